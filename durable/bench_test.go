@@ -1,0 +1,91 @@
+package durable_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+// The batches of a loaded broker: two committers, 256 messages of 1 KiB.
+const benchBatch = 256
+
+func BenchmarkInsertMySQL(b *testing.B)  { benchmarkInsert(b, benchMySQL(b), 2) }
+func BenchmarkInsertSQLite(b *testing.B) { benchmarkInsert(b, benchSQLite(b), 1) }
+func BenchmarkRecordMySQL(b *testing.B)  { benchmarkRecord(b, benchMySQL(b), 2) }
+func BenchmarkRecordSQLite(b *testing.B) { benchmarkRecord(b, benchSQLite(b), 1) }
+
+func benchMySQL(b *testing.B) *durable.Store { return openMySQL(b, realservers.MySQL(b)) }
+
+func benchSQLite(b *testing.B) *durable.Store {
+	s, err := durable.OpenSQLite(b.Context(), b.TempDir(), durable.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, s.Close()) })
+	require.NoError(b, s.Migrate(b.Context()))
+	return s
+}
+
+// inParallel runs f b.N times on that many goroutines.
+func inParallel(b *testing.B, workers int, f func()) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	done := make(chan struct{})
+	for range workers {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for left.Add(-1) >= 0 {
+				f()
+			}
+		}()
+	}
+	for range workers {
+		<-done
+	}
+}
+
+func benchmarkInsert(b *testing.B, s *durable.Store, workers int) {
+	_, _, err := s.PutChannel(b.Context(), durable.Put{ID: "c"})
+	require.NoError(b, err)
+	node, err := s.LeaseNode(b.Context(), "n", time.Hour)
+	require.NoError(b, err)
+	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	payload := make([]byte, 1024)
+	for i := range payload {
+		payload[i] = byte('a' + i%26)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	inParallel(b, workers, func() {
+		batch := make([]*durable.Message, benchBatch)
+		for i := range batch {
+			batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, ContentType: "text/plain", Payload: payload}
+		}
+		for _, err := range s.Insert(b.Context(), node, batch) {
+			if err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N*benchBatch)/b.Elapsed().Seconds(), "messages/s")
+}
+
+func benchmarkRecord(b *testing.B, s *durable.Store, workers int) {
+	ids := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
+	b.ReportAllocs()
+	b.ResetTimer()
+	inParallel(b, workers, func() {
+		batch := make([]durable.Outcome, benchBatch)
+		for i := range batch {
+			batch[i] = durable.Outcome{ConsumerNo: 1, ID: ids.Next(), Attempts: 1, AtMs: time.Now().UnixMilli(), StatusCode: 200}
+		}
+		if err := s.Record(b.Context(), batch); err != nil {
+			b.Error(err)
+		}
+	})
+	b.ReportMetric(float64(b.N*benchBatch)/b.Elapsed().Seconds(), "outcomes/s")
+}

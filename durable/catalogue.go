@@ -1,0 +1,147 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// The catalogue is what changes by PUT: producers, channels, consumers. It has
+// one version, and every change takes the row of the version first. That row
+// lock makes the order of commits the order of versions, so a reader that asks
+// for everything after a version can never miss a change that commits late.
+
+const (
+	bumpCatalogue = `
+UPDATE settings
+SET value = value + 1
+WHERE name = 'catalogue'`
+
+	selectCatalogue = `
+SELECT value
+FROM settings
+WHERE name = 'catalogue'`
+)
+
+// A change is one transaction on the catalogue.
+type change struct {
+	tx      *sql.Tx
+	version int64
+	nowMs   int64
+}
+
+// errUnchanged rolls back a Put that would change nothing, so that others do not reload for it.
+var errUnchanged = errors.New("durable: nothing changed")
+
+// put runs f with a new version of the catalogue. It is not repeated when the
+// outcome of the commit is unknown: the second run would answer that the row
+// was there before.
+func (s *Store) put(ctx context.Context, name string, f func(ctx context.Context, c change) error) error {
+	err := s.run(ctx, transaction{name: name}, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, bumpCatalogue); err != nil {
+			return err
+		}
+		c := change{tx: tx}
+		if err := tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.version); err != nil {
+			return err
+		}
+		var err error
+		if c.nowMs, err = s.now(ctx, tx); err != nil {
+			return err
+		}
+		return f(ctx, c)
+	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	return err
+}
+
+// next returns 1 + the highest number of a table. The lock on the version keeps
+// two creators apart, and nothing in the catalogue is ever deleted.
+func (c change) next(ctx context.Context, selectMax string) (uint32, error) {
+	var highest uint32
+	err := c.tx.QueryRowContext(ctx, selectMax).Scan(&highest)
+	return highest + 1, err
+}
+
+// check refuses a precondition that is not met. HTTP dates have whole seconds.
+func (p Put) check(changed time.Time) error {
+	if !p.UnmodifiedSince.IsZero() && changed.Truncate(time.Second).After(p.UnmodifiedSince.Truncate(time.Second)) {
+		return ErrPrecondition
+	}
+	return nil
+}
+
+// valid refuses what no column can hold, so that both servers refuse the same.
+func (p Put) valid() error {
+	switch {
+	case p.ID == "" || len(p.ID) > 255:
+		return fmt.Errorf("%w: an ID has 1 to 255 bytes", ErrRejected)
+	case p.Name != nil && (!utf8.ValidString(*p.Name) || utf8.RuneCountInString(*p.Name) > 255):
+		return fmt.Errorf("%w: a name has at most 255 characters of UTF-8", ErrRejected)
+	case p.Token != nil && len(*p.Token) > 255 || len(p.NewToken) > 255:
+		return fmt.Errorf("%w: a token has at most 255 bytes", ErrRejected)
+	}
+	return nil
+}
+
+// merge returns the name and token of a row after p, given those it has; of a
+// row that is created, the defaults.
+func (p Put) merge(name, token string) (string, string) {
+	if p.Name != nil {
+		name = *p.Name
+	}
+	if p.Token != nil {
+		token = *p.Token
+	}
+	return name, token
+}
+
+// Changes returns the rows changed after a version of the catalogue, 0 for all
+// of them, in one consistent snapshot. When nothing changed it costs one read by
+// key. A version from the future, left by a restored backup, returns everything.
+func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
+	var c Changes
+	err := repeat(ctx, "read the version of the catalogue", func(ctx context.Context) error {
+		return s.reads.QueryRowContext(ctx, selectCatalogue).Scan(&c.Version)
+	})
+	if err != nil || c.Version == after {
+		return c, err
+	}
+	snapshot := transaction{
+		name:     "read the catalogue",
+		options:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		reads:    true,
+		harmless: true,
+	}
+	err = s.run(ctx, snapshot, func(ctx context.Context, tx *sql.Tx) error {
+		c = Changes{}
+		// The first read makes the snapshot.
+		if err := tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.Version); err != nil {
+			return err
+		}
+		since := after
+		if c.Version < since {
+			since = 0
+		}
+		var err error
+		if c.Producers, err = producersSince(ctx, tx, since); err != nil {
+			return err
+		}
+		if c.Channels, err = channelsSince(ctx, tx, since); err != nil {
+			return err
+		}
+		c.Consumers, err = consumersSince(ctx, tx, since)
+		return err
+	})
+	if err != nil {
+		return Changes{}, err
+	}
+	return c, nil
+}
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

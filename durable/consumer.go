@@ -1,0 +1,182 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+const (
+	selectConsumer = `
+SELECT
+    no,
+    channel_no,
+    position,
+    id,
+    name,
+    token,
+    callback_url,
+    type,
+    protocol,
+    changed_ms,
+    version
+FROM consumers
+WHERE channel_no = ?
+  AND id = ?`
+
+	selectConsumersSince = `
+SELECT
+    no,
+    channel_no,
+    position,
+    id,
+    name,
+    token,
+    callback_url,
+    type,
+    protocol,
+    changed_ms,
+    version
+FROM consumers
+WHERE version > ?
+ORDER BY no`
+
+	selectConsumerMax = `
+SELECT COALESCE(MAX(no), 0)
+FROM consumers`
+
+	insertConsumer = `
+INSERT INTO consumers (
+    no,
+    channel_no,
+    position,
+    id,
+    name,
+    token,
+    callback_url,
+    type,
+    protocol,
+    changed_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+	updateConsumer = `
+UPDATE consumers
+SET
+    name = ?,
+    token = ?,
+    callback_url = ?,
+    type = ?,
+    protocol = ?,
+    changed_ms = ?,
+    version = ?
+WHERE no = ?`
+)
+
+// PutConsumer creates or updates a consumer of an existing channel. When it
+// returns a created consumer, every message inserted later names it in its
+// audience. ErrNotFound: no such channel. ErrFull: no position is left.
+func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, created bool, err error) {
+	if err := p.valid(); err != nil {
+		return Consumer{}, false, err
+	}
+	err = s.put(ctx, "put consumer", func(ctx context.Context, c change) error {
+		created = false
+		ch, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(p.ChannelID)))
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		old, err := scanConsumer(c.tx.QueryRowContext(ctx, selectConsumer, ch.No, []byte(p.ID)))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			created = true
+			if ch.Audience >= ident.MaxPositions {
+				return ErrFull
+			}
+			old = Consumer{ChannelNo: ch.No, Position: ch.Audience, ID: p.ID, Name: p.ID, Token: p.NewToken}
+			if old.No, err = c.next(ctx, selectConsumerMax); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+		if err := p.check(old.ChangedAt); err != nil && !created {
+			return err
+		}
+		out = p.merge(old)
+		if out.Type == Push && out.CallbackURL == "" {
+			return ErrConsumerInvalid
+		}
+		if out == old && !created {
+			return errUnchanged
+		}
+		out.ChangedAt, out.Version = fromMillis(c.nowMs), c.version
+		if !created {
+			_, err = c.tx.ExecContext(ctx, updateConsumer,
+				out.Name, []byte(out.Token), []byte(out.CallbackURL), out.Type, []byte(out.Protocol), c.nowMs, c.version, out.No)
+			return err
+		}
+		if _, err := c.tx.ExecContext(ctx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
+			return err
+		}
+		_, err = c.tx.ExecContext(ctx, insertConsumer,
+			out.No, out.ChannelNo, out.Position, []byte(out.ID), out.Name, []byte(out.Token),
+			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), c.nowMs, c.version)
+		return err
+	})
+	if err != nil {
+		return Consumer{}, false, err
+	}
+	return out, created, nil
+}
+
+func (p ConsumerPut) valid() error {
+	switch {
+	case p.CallbackURL != nil && len(*p.CallbackURL) > 4096:
+		return fmt.Errorf("%w: a callback URL has at most 4096 bytes", ErrRejected)
+	case p.Protocol != nil && len(*p.Protocol) > 16:
+		return fmt.Errorf("%w: unknown protocol", ErrRejected)
+	case p.Type != nil && *p.Type > Pull:
+		return fmt.Errorf("%w: unknown consumer type", ErrRejected)
+	}
+	return p.Put.valid()
+}
+
+func (p ConsumerPut) merge(c Consumer) Consumer {
+	c.Name, c.Token = p.Put.merge(c.Name, c.Token)
+	if p.CallbackURL != nil {
+		c.CallbackURL = *p.CallbackURL
+	}
+	if p.Type != nil {
+		c.Type = *p.Type
+	}
+	if p.Protocol != nil {
+		c.Protocol = *p.Protocol
+	}
+	return c
+}
+
+func consumersSince(ctx context.Context, q querier, version int64) ([]Consumer, error) {
+	var out []Consumer
+	err := each(ctx, q, selectConsumersSince, []any{version}, func(r *sql.Rows) error {
+		c, err := scanConsumer(r)
+		out = append(out, c)
+		return err
+	})
+	return out, err
+}
+
+func scanConsumer(r scanner) (Consumer, error) {
+	var c Consumer
+	var ms int64
+	err := r.Scan(&c.No, &c.ChannelNo, &c.Position, &c.ID, &c.Name, &c.Token, &c.CallbackURL, &c.Type, &c.Protocol, &ms, &c.Version)
+	c.ChangedAt = fromMillis(ms)
+	return c, err
+}

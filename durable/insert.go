@@ -1,0 +1,162 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// An entry is a message of a batch and its place in the caller's slice.
+type entry struct {
+	*Message
+	i int
+}
+
+// Insert stores a batch, each part of up to 1024 rows and MaxBatchBytes in one
+// transaction, and returns one result per message:
+//
+//   - nil: on disk;
+//   - *DuplicateError: the channel has a message with this Key, an earlier one of
+//     the batch included. A message that was stored before with the same ID and
+//     the same content is nil, so a batch may be inserted again after
+//     ErrOutcomeUnknown;
+//   - ErrStale: refresh the catalogue or the lease, take new IDs, insert again;
+//   - ErrRejected: this message can never be stored; the others are not concerned;
+//   - ErrOutcomeUnknown: ctx ended before the server could be asked;
+//   - any other: not stored.
+//
+// Insert neither changes nor keeps batch. Rows of a batch that are good are
+// stored whatever the others are, except that ErrStale concerns a whole part.
+func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	errs := make([]error, len(batch))
+	todo := make([]entry, 0, len(batch))
+	for i, m := range batch {
+		if errs[i] = storable(m); errs[i] == nil {
+			todo = append(todo, entry{m, i})
+		}
+	}
+	// One round, unless a batch has the same key twice.
+	for len(todo) > 0 {
+		now, later, first := distinct(todo)
+		slices.SortFunc(now, byKey)
+		for _, part := range s.parts(now) {
+			if s.dialect == sqliteDialect {
+				s.insertSQLite(ctx, node, part, errs)
+			} else {
+				s.insertMySQL(ctx, node, part, errs)
+			}
+		}
+		todo = settleRepeated(later, first, errs)
+	}
+	return errs
+}
+
+// storable refuses what the columns cannot hold, so that both servers refuse the
+// same and a bad row rarely costs its batch a second statement.
+func storable(m *Message) error {
+	switch {
+	case m.Priority < 0 || m.Priority > maxPriority:
+		return fmt.Errorf("%w: priority %d", ErrRejected, m.Priority)
+	case m.Audience < 0 || m.Audience > math.MaxUint16:
+		return fmt.Errorf("%w: audience %d", ErrRejected, m.Audience)
+	case len(m.Key) > 255:
+		return fmt.Errorf("%w: message ID of %d bytes", ErrRejected, len(m.Key))
+	case len(m.ContentType) > 255:
+		return fmt.Errorf("%w: content type of %d bytes", ErrRejected, len(m.ContentType))
+	case len(m.Headers) > math.MaxUint16:
+		return fmt.Errorf("%w: headers of %d bytes", ErrRejected, len(m.Headers))
+	}
+	return nil
+}
+
+// maxPriority is the highest priority of a message.
+const maxPriority = 1023
+
+type channelKey struct {
+	channel uint32
+	key     string
+}
+
+// distinct splits entries into those that may be inserted together and those
+// whose key is used by an earlier one, which first then names.
+func distinct(all []entry) (now, later []entry, first map[channelKey]entry) {
+	if !slices.ContainsFunc(all, func(e entry) bool { return e.Key != "" }) {
+		return all, nil, nil
+	}
+	first = make(map[channelKey]entry, len(all))
+	for _, e := range all {
+		k := channelKey{e.ChannelNo, e.Key}
+		if _, used := first[k]; used && e.Key != "" {
+			later = append(later, e)
+			continue
+		}
+		first[k] = e
+		now = append(now, e)
+	}
+	return now, later, first
+}
+
+// settleRepeated answers the messages whose key an earlier one of their batch
+// had, and returns those that are free to try because that one was rejected.
+func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (again []entry) {
+	for _, e := range later {
+		f := first[channelKey{e.ChannelNo, e.Key}]
+		switch err := errs[f.i]; {
+		case err == nil:
+			errs[e.i] = &DuplicateError{ID: f.ID}
+		case errors.Is(err, ErrRejected):
+			again = append(again, e)
+		default: // a duplicate of the same holder, or not stored for the same reason
+			errs[e.i] = err
+		}
+	}
+	return again
+}
+
+// byKey orders rows as the primary key of messages does.
+func byKey(a, b entry) int {
+	return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), a.ID.Compare(b.ID))
+}
+
+// parts cuts sorted entries into transactions. A message above MaxBatchBytes
+// gets one of its own.
+func (s *Store) parts(all []entry) [][]entry {
+	var out [][]entry
+	limit := s.MaxBatchBytes()
+	start, size := 0, 0
+	for i, e := range all {
+		n := len(e.Payload) + len(e.Headers) + len(e.Key) + len(e.ContentType) + 100
+		if i > start && (size+n > limit || i-start >= maxBatchRows) {
+			out = append(out, all[start:i])
+			start, size = i, 0
+		}
+		size += n
+	}
+	if start < len(all) {
+		out = append(out, all[start:])
+	}
+	return out
+}
+
+// spread gives every entry of a part the same result.
+func spread(part []entry, errs []error, err error) {
+	for _, e := range part {
+		errs[e.i] = err
+	}
+}
+
+// same reports whether a stored message is the one that a caller inserts:
+// then it is its own earlier commit, else another broker's with the same ID.
+func same(stored, m *Message) bool {
+	return stored.ProducerNo == m.ProducerNo &&
+		stored.Priority == m.Priority &&
+		stored.Key == m.Key &&
+		stored.ContentType == m.ContentType &&
+		string(stored.Headers) == string(m.Headers) &&
+		string(stored.Payload) == string(m.Payload)
+}

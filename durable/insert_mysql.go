@@ -1,0 +1,274 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// insertMySQL stores a part, all or nothing for the rows that are good, and sets
+// a result for every entry. It repeats the same statement with the same IDs until
+// the answer is known, so a row that a broken connection left behind is found
+// by its key and never stored twice.
+func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, errs []error) {
+	doubt := false // an earlier try may have been committed
+	for try := 0; len(part) > 0; try++ {
+		v, err := s.sendInsert(ctx, node, part)
+		if err == nil {
+			spread(part, errs, nil)
+			return
+		}
+		switch v {
+		case unknown:
+			doubt = true
+		case bad:
+			// The statement fails for what it holds, so no earlier try of it can
+			// have been committed either.
+			if len(part) == 1 {
+				errs[part[0].i] = fmt.Errorf("%w: %w", ErrRejected, err)
+				return
+			}
+			s.insertMySQL(ctx, node, part[:len(part)/2], errs)
+			s.insertMySQL(ctx, node, part[len(part)/2:], errs)
+			return
+		case exists:
+			rest, e := s.settle(ctx, part, errs)
+			if e == nil && len(rest) < len(part) {
+				part = rest
+				continue
+			}
+			err = cmp.Or(e, err)
+		case stale:
+			rest, e := s.settleStale(ctx, part, doubt, errs)
+			if e == nil {
+				spread(rest, errs, ErrStale)
+				return
+			}
+			doubt, err = true, e
+		case failed:
+			if !doubt {
+				spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+				return
+			}
+		}
+		if pause(ctx, try) == nil {
+			continue
+		}
+		if doubt {
+			err = errors.Join(ErrOutcomeUnknown, err)
+		}
+		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		return
+	}
+}
+
+// sendInsert sends a part once and says what an error means.
+func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (verdict, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		var answer *mysql.MySQLError
+		if errors.As(err, &answer) || errors.Is(err, mysql.ErrInvalidConn) {
+			return transient, err // too many connections, or lost while it was made
+		}
+		return failed, err
+	}
+	defer func() { _ = conn.Close() }() // gives it back; a broken one is dropped there
+	w := newBuilder()
+	defer w.release()
+
+	if !slices.ContainsFunc(part, func(e entry) bool { return e.Key != "" || e.Priority > 0 }) {
+		return s.send(ctx, conn, w.messages(node, part)) // the common case: commits by itself
+	}
+
+	keyed := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Key == "" })
+	prior := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Priority == 0 })
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return beforeCommit(judge(err)), err
+	}
+	slices.SortFunc(keyed, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), strings.Compare(a.Key, b.Key))
+	})
+	slices.SortFunc(prior, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
+	})
+	v, err := failed, error(nil)
+	if len(keyed) > 0 { // first: a duplicate is found before the payloads are sent
+		v, err = s.send(ctx, tx, w.keys(keyed))
+	}
+	if err == nil && len(prior) > 0 {
+		v, err = s.send(ctx, tx, w.prioritised(prior))
+	}
+	if err == nil {
+		v, err = s.send(ctx, tx, w.messages(node, part))
+	}
+	if err != nil {
+		_ = tx.Rollback() // a lost connection rolls back by itself
+		return beforeCommit(v), err
+	}
+	if err := tx.Commit(); err != nil {
+		if errors.Is(err, sql.ErrTxDone) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return transient, err // database/sql did not send it
+		}
+		return judge(err), err
+	}
+	return failed, nil
+}
+
+// beforeCommit is v of a statement inside a transaction: what has no answer is
+// rolled back there.
+func beforeCommit(v verdict) verdict {
+	if v == unknown {
+		return transient
+	}
+	return v
+}
+
+func (s *Store) send(ctx context.Context, q interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, text string) (verdict, error) {
+	if len(text) >= s.packet-1 {
+		return bad, mysql.ErrPktTooLarge
+	}
+	_, err := q.ExecContext(ctx, text)
+	if err == nil {
+		return failed, nil
+	}
+	return judge(err), err
+}
+
+const (
+	// Locking reads wait for a transaction that is about to commit such a row.
+	selectHolders = `
+SELECT
+    msg_key,
+    id
+FROM message_keys
+WHERE channel_no = ?
+  AND msg_key IN (?...)
+LOCK IN SHARE MODE`
+
+	selectStored = `
+SELECT
+    id,
+    producer_no,
+    priority,
+    msg_key,
+    content_type,
+    headers,
+    payload
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...)
+LOCK IN SHARE MODE`
+)
+
+// settle answers the entries that the store can answer already: those whose key
+// another message holds, and those that are stored. It returns the rest, in order.
+func (s *Store) settle(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
+	for len(part) > 0 {
+		n := 1
+		for n < len(part) && part[n].ChannelNo == part[0].ChannelNo && n < 256 {
+			n++
+		}
+		holders, err := s.holders(ctx, part[:n])
+		if err != nil {
+			return nil, err
+		}
+		stored, err := s.stored(ctx, part[:n])
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range part[:n] {
+			m, found := stored[e.ID]
+			holder, held := holders[e.Key]
+			switch {
+			case found && same(&m, e.Message):
+				errs[e.i] = nil // our own earlier commit
+			case held && holder != e.ID:
+				errs[e.i] = &DuplicateError{ID: holder}
+			case found:
+				errs[e.i] = ErrStale // the ID is somebody else's: take a new one
+			default:
+				rest = append(rest, e)
+			}
+		}
+		part = part[n:]
+	}
+	return rest, nil
+}
+
+func (s *Store) holders(ctx context.Context, part []entry) (map[string]ident.ID, error) {
+	args := []any{part[0].ChannelNo}
+	for _, e := range part {
+		if e.Key != "" {
+			args = append(args, []byte(e.Key))
+		}
+	}
+	if len(args) == 1 {
+		return nil, nil
+	}
+	out := map[string]ident.ID{}
+	err := each(ctx, s.db, list(selectHolders, len(args)-1), args, func(r *sql.Rows) error {
+		var key string
+		var id ident.ID
+		err := r.Scan(&key, scanID{&id})
+		out[key] = id
+		return err
+	})
+	return out, err
+}
+
+func (s *Store) stored(ctx context.Context, part []entry) (map[ident.ID]Message, error) {
+	args := []any{part[0].ChannelNo}
+	for i := range part {
+		args = append(args, part[i].ID[:])
+	}
+	out := map[ident.ID]Message{}
+	err := each(ctx, s.db, list(selectStored, len(part)), args, func(r *sql.Rows) error {
+		var m Message
+		err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload)
+		out[m.ID] = m
+		return err
+	})
+	return out, err
+}
+
+// staleMargin is how long after MaxIDAge a statement that passed the guard may
+// need to write its first row.
+const staleMargin = 250 * time.Millisecond
+
+// settleStale returns the entries that are not stored and, by the guard, never
+// will be. In doubt it waits until the oldest ID is too old for the guard: only
+// then can a copy of the statement that is still on its way not succeed any more.
+func (s *Store) settleStale(ctx context.Context, part []entry, doubt bool, errs []error) ([]entry, error) {
+	rest, err := s.settle(ctx, part, errs)
+	if err != nil || len(rest) == 0 || !doubt {
+		return rest, err
+	}
+	oldest := rest[0].ID.Millis()
+	for _, e := range rest {
+		oldest = min(oldest, e.ID.Millis())
+	}
+	now, err := s.now(ctx, s.db)
+	if err != nil {
+		return nil, err
+	}
+	t := time.NewTimer(time.Duration(oldest-now)*time.Millisecond + MaxIDAge + staleMargin)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.C:
+		return s.settle(ctx, rest, errs)
+	}
+}

@@ -1,0 +1,266 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// SQLite runs in this process, so rows are bound one by one to prepared
+// statements: with the pure Go driver that is quicker than one large statement
+// (measured: 35 000 against 25 000 rows/s at 256 rows).
+
+const (
+	sqliteNode = `
+SELECT COUNT(*)
+FROM nodes
+WHERE no = ?
+  AND token = ?
+  AND expires_ms > ?`
+
+	sqliteAudience = `
+SELECT audience
+FROM channels
+WHERE no = ?`
+
+	sqliteHolder = `
+SELECT id
+FROM message_keys
+WHERE channel_no = ?
+  AND msg_key = ?`
+
+	sqliteStored = `
+SELECT
+    producer_no,
+    priority,
+    msg_key,
+    content_type,
+    headers,
+    payload
+FROM messages
+WHERE channel_no = ?
+  AND id = ?`
+
+	sqliteInsertMessage = `
+INSERT INTO messages (
+    channel_no,
+    id,
+    producer_no,
+    priority,
+    audience,
+    msg_key,
+    content_type,
+    headers,
+    payload
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+	sqliteInsertKey = `
+INSERT INTO message_keys (
+    channel_no,
+    msg_key,
+    id
+)
+VALUES (?, ?, ?)`
+
+	sqliteInsertPrioritised = `
+INSERT INTO prioritised (
+    channel_no,
+    inv_priority,
+    id,
+    audience
+)
+VALUES (?, ?, ?, ?)`
+)
+
+// insertSQLite stores a part in one transaction of the only writer and sets a
+// result for every entry.
+func (s *Store) insertSQLite(ctx context.Context, node NodeLease, part []entry, errs []error) {
+	conn, err := s.db.Conn(ctx) // the wait for the writer is the only one that ctx ends
+	if err != nil {
+		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	ctx = context.WithoutCancel(ctx)
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		return
+	}
+	b := &sqliteBatch{ctx: ctx, tx: tx, node: node}
+	if err := b.insert(part, errs); err != nil {
+		_ = tx.Rollback()
+		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		return
+	}
+	if err := tx.Commit(); err != nil {
+		for _, e := range part {
+			if errs[e.i] == nil {
+				errs[e.i] = fmt.Errorf("durable: insert: %w", errors.Join(ErrOutcomeUnknown, err))
+			}
+		}
+	}
+}
+
+// A sqliteBatch is a part on its way.
+type sqliteBatch struct {
+	ctx  context.Context // of this one transaction
+	tx   *sql.Tx
+	node NodeLease
+}
+
+// insert writes what can be written. An error means that nothing may be committed.
+func (b *sqliteBatch) insert(part []entry, errs []error) error {
+	todo := part
+	if slices.ContainsFunc(part, func(e entry) bool { return e.Key != "" }) {
+		// Duplicates are answered as such even by a broker whose knowledge is stale.
+		var err error
+		if todo, err = b.settle(part, errs, func(e entry) bool { return e.Key != "" }); err != nil {
+			return err
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	fresh, err := b.fresh(todo)
+	if err != nil {
+		return err
+	}
+	if !fresh {
+		rest, err := b.settle(todo, errs, func(entry) bool { return true })
+		spread(rest, errs, ErrStale)
+		return err
+	}
+	stmt, err := b.tx.PrepareContext(b.ctx, sqliteInsertMessage)
+	if err != nil {
+		return err
+	}
+	for _, e := range todo {
+		if err := b.write(stmt, e, errs); err != nil {
+			return errors.Join(err, stmt.Close())
+		}
+	}
+	return stmt.Close()
+}
+
+// write stores one message, or answers why it cannot be stored.
+func (b *sqliteBatch) write(stmt *sql.Stmt, e entry, errs []error) error {
+	_, err := stmt.ExecContext(b.ctx, e.ChannelNo, e.ID[:], e.ProducerNo, e.Priority, e.Audience,
+		[]byte(e.Key), []byte(e.ContentType), blob(e.Headers), blob(e.Payload))
+	if rejects(err) { // of the statement, which changed nothing then: the transaction goes on
+		answered, e2 := b.answered(e, errs)
+		if !answered {
+			errs[e.i] = fmt.Errorf("%w: %w", ErrRejected, err)
+		}
+		return e2
+	}
+	if err == nil && e.Key != "" {
+		_, err = b.tx.ExecContext(b.ctx, sqliteInsertKey, e.ChannelNo, []byte(e.Key), e.ID[:])
+	}
+	if err == nil && e.Priority > 0 {
+		_, err = b.tx.ExecContext(b.ctx, sqliteInsertPrioritised, e.ChannelNo, maxPriority-e.Priority, e.ID[:], e.Audience)
+	}
+	if err == nil {
+		errs[e.i] = nil
+	}
+	return err
+}
+
+// settle answers those of the entries that are asked for and known already, and
+// returns the rest.
+func (b *sqliteBatch) settle(part []entry, errs []error, asked func(entry) bool) ([]entry, error) {
+	rest := make([]entry, 0, len(part))
+	for _, e := range part {
+		if asked(e) {
+			answered, err := b.answered(e, errs)
+			if err != nil {
+				return nil, err
+			}
+			if answered {
+				continue
+			}
+		}
+		rest = append(rest, e)
+	}
+	return rest, nil
+}
+
+// answered answers a message that is stored already or whose key is taken.
+func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
+	var m Message
+	err := b.tx.QueryRowContext(b.ctx, sqliteStored, e.ChannelNo, e.ID[:]).
+		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload)
+	found := err == nil
+	if found && same(&m, e.Message) {
+		errs[e.i] = nil
+		return true, nil
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, err
+	}
+	if e.Key != "" {
+		var holder ident.ID
+		err := b.tx.QueryRowContext(b.ctx, sqliteHolder, e.ChannelNo, []byte(e.Key)).Scan(scanID{&holder})
+		if err == nil {
+			errs[e.i] = &DuplicateError{ID: holder}
+			return true, nil
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return false, err
+		}
+	}
+	if found { // the ID is somebody else's: take a new one
+		errs[e.i] = ErrStale
+	}
+	return found, nil
+}
+
+// fresh is the guard: nobody else writes during the transaction.
+func (b *sqliteBatch) fresh(part []entry) (bool, error) {
+	now := time.Now().UnixMilli()
+	var leased int
+	if err := b.tx.QueryRowContext(b.ctx, sqliteNode, b.node.No, b.node.Token[:], now).Scan(&leased); err != nil {
+		return false, err
+	}
+	if leased == 0 {
+		return false, nil
+	}
+	audience := -1
+	for i, e := range part {
+		if i == 0 || part[i-1].ChannelNo != e.ChannelNo {
+			err := b.tx.QueryRowContext(b.ctx, sqliteAudience, e.ChannelNo).Scan(&audience)
+			if errors.Is(err, sql.ErrNoRows) {
+				return false, nil
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		if e.Audience != audience || e.ID.Millis()+MaxIDAge.Milliseconds() < now {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// rejects reports whether err refuses the one row that was written.
+func rejects(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// OpenMySQL connects to a MySQL or MariaDB server. Of the DSN it keeps address,
+// credentials, database, TLS and timeouts; what correctness depends on (strict
+// mode, time zone, isolation, character set, found rows) it sets itself on every
+// connection. No error names the DSN or the password.
+func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
+	cfg, err := mysqlConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
+	}
+	conns := o.MaxConns
+	if conns <= 0 {
+		conns = 32
+	}
+	conns = max(conns, 2) // Migrate holds its lock on one and works on another
+	db := sql.OpenDB(readCommitted{inner})
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies
+	db.SetConnMaxIdleTime(time.Minute)
+
+	s := &Store{dialect: mysqlDialect, db: db, reads: db}
+	if err := s.inspect(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// mysqlConfig returns the settings for a DSN. Its errors are fixed sentences:
+// what the parser says may quote a piece of the password.
+func mysqlConfig(dsn string) (*mysql.Config, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, errors.New("durable: open MySQL: malformed DSN, want user:password@tcp(host:port)/database")
+	}
+	if cfg.DBName == "" {
+		return nil, errors.New("durable: open MySQL: the DSN names no database")
+	}
+	if err := cfg.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin")); err != nil {
+		return nil, fmt.Errorf("durable: open MySQL: %w", err)
+	}
+	cfg.ClientFoundRows = true   // an idempotent UPDATE has matched its row
+	cfg.MultiStatements = false  // one statement each, whatever a value holds
+	cfg.InterpolateParams = true // one round trip instead of two; safe with utf8mb4 and backslash escapes
+	cfg.AllowAllFiles = false
+	cfg.CheckConnLiveness = true
+	cfg.RejectReadOnly = true // after a failover: leave a server that became a replica
+	cfg.ParseTime = false
+	cfg.Logger = &mysql.NopLogger{} // every error is returned, and logged by whom it concerns
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.ReadTimeout == 0 {
+		cfg.ReadTimeout = 10 * time.Second
+	}
+	if cfg.WriteTimeout == 0 {
+		cfg.WriteTimeout = 10 * time.Second
+	}
+	if cfg.Params == nil {
+		cfg.Params = map[string]string{}
+	}
+	// Without strict mode the NULL of a stale guard would become 0 and be
+	// stored; with NO_BACKSLASH_ESCAPES the literals would end early.
+	cfg.Params["sql_mode"] = "'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+	cfg.Params["time_zone"] = "'+00:00'"
+	cfg.Params["innodb_lock_wait_timeout"] = "5"
+	cfg.Params["lock_wait_timeout"] = "10" // an ALTER TABLE must not hold statements back for ever
+	cfg.Params["autocommit"] = "1"
+	return cfg, nil
+}
+
+// readCommitted is a connector whose connections use READ COMMITTED. It is a
+// statement because the variable has different names in MySQL and MariaDB.
+type readCommitted struct{ driver.Connector }
+
+const setReadCommitted = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
+
+func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setReadCommitted, nil); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+const (
+	selectVersion = `
+SELECT VERSION()`
+
+	selectVariables = `
+SHOW GLOBAL VARIABLES
+WHERE Variable_name IN (
+    'max_allowed_packet',
+    'innodb_flush_log_at_trx_commit',
+    'innodb_doublewrite',
+    'sync_binlog',
+    'log_bin',
+    'wsrep_on'
+)`
+)
+
+// inspect reads what the server is and how safe it is set.
+func (s *Store) inspect(ctx context.Context) error {
+	var version string
+	if err := s.db.QueryRowContext(ctx, selectVersion).Scan(&version); err != nil {
+		return fmt.Errorf("durable: connect to MySQL: %w", err)
+	}
+	var err error
+	if s.describe, err = product(version); err != nil {
+		return err
+	}
+	vars := map[string]string{}
+	err = each(ctx, s.db, selectVariables, nil, func(r *sql.Rows) error {
+		var name, value string
+		if err := r.Scan(&name, &value); err != nil {
+			return err
+		}
+		vars[strings.ToLower(name)] = strings.ToUpper(value)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("durable: read the settings of the MySQL server: %w", err)
+	}
+	if s.packet, err = strconv.Atoi(vars["max_allowed_packet"]); err != nil {
+		return errors.New("durable: the MySQL server does not tell its max_allowed_packet")
+	}
+	s.warnings = weaknesses(vars)
+	return nil
+}
+
+// product turns the answer of VERSION() into a name and refuses servers that
+// are too old for the statements here.
+func product(version string) (string, error) {
+	number, _, _ := strings.Cut(version, "-")
+	name, oldest := "MySQL", [2]int{8, 0}
+	if strings.Contains(strings.ToLower(version), "mariadb") {
+		name, oldest = "MariaDB", [2]int{10, 6}
+	}
+	var have [2]int
+	for i, part := range strings.SplitN(number, ".", 3) {
+		if i < len(have) {
+			have[i], _ = strconv.Atoi(part)
+		}
+	}
+	if have[0] < oldest[0] || have[0] == oldest[0] && have[1] < oldest[1] {
+		return "", fmt.Errorf("durable: %s %s is too old, want %d.%d or newer", name, number, oldest[0], oldest[1])
+	}
+	return name + " " + number, nil
+}
+
+func weaknesses(vars map[string]string) []string {
+	var out []string
+	on := func(name string) bool { return vars[name] == "ON" || vars[name] == "1" }
+	if v := vars["innodb_flush_log_at_trx_commit"]; v != "1" {
+		out = append(out, "innodb_flush_log_at_trx_commit is "+v+", not 1: a power loss of the MySQL server loses up to a second of messages that were answered 201")
+	}
+	if on("log_bin") && vars["sync_binlog"] != "1" {
+		out = append(out, "sync_binlog is "+vars["sync_binlog"]+", not 1: after a power loss of the MySQL server its replicas may lack messages that were answered 201")
+	}
+	if vars["innodb_doublewrite"] == "OFF" {
+		out = append(out, "innodb_doublewrite is off: a power loss can tear a page unless the file system writes whole pages")
+	}
+	if on("wsrep_on") {
+		out = append(out, "the server is part of a Galera cluster: a commit is not flushed on the other nodes when it is answered")
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package durable_test
+
+import (
+	"database/sql"
+	"sync"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/durable/storetest"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+func TestMySQL(t *testing.T) {
+	var dsns sync.Map // of each store, so that a second broker can reach its database
+	open := func(t *testing.T) *durable.Store {
+		dsn := realservers.MySQL(t)
+		s := openMySQL(t, dsn)
+		dsns.Store(s, dsn)
+		return s
+	}
+	storetest.Run(t, open, func(t *testing.T, s *durable.Store, channelNo uint32, ids ...ident.ID) func() {
+		dsn, _ := dsns.Load(s)
+		return holdInsert(t, dsn.(string), channelNo, ids)
+	})
+}
+
+func openMySQL(t testing.TB, dsn string) *durable.Store {
+	t.Helper()
+	s, err := durable.OpenMySQL(t.Context(), dsn, durable.Options{MaxConns: 8})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	return s
+}
+
+// holdInsert inserts messages of another broker in a transaction that stays open.
+func holdInsert(t *testing.T, dsn string, channelNo uint32, ids []ident.ID) (commit func()) {
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	for _, id := range ids {
+		_, err := tx.Exec(`
+INSERT INTO messages (channel_no, id, producer_no, priority, audience, content_type, headers, payload)
+VALUES (?, ?, 1, 0, 1, '', '', '')`, channelNo, id[:])
+		require.NoError(t, err)
+	}
+	return func() { require.NoError(t, tx.Commit()) }
+}
+
+func TestSeveralBrokersMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
+	dsn := realservers.MySQL(t)
+	var wg sync.WaitGroup
+	for range 3 {
+		s, err := durable.OpenMySQL(t.Context(), dsn, durable.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		wg.Go(func() {
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestNoErrorOfOpenNamesThePassword(t *testing.T) {
+	for _, dsn := range []string{
+		"root:s3cret@tcp(127.0.0.1:1)/db",
+		"root:s3cret@tcp(127.0.0.1:1)",
+		"root:s3cret@tcp(127.0.0.1:1)/",
+		"root:s3cret@tcp(127.0.0.1:1)/db?timeout=s3cret",
+		"root:s3cret@tcp(127.0.0.1:1)/db?tls=s3cret",
+		"root:s3cret/with?slash&s3cret=%zz@tcp(127.0.0.1:1)/db",
+		"s3cret",
+		"",
+	} {
+		_, err := durable.OpenMySQL(t.Context(), dsn, durable.Options{})
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+}
+
+func TestMySQLIsDescribedAndItsWeakSettingsAreTold(t *testing.T) {
+	s := openMySQL(t, realservers.MySQL(t))
+	require.Regexp(t, `^(MariaDB|MySQL) \d+\.\d+`, s.Describe())
+	for _, w := range s.Warnings() {
+		require.NotContains(t, w, "innodb_flush_log_at_trx_commit", "the test server flushes each commit")
+	}
+}

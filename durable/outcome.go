@@ -1,0 +1,341 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// Each upsert keeps what is newer, so that a repeated or late outcome changes
+// nothing. MySQL calls VALUES() deprecated, but its successor is unknown to
+// MariaDB, and both understand VALUES().
+var (
+	insertAttempts = statement{
+		mysql: `
+INSERT INTO attempts (
+    consumer_no,
+    message_id,
+    at_ms,
+    attempt,
+    status_code,
+    error,
+    duration_ms,
+    answer
+)
+VALUES (?, ...)
+ON DUPLICATE KEY UPDATE attempt = attempt`,
+		sqlite: `
+INSERT INTO attempts (
+    consumer_no,
+    message_id,
+    at_ms,
+    attempt,
+    status_code,
+    error,
+    duration_ms,
+    answer
+)
+VALUES (?, ...)
+ON CONFLICT DO NOTHING`,
+	}
+
+	// attempts last: the conditions before it need the stored value.
+	upsertOpenJobs = statement{
+		mysql: `
+INSERT INTO open_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    next_ms,
+    changed_ms,
+    status_code,
+    error
+)
+VALUES (?, ...)
+ON DUPLICATE KEY UPDATE
+    next_ms = IF(VALUES(attempts) > attempts, VALUES(next_ms), next_ms),
+    changed_ms = IF(VALUES(attempts) > attempts, VALUES(changed_ms), changed_ms),
+    status_code = IF(VALUES(attempts) > attempts, VALUES(status_code), status_code),
+    error = IF(VALUES(attempts) > attempts, VALUES(error), error),
+    attempts = GREATEST(attempts, VALUES(attempts))`,
+		sqlite: `
+INSERT INTO open_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    next_ms,
+    changed_ms,
+    status_code,
+    error
+)
+VALUES (?, ...)
+ON CONFLICT DO UPDATE SET
+    next_ms = excluded.next_ms,
+    changed_ms = excluded.changed_ms,
+    status_code = excluded.status_code,
+    error = excluded.error,
+    attempts = excluded.attempts
+WHERE excluded.attempts > attempts`,
+	}
+
+	insertDeadJobs = statement{
+		mysql: `
+INSERT INTO dead_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    died_ms,
+    status_code,
+    reason,
+    answer
+)
+VALUES (?, ...)
+ON DUPLICATE KEY UPDATE attempts = attempts`,
+		sqlite: `
+INSERT INTO dead_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    died_ms,
+    status_code,
+    reason,
+    answer
+)
+VALUES (?, ...)
+ON CONFLICT DO NOTHING`,
+	}
+)
+
+const (
+	// For MySQL the builder writes it.
+	insertDeliveriesSQLite = `
+INSERT INTO deliveries (
+    consumer_no,
+    message_id,
+    attempts,
+    at_ms,
+    status_code
+)
+VALUES (?, ...)
+ON CONFLICT DO NOTHING`
+
+	selectRecorded = `
+SELECT
+    message_id,
+    at_ms,
+    attempt
+FROM attempts
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+
+	deleteOpenJobs = `
+DELETE FROM open_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+
+	deleteDeadJobs = `
+DELETE FROM dead_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+)
+
+// Record stores the ends of attempts, all of them or none. It may be called with
+// the same outcomes again, and does so itself while a connection breaks: what
+// is recorded is not changed by it. A batch of successes on the happy path is one
+// statement. Record neither changes nor keeps outcomes.
+func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Kind > OutcomeDead || o.Attempts < 0 || o.Priority < 0 || o.Priority > maxPriority {
+			return fmt.Errorf("durable: record: %w: outcome of message %s", ErrRejected, o.ID)
+		}
+	}
+	l := sortOutcomes(outcomes)
+	if s.dialect == mysqlDialect && len(l.delivered) == len(outcomes) && !l.tracked && len(outcomes) <= maxBatchRows {
+		return repeat(ctx, "record deliveries", func(ctx context.Context) error {
+			return s.recordDeliveries(ctx, s.db, l.delivered)
+		})
+	}
+	return s.run(ctx, transaction{name: "record outcomes", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		return s.record(ctx, tx, l)
+	})
+}
+
+// A ledger is a batch of outcomes by kind, each sorted by key: two brokers that
+// record the same jobs then take the locks in the same order.
+type ledger struct {
+	delivered, retry, dead []Outcome
+	tracked                bool // some delivered job may have rows to remove
+}
+
+func sortOutcomes(outcomes []Outcome) ledger {
+	all := slices.Clone(outcomes)
+	slices.SortStableFunc(all, func(a, b Outcome) int {
+		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID), cmp.Compare(a.Attempts, b.Attempts))
+	})
+	var l ledger
+	for _, o := range all {
+		switch o.Kind {
+		case OutcomeDelivered:
+			l.delivered = append(l.delivered, o)
+			l.tracked = l.tracked || o.Tracked
+		case OutcomeRetry:
+			l.retry = append(l.retry, o)
+		case OutcomeDead:
+			l.dead = append(l.dead, o)
+		}
+	}
+	return l
+}
+
+func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
+	if len(l.retry)+len(l.dead) > 0 {
+		if err := s.recordFailures(ctx, tx, l.retry, l.dead); err != nil {
+			return err
+		}
+	}
+	if l.tracked {
+		tracked := slices.DeleteFunc(slices.Clone(l.delivered), func(o Outcome) bool { return !o.Tracked })
+		if err := deleteJobs(ctx, tx, deleteOpenJobs, tracked); err != nil {
+			return err
+		}
+		if err := deleteJobs(ctx, tx, deleteDeadJobs, tracked); err != nil {
+			return err
+		}
+	}
+	for _, part := range chunks(l.delivered, maxBatchRows) {
+		if err := s.recordDeliveries(ctx, tx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome) error {
+	if s.dialect == mysqlDialect {
+		w := newBuilder()
+		defer w.release()
+		_, err := q.ExecContext(ctx, w.deliveries(part))
+		return err
+	}
+	return write(ctx, q, insertDeliveriesSQLite, 5, part, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.Attempts, o.AtMs, o.StatusCode}
+	})
+}
+
+// recordFailures stores what is not recorded yet. An outcome whose attempt is
+// there is a repetition and must not kill a job that was redriven since.
+func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Outcome) error {
+	known, err := recorded(ctx, tx, retry, dead)
+	if err != nil {
+		return err
+	}
+	isKnown := func(o Outcome) bool { return known[attemptKey{o.ConsumerNo, o.ID, o.AtMs, o.Attempts}] }
+	retry = slices.DeleteFunc(slices.Clone(retry), isKnown)
+	dead = slices.DeleteFunc(slices.Clone(dead), isKnown)
+
+	all := slices.Concat(retry, dead)
+	slices.SortStableFunc(all, func(a, b Outcome) int {
+		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID))
+	})
+	err = write(ctx, tx, s.dialect.sql(insertAttempts), 8, all, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.AtMs, o.Attempts, o.StatusCode, note(o.Error), o.DurationMs, head(o.Answer)}
+	})
+	if err != nil {
+		return err
+	}
+	err = write(ctx, tx, s.dialect.sql(upsertOpenJobs), 8, retry, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, o.StatusCode, note(o.Error)}
+	})
+	if err != nil {
+		return err
+	}
+	if err := deleteJobs(ctx, tx, deleteOpenJobs, dead); err != nil {
+		return err
+	}
+	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 8, dead, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer)}
+	})
+}
+
+type attemptKey struct {
+	consumerNo uint32
+	id         ident.ID
+	atMs       int64
+	attempt    int
+}
+
+func recorded(ctx context.Context, tx *sql.Tx, kinds ...[]Outcome) (map[attemptKey]bool, error) {
+	known := map[attemptKey]bool{}
+	for _, outcomes := range kinds {
+		for _, part := range byConsumer(outcomes) {
+			k := attemptKey{consumerNo: part[0].ConsumerNo}
+			err := each(ctx, tx, list(selectRecorded, len(part)), jobArgs(part), func(r *sql.Rows) error {
+				err := r.Scan(scanID{&k.id}, &k.atMs, &k.attempt)
+				known[k] = true
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return known, nil
+}
+
+// write runs an INSERT with a row of placeholders per outcome.
+func write(ctx context.Context, q querier, query string, columns int, outcomes []Outcome, row func(*Outcome) []any) error {
+	for _, part := range chunks(outcomes, maxInList) {
+		args := make([]any, 0, columns*len(part))
+		for i := range part {
+			args = append(args, row(&part[i])...)
+		}
+		if _, err := q.ExecContext(ctx, rows(query, len(part), columns), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deleteJobs(ctx context.Context, tx *sql.Tx, query string, outcomes []Outcome) error {
+	for _, part := range byConsumer(outcomes) {
+		if _, err := tx.ExecContext(ctx, list(query, len(part)), jobArgs(part)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byConsumer cuts sorted outcomes into pieces of one consumer: `(a, b) IN (...)`
+// reads a whole table on some servers, `a = ? AND b IN (...)` on none.
+func byConsumer(outcomes []Outcome) [][]Outcome {
+	var out [][]Outcome
+	for start := 0; start < len(outcomes); {
+		end := start + 1
+		for end < len(outcomes) && end-start < maxInList && outcomes[end].ConsumerNo == outcomes[start].ConsumerNo {
+			end++
+		}
+		out = append(out, outcomes[start:end])
+		start = end
+	}
+	return out
+}
+
+func jobArgs(part []Outcome) []any {
+	args := make([]any, 0, 1+len(part))
+	args = append(args, part[0].ConsumerNo)
+	for i := range part {
+		args = append(args, part[i].ID[:])
+	}
+	return args
+}

@@ -1,0 +1,120 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+const (
+	selectProducer = `
+SELECT
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version
+FROM producers
+WHERE id = ?`
+
+	selectProducersSince = `
+SELECT
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version
+FROM producers
+WHERE version > ?
+ORDER BY no`
+
+	selectProducerMax = `
+SELECT COALESCE(MAX(no), 0)
+FROM producers`
+
+	insertProducer = `
+INSERT INTO producers (
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?)`
+
+	updateProducer = `
+UPDATE producers
+SET
+    name = ?,
+    token = ?,
+    changed_ms = ?,
+    version = ?
+WHERE no = ?`
+)
+
+// PutProducer creates or updates a producer. Of several racing creators exactly
+// one gets created.
+func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created bool, err error) {
+	if err := p.valid(); err != nil {
+		return Producer{}, false, err
+	}
+	err = s.put(ctx, "put producer", func(ctx context.Context, c change) error {
+		created = false
+		old, err := scanProducer(c.tx.QueryRowContext(ctx, selectProducer, []byte(p.ID)))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			created = true
+			old = Producer{ID: p.ID, Name: p.ID, Token: p.NewToken}
+			if old.No, err = c.next(ctx, selectProducerMax); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+		if err := p.check(old.ChangedAt); err != nil && !created {
+			return err
+		}
+		out = old
+		out.Name, out.Token = p.merge(old.Name, old.Token)
+		if out == old && !created {
+			return errUnchanged
+		}
+		out.ChangedAt, out.Version = fromMillis(c.nowMs), c.version
+		if created {
+			_, err = c.tx.ExecContext(ctx, insertProducer,
+				out.No, []byte(out.ID), out.Name, []byte(out.Token), c.nowMs, c.version)
+			return err
+		}
+		_, err = c.tx.ExecContext(ctx, updateProducer,
+			out.Name, []byte(out.Token), c.nowMs, c.version, out.No)
+		return err
+	})
+	if err != nil {
+		return Producer{}, false, err
+	}
+	return out, created, nil
+}
+
+func producersSince(ctx context.Context, q querier, version int64) ([]Producer, error) {
+	var out []Producer
+	err := each(ctx, q, selectProducersSince, []any{version}, func(r *sql.Rows) error {
+		p, err := scanProducer(r)
+		out = append(out, p)
+		return err
+	})
+	return out, err
+}
+
+// A scanner is a row in hand.
+type scanner interface{ Scan(dest ...any) error }
+
+func scanProducer(r scanner) (Producer, error) {
+	var p Producer
+	var ms int64
+	err := r.Scan(&p.No, &p.ID, &p.Name, &p.Token, &ms, &p.Version)
+	p.ChangedAt = fromMillis(ms)
+	return p, err
+}

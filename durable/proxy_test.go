@@ -1,0 +1,140 @@
+package durable_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A proxy stands between a store and its server and cuts connections around the
+// statements that matter.
+type proxy struct {
+	listener net.Listener
+	server   string
+	watched  [][]byte     // beginnings of statements
+	chance   atomic.Int64 // percent of watched statements that meet a fault
+	faults   [4]atomic.Int64
+	wg       sync.WaitGroup
+}
+
+// What happens to a watched statement.
+const (
+	cutBefore = iota // it never reaches the server
+	cutAfter         // it reaches the server, nobody waits for the answer
+	cutAnswer        // it is answered, the answer is lost
+	cutLate          // the connection is cut at once, the server gets it a moment later
+)
+
+func startProxy(t *testing.T, server string, watched ...string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{listener: l, server: server}
+	for _, w := range watched {
+		p.watched = append(p.watched, []byte(w))
+	}
+	p.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.wg.Go(func() { p.serve(c) })
+		}
+	})
+	return p
+}
+
+// stop waits until every statement on its way has arrived.
+func (p *proxy) stop(t *testing.T) {
+	require.NoError(t, p.listener.Close())
+	p.wg.Wait()
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var lose atomic.Bool // the next answer
+	answered := make(chan struct{})
+	p.wg.Go(func() { // answers
+		defer close(answered)
+		defer client.Close()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := server.Read(buf)
+			if n == 0 || err != nil || lose.Load() {
+				return
+			}
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	})
+	for {
+		packet, err := readPacket(client)
+		if err != nil {
+			return
+		}
+		if !p.isWatched(packet) || rand.Int64N(100) >= p.chance.Load() {
+			if _, err := server.Write(packet); err != nil {
+				return
+			}
+			continue
+		}
+		fault := rand.IntN(len(p.faults))
+		p.faults[fault].Add(1)
+		switch fault {
+		case cutBefore:
+		case cutAfter:
+			_, _ = server.Write(packet)
+		case cutAnswer:
+			lose.Store(true)
+			_, _ = server.Write(packet)
+			<-answered
+		case cutLate:
+			lose.Store(true)
+			_ = client.Close()
+			time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
+			_, _ = server.Write(packet)
+			<-answered
+		}
+		return
+	}
+}
+
+func (p *proxy) isWatched(packet []byte) bool {
+	const comQuery = 3
+	if len(packet) < 5 || packet[4] != comQuery {
+		return false
+	}
+	for _, w := range p.watched {
+		if bytes.HasPrefix(packet[5:], w) {
+			return true
+		}
+	}
+	return false
+}
+
+// readPacket returns a packet of the MySQL protocol with its header.
+func readPacket(r io.Reader) ([]byte, error) {
+	var header [4]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return nil, err
+	}
+	size := binary.LittleEndian.Uint32([]byte{header[0], header[1], header[2], 0})
+	packet := make([]byte, 4+size)
+	copy(packet, header[:])
+	_, err := io.ReadFull(r, packet[4:])
+	return packet, err
+}

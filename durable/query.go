@@ -1,0 +1,158 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// A querier is a pool, a connection or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// each calls f for every row. It returns all rows or an error, never fewer.
+func each(ctx context.Context, q querier, query string, args []any, f func(*sql.Rows) error) (err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// list writes n placeholders in place of the only `(?...)` of query: the form of
+// an IN list whose length is known at run time.
+func list(query string, n int) string {
+	return strings.ReplaceAll(query, "(?...)", "("+strings.Repeat("?, ", n-1)+"?)")
+}
+
+// rows writes a placeholder row per value in place of the only `(?, ...)` of
+// query: the form of an INSERT of n rows with that many columns.
+func rows(query string, n, columns int) string {
+	row := "(" + strings.Repeat("?, ", columns-1) + "?)"
+	return strings.Replace(query, "(?, ...)", strings.Repeat(row+",\n", n-1)+row, 1)
+}
+
+// chunks cuts v into pieces of at most n.
+func chunks[T any](v []T, n int) [][]T {
+	var out [][]T
+	for len(v) > n {
+		out = append(out, v[:n:n])
+		v = v[n:]
+	}
+	if len(v) > 0 {
+		out = append(out, v)
+	}
+	return out
+}
+
+// inArgs returns the arguments of a statement with an IN list of IDs.
+func inArgs(first any, ids []ident.ID) []any {
+	args := make([]any, 0, 1+len(ids))
+	args = append(args, first)
+	for i := range ids {
+		args = append(args, ids[i][:])
+	}
+	return args
+}
+
+// blob is b as an argument: nil would be NULL.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// scanID is a destination of Scan.
+type scanID struct{ *ident.ID }
+
+// Scan implements sql.Scanner.
+func (d scanID) Scan(v any) error {
+	b, ok := v.([]byte)
+	if !ok || len(b) != ident.Size {
+		return fmt.Errorf("stored ID is %T of %d bytes", v, len(b))
+	}
+	copy(d.ID[:], b)
+	return nil
+}
+
+// A transaction that fails before its COMMIT runs again while it is of use.
+type transaction struct {
+	name     string
+	options  *sql.TxOptions
+	reads    bool // on the read pool
+	harmless bool // it may run twice: repeat it also when the outcome of its COMMIT is unknown
+}
+
+// run executes f in a transaction and commits it, repeating deadlocks, lock
+// waits and broken connections until ctx ends. f must not keep anything of a
+// failed run. A commit without an answer is ErrOutcomeUnknown unless t is harmless.
+func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Context, tx *sql.Tx) error) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	db := s.db
+	if t.reads {
+		db = s.reads
+	}
+	for try := 0; ; try++ {
+		doubt, err := runOnce(ctx, db, t.options, f)
+		if err == nil {
+			return nil
+		}
+		again := repeatable(err) && (!doubt || t.harmless)
+		if again && pause(ctx, try) == nil {
+			continue
+		}
+		if doubt {
+			err = errors.Join(ErrOutcomeUnknown, err)
+		}
+		return fmt.Errorf("durable: %s: %w", t.name, err)
+	}
+}
+
+func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) (doubt bool, err error) {
+	tx, err := db.BeginTx(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	if err := f(ctx, tx); err != nil {
+		_ = tx.Rollback() // the error of f says what is wrong; a lost connection rolls back by itself
+		return false, err
+	}
+	if err := tx.Commit(); err != nil {
+		// database/sql refuses to send the COMMIT of an ended context.
+		sent := !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+		return sent && judge(err) == unknown, err
+	}
+	return false, nil
+}
+
+// repeat runs one statement that reads, or that commits by itself and may run
+// twice, again and again like run.
+func repeat(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	for try := 0; ; try++ {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		if repeatable(err) && pause(ctx, try) == nil {
+			continue
+		}
+		return fmt.Errorf("durable: %s: %w", name, err)
+	}
+}

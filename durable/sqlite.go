@@ -1,0 +1,92 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
+)
+
+// OpenSQLite opens the embedded store in the folder dir, which it creates when
+// needed. A second process that opens the same folder gets an error.
+func OpenSQLite(ctx context.Context, dir string, o Options) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("durable: data folder: %w", err)
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dialect: sqliteDialect, packet: 4 * maxBatchBytes, lock: lock}
+	if err := s.openSQLite(ctx, filepath.Join(dir, "penstock.db"), o); err != nil {
+		return nil, errors.Join(fmt.Errorf("durable: open SQLite: %w", err), s.closeAll())
+	}
+	return s, nil
+}
+
+// closeAll closes what a failed open has left.
+func (s *Store) closeAll() error {
+	var errs []error
+	for _, db := range []*sql.DB{s.reads, s.db} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}
+
+const selectSQLiteVersion = `
+SELECT sqlite_version()`
+
+func (s *Store) openSQLite(ctx context.Context, file string, o Options) error {
+	var err error
+	// _txlock=immediate: a transaction of the writer never has to upgrade a
+	// read lock, which is where SQLITE_BUSY cannot be waited out.
+	if s.db, err = openSQLitePool(file, 1, "synchronous(FULL)", "immediate"); err != nil {
+		return err
+	}
+	var version string
+	if err := s.db.QueryRowContext(ctx, selectSQLiteVersion).Scan(&version); err != nil {
+		return err
+	}
+	s.describe = "SQLite " + version
+	readers := o.MaxConns
+	if readers <= 0 {
+		readers = 4
+	}
+	s.reads, err = openSQLitePool(file, readers, "query_only(1)", "deferred")
+	return err
+}
+
+func openSQLitePool(file string, conns int, pragma, txlock string) (*sql.DB, error) {
+	params := url.Values{
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", pragma, "temp_store(MEMORY)", "cache_size(-8192)"},
+		"_txlock": {txlock},
+	}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: params.Encode()}).String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}
+
+// barrier returns after every transaction that the writer of SQLite has begun is
+// over, so that a following read sees its rows. MySQL needs none: there the
+// reads in question wait for the row locks.
+func (s *Store) barrier(ctx context.Context) error {
+	if s.dialect != sqliteDialect {
+		return nil
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

@@ -1,0 +1,385 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+)
+
+var insertTests = map[string]func(*testing.T, *fixture){
+	"an inserted message is read back byte for byte": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 2)
+		all := make([]byte, 256)
+		for i := range all {
+			all[i] = byte(i)
+		}
+		random := make([]byte, 100_000)
+		for i := range random {
+			random[i] = byte(rand.Uint32())
+		}
+		payloads := [][]byte{nil, {}, {0}, []byte("'"), []byte(`\`), []byte(`\'`), []byte(`'\`), []byte("\x00'\\\x1a\n\r\""), {0xff, 0xfe}, []byte("\xbf\x27\xbf\x5c"), []byte("%_?"), all, bytes.Repeat(all, 40), random, []byte("日本語🙂")}
+		var batch []*durable.Message
+		for i, p := range payloads {
+			for _, keyed := range []bool{false, true} {
+				m := f.message(ch)
+				m.ProducerNo = uint32(i) + 1<<31
+				m.Payload, m.Headers, m.ContentType = p, p[:min(len(p), 60_000)], string(p[:min(len(p), 255)])
+				if keyed {
+					m.Key, m.Priority = fmt.Sprint("k", i, string(p[:min(len(p), 200)])), i*73
+				}
+				batch = append(batch, m)
+			}
+		}
+		f.insert(t, batch...)
+		got := f.stored(t, batch)
+		require.Len(t, got, len(batch))
+		for _, m := range batch {
+			g := got[m.ID]
+			require.Equal(t, string(m.Payload), string(g.Payload))
+			require.Equal(t, string(m.Headers), string(g.Headers))
+			m, g := *m, g
+			m.Payload, g.Payload, m.Headers, g.Headers = nil, nil, nil, nil
+			require.Equal(t, m, g)
+		}
+	},
+	"an empty batch is nothing": func(t *testing.T, f *fixture) {
+		require.Empty(t, f.Insert(f.ctx, f.node, nil))
+	},
+	"a batch above every bound is stored whole, in several channels": func(t *testing.T, f *fixture) {
+		a, _ := f.channel(t, "a", 1)
+		b, _ := f.channel(t, "b", 3)
+		batch := append(f.messages(a, 1500), f.messages(b, 1000)...)
+		rand.Shuffle(len(batch), func(i, j int) { batch[i], batch[j] = batch[j], batch[i] })
+		order := slices.Clone(batch)
+		f.insert(t, batch...)
+		require.Equal(t, order, batch, "the caller's slice is left alone")
+		require.Len(t, f.stored(t, batch), 2500)
+
+		big := f.messages(a, 5)
+		for _, m := range big {
+			m.Payload = bytes.Repeat([]byte{'\''}, f.MaxBatchBytes()/2+1)
+		}
+		big[4].Payload = bytes.Repeat([]byte{'x'}, f.MaxBatchBytes()+10)
+		f.insert(t, big...)
+		for _, m := range big { // one by one: together they are large
+			require.Len(t, f.stored(t, []*durable.Message{m}), 1)
+		}
+	},
+	"a channel without consumers takes messages": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 0)
+		m := f.message(ch)
+		f.insert(t, m)
+		require.Equal(t, 0, f.stored(t, []*durable.Message{m})[m.ID].Audience)
+	},
+	"a batch that names too few consumers is stale and leaves nothing": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		other, _ := f.channel(t, "d", 1)
+		_, created, err := f.PutConsumer(f.ctx, consumerPut("c", "late"))
+		require.NoError(t, err)
+		require.True(t, created)
+		for _, withKeys := range []bool{false, true} {
+			batch := append(f.messages(other, 2), f.messages(ch, 2)...)
+			if withKeys {
+				batch[0].Key, batch[3].Key, batch[1].Priority = "a", "b", 7
+			}
+			requireStale(t, f, f.node, batch)
+			for _, m := range batch[2:] {
+				m.Audience = 2
+			}
+			for _, m := range batch { // refreshed, with new IDs
+				m.ID = f.ids.Next()
+			}
+			f.insert(t, batch...)
+			require.Len(t, f.stored(t, batch), 4)
+		}
+	},
+	"a batch that disagrees with itself about the audience is stale": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 2)
+		batch := f.messages(ch, 3)
+		batch[2].Audience = 1
+		requireStale(t, f, f.node, batch)
+	},
+	"a lost, expired or forged lease is stale": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		expired, err := f.LeaseNode(f.ctx, "x", -time.Second)
+		require.NoError(t, err)
+		requireStale(t, f, expired, f.messages(ch, 2))
+		renewed, err := f.RenewNode(f.ctx, expired, time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, f.Insert(f.ctx, renewed, f.messages(ch, 1))[0])
+
+		require.NoError(t, f.ReleaseNode(f.ctx, renewed))
+		requireStale(t, f, renewed, f.messages(ch, 2))
+		taken, err := f.LeaseNode(f.ctx, "y", time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, renewed.No, taken.No)
+		requireStale(t, f, renewed, f.messages(ch, 2))
+
+		forged := taken
+		forged.Token[3]++
+		requireStale(t, f, forged, f.messages(ch, 2))
+	},
+	"a new ID is refused when it is old": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		now, err := f.NowMs(f.ctx)
+		require.NoError(t, err)
+		batch := f.messages(ch, 3)
+		batch[2].ID = ident.AtMillis(now - durable.MaxIDAge.Milliseconds() - 500)
+		requireStale(t, f, f.node, batch)
+		batch = f.messages(ch, 3)
+		now, err = f.NowMs(f.ctx)
+		require.NoError(t, err)
+		batch[2].ID = ident.AtMillis(now - durable.MaxIDAge.Milliseconds()/3)
+		f.insert(t, batch...)
+	},
+	"an unknown channel is stale": func(t *testing.T, f *fixture) {
+		requireStale(t, f, f.node, f.messages(durable.Channel{No: 4711}, 2))
+	},
+	"a taken key names its holder and spares its neighbours": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		first := f.message(ch)
+		first.Key = "order-1"
+		f.insert(t, first)
+		batch := f.messages(ch, 500)
+		batch[250].Key = "order-1"
+		batch[3].Key, batch[400].Key = "order-2", "order-3"
+		errs := f.Insert(f.ctx, f.node, batch)
+		for i, err := range errs {
+			if i == 250 {
+				requireDuplicate(t, err, first.ID)
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		got := f.stored(t, batch)
+		require.Len(t, got, 499)
+		require.NotContains(t, got, batch[250].ID)
+		id, err := f.MessageByKey(f.ctx, ch.No, "order-3")
+		require.NoError(t, err)
+		require.Equal(t, batch[400].ID, id)
+	},
+	"inside a batch the first of a key wins": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		batch := f.messages(ch, 6)
+		batch[1].Key, batch[3].Key, batch[5].Key = "k", "k", "K"
+		batch[1].ID, batch[3].ID = batch[3].ID, batch[1].ID // the order of the batch counts, not of the IDs
+		errs := f.Insert(f.ctx, f.node, batch)
+		requireDuplicate(t, errs[3], batch[1].ID)
+		for i, err := range errs {
+			if i != 3 {
+				require.NoError(t, err)
+			}
+		}
+		require.Len(t, f.stored(t, batch), 5)
+
+		again := f.messages(ch, 2)
+		again[0].Key, again[1].Key = "k", "k"
+		for _, err := range f.Insert(f.ctx, f.node, again) {
+			requireDuplicate(t, err, batch[1].ID)
+		}
+		free := f.messages(ch, 2) // the first is rejected, so its key is free for the second
+		free[0].Key, free[1].Key, free[0].Priority = "free", "free", 5000
+		errs = f.Insert(f.ctx, f.node, free)
+		require.ErrorIs(t, errs[0], durable.ErrRejected)
+		require.NoError(t, errs[1])
+	},
+	"a key is taken in its channel only, and is bytes": func(t *testing.T, f *fixture) {
+		a, _ := f.channel(t, "a", 1)
+		b, _ := f.channel(t, "b", 1)
+		var batch []*durable.Message
+		for _, key := range []string{"abc", "ABC", "abc ", "a_c", "a%c", "'", `\`, "\x00", "\xff", strings.Repeat("y", 255)} {
+			for _, ch := range []durable.Channel{a, b} {
+				m := f.message(ch)
+				m.Key = key
+				batch = append(batch, m)
+			}
+		}
+		f.insert(t, batch...)
+		for _, m := range batch {
+			id, err := f.MessageByKey(f.ctx, m.ChannelNo, m.Key)
+			require.NoError(t, err)
+			require.Equal(t, m.ID, id)
+		}
+		_, err := f.MessageByKey(f.ctx, a.No, "abC")
+		require.ErrorIs(t, err, durable.ErrNotFound)
+	},
+	"of racing producers with one key one is stored, the others learn which": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		const rivals, keys = 6, 20
+		batches := make([][]*durable.Message, rivals)
+		results := make([][]error, rivals)
+		for r := range batches {
+			batches[r] = f.messages(ch, keys)
+			for k, m := range batches[r] {
+				m.Key = fmt.Sprint("key", k)
+			}
+			if r%2 == 1 {
+				slices.Reverse(batches[r])
+			}
+		}
+		race(rivals, func(r int) { results[r] = f.Insert(f.ctx, f.node, batches[r]) })
+		winners := map[string]ident.ID{}
+		for r := range batches {
+			for i, m := range batches[r] {
+				if results[r][i] == nil {
+					require.NotContains(t, winners, m.Key)
+					winners[m.Key] = m.ID
+				}
+			}
+		}
+		require.Len(t, winners, keys)
+		for r := range batches {
+			for i, m := range batches[r] {
+				if results[r][i] != nil {
+					requireDuplicate(t, results[r][i], winners[m.Key])
+					require.Empty(t, f.stored(t, []*durable.Message{m}))
+				}
+			}
+		}
+	},
+	"the same batch again is stored already, also when its IDs are old by then": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		batch := f.messages(ch, 5)
+		batch[1].Key, batch[2].Priority = "k", 9
+		f.insert(t, batch...)
+		f.insert(t, batch...)
+		plain := f.messages(ch, 2)
+		f.insert(t, plain...)
+		mixed := append(f.messages(ch, 1), plain...)
+		f.insert(t, mixed...)
+		require.Len(t, f.stored(t, append(mixed, batch...)), 8)
+
+		time.Sleep(time.Until(batch[4].ID.Time().Add(durable.MaxIDAge + 300*time.Millisecond)))
+		f.insert(t, batch...)
+		heads, err := f.Heads(f.ctx, ch.No, ident.ID{}, ident.Max(), 100)
+		require.NoError(t, err)
+		require.Len(t, heads, 8, "nothing is there twice")
+	},
+	"an ID that another message has is stale, not overwritten": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		batch := f.messages(ch, 3)
+		f.insert(t, batch[1])
+		clash := *batch[1]
+		clash.Payload = []byte("different")
+		errs := f.Insert(f.ctx, f.node, []*durable.Message{batch[0], &clash, batch[2]})
+		require.NoError(t, errs[0])
+		require.ErrorIs(t, errs[1], durable.ErrStale)
+		require.NoError(t, errs[2])
+		require.Equal(t, batch[1].Payload, f.stored(t, batch)[clash.ID].Payload)
+	},
+	"what can never be stored is rejected alone": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		batch := f.messages(ch, 6)
+		batch[0].Priority = -1
+		batch[1].Priority = 1024
+		batch[2].Key = strings.Repeat("k", 256)
+		batch[3].ContentType = strings.Repeat("k", 256)
+		batch[4].Headers = make([]byte, 70_000)
+		errs := f.Insert(f.ctx, f.node, batch)
+		for i := range 5 {
+			require.ErrorIs(t, errs[i], durable.ErrRejected)
+		}
+		require.NoError(t, errs[5])
+		require.Len(t, f.stored(t, batch), 1)
+	},
+	"concurrent batches of several channels are all stored": func(t *testing.T, f *fixture) {
+		a, _ := f.channel(t, "a", 1)
+		b, _ := f.channel(t, "b", 1)
+		const rounds = 10
+		batches := make([][]*durable.Message, 4)
+		race(len(batches), func(w int) {
+			for range rounds {
+				batch := append(f.messages(b, 20), f.messages(a, 20)...)
+				for i, m := range batch {
+					if i%10 == w {
+						m.Key, m.Priority = m.ID.String(), 1+i%5
+					}
+				}
+				for _, err := range f.Insert(f.ctx, f.node, batch) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				batches[w] = append(batches[w], batch...)
+			}
+		})
+		require.Len(t, f.stored(t, slices.Concat(batches...)), len(batches)*rounds*40)
+	},
+	"each message inserted after a put of a consumer reaches it": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 0)
+		done := make(chan struct{})
+		var stored []*durable.Message
+		go func() {
+			defer close(done)
+			audience := 0
+			for range 200 {
+				m := f.message(ch)
+				m.Audience = audience
+				switch err := f.Insert(f.ctx, f.node, []*durable.Message{m})[0]; {
+				case err == nil:
+					stored = append(stored, m)
+				default:
+					audience++ // stale: one more consumer has come
+				}
+			}
+		}()
+		after := map[int]int64{}
+		for i := range 8 {
+			_, created, err := f.PutConsumer(f.ctx, consumerPut("c", fmt.Sprint("k", i)))
+			require.NoError(t, err)
+			require.True(t, created)
+			after[i+1] = f.ids.Next().Millis() + 1
+		}
+		<-done
+		for _, m := range stored {
+			for audience, ms := range after {
+				if m.ID.Millis() > ms { // its insert began after the put had returned
+					require.GreaterOrEqual(t, m.Audience, audience)
+				}
+			}
+		}
+	},
+	"a call whose context has ended stores nothing": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		ctx, cancel := context.WithCancel(f.ctx)
+		cancel()
+		batch := f.messages(ch, 2)
+		for _, err := range f.Insert(ctx, f.node, batch) {
+			require.Error(t, err)
+			require.NotErrorIs(t, err, durable.ErrOutcomeUnknown)
+		}
+		require.Empty(t, f.stored(t, batch))
+	},
+}
+
+func requireStale(t *testing.T, f *fixture, node durable.NodeLease, batch []*durable.Message) {
+	t.Helper()
+	for _, err := range f.Insert(f.ctx, node, batch) {
+		require.ErrorIs(t, err, durable.ErrStale)
+	}
+	require.Empty(t, f.stored(t, batch))
+	for _, m := range batch {
+		if m.Key != "" {
+			_, err := f.MessageByKey(f.ctx, m.ChannelNo, m.Key)
+			require.ErrorIs(t, err, durable.ErrNotFound)
+		}
+	}
+}
+
+func requireDuplicate(t *testing.T, err error, holder ident.ID) {
+	t.Helper()
+	require.ErrorIs(t, err, durable.ErrDuplicate)
+	var dup *durable.DuplicateError
+	require.ErrorAs(t, err, &dup)
+	require.Equal(t, holder, dup.ID)
+}

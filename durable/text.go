@@ -1,0 +1,38 @@
+package durable
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// maxNote is how much is kept of an error text and of a consumer's answer.
+const maxNote = 1024
+
+// clip returns at most n characters of s.
+func clip(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+// note returns s as a stored error text: valid UTF-8 of at most maxNote bytes.
+func note(s string) []byte {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) > maxNote {
+		s = s[:maxNote]
+		for len(s) > 0 { // not half a character
+			if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+	}
+	return []byte(s)
+}
+
+// head returns the first maxNote bytes of b.
+func head(b []byte) []byte { return blob(b)[:min(len(b), maxNote)] }

@@ -1,0 +1,196 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// The walks of a reconciler go forward by ID and never come back, so they must
+// not skip a row that is inserted but not committed yet. On MySQL the locking
+// read waits for it; READ COMMITTED locks rows and no gaps, so it holds up
+// nobody. On SQLite the walk first waits until the writer is free.
+
+var (
+	selectHeads = statement{
+		mysql: `
+SELECT
+    id,
+    audience,
+    priority
+FROM messages
+WHERE channel_no = ?
+  AND id > ?
+  AND id <= ?
+ORDER BY id
+LIMIT ?
+LOCK IN SHARE MODE`,
+		sqlite: `
+SELECT
+    id,
+    audience,
+    priority
+FROM messages
+WHERE channel_no = ?
+  AND id > ?
+  AND id <= ?
+ORDER BY id
+LIMIT ?`,
+	}
+
+	selectPlainHeads = statement{
+		mysql: `
+SELECT
+    id,
+    audience,
+    priority
+FROM messages
+WHERE channel_no = ?
+  AND id > ?
+  AND id <= ?
+  AND priority = 0
+ORDER BY id
+LIMIT ?
+LOCK IN SHARE MODE`,
+		sqlite: `
+SELECT
+    id,
+    audience,
+    priority
+FROM messages
+WHERE channel_no = ?
+  AND id > ?
+  AND id <= ?
+  AND priority = 0
+ORDER BY id
+LIMIT ?`,
+	}
+
+	selectLevelHeads = statement{
+		mysql: `
+SELECT
+    id,
+    audience,
+    1023 - inv_priority
+FROM prioritised
+WHERE channel_no = ?
+  AND inv_priority = ?
+  AND id > ?
+  AND id <= ?
+ORDER BY id
+LIMIT ?
+LOCK IN SHARE MODE`,
+		sqlite: `
+SELECT
+    id,
+    audience,
+    1023 - inv_priority
+FROM prioritised
+WHERE channel_no = ?
+  AND inv_priority = ?
+  AND id > ?
+  AND id <= ?
+ORDER BY id
+LIMIT ?`,
+	}
+)
+
+const (
+	selectNextLevel = `
+SELECT MIN(inv_priority)
+FROM prioritised
+WHERE channel_no = ?
+  AND inv_priority >= ?`
+
+	// One step down each channel's key, whatever it holds.
+	selectLatest = `
+SELECT
+    c.no,
+    (
+        SELECT m.id
+        FROM messages m
+        WHERE m.channel_no = c.no
+        ORDER BY m.id DESC
+        LIMIT 1
+    )
+FROM channels c
+WHERE c.no > ?
+ORDER BY c.no
+LIMIT ?`
+)
+
+// Heads returns up to limit messages of a channel with after < ID <= through, in
+// order. A message that is being inserted there is waited for, never skipped.
+func (s *Store) Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]Head, error) {
+	return s.heads(ctx, selectHeads, channelNo, after[:], through[:], limit)
+}
+
+// LevelHeads is Heads for the messages of one priority.
+func (s *Store) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]Head, error) {
+	if priority == 0 {
+		return s.heads(ctx, selectPlainHeads, channelNo, after[:], through[:], limit)
+	}
+	return s.heads(ctx, selectLevelHeads, channelNo, maxPriority-priority, after[:], through[:], limit)
+}
+
+func (s *Store) heads(ctx context.Context, query statement, args ...any) ([]Head, error) {
+	var out []Head
+	err := repeat(ctx, "walk messages", func(ctx context.Context) error {
+		out = nil
+		if err := s.barrier(ctx); err != nil {
+			return err
+		}
+		return each(ctx, s.reads, s.dialect.sql(query), args, func(r *sql.Rows) error {
+			var h Head
+			err := r.Scan(scanID{&h.ID}, &h.Audience, &h.Priority)
+			out = append(out, h)
+			return err
+		})
+	})
+	return out, err
+}
+
+// Levels returns the priorities above 0 that messages of a channel have, highest
+// first. Each costs one step down the key, however many messages it has.
+func (s *Store) Levels(ctx context.Context, channelNo uint32) ([]int, error) {
+	var out []int
+	err := repeat(ctx, "list priorities", func(ctx context.Context) error {
+		out = nil
+		if err := s.barrier(ctx); err != nil {
+			return err
+		}
+		for from := 0; ; {
+			var next sql.NullInt64
+			if err := s.reads.QueryRowContext(ctx, selectNextLevel, channelNo, from).Scan(&next); err != nil {
+				return err
+			}
+			if !next.Valid {
+				return nil
+			}
+			out = append(out, maxPriority-int(next.Int64))
+			from = int(next.Int64) + 1
+		}
+	})
+	return out, err
+}
+
+// LatestMessages returns up to limit channels with a number above afterChannel, in
+// order, each with its newest message: one read by key per channel.
+func (s *Store) LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]Latest, error) {
+	var out []Latest
+	err := repeat(ctx, "find the newest messages", func(ctx context.Context) error {
+		out = nil
+		return each(ctx, s.reads, selectLatest, []any{afterChannel, limit}, func(r *sql.Rows) error {
+			var l Latest
+			var id []byte
+			if err := r.Scan(&l.ChannelNo, &id); err != nil {
+				return err
+			}
+			copy(l.ID[:], id)
+			out = append(out, l)
+			return nil
+		})
+	})
+	return out, err
+}

@@ -1,0 +1,142 @@
+package redisq
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ConnectOptions of Connect. URL is required.
+type ConnectOptions struct {
+	// URL is redis:// or rediss:// (TLS), with user, password and database as
+	// usual; several comma-separated addresses are the seeds of a Cluster, or the
+	// sentinels when Master is set. Only the first needs scheme and user.
+	URL    string
+	Master string // Sentinel master name
+	// Dialer replaces the TCP (and, for rediss, TLS) dialer when not nil.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// PoolSize is the number of connections; 0: ten per CPU.
+	PoolSize int
+	// Timeout bounds one exchange where the context does not; 0: one second.
+	Timeout time.Duration
+}
+
+// Connect opens a client for a Queue and checks that Redis answers and is new
+// enough. The client never repeats a script on its own and obeys deadlines of
+// contexts. Pass the RunWatch to New. No error contains a password.
+func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *RunWatch, error) {
+	u, err := parseURL(o.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(u.Addrs) > 1 && u.DB != 0 && o.Master == "" {
+		return nil, nil, errors.New("redisq: a Redis Cluster has database 0 only")
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = time.Second
+	}
+	watch := &RunWatch{}
+	u.MasterName = o.Master
+	u.Dialer = o.Dialer
+	u.OnConnect = watch.connected
+	u.Protocol = 2 // nothing of RESP3 is used, and proxies know 2
+	u.DisableIdentity = true
+	u.MaxRetries = -1
+	u.DialTimeout = 2 * time.Second
+	u.DialerRetries = 1
+	u.ReadTimeout = o.Timeout
+	u.WriteTimeout = o.Timeout
+	u.PoolTimeout = o.Timeout
+	u.PoolSize = o.PoolSize
+	u.ContextTimeoutEnabled = true
+	client := redis.NewUniversalClient(u)
+	if err := check(ctx, client); err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	return client, watch, nil
+}
+
+// check asks Redis for an answer and its version; one that hides its version is
+// taken as it is.
+func check(ctx context.Context, client redis.UniversalClient) error {
+	if err := client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("redisq: connect: %w", err)
+	}
+	info, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return nil
+	}
+	version := infoField(info, "redis_version")
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return nil
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	if err1 == nil && err2 == nil && (major < 6 || major == 6 && minor < 2) {
+		return fmt.Errorf("redisq: connect: Redis %s is older than 6.2", version)
+	}
+	return nil
+}
+
+// parseURL reads addresses, credentials, database and TLS. Its errors say which
+// part is wrong but never show it: it may be the password.
+func parseURL(s string) (*redis.UniversalOptions, error) {
+	out := &redis.UniversalOptions{}
+	// A comma separates addresses only behind the credentials.
+	rest, found := strings.CutPrefix(s, "redis://")
+	if !found {
+		if rest, found = strings.CutPrefix(s, "rediss://"); !found {
+			return nil, errors.New("redisq: the Redis URL must begin with redis:// or rediss://")
+		}
+		out.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, password, _ := strings.Cut(rest[:at], ":")
+		var err1, err2 error
+		out.Username, err1 = url.PathUnescape(user)
+		out.Password, err2 = url.PathUnescape(password)
+		if err1 != nil || err2 != nil {
+			return nil, errors.New("redisq: user or password in the Redis URL is not well escaped")
+		}
+		rest = rest[at+1:]
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	if query != "" {
+		return nil, errors.New("redisq: the Redis URL takes no parameters after a question mark")
+	}
+	for i, part := range strings.Split(rest, ",") {
+		part = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(part), "redis://"), "rediss://")
+		addr, db, _ := strings.Cut(part, "/")
+		if db != "" {
+			n, err := strconv.Atoi(db)
+			if err != nil || n < 0 || out.DB != 0 && out.DB != n {
+				return nil, errors.New("redisq: the path of the Redis URL must be a database number")
+			}
+			out.DB = n
+		}
+		if addr == "" {
+			return nil, fmt.Errorf("redisq: address %d in the Redis URL is empty", i+1)
+		}
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			host, port = strings.Trim(addr, "[]"), "6379"
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return nil, fmt.Errorf("redisq: address %d in the Redis URL has no usable port", i+1)
+		}
+		if host == "" {
+			host = "localhost"
+		}
+		out.Addrs = append(out.Addrs, net.JoinHostPort(host, port))
+	}
+	return out, nil
+}

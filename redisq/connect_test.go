@@ -1,0 +1,133 @@
+package redisq_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+func TestUnusableURLsAreRefusedWithoutShowingThePassword(t *testing.T) {
+	for _, url := range []string{
+		"",
+		"127.0.0.1:6379",
+		"http://u:s3cret@127.0.0.1",
+		"redis://",
+		"redis://u:s3cret@",
+		"redis://u:s3cret%zz@127.0.0.1",
+		"redis://u:s3cret@127.0.0.1:port",
+		"redis://u:s3cret@127.0.0.1:70000",
+		"redis://u:s3cret@127.0.0.1/db",
+		"redis://u:s3cret@127.0.0.1/0?pool=s3cret",
+		"redis://u:s3cret@a:1,b:2/1",
+		"redis://u:s3cret@a:1,",
+		"redis://u:s3cret@127.0.0.1:1", // nobody listens
+	} {
+		client, _, err := redisq.Connect(context.Background(), redisq.ConnectOptions{URL: url, Timeout: 5 * time.Second})
+		require.Error(t, err, url)
+		require.NotContains(t, err.Error(), "s3cret", url)
+		require.Nil(t, client)
+	}
+}
+
+func TestPasswordIsUsedAndNotShown(t *testing.T) {
+	server := realservers.StartRedis(t, "--requirepass", "s3:cr/et@")
+	address := strings.TrimPrefix(server.URL(), "redis://")
+	client := connect(t, "redis://:s3%3Acr%2Fet%40@"+address)
+	require.NoError(t, client.Ping(context.Background()).Err())
+	_, _, err := redisq.Connect(context.Background(), redisq.ConnectOptions{URL: "redis://:wr0ng@" + address})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "wr0ng")
+}
+
+func TestNewRedisProcessMovesTheGenerationBeforeItIsUsed(t *testing.T) {
+	ctx := context.Background()
+	server := realservers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: server.URL(), Timeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer client.Close() //nolint:errcheck // nothing pending
+	q := redisq.New(client, redisq.Options{Runs: watch})
+	var lost, changed atomic.Int64
+	q.OnLost(func(uint32) { lost.Add(1) })
+	watch.OnChange(func() { changed.Add(1) })
+	_, err = q.Enqueue(ctx, 1, []redisq.Job{{ID: ident.AtMillis(1)}}, redisq.Fresh)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, q.Generation())
+	server.Restart()
+	require.Eventually(t, func() bool {
+		s, err := q.Stats(ctx, 1)
+		return err == nil && s.Ready == 1
+	}, 20*time.Second, 10*time.Millisecond)
+	require.EqualValues(t, 2, q.Generation(), "the process is new")
+	require.EqualValues(t, 1, changed.Load())
+	require.EqualValues(t, 1, lost.Load(), "the epoch is the old one")
+	require.NoError(t, q.Renew(ctx, 1))
+	require.EqualValues(t, 2, lost.Load())
+	require.EqualValues(t, 3, q.Generation())
+}
+
+// A cutter loses the answer to the next command once it is armed: Redis runs it,
+// the caller sees a broken connection.
+type cutter struct {
+	net.Conn
+	armed *atomic.Bool
+}
+
+func (c cutter) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == nil && c.armed.CompareAndSwap(true, false) {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
+	ctx := context.Background()
+	url := realservers.Redis(t)
+	var armed atomic.Bool
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return cutter{conn, &armed}, nil
+	}
+	ours, _, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Dialer: dial, Timeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer ours.Close() //nolint:errcheck // nothing pending
+	o, err := redis.ParseURL(url)
+	require.NoError(t, err)
+	o.Dialer = dial // a client that retries by default
+	theirs := redis.NewClient(o)
+	defer theirs.Close() //nolint:errcheck // nothing pending
+
+	for _, client := range []redis.UniversalClient{ours, theirs} {
+		q := redisq.New(client, redisq.Options{Prefix: ownPrefix()})
+		var js []redisq.Job
+		for i := range 20 {
+			js = append(js, redisq.Job{ID: ident.AtMillis(int64(i + 1))})
+		}
+		_, err := q.Enqueue(ctx, 1, js, redisq.Fresh)
+		require.NoError(t, err)
+		_, err = q.Claim(ctx, 1, 1, time.Hour) // Redis knows the script now
+		require.NoError(t, err)
+		armed.Store(true)
+		_, err = q.Claim(ctx, 1, 4, time.Hour)
+		require.Error(t, err)
+		s, err := q.Stats(ctx, 1)
+		require.NoError(t, err)
+		require.Equal(t, 5, s.Leased)
+		removeKeys(t, client, strings.TrimSuffix(q.Keys(1)[0], "{c1}:r"))
+	}
+}

@@ -1,0 +1,43 @@
+// Package redisq is the queue in Redis: the order of waiting jobs, their leases
+// and their attempts. It holds no fact that the durable store could not give
+// back; an emptied Redis is noticed, not mourned.
+//
+// # States
+//
+// A job of a consumer is in exactly one of three sorted sets or unknown:
+//
+//	           Enqueue              Claim, ClaimOne
+//	unknown -----------> ready ----------------------> leased --Ack--> unknown
+//	    |                 ^  ^                          | | |
+//	    | Enqueue(delay)  |  |   Release, Nack(0)       | | |
+//	    v                 |  +--------------------------+ | |
+//	 delayed -------------+  |   Reclaim: lease ended     | |
+//	    ^    due: promoted   +----------------------------+ |
+//	    |                        Nack(delay)                |
+//	    +---------------------------------------------------+
+//
+// Ack takes a job out of every state: the store has its outcome, so Redis has
+// nothing to say about it any more.
+//
+// # Invariants
+//
+//   - A job is in exactly one of ready, delayed and leased; the leased set is
+//     the lease index, there is no second list that could disagree.
+//   - Every leased job has a meta field with its token; a job that waits, was
+//     never claimed and has no flag has none; nobody else has one.
+//   - Every script is one move on one slot, bounded in work, and reads the clock
+//     of Redis and no other. It checks all arguments before its first write, and
+//     its first write removes something where it can: a full Redis refuses only
+//     new jobs, never an extension, an ack or a reclaim.
+//   - Every script is handed the consumer's epoch and does nothing when it is
+//     not the current one. The Queue then adopts the new epoch, reports the loss
+//     to OnLost and repeats the call, so callers never see it.
+//
+// # Window
+//
+// Redis keeps a window of each consumer's jobs, the store has them all. When
+// the window is full Enqueue counts a job as Spilled and remembers the highest
+// priority that has jobs outside; Claim then hands out nothing below that
+// priority, so that the order holds, until the refill has brought them in and
+// said so by SetSpilled or SettleSpilled.
+package redisq

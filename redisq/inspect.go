@@ -1,0 +1,86 @@
+package redisq
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// Peek lists up to limit (at most MaxBatch) ready jobs in the order of claiming,
+// from the start or behind after, which need not exist any more. Like Claim it
+// lets due jobs in and leaves out those that must wait for the refill.
+func (q *Queue) Peek(ctx context.Context, consumer uint32, after *Cursor, limit int) ([]Waiting, error) {
+	score, id := any(""), ""
+	if after != nil {
+		score, id = after.Score, string(after.ID[:])
+	}
+	reply, err := q.run(ctx, consumer, peekScript, min(max(limit, 1), MaxBatch), score, id)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{items: reply}
+	var out []Waiting
+	for r.left() > 0 {
+		w := Waiting{ID: r.id(), Score: r.int()}
+		m := r.meta()
+		w.Priority, w.Attempts, w.Flags = priorityOf(w.Score), m.attempts, m.flags
+		out = append(out, w)
+	}
+	return out, r.err
+}
+
+// Probe tells where jobs stand, in the order of ids.
+func (q *Queue) Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]Standing, error) {
+	var calls []*call
+	for from := 0; from < len(ids); from += MaxBatch {
+		part := ids[from:min(from+MaxBatch, len(ids))]
+		calls = append(calls, &call{consumer: consumer, script: probeScript, args: idArgs(part)})
+	}
+	q.runAll(ctx, calls)
+	out := make([]Standing, 0, len(ids))
+	for _, c := range calls {
+		r := reader{items: c.reply, err: c.err}
+		for r.left() > 0 {
+			out = append(out, r.standing())
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+	}
+	return out, nil
+}
+
+// Stats returns the sizes of a consumer's sets.
+func (q *Queue) Stats(ctx context.Context, consumer uint32) (Stats, error) {
+	out, errs := q.StatsMany(ctx, []uint32{consumer})
+	return out[0], errs[0]
+}
+
+// StatsMany is Stats for many consumers in few round trips.
+func (q *Queue) StatsMany(ctx context.Context, consumers []uint32) ([]Stats, []error) {
+	out, errs := make([]Stats, len(consumers)), make([]error, len(consumers))
+	calls := make([]*call, len(consumers))
+	for i, consumer := range consumers {
+		calls[i] = &call{consumer: consumer, script: statsScript}
+	}
+	q.runAll(ctx, calls)
+	for i, c := range calls {
+		r := reader{items: c.reply, err: c.err}
+		ready, delayed, leased := r.int(), r.int(), r.int()
+		priority, spills := r.int(), r.int()
+		oldest, next := time.Duration(0), time.Duration(0)
+		if r.err == nil {
+			oldest, next = r.millis(), r.millis()
+		}
+		if errs[i] = r.err; r.err != nil {
+			out[i].SpilledPriority = -1
+			continue
+		}
+		out[i] = Stats{
+			Ready: int(ready), Delayed: int(delayed), Leased: int(leased),
+			SpilledPriority: int(priority), Spills: spills, Oldest: oldest, NextDue: next,
+		}
+	}
+	return out, errs
+}

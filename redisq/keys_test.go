@@ -1,0 +1,71 @@
+package redisq
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeysAreTheOnesTheScriptsName(t *testing.T) {
+	require.Equal(t, []string{"p1:{c7}:r", "p1:{c7}:d", "p1:{c7}:x", "p1:{c7}:m", "p1:{c7}:c"}, keysOf(DefaultPrefix, 7))
+	require.Equal(t, "p1:hint", hintChannel(DefaultPrefix))
+	prelude, err := lua.ReadFile("lua/prelude.lua")
+	require.NoError(t, err)
+	for i, name := range []string{"ready", "delayed", "leased", "meta", "control"} {
+		require.Contains(t, string(prelude), "-- KEYS["+string(rune('1'+i))+"]  "+name)
+	}
+}
+
+func TestPrefixWithBracesIsRefused(t *testing.T) {
+	require.Panics(t, func() { New(nil, Options{Prefix: "{x}:"}) })
+}
+
+func TestEveryScriptBeginsWithItsContract(t *testing.T) {
+	files, err := fs.Glob(lua, "lua/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := lua.ReadFile(file)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(text), "-- "+strings.TrimPrefix(file, "lua/")+": "), file)
+		require.NotContains(t, string(text), "tostring(", "it rounds at 14 digits: %s", file)
+	}
+}
+
+func TestMetaThatIsNoneIsAnError(t *testing.T) {
+	m, err := parseMeta("1023|7|3|e.9|1763658000123")
+	require.NoError(t, err)
+	require.Equal(t, meta{priority: 1023, attempts: 7, flags: 3, token: "e.9"}, m)
+	m, err = parseMeta("")
+	require.NoError(t, err)
+	require.Zero(t, m)
+	for _, bad := range []string{"1", "1|2|3|4", "1|2|3|4|5|6", "a|2|3||", "1|b|3||", "1|2|c||"} {
+		_, err := parseMeta(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+func TestRepliesThatBreakTheContractAreErrors(t *testing.T) {
+	for name, read := range map[string]func(r *reader){
+		"too short":       func(r *reader) { r.int(); r.int() },
+		"not a number":    func(r *reader) { r.items = []any{"x"}; r.int() },
+		"nil":             func(r *reader) { r.items = []any{nil}; r.int() },
+		"not a string":    func(r *reader) { r.text() },
+		"not an ID":       func(r *reader) { r.items = []any{"short"}; r.id() },
+		"broken meta":     func(r *reader) { r.items = []any{"a|b"}; r.meta() },
+		"broken standing": func(r *reader) { r.items = []any{int64(1), "x", ""}; r.standing() },
+	} {
+		r := reader{items: []any{int64(1)}}
+		read(&r)
+		require.Error(t, r.err, name)
+		require.Zero(t, r.left(), name)
+	}
+}
+
+func TestHintsAreReadBackAndNoiseIsIgnored(t *testing.T) {
+	require.Equal(t, []uint32{1, 1<<32 - 1}, parseHint("\x00\x00\x00\x01\xff\xff\xff\xff"))
+	require.Empty(t, parseHint("abc"))
+	require.Empty(t, parseHint(strings.Repeat("x", 4*maxHint+4)))
+}

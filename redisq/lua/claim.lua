@@ -1,0 +1,56 @@
+-- claim.lua: lease the first ready jobs.
+--
+-- ARGV[2]  how many: 0..500 (0 only promotes and counts)
+-- ARGV[3]  lease ms
+-- ARGV[4]  window
+--
+-- Returns {ready left, highest spilled priority or -1, next due ms, first
+-- fence, then for each job: message ID, priority, attempt, flags}. The tokens
+-- are <epoch>.<fence> with fences counting up from the first.
+--
+-- Promotes due jobs first. Jobs below the highest spilled priority stay: the
+-- store has better ones and the refill brings them. Nothing is handed out while
+-- delayed holds four windows: a consumer that fails everything must not move its
+-- whole backlog there.
+-- Invariant: what leaves ready is leased with a token in the same step, and its
+-- attempt is charged. Cost: O(k log n).
+local n, lease, cap = int(ARGV[2], 0, 500), int(ARGV[3], 1, 1099511627776), int(ARGV[4], 1, 2147483647)
+if not n or not lease or not cap or #ARGV ~= 4 then return bad('claim') end
+local now = clock()
+promote(now)
+local popped = {}
+if n > 0 and redis.call('ZCARD', KEYS[2]) < 4 * cap then
+  if spilled < 0 then
+    popped = redis.call('ZPOPMIN', KEYS[1], fmt(n))
+  else
+    popped = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. fmt((1024 - spilled) * P42),
+      'WITHSCORES', 'LIMIT', 0, fmt(n))
+  end
+end
+local out = {0, spilled, 0, 0}
+if #popped > 0 then
+  local ids = {}
+  for i = 1, #popped, 2 do ids[#ids + 1] = popped[i] end
+  if spilled >= 0 then redis.call('ZREM', KEYS[1], unpack(ids)) end
+  local metas = redis.call('HMGET', KEYS[4], unpack(ids))
+  local fence = redis.call('HINCRBY', KEYS[5], 'f', #ids) - #ids
+  out[4] = fence + 1
+  local deadline = fmt(now + lease)
+  local leases, values = {}, {}
+  for i, id in ipairs(ids) do
+    local s = tonumber(popped[2 * i])
+    local priority = priority_of(s)
+    local _, attempts, flags = unpack_meta(metas[i], priority)
+    leases[2 * i - 1] = deadline
+    leases[2 * i] = id
+    values[2 * i - 1] = id
+    values[2 * i] = pack(priority, attempts + 1, flags, epoch .. '.' .. fmt(fence + i), fmt(s % P42))
+    local o = 4 * i
+    out[o + 1], out[o + 2], out[o + 3], out[o + 4] = id, priority, attempts + 1, flags
+  end
+  redis.call('ZADD', KEYS[3], unpack(leases))
+  redis.call('HSET', KEYS[4], unpack(values))
+end
+out[1] = redis.call('ZCARD', KEYS[1])
+out[3] = next_due(now)
+return out

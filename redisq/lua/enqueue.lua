@@ -1,0 +1,118 @@
+-- enqueue.lua: put jobs into the queue as far as the window has room.
+--
+-- ARGV[2]    window: ready jobs kept here
+-- ARGV[3]    source: 0 fresh, 1 repeated, 2 recovered
+-- ARGV[4..]  1..500 times: message ID, priority, delay ms, attempts before
+--
+-- Returns {added, known, spilled, highest spilled priority or -1, position of
+-- the first spilled job or -1}.
+--
+-- A fresh job is looked up in ready (a delayed one in delayed as well), others
+-- everywhere; known jobs stay as they are. A ready job is admitted when
+--   fresh, repeated: there is room and its priority is above the spilled ones
+--   recovered:       there is room: it may be the very one that was spilled
+--   all:             it goes before the worst ready job, and before everything
+--                    spilled unless recovered, and ready is below two windows
+-- and is spilled otherwise. Delayed jobs are always admitted. Recovered jobs
+-- keep the place that the time in their ID gives them; others join at the end.
+-- Invariant: a job is in one set. Cost: O(k log n); one ZADD for fresh jobs
+-- while the window has room and nothing is spilled.
+local cap = int(ARGV[2], 1, 2147483647)
+local source = int(ARGV[3], 0, 2)
+local n = (#ARGV - 3) / 4
+if not cap or not source or not int(n, 1, 500) then return bad('enqueue') end
+local ids, priorities, delays, attempts = {}, {}, {}, {}
+local plain, delayed = source == 0, false
+for i = 1, n do
+  local a = 4 * i
+  local id, p = ARGV[a], int(ARGV[a + 1], 0, 1023)
+  local w, t = int(ARGV[a + 2], 0, 1099511627776), int(ARGV[a + 3], 0, 2147483647)
+  if #id ~= 12 or not p or not w or not t then return bad('job') end
+  ids[i], priorities[i], delays[i], attempts[i] = id, p, w, t
+  if w > 0 then delayed = true end
+  if w > 0 or t > 0 then plain = false end
+end
+local now = clock()
+local total = redis.call('ZCARD', KEYS[1])
+
+if plain and spilled < 0 and total + n <= cap then
+  local adds = {}
+  for i = 1, n do
+    adds[2 * i - 1] = score(priorities[i], now)
+    adds[2 * i] = ids[i]
+  end
+  local added = redis.call('ZADD', KEYS[1], 'NX', unpack(adds))
+  return {added, n - added, 0, -1, -1}
+end
+
+local seen = {}
+for set = 1, 3 do
+  if set == 1 or source > 0 or (set == 2 and delayed) then
+    for i, s in ipairs(redis.call('ZMSCORE', KEYS[set], unpack(ids))) do
+      if s then seen[ids[i]] = true end
+    end
+  end
+end
+local flags = 0
+if source == 1 then flags = VERIFY elseif source == 2 then flags = VERIFY + RECOVERED end
+
+local lowest = 1023 -- of those that this call admits: they are not in the set yet
+local worst -- priority at the end of the set, looked up when there is no room
+local function before_worst(p)
+  if not worst then
+    local tail = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+    worst = tail[1] and priority_of(tonumber(tail[2])) or 1023
+  end
+  return p > math.min(worst, lowest)
+end
+local function admitted(p)
+  if total < cap and (source == 2 or p > spilled) then return true end
+  if source ~= 2 and p <= spilled then return false end
+  return total >= cap and total < 2 * cap and before_worst(p)
+end
+
+local before = spilled
+local added, known, out, first = 0, 0, 0, -1
+local ready, later, metas = {}, {}, {}
+for i = 1, n do
+  local id, p = ids[i], priorities[i]
+  if seen[id] then
+    known = known + 1
+  elseif delays[i] > 0 then
+    seen[id] = true
+    added = added + 1
+    later[#later + 1] = fmt(now + delays[i])
+    later[#later + 1] = id
+    metas[#metas + 1] = id
+    metas[#metas + 1] = pack(p, attempts[i], flags, '', '')
+  elseif admitted(p) then
+    seen[id] = true
+    added = added + 1
+    total = total + 1
+    lowest = math.min(lowest, p)
+    local since = now
+    if source == 2 then
+      local b1, b2, b3, b4, b5, b6 = string.byte(id, 1, 6)
+      since = math.min(now, ((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6)
+    end
+    ready[#ready + 1] = score(p, since)
+    ready[#ready + 1] = id
+    if attempts[i] > 0 or flags > 0 then
+      metas[#metas + 1] = id
+      metas[#metas + 1] = pack(p, attempts[i], flags, '', '')
+    end
+  else
+    seen[id] = true -- named again in this call it counts as known
+    out = out + 1
+    if p > spilled then spilled = p end
+    if first < 0 then first = i - 1 end
+  end
+end
+if #ready > 0 then redis.call('ZADD', KEYS[1], unpack(ready)) end
+if #later > 0 then redis.call('ZADD', KEYS[2], unpack(later)) end
+if #metas > 0 then redis.call('HSET', KEYS[4], unpack(metas)) end
+if spilled ~= before then redis.call('HSET', KEYS[5], 'sp', fmt(spilled)) end
+-- A refill that clears sp must see that others spilled meanwhile; what the
+-- recovering walk itself spilled it knows.
+if out > 0 and source ~= 2 then redis.call('HINCRBY', KEYS[5], 'ss', 1) end
+return {added, known, out, spilled, first}

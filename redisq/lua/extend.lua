@@ -1,0 +1,30 @@
+-- extend.lua: move the deadline of leases.
+--
+-- ARGV[2]    lease ms from now on, also when that is sooner than before
+-- ARGV[3..]  1..500 times: message ID, token
+--
+-- Returns for each 1 extended, 0 lease lost.
+-- Removes before it adds, so a full Redis does not refuse it. Cost: O(k log n).
+local lease, n = int(ARGV[2], 1, 1099511627776), (#ARGV - 2) / 2
+if not lease or not int(n, 1, 500) then return bad('extend') end
+local ids, tokens = {}, {}
+for i = 1, n do
+  ids[i], tokens[i] = ARGV[2 * i + 1], ARGV[2 * i + 2]
+  if #ids[i] ~= 12 then return bad('lease') end
+end
+local deadline = fmt(clock() + lease)
+local out, gone, adds = {}, {}, {}
+for i, meta in ipairs(held(ids, tokens)) do
+  out[i] = 0
+  if meta then
+    out[i] = 1
+    gone[#gone + 1] = ids[i]
+    adds[#adds + 1] = deadline
+    adds[#adds + 1] = ids[i]
+  end
+end
+if #gone > 0 then
+  redis.call('ZREM', KEYS[3], unpack(gone))
+  redis.call('ZADD', KEYS[3], unpack(adds))
+end
+return out

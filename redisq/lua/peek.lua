@@ -1,0 +1,46 @@
+-- peek.lua: list ready jobs in the order in which claim would take them.
+--
+-- ARGV[2]  how many: 1..500
+-- ARGV[3]  score of the job behind which to go on, '' from the start
+-- ARGV[4]  its message ID
+--
+-- Returns for each: message ID, score, meta or ''. Lets due jobs in first, and
+-- like claim stops at the jobs below the highest spilled priority.
+-- The place behind a job that is gone is found by bisection of those with the
+-- same score, so a page costs O(log^2 n) however many share a millisecond.
+local limit = int(ARGV[2], 1, 500)
+local from = ARGV[3] ~= '' and int(ARGV[3], 0, 9007199254740991)
+if #ARGV ~= 4 or not limit or (ARGV[3] ~= '' and (not from or #ARGV[4] ~= 12)) then return bad('peek') end
+promote(clock())
+
+-- after compares bytes: the < of Lua follows the locale.
+local function after(a, b)
+  for i = 1, 12 do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return (x or 0) > (y or 0) end
+  end
+  return false
+end
+
+local start = 0
+if from then
+  local lo = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. fmt(from))
+  local hi = lo + redis.call('ZCOUNT', KEYS[1], fmt(from), fmt(from))
+  while lo < hi do
+    local mid = math.floor((lo + hi) / 2)
+    if after(redis.call('ZRANGE', KEYS[1], fmt(mid), fmt(mid))[1], ARGV[4]) then hi = mid else lo = mid + 1 end
+  end
+  start = lo
+end
+local page = redis.call('ZRANGE', KEYS[1], fmt(start), fmt(start + limit - 1), 'WITHSCORES')
+local ids = {}
+for i = 1, #page, 2 do
+  if spilled >= 0 and priority_of(tonumber(page[i + 1])) < spilled then break end
+  ids[#ids + 1] = page[i]
+end
+if #ids == 0 then return {} end
+local out = {}
+for i, meta in ipairs(redis.call('HMGET', KEYS[4], unpack(ids))) do
+  out[3 * i - 2], out[3 * i - 1], out[3 * i] = ids[i], fmt(tonumber(page[2 * i])), meta or ''
+end
+return out

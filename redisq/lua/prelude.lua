@@ -1,0 +1,75 @@
+-- prelude.lua: stands before every script of a consumer.
+--
+-- KEYS[1]  ready    ZSET  message ID -> (1023 - priority) * 2^42 + ready ms
+-- KEYS[2]  delayed  ZSET  message ID -> due ms
+-- KEYS[3]  leased   ZSET  message ID -> deadline ms
+-- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms
+-- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills
+-- ARGV[1]  the epoch that the caller knows
+--
+-- Returns {'STALE', current epoch or ''} and does nothing when the epoch is
+-- another one: Redis was emptied or somebody rebuilt the consumer.
+-- Clock: TIME of this Redis, in every script.
+local control = redis.call('HMGET', KEYS[5], 'e', 'sp')
+if control[1] ~= ARGV[1] then return {'STALE', control[1] or ''} end
+local epoch = ARGV[1]
+local spilled = tonumber(control[2] or '-1') -- highest priority outside the window, -1 none
+
+local P42 = 4398046511104 -- 2^42
+local VERIFY, RECOVERED = 1, 2
+
+-- fmt writes a number in full: tostring would round at 14 digits.
+local function fmt(n) return string.format('%.0f', n) end
+
+-- int reads an integer argument between lo and hi, or returns nil.
+local function int(s, lo, hi)
+  local n = tonumber(s)
+  if n and n >= lo and n <= hi and n == math.floor(n) then return n end
+  return nil
+end
+
+local function bad(what) return redis.error_reply('ERR malformed ' .. what) end
+
+local function clock()
+  local t = redis.call('TIME')
+  return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+
+local function score(priority, ms) return fmt((1023 - priority) * P42 + ms) end
+local function priority_of(s) return 1023 - math.floor(s / P42) end
+
+-- pack and unpack_meta are the two directions of a meta value. A job without
+-- one is plain: unpack_meta then gives the given priority and zeros.
+local function pack(priority, attempts, flags, token, ready)
+  return fmt(priority) .. '|' .. fmt(attempts) .. '|' .. fmt(flags) .. '|' .. token .. '|' .. ready
+end
+local function unpack_meta(v, priority)
+  if v then
+    local p, a, f, t, r = string.match(v, '^(%d+)|(%d+)|(%d+)|([^|]*)|(%d*)$')
+    if p then return tonumber(p), tonumber(a), tonumber(f), t, r end
+  end
+  return priority, 0, 0, '', ''
+end
+
+-- has_flag tells whether flags contain the single bit.
+local function has_flag(flags, bit) return math.floor(flags / bit) % 2 == 1 end
+local function with_flag(flags, bit)
+  if has_flag(flags, bit) then return flags end
+  return flags + bit
+end
+
+-- next_due is the time in ms until the first delayed job is due or the first
+-- lease ends, at least 1; 0 when there is neither.
+local function next_due(now)
+  local first
+  for i = 2, 3 do
+    local head = redis.call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')
+    if head[1] then
+      local at = tonumber(head[2])
+      if not first or at < first then first = at end
+    end
+  end
+  if not first then return 0 end
+  return math.max(first - now, 1)
+end
+

@@ -1,0 +1,55 @@
+-- reclaim.lua: return jobs whose lease has ended; let due jobs in.
+--
+-- ARGV[2]  most leases to look at: 1..500
+-- ARGV[3]  attempts after which a job is exhausted; 0 never
+-- ARGV[4]  ms that an exhausted job stays leased to the caller
+--
+-- Returns {next due ms, 1 when the consumer has no job at all else 0, number of
+-- returned jobs, first fence, the returned message IDs, then for each exhausted
+-- job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
+--
+-- A returned job is ready since now and flagged: its holder may have delivered
+-- it. An exhausted one gets a new token and deadline, so that only the caller
+-- handles it and somebody else does when the caller dies.
+-- Invariant: an ended lease is seen by one call. Removes before it adds.
+-- Cost: O(k log n).
+local limit, most = int(ARGV[2], 1, 500), int(ARGV[3], 0, 2147483647)
+local grace = int(ARGV[4], 1, 1099511627776)
+if #ARGV ~= 4 or not limit or not most or not grace then return bad('reclaim') end
+local now = clock()
+local out, tail = {0, 0, 0, 0}, {}
+local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', fmt(now), 'LIMIT', 0, fmt(limit))
+if #ids > 0 then
+  local metas = redis.call('HMGET', KEYS[4], unpack(ids))
+  local ready, again, values = {}, {}, {}
+  redis.call('ZREM', KEYS[3], unpack(ids))
+  local fence = redis.call('HINCRBY', KEYS[5], 'f', #ids) - #ids
+  out[4] = fence + 1
+  for i, id in ipairs(ids) do
+    local priority, attempts, flags, _, since = unpack_meta(metas[i], 0)
+    flags = with_flag(flags, VERIFY)
+    values[2 * i - 1] = id
+    if most > 0 and attempts >= most then
+      fence = fence + 1
+      again[#again + 1] = fmt(now + grace)
+      again[#again + 1] = id
+      values[2 * i] = pack(priority, attempts, flags, epoch .. '.' .. fmt(fence), since)
+      local t = #tail
+      tail[t + 1], tail[t + 2], tail[t + 3], tail[t + 4] = id, priority, attempts, flags
+    else
+      ready[#ready + 1] = score(priority, now)
+      ready[#ready + 1] = id
+      values[2 * i] = pack(priority, attempts, flags, '', '')
+      out[#out + 1] = id
+    end
+  end
+  out[3] = #ready / 2
+  if #ready > 0 then redis.call('ZADD', KEYS[1], unpack(ready)) end
+  if #again > 0 then redis.call('ZADD', KEYS[3], unpack(again)) end
+  redis.call('HSET', KEYS[4], unpack(values))
+  for i = 1, #tail do out[#out + 1] = tail[i] end
+end
+promote(now)
+out[1] = next_due(now)
+if out[1] == 0 and redis.call('EXISTS', KEYS[1]) == 0 then out[2] = 1 end
+return out

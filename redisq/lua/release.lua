@@ -1,0 +1,41 @@
+-- release.lua: undo claims of jobs that were not sent.
+--
+-- ARGV[2..]  1..500 times: message ID, token
+--
+-- Returns for each 1 back in ready at its old place with the attempt not
+-- charged, 0 lease lost. A job that is plain again loses its meta field.
+-- Replay: harmless, returns 0. Removes before it adds. Cost: O(k log n).
+local n = (#ARGV - 1) / 2
+if not int(n, 1, 500) then return bad('release') end
+local ids, tokens = {}, {}
+for i = 1, n do
+  ids[i], tokens[i] = ARGV[2 * i], ARGV[2 * i + 1]
+  if #ids[i] ~= 12 then return bad('lease') end
+end
+local now = clock()
+local out, gone, ready, values, plain, moved = {}, {}, {}, {}, {}, {}
+for i, meta in ipairs(held(ids, tokens)) do
+  local id = ids[i]
+  out[i] = 0
+  if meta and not moved[id] then
+    local priority, attempts, flags, _, since = unpack_meta(meta, 0)
+    attempts = math.max(attempts - 1, 0)
+    out[i], moved[id] = 1, true
+    gone[#gone + 1] = id
+    ready[#ready + 1] = score(priority, tonumber(since) or now)
+    ready[#ready + 1] = id
+    if attempts == 0 and flags == 0 then
+      plain[#plain + 1] = id
+    else
+      values[#values + 1] = id
+      values[#values + 1] = pack(priority, attempts, flags, '', '')
+    end
+  end
+end
+if #gone > 0 then
+  redis.call('ZREM', KEYS[3], unpack(gone))
+  redis.call('ZADD', KEYS[1], unpack(ready))
+  if #plain > 0 then redis.call('HDEL', KEYS[4], unpack(plain)) end
+  if #values > 0 then redis.call('HSET', KEYS[4], unpack(values)) end
+end
+return out

@@ -1,0 +1,39 @@
+package redisq
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// meta is the value of a job's field in the meta hash, packed as
+//
+//	priority|attempts|flags|token|ready
+//
+// in decimal. token is empty unless the job is leased; ready is its time in the
+// ready set before the lease, for Release, and empty unless leased.
+type meta struct {
+	priority, attempts int
+	flags              Flags
+	token              string
+}
+
+// parseMeta reads a packed meta value; "" is the meta of a plain job.
+func parseMeta(s string) (meta, error) {
+	if s == "" {
+		return meta{}, nil
+	}
+	p := strings.Split(s, "|")
+	if len(p) != 5 {
+		return meta{}, fmt.Errorf("meta %q has %d parts", s, len(p))
+	}
+	var n [3]int
+	for i := range n {
+		v, err := strconv.Atoi(p[i])
+		if err != nil {
+			return meta{}, fmt.Errorf("meta %q: part %d is no number", s, i)
+		}
+		n[i] = v
+	}
+	return meta{priority: n[0], attempts: n[1], flags: Flags(n[2]), token: p[3]}, nil
+}

@@ -1,0 +1,87 @@
+package queuetest
+
+import "testing"
+
+// Run checks every promise of redisq.Queue. open returns an empty Server; tests
+// run in parallel, each on its own.
+func Run(t *testing.T, open func(t *testing.T) Server) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, s Server)
+	}{
+		{"an enqueued job is claimed once", enqueuedJobIsClaimedOnce},
+		{"a higher priority goes first", higherPriorityGoesFirst},
+		{"the oldest goes first inside a priority", oldestGoesFirst},
+		{"a delayed job becomes ready when it is due", delayedJobBecomesReady},
+		{"fresh jobs offered twice are known", freshJobsOfferedTwice},
+		{"repeated jobs are known in every state", repeatedJobsAreKnown},
+		{"repeated and recovered jobs are flagged", offeredAgainIsFlagged},
+		{"a recovered job keeps its place", recoveredJobKeepsItsPlace},
+		{"calls larger than a batch are split", largeCallsAreSplit},
+		{"a fan-out reaches every consumer", fanOutReachesEveryConsumer},
+		{"a bad batch does not harm its neighbours", badBatchDoesNotHarm},
+		{"arguments out of range change nothing", badArgumentsChangeNothing},
+		{"consumers do not see each other", consumersDoNotSeeEachOther},
+		{"the longest delay and the extreme priorities are exact", extremesAreExact},
+
+		{"jobs past the window are spilled", jobsPastTheWindowAreSpilled},
+		{"a better job enters a full window up to twice its size", betterJobEntersFullWindow},
+		{"fresh jobs do not overtake spilled ones", freshJobsDoNotOvertake},
+		{"nothing below the spilled priority is handed out", nothingBelowSpilled},
+		{"the refill brings spilled jobs back in order", refillBringsBack},
+		{"a refill does not forget what others spilled meanwhile", refillSeesOthersSpill},
+		{"known jobs are never spilled", knownJobsAreNeverSpilled},
+		{"nothing is handed out while four windows are delayed", nothingWhileDelayedIsFull},
+
+		{"a lease is fenced by its token", leaseIsFenced},
+		{"an ack needs no lease and may be repeated", ackNeedsNoLease},
+		{"acks for many consumers go at once", acksForMany},
+		{"a nack waits out its delay", nackWaitsOutItsDelay},
+		{"a nack without delay is ready at once", nackWithoutDelay},
+		{"a release takes the old place and charges nothing", releaseTakesOldPlace},
+		{"an extended lease does not end", extendedLeaseDoesNotEnd},
+		{"an extension may shorten a lease", extensionMayShorten},
+		{"a job named twice in a call moves once", namedTwiceMovesOnce},
+		{"replaying any step changes nothing", replayChangesNothing},
+
+		{"an ended lease is ready again and flagged", endedLeaseIsReadyAgain},
+		{"an exhausted job stays with the one who reclaims it", exhaustedStaysWithReclaimer},
+		{"reclaiming tells an empty consumer", reclaimTellsEmpty},
+		{"reclaiming lets due jobs in", reclaimLetsDueJobsIn},
+		{"reclaiming is bounded", reclaimIsBounded},
+
+		{"one job is claimed by name", claimedByName},
+		{"an unknown job is leased only on demand", unknownJobOnDemand},
+		{"of fifty racing claims one wins", racingClaimsOneWins},
+		{"eight reapers count each ended lease once", reapersCountOnce},
+		{"racing claims share the jobs", racingClaimsShare},
+		{"of racing reclaim and ack nothing is left", reclaimAndAckRace},
+
+		{"peeking lists the order of claiming", peekListsOrder},
+		{"peeking goes on behind a job that is gone", peekGoesOnBehindGone},
+		{"peeking pages through one millisecond", peekPagesThroughMillisecond},
+		{"probing tells every state", probeTellsEveryState},
+		{"stats count and tell the time", statsCount},
+		{"claims tell when to ask again", claimsTellWhenToAsk},
+
+		{"the first contact is an adoption", firstContactIsAdoption},
+		{"a second broker adopts without a loss elsewhere", secondBrokerAdopts},
+		{"every verb notices an emptied Redis", everyVerbNoticesFlush},
+		{"after a flush at any step all jobs come back", flushAtAnyStep},
+		{"racing calls after a flush report it once", racingAfterFlush},
+		{"many consumers are adopted at once", manyAdoptedAtOnce},
+		{"renewing is noticed by every broker and keeps jobs", renewIsNoticed},
+		{"scripts forgotten by Redis are sent again", forgottenScripts},
+		{"tokens never repeat over a flush", tokensNeverRepeat},
+
+		{"a hint reaches subscribers", hintReachesSubscribers},
+		{"the keys of a consumer share a slot", keysShareSlot},
+		{"a hundred thousand jobs drain in order", manyJobsDrain},
+		{"random operations match the model", randomOperations},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, open(t))
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package queuetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+func jobsPastTheWindowAreSpilled(t *testing.T, s Server) {
+	q := s.Queue(5)
+	got := put(t, q, jobs(1, 8, 3), redisq.Fresh)
+	require.Equal(t, redisq.Enqueued{Added: 5, Spilled: 3, SpilledPriority: 3, FirstSpilled: 5}, got)
+	require.Equal(t, redisq.Missing, standing(t, q, at(6)).State)
+	require.Equal(t, 3, stats(t, q).SpilledPriority)
+	c := claim(t, q, 100, never)
+	require.Equal(t, span(1, 5), idsOf(c.Leases), "those of the spilled priority are older")
+	require.True(t, c.Spilled)
+	check(t, s, q)
+}
+
+func betterJobEntersFullWindow(t *testing.T, s Server) {
+	q := s.Queue(5)
+	put(t, q, jobs(1, 5, 3), redisq.Fresh)
+	got := put(t, q, jobs(10, 8, 4), redisq.Fresh)
+	require.Equal(t, 5, got.Added)
+	require.Equal(t, 3, got.Spilled)
+	require.Equal(t, 4, got.SpilledPriority)
+	require.Equal(t, 10, stats(t, q).Ready)
+	require.Equal(t, 1, put(t, q, jobs(20, 1, 1023), redisq.Fresh).Spilled, "two windows are the end")
+	require.Equal(t, 1, put(t, q, jobs(21, 1, 1023), redisq.Recovered).Spilled)
+	check(t, s, q)
+}
+
+func freshJobsDoNotOvertake(t *testing.T, s Server) {
+	q := s.Queue(5)
+	put(t, q, jobs(1, 6, 3), redisq.Fresh)
+	claim(t, q, 4, never) // there is room again
+	for _, src := range []redisq.Source{redisq.Fresh, redisq.Repeated} {
+		require.Equal(t, 1, put(t, q, jobs(10, 1, 3), src).Spilled)
+		require.Equal(t, 1, put(t, q, jobs(11, 1, 2), src).Spilled)
+	}
+	require.Equal(t, 3, stats(t, q).SpilledPriority, "a lower one does not lower it")
+	require.Equal(t, 1, put(t, q, jobs(12, 1, 4), redisq.Fresh).Added)
+	require.Equal(t, 1, put(t, q, jobs(6, 1, 3), redisq.Recovered).Added, "the walk brings the spilled ones")
+	check(t, s, q)
+}
+
+func nothingBelowSpilled(t *testing.T, s Server) {
+	ctx := context.Background()
+	q := s.Queue(3)
+	put(t, q, jobs(1, 3, 1), redisq.Fresh)
+	put(t, q, jobs(10, 5, 7), redisq.Fresh) // 3 enter, 2 are spilled
+	c := claim(t, q, 100, never)
+	require.Equal(t, span(10, 12), idsOf(c.Leases))
+	require.Equal(t, 3, c.Ready)
+	require.True(t, c.Spilled)
+	require.Empty(t, claim(t, q, 100, never).Leases, "the store has better ones")
+	waiting, err := q.Peek(ctx, consumer, nil, 10)
+	require.NoError(t, err)
+	require.Empty(t, waiting)
+	require.NoError(t, q.SetSpilled(ctx, consumer, 1))
+	require.Len(t, claim(t, q, 2, never).Leases, 2)
+	require.NoError(t, q.SetSpilled(ctx, consumer, -1))
+	c = claim(t, q, 100, never)
+	require.Len(t, c.Leases, 1)
+	require.False(t, c.Spilled)
+	check(t, s, q)
+}
+
+func refillBringsBack(t *testing.T, s Server) {
+	ctx := context.Background()
+	q := s.Queue(10)
+	const n = 55
+	put(t, q, jobs(0, n, 2), redisq.Fresh)
+	next := 0 // the refill walks the store
+	var order []redisq.Lease
+	for len(order) < n {
+		seen := stats(t, q)
+		if seen.SpilledPriority >= 0 && seen.Ready == 0 {
+			js := jobs(next, min(20, n-next), 2)
+			got := put(t, q, js, redisq.Recovered)
+			if got.FirstSpilled >= 0 {
+				next += got.FirstSpilled
+			} else if next += len(js); next == n {
+				ok, err := q.SettleSpilled(ctx, consumer, -1, seen.Spills)
+				require.NoError(t, err)
+				require.True(t, ok)
+			}
+		}
+		c := claim(t, q, 7, never)
+		order = append(order, c.Leases...)
+		check(t, s, q)
+	}
+	require.Equal(t, span(0, n-1), idsOf(order))
+	require.Equal(t, -1, stats(t, q).SpilledPriority)
+}
+
+func refillSeesOthersSpill(t *testing.T, s Server) {
+	ctx := context.Background()
+	q, other := s.Queue(2), s.Queue(2)
+	put(t, q, jobs(1, 3, 0), redisq.Fresh)
+	seen := stats(t, q)
+	require.Equal(t, 1, put(t, other, jobs(9, 1, 0), redisq.Fresh).Spilled)
+	ok, err := q.SettleSpilled(ctx, consumer, -1, seen.Spills)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Equal(t, 0, stats(t, q).SpilledPriority)
+	put(t, q, jobs(3, 1, 0), redisq.Recovered) // the walk's own spill does not disturb it
+	ok, err = q.SettleSpilled(ctx, consumer, -1, stats(t, q).Spills)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, -1, stats(t, q).SpilledPriority)
+}
+
+func knownJobsAreNeverSpilled(t *testing.T, s Server) {
+	q := s.Queue(3)
+	put(t, q, jobs(1, 5, 0), redisq.Fresh)
+	claim(t, q, 1, never)
+	for _, src := range []redisq.Source{redisq.Repeated, redisq.Recovered} {
+		got := put(t, q, jobs(1, 3, 0), src)
+		require.Equal(t, 3, got.Known)
+		require.Zero(t, got.Spilled)
+	}
+	require.Equal(t, 2, put(t, q, jobs(2, 2, 0), redisq.Fresh).Known)
+}
+
+func nothingWhileDelayedIsFull(t *testing.T, s Server) {
+	q := s.Queue(2)
+	var js []redisq.Job
+	for i := range 8 {
+		js = append(js, redisq.Job{ID: at(i), Delay: 2 * time.Second})
+	}
+	js = append(js, jobs(20, 1, 0)...)
+	require.Equal(t, 9, put(t, q, js, redisq.Fresh).Added, "delayed jobs do not fill the window")
+	require.Empty(t, claim(t, q, 10, never).Leases)
+	s.Advance(2100 * time.Millisecond)
+	require.Len(t, claim(t, q, 10, never).Leases, 9)
+	check(t, s, q)
+}

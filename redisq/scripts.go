@@ -1,0 +1,47 @@
+package redisq
+
+import (
+	"embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua
+var lua embed.FS
+
+// The scripts, one per verb; the head of each file is its contract.
+var (
+	enqueueScript  = load("prelude", "enqueue")
+	claimScript    = load("prelude", "promote", "claim")
+	claimOneScript = load("prelude", "claim_one")
+	extendScript   = load("prelude", "held", "extend")
+	ackScript      = load("prelude", "ack")
+	nackScript     = load("prelude", "held", "nack")
+	releaseScript  = load("prelude", "held", "release")
+	reclaimScript  = load("prelude", "promote", "reclaim")
+	peekScript     = load("prelude", "promote", "peek")
+	probeScript    = load("prelude", "probe")
+	statsScript    = load("prelude", "stats")
+	spilledScript  = load("prelude", "spilled")
+	renewScript    = load("prelude", "renew")
+	rebuildScript  = load("rebuild")
+)
+
+// A script is a Lua text with its digest.
+type script struct {
+	name, text, hash string
+}
+
+// load joins Lua files to one script: Redis has no modules, so what scripts
+// share stands before them.
+func load(parts ...string) *script {
+	var text string
+	for _, part := range parts {
+		b, err := lua.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic(err) // the file set is fixed when the program is built
+		}
+		text += string(b)
+	}
+	return &script{name: parts[len(parts)-1], text: text, hash: redis.NewScript(text).Hash()}
+}

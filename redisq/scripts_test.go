@@ -1,0 +1,133 @@
+package redisq
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+// onBoth runs a test on the embedded server and on a real one.
+func onBoth(t *testing.T, test func(t *testing.T, client redis.UniversalClient, q *Queue)) {
+	for name, url := range map[string]func(t *testing.T) string{
+		"miniredis": func(t *testing.T) string { return "redis://" + miniredis.RunT(t).Addr() },
+		"redis":     func(t *testing.T) string { return realservers.Redis(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, watch, err := Connect(context.Background(), ConnectOptions{URL: url(t), Timeout: 20 * time.Second})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, client.Close()) })
+			q := New(client, Options{Prefix: fmt.Sprintf("raw%x:", time.Now().UnixNano()), Window: 100, Runs: watch})
+			t.Cleanup(func() { client.Del(context.Background(), q.Keys(1)...) })
+			test(t, client, q)
+		})
+	}
+}
+
+// dump is all that Redis holds for consumer 1.
+func dump(t *testing.T, client redis.UniversalClient, q *Queue) string {
+	t.Helper()
+	ctx := context.Background()
+	keys := q.Keys(1)
+	var out string
+	for i, key := range keys {
+		if i < 3 {
+			out += fmt.Sprintln(key, client.ZRangeWithScores(ctx, key, 0, -1).Val())
+		} else {
+			out += fmt.Sprintln(key, client.HGetAll(ctx, key).Val())
+		}
+	}
+	return out
+}
+
+func TestMalformedArgumentsChangeNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, q *Queue) {
+		ctx := context.Background()
+		var ids []string
+		var js []Job
+		for i := range 4 {
+			id := ident.AtMillis(1_700_000_000_000 + int64(i))
+			ids = append(ids, string(id[:]))
+			js = append(js, Job{ID: id, Priority: i})
+		}
+		_, err := q.Enqueue(ctx, 1, js, Recovered)
+		require.NoError(t, err)
+		claim, err := q.Claim(ctx, 1, 2, time.Hour)
+		require.NoError(t, err)
+		leased, token := string(claim.Leases[0].ID[:]), claim.Leases[0].Token
+		before := dump(t, client, q)
+
+		// Tokens are not checked for shape: a wrong one is just not held.
+		type free string
+		for _, c := range []struct {
+			script *script
+			args   []any
+		}{
+			{enqueueScript, []any{100, 0, ids[0], 5, 0, 0, "newnewnewnew", 5, 0, 0}},
+			{claimScript, []any{1, 1000, 100}},
+			{claimOneScript, []any{ids[0], 5, 0, 1000, 1}},
+			{extendScript, []any{1000, leased, free(token)}},
+			{ackScript, []any{ids[0]}},
+			{nackScript, []any{leased, free(token), 1000}},
+			{releaseScript, []any{leased, free(token)}},
+			{reclaimScript, []any{10, 1, 1000}},
+			{peekScript, []any{10, 1, ids[0]}},
+			{probeScript, []any{ids[0]}},
+			{statsScript, nil},
+			{spilledScript, []any{3, 0}},
+		} {
+			variants := [][]any{append(append([]any{}, c.args...), "extra")}
+			if len(c.args) > 0 {
+				variants = append(variants, c.args[:len(c.args)-1])
+			}
+			for i, arg := range c.args {
+				if _, ok := arg.(free); ok {
+					continue
+				}
+				for _, bad := range []any{"", "x", "nan", "inf", "-5", "1.5", "1e300", "1|2"} {
+					if c.script == peekScript && i == 1 && bad == "" {
+						continue // from the start
+					}
+					broken := append([]any{}, c.args...)
+					broken[i] = bad
+					variants = append(variants, broken)
+				}
+			}
+			for _, args := range variants {
+				for i, arg := range args {
+					if token, ok := arg.(free); ok {
+						args[i] = string(token)
+					}
+				}
+				_, err := q.run(ctx, 1, c.script, args...)
+				require.ErrorContains(t, err, "malformed", "%s %q", c.script.name, args)
+				require.Equal(t, before, dump(t, client, q), "%s %q", c.script.name, args)
+			}
+		}
+	})
+}
+
+func TestScriptAndGoAgreeOnTheScore(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, q *Queue) {
+		ctx := context.Background()
+		for _, priority := range []int{0, 1, 1022, 1023} {
+			for _, ms := range []int64{1, 1_400_000_000_123} {
+				id := ident.AtMillis(ms)
+				_, err := q.Enqueue(ctx, 1, []Job{{ID: id, Priority: priority}}, Recovered)
+				require.NoError(t, err)
+				score, err := client.ZScore(ctx, q.Keys(1)[0], string(id[:])).Result()
+				require.NoError(t, err)
+				require.Equal(t, readyScore(priority, ms), int64(score))
+				_, err = q.Ack(ctx, 1, []ident.ID{id})
+				require.NoError(t, err)
+			}
+		}
+	})
+}
