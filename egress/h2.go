@@ -1,0 +1,177 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// dialTimeoutH2 bounds a connect and a TLS handshake of HTTP/2, each.
+const dialTimeoutH2 = 10 * time.Second
+
+// An h2Client sends deliveries over HTTP/2.
+type h2Client struct {
+	c      *Client
+	plain  *http.Transport // http: prior knowledge
+	secure *http.Transport // https: ALPN, HTTP/1.1 for a consumer without HTTP/2
+}
+
+func newH2Client(c *Client) *h2Client {
+	transport := func(set func(*http.Protocols)) *http.Transport {
+		var p http.Protocols
+		set(&p)
+		return &http.Transport{
+			Protocols:              &p,
+			DialContext:            c.dialH2,
+			TLSClientConfig:        c.opts.TLS.Clone(),
+			TLSHandshakeTimeout:    dialTimeoutH2,
+			DisableCompression:     true,
+			IdleConnTimeout:        c.opts.IdleTimeout,
+			MaxIdleConnsPerHost:    c.opts.MaxConnsPerHost,
+			MaxResponseHeaderBytes: maxHeadBytes,
+			// A connection that a middlebox dropped would fail every stream on
+			// it by timeout: ask after silence.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+		}
+	}
+	return &h2Client{
+		c:      c,
+		plain:  transport(func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }),
+		secure: transport(func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }),
+	}
+}
+
+func (c *Client) dialH2(ctx context.Context, _, address string) (net.Conn, error) {
+	// net/http lets a dial outlive the request that wanted it.
+	ctx, cancel := context.WithTimeout(ctx, dialTimeoutH2)
+	defer cancel()
+	defer context.AfterFunc(c.dialer.life, cancel)()
+	tcp, err := c.dialer.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &trackedConn{conn: newConn(c, tcp)}, nil
+}
+
+// A trackedConn is one that net/http owns, cut at Close like the others.
+type trackedConn struct{ *conn }
+
+func (t *trackedConn) Close() error {
+	t.conn.close()
+	return nil
+}
+
+func (h *h2Client) close() {
+	h.plain.CloseIdleConnections()
+	h.secure.CloseIdleConnections()
+}
+
+// post does one exchange. net/http repeats a request only when it can rewind
+// the body or has not touched it: this body cannot be rewound, also an empty
+// one, and an Idempotency-Key header changes nothing about that.
+func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time) Result {
+	ctx, cancel := context.WithDeadline(h.c.dialer.life, deadline)
+	defer cancel()
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
+
+	transport := h.plain
+	if t.dest.tls {
+		transport = h.secure
+	}
+	body := &lentBody{b: req.Body()}
+	defer body.Close() // takes the caller's bytes back before Post returns
+	url := *t.dest.parsed
+	url.Host = t.dest.address()
+	out := (&http.Request{
+		Method:     http.MethodPost,
+		URL:        &url,
+		Host:       t.dest.authority,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     make(http.Header, req.Header.Len()),
+		Body:       body,
+	}).WithContext(ctx)
+	out.ContentLength = int64(len(body.b))
+	for k, v := range req.Header.All() {
+		switch key := http.CanonicalHeaderKey(string(k)); key {
+		case "Host", "Content-Length", "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer":
+			// belong to a connection of HTTP/1.1, or are set by net/http
+		default:
+			out.Header[key] = append(out.Header[key], string(v))
+		}
+	}
+	resp, err := transport.RoundTrip(out)
+	if err != nil {
+		return failed(h.failure(ctx, err), sent.Load())
+	}
+	defer resp.Body.Close()
+	r := Result{
+		Status:     resp.StatusCode,
+		Sent:       true,
+		RetryAfter: parseRetryAfter(resp.Header.Get("Retry-After"), time.Now()),
+	}
+	r.Answer, _, err = readAnswer(resp.Body, resp.ContentLength > maxAnswerBytes)
+	if err != nil {
+		r.Err = bodyError(err)
+		if ctx.Err() != nil {
+			r.Err = h.failure(ctx, err)
+		}
+	}
+	return r
+}
+
+func (h *h2Client) failure(ctx context.Context, err error) error {
+	var de *dialError
+	switch {
+	case h.c.closed():
+		return ErrClosed
+	case errors.As(err, &de):
+		return de
+	case ctx.Err() != nil || isTimeout(err):
+		return ErrTimeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w (%w)", ErrNoAnswer, err)
+	}
+	return fmt.Errorf("egress: %w", err)
+}
+
+// A lentBody is a request body that net/http may read from its own goroutine
+// until it is closed, and not a moment longer.
+type lentBody struct {
+	mu     sync.Mutex
+	b      []byte
+	closed bool
+}
+
+func (l *lentBody) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if len(l.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, l.b)
+	l.b = l.b[n:]
+	return n, nil
+}
+
+// Close makes further reads fail. Closing again is fine.
+func (l *lentBody) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed, l.b = true, nil
+	return nil
+}

@@ -1,0 +1,81 @@
+package egress
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrTimeout says that the exchange was not over when its time was.
+var ErrTimeout = errors.New("egress: timeout")
+
+// ErrClosed says that the client was closed before or during the exchange.
+var ErrClosed = errors.New("egress: client closed")
+
+// ErrBusy says that MaxConnsPerHost exchanges with the host are under way.
+var ErrBusy = errors.New("egress: all connections to the host are busy")
+
+// ErrNoAnswer says that the consumer closed the connection without an answer.
+var ErrNoAnswer = errors.New("egress: connection closed before an answer")
+
+// ErrIncomplete says that the answer broke off inside its body.
+var ErrIncomplete = errors.New("egress: answer broke off")
+
+// maxAnswerBytes is how much of an answer's body is read; what Result.Answer
+// keeps of it is keepAnswerBytes.
+const (
+	maxAnswerBytes  = 64 << 10
+	keepAnswerBytes = 1 << 10
+)
+
+// maxRetryAfter caps what a consumer may ask for.
+const maxRetryAfter = 24 * time.Hour
+
+// A Result is the end of one Post.
+type Result struct {
+	Status     int           // of the final answer; 0 when there was none
+	Answer     []byte        // first KiB of its body, owned by the caller
+	RetryAfter time.Duration // asked for by the consumer, within [0, 24h]; -1 when it was not
+	Took       time.Duration
+	// Err is nil when the answer was complete or its status sufficed because its
+	// body was larger than we read. With an error Status may still be set: the
+	// head of the answer came and its body broke off.
+	Err error
+	// Local says that nothing was sent for a reason on our side: no free
+	// connection, descriptor or port, or the client is closed. Not an attempt.
+	Local bool
+	// Sent says that bytes of the request may have reached the consumer.
+	Sent bool
+}
+
+// OK reports whether the consumer accepted the delivery: a complete exchange
+// with a status of 200 to 299.
+func (r Result) OK() bool { return r.Err == nil && r.Status >= 200 && r.Status <= 299 }
+
+// failed returns the Result of an exchange that ended before its answer's head.
+func failed(err error, sent bool) Result {
+	return Result{RetryAfter: -1, Err: err, Sent: sent, Local: !sent && local(err)}
+}
+
+// parseRetryAfter reads the header's seconds or date (RFC 9110, 10.2.3); -1 when
+// it is absent or neither.
+func parseRetryAfter(s string, now time.Time) time.Duration {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return -1
+	}
+	if strings.Trim(s, "0123456789") == "" {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter
+		}
+		return time.Duration(n) * time.Second
+	}
+	t, err := http.ParseTime(s)
+	if err != nil {
+		return -1
+	}
+	return min(max(t.Sub(now), 0), maxRetryAfter)
+}

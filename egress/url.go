@@ -1,0 +1,175 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// metadataNames are host names that only a cloud's metadata service answers to.
+var metadataNames = map[string]bool{
+	"metadata":                     true,
+	"metadata.goog":                true,
+	"metadata.google.internal":     true,
+	"metadata.azure.internal":      true,
+	"metadata.tencentyun.com":      true,
+	"instance-data":                true,
+	"instance-data.ec2.internal":   true,
+	"metadata.platformequinix.com": true,
+}
+
+// CheckURL returns nil if raw may be a callback URL: absolute, http or https,
+// with a host, without user name or fragment, of visible ASCII, and not naming
+// an address that the policy forbids. A host name is not looked up: it is
+// checked at each delivery. The error is a sentence for the person who
+// registers the callback.
+func (p Policy) CheckURL(raw string) error {
+	_, err := p.parse(raw)
+	return err
+}
+
+// A destination is a callback URL taken apart.
+type destination struct {
+	tls  bool
+	host string // lower case, without brackets and final dot: what is dialled and named in TLS
+	port string
+	// authority and uri are sent: the Host header and the request target.
+	authority string
+	uri       string
+	parsed    *url.URL
+}
+
+func (p Policy) parse(raw string) (destination, error) {
+	var d destination
+	for i := 0; i < len(raw); i++ {
+		if c := raw[i]; c <= ' ' || c >= 0x7f || c == '\\' {
+			return d, errors.New("egress: a callback URL holds visible ASCII only: percent-encode the rest")
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return d, errors.New("egress: not a URL")
+	}
+	switch u.Scheme {
+	case "http", "https":
+		d.tls = u.Scheme == "https"
+	default:
+		return d, errors.New("egress: a callback URL starts with http:// or https://")
+	}
+	switch {
+	case u.Opaque != "" || u.Hostname() == "":
+		return d, errors.New("egress: a callback URL names a host")
+	case u.User != nil:
+		return d, errors.New("egress: a callback URL has no user name or password in it")
+	case strings.Contains(raw, "#"):
+		return d, errors.New("egress: a callback URL has no fragment (#)")
+	}
+	d.port = u.Port()
+	if d.port == "" {
+		if strings.HasSuffix(u.Host, ":") {
+			return d, errors.New("egress: the port is missing after the colon")
+		}
+		d.port = map[bool]string{false: "80", true: "443"}[d.tls]
+	} else if n, err := strconv.Atoi(d.port); err != nil || n < 1 || n > 65535 {
+		return d, errors.New("egress: a port is 1 to 65535")
+	}
+	d.host = strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	addr, literal, err := parseHost(d.host)
+	if err != nil {
+		return d, err
+	}
+	if literal {
+		if err := p.CheckAddr(addr); err != nil {
+			return d, err
+		}
+		d.host = addr.String()
+	} else if metadataNames[d.host] {
+		return d, fmt.Errorf("%w: %s is a cloud metadata service", ErrForbidden, d.host)
+	}
+	d.parsed = u
+	d.authority = u.Host
+	d.uri = u.EscapedPath()
+	if d.uri == "" {
+		d.uri = "/"
+	}
+	if u.RawQuery != "" || u.ForceQuery {
+		d.uri += "?" + u.RawQuery
+	}
+	return d, nil
+}
+
+func (d destination) address() string { return net.JoinHostPort(d.host, d.port) }
+
+// parseHost tells an address from a name. A name whose last label is a number
+// is read as the C library and browsers read it, in any base and with fewer than
+// four parts (2130706433, 0x7f.1, 0177.0.0.1), so that such a spelling cannot
+// slip past the checks of an address.
+func parseHost(host string) (addr netip.Addr, literal bool, err error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if addr.Zone() != "" {
+			return addr, true, fmt.Errorf("%w: an address with a zone is local to a link", ErrForbidden)
+		}
+		return addr, true, nil
+	}
+	if host == "" || len(host) > 253 {
+		return addr, false, errors.New("egress: a host name has 1 to 253 characters")
+	}
+	labels := strings.Split(host, ".")
+	for _, l := range labels {
+		if l == "" || len(l) > 63 {
+			return addr, false, errors.New("egress: not a host name")
+		}
+		for i := 0; i < len(l); i++ {
+			c := l[i]
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+				return addr, false, errors.New("egress: a host name holds letters, digits, '-' and '.': write others as punycode")
+			}
+		}
+	}
+	if last := labels[len(labels)-1]; last[0] < '0' || last[0] > '9' || strings.Trim(last, "0123456789abcdefx") != "" {
+		return addr, false, nil
+	}
+	addr, ok := parseNumeric4(labels)
+	if !ok {
+		return addr, false, errors.New("egress: a host that ends in a number must be an IPv4 address")
+	}
+	return addr, true, nil
+}
+
+// parseNumeric4 reads an IPv4 address as inet_aton does: one to four numbers in
+// decimal, octal (0...) or hexadecimal (0x...), the last one filling what remains.
+func parseNumeric4(parts []string) (netip.Addr, bool) {
+	if len(parts) > 4 {
+		return netip.Addr{}, false
+	}
+	var v uint64
+	for i, s := range parts {
+		base := 10
+		switch {
+		case strings.HasPrefix(s, "0x"):
+			base, s = 16, s[2:]
+			if s == "" {
+				s = "0"
+			}
+		case len(s) > 1 && s[0] == '0':
+			base = 8
+		}
+		n, err := strconv.ParseUint(s, base, 32)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		bits := 8
+		if i == len(parts)-1 {
+			bits = 8 * (5 - len(parts))
+		}
+		if n >= 1<<bits {
+			return netip.Addr{}, false
+		}
+		v = v<<bits | n
+	}
+	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}), true
+}
