@@ -1,0 +1,341 @@
+// Package catalogue is a broker's copy of all producers, channels and
+// consumers: the hot path reads it and never queries them.
+//
+// It is right across brokers in this sense. A change of a resource reaches
+// every catalogue within the poll interval, usually at once by a hint. A
+// negative answer (unknown ID, wrong token) is never given from the copy alone:
+// the store is asked first, so whoever got a 201 from one broker is known to
+// all others. The audience of a message is not trusted to the copy at all: the
+// commit itself checks it (durable.Store.Insert).
+package catalogue
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// A Source is the part of durable.Store that the catalogue reads.
+type Source interface {
+	Changes(ctx context.Context, after int64) (durable.Changes, error)
+}
+
+// PollInterval is how stale a catalogue may be when every hint is lost.
+const PollInterval = time.Second
+
+// A Channel is a channel with its consumers in the order of their positions.
+// It is immutable: a change makes a new one.
+type Channel struct {
+	durable.Channel
+	Consumers []*durable.Consumer // index = position, length = Audience
+}
+
+// A Catalogue is safe for concurrent use.
+type Catalogue struct {
+	source Source
+	log    *slog.Logger
+
+	mu         sync.RWMutex // guards everything below
+	version    int64
+	producers  map[string]*durable.Producer
+	byProducer map[uint32]*durable.Producer
+	channels   map[string]*Channel
+	byChannel  map[uint32]*Channel
+	consumers  map[consumerKey]*durable.Consumer
+	byConsumer map[uint32]*durable.Consumer
+	order      orders
+	watchers   []func(*durable.Consumer)
+
+	refreshing sync.Mutex // one refresh at a time; taken before mu
+	started    uint64     // refreshes begun, guarded by mu
+	finished   uint64     // the newest begun refresh that succeeded, guarded by mu
+	hint       chan struct{}
+}
+
+type consumerKey struct {
+	channel uint32
+	id      string
+}
+
+// orders are the IDs in ascending order, made when a list asks for them.
+type orders struct {
+	producers, channels []string
+	consumers           map[uint32][]string
+}
+
+// New returns an empty catalogue; Refresh or Run fills it.
+func New(source Source, log *slog.Logger) *Catalogue {
+	return &Catalogue{
+		source:     source,
+		log:        log,
+		producers:  map[string]*durable.Producer{},
+		byProducer: map[uint32]*durable.Producer{},
+		channels:   map[string]*Channel{},
+		byChannel:  map[uint32]*Channel{},
+		consumers:  map[consumerKey]*durable.Consumer{},
+		byConsumer: map[uint32]*durable.Consumer{},
+		order:      orders{consumers: map[uint32][]string{}},
+		hint:       make(chan struct{}, 1),
+	}
+}
+
+// Watch calls f for each consumer that is new or changed from now on, and for
+// all that are known already. f must not call back into the catalogue's Watch
+// or Refresh.
+func (c *Catalogue) Watch(f func(*durable.Consumer)) {
+	c.mu.Lock()
+	c.watchers = append(c.watchers, f)
+	known := make([]*durable.Consumer, 0, len(c.byConsumer))
+	for _, k := range c.byConsumer {
+		known = append(known, k)
+	}
+	c.mu.Unlock()
+	for _, k := range known {
+		f(k)
+	}
+}
+
+// Run keeps the copy fresh until ctx ends, and returns nil then.
+func (c *Catalogue) Run(ctx context.Context) error {
+	tick := time.NewTicker(PollInterval)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-c.hint:
+		}
+		err := c.Refresh(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			c.log.Warn("catalogue cannot be refreshed; going on with the last copy", "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+// Hint asks Run for a refresh now: another broker changed something.
+func (c *Catalogue) Hint() {
+	select {
+	case c.hint <- struct{}{}:
+	default:
+	}
+}
+
+// Refresh returns once the copy shows everything that was committed before the
+// call. Concurrent calls share one query: a refresh that began after the call
+// serves it, one that was already under way does not.
+func (c *Catalogue) Refresh(ctx context.Context) error {
+	c.mu.RLock()
+	need := c.started + 1
+	c.mu.RUnlock()
+
+	c.refreshing.Lock()
+	defer c.refreshing.Unlock()
+	c.mu.Lock()
+	if c.finished >= need {
+		c.mu.Unlock()
+		return nil
+	}
+	c.started++
+	this, after := c.started, c.version
+	c.mu.Unlock()
+
+	changes, err := c.source.Changes(ctx, after)
+	if err != nil {
+		return fmt.Errorf("catalogue: refresh: %w", err)
+	}
+	c.apply(changes, this)
+	return nil
+}
+
+func (c *Catalogue) apply(changes durable.Changes, refresh uint64) {
+	c.mu.Lock()
+	c.version = max(c.version, changes.Version)
+	c.finished = refresh
+	for _, p := range changes.Producers {
+		if c.producers[p.ID] == nil {
+			c.order.producers = nil
+		}
+		c.producers[p.ID] = &p
+		c.byProducer[p.No] = &p
+	}
+	touched := map[uint32]*Channel{}
+	for _, ch := range changes.Channels {
+		next := &Channel{Channel: ch}
+		if old := c.byChannel[ch.No]; old != nil {
+			next.Consumers = append([]*durable.Consumer(nil), old.Consumers...)
+		} else {
+			c.order.channels = nil
+		}
+		touched[ch.No] = next
+	}
+	var news []*durable.Consumer
+	for _, k := range changes.Consumers {
+		ch := touched[k.ChannelNo]
+		if ch == nil {
+			old := c.byChannel[k.ChannelNo]
+			if old == nil {
+				continue // its channel is older than the copy: impossible in one snapshot
+			}
+			ch = &Channel{Channel: old.Channel, Consumers: append([]*durable.Consumer(nil), old.Consumers...)}
+			touched[k.ChannelNo] = ch
+		}
+		for len(ch.Consumers) <= k.Position {
+			ch.Consumers = append(ch.Consumers, nil)
+		}
+		ch.Consumers[k.Position] = &k
+		key := consumerKey{k.ChannelNo, k.ID}
+		if c.consumers[key] == nil {
+			delete(c.order.consumers, k.ChannelNo)
+		}
+		c.consumers[key] = &k
+		c.byConsumer[k.No] = &k
+		news = append(news, &k)
+	}
+	for no, ch := range touched {
+		c.channels[ch.ID] = ch
+		c.byChannel[no] = ch
+	}
+	watchers := c.watchers
+	c.mu.Unlock()
+	for _, k := range news {
+		for _, f := range watchers {
+			f(k)
+		}
+	}
+}
+
+// Producer returns the producer with that ID, nil when the copy has none.
+func (c *Catalogue) Producer(id string) *durable.Producer {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.producers[id]
+}
+
+// ProducerByNo returns the producer with that internal number, or nil.
+func (c *Catalogue) ProducerByNo(no uint32) *durable.Producer {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.byProducer[no]
+}
+
+// Channel returns the channel with that ID, nil when the copy has none.
+func (c *Catalogue) Channel(id string) *Channel {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.channels[id]
+}
+
+// ChannelByNo returns the channel with that internal number, or nil.
+func (c *Catalogue) ChannelByNo(no uint32) *Channel {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.byChannel[no]
+}
+
+// Consumer returns a consumer of a channel, nil when the copy has none.
+func (c *Catalogue) Consumer(channelID, id string) *durable.Consumer {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	ch := c.channels[channelID]
+	if ch == nil {
+		return nil
+	}
+	return c.consumers[consumerKey{ch.No, id}]
+}
+
+// ConsumerByNo returns the consumer with that internal number, or nil.
+func (c *Catalogue) ConsumerByNo(no uint32) *durable.Consumer {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.byConsumer[no]
+}
+
+// ChannelNos returns the internal numbers of all channels, in no order.
+func (c *Catalogue) ChannelNos() []uint32 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	nos := make([]uint32, 0, len(c.byChannel))
+	for no := range c.byChannel {
+		nos = append(nos, no)
+	}
+	return nos
+}
+
+// ConsumerNos returns the internal numbers of all consumers, in no order.
+func (c *Catalogue) ConsumerNos() []uint32 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	nos := make([]uint32, 0, len(c.byConsumer))
+	for no := range c.byConsumer {
+		nos = append(nos, no)
+	}
+	return nos
+}
+
+// Producers returns up to n producers with an ID of at least from, by ID.
+func (c *Catalogue) Producers(from string, n int) []*durable.Producer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.order.producers == nil {
+		c.order.producers = sortedKeys(c.producers)
+	}
+	return page(c.order.producers, from, n, func(id string) *durable.Producer { return c.producers[id] })
+}
+
+// Channels returns up to n channels with an ID of at least from, by ID.
+func (c *Catalogue) Channels(from string, n int) []*Channel {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.order.channels == nil {
+		c.order.channels = sortedKeys(c.channels)
+	}
+	return page(c.order.channels, from, n, func(id string) *Channel { return c.channels[id] })
+}
+
+// Consumers returns up to n consumers of a channel with an ID of at least from,
+// by ID; none for an unknown channel.
+func (c *Catalogue) Consumers(channelID, from string, n int) []*durable.Consumer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := c.channels[channelID]
+	if ch == nil {
+		return nil
+	}
+	ids := c.order.consumers[ch.No]
+	if ids == nil {
+		ids = make([]string, 0, len(ch.Consumers))
+		for _, k := range ch.Consumers {
+			ids = append(ids, k.ID)
+		}
+		sort.Strings(ids)
+		c.order.consumers[ch.No] = ids
+	}
+	return page(ids, from, n, func(id string) *durable.Consumer { return c.consumers[consumerKey{ch.No, id}] })
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+func page[V any](ids []string, from string, n int, value func(string) V) []V {
+	start := sort.SearchStrings(ids, from)
+	end := min(start+n, len(ids))
+	out := make([]V, 0, max(end-start, 0))
+	for _, id := range ids[start:end] {
+		out = append(out, value(id))
+	}
+	return out
+}

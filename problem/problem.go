@@ -1,0 +1,126 @@
+// Package problem is how errors leave the broker over HTTP: RFC 9457
+// application/problem+json with a stable code that clients may compare.
+package problem
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// ContentType is the media type of every error body.
+const ContentType = "application/problem+json"
+
+// A Problem is an answer other than success. It is an error, so that code far
+// from the handler can decide it.
+type Problem struct {
+	Status     int    // HTTP status
+	Code       string // stable, snake_case
+	Detail     string // a sentence for people; never a token, SQL or a DSN
+	RetryAfter int    // seconds, 0 = no header
+	cause      error
+}
+
+// New returns a problem.
+func New(status int, code, detail string) *Problem {
+	return &Problem{Status: status, Code: code, Detail: detail}
+}
+
+// Newf is New with a format.
+func Newf(status int, code, format string, args ...any) *Problem {
+	return New(status, code, fmt.Sprintf(format, args...))
+}
+
+// Because returns a copy of p that keeps err for the log. err is never shown.
+func (p *Problem) Because(err error) *Problem {
+	q := *p
+	q.cause = err
+	return &q
+}
+
+func (p *Problem) Error() string {
+	if p.cause != nil {
+		return p.Code + ": " + p.cause.Error()
+	}
+	return p.Code + ": " + p.Detail
+}
+
+// Unwrap returns the cause.
+func (p *Problem) Unwrap() error { return p.cause }
+
+// The problems that more than one package answers.
+var (
+	ErrUnavailable = &Problem{Status: 503, Code: "unavailable", RetryAfter: 1,
+		Detail: "A store cannot be reached right now. Nothing is known to have changed; send the request again."}
+	ErrOutcomeUnknown = &Problem{Status: 503, Code: "outcome_unknown", RetryAfter: 1,
+		Detail: "The message may or may not be stored. Post it again with the same X-Broker-Message-ID: it is stored once."}
+	ErrOverloaded = &Problem{Status: 503, Code: "overloaded", RetryAfter: 1,
+		Detail: "Too many requests are waiting for the store. Nothing was stored; try again."}
+	ErrDraining = &Problem{Status: 503, Code: "draining", RetryAfter: 1,
+		Detail: "This broker is stopping. Nothing was stored; try again."}
+	ErrInternal = &Problem{Status: 500, Code: "internal", Detail: "The broker failed to handle this request. Its log has the request ID."}
+)
+
+// From turns any error into the problem that the caller may see. An error it
+// does not know is a store that could not do its work: 503, cause in the log.
+func From(err error) *Problem {
+	var p *Problem
+	var dup *durable.DuplicateError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, durable.ErrOutcomeUnknown):
+		return ErrOutcomeUnknown.Because(err)
+	case errors.As(err, &dup):
+		return New(409, "duplicate_message_id", "A message with this X-Broker-Message-ID is already stored in the channel.")
+	case errors.Is(err, durable.ErrNotFound):
+		return New(404, "not_found", "There is no such resource.")
+	case errors.Is(err, durable.ErrPrecondition):
+		return New(412, "precondition_failed", "The resource was modified after If-Unmodified-Since.")
+	case errors.Is(err, durable.ErrFull):
+		return New(409, "channel_full", "The channel has the maximum number of consumers.")
+	case errors.Is(err, durable.ErrRejected):
+		return New(400, "rejected", "The store refuses this message for what it holds.").Because(err)
+	default:
+		return ErrUnavailable.Because(err)
+	}
+}
+
+// Write answers err. A 5xx that hides a cause is logged here, once, with the
+// request ID; the caller sees code and detail only.
+func Write(ctx *fasthttp.RequestCtx, err error) {
+	p := From(err)
+	requestID := ctx.Response.Header.Peek("X-Request-ID")
+	if p.Status >= 500 && p.cause != nil {
+		slog.Warn("request failed", "status", p.Status, "code", p.Code, "error", p.cause, "request_id", string(requestID))
+	}
+	ctx.Response.ResetBody()
+	ctx.SetStatusCode(p.Status)
+	ctx.SetContentType(ContentType)
+	if p.RetryAfter > 0 {
+		ctx.Response.Header.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	ctx.Response.SetBodyRaw(p.JSON(string(requestID)))
+}
+
+// JSON returns the body of p, ending in a newline.
+func (p *Problem) JSON(requestID string) []byte {
+	b, err := json.Marshal(struct {
+		Type      string `json:"type"`
+		Title     string `json:"title"`
+		Status    int    `json:"status"`
+		Detail    string `json:"detail,omitempty"`
+		Code      string `json:"code"`
+		RequestID string `json:"request_id,omitempty"`
+	}{"about:blank", fasthttp.StatusMessage(p.Status), p.Status, p.Detail, p.Code, requestID})
+	if err != nil { // strings and an int: cannot happen
+		return []byte("{}\n")
+	}
+	return append(b, '\n')
+}
