@@ -1,0 +1,256 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// Bounds of one transaction of published messages. 1024 rows is where the
+// insert rate of MariaDB levels off; the bytes stay far below
+// max_allowed_packet (the store splits further where that is smaller).
+const (
+	commitRows  = 1024
+	commitBytes = 4 << 20
+)
+
+// committers is how many transactions of published messages are under way at
+// once: with two, one batch is parsed while the other waits for its flush.
+const committers = 2
+
+// An Inserter is the part of durable.Store that the committer needs.
+type Inserter interface {
+	Insert(ctx context.Context, node durable.NodeLease, batch []*durable.Message) []error
+}
+
+// commitLeast is the time that even a late batch gets: most are done in a few
+// milliseconds, and a batch that is refused unseen would never be.
+const commitLeast = 300 * time.Millisecond
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// A write is one message on its way into the store.
+type write struct {
+	msg   *durable.Message
+	since time.Time  // when the request was complete
+	done  chan error // capacity 1: a caller that has left never blocks us
+}
+
+// A committer turns concurrent publishes into few transactions (group commit).
+// While one transaction is in flight the next batch gathers, so batch size
+// follows load and an idle broker commits at once: no timer adds latency.
+type committer struct {
+	store     Inserter
+	catalogue *catalogue.Catalogue
+	node      *Node
+	ids       *ident.Generator
+	committed func([]*durable.Message) // told after the callers were answered
+	timeout   time.Duration            // from a request's arrival to the last try
+	log       *slog.Logger
+	metrics   *Metrics
+
+	mu      sync.Mutex
+	ready   sync.Cond // pending is not empty, or closed
+	pending []*write
+	closed  bool
+}
+
+func newCommitter(store Inserter, cat *catalogue.Catalogue, node *Node, timeout time.Duration, committed func([]*durable.Message), m *Metrics, log *slog.Logger) *committer {
+	c := &committer{store: store, catalogue: cat, node: node, ids: node.IDs(), timeout: timeout, committed: committed, metrics: m, log: log}
+	c.ready.L = &c.mu
+	return c
+}
+
+// Add returns nil once w.msg is on disk. durable.ErrOutcomeUnknown means that it
+// may be; any other error means that it is not stored.
+func (c *committer) Add(w *write) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return problem.ErrDraining
+	}
+	c.pending = append(c.pending, w)
+	c.mu.Unlock()
+	c.ready.Signal()
+	return <-w.done
+}
+
+// Run commits until ctx ends and everything that was added is answered.
+func (c *committer) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		c.closed = true
+		c.mu.Unlock()
+		c.ready.Broadcast()
+	})
+	defer stop()
+	var wg sync.WaitGroup
+	for range committers {
+		wg.Go(func() {
+			for {
+				batch := c.take()
+				if batch == nil {
+					return
+				}
+				// Shutdown must not abort a transaction whose callers are waiting.
+				c.commit(context.WithoutCancel(ctx), batch)
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// take waits for work and returns the next batch, nil once closed and empty.
+func (c *committer) take() []*write {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.pending) == 0 {
+		if c.closed {
+			return nil
+		}
+		c.ready.Wait()
+	}
+	n, bytes := 0, 0
+	for n < len(c.pending) && n < commitRows && (n == 0 || bytes < commitBytes) {
+		bytes += len(c.pending[n].msg.Payload) + len(c.pending[n].msg.Headers)
+		n++
+	}
+	batch := c.pending[:n:n]
+	if n == len(c.pending) {
+		c.pending = nil
+	} else {
+		c.pending = c.pending[n:]
+		c.ready.Signal() // the other committer may take the rest
+	}
+	return batch
+}
+
+func (c *committer) commit(ctx context.Context, batch []*write) {
+	start := time.Now()
+	// The oldest request sets the deadline, so that nobody waits longer than
+	// AnswerWithin however long the batch before this one took.
+	deadline := start.Add(c.timeout)
+	for _, w := range batch {
+		if d := w.since.Add(c.timeout); d.Before(deadline) {
+			deadline = d
+		}
+	}
+	ctx, cancel := context.WithDeadline(ctx, maxTime(deadline, start.Add(commitLeast)))
+	defer cancel()
+	c.metrics.commitBatch.Observe(float64(len(batch)))
+
+	msgs := make([]*durable.Message, len(batch))
+	for i, w := range batch {
+		msgs[i] = w.msg
+	}
+	failpoint.At(failpoint.BeforeCommit)
+	results := c.insert(ctx, msgs)
+	failpoint.At(failpoint.AfterCommit)
+	c.metrics.commitSeconds.Observe(time.Since(start).Seconds())
+	stored := msgs[:0]
+	for i, err := range results {
+		if err == nil {
+			stored = append(stored, batch[i].msg)
+		}
+	}
+	// The payload cache and the fan-out own the messages from here on, so they
+	// hear of them before the callers: a message is never "not yet known" to
+	// the broker that just answered 201 for it.
+	c.committed(stored)
+	for i, err := range results {
+		batch[i].done <- err
+	}
+}
+
+// insert gives each message its ID and audience and stores them; where the
+// store says that this knowledge is stale it refreshes and tries again.
+func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error {
+	for try := 0; ; try++ {
+		for _, m := range msgs {
+			m.ID = c.ids.Next()
+			if ch := c.catalogue.ChannelByNo(m.ChannelNo); ch != nil {
+				m.Audience = ch.Audience
+			}
+		}
+		lease, err := c.node.Lease()
+		if err != nil {
+			return repeat(err, len(msgs))
+		}
+		results := c.store.Insert(ctx, lease, msgs)
+		stale := 0
+		for _, err := range results {
+			if errors.Is(err, durable.ErrStale) {
+				stale++
+			}
+		}
+		if stale == 0 {
+			return results
+		}
+		if stale < len(msgs) { // parts of a large batch: settle the stale ones alone
+			return c.settleStale(ctx, msgs, results)
+		}
+		if ctx.Err() != nil {
+			return repeat(problem.ErrUnavailable.Because(durable.ErrStale), len(msgs))
+		}
+		if err := c.refresh(ctx, try); err != nil {
+			return repeat(err, len(msgs))
+		}
+	}
+}
+
+func (c *committer) settleStale(ctx context.Context, msgs []*durable.Message, results []error) []error {
+	var again []*durable.Message
+	var index []int
+	for i, err := range results {
+		if errors.Is(err, durable.ErrStale) {
+			again, index = append(again, msgs[i]), append(index, i)
+		}
+	}
+	if err := c.refresh(ctx, 0); err != nil {
+		for _, i := range index {
+			results[i] = err
+		}
+		return results
+	}
+	for j, err := range c.insert(ctx, again) {
+		results[index[j]] = err
+	}
+	return results
+}
+
+// refresh brings catalogue and node lease up to date after ErrStale.
+func (c *committer) refresh(ctx context.Context, try int) error {
+	if try > 0 { // the first refresh almost always settles it
+		select {
+		case <-time.After(time.Duration(min(try, 20)) * 5 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := c.catalogue.Refresh(ctx); err != nil {
+		return err
+	}
+	return c.node.Renew(ctx)
+}
+
+func repeat(err error, n int) []error {
+	out := make([]error, n)
+	for i := range out {
+		out[i] = err
+	}
+	return out
+}

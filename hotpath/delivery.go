@@ -1,0 +1,253 @@
+package hotpath
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// workerIdle is how long a delivery goroutine waits for more work.
+const workerIdle = 5 * time.Second
+
+// A delivery is one attempt of one push job.
+type delivery struct {
+	d        *dispatcher
+	lane     *lane
+	consumer *durable.Consumer // as it was at the claim: a change counts from the next attempt
+	msg      *durable.Message
+	lease    redisq.Lease
+	at       time.Time // the claim was asked for then; monotonic
+	tracked  bool      // the store may have a row about the job
+}
+
+// deliver hands the delivery to a goroutine that waits for one, or to a new
+// one. Their number is bounded by the slots that claim reserved.
+func (d *dispatcher) deliver(v *delivery) {
+	d.held.add(v)
+	select {
+	case d.idle <- v:
+		return
+	default:
+	}
+	d.deliveries.Go(func() {
+		idle := time.NewTimer(workerIdle)
+		defer idle.Stop()
+		for {
+			v.run()
+			idle.Reset(workerIdle)
+			select {
+			case v = <-d.idle:
+			case <-idle.C:
+				return
+			case <-d.quit:
+				return
+			}
+		}
+	})
+}
+
+// run makes the attempt and hands its outcome over. The slot is free as soon as
+// the consumer has answered; the lease is held until the outcome is stored.
+func (v *delivery) run() {
+	d := v.d
+	d.mu.Lock()
+	stopped := d.stopped
+	d.mu.Unlock()
+	// A process that was paused may hold a lease that is over: nobody may be
+	// called on it. What is left of the lease must cover the whole exchange.
+	if stopped || time.Since(v.at) > d.options.Lease-d.options.Timeout {
+		d.held.remove(v)
+		d.giveBack(v.lane, []redisq.Lease{v.lease})
+		return
+	}
+	failpoint.At(failpoint.BeforePost)
+	res := v.post()
+	failpoint.At(failpoint.AfterPost)
+	if res.Local {
+		d.held.remove(v)
+		d.giveBack(v.lane, []redisq.Lease{v.lease})
+		d.WakeAfter(v.lane.no, storePause)
+		return
+	}
+	out := v.outcome(res)
+	d.outcomes.Add(out)
+	d.unreserve(v.lane, 1)
+	d.Wake(v.lane.no)
+}
+
+// post sends the request of seed 0: the payload as it came, our headers, and
+// the producer's metadata where it does not pretend to be ours.
+func (v *delivery) post() egress.Result {
+	target, err := v.target()
+	if err != nil {
+		return egress.Result{Err: err}
+	}
+	req := fasthttp.AcquireRequest()
+	defer fasthttp.ReleaseRequest(req)
+	h := &req.Header
+	for name, value := range MetadataHeaders(v.msg.Headers) {
+		h.Set(name, value)
+	}
+	o := &v.d.options
+	h.SetContentType(v.msg.ContentType)
+	h.SetUserAgent(o.UserAgent)
+	h.Set(o.TokenHeader, v.consumer.Token)
+	if ch := v.d.catalogue.ChannelByNo(v.msg.ChannelNo); ch != nil {
+		h.Set("X-Broker-Channel-ID", ch.ID)
+	}
+	h.Set("X-Broker-Consumer-ID", v.consumer.ID)
+	h.Set("X-Broker-Message-ID", PublicID(v.msg))
+	h.Set("X-Broker-Message-Priority", strconv.Itoa(v.msg.Priority))
+	job := v.msg.ID.Job(v.consumer.Position).String()
+	attempt := strconv.Itoa(v.lease.Attempt)
+	h.Set("X-Broker-Job-ID", job)
+	h.Set("X-Broker-Attempt", attempt)
+	h.Set("X-Request-ID", job+"-"+attempt)
+	if len(v.msg.Headers) > 0 {
+		h.Set("X-Broker-Metadata-Headers", metadataNames(v.msg.Headers))
+	}
+	req.SetBodyRaw(v.msg.Payload)
+	return target.Post(req, o.Timeout)
+}
+
+// target returns where the consumer's requests go, made anew when its record changed.
+func (v *delivery) target() (*egress.Target, error) {
+	if t := v.lane.target.Load(); t != nil && t.version == v.consumer.Version {
+		return t.target, t.err
+	}
+	target, err := v.d.client.Target(v.consumer.CallbackURL, v.consumer.Protocol)
+	v.lane.target.Store(&laneTarget{version: v.consumer.Version, target: target, err: err})
+	return target, err
+}
+
+// outcome judges the answer: 2xx is delivered, everything else failed.
+func (v *delivery) outcome(res egress.Result) result {
+	d, m := v.d, v.d.metrics
+	m.attemptSeconds.Observe(res.Took.Seconds())
+	now := time.Now()
+	out := durable.Outcome{
+		ConsumerNo: v.consumer.No, ID: v.msg.ID, Priority: v.msg.Priority,
+		Attempts: v.lease.Attempt, AtMs: now.UnixMilli(), StatusCode: res.Status,
+		Tracked: v.tracked || v.lease.Attempt > 1,
+	}
+	r := result{lease: v.lease, stored: func(error) { d.held.remove(v) }}
+	if res.OK() {
+		out.Kind = durable.OutcomeDelivered
+		m.attempts.WithLabelValues("delivered").Inc()
+		if out.Attempts == 1 {
+			m.endToEnd.Observe(now.Sub(v.msg.ID.Time()).Seconds())
+		}
+		d.payloads.done(v.msg.ID)
+		r.outcome = out
+		return r
+	}
+	out.Answer, out.DurationMs = res.Answer, res.Took.Milliseconds()
+	out.Error = describeFailure(res)
+	if v.lease.Attempt >= d.options.MaxAttempts {
+		out.Kind = durable.OutcomeDead
+		out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.lease.Attempt, d.options.MaxAttempts, out.Error)
+		m.attempts.WithLabelValues("dead").Inc()
+		m.dead.Inc()
+		d.payloads.done(v.msg.ID)
+		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position), "consumer", v.consumer.ID,
+			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
+	} else {
+		out.Kind = durable.OutcomeRetry
+		r.delay = d.options.Backoff.Delay(v.lease.Attempt)
+		if res.RetryAfter > r.delay && (res.Status == 429 || res.Status == 503) {
+			r.delay = min(res.RetryAfter, max(d.options.RetryAfterMax, r.delay))
+		}
+		out.NextMs = out.AtMs + r.delay.Milliseconds()
+		m.attempts.WithLabelValues("retry").Inc()
+		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position), "consumer", v.consumer.ID,
+			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.delay)
+	}
+	r.outcome = out
+	return r
+}
+
+func describeFailure(res egress.Result) string {
+	if res.Err != nil {
+		text := res.Err.Error()
+		if len(text) > 512 {
+			text = text[:512]
+		}
+		return strings.ToValidUTF8(text, string(utf8.RuneError))
+	}
+	return "status " + strconv.Itoa(res.Status)
+}
+
+// A held is every delivery whose lease this process answers for.
+type held struct {
+	mu     sync.Mutex
+	byLane map[*lane]map[*delivery]struct{}
+}
+
+func (h *held) add(v *delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	set := h.byLane[v.lane]
+	if set == nil {
+		set = map[*delivery]struct{}{}
+		h.byLane[v.lane] = set
+	}
+	set[v] = struct{}{}
+}
+
+func (h *held) remove(v *delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byLane[v.lane], v)
+}
+
+// older returns the leases claimed before a time, by lane.
+func (h *held) older(than time.Time) map[*lane][]redisq.Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[*lane][]redisq.Lease{}
+	for l, set := range h.byLane {
+		for v := range set {
+			if v.at.Before(than) {
+				out[l] = append(out[l], v.lease)
+			}
+		}
+		if len(set) == 0 {
+			delete(h.byLane, l)
+		}
+	}
+	return out
+}
+
+// heartbeat extends the leases of slow deliveries and of outcomes that wait for
+// the store. A lease that is lost is not fought over: a success that comes late
+// is stored all the same, a failure finds its token refused.
+func (d *dispatcher) heartbeat(ctx context.Context) {
+	every := d.options.Lease / 3
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for l, leases := range d.held.older(time.Now().Add(-every)) {
+			op, cancel := context.WithTimeout(ctx, every)
+			if _, err := d.queue.Extend(op, l.no, leases, d.options.Lease); err != nil && ctx.Err() == nil {
+				d.log.Warn("leases cannot be extended", "consumer", l.no, "jobs", len(leases), "error", err)
+			}
+			cancel()
+		}
+	}
+}

@@ -1,0 +1,392 @@
+package hotpath
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+const (
+	// servers is how many lanes claim at the same time.
+	servers = 4
+	// claimPause is the least time between two claims of a lane that still has
+	// half of its slots in use: larger batches, same latency.
+	claimPause = 2 * time.Millisecond
+	// claimMax bounds one claim.
+	claimMax = 100
+	// idlePollsPerSecond bounds what polling idle consumers costs Redis. Wake-ups
+	// carry the load; polling repairs lost ones.
+	idlePollsPerSecond = 4
+	// storePause is the wait after the store or Redis failed a claim.
+	storePause = 250 * time.Millisecond
+)
+
+// A Claimer is the part of redisq.Queue that the dispatcher needs.
+type Claimer interface {
+	Generation() uint64
+	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
+	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
+	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+}
+
+// A Reader is the part of durable.Store that claims are checked against.
+type Reader interface {
+	Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
+	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
+}
+
+// PushOptions are the settings of push delivery.
+type PushOptions struct {
+	Timeout       time.Duration // whole exchange of one attempt
+	Lease         time.Duration // visibility timeout of a push job, longer than Timeout
+	MaxAttempts   int           // MaxRetries + 1
+	Backoff       Backoff
+	Concurrency   int // requests in flight, this process
+	PerConsumer   int // requests in flight, one consumer
+	TokenHeader   string
+	UserAgent     string
+	RetryAfterMax time.Duration // cap on a consumer's Retry-After
+}
+
+// A dispatcher claims jobs of push consumers and delivers them.
+type dispatcher struct {
+	queue     Claimer
+	store     Reader
+	catalogue *catalogue.Catalogue
+	client    *egress.Client
+	payloads  *payloads
+	outcomes  *outcomes
+	options   PushOptions
+	touched   func(consumer uint32) // the consumer has leases: the reaper must watch
+	refill    func(consumer uint32) // the store holds more of its jobs
+	log       *slog.Logger
+	metrics   *Metrics
+
+	mu      sync.Mutex
+	lanes   map[uint32]*lane
+	run     []*lane // woken, not yet served
+	slots   int     // free, of options.Concurrency
+	starved []*lane // woken while there was no free slot
+	stopped bool
+	ready   sync.Cond // run is not empty, or stopped
+
+	deliveries sync.WaitGroup
+	idle       chan *delivery // unbuffered: to workers that wait for work
+	quit       chan struct{}  // closed when stopped
+	held       held
+}
+
+// newDispatcher completes a dispatcher whose fields up to metrics are set.
+func newDispatcher(d *dispatcher) *dispatcher {
+	d.lanes = map[uint32]*lane{}
+	d.slots = d.options.Concurrency
+	d.idle, d.quit = make(chan *delivery), make(chan struct{})
+	d.held.byLane = map[*lane]map[*delivery]struct{}{}
+	d.ready.L = &d.mu
+	return d
+}
+
+// Learn is told of every consumer that is new or changed.
+func (d *dispatcher) Learn(k *durable.Consumer) {
+	d.mu.Lock()
+	l := d.lanes[k.No]
+	if l == nil {
+		if k.Type != durable.Push {
+			d.mu.Unlock()
+			return
+		}
+		l = &lane{no: k.No}
+		d.lanes[k.No] = l
+	}
+	l.consumer.Store(k)
+	d.mu.Unlock()
+	d.Wake(k.No)
+}
+
+// Wake says that the consumer may have jobs that are due. It never blocks, and
+// does nothing for pull consumers.
+func (d *dispatcher) Wake(consumer uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lanes[consumer]; l != nil {
+		d.wake(l)
+	}
+}
+
+// WakeAfter is Wake after a while.
+func (d *dispatcher) WakeAfter(consumer uint32, after time.Duration) {
+	d.mu.Lock()
+	l := d.lanes[consumer]
+	d.mu.Unlock()
+	if l != nil {
+		l.setTimer(after, func() { d.Wake(consumer) })
+	}
+}
+
+func (d *dispatcher) wake(l *lane) {
+	if d.stopped {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queued {
+		l.again = true
+		return
+	}
+	l.queued = true
+	d.run = append(d.run, l)
+	d.ready.Signal()
+}
+
+// Run dispatches until ctx ends, then waits for the deliveries under way, at
+// most for the delivery timeout, which each of them obeys by itself.
+func (d *dispatcher) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		d.stopped = true
+		for _, l := range d.lanes {
+			l.stopTimer()
+		}
+		d.mu.Unlock()
+		close(d.quit)
+		d.ready.Broadcast()
+	})
+	defer stop()
+	var wg sync.WaitGroup
+	for range servers {
+		wg.Go(func() { d.serve(ctx) })
+	}
+	wg.Go(func() { d.poll(ctx) })
+	heartbeat, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var beat sync.WaitGroup
+	beat.Go(func() { d.heartbeat(heartbeat) })
+	wg.Wait()
+	d.deliveries.Wait()
+	cancel()
+	beat.Wait()
+	return nil
+}
+
+func (d *dispatcher) serve(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		for len(d.run) == 0 && !d.stopped {
+			d.ready.Wait()
+		}
+		if d.stopped {
+			d.mu.Unlock()
+			return
+		}
+		l := d.run[0]
+		d.run = d.run[1:]
+		d.mu.Unlock()
+
+		more := d.claim(ctx, l)
+
+		l.mu.Lock()
+		l.queued = false
+		again := l.again || more
+		l.again = false
+		l.mu.Unlock()
+		if again {
+			d.mu.Lock()
+			d.wake(l)
+			d.mu.Unlock()
+		}
+	}
+}
+
+// claim takes what the lane has room for and starts its deliveries. It reports
+// whether the lane should be served again at once.
+func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
+	k := l.consumer.Load()
+	if k.Type != durable.Push {
+		return false
+	}
+	free := l.free(d.options.PerConsumer)
+	if free <= 0 {
+		return false // the end of a delivery wakes the lane
+	}
+	since := time.Since(l.claimed)
+	if since < claimPause && free < (d.options.PerConsumer+1)/2 {
+		l.setTimer(claimPause-since, func() { d.Wake(l.no) })
+		return false
+	}
+	if d.outcomes.Room() < claimMax {
+		l.setTimer(storePause, func() { d.Wake(l.no) })
+		return false
+	}
+	n := d.reserve(l, min(free, claimMax))
+	if n == 0 {
+		return false // starved: a free slot wakes the lane
+	}
+	start := time.Now()
+	l.claimed = start
+	generation := d.queue.Generation()
+	c, err := d.queue.Claim(ctx, l.no, n, d.options.Lease)
+	if err != nil {
+		d.unreserve(l, n)
+		if ctx.Err() == nil {
+			l.setTimer(storePause, func() { d.Wake(l.no) })
+		}
+		return false
+	}
+	if got := len(c.Leases); got > 0 {
+		failpoint.At(failpoint.AfterClaim)
+		d.metrics.claimed.Add(float64(got))
+		d.touched(l.no)
+		d.start(ctx, l, k, c.Leases, start, generation)
+	}
+	d.unreserve(l, n-len(c.Leases))
+	if c.Spilled && c.Ready < d.options.PerConsumer*2 {
+		d.refill(l.no)
+	}
+	if c.Ready > 0 && len(c.Leases) == n {
+		return true
+	}
+	if c.NextDue > 0 {
+		l.setTimer(c.NextDue, func() { d.Wake(l.no) })
+	}
+	return false
+}
+
+// reserve takes up to n slots of the lane and of the process.
+func (d *dispatcher) reserve(l *lane, n int) int {
+	d.mu.Lock()
+	n = min(n, d.slots)
+	if n == 0 {
+		d.starved = append(d.starved, l)
+	}
+	d.slots -= n
+	d.mu.Unlock()
+	l.take(n)
+	d.metrics.pushInFlight.Add(float64(n))
+	return n
+}
+
+func (d *dispatcher) unreserve(l *lane, n int) {
+	if n == 0 {
+		return
+	}
+	l.take(-n)
+	d.metrics.pushInFlight.Sub(float64(n))
+	d.mu.Lock()
+	d.slots += n
+	starved := d.starved
+	d.starved = nil
+	for _, s := range starved {
+		d.wake(s)
+	}
+	d.mu.Unlock()
+}
+
+// start begins the deliveries of leases claimed at `at`. Those that this very
+// process put into Redis and that nothing has happened to since go out at once;
+// the store is asked about the others first (the fresh rule).
+func (d *dispatcher) start(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time, generation uint64) {
+	var doubtful []redisq.Lease
+	for _, lease := range leases {
+		msg, gen := d.payloads.get(lease.ID)
+		if msg != nil && gen == generation && lease.Attempt == 1 && lease.Flags == 0 {
+			d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at})
+			continue
+		}
+		doubtful = append(doubtful, lease)
+	}
+	if len(doubtful) > 0 {
+		d.metrics.verified.Add(float64(len(doubtful)))
+		d.verify(ctx, l, k, doubtful, at)
+	}
+}
+
+// verify asks the store which of the leases are still to be delivered.
+func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) {
+	ids := make([]ident.ID, len(leases))
+	for i, lease := range leases {
+		ids[i] = lease.ID
+	}
+	states, err := d.store.JobStates(ctx, k.No, ids)
+	var msgs []durable.Message
+	if err == nil {
+		msgs, err = d.store.Messages(ctx, k.ChannelNo, ids)
+	}
+	if err != nil { // not the consumer's fault: give them back, uncharged
+		d.giveBack(l, leases)
+		if ctx.Err() == nil {
+			d.log.Warn("claimed jobs cannot be checked; given back", "jobs", len(leases), "error", err)
+			l.setTimer(storePause, func() { d.Wake(l.no) })
+		}
+		return
+	}
+	byID := make(map[ident.ID]*durable.Message, len(msgs))
+	for i := range msgs {
+		byID[msgs[i].ID] = &msgs[i]
+	}
+	var over []ident.ID
+	for _, lease := range leases {
+		s, msg := states[lease.ID], byID[lease.ID]
+		if msg == nil || s.Status == durable.Delivered || s.Status == durable.Dead {
+			over = append(over, lease.ID)
+			continue
+		}
+		lease.Attempt = max(lease.Attempt, s.Attempts+1) // Redis may have forgotten some
+		tracked := s.Status != durable.Waiting || lease.Flags != 0
+		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at, tracked: tracked})
+	}
+	if len(over) > 0 {
+		d.unreserve(l, len(over))
+		if _, err := d.queue.Ack(ctx, k.No, over); err != nil {
+			d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
+		}
+	}
+}
+
+// giveBack releases leases that were not sent, at their old place and uncharged.
+func (d *dispatcher) giveBack(l *lane, leases []redisq.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	d.metrics.released.Add(float64(len(leases)))
+	if _, err := d.queue.Release(ctx, l.no, leases); err != nil {
+		d.log.Debug("unsent jobs could not be given back; their leases will end", "error", err)
+	}
+	d.unreserve(l, len(leases))
+}
+
+// poll asks every consumer now and then: the net under the wake-ups.
+func (d *dispatcher) poll(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		all := make([]*lane, 0, len(d.lanes))
+		for _, l := range d.lanes {
+			all = append(all, l)
+		}
+		d.mu.Unlock()
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		pause := time.Second / time.Duration(min(max(len(all), 1), idlePollsPerSecond))
+		if len(all) == 0 {
+			all = []*lane{nil}
+		}
+		for _, l := range all {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			if l != nil {
+				d.mu.Lock()
+				d.wake(l)
+				d.mu.Unlock()
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package hotpath
+
+import (
+	"bytes"
+	"iter"
+	"strings"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// Bounds of the metadata that a producer may attach to a message.
+const (
+	maxMetadataNames = 64
+	maxMetadataBytes = 8 << 10
+)
+
+// MetadataHeaders yields the metadata headers stored with a message.
+func MetadataHeaders(stored []byte) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for line := range bytes.SplitSeq(stored, []byte{'\n'}) {
+			name, value, ok := bytes.Cut(line, []byte{':'})
+			if ok && !yield(string(name), string(value)) {
+				return
+			}
+		}
+	}
+}
+
+func metadataNames(stored []byte) string {
+	var names []string
+	for name := range MetadataHeaders(stored) {
+		names = append(names, name)
+	}
+	return strings.Join(names, ",")
+}
+
+// reserved are the headers of a delivery that are ours, belong to the
+// connection or are credentials of the producer: naming one has no effect.
+var reserved = map[string]bool{
+	"host": true, "content-length": true, "content-type": true, "transfer-encoding": true, "connection": true, "keep-alive": true,
+	"upgrade": true, "te": true, "trailer": true, "expect": true, "proxy-authorization": true, "proxy-connection": true,
+	"user-agent": true, "x-request-id": true, "accept-encoding": true, "content-encoding": true, "authorization": true, "cookie": true,
+}
+
+// collectMetadata reads the headers that the list names and returns them as
+// they are stored. Absent and empty ones are left out. header looks one up.
+// Values keep any byte but CR, LF and NUL, which a parsed header cannot hold.
+func collectMetadata(list []byte, tokenHeader string, header func(string) []byte) ([]byte, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	var out []byte
+	names := 0
+	seen := map[string]bool{}
+	for part := range bytes.SplitSeq(list, []byte{','}) {
+		name := string(bytes.TrimSpace(part))
+		if name == "" {
+			continue
+		}
+		lower := strings.ToLower(name)
+		if !isToken(name) {
+			return nil, problem.New(400, "invalid_metadata_headers", "X-Broker-Metadata-Headers is a comma separated list of header names.")
+		}
+		if reserved[lower] || strings.HasPrefix(lower, "x-broker-") || strings.EqualFold(name, tokenHeader) {
+			continue
+		}
+		if seen[lower] {
+			continue
+		}
+		seen[lower] = true
+		value := header(name)
+		if len(value) == 0 {
+			continue
+		}
+		if names++; names > maxMetadataNames || len(out)+len(name)+len(value) > maxMetadataBytes {
+			return nil, problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.", maxMetadataNames, maxMetadataBytes)
+		}
+		if bytes.ContainsAny(value, "\r\n\x00") {
+			return nil, problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
+		}
+		out = append(out, name...)
+		out = append(out, ':')
+		out = append(out, value...)
+		out = append(out, '\n')
+	}
+	return out, nil
+}
+
+// isToken reports whether s is a token of RFC 9110: what a header name may be.
+func isToken(s string) bool {
+	if s == "" || len(s) > 256 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// PublicID is the ID by which a message is known outside: the producer's own,
+// where it gave one.
+func PublicID(m *durable.Message) string {
+	if m.Key != "" {
+		return m.Key
+	}
+	return m.ID.String()
+}

@@ -1,0 +1,75 @@
+package hotpath
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics are the counters of the data plane. All names begin with penstock_.
+// None has a label that grows with traffic or with the number of resources.
+type Metrics struct {
+	published      *prometheus.CounterVec // code
+	publishSeconds prometheus.Histogram
+	publishBytes   prometheus.Counter
+	commitBatch    prometheus.Histogram
+	commitSeconds  prometheus.Histogram
+	fannedOut      prometheus.Counter
+	fanoutErrors   prometheus.Counter
+	fanoutDeferred prometheus.Counter
+	spilled        prometheus.Counter
+	claimed        prometheus.Counter
+	verified       prometheus.Counter
+	attempts       *prometheus.CounterVec // outcome
+	attemptSeconds prometheus.Histogram
+	endToEnd       prometheus.Histogram
+	dead           prometheus.Counter
+	released       prometheus.Counter
+	outcomeBatch   prometheus.Histogram
+	settleErrors   prometheus.Counter
+	transitions    *prometheus.CounterVec // state, code
+	pushInFlight   prometheus.Gauge
+}
+
+// latencyBuckets resolve 0.5 ms to 30 s.
+var latencyBuckets = []float64{.0005, .001, .002, .003, .005, .0075, .01, .015, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// NewMetrics registers the metrics of the data plane.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_" + name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_" + name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_" + name, Help: help, Buckets: buckets})
+		r.MustRegister(h)
+		return h
+	}
+	rows := prometheus.ExponentialBuckets(1, 2, 11)
+	m := &Metrics{
+		published:      vector("publish_requests_total", "Broadcast requests by status code.", "code"),
+		publishSeconds: histogram("publish_duration_seconds", "Time from a complete broadcast request to its answer.", latencyBuckets),
+		publishBytes:   counter("publish_payload_bytes_total", "Payload bytes of acknowledged messages."),
+		commitBatch:    histogram("commit_batch_messages", "Messages in one transaction of published messages.", rows),
+		commitSeconds:  histogram("commit_duration_seconds", "Time of one transaction of published messages.", latencyBuckets),
+		fannedOut:      counter("fanout_messages_total", "Messages whose jobs were offered to Redis."),
+		fanoutErrors:   counter("fanout_errors_total", "Batches of jobs that Redis did not take at once."),
+		fanoutDeferred: counter("fanout_deferred_total", "Messages left to the reconciler because Redis was away too long."),
+		spilled:        counter("queue_spilled_jobs_total", "Jobs that found no room in the window of their consumer and wait in the store."),
+		claimed:        counter("push_claimed_jobs_total", "Jobs claimed for push delivery."),
+		verified:       counter("push_verified_jobs_total", "Claimed jobs that the store was asked about before sending."),
+		attempts:       vector("delivery_attempts_total", "Push attempts by outcome.", "outcome"),
+		attemptSeconds: histogram("delivery_duration_seconds", "Time of one push attempt.", latencyBuckets),
+		endToEnd:       histogram("end_to_end_seconds", "Time from the message ID to the consumer's success, push, first attempt.", latencyBuckets),
+		dead:           counter("dead_jobs_total", "Jobs that became dead letters."),
+		released:       counter("released_jobs_total", "Claimed jobs given back unsent and uncharged."),
+		outcomeBatch:   histogram("outcome_batch_rows", "Outcomes in one transaction.", rows),
+		settleErrors:   counter("settle_errors_total", "Acks or nacks that Redis did not take; the leases end by themselves."),
+		transitions:    vector("pull_transitions_total", "Job transitions asked for by pull consumers, by state and status code.", "state", "code"),
+		pushInFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_push_requests_in_flight", Help: "Push requests under way."}),
+	}
+	r.MustRegister(m.pushInFlight)
+	return m
+}

@@ -1,0 +1,205 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// NodeTTL is how long a node number stays ours without renewal, by the store's
+// clock. NodeRenew is how often it is renewed.
+const (
+	NodeTTL   = 10 * time.Second
+	NodeRenew = 2 * time.Second
+)
+
+// A NodeStore is the part of durable.Store that leases node numbers.
+type NodeStore interface {
+	LeaseNode(ctx context.Context, name string, ttl time.Duration) (durable.NodeLease, error)
+	RenewNode(ctx context.Context, lease durable.NodeLease, ttl time.Duration) (durable.NodeLease, error)
+	ReleaseNode(ctx context.Context, lease durable.NodeLease) error
+	Nodes(ctx context.Context) ([]durable.Node, error)
+}
+
+// A Node is this process among the brokers of one store: it holds the leased
+// number that makes message IDs unique, keeps their clock on the store's clock,
+// and knows which other brokers are alive. The insert itself checks the lease,
+// so a process that was paused past it cannot store anything under the number.
+type Node struct {
+	store NodeStore
+	name  string
+	log   *slog.Logger
+	ids   *ident.Generator
+
+	offset atomic.Int64 // store clock minus local clock, ms
+	peers  atomic.Pointer[[]durable.Node]
+	// PeersChanged is called from Run when a broker came or went. Set before Run.
+	PeersChanged func()
+
+	mu    sync.Mutex // guards lease; held while it is renewed
+	lease durable.NodeLease
+}
+
+// NewNode leases a number. It needs the store.
+func NewNode(ctx context.Context, store NodeStore, name string, log *slog.Logger) (*Node, error) {
+	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}}
+	sent := time.Now()
+	lease, err := store.LeaseNode(ctx, name, NodeTTL)
+	if err != nil {
+		return nil, err
+	}
+	n.lease = lease
+	n.setClock(sent, lease)
+	n.ids = ident.NewGenerator(lease.No, n.NowMs)
+	n.readPeers(ctx)
+	return n, nil
+}
+
+// IDs returns the generator of message IDs.
+func (n *Node) IDs() *ident.Generator { return n.ids }
+
+// NowMs is the store's clock as far as this process knows it, in Unix ms.
+func (n *Node) NowMs() int64 { return time.Now().UnixMilli() + n.offset.Load() }
+
+// Lease returns the current lease.
+func (n *Node) Lease() (durable.NodeLease, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lease.Expires.IsZero() {
+		return n.lease, problem.ErrUnavailable.Because(errors.New("hotpath: no node lease"))
+	}
+	return n.lease, nil
+}
+
+// Renew extends the lease; where it is lost it takes another number.
+func (n *Node) Renew(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sent := time.Now()
+	lease, err := n.store.RenewNode(ctx, n.lease, NodeTTL)
+	if errors.Is(err, durable.ErrStale) {
+		sent = time.Now()
+		if lease, err = n.store.LeaseNode(ctx, n.name, NodeTTL); err == nil {
+			n.log.Warn("node lease was lost; took another number", "was", n.lease.No, "now", lease.No)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	n.lease = lease
+	n.ids.SetNode(lease.No)
+	n.setClock(sent, lease)
+	return nil
+}
+
+// setClock derives the store's clock from the end of a lease that was asked for
+// at `sent`. The answer is from between then and now; taking the earlier makes
+// IDs a little too new rather than too old, which the insert would refuse.
+func (n *Node) setClock(sent time.Time, lease durable.NodeLease) {
+	n.offset.Store(lease.Expires.Add(-NodeTTL).UnixMilli() - sent.UnixMilli())
+}
+
+// Run keeps the lease and the list of peers until ctx ends.
+func (n *Node) Run(ctx context.Context) error {
+	tick := time.NewTicker(NodeRenew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		op, cancel := context.WithTimeout(ctx, NodeRenew)
+		if err := n.Renew(op); err != nil && ctx.Err() == nil {
+			n.log.Warn("node lease cannot be renewed", "error", err)
+		}
+		n.readPeers(op)
+		cancel()
+	}
+}
+
+// Release gives the number back, so that the others see at once that we left.
+func (n *Node) Release(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.store.ReleaseNode(ctx, n.lease)
+}
+
+func (n *Node) readPeers(ctx context.Context) {
+	all, err := n.store.Nodes(ctx)
+	if err != nil {
+		return
+	}
+	alive := make([]durable.Node, 0, len(all))
+	for _, p := range all {
+		if p.Alive {
+			alive = append(alive, p)
+		}
+	}
+	old := n.peers.Swap(&alive)
+	if old != nil && !sameNodes(*old, alive) {
+		n.PeersChanged()
+	}
+}
+
+func sameNodes(a, b []durable.Node) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	seen := map[[16]byte]bool{}
+	for _, n := range a {
+		seen[n.Token] = true
+	}
+	for _, n := range b {
+		if !seen[n.Token] {
+			return false
+		}
+	}
+	return true
+}
+
+// Peers returns the brokers that are alive, this one included.
+func (n *Node) Peers() []durable.Node {
+	if p := n.peers.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Alone reports whether no other broker shares the store.
+func (n *Node) Alone() bool { return len(n.Peers()) <= 1 }
+
+// Owns reports whether this broker is the one that looks after a consumer, by
+// rendezvous hashing over the live brokers. It spreads work; two brokers that
+// disagree for a moment do it twice, which is harmless.
+func (n *Node) Owns(consumer uint32) bool {
+	n.mu.Lock()
+	own := n.lease.Token
+	n.mu.Unlock()
+	mine := rendezvous(own, consumer)
+	for _, p := range n.Peers() {
+		if p.Token != own && rendezvous(p.Token, consumer) > mine {
+			return false
+		}
+	}
+	return true
+}
+
+// rendezvous weighs a node for a consumer: FNV-1a over both.
+func rendezvous(token [16]byte, consumer uint32) uint64 {
+	h := uint64(14695981039346656037)
+	for _, b := range token {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	for i := range 4 {
+		h = (h ^ uint64(byte(consumer>>(8*i)))) * 1099511628211
+	}
+	return h
+}

@@ -1,0 +1,180 @@
+package hotpath
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+func TestPriorityIsAnIntegerFrom0To1023(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "0": 0, "7": 7, "1023": 1023, "0005": 5} {
+		got, err := parsePriority([]byte(text))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"1024", "-1", "+1", "1.5", " 1", "abc", "99999999999999999999", "0x10", "00001"} {
+		_, err := parsePriority([]byte(text))
+		require.Equal(t, 400, problem.From(err).Status, text)
+	}
+}
+
+func TestIDsAreOneToTwoHundredAndFiftyFiveSafeBytes(t *testing.T) {
+	for _, id := range []string{"a", "A-z_0.9~:@", strings.Repeat("x", 255)} {
+		require.True(t, ValidID(id), id)
+	}
+	for _, id := range []string{"", strings.Repeat("x", 256), "a b", "a/b", "a%b", "é", "a\x00", "a'b", "a;b", "a\nb", "a?b", "a#b"} {
+		require.False(t, ValidID(id), "%q", id)
+	}
+}
+
+func TestTransitionBodiesAreReadAsSeed1Says(t *testing.T) {
+	ok := map[string]transition{
+		`{"NextState":"INFLIGHT"}`:                           {next: "INFLIGHT"},
+		`{"NextState":"INFLIGHT","IncrementalTimeout":10}`:   {next: "INFLIGHT", extra: 10 * time.Second},
+		`{"NextState":"INFLIGHT","IncrementalTimeout":0}`:    {next: "INFLIGHT"},
+		`{"NextState":"DELIVERED","IncrementalTimeout":0}`:   {next: "DELIVERED"},
+		`{"NextState":"DEAD","IncrementalTimeout":null}`:     {next: "DEAD"},
+		` {"nextState":"DEAD", "Why":"unknown is ignored"} `: {next: "DEAD"},
+		`{"NextState":"QUEUED"}`:                             {next: "QUEUED"},
+	}
+	for body, want := range ok {
+		got, err := parseTransition([]byte(body))
+		require.NoError(t, err, body)
+		require.Equal(t, want, got, body)
+	}
+	bad := []string{
+		``, `{}`, `null`, `[]`, `"INFLIGHT"`, `{"NextState":"inflight"}`, `{"NextState":""}`, `{"NextState":1}`, `{"NextState":null}`,
+		`{"NextState":"DELIVERED"/"DEAD",}`, `{"NextState":"DELIVERED",}`, `{"NextState":"INFLIGHT"} {"NextState":"DEAD"}`, `{"NextState":"INFLIGHT"`,
+		`{"NextState":"DELIVERED","IncrementalTimeout":10}`, `{"NextState":"DEAD","IncrementalTimeout":1}`,
+		`{"NextState":"INFLIGHT","IncrementalTimeout":-1}`, `{"NextState":"INFLIGHT","IncrementalTimeout":1.5}`,
+		`{"NextState":"INFLIGHT","IncrementalTimeout":"10"}`, `{"NextState":"INFLIGHT","IncrementalTimeout":1e3}`,
+		`{"NextState":"INFLIGHT","IncrementalTimeout":99999999999999999999}`, `{"NextState":"INFLIGHT","IncrementalTimeout":604801}`,
+		`{"NextState":"INFLIGHT","IncrementalTimeout":true}`,
+	}
+	for _, body := range bad {
+		_, err := parseTransition([]byte(body))
+		require.Error(t, err, body)
+		require.Equal(t, 400, problem.From(err).Status, body)
+	}
+}
+
+func FuzzTransition(f *testing.F) {
+	f.Add([]byte(`{"NextState":"INFLIGHT","IncrementalTimeout":10}`))
+	f.Add([]byte(`{"NextState":"DEAD"}`))
+	f.Add([]byte(`[[[[`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		tr, err := parseTransition(body)
+		if err != nil {
+			require.Equal(t, 400, problem.From(err).Status)
+			return
+		}
+		require.True(t, json.Valid(body), "only real JSON is accepted")
+		require.Contains(t, []string{"INFLIGHT", "DELIVERED", "DEAD", "QUEUED"}, tr.next)
+		require.GreaterOrEqual(t, tr.extra, time.Duration(0))
+		require.True(t, tr.extra == 0 || tr.next == "INFLIGHT")
+	})
+}
+
+func TestMetadataCarriesNamedHeadersAndNothingOfOurs(t *testing.T) {
+	headers := map[string]string{"x-tenant": "T1", "traceparent": "00-a-b-01", "X-Broker-Consumer-Token": "forged", "Authorization": "secret", "Host": "h", "X-Key": "forged"}
+	got, err := collectMetadata([]byte("traceparent, x-tenant,absent,X-Broker-Consumer-Token,Authorization,Host,x-key,x-tenant"), "X-Key",
+		func(name string) []byte { return []byte(headers[name]) })
+	require.NoError(t, err)
+	require.Equal(t, "traceparent:00-a-b-01\nx-tenant:T1\n", string(got))
+	require.Equal(t, map[string]string{"traceparent": "00-a-b-01", "x-tenant": "T1"}, MetadataMap(got))
+	require.Equal(t, "traceparent,x-tenant", metadataNames(got))
+}
+
+func TestMetadataIsBounded(t *testing.T) {
+	long := func(string) []byte { return []byte(strings.Repeat("v", maxMetadataBytes)) }
+	_, err := collectMetadata([]byte("a"), "", long)
+	require.Equal(t, 400, problem.From(err).Status)
+	_, err = collectMetadata([]byte("not a token"), "", long)
+	require.Equal(t, 400, problem.From(err).Status)
+	var names []string
+	for i := range maxMetadataNames + 1 {
+		names = append(names, "h"+strings.Repeat("x", i))
+	}
+	_, err = collectMetadata([]byte(strings.Join(names, ",")), "", func(string) []byte { return []byte("v") })
+	require.Equal(t, 400, problem.From(err).Status)
+}
+
+func FuzzMetadata(f *testing.F) {
+	f.Add([]byte("traceparent,x-tenant"), []byte("v"))
+	f.Add([]byte(",,a b,\n"), []byte("a\r\nX-Broker-Consumer-Token: forged"))
+	f.Fuzz(func(t *testing.T, list, value []byte) {
+		got, err := collectMetadata(list, "X-Key", func(string) []byte { return value })
+		if err != nil {
+			return
+		}
+		for name, v := range MetadataHeaders(got) {
+			require.True(t, isToken(name))
+			require.NotContains(t, v, "\r")
+			require.Equal(t, string(value), v)
+			require.False(t, strings.HasPrefix(strings.ToLower(name), "x-broker-"))
+		}
+	})
+}
+
+func TestCursorsComeBackAsTheyWent(t *testing.T) {
+	c := redisq.Cursor{Score: 1023 << 42, ID: ident.AtMillis(5)}
+	got, err := parseCursor([]byte(formatCursor(c)))
+	require.NoError(t, err)
+	require.Equal(t, c, *got)
+	for _, text := range []string{"x", ".", "1.2", "-1.00000000000000000000", "zzzzzzzzzzzzzzz.00000000000000000000", "1.00000000000000000000.1"} {
+		_, err := parseCursor([]byte(text))
+		require.Equal(t, 400, problem.From(err).Status, text)
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("0.00000000000000000000")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parseCursor([]byte(text))
+		if err == nil && c != nil {
+			require.GreaterOrEqual(t, c.Score, int64(0))
+			require.Less(t, c.Score, int64(1)<<53)
+		}
+	})
+}
+
+func TestLimitDefaultsTo25AndIsClippedTo100(t *testing.T) {
+	for query, want := range map[string]int{"": 25, "limit=1": 1, "limit=100": 100, "limit=101": 100, "limit=99999999999999999999999": 100, "limit=0": 0} {
+		var args fasthttp.Args
+		args.Parse(query)
+		got, err := parseLimit(&args)
+		require.NoError(t, err, query)
+		require.Equal(t, want, got, query)
+	}
+	for _, query := range []string{"limit=", "limit=-1", "limit=abc", "limit=1.5", "limit=-99999999999999999999", "limit=%2B5"} {
+		var args fasthttp.Args
+		args.Parse(query)
+		_, err := parseLimit(&args)
+		require.Equal(t, 400, problem.From(err).Status, query)
+	}
+}
+
+func TestBytesThatAreNotTextAreShownInBase64(t *testing.T) {
+	payload, encoding := JSONPayload([]byte("grüße"))
+	require.Equal(t, "grüße", payload)
+	require.Empty(t, encoding)
+	payload, encoding = JSONPayload([]byte{0xff, 0x00})
+	require.Equal(t, "/wA=", payload)
+	require.Equal(t, "base64", encoding)
+}
+
+func TestAMessageIsKnownOutsideByTheProducersID(t *testing.T) {
+	m := &durable.Message{ID: ident.AtMillis(1)}
+	require.Equal(t, "/channel/c/message/"+m.ID.String(), MessageURL("c", m))
+	m.Key = "order-1"
+	require.Equal(t, "/channel/c/message/order-1", MessageURL("c", m))
+}

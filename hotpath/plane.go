@@ -1,0 +1,98 @@
+package hotpath
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Options assemble a data plane.
+type Options struct {
+	Store     *durable.Store
+	Queue     *redisq.Queue
+	Catalogue *catalogue.Catalogue
+	Node      *Node
+	Client    *egress.Client
+	Push      PushOptions
+	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
+	// CacheBytes bounds the payloads kept in memory, WaitingBytes and
+	// WaitingRequests the publishes that wait for the store.
+	CacheBytes      int
+	WaitingBytes    int64
+	WaitingRequests int64
+	// Touched is told of consumers that have leases or delayed jobs now, Refill
+	// of consumers whose window has room while the store holds more. Neither may block.
+	Touched func(consumer uint32)
+	Refill  func(consumer uint32)
+	Metrics *Metrics
+	Log     *slog.Logger
+}
+
+// A Plane is the data plane of one broker: three doors over HTTP and the
+// goroutines behind them.
+type Plane struct {
+	*publisher
+	*puller
+	committer  *committer
+	fanout     *fanout
+	dispatcher *dispatcher
+	outcomes   *outcomes
+}
+
+// New assembles a data plane. Nothing runs before Run.
+func New(o Options) *Plane {
+	cache := newPayloads(o.CacheBytes)
+	p := &Plane{}
+	p.outcomes = newOutcomes(o.Store, o.Queue, func(consumer uint32, after time.Duration) {
+		o.Touched(consumer)
+		p.dispatcher.WakeAfter(consumer, after)
+	}, o.Metrics, o.Log)
+	p.dispatcher = newDispatcher(&dispatcher{
+		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes,
+		options: o.Push, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
+	})
+	p.fanout = newFanout(o.Queue, o.Catalogue, cache, o.Node, p.dispatcher.Wake, o.Metrics, o.Log)
+	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
+	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, metrics: o.Metrics,
+		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
+	p.puller = &puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes,
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics}
+	o.Catalogue.Watch(p.dispatcher.Learn)
+	return p
+}
+
+// Wake says that a consumer may have due jobs: something outside this package
+// put them there. It never blocks.
+func (p *Plane) Wake(consumer uint32) { p.dispatcher.Wake(consumer) }
+
+// FanoutPending returns how many committed messages wait for Redis.
+func (p *Plane) FanoutPending() int { return p.fanout.Pending() }
+
+// Run works until ctx ends and everything that was accepted before is in order:
+// publishes answered, jobs offered to Redis, deliveries under way ended, unsent
+// ones given back, outcomes stored. The HTTP server must have stopped by then.
+// grace bounds the last write of outcomes.
+func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
+	// Each stage stops only after the one that feeds it.
+	background := context.WithoutCancel(ctx)
+	fanoutCtx, stopFanout := context.WithCancel(background)
+	outcomesCtx, stopOutcomes := context.WithCancel(background)
+	defer stopFanout()
+	defer stopOutcomes()
+	var feed, rest sync.WaitGroup
+	feed.Go(func() { _ = p.committer.Run(ctx) })
+	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
+	rest.Go(func() { _ = p.fanout.Run(fanoutCtx) })
+	rest.Go(func() { _ = p.outcomes.Run(outcomesCtx, grace) })
+	feed.Wait()
+	stopFanout()
+	stopOutcomes()
+	rest.Wait()
+	return nil
+}

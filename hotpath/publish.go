@@ -1,0 +1,172 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// AnswerWithin bounds how long a request waits for a store: after it the answer
+// is 503, never silence.
+const AnswerWithin = 4500 * time.Millisecond
+
+const defaultContentType = "application/octet-stream"
+
+// A publisher is the door for producers.
+type publisher struct {
+	catalogue *catalogue.Catalogue
+	committer *committer
+	metrics   *Metrics
+
+	tokenHeader         string // of deliveries: never carried as metadata
+	maxWrites, maxBytes int64
+	writes, bytes       atomic.Int64 // waiting for the store
+}
+
+// Broadcast is POST /channel/{channel}/broadcast. A 201 means that the message
+// is committed and flushed; every other answer means that it is not, or, for
+// 503 outcome_unknown, that it may be.
+func (p *publisher) Broadcast(ctx *fasthttp.RequestCtx) {
+	start := time.Now()
+	err := p.publish(ctx, start)
+	code := fasthttp.StatusCreated
+	if err != nil {
+		problem.Write(ctx, err)
+		code = ctx.Response.StatusCode()
+	}
+	p.metrics.published.WithLabelValues(strconv.Itoa(code)).Inc()
+	p.metrics.publishSeconds.Observe(time.Since(start).Seconds())
+}
+
+func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
+	h := &ctx.Request.Header
+	channelID, _ := ctx.UserValue("channel").(string)
+	op, cancel := context.WithDeadline(context.Background(), start.Add(AnswerWithin))
+	defer cancel()
+	ch, producer, err := p.catalogue.AuthorizeProducer(op, channelID, h.Peek("X-Broker-Channel-Token"),
+		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	if err != nil {
+		return err
+	}
+	msg, err := p.message(ctx, ch, producer)
+	if err != nil {
+		return err
+	}
+	if err := p.commit(msg, start); err != nil {
+		if errors.Is(err, durable.ErrDuplicate) {
+			ctx.Response.Header.Set("Location", MessageURL(ch.ID, msg))
+		}
+		return err
+	}
+	p.metrics.publishBytes.Add(float64(len(msg.Payload)))
+	ctx.SetStatusCode(fasthttp.StatusCreated)
+	ctx.Response.Header.Set("Location", MessageURL(ch.ID, msg))
+	return nil
+}
+
+// commit waits for the store, inside the bounds of what may wait.
+func (p *publisher) commit(msg *durable.Message, start time.Time) error {
+	cost := int64(size(msg))
+	defer p.writes.Add(-1)
+	defer p.bytes.Add(-cost)
+	// Add both before comparing, so that the two deferred calls always fit.
+	writes, bytes := p.writes.Add(1), p.bytes.Add(cost)
+	if writes > p.maxWrites || bytes > p.maxBytes {
+		return problem.ErrOverloaded
+	}
+	return p.committer.Add(&write{msg: msg, since: start, done: make(chan error, 1)})
+}
+
+// message builds the message from the request. Everything is copied: the
+// request's memory is used again as soon as the handler returns.
+func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, producer *durable.Producer) (*durable.Message, error) {
+	h := &ctx.Request.Header
+	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
+	if err != nil {
+		return nil, err
+	}
+	key := string(h.Peek("X-Broker-Message-ID"))
+	if key != "" && !ValidID(key) {
+		return nil, problem.New(400, "invalid_message_id", "X-Broker-Message-ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -")
+	}
+	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
+		return nil, problem.New(400, "scheduling_not_supported", "This broker does not schedule messages; nothing was stored.")
+	}
+	contentType := string(h.ContentType())
+	if contentType == "" {
+		contentType = defaultContentType
+	}
+	if len(contentType) > 255 {
+		return nil, problem.New(400, "invalid_content_type", "Content-Type is longer than 255 bytes.")
+	}
+	metadata, err := collectMetadata(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
+	if err != nil {
+		return nil, err
+	}
+	return &durable.Message{
+		ChannelNo: ch.No, ProducerNo: producer.No, Audience: ch.Audience,
+		Priority: priority, Key: key, ContentType: contentType, Headers: metadata,
+		Payload: append([]byte{}, ctx.Request.Body()...),
+	}, nil
+}
+
+// parsePriority reads an integer 0..1023; absent is 0.
+func parsePriority(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n := 0
+	for _, c := range b {
+		if c < '0' || c > '9' || len(b) > 4 {
+			n = redisq.MaxPriority + 1
+			break
+		}
+		n = n*10 + int(c-'0')
+	}
+	if n > redisq.MaxPriority {
+		return 0, problem.Newf(400, "invalid_priority", "X-Broker-Message-Priority must be an integer from 0 to %d.", redisq.MaxPriority)
+	}
+	return n, nil
+}
+
+// ValidID reports whether s may be the ID of a resource or a message.
+func ValidID(s string) bool {
+	if len(s) == 0 || len(s) > 255 {
+		return false
+	}
+	for i := range len(s) {
+		if !idByte[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+var idByte = func() (t [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~:@-") {
+		t[c] = true
+	}
+	return t
+}()
+
+// MessageURL is the path of a message.
+func MessageURL(channelID string, m *durable.Message) string {
+	b := make([]byte, 0, 18+len(channelID)+max(len(m.Key), ident.TextSize))
+	b = append(b, "/channel/"...)
+	b = append(b, channelID...)
+	b = append(b, "/message/"...)
+	if m.Key != "" {
+		return string(append(b, m.Key...))
+	}
+	return string(m.ID.AppendText(b))
+}

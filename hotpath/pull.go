@@ -1,0 +1,279 @@
+package hotpath
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Bounds of queued-jobs, from seed 1: larger limits are clipped.
+const (
+	defaultListed = 25
+	maxListed     = 100
+)
+
+// A PullQueue is the part of redisq.Queue that pull consumers work with.
+type PullQueue interface {
+	Generation() uint64
+	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
+	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
+	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
+	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
+}
+
+// A PullStore is the part of durable.Store that pull consumers work with.
+type PullStore interface {
+	Reader
+	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
+	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
+}
+
+// A puller is the door for pull consumers.
+type puller struct {
+	catalogue *catalogue.Catalogue
+	queue     PullQueue
+	store     PullStore
+	payloads  *payloads
+	outcomes  *outcomes
+	touched   func(consumer uint32)
+	refill    func(consumer uint32)
+	visible   time.Duration // visibility timeout without IncrementalTimeout
+	metrics   *Metrics
+}
+
+// errNotPull refuses a push consumer at the doors of pull consumers.
+var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pull consumer.")
+
+// errJobNotFound refuses a job that does not exist.
+var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
+
+func (p *puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
+	channelID, _ := rc.UserValue("channel").(string)
+	consumerID, _ := rc.UserValue("consumer").(string)
+	h := &rc.Request.Header
+	ch, k, err := p.catalogue.AuthorizeConsumer(ctx, channelID, h.Peek("X-Broker-Channel-Token"), consumerID, h.Peek("X-Broker-Consumer-Token"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if k.Type != durable.Pull { // the copy may be behind a PUT elsewhere
+		if err := p.catalogue.Refresh(ctx); err != nil {
+			return nil, nil, err
+		}
+		if k = p.catalogue.ConsumerByNo(k.No); k.Type != durable.Pull {
+			return nil, nil, errNotPull
+		}
+	}
+	return ch, k, nil
+}
+
+type queuedMessage struct {
+	MessageID       string
+	Payload         string
+	PayloadEncoding string `json:",omitempty"`
+	Headers         map[string]string
+	ContentType     string
+}
+
+type queuedJob struct {
+	ID                 string
+	Priority           int
+	IncrementalTimeout int
+	Attempts           int
+	Message            queuedMessage
+}
+
+type queuedJobs struct {
+	Result []queuedJob
+	Pages  map[string]string
+}
+
+// QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: a look
+// at what is due, highest priority first, oldest first inside a priority. It
+// claims nothing.
+func (p *puller) QueuedJobs(rc *fasthttp.RequestCtx) {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	defer cancel()
+	page, err := p.queuedJobs(ctx, rc)
+	if err != nil {
+		problem.Write(rc, err)
+		return
+	}
+	body, err := json.Marshal(page)
+	if err != nil {
+		problem.Write(rc, problem.ErrInternal.Because(err))
+		return
+	}
+	rc.SetContentType("application/json")
+	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))
+	rc.SetBody(append(body, '\n'))
+}
+
+// httpDate is the IMF-fixdate of RFC 9110.
+const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+func (p *puller) queuedJobs(ctx context.Context, rc *fasthttp.RequestCtx) (*queuedJobs, error) {
+	ch, k, err := p.authorize(ctx, rc)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := parseLimit(rc.QueryArgs())
+	if err != nil {
+		return nil, err
+	}
+	after, err := parseCursor(rc.QueryArgs().Peek("after"))
+	if err != nil {
+		return nil, err
+	}
+	page := &queuedJobs{Result: []queuedJob{}, Pages: map[string]string{}}
+	// A page may hold jobs that are over (their ack was lost): go on behind
+	// them rather than show a short list. Bounded, since each round ends them.
+	for round := 0; limit > len(page.Result) && round < 4; round++ {
+		want := limit - len(page.Result)
+		waiting, err := p.queue.Peek(ctx, k.No, after, want)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.describe(ctx, ch, k, waiting, page); err != nil {
+			return nil, err
+		}
+		if len(waiting) < want {
+			return page, nil
+		}
+		last := waiting[len(waiting)-1]
+		after = &redisq.Cursor{Score: last.Score, ID: last.ID}
+	}
+	if limit > 0 && after != nil {
+		page.Pages["next"] = "/channel/" + ch.ID + "/consumer/" + k.ID + "/queued-jobs?limit=" + strconv.Itoa(limit) +
+			"&after=" + url.QueryEscape(formatCursor(*after))
+	}
+	return page, nil
+}
+
+// describe adds the waiting jobs to the page, with their messages.
+func (p *puller) describe(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	generation := p.queue.Generation()
+	msgs := make(map[ident.ID]*durable.Message, len(waiting))
+	var missing, doubtful []ident.ID
+	for _, w := range waiting {
+		msg, gen := p.payloads.get(w.ID)
+		if msg != nil {
+			msgs[w.ID] = msg
+		} else {
+			missing = append(missing, w.ID)
+		}
+		if msg == nil || gen != generation || w.Attempts > 0 || w.Flags != 0 {
+			doubtful = append(doubtful, w.ID)
+		}
+	}
+	var states map[ident.ID]durable.JobState
+	if len(doubtful) > 0 {
+		var err error
+		if states, err = p.store.JobStates(ctx, k.No, doubtful); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		found, err := p.store.Messages(ctx, ch.No, missing)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			msgs[found[i].ID] = &found[i]
+		}
+	}
+	var over []ident.ID
+	for _, w := range waiting {
+		s, m := states[w.ID], msgs[w.ID]
+		if m == nil || s.Status == durable.Delivered || s.Status == durable.Dead {
+			over = append(over, w.ID)
+			continue
+		}
+		payload, encoding := JSONPayload(m.Payload)
+		page.Result = append(page.Result, queuedJob{
+			ID: w.ID.Job(k.Position).String(), Priority: w.Priority, Attempts: max(w.Attempts, s.Attempts),
+			Message: queuedMessage{MessageID: PublicID(m), Payload: payload, PayloadEncoding: encoding,
+				Headers: MetadataMap(m.Headers), ContentType: m.ContentType},
+		})
+	}
+	if len(over) > 0 {
+		_, err := p.queue.Ack(ctx, k.No, over)
+		return err
+	}
+	return nil
+}
+
+// JSONPayload is how a payload stands in JSON: as text where it is UTF-8, else
+// in base64, and then the encoding is named.
+func JSONPayload(b []byte) (payload, encoding string) {
+	if utf8.Valid(b) {
+		return string(b), ""
+	}
+	return base64.StdEncoding.EncodeToString(b), "base64"
+}
+
+// MetadataMap is the metadata of a message as JSON shows it.
+func MetadataMap(stored []byte) map[string]string {
+	m := map[string]string{}
+	for name, value := range MetadataHeaders(stored) {
+		m[name] = value
+	}
+	return m
+}
+
+func parseLimit(args *fasthttp.Args) (int, error) {
+	if !args.Has("limit") {
+		return defaultListed, nil
+	}
+	text := string(args.Peek("limit"))
+	n, err := strconv.Atoi(text)
+	if errors.Is(err, strconv.ErrRange) && !strings.HasPrefix(text, "-") {
+		return maxListed, nil
+	}
+	if err != nil || n < 0 || strings.HasPrefix(text, "+") {
+		return 0, problem.New(400, "invalid_limit", "limit must be an integer of at least 0.")
+	}
+	return min(n, maxListed), nil
+}
+
+// A cursor is opaque to clients: score and message ID of the last job listed.
+func formatCursor(c redisq.Cursor) string {
+	return strconv.FormatInt(c.Score, 36) + "." + c.ID.String()
+}
+
+func parseCursor(b []byte) (*redisq.Cursor, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	invalid := problem.New(400, "invalid_cursor", "after must be taken from Pages.next.")
+	score, id, ok := strings.Cut(string(b), ".")
+	if !ok || len(score) > 12 {
+		return nil, invalid
+	}
+	n, err := strconv.ParseInt(score, 36, 64)
+	if err != nil || n < 0 || n >= 1<<53 {
+		return nil, invalid
+	}
+	parsed, err := ident.Parse(id)
+	if err != nil {
+		return nil, invalid
+	}
+	return &redisq.Cursor{Score: n, ID: parsed}, nil
+}

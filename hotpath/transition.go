@@ -1,0 +1,362 @@
+package hotpath
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// MaxIncrementalTimeout bounds IncrementalTimeout, in seconds: a week.
+const MaxIncrementalTimeout = 7 * 24 * 3600
+
+// LeaseHeader carries the lease token: to the one request that claimed a job,
+// and back from clients that want a stale worker to be refused.
+const LeaseHeader = "X-Broker-Lease"
+
+var (
+	errTransition = problem.New(400, "invalid_transition", "The job cannot move from its state to NextState.")
+	errTimeout    = problem.New(400, "invalid_timeout",
+		"IncrementalTimeout goes only with NextState INFLIGHT of a job that is not in flight, as whole seconds from 0 to "+strconv.Itoa(MaxIncrementalTimeout)+".")
+	errLeaseLost = problem.New(409, "lease_lost", "The lease in "+LeaseHeader+" is no longer the job's lease.")
+	errForeign   = problem.New(401, "job_of_other_consumer", "The job belongs to another consumer.")
+)
+
+// A transition is the body of a job POST.
+type transition struct {
+	next  string // INFLIGHT, DELIVERED, DEAD or QUEUED
+	extra time.Duration
+}
+
+// parseTransition reads {"NextState":..., "IncrementalTimeout":...}. Exactly one
+// JSON object; other members are ignored; 0 counts as no timeout.
+func parseTransition(body []byte) (transition, error) {
+	invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"NextState":"INFLIGHT","IncrementalTimeout":10}.`)
+	var in struct {
+		NextState          *string
+		IncrementalTimeout json.RawMessage
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if err := dec.Decode(&in); err != nil {
+		return transition{}, invalid
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return transition{}, invalid
+	}
+	var t transition
+	if in.NextState != nil {
+		t.next = *in.NextState
+	}
+	switch t.next {
+	case "INFLIGHT", "DELIVERED", "DEAD", "QUEUED":
+	default:
+		return transition{}, problem.New(400, "invalid_next_state", "NextState must be INFLIGHT, DELIVERED or DEAD.")
+	}
+	if len(in.IncrementalTimeout) > 0 && string(in.IncrementalTimeout) != "null" {
+		seconds, err := strconv.ParseInt(string(in.IncrementalTimeout), 10, 64)
+		if err != nil || seconds < 0 || seconds > MaxIncrementalTimeout {
+			return transition{}, errTimeout
+		}
+		t.extra = time.Duration(seconds) * time.Second
+	}
+	if t.extra != 0 && t.next != "INFLIGHT" {
+		return transition{}, errTimeout
+	}
+	return t, nil
+}
+
+// MoveJob is POST /channel/{channel}/consumer/{consumer}/job/{job}: the state
+// machine of seed 1. A 202 to DELIVERED or DEAD is on disk.
+func (p *puller) MoveJob(rc *fasthttp.RequestCtx) {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	defer cancel()
+	state, err := p.moveJob(ctx, rc)
+	if err != nil {
+		problem.Write(rc, err)
+	} else {
+		rc.SetStatusCode(fasthttp.StatusAccepted)
+	}
+	p.metrics.transitions.WithLabelValues(state, strconv.Itoa(rc.Response.StatusCode())).Inc()
+}
+
+func (p *puller) moveJob(ctx context.Context, rc *fasthttp.RequestCtx) (state string, err error) {
+	state = "refused"
+	ch, k, err := p.authorize(ctx, rc)
+	if err != nil {
+		return state, err
+	}
+	jobID, _ := rc.UserValue("job").(string)
+	job, err := ident.Parse(jobID)
+	if err != nil {
+		return state, errJobNotFound
+	}
+	id, pos, ok := job.Split()
+	if !ok {
+		return state, errJobNotFound
+	}
+	if pos != k.Position {
+		return state, p.foreign(ctx, ch, id, pos)
+	}
+	t, err := parseTransition(rc.Request.Body())
+	if err != nil {
+		return state, err
+	}
+	m := move{p: p, ch: ch, k: k, id: id, t: t, token: string(rc.Request.Header.Peek(LeaseHeader))}
+	switch t.next {
+	case "INFLIGHT":
+		lease, err := m.inFlight(ctx, 0)
+		if err == nil && lease.Token != "" {
+			rc.Response.Header.Set(LeaseHeader, lease.Token)
+		}
+		return t.next, err
+	case "QUEUED":
+		return t.next, m.queued(ctx)
+	default:
+		return t.next, m.finish(ctx)
+	}
+}
+
+// foreign tells a job of another consumer (401) from one that does not exist (404).
+func (p *puller) foreign(ctx context.Context, ch *catalogue.Channel, id ident.ID, pos int) error {
+	msg, err := p.head(ctx, ch, id)
+	if err != nil {
+		return err
+	}
+	if pos >= msg.Audience {
+		return errJobNotFound
+	}
+	return errForeign
+}
+
+// head returns the message without its payload; errJobNotFound when the channel has none.
+func (p *puller) head(ctx context.Context, ch *catalogue.Channel, id ident.ID) (*durable.Message, error) {
+	msgs, err := p.store.ListMessages(ctx, ch.No, id, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(msgs) == 0 || msgs[0].ID != id {
+		return nil, errJobNotFound
+	}
+	return &msgs[0], nil
+}
+
+// A move is one transition under way.
+type move struct {
+	p     *puller
+	ch    *catalogue.Channel
+	k     *durable.Consumer
+	id    ident.ID
+	t     transition
+	token string // presented by the client, may be empty
+}
+
+// inFlight claims the job. The lease has a token only for the one caller that
+// claimed it: same-state requests get 202 as well, but no token.
+func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
+	p := m.p
+	lease, before, err := p.queue.ClaimOne(ctx, m.k.No, redisq.Job{ID: m.id}, p.visible+m.t.extra, false)
+	if err != nil {
+		return lease, err
+	}
+	switch {
+	case lease.Token != "":
+		failpoint.At(failpoint.AfterPullHold)
+		return m.claimed(ctx, lease)
+	case before.State == redisq.Leased:
+		if m.t.extra != 0 {
+			return lease, errTimeout
+		}
+		return lease, nil
+	}
+	// Redis does not know the job: the store decides.
+	msg, err := p.head(ctx, m.ch, m.id)
+	if err != nil {
+		return lease, err
+	}
+	if m.k.Position >= msg.Audience {
+		return lease, errJobNotFound
+	}
+	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	if err != nil {
+		return lease, err
+	}
+	s := states[m.id]
+	attempts := s.Attempts
+	switch s.Status {
+	case durable.Delivered:
+		return lease, errTransition
+	case durable.Dead:
+		open, err := p.store.Revive(ctx, m.k.No, m.id, time.Now().UnixMilli())
+		if errors.Is(err, durable.ErrNotFound) && round < 3 { // another worker revived it first
+			return m.inFlight(ctx, round+1)
+		}
+		if err != nil {
+			return lease, err
+		}
+		attempts = open.Attempts
+	}
+	job := redisq.Job{ID: m.id, Priority: msg.Priority, Attempts: attempts}
+	lease, before, err = p.queue.ClaimOne(ctx, m.k.No, job, p.visible+m.t.extra, true)
+	if err != nil {
+		return lease, err
+	}
+	if lease.Token == "" && before.State == redisq.Leased && m.t.extra != 0 {
+		return lease, errTimeout
+	}
+	p.touched(m.k.No)
+	return lease, nil
+}
+
+// claimed checks a fresh lease against the store where Redis may be behind it.
+func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, error) {
+	p := m.p
+	p.touched(m.k.No)
+	if msg, gen := p.payloads.get(m.id); msg != nil && gen == p.queue.Generation() && lease.Attempt == 1 && lease.Flags == 0 {
+		return lease, nil
+	}
+	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	if err != nil {
+		return redisq.Lease{}, err // the lease ends by itself
+	}
+	if s := states[m.id].Status; s == durable.Delivered || s == durable.Dead {
+		if _, err := p.queue.Ack(ctx, m.k.No, []ident.ID{m.id}); err != nil {
+			return redisq.Lease{}, err
+		}
+		if s == durable.Dead {
+			return m.inFlight(ctx, 1)
+		}
+		return redisq.Lease{}, errTransition
+	}
+	return lease, nil
+}
+
+// finish moves an in-flight job to DELIVERED or DEAD.
+func (m *move) finish(ctx context.Context) error {
+	p := m.p
+	standings, err := p.queue.Probe(ctx, m.k.No, []ident.ID{m.id})
+	if err != nil {
+		return err
+	}
+	q := standings[0]
+	if q.State != redisq.Leased {
+		accept, err := m.finishUnleased(ctx, q)
+		if err != nil || !accept {
+			return err
+		}
+	} else if m.token != "" && m.token != q.Token {
+		return errLeaseLost
+	}
+	out := durable.Outcome{
+		Kind: durable.OutcomeDelivered, ConsumerNo: m.k.No, ID: m.id, Priority: q.Priority,
+		Attempts: max(q.Attempts, 1), AtMs: time.Now().UnixMilli(),
+		Tracked: q.Attempts != 1 || q.Flags != 0,
+	}
+	if m.t.next == "DEAD" {
+		out.Kind, out.Error = durable.OutcomeDead, "declared dead by the consumer"
+		p.metrics.dead.Inc()
+	}
+	if err := p.outcomes.Store(ctx, out); err != nil {
+		return err
+	}
+	p.payloads.done(m.id)
+	return nil
+}
+
+// fanoutSettled is the age from which a job that Redis does not know was lost by
+// it, rather than not yet offered to it.
+const fanoutSettled = 2 * time.Second
+
+// finishUnleased judges DELIVERED or DEAD for a job that Redis does not hold as
+// leased: the same state again is fine, everything else is refused. One case is
+// accepted: Redis lost the state of the consumer, so the job may well be in
+// flight, and the one who reports it is believed. accept says to go on.
+func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bool, err error) {
+	p := m.p
+	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	if err != nil {
+		return false, err
+	}
+	switch states[m.id].Status {
+	case durable.Delivered:
+		if m.t.next != "DELIVERED" {
+			return false, errTransition
+		}
+		return false, nil
+	case durable.Dead:
+		if m.t.next != "DEAD" {
+			return false, errTransition
+		}
+		return false, nil
+	}
+	if q.Flags&redisq.FlagRecovered != 0 {
+		return true, nil
+	}
+	if q.State != redisq.Missing || time.Since(m.id.Time()) < fanoutSettled {
+		return false, m.unleased()
+	}
+	msg, err := p.head(ctx, m.ch, m.id)
+	if err != nil {
+		return false, err
+	}
+	if m.k.Position >= msg.Audience {
+		return false, errJobNotFound
+	}
+	stats, err := p.queue.Stats(ctx, m.k.No)
+	if err != nil {
+		return false, err
+	}
+	if stats.SpilledPriority >= 0 { // it waits outside the window: nobody can have claimed it
+		return false, m.unleased()
+	}
+	return true, nil
+}
+
+// unleased is the refusal of a job that is queued: to a worker that shows a
+// lease it is told that the lease is lost.
+func (m *move) unleased() error {
+	if m.token != "" {
+		return errLeaseLost
+	}
+	return errTransition
+}
+
+// queued answers a request for the state QUEUED: allowed only as the same state.
+func (m *move) queued(ctx context.Context) error {
+	p := m.p
+	standings, err := p.queue.Probe(ctx, m.k.No, []ident.ID{m.id})
+	if err != nil {
+		return err
+	}
+	if standings[0].State == redisq.Leased {
+		return errTransition
+	}
+	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	if err != nil {
+		return err
+	}
+	if s := states[m.id].Status; s == durable.Delivered || s == durable.Dead {
+		return errTransition
+	}
+	if standings[0].State == redisq.Missing {
+		msg, err := p.head(ctx, m.ch, m.id)
+		if err != nil {
+			return err
+		}
+		if m.k.Position >= msg.Audience {
+			return errJobNotFound
+		}
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+// Package failpoint names the boundaries between two writes, so that a test can
+// kill the process exactly there. Nothing in the broker sets Hit: only the main
+// of its end-to-end tests does.
+package failpoint
+
+// The points, in the order of a message's life.
+const (
+	BeforeCommit  = "before-commit"   // a batch is about to be stored
+	AfterCommit   = "after-commit"    // stored; nobody was answered, nothing is in Redis
+	BeforeFanout  = "before-fanout"   // answered 201; nothing is in Redis
+	AfterFanout   = "after-fanout"    // the jobs are in Redis
+	AfterClaim    = "after-claim"     // leased; not sent
+	BeforePost    = "before-post"     // about to dial the consumer
+	AfterPost     = "after-post"      // the consumer has answered; nothing is stored
+	AfterOutcome  = "after-outcome"   // the outcome is stored; Redis does not know
+	AfterSettle   = "after-settle"    // Redis knows
+	AfterPullHold = "after-pull-hold" // a pull job is leased; its worker was not answered
+	AfterReclaim  = "after-reclaim"   // an ended lease is exhausted; its death is not stored
+	AfterRedrive  = "after-redrive"   // a dead letter is open again; it is not in Redis
+)
+
+// Points lists all of them.
+var Points = []string{BeforeCommit, AfterCommit, BeforeFanout, AfterFanout, AfterClaim, BeforePost, AfterPost,
+	AfterOutcome, AfterSettle, AfterPullHold, AfterReclaim, AfterRedrive}
+
+// Hit is called at each point when it is not nil. Set it before anything runs.
+var Hit func(point string)
+
+// At marks a point. Without a Hit it costs a load and a branch.
+func At(point string) {
+	if Hit != nil {
+		Hit(point)
+	}
+}
