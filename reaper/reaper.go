@@ -1,0 +1,173 @@
+package reaper
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A Store is the part of durable.Store that the reaper reads and writes.
+type Store interface {
+	Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Head, error)
+	LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error)
+	Levels(ctx context.Context, channelNo uint32) ([]int, error)
+	LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error)
+	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
+	OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error)
+	Record(ctx context.Context, outcomes []durable.Outcome) error
+	Marks(ctx context.Context) (map[uint32]ident.ID, error)
+	SaveMarks(ctx context.Context, marks map[uint32]ident.ID) error
+}
+
+// A Queue is the part of redisq.Queue that the reaper uses.
+type Queue interface {
+	Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (redisq.Expired, error)
+	Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
+	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
+	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
+	SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error)
+	Renew(ctx context.Context, consumer uint32) error
+	Window() int
+}
+
+// A Cluster says which consumers this broker looks after, and the store's time.
+type Cluster interface {
+	Owns(consumer uint32) bool
+	NowMs() int64
+}
+
+// Options of New. All fields are required but Retrigger.
+type Options struct {
+	Store         Store
+	Queue         Queue
+	Catalogue     *catalogue.Catalogue
+	Cluster       Cluster
+	Desk          *jobs.Desk
+	RationalDelay time.Duration // age at which the fail-safe steps in
+	MaxAttempts   int           // MaxRetries + 1
+	Wake          func(consumer uint32)
+	Retrigger     *Retrigger // nil: repair in process
+	Registry      prometheus.Registerer
+	Log           *slog.Logger
+}
+
+// A Reaper is the fail-safe of one broker.
+type Reaper struct {
+	Options
+	reclaimed, exhausted, recovered, adopted prometheus.Counter
+	walkSeconds                              prometheus.Histogram
+
+	mu      sync.Mutex
+	ledgers map[uint32]*ledger
+	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> when to look
+	sweep   bool                 // look at all consumers soon: a broker came or went
+	renew   bool                 // another Redis process answers: its state is in doubt
+	wake    chan struct{}        // capacity 1: reconcile now
+}
+
+// horizonLeast keeps the reconciler away from IDs that may still be committed:
+// twice what durable lets a message ID age before it is inserted.
+const horizonLeast = 2 * durable.MaxIDAge
+
+// New returns a reaper. It reads nothing before Run.
+func New(o Options) *Reaper {
+	r := &Reaper{Options: o, ledgers: map[uint32]*ledger{}, watch: map[uint32]time.Time{}, sweep: true,
+		wake: make(chan struct{}, 1)}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		o.Registry.MustRegister(c)
+		return c
+	}
+	r.reclaimed = counter("penstock_reclaimed_jobs_total", "Jobs whose lease ended and that are due again.")
+	r.exhausted = counter("penstock_exhausted_jobs_total", "Jobs whose last lease ended: dead letters.")
+	r.recovered = counter("penstock_recovered_jobs_total", "Jobs that the reconciler put into Redis.")
+	r.adopted = counter("penstock_redis_adoptions_total", "Times the Redis state of a consumer was met new, lost or replaced.")
+	r.walkSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_reconcile_duration_seconds",
+		Help: "Time of one reconcile round.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14)})
+	o.Registry.MustRegister(r.walkSeconds)
+	return r
+}
+
+// Touch says that a consumer has leases or delayed jobs: watch it. Never blocks.
+func (r *Reaper) Touch(consumer uint32) {
+	r.mu.Lock()
+	_, known := r.watch[consumer]
+	if !known {
+		r.watch[consumer] = time.Now().Add(settleIn)
+	}
+	r.mu.Unlock()
+}
+
+// Lost says that Redis lost or replaced the state of a consumer: walk again from
+// its settled mark. Never blocks.
+func (r *Reaper) Lost(consumer uint32) {
+	r.adopted.Inc()
+	r.mu.Lock()
+	if l := r.ledgers[consumer]; l != nil {
+		l.lost = true
+	}
+	r.watch[consumer] = time.Now()
+	r.mu.Unlock()
+	r.poke()
+}
+
+// Dirty says that the store may hold open jobs of a consumer that Redis lacks.
+// Never blocks.
+func (r *Reaper) Dirty(consumer uint32) {
+	r.mu.Lock()
+	if l := r.ledgers[consumer]; l != nil {
+		l.openFrom, l.openDone = ident.ID{}, false
+	}
+	r.mu.Unlock()
+	r.poke()
+}
+
+// Refill says that the window of a consumer has room. Never blocks.
+func (r *Reaper) Refill(uint32) { r.poke() }
+
+// PeersChanged says that a broker came or went: what it held must be looked at,
+// and consumers change hands. Never blocks.
+func (r *Reaper) PeersChanged() {
+	r.mu.Lock()
+	r.sweep = true
+	r.mu.Unlock()
+	r.poke()
+}
+
+// RedisChanged says that another Redis process answers than before. What it
+// holds may be older than what was acknowledged: every consumer gets a new
+// epoch, which makes all brokers doubt and walk. Never blocks.
+func (r *Reaper) RedisChanged() {
+	r.mu.Lock()
+	r.renew, r.sweep = true, true
+	r.mu.Unlock()
+	r.poke()
+}
+
+func (r *Reaper) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run repairs until ctx ends and returns nil then. An error of one round is
+// logged and the next round tries again: nothing waits for the reaper.
+func (r *Reaper) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.reclaimLoop(ctx) })
+	wg.Go(func() { r.reconcileLoop(ctx) })
+	wg.Go(func() { r.settleLoop(ctx) })
+	wg.Wait()
+	return nil
+}

@@ -1,0 +1,172 @@
+package reaper
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+const (
+	// reclaimBatch is how many leases one script call ends.
+	reclaimBatch = 32
+	// reclaimTick is how often the watch is looked through.
+	reclaimTick = 100 * time.Millisecond
+	// settleIn is when a consumer that just got its first lease is looked at: by
+	// then the sets are there and their next due time is known.
+	settleIn = time.Second
+	// watchAgain is the longest a watched consumer goes unseen: its next due time
+	// is only what it was at the last look.
+	watchAgain = 10 * time.Second
+	// sweepPerSecond paces the look at all consumers that never ends: the net
+	// under the watch. A sweep after a broker came or went is sweepFast.
+	sweepPerSecond = 4
+	sweepFast      = 1000
+)
+
+func (r *Reaper) reclaimLoop(ctx context.Context) {
+	tick := time.NewTicker(reclaimTick)
+	defer tick.Stop()
+	var queue []uint32 // consumers of the sweep under way
+	budget := 0.0
+	fast := false
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		if r.sweep {
+			r.sweep, fast, queue = false, true, nil
+		}
+		r.mu.Unlock()
+		if len(queue) == 0 {
+			queue = r.Catalogue.ConsumerNos()
+		}
+		rate := float64(sweepPerSecond)
+		if fast {
+			rate = sweepFast
+		}
+		budget = min(budget+rate*reclaimTick.Seconds(), rate)
+		due := r.dueNow()
+		for budget >= 1 && len(queue) > 0 {
+			due = append(due, queue[0])
+			queue = queue[1:]
+			budget--
+		}
+		if len(queue) == 0 {
+			fast = false
+		}
+		var err error
+		for _, consumer := range due {
+			if err = r.reclaim(ctx, consumer); err != nil {
+				break
+			}
+		}
+		if err != nil && ctx.Err() == nil && !failing {
+			r.Log.Warn("ended leases cannot be reclaimed; trying again", "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+// dueNow returns the watched consumers whose time has come, and moves them
+// ahead, so that an error does not lose them.
+func (r *Reaper) dueNow() []uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	var due []uint32
+	for consumer, at := range r.watch {
+		if !at.After(now) {
+			due = append(due, consumer)
+			r.watch[consumer] = now.Add(settleIn)
+		}
+	}
+	return due
+}
+
+// reclaim ends the leases of one consumer that are past their deadline.
+func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
+	for {
+		x, err := r.Queue.Reclaim(ctx, consumer, reclaimBatch, r.MaxAttempts)
+		if err != nil {
+			return err
+		}
+		if len(x.Exhausted) > 0 {
+			failpoint.At(failpoint.AfterReclaim)
+			if err := r.bury(ctx, consumer, x.Exhausted); err != nil {
+				return err
+			}
+		}
+		if len(x.Returned) > 0 {
+			r.reclaimed.Add(float64(len(x.Returned)))
+			r.Log.Info("leases ended without an outcome; jobs are due again", "consumer", r.name(consumer), "jobs", len(x.Returned))
+		}
+		if len(x.Returned)+len(x.Exhausted) >= reclaimBatch {
+			r.Wake(consumer)
+			continue
+		}
+		r.mu.Lock()
+		switch {
+		case x.NextDue > 0:
+			r.watch[consumer] = time.Now().Add(min(x.NextDue, watchAgain))
+		default: // no lease and nothing delayed: the next claim says so
+			delete(r.watch, consumer)
+		}
+		r.mu.Unlock()
+		if !x.Empty {
+			r.Wake(consumer) // something is there: returned, promoted, or left by a broker that is gone
+		}
+		return nil
+	}
+}
+
+// bury stores jobs whose last lease ended as dead letters, then forgets them.
+func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Lease) error {
+	now := time.Now().UnixMilli()
+	ids := make([]ident.ID, len(leases))
+	for i, l := range leases {
+		ids[i] = l.ID
+	}
+	states, err := r.Store.JobStates(ctx, consumer, ids)
+	if err != nil {
+		return err
+	}
+	var dead []durable.Outcome
+	for _, l := range leases {
+		if states[l.ID].Status == durable.Delivered {
+			continue // only its ack was lost
+		}
+		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: consumer, ID: l.ID, Priority: l.Priority,
+			Attempts: l.Attempt, AtMs: now, Tracked: true,
+			Error: fmt.Sprintf("attempt %d of %d: the lease ended without an outcome", l.Attempt, r.MaxAttempts)})
+	}
+	if len(dead) > 0 {
+		if err := r.Store.Record(ctx, dead); err != nil {
+			return err
+		}
+		r.exhausted.Add(float64(len(dead)))
+		r.Log.Info("leases ended on the last attempt; jobs are dead", "consumer", r.name(consumer), "jobs", len(dead))
+	}
+	_, err = r.Queue.Ack(ctx, consumer, ids)
+	return err
+}
+
+// name is how the log calls a consumer.
+func (r *Reaper) name(consumer uint32) string {
+	k := r.Catalogue.ConsumerByNo(consumer)
+	if k == nil {
+		return fmt.Sprint(consumer)
+	}
+	if ch := r.Catalogue.ChannelByNo(k.ChannelNo); ch != nil {
+		return ch.ID + "/" + k.ID
+	}
+	return k.ID
+}

@@ -1,0 +1,447 @@
+package reaper
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+const (
+	// pageSize is how many messages one statement of a walk reads.
+	pageSize = 1000
+	// channelPage is how many channels are asked for their newest message at once.
+	channelPage = 500
+	// refillTick is how often consumers with more jobs than the window are looked at.
+	refillTick = 50 * time.Millisecond
+	// openEvery is how often all open_jobs rows are offered to Redis again, per
+	// thousand consumers: the net under a crash between a row and its place in Redis.
+	openEvery = time.Minute
+)
+
+// tick is how often channels are looked at for messages past the horizon.
+func (r *Reaper) tick() time.Duration {
+	return min(max(r.RationalDelay/2, 100*time.Millisecond), time.Second)
+}
+
+func (r *Reaper) reconcileLoop(ctx context.Context) {
+	if !r.loadMarks(ctx) {
+		return
+	}
+	failing := false
+	lastOpen := time.Now()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		case <-r.wake:
+		}
+		if time.Since(lastOpen) >= openEvery*time.Duration(1+r.consumers()/1000) {
+			lastOpen = time.Now()
+			r.reopen()
+		}
+		start := time.Now()
+		err := r.renewAll(ctx)
+		spilled := false
+		if err == nil {
+			spilled, err = r.reconcile(ctx)
+		}
+		r.walkSeconds.Observe(time.Since(start).Seconds())
+		if err != nil && ctx.Err() == nil && !failing {
+			r.Log.Warn("reconcile round failed; trying again", "error", err)
+		}
+		failing = err != nil
+		wait := r.tick()
+		if spilled && err == nil {
+			wait = refillTick
+		}
+		next.Reset(wait)
+	}
+}
+
+// renewAll gives every consumer a new epoch after another Redis process answered.
+func (r *Reaper) renewAll(ctx context.Context) error {
+	r.mu.Lock()
+	renew := r.renew
+	r.renew = false
+	r.mu.Unlock()
+	if !renew {
+		return nil
+	}
+	r.Log.Warn("another Redis process answers; every job it holds is checked against the store")
+	for _, consumer := range r.Catalogue.ConsumerNos() {
+		if err := r.Queue.Renew(ctx, consumer); err != nil {
+			r.mu.Lock()
+			r.renew = true
+			r.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reaper) loadMarks(ctx context.Context) bool {
+	for {
+		marks, err := r.Store.Marks(ctx)
+		if err == nil {
+			r.mu.Lock()
+			for consumer, id := range marks {
+				l := &ledger{settled: id}
+				l.restart()
+				r.ledgers[consumer] = l
+			}
+			r.mu.Unlock()
+			return true
+		}
+		r.Log.Warn("settled marks cannot be read; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(r.tick()):
+		}
+	}
+}
+
+func (r *Reaper) consumers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ledgers)
+}
+
+// reopen starts another round over the open_jobs rows of all consumers.
+func (r *Reaper) reopen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.ledgers {
+		if l.openDone {
+			l.openFrom, l.openDone = ident.ID{}, false
+		}
+	}
+}
+
+// through is the newest ID that the walk may rely on: older than the rational
+// delay, and than anything that can still be inserted.
+func (r *Reaper) through() ident.ID {
+	return ident.AtMillis(r.Cluster.NowMs() - max(r.RationalDelay, horizonLeast).Milliseconds())
+}
+
+// reconcile does one round over all channels and reports whether any consumer
+// has more jobs than its window.
+func (r *Reaper) reconcile(ctx context.Context) (spilled bool, err error) {
+	through := r.through()
+	for after := uint32(0); ; {
+		page, err := r.Store.LatestMessages(ctx, after, channelPage)
+		if err != nil {
+			return spilled, err
+		}
+		for _, latest := range page {
+			after = latest.ChannelNo
+			more, err := r.reconcileChannel(ctx, latest, through)
+			if err != nil {
+				return spilled, err
+			}
+			spilled = spilled || more
+		}
+		if len(page) < channelPage {
+			return spilled, nil
+		}
+	}
+}
+
+func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, through ident.ID) (spilled bool, err error) {
+	if latest.ID.IsZero() {
+		return false, nil
+	}
+	ch := r.Catalogue.ChannelByNo(latest.ChannelNo)
+	if ch == nil {
+		return false, nil // newer than the copy: next round
+	}
+	if latest.ID.Compare(through) < 0 {
+		through = latest.ID
+	}
+	var common []*walk
+	for _, k := range ch.Consumers {
+		if !r.Cluster.Owns(k.No) {
+			r.forget(k.No)
+			continue
+		}
+		w := r.begin(k)
+		if !w.openDone {
+			if err := r.walkOpen(ctx, w); err != nil {
+				return spilled, err
+			}
+		}
+		switch {
+		case w.levels != nil:
+			more, err := r.walkLevels(ctx, ch, w, through)
+			if err != nil {
+				return spilled, err
+			}
+			spilled = spilled || more
+		case w.checked.Compare(through) < 0:
+			common = append(common, w)
+		}
+	}
+	return spilled, r.walkCommon(ctx, ch, common, through)
+}
+
+// A walk is a consumer with a copy of its ledger that only this loop changes.
+type walk struct {
+	ledger
+	k *durable.Consumer
+}
+
+// begin returns the consumer's ledger, restarted where Redis lost state.
+func (r *Reaper) begin(k *durable.Consumer) *walk {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.ledgers[k.No]
+	if l == nil {
+		l = &ledger{}
+		l.restart()
+		r.ledgers[k.No] = l
+	}
+	if l.lost {
+		l.restart()
+	}
+	return &walk{ledger: *l, k: k}
+}
+
+// save writes the marks back, unless Redis lost state meanwhile: then what was
+// seen in it counts for nothing and the next round begins again.
+func (r *Reaper) save(w *walk, change func(l *ledger)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&w.ledger)
+	if l := r.ledgers[w.k.No]; l != nil && !l.lost {
+		change(l)
+	}
+}
+
+// forget drops the ledger of a consumer that another broker looks after.
+func (r *Reaper) forget(consumer uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.ledgers[consumer]; l != nil {
+		l.lost = true
+	}
+}
+
+// walkCommon checks messages in the order of their IDs, one read for all
+// consumers of the channel.
+func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []*walk, through ident.ID) error {
+	for len(walks) > 0 {
+		from := walks[0].checked
+		for _, w := range walks {
+			if w.checked.Compare(from) < 0 {
+				from = w.checked
+			}
+		}
+		heads, err := r.Store.Heads(ctx, ch.No, from, through, pageSize)
+		if err != nil {
+			return err
+		}
+		last := through
+		if len(heads) == pageSize {
+			last = heads[len(heads)-1].ID
+		}
+		var rest []*walk
+		for _, w := range walks {
+			if w.checked.Compare(last) >= 0 {
+				rest = append(rest, w)
+				continue
+			}
+			upto, err := r.present(ctx, ch, w, heads, last)
+			if err != nil {
+				return err
+			}
+			if upto != last { // no room: go on by priority
+				r.save(w, func(l *ledger) { l.checked, l.levels = upto, map[int]ident.ID{} })
+				r.poke()
+				continue
+			}
+			r.save(w, func(l *ledger) { l.checked = last })
+			if last != through {
+				rest = append(rest, w)
+			}
+		}
+		if last == through {
+			return nil
+		}
+		walks = rest
+	}
+	return nil
+}
+
+// present puts those heads that concern the consumer, are newer than its mark
+// and are missing from Redis into Redis. It returns the mark up to which all is
+// accounted for: last, or just before the first that found no room.
+func (r *Reaper) present(ctx context.Context, ch *catalogue.Channel, w *walk, heads []durable.Head, last ident.ID) (ident.ID, error) {
+	mine := make([]durable.Head, 0, len(heads))
+	for _, h := range heads {
+		if h.ID.Compare(w.checked) > 0 && w.k.Position < h.Audience {
+			mine = append(mine, h)
+		}
+	}
+	upto, err := r.offer(ctx, ch, w, mine)
+	if err != nil || upto == len(mine) {
+		return last, err
+	}
+	return before(mine, upto, w.checked), nil
+}
+
+// before is the mark in front of heads[i].
+func before(heads []durable.Head, i int, mark ident.ID) ident.ID {
+	if i == 0 {
+		return mark
+	}
+	return heads[i-1].ID
+}
+
+// offer puts what is missing into Redis, here or through the re-trigger
+// endpoint, and returns how many heads are accounted for.
+func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, w *walk, heads []durable.Head) (int, error) {
+	if len(heads) == 0 {
+		return 0, nil
+	}
+	if r.Retrigger != nil && w.levels == nil {
+		return len(heads), r.retrigger(ctx, ch, w, heads)
+	}
+	p, err := r.Desk.Present(ctx, w.k.No, heads, redisq.Recovered)
+	if err != nil {
+		return 0, err
+	}
+	if p.Added > 0 {
+		r.recovered.Add(float64(p.Added))
+		r.Touch(w.k.No)
+		r.Log.Info("jobs that Redis did not have are back", "consumer", r.name(w.k.No), "jobs", p.Added)
+	}
+	return p.Upto, nil
+}
+
+// walkLevels loads a backlog by priority, highest first, until the window is
+// full or everything up to through is accounted for. It reports whether jobs
+// remain outside the window.
+func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk, through ident.ID) (bool, error) {
+	stats, err := r.Queue.Stats(ctx, w.k.No)
+	if err != nil {
+		return true, err
+	}
+	if stats.Ready > r.Queue.Window()*3/4 {
+		return true, nil // room for a page worth reading comes soon
+	}
+	levels, err := r.Store.Levels(ctx, ch.No)
+	if err != nil {
+		return true, err
+	}
+	for _, priority := range append(levels, 0) {
+		full, err := r.walkLevel(ctx, ch, w, priority, through)
+		if err != nil {
+			return true, err
+		}
+		if full {
+			_, err := r.Queue.SettleSpilled(ctx, w.k.No, priority, stats.Spills)
+			return true, err
+		}
+	}
+	settled, err := r.Queue.SettleSpilled(ctx, w.k.No, -1, stats.Spills)
+	if err != nil || !settled { // more was spilled meanwhile: look again
+		return true, err
+	}
+	r.save(w, func(l *ledger) { l.checked, l.levels = through, nil })
+	return false, nil
+}
+
+// walkLevel loads one priority and reports whether the window is full.
+func (r *Reaper) walkLevel(ctx context.Context, ch *catalogue.Channel, w *walk, priority int, through ident.ID) (full bool, err error) {
+	for {
+		mark := w.level(priority)
+		if mark.Compare(through) >= 0 {
+			return false, nil
+		}
+		heads, err := r.Store.LevelHeads(ctx, ch.No, priority, mark, through, pageSize)
+		if err != nil {
+			return false, err
+		}
+		last := through
+		if len(heads) == pageSize {
+			last = heads[len(heads)-1].ID
+		}
+		mine := make([]durable.Head, 0, len(heads))
+		for _, h := range heads {
+			if w.k.Position < h.Audience {
+				mine = append(mine, h)
+			}
+		}
+		upto, err := r.offer(ctx, ch, w, mine)
+		if err != nil {
+			return false, err
+		}
+		if upto < len(mine) {
+			mark = before(mine, upto, mark)
+			r.save(w, func(l *ledger) { l.setLevel(priority, mark) })
+			return true, nil
+		}
+		r.save(w, func(l *ledger) { l.setLevel(priority, last) })
+	}
+}
+
+func (l *ledger) setLevel(priority int, mark ident.ID) {
+	if l.levels == nil {
+		return
+	}
+	l.levels[priority] = mark
+}
+
+// walkOpen offers the jobs that left the happy path, with their attempts and
+// due times. It stops while Redis holds as many delayed jobs as it will claim
+// around, and goes on in a later round.
+func (r *Reaper) walkOpen(ctx context.Context, w *walk) error {
+	for {
+		open, err := r.Store.OpenJobs(ctx, w.k.No, w.openFrom, pageSize)
+		if err != nil {
+			return err
+		}
+		if len(open) > 0 {
+			stats, err := r.Queue.Stats(ctx, w.k.No)
+			if err != nil {
+				return err
+			}
+			if stats.Delayed >= 4*r.Queue.Window() {
+				return nil
+			}
+			now := r.Cluster.NowMs()
+			batch := make([]redisq.Job, len(open))
+			for i, j := range open {
+				batch[i] = redisq.Job{ID: j.ID, Priority: j.Priority, Attempts: j.Attempts,
+					Delay: time.Duration(max(j.NextMs-now, 0)) * time.Millisecond}
+			}
+			e, err := r.Queue.Enqueue(ctx, w.k.No, batch, redisq.Recovered)
+			if err != nil {
+				return err
+			}
+			if e.Added > 0 {
+				r.recovered.Add(float64(e.Added))
+				r.Touch(w.k.No)
+				r.Wake(w.k.No)
+			}
+			if e.FirstSpilled >= 0 {
+				from := open[e.FirstSpilled].ID
+				r.save(w, func(l *ledger) { l.openFrom = from })
+				return nil
+			}
+		}
+		if len(open) < pageSize {
+			r.save(w, func(l *ledger) { l.openFrom, l.openDone = ident.ID{}, true })
+			return nil
+		}
+		from := open[len(open)-1].ID.Next()
+		r.save(w, func(l *ledger) { l.openFrom = from })
+	}
+}

@@ -1,0 +1,79 @@
+package reaper
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A Retrigger calls the re-trigger endpoint of seed 0 at a load-balanced URL.
+type Retrigger struct {
+	base   string
+	token  string
+	client *http.Client
+}
+
+// NewRetrigger returns a caller of the endpoints under base with the admin token.
+func NewRetrigger(base, adminToken string) *Retrigger {
+	return &Retrigger{base: strings.TrimRight(base, "/"), token: adminToken, client: &http.Client{Timeout: 10 * time.Second}}
+}
+
+// Close drops idle connections.
+func (t *Retrigger) Close() { t.client.CloseIdleConnections() }
+
+// Message asks for the dispatch flow of one message.
+func (t *Retrigger) Message(ctx context.Context, channelID string, id ident.ID) error {
+	url := t.base + "/channel/" + channelID + "/message/" + id.String() + "/re-trigger"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return fmt.Errorf("reaper: re-trigger URL: %w", err)
+	}
+	req.Header.Set("X-Broker-Admin-Token", t.token)
+	res, err := t.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("reaper: re-trigger: %w", err)
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10)); err != nil {
+		return fmt.Errorf("reaper: re-trigger: %w", err)
+	}
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("reaper: re-trigger of %s: status %d", id, res.StatusCode)
+	}
+	return nil
+}
+
+// retrigger asks for those of the heads whose job is neither over nor in Redis.
+func (r *Reaper) retrigger(ctx context.Context, ch *catalogue.Channel, w *walk, heads []durable.Head) error {
+	ids := make([]ident.ID, len(heads))
+	for i, h := range heads {
+		ids[i] = h.ID
+	}
+	states, err := r.Store.JobStates(ctx, w.k.No, ids)
+	if err != nil {
+		return err
+	}
+	standings, err := r.Queue.Probe(ctx, w.k.No, ids)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		s := states[id].Status
+		if s == durable.Delivered || s == durable.Dead || standings[i].State != redisq.Missing {
+			continue
+		}
+		if err := r.Retrigger.Message(ctx, ch.ID, id); err != nil {
+			return err
+		}
+		r.recovered.Inc()
+	}
+	return nil
+}
