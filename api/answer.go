@@ -1,0 +1,96 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const jsonType = "application/json"
+
+// millis is RFC 3339 with milliseconds, the precision that is stored.
+const millis = "2006-01-02T15:04:05.000Z07:00"
+
+// A stamp is a time as the JSON of messages and jobs shows it.
+type stamp time.Time
+
+// MarshalJSON writes t in UTC with milliseconds.
+func (t stamp) MarshalJSON() ([]byte, error) {
+	return []byte(`"` + time.Time(t).UTC().Format(millis) + `"`), nil
+}
+
+// changedAt is the time of a resource as its JSON shows it: in whole seconds, so
+// that it equals Last-Modified, which clients compare it with.
+func changedAt(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// encode returns v as JSON. Markup characters are left as they are: payloads
+// are shown to people far more often than embedded in pages.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("api: encode answer: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// answer writes v as JSON, for what has no date.
+func answer(rc *fasthttp.RequestCtx, status int, v any) error {
+	body, err := encode(v)
+	if err != nil {
+		return err
+	}
+	rc.SetStatusCode(status)
+	rc.SetContentType(jsonType)
+	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	rc.Response.SetBodyRaw(body)
+	return nil
+}
+
+// answerResource writes the representation of a resource with its validators,
+// or 304 when the caller has it. byDate tells whether lastModified alone can
+// decide that; see the package comment.
+func answerResource(rc *fasthttp.RequestCtx, status int, v any, lastModified time.Time, byDate bool) error {
+	body, err := encode(v)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(body)
+	etag := []byte(`"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`)
+	h := &rc.Response.Header
+	h.Set(fasthttp.HeaderLastModified, lastModified.UTC().Format(http.TimeFormat))
+	h.SetBytesV(fasthttp.HeaderETag, etag)
+	// Representations hold tokens: no shared cache may keep them, a private one
+	// has to ask each time.
+	h.Set(fasthttp.HeaderCacheControl, "private, no-cache")
+	if rc.IsGet() && notModified(rc, etag, lastModified, byDate) {
+		rc.Response.ResetBody()
+		rc.SetStatusCode(fasthttp.StatusNotModified)
+		return nil
+	}
+	rc.SetStatusCode(status)
+	rc.SetContentType(jsonType)
+	rc.Response.SetBodyRaw(body)
+	return nil
+}
+
+// accepted answers 202 with no body.
+func accepted(rc *fasthttp.RequestCtx) error {
+	rc.SetStatusCode(fasthttp.StatusAccepted)
+	return nil
+}
+
+// putStatus is 201 for a creation, 200 for an update.
+func putStatus(created bool) int {
+	if created {
+		return fasthttp.StatusCreated
+	}
+	return fasthttp.StatusOK
+}

@@ -1,0 +1,163 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// maxCallbackBytes is the longest callback URL: what proxies and servers
+// commonly accept as a request target.
+const maxCallbackBytes = 2048
+
+// A consumerView is a consumer as JSON.
+type consumerView struct {
+	ID                 string
+	Name               string
+	Token              string
+	ChangedAt          time.Time
+	CallbackURL        string
+	DeadLetterQueueURL string
+	Type               string
+	Protocol           string `json:",omitempty"`
+}
+
+func viewConsumer(channelID string, k *durable.Consumer) consumerView {
+	return consumerView{
+		ID: k.ID, Name: k.Name, Token: k.Token, ChangedAt: changedAt(k.ChangedAt), CallbackURL: k.CallbackURL,
+		DeadLetterQueueURL: consumerPath(channelID, k.ID) + "/dlq", Type: k.Type.String(), Protocol: k.Protocol,
+	}
+}
+
+func consumerPath(channelID, id string) string { return channelPath(channelID) + "/consumer/" + id }
+
+func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	base, f, err := readPut(rc, param(rc, "consumer"))
+	if err != nil {
+		return err
+	}
+	put := durable.ConsumerPut{Put: base, ChannelID: param(rc, "channel")}
+	if put.Type, err = f.consumerType(); err != nil {
+		return err
+	}
+	if put.Protocol, err = f.protocol(); err != nil {
+		return err
+	}
+	if put.CallbackURL, err = a.callback(f); err != nil {
+		return err
+	}
+	k, created, err := a.o.Store.PutConsumer(ctx, put)
+	switch {
+	case errors.Is(err, durable.ErrNotFound):
+		return catalogue.ErrUnknownChannel
+	case errors.Is(err, durable.ErrConsumerInvalid):
+		return problem.New(fasthttp.StatusBadRequest, "callback_required", "A push consumer needs a callbackUrl.")
+	case err != nil:
+		return err
+	}
+	a.changed(ctx, rc)
+	return answerPut(rc, created, consumerPath(put.ChannelID, k.ID), viewConsumer(put.ChannelID, &k), k.ChangedAt)
+}
+
+// consumerType returns the field "type": nil, which keeps the stored type, when
+// it is absent; push when it is empty, as seed 1 says.
+func (f form) consumerType() (*durable.ConsumerType, error) {
+	text := f.field("type")
+	if text == nil {
+		return nil, nil
+	}
+	t := durable.Push
+	switch *text {
+	case "", "push":
+	case "pull":
+		t = durable.Pull
+	default:
+		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_type", "The type must be push or pull.")
+	}
+	return &t, nil
+}
+
+// protocol returns the field "protocol": nil, which keeps what is stored, when
+// it is absent; empty goes back to HTTP/1.1.
+func (f form) protocol() (*string, error) {
+	protocol := f.field("protocol")
+	if protocol != nil && *protocol != "" && *protocol != "h2" {
+		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_protocol", "The protocol must be h2 or empty.")
+	}
+	return protocol, nil
+}
+
+// callback returns the field "callbackUrl": nil, which keeps what is stored,
+// when it is absent. Empty takes it away, which only a pull consumer may.
+func (a *API) callback(f form) (*string, error) {
+	raw := f.field("callbackUrl")
+	if raw == nil || *raw == "" {
+		return raw, nil
+	}
+	if err := checkCallback(*raw); err != nil {
+		return nil, err
+	}
+	if a.o.CheckCallback != nil {
+		if err := a.o.CheckCallback(*raw); err != nil {
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this callbackUrl: %v", err)
+		}
+	}
+	return raw, nil
+}
+
+// checkCallback looks at the form of a callback URL only. Its answers never
+// quote the URL, which may hold a secret.
+func checkCallback(raw string) error {
+	invalid := func(detail string) error {
+		return problem.New(fasthttp.StatusBadRequest, "invalid_callback", detail)
+	}
+	if len(raw) > maxCallbackBytes {
+		return invalid("The callbackUrl may have at most 2048 bytes.")
+	}
+	if !visibleASCII(raw) {
+		return invalid("The callbackUrl must be percent-encoded ASCII without blanks.")
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return invalid("The callbackUrl is not a URL.")
+	case u.Scheme != "http" && u.Scheme != "https", u.Opaque != "", u.Hostname() == "":
+		return invalid("The callbackUrl must be an absolute http or https URL.")
+	case u.User != nil:
+		return invalid("The callbackUrl may not hold a user name or password.")
+	case u.Fragment != "":
+		return invalid("The callbackUrl may not hold a fragment.")
+	}
+	return nil
+}
+
+func (a *API) getConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	ch, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	return answerResource(rc, fasthttp.StatusOK, viewConsumer(ch.ID, k), k.ChangedAt, true)
+}
+
+func (a *API) listConsumers(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	entries := []entry{}
+	for _, k := range a.o.Catalogue.Consumers(ch.ID, q.First, q.Size+1) {
+		entries = append(entries, entry{k.ID, consumerPath(ch.ID, k.ID), k.ChangedAt})
+	}
+	return answerList(rc, q, channelPath(ch.ID)+"/consumers", entries, ch.ChangedAt, true)
+}

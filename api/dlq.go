@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// A dlqView is a page of dead letters, oldest message first.
+type dlqView struct {
+	DeadJobs []jobView
+	Pages    links
+}
+
+func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	ch, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	var from ident.ID
+	if q.First != "" {
+		if from, err = a.deadFrom(ctx, ch, k, q.First); err != nil {
+			return err
+		}
+	}
+	dead, err := a.o.Store.DeadJobs(ctx, k.No, from, q.Size+1)
+	if err != nil {
+		return err
+	}
+	view := dlqView{DeadJobs: make([]jobView, 0, len(dead))}
+	var at time.Time
+	for i, d := range dead {
+		j := located{ch, k, jobs.Job{
+			ID: d.ID, Status: jobs.Dead, Attempts: d.Attempts, ChangedAt: time.UnixMilli(d.DiedMs).UTC(),
+			StatusCode: d.StatusCode, Error: d.Reason,
+		}}
+		at = newest(at, j.state.ChangedAt)
+		if i == q.Size {
+			view.Pages = q.next(consumerPath(ch.ID, k.ID)+"/dlq", j.id())
+			break
+		}
+		v := j.view()
+		if v.MessageURL, err = a.messageURL(ctx, ch, d.ID); err != nil {
+			return err
+		}
+		view.DeadJobs = append(view.DeadJobs, v)
+	}
+	if len(dead) == 0 {
+		at = k.ChangedAt
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+}
+
+// deadFrom reads the parameter first of a DLQ: the ID of a job of the consumer,
+// which need not be dead any more, or of a message.
+func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, first string) (ident.ID, error) {
+	if id, err := ident.Parse(first); err == nil {
+		if message, pos, ok := id.Split(); ok && pos == k.Position {
+			return message, nil
+		}
+	}
+	id, err := a.locate(ctx, ch, first)
+	if errors.Is(err, errUnknownMessage) {
+		return id, problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no job of this consumer and no message of the channel.")
+	}
+	return id, err
+}
+
+// messageURL returns the link to a message under the ID it is known by. One
+// that is no longer stored keeps its internal ID.
+func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID) (string, error) {
+	m, err := a.headline(ctx, ch, id)
+	if errors.Is(err, errUnknownMessage) {
+		return messagePath(ch.ID, id.String()), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return messagePath(ch.ID, publicID(m)), nil
+}
+
+// redriveDLQ gives every dead letter of a consumer new attempts. What was moved
+// before an error stays moved, and asking again moves the rest.
+func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	f, err := readForm(rc)
+	if err != nil {
+		return err
+	}
+	_, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	if !catalogue.TokenMatches([]byte(f["requeue"]), k.Token) {
+		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The form field requeue must be the consumer's token.")
+	}
+	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
+		return err
+	}
+	return accepted(rc)
+}

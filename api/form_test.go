@@ -1,0 +1,105 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+func codeOf(t *testing.T, err error) string {
+	t.Helper()
+	var p *problem.Problem
+	require.ErrorAs(t, err, &p)
+	return p.Code
+}
+
+func TestAFormKeepsEveryFieldOnce(t *testing.T) {
+	f, err := parseForm([]byte("name=My+Channel&token=a%2Bb&other=%C3%A4&empty="))
+	require.NoError(t, err)
+	require.Equal(t, form{"name": "My Channel", "token": "a+b", "other": "ä", "empty": ""}, f)
+}
+
+func TestBadFormsAreRefusedWithoutQuotingThem(t *testing.T) {
+	for body, code := range map[string]string{
+		"token=s3cret%zz":                      "invalid_form",
+		"token=s3cret;name=x":                  "invalid_form",
+		"token=s3cret&token=s3cret":            "duplicate_field",
+		"s3cret=" + strings.Repeat("x", 1<<16): "body_too_large",
+	} {
+		_, err := parseForm([]byte(body))
+		require.Equal(t, code, codeOf(t, err))
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+}
+
+func TestNamesAndTokensHaveLimits(t *testing.T) {
+	long := strings.Repeat("x", 256)
+	for _, bad := range []string{long, "a\x00b", "a\nb", "\xff\xfe"} {
+		_, err := form{"name": bad}.name()
+		require.Equal(t, "invalid_name", codeOf(t, err))
+	}
+	for _, bad := range []string{long, "a b", " ", "a\r\nX-Evil: 1", "tökén", "\x7f"} {
+		_, err := form{"token": bad}.token()
+		require.Equal(t, "invalid_token", codeOf(t, err))
+	}
+	name, err := form{"name": "Größe 漢字 'quoted' %_"}.name()
+	require.NoError(t, err)
+	require.Equal(t, "Größe 漢字 'quoted' %_", *name)
+	token, err := form{"token": long[:255]}.token()
+	require.NoError(t, err)
+	require.Equal(t, long[:255], *token)
+}
+
+func TestAnEmptyTokenOrNameIsNone(t *testing.T) {
+	for _, f := range []form{{}, {"name": "", "token": ""}} {
+		name, err := f.name()
+		require.NoError(t, err)
+		require.Nil(t, name)
+		token, err := f.token()
+		require.NoError(t, err)
+		require.Nil(t, token)
+	}
+}
+
+func TestCallbacksAreAbsoluteHTTPURLsWithoutCredentials(t *testing.T) {
+	for _, good := range []string{"http://a", "https://a.example:8443/x?y=z", "http://[::1]:80/", "HTTP://A/", "http://10.0.0.1/%20"} {
+		require.NoError(t, checkCallback(good), good)
+	}
+	for _, bad := range []string{
+		"x", "/relative", "//host/x", "ftp://a", "file:///etc/passwd", "gopher://a", "http:", "http:a", "http://", "http://:80", "http:///x",
+		"http://u:s3cret@a/", "http://s3cret@a/", "http://a/#s3cret", "http://a b/", "http://a/\r\nX: s3cret", "http://a:port/s3cret",
+		"http://[::1/s3cret", "http://a/%zz", "javascript:s3cret", "http://ä/", "http://a/" + strings.Repeat("x", 2048),
+	} {
+		err := checkCallback(bad)
+		require.Equal(t, "invalid_callback", codeOf(t, err), bad)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+}
+
+func FuzzForm(f *testing.F) {
+	for _, s := range []string{"name=a&token=b", "name=%", "a;b", "type=pull&type=pull", "token=%0d%0a", "name=%ff", "=&=", "protocol=h2"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		parsed, err := parseForm(body)
+		if err != nil {
+			return
+		}
+		if name, err := parsed.name(); err == nil && name != nil {
+			require.NotEmpty(t, *name)
+			require.LessOrEqual(t, len(*name), maxNameBytes)
+		}
+		if token, err := parsed.token(); err == nil && token != nil {
+			require.NotEmpty(t, *token)
+			require.True(t, visibleASCII(*token))
+		}
+		_, _ = parsed.consumerType()
+		_, _ = parsed.protocol()
+		if raw := parsed.field("callbackUrl"); raw != nil && checkCallback(*raw) == nil {
+			require.True(t, strings.HasPrefix(strings.ToLower(*raw), "http"))
+		}
+	})
+}

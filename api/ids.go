@@ -1,0 +1,75 @@
+package api
+
+import (
+	"net/url"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// maxIDBytes is the longest ID of a resource, the width of its column.
+const maxIDBytes = 255
+
+// idByte tells the bytes an ID may hold: those no URL, SQL or Lua text has to escape.
+var idByte = func() (table [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~:@-") {
+		table[c] = true
+	}
+	return table
+}()
+
+// ValidID reports whether s may be the ID of a resource: 1 to 255 of
+// A-Z a-z 0-9 . _ ~ : @ -. The two path segments "." and ".." are no IDs,
+// because clients and proxies remove them from a path before it arrives.
+func ValidID(s string) bool {
+	if len(s) == 0 || len(s) > maxIDBytes || s == "." || s == ".." {
+		return false
+	}
+	for i := range len(s) {
+		if !idByte[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+func invalidID(what string) *problem.Problem {
+	return problem.New(fasthttp.StatusBadRequest, "invalid_id",
+		what+" must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither \".\" nor \"..\".")
+}
+
+// decodePathID turns a raw path segment into the ID it spells. What is checked
+// is what is used afterwards: the decoded text, once.
+func decodePathID(name, raw string) (string, error) {
+	if ValidID(raw) { // the usual case: nothing is encoded
+		return raw, nil
+	}
+	id, err := url.PathUnescape(raw)
+	if err != nil || !ValidID(id) {
+		return "", invalidID("The " + name + " ID")
+	}
+	return id, nil
+}
+
+// decodePathIDs replaces the raw path parameters of the request, as the router
+// left them in the user values, by the decoded and checked IDs.
+func decodePathIDs(ctx *fasthttp.RequestCtx, names []string) error {
+	for _, name := range names {
+		raw, _ := ctx.UserValue(name).(string)
+		id, err := decodePathID(name, raw)
+		if err != nil {
+			return err
+		}
+		if id != raw {
+			ctx.SetUserValue(name, id)
+		}
+	}
+	return nil
+}
+
+// param returns a path parameter that decodePathIDs has checked.
+func param(ctx *fasthttp.RequestCtx, name string) string {
+	id, _ := ctx.UserValue(name).(string)
+	return id
+}

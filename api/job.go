@@ -1,0 +1,158 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// jobLookups is how many consumers of a message are asked about at a time: a
+// page of 1000 jobs must not take the connections of the hot path.
+const jobLookups = 4
+
+// A jobView is a job as JSON, in its message, in the DLQ and alone; each place
+// fills what it promises.
+type jobView struct {
+	ID               string
+	ListenerEndpoint string
+	ListenerName     string
+	Status           string
+	StatusChangedAt  stamp
+	Attempts         int
+	NextAttemptAt    *stamp `json:",omitempty"`
+	Reason           string `json:",omitempty"` // of the last failure
+	StatusCode       int    `json:",omitempty"` // last answer of the consumer
+
+	ConsumerID    string `json:",omitempty"`
+	ConsumerURL   string `json:",omitempty"`
+	MessageURL    string `json:",omitempty"`
+	ChannelURL    string `json:",omitempty"`
+	ProducerURL   string `json:",omitempty"`
+	JobURL        string `json:",omitempty"`
+	RetriggerURL  string `json:",omitempty"`
+	JobRequeueURL string // set while the job is dead
+}
+
+// A located is a job with all that its links need.
+type located struct {
+	channel  *catalogue.Channel
+	consumer *durable.Consumer
+	state    jobs.Job
+}
+
+func (j located) id() string { return j.state.ID.Job(j.consumer.Position).String() }
+
+func (j located) path() string {
+	return consumerPath(j.channel.ID, j.consumer.ID) + "/job/" + j.id()
+}
+
+// over reports whether the job has ended; a redrive may still wake a dead one.
+func (j located) over() bool { return j.state.Status == jobs.Delivered || j.state.Status == jobs.Dead }
+
+// known reports whether the store or the queue has heard of the job.
+func (j located) known() bool {
+	return j.state.Status != jobs.Queued || j.state.Attempts > 0 || j.state.Standing.State != redisq.Missing
+}
+
+func (j located) view() jobView {
+	v := jobView{
+		ID: j.id(), ListenerEndpoint: j.consumer.CallbackURL, ListenerName: j.consumer.Name,
+		Status: j.state.Status, StatusChangedAt: stamp(j.state.ChangedAt), Attempts: j.state.Attempts,
+		Reason: j.state.Error, StatusCode: j.state.StatusCode,
+	}
+	if !j.state.NextAt.IsZero() {
+		next := stamp(j.state.NextAt)
+		v.NextAttemptAt = &next
+	}
+	if j.state.Status == jobs.Dead {
+		v.JobRequeueURL = j.path() + "/requeue-dead-job"
+	}
+	return v
+}
+
+func (j located) viewInMessage(messagePath string) jobView {
+	v := j.view()
+	v.ConsumerID, v.ConsumerURL = j.consumer.ID, consumerPath(j.channel.ID, j.consumer.ID)
+	v.JobURL, v.RetriggerURL = j.path(), messagePath+"/job/"+j.id()+"/re-trigger"
+	return v
+}
+
+// jobsOf returns up to n jobs of a message in the order of their IDs, from the
+// position start.
+func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Message, start, n int) ([]located, error) {
+	end := min(start+n, m.Audience, len(ch.Consumers))
+	if start >= end {
+		return nil, nil
+	}
+	page := make([]located, end-start)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(jobLookups)
+	for i, k := range ch.Consumers[start:end] {
+		g.Go(func() error {
+			states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})
+			if err != nil {
+				return err
+			}
+			page[i] = located{ch, k, states[0]}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+var errUnknownJob = problem.New(fasthttp.StatusNotFound, "job_not_found", "There is no such job here.")
+
+// jobInPath returns the message, without payload, of the job that the path
+// names for that consumer. A job of another consumer or channel is not found:
+// the ID says whose it is, and the message must exist in this channel.
+func (a *API) jobInPath(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*durable.Message, error) {
+	id, err := ident.Parse(param(rc, "job"))
+	if err != nil {
+		return nil, errUnknownJob
+	}
+	messageID, pos, ok := id.Split()
+	if !ok || pos != k.Position {
+		return nil, errUnknownJob
+	}
+	m, err := a.headline(ctx, ch, messageID)
+	if errors.Is(err, errUnknownMessage) || err == nil && pos >= m.Audience {
+		return nil, errUnknownJob
+	}
+	return m, err
+}
+
+func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	ch, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	m, err := a.jobInPath(ctx, rc, ch, k)
+	if err != nil {
+		return err
+	}
+	states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})
+	if err != nil {
+		return err
+	}
+	j := located{ch, k, states[0]}
+	v := j.view()
+	v.ChannelURL, v.ConsumerURL = channelPath(ch.ID), consumerPath(ch.ID, k.ID)
+	v.MessageURL = messagePath(ch.ID, publicID(m))
+	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
+		v.ProducerURL = producerPath(p.ID)
+	}
+	at := newest(newest(m.ID.Time(), states[0].ChangedAt), k.ChangedAt)
+	return answerResource(rc, fasthttp.StatusOK, v, at, j.over())
+}

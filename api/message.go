@@ -1,0 +1,239 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// The two states of a message.
+const (
+	acknowledged = "ACKNOWLEDGED"
+	dispatched   = "DISPATCHED"
+)
+
+// maxInlineJobs is how many jobs one GET of a message shows; the parameters
+// first and size page through the others.
+const maxInlineJobs = 1000
+
+// A messageView is a message as JSON. Payload holds base64 when the bytes are
+// not UTF-8, and PayloadEncoding then says so.
+type messageView struct {
+	ID              string
+	Payload         string
+	PayloadEncoding string `json:",omitempty"`
+	ContentType     string
+	Priority        int
+	ProducedBy      string
+	ReceivedAt      stamp
+	DispatchedAt    stamp
+	Status          string
+	Jobs            []jobView
+	Pages           links
+	Headers         map[string]string
+}
+
+var errUnknownMessage = problem.New(fasthttp.StatusNotFound, "message_not_found", "The channel has no such message.")
+
+// publicID is the ID a message is known by outside: its producer's, if given.
+func publicID(m *durable.Message) string {
+	if m.Key != "" {
+		return m.Key
+	}
+	return m.ID.String()
+}
+
+func messagePath(channelID, id string) string { return channelPath(channelID) + "/message/" + id }
+
+// locate returns the internal ID for a message's ID as callers know it. The
+// producer's ID comes first. A text that could be an internal ID is taken for
+// one without asking whether that message exists.
+func (a *API) locate(ctx context.Context, ch *catalogue.Channel, id string) (ident.ID, error) {
+	held, err := a.o.Store.MessageByKey(ctx, ch.No, id)
+	if err == nil {
+		return held, nil
+	}
+	if !errors.Is(err, durable.ErrNotFound) {
+		return ident.ID{}, err
+	}
+	internal, err := ident.Parse(id)
+	if err != nil {
+		return ident.ID{}, errUnknownMessage
+	}
+	return internal, nil
+}
+
+// headline returns a message without payload and headers.
+func (a *API) headline(ctx context.Context, ch *catalogue.Channel, id ident.ID) (*durable.Message, error) {
+	found, err := a.o.Store.ListMessages(ctx, ch.No, id, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 || found[0].ID != id {
+		return nil, errUnknownMessage
+	}
+	return &found[0], nil
+}
+
+// messageInPath returns the channel and the message, without payload, that the
+// path names.
+func (a *API) messageInPath(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Message, error) {
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := a.locate(ctx, ch, param(rc, "message"))
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := a.headline(ctx, ch, id)
+	return ch, m, err
+}
+
+func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	var from ident.ID
+	if q.First != "" {
+		if from, err = a.locate(ctx, ch, q.First); errors.Is(err, errUnknownMessage) {
+			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no message of the channel.")
+		} else if err != nil {
+			return err
+		}
+	}
+	if q.Since != nil {
+		// A message is out for delivery from its commit on, so its status changed
+		// at the moment that its ID holds.
+		if since := firstIDAt(*q.Since); since.Compare(from) > 0 {
+			from = since
+		}
+	}
+	found, err := a.o.Store.ListMessages(ctx, ch.No, from, q.Size+1)
+	if err != nil {
+		return err
+	}
+	entries := make([]entry, len(found))
+	for i := range found {
+		id := publicID(&found[i])
+		entries[i] = entry{id, messagePath(ch.ID, id), found[i].ID.Time()}
+	}
+	return answerList(rc, q, channelPath(ch.ID)+"/messages", entries, ch.ChangedAt, false)
+}
+
+// firstIDAt returns the smallest ID whose time is not before t.
+func firstIDAt(t time.Time) ident.ID {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	const end = 1<<48 - 1 // the last millisecond an ID can hold, in the year 10889
+	return ident.AtMillis(min(ms, end))
+}
+
+func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, maxInlineJobs, maxInlineJobs)
+	if err != nil {
+		return err
+	}
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	id, err := a.locate(ctx, ch, param(rc, "message"))
+	if err != nil {
+		return err
+	}
+	found, err := a.o.Store.Messages(ctx, ch.No, []ident.ID{id})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return errUnknownMessage
+	}
+	m := &found[0]
+	start := 0
+	if q.First != "" {
+		if start, err = positionOf(m, q.First); err != nil {
+			return err
+		}
+	}
+	path := messagePath(ch.ID, publicID(m))
+	page, err := a.jobsOf(ctx, ch, m, start, q.Size)
+	if err != nil {
+		return err
+	}
+	view := viewMessage(m, path, page)
+	at, over := m.ID.Time(), true
+	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
+		view.ProducedBy = p.Name
+		at = newest(at, p.ChangedAt)
+	}
+	known := m.Audience == 0
+	for _, j := range page {
+		at = newest(newest(at, j.state.ChangedAt), j.consumer.ChangedAt)
+		over = over && j.over()
+		known = known || j.known()
+	}
+	if end := start + len(page); end < m.Audience {
+		view.Pages = q.next(path, m.ID.Job(end).String())
+	}
+	// The fan-out leaves no mark in the store. It is taken for done when the
+	// queue or the store knows a job, and from the age at which the fail-safe
+	// makes up for it.
+	if !known && time.Since(m.ID.Time()) < a.o.RationalDelay {
+		view.Status = acknowledged
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, at, over)
+}
+
+// positionOf returns the place in the audience of m whose job has that ID.
+func positionOf(m *durable.Message, jobID string) (int, error) {
+	id, err := ident.Parse(jobID)
+	message, pos, ok := id.Split()
+	if err != nil || !ok || message != m.ID || pos >= m.Audience {
+		return 0, problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no job of this message.")
+	}
+	return pos, nil
+}
+
+func viewMessage(m *durable.Message, path string, page []located) messageView {
+	view := messageView{
+		ID: publicID(m), Payload: string(m.Payload), ContentType: m.ContentType, Priority: m.Priority,
+		ReceivedAt: stamp(m.ID.Time()), DispatchedAt: stamp(m.ID.Time()), Status: dispatched,
+		Jobs: make([]jobView, len(page)), Headers: headersOf(m.Headers),
+	}
+	if !utf8.Valid(m.Payload) {
+		view.Payload, view.PayloadEncoding = base64.StdEncoding.EncodeToString(m.Payload), "base64"
+	}
+	for i, j := range page {
+		view.Jobs[i] = j.viewInMessage(path)
+	}
+	return view
+}
+
+// headersOf decodes durable.Message.Headers.
+func headersOf(block []byte) map[string]string {
+	headers := map[string]string{}
+	for line := range strings.Lines(string(block)) {
+		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":"); ok {
+			headers[name] = strings.ToValidUTF8(value, "\uFFFD")
+		}
+	}
+	return headers
+}

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+const (
+	headerRequestID   = "X-Request-ID"
+	maxRequestIDBytes = 128
+)
+
+// Handler answers one request.
+func (a *API) Handler(rc *fasthttp.RequestCtx) {
+	setRequestID(rc)
+	if a.draining.Load() {
+		rc.SetConnectionClose()
+	}
+	a.router.Handler(rc)
+}
+
+// fail answers an error.
+func (a *API) fail(rc *fasthttp.RequestCtx, err error) {
+	p := problem.From(err)
+	if p.Status == fasthttp.StatusUnauthorized {
+		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `BrokerToken realm="broker"`) // RFC 9110 wants one
+	}
+	problem.Write(rc, p)
+}
+
+// instrument counts the requests of a route and turns a panic of its handler
+// into a 500: one bad request must not end the process.
+func (a *API) instrument(m *routeMetrics, next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(rc *fasthttp.RequestCtx) {
+		start := time.Now()
+		defer func() {
+			if v := recover(); v != nil {
+				a.metrics.panics.Inc()
+				id := requestID(rc)
+				a.log.Error("panic in a request handler", "panic", fmt.Sprint(v), "request_id", id, "stack", string(debug.Stack()))
+				rc.Response.Reset()
+				rc.Response.Header.Set(headerRequestID, id)
+				problem.Write(rc, problem.ErrInternal)
+			}
+			m.observe(rc.Response.StatusCode(), time.Since(start))
+		}()
+		next(rc)
+	}
+}
+
+// setRequestID puts the caller's request ID, or a new one where that is missing
+// or could not stand in a log line, on the response.
+func setRequestID(rc *fasthttp.RequestCtx) {
+	if id := rc.Request.Header.Peek(headerRequestID); len(id) > 0 && len(id) <= maxRequestIDBytes && visibleASCII(id) {
+		rc.Response.Header.SetBytesV(headerRequestID, id)
+		return
+	}
+	rc.Response.Header.Set(headerRequestID, newRequestID())
+}
+
+// requestID returns what setRequestID chose.
+func requestID(rc *fasthttp.RequestCtx) string {
+	return string(rc.Response.Header.Peek(headerRequestID))
+}
+
+var requestIDText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// newRequestID returns 20 characters. They tell requests apart and prove
+// nothing, so the fast generator is good enough.
+func newRequestID() string {
+	var b [12]byte
+	binary.BigEndian.PutUint64(b[:8], rand.Uint64())
+	binary.BigEndian.PutUint32(b[8:], rand.Uint32())
+	return requestIDText.EncodeToString(b[:])
+}

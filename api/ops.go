@@ -1,0 +1,76 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// pingTimeout bounds each question of /readyz: probes give up after a second
+// or a few.
+const pingTimeout = time.Second
+
+// A VersionView is the answer of /version.
+type VersionView struct {
+	Version string
+	Commit  string
+	Go      string
+}
+
+type stateView struct {
+	Status string
+	Store  string `json:",omitempty"`
+	Queue  string `json:",omitempty"`
+}
+
+// livez depends on nothing: a store that is down must not make an orchestrator
+// restart every broker.
+func (a *API) livez(_ context.Context, rc *fasthttp.RequestCtx) error {
+	return answer(rc, fasthttp.StatusOK, stateView{Status: "alive"})
+}
+
+// readyz answers whether this broker can take messages. Redis is only reported:
+// without it messages are still taken, and delivered when it is back.
+func (a *API) readyz(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	if a.draining.Load() {
+		return problem.ErrDraining
+	}
+	view := stateView{Status: "ready", Store: "ok"}
+	if a.o.PingQueue != nil {
+		view.Queue = "ok"
+		if err := a.ping(ctx, a.o.PingQueue); err != nil {
+			view.Queue = "unreachable"
+		}
+	}
+	if err := a.ping(ctx, a.o.Store.Ping); err != nil {
+		return problem.New(fasthttp.StatusServiceUnavailable, "store_unreachable", "The durable store does not answer.").Because(err)
+	}
+	return answer(rc, fasthttp.StatusOK, view)
+}
+
+func (a *API) ping(ctx context.Context, ping func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return ping(ctx)
+}
+
+func (a *API) getMetrics(_ context.Context, rc *fasthttp.RequestCtx) error {
+	if a.o.Metrics == nil {
+		return problem.New(fasthttp.StatusNotFound, "no_metrics", "This broker exports no metrics.")
+	}
+	a.o.Metrics(rc)
+	return nil
+}
+
+func (a *API) getVersion(_ context.Context, rc *fasthttp.RequestCtx) error {
+	return answer(rc, fasthttp.StatusOK, a.o.Version)
+}
+
+// getStatus serves health checks made for the older implementation: 3 means
+// initialised. The seed data that it showed here held every token.
+func (a *API) getStatus(_ context.Context, rc *fasthttp.RequestCtx) error {
+	return answer(rc, fasthttp.StatusOK, struct{ AppStatus int }{3})
+}

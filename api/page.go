@@ -1,0 +1,111 @@
+package api
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+const (
+	defaultPage = 25
+	maxPage     = 100
+)
+
+// links are the Pages of a list. The last page has none.
+type links struct {
+	Next string `json:"next,omitempty"`
+}
+
+// A listView is the answer of a list of resources. Links is there, always null,
+// because clients of the older implementation decode it.
+type listView struct {
+	Result []string
+	Pages  links
+	Links  *struct{}
+}
+
+// A pageQuery is what the query string of a list asks for.
+type pageQuery struct {
+	First string     // ID the page starts at, "" for the beginning
+	Size  int        // 1..max
+	Since *time.Time // statusChangedSince
+	keep  url.Values // parameters that the link to the next page carries
+}
+
+// readPage reads size, first and statusChangedSince. Parameters it does not
+// know are left alone and not carried on.
+func readPage(ctx *fasthttp.RequestCtx, defaultSize, maxSize int) (pageQuery, error) {
+	return parsePage(string(ctx.URI().QueryString()), defaultSize, maxSize)
+}
+
+func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
+	q := pageQuery{Size: defaultSize, keep: url.Values{}}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The query string is not well encoded.")
+	}
+	for _, name := range []string{"size", "first", "statusChangedSince"} {
+		list := values[name]
+		if len(list) > 1 {
+			return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter "+name+" occurs more than once.")
+		}
+		if len(list) == 0 {
+			continue
+		}
+		switch value := list[0]; name {
+		case "size":
+			if q.Size, err = parseSize(value, maxSize); err != nil {
+				return q, err
+			}
+			q.keep.Set(name, strconv.Itoa(q.Size))
+		case "first":
+			if value != "" && !ValidID(value) {
+				return q, invalidID("The parameter first")
+			}
+			q.First = value
+		case "statusChangedSince":
+			t, err := parseSince(value)
+			if err != nil {
+				return q, err
+			}
+			q.Since = &t
+			q.keep.Set(name, t.Format(time.RFC3339Nano))
+		}
+	}
+	return q, nil
+}
+
+func parseSize(value string, maxSize int) (int, error) {
+	if value != "" && strings.Trim(value, "0123456789") == "" {
+		n, err := strconv.Atoi(value)
+		if err != nil || n > maxSize { // err: digits only, so it is out of range
+			return maxSize, nil
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return 0, problem.New(fasthttp.StatusBadRequest, "invalid_size", "The parameter size must be a number above 0.")
+}
+
+// parseSince reads an RFC 3339 time. A blank in it is a plus sign that was not
+// encoded: "+02:00" arrives as " 02:00" from callers who paste it into a URL.
+func parseSince(value string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(value, " ", "+"))
+	if err != nil {
+		return t, problem.New(fasthttp.StatusBadRequest, "invalid_date",
+			"The parameter statusChangedSince must be an RFC 3339 time, such as 2026-01-31T15:04:05Z.")
+	}
+	return t.UTC(), nil
+}
+
+// next returns the link to the page that starts at first.
+func (q pageQuery) next(path, first string) links {
+	q.keep.Set("first", first)
+	return links{Next: path + "?" + q.keep.Encode()}
+}

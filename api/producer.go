@@ -1,0 +1,125 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// A producerView is a producer as JSON.
+type producerView struct {
+	ID        string
+	Name      string
+	Token     string
+	ChangedAt time.Time
+}
+
+func viewProducer(p *durable.Producer) producerView {
+	return producerView{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt)}
+}
+
+func producerPath(id string) string { return "/producer/" + id }
+
+// noTime is the Last-Modified of a list that has nothing to take it from.
+var noTime = time.Unix(0, 0).UTC()
+
+// readPut reads what the PUTs of the three resources have in common.
+func readPut(rc *fasthttp.RequestCtx, id string) (durable.Put, form, error) {
+	f, err := readForm(rc)
+	if err != nil {
+		return durable.Put{}, nil, err
+	}
+	p := durable.Put{ID: id, NewToken: rand.Text()} // 130 bits from the system's generator
+	if p.Name, err = f.name(); err != nil {
+		return p, nil, err
+	}
+	if p.Token, err = f.token(); err != nil {
+		return p, nil, err
+	}
+	p.UnmodifiedSince, err = unmodifiedSince(rc)
+	return p, f, err
+}
+
+func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	put, _, err := readPut(rc, param(rc, "producer"))
+	if err != nil {
+		return err
+	}
+	p, created, err := a.o.Store.PutProducer(ctx, put)
+	if err != nil {
+		return err
+	}
+	a.changed(ctx, rc)
+	return answerPut(rc, created, producerPath(p.ID), viewProducer(&p), p.ChangedAt)
+}
+
+// answerPut answers a PUT. A creation names what it made, as RFC 9110 asks.
+func answerPut(rc *fasthttp.RequestCtx, created bool, path string, view any, at time.Time) error {
+	if created {
+		setLocation(rc, path)
+	}
+	return answerResource(rc, putStatus(created), view, at, false)
+}
+
+// setLocation sets a relative Location, as all links here are.
+func setLocation(rc *fasthttp.RequestCtx, path string) {
+	rc.Response.Header.Set(fasthttp.HeaderLocation, path)
+}
+
+func (a *API) getProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	if err := a.fresh(ctx); err != nil {
+		return err
+	}
+	p := a.o.Catalogue.Producer(param(rc, "producer"))
+	if p == nil {
+		return problem.New(fasthttp.StatusNotFound, "producer_not_found", "There is no such producer.")
+	}
+	return answerResource(rc, fasthttp.StatusOK, viewProducer(p), p.ChangedAt, true)
+}
+
+func (a *API) listProducers(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	if err := a.fresh(ctx); err != nil {
+		return err
+	}
+	entries := []entry{}
+	for _, p := range a.o.Catalogue.Producers(q.First, q.Size+1) {
+		entries = append(entries, entry{p.ID, producerPath(p.ID), p.ChangedAt})
+	}
+	return answerList(rc, q, "/producers", entries, noTime, true)
+}
+
+// An entry is a member of a list.
+type entry struct {
+	id   string
+	link string
+	at   time.Time
+}
+
+// answerList answers a list with up to q.Size+1 entries: the one too many is
+// where the next page starts. Last-Modified covers it too, because its coming
+// changes Pages. empty is the Last-Modified of a page without entries.
+func answerList(rc *fasthttp.RequestCtx, q pageQuery, path string, entries []entry, empty time.Time, byDate bool) error {
+	view := listView{Result: make([]string, 0, len(entries))}
+	var at time.Time
+	for i, e := range entries {
+		at = newest(at, e.at)
+		if i == q.Size {
+			view.Pages = q.next(path, e.id)
+			break
+		}
+		view.Result = append(view.Result, e.link)
+	}
+	if len(entries) == 0 {
+		at = empty
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, at, byDate)
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// An Access says who may call a route; the package comment has the rules.
+type Access string
+
+// The kinds of access.
+const (
+	AccessOps        Access = "operations"
+	AccessManagement Access = "management"
+	AccessOwn        Access = "own"
+	AccessConsumer   Access = "consumer"
+	AccessAdmin      Access = "admin"
+	AccessRetrigger  Access = "re-trigger"
+	AccessData       Access = "data"
+)
+
+// A Route is one line of the route table.
+type Route struct {
+	Method  string
+	Path    string // parameters in braces
+	Access  Access
+	Summary string
+
+	serve func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
+	data  func(DataPlane, *fasthttp.RequestCtx)                   // data plane
+}
+
+const (
+	get  = fasthttp.MethodGet
+	head = fasthttp.MethodHead
+	put  = fasthttp.MethodPut
+	post = fasthttp.MethodPost
+)
+
+// table is every route there is.
+var table = []Route{
+	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", serve: (*API).putProducer},
+	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", serve: (*API).listProducers},
+	{Method: get, Path: "/producer/{producer}", Access: AccessManagement, Summary: "a producer", serve: (*API).getProducer},
+	{Method: put, Path: "/channel/{channel}", Access: AccessManagement, Summary: "create or update a channel", serve: (*API).putChannel},
+	{Method: get, Path: "/channels", Access: AccessManagement, Summary: "list channels", serve: (*API).listChannels},
+	{Method: get, Path: "/channel/{channel}", Access: AccessManagement, Summary: "a channel", serve: (*API).getChannel},
+	{Method: put, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "create or update a consumer", serve: (*API).putConsumer},
+	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", serve: (*API).listConsumers},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", serve: (*API).getDLQ},
+	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", data: DataPlane.Broadcast},
+	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", serve: (*API).listMessages},
+	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessManagement, Summary: "a message and its jobs", serve: (*API).getMessage},
+	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", serve: (*API).retriggerMessage},
+	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", serve: (*API).retriggerJob},
+
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "jobs a pull consumer may take", data: DataPlane.QueuedJobs},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", data: DataPlane.MoveJob},
+
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "a job", serve: (*API).getJob},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", serve: (*API).requeueDeadJob},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessConsumer, Summary: "redrive all dead letters of a consumer", serve: (*API).redriveDLQ},
+
+	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
+	{Method: head, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
+	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can take messages", serve: (*API).readyz},
+	{Method: head, Path: "/readyz", Access: AccessOps, Summary: "this broker can take messages", serve: (*API).readyz},
+	{Method: get, Path: "/metrics", Access: AccessOps, Summary: "metrics in Prometheus text", serve: (*API).getMetrics},
+	{Method: get, Path: "/version", Access: AccessOps, Summary: "what is running", serve: (*API).getVersion},
+	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
+}
+
+// Routes returns the route table, for documentation and its tests.
+func Routes() []Route { return slices.Clone(table) }
+
+// params returns the names of the path parameters of r, in order.
+func (r Route) params() []string {
+	var names []string
+	for _, segment := range strings.Split(r.Path, "/") {
+		if strings.HasPrefix(segment, "{") {
+			names = append(names, strings.Trim(segment, "{}"))
+		}
+	}
+	return names
+}
+
+// newRouter never redirects: a redirect would make clients repeat their tokens
+// to wherever it points. A path with a trailing slash names nothing: 404.
+func (a *API) newRouter() *router.Router {
+	r := router.New()
+	r.RedirectTrailingSlash = false
+	r.RedirectFixedPath = false
+	unmatched := a.metrics.route("unmatched")
+	r.NotFound = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
+		a.fail(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "There is nothing at this path."))
+	})
+	r.MethodNotAllowed = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
+		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
+	})
+	for _, route := range table {
+		r.Handle(route.Method, route.Path, a.instrument(a.metrics.route(route.Method+" "+route.Path), a.handler(route)))
+	}
+	return r
+}
+
+// handler does what all requests of a route have in common.
+func (a *API) handler(route Route) fasthttp.RequestHandler {
+	params := route.params()
+	if route.data != nil {
+		return func(rc *fasthttp.RequestCtx) {
+			if err := decodePathIDs(rc, params); err != nil {
+				a.fail(rc, err)
+				return
+			}
+			route.data(a.o.Data, rc)
+		}
+	}
+	return func(rc *fasthttp.RequestCtx) {
+		// Not derived from rc: it is used again for other requests while the
+		// database driver may still look at it.
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		err := decodePathIDs(rc, params)
+		if err == nil {
+			err = a.admit(ctx, rc, route.Access)
+		}
+		if err == nil {
+			err = route.serve(a, ctx, rc)
+		}
+		if err != nil {
+			a.fail(rc, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package api
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// seedRoutes are the routes that the two specifications name, in their order.
+const seedRoutes = `
+PUT /producer/{producer}
+GET /producers
+GET /producer/{producer}
+PUT /channel/{channel}
+GET /channels
+GET /channel/{channel}
+PUT /channel/{channel}/consumer/{consumer}
+GET /channel/{channel}/consumers
+GET /channel/{channel}/consumer/{consumer}
+GET /channel/{channel}/consumer/{consumer}/dlq
+POST /channel/{channel}/broadcast
+GET /channel/{channel}/messages
+GET /channel/{channel}/message/{message}
+POST /channel/{channel}/message/{message}/re-trigger
+POST /channel/{channel}/message/{message}/job/{job}/re-trigger
+GET /channel/{channel}/consumer/{consumer}/queued-jobs
+POST /channel/{channel}/consumer/{consumer}/job/{job}`
+
+func TestTheTableHoldsEveryRouteOfTheSpecifications(t *testing.T) {
+	var have []string
+	for _, r := range Routes() {
+		line := r.Method + " " + r.Path
+		require.NotContains(t, have, line, "a route is listed twice")
+		require.NotEmpty(t, r.Summary)
+		have = append(have, line)
+	}
+	require.Subset(t, have, strings.Split(strings.TrimSpace(seedRoutes), "\n"))
+}
+
+// example fills the parameters of a path.
+func example(path string) string {
+	return strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{job}", "j").Replace(path)
+}
+
+func TestOtherMethodsGet405WithTheAllowedOnes(t *testing.T) {
+	w := newWorld(t, nil)
+	allowed := map[string][]string{}
+	for _, r := range Routes() {
+		allowed[r.Path] = append(allowed[r.Path], r.Method)
+	}
+	for path, methods := range allowed {
+		allow := append(slices.Clone(methods), "OPTIONS")
+		slices.Sort(allow)
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"} {
+			if slices.Contains(methods, method) {
+				continue
+			}
+			r := w.do(method, example(path), "").problem(405, "method_not_allowed")
+			require.Equal(t, strings.Join(allow, ", "), r.Header("Allow"), "%s %s", method, path)
+		}
+		if !slices.Contains(methods, "HEAD") {
+			require.Equal(t, strings.Join(allow, ", "), w.do("HEAD", example(path), "").is(405).Header("Allow"), "HEAD %s", path)
+		}
+		require.Equal(t, strings.Join(allow, ", "), w.do("OPTIONS", example(path), "").is(200).Header("Allow"))
+	}
+}
+
+func TestPathsThatNameNothingGet404AndNeverARedirect(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	for _, path := range []string{
+		"/", "/nothing", "/producer", "/producer/", "/producers/", "/producer/p/", "/channel/c/", "/channel/c/consumers/", "/channel/c/nothing",
+		"/channels/c", "/PRODUCERS", "/Producer/p", "//producers", "/producers//", "/./producers", "/x/../producers", "/channel//consumers",
+		"/channel/c/../c", "/channel/c//consumers", "/%70roducers", "/producers%2F", "/channel/c/consumer/k/job", "/.git/config", "/debug/pprof/",
+		"/channel/c/message", "/metrics/", "/readyz/x",
+	} {
+		r := w.get(path, adminHeader)
+		require.Contains(t, []int{400, 404}, r.Status, path)
+		require.Empty(t, r.Header("Location"), path)
+		if r.Status == 404 {
+			r.problem(404, "no_such_path")
+		}
+	}
+}
+
+func TestIDsInPathsAreCheckedAfterDecoding(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	bad := []string{
+		"%2F", "a%2Fb", "..", "%2e%2e", "%2E", "%00", "a%00b", "%", "%2", "%zz", "%25", "%27%20OR%201=1", "'", "a'b", `%22`, "a+b", "%20", "a%0Ab",
+		"%C3%A4", "%EF%BC%8F", "*", "a;b", "a,b", "(", "$", "%5C", strings.Repeat("x", 256), strings.Repeat("%78", 256),
+	}
+	for _, r := range Routes() {
+		for _, name := range r.params() {
+			for _, id := range bad {
+				path := example(strings.Replace(r.Path, "{"+name+"}", id, 1))
+				w.do(r.Method, path, "", adminHeader, formHeader).problem(400, "invalid_id")
+			}
+		}
+	}
+	require.Empty(t, w.data, "the data plane never sees a bad ID")
+
+	w.put("/producer/%61%2d%62", "").is(201)
+	require.Equal(t, "a-b", w.get("/producer/a-b").is(200).json()["ID"])
+	w.put("/producer/"+strings.Repeat("x", 255), "").is(201)
+	w.put("/producer/...", "").is(201)
+}
+
+func TestPatternsOfSQLAreOrdinaryIDs(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put("/producer/ab", "").is(201)
+	w.put("/producer/AB", "").is(201)
+	require.Equal(t, "AB", w.get("/producer/AB").json()["ID"])
+	w.get("/producer/Ab").problem(404, "producer_not_found")
+	w.get("/producer/a_").problem(404, "producer_not_found")
+	w.get("/producer/_b").problem(404, "producer_not_found")
+	w.get("/producer/%25").problem(400, "invalid_id")
+}
+
+func TestTheDataPlaneGetsItsRequestsWithDecodedParameters(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.OpenManagement = false })
+	w.post("/channel/%63/broadcast").is(202)
+	w.get("/channel/c/consumer/k%7E/queued-jobs?limit=5").is(202)
+	w.post("/channel/c/consumer/k/job/j").is(202)
+	require.Equal(t, []string{"broadcast c <nil> <nil>", "queued-jobs c k~ <nil>", "move c k j"}, w.data)
+}

@@ -1,0 +1,157 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+const (
+	readTimeout     = 30 * time.Second // a whole request, body included
+	writeTimeout    = 60 * time.Second // an answer: a message of the largest size on a slow line
+	idleTimeout     = 60 * time.Second // between requests; as long as load balancers keep theirs
+	maxHeaderBytes  = 16 << 10         // request line and headers: the read buffer has to hold them
+	maxDrainedBytes = 64 << 20         // of a body that is too large, see drain
+	drainTimeout    = 5 * time.Second
+	drainPause      = 100 * time.Millisecond
+)
+
+// ServerOptions are the limits of a server.
+type ServerOptions struct {
+	MaxBody     int // bytes of a request body; 0: 4 MiB
+	Concurrency int // connections served at once; 0: fasthttp's default, 256 Ki
+	Log         *slog.Logger
+}
+
+// NewServer returns a server for h, usually the Handler of an API, that refuses
+// what is too large, too slow or ambiguous, and says so as h would.
+func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
+	if o.MaxBody <= 0 {
+		o.MaxBody = 4 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &fasthttp.Server{
+		Handler:                      strict(h),
+		ErrorHandler:                 refuse,
+		Logger:                       serverLog{o.Log},
+		MaxRequestBodySize:           o.MaxBody,
+		Concurrency:                  o.Concurrency,
+		ReadBufferSize:               maxHeaderBytes,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		TCPKeepalive:                 true,
+		CloseOnShutdown:              true,
+		DisablePreParseMultipartForm: true, // a body is bytes, whatever its type claims
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true,
+	}
+}
+
+// strict refuses what fasthttp forgives: headers that a proxy in front of the
+// broker may have read differently, so that the two disagree about where this
+// request ends. Costs a pass over the header bytes.
+func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(rc *fasthttp.RequestCtx) {
+		if ambiguous(rc.Request.Header.RawHeaders()) {
+			rc.SetConnectionClose()
+			refuse(rc, errAmbiguous)
+			return
+		}
+		next(rc)
+	}
+}
+
+var errAmbiguous = errors.New("api: ambiguous request header")
+
+// ambiguous reports whether a header block has a folded line (obsolete since
+// RFC 7230), a line that does not end in CR LF, or both a length and a transfer
+// encoding.
+func ambiguous(block []byte) bool {
+	length, encoding := false, false
+	for len(block) > 0 {
+		line := block
+		if end := bytes.IndexByte(block, '\n'); end >= 0 {
+			line, block = block[:end], block[end+1:]
+		} else {
+			block = nil
+		}
+		if len(line) == 0 || line[len(line)-1] != '\r' {
+			return true
+		}
+		switch line[0] {
+		case ' ', '\t':
+			return true
+		case 'C', 'c':
+			length = length || hasName(line, fasthttp.HeaderContentLength)
+		case 'T', 't':
+			encoding = encoding || hasName(line, fasthttp.HeaderTransferEncoding)
+		}
+	}
+	return length && encoding
+}
+
+func hasName(line []byte, name string) bool {
+	return len(line) > len(name) && line[len(name)] == ':' && strings.EqualFold(string(line[:len(name)]), name)
+}
+
+// refuse answers a request that could not be read. The connection is closed
+// after it: where the next request would start is not known.
+func refuse(rc *fasthttp.RequestCtx, err error) {
+	setRequestID(rc)
+	var small *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	p := problem.New(fasthttp.StatusBadRequest, "bad_request", "The request is not well-formed HTTP.")
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		p = problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this broker accepts.")
+		drain(rc.Conn())
+	case errors.As(err, &small):
+		p = problem.New(fasthttp.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The request line and headers have more than 16 KiB.")
+		drain(rc.Conn())
+	case errors.As(err, &timeout) && timeout.Timeout():
+		p = problem.New(fasthttp.StatusRequestTimeout, "request_timeout", "The request did not arrive in time.")
+	}
+	problem.Write(rc, p)
+}
+
+// drain reads what the client is still sending, within bounds. Closing a
+// connection with unread bytes resets it, and most clients would then report
+// the reset instead of our answer.
+func drain(c net.Conn) {
+	if c == nil {
+		return
+	}
+	end := time.Now().Add(drainTimeout)
+	buf := make([]byte, 64<<10)
+	for total := 0; total < maxDrainedBytes && time.Now().Before(end); {
+		// A client that pauses has sent everything, or waits for us.
+		if c.SetReadDeadline(time.Now().Add(drainPause)) != nil {
+			return
+		}
+		n, err := c.Read(buf)
+		total += n
+		if err != nil {
+			return
+		}
+	}
+}
+
+// serverLog takes fasthttp's lines about connections that broke: nobody has to
+// act on one.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Printf(format string, args ...any) {
+	l.log.Debug("connection", "error", fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,317 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+	"go.uber.org/goleak"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// secret is part of every token in these tests: no refusal and no log line may
+// hold it.
+const secret = "s3cret"
+
+const (
+	adminToken = secret + "-admin"
+	formHeader = "Content-Type: " + formType
+)
+
+// logs collects what the tests log; safe for concurrent use.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestMain(m *testing.M) {
+	all := &logs{}
+	slog.SetDefault(slog.New(slog.NewTextHandler(all, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	code := m.Run()
+	for _, word := range []string{secret, "SELECT", "INSERT INTO"} {
+		if strings.Contains(all.String(), word) {
+			fmt.Fprintf(os.Stderr, "the log holds %q:\n%s\n", word, all.String())
+			code = 1
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	// fasthttp's own caretakers notice within ten seconds that their server or
+	// client is gone, and its clock belongs to the process.
+	err := goleak.Find(
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"),
+	)
+	if err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// A world is a broker's control plane on a real embedded store and queue.
+type world struct {
+	t     *testing.T
+	dir   string
+	store *durable.Store
+	mini  *miniredis.Miniredis
+	queue *redisq.Queue
+	cat   *catalogue.Catalogue
+	desk  *jobs.Desk
+	api   *API
+	reg   *prometheus.Registry
+	node  durable.NodeLease
+	ids   *ident.Generator
+
+	mu        sync.Mutex
+	announced int
+	data      []string // calls of the data plane
+
+	client *fasthttp.HostClient
+}
+
+// newWorld starts an API with open management; change may alter its options.
+func newWorld(t *testing.T, change func(*Options)) *world {
+	t.Helper()
+	ctx := context.Background()
+	w := &world{t: t, dir: t.TempDir(), mini: miniredis.RunT(t), reg: prometheus.NewRegistry()}
+	var err error
+	w.store, err = durable.OpenSQLite(ctx, w.dir, durable.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.store.Close() })
+	require.NoError(t, w.store.Migrate(ctx))
+	w.node, err = w.store.LeaseNode(ctx, "test", time.Hour)
+	require.NoError(t, err)
+	w.ids = ident.NewGenerator(w.node.No, func() int64 { return time.Now().UnixMilli() })
+
+	client := redis.NewClient(&redis.Options{Addr: w.mini.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	w.queue = redisq.New(client, redisq.Options{})
+	w.cat = catalogue.New(w.store, slog.Default())
+	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, Wake: func(uint32) {}, Dirty: func(uint32) {}}
+
+	o := Options{
+		Store: w.store, Catalogue: w.cat, Desk: w.desk, Data: (*dataPlane)(w),
+		AdminToken: adminToken, OpenManagement: true, RationalDelay: 2 * time.Second,
+		Announce: func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.announced++
+		},
+		PingQueue:  func(ctx context.Context) error { return client.Ping(ctx).Err() },
+		Metrics:    func(rc *fasthttp.RequestCtx) { rc.SetBodyString("# metrics\n") },
+		Registerer: w.reg,
+		Version:    VersionView{Version: "1.2.3", Commit: "abc", Go: "go1"},
+	}
+	if change != nil {
+		change(&o)
+	}
+	w.api = New(o)
+	w.serve()
+	return w
+}
+
+func (w *world) serve() {
+	ln := fasthttputil.NewInmemoryListener()
+	s := NewServer(w.api.Handler, ServerOptions{})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	w.client = &fasthttp.HostClient{
+		Addr: "broker", DisablePathNormalizing: true, MaxIdemponentCallAttempts: 1, MaxConns: 1000,
+		Dial: func(string) (net.Conn, error) { return ln.Dial() },
+	}
+	w.t.Cleanup(func() {
+		w.client.CloseIdleConnections()
+		require.NoError(w.t, ln.Close())
+		require.NoError(w.t, <-done)
+	})
+}
+
+// dataPlane records which handler ran, with the path parameters it was given.
+type dataPlane world
+
+func (d *dataPlane) note(rc *fasthttp.RequestCtx, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.data = append(d.data, fmt.Sprintf("%s %v %v %v", name, rc.UserValue("channel"), rc.UserValue("consumer"), rc.UserValue("job")))
+	rc.SetStatusCode(fasthttp.StatusAccepted)
+}
+
+func (d *dataPlane) Broadcast(rc *fasthttp.RequestCtx)  { d.note(rc, "broadcast") }
+func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx) { d.note(rc, "queued-jobs") }
+func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx)    { d.note(rc, "move") }
+
+// A reply is an answer of the API.
+type reply struct {
+	t      *testing.T
+	Status int
+	Header func(string) string
+	Body   string
+}
+
+// do sends a request. Each header is "Name: value".
+func (w *world) do(method, path, body string, headers ...string) reply {
+	w.t.Helper()
+	req, resp := fasthttp.AcquireRequest(), &fasthttp.Response{}
+	defer fasthttp.ReleaseRequest(req)
+	req.Header.SetNoDefaultContentType(true)
+	req.Header.SetMethod(method)
+	req.SetRequestURI("http://broker" + path)
+	req.URI().DisablePathNormalizing = true
+	req.SetBodyString(body)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	require.NoError(w.t, w.client.DoTimeout(req, resp, 20*time.Second))
+	r := reply{w.t, resp.StatusCode(), func(name string) string { return string(resp.Header.Peek(name)) }, string(resp.Body())}
+	require.NotEmpty(w.t, r.Header("X-Request-ID"))
+	require.NotContains(w.t, r.Header("Location"), secret)
+	if r.Status >= 400 {
+		require.NotContains(w.t, r.Body, secret, "a refusal holds a token")
+		for _, word := range []string{"SELECT", "sqlite", "SQL", "panic", "goroutine", "redis"} {
+			require.NotContains(w.t, r.Body, word)
+		}
+	}
+	return r
+}
+
+func (w *world) get(path string, headers ...string) reply {
+	w.t.Helper()
+	return w.do("GET", path, "", headers...)
+}
+
+func (w *world) post(path string, headers ...string) reply {
+	w.t.Helper()
+	return w.do("POST", path, "", headers...)
+}
+
+func (w *world) put(path, form string, headers ...string) reply {
+	w.t.Helper()
+	return w.do("PUT", path, form, append(headers, formHeader)...)
+}
+
+// json returns the body, which must be JSON and say so.
+func (r reply) json() map[string]any {
+	r.t.Helper()
+	require.Equal(r.t, jsonType, r.Header("Content-Type"), "%d %s", r.Status, r.Body)
+	require.True(r.t, strings.HasSuffix(r.Body, "\n"), "bodies end in a newline")
+	var v map[string]any
+	require.NoError(r.t, json.Unmarshal([]byte(r.Body), &v), r.Body)
+	return v
+}
+
+func (r reply) is(status int) reply {
+	r.t.Helper()
+	require.Equal(r.t, status, r.Status, r.Body)
+	return r
+}
+
+// problem checks that the answer is a refusal with that status and code.
+func (r reply) problem(status int, code string) reply {
+	r.t.Helper()
+	require.Equal(r.t, status, r.Status, r.Body)
+	require.Equal(r.t, "application/problem+json", r.Header("Content-Type"))
+	var p struct {
+		Type, Title, Detail, Code string
+		Status                    int
+		RequestID                 string `json:"request_id"`
+	}
+	require.NoError(r.t, json.Unmarshal([]byte(r.Body), &p), r.Body)
+	require.Equal(r.t, code, p.Code)
+	require.Equal(r.t, status, p.Status)
+	require.NotEmpty(r.t, p.Title)
+	require.NotEmpty(r.t, p.Detail)
+	require.Equal(r.t, r.Header("X-Request-ID"), p.RequestID)
+	return r
+}
+
+// channel creates a channel c and a producer p with tokens made of their IDs.
+func (w *world) channel() {
+	w.t.Helper()
+	w.put("/producer/p", "name=The+Producer&token="+secret+"-p").is(201)
+	w.put("/channel/c", "name=The+Channel&token="+secret+"-c").is(201)
+}
+
+func (w *world) consumer(id, kind string) *durable.Consumer {
+	w.t.Helper()
+	w.put("/channel/c/consumer/"+id, "name=N+"+id+"&token="+secret+"-"+id+"&type="+kind+"&callbackUrl=http://127.0.0.1:1/"+id).is(201)
+	return w.cat.Consumer("c", id)
+}
+
+// tokens are the two headers of a consumer of channel c.
+func tokens(consumer string) []string {
+	return []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Consumer-Token: " + secret + "-" + consumer}
+}
+
+const adminHeader = "X-Broker-Admin-Token: " + adminToken
+
+// insert stores a message of p in c for all its consumers.
+func (w *world) insert(m durable.Message) durable.Message {
+	w.t.Helper()
+	ch := w.cat.Channel("c")
+	m.ID, m.ChannelNo, m.ProducerNo, m.Audience = w.ids.Next(), ch.No, w.cat.Producer("p").No, len(ch.Consumers)
+	for _, err := range w.store.Insert(context.Background(), w.node, []*durable.Message{&m}) {
+		require.NoError(w.t, err)
+	}
+	return m
+}
+
+func (w *world) enqueue(k *durable.Consumer, m durable.Message) {
+	w.t.Helper()
+	_, err := w.queue.Enqueue(context.Background(), k.No, []redisq.Job{{ID: m.ID, Priority: m.Priority}}, redisq.Fresh)
+	require.NoError(w.t, err)
+}
+
+func (w *world) record(o durable.Outcome) {
+	w.t.Helper()
+	require.NoError(w.t, w.store.Record(context.Background(), []durable.Outcome{o}))
+}
+
+// kill makes a dead letter of a job.
+func (w *world) kill(k *durable.Consumer, m durable.Message) {
+	w.t.Helper()
+	w.record(durable.Outcome{
+		Kind: durable.OutcomeDead, ConsumerNo: k.No, ID: m.ID, Priority: m.Priority, Attempts: 6,
+		AtMs: time.Now().UnixMilli(), StatusCode: 500, Error: "answered 500", Answer: []byte("oops"), DurationMs: 12,
+	})
+}
+
+func (w *world) waiting(k *durable.Consumer) int {
+	w.t.Helper()
+	s, err := w.queue.Stats(context.Background(), k.No)
+	require.NoError(w.t, err)
+	return s.Ready
+}
