@@ -1,0 +1,69 @@
+# Every command that CI runs is a target here; `make` alone explains them.
+
+GO          ?= go
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
+
+# Arguments, e.g. make test ARGS='-run TestMySQL ./durable/...'
+ARGS      ?=
+BENCH     ?=
+FUZZTIME  ?= 10s
+# A test that injects a fault says so in its name.
+FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
+# A test that needs a real server names it (TestMiniredis does not).
+REAL      := MySQL|Redis|Real
+
+.DEFAULT_GOAL := help
+.PHONY: help run build dist test test-quick lint vuln bench bench-go fuzz up down relay-real faults clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## run a broker on the embedded stores, with demo data, on 127.0.0.1:8080
+	$(GO) run ./cmd/broker serve --demo
+
+build: ## build bin/broker, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/broker ./cmd/broker
+
+dist: ## build the release archives of all platforms into dist/
+	./scripts/dist.sh $(VERSION)
+
+test: ## run every test with the race detector on real servers (installs them if missing); ARGS=
+	./scripts/servers.sh $(ARGS)
+
+test-quick: ## run the tests that need no real server, without the race detector
+	$(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/realservers$$')
+
+lint: ## check format, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+vuln: ## look for known vulnerabilities in what the code calls (asks the network)
+	$(GO) run $(GOVULNCHECK) ./...
+
+bench: ## load a broker over HTTP and report; BENCH= arguments of `broker bench`
+	$(GO) run ./cmd/broker bench $(BENCH)
+
+bench-go: ## run the Go benchmarks of the packages
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	./scripts/fuzz.sh $(FUZZTIME)
+
+faults: ## run only the tests that kill, pause, cut and wipe; FAULTS= regular expression
+	./scripts/servers.sh -run '$(FAULTS)' ./...
+
+relay-real: ## the end-to-end relay against real servers
+	./scripts/relay-real.sh
+
+up: ## start broker, MySQL and Redis with docker compose and wait until they are healthy
+	docker compose up -d --build --wait
+
+down: ## stop them; their data stays (docker compose down -v deletes it)
+	docker compose down
+
+clean: ## delete what the targets above have built
+	rm -rf bin dist
+	$(GO) clean -testcache
