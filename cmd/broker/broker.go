@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+
+	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/reaper"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Bounds of one process that are no settings: they only have to be larger than
+// what the machine can do and smaller than its memory.
+const (
+	cacheBytes      = 128 << 20 // payloads kept for delivery
+	waitingBytes    = 256 << 20 // payloads waiting for the store
+	waitingRequests = 8192      // publishes waiting for the store
+	stopGrace       = 10 * time.Second
+)
+
+// catalogueHint is the consumer number that no consumer has: in a hint between
+// brokers it says that the catalogue changed.
+const catalogueHint = 0
+
+// A broker is one process's parts, wired.
+type broker struct {
+	cfg config
+	log *slog.Logger
+
+	store     *durable.Store
+	embedded  *embeddedRedis // nil with a real Redis
+	redis     redis.UniversalClient
+	queue     *redisq.Queue
+	catalogue *catalogue.Catalogue
+	node      *hotpath.Node
+	client    *egress.Client
+	plane     *hotpath.Plane
+	reaper    *reaper.Reaper
+	retrigger *reaper.Retrigger
+	api       *api.API
+	server    *fasthttp.Server
+	listener  net.Listener
+}
+
+// openBroker opens the stores, migrates, and wires everything; nothing runs
+// yet. Errors that exit code 3 stands for are errStore.
+func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
+	b := &broker{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if b.store, err = openStore(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	if err := b.store.Migrate(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	for _, w := range b.store.Warnings() {
+		log.Warn("the store is set up to lose data", "problem", w)
+	}
+	watch, err := b.openQueue(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	if err := b.applySeeds(ctx); err != nil {
+		return nil, err
+	}
+	b.catalogue = catalogue.New(b.store, log)
+	if err := b.catalogue.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	host, _ := os.Hostname()
+	if b.node, err = hotpath.NewNode(ctx, b.store, fmt.Sprintf("%s:%d", host, os.Getpid()), log); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	policy, err := egress.ParsePolicy(cfg.Egress, cfg.EgressAllow)
+	if err != nil {
+		return nil, err
+	}
+	b.client = egress.NewClient(egress.Options{Policy: policy, UserAgent: cfg.UserAgent, MaxConnsPerHost: cfg.PushConcurrency})
+	b.wire(watch, policy)
+	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func openStore(ctx context.Context, cfg config) (*durable.Store, error) {
+	if cfg.MySQLDSN != "" {
+		return durable.OpenMySQL(ctx, cfg.MySQLDSN, durable.Options{})
+	}
+	return durable.OpenSQLite(ctx, cfg.DataDir, durable.Options{})
+}
+
+func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
+	url := b.cfg.RedisURL
+	if url == "" {
+		var err error
+		if b.embedded, err = startEmbeddedRedis(); err != nil {
+			return nil, err
+		}
+		url = b.embedded.URL()
+	}
+	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Master: b.cfg.RedisMaster})
+	if err != nil {
+		return nil, err
+	}
+	b.redis = client
+	b.queue = redisq.New(client, redisq.Options{Window: b.cfg.QueueWindow, Runs: watch, Logger: b.log})
+	return watch, nil
+}
+
+// wire makes the parts know each other. They form cycles (the data plane tells
+// the reaper what to watch, the reaper wakes the data plane), closed here by
+// functions that are only called once everything runs.
+func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
+	cfg, log := b.cfg, b.log
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels tell what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "store": b.store.Describe()}})
+	buildInfo.Set(1)
+	registry.MustRegister(buildInfo)
+
+	wake := func(consumer uint32) { b.plane.Wake(consumer) }
+	desk := &jobs.Desk{Store: b.store, Queue: b.queue, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
+	if cfg.RetriggerURL != "" {
+		b.retrigger = reaper.NewRetrigger(cfg.RetriggerURL, cfg.AdminToken)
+	}
+	maxAttempts := cfg.MaxRetries + 1
+	b.reaper = reaper.New(reaper.Options{
+		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk,
+		RationalDelay: cfg.RationalDelay, MaxAttempts: maxAttempts, Wake: wake, Retrigger: b.retrigger,
+		Registry: registry, Log: log,
+	})
+	b.plane = hotpath.New(hotpath.Options{
+		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: b.client,
+		Push: hotpath.PushOptions{
+			Timeout: cfg.DeliveryTimeout, Lease: cfg.DeliveryTimeout + cfg.RationalDelay + 3*time.Second,
+			MaxAttempts: maxAttempts,
+			Backoff:     hotpath.Backoff{Waits: cfg.RetryBackoff, MaxDelay: cfg.RetryMaxDelay, Jitter: cfg.RetryJitter},
+			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency,
+			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, RetryAfterMax: cfg.RetryMaxDelay,
+		},
+		Visible:    cfg.StopTimeout + cfg.RationalDelay,
+		CacheBytes: cacheBytes, WaitingBytes: waitingBytes, WaitingRequests: waitingRequests,
+		Touched: b.reaper.Touch, Refill: b.reaper.Refill,
+		Metrics: hotpath.NewMetrics(registry), Log: log,
+	})
+	b.queue.OnLost(func(consumer uint32) {
+		b.reaper.Lost(consumer)
+		b.plane.Wake(consumer)
+	})
+	watch.OnChange(b.reaper.RedisChanged)
+	b.node.PeersChanged = b.reaper.PeersChanged
+
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
+		Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }))
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_brokers",
+		Help: "Brokers alive on this store, as this one sees it."}, func() float64 { return float64(len(b.node.Peers())) }))
+
+	b.api = api.New(api.Options{
+		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane,
+		AdminToken: cfg.AdminToken, OpenManagement: cfg.openManagement(), CheckCallback: policy.CheckURL,
+		Announce:      b.announce,
+		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
+		RationalDelay: cfg.RationalDelay,
+		Metrics:       fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})),
+		Registerer:    registry,
+		Version:       api.VersionView{Version: version, Commit: commit(), Go: runtime.Version()},
+		Log:           log,
+	})
+	b.server = api.NewServer(b.api.Handler, api.ServerOptions{MaxBody: cfg.maxBody(), Log: log})
+}
+
+// announce tells the other brokers that the catalogue changed. Lossy: they poll.
+func (b *broker) announce() {
+	if b.node.Alone() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := b.queue.Notify(ctx, []uint32{catalogueHint}); err != nil {
+		b.log.Debug("catalogue change not announced; the others poll", "error", err)
+	}
+}
+
+func (b *broker) hinted(consumers []uint32) {
+	for _, consumer := range consumers {
+		if consumer == catalogueHint {
+			b.catalogue.Hint()
+			continue
+		}
+		b.plane.Wake(consumer)
+	}
+}
+
+// Addr is where the broker listens.
+func (b *broker) Addr() string { return b.listener.Addr().String() }
+
+// Run serves until ctx ends, then drains in the order of the flow: not ready,
+// no new connections, requests answered, publishes committed, jobs offered to
+// Redis, deliveries ended, outcomes stored, node number given back.
+func (b *broker) Run(ctx context.Context) error {
+	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	planeCtx, stopPlane := context.WithCancel(background)
+	reaperCtx, stopReaper := context.WithCancel(background)
+	nodeCtx, stopNode := context.WithCancel(background)
+	defer stopPlane()
+	defer stopReaper()
+	defer stopNode()
+
+	var plane, loops, keeper sync.WaitGroup
+	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
+	loops.Go(func() { _ = b.catalogue.Run(reaperCtx) })
+	loops.Go(func() { _ = b.queue.Subscribe(reaperCtx, b.hinted) })
+	if b.cfg.Reaper {
+		loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
+	}
+	keeper.Go(func() { _ = b.node.Run(nodeCtx) })
+
+	served := make(chan error, 1)
+	go func() { served <- b.server.Serve(b.listener) }()
+	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo())
+
+	var failure error
+	select {
+	case <-ctx.Done():
+		b.log.Info("stopping: no new connections, finishing what was accepted")
+		b.api.SetDraining(true)
+		shutdown, cancel := context.WithTimeout(background, b.cfg.DeliveryTimeout+stopGrace)
+		if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			b.log.Warn("listener did not close cleanly", "error", err)
+		}
+		cancel()
+		<-served
+	case failure = <-served:
+		if failure == nil {
+			failure = errors.New("listener closed")
+		}
+	}
+	stopReaper()
+	loops.Wait()
+	stopPlane()
+	plane.Wait()
+	stopNode()
+	keeper.Wait()
+	release, cancelRelease := context.WithTimeout(background, time.Second)
+	defer cancelRelease()
+	if err := b.node.Release(release); err != nil {
+		b.log.Debug("node number not given back; it expires", "error", err)
+	}
+	return failure
+}
+
+func (b *broker) nodeNo() uint16 {
+	lease, err := b.node.Lease()
+	if err != nil {
+		return 0
+	}
+	return lease.No
+}
+
+// close closes what was opened, in the reverse order.
+func (b *broker) close() {
+	if b.listener != nil {
+		_ = b.listener.Close() // closed already after Run
+	}
+	if b.retrigger != nil {
+		b.retrigger.Close()
+	}
+	if b.client != nil {
+		b.client.Close()
+	}
+	if b.redis != nil {
+		_ = b.redis.Close()
+	}
+	if b.embedded != nil {
+		b.embedded.Close()
+	}
+	if b.store != nil {
+		if err := b.store.Close(); err != nil {
+			b.log.Warn("store did not close cleanly", "error", err)
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v10"
+
+	"github.com/penstock-broker/penstock/egress"
+)
+
+// A config is every setting of the broker, read from the environment. The doc
+// tags are the meanings in docs/configuration.md, which a test keeps equal.
+type config struct {
+	Listen      string `env:"BROKER_LISTEN" envDefault:"127.0.0.1:8080" doc:"Address of the one listener: API, metrics and probes."`
+	MySQLDSN    string `env:"BROKER_MYSQL_DSN" secret:"true" doc:"DSN of MySQL 8 or MariaDB in go-sql-driver form. Empty: embedded SQLite in the data folder."`
+	RedisURL    string `env:"BROKER_REDIS_URL" secret:"true" doc:"redis:// or rediss:// URL; several comma-separated addresses are a Cluster. Empty: embedded."`
+	RedisMaster string `env:"BROKER_REDIS_MASTER" doc:"Sentinel master name; the addresses of BROKER_REDIS_URL are then the sentinels."`
+	DataDir     string `env:"BROKER_DATA_DIR" envDefault:"./data" doc:"Folder of the embedded store."`
+
+	AdminToken     string `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse everybody, and the broker listens on loopback only."`
+	OpenManagement *bool  `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback, else false" doc:"PUT and GET of producers, channels, consumers, messages and dead letters need no token."`
+	SeedFile       string `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
+
+	DeliveryTimeout time.Duration   `env:"BROKER_DELIVERY_TIMEOUT" envDefault:"30s" doc:"Whole exchange of one push attempt."`
+	StopTimeout     time.Duration   `env:"BROKER_STOP_TIMEOUT" default:"the delivery timeout" doc:"A pull job is hidden for stop timeout + rational delay (+ IncrementalTimeout) after it is claimed."`
+	RationalDelay   time.Duration   `env:"BROKER_RATIONAL_DELAY" envDefault:"2s" doc:"Age at which the fail-safe steps in."`
+	MaxRetries      int             `env:"BROKER_MAX_RETRIES" envDefault:"5" doc:"Retries after the first attempt: 5 means at most 6 attempts."`
+	RetryBackoff    []time.Duration `env:"BROKER_RETRY_BACKOFF" envDefault:"5s,30s,60s" doc:"Waits before retry 1, 2, 3; after the list the last one doubles each time."`
+	RetryMaxDelay   time.Duration   `env:"BROKER_RETRY_MAX_DELAY" envDefault:"1h" doc:"Longest wait before a retry."`
+	RetryJitter     float64         `env:"BROKER_RETRY_JITTER" envDefault:"0.1" doc:"Fraction of the wait that is added at random; never earlier than configured."`
+	Reaper          bool            `env:"BROKER_REAPER" envDefault:"true" doc:"Whether the fail-safe runs in this process. At least one process needs it."`
+	RetriggerURL    string          `env:"BROKER_RETRIGGER_URL" doc:"Empty: the fail-safe works in process. Set: it calls the re-trigger endpoints at this load-balanced URL with the admin token."`
+	QueueWindow     int             `env:"BROKER_QUEUE_WINDOW" default:"100000 (embedded 2000)" doc:"Jobs of one consumer kept in Redis; the rest of its backlog waits in the store."`
+
+	MaxBody             string   `env:"BROKER_MAX_BODY" envDefault:"4MiB" doc:"Largest request body; a larger one is 413."`
+	PushConcurrency     int      `env:"BROKER_PUSH_CONCURRENCY" envDefault:"512" doc:"Push requests in flight, this process."`
+	ConsumerConcurrency int      `env:"BROKER_CONSUMER_CONCURRENCY" envDefault:"64" doc:"Push requests in flight, one consumer."`
+	Egress              string   `env:"BROKER_EGRESS" envDefault:"private" doc:"Where callbacks may be. private: anywhere but link-local and cloud-metadata addresses; public: public addresses only."`
+	EgressAllow         []string `env:"BROKER_EGRESS_ALLOW" doc:"CIDRs that are allowed whatever BROKER_EGRESS says."`
+	UserAgent           string   `env:"BROKER_USER_AGENT" default:"Penstock/<version>" doc:"User-Agent of deliveries."`
+	ConsumerTokenHeader string   `env:"BROKER_CONSUMER_TOKEN_HEADER" envDefault:"X-Broker-Consumer-Token" doc:"Header of deliveries that carries the consumer's token."`
+
+	LogLevel  string `env:"BROKER_LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
+	LogFormat string `env:"BROKER_LOG_FORMAT" default:"json (text on a terminal)" doc:"json or text."`
+	LogFile   string `env:"BROKER_LOG_FILE" default:"stderr" doc:"File to log to; rotated at 100 MiB, 5 old ones are kept for 28 days."`
+
+	bodyLimit int
+}
+
+// fileSuffix makes a variable name a file that holds the value: how mounted
+// secrets arrive.
+const fileSuffix = "_FILE"
+
+// readConfig reads and checks the settings. Its errors name variables and never
+// show the value of a secret.
+func readConfig(environ []string) (config, error) {
+	var c config
+	known, secret := variables()
+	values := map[string]string{}
+	var errs []error
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		if !strings.HasPrefix(name, "BROKER_") {
+			continue
+		}
+		if base, ok := strings.CutSuffix(name, fileSuffix); ok && known[base] && !known[name] {
+			content, err := os.ReadFile(filepath.Clean(value))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: the file cannot be read", name))
+				continue
+			}
+			if slices.ContainsFunc(environ, func(l string) bool { return strings.HasPrefix(l, base+"=") && l != base+"=" }) {
+				errs = append(errs, fmt.Errorf("%s and %s are both set", base, name))
+			}
+			values[base] = strings.TrimRight(string(content), "\r\n")
+			continue
+		}
+		if !known[name] {
+			errs = append(errs, fmt.Errorf("%s is no setting of this broker%s", name, suggestion(name, known)))
+			continue
+		}
+		if value != "" { // an empty variable is an absent one
+			values[name] = value
+		}
+	}
+	if len(errs) > 0 {
+		return c, errors.Join(errs...)
+	}
+	if err := env.ParseWithOptions(&c, env.Options{Environment: values}); err != nil {
+		return c, describe(err, values, secret)
+	}
+	c.derive()
+	return c, c.check()
+}
+
+// variables returns the names of all settings, and which of them are secret.
+func variables() (known, secret map[string]bool) {
+	known, secret = map[string]bool{}, map[string]bool{}
+	for f := range fields() {
+		known[f.Tag.Get("env")] = true
+		secret[f.Tag.Get("env")] = f.Tag.Get("secret") == "true"
+	}
+	return known, secret
+}
+
+func fields() func(yield func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		t := reflect.TypeFor[config]()
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Tag.Get("env") != "" && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// suggestion names the setting that was probably meant.
+func suggestion(name string, known map[string]bool) string {
+	for k := range known {
+		if strings.ReplaceAll(k, "_", "") == strings.ReplaceAll(strings.ToUpper(name), "_", "") || strings.HasPrefix(k, name) && len(k)-len(name) < 8 {
+			return "; did you mean " + k + "?"
+		}
+	}
+	return ""
+}
+
+// describe turns the library's error into one that names the variable and the
+// value, unless that is a secret.
+func describe(err error, values map[string]string, secret map[string]bool) error {
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return errors.New("the settings cannot be read")
+	}
+	var errs []error
+	for _, one := range all.Errors {
+		var p env.ParseError
+		if !errors.As(one, &p) {
+			errs = append(errs, one)
+			continue
+		}
+		for f := range fields() {
+			if f.Name != p.Name {
+				continue
+			}
+			name := f.Tag.Get("env")
+			if secret[name] {
+				errs = append(errs, fmt.Errorf("%s has a value of the wrong form", name))
+				continue
+			}
+			errs = append(errs, fmt.Errorf("%s: %q is not a %s", name, values[name], form(f.Type)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func form(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration like 30s or 1m30s"
+	case t == reflect.TypeFor[[]time.Duration]():
+		return "comma-separated list of durations like 5s,30s,60s"
+	case t.Kind() == reflect.Int:
+		return "whole number"
+	case t.Kind() == reflect.Float64:
+		return "number"
+	case t.Kind() == reflect.Bool || t.Kind() == reflect.Pointer:
+		return "truth value (true or false)"
+	}
+	return t.String()
+}
+
+// derive fills the defaults that depend on other settings.
+func (c *config) derive() {
+	if c.StopTimeout == 0 {
+		c.StopTimeout = c.DeliveryTimeout
+	}
+	if c.QueueWindow == 0 {
+		c.QueueWindow = 100_000
+		if c.RedisURL == "" {
+			c.QueueWindow = 2000
+		}
+	}
+	if c.UserAgent == "" {
+		c.UserAgent = "Penstock/" + version
+	}
+}
+
+func (c *config) check() error {
+	var errs []error
+	bad := func(name, format string, args ...any) {
+		errs = append(errs, fmt.Errorf(name+" "+format, args...))
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		bad("BROKER_LISTEN", "must be host:port, not %q", c.Listen)
+	} else if c.AdminToken == "" && !isLoopback(host) {
+		bad("BROKER_LISTEN", "%q is reachable from other machines, which needs BROKER_ADMIN_TOKEN; without one the broker listens on loopback only", c.Listen)
+	}
+	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout,
+		"BROKER_RATIONAL_DELAY": c.RationalDelay, "BROKER_RETRY_MAX_DELAY": c.RetryMaxDelay} {
+		if d <= 0 || d > 7*24*time.Hour {
+			bad(name, "must be longer than 0 and at most 168h, not %v", d)
+		}
+	}
+	for _, d := range c.RetryBackoff {
+		if d <= 0 {
+			bad("BROKER_RETRY_BACKOFF", "holds %v; every wait must be longer than 0", d)
+		}
+	}
+	for name, n := range map[string]int{"BROKER_QUEUE_WINDOW": c.QueueWindow, "BROKER_PUSH_CONCURRENCY": c.PushConcurrency, "BROKER_CONSUMER_CONCURRENCY": c.ConsumerConcurrency} {
+		if n < 1 {
+			bad(name, "must be at least 1, not %d", n)
+		}
+	}
+	if c.MaxRetries < 0 || c.MaxRetries > 10_000 {
+		bad("BROKER_MAX_RETRIES", "must be from 0 to 10000, not %d", c.MaxRetries)
+	}
+	if !(c.RetryJitter >= 0 && c.RetryJitter <= 1) {
+		bad("BROKER_RETRY_JITTER", "must be from 0 to 1, not %v", c.RetryJitter)
+	}
+	if c.bodyLimit, err = parseSize(c.MaxBody); err != nil {
+		bad("BROKER_MAX_BODY", "must be a size like 4MiB of at most 64MiB, not %q", c.MaxBody)
+	}
+	if _, err := egress.ParsePolicy(c.Egress, c.EgressAllow); err != nil {
+		bad("BROKER_EGRESS or BROKER_EGRESS_ALLOW", "is wrong: %v", err)
+	}
+	if c.RetriggerURL != "" {
+		if u, err := url.Parse(c.RetriggerURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			bad("BROKER_RETRIGGER_URL", "must be an absolute http or https URL")
+		} else if c.AdminToken == "" {
+			bad("BROKER_RETRIGGER_URL", "needs BROKER_ADMIN_TOKEN")
+		}
+	}
+	if c.RedisMaster != "" && c.RedisURL == "" {
+		bad("BROKER_REDIS_MASTER", "needs BROKER_REDIS_URL")
+	}
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel) {
+		bad("BROKER_LOG_LEVEL", "must be debug, info, warn or error, not %q", c.LogLevel)
+	}
+	if !slices.Contains([]string{"", "json", "text"}, c.LogFormat) {
+		bad("BROKER_LOG_FORMAT", "must be json or text, not %q", c.LogFormat)
+	}
+	if strings.ContainsAny(c.UserAgent, "\r\n\x00") {
+		bad("BROKER_USER_AGENT", "holds a control character")
+	}
+	if !isHeaderName(c.ConsumerTokenHeader) {
+		bad("BROKER_CONSUMER_TOKEN_HEADER", "is not a header name: %q", c.ConsumerTokenHeader)
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+func isHeaderName(s string) bool {
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// openManagement is the setting or its default.
+func (c *config) openManagement() bool {
+	if c.OpenManagement != nil {
+		return *c.OpenManagement
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	return err == nil && isLoopback(host)
+}
+
+// maxBody is BROKER_MAX_BODY in bytes.
+func (c *config) maxBody() int { return c.bodyLimit }
+
+// maxBodyLimit keeps a message far below the packets of the store.
+const maxBodyLimit = 64 << 20
+
+// parseSize reads bytes, KiB, MiB or GiB.
+func parseSize(s string) (int, error) {
+	number, factor := s, 1
+	for suffix, f := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if n, ok := strings.CutSuffix(s, suffix); ok {
+			number, factor = n, f
+		}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(number))
+	if err != nil || n < 1 || n > maxBodyLimit/factor {
+		return 0, errors.New("not a size")
+	}
+	return n * factor, nil
+}

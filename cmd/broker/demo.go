@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// The sample of `make run`. The tokens are no secrets: they are in the README,
+// and a broker with a demo listens where its settings say, loopback by default.
+const (
+	sampleProducer = "sample-producer"
+	sampleChannel  = "sample-channel"
+	samplePush     = "sample-push"
+	samplePull     = "sample-pull"
+)
+
+// A demo is the sample's push consumer: a server on loopback that prints what
+// it is sent.
+type demo struct {
+	server   *http.Server
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu  sync.Mutex // one delivery is printed at a time
+	out io.Writer
+}
+
+// startDemo creates the sample resources, starts the sink and prints what to try.
+func startDemo(ctx context.Context, b *broker, out io.Writer) (*demo, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{listener: listener, out: out}
+	d.server = &http.Server{Handler: d, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
+	d.wg.Go(func() { _ = d.server.Serve(listener) })
+	if err := d.create(ctx, b.store); err != nil {
+		d.Close()
+		return nil, err
+	}
+	if err := b.catalogue.Refresh(ctx); err != nil {
+		d.Close()
+		return nil, err
+	}
+	base := "http://" + b.Addr()
+	fmt.Fprintf(out, `
+The sample channel has a push consumer, which prints here what it gets, and a
+pull consumer. Try, in another terminal:
+
+  curl -i %[1]s/channel/%[2]s/broadcast -H 'X-Broker-Channel-Token: %[2]s-token' -H 'X-Broker-Producer-ID: %[3]s' -H 'X-Broker-Producer-Token: %[3]s-token' -H 'Content-Type: application/json' -d '{"hello":"world"}'
+
+  curl -s %[1]s/channel/%[2]s/consumer/%[4]s/queued-jobs -H 'X-Broker-Channel-Token: %[2]s-token' -H 'X-Broker-Consumer-Token: %[4]s-token'
+
+  curl -s %[1]s/channel/%[2]s/messages
+
+`, base, sampleChannel, sampleProducer, samplePull)
+	return d, nil
+}
+
+func (d *demo) create(ctx context.Context, store *durable.Store) error {
+	put := func(id string) durable.Put {
+		token := id + "-token"
+		return durable.Put{ID: id, Token: &token}
+	}
+	_, _, errProducer := store.PutProducer(ctx, put(sampleProducer))
+	_, _, errChannel := store.PutChannel(ctx, put(sampleChannel))
+	push, pull := durable.Push, durable.Pull
+	callback := "http://" + d.listener.Addr().String() + "/sample"
+	_, _, errPush := store.PutConsumer(ctx, durable.ConsumerPut{Put: put(samplePush), ChannelID: sampleChannel, CallbackURL: &callback, Type: &push})
+	_, _, errPull := store.PutConsumer(ctx, durable.ConsumerPut{Put: put(samplePull), ChannelID: sampleChannel, Type: &pull})
+	return errors.Join(errProducer, errChannel, errPush, errPull)
+}
+
+// ServeHTTP prints a delivery and accepts it.
+func (d *demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1024))
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s got %s %s\n", samplePush, r.Method, r.URL.Path)
+	for _, name := range []string{"Content-Type", "User-Agent", "X-Broker-Message-Id", "X-Broker-Message-Priority", "X-Broker-Attempt"} {
+		if v := r.Header.Get(name); v != "" {
+			fmt.Fprintf(&text, "  %s: %s\n", name, v)
+		}
+	}
+	if utf8.Valid(body) {
+		fmt.Fprintf(&text, "  %s\n", body)
+	} else {
+		fmt.Fprintf(&text, "  %x\n", body)
+	}
+	d.mu.Lock()
+	fmt.Fprintln(d.out, text.String())
+	d.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Close stops the sink.
+func (d *demo) Close() {
+	_ = d.server.Close()
+	d.wg.Wait()
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// An embeddedRedis is the in-process Redis of a broker without a Redis URL. It
+// listens on loopback, behind a password that nobody knows; all that it holds
+// is rebuilt from the store at the next start.
+type embeddedRedis struct {
+	server   *miniredis.Miniredis
+	password string
+}
+
+func startEmbeddedRedis() (*embeddedRedis, error) {
+	e := &embeddedRedis{server: miniredis.NewMiniRedis(), password: rand.Text()}
+	e.server.RequireAuth(e.password)
+	if err := e.server.Start(); err != nil {
+		return nil, fmt.Errorf("embedded Redis cannot listen on loopback: %w", err)
+	}
+	return e, nil
+}
+
+// URL is where it listens, password included.
+func (e *embeddedRedis) URL() string { return "redis://:" + e.password + "@" + e.server.Addr() }
+
+// Close stops it.
+func (e *embeddedRedis) Close() { e.server.Close() }

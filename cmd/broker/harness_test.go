@@ -1,0 +1,478 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+// patience is how long a test waits for an event before it calls it missing.
+// Nothing is measured with it.
+const patience = 60 * time.Second
+
+// A world is a pair of stores and the brokers on it.
+type world struct {
+	t     *testing.T
+	env   []string
+	redis *realservers.RedisServer // nil: embedded
+	mysql *realservers.MySQLServer // nil: embedded or shared
+}
+
+// onEachStore runs a test on the embedded stores and on real servers.
+func onEachStore(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Run("embedded", func(t *testing.T) { t.Parallel(); f(t, embeddedWorld(t)) })
+	t.Run("real servers", func(t *testing.T) { t.Parallel(); f(t, realWorld(t)) })
+}
+
+func embeddedWorld(t *testing.T) *world {
+	return &world{t: t, env: []string{"BROKER_DATA_DIR=" + t.TempDir()}}
+}
+
+// realWorld is a database of its own on the shared server and a Redis of its own.
+func realWorld(t *testing.T) *world {
+	redis := realservers.StartRedis(t)
+	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + redis.URL()}}
+}
+
+// with adds settings for the brokers started afterwards.
+func (w *world) with(env ...string) *world {
+	w.env = append(w.env, env...)
+	return w
+}
+
+// quick are settings that make time pass faster.
+var quick = []string{"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=1s", "BROKER_STOP_TIMEOUT=1s",
+	"BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s"}
+
+const adminToken = "test-admin-token"
+
+// A process is one broker.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	base string
+	log  *syncBuffer
+	done chan struct{}
+}
+
+// start runs a broker and waits until it is ready.
+func (w *world) start(env ...string) *process {
+	w.t.Helper()
+	p := w.launch(env...)
+	p.awaitReady()
+	return p
+}
+
+// launch runs a broker without waiting.
+func (w *world) launch(env ...string) *process {
+	w.t.Helper()
+	addr := freeAddr(w.t)
+	p := &process{t: w.t, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], "serve")
+	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken)
+	p.cmd.Env = append(p.cmd.Env, w.env...)
+	p.cmd.Env = append(p.cmd.Env, env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	require.NoError(w.t, p.cmd.Start())
+	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	w.t.Cleanup(func() {
+		p.kill()
+		text := p.log.String()
+		if w.t.Failed() {
+			w.t.Logf("log of %s:\n%s", p.base, tail(text, 6000))
+		}
+		if strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
+			w.t.Errorf("broker %s reported a race or a panic:\n%s", p.base, tail(text, 20_000))
+		}
+	})
+	return p
+}
+
+// clearedEnv is our environment without settings of a broker.
+func clearedEnv() []string {
+	var out []string
+	for _, line := range os.Environ() {
+		if !strings.HasPrefix(line, "BROKER_") && !strings.HasPrefix(line, "PENSTOCK_TEST_") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "..." + s[len(s)-n:]
+	}
+	return s
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (p *process) awaitReady() {
+	p.t.Helper()
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		select {
+		case <-p.done:
+			p.t.Fatalf("the broker ended at start:\n%s", p.log)
+		default:
+		}
+		res, err := http.Get(p.base + "/readyz")
+		if err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	p.t.Fatalf("the broker is not ready:\n%s", p.log)
+}
+
+// kill ends the process as a power loss would, and waits for it.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// stop asks the process to stop and returns its exit code.
+func (p *process) stop() int {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.awaitEnd()
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) awaitEnd() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		p.t.Fatalf("the broker did not end:\n%s", p.log)
+	}
+}
+
+// A reply is an answer, read.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// json decodes the body.
+func (r reply) json(t *testing.T) map[string]any {
+	t.Helper()
+	var m map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.body), &m), r.body)
+	return m
+}
+
+// try sends a request; headers are pairs.
+func (p *process) try(method, path, body string, headers ...string) (reply, error) {
+	req, err := http.NewRequest(method, p.base+path, strings.NewReader(body))
+	if err != nil {
+		return reply{}, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header, string(b)}, err
+}
+
+// client keeps enough connections for the loads of these tests.
+var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 128, MaxConnsPerHost: 256},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+func (p *process) do(method, path, body string, headers ...string) reply {
+	p.t.Helper()
+	r, err := p.try(method, path, body, headers...)
+	require.NoError(p.t, err)
+	return r
+}
+
+// put creates a resource from form fields (pairs).
+func (p *process) put(path string, fields ...string) reply {
+	p.t.Helper()
+	form := url.Values{}
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	r := p.do("PUT", path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+	require.Contains(p.t, []int{200, 201}, r.status, r.body)
+	return r
+}
+
+// sample creates producer p, channel c, and the consumers given as
+// "id=callback" (push) or "id" (pull); every token is "<id>-token".
+func (p *process) sample(consumers ...string) {
+	p.t.Helper()
+	p.put("/producer/p", "token", "p-token")
+	p.put("/channel/c", "token", "c-token")
+	for _, k := range consumers {
+		id, callback, push := strings.Cut(k, "=")
+		if push {
+			p.put("/channel/c/consumer/"+id, "token", id+"-token", "callbackUrl", callback)
+		} else {
+			p.put("/channel/c/consumer/"+id, "token", id+"-token", "type", "pull")
+		}
+	}
+}
+
+// producerTokens and consumerTokens are the headers of sample's resources.
+var producerTokens = []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", "p-token"}
+
+func consumerTokens(id string) []string {
+	return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Consumer-Token", id + "-token"}
+}
+
+// publish posts a message to channel c and requires 201; it returns its path.
+func (p *process) publish(body string, headers ...string) string {
+	p.t.Helper()
+	r := p.do("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), headers...)...)
+	require.Equal(p.t, 201, r.status, r.body)
+	return r.header.Get("Location")
+}
+
+// tryPublish posts a message and reports whether it was acknowledged.
+func (p *process) tryPublish(body string, headers ...string) bool {
+	r, err := p.try("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), headers...)...)
+	return err == nil && r.status == 201
+}
+
+// queued lists the queued jobs of a pull consumer.
+func (p *process) queued(consumer string, query ...string) []map[string]any {
+	p.t.Helper()
+	path := "/channel/c/consumer/" + consumer + "/queued-jobs"
+	if len(query) > 0 {
+		path += "?" + query[0]
+	}
+	r := p.do("GET", path, "", consumerTokens(consumer)...)
+	require.Equal(p.t, 200, r.status, r.body)
+	var page struct{ Result []map[string]any }
+	require.NoError(p.t, json.Unmarshal([]byte(r.body), &page))
+	return page.Result
+}
+
+// move asks for a transition of a job of a pull consumer.
+func (p *process) move(consumer, job, body string, headers ...string) reply {
+	p.t.Helper()
+	return p.do("POST", "/channel/c/consumer/"+consumer+"/job/"+job, body,
+		append(consumerTokens(consumer), append([]string{"Content-Type", "application/json"}, headers...)...)...)
+}
+
+// eventually waits for a condition that other processes bring about.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for: %s", patience, what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// A sink is a push consumer that remembers what it got.
+type sink struct {
+	*httptest.Server
+	mu       sync.Mutex
+	got      []received
+	byBody   map[string]int
+	answer   func(n int, r received) int // status for the n-th request, from 1
+	answered func(r received)
+}
+
+type received struct {
+	header http.Header
+	body   string
+	at     time.Time
+}
+
+// newSink answers with answer, or 204 when it is nil.
+func newSink(t *testing.T, answer func(n int, r received) int) *sink {
+	s := &sink{byBody: map[string]int{}, answer: answer}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		rec := received{r.Header.Clone(), string(body), time.Now()}
+		s.mu.Lock()
+		s.got = append(s.got, rec)
+		s.byBody[rec.body]++
+		n := len(s.got)
+		s.mu.Unlock()
+		status := http.StatusNoContent
+		if s.answer != nil {
+			status = s.answer(n, rec)
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *sink) all() []received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]received(nil), s.got...)
+}
+
+func (s *sink) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.got)
+}
+
+// distinct is the number of different bodies received.
+func (s *sink) distinct() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byBody)
+}
+
+// times returns how often a body was received.
+func (s *sink) times(body string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byBody[body]
+}
+
+// A syncBuffer is a bytes.Buffer for a process to write to while we read.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// A load publishes numbered messages from several connections until told to
+// stop, and remembers which were acknowledged.
+type load struct {
+	mu    sync.Mutex
+	acked []string
+	stop  chan struct{}
+	wg    sync.WaitGroup
+}
+
+// startLoad publishes to whichever of the processes answers, at most limit messages.
+func startLoad(limit int, targets func() []*process) *load {
+	l := &load{stop: make(chan struct{})}
+	next := make(chan int)
+	l.wg.Go(func() {
+		defer close(next)
+		for i := range limit {
+			select {
+			case next <- i:
+			case <-l.stop:
+				return
+			}
+		}
+	})
+	for worker := range 16 {
+		l.wg.Go(func() {
+			for i := range next {
+				body := "m-" + strconv.Itoa(i)
+				// A producer that wants certainty repeats with the same ID: a
+				// duplicate is then an acknowledgement as well.
+				for try := 0; ; try++ {
+					ps := targets()
+					p := ps[(worker+try)%len(ps)]
+					r, err := p.try("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", fmt.Sprintf("id-%d", i))...)
+					if err == nil && (r.status == 201 || r.status == 409) {
+						l.mu.Lock()
+						l.acked = append(l.acked, body)
+						l.mu.Unlock()
+						break
+					}
+					select {
+					case <-l.stop:
+						return
+					case <-time.After(20 * time.Millisecond):
+					}
+				}
+			}
+		})
+	}
+	return l
+}
+
+// finish stops publishing and returns the acknowledged bodies.
+func (l *load) finish() []string {
+	close(l.stop)
+	l.wg.Wait()
+	return l.acked
+}
+
+// wait lets the load run to its limit.
+func (l *load) wait() []string {
+	l.wg.Wait()
+	return l.acked
+}
+
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acked)
+}
+
+// ownMySQLWorld has a MySQL of its own, which the test may kill.
+func ownMySQLWorld(t *testing.T) *world {
+	mysql, redis := realservers.StartMySQL(t), realservers.StartRedis(t)
+	return &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" + redis.URL()}}
+}
+
+// flushall empties the world's Redis.
+func (w *world) flushall() {
+	w.t.Helper()
+	u, err := url.Parse(w.redis.URL())
+	require.NoError(w.t, err)
+	conn, err := net.Dial("tcp", u.Host)
+	require.NoError(w.t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("FLUSHALL\r\n"))
+	require.NoError(w.t, err)
+	answer := make([]byte, 5)
+	_, err = io.ReadFull(conn, answer)
+	require.NoError(w.t, err)
+	require.Equal(w.t, "+OK\r\n", string(answer))
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheLogHasTheFormThatIsAskedFor(t *testing.T) {
+	for _, tc := range []struct{ format, level, want string }{
+		{"", "info", "json"}, // a buffer is no terminal
+		{"json", "info", "json"},
+		{"text", "info", "text"},
+		{"json", "warn", "nothing"},
+		{"text", "error", "nothing"},
+	} {
+		var out bytes.Buffer
+		log, closeLog, err := newLogger(config{LogFormat: tc.format, LogLevel: tc.level}, &out)
+		require.NoError(t, err)
+		log.Info("hello", "n", 1)
+		closeLog()
+		switch tc.want {
+		case "json":
+			var line map[string]any
+			require.NoError(t, json.Unmarshal(out.Bytes(), &line))
+			require.Equal(t, "hello", line["msg"])
+			require.EqualValues(t, 1, line["n"])
+		case "text":
+			require.Contains(t, out.String(), "msg=hello n=1")
+		default:
+			require.Empty(t, out.String())
+		}
+	}
+}
+
+func TestTheLogGoesToItsFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log", "broker.log")
+	var out bytes.Buffer
+	log, closeLog, err := newLogger(config{LogLevel: "info", LogFile: file}, &out)
+	require.NoError(t, err)
+	log.Info("hello")
+	closeLog()
+	require.Empty(t, out.String())
+	written, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, json.Valid(bytes.TrimSpace(written)), string(written))
+}
+
+func TestALogThatCannotBeWrittenIsToldAtStart(t *testing.T) {
+	blocker := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(blocker, nil, 0o600))
+	_, _, err := newLogger(config{LogLevel: "info", LogFile: filepath.Join(blocker, "broker.log")}, &bytes.Buffer{})
+	require.ErrorContains(t, err, "BROKER_LOG_FILE")
+	_, _, err = newLogger(config{LogLevel: "loud"}, &bytes.Buffer{})
+	require.ErrorContains(t, err, "BROKER_LOG_LEVEL")
+}

@@ -1,0 +1,119 @@
+// Command broker runs Penstock, an HTTP message broker.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+)
+
+// version is set at build time.
+var version = "dev"
+
+// The exit codes. A second signal ends the process at once, with 128 + its number.
+const (
+	exitClean  = 0
+	exitUsage  = 1 // usage or configuration
+	exitStore  = 3 // a store cannot be reached or migrated
+	exitStart  = 4 // cannot start, or died running
+	exitSignal = 128
+)
+
+// errStore says that a store cannot be reached or migrated.
+var errStore = errors.New("store cannot be used")
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+const usage = `Penstock is an HTTP message broker.
+
+Usage:
+  broker [serve] [--demo]   run the broker; --demo adds a sample channel with consumers
+  broker migrate            create or update the tables of the store, then exit
+  broker bench ...          load a broker and check that nothing was lost
+  broker version            print the version
+
+Settings come from BROKER_* environment variables: see docs/configuration.md.
+`
+
+func run(args []string, stdout, stderr io.Writer) int {
+	command := "serve"
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		command, args = args[0], args[1:]
+	}
+	switch command {
+	case "serve":
+		flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+		flags.SetOutput(stderr)
+		flags.Usage = func() { fmt.Fprint(stderr, usage) }
+		demo := flags.Bool("demo", false, "add a sample producer, channel and consumers, and print what to try")
+		if err := flags.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return exitClean
+			}
+			return exitUsage
+		}
+		if flags.NArg() > 0 {
+			fmt.Fprintf(stderr, "broker serve takes no arguments, got %q\n\n%s", flags.Args(), usage)
+			return exitUsage
+		}
+		return withSignals(stderr, func(ctx context.Context) int { return serve(ctx, *demo, stdout, stderr) })
+	case "migrate":
+		return withSignals(stderr, func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
+	case "bench":
+		return exitUsage
+	case "version":
+		fmt.Fprintf(stdout, "penstock %s %s %s\n", version, commit(), runtime.Version())
+		return exitClean
+	case "help":
+		fmt.Fprint(stdout, usage)
+		return exitClean
+	}
+	fmt.Fprintf(stderr, "broker: unknown command %q\n\n%s", command, usage)
+	return exitUsage
+}
+
+// withSignals runs f with a context that ends at SIGINT or SIGTERM. A second
+// signal does not wait.
+func withSignals(stderr io.Writer, f func(context.Context) int) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		if _, ok := <-signals; !ok {
+			return
+		}
+		cancel()
+		if s, ok := <-signals; ok {
+			fmt.Fprintln(stderr, "second signal: leaving at once; what is unfinished is recovered at the next start")
+			os.Exit(exitSignal + int(s.(syscall.Signal)))
+		}
+	}()
+	code := f(ctx)
+	signal.Stop(signals)
+	close(signals)
+	return code
+}
+
+// commit is the revision that was built, where the build knows it.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "unknown"
+}

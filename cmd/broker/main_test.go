@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/penstock-broker/penstock/internal/failpoint"
+)
+
+// The end-to-end tests run this test binary as the broker: a process of its
+// own, that can be killed, built with the race detector when the tests are.
+const (
+	envMain = "PENSTOCK_TEST_MAIN" // "1": be the broker
+	envKill = "PENSTOCK_TEST_KILL" // "<point>:<n>": kill -9 ourselves the n-th time we come there
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envMain) != "1" {
+		os.Exit(m.Run())
+	}
+	if point, n, ok := strings.Cut(os.Getenv(envKill), ":"); ok {
+		left := atomic.Int64{}
+		count, err := strconv.Atoi(n)
+		if err != nil {
+			panic(err)
+		}
+		left.Store(int64(count))
+		failpoint.Hit = func(at string) {
+			if at == point && left.Add(-1) == 0 {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {} // the signal is on its way
+			}
+		}
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/penstock-broker/penstock/seedfile"
+)
+
+// openTimeout bounds reaching and migrating the stores at start.
+const openTimeout = 60 * time.Second
+
+// serve runs a broker until ctx ends and returns the exit code.
+func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
+	cfg, err := readConfig(os.Environ())
+	if err != nil {
+		fmt.Fprintf(stderr, "broker: %v\n", err)
+		return exitUsage
+	}
+	log, closeLog, err := newLogger(cfg, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "broker: %v\n", err)
+		return exitUsage
+	}
+	defer closeLog()
+	if cfg.MySQLDSN == "" || cfg.RedisURL == "" {
+		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for more than that",
+			"embedded_store", cfg.MySQLDSN == "", "embedded_redis", cfg.RedisURL == "", "data", cfg.DataDir)
+	}
+	open, cancel := context.WithTimeout(ctx, openTimeout)
+	b, err := openBroker(open, cfg, log)
+	cancel()
+	if err != nil {
+		log.Error("broker cannot start", "error", err)
+		switch {
+		case errors.Is(err, errStore):
+			return exitStore
+		case errors.Is(err, errSeed):
+			return exitUsage
+		}
+		return exitStart
+	}
+	defer b.close()
+	if demo {
+		sample, err := startDemo(ctx, b, stdout)
+		if err != nil {
+			log.Error("the demo cannot start", "error", err)
+			return exitStart
+		}
+		defer sample.Close()
+	}
+	if err := b.Run(ctx); err != nil {
+		log.Error("broker died", "error", err)
+		return exitStart
+	}
+	log.Info("stopped")
+	return exitClean
+}
+
+// migrate brings the tables of the store up to date.
+func migrate(ctx context.Context, stdout, stderr io.Writer) int {
+	cfg, err := readConfig(os.Environ())
+	if err != nil {
+		fmt.Fprintf(stderr, "broker: %v\n", err)
+		return exitUsage
+	}
+	open, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	store, err := openStore(open, cfg)
+	if err == nil {
+		err = store.Migrate(open)
+		if closed := store.Close(); err == nil {
+			err = closed
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "broker: %v\n", err)
+		return exitStore
+	}
+	fmt.Fprintln(stdout, "the tables are up to date")
+	return exitClean
+}
+
+// errSeed says that the seed file cannot be read.
+var errSeed = errors.New("seed file cannot be used")
+
+// applySeeds creates what the seed file names and the store does not have.
+func (b *broker) applySeeds(ctx context.Context) error {
+	if b.cfg.SeedFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(b.cfg.SeedFile)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSeed, err)
+	}
+	seed, warnings, err := seedfile.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSeed, err)
+	}
+	for _, w := range warnings {
+		b.log.Warn("seed skipped", "reason", w)
+	}
+	if err := seedfile.Apply(ctx, b.store, seed); err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
+	}
+	return nil
+}
