@@ -44,6 +44,9 @@ type Desk interface {
 // checks tokens itself.
 type DataPlane interface {
 	Broadcast(ctx *fasthttp.RequestCtx)
+	BroadcastBatch(ctx *fasthttp.RequestCtx)
+	ClaimJobs(ctx *fasthttp.RequestCtx)
+	UpdateJobs(ctx *fasthttp.RequestCtx)
 	QueuedJobs(ctx *fasthttp.RequestCtx)
 	MoveJob(ctx *fasthttp.RequestCtx)
 }
@@ -54,6 +57,9 @@ type Options struct {
 	Catalogue *catalogue.Catalogue
 	Desk      Desk
 	Data      DataPlane
+
+	// MaxBody bounds the body of a control plane or pull request in bytes; 0: 4 MiB.
+	MaxBody int
 
 	AdminToken     string // "" : nobody is the admin
 	OpenManagement bool   // management needs no token
@@ -90,6 +96,9 @@ func New(o Options) *API {
 	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer)}
 	if a.log == nil {
 		a.log = slog.Default()
+	}
+	if a.o.MaxBody <= 0 {
+		a.o.MaxBody = 4 << 20
 	}
 	a.router = a.newRouter()
 	return a

@@ -32,8 +32,9 @@ type Route struct {
 	Access  Access
 	Summary string
 
-	serve func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
-	data  func(DataPlane, *fasthttp.RequestCtx)                   // data plane
+	streams bool                                                    // the handler reads the body itself
+	serve   func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
+	data    func(DataPlane, *fasthttp.RequestCtx)                   // data plane
 }
 
 const (
@@ -55,7 +56,7 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", serve: (*API).listConsumers},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", serve: (*API).getDLQ},
-	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", data: DataPlane.Broadcast},
+	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", streams: true, data: DataPlane.Broadcast},
 	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", serve: (*API).listMessages},
 	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessManagement, Summary: "a message and its jobs", serve: (*API).getMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", serve: (*API).retriggerMessage},
@@ -63,6 +64,10 @@ var table = []Route{
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "jobs a pull consumer may take", data: DataPlane.QueuedJobs},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", data: DataPlane.MoveJob},
+
+	{Method: post, Path: "/channel/{channel}/batch", Access: AccessData, Summary: "publish many messages, NDJSON", streams: true, data: DataPlane.BroadcastBatch},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", data: DataPlane.ClaimJobs},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", data: DataPlane.UpdateJobs},
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "a job", serve: (*API).getJob},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", serve: (*API).requeueDeadJob},
@@ -105,9 +110,17 @@ func (a *API) newRouter() *router.Router {
 		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
 	})
 	for _, route := range table {
-		r.Handle(route.Method, route.Path, a.instrument(a.metrics.route(route.Method+" "+route.Path), a.handler(route)))
+		r.Handle(route.Method, route.Path, a.instrument(a.metrics.route(route.Method+" "+route.Path), a.bounded(route)))
 	}
 	return r
+}
+
+// bounded reads the body of a route that does not read it itself.
+func (a *API) bounded(route Route) fasthttp.RequestHandler {
+	if route.streams {
+		return a.handler(route)
+	}
+	return wholeBody(a.o.MaxBody, a.handler(route))
 }
 
 // handler does what all requests of a route have in common.

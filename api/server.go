@@ -26,7 +26,6 @@ const (
 
 // ServerOptions are the limits of a server.
 type ServerOptions struct {
-	MaxBody     int // bytes of a request body; 0: 4 MiB
 	Concurrency int // connections served at once; 0: fasthttp's default, 256 Ki
 	Log         *slog.Logger
 }
@@ -34,17 +33,15 @@ type ServerOptions struct {
 // NewServer returns a server for h, usually the Handler of an API, that refuses
 // what is too large, too slow or ambiguous, and says so as h would.
 func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
-	if o.MaxBody <= 0 {
-		o.MaxBody = 4 << 20
-	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	return &fasthttp.Server{
-		Handler:                      strict(h),
+		Handler:                      strict(endBody(h)),
+		StreamRequestBody:            true, // the doors bound what they read: see wholeBody
+		MaxRequestBodySize:           1,    // of a streamed body this is only what is waited for before the handler runs
 		ErrorHandler:                 refuse,
 		Logger:                       serverLog{o.Log},
-		MaxRequestBodySize:           o.MaxBody,
 		Concurrency:                  o.Concurrency,
 		ReadBufferSize:               maxHeaderBytes,
 		ReadTimeout:                  readTimeout,

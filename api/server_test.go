@@ -21,7 +21,7 @@ func startServer(t *testing.T, h fasthttp.RequestHandler, change func(*fasthttp.
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := NewServer(h, ServerOptions{MaxBody: 1 << 20})
+	s := NewServer(wholeBody(1<<20, h), ServerOptions{})
 	if change != nil {
 		change(s)
 	}

@@ -16,10 +16,11 @@ import (
 
 // Bounds of one transaction of published messages. 1024 rows is where the
 // insert rate of MariaDB levels off; the bytes stay far below
-// max_allowed_packet (the store splits further where that is smaller).
+// max_allowed_packet (the store splits further where that is smaller), and the
+// server must be done parsing them within durable.MaxIDAge.
 const (
 	commitRows  = 1024
-	commitBytes = 4 << 20
+	commitBytes = 2 << 20
 )
 
 // committers is how many transactions of published messages are under way at
@@ -47,6 +48,18 @@ type write struct {
 	msg   *durable.Message
 	since time.Time  // when the request was complete
 	done  chan error // capacity 1: a caller that has left never blocks us
+	chunk *chunk     // instead of done: part of a batch request
+	err   error      // the result, of a part of a batch request
+}
+
+// finish tells whoever waits for the write.
+func (w *write) finish(err error) {
+	if w.chunk == nil {
+		w.done <- err
+		return
+	}
+	w.err = err
+	w.chunk.finish(1)
 }
 
 // A committer turns concurrent publishes into few transactions (group commit).
@@ -86,6 +99,24 @@ func (c *committer) Add(w *write) error {
 	c.mu.Unlock()
 	c.ready.Signal()
 	return <-w.done
+}
+
+// AddAll takes over writes of a batch request; each is finished when its fate is
+// known.
+func (c *committer) AddAll(writes []*write) {
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.pending = append(c.pending, writes...)
+	}
+	c.mu.Unlock()
+	if closed {
+		for _, w := range writes {
+			w.finish(problem.ErrDraining)
+		}
+		return
+	}
+	c.ready.Signal()
 }
 
 // Run commits until ctx ends and everything that was added is answered.
@@ -172,7 +203,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 	// the broker that just answered 201 for it.
 	c.committed(stored)
 	for i, err := range results {
-		batch[i].done <- err
+		batch[i].finish(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,6 +81,13 @@ func (v *delivery) run() {
 		d.WakeAfter(v.lane.no, storePause)
 		return
 	}
+	if errors.Is(res.Err, egress.ErrClosed) {
+		// We cut the exchange: nothing is known of it, and nobody is to blame.
+		// The lease ends by itself.
+		d.held.remove(v)
+		d.unreserve(v.lane, 1)
+		return
+	}
 	out := v.outcome(res)
 	d.outcomes.Add(out)
 	d.unreserve(v.lane, 1)
@@ -114,9 +122,7 @@ func (v *delivery) post() egress.Result {
 	h.Set("X-Broker-Job-ID", job)
 	h.Set("X-Broker-Attempt", attempt)
 	h.Set("X-Request-ID", job+"-"+attempt)
-	if len(v.msg.Headers) > 0 {
-		h.Set("X-Broker-Metadata-Headers", metadataNames(v.msg.Headers))
-	}
+	h.Set("X-Broker-Metadata-Headers", metadataNames(v.msg.Headers)) // also when there are none
 	req.SetBodyRaw(v.msg.Payload)
 	return target.Post(req, o.Timeout)
 }
@@ -160,7 +166,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		m.attempts.WithLabelValues("dead").Inc()
 		m.dead.Inc()
 		d.payloads.done(v.msg.ID)
-		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position), "consumer", v.consumer.ID,
+		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
 			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
 	} else {
 		out.Kind = durable.OutcomeRetry
@@ -170,7 +176,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		}
 		out.NextMs = out.AtMs + r.delay.Milliseconds()
 		m.attempts.WithLabelValues("retry").Inc()
-		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position), "consumer", v.consumer.ID,
+		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
 			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.delay)
 	}
 	r.outcome = out

@@ -3,6 +3,8 @@ package hotpath
 import (
 	"bytes"
 	"iter"
+	"slices"
+	"sort"
 	"strings"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -27,11 +29,13 @@ func MetadataHeaders(stored []byte) iter.Seq2[string, string] {
 	}
 }
 
+// metadataNames is the sorted list of the names, for X-Broker-Metadata-Headers.
 func metadataNames(stored []byte) string {
 	var names []string
 	for name := range MetadataHeaders(stored) {
 		names = append(names, name)
 	}
+	slices.Sort(names)
 	return strings.Join(names, ",")
 }
 
@@ -74,10 +78,10 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 			continue
 		}
 		if names++; names > maxMetadataNames || len(out)+len(name)+len(value) > maxMetadataBytes {
-			return nil, problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.", maxMetadataNames, maxMetadataBytes)
+			return nil, errMetadataSize
 		}
 		if bytes.ContainsAny(value, "\r\n\x00") {
-			return nil, problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
+			return nil, errMetadataByte
 		}
 		out = append(out, name...)
 		out = append(out, ':')
@@ -85,6 +89,31 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 		out = append(out, '\n')
 	}
 	return out, nil
+}
+
+var (
+	errMetadataSize = problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.", maxMetadataNames, maxMetadataBytes)
+	errMetadataByte = problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
+)
+
+// mergeMetadata is the metadata of a batch line: that of the request, replaced
+// and completed by the line's own, in the order of their names.
+func mergeMetadata(stored []byte, own map[string]string, tokenHeader string) ([]byte, error) {
+	all, names := map[string]string{}, []string{}
+	for name, value := range MetadataHeaders(stored) {
+		all[strings.ToLower(name)] = value
+		names = append(names, name)
+	}
+	more := make([]string, 0, len(own))
+	for name, value := range own {
+		if _, known := all[strings.ToLower(name)]; !known {
+			more = append(more, name)
+		}
+		all[strings.ToLower(name)] = value
+	}
+	sort.Strings(more)
+	list := strings.Join(append(names, more...), ",")
+	return collectMetadata([]byte(list), tokenHeader, func(name string) []byte { return []byte(all[strings.ToLower(name)]) })
 }
 
 // isToken reports whether s is a token of RFC 9110: what a header name may be.

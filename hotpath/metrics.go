@@ -8,6 +8,7 @@ type Metrics struct {
 	published      *prometheus.CounterVec // code
 	publishSeconds prometheus.Histogram
 	publishBytes   prometheus.Counter
+	batchRefused   prometheus.Counter
 	commitBatch    prometheus.Histogram
 	commitSeconds  prometheus.Histogram
 	fannedOut      prometheus.Counter
@@ -52,6 +53,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		published:      vector("publish_requests_total", "Broadcast requests by status code.", "code"),
 		publishSeconds: histogram("publish_duration_seconds", "Time from a complete broadcast request to its answer.", latencyBuckets),
 		publishBytes:   counter("publish_payload_bytes_total", "Payload bytes of acknowledged messages."),
+		batchRefused:   counter("batch_refused_lines_total", "Lines of batch publishes that were not stored."),
 		commitBatch:    histogram("commit_batch_messages", "Messages in one transaction of published messages.", rows),
 		commitSeconds:  histogram("commit_duration_seconds", "Time of one transaction of published messages.", latencyBuckets),
 		fannedOut:      counter("fanout_messages_total", "Messages whose jobs were offered to Redis."),

@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -90,7 +91,6 @@ func TestMetadataCarriesNamedHeadersAndNothingOfOurs(t *testing.T) {
 		func(name string) []byte { return []byte(headers[name]) })
 	require.NoError(t, err)
 	require.Equal(t, "traceparent:00-a-b-01\nx-tenant:T1\n", string(got))
-	require.Equal(t, map[string]string{"traceparent": "00-a-b-01", "x-tenant": "T1"}, MetadataMap(got))
 	require.Equal(t, "traceparent,x-tenant", metadataNames(got))
 }
 
@@ -164,12 +164,31 @@ func TestLimitDefaultsTo25AndIsClippedTo100(t *testing.T) {
 }
 
 func TestBytesThatAreNotTextAreShownInBase64(t *testing.T) {
-	payload, encoding := JSONPayload([]byte("grüße"))
-	require.Equal(t, "grüße", payload)
-	require.Empty(t, encoding)
-	payload, encoding = JSONPayload([]byte{0xff, 0x00})
-	require.Equal(t, "/wA=", payload)
-	require.Equal(t, "base64", encoding)
+	var m struct{ Payload, PayloadEncoding, ContentType, MessageID string }
+	require.NoError(t, json.Unmarshal(appendMessage(nil, &durable.Message{Payload: []byte("grü\"ße\n\x01"), ContentType: "a/b"}), &m))
+	require.Equal(t, "grü\"ße\n\x01", m.Payload)
+	require.Empty(t, m.PayloadEncoding)
+	require.NoError(t, json.Unmarshal(appendMessage(nil, &durable.Message{Payload: []byte{0xff, 0x00}, Key: "k"}), &m))
+	require.Equal(t, "/wA=", m.Payload)
+	require.Equal(t, "base64", m.PayloadEncoding)
+	require.Equal(t, "k", m.MessageID)
+}
+
+func FuzzMessageJSON(f *testing.F) {
+	f.Add([]byte("plain"), "text/plain")
+	f.Add([]byte("\x00\"\\\n\u2028<&>"), "a/b; c=\"d\"")
+	f.Add([]byte{0xff}, "\xff")
+	f.Fuzz(func(t *testing.T, payload []byte, contentType string) {
+		var m struct{ Payload, PayloadEncoding, ContentType string }
+		require.NoError(t, json.Unmarshal(appendMessage(nil, &durable.Message{Payload: payload, ContentType: contentType}), &m))
+		got := []byte(m.Payload)
+		if m.PayloadEncoding == "base64" {
+			var err error
+			got, err = base64.StdEncoding.DecodeString(m.Payload)
+			require.NoError(t, err)
+		}
+		require.Equal(t, string(payload), string(got), "every byte comes back")
+	})
 }
 
 func TestAMessageIsKnownOutsideByTheProducersID(t *testing.T) {

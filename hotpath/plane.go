@@ -23,6 +23,7 @@ type Options struct {
 	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
 	// CacheBytes bounds the payloads kept in memory, WaitingBytes and
 	// WaitingRequests the publishes that wait for the store.
+	MaxBody         int // bytes of a payload
 	CacheBytes      int
 	WaitingBytes    int64
 	WaitingRequests int64
@@ -43,12 +44,13 @@ type Plane struct {
 	fanout     *fanout
 	dispatcher *dispatcher
 	outcomes   *outcomes
+	stopping   chan struct{} // closed by Drain
 }
 
 // New assembles a data plane. Nothing runs before Run.
 func New(o Options) *Plane {
 	cache := newPayloads(o.CacheBytes)
-	p := &Plane{}
+	p := &Plane{stopping: make(chan struct{})}
 	p.outcomes = newOutcomes(o.Store, o.Queue, func(consumer uint32, after time.Duration) {
 		o.Touched(consumer)
 		p.dispatcher.WakeAfter(consumer, after)
@@ -57,19 +59,25 @@ func New(o Options) *Plane {
 		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes,
 		options: o.Push, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
-	p.fanout = newFanout(o.Queue, o.Catalogue, cache, o.Node, p.dispatcher.Wake, o.Metrics, o.Log)
+	p.fanout = newFanout(o.Queue, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
-	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, metrics: o.Metrics,
+	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
 	p.puller = &puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics}
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping}
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	return p
 }
 
 // Wake says that a consumer may have due jobs: something outside this package
 // put them there. It never blocks.
-func (p *Plane) Wake(consumer uint32) { p.dispatcher.Wake(consumer) }
+func (p *Plane) Wake(consumer uint32) {
+	p.dispatcher.Wake(consumer)
+	p.waiters.Wake(consumer)
+}
+
+// Drain lets long polls answer at once: the server is about to stop. Call it once.
+func (p *Plane) Drain() { close(p.stopping) }
 
 // FanoutPending returns how many committed messages wait for Redis.
 func (p *Plane) FanoutPending() int { return p.fanout.Pending() }

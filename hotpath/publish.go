@@ -3,6 +3,7 @@ package hotpath
 import (
 	"context"
 	"errors"
+	"io"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type publisher struct {
 	committer *committer
 	metrics   *Metrics
 
+	maxBody             int    // bytes of a payload
 	tokenHeader         string // of deliveries: never carried as metadata
 	maxWrites, maxBytes int64
 	writes, bytes       atomic.Int64 // waiting for the store
@@ -62,7 +64,7 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := p.commit(msg, start); err != nil {
+	if err := p.commit(ctx, msg, start); err != nil {
 		if errors.Is(err, durable.ErrDuplicate) {
 			ctx.Response.Header.Set("Location", MessageURL(ch.ID, msg))
 		}
@@ -74,21 +76,89 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
 	return nil
 }
 
-// commit waits for the store, inside the bounds of what may wait.
-func (p *publisher) commit(msg *durable.Message, start time.Time) error {
-	cost := int64(size(msg))
-	defer p.writes.Add(-1)
-	defer p.bytes.Add(-cost)
-	// Add both before comparing, so that the two deferred calls always fit.
-	writes, bytes := p.writes.Add(1), p.bytes.Add(cost)
-	if writes > p.maxWrites || bytes > p.maxBytes {
+// commit reads the payload and waits for the store, inside the bounds of what
+// may wait: past them the body is not even read.
+func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message, start time.Time) error {
+	cost := int64(max(ctx.Request.Header.ContentLength(), 0))
+	if !p.tryReserve(1, cost) {
 		return problem.ErrOverloaded
 	}
+	defer func() { p.release(1, cost) }()
+	var err error
+	if msg.Payload, err = readPayload(ctx, p.maxBody); err != nil {
+		return err
+	}
+	p.bytes.Add(int64(size(msg)) - cost) // of a chunked body the length shows only now
+	cost = int64(size(msg))
 	return p.committer.Add(&write{msg: msg, since: start, done: make(chan error, 1)})
 }
 
-// message builds the message from the request. Everything is copied: the
-// request's memory is used again as soon as the handler returns.
+// tryReserve counts writes that will wait for the store, unless that would be
+// too many.
+func (p *publisher) tryReserve(writes, bytes int64) bool {
+	// Both are added before they are compared, so that taking both back fits.
+	w, b := p.writes.Add(writes), p.bytes.Add(bytes)
+	if w > p.maxWrites || b > p.maxBytes {
+		p.writes.Add(-writes)
+		p.bytes.Add(-bytes)
+		return false
+	}
+	return true
+}
+
+// reserve is tryReserve with patience: it waits for room until a time, or until
+// gone is closed.
+func (p *publisher) reserve(writes, bytes int64, until time.Time, gone <-chan struct{}) bool {
+	for !p.tryReserve(writes, bytes) {
+		if time.Now().After(until) {
+			return false
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-gone:
+			return false
+		}
+	}
+	return true
+}
+
+func (p *publisher) release(writes, bytes int64) {
+	p.writes.Add(-writes)
+	p.bytes.Add(-bytes)
+}
+
+var (
+	errBodyTooLarge = problem.New(413, "body_too_large", "The body is larger than this broker accepts.")
+	errBodyBroken   = problem.New(400, "bad_request", "The body of the request did not arrive whole.")
+)
+
+// readPayload reads the body into memory of its own: the request's memory is
+// used again as soon as the handler returns.
+func readPayload(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
+	stream, n := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
+	switch {
+	case n > limit:
+		return nil, errBodyTooLarge
+	case stream == nil:
+		return append([]byte{}, ctx.Request.Body()...), nil
+	case n >= 0:
+		payload := make([]byte, n)
+		if _, err := io.ReadFull(stream, payload); err != nil {
+			return nil, errBodyBroken
+		}
+		return payload, nil
+	}
+	payload, err := io.ReadAll(io.LimitReader(stream, int64(limit)+1))
+	if err != nil {
+		return nil, errBodyBroken
+	}
+	if len(payload) > limit {
+		return nil, errBodyTooLarge
+	}
+	return payload, nil
+}
+
+// message builds the message from the request, all but its payload.
 func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, producer *durable.Producer) (*durable.Message, error) {
 	h := &ctx.Request.Header
 	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
@@ -97,17 +167,17 @@ func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, pro
 	}
 	key := string(h.Peek("X-Broker-Message-ID"))
 	if key != "" && !ValidID(key) {
-		return nil, problem.New(400, "invalid_message_id", "X-Broker-Message-ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -")
+		return nil, errMessageID
 	}
 	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
-		return nil, problem.New(400, "scheduling_not_supported", "This broker does not schedule messages; nothing was stored.")
+		return nil, errScheduled
 	}
 	contentType := string(h.ContentType())
 	if contentType == "" {
 		contentType = defaultContentType
 	}
-	if len(contentType) > 255 {
-		return nil, problem.New(400, "invalid_content_type", "Content-Type is longer than 255 bytes.")
+	if err := checkContentType(contentType); err != nil {
+		return nil, err
 	}
 	metadata, err := collectMetadata(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
 	if err != nil {
@@ -116,8 +186,26 @@ func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, pro
 	return &durable.Message{
 		ChannelNo: ch.No, ProducerNo: producer.No, Audience: ch.Audience,
 		Priority: priority, Key: key, ContentType: contentType, Headers: metadata,
-		Payload: append([]byte{}, ctx.Request.Body()...),
 	}, nil
+}
+
+var (
+	errMessageID = problem.New(400, "invalid_message_id", "A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -")
+	errScheduled = problem.New(400, "scheduling_not_supported", "This broker does not schedule messages; nothing was stored.")
+	errPriority  = problem.Newf(400, "invalid_priority", "The priority must be an integer from 0 to %d.", redisq.MaxPriority)
+)
+
+// checkContentType refuses what could not be sent on as a header.
+func checkContentType(s string) error {
+	if len(s) > 255 {
+		return problem.New(400, "invalid_content_type", "The content type is longer than 255 bytes.")
+	}
+	for i := range len(s) {
+		if s[i] < 0x20 && s[i] != '\t' || s[i] == 0x7f {
+			return problem.New(400, "invalid_content_type", "The content type holds a control character.")
+		}
+	}
+	return nil
 }
 
 // parsePriority reads an integer 0..1023; absent is 0.
@@ -134,7 +222,7 @@ func parsePriority(b []byte) (int, error) {
 		n = n*10 + int(c-'0')
 	}
 	if n > redisq.MaxPriority {
-		return 0, problem.Newf(400, "invalid_priority", "X-Broker-Message-Priority must be an integer from 0 to %d.", redisq.MaxPriority)
+		return 0, errPriority
 	}
 	return n, nil
 }

@@ -2,14 +2,11 @@ package hotpath
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
@@ -34,6 +31,10 @@ type PullQueue interface {
 	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
+	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
+	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
+	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
 
 // A PullStore is the part of durable.Store that pull consumers work with.
@@ -54,6 +55,8 @@ type puller struct {
 	refill    func(consumer uint32)
 	visible   time.Duration // visibility timeout without IncrementalTimeout
 	metrics   *Metrics
+	waiters   waiters
+	stopping  <-chan struct{} // closed when long polls must answer
 }
 
 // errNotPull refuses a push consumer at the doors of pull consumers.
@@ -81,27 +84,6 @@ func (p *puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catal
 	return ch, k, nil
 }
 
-type queuedMessage struct {
-	MessageID       string
-	Payload         string
-	PayloadEncoding string `json:",omitempty"`
-	Headers         map[string]string
-	ContentType     string
-}
-
-type queuedJob struct {
-	ID                 string
-	Priority           int
-	IncrementalTimeout int
-	Attempts           int
-	Message            queuedMessage
-}
-
-type queuedJobs struct {
-	Result []queuedJob
-	Pages  map[string]string
-}
-
 // QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: a look
 // at what is due, highest priority first, oldest first inside a priority. It
 // claims nothing.
@@ -113,14 +95,9 @@ func (p *puller) QueuedJobs(rc *fasthttp.RequestCtx) {
 		problem.Write(rc, err)
 		return
 	}
-	body, err := json.Marshal(page)
-	if err != nil {
-		problem.Write(rc, problem.ErrInternal.Because(err))
-		return
-	}
 	rc.SetContentType("application/json")
 	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))
-	rc.SetBody(append(body, '\n'))
+	rc.Response.SetBodyRaw(page.appendJSON(nil))
 }
 
 // httpDate is the IMF-fixdate of RFC 9110.
@@ -139,11 +116,11 @@ func (p *puller) queuedJobs(ctx context.Context, rc *fasthttp.RequestCtx) (*queu
 	if err != nil {
 		return nil, err
 	}
-	page := &queuedJobs{Result: []queuedJob{}, Pages: map[string]string{}}
+	page := &queuedJobs{k: k}
 	// A page may hold jobs that are over (their ack was lost): go on behind
 	// them rather than show a short list. Bounded, since each round ends them.
-	for round := 0; limit > len(page.Result) && round < 4; round++ {
-		want := limit - len(page.Result)
+	for round := 0; limit > len(page.jobs) && round < 4; round++ {
+		want := limit - len(page.jobs)
 		waiting, err := p.queue.Peek(ctx, k.No, after, want)
 		if err != nil {
 			return nil, err
@@ -158,7 +135,7 @@ func (p *puller) queuedJobs(ctx context.Context, rc *fasthttp.RequestCtx) (*queu
 		after = &redisq.Cursor{Score: last.Score, ID: last.ID}
 	}
 	if limit > 0 && after != nil {
-		page.Pages["next"] = "/channel/" + ch.ID + "/consumer/" + k.ID + "/queued-jobs?limit=" + strconv.Itoa(limit) +
+		page.next = "/channel/" + ch.ID + "/consumer/" + k.ID + "/queued-jobs?limit=" + strconv.Itoa(limit) +
 			"&after=" + url.QueryEscape(formatCursor(*after))
 	}
 	return page, nil
@@ -206,36 +183,13 @@ func (p *puller) describe(ctx context.Context, ch *catalogue.Channel, k *durable
 			over = append(over, w.ID)
 			continue
 		}
-		payload, encoding := JSONPayload(m.Payload)
-		page.Result = append(page.Result, queuedJob{
-			ID: w.ID.Job(k.Position).String(), Priority: w.Priority, Attempts: max(w.Attempts, s.Attempts),
-			Message: queuedMessage{MessageID: PublicID(m), Payload: payload, PayloadEncoding: encoding,
-				Headers: MetadataMap(m.Headers), ContentType: m.ContentType},
-		})
+		page.jobs = append(page.jobs, queuedJob{w: w, attempts: max(w.Attempts, s.Attempts), msg: m})
 	}
 	if len(over) > 0 {
 		_, err := p.queue.Ack(ctx, k.No, over)
 		return err
 	}
 	return nil
-}
-
-// JSONPayload is how a payload stands in JSON: as text where it is UTF-8, else
-// in base64, and then the encoding is named.
-func JSONPayload(b []byte) (payload, encoding string) {
-	if utf8.Valid(b) {
-		return string(b), ""
-	}
-	return base64.StdEncoding.EncodeToString(b), "base64"
-}
-
-// MetadataMap is the metadata of a message as JSON shows it.
-func MetadataMap(stored []byte) map[string]string {
-	m := map[string]string{}
-	for name, value := range MetadataHeaders(stored) {
-		m[name] = value
-	}
-	return m
 }
 
 func parseLimit(args *fasthttp.Args) (int, error) {

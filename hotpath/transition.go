@@ -244,34 +244,42 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 
 // finish moves an in-flight job to DELIVERED or DEAD.
 func (m *move) finish(ctx context.Context) error {
-	p := m.p
-	standings, err := p.queue.Probe(ctx, m.k.No, []ident.ID{m.id})
+	standings, err := m.p.queue.Probe(ctx, m.k.No, []ident.ID{m.id})
 	if err != nil {
 		return err
 	}
-	q := standings[0]
+	out, accept, err := m.outcome(ctx, standings[0])
+	if err != nil || !accept {
+		return err
+	}
+	if err := m.p.outcomes.Store(ctx, out); err != nil {
+		return err
+	}
+	m.p.payloads.done(m.id)
+	return nil
+}
+
+// outcome judges a request for DELIVERED or DEAD of a job that stands at q in
+// Redis. accept says that the outcome is to be stored; without it a nil error
+// means that the job is in that state already.
+func (m *move) outcome(ctx context.Context, q redisq.Standing) (out durable.Outcome, accept bool, err error) {
 	if q.State != redisq.Leased {
-		accept, err := m.finishUnleased(ctx, q)
-		if err != nil || !accept {
-			return err
+		if accept, err = m.finishUnleased(ctx, q); !accept {
+			return out, false, err
 		}
 	} else if m.token != "" && m.token != q.Token {
-		return errLeaseLost
+		return out, false, errLeaseLost
 	}
-	out := durable.Outcome{
+	out = durable.Outcome{
 		Kind: durable.OutcomeDelivered, ConsumerNo: m.k.No, ID: m.id, Priority: q.Priority,
 		Attempts: max(q.Attempts, 1), AtMs: time.Now().UnixMilli(),
 		Tracked: q.Attempts != 1 || q.Flags != 0,
 	}
 	if m.t.next == "DEAD" {
 		out.Kind, out.Error = durable.OutcomeDead, "declared dead by the consumer"
-		p.metrics.dead.Inc()
+		m.p.metrics.dead.Inc()
 	}
-	if err := p.outcomes.Store(ctx, out); err != nil {
-		return err
-	}
-	p.payloads.done(m.id)
-	return nil
+	return out, true, nil
 }
 
 // fanoutSettled is the age from which a job that Redis does not know was lost by

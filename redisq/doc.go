@@ -40,4 +40,11 @@
 // priority that has jobs outside; Claim then hands out nothing below that
 // priority, so that the order holds, until the refill has brought them in and
 // said so by SetSpilled or SettleSpilled.
+//
+// # Servers
+//
+// Redis 6.2 and later, alone, behind Sentinel or as a Cluster, and the embedded
+// miniredis run the same scripts and pass the same suite, queuetest. miniredis
+// has no run_id, so a RunWatch never fires there; it never refuses memory; and it
+// sorts a whole set for each range, so it wants a small window.
 package redisq

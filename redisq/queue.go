@@ -73,7 +73,8 @@ func New(client redis.UniversalClient, o Options) *Queue {
 // Generation increments whenever what this process remembers about Redis may
 // have become wrong: a consumer's epoch was adopted, or another Redis process
 // answers. A job may be sent without asking the store only when it was enqueued
-// as Fresh by this process in the current generation.
+// as Fresh by this process in the current generation: read the generation before
+// Enqueue is called, and compare when the job is claimed.
 func (q *Queue) Generation() uint64 { return q.generation.Load() }
 
 // OnLost registers a function that is told when a consumer's state in Redis was

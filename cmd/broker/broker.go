@@ -163,8 +163,8 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency,
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, RetryAfterMax: cfg.RetryMaxDelay,
 		},
-		Visible:    cfg.StopTimeout + cfg.RationalDelay,
-		CacheBytes: cacheBytes, WaitingBytes: waitingBytes, WaitingRequests: waitingRequests,
+		Visible: cfg.StopTimeout + cfg.RationalDelay,
+		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, WaitingBytes: waitingBytes, WaitingRequests: waitingRequests,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill,
 		Metrics: hotpath.NewMetrics(registry), Log: log,
 	})
@@ -184,6 +184,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane,
 		AdminToken: cfg.AdminToken, OpenManagement: cfg.openManagement(), CheckCallback: policy.CheckURL,
 		Announce:      b.announce,
+		MaxBody:       cfg.maxBody(),
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: cfg.RationalDelay,
 		Metrics:       fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})),
@@ -191,7 +192,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Version:       api.VersionView{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:           log,
 	})
-	b.server = api.NewServer(b.api.Handler, api.ServerOptions{MaxBody: cfg.maxBody(), Log: log})
+	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Log: log})
 }
 
 // announce tells the other brokers that the catalogue changed. Lossy: they poll.
@@ -250,6 +251,7 @@ func (b *broker) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		b.log.Info("stopping: no new connections, finishing what was accepted")
 		b.api.SetDraining(true)
+		b.plane.Drain()
 		shutdown, cancel := context.WithTimeout(background, b.cfg.DeliveryTimeout+stopGrace)
 		if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			b.log.Warn("listener did not close cleanly", "error", err)

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lineResult is one line of a batch publish's answer.
+type lineResult struct {
+	Status                            int
+	MessageID, Location, Code, Detail string
+}
+
+func parseLines(t *testing.T, body string) []lineResult {
+	t.Helper()
+	var out []lineResult
+	for line := range strings.Lines(body) {
+		var r lineResult
+		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+		out = append(out, r)
+	}
+	return out
+}
+
+func (p *process) batch(lines ...string) []lineResult {
+	p.t.Helper()
+	r := p.do("POST", "/channel/c/batch", strings.Join(lines, "\n"), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	require.Equal(p.t, 200, r.status, r.body)
+	require.Equal(p.t, "application/x-ndjson", r.header.Get("Content-Type"))
+	return parseLines(p.t, r.body)
+}
+
+func TestBatchPublishAnswersEachLineInOrderAndOneBadLineFailsAlone(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		s := newSink(t, nil)
+		p := w.start()
+		p.sample("k=" + s.URL)
+		got := p.batch(
+			`{"Payload":"plain"}`,
+			``,
+			`{"MessageID":"m1","Priority":7,"ContentType":"text/x","Headers":{"x-tenant":"T1","X-Broker-Consumer-Token":"forged"},"Payload":"with \"escapes\"\n"}`,
+			`{"Payload":`,
+			`{"MessageID":"m1","Payload":"again"}`,
+			`{"PayloadBase64":"/wAB"}`,
+			`{"Payload":"p","Priority":1024}`,
+			`{"Payload":"p","MessageID":"a b"}`,
+			`{"Payload":"p","Priorty":1}`,
+			`{"Payload":""}`,
+			`not json`,
+		)
+		var status []int
+		for _, r := range got {
+			status = append(status, r.Status)
+		}
+		require.Equal(t, []int{201, 201, 400, 409, 201, 400, 400, 400, 201, 400}, status)
+		require.Equal(t, "/channel/c/message/m1", got[1].Location)
+		require.Equal(t, "/channel/c/message/m1", got[3].Location)
+		require.Equal(t, "duplicate_message_id", got[3].Code)
+		require.Equal(t, "invalid_priority", got[5].Code)
+		eventually(t, "four deliveries", func() bool { return s.count() == 4 })
+		require.Equal(t, 1, s.times("plain"))
+		require.Equal(t, 1, s.times("\xff\x00\x01"))
+		require.Equal(t, 1, s.times(""))
+		for _, r := range s.all() {
+			if r.body == "with \"escapes\"\n" {
+				require.Equal(t, "T1", r.header.Get("X-Tenant"))
+				require.Equal(t, "k-token", r.header.Get("X-Broker-Consumer-Token"))
+				require.Equal(t, "text/x", r.header.Get("Content-Type"))
+				require.Equal(t, "7", r.header.Get("X-Broker-Message-Priority"))
+				require.Equal(t, "m1", r.header.Get("X-Broker-Message-Id"))
+			} else {
+				require.Equal(t, "application/octet-stream", r.header.Get("Content-Type"))
+			}
+		}
+	})
+}
+
+func TestBatchPublishChecksTokensAndMediaTypeFirst(t *testing.T) {
+	p := embeddedWorld(t).start()
+	p.sample()
+	require.Equal(t, 415, p.do("POST", "/channel/c/batch", "{}", append([]string{"Content-Type", "application/json"}, producerTokens...)...).status)
+	require.Equal(t, 403, p.do("POST", "/channel/c/batch", "{}", "Content-Type", "application/x-ndjson").status)
+	require.Equal(t, 404, p.do("POST", "/channel/x/batch", "{}", append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...).status)
+	require.Empty(t, p.batch())
+}
+
+// A long stream is answered while it is still being sent, and far more of it
+// than the broker would keep in memory goes through one request.
+func TestBatchPublishStreams(t *testing.T) {
+	w := embeddedWorld(t)
+	p := w.start("BROKER_MAX_BODY=64KiB")
+	p.sample()
+	reader, writer := io.Pipe()
+	req, err := http.NewRequest("POST", p.base+"/channel/c/batch", reader)
+	require.NoError(t, err)
+	for i := 0; i < len(producerTokens); i += 2 {
+		req.Header.Set(producerTokens[i], producerTokens[i+1])
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	line := `{"Payload":"` + strings.Repeat("x", 32<<10) + `"}` + "\n"
+	long := `{"Payload":"` + strings.Repeat("x", 300<<10) + `"}` + "\n"
+	first := make(chan struct{})
+	go func() {
+		_, _ = io.WriteString(writer, line)
+		<-first // the first answer is here before the second line is sent
+		_, _ = io.WriteString(writer, long)
+		for range 2000 {
+			_, _ = io.WriteString(writer, line)
+		}
+		_ = writer.Close()
+	}()
+	res, err := client.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Equal(t, 200, res.StatusCode)
+	n := 0
+	for scanner := bufio.NewScanner(res.Body); scanner.Scan(); n++ {
+		var r lineResult
+		require.NoError(t, json.Unmarshal(scanner.Bytes(), &r))
+		if n == 1 {
+			require.Equal(t, 413, r.Status, "the long line")
+			continue
+		}
+		require.Equal(t, 201, r.Status, r.Detail)
+		if n == 0 {
+			close(first)
+		}
+	}
+	require.Equal(t, 2002, n)
+}
+
+// A client that leaves half-way: what was answered is stored, the connection is
+// not taken for another request, and the broker goes on.
+func TestBatchPublishSurvivesAClientThatLeaves(t *testing.T) {
+	s := newSink(t, nil)
+	p := embeddedWorld(t).start()
+	p.sample("k=" + s.URL)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	require.NoError(t, err)
+	fmt.Fprintf(conn, "POST /channel/c/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000000\r\n"+
+		"X-Broker-Channel-Token: c-token\r\nX-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: p-token\r\n\r\n{\"Payload\":\"m-1\"}\n{\"Payl")
+	answer := bufio.NewReader(conn)
+	for {
+		line, err := answer.ReadString('\n')
+		require.NoError(t, err)
+		if strings.Contains(line, `"Status":201`) {
+			break
+		}
+	}
+	require.NoError(t, conn.Close())
+	eventually(t, "the line that was answered", func() bool { return s.times("m-1") == 1 })
+	p.publish("m-2")
+	eventually(t, "the next message", func() bool { return s.times("m-2") == 1 })
+	require.Equal(t, 2, s.count())
+}
+
+type claimed struct {
+	ID, Lease, Deadline string
+	Attempt, Priority   int
+	Message             struct{ MessageID, Payload, PayloadEncoding, ContentType string }
+}
+
+func (p *process) claim(consumer, query string) ([]claimed, http.Header) {
+	p.t.Helper()
+	r := p.do("POST", "/channel/c/consumer/"+consumer+"/claim?"+query, "", consumerTokens(consumer)...)
+	require.Equal(p.t, 200, r.status, r.body)
+	var page struct{ Result []claimed }
+	require.NoError(p.t, json.Unmarshal([]byte(r.body), &page))
+	require.NotNil(p.t, page.Result)
+	return page.Result, r.header
+}
+
+type updateResult struct {
+	ID     string
+	Status int
+	Code   string `json:"code"`
+}
+
+func (p *process) update(consumer string, updates ...map[string]any) []updateResult {
+	p.t.Helper()
+	body, err := json.Marshal(map[string]any{"Updates": updates})
+	require.NoError(p.t, err)
+	r := p.do("POST", "/channel/c/consumer/"+consumer+"/jobs", string(body), consumerTokens(consumer)...)
+	require.Equal(p.t, 200, r.status, r.body)
+	var page struct{ Result []updateResult }
+	require.NoError(p.t, json.Unmarshal([]byte(r.body), &page))
+	require.Len(p.t, page.Result, len(updates))
+	return page.Result
+}
+
+func TestBatchClaimLeasesJobsByPriorityAndUpdateEndsThem(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.with(quick...).start()
+		p.sample("k")
+		none, _ := p.claim("k", "limit=10")
+		require.Empty(t, none)
+		for i := range 6 {
+			p.publish(fmt.Sprint(i), "X-Broker-Message-Priority", fmt.Sprint(i%3))
+		}
+		var got []claimed
+		eventually(t, "all six", func() bool { return len(p.queued("k")) == 6 })
+		got, header := p.claim("k", "limit=4&timeout=60")
+		require.Len(t, got, 4)
+		require.Equal(t, "2", header.Get("X-Broker-Backlog"))
+		require.Equal(t, []int{2, 2, 1, 1}, []int{got[0].Priority, got[1].Priority, got[2].Priority, got[3].Priority})
+		require.Equal(t, "2", got[0].Message.Payload)
+		require.Equal(t, 1, got[0].Attempt)
+		deadline, err := time.Parse(time.RFC3339, got[0].Deadline)
+		require.NoError(t, err)
+		require.Greater(t, time.Until(deadline), 30*time.Second)
+
+		done := p.update("k",
+			map[string]any{"ID": got[0].ID, "Lease": got[0].Lease, "NextState": "DELIVERED"},
+			map[string]any{"ID": got[1].ID, "Lease": "stale", "NextState": "DELIVERED"},
+			map[string]any{"ID": got[2].ID, "Lease": got[2].Lease, "NextState": "DEAD"},
+			map[string]any{"ID": got[3].ID, "Lease": got[3].Lease, "NextState": "QUEUED"},
+			map[string]any{"ID": got[1].ID, "Lease": got[1].Lease, "NextState": "INFLIGHT", "IncrementalTimeout": 5},
+			map[string]any{"ID": got[3].ID, "NextState": "QUEUED"},
+			map[string]any{"ID": "nonsense", "NextState": "DELIVERED"},
+			map[string]any{"ID": got[0].ID, "NextState": "FLYING"},
+		)
+		var status []int
+		for _, d := range done {
+			status = append(status, d.Status)
+		}
+		require.Equal(t, []int{202, 409, 202, 202, 400, 400, 404, 400}, status)
+		require.Equal(t, "lease_lost", done[1].Code)
+		require.Equal(t, 202, p.update("k", map[string]any{"ID": got[1].ID, "Lease": got[1].Lease, "NextState": "INFLIGHT", "IncrementalTimeout": 5})[0].Status)
+		again, _ := p.claim("k", "limit=500")
+		require.Len(t, again, 3, "the two that were left and the one given back")
+		require.Contains(t, p.do("GET", "/channel/c/consumer/k/dlq", "").body, "declared dead by the consumer")
+	})
+}
+
+func TestBatchClaimGivesBackAfterADelay(t *testing.T) {
+	p := embeddedWorld(t).start()
+	p.sample("k")
+	p.publish("m")
+	got, _ := p.claim("k", "wait=20s")
+	require.Len(t, got, 1)
+	require.Equal(t, 202, p.update("k", map[string]any{"ID": got[0].ID, "Lease": got[0].Lease, "NextState": "QUEUED", "Delay": 2})[0].Status)
+	start := time.Now()
+	none, _ := p.claim("k", "")
+	require.Empty(t, none)
+	got, _ = p.claim("k", "wait=20s")
+	require.Len(t, got, 1)
+	require.Equal(t, 2, got[0].Attempt)
+	require.Greater(t, time.Since(start), 1500*time.Millisecond)
+}
+
+func TestFiftyWaitingClaimersNeverGetOneJobTwice(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start()
+		p.sample("k")
+		var mu sync.Mutex
+		seen := map[string]int{}
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				for {
+					r, err := p.try("POST", "/channel/c/consumer/k/claim?limit=7&wait=3s", "", consumerTokens("k")...)
+					if err != nil || r.status != 200 {
+						t.Errorf("claim: %v %d %s", err, r.status, r.body)
+						return
+					}
+					var page struct{ Result []claimed }
+					_ = json.Unmarshal([]byte(r.body), &page)
+					if len(page.Result) == 0 {
+						return
+					}
+					mu.Lock()
+					for _, j := range page.Result {
+						seen[j.ID]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		lines := make([]string, 1000)
+		for i := range lines {
+			lines[i] = fmt.Sprintf(`{"Payload":"%d"}`, i)
+		}
+		for _, r := range p.batch(lines...) {
+			require.Equal(t, 201, r.Status)
+		}
+		wg.Wait()
+		require.Len(t, seen, 1000)
+		for id, n := range seen {
+			require.Equal(t, 1, n, id)
+		}
+	})
+}
+
+func TestBatchClaimOfAClientThatLeftKeepsNothing(t *testing.T) {
+	p := embeddedWorld(t).start()
+	p.sample("k")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	require.NoError(t, err)
+	fmt.Fprintf(conn, "POST /channel/c/consumer/k/claim?wait=20s&timeout=3600 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Consumer-Token: k-token\r\n\r\n")
+	time.Sleep(200 * time.Millisecond) // it is waiting now
+	require.NoError(t, conn.Close())
+	p.publish("m")
+	got, _ := p.claim("k", "wait=20s")
+	require.Len(t, got, 1, "the job went to the one who is there")
+}
+
+func TestAWaitingClaimIsWokenByAPublishOnAnotherBrokerOverRealRedis(t *testing.T) {
+	w := realWorld(t)
+	a := w.start()
+	b := w.start()
+	a.sample("k")
+	eventually(t, "both to see each other", func() bool {
+		return strings.Contains(a.do("GET", "/metrics", "").body, "penstock_brokers 2")
+	})
+	for i := range 5 {
+		got := make(chan []claimed, 1)
+		go func() {
+			r, err := a.try("POST", "/channel/c/consumer/k/claim?wait=20s", "", consumerTokens("k")...)
+			var page struct{ Result []claimed }
+			if err == nil {
+				_ = json.Unmarshal([]byte(r.body), &page)
+			}
+			got <- page.Result
+		}()
+		time.Sleep(100 * time.Millisecond)
+		start := time.Now()
+		b.publish(fmt.Sprint(i))
+		jobs := <-got
+		t.Logf("woken after %v", time.Since(start))
+		require.Len(t, jobs, 1)
+		require.Equal(t, fmt.Sprint(i), jobs[0].Message.Payload)
+		require.Equal(t, 202, a.update("k", map[string]any{"ID": jobs[0].ID, "Lease": jobs[0].Lease, "NextState": "DELIVERED"})[0].Status)
+	}
+}
+
+func TestAWaitingClaimAnswersWhenItsBrokerStops(t *testing.T) {
+	p := embeddedWorld(t).start()
+	p.sample("k")
+	done := make(chan int, 1)
+	go func() {
+		r, err := p.try("POST", "/channel/c/consumer/k/claim?wait=20s", "", consumerTokens("k")...)
+		if err != nil {
+			done <- 0
+			return
+		}
+		done <- r.status
+	}()
+	time.Sleep(300 * time.Millisecond)
+	start := time.Now()
+	require.Zero(t, p.stop())
+	require.Equal(t, 200, <-done)
+	require.Less(t, time.Since(start), 15*time.Second)
+}

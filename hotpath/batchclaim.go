@@ -1,0 +1,277 @@
+package hotpath
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Bounds of a batch claim.
+const (
+	defaultClaimed = 100
+	maxClaimed     = 500
+	maxClaimWait   = 20 * time.Second
+	// claimPoll is how often the first of the waiting looks without being woken.
+	claimPoll = time.Second
+	// goneCheck is how often a waiting claim looks whether its client is there.
+	goneCheck = time.Second
+)
+
+// A claimRequest is what a batch claim asks for.
+type claimRequest struct {
+	limit   int
+	wait    time.Duration
+	timeout time.Duration // of the leases
+}
+
+// ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up
+// to limit due jobs at once, and waits for the first one when there is none.
+func (p *puller) ClaimJobs(rc *fasthttp.RequestCtx) {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	ch, k, err := p.authorize(ctx, rc)
+	cancel()
+	var q claimRequest
+	if err == nil {
+		q, err = p.parseClaim(rc.QueryArgs())
+	}
+	if err == nil {
+		err = p.claimJobs(rc, ch, k, q)
+	}
+	if err != nil {
+		problem.Write(rc, err)
+	}
+}
+
+func (p *puller) parseClaim(args *fasthttp.Args) (claimRequest, error) {
+	q := claimRequest{limit: defaultClaimed, timeout: p.visible}
+	if args.Has("limit") {
+		n, err := strconv.Atoi(string(args.Peek("limit")))
+		if err != nil || n < 1 {
+			return q, problem.New(400, "invalid_limit", "limit must be an integer of at least 1.")
+		}
+		q.limit = min(n, maxClaimed)
+	}
+	if args.Has("wait") {
+		text := string(args.Peek("wait"))
+		d, err := time.ParseDuration(text)
+		if seconds, e := strconv.Atoi(text); e == nil {
+			d, err = time.Duration(min(max(seconds, -1), 3600))*time.Second, nil
+		}
+		if err != nil || d < 0 {
+			return q, problem.New(400, "invalid_wait", "wait must be a duration like 20s.")
+		}
+		q.wait = min(d, maxClaimWait)
+	}
+	if args.Has("timeout") {
+		n, err := strconv.Atoi(string(args.Peek("timeout")))
+		if err != nil || n < 1 || n > MaxIncrementalTimeout {
+			return q, problem.Newf(400, "invalid_timeout", "timeout must be whole seconds from 1 to %d.", MaxIncrementalTimeout)
+		}
+		q.timeout = time.Duration(n) * time.Second
+	}
+	return q, nil
+}
+
+func (p *puller) claimJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer, q claimRequest) error {
+	end := time.Now().Add(q.wait)
+	var t *ticket
+	for {
+		deadline := time.Now().Add(q.timeout)
+		claim, jobs, err := p.claimOnce(ch, k, q)
+		if err != nil {
+			return err
+		}
+		left := time.Until(end)
+		if len(jobs) > 0 || left <= 0 || p.drains() {
+			if t != nil {
+				t.leave()
+			}
+			if claim.Ready > 0 {
+				p.waiters.Wake(k.No)
+			}
+			if len(jobs) > 0 && gone(rc.Conn()) {
+				p.giveBack(k.No, jobs)
+				return nil // nobody reads the answer
+			}
+			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
+			rc.SetContentType("application/json")
+			rc.Response.SetBodyRaw(appendClaimed(nil, k, jobs, deadline))
+			return nil
+		}
+		if t == nil { // join, then look once more: what came in between woke nobody
+			t = p.waiters.join(k.No)
+			continue
+		}
+		if !p.await(rc, t, claim.NextDue, left) {
+			t.leave()
+			return nil
+		}
+	}
+}
+
+// drains reports whether the broker is stopping.
+func (p *puller) drains() bool {
+	select {
+	case <-p.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits until there may be work, and reports whether the client is there.
+func (p *puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Duration) bool {
+	wait := min(left, goneCheck)
+	if nextDue > 0 {
+		wait = min(wait, nextDue)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for end := time.Now().Add(left); ; {
+		select {
+		case <-t.wake:
+			return !gone(rc.Conn())
+		case <-p.stopping:
+			return true
+		case <-timer.C:
+		}
+		if gone(rc.Conn()) {
+			return false
+		}
+		if nextDue > 0 || t.first() || time.Until(end) <= 0 {
+			return true
+		}
+		timer.Reset(min(goneCheck, max(time.Until(end), time.Millisecond)))
+	}
+}
+
+// A claimedJob is a lease with its message.
+type claimedJob struct {
+	lease redisq.Lease
+	msg   *durable.Message
+}
+
+func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	defer cancel()
+	generation := p.queue.Generation()
+	c, err := p.queue.Claim(ctx, k.No, q.limit, q.timeout)
+	if err != nil {
+		return c, nil, err
+	}
+	if c.Spilled && c.Ready < q.limit {
+		p.refill(k.No)
+	}
+	if len(c.Leases) == 0 {
+		return c, nil, nil
+	}
+	failpoint.At(failpoint.AfterPullHold)
+	p.touched(k.No)
+	jobs, err := p.check(ctx, ch, k, c.Leases, generation)
+	if err != nil {
+		if _, e := p.queue.Release(ctx, k.No, c.Leases); e != nil {
+			return c, nil, e // the leases end by themselves
+		}
+	}
+	return c, jobs, err
+}
+
+// check pairs leases with their messages, and drops those whose job is over.
+func (p *puller) check(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, leases []redisq.Lease, generation uint64) ([]claimedJob, error) {
+	jobs := make([]claimedJob, len(leases))
+	var missing, doubtful []ident.ID
+	for i, l := range leases {
+		msg, gen := p.payloads.get(l.ID)
+		jobs[i] = claimedJob{l, msg}
+		if msg == nil {
+			missing = append(missing, l.ID)
+		}
+		if msg == nil || gen != generation || l.Attempt > 1 || l.Flags != 0 {
+			doubtful = append(doubtful, l.ID)
+		}
+	}
+	if len(doubtful) == 0 {
+		return jobs, nil
+	}
+	states, err := p.store.JobStates(ctx, k.No, doubtful)
+	if err != nil {
+		return nil, err
+	}
+	found := map[ident.ID]*durable.Message{}
+	if len(missing) > 0 {
+		msgs, err := p.store.Messages(ctx, ch.No, missing)
+		if err != nil {
+			return nil, err
+		}
+		for i := range msgs {
+			found[msgs[i].ID] = &msgs[i]
+		}
+	}
+	live := jobs[:0]
+	var over []ident.ID
+	for _, j := range jobs {
+		if j.msg == nil {
+			j.msg = found[j.lease.ID]
+		}
+		s := states[j.lease.ID]
+		if j.msg == nil || s.Status == durable.Delivered || s.Status == durable.Dead {
+			over = append(over, j.lease.ID)
+			continue
+		}
+		j.lease.Attempt = max(j.lease.Attempt, s.Attempts+1)
+		live = append(live, j)
+	}
+	if len(over) > 0 {
+		if _, err := p.queue.Ack(ctx, k.No, over); err != nil {
+			return nil, err
+		}
+	}
+	return live, nil
+}
+
+// giveBack releases the leases of a client that went away.
+func (p *puller) giveBack(consumer uint32, jobs []claimedJob) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	leases := make([]redisq.Lease, len(jobs))
+	for i, j := range jobs {
+		leases[i] = j.lease
+	}
+	p.metrics.released.Add(float64(len(leases)))
+	if _, err := p.queue.Release(ctx, consumer, leases); err == nil {
+		p.waiters.Wake(consumer)
+	} // else the leases end by themselves
+}
+
+func appendClaimed(b []byte, k *durable.Consumer, jobs []claimedJob, deadline time.Time) []byte {
+	b = append(b, `{"Result":[`...)
+	until := deadline.UTC().Format(time.RFC3339Nano)
+	for i, j := range jobs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"ID":"`...)
+		b = j.msg.ID.Job(k.Position).AppendText(b)
+		b = append(b, `","Lease":`...)
+		b = appendJSONText(b, j.lease.Token)
+		b = append(b, `,"Attempt":`...)
+		b = strconv.AppendInt(b, int64(j.lease.Attempt), 10)
+		b = append(b, `,"Deadline":"`...)
+		b = append(b, until...)
+		b = append(b, `","Priority":`...)
+		b = strconv.AppendInt(b, int64(j.msg.Priority), 10)
+		b = append(b, `,"Message":`...)
+		b = appendMessage(b, j.msg)
+		b = append(b, '}')
+	}
+	return append(b, "]}\n"...)
+}
