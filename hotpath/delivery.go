@@ -32,10 +32,14 @@ type delivery struct {
 	tracked  bool      // the store may have a row about the job
 }
 
-// deliver hands the delivery to a goroutine that waits for one, or to a new
-// one. Their number is bounded by the slots that claim reserved.
+// deliver begins the delivery, or leaves it to a request of its lane that ends.
+// Requests run in goroutines that wait for more work a while; their number is
+// bounded by the slots that claims reserve.
 func (d *dispatcher) deliver(v *delivery) {
 	d.held.add(v)
+	if v = v.lane.put(v); v == nil {
+		return
+	}
 	select {
 	case d.idle <- v:
 		return
@@ -45,7 +49,9 @@ func (d *dispatcher) deliver(v *delivery) {
 		idle := time.NewTimer(workerIdle)
 		defer idle.Stop()
 		for {
-			v.run()
+			for v != nil {
+				v = v.run()
+			}
 			idle.Reset(workerIdle)
 			select {
 			case v = <-d.idle:
@@ -58,40 +64,54 @@ func (d *dispatcher) deliver(v *delivery) {
 	})
 }
 
-// run makes the attempt and hands its outcome over. The slot is free as soon as
-// the consumer has answered; the lease is held until the outcome is stored.
-func (v *delivery) run() {
+// run makes the attempt, hands its outcome over, and returns the delivery whose
+// turn it is then. The slot is free as soon as the consumer has answered; the
+// lease is held until the outcome is stored.
+func (v *delivery) run() *delivery {
 	d := v.d
-	d.mu.Lock()
-	stopped := d.stopped
-	d.mu.Unlock()
+	v.attempt()
+	d.free(1)
+	next, claim := v.lane.next()
+	if claim {
+		d.Wake(v.lane.no)
+	}
+	return next
+}
+
+func (v *delivery) attempt() {
+	d := v.d
 	// A process that was paused may hold a lease that is over: nobody may be
 	// called on it. What is left of the lease must cover the whole exchange.
-	if stopped || time.Since(v.at) > d.options.Lease-d.options.Timeout {
+	if d.isStopped() || time.Since(v.at) > d.options.Lease-d.options.Timeout {
 		d.held.remove(v)
-		d.giveBack(v.lane, []redisq.Lease{v.lease})
+		d.release(v.lane, []redisq.Lease{v.lease})
 		return
 	}
 	failpoint.At(failpoint.BeforePost)
 	res := v.post()
 	failpoint.At(failpoint.AfterPost)
-	if res.Local {
+	v.lane.observe(res.Took)
+	switch {
+	case res.Local:
 		d.held.remove(v)
-		d.giveBack(v.lane, []redisq.Lease{v.lease})
+		d.release(v.lane, []redisq.Lease{v.lease})
 		d.WakeAfter(v.lane.no, storePause)
-		return
-	}
-	if errors.Is(res.Err, egress.ErrClosed) {
+	case errors.Is(res.Err, egress.ErrClosed):
 		// We cut the exchange: nothing is known of it, and nobody is to blame.
 		// The lease ends by itself.
 		d.held.remove(v)
-		d.unreserve(v.lane, 1)
-		return
+	default:
+		d.outcomes.Add(v.outcome(res))
 	}
-	out := v.outcome(res)
-	d.outcomes.Add(out)
-	d.unreserve(v.lane, 1)
-	d.Wake(v.lane.no)
+}
+
+func (d *dispatcher) isStopped() bool {
+	select {
+	case <-d.quit:
+		return true
+	default:
+		return false
+	}
 }
 
 // post sends the request of seed 0: the payload as it came, our headers, and
@@ -152,7 +172,9 @@ func (v *delivery) outcome(res egress.Result) result {
 		out.Kind = durable.OutcomeDelivered
 		m.attempts.WithLabelValues("delivered").Inc()
 		if out.Attempts == 1 {
-			m.endToEnd.Observe(now.Sub(v.msg.ID.Time()).Seconds())
+			took := now.Sub(v.msg.ID.Time())
+			m.endToEnd.Observe(took.Seconds())
+			d.gate.observe(took-res.Took, res.Took)
 		}
 		d.payloads.done(v.msg.ID)
 		r.outcome = out

@@ -66,6 +66,7 @@ type dispatcher struct {
 	client    *egress.Client
 	payloads  *payloads
 	outcomes  *outcomes
+	gate      *gate
 	options   PushOptions
 	touched   func(consumer uint32) // the consumer has leases: the reaper must watch
 	refill    func(consumer uint32) // the store holds more of its jobs
@@ -105,7 +106,7 @@ func (d *dispatcher) Learn(k *durable.Consumer) {
 			d.mu.Unlock()
 			return
 		}
-		l = &lane{no: k.No}
+		l = &lane{no: k.No, limit: d.options.PerConsumer}
 		d.lanes[k.No] = l
 	}
 	l.consumer.Store(k)
@@ -213,12 +214,11 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	if k.Type != durable.Push {
 		return false
 	}
-	free := l.free(d.options.PerConsumer)
-	if free <= 0 {
+	room := l.room()
+	if room <= 0 {
 		return false // the end of a delivery wakes the lane
 	}
-	since := time.Since(l.claimed)
-	if since < claimPause && free < (d.options.PerConsumer+1)/2 {
+	if since := time.Since(l.claimed); since < claimPause && room < l.limit/2 {
 		l.setTimer(claimPause-since, func() { d.Wake(l.no) })
 		return false
 	}
@@ -226,7 +226,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 		l.setTimer(storePause, func() { d.Wake(l.no) })
 		return false
 	}
-	n := d.reserve(l, min(free, claimMax))
+	n := d.reserve(l, min(room, claimMax))
 	if n == 0 {
 		return false // starved: a free slot wakes the lane
 	}
@@ -241,17 +241,18 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 		}
 		return false
 	}
-	if got := len(c.Leases); got > 0 {
+	got := len(c.Leases)
+	d.unreserve(l, n-got)
+	if got > 0 {
 		failpoint.At(failpoint.AfterClaim)
 		d.metrics.claimed.Add(float64(got))
 		d.touched(l.no)
 		d.start(ctx, l, k, c.Leases, start, generation)
 	}
-	d.unreserve(l, n-len(c.Leases))
-	if c.Spilled && c.Ready < d.options.PerConsumer*2 {
+	if c.Spilled && c.Ready < l.limit*2 {
 		d.refill(l.no)
 	}
-	if c.Ready > 0 && len(c.Leases) == n {
+	if c.Ready > 0 && got == n {
 		return true
 	}
 	if c.NextDue > 0 {
@@ -260,25 +261,31 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	return false
 }
 
-// reserve takes up to n slots of the lane and of the process.
+// reserve takes up to n slots of the process for the lane: never more than half
+// of those that are left, so that consumers that hang cannot take them all.
 func (d *dispatcher) reserve(l *lane, n int) int {
 	d.mu.Lock()
-	n = min(n, d.slots)
+	n = min(n, max(d.slots/2, 1), d.slots)
 	if n == 0 {
 		d.starved = append(d.starved, l)
 	}
 	d.slots -= n
 	d.mu.Unlock()
-	l.take(n)
+	l.reserve(n)
 	d.metrics.pushInFlight.Add(float64(n))
 	return n
 }
 
+// unreserve gives back slots that a claim did not use.
 func (d *dispatcher) unreserve(l *lane, n int) {
-	if n == 0 {
-		return
+	if n > 0 {
+		l.unreserve(n)
+		d.free(n)
 	}
-	l.take(-n)
+}
+
+// free gives slots of the process back, and wakes the lanes that wait for some.
+func (d *dispatcher) free(n int) {
 	d.metrics.pushInFlight.Sub(float64(n))
 	d.mu.Lock()
 	d.slots += n
@@ -321,7 +328,8 @@ func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 		msgs, err = d.store.Messages(ctx, k.ChannelNo, ids)
 	}
 	if err != nil { // not the consumer's fault: give them back, uncharged
-		d.giveBack(l, leases)
+		d.unreserve(l, len(leases))
+		d.release(l, leases)
 		if ctx.Err() == nil {
 			d.log.Warn("claimed jobs cannot be checked; given back", "jobs", len(leases), "error", err)
 			l.setTimer(storePause, func() { d.Wake(l.no) })
@@ -351,15 +359,14 @@ func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 	}
 }
 
-// giveBack releases leases that were not sent, at their old place and uncharged.
-func (d *dispatcher) giveBack(l *lane, leases []redisq.Lease) {
+// release gives leases back that were not sent, at their old place, uncharged.
+func (d *dispatcher) release(l *lane, leases []redisq.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	d.metrics.released.Add(float64(len(leases)))
 	if _, err := d.queue.Release(ctx, l.no, leases); err != nil {
 		d.log.Debug("unsent jobs could not be given back; their leases will end", "error", err)
 	}
-	d.unreserve(l, len(leases))
 }
 
 // poll asks every consumer now and then: the net under the wake-ups.

@@ -9,22 +9,27 @@ import (
 	"github.com/penstock-broker/penstock/egress"
 )
 
-// A lane is one push consumer inside this broker: its free slots, and when it
-// should be asked for work next. Lanes are the bulkheads: what hangs in one
-// costs the others nothing but its own slots.
+// A lane is one push consumer inside this broker: what it has claimed and not
+// finished, and when it should be asked for work next. Lanes are the bulkheads:
+// what hangs in one costs the others nothing but its own slots.
 type lane struct {
-	no uint32
+	no    uint32
+	limit int // requests in flight
 
 	consumer atomic.Pointer[durable.Consumer]
 	target   atomic.Pointer[laneTarget]
+	service  atomic.Int64 // average time of a request, ns
 
-	mu       sync.Mutex
-	inFlight int       // claimed by this broker and not answered yet
-	queued   bool      // in the run queue or being served
-	again    bool      // woken while it was being served
-	claimed  time.Time // last claim
-	timer    *time.Timer
-	timerAt  time.Time // zero: no timer
+	mu      sync.Mutex
+	claims  int         // reserved for a claim under way
+	waiting []*delivery // claimed, no request yet
+	posting int         // requests in flight, or about to be
+	queued  bool        // in the run queue or being served
+	again   bool        // woken while it was being served
+	timer   *time.Timer
+	timerAt time.Time // zero: no timer
+
+	claimed time.Time // last claim; only the server of the lane uses it
 }
 
 // A laneTarget is where a consumer's requests go, for one value of its record.
@@ -34,18 +39,76 @@ type laneTarget struct {
 	err     error // the URL cannot be delivered to
 }
 
-// free returns how many more requests the lane may have in flight.
-func (l *lane) free(limit int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return limit - l.inFlight
+// fastService is the time of a request up to which a lane claims ahead.
+const fastService = 50 * time.Millisecond
+
+// ahead is how many jobs a lane may claim beyond its requests in flight, so
+// that a finished request finds the next job here and not behind a round trip
+// to Redis. None for a consumer that takes one at a time, where priority counts
+// to the last job, and none for a slow one, whose leases would run meanwhile.
+func (l *lane) ahead() int {
+	if l.service.Load() > int64(fastService) {
+		return 0
+	}
+	return l.limit / 2
 }
 
-// take counts n more requests in flight.
-func (l *lane) take(n int) {
+// observe averages the time of requests.
+func (l *lane) observe(took time.Duration) {
+	old := l.service.Load()
+	l.service.Store(old + (int64(took)-old)/16) // a lost update of an average is none
+}
+
+// room returns how many more jobs the lane may claim.
+func (l *lane) room() int {
 	l.mu.Lock()
-	l.inFlight += n
+	defer l.mu.Unlock()
+	return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting
+}
+
+// reserve counts n jobs that a claim may bring.
+func (l *lane) reserve(n int) {
+	l.mu.Lock()
+	l.claims += n
 	l.mu.Unlock()
+}
+
+// unreserve takes back what the claim did not bring.
+func (l *lane) unreserve(n int) {
+	l.mu.Lock()
+	l.claims -= n
+	l.mu.Unlock()
+}
+
+// put adds a claimed job, for which a place was reserved. It returns the job if
+// a request may begin at once, else nil: a request that ends takes it.
+func (l *lane) put(v *delivery) *delivery {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.claims--
+	if l.posting >= l.limit {
+		l.waiting = append(l.waiting, v)
+		return nil
+	}
+	l.posting++
+	return v
+}
+
+// next ends a request. It returns the job whose request begins in its place,
+// nil when none waits, and whether the lane has so much room that it should
+// claim again.
+func (l *lane) next() (v *delivery, claim bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 {
+		v = l.waiting[0]
+		l.waiting[0] = nil
+		l.waiting = l.waiting[1:]
+	} else {
+		l.posting--
+	}
+	left := l.claims + len(l.waiting) + l.posting
+	return v, left <= l.limit-l.limit/4 || left == 0
 }
 
 // setTimer arranges one wake-up at the earliest time asked for.

@@ -44,24 +44,25 @@ type Plane struct {
 	fanout     *fanout
 	dispatcher *dispatcher
 	outcomes   *outcomes
+	gate       *gate
 	stopping   chan struct{} // closed by Drain
 }
 
 // New assembles a data plane. Nothing runs before Run.
 func New(o Options) *Plane {
 	cache := newPayloads(o.CacheBytes)
-	p := &Plane{stopping: make(chan struct{})}
+	p := &Plane{stopping: make(chan struct{}), gate: newGate(int(o.WaitingRequests))}
 	p.outcomes = newOutcomes(o.Store, o.Queue, func(consumer uint32, after time.Duration) {
 		o.Touched(consumer)
 		p.dispatcher.WakeAfter(consumer, after)
 	}, o.Metrics, o.Log)
 	p.dispatcher = newDispatcher(&dispatcher{
-		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes,
+		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes, gate: p.gate,
 		options: o.Push, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
 	p.fanout = newFanout(o.Queue, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
-	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, metrics: o.Metrics, maxBody: o.MaxBody,
+	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
 	p.puller = &puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping}
@@ -96,6 +97,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	var feed, rest sync.WaitGroup
 	feed.Go(func() { _ = p.committer.Run(ctx) })
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
+	rest.Go(func() { p.gate.Run(fanoutCtx) })
 	rest.Go(func() { _ = p.fanout.Run(fanoutCtx) })
 	rest.Go(func() { _ = p.outcomes.Run(outcomesCtx, grace) })
 	feed.Wait()

@@ -27,6 +27,7 @@ const defaultContentType = "application/octet-stream"
 type publisher struct {
 	catalogue *catalogue.Catalogue
 	committer *committer
+	gate      *gate
 	metrics   *Metrics
 
 	maxBody             int    // bytes of a payload
@@ -79,6 +80,10 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
 // commit reads the payload and waits for the store, inside the bounds of what
 // may wait: past them the body is not even read.
 func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message, start time.Time) error {
+	if !p.gate.enter() {
+		return problem.ErrOverloaded
+	}
+	defer p.gate.leave()
 	cost := int64(max(ctx.Request.Header.ContentLength(), 0))
 	if !p.tryReserve(1, cost) {
 		return problem.ErrOverloaded

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/penstock-broker/penstock/bench"
 )
 
 // version is set at build time.
@@ -68,7 +69,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "migrate":
 		return withSignals(stderr, func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
 	case "bench":
-		return exitUsage
+		return bench.Main(args)
 	case "version":
 		fmt.Fprintf(stdout, "penstock %s %s %s\n", version, commit(), runtime.Version())
 		return exitClean

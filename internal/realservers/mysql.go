@@ -150,12 +150,21 @@ var mysqlTemplate = sync.OnceValues(func() (string, error) {
 	}
 	templateFolder = f
 	data := filepath.Join(f.path, "data")
-	cmd, err := initialiser(data)
-	if err != nil {
-		return "", err
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("realservers: %s: %w\n%s", cmd.Path, err, tail(out))
+	for try := 1; ; try++ {
+		cmd, err := initialiser(data)
+		if err != nil {
+			return "", err
+		}
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			break
+		}
+		if try == 3 { // the installer's own bootstrap server fails now and then on a busy machine
+			return "", fmt.Errorf("realservers: %s: %w\n%s", cmd.Path, err, tail(out))
+		}
+		if err := os.RemoveAll(data); err != nil {
+			return "", fmt.Errorf("realservers: initialise a data folder again: %w", err)
+		}
 	}
 	for _, name := range []string{"auto.cnf", "mysql.sock"} { // the identity of one server; not a file
 		_ = os.Remove(filepath.Join(data, name))

@@ -1,0 +1,198 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// Bounds of the life of a broker that a bench starts.
+const (
+	readyWithin = 60 * time.Second
+	stopWithin  = 20 * time.Second
+)
+
+// A Broker is what is loaded: one that runs already, or one that was started
+// for it and goes away with it.
+type Broker struct {
+	URL       string
+	Processes []Process // whose CPU time belongs to the cost of a message
+
+	cmd    *exec.Cmd
+	exited chan error
+	dir    string
+}
+
+// OpenBroker returns the broker at c.URL, or starts one and waits until it is ready.
+func OpenBroker(ctx context.Context, c *Config) (*Broker, error) {
+	if c.URL != "" {
+		b := &Broker{URL: strings.TrimSuffix(c.URL, "/")}
+		if addr, err := hostPort(b.URL); err == nil {
+			if p, ok := listener("broker", addr); ok && p.PID != os.Getpid() {
+				b.Processes = append(b.Processes, p)
+			}
+		}
+		b.Processes = append(b.Processes, storeProcesses(c)...)
+		return b, control(ctx, c, b.URL, func() error { return nil })
+	}
+	return startBroker(ctx, c)
+}
+
+func control(ctx context.Context, c *Config, base string, alive func() error) error {
+	ctl := NewControl(base, c.AdminToken)
+	defer ctl.Close()
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	return ctl.Ready(ctx, alive)
+}
+
+// storeProcesses finds the servers behind --mysql and --redis on this machine.
+func storeProcesses(c *Config) (out []Process) {
+	if cfg, err := mysql.ParseDSN(c.MySQL); c.MySQL != "" && err == nil && cfg.Net == "tcp" {
+		if p, ok := listener("mysql", cfg.Addr); ok {
+			out = append(out, p)
+		}
+	}
+	if u, err := url.Parse(c.Redis); c.Redis != "" && err == nil {
+		port := u.Port()
+		if port == "" {
+			port = "6379"
+		}
+		if p, ok := listener("redis", net.JoinHostPort(u.Hostname(), port)); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
+	binary := c.Binary
+	if binary == "" {
+		if binary, err = os.Executable(); err != nil {
+			return nil, fmt.Errorf("start broker: %w", err)
+		}
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, fmt.Errorf("start broker: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "penstock-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("start broker: %w", err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	b := &Broker{URL: "http://" + addr, dir: dir, exited: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	log, err := os.Create(filepath.Join(dir, "broker.log"))
+	if err != nil {
+		return nil, fmt.Errorf("start broker: %w", err)
+	}
+	defer log.Close() // the broker has its own descriptor
+	b.cmd = exec.Command(binary, "serve")
+	b.cmd.Env = append(withoutBroker(os.Environ()),
+		"BROKER_LISTEN="+addr,
+		"BROKER_DATA_DIR="+filepath.Join(dir, "data"),
+		"BROKER_MYSQL_DSN="+c.MySQL,
+		"BROKER_REDIS_URL="+c.Redis,
+		"BROKER_ADMIN_TOKEN="+c.AdminToken,
+		"BROKER_OPEN_MANAGEMENT=true",
+		"BROKER_LOG_LEVEL=warn",
+	)
+	b.cmd.Env = append(b.cmd.Env, c.BrokerEnv...)
+	b.cmd.Stdout, b.cmd.Stderr = log, log
+	if err := b.cmd.Start(); err != nil {
+		b.cmd = nil
+		return nil, fmt.Errorf("start broker: %w", err)
+	}
+	go func() { b.exited <- b.cmd.Wait() }() // ends with the broker, which Close ends
+	b.Processes = append([]Process{{"broker", b.cmd.Process.Pid}}, storeProcesses(c)...)
+	err = control(ctx, c, b.URL, func() error {
+		select {
+		case werr := <-b.exited:
+			b.exited <- werr
+			return fmt.Errorf("start broker: it ended: %w\n%s", errors.Join(werr, errors.New("its last words:")), b.lastWords())
+		default:
+			return nil
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// withoutBroker drops settings of another broker from the environment.
+func withoutBroker(env []string) (out []string) {
+	for _, e := range env {
+		if !strings.HasPrefix(e, "BROKER_") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// lastWords is the end of the broker's log.
+func (b *Broker) lastWords() string {
+	text, err := os.ReadFile(filepath.Join(b.dir, "broker.log"))
+	if err != nil {
+		return ""
+	}
+	return string(text[max(0, len(text)-2000):])
+}
+
+// Warnings is the end of the log of a started broker: at its level only what
+// went wrong is in it.
+func (b *Broker) Warnings() string {
+	if b.cmd == nil {
+		return ""
+	}
+	return b.lastWords()
+}
+
+// Close stops a started broker and removes its data; another is left alone.
+func (b *Broker) Close() error {
+	if b.dir == "" {
+		return nil
+	}
+	var errs []error
+	if b.cmd != nil {
+		_ = b.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+		select {
+		case err := <-b.exited:
+			var exit *exec.ExitError
+			if code := 0; errors.As(err, &exit) {
+				if code = exit.ExitCode(); code != 143 && code != -1 {
+					errs = append(errs, fmt.Errorf("the broker ended with code %d", code))
+				}
+			}
+		case <-time.After(stopWithin):
+			errs = append(errs, fmt.Errorf("the broker did not stop within %s", stopWithin), b.cmd.Process.Kill(), <-b.exited)
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
+}
+
+// freePort asks the kernel for a port; another process could take it before the
+// broker does, which then says so.
+func freePort() (int, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	return port, ln.Close()
+}

@@ -1,0 +1,185 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// A Comparison is one number in two reports.
+type Comparison struct {
+	Name           string
+	A, B           float64 // medians
+	Ratio          float64 // B / A
+	Noise          float64 // how much the number moves by itself, as a part of A
+	Samples        string  // what the noise was seen in
+	Differs        bool    // the difference exceeds the noise
+	HigherIsBetter bool
+}
+
+// minRepeats is how many repeats tell more about noise than the seconds of one run.
+const minRepeats = 3
+
+// contrast compares two sets of values of the same thing. The difference of the
+// medians counts when it is larger than what each side does by itself: its whole
+// range for up to ten values, the range without the outer tenths for more.
+func contrast(name string, a, b []float64, higherIsBetter bool) Comparison {
+	c := Comparison{Name: name, A: median(a), B: median(b), HigherIsBetter: higherIsBetter}
+	noise := max(spread(a), spread(b))
+	if c.A != 0 {
+		c.Ratio = c.B / c.A
+		c.Noise = noise / c.A
+	}
+	diff := c.B - c.A
+	if diff < 0 {
+		diff = -diff
+	}
+	c.Differs = diff > noise && len(a) > 1 && len(b) > 1
+	return c
+}
+
+// spread is the range of values, without the outer tenths when there are many.
+func spread(values []float64) float64 {
+	if len(values) < 2 {
+		return 0
+	}
+	s := slices.Clone(values)
+	slices.Sort(s)
+	cut := 0
+	if len(s) > 10 {
+		cut = len(s) / 10
+	}
+	return s[len(s)-1-cut] - s[cut]
+}
+
+// A metric is taken from each repeat, or, where there are too few, from each
+// second of all of them.
+type metric struct {
+	name           string
+	higherIsBetter bool
+	repeat         func(*Result) float64
+	second         func(Sample) float64 // nil: not known by the second
+}
+
+var metrics = []metric{
+	{"acked/s", true, func(r *Result) float64 { return r.AckedRate }, func(s Sample) float64 { return s.Acked }},
+	{"delivered/s", true, func(r *Result) float64 { return r.DeliveredRate }, func(s Sample) float64 { return s.Delivered }},
+	{"ack p50 ms", false, func(r *Result) float64 { return r.Ack.P50 }, func(s Sample) float64 { return s.P50 }},
+	{"ack p99 ms", false, func(r *Result) float64 { return r.Ack.P99 }, func(s Sample) float64 { return s.P99 }},
+	{"ack p99.9 ms", false, func(r *Result) float64 { return r.Ack.P999 }, nil},
+	{"delivery p50 ms", false, func(r *Result) float64 { return r.Delivery.P50 }, nil},
+	{"delivery p99 ms", false, func(r *Result) float64 { return r.Delivery.P99 }, func(s Sample) float64 { return s.DeliverP99 }},
+	{"CPU us/message", false, func(r *Result) float64 { return r.CPUMicros }, nil},
+}
+
+// Compare compares two reports metric by metric.
+func Compare(a, b *Report) []Comparison {
+	var out []Comparison
+	repeats := min(len(a.Results), len(b.Results)) >= minRepeats
+	for _, m := range metrics {
+		va, vb := pick(a.Results, m.repeat), pick(b.Results, m.repeat)
+		if median(va) == 0 && median(vb) == 0 {
+			continue // not part of this kind of run
+		}
+		c := contrast(m.name, va, vb, m.higherIsBetter)
+		c.Samples = fmt.Sprintf("%d and %d repeats", len(va), len(vb))
+		if !repeats {
+			// Seconds of one run are a weak witness: they share its luck. Still
+			// they show how much the number moves.
+			sa, sb := perSecond(a, m.second), perSecond(b, m.second)
+			c.Differs, c.Noise, c.Samples = false, 0, "too few repeats"
+			if len(sa) > 1 && len(sb) > 1 {
+				seconds := contrast(m.name, sa, sb, m.higherIsBetter)
+				c.Differs, c.Noise, c.Samples = seconds.Differs, seconds.Noise, "seconds of one run: weak"
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func perSecond(r *Report, f func(Sample) float64) (out []float64) {
+	if f == nil {
+		return nil
+	}
+	for _, x := range r.Results {
+		for _, s := range x.Series {
+			if s.Warm {
+				out = append(out, f(s))
+			}
+		}
+	}
+	return out
+}
+
+// Verdict says in a word what a comparison means.
+func (c Comparison) Verdict() string {
+	switch {
+	case !c.Differs:
+		return "within noise"
+	case (c.B > c.A) == c.HigherIsBetter:
+		return "better"
+	default:
+		return "WORSE"
+	}
+}
+
+func compareCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
+	f := flags("compare", progress)
+	if err := f.Parse(args); err != nil {
+		return ExitUsage, err
+	}
+	if f.NArg() != 2 {
+		return ExitUsage, errors.New("compare wants two reports: A.json B.json")
+	}
+	a, err := ReadReport(f.Arg(0))
+	if err != nil {
+		return ExitUsage, err
+	}
+	b, err := ReadReport(f.Arg(1))
+	if err != nil {
+		return ExitUsage, err
+	}
+	for _, warning := range unlike(a, b) {
+		fmt.Fprintln(out, "caution:", warning)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "median of\tA\tB\tB/A\tnoise\t\tseen in\t")
+	for _, c := range Compare(a, b) {
+		fmt.Fprintf(w, "%s\t%.5g\t%.5g\t%.3f\t%.0f %%\t%s\t%s\t\n", c.Name, c.A, c.B, c.Ratio, 100*c.Noise, c.Verdict(), c.Samples)
+	}
+	return ExitOK, w.Flush()
+}
+
+// unlike lists what makes two reports a poor comparison.
+func unlike(a, b *Report) (out []string) {
+	if a.Hardware != b.Hardware {
+		out = append(out, "different machines")
+	}
+	ca, cb := a.Config, b.Config
+	type load struct {
+		connections, payload, channels, batch, push, pull, pullBatch int
+		rate                                                         float64
+		priority, sink, stores                                       string
+	}
+	of := func(r *Report, c Config) load {
+		return load{c.Connections, c.Payload, c.Channels, c.Batch, c.PushConsumers, c.PullWorkers, c.PullBatch, c.Rate, c.Priority, c.Sink, r.Stores}
+	}
+	if of(a, ca) != of(b, cb) {
+		out = append(out, "different loads or stores")
+	}
+	for _, r := range []*Report{a, b} {
+		for _, x := range r.Results {
+			if x.Ledger != nil && !x.Ledger.OK() {
+				out = append(out, "one of them broke a promise: its speed is worth nothing")
+			}
+		}
+	}
+	if min(len(a.Results), len(b.Results)) < minRepeats {
+		out = append(out, fmt.Sprintf("fewer than %d repeats: use run --repeat", minRepeats))
+	}
+	return slices.Compact(out)
+}

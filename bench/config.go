@@ -1,0 +1,235 @@
+package bench
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is one run as the flags describe it; it is part of the report.
+type Config struct {
+	URL        string `json:",omitempty"` // of a running broker; empty: one is started
+	Own        bool   `json:",omitempty"` // the URL need not be loopback
+	AdminToken string `json:"-"`
+	MySQL      string `json:"-"` // DSN for a started broker; empty: embedded
+	Redis      string `json:"-"`
+	Binary     string `json:"-"`
+	BrokerEnv  list   `json:",omitempty"` // NAME=VALUE for a started broker
+
+	Connections int
+	Rate        float64 // messages per second, open loop; 0: closed loop
+	Payload     int     // bytes
+	PayloadFrom string  `json:",omitempty"`
+	Priority    string
+	Channels    int
+	Batch       int  // messages per POST to the batch door; 1: single door
+	MessageIDs  bool // the producer names its messages, and may repeat uncertain posts
+
+	PushConsumers int // per channel
+	Sink          string
+	PullWorkers   int // per channel, all of one consumer
+	PullBatch     int // jobs per claim at the batch doors; 1: single doors
+
+	Warmup   time.Duration
+	Duration time.Duration
+	Messages uint64 // ends the run where Duration is 0
+	// MaxBacklog holds a closed loop while more deliveries than this are owed; 0: never.
+	MaxBacklog int64
+	Drain      time.Duration // without any delivery, before the rest is given up
+	Timeout    time.Duration // of one request
+	Late       time.Duration
+	Slack      time.Duration // of the order check
+	Repeat     int
+
+	WithLimits bool
+	Strict     bool // duplicates and overtaking are failures too
+}
+
+// A list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, ",") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+// maxPullBatch is the largest limit of the claim door.
+const maxPullBatch = 500
+
+func (c *Config) register(f *flag.FlagSet) {
+	f.StringVar(&c.URL, "url", "", "broker to load; without it one is started")
+	f.BoolVar(&c.Own, "i-own-this-broker", false, "allow a --url that is not on loopback")
+	f.StringVar(&c.AdminToken, "admin-token", "", "X-Broker-Admin-Token, where management is not open")
+	f.Bool("embedded", true, "start a broker on the embedded stores (the default)")
+	f.StringVar(&c.MySQL, "mysql", "", "start a broker on this MySQL `DSN`: a scratch database, rows stay in it")
+	f.StringVar(&c.Redis, "redis", "", "and on this Redis `URL`")
+	f.StringVar(&c.Binary, "broker-binary", "", "program to start instead of this one")
+	f.Var(&c.BrokerEnv, "broker-env", "`NAME=VALUE` for a started broker; may be repeated")
+	f.IntVar(&c.Connections, "connections", 64, "producer connections")
+	f.Float64Var(&c.Rate, "rate", 0, "messages per second, sent on schedule (open loop); 0: as fast as answers come (closed loop)")
+	f.IntVar(&c.Payload, "payload", 1024, "bytes of a body")
+	f.StringVar(&c.PayloadFrom, "payload-from", "", "take bodies from a `file or folder`")
+	f.StringVar(&c.Priority, "priority", "0", "priority mix, as 0:90,1023:10 (priority:weight)")
+	f.IntVar(&c.Channels, "channels", 1, "channels, used in turn")
+	f.IntVar(&c.Batch, "batch", 1, "messages per request; above 1 through the batch door")
+	f.BoolVar(&c.MessageIDs, "message-ids", false, "send X-Broker-Message-ID and repeat posts whose outcome is unknown")
+	f.IntVar(&c.PushConsumers, "push-consumers", 1, "push consumers per channel, served by sinks in this process")
+	f.StringVar(&c.Sink, "sink", "ok", "what sinks do: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several with commas")
+	f.IntVar(&c.PullWorkers, "pull-workers", 0, "workers per channel of one pull consumer")
+	f.IntVar(&c.PullBatch, "pull-batch", 1, "jobs per claim; above 1 through the batch doors")
+	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "not measured, but reconciled")
+	f.DurationVar(&c.Duration, "duration", 10*time.Second, "measured time")
+	f.Uint64Var(&c.Messages, "messages", 0, "send this many messages instead of a duration")
+	f.DurationVar(&c.Drain, "drain", 30*time.Second, "give up on the rest when nothing has arrived for this long")
+	f.Int64Var(&c.MaxBacklog, "max-backlog", 0, "hold producers of a closed loop while more deliveries than this are owed; 0: never")
+	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "of one request")
+	f.DurationVar(&c.Late, "late", time.Second, "a delivery after this time counts as late; 0: none does")
+	f.DurationVar(&c.Slack, "order-slack", 200*time.Millisecond, "overtaking closer than this is not counted")
+	f.IntVar(&c.Repeat, "repeat", 1, "measure this often, on the same broker")
+	f.BoolVar(&c.WithLimits, "with-limits", false, "measure the ceilings of this machine between the repeats and print the efficiency")
+	f.BoolVar(&c.Strict, "strict", false, "fail also for duplicates and for messages out of priority order")
+}
+
+// validate refuses what has no bound or no meaning.
+func (c *Config) validate() error {
+	between := func(name string, v, low, high int) error {
+		if v < low || v > high {
+			return fmt.Errorf("--%s is %d: want %d to %d", name, v, low, high)
+		}
+		return nil
+	}
+	lasting := func(name string, v, low, high time.Duration) error {
+		if v < low || v > high {
+			return fmt.Errorf("--%s is %s: want %s to %s", name, v, low, high)
+		}
+		return nil
+	}
+	errs := []error{
+		between("connections", c.Connections, 1, 8192),
+		between("channels", c.Channels, 1, 1000),
+		between("batch", c.Batch, 1, 5000),
+		between("push-consumers", c.PushConsumers, 0, 256),
+		between("pull-workers", c.PullWorkers, 0, 256),
+		between("pull-batch", c.PullBatch, 1, maxPullBatch),
+		between("repeat", c.Repeat, 1, 100),
+		lasting("warmup", c.Warmup, 0, time.Hour),
+		lasting("drain", c.Drain, 0, 24*time.Hour),
+		lasting("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
+		lasting("late", c.Late, 0, time.Hour),
+		lasting("order-slack", c.Slack, 0, time.Hour),
+	}
+	if c.PayloadFrom == "" {
+		errs = append(errs, between("payload", c.Payload, IdentitySize, maxBodyBytes))
+	} else if _, err := os.Stat(c.PayloadFrom); err != nil {
+		errs = append(errs, fmt.Errorf("--payload-from: %w", err))
+	}
+	if c.Messages > MaxMessages {
+		errs = append(errs, fmt.Errorf("--messages is %d: want at most %d", c.Messages, MaxMessages))
+	}
+	if c.Messages == 0 {
+		errs = append(errs, lasting("duration", c.Duration, 10*time.Millisecond, 24*time.Hour))
+	} else {
+		c.Warmup, c.Duration = 0, 0
+	}
+	if !(c.Rate >= 0 && c.Rate <= 10_000_000) {
+		errs = append(errs, fmt.Errorf("--rate is %v: want 0 to 10000000", c.Rate))
+	}
+	if c.Rate*(c.Warmup+c.Duration).Seconds() > MaxMessages {
+		errs = append(errs, fmt.Errorf("rate and duration make more than %d messages", MaxMessages))
+	}
+	if n := c.Channels * c.consumersPerChannel(); n > 10_000 {
+		errs = append(errs, fmt.Errorf("%d consumers in all: want at most 10000", n))
+	}
+	if c.MaxBacklog < 0 || c.MaxBacklog > 0 && c.Rate > 0 {
+		errs = append(errs, errors.New("--max-backlog is for closed loops"))
+	}
+	if (c.MySQL == "") != (c.Redis == "") {
+		errs = append(errs, errors.New("--mysql and --redis go together"))
+	}
+	if c.URL != "" {
+		if c.MySQL != "" && !c.WithLimits {
+			errs = append(errs, errors.New("--url names a running broker: it has its own stores"))
+		}
+		errs = append(errs, checkURL(c.URL, c.Own))
+	}
+	for _, e := range c.BrokerEnv {
+		if name, _, ok := strings.Cut(e, "="); !ok || name == "" {
+			errs = append(errs, errors.New("--broker-env wants NAME=VALUE"))
+		}
+	}
+	if _, err := ParseMix(c.Priority); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := ParseBehaviour(c.Sink); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) consumersPerChannel() int {
+	n := c.PushConsumers
+	if c.PullWorkers > 0 {
+		n++
+	}
+	return n
+}
+
+func (c *Config) payloads() (*Payloads, error) {
+	if c.PayloadFrom != "" {
+		return ReadPayloads(c.PayloadFrom)
+	}
+	return NewPayloads(c.Payload)
+}
+
+// stores says what the broker runs on, for people.
+func (c *Config) stores() string {
+	switch {
+	case c.URL != "":
+		return "of the broker at " + c.URL
+	case c.MySQL != "":
+		return "MySQL and Redis"
+	default:
+		return "embedded"
+	}
+}
+
+// checkURL lets a load program loose on this machine only, unless its user says
+// that the broker is his.
+func checkURL(raw string, own bool) error {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Path != "" && u.Path != "/" {
+		return errors.New("--url: want http://host:port")
+	}
+	if own {
+		return nil
+	}
+	host := u.Hostname()
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost") {
+		return nil
+	}
+	return errors.New("--url is not on loopback: load only what is yours, and say so with --i-own-this-broker")
+}
+
+// hostPort returns the address of an http URL with its port.
+func hostPort(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("port %q", port)
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}
+
+// cores is what the machine offers to all processes of a run together.
+func cores() int { return runtime.NumCPU() }

@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// A Control speaks with the control plane of a broker: slow, rich, before and
+// after a measurement.
+type Control struct {
+	base  string
+	token string
+	http  *http.Client
+}
+
+// NewControl returns a client for the broker at base, http://host:port.
+func NewControl(base, adminToken string) *Control {
+	return &Control{
+		base: strings.TrimSuffix(base, "/"), token: adminToken,
+		http: &http.Client{
+			Timeout:       30 * time.Second,
+			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 5 * time.Second},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// Close closes idle connections.
+func (c *Control) Close() { c.http.CloseIdleConnections() }
+
+// maxControlBytes bounds an answer of the control plane.
+const maxControlBytes = 32 << 20
+
+func (c *Control) do(ctx context.Context, method, path string, form url.Values, fields ...string) (int, []byte, error) {
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if c.token != "" {
+		req.Header.Set("X-Broker-Admin-Token", c.token)
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		req.Header.Set(fields[i], fields[i+1])
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxControlBytes))
+	return res.StatusCode, b, err
+}
+
+// Put creates or updates a resource.
+func (c *Control) Put(ctx context.Context, path string, form url.Values) error {
+	status, body, err := c.do(ctx, http.MethodPut, path, form)
+	if err != nil {
+		return fmt.Errorf("PUT %s: %w", path, err)
+	}
+	if status != http.StatusCreated && status != http.StatusOK {
+		return fmt.Errorf("PUT %s: %w", path, statusError{status, clip(body, 300)})
+	}
+	return nil
+}
+
+// Version is what the broker says about itself, nil where it does not.
+func (c *Control) Version(ctx context.Context) map[string]any {
+	status, body, err := c.do(ctx, http.MethodGet, "/version", nil)
+	var v map[string]any
+	if err != nil || status != http.StatusOK || json.Unmarshal(body, &v) != nil {
+		return nil
+	}
+	return v
+}
+
+// Ready waits until the broker takes messages.
+func (c *Control) Ready(ctx context.Context, alive func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status, _, err := c.do(ctx, http.MethodGet, "/readyz", nil)
+		if err == nil && status == http.StatusOK {
+			return nil
+		}
+		if err := alive(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the broker did not become ready: last answer %d: %w", status, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// DeadLetters are the messages a consumer has given up on.
+type DeadLetters struct {
+	ids  map[ident.ID]bool
+	keys map[string]bool
+}
+
+// Has reports whether a message is among them, by the broker's ID or the producer's key.
+func (d *DeadLetters) Has(id ident.ID, key string) bool { return d.ids[id] || key != "" && d.keys[key] }
+
+// maxDead bounds how many dead letters of a consumer are read.
+const maxDead = 1_000_000
+
+// DeadLetters reads the dead letters of a consumer, page by page.
+func (c *Control) DeadLetters(ctx context.Context, s subscriber) (*DeadLetters, error) {
+	d := &DeadLetters{ids: map[ident.ID]bool{}, keys: map[string]bool{}}
+	for path := s.path() + "/dlq?size=100"; path != "" && len(d.ids) < maxDead; {
+		status, body, err := c.do(ctx, http.MethodGet, path, nil, "X-Broker-Channel-Token", s.channelToken, "X-Broker-Consumer-Token", s.token)
+		if err != nil {
+			return nil, fmt.Errorf("read dead letters: %w", err)
+		}
+		var page struct {
+			DeadJobs []struct{ ID, MessageURL string }
+			Pages    map[string]string
+		}
+		if status != http.StatusOK || json.Unmarshal(body, &page) != nil {
+			return nil, fmt.Errorf("read dead letters: %w", statusError{status, clip(body, 300)})
+		}
+		for _, j := range page.DeadJobs {
+			if id, err := ident.Parse(j.ID); err == nil {
+				message, _, _ := id.Split()
+				d.ids[message] = true
+			}
+			d.keys[j.MessageURL[strings.LastIndexByte(j.MessageURL, '/')+1:]] = true
+		}
+		path = page.Pages["next"]
+	}
+	return d, nil
+}
+
+// A statusError is an answer that was not the one hoped for.
+type statusError struct {
+	status int
+	body   string
+}
+
+func (e statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.body) }
+
+func clip(b []byte, n int) string {
+	return strings.ToValidUTF8(string(b[:min(len(b), n)]), "?")
+}

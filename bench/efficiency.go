@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// An Efficiency compares a run with what the machine would do if the stages it
+// needs cost what they cost alone, and everything else nothing.
+type Efficiency struct {
+	Parts     []Part
+	SumMicros float64 // CPU per message
+	Bound     float64 // messages per second: cores / SumMicros
+	Rate      float64 // measured: acknowledged, and delivered as often as needed
+	Ratio     float64 // Rate / Bound
+}
+
+// A Part is the share of one stage in the cost of a message.
+type Part struct {
+	Stage  string
+	Times  float64 // operations per message
+	Micros float64 // CPU, in all
+}
+
+// Efficient weighs a result against the ceilings measured beside it.
+func Efficient(c *Config, r *Result, l *Limits, cores int) Efficiency {
+	var e Efficiency
+	add := func(stage string, times float64) {
+		if s := l.Stage(stage); s != nil && times > 0 {
+			e.Parts = append(e.Parts, Part{stage, times, times * s.CPUMicros})
+			e.SumMicros += times * s.CPUMicros
+		}
+	}
+	jobs, push, pull := float64(c.consumersPerChannel()), float64(c.PushConsumers), 0.0
+	if c.PullWorkers > 0 {
+		pull = 1
+	}
+	// A pull job at the single doors is two exchanges, and a hundredth of a list.
+	pullExchanges := 2 * pull / float64(c.PullBatch)
+	add(StageHTTP, 1/float64(c.Batch)+pullExchanges)
+	add(StageInsert, 1)
+	add(StageOutcome, jobs)
+	if c.PullBatch > 1 || pull == 0 {
+		add(StageRedis, jobs)
+	} else {
+		add(StageRedis, push)
+		add(StageRedis1, pull)
+	}
+	add(StagePush, push)
+	e.Rate = r.AckedRate
+	if jobs > 0 {
+		e.Rate = min(e.Rate, r.DeliveredRate/jobs)
+	}
+	if e.SumMicros > 0 {
+		e.Bound = float64(cores) * 1e6 / e.SumMicros
+		e.Ratio = e.Rate / e.Bound
+	}
+	return e
+}
+
+// PrintEfficiency writes the ceilings and the ratio, where they were measured.
+func PrintEfficiency(out io.Writer, r *Report) {
+	for i, e := range r.Efficiency {
+		fmt.Fprintln(out)
+		PrintLimits(out, r.Limits[i])
+		var parts []string
+		for _, p := range e.Parts {
+			parts = append(parts, fmt.Sprintf("%.3g x %s = %.1f", p.Times, p.Stage, p.Micros))
+		}
+		fmt.Fprintf(out, "\ncost of a message from its stages: %s; sum %.1f us of CPU\n", strings.Join(parts, ", "), e.SumMicros)
+		fmt.Fprintf(out, "bound: %d cores / %.1f us = %.0f messages/s; measured %.0f: efficiency %.0f %%\n",
+			r.Hardware.Cores, e.SumMicros, e.Bound, e.Rate, 100*e.Ratio)
+	}
+}

@@ -1,0 +1,356 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// A fakeBroker keeps its promises in memory, and breaks them on demand.
+type fakeBroker struct {
+	url    string
+	client fasthttp.Client
+
+	// Faults, by the number of the message: every n-th, 0 never. Set before use.
+	loseEvery, copyEvery, corruptEvery int
+	refuseButDeliverEvery              int
+	unsureEvery                        int  // 503, and stored all the same
+	lastFirst                          bool // pull consumers see low priorities first
+	stallAt                            int  // message that takes stallFor, and all that come meanwhile
+	stallFor                           time.Duration
+
+	mu        sync.Mutex
+	ids       *ident.Generator
+	count     int
+	stalled   time.Time
+	consumers map[string][]*fakeConsumer // by channel
+	stored    map[string]bool            // channel/key
+
+	idle bool // pull consumers are shown nothing
+
+	deliveries sync.WaitGroup
+	slots      chan struct{}
+}
+
+type fakeConsumer struct {
+	path, callback string
+	pull           bool
+	position       int
+	mu             sync.Mutex
+	queue          []*fakeJob
+	dead           []string
+}
+
+type fakeJob struct {
+	id, lease, messageID string
+	priority             int
+	headers              map[string]string
+	body                 []byte
+	done                 bool
+}
+
+func startFakeBroker(t *testing.T) *fakeBroker {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f := &fakeBroker{
+		url: "http://" + ln.Addr().String(), consumers: map[string][]*fakeConsumer{}, stored: map[string]bool{},
+		ids:   ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() }),
+		slots: make(chan struct{}, 32),
+	}
+	f.client.MaxIdemponentCallAttempts = 1
+	server := &fasthttp.Server{Handler: f.serve, Logger: silent{}, MaxRequestBodySize: 64 << 20}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(ln) }()
+	t.Cleanup(func() {
+		f.deliveries.Wait()
+		f.client.CloseIdleConnections()
+		_ = server.Shutdown()
+		<-done
+	})
+	return f
+}
+
+func (f *fakeBroker) serve(rc *fasthttp.RequestCtx) {
+	p := strings.Split(strings.Trim(string(rc.Path()), "/"), "/")
+	method := string(rc.Method())
+	switch {
+	case len(p) == 1 && p[0] == "readyz":
+	case len(p) == 1 && p[0] == "version":
+		rc.SetBodyString(`{"Version":"fake"}`)
+	case method == "PUT" && len(p) == 4:
+		f.putConsumer(rc, p)
+	case method == "PUT":
+		rc.SetStatusCode(201)
+	case len(p) == 3 && p[2] == "broadcast":
+		f.broadcast(rc, p[1])
+	case len(p) == 3 && p[2] == "batch":
+		f.batch(rc, p[1])
+	case len(p) >= 5 && p[2] == "consumer":
+		f.consumer(rc, p)
+	case len(p) == 4 && p[2] == "message":
+		f.message(rc, p[1], p[3])
+	default:
+		rc.SetStatusCode(404)
+	}
+}
+
+func (f *fakeBroker) putConsumer(rc *fasthttp.RequestCtx, p []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	args := rc.PostArgs()
+	f.consumers[p[1]] = append(f.consumers[p[1]], &fakeConsumer{
+		path: "/" + strings.Join(p, "/"), callback: string(args.Peek("callbackUrl")),
+		pull: string(args.Peek("type")) == "pull", position: len(f.consumers[p[1]]),
+	})
+	rc.SetStatusCode(201)
+}
+
+func (f *fakeBroker) broadcast(rc *fasthttp.RequestCtx, channel string) {
+	h := &rc.Request.Header
+	if len(h.Peek("X-Broker-Channel-Token")) == 0 || len(h.Peek("X-Broker-Producer-Token")) == 0 {
+		rc.SetStatusCode(403)
+		return
+	}
+	headers := map[string]string{}
+	if name := string(h.Peek("X-Broker-Metadata-Headers")); name != "" {
+		headers[name] = string(h.Peek(name))
+	}
+	priority, _ := strconv.Atoi(string(h.Peek("X-Broker-Message-Priority")))
+	status, location := f.store(channel, string(h.Peek("X-Broker-Message-ID")), priority, headers, bytes.Clone(rc.PostBody()))
+	rc.SetStatusCode(status)
+	rc.Response.Header.Set("Location", location)
+}
+
+// store takes a message and returns the answer.
+func (f *fakeBroker) store(channel, key string, priority int, headers map[string]string, body []byte) (int, string) {
+	f.mu.Lock()
+	f.count++
+	n := f.count
+	if n == f.stallAt {
+		f.stalled = time.Now().Add(f.stallFor)
+	}
+	wait := time.Until(f.stalled)
+	if key != "" && f.stored[channel+"/"+key] {
+		f.mu.Unlock()
+		return 409, "/channel/" + channel + "/message/" + key
+	}
+	f.stored[channel+"/"+key] = true
+	id := f.ids.Next()
+	consumers := f.consumers[channel]
+	f.mu.Unlock()
+	time.Sleep(wait)
+	hits := func(every int) bool { return every > 0 && n%every == 0 }
+	public := id.String()
+	if key != "" {
+		public = key
+	}
+	if !hits(f.loseEvery) {
+		if hits(f.corruptEvery) {
+			body[len(body)-1] ^= 1
+		}
+		for _, k := range consumers {
+			for range 1 + btoi(hits(f.copyEvery)) {
+				f.enqueue(k, &fakeJob{id: id.Job(k.position).String(), messageID: public, priority: priority, headers: headers, body: body})
+			}
+		}
+	}
+	switch {
+	case hits(f.refuseButDeliverEvery):
+		return 400, ""
+	case hits(f.unsureEvery):
+		return 503, ""
+	}
+	return 201, "/channel/" + channel + "/message/" + public
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (f *fakeBroker) enqueue(k *fakeConsumer, j *fakeJob) {
+	if k.pull {
+		k.mu.Lock()
+		k.queue = append(k.queue, j)
+		k.mu.Unlock()
+		return
+	}
+	f.deliveries.Go(func() {
+		f.slots <- struct{}{}
+		defer func() { <-f.slots }()
+		for range 6 {
+			req, res := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+			req.SetRequestURI(k.callback)
+			req.Header.SetMethod("POST")
+			req.Header.Set("X-Broker-Message-ID", j.messageID)
+			for name, value := range j.headers {
+				req.Header.Set(name, value)
+			}
+			req.SetBodyRaw(j.body)
+			err := f.client.DoTimeout(req, res, 300*time.Millisecond)
+			ok := err == nil && res.StatusCode() < 300
+			if err == nil {
+				fasthttp.ReleaseRequest(req)
+				fasthttp.ReleaseResponse(res)
+			}
+			if ok {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		k.mu.Lock()
+		k.dead = append(k.dead, j.id)
+		k.mu.Unlock()
+	})
+}
+
+func (f *fakeBroker) batch(rc *fasthttp.RequestCtx, channel string) {
+	var out bytes.Buffer
+	for text := range bytes.Lines(rc.PostBody()) {
+		var line struct {
+			MessageID, Payload, PayloadBase64 string
+			Priority                          int
+			Headers                           map[string]string
+		}
+		if err := json.Unmarshal(text, &line); err != nil {
+			fmt.Fprintln(&out, `{"Status":400,"code":"invalid_line"}`)
+			continue
+		}
+		body := []byte(line.Payload)
+		if line.PayloadBase64 != "" {
+			body, _ = base64.StdEncoding.DecodeString(line.PayloadBase64)
+		}
+		status, location := f.store(channel, line.MessageID, line.Priority, line.Headers, body)
+		fmt.Fprintf(&out, "{\"Status\":%d,\"Location\":%q}\n", status, location)
+	}
+	rc.SetBodyStreamWriter(func(w *bufio.Writer) { _, _ = w.Write(out.Bytes()) }) // chunked
+}
+
+func (f *fakeBroker) consumer(rc *fasthttp.RequestCtx, p []string) {
+	f.mu.Lock()
+	list := f.consumers[p[1]]
+	f.mu.Unlock()
+	i := slices.IndexFunc(list, func(k *fakeConsumer) bool { return strings.HasSuffix(k.path, "/"+p[3]) })
+	if i < 0 || len(rc.Request.Header.Peek("X-Broker-Consumer-Token")) == 0 {
+		rc.SetStatusCode(403)
+		return
+	}
+	k := list[i]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	limit, _ := strconv.Atoi(string(rc.QueryArgs().Peek("limit")))
+	switch p[4] {
+	case "dlq":
+		type dead struct{ ID, MessageURL string }
+		page := struct{ DeadJobs []dead }{}
+		for _, id := range k.dead {
+			page.DeadJobs = append(page.DeadJobs, dead{id, ""})
+		}
+		answerJSON(rc, page)
+	case "queued-jobs", "claim":
+		f.listJobs(rc, k, limit, p[4] == "claim")
+	case "job":
+		f.moveJob(rc, k, p[5])
+	case "jobs":
+		var in struct{ Updates []update }
+		_ = json.Unmarshal(rc.PostBody(), &in)
+		var out struct{ Result []map[string]any }
+		for _, u := range in.Updates {
+			for _, j := range k.queue {
+				if j.id == u.ID && j.lease == u.Lease {
+					j.done = true
+				}
+			}
+			out.Result = append(out.Result, map[string]any{"ID": u.ID, "Status": 202})
+		}
+		k.forget()
+		answerJSON(rc, out)
+	}
+}
+
+// forget drops what is done; the queue would grow for ever.
+func (k *fakeConsumer) forget() {
+	k.queue = slices.DeleteFunc(k.queue, func(j *fakeJob) bool { return j.done })
+}
+
+// message tells of jobs that pull consumers have not finished; push jobs are
+// over as far as this broker knows.
+func (f *fakeBroker) message(rc *fasthttp.RequestCtx, channel, id string) {
+	f.mu.Lock()
+	list := f.consumers[channel]
+	f.mu.Unlock()
+	type job struct{ ConsumerID, Status string }
+	view := struct{ Jobs []job }{}
+	for _, k := range list {
+		k.mu.Lock()
+		status := "DELIVERED"
+		for _, j := range k.queue {
+			if j.messageID == id {
+				status = "QUEUED"
+			}
+		}
+		k.mu.Unlock()
+		view.Jobs = append(view.Jobs, job{k.path[strings.LastIndexByte(k.path, '/')+1:], status})
+	}
+	answerJSON(rc, view)
+}
+
+func (f *fakeBroker) listJobs(rc *fasthttp.RequestCtx, k *fakeConsumer, limit int, claim bool) {
+	slices.SortStableFunc(k.queue, func(a, b *fakeJob) int {
+		if f.lastFirst {
+			return a.priority - b.priority
+		}
+		return b.priority - a.priority
+	})
+	out := struct{ Result []map[string]any }{Result: []map[string]any{}}
+	for _, j := range k.queue {
+		if f.idle || j.lease != "" || len(out.Result) == limit {
+			continue
+		}
+		m := map[string]any{"MessageID": j.messageID, "Payload": base64.StdEncoding.EncodeToString(j.body), "PayloadEncoding": "base64", "Headers": j.headers}
+		if claim {
+			j.lease = "lease-" + j.id
+		}
+		out.Result = append(out.Result, map[string]any{"ID": j.id, "Lease": j.lease, "Message": m})
+	}
+	answerJSON(rc, out)
+}
+
+func (f *fakeBroker) moveJob(rc *fasthttp.RequestCtx, k *fakeConsumer, id string) {
+	i := slices.IndexFunc(k.queue, func(j *fakeJob) bool { return j.id == id && !j.done })
+	if i < 0 {
+		rc.SetStatusCode(400)
+		return
+	}
+	rc.SetStatusCode(202)
+	if bytes.Contains(rc.PostBody(), []byte("DELIVERED")) {
+		k.queue[i].done = true
+		k.forget()
+		return
+	}
+	if k.queue[i].lease == "" {
+		k.queue[i].lease = "lease-" + id
+		rc.Response.Header.Set("X-Broker-Lease", k.queue[i].lease)
+	}
+}
+
+func answerJSON(rc *fasthttp.RequestCtx, v any) {
+	b, _ := json.Marshal(v)
+	rc.SetBody(b)
+}

@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/valyala/fasthttp"
+)
+
+// A noop is an HTTP server whose handler does next to nothing.
+type noop struct {
+	addr   string
+	server *fasthttp.Server
+	served sync.WaitGroup
+}
+
+func startNoop(h fasthttp.RequestHandler) (*noop, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	n := &noop{addr: ln.Addr().String(), server: &fasthttp.Server{Handler: h, NoDefaultServerHeader: true, Logger: silent{}, CloseOnShutdown: true}}
+	// Shutdown would wait for clients to close: closing the listener is enough here.
+	n.served.Go(func() { _ = n.server.Serve(ln) })
+	return n, nil
+}
+
+// Close stops listening; connections end when their clients close them.
+func (n *noop) Close() {
+	_ = n.server.Shutdown() // the process is about to forget it anyway
+	n.served.Wait()
+}
+
+// An echo answers every so many bytes with the same words, unread: what is left
+// to measure is the client and the kernel.
+type echo struct {
+	addr string
+	ln   net.Listener
+
+	mu      sync.Mutex
+	conns   []net.Conn
+	closing bool
+	running sync.WaitGroup
+}
+
+var echoAnswer = []byte("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+
+func startEcho(requestBytes int) (*echo, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	e := &echo{addr: ln.Addr().String(), ln: ln}
+	e.running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if !e.keep(c) {
+				_ = c.Close()
+				return
+			}
+			e.running.Go(func() { answerUnread(c, requestBytes) })
+		}
+	})
+	return e, nil
+}
+
+// keep remembers a connection for Close, false when that has come.
+func (e *echo) keep(c net.Conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.conns = append(e.conns, c)
+	return !e.closing
+}
+
+func answerUnread(c net.Conn, requestBytes int) {
+	buf := make([]byte, requestBytes)
+	for {
+		if _, err := io.ReadFull(c, buf); err != nil {
+			return
+		}
+		if _, err := c.Write(echoAnswer); err != nil {
+			return
+		}
+	}
+}
+
+// Close ends all connections.
+func (e *echo) Close() error {
+	e.mu.Lock()
+	e.closing = true
+	errs := []error{e.ln.Close()}
+	for _, c := range e.conns {
+		_ = c.Close() // the client may have been first
+	}
+	e.mu.Unlock()
+	e.running.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes of Main, beside 128 + the signal.
+const (
+	ExitOK          = 0
+	ExitUsage       = 1 // flags or configuration
+	ExitPromise     = 2 // the ledger found a loss, a corruption, or with --strict more
+	ExitUnmet       = 3 // find-max found no rate that keeps the bound
+	ExitCannotStart = 4 // broker, sink or a file
+	ExitUnproven    = 5 // deliveries were still pending when the run gave up on them
+)
+
+const usage = `usage: broker bench COMMAND [flags]
+
+  run        load a broker, check every promise, report
+  publish    the same without consumers
+  find-max   largest open-loop rate that keeps --p99
+  limits     ceilings of this machine, stage by stage
+  compare    A.json B.json: do two reports differ?
+
+broker bench COMMAND -h lists the flags. Without a command: run.
+Codes: 0 fine, 1 usage, 2 a promise was broken, 3 bound never met, 4 cannot run,
+5 deliveries still pending at the end, 130/143 signal.
+`
+
+// Main runs `broker bench` and returns its exit code. args are those after "bench".
+func Main(args []string) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	done := make(chan int)
+	go func() { done <- run(ctx, args, os.Stdout, os.Stderr) }()
+	for {
+		select {
+		case code := <-done:
+			return code
+		case s := <-signals:
+			cancel(signalled{s}) // the ledger of what was sent is still worth printing
+		}
+	}
+}
+
+// signalled is why a run ended early.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return "stopped by signal: " + s.String() }
+
+func run(ctx context.Context, args []string, out, progress io.Writer) int {
+	command := "run"
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		command, args = args[0], args[1:]
+	}
+	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) (int, error){
+		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand, "compare": compareCommand,
+	}
+	f, ok := commands[command]
+	if !ok {
+		fmt.Fprint(progress, usage)
+		if command == "help" {
+			return ExitOK
+		}
+		return ExitUsage
+	}
+	code, err := f(ctx, args, out, progress)
+	var s signalled
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return ExitOK
+	case err != nil && ctx.Err() == nil:
+		fmt.Fprintln(progress, "bench:", err)
+		if code == ExitOK {
+			code = ExitCannotStart
+		}
+	case errors.As(context.Cause(ctx), &s):
+		fmt.Fprintln(progress, "bench:", s)
+		if n, ok := s.Signal.(syscall.Signal); ok {
+			code = 128 + int(n)
+		}
+	}
+	return code
+}
+
+// flags is a flag set that reports its errors to the user once.
+func flags(name string, progress io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("broker bench "+name, flag.ContinueOnError)
+	f.SetOutput(progress)
+	return f
+}
+
+func parse(f *flag.FlagSet, args []string) error {
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	return nil
+}

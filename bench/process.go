@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// userHz is the unit of CPU times in /proc: 100 on every Linux that Go runs on.
+const userHz = 100
+
+// A Process is one whose CPU time counts.
+type Process struct {
+	Name string
+	PID  int
+}
+
+// CPU returns the user and system time of the process so far. ok is false where
+// it cannot be read: it has ended, or this is not Linux.
+func (p Process) CPU() (t time.Duration, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+	if err != nil {
+		return 0, false
+	}
+	return parseStat(b)
+}
+
+// parseStat reads utime and stime. The name in parentheses may hold anything,
+// so fields are counted from the last one.
+func parseStat(b []byte) (time.Duration, bool) {
+	_, after, ok := bytes.Cut(b[max(bytes.LastIndexByte(b, ')'), 0):], []byte{' '})
+	fields := bytes.Fields(after)
+	if !ok || len(fields) < 13 {
+		return 0, false
+	}
+	user, err1 := strconv.ParseInt(string(fields[11]), 10, 64)
+	system, err2 := strconv.ParseInt(string(fields[12]), 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0, false
+	}
+	return time.Duration(user+system) * time.Second / userHz, true
+}
+
+// A CPUMeter reads the CPU time of several processes at two moments.
+type CPUMeter struct {
+	processes []Process
+	before    []time.Duration
+	machine   time.Duration // busy time of all processors
+}
+
+// NewCPUMeter starts to count, for this process and the others.
+func NewCPUMeter(others []Process) *CPUMeter {
+	m := &CPUMeter{processes: append([]Process{{"bench", os.Getpid()}}, others...)}
+	for _, p := range m.processes {
+		t, _ := p.CPU()
+		m.before = append(m.before, t)
+	}
+	m.machine, _ = machineBusy()
+	return m
+}
+
+// Disturbance is the name under which Seconds counts everything else on the
+// machine: a measurement with much of it is worth little.
+const Disturbance = "others"
+
+// Seconds returns the CPU seconds of each process since NewCPUMeter, by name.
+func (m *CPUMeter) Seconds() map[string]float64 {
+	out := map[string]float64{}
+	for i, p := range m.processes {
+		if t, ok := p.CPU(); ok {
+			out[p.Name] += (t - m.before[i]).Seconds()
+		}
+	}
+	ours := total(out)
+	if busy, ok := machineBusy(); ok && m.machine > 0 {
+		out[Disturbance] = max(0, (busy-m.machine).Seconds()-ours)
+	}
+	return out
+}
+
+// total is the sum of the CPU seconds that belong to the measurement.
+func total(seconds map[string]float64) (sum float64) {
+	for name, s := range seconds {
+		if name != Disturbance {
+			sum += s
+		}
+	}
+	return sum
+}
+
+// machineBusy is the time all processors have worked so far. ok is false where
+// /proc does not tell.
+func machineBusy() (time.Duration, bool) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, false
+	}
+	line, _, _ := bytes.Cut(b, []byte{'\n'})
+	f := bytes.Fields(line)
+	if len(f) < 9 || string(f[0]) != "cpu" {
+		return 0, false
+	}
+	var ticks int64
+	for _, i := range []int{1, 2, 3, 6, 7} { // user, nice, system, irq, softirq
+		n, err := strconv.ParseInt(string(f[i]), 10, 64)
+		if err != nil {
+			return 0, false
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / userHz, true
+}
+
+// listener finds the process of this machine that listens on host:port: the
+// database or Redis whose CPU belongs to the cost of a message. ok is false when
+// it is elsewhere, or not ours to see.
+func listener(name, addr string) (Process, bool) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return Process{}, false
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return Process{}, false
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return Process{}, false
+	}
+	inodes := map[string]bool{}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(table)
+		if err == nil {
+			listeningInodes(b, uint16(port), inodes)
+		}
+	}
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is well formed
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if inode, ok := strings.CutPrefix(target, "socket:["); err == nil && ok && inodes[strings.TrimSuffix(inode, "]")] {
+			pid, err := strconv.Atoi(strings.Split(link, "/")[2])
+			return Process{Name: name, PID: pid}, err == nil
+		}
+	}
+	return Process{}, false
+}
+
+// listeningInodes adds the sockets of /proc/net/tcp that listen on port.
+func listeningInodes(table []byte, port uint16, into map[string]bool) {
+	want := []byte(":" + strings.ToUpper(hex.EncodeToString([]byte{byte(port >> 8), byte(port)})))
+	for line := range bytes.Lines(table) {
+		f := bytes.Fields(line)
+		const listen = "0A"
+		if len(f) > 9 && bytes.HasSuffix(f[1], want) && string(f[3]) == listen {
+			into[string(f[9])] = true
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/penstock-broker/penstock/bench/rawhttp"
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// errPause is how long a connection waits after an answer that is no success, so
+// that a broker that refuses is not hammered at the speed of its refusals.
+const errPause = 20 * time.Millisecond
+
+// A post with a message ID is repeated while its outcome is unknown.
+const (
+	maxRepeats  = 20
+	repeatPause = 50 * time.Millisecond // doubled each time up to a second
+)
+
+// A publisher is one producer connection at the single door.
+type publisher struct {
+	w    *window
+	no   int
+	conn *rawhttp.Conn
+	buf  []byte
+	key  []byte
+}
+
+// Run sends what the schedule gives until there is no more.
+func (p *publisher) Run(ctx context.Context) error {
+	defer p.conn.Close()
+	for {
+		t, ok := p.w.schedule.Next(ctx)
+		if !ok {
+			return nil
+		}
+		p.post(ctx, t.First)
+	}
+}
+
+func (p *publisher) post(ctx context.Context, seq uint64) {
+	w := p.w
+	sent := w.now()
+	intended := w.schedule.Intended(seq, sent)
+	p.build(Identity{Run: w.run, Seq: seq, Intended: w.unix(intended)})
+	for repeat := 0; ; repeat++ {
+		res, err := p.conn.Do(p.buf)
+		now := w.now()
+		switch {
+		case err == nil && (res.Status == 201 || res.Status == 202),
+			err == nil && res.Status == 409 && repeat > 0: // stored by a post whose answer was lost
+			w.ledger.Acked(seq, now, messageID(res.Header("location")))
+			w.answered(p.no, intended, sent, now)
+			return
+		case err == nil && res.Status >= 400 && res.Status < 500:
+			w.ledger.Refused(seq)
+			w.failed(fmt.Sprint("status ", res.Status), res.Body)
+			pause(ctx, errPause)
+			return
+		}
+		wait := errPause
+		switch {
+		case errors.Is(err, rawhttp.ErrNotSent):
+			w.failed("not sent", []byte(err.Error()))
+		case err != nil:
+			w.failed("connection lost", []byte(err.Error()))
+		default:
+			w.failed(fmt.Sprint("status ", res.Status), res.Body)
+			wait = max(wait, time.Duration(res.RetryAfter)*time.Second)
+		}
+		if !w.config.MessageIDs || repeat == maxRepeats || ctx.Err() != nil {
+			if errors.Is(err, rawhttp.ErrNotSent) && repeat == 0 {
+				w.ledger.Refused(seq)
+			} else {
+				w.ledger.Uncertain(seq)
+			}
+			pause(ctx, errPause)
+			return
+		}
+		pause(ctx, max(min(wait, time.Second), min(repeatPause<<repeat, time.Second)))
+	}
+}
+
+// build makes the request in p.buf and notes its body in the ledger.
+func (p *publisher) build(id Identity) {
+	w := p.w
+	b := w.single[w.ledger.Channel(id.Seq)*w.mix.Len()+w.mix.Level(id.Seq)].AppendHead(p.buf[:0])
+	if w.payloads.Real() {
+		b = append(b, identityHeader+": "...)
+		b = id.Append(b)
+		b = append(b, "\r\n"...)
+	}
+	if w.config.MessageIDs {
+		p.key = appendKey(p.key[:0], id.Run, id.Seq)
+		b = rawhttp.AppendField(b, "X-Broker-Message-ID", p.key)
+	}
+	b = rawhttp.AppendLength(b, w.payloads.Len(id.Seq))
+	start := len(b)
+	b = w.payloads.Append(b, id)
+	w.ledger.Plan(id.Seq, sum(b[start:]))
+	p.buf = b
+}
+
+// appendKey appends the producer's own ID of a message.
+func appendKey(b []byte, run, seq uint64) []byte {
+	b = strconv.AppendUint(append(b, 'b'), run, 36)
+	return strconv.AppendUint(append(b, '-'), seq, 10)
+}
+
+// messageID reads the ID from the Location of a message, zero when it is not
+// one of the broker's own.
+func messageID(location []byte) ident.ID {
+	id, err := ident.Parse(string(location[bytes.LastIndexByte(location, '/')+1:]))
+	if err != nil {
+		return ident.ID{}
+	}
+	return id
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+)
+
+// samplePeriod is the resolution of the curves.
+const samplePeriod = time.Second
+
+// A Sample is one point of the curves: what happened since the one before.
+type Sample struct {
+	At         float64 // seconds since the start of the load
+	Acked      float64 // messages per second
+	Delivered  float64 // first deliveries per second
+	Backlog    int64   // deliveries owed at this moment
+	Errors     int64   // so far
+	P50, P99   float64 // ack latency in ms
+	DeliverP99 float64
+	Warm       bool // part of the measurement
+}
+
+// A Live is what a progress line shows.
+type Live struct {
+	Sample
+	Left     time.Duration // of the publishing; 0 when unknown
+	Draining bool
+}
+
+// A sampler follows a window and turns it into a Result.
+type sampler struct {
+	w         *window
+	processes []Process
+	watch     func(Live)
+
+	mu         sync.Mutex // guards what follows: Run and published both write
+	started    time.Time
+	samples    []Sample
+	last       marks // of the previous sample
+	from, to   *marks
+	meter      *CPUMeter
+	cpu        map[string]float64
+	isDraining bool
+}
+
+// marks are the counters at a moment.
+type marks struct {
+	at        int64 // ns since the base
+	acked     int64
+	delivered int64
+	issued    uint64
+}
+
+func newSampler(w *window, processes []Process, watch func(Live)) *sampler {
+	return &sampler{w: w, processes: processes, watch: watch, started: time.Now()}
+}
+
+func (s *sampler) marks() marks {
+	acked, _, _ := s.w.ledger.Counts()
+	return marks{at: s.w.now(), acked: acked, delivered: s.w.ledger.Delivered(), issued: s.w.schedule.Issued()}
+}
+
+// Run samples until ctx ends.
+func (s *sampler) Run(ctx context.Context) {
+	warm := time.NewTimer(s.w.config.Warmup)
+	defer warm.Stop()
+	tick := time.NewTicker(samplePeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.sample()
+			return
+		case <-warm.C:
+			s.begin()
+		case <-tick.C:
+			s.sample()
+		}
+	}
+}
+
+// begin marks the end of the warm-up.
+func (s *sampler) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.to != nil {
+		return
+	}
+	m := s.marks()
+	s.from, s.meter = &m, NewCPUMeter(s.processes)
+}
+
+// published marks the end of the publishing.
+func (s *sampler) published() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.from == nil { // shorter than the warm-up
+		s.from, s.meter = &marks{}, NewCPUMeter(s.processes)
+	}
+	m := s.marks()
+	s.to = &m
+	s.cpu = s.meter.Seconds()
+	s.w.measureTo.Store(m.at)
+	s.isDraining = true
+}
+
+func (s *sampler) sample() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.marks()
+	seconds := float64(m.at-s.last.at) / 1e9
+	if seconds <= 0.05 {
+		return
+	}
+	ack, deliver := s.w.ack.Interval(), s.w.delivery.Interval()
+	s.w.mu.Lock()
+	var errs int64
+	for _, n := range s.w.errors {
+		errs += n
+	}
+	s.w.mu.Unlock()
+	p := Sample{
+		At: float64(m.at) / 1e9, Acked: float64(m.acked-s.last.acked) / seconds, Delivered: float64(m.delivered-s.last.delivered) / seconds,
+		Backlog: max(s.w.ledger.Owed(), 0), Errors: errs,
+		P50: float64(ack.ValueAtQuantile(50)) / 1000, P99: float64(ack.ValueAtQuantile(99)) / 1000,
+		DeliverP99: float64(deliver.ValueAtQuantile(99)) / 1000,
+		// Whole intervals between warm-up and end only.
+		Warm: s.from != nil && !s.isDraining && s.last.at >= s.from.at,
+	}
+	s.last = m
+	s.samples = append(s.samples, p)
+	if s.watch != nil {
+		live := Live{Sample: p, Draining: s.isDraining}
+		c := s.w.config
+		if c.Messages == 0 {
+			live.Left = max(0, c.Warmup+c.Duration-time.Duration(m.at))
+		} else if p.Acked > 0 {
+			live.Left = time.Duration(float64(c.Messages-min(m.issued, c.Messages)) / p.Acked * 1e9)
+		}
+		s.watch(live)
+	}
+}
+
+// result reconciles and sums up. Call it when Run has returned and all consumers are gone.
+func (s *sampler) result(ask Ask) (*Result, error) {
+	w := s.w
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	issued := w.schedule.Issued()
+	r := &Result{
+		Started: s.started.UTC(), Seconds: float64(s.to.at-s.from.at) / 1e9, CPUSeconds: s.cpu,
+		Series: s.samples, Errors: maps.Clone(w.errors), ErrorSamples: w.sample, PayloadBytes: w.payloads.Size(),
+		Messages: s.to.acked - s.from.acked, BacklogAtEnd: max(0, s.to.acked*int64(w.config.consumersPerChannel())-s.to.delivered),
+	}
+	if r.Seconds > 0 {
+		r.AckedRate = float64(r.Messages) / r.Seconds
+		r.DeliveredRate = float64(s.to.delivered-s.from.delivered) / r.Seconds
+	}
+	if r.Messages > 0 {
+		r.CPUMicros = total(s.cpu) * 1e6 / float64(r.Messages)
+	}
+	if open, ok := w.schedule.(*openLoop); ok {
+		r.Unsent = int64(open.limit - issued)
+	}
+	var err error
+	if r.Ack, err = Summary(w.ack.Total()); err != nil {
+		return nil, err
+	}
+	if r.Service, err = Summary(w.service.Total()); err != nil {
+		return nil, err
+	}
+	if r.Delivery, err = Summary(w.delivery.Total()); err != nil {
+		return nil, err
+	}
+	r.Ledger = w.ledger.Reconcile(issued, ask)
+	return r, nil
+}

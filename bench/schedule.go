@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A Ticket is the right to send a run of consecutive messages.
+type Ticket struct {
+	First uint64
+	N     int
+}
+
+// A Schedule says when each message should be sent. Times are ns since the
+// start of the run.
+type Schedule interface {
+	// Next waits until the next ticket is due. ok is false when there are no more.
+	Next(ctx context.Context) (t Ticket, ok bool)
+	// Intended is when a message of a ticket should have been sent; now where
+	// the schedule has no opinion.
+	Intended(seq uint64, now int64) int64
+	// Issued is how many messages have been given out.
+	Issued() uint64
+}
+
+// A closedLoop gives a ticket whenever a connection asks: the next request of a
+// connection waits for the answer to the one before, so a slow broker is asked
+// less. It finds capacity; its latencies say little about what users would see.
+type closedLoop struct {
+	batch   int
+	limit   uint64 // messages
+	end     time.Time
+	hold    func() bool // true while consumers are too far behind; may be nil
+	started atomic.Uint64
+}
+
+// holdPause is how often a producer that is held looks whether it may go on.
+const holdPause = time.Millisecond
+
+func (c *closedLoop) Next(ctx context.Context) (Ticket, bool) {
+	for {
+		if ctx.Err() != nil || !c.end.IsZero() && !time.Now().Before(c.end) {
+			return Ticket{}, false
+		}
+		if c.hold == nil || !c.hold() {
+			break
+		}
+		pause(ctx, holdPause)
+	}
+	first := c.started.Add(uint64(c.batch)) - uint64(c.batch)
+	if first >= c.limit {
+		return Ticket{}, false
+	}
+	return Ticket{First: first, N: int(min(uint64(c.batch), c.limit-first))}, true
+}
+
+func (c *closedLoop) Intended(_ uint64, now int64) int64 { return now }
+
+func (c *closedLoop) Issued() uint64 { return min(c.started.Load(), c.limit) }
+
+// An openLoop sends at a fixed rate whatever the broker does. A message whose
+// time comes while every connection waits is sent late, but its latency counts
+// from its intended time: a broker that stalls for a second shows a second of
+// bad latencies, not one bad request (no coordinated omission).
+type openLoop struct {
+	batch  int
+	limit  uint64
+	rate   float64       // messages per second
+	base   time.Time     // intended time of message 0
+	length time.Duration // messages intended later are not sent; 0: until limit
+	grace  time.Duration // how long after that what is overdue may still be sent
+	out    chan Ticket
+	issued atomic.Uint64
+}
+
+func newOpenLoop(rate float64, batch int, limit uint64, base time.Time, length, grace time.Duration) *openLoop {
+	if length > 0 {
+		limit = min(limit, uint64(rate*length.Seconds()))
+	} else {
+		length = time.Duration(float64(limit) / rate * 1e9)
+	}
+	return &openLoop{batch: batch, limit: limit, rate: rate, base: base, length: length, grace: grace, out: make(chan Ticket)}
+}
+
+// Run issues tickets until ctx ends, all are issued, or the grace is over.
+func (o *openLoop) Run(ctx context.Context) error {
+	defer close(o.out)
+	giveUp := time.NewTimer(time.Until(o.base.Add(o.length + o.grace)))
+	defer giveUp.Stop()
+	for first := uint64(0); first < o.limit; {
+		t := Ticket{First: first, N: int(min(uint64(o.batch), o.limit-first))}
+		last := first + uint64(t.N) - 1
+		if !sleepUntil(ctx, o.base.Add(time.Duration(o.Intended(last, 0)))) {
+			return nil
+		}
+		select {
+		case o.out <- t:
+		case <-ctx.Done():
+			return nil
+		case <-giveUp.C:
+			return nil
+		}
+		first += uint64(t.N)
+		o.issued.Store(first)
+	}
+	return nil
+}
+
+func (o *openLoop) Next(context.Context) (Ticket, bool) {
+	t, ok := <-o.out
+	return t, ok
+}
+
+func (o *openLoop) Intended(seq uint64, _ int64) int64 { return int64(float64(seq) / o.rate * 1e9) }
+
+func (o *openLoop) Issued() uint64 { return o.issued.Load() }
+
+// Unsent are the messages that were due and never sent: from Issued up to the
+// returned sequence. Call it when Run has returned.
+func (o *openLoop) Unsent(now time.Time) uint64 {
+	due := uint64(max(now.Sub(o.base).Seconds()*o.rate, 0))
+	return max(min(due, o.limit), o.issued.Load())
+}
+
+// sleepUntil returns false when ctx ended first. The last stretch is slept in
+// the kernel: the runtime's poller rounds short waits up to a millisecond, which
+// would be taken for latency of the broker.
+func sleepUntil(ctx context.Context, t time.Time) bool {
+	const stretch = 1500 * time.Microsecond
+	for {
+		d := time.Until(t)
+		if d <= 0 {
+			return ctx.Err() == nil
+		}
+		if d <= stretch {
+			napFor(d)
+			continue
+		}
+		timer := time.NewTimer(d - stretch)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+	}
+}

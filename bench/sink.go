@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// hangFor bounds how long a sink keeps a delivery without an answer; it is
+// longer than any delivery timeout a bench would use.
+const hangFor = 2 * time.Minute
+
+// A Sink is the push consumers of a run: one HTTP server on loopback for all.
+type Sink struct {
+	url       string
+	server    *fasthttp.Server
+	behaviour *Behaviour
+	receive   func(consumer int, identity, body []byte, label func() string)
+	closing   chan struct{}
+	served    sync.WaitGroup
+}
+
+// StartSink listens on a free port. receive is called for each delivery that the
+// sink accepts, before it is answered; its slices are valid during the call.
+func StartSink(b *Behaviour, receive func(consumer int, identity, body []byte, label func() string)) (*Sink, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start sink: %w", err)
+	}
+	s := &Sink{url: "http://" + ln.Addr().String() + "/", behaviour: b, receive: receive, closing: make(chan struct{})}
+	s.server = &fasthttp.Server{
+		Handler:               s.handle,
+		MaxRequestBodySize:    2 * maxBodyBytes,
+		NoDefaultServerHeader: true,
+		NoDefaultDate:         true,
+		Logger:                silent{},
+	}
+	s.served.Go(func() { _ = s.server.Serve(ln) }) // ends when the listener closes
+	return s, nil
+}
+
+// URL returns the callback of a consumer.
+func (s *Sink) URL(consumer int) string { return s.url + strconv.Itoa(consumer) }
+
+// Close refuses new deliveries and waits shortly for those under way.
+func (s *Sink) Close() error {
+	close(s.closing)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	err := s.server.ShutdownWithContext(ctx)
+	s.served.Wait()
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("close sink: %w", err)
+	}
+	return nil
+}
+
+func (s *Sink) handle(rc *fasthttp.RequestCtx) {
+	consumer, err := strconv.Atoi(strings.TrimPrefix(string(rc.Path()), "/"))
+	if err != nil || consumer < 0 {
+		rc.SetStatusCode(fasthttp.StatusNotFound)
+		return
+	}
+	if s.behaviour.Slow > 0 {
+		s.wait(s.behaviour.Slow)
+	}
+	switch s.behaviour.draw() {
+	case fateFail:
+		rc.SetStatusCode(fasthttp.StatusInternalServerError)
+	case fateThrottle:
+		rc.SetStatusCode(fasthttp.StatusTooManyRequests)
+		rc.Response.Header.Set("Retry-After", "1")
+	case fateHang:
+		s.wait(hangFor)
+		rc.SetConnectionClose()
+		rc.SetStatusCode(fasthttp.StatusServiceUnavailable)
+	default:
+		s.receive(consumer, rc.Request.Header.Peek(identityHeader), rc.PostBody(), func() string {
+			return string(rc.Request.Header.Peek("X-Broker-Message-ID"))
+		})
+	}
+}
+
+func (s *Sink) wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.closing:
+	}
+}
+
+// identityHeader carries the identity where bodies are real ones.
+const identityHeader = "X-Bench-Identity"
+
+// silent drops what fasthttp says about connections that broke.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}

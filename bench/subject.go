@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/penstock-broker/penstock/bench/rawhttp"
+)
+
+// A subject is what a measurement creates in the broker: names of its own, so
+// that nothing of an earlier measurement is in its way.
+type subject struct {
+	producer, producerToken string
+	channels                []string
+	channelToken            string
+	consumers               []subscriber // as in LedgerOptions.Consumers
+}
+
+// A subscriber is one consumer of the subject.
+type subscriber struct {
+	channel, channelToken string
+	index                 int // of the channel
+	id, token             string
+	pull                  bool
+}
+
+func (s subscriber) path() string { return "/channel/" + s.channel + "/consumer/" + s.id }
+
+func newSubject(run uint64, c *Config) *subject {
+	name := fmt.Sprintf("bench-%016x", run)
+	s := &subject{producer: name, producerToken: name + "-p", channelToken: name + "-c"}
+	for i := range c.Channels {
+		ch := fmt.Sprintf("%s-%d", name, i)
+		s.channels = append(s.channels, ch)
+		for k := range c.PushConsumers {
+			s.consumers = append(s.consumers, subscriber{channel: ch, channelToken: s.channelToken, index: i,
+				id: fmt.Sprintf("%s-push-%d", ch, k), token: name + "-k"})
+		}
+		if c.PullWorkers > 0 {
+			s.consumers = append(s.consumers, subscriber{channel: ch, channelToken: s.channelToken, index: i,
+				id: ch + "-pull", token: name + "-k", pull: true})
+		}
+	}
+	return s
+}
+
+// create registers everything. callback gives the URL of a push consumer.
+func (s *subject) create(ctx context.Context, c *Control, callback func(consumer int) string) error {
+	if err := c.Put(ctx, "/producer/"+s.producer, url.Values{"token": {s.producerToken}}); err != nil {
+		return err
+	}
+	for _, ch := range s.channels {
+		if err := c.Put(ctx, "/channel/"+ch, url.Values{"token": {s.channelToken}}); err != nil {
+			return err
+		}
+	}
+	for i, k := range s.consumers {
+		form := url.Values{"token": {k.token}, "type": {"pull"}}
+		if !k.pull {
+			form.Set("type", "push")
+			form.Set("callbackUrl", callback(i))
+		}
+		if err := c.Put(ctx, k.path(), form); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *subject) subscriptions() []Subscription {
+	var out []Subscription
+	for _, k := range s.consumers {
+		out = append(out, Subscription{Channel: k.index, Name: k.id})
+	}
+	return out
+}
+
+// publishTemplate is the unchanging part of a POST to a door of a channel.
+func (s *subject) publishTemplate(channel int, door, host, contentType string, fields ...string) *rawhttp.Template {
+	fields = append([]string{
+		"Content-Type", contentType,
+		"X-Broker-Channel-Token", s.channelToken,
+		"X-Broker-Producer-ID", s.producer,
+		"X-Broker-Producer-Token", s.producerToken,
+	}, fields...)
+	return rawhttp.NewTemplate("POST", "/channel/"+s.channels[channel]+"/"+door, host, fields...)
+}
+
+// consumerTemplate is the unchanging part of a request of a pull worker.
+func (k subscriber) template(method, door, host string) *rawhttp.Template {
+	return rawhttp.NewTemplate(method, k.path()+door, host, k.fields()...)
+}
+
+func (k subscriber) fields() []string {
+	return []string{"Content-Type", "application/json", "X-Broker-Channel-Token", k.channelToken, "X-Broker-Consumer-Token", k.token}
+}

@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// PrintRun writes the final tables of a run.
+func PrintRun(out io.Writer, r *Report) {
+	c := &r.Config
+	load := fmt.Sprintf("closed loop, %d connections", c.Connections)
+	if c.Rate > 0 {
+		load = fmt.Sprintf("open loop at %.0f/s, up to %d connections", c.Rate, c.Connections)
+	}
+	if c.Batch > 1 {
+		load += fmt.Sprintf(", %d messages per request", c.Batch)
+	}
+	fmt.Fprintf(out, "\nstores: %s; %s\n%s, %d bytes, %d channel(s), %d push + %d pull worker(s) per channel, sink %s\n\n",
+		r.Stores, strings.Join(r.Durability, "; "), load, r.Results[0].PayloadBytes, c.Channels, c.PushConsumers, c.PullWorkers, c.Sink)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "run\tacked/s\tdelivered/s\tack p50\tp99\tp99.9 ms\tdelivery p50\tp99 ms\tbacklog at end\terrors\tCPU us/msg\t")
+	for i, x := range r.Results {
+		printResult(w, fmt.Sprint(i+1), x)
+	}
+	if len(r.Results) > 1 {
+		printResult(w, "median", medianResult(r.Results))
+	}
+	w.Flush()
+	last := r.Results[len(r.Results)-1]
+	fmt.Fprintf(out, "\nCPU in cores:")
+	for _, name := range slices.Sorted(maps.Keys(last.CPUSeconds)) {
+		fmt.Fprintf(out, " %s %.2f", name, last.CPUSeconds[name]/max(last.Seconds, 1e-9))
+	}
+	fmt.Fprintf(out, " of %d\n", r.Hardware.Cores)
+	if others := last.CPUSeconds[Disturbance] / max(last.Seconds, 1e-9); others > disturbed {
+		fmt.Fprintf(out, "CAUTION: other processes took %.1f cores: these numbers are lower than the truth\n", others)
+	}
+	if c.Rate == 0 {
+		fmt.Fprintln(out, "Closed loop: latencies are those of a client that waits; use --rate for what users would see.")
+	}
+	for i, x := range r.Results {
+		printLedger(out, i+1, x)
+	}
+}
+
+// disturbed is how many cores of others make a measurement doubtful.
+const disturbed = 0.3
+
+func printResult(w io.Writer, name string, x *Result) {
+	fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%.1f\t\n", name, x.AckedRate, x.DeliveredRate,
+		millis(x.Ack.P50), millis(x.Ack.P99), millis(x.Ack.P999), millis(x.Delivery.P50), millis(x.Delivery.P99),
+		x.BacklogAtEnd, x.ErrorCount(), x.CPUMicros)
+}
+
+// medianResult holds the medians of what printResult shows.
+func medianResult(results []*Result) *Result {
+	m := func(f func(*Result) float64) float64 { return median(pick(results, f)) }
+	return &Result{
+		AckedRate:     m(func(r *Result) float64 { return r.AckedRate }),
+		DeliveredRate: m(func(r *Result) float64 { return r.DeliveredRate }),
+		Ack: Latency{P50: m(func(r *Result) float64 { return r.Ack.P50 }), P99: m(func(r *Result) float64 { return r.Ack.P99 }),
+			P999: m(func(r *Result) float64 { return r.Ack.P999 })},
+		Delivery:     Latency{P50: m(func(r *Result) float64 { return r.Delivery.P50 }), P99: m(func(r *Result) float64 { return r.Delivery.P99 })},
+		BacklogAtEnd: int64(m(func(r *Result) float64 { return float64(r.BacklogAtEnd) })),
+		Errors:       map[string]int64{"": int64(m(func(r *Result) float64 { return float64(r.ErrorCount()) }))},
+		CPUMicros:    m(func(r *Result) float64 { return r.CPUMicros }),
+	}
+}
+
+func printLedger(out io.Writer, run int, x *Result) {
+	v := x.Ledger
+	fmt.Fprintf(out, "ledger %d: %d sent, %d acked, %d refused, %d uncertain; %d deliveries owed, %d arrived, %d dead letters, %d pending; ",
+		run, v.Sent, v.Acked, v.Refused, v.Uncertain, v.Expected, v.Delivered, v.Dead, v.Pending)
+	fmt.Fprintf(out, "lost %d, duplicated %d, corrupted %d, unpromised %d, out of priority order %d, late %d\n",
+		v.Lost, v.Duplicates, v.Corrupted, v.Unpromised, v.Overtaken, v.Late)
+	if x.Unsent > 0 {
+		fmt.Fprintf(out, "  %d messages were due and never sent: every connection was busy (counted in the latencies)\n", x.Unsent)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(x.Errors)) {
+		fmt.Fprintf(out, "  %d x %s: %s\n", x.Errors[kind], kind, x.ErrorSamples[kind])
+	}
+	for _, o := range v.Offenders {
+		fmt.Fprintln(out, "  "+o)
+	}
+}

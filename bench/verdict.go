@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// A Verdict is what the ledger says about a run.
+type Verdict struct {
+	Sent      int64 // messages that were planned and sent
+	Acked     int64 // answered with the promise to deliver
+	Refused   int64 // answered with "nothing was stored"
+	Uncertain int64 // no answer that tells
+	Consumers int
+	Expected  int64 // deliveries owed: acked x consumers of the channel
+	Delivered int64 // of those owed, arrived
+	Dead      int64 // of those owed, listed by the broker as dead letters
+
+	Pending    int64 // of those owed, still queued or in flight at the broker when the run ended
+	Lost       int64 // owed, not arrived, and the broker has no job for it that could still come
+	Duplicates int64 // copies beyond the first
+	MaxCopies  int   // of one message at one consumer, the first included
+	Corrupted  int64 // body or identity differs from what was sent
+	Unpromised int64 // arrived although the broker said that nothing was stored
+	Bonus      int64 // arrived although the answer was uncertain: allowed
+	Overtaken  int64 // arrived after a message of lower priority that was due later
+	Late       int64
+	Strangers  int64 // messages of other runs
+
+	MaxOvertakenMs float64
+	Offenders      []string `json:",omitempty"` // up to 100 of each kind, for people
+}
+
+// OK reports whether the promise was kept: nothing lost, corrupted or stored
+// against its answer. Duplicates are allowed where a fault hit, so only a caller
+// that injected none may judge them.
+//
+// Pending deliveries prove nothing in either direction: see Proven.
+func (v *Verdict) OK() bool { return v.Lost == 0 && v.Corrupted == 0 && v.Unpromised == 0 }
+
+// Proven reports whether every delivery that is owed was seen to its end.
+func (v *Verdict) Proven() bool { return v.Pending == 0 }
+
+// A Standing is where the broker says that a job stands which did not arrive.
+type Standing uint8
+
+const (
+	StandingGone    Standing = iota // unknown to the broker, or delivered as it believes
+	StandingDead                    // a dead letter
+	StandingPending                 // queued or in flight
+)
+
+// Ask tells where a job stands. It is asked only about messages that did not arrive.
+type Ask func(consumer int, seq uint64, id ident.ID) Standing
+
+// Reconcile compares the two sides. ask may be nil: then what did not arrive is
+// lost. Call it when producers and consumers have ended.
+func (l *Ledger) Reconcile(sent uint64, ask Ask) *Verdict {
+	v := &Verdict{
+		Sent: l.planned.Load(), Acked: l.acked.Load(), Refused: l.refused.Load(), Uncertain: l.uncertain.Load(),
+		Consumers: len(l.consumers),
+	}
+	for i, a := range l.consumers {
+		for seq := uint64(0); seq < sent; seq++ {
+			if l.Channel(seq) != a.channel {
+				continue
+			}
+			p := l.pages[seq/pageLen].Load()
+			if p == nil {
+				continue
+			}
+			got := a.has(l.local(seq))
+			switch state := p.state[seq%pageLen]; {
+			case state == stateAcked && got:
+				v.Expected++
+				v.Delivered++
+			case state == stateAcked:
+				v.Expected++
+				v.missing(l, i, seq, p.id[seq%pageLen], ask)
+			case state == stateRefused && got:
+				v.Unpromised++
+				if v.Unpromised <= maxListed {
+					v.Offenders = append(v.Offenders, fmt.Sprintf("unpromised: sequence %d at consumer %s was answered with a refusal", seq, a.name))
+				}
+			case got:
+				v.Bonus++
+			}
+		}
+		a.tell(v)
+	}
+	return v
+}
+
+// missing counts a delivery that did not arrive.
+func (v *Verdict) missing(l *Ledger, consumer int, seq uint64, id ident.ID, ask Ask) {
+	standing := StandingGone
+	if ask != nil {
+		standing = ask(consumer, seq, id)
+	}
+	switch standing {
+	case StandingDead:
+		v.Dead++
+	case StandingPending:
+		v.Pending++
+	default:
+		v.Lost++
+		if v.Lost <= maxListed {
+			v.Offenders = append(v.Offenders, fmt.Sprintf("lost: message %s, sequence %d, consumer %s", l.label(seq, id), seq, l.consumers[consumer].name))
+		}
+	}
+}
+
+// tell adds what was noted while deliveries arrived.
+func (a *account) tell(v *Verdict) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v.Corrupted += a.corrupt.Load()
+	v.Overtaken += a.overtaken.Load()
+	v.Late += a.late.Load()
+	v.Strangers += a.strangers.Load()
+	v.MaxOvertakenMs = max(v.MaxOvertakenMs, float64(a.maxOvertaken.Load())/1e6)
+	for _, what := range a.bad {
+		v.Offenders = append(v.Offenders, "corrupted: consumer "+a.name+", "+what)
+	}
+	seqs := make([]uint64, 0, len(a.copies))
+	for seq, n := range a.copies {
+		v.Duplicates += int64(n)
+		v.MaxCopies = max(v.MaxCopies, n+1)
+		seqs = append(seqs, seq)
+	}
+	slices.Sort(seqs)
+	for _, seq := range seqs[:min(len(seqs), maxListed)] {
+		v.Offenders = append(v.Offenders, fmt.Sprintf("duplicate: sequence %d arrived %d times at consumer %s", seq, a.copies[seq]+1, a.name))
+	}
+}
+
+// Problems says in words what is wrong, empty when nothing is.
+func (v *Verdict) Problems() string {
+	var out []string
+	add := func(n int64, what string) {
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(v.Lost, "lost")
+	add(v.Pending, "pending")
+	add(v.Corrupted, "corrupted")
+	add(v.Unpromised, "delivered although refused")
+	add(v.Duplicates, "duplicated")
+	add(v.Overtaken, "out of priority order")
+	return strings.Join(out, ", ")
+}
+
+func (l *Ledger) label(seq uint64, id ident.ID) string {
+	switch {
+	case !id.IsZero():
+		return id.String()
+	case l.key != nil:
+		return l.key(seq)
+	default:
+		return "of unknown ID"
+	}
+}

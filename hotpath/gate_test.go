@@ -1,0 +1,133 @@
+package hotpath
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
+	g := newGate(100)
+	for range 100 {
+		require.True(t, g.enter())
+	}
+	g.observe(5*time.Millisecond, time.Millisecond)
+	g.adjust()
+	require.Equal(t, 100, g.limit)
+}
+
+func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
+	g := newGate(1000)
+	for range 200 {
+		require.True(t, g.enter())
+	}
+	late := func() { g.observe(2*gateDelay, time.Millisecond); g.adjust() }
+	late()
+	require.Equal(t, 160, g.limit, "a fifth below what is in use")
+	for range 100 {
+		late()
+	}
+	require.Equal(t, gateLeast, g.limit, "some may always pass")
+	for range 184 {
+		g.leave()
+	}
+	for range 200 {
+		g.observe(gateDelay/2, time.Millisecond)
+		g.adjust()
+	}
+	require.Equal(t, 1000, g.limit)
+}
+
+func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
+	g := newGate(1000)
+	for range 50 {
+		g.enter()
+	}
+	g.observe(gateDelay*2, gateFast*2)
+	g.observe(gateYoung*2, time.Millisecond)
+	g.adjust()
+	require.Equal(t, 1000, g.limit)
+}
+
+func TestWhoWaitsAtTheGateIsAdmittedInOrderOrRefused(t *testing.T) {
+	g := newGate(1)
+	require.True(t, g.enter())
+	order := make(chan int, 2)
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			if g.enter() {
+				order <- i
+			}
+		})
+		require.Eventually(t, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return len(g.waiting) == i+1 || i == 1
+		}, 5*time.Second, time.Millisecond)
+	}
+	g.leave()
+	require.Equal(t, 0, <-order)
+	g.leave()
+	wg.Wait()
+	g.mu.Lock()
+	inside, waiting := g.inside, len(g.waiting)
+	g.mu.Unlock()
+	require.Zero(t, waiting, "who waited in vain left")
+	require.LessOrEqual(t, inside, 1)
+}
+
+func TestALaneNeverHasMoreRequestsThanItsLimit(t *testing.T) {
+	l := &lane{limit: 4}
+	require.Equal(t, 6, l.room(), "two are claimed ahead")
+	l.reserve(6)
+	started := 0
+	for range 6 {
+		if l.put(&delivery{}) != nil {
+			started++
+		}
+	}
+	require.Equal(t, 4, started)
+	require.Zero(t, l.room())
+	v, claim := l.next()
+	require.NotNil(t, v, "the next request takes the place of the one that ended")
+	require.False(t, claim)
+	v, _ = l.next()
+	require.NotNil(t, v)
+	v, claim = l.next()
+	require.Nil(t, v)
+	require.True(t, claim, "a quarter is free")
+	l.observe(10 * time.Second)
+	require.Equal(t, 1, l.room(), "a slow consumer gets none ahead")
+}
+
+func TestALaneOfOneClaimsNothingAhead(t *testing.T) {
+	l := &lane{limit: 1}
+	require.Equal(t, 1, l.room())
+	l.reserve(1)
+	require.NotNil(t, l.put(&delivery{}))
+	require.Zero(t, l.room())
+	v, claim := l.next()
+	require.Nil(t, v)
+	require.True(t, claim)
+}
+
+func TestAWakeUpGoesToOneWaiterAndIsPassedOn(t *testing.T) {
+	var w waiters
+	a, b := w.join(1), w.join(1)
+	require.True(t, a.first())
+	require.False(t, b.first())
+	w.Wake(1)
+	require.Len(t, a.wake, 1)
+	require.Empty(t, b.wake)
+	w.Wake(1)
+	require.Len(t, b.wake, 1, "the second wake-up is not lost on the first")
+	<-b.wake
+	a.leave() // unused: the next one gets it
+	require.Len(t, b.wake, 1)
+	b.leave()
+	require.Empty(t, w.byNo)
+	w.Wake(1)
+}
