@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -88,7 +90,11 @@ func migrate(ctx context.Context, stdout, stderr io.Writer) int {
 // errSeed says that the seed file cannot be read.
 var errSeed = errors.New("seed file cannot be used")
 
-// applySeeds creates what the seed file names and the store does not have.
+// seedSetting keeps the fingerprint of the seed file that was applied last.
+const seedSetting = "seed"
+
+// applySeeds creates and updates what the seed file names, once for each
+// content of the file: what was changed through the API since stays changed.
 func (b *broker) applySeeds(ctx context.Context) error {
 	if b.cfg.SeedFile == "" {
 		return nil
@@ -104,7 +110,15 @@ func (b *broker) applySeeds(ctx context.Context) error {
 	for _, w := range warnings {
 		b.log.Warn("seed skipped", "reason", w)
 	}
-	if err := seedfile.Apply(ctx, b.store, seed); err != nil {
+	sum := sha256.Sum256(text)
+	fingerprint := int64(binary.BigEndian.Uint64(sum[:8]) >> 1)
+	applied, err := b.store.Setting(ctx, seedSetting)
+	if err == nil && applied != fingerprint {
+		if err = seedfile.Apply(ctx, b.store, seed); err == nil {
+			err = b.store.SetSetting(ctx, seedSetting, fingerprint)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	return nil

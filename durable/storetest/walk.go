@@ -154,6 +154,19 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, want[3:], got)
 	},
+	"a setting is what it was last set to, and zero before": func(t *testing.T, f *fixture) {
+		for _, want := range []int64{0, 7, -3, 1<<63 - 1} {
+			if want != 0 {
+				require.NoError(t, f.SetSetting(f.ctx, "test", want))
+			}
+			got, err := f.Setting(f.ctx, "test")
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		other, err := f.Setting(f.ctx, "other")
+		require.NoError(t, err)
+		require.Zero(t, other)
+	},
 	"marks only move forward": func(t *testing.T, f *fixture) {
 		none, err := f.Marks(f.ctx)
 		require.NoError(t, err)
