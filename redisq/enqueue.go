@@ -27,45 +27,135 @@ func (q *Queue) Enqueue(ctx context.Context, consumer uint32, jobs []Job, src So
 // results and errors stand at the place of their batch.
 func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, []error) {
 	out, errs := make([]Enqueued, len(batches)), make([]error, len(batches))
-	parts := make([][]*call, len(batches))
+	offers := make([][]*offer, len(batches))
 	var all []*call
 	for i, b := range batches {
-		parts[i], errs[i] = enqueueCalls(b.Consumer, b.Jobs, Fresh, q.window)
-		all = append(all, parts[i]...)
-	}
-	q.runAll(ctx, all)
-	for i := range batches {
-		if errs[i] != nil {
-			out[i] = nothingEnqueued()
+		if errs[i] = checkJobs(b.Jobs); errs[i] != nil {
 			continue
 		}
-		out[i], errs[i] = enqueued(parts[i])
+		offers[i] = q.offers(b)
+		for _, o := range offers[i] {
+			all = append(all, o.call)
+		}
+	}
+	q.runAll(ctx, all)
+	for i, b := range batches {
+		out[i] = nothingEnqueued()
+		for _, o := range offers[i] {
+			if errs[i] == nil {
+				errs[i] = q.settleOffer(ctx, b.Consumer, o, &out[i])
+			}
+		}
 	}
 	return out, errs
 }
 
-// enqueueCalls splits jobs into script calls.
-func enqueueCalls(consumer uint32, jobs []Job, src Source, window int) ([]*call, error) {
+// An offer is jobs of one batch that share a priority, in one call, with their
+// places in the batch.
+type offer struct {
+	*call
+	jobs   []Job
+	places []int
+}
+
+// offers splits a batch into calls of the script for plain jobs: one priority,
+// due now, never attempted. The others get a call of the careful script each.
+func (q *Queue) offers(b Batch) []*offer {
+	var out []*offer
+	open := map[int]*offer{} // by priority, -1: not plain
+	for i, j := range b.Jobs {
+		kind := j.Priority
+		if j.Delay > 0 || j.Attempts > 0 {
+			kind = -1
+		}
+		o := open[kind]
+		if o == nil || len(o.jobs) == MaxBatch {
+			o = &offer{}
+			open[kind] = o
+			out = append(out, o)
+		}
+		o.jobs = append(o.jobs, j)
+		o.places = append(o.places, i)
+	}
+	for _, o := range out {
+		if first := o.jobs[0]; first.Delay > 0 || first.Attempts > 0 {
+			o.call = enqueueCall(b.Consumer, o.jobs, Fresh, q.window)
+			continue
+		}
+		args := make([]any, 0, 2+len(o.jobs))
+		args = append(args, q.window, o.jobs[0].Priority)
+		for _, j := range o.jobs {
+			args = append(args, string(j.ID[:]))
+		}
+		o.call = &call{consumer: b.Consumer, script: offerScript, args: args}
+	}
+	return out
+}
+
+// settleOffer adds the reply of an offer to the sum of its batch. An offer for
+// which there was no room is made again, job by job.
+func (q *Queue) settleOffer(ctx context.Context, consumer uint32, o *offer, sum *Enqueued) error {
+	c := o.call
+	if c.err == nil && c.script == offerScript {
+		r := reader{items: c.reply}
+		added, known := r.int(), r.int()
+		if r.err != nil {
+			return r.err
+		}
+		if added >= 0 {
+			sum.Added += int(added)
+			sum.Known += int(known)
+			return nil
+		}
+		c = enqueueCall(consumer, o.jobs, Fresh, q.window)
+		q.runAll(ctx, []*call{c})
+	}
+	e, err := enqueued([]*call{c})
+	sum.Added += e.Added
+	sum.Known += e.Known
+	sum.Spilled += e.Spilled
+	sum.SpilledPriority = max(sum.SpilledPriority, e.SpilledPriority)
+	if e.FirstSpilled >= 0 {
+		if place := o.places[e.FirstSpilled]; sum.FirstSpilled < 0 || place < sum.FirstSpilled {
+			sum.FirstSpilled = place
+		}
+	}
+	return err
+}
+
+func checkJobs(jobs []Job) error {
 	for _, j := range jobs {
 		if j.Priority < 0 || j.Priority > MaxPriority {
-			return nil, fmt.Errorf("redisq: enqueue job %s: priority %d is not 0..%d", j.ID, j.Priority, MaxPriority)
+			return fmt.Errorf("redisq: enqueue job %s: priority %d is not 0..%d", j.ID, j.Priority, MaxPriority)
 		}
 		if j.Attempts < 0 {
-			return nil, fmt.Errorf("redisq: enqueue job %s: %d attempts", j.ID, j.Attempts)
+			return fmt.Errorf("redisq: enqueue job %s: %d attempts", j.ID, j.Attempts)
 		}
+	}
+	return nil
+}
+
+// enqueueCalls splits jobs into script calls.
+func enqueueCalls(consumer uint32, jobs []Job, src Source, window int) ([]*call, error) {
+	if err := checkJobs(jobs); err != nil {
+		return nil, err
 	}
 	var calls []*call
 	for len(jobs) > 0 {
 		n := min(len(jobs), MaxBatch)
-		args := make([]any, 0, 2+4*n)
-		args = append(args, window, int(src))
-		for _, j := range jobs[:n] {
-			args = append(args, string(j.ID[:]), j.Priority, millis(j.Delay), j.Attempts)
-		}
-		calls = append(calls, &call{consumer: consumer, script: enqueueScript, args: args})
+		calls = append(calls, enqueueCall(consumer, jobs[:n], src, window))
 		jobs = jobs[n:]
 	}
 	return calls, nil
+}
+
+func enqueueCall(consumer uint32, jobs []Job, src Source, window int) *call {
+	args := make([]any, 0, 2+4*len(jobs))
+	args = append(args, window, int(src))
+	for _, j := range jobs {
+		args = append(args, string(j.ID[:]), j.Priority, millis(j.Delay), j.Attempts)
+	}
+	return &call{consumer: consumer, script: enqueueScript, args: args}
 }
 
 func nothingEnqueued() Enqueued { return Enqueued{SpilledPriority: -1, FirstSpilled: -1} }

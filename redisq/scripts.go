@@ -11,6 +11,7 @@ var lua embed.FS
 
 // The scripts, one per verb; the head of each file is its contract.
 var (
+	offerScript    = load("prelude", "offer")
 	enqueueScript  = load("prelude", "enqueue")
 	claimScript    = load("prelude", "promote", "claim")
 	claimOneScript = load("prelude", "claim_one")

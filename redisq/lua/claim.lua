@@ -40,11 +40,17 @@ if #popped > 0 then
   for i, id in ipairs(ids) do
     local s = tonumber(popped[2 * i])
     local priority = priority_of(s)
-    local _, attempts, flags = unpack_meta(metas[i], priority)
+    local attempts, flags = 0, 0
+    if metas[i] then
+      local _
+      _, attempts, flags = unpack_meta(metas[i], priority)
+    end
     leases[2 * i - 1] = deadline
     leases[2 * i] = id
     values[2 * i - 1] = id
-    values[2 * i] = pack(priority, attempts + 1, flags, epoch .. '.' .. fmt(fence + i), fmt(s % P42))
+    -- As pack, without its calls: all of these numbers are far below 1e14, up to
+    -- which Lua's own conversion is exact.
+    values[2 * i] = priority .. '|' .. (attempts + 1) .. '|' .. flags .. '|' .. epoch .. '.' .. (fence + i) .. '|' .. (s % P42)
     local o = 4 * i
     out[o + 1], out[o + 2], out[o + 3], out[o + 4] = id, priority, attempts + 1, flags
   end

@@ -210,6 +210,38 @@ func fanOutReachesEveryConsumer(t *testing.T, s Server) {
 	}
 }
 
+// A fan-out that mixes priorities, retries and more than the window holds is
+// admitted job by job, and told which was the first without room.
+func fanOutOfMixedJobsSpillsWhatHasNoRoom(t *testing.T, s Server) {
+	ctx := context.Background()
+	q := s.Queue(3)
+	batch := []redisq.Job{
+		{ID: at(1)}, {ID: at(2), Priority: 9}, {ID: at(3), Attempts: 2}, {ID: at(4)}, {ID: at(5)}, {ID: at(6), Delay: never},
+	}
+	out, errs := q.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: batch}, {Consumer: 77, Jobs: jobs(1, 1, 0)}})
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[1])
+	require.Equal(t, 1, out[1].Added)
+	sum := out[0]
+	require.Equal(t, len(batch), sum.Added+sum.Spilled)
+	require.Positive(t, sum.Spilled)
+	require.Zero(t, sum.SpilledPriority)
+	ids := make([]ident.ID, len(batch))
+	for i, j := range batch {
+		ids[i] = j.ID
+	}
+	standings, err := q.Probe(ctx, consumer, ids)
+	require.NoError(t, err)
+	first := -1
+	for i, st := range standings {
+		if st.State == redisq.Missing && first < 0 {
+			first = i
+		}
+	}
+	require.Equal(t, first, sum.FirstSpilled)
+	check(t, s, q)
+}
+
 func badBatchDoesNotHarm(t *testing.T, s Server) {
 	q := s.Queue(100)
 	// A key of another type is a broken consumer.

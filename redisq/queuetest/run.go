@@ -19,6 +19,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"a recovered job keeps its place", recoveredJobKeepsItsPlace},
 		{"calls larger than a batch are split", largeCallsAreSplit},
 		{"a fan-out reaches every consumer", fanOutReachesEveryConsumer},
+		{"a fan-out of mixed jobs spills what has no room", fanOutOfMixedJobsSpillsWhatHasNoRoom},
 		{"a bad batch does not harm its neighbours", badBatchDoesNotHarm},
 		{"arguments out of range change nothing", badArgumentsChangeNothing},
 		{"consumers do not see each other", consumersDoNotSeeEachOther},
