@@ -5,34 +5,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/problem"
 )
-
-// maxIDBytes is the longest ID of a resource, the width of its column.
-const maxIDBytes = 255
-
-// idByte tells the bytes an ID may hold: those no URL, SQL or Lua text has to escape.
-var idByte = func() (table [256]bool) {
-	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~:@-") {
-		table[c] = true
-	}
-	return table
-}()
-
-// ValidID reports whether s may be the ID of a resource: 1 to 255 of
-// A-Z a-z 0-9 . _ ~ : @ -. The two path segments "." and ".." are no IDs,
-// because clients and proxies remove them from a path before it arrives.
-func ValidID(s string) bool {
-	if len(s) == 0 || len(s) > maxIDBytes || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		if !idByte[s[i]] {
-			return false
-		}
-	}
-	return true
-}
 
 func invalidID(what string) *problem.Problem {
 	return problem.New(fasthttp.StatusBadRequest, "invalid_id",
@@ -42,11 +17,11 @@ func invalidID(what string) *problem.Problem {
 // decodePathID turns a raw path segment into the ID it spells. What is checked
 // is what is used afterwards: the decoded text, once.
 func decodePathID(name, raw string) (string, error) {
-	if ValidID(raw) { // the usual case: nothing is encoded
+	if ident.ValidName(raw) { // the usual case: nothing is encoded
 		return raw, nil
 	}
 	id, err := url.PathUnescape(raw)
-	if err != nil || !ValidID(id) {
+	if err != nil || !ident.ValidName(id) {
 		return "", invalidID("The " + name + " ID")
 	}
 	return id, nil

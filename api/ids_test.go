@@ -7,15 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/problem"
 )
 
 func TestIDsAreOneTo255BytesOfTheAlphabet(t *testing.T) {
 	for _, id := range []string{"a", "A-z_0.9~:@", "...", ".a", strings.Repeat("x", 255), "select", "null", "-", "~"} {
-		require.True(t, ValidID(id), "%q", id)
+		require.True(t, ident.ValidName(id), "%q", id)
 	}
 	for _, id := range []string{"", ".", "..", strings.Repeat("x", 256), "a b", "a/b", "a%b", "ä", "a\x00", "a\n", "a+b", "a'b", "a?b", "a#b", "a;b", `a\b`, "{a}"} {
-		require.False(t, ValidID(id), "%q", id)
+		require.False(t, ident.ValidName(id), "%q", id)
 	}
 }
 
@@ -43,7 +44,7 @@ func FuzzPathID(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.True(t, ValidID(id))
+		require.True(t, ident.ValidName(id))
 		back, err := url.Parse("/producer/" + id)
 		require.NoError(t, err)
 		require.Equal(t, "/producer/"+id, back.Path, "a link to an ID needs no escaping")

@@ -29,11 +29,7 @@ func (a *API) Handler(rc *fasthttp.RequestCtx) {
 
 // fail answers an error.
 func (a *API) fail(rc *fasthttp.RequestCtx, err error) {
-	p := problem.From(err)
-	if p.Status == fasthttp.StatusUnauthorized {
-		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `BrokerToken realm="broker"`) // RFC 9110 wants one
-	}
-	problem.Write(rc, p)
+	problem.Write(rc, err)
 }
 
 // instrument counts the requests of a route and turns a panic of its handler

@@ -8,6 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/problem"
 )
 
@@ -64,7 +65,7 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 			}
 			q.keep.Set(name, strconv.Itoa(q.Size))
 		case "first":
-			if value != "" && !ValidID(value) {
+			if value != "" && !ident.ValidName(value) {
 				return q, invalidID("The parameter first")
 			}
 			q.First = value

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/problem"
@@ -30,6 +31,17 @@ func TokenMatches(presented []byte, stored string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
+// refusalWithin bounds how long a refusal may wait for the store.
+const refusalWithin = 4 * time.Second
+
+// refreshFor is Refresh on behalf of one request. Only refusals come here, so
+// only they pay for a deadline.
+func (c *Catalogue) refreshFor(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refusalWithin)
+	defer cancel()
+	return c.Refresh(ctx)
+}
+
 // AuthorizeProducer answers whether the bearer of these tokens may publish to
 // the channel. The error is one of the Err values above, or that of the store
 // when it had to be asked and did not answer.
@@ -39,7 +51,7 @@ func (c *Catalogue) AuthorizeProducer(ctx context.Context, channelID string, cha
 		return ch, p, nil
 	}
 	// The copy may be behind another broker: a refusal needs the store's word.
-	if err := c.Refresh(ctx); err != nil {
+	if err := c.refreshFor(ctx); err != nil {
 		return nil, nil, err
 	}
 	if ch, p, refusal = c.producer(channelID, channelToken, producerID, producerToken); refusal != nil {
@@ -72,7 +84,7 @@ func (c *Catalogue) AuthorizeConsumer(ctx context.Context, channelID string, cha
 	if refusal == nil {
 		return ch, k, nil
 	}
-	if err := c.Refresh(ctx); err != nil {
+	if err := c.refreshFor(ctx); err != nil {
 		return nil, nil, err
 	}
 	if ch, k, refusal = c.consumer(channelID, channelToken, consumerID, consumerToken); refusal != nil {

@@ -34,9 +34,9 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		s.migrating.Lock()
 		defer s.migrating.Unlock()
 	} else {
-		conn, err := s.migrationLock(ctx)
-		if err != nil {
-			return fmt.Errorf("durable: wait for another migration: %w", err)
+		conn, lockErr := s.migrationLock(ctx)
+		if lockErr != nil {
+			return fmt.Errorf("durable: wait for another migration: %w", lockErr)
 		}
 		defer func() {
 			var released sql.NullInt64

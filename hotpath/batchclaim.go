@@ -36,9 +36,7 @@ type claimRequest struct {
 // ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up
 // to limit due jobs at once, and waits for the first one when there is none.
 func (p *puller) ClaimJobs(rc *fasthttp.RequestCtx) {
-	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
-	ch, k, err := p.authorize(ctx, rc)
-	cancel()
+	ch, k, err := p.authorize(context.Background(), rc)
 	var q claimRequest
 	if err == nil {
 		q, err = p.parseClaim(rc.QueryArgs())

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -99,7 +100,7 @@ func (l *batchLine) member(name string, r *lineReader) error {
 			return errLine
 		}
 		l.messageID = string(text)
-		if l.messageID != "" && !ValidID(l.messageID) {
+		if l.messageID != "" && !ident.ValidName(l.messageID) {
 			return errMessageID
 		}
 	case "ContentType":

@@ -171,7 +171,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		err error
 	}
 	answers := make(chan answer, len(entries))
-	waiting := 0
+	waiting := map[int]bool{}
 	for n, i := range entries {
 		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], t: transition{next: u.updates[i].NextState}, token: u.updates[i].Lease}
 		out, accept, err := m.outcome(ctx, standings[n])
@@ -179,20 +179,19 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 			u.errs[i] = err
 			continue
 		}
-		waiting++
+		waiting[i] = true
 		u.p.outcomes.Add(result{outcome: out, stored: func(err error) { answers <- answer{i, err} }})
 	}
-	for ; waiting > 0; waiting-- {
+	for len(waiting) > 0 {
 		select {
 		case a := <-answers:
+			delete(waiting, a.i)
 			if u.errs[a.i] = a.err; a.err == nil {
 				u.p.payloads.done(u.ids[a.i])
 			}
 		case <-ctx.Done():
-			for _, i := range entries { // those without an answer by now
-				if u.errs[i] == nil {
-					u.errs[i] = durable.ErrOutcomeUnknown
-				}
+			for i := range waiting {
+				u.errs[i] = durable.ErrOutcomeUnknown
 			}
 			return
 		}

@@ -54,9 +54,7 @@ func (p *publisher) Broadcast(ctx *fasthttp.RequestCtx) {
 func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
 	h := &ctx.Request.Header
 	channelID, _ := ctx.UserValue("channel").(string)
-	op, cancel := context.WithDeadline(context.Background(), start.Add(AnswerWithin))
-	defer cancel()
-	ch, producer, err := p.catalogue.AuthorizeProducer(op, channelID, h.Peek("X-Broker-Channel-Token"),
+	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
 		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
 	if err != nil {
 		return err
@@ -171,7 +169,7 @@ func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, pro
 		return nil, err
 	}
 	key := string(h.Peek("X-Broker-Message-ID"))
-	if key != "" && !ValidID(key) {
+	if key != "" && !ident.ValidName(key) {
 		return nil, errMessageID
 	}
 	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
@@ -195,7 +193,7 @@ func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, pro
 }
 
 var (
-	errMessageID = problem.New(400, "invalid_message_id", "A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -")
+	errMessageID = problem.New(400, "invalid_message_id", `A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither "." nor "..".`)
 	errScheduled = problem.New(400, "scheduling_not_supported", "This broker does not schedule messages; nothing was stored.")
 	errPriority  = problem.Newf(400, "invalid_priority", "The priority must be an integer from 0 to %d.", redisq.MaxPriority)
 )
@@ -231,26 +229,6 @@ func parsePriority(b []byte) (int, error) {
 	}
 	return n, nil
 }
-
-// ValidID reports whether s may be the ID of a resource or a message.
-func ValidID(s string) bool {
-	if len(s) == 0 || len(s) > 255 {
-		return false
-	}
-	for i := range len(s) {
-		if !idByte[s[i]] {
-			return false
-		}
-	}
-	return true
-}
-
-var idByte = func() (t [256]bool) {
-	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~:@-") {
-		t[c] = true
-	}
-	return t
-}()
 
 // MessageURL is the path of a message.
 func MessageURL(channelID string, m *durable.Message) string {

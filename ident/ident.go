@@ -43,6 +43,9 @@ func (id ID) String() string {
 // AppendText appends the 20 characters of id to b.
 func (id ID) AppendText(b []byte) []byte { return encoding.AppendEncode(b, id[:]) }
 
+// MarshalText makes JSON and logs show id as String does.
+func (id ID) MarshalText() ([]byte, error) { return id.AppendText(nil), nil }
+
 // Parse is the inverse of String. It accepts exactly what String produces:
 // upper case, other lengths and stray low bits are ErrInvalid, so one ID has
 // one spelling.

@@ -1,7 +1,9 @@
 package ident
 
 import (
+	"encoding/json"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 
@@ -93,6 +95,22 @@ func TestNextCarries(t *testing.T) {
 		}
 		return id.Next()
 	}())
+}
+
+func TestNamesAreOneToTwoHundredAndFiftyFiveSafeBytes(t *testing.T) {
+	for _, name := range []string{"a", "A-z_0.9~:@", "...", strings.Repeat("x", 255)} {
+		require.True(t, ValidName(name), name)
+	}
+	for _, name := range []string{"", ".", "..", strings.Repeat("x", 256), "a b", "a/b", "a%b", "é", "a\x00", "a'b", "a;b", "a\nb", "a?b", "a#b"} {
+		require.False(t, ValidName(name), "%q", name)
+	}
+}
+
+func TestLogsAndJSONShowTheText(t *testing.T) {
+	id := AtMillis(1_763_658_000_123)
+	b, err := json.Marshal(map[string]ID{"id": id})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"id":"`+id.String()+`"}`, string(b))
 }
 
 func FuzzParse(f *testing.F) {

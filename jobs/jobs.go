@@ -227,9 +227,12 @@ func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head
 			d.Wake(consumer)
 		}
 	case j.Status == Queued && j.Standing.State == redisq.Missing:
-		if _, err := d.Present(ctx, consumer, []durable.Head{h}, redisq.Repeated); err != nil {
+		// Now, not when its retry was due.
+		lost := redisq.Job{ID: h.ID, Priority: h.Priority, Attempts: j.Attempts}
+		if _, err := d.Queue.Enqueue(ctx, consumer, []redisq.Job{lost}, redisq.Repeated); err != nil {
 			return Job{}, err
 		}
+		d.Wake(consumer)
 	}
 	return d.State(ctx, consumer, h.ID)
 }

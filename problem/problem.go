@@ -103,6 +103,9 @@ func Write(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(p.Status)
 	ctx.SetContentType(ContentType)
+	if p.Status == fasthttp.StatusUnauthorized {
+		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `BrokerToken realm="broker"`) // RFC 9110 wants one
+	}
 	if p.RetryAfter > 0 {
 		ctx.Response.Header.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}

@@ -19,11 +19,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"strings"
 
 	"gopkg.in/ini.v1"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
 )
 
 // A Resource is a producer or a channel. An empty token means: none given.
@@ -91,7 +91,7 @@ func (p *parser) resources(section, tokens string) []Resource {
 	named := map[string]bool{}
 	for _, key := range p.keys(section) {
 		id := key.Name()
-		if !validID(id) {
+		if !ident.ValidName(id) {
 			p.warn("[%s] %q is no valid ID; not created", section, id)
 			continue
 		}
@@ -124,9 +124,9 @@ func (p *parser) consumers() []Consumer {
 			continue
 		}
 		switch {
-		case !validID(c.ID):
+		case !ident.ValidName(c.ID):
 			p.warn("[%s] %q is no valid ID; not created", consumerSection, c.ID)
-		case !validID(c.Channel):
+		case !ident.ValidName(c.Channel):
 			p.warn("consumer %s: its section names no channel; not created", c.ID)
 		case !validToken(c.Token):
 			p.warn("consumer %s: its token is not 1 to 255 visible ASCII characters; not created", c.ID)
@@ -153,15 +153,6 @@ func (p *parser) value(section, key string) string {
 		return ""
 	}
 	return s.Key(key).Value()
-}
-
-func validID(s string) bool {
-	for _, r := range s {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._~:@-", r) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 255
 }
 
 // validToken accepts an absent token: one is made then.
