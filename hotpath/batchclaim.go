@@ -20,9 +20,8 @@ const (
 	defaultClaimed = 100
 	maxClaimed     = 500
 	maxClaimWait   = 20 * time.Second
-	// claimPoll is how often the first of the waiting looks without being woken.
-	claimPoll = time.Second
-	// goneCheck is how often a waiting claim looks whether its client is there.
+	// goneCheck is how often a waiting claim looks whether its client is there,
+	// and the first of the waiting whether there is work that woke nobody.
 	goneCheck = time.Second
 )
 

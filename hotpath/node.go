@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,10 @@ const (
 	NodeTTL   = 10 * time.Second
 	NodeRenew = 2 * time.Second
 )
+
+// NoFailSafe ends the name of a broker whose fail-safe is off, so that the
+// others do not leave consumers to it.
+const NoFailSafe = " (no fail-safe)"
 
 // A NodeStore is the part of durable.Store that leases node numbers.
 type NodeStore interface {
@@ -177,7 +182,7 @@ func (n *Node) Peers() []durable.Node {
 func (n *Node) Alone() bool { return len(n.Peers()) <= 1 }
 
 // Owns reports whether this broker is the one that looks after a consumer, by
-// rendezvous hashing over the live brokers. It spreads work; two brokers that
+// rendezvous hashing over the live brokers with a fail-safe. It spreads work; two brokers that
 // disagree for a moment do it twice, which is harmless.
 func (n *Node) Owns(consumer uint32) bool {
 	n.mu.Lock()
@@ -185,7 +190,7 @@ func (n *Node) Owns(consumer uint32) bool {
 	n.mu.Unlock()
 	mine := rendezvous(own, consumer)
 	for _, p := range n.Peers() {
-		if p.Token != own && rendezvous(p.Token, consumer) > mine {
+		if p.Token != own && !strings.HasSuffix(p.Name, NoFailSafe) && rendezvous(p.Token, consumer) > mine {
 			return false
 		}
 	}

@@ -56,8 +56,7 @@ type outcomes struct {
 
 	mu      sync.Mutex
 	pending []result
-	waiting int // pending and in the transaction under way
-	closed  bool
+	waiting int           // pending and in the transaction under way
 	signal  chan struct{} // capacity 1
 }
 

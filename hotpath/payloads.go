@@ -112,11 +112,3 @@ func (p *payloads) done(id ident.ID) {
 		}
 	}
 }
-
-// remove forgets the message: nobody here will deliver it soon.
-func (p *payloads) remove(id ident.ID) {
-	s := p.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drop(id)
-}

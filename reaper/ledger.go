@@ -1,6 +1,8 @@
 package reaper
 
 import (
+	"time"
+
 	"github.com/penstock-broker/penstock/ident"
 )
 
@@ -17,6 +19,8 @@ type ledger struct {
 	// levels is not nil while the backlog does not fit the window: one checked
 	// mark per priority, so that the highest priority comes first.
 	levels map[int]ident.ID
+	// heldSince is when hold began to hold less urgent jobs back; zero: it does not.
+	heldSince time.Time
 	// openFrom is how far the open_jobs rows were offered to Redis in this round;
 	// openDone says that the round is over.
 	openFrom ident.ID
@@ -28,7 +32,7 @@ type ledger struct {
 func (l *ledger) restart() {
 	l.lost = false
 	l.checked = l.settled
-	l.levels = map[int]ident.ID{}
+	l.levels, l.heldSince = map[int]ident.ID{}, time.Time{}
 	l.openFrom, l.openDone = ident.ID{}, false
 }
 

@@ -34,6 +34,7 @@ type Queue interface {
 	Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error)
 	Renew(ctx context.Context, consumer uint32) error

@@ -128,8 +128,11 @@ func (r *Reaper) reopen() {
 // through is the newest ID that the walk may rely on: older than the rational
 // delay, and than anything that can still be inserted.
 func (r *Reaper) through() ident.ID {
-	return ident.AtMillis(r.Cluster.NowMs() - max(r.RationalDelay, horizonLeast).Milliseconds())
+	return ident.AtMillis(r.Cluster.NowMs() - r.horizon().Milliseconds())
 }
+
+// horizon is the age that through stands for.
+func (r *Reaper) horizon() time.Duration { return max(r.RationalDelay, horizonLeast) }
 
 // reconcile does one round over all channels and reports whether any consumer
 // has more jobs than its window.
@@ -179,7 +182,7 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 		}
 		switch {
 		case w.levels != nil:
-			more, err := r.walkLevels(ctx, ch, w, through)
+			more, err := r.walkLevels(ctx, ch, w, through, latest.ID)
 			if err != nil {
 				return spilled, err
 			}
@@ -327,13 +330,20 @@ func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, w *walk, head
 
 // walkLevels loads a backlog by priority, highest first, until the window is
 // full or everything up to through is accounted for. It reports whether jobs
-// remain outside the window.
-func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk, through ident.ID) (bool, error) {
+// remain outside the window. newest is the channel's last message.
+func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk, through, newest ident.ID) (bool, error) {
 	stats, err := r.Queue.Stats(ctx, w.k.No)
 	if err != nil {
 		return true, err
 	}
-	if stats.Ready > r.Queue.Window()*3/4 {
+	next, err := r.Queue.Peek(ctx, w.k.No, nil, 1)
+	if err != nil {
+		return true, err
+	}
+	// What is in the window has to wait for something more urgent outside it:
+	// there will be no room before that is brought.
+	blocked := stats.Ready > 0 && len(next) == 0
+	if stats.Ready > r.Queue.Window()*3/4 && !blocked {
 		return true, nil // room for a page worth reading comes soon
 	}
 	levels, err := r.Store.Levels(ctx, ch.No)
@@ -346,9 +356,14 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 			return true, err
 		}
 		if full {
-			_, err := r.Queue.SettleSpilled(ctx, w.k.No, priority, stats.Spills)
+			if !r.hold(w, stats, through, newest) {
+				_, err = r.Queue.SettleSpilled(ctx, w.k.No, priority, stats.Spills)
+			}
 			return true, err
 		}
+	}
+	if r.hold(w, stats, through, newest) {
+		return true, nil
 	}
 	settled, err := r.Queue.SettleSpilled(ctx, w.k.No, -1, stats.Spills)
 	if err != nil || !settled { // more was spilled meanwhile: look again
@@ -356,6 +371,25 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 	}
 	r.save(w, func(l *ledger) { l.checked, l.levels = through, nil })
 	return false, nil
+}
+
+// hold reports whether less urgent jobs of the window must go on waiting
+// although the walk has brought all that it can: what was spilled last is too
+// new to be walked over. They wait until everything spilled before now can be,
+// and not for ever, because where messages keep coming there is always a newest.
+func (r *Reaper) hold(w *walk, stats redisq.Stats, through, newest ident.ID) bool {
+	if stats.Ready == 0 || stats.SpilledPriority < 0 || newest.Compare(through) <= 0 {
+		r.save(w, func(l *ledger) { l.heldSince = time.Time{} })
+		return false
+	}
+	if w.heldSince.IsZero() {
+		r.save(w, func(l *ledger) { l.heldSince = time.Now() })
+	}
+	if time.Since(w.heldSince) <= r.horizon()+r.tick() {
+		return true
+	}
+	r.save(w, func(l *ledger) { l.heldSince = time.Time{} })
+	return false
 }
 
 // walkLevel loads one priority and reports whether the window is full.

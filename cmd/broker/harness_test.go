@@ -304,11 +304,10 @@ func eventually(t *testing.T, what string, condition func() bool) {
 // A sink is a push consumer that remembers what it got.
 type sink struct {
 	*httptest.Server
-	mu       sync.Mutex
-	got      []received
-	byBody   map[string]int
-	answer   func(n int, r received) int // status for the n-th request, from 1
-	answered func(r received)
+	mu     sync.Mutex
+	got    []received
+	byBody map[string]int
+	answer func(n int, r received) int // status for the n-th request, from 1
 }
 
 type received struct {

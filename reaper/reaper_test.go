@@ -1,0 +1,327 @@
+package reaper
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A rig is a reaper on the embedded stores, with no data plane: what gets into
+// Redis was put there by it. Its clock is ahead, so that messages are past the
+// horizon at once.
+type rig struct {
+	*Reaper
+	t         *testing.T
+	store     *durable.Store
+	server    *miniredis.Miniredis
+	queue     *redisq.Queue
+	catalogue *catalogue.Catalogue
+	node      durable.NodeLease
+	ids       *ident.Generator
+	channel   durable.Channel
+	consumer  durable.Consumer
+	owned     bool
+	mu        sync.Mutex
+	woken     int
+}
+
+func (r *rig) Owns(uint32) bool { return r.owned }
+func (r *rig) NowMs() int64     { return time.Now().Add(time.Minute).UnixMilli() }
+
+func newRig(t *testing.T, window int, change func(*Options)) *rig {
+	t.Helper()
+	ctx := t.Context()
+	log := slog.New(slog.DiscardHandler)
+	r := &rig{t: t, owned: true, server: miniredis.RunT(t)}
+	var err error
+	r.store, err = durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
+	require.NoError(t, r.store.Migrate(ctx))
+	r.node, err = r.store.LeaseNode(ctx, "test", time.Hour)
+	require.NoError(t, err)
+	r.ids = ident.NewGenerator(r.node.No, func() int64 { return time.Now().UnixMilli() })
+	client := redis.NewClient(&redis.Options{Addr: r.server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	r.queue = redisq.New(client, redisq.Options{Window: window, Logger: log})
+	r.channel, _, err = r.store.PutChannel(ctx, durable.Put{ID: "c", NewToken: "t"})
+	require.NoError(t, err)
+	pull := durable.Pull
+	r.consumer, _, err = r.store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: "k", NewToken: "t"}, ChannelID: "c", Type: &pull})
+	require.NoError(t, err)
+	r.catalogue = catalogue.New(r.store, log)
+	require.NoError(t, r.catalogue.Refresh(ctx))
+	wake := func(uint32) { r.mu.Lock(); r.woken++; r.mu.Unlock() }
+	o := Options{
+		Store: r.store, Queue: r.queue, Catalogue: r.catalogue, Cluster: r,
+		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, Wake: wake, Dirty: func(c uint32) { r.Dirty(c) }},
+		RationalDelay: time.Second, MaxAttempts: 2, Wake: wake, Registry: prometheus.NewRegistry(), Log: log,
+	}
+	if change != nil {
+		change(&o)
+	}
+	r.Reaper = New(o)
+	r.queue.OnLost(r.Lost)
+	return r
+}
+
+// publish commits messages that nobody offers to Redis: their broker died.
+func (r *rig) publish(priorities ...int) []ident.ID {
+	r.t.Helper()
+	ids := make([]ident.ID, len(priorities))
+	batch := make([]*durable.Message, len(priorities))
+	for i, p := range priorities {
+		ids[i] = r.ids.Next()
+		batch[i] = &durable.Message{ID: ids[i], ChannelNo: r.channel.No, Audience: 1, Priority: p, Payload: []byte("x")}
+	}
+	for _, err := range r.store.Insert(r.t.Context(), r.node, batch) {
+		require.NoError(r.t, err)
+	}
+	return ids
+}
+
+func (r *rig) round() bool {
+	r.t.Helper()
+	spilled, err := r.reconcile(r.t.Context())
+	require.NoError(r.t, err)
+	return spilled
+}
+
+// claim leases up to n jobs, shortly.
+func (r *rig) claim(n int, lease time.Duration) []redisq.Lease {
+	r.t.Helper()
+	c, err := r.queue.Claim(r.t.Context(), r.consumer.No, n, lease)
+	require.NoError(r.t, err)
+	return c.Leases
+}
+
+func (r *rig) deliver(ids ...ident.ID) {
+	r.t.Helper()
+	out := make([]durable.Outcome, len(ids))
+	for i, id := range ids {
+		out[i] = durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: id, Attempts: 1, AtMs: 1, Tracked: true}
+	}
+	require.NoError(r.t, r.store.Record(r.t.Context(), out))
+	_, err := r.queue.Ack(r.t.Context(), r.consumer.No, ids)
+	require.NoError(r.t, err)
+}
+
+func idsOf(leases []redisq.Lease) []ident.ID {
+	out := make([]ident.ID, len(leases))
+	for i, l := range leases {
+		out[i] = l.ID
+	}
+	return out
+}
+
+func TestMessagesThatNobodyFannedOutAreFoundAndFlagged(t *testing.T) {
+	r := newRig(t, 100, nil)
+	want := r.publish(0, 0, 5)
+	r.round()
+	leases := r.claim(10, time.Minute)
+	require.Equal(t, []ident.ID{want[2], want[0], want[1]}, idsOf(leases), "priority first, then age")
+	for _, l := range leases {
+		require.NotZero(t, l.Flags&redisq.FlagVerify, "the store is asked before they are sent")
+	}
+	require.Positive(t, r.woken)
+	more := r.publish(0)
+	r.round()
+	require.Equal(t, more, idsOf(r.claim(10, time.Minute)), "and nothing that is in flight is offered again")
+}
+
+func TestWhatIsOverIsNotOffered(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 0, 0)
+	r.deliver(ids[0])
+	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No, ID: ids[1], Attempts: 1, AtMs: 1}}))
+	r.round()
+	require.Equal(t, ids[2:], idsOf(r.claim(10, time.Minute)))
+}
+
+func TestAfterALossEverythingOpenComesBackMostUrgentFirst(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 7, 0, 9)
+	r.round()
+	r.deliver(ids[0])
+	r.server.FlushAll()
+	_, err := r.queue.Stats(t.Context(), r.consumer.No) // any call notices
+	require.NoError(t, err)
+	r.round()
+	leases := r.claim(10, time.Minute)
+	require.Equal(t, []ident.ID{ids[3], ids[1], ids[2]}, idsOf(leases))
+	require.NotZero(t, leases[0].Flags&redisq.FlagRecovered)
+}
+
+func TestABacklogLargerThanTheWindowIsDrainedInOrder(t *testing.T) {
+	r := newRig(t, 10, nil)
+	var want []ident.ID
+	low := r.publish(make([]int, 60)...)
+	high := r.publish(3, 3, 3, 3, 3)
+	want = append(append(want, high...), low...)
+	var got []ident.ID
+	for len(got) < len(want) {
+		r.round()
+		leases := r.claim(4, time.Minute)
+		r.deliver(idsOf(leases)...)
+		got = append(got, idsOf(leases)...)
+		stats, err := r.queue.Stats(t.Context(), r.consumer.No)
+		require.NoError(t, err)
+		require.LessOrEqual(t, stats.Ready, 20, "never more than two windows")
+	}
+	require.Equal(t, want, got)
+	require.False(t, r.round(), "nothing is outside the window any more")
+	stats, err := r.queue.Stats(t.Context(), r.consumer.No)
+	require.NoError(t, err)
+	require.Equal(t, -1, stats.SpilledPriority)
+}
+
+func TestJobsThatWaitForARetryComeBackWithTheirAttempts(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 4)
+	at := time.Now().UnixMilli()
+	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{
+		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[0], Attempts: 3, AtMs: at, NextMs: at - 1000},
+		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[1], Priority: 4, Attempts: 1, AtMs: at, NextMs: at + time.Hour.Milliseconds()},
+	}))
+	r.round()
+	leases := r.claim(10, time.Minute)
+	require.Len(t, leases, 1, "the other one is not due")
+	require.Equal(t, ids[0], leases[0].ID)
+	require.Equal(t, 4, leases[0].Attempt)
+	standings, err := r.queue.Probe(t.Context(), r.consumer.No, ids[1:])
+	require.NoError(t, err)
+	require.Equal(t, redisq.Delayed, standings[0].State)
+	require.Equal(t, 4, standings[0].Priority)
+}
+
+func TestEndedLeasesGoBackAndTheLastOneBuries(t *testing.T) {
+	r := newRig(t, 100, nil) // two attempts
+	ids := r.publish(0)
+	r.round()
+	for attempt := 1; attempt <= 2; attempt++ {
+		leases := r.claim(1, time.Millisecond)
+		require.Len(t, leases, 1)
+		require.Equal(t, attempt, leases[0].Attempt)
+		time.Sleep(5 * time.Millisecond)
+		require.NoError(t, r.reclaim(t.Context(), r.consumer.No))
+	}
+	require.Empty(t, r.claim(1, time.Minute))
+	dead, err := r.store.DeadJobs(t.Context(), r.consumer.No, ident.ID{}, 10)
+	require.NoError(t, err)
+	require.Len(t, dead, 1)
+	require.Equal(t, ids[0], dead[0].ID)
+	require.Equal(t, 2, dead[0].Attempts)
+	require.Contains(t, dead[0].Reason, "lease ended")
+}
+
+func TestALastLeaseThatEndsAfterItsSuccessWasStoredBuriesNothing(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0)
+	r.round()
+	r.claim(1, time.Millisecond)
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, r.reclaim(t.Context(), r.consumer.No))
+	r.claim(1, time.Millisecond)
+	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: ids[0], Attempts: 2, AtMs: 1}}))
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, r.reclaim(t.Context(), r.consumer.No))
+	dead, err := r.store.DeadJobs(t.Context(), r.consumer.No, ident.ID{}, 10)
+	require.NoError(t, err)
+	require.Empty(t, dead)
+	stats, err := r.queue.Stats(t.Context(), r.consumer.No)
+	require.NoError(t, err)
+	require.Zero(t, stats.Leased)
+}
+
+func TestTheSettledMarkStopsAtTheFirstOpenJobAndIsWhereARestartBegins(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 0, 0, 0)
+	r.round()
+	r.deliver(ids[0], ids[1], ids[3])
+	require.NoError(t, r.settle(t.Context()))
+	marks, err := r.store.Marks(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, ids[1], marks[r.consumer.No])
+	r.deliver(ids[2])
+	require.NoError(t, r.settle(t.Context()))
+	marks, err = r.store.Marks(t.Context())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, marks[r.consumer.No].Compare(ids[3]), 0)
+
+	next := New(r.Options2())
+	require.True(t, next.loadMarks(t.Context()))
+	require.Equal(t, marks[r.consumer.No], next.ledgers[r.consumer.No].checked)
+}
+
+// Options2 are the rig's options for a second reaper.
+func (r *rig) Options2() Options {
+	o := r.Options
+	o.Registry = prometheus.NewRegistry()
+	return o
+}
+
+func TestConsumersOfAnotherBrokerAreLeftToIt(t *testing.T) {
+	r := newRig(t, 100, nil)
+	r.owned = false
+	r.publish(0)
+	r.round()
+	require.Empty(t, r.claim(1, time.Minute))
+	r.owned = true
+	r.round()
+	require.Len(t, r.claim(1, time.Minute), 1, "and taken over in full")
+}
+
+func TestWithAURLTheReconcilerAsksTheReTriggerEndpoint(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, req.Method+" "+req.URL.Path+" "+req.Header.Get("X-Broker-Admin-Token"))
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(server.Close)
+	r := newRig(t, 100, func(o *Options) { o.Retrigger = NewRetrigger(server.URL+"/", "admin") })
+	t.Cleanup(r.Retrigger.Close)
+	r.publish(0)
+	r.round() // the first walk of a consumer loads by priority, in process
+	ids := r.publish(0, 0)
+	r.round()
+	r.deliver(ids[0])
+	more := r.publish(0)
+	r.round()
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, asked, "POST /channel/c/message/"+more[0].String()+"/re-trigger admin")
+}
+
+func TestRunStopsWithItsContext(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	require.Eventually(t, func() bool {
+		standings, err := r.queue.Probe(t.Context(), r.consumer.No, ids)
+		return err == nil && standings[0].State == redisq.Ready && standings[1].State == redisq.Ready
+	}, 20*time.Second, 10*time.Millisecond)
+	r.PeersChanged()
+	r.RedisChanged()
+	cancel()
+	require.NoError(t, <-done)
+}
