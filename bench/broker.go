@@ -103,6 +103,7 @@ func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
 	}
 	defer log.Close() // the broker has its own descriptor
 	b.cmd = exec.Command(binary, "serve")
+	ownGroup(b.cmd)
 	b.cmd.Env = append(withoutBroker(os.Environ()),
 		"BROKER_LISTEN="+addr,
 		"BROKER_DATA_DIR="+filepath.Join(dir, "data"),
@@ -123,7 +124,7 @@ func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
 	err = control(ctx, c, b.URL, func() error {
 		select {
 		case werr := <-b.exited:
-			b.exited <- werr
+			b.cmd = nil // nothing is left to stop
 			return fmt.Errorf("start broker: it ended: %w\n%s", errors.Join(werr, errors.New("its last words:")), b.lastWords())
 		default:
 			return nil
@@ -168,22 +169,33 @@ func (b *Broker) Close() error {
 	if b.dir == "" {
 		return nil
 	}
-	var errs []error
+	var err error
 	if b.cmd != nil {
-		_ = b.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
-		select {
-		case err := <-b.exited:
-			var exit *exec.ExitError
-			if code := 0; errors.As(err, &exit) {
-				if code = exit.ExitCode(); code != 143 && code != -1 {
-					errs = append(errs, fmt.Errorf("the broker ended with code %d", code))
-				}
-			}
-		case <-time.After(stopWithin):
-			errs = append(errs, fmt.Errorf("the broker did not stop within %s", stopWithin), b.cmd.Process.Kill(), <-b.exited)
-		}
+		err = b.stop()
 	}
-	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
+	return errors.Join(err, os.RemoveAll(b.dir))
+}
+
+// stop ends the process politely. One that has ended before is an error: it was
+// to live as long as the run.
+func (b *Broker) stop() error {
+	select {
+	case err := <-b.exited:
+		return fmt.Errorf("the broker ended by itself: %w", errors.Join(err, errors.New("its last words: "+b.lastWords())))
+	default:
+	}
+	_ = b.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended just now
+	select {
+	case err := <-b.exited:
+		var exit *exec.ExitError
+		const terminated = 128 + int(syscall.SIGTERM)
+		if errors.As(err, &exit) && exit.ExitCode() != terminated && exit.ExitCode() != -1 {
+			return fmt.Errorf("the broker ended with code %d", exit.ExitCode())
+		}
+		return nil
+	case <-time.After(stopWithin):
+		return errors.Join(fmt.Errorf("the broker did not stop within %s", stopWithin), b.cmd.Process.Kill(), <-b.exited)
+	}
 }
 
 // freePort asks the kernel for a port; another process could take it before the

@@ -16,6 +16,7 @@ type Comparison struct {
 	Ratio          float64 // B / A
 	Noise          float64 // how much the number moves by itself, as a part of A
 	Samples        string  // what the noise was seen in
+	Judged         bool    // there are enough samples to know the noise
 	Differs        bool    // the difference exceeds the noise
 	HigherIsBetter bool
 }
@@ -37,7 +38,8 @@ func contrast(name string, a, b []float64, higherIsBetter bool) Comparison {
 	if diff < 0 {
 		diff = -diff
 	}
-	c.Differs = diff > noise && len(a) > 1 && len(b) > 1
+	c.Judged = len(a) > 1 && len(b) > 1
+	c.Differs = c.Judged && diff > noise
 	return c
 }
 
@@ -90,10 +92,11 @@ func Compare(a, b *Report) []Comparison {
 			// Seconds of one run are a weak witness: they share its luck. Still
 			// they show how much the number moves.
 			sa, sb := perSecond(a, m.second), perSecond(b, m.second)
-			c.Differs, c.Noise, c.Samples = false, 0, "too few repeats"
+			c.Judged, c.Differs, c.Noise, c.Samples = false, false, 0, "too few repeats"
 			if len(sa) > 1 && len(sb) > 1 {
 				seconds := contrast(m.name, sa, sb, m.higherIsBetter)
-				c.Differs, c.Noise, c.Samples = seconds.Differs, seconds.Noise, "seconds of one run: weak"
+				c.Judged, c.Differs, c.Noise = seconds.Judged, seconds.Differs, seconds.Noise
+				c.Samples = "seconds of one run: weak"
 			}
 		}
 		out = append(out, c)
@@ -118,6 +121,8 @@ func perSecond(r *Report, f func(Sample) float64) (out []float64) {
 // Verdict says in a word what a comparison means.
 func (c Comparison) Verdict() string {
 	switch {
+	case !c.Judged:
+		return "unknown"
 	case !c.Differs:
 		return "within noise"
 	case (c.B > c.A) == c.HigherIsBetter:

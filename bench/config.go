@@ -66,8 +66,8 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.BoolVar(&c.Own, "i-own-this-broker", false, "allow a --url that is not on loopback")
 	f.StringVar(&c.AdminToken, "admin-token", "", "X-Broker-Admin-Token, where management is not open")
 	f.Bool("embedded", true, "start a broker on the embedded stores (the default)")
-	f.StringVar(&c.MySQL, "mysql", "", "start a broker on this MySQL `DSN`: a scratch database, rows stay in it")
-	f.StringVar(&c.Redis, "redis", "", "and on this Redis `URL`")
+	f.StringVar(&c.MySQL, "mysql", "", "start a broker on this MySQL `DSN`: a scratch database, rows stay in it; with --url: where that broker's CPU and settings are to be looked for")
+	f.StringVar(&c.Redis, "redis", "", "and on this Redis `URL`; with --url as --mysql")
 	f.StringVar(&c.Binary, "broker-binary", "", "program to start instead of this one")
 	f.Var(&c.BrokerEnv, "broker-env", "`NAME=VALUE` for a started broker; may be repeated")
 	f.IntVar(&c.Connections, "connections", 64, "producer connections")
@@ -152,9 +152,6 @@ func (c *Config) validate() error {
 		errs = append(errs, errors.New("--mysql and --redis go together"))
 	}
 	if c.URL != "" {
-		if c.MySQL != "" && !c.WithLimits {
-			errs = append(errs, errors.New("--url names a running broker: it has its own stores"))
-		}
 		errs = append(errs, checkURL(c.URL, c.Own))
 	}
 	for _, e := range c.BrokerEnv {

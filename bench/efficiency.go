@@ -61,14 +61,16 @@ func Efficient(c *Config, r *Result, l *Limits, cores int) Efficiency {
 
 // PrintEfficiency writes the ceilings and the ratio, where they were measured.
 func PrintEfficiency(out io.Writer, r *Report) {
+	if n := min(len(r.Efficiency), len(r.Limits)); n > 0 {
+		fmt.Fprintln(out, "\nceilings, as measured last:")
+		PrintLimits(out, r.Limits[n-1])
+	}
 	for i, e := range r.Efficiency {
-		fmt.Fprintln(out)
-		PrintLimits(out, r.Limits[i])
 		var parts []string
 		for _, p := range e.Parts {
 			parts = append(parts, fmt.Sprintf("%.3g x %s = %.1f", p.Times, p.Stage, p.Micros))
 		}
-		fmt.Fprintf(out, "\ncost of a message from its stages: %s; sum %.1f us of CPU\n", strings.Join(parts, ", "), e.SumMicros)
+		fmt.Fprintf(out, "\nrun %d: cost of a message from its stages: %s; sum %.1f us of CPU\n", i+1, strings.Join(parts, ", "), e.SumMicros)
 		fmt.Fprintf(out, "bound: %d cores / %.1f us = %.0f messages/s; measured %.0f: efficiency %.0f %%\n",
 			r.Hardware.Cores, e.SumMicros, e.Bound, e.Rate, 100*e.Ratio)
 	}

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,7 +69,13 @@ type fakeJob struct {
 func startFakeBroker(t *testing.T) *fakeBroker {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f := &fakeBroker{
+	f, stop := serveFakeBroker(ln)
+	t.Cleanup(stop)
+	return f
+}
+
+func serveFakeBroker(ln net.Listener) (f *fakeBroker, stop func()) {
+	f = &fakeBroker{
 		url: "http://" + ln.Addr().String(), consumers: map[string][]*fakeConsumer{}, stored: map[string]bool{},
 		ids:   ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() }),
 		slots: make(chan struct{}, 32),
@@ -75,13 +84,34 @@ func startFakeBroker(t *testing.T) *fakeBroker {
 	server := &fasthttp.Server{Handler: f.serve, Logger: silent{}, MaxRequestBodySize: 64 << 20}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(ln) }()
-	t.Cleanup(func() {
+	return f, func() {
 		f.deliveries.Wait()
 		f.client.CloseIdleConnections()
 		_ = server.Shutdown()
 		<-done
-	})
-	return f
+	}
+}
+
+// fakeServe is `broker serve` of the test binary: it serves as the environment
+// says until it is terminated.
+func fakeServe() int {
+	if os.Getenv("BENCH_TEST") != "serve" {
+		fmt.Fprintln(os.Stderr, "BROKER_NONSENSE is not a setting")
+		return ExitUsage
+	}
+	ln, err := net.Listen("tcp", os.Getenv("BROKER_LISTEN"))
+	if err != nil {
+		return ExitCannotStart
+	}
+	_, stop := serveFakeBroker(ln)
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	<-terminated
+	stop()
+	if os.Getenv("BENCH_TEST_LAST") != "" {
+		fmt.Fprintln(os.Stderr, os.Getenv("BENCH_TEST_LAST"))
+	}
+	return ExitOK
 }
 
 func (f *fakeBroker) serve(rc *fasthttp.RequestCtx) {

@@ -13,7 +13,8 @@ import (
 // count as pending: nobody has said that they are gone.
 const (
 	askWithin  = 2 * time.Minute
-	maxInquiry = 20_000 // messages
+	askBriefly = 5 * time.Second // after a signal
+	maxInquiry = 20_000          // messages
 )
 
 // An inquirer asks the broker what became of messages that did not arrive:

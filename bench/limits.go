@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"text/tabwriter"
@@ -157,8 +158,8 @@ func (l *Limits) measure(ctx context.Context, c *LimitsConfig, s Stage, others [
 	return err
 }
 
-// httpLimits measures the load client against the cheapest possible answer, an
-// HTTP server that does nothing, and the client that pushes use.
+// httpLimits measures the load client against the cheapest possible answer and
+// against an HTTP server that does nothing, and the client that pushes use.
 func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error {
 	payloads, err := NewPayloads(c.Payload)
 	if err != nil {
@@ -182,28 +183,30 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 			return 20, nil
 		}
 	}
-	echo, err := startEcho(len(request))
+	echo, err := startPeer("--echo", strconv.Itoa(len(request)))
 	if err != nil {
 		return err
 	}
-	err = l.measure(ctx, c, Stage{Name: StageClient, Workers: c.Connections, Unit: "POST, answered without being read"}, nil, exchange(echo.addr))
+	err = l.measure(ctx, c, Stage{Name: StageClient, Workers: c.Connections, Unit: "POST, answered without being read"}, []Process{echo.process}, exchange(echo.addr))
 	if err := errors.Join(err, echo.Close()); err != nil {
 		return err
 	}
-	noop, err := startNoop(func(rc *fasthttp.RequestCtx) {
-		rc.SetStatusCode(fasthttp.StatusCreated)
-		rc.Response.Header.Set("Location", "/channel/limits/message/00000000000000000000")
-	})
+	noop, err := startPeer()
 	if err != nil {
 		return err
 	}
-	defer noop.Close()
-	if err := l.measure(ctx, c, Stage{Name: StageHTTP, Workers: c.Connections, Unit: "POST, client and server"}, nil, exchange(noop.addr)); err != nil {
-		return err
+	err = l.measure(ctx, c, Stage{Name: StageHTTP, Workers: c.Connections, Unit: "POST, client and server"}, []Process{noop.process}, exchange(noop.addr))
+	if err == nil {
+		err = pushLimit(ctx, c, l, noop, body)
 	}
+	return errors.Join(err, noop.Close())
+}
+
+// pushLimit measures the client that pushes use.
+func pushLimit(ctx context.Context, c *LimitsConfig, l *Limits, noop *peer, body []byte) error {
 	client := &fasthttp.HostClient{Addr: noop.addr, MaxConns: c.Connections, MaxIdemponentCallAttempts: 1, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
-	return l.measure(ctx, c, Stage{Name: StagePush, Workers: c.Connections, Unit: "POST, client and sink"}, nil, func(context.Context, int) (int, error) {
+	return l.measure(ctx, c, Stage{Name: StagePush, Workers: c.Connections, Unit: "POST, client and sink"}, []Process{noop.process}, func(context.Context, int) (int, error) {
 		for range 20 {
 			if err := pushOnce(client, "http://"+noop.addr+"/0", body); err != nil {
 				return 0, err

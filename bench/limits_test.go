@@ -59,7 +59,7 @@ func TestCPUTimesAreReadWhateverTheProgramIsCalled(t *testing.T) {
 func TestTheProcessBehindAPortIsFound(t *testing.T) {
 	n, err := startNoop(nil)
 	require.NoError(t, err)
-	defer n.Close()
+	defer func() { require.NoError(t, n.Close()) }()
 	p, ok := listener("me", n.addr)
 	require.True(t, ok)
 	require.Equal(t, os.Getpid(), p.PID)

@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -22,15 +24,17 @@ func startNoop(h fasthttp.RequestHandler) (*noop, error) {
 		return nil, err
 	}
 	n := &noop{addr: ln.Addr().String(), server: &fasthttp.Server{Handler: h, NoDefaultServerHeader: true, Logger: silent{}, CloseOnShutdown: true}}
-	// Shutdown would wait for clients to close: closing the listener is enough here.
 	n.served.Go(func() { _ = n.server.Serve(ln) })
 	return n, nil
 }
 
-// Close stops listening; connections end when their clients close them.
-func (n *noop) Close() {
-	_ = n.server.Shutdown() // the process is about to forget it anyway
+// Close stops listening and waits shortly for connections to end.
+func (n *noop) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = n.server.ShutdownWithContext(ctx) // clients that keep connections open do not matter any more
 	n.served.Wait()
+	return nil
 }
 
 // An echo answers every so many bytes with the same words, unread: what is left

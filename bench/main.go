@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		command, args = args[0], args[1:]
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) (int, error){
-		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand, "compare": compareCommand,
+		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand, "compare": compareCommand, "peer": peerCommand,
 	}
 	f, ok := commands[command]
 	if !ok {

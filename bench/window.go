@@ -186,7 +186,11 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 	if err := closeSink(); err != nil {
 		return nil, err
 	}
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
+	patience := askWithin
+	if ctx.Err() != nil { // somebody wants to leave
+		patience = askBriefly
+	}
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	return s.result(w.inquiry(asking))
 }

@@ -34,16 +34,24 @@ const (
 
 // A chunk is consecutive lines of one batch request.
 type chunk struct {
-	lines []line
-	cost  int64
-	left  atomic.Int64  // writes not answered yet
-	done  chan struct{} // closed when left is 0
+	lines    []line
+	cost     int64
+	reserved int64         // writes that have places at the gate
+	left     atomic.Int64  // writes not answered yet
+	done     chan struct{} // closed when left is 0
 }
 
 // A line is one line's message on its way, or the reason why it has none.
 type line struct {
 	write *write
 	err   error
+}
+
+// unreserveChunk gives back what submit reserved.
+func (p *publisher) unreserveChunk(c *chunk) {
+	if c.reserved > 0 {
+		p.unreserve(c.reserved, c.cost)
+	}
 }
 
 func (c *chunk) finish(n int64) {
@@ -209,6 +217,7 @@ func (b *batch) submit(c *chunk) bool {
 	c.left.Store(int64(len(writes)) + 1)
 	if len(writes) > 0 {
 		if b.p.reserve(int64(len(writes)), c.cost, now.Add(batchRoom), b.gone) {
+			c.reserved = int64(len(writes))
 			for _, w := range writes {
 				w.since = time.Now()
 			}
@@ -217,7 +226,6 @@ func (b *batch) submit(c *chunk) bool {
 			for _, w := range writes {
 				w.finish(problem.ErrOverloaded)
 			}
-			c.cost = 0
 		}
 	}
 	c.finish(1)
@@ -226,7 +234,7 @@ func (b *batch) submit(c *chunk) bool {
 		return true
 	case <-b.gone:
 		<-c.done
-		b.p.release(int64(len(writes)), c.cost)
+		b.p.unreserveChunk(c)
 		return false
 	}
 }
@@ -238,11 +246,10 @@ func (b *batch) answer(w *bufio.Writer) (broken bool) {
 	for c := range b.chunks {
 		<-c.done
 		buf = buf[:0]
-		stored, writes := 0, int64(0)
+		stored := 0
 		for _, l := range c.lines {
 			err := l.err
 			if l.write != nil {
-				writes++
 				err = l.write.err
 			}
 			buf = b.appendResult(buf, l.write, err)
@@ -251,9 +258,7 @@ func (b *batch) answer(w *bufio.Writer) (broken bool) {
 				b.p.metrics.publishBytes.Add(float64(len(l.write.msg.Payload)))
 			}
 		}
-		if c.cost > 0 {
-			b.p.release(writes, c.cost)
-		}
+		b.p.unreserveChunk(c)
 		b.p.metrics.published.WithLabelValues("201").Add(float64(stored))
 		b.p.metrics.batchRefused.Add(float64(len(c.lines) - stored))
 		if _, err := w.Write(buf); err != nil {

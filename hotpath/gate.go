@@ -37,7 +37,13 @@ type gate struct {
 	limit   int
 	most    int
 	inside  int
-	waiting []chan struct{} // oldest first; closed when admitted
+	waiting []*visitor // oldest first
+}
+
+// A visitor waits at the gate for n places.
+type visitor struct {
+	n        int
+	admitted chan struct{} // closed when it has them
 }
 
 func newGate(most int) *gate { return &gate{limit: most, most: most} }
@@ -50,11 +56,12 @@ func (g *gate) observe(delay, took time.Duration) {
 	}
 }
 
-// enter waits for a place and reports whether there was one in time.
-func (g *gate) enter() bool {
+// enter waits for n places, at most patience, and reports whether it has them.
+// A visitor larger than the whole bound is let in alone.
+func (g *gate) enter(n int, patience time.Duration) bool {
 	g.mu.Lock()
-	if g.inside < g.limit && len(g.waiting) == 0 {
-		g.inside++
+	if len(g.waiting) == 0 && g.fits(n) {
+		g.inside += n
 		g.mu.Unlock()
 		return true
 	}
@@ -62,40 +69,43 @@ func (g *gate) enter() bool {
 		g.mu.Unlock()
 		return false
 	}
-	admitted := make(chan struct{})
-	g.waiting = append(g.waiting, admitted)
+	v := &visitor{n: n, admitted: make(chan struct{})}
+	g.waiting = append(g.waiting, v)
 	g.mu.Unlock()
-	timer := time.NewTimer(gatePatience)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case <-admitted:
+	case <-v.admitted:
 		return true
 	case <-timer.C:
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, w := range g.waiting {
-		if w == admitted {
+		if w == v {
 			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
+			g.admit() // those behind it may be smaller
 			return false
 		}
 	}
 	return true // admitted at the last moment
 }
 
-// leave gives the place to the one who waits longest.
-func (g *gate) leave() {
+func (g *gate) fits(n int) bool { return g.inside+n <= g.limit || g.inside == 0 }
+
+// leave gives n places back, to those who wait longest.
+func (g *gate) leave(n int) {
 	g.mu.Lock()
-	g.inside--
+	g.inside -= n
 	g.admit()
 	g.mu.Unlock()
 }
 
 func (g *gate) admit() {
-	for g.inside < g.limit && len(g.waiting) > 0 {
-		close(g.waiting[0])
+	for len(g.waiting) > 0 && g.fits(g.waiting[0].n) {
+		g.inside += g.waiting[0].n
+		close(g.waiting[0].admitted)
 		g.waiting = g.waiting[1:]
-		g.inside++
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
 	g := newGate(100)
 	for range 100 {
-		require.True(t, g.enter())
+		require.True(t, g.enter(1, gatePatience))
 	}
 	g.observe(5*time.Millisecond, time.Millisecond)
 	g.adjust()
@@ -21,7 +21,7 @@ func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
 func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
 	g := newGate(1000)
 	for range 200 {
-		require.True(t, g.enter())
+		require.True(t, g.enter(1, gatePatience))
 	}
 	late := func() { g.observe(2*gateDelay, time.Millisecond); g.adjust() }
 	late()
@@ -31,7 +31,7 @@ func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T
 	}
 	require.Equal(t, gateLeast, g.limit, "some may always pass")
 	for range 184 {
-		g.leave()
+		g.leave(1)
 	}
 	for range 200 {
 		g.observe(gateDelay/2, time.Millisecond)
@@ -43,7 +43,7 @@ func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T
 func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
 	g := newGate(1000)
 	for range 50 {
-		g.enter()
+		g.enter(1, gatePatience)
 	}
 	g.observe(gateDelay*2, gateFast*2)
 	g.observe(gateYoung*2, time.Millisecond)
@@ -53,12 +53,12 @@ func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
 
 func TestWhoWaitsAtTheGateIsAdmittedInOrderOrRefused(t *testing.T) {
 	g := newGate(1)
-	require.True(t, g.enter())
+	require.True(t, g.enter(1, gatePatience))
 	order := make(chan int, 2)
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
-			if g.enter() {
+			if g.enter(1, gatePatience) {
 				order <- i
 			}
 		})
@@ -68,15 +68,27 @@ func TestWhoWaitsAtTheGateIsAdmittedInOrderOrRefused(t *testing.T) {
 			return len(g.waiting) == i+1 || i == 1
 		}, 5*time.Second, time.Millisecond)
 	}
-	g.leave()
+	g.leave(1)
 	require.Equal(t, 0, <-order)
-	g.leave()
+	g.leave(1)
 	wg.Wait()
 	g.mu.Lock()
 	inside, waiting := g.inside, len(g.waiting)
 	g.mu.Unlock()
 	require.Zero(t, waiting, "who waited in vain left")
 	require.LessOrEqual(t, inside, 1)
+}
+
+func TestABatchTakesItsPlacesTogetherAndALargeOneGoesAlone(t *testing.T) {
+	g := newGate(10)
+	require.True(t, g.enter(256, gatePatience), "it would never fit")
+	require.False(t, g.enter(1, time.Millisecond))
+	g.leave(256)
+	require.True(t, g.enter(6, gatePatience))
+	require.False(t, g.enter(6, time.Millisecond))
+	require.True(t, g.enter(4, gatePatience))
+	g.leave(10)
+	require.Zero(t, g.inside)
 }
 
 func TestALaneNeverHasMoreRequestsThanItsLimit(t *testing.T) {

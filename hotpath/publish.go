@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -78,10 +79,10 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
 // commit reads the payload and waits for the store, inside the bounds of what
 // may wait: past them the body is not even read.
 func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message, start time.Time) error {
-	if !p.gate.enter() {
+	if !p.gate.enter(1, gatePatience) {
 		return problem.ErrOverloaded
 	}
-	defer p.gate.leave()
+	defer p.gate.leave(1)
 	cost := int64(max(ctx.Request.Header.ContentLength(), 0))
 	if !p.tryReserve(1, cost) {
 		return problem.ErrOverloaded
@@ -109,20 +110,30 @@ func (p *publisher) tryReserve(writes, bytes int64) bool {
 	return true
 }
 
-// reserve is tryReserve with patience: it waits for room until a time, or until
-// gone is closed.
+// reserve is for batches: it waits for room, as the sender is held back by its
+// connection meanwhile. It gives up at a time, or when gone is closed.
 func (p *publisher) reserve(writes, bytes int64, until time.Time, gone <-chan struct{}) bool {
+	if !p.gate.enter(int(writes), time.Until(until)) {
+		return false
+	}
 	for !p.tryReserve(writes, bytes) {
-		if time.Now().After(until) {
-			return false
-		}
 		select {
 		case <-time.After(2 * time.Millisecond):
+			if time.Now().Before(until) {
+				continue
+			}
 		case <-gone:
-			return false
 		}
+		p.gate.leave(int(writes))
+		return false
 	}
 	return true
+}
+
+// unreserve is the end of reserve.
+func (p *publisher) unreserve(writes, bytes int64) {
+	p.release(writes, bytes)
+	p.gate.leave(int(writes))
 }
 
 func (p *publisher) release(writes, bytes int64) {
@@ -133,6 +144,7 @@ func (p *publisher) release(writes, bytes int64) {
 var (
 	errBodyTooLarge = problem.New(413, "body_too_large", "The body is larger than this broker accepts.")
 	errBodyBroken   = problem.New(400, "bad_request", "The body of the request did not arrive whole.")
+	errBodySlow     = problem.New(408, "request_timeout", "The request did not arrive in time.")
 )
 
 // readPayload reads the body into memory of its own: the request's memory is
@@ -147,13 +159,13 @@ func readPayload(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	case n >= 0:
 		payload := make([]byte, n)
 		if _, err := io.ReadFull(stream, payload); err != nil {
-			return nil, errBodyBroken
+			return nil, brokenBody(err)
 		}
 		return payload, nil
 	}
 	payload, err := io.ReadAll(io.LimitReader(stream, int64(limit)+1))
 	if err != nil {
-		return nil, errBodyBroken
+		return nil, brokenBody(err)
 	}
 	if len(payload) > limit {
 		return nil, errBodyTooLarge
@@ -240,4 +252,13 @@ func MessageURL(channelID string, m *durable.Message) string {
 		return string(append(b, m.Key...))
 	}
 	return string(m.ID.AppendText(b))
+}
+
+// brokenBody is the refusal of a body that could not be read to its end.
+func brokenBody(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return errBodySlow
+	}
+	return errBodyBroken
 }

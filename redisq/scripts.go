@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"embed"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -33,6 +34,19 @@ type script struct {
 	name, text, hash string
 }
 
+// code drops the lines that are only comment: the embedded server parses a
+// script at each call.
+func code(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(t, "--") {
+			b.WriteString(t)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
 // load joins Lua files to one script: Redis has no modules, so what scripts
 // share stands before them.
 func load(parts ...string) *script {
@@ -42,7 +56,7 @@ func load(parts ...string) *script {
 		if err != nil {
 			panic(err) // the file set is fixed when the program is built
 		}
-		text += string(b)
+		text += code(string(b))
 	}
 	return &script{name: parts[len(parts)-1], text: text, hash: redis.NewScript(text).Hash()}
 }
