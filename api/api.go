@@ -43,7 +43,9 @@ type Desk interface {
 // path parameters as the user values "channel", "consumer" and "job", and
 // checks tokens itself.
 type DataPlane interface {
-	Broadcast(ctx *fasthttp.RequestCtx)
+	// Broadcast gets the channel ID, valid until it returns: this route runs for
+	// every message and takes no detour over user values.
+	Broadcast(ctx *fasthttp.RequestCtx, channelID string)
 	BroadcastBatch(ctx *fasthttp.RequestCtx)
 	ClaimJobs(ctx *fasthttp.RequestCtx)
 	UpdateJobs(ctx *fasthttp.RequestCtx)
@@ -87,6 +89,7 @@ type API struct {
 	o        Options
 	log      *slog.Logger
 	router   *router.Router
+	publish  fasthttp.RequestHandler // the broadcast route, without the router
 	metrics  *metrics
 	draining atomic.Bool
 }
@@ -101,6 +104,10 @@ func New(o Options) *API {
 		a.o.MaxBody = 4 << 20
 	}
 	a.router = a.newRouter()
+	a.publish = a.instrument(a.metrics.route(broadcastRoute), func(rc *fasthttp.RequestCtx) {
+		channelID, _ := broadcastChannel(rc)
+		a.o.Data.Broadcast(rc, channelID)
+	})
 	return a
 }
 

@@ -12,12 +12,12 @@ import (
 // every message.
 type noPlane struct{}
 
-func (noPlane) BroadcastBatch(*fasthttp.RequestCtx) {}
-func (noPlane) ClaimJobs(*fasthttp.RequestCtx)      {}
-func (noPlane) UpdateJobs(*fasthttp.RequestCtx)     {}
-func (noPlane) Broadcast(rc *fasthttp.RequestCtx)   { rc.SetStatusCode(fasthttp.StatusCreated) }
-func (noPlane) QueuedJobs(rc *fasthttp.RequestCtx)  {}
-func (noPlane) MoveJob(rc *fasthttp.RequestCtx)     {}
+func (noPlane) BroadcastBatch(*fasthttp.RequestCtx)         {}
+func (noPlane) ClaimJobs(*fasthttp.RequestCtx)              {}
+func (noPlane) UpdateJobs(*fasthttp.RequestCtx)             {}
+func (noPlane) Broadcast(rc *fasthttp.RequestCtx, _ string) { rc.SetStatusCode(fasthttp.StatusCreated) }
+func (noPlane) QueuedJobs(rc *fasthttp.RequestCtx)          {}
+func (noPlane) MoveJob(rc *fasthttp.RequestCtx)             {}
 
 func broadcastRequest() (*API, *fasthttp.RequestCtx) {
 	a := New(Options{Data: noPlane{}, Registerer: prometheus.NewRegistry()})

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/valyala/fasthttp"
 )
@@ -54,9 +55,25 @@ func endBody(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		if stream == nil || rc.Response.IsBodyStream() || rc.Response.ConnectionClose() {
 			return // a streamed answer is still reading, and sees to it itself
 		}
-		if _, err := io.CopyN(io.Discard, stream, maxSkipped); !errors.Is(err, io.EOF) {
+		if !skip(stream) {
 			rc.SetConnectionClose()
 			drain(rc.Conn())
 		}
 	}
+}
+
+var skipBuffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
+
+// skip reads what is left of a body, and reports whether that was all.
+func skip(body io.Reader) bool {
+	buf := skipBuffers.Get().(*[4 << 10]byte)
+	defer skipBuffers.Put(buf)
+	for total := 0; total <= maxSkipped; {
+		n, err := body.Read(buf[:])
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+		total += n
+	}
+	return false
 }

@@ -27,15 +27,15 @@ type routeMetrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "broker_http_requests_total", Help: "Requests answered, by route and status.",
+			Name: "penstock_http_requests_total", Help: "Requests answered, by route and status.",
 		}, []string{"route", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "broker_http_request_duration_seconds", Help: "Time from the whole request read to the answer made.",
+			Name: "penstock_http_request_duration_seconds", Help: "Time from the whole request read to the answer made.",
 			// 0.25 ms to 8 s: an fsync is about 1 ms, the longest wait is the request timeout.
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
 		}, []string{"route"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "broker_http_panics_total", Help: "Requests whose handler panicked.",
+			Name: "penstock_http_panics_total", Help: "Requests whose handler panicked.",
 		}),
 	}
 	if r != nil {

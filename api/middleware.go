@@ -24,6 +24,10 @@ func (a *API) Handler(rc *fasthttp.RequestCtx) {
 	if a.draining.Load() {
 		rc.SetConnectionClose()
 	}
+	if _, ok := broadcastChannel(rc); ok {
+		a.publish(rc)
+		return
+	}
 	a.router.Handler(rc)
 }
 
@@ -59,7 +63,8 @@ func setRequestID(rc *fasthttp.RequestCtx) {
 		rc.Response.Header.SetBytesV(headerRequestID, id)
 		return
 	}
-	rc.Response.Header.Set(headerRequestID, newRequestID())
+	var text [20]byte
+	rc.Response.Header.SetBytesV(headerRequestID, appendRequestID(text[:0]))
 }
 
 // requestID returns what setRequestID chose.
@@ -69,11 +74,11 @@ func requestID(rc *fasthttp.RequestCtx) string {
 
 var requestIDText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// newRequestID returns 20 characters. They tell requests apart and prove
+// appendRequestID appends 20 characters. They tell requests apart and prove
 // nothing, so the fast generator is good enough.
-func newRequestID() string {
+func appendRequestID(text []byte) []byte {
 	var b [12]byte
 	binary.BigEndian.PutUint64(b[:8], rand.Uint64())
 	binary.BigEndian.PutUint32(b[8:], rand.Uint32())
-	return requestIDText.EncodeToString(b[:])
+	return requestIDText.AppendEncode(text, b[:])
 }

@@ -78,7 +78,7 @@ func TestAPanicIsA500AndTheNextRequestWorks(t *testing.T) {
 	w.do("POST", "/channel/c/consumer/k/dlq", "requeue="+secret+"-k", formHeader, "X-Request-ID: r1").problem(500, "internal")
 	w.post("/channel/c/message/m/re-trigger", adminHeader).problem(500, "internal")
 	w.get("/livez").is(200)
-	require.Equal(t, 2.0, w.counter("broker_http_panics_total"))
+	require.Equal(t, 2.0, w.counter("penstock_http_panics_total"))
 }
 
 func TestRequestsAreCountedByRoute(t *testing.T) {
@@ -88,10 +88,10 @@ func TestRequestsAreCountedByRoute(t *testing.T) {
 	w.put("/producer/a", "").is(201)
 	w.get("/random/path").is(404)
 	w.get("/producer/%2F").is(400)
-	require.Equal(t, 2.0, w.counter("broker_http_requests_total", "404", "GET /producer/{producer}"))
-	require.Equal(t, 1.0, w.counter("broker_http_requests_total", "400", "GET /producer/{producer}"))
-	require.Equal(t, 1.0, w.counter("broker_http_requests_total", "201", "PUT /producer/{producer}"))
-	require.Equal(t, 1.0, w.counter("broker_http_requests_total", "404", "unmatched"))
+	require.Equal(t, 2.0, w.counter("penstock_http_requests_total", "404", "GET /producer/{producer}"))
+	require.Equal(t, 1.0, w.counter("penstock_http_requests_total", "400", "GET /producer/{producer}"))
+	require.Equal(t, 1.0, w.counter("penstock_http_requests_total", "201", "PUT /producer/{producer}"))
+	require.Equal(t, 1.0, w.counter("penstock_http_requests_total", "404", "unmatched"))
 }
 
 // counter returns a registered counter with these label values, in the order

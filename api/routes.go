@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/problem"
 )
 
@@ -56,7 +58,7 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", serve: (*API).listConsumers},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", serve: (*API).getDLQ},
-	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", streams: true, data: DataPlane.Broadcast},
+	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", streams: true, data: broadcast},
 	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", serve: (*API).listMessages},
 	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessManagement, Summary: "a message and its jobs", serve: (*API).getMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", serve: (*API).retriggerMessage},
@@ -80,6 +82,29 @@ var table = []Route{
 	{Method: get, Path: "/metrics", Access: AccessOps, Summary: "metrics in Prometheus text", serve: (*API).getMetrics},
 	{Method: get, Path: "/version", Access: AccessOps, Summary: "what is running", serve: (*API).getVersion},
 	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
+}
+
+// broadcastRoute is the broadcast route's name in metrics.
+const broadcastRoute = post + " /channel/{channel}/broadcast"
+
+func broadcast(d DataPlane, rc *fasthttp.RequestCtx) {
+	channelID, _ := rc.UserValue("channel").(string)
+	d.Broadcast(rc, channelID)
+}
+
+// broadcastChannel recognises a broadcast by the plain spelling of its path,
+// which is what clients send: no query, nothing encoded. It returns the channel
+// ID as part of the request's memory. Everything else takes the router.
+func broadcastChannel(rc *fasthttp.RequestCtx) (channelID string, ok bool) {
+	const prefix, suffix = "/channel/", "/broadcast"
+	uri := rc.RequestURI()
+	if len(uri) <= len(prefix)+len(suffix) || !rc.IsPost() ||
+		string(uri[:len(prefix)]) != prefix || string(uri[len(uri)-len(suffix):]) != suffix {
+		return "", false
+	}
+	segment := uri[len(prefix) : len(uri)-len(suffix)]
+	channelID = unsafe.String(unsafe.SliceData(segment), len(segment))
+	return channelID, ident.ValidName(channelID)
 }
 
 // Routes returns the route table, for documentation and its tests.

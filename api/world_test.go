@@ -169,12 +169,12 @@ func (d *dataPlane) note(rc *fasthttp.RequestCtx, name string) {
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 }
 
-func (d *dataPlane) BroadcastBatch(rc *fasthttp.RequestCtx) { d.note(rc, "batch") }
-func (d *dataPlane) ClaimJobs(rc *fasthttp.RequestCtx)      { d.note(rc, "claim") }
-func (d *dataPlane) UpdateJobs(rc *fasthttp.RequestCtx)     { d.note(rc, "jobs") }
-func (d *dataPlane) Broadcast(rc *fasthttp.RequestCtx)      { d.note(rc, "broadcast") }
-func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx)     { d.note(rc, "queued-jobs") }
-func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx)        { d.note(rc, "move") }
+func (d *dataPlane) BroadcastBatch(rc *fasthttp.RequestCtx)      { d.note(rc, "batch") }
+func (d *dataPlane) ClaimJobs(rc *fasthttp.RequestCtx)           { d.note(rc, "claim") }
+func (d *dataPlane) UpdateJobs(rc *fasthttp.RequestCtx)          { d.note(rc, "jobs") }
+func (d *dataPlane) Broadcast(rc *fasthttp.RequestCtx, _ string) { d.note(rc, "broadcast") }
+func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx)          { d.note(rc, "queued-jobs") }
+func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx)             { d.note(rc, "move") }
 
 // A reply is an answer of the API.
 type reply struct {

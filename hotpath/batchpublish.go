@@ -259,7 +259,7 @@ func (b *batch) answer(w *bufio.Writer) (broken bool) {
 			}
 		}
 		b.p.unreserveChunk(c)
-		b.p.metrics.published.WithLabelValues("201").Add(float64(stored))
+		b.p.metrics.published.Add(float64(stored))
 		b.p.metrics.batchRefused.Add(float64(len(c.lines) - stored))
 		if _, err := w.Write(buf); err != nil {
 			return true

@@ -60,6 +60,20 @@ type write struct {
 	err   error      // the result, of a part of a batch request
 }
 
+var writes = sync.Pool{New: func() any { return &write{done: make(chan error, 1)} }}
+
+// newWrite returns a write for Add. Give it back with release after Add returned.
+func newWrite(m *durable.Message, since time.Time) *write {
+	w := writes.Get().(*write)
+	w.msg, w.since = m, since
+	return w
+}
+
+func (w *write) release() {
+	w.msg = nil
+	writes.Put(w)
+}
+
 // finish tells whoever waits for the write.
 func (w *write) finish(err error) {
 	if w.chunk == nil {

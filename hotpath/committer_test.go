@@ -119,7 +119,7 @@ func (c *committer) waiting() int {
 	return len(c.pending)
 }
 
-func newWrite(payload string) *write {
+func textWrite(payload string) *write {
 	return &write{msg: &durable.Message{ChannelNo: 1, Payload: []byte(payload)}, since: time.Now(), done: make(chan error, 1)}
 }
 
@@ -129,7 +129,7 @@ func TestConcurrentPublishesShareTransactions(t *testing.T) {
 	var wg sync.WaitGroup
 	add := func(i int) {
 		wg.Go(func() {
-			if err := c.Add(newWrite(fmt.Sprint(i))); err != nil {
+			if err := c.Add(textWrite(fmt.Sprint(i))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -176,7 +176,7 @@ func TestOneBadMessageFailsAlone(t *testing.T) {
 			if i == 7 {
 				text = "bad"
 			}
-			err := c.Add(newWrite(text))
+			err := c.Add(textWrite(text))
 			if (err != nil) != (text == "bad") {
 				t.Errorf("%s: %v", text, err)
 			}
@@ -197,7 +197,7 @@ func TestAStaleAudienceIsRefreshedAndStoredWithNewIDs(t *testing.T) {
 		return make([]error, len(batch))
 	}
 	c, committed, _ := startCommitter(t, f, 5*time.Second)
-	require.NoError(t, c.Add(newWrite("x")))
+	require.NoError(t, c.Add(textWrite("x")))
 	require.Equal(t, 1, committed())
 	require.Len(t, f.batches, 2)
 	require.Equal(t, 1, f.batches[0][0].Audience)
@@ -209,7 +209,7 @@ func TestAStaleAudienceIsRefreshedAndStoredWithNewIDs(t *testing.T) {
 func TestAStoreThatNeverAnswersIsNeverATwoHundred(t *testing.T) {
 	f := &fakeStore{gate: make(chan struct{})}
 	c, committed, _ := startCommitter(t, f, 300*time.Millisecond)
-	err := c.Add(newWrite("x"))
+	err := c.Add(textWrite("x"))
 	require.ErrorIs(t, err, durable.ErrOutcomeUnknown)
 	require.Equal(t, 503, problem.From(err).Status)
 	require.Zero(t, committed())
@@ -221,7 +221,7 @@ func TestStoppingAnswersEverybodyAndRefusesTheNext(t *testing.T) {
 	var wg sync.WaitGroup
 	answered := make(chan error, 100)
 	for range 100 {
-		wg.Go(func() { answered <- c.Add(newWrite("x")) })
+		wg.Go(func() { answered <- c.Add(textWrite("x")) })
 	}
 	require.Eventually(t, func() bool { return f.entered.Load() > 0 }, 10*time.Second, time.Millisecond)
 	for range 200 {
@@ -233,7 +233,7 @@ func TestStoppingAnswersEverybodyAndRefusesTheNext(t *testing.T) {
 		err := <-answered
 		require.True(t, err == nil || errors.Is(err, problem.ErrDraining), "%v", err)
 	}
-	require.ErrorIs(t, c.Add(newWrite("late")), problem.ErrDraining)
+	require.ErrorIs(t, c.Add(textWrite("late")), problem.ErrDraining)
 }
 
 func BenchmarkCommitter(b *testing.B) {

@@ -5,8 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics are the counters of the data plane. All names begin with penstock_.
 // None has a label that grows with traffic or with the number of resources.
 type Metrics struct {
-	published      *prometheus.CounterVec // code
-	publishSeconds prometheus.Histogram
+	published      prometheus.Counter
 	publishBytes   prometheus.Counter
 	batchRefused   prometheus.Counter
 	commitBatch    prometheus.Histogram
@@ -50,8 +49,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	rows := prometheus.ExponentialBuckets(1, 2, 11)
 	m := &Metrics{
-		published:      vector("publish_requests_total", "Broadcast requests by status code.", "code"),
-		publishSeconds: histogram("publish_duration_seconds", "Time from a complete broadcast request to its answer.", latencyBuckets),
+		published:      counter("published_messages_total", "Messages stored and acknowledged."),
 		publishBytes:   counter("publish_payload_bytes_total", "Payload bytes of acknowledged messages."),
 		batchRefused:   counter("batch_refused_lines_total", "Lines of batch publishes that were not stored."),
 		commitBatch:    histogram("commit_batch_messages", "Messages in one transaction of published messages.", rows),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,8 @@ type publisher struct {
 	gate      *gate
 	metrics   *Metrics
 
-	maxBody             int    // bytes of a payload
+	maxBody             int // bytes of a payload
+	contentTypes        contentTypes
 	tokenHeader         string // of deliveries: never carried as metadata
 	maxWrites, maxBytes int64
 	writes, bytes       atomic.Int64 // waiting for the store
@@ -40,21 +40,14 @@ type publisher struct {
 // Broadcast is POST /channel/{channel}/broadcast. A 201 means that the message
 // is committed and flushed; every other answer means that it is not, or, for
 // 503 outcome_unknown, that it may be.
-func (p *publisher) Broadcast(ctx *fasthttp.RequestCtx) {
-	start := time.Now()
-	err := p.publish(ctx, start)
-	code := fasthttp.StatusCreated
-	if err != nil {
+func (p *publisher) Broadcast(ctx *fasthttp.RequestCtx, channelID string) {
+	if err := p.publish(ctx, channelID, time.Now()); err != nil {
 		problem.Write(ctx, err)
-		code = ctx.Response.StatusCode()
 	}
-	p.metrics.published.WithLabelValues(strconv.Itoa(code)).Inc()
-	p.metrics.publishSeconds.Observe(time.Since(start).Seconds())
 }
 
-func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
+func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string, start time.Time) error {
 	h := &ctx.Request.Header
-	channelID, _ := ctx.UserValue("channel").(string)
 	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
 		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
 	if err != nil {
@@ -64,15 +57,17 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, start time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := p.commit(ctx, msg, start); err != nil {
-		if errors.Is(err, durable.ErrDuplicate) {
-			ctx.Response.Header.Set("Location", MessageURL(ch.ID, msg))
-		}
+	err = p.commit(ctx, msg, start)
+	if err == nil || errors.Is(err, durable.ErrDuplicate) {
+		var url [128]byte
+		ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
+	}
+	if err != nil {
 		return err
 	}
+	p.metrics.published.Inc()
 	p.metrics.publishBytes.Add(float64(len(msg.Payload)))
 	ctx.SetStatusCode(fasthttp.StatusCreated)
-	ctx.Response.Header.Set("Location", MessageURL(ch.ID, msg))
 	return nil
 }
 
@@ -87,14 +82,16 @@ func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message, start
 	if !p.tryReserve(1, cost) {
 		return problem.ErrOverloaded
 	}
-	defer func() { p.release(1, cost) }()
 	var err error
-	if msg.Payload, err = readPayload(ctx, p.maxBody); err != nil {
-		return err
+	if msg.Payload, err = readPayload(ctx, p.maxBody); err == nil {
+		p.bytes.Add(int64(size(msg)) - cost) // of a chunked body the length shows only now
+		cost = int64(size(msg))
+		w := newWrite(msg, start)
+		err = p.committer.Add(w)
+		w.release()
 	}
-	p.bytes.Add(int64(size(msg)) - cost) // of a chunked body the length shows only now
-	cost = int64(size(msg))
-	return p.committer.Add(&write{msg: msg, since: start, done: make(chan error, 1)})
+	p.release(1, cost)
+	return err
 }
 
 // tryReserve counts writes that will wait for the store, unless that would be
@@ -173,6 +170,15 @@ func readPayload(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	return payload, nil
 }
 
+// brokenBody is the refusal of a body that could not be read to its end.
+func brokenBody(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return errBodySlow
+	}
+	return errBodyBroken
+}
+
 // message builds the message from the request, all but its payload.
 func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, producer *durable.Producer) (*durable.Message, error) {
 	h := &ctx.Request.Header
@@ -187,11 +193,8 @@ func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, pro
 	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
 		return nil, errScheduled
 	}
-	contentType := string(h.ContentType())
-	if contentType == "" {
-		contentType = defaultContentType
-	}
-	if err := checkContentType(contentType); err != nil {
+	contentType, err := p.contentTypes.of(h.ContentType())
+	if err != nil {
 		return nil, err
 	}
 	metadata, err := collectMetadata(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
@@ -244,21 +247,15 @@ func parsePriority(b []byte) (int, error) {
 
 // MessageURL is the path of a message.
 func MessageURL(channelID string, m *durable.Message) string {
-	b := make([]byte, 0, 18+len(channelID)+max(len(m.Key), ident.TextSize))
+	return string(appendMessageURL(nil, channelID, m))
+}
+
+func appendMessageURL(b []byte, channelID string, m *durable.Message) []byte {
 	b = append(b, "/channel/"...)
 	b = append(b, channelID...)
 	b = append(b, "/message/"...)
 	if m.Key != "" {
-		return string(append(b, m.Key...))
+		return append(b, m.Key...)
 	}
-	return string(m.ID.AppendText(b))
-}
-
-// brokenBody is the refusal of a body that could not be read to its end.
-func brokenBody(err error) error {
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return errBodySlow
-	}
-	return errBodyBroken
+	return m.ID.AppendText(b)
 }

@@ -91,7 +91,11 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	host, _ := os.Hostname()
-	if b.node, err = hotpath.NewNode(ctx, b.store, fmt.Sprintf("%s:%d", host, os.Getpid()), log); err != nil {
+	name := fmt.Sprintf("%s:%d", host, os.Getpid())
+	if !cfg.Reaper {
+		name += hotpath.NoFailSafe
+	}
+	if b.node, err = hotpath.NewNode(ctx, b.store, name, log); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	policy, err := egress.ParsePolicy(cfg.Egress, cfg.EgressAllow)
