@@ -214,9 +214,12 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	if k.Type != durable.Push {
 		return false
 	}
+	// Until a claim has told otherwise there may be something: whatever keeps us
+	// from claiming now, the end of a request tries again.
+	l.leftMore(true)
 	room := l.room()
 	if room <= 0 {
-		return false // the end of a delivery wakes the lane
+		return false
 	}
 	if since := time.Since(l.claimed); since < claimPause && room < l.limit/2 {
 		l.setTimer(claimPause-since, func() { d.Wake(l.no) })
@@ -243,6 +246,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	}
 	got := len(c.Leases)
 	d.unreserve(l, n-got)
+	l.leftMore(c.Ready > 0)
 	if got > 0 {
 		failpoint.At(failpoint.AfterClaim)
 		d.metrics.claimed.Add(float64(got))

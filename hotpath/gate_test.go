@@ -92,7 +92,7 @@ func TestABatchTakesItsPlacesTogetherAndALargeOneGoesAlone(t *testing.T) {
 }
 
 func TestALaneNeverHasMoreRequestsThanItsLimit(t *testing.T) {
-	l := &lane{limit: 4}
+	l := &lane{limit: 4, more: true}
 	require.Equal(t, 6, l.room(), "two are claimed ahead")
 	l.reserve(6)
 	started := 0
@@ -111,12 +111,17 @@ func TestALaneNeverHasMoreRequestsThanItsLimit(t *testing.T) {
 	v, claim = l.next()
 	require.Nil(t, v)
 	require.True(t, claim, "a quarter is free")
+	l.leftMore(false)
+	l.reserve(1)
+	l.put(&delivery{})
+	_, claim = l.next()
+	require.False(t, claim, "nothing was left behind: a wake-up will come")
 	l.observe(10 * time.Second)
 	require.Equal(t, 1, l.room(), "a slow consumer gets none ahead")
 }
 
 func TestALaneOfOneClaimsNothingAhead(t *testing.T) {
-	l := &lane{limit: 1}
+	l := &lane{limit: 1, more: true}
 	require.Equal(t, 1, l.room())
 	l.reserve(1)
 	require.NotNil(t, l.put(&delivery{}))

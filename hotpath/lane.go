@@ -26,6 +26,7 @@ type lane struct {
 	posting int         // requests in flight, or about to be
 	queued  bool        // in the run queue or being served
 	again   bool        // woken while it was being served
+	more    bool        // the last claim left jobs behind, or could not be made
 	timer   *time.Timer
 	timerAt time.Time // zero: no timer
 
@@ -94,9 +95,17 @@ func (l *lane) put(v *delivery) *delivery {
 	return v
 }
 
+// leftMore records whether there is, or may be, something to claim: then the
+// end of a request claims it. Else the lane waits for a wake-up.
+func (l *lane) leftMore(more bool) {
+	l.mu.Lock()
+	l.more = more
+	l.mu.Unlock()
+}
+
 // next ends a request. It returns the job whose request begins in its place,
-// nil when none waits, and whether the lane has so much room that it should
-// claim again.
+// nil when none waits, and whether the lane should claim again: it left jobs
+// behind and has much room now.
 func (l *lane) next() (v *delivery, claim bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +117,7 @@ func (l *lane) next() (v *delivery, claim bool) {
 		l.posting--
 	}
 	left := l.claims + len(l.waiting) + l.posting
-	return v, left <= l.limit-l.limit/4 || left == 0
+	return v, l.more && (left <= l.limit-l.limit/4 || left == 0)
 }
 
 // setTimer arranges one wake-up at the earliest time asked for.

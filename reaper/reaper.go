@@ -20,6 +20,7 @@ type Store interface {
 	Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Head, error)
 	LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error)
 	Levels(ctx context.Context, channelNo uint32) ([]int, error)
+	AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (bool, error)
 	LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error)
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 	OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error)

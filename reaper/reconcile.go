@@ -188,10 +188,31 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 			}
 			spilled = spilled || more
 		case w.checked.Compare(through) < 0:
+			over, err := r.allDelivered(ctx, w.k, w.checked, through)
+			if err != nil {
+				return spilled, err
+			}
+			if over {
+				r.save(w, func(l *ledger) { l.checked = through })
+				continue
+			}
 			common = append(common, w)
 		}
 	}
 	return spilled, r.walkCommon(ctx, ch, common, through)
+}
+
+// shortcutSpan is the longest stretch of time that is compared by counts: a
+// longer one is walked in pages, which hold no locks for long.
+const shortcutSpan = 30 * time.Second
+
+// allDelivered reports whether a stretch needs no walk: all of it is delivered,
+// as is usual where consumers keep up.
+func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, through ident.ID) (bool, error) {
+	if through.Millis()-after.Millis() > shortcutSpan.Milliseconds() {
+		return false, nil
+	}
+	return r.Store.AllDelivered(ctx, *k, after, through)
 }
 
 // A walk is a consumer with a copy of its ledger that only this loop changes.

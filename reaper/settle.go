@@ -95,6 +95,14 @@ func (r *Reaper) settleOne(ctx context.Context, k *durable.Consumer, through ide
 		if mark.Compare(through) >= 0 {
 			break
 		}
+		over, err := r.allDelivered(ctx, k, mark, through)
+		if err != nil {
+			return start, false, err
+		}
+		if over {
+			mark = through
+			break
+		}
 		heads, err := r.Store.Heads(ctx, k.ChannelNo, mark, through, pageSize)
 		if err != nil {
 			return start, false, err

@@ -27,10 +27,11 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	out := Claim{Ready: int(r.int()), Spilled: r.int() >= 0, NextDue: r.millis()}
 	fence := r.int()
 	if r.left() > 0 {
-		out.Leases = make([]Lease, 0, r.left()/4)
+		out.Leases = make([]Lease, 0, r.left()/2)
 	}
 	for ; r.left() > 0; fence++ {
-		out.Leases = append(out.Leases, r.lease(c.known, fence))
+		id, code := r.id(), int(r.int())
+		out.Leases = append(out.Leases, Lease{ID: id, Priority: code % 1024, Flags: Flags(code / 1024 % 4), Attempt: code / 4096, Token: token(c.known, fence)})
 	}
 	return out, r.err
 }

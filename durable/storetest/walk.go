@@ -47,6 +47,37 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, heads(in[6:7]), got)
 	},
+	"all is delivered when every job of a range is, and not before": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 1)
+		first := f.messages(ch, 3)
+		f.insert(t, first...)
+		late, _, err := f.PutConsumer(f.ctx, consumerPut("c", "late"))
+		require.NoError(t, err)
+		ch.Audience++
+		more := f.messages(ch, 3)
+		f.insert(t, more...)
+		all := append(append([]*durable.Message{}, first...), more...)
+		check := func(k durable.Consumer, want bool) {
+			t.Helper()
+			got, err := f.AllDelivered(f.ctx, k, ident.ID{}, all[5].ID)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		check(ks[0], false)
+		for i, m := range all {
+			check(ks[0], false)
+			require.NoError(t, f.Record(f.ctx, []durable.Outcome{{ConsumerNo: ks[0].No, ID: m.ID, Attempts: 1, AtMs: 1}}))
+			if i >= 3 {
+				check(late, false)
+				require.NoError(t, f.Record(f.ctx, []durable.Outcome{{ConsumerNo: late.No, ID: m.ID, Attempts: 1, AtMs: 1}}))
+			}
+		}
+		check(ks[0], true)
+		check(late, true)
+		got, err := f.AllDelivered(f.ctx, ks[0], all[5].ID, ident.Max())
+		require.NoError(t, err)
+		require.True(t, got, "of nothing, everything")
+	},
 	"a channel without prioritised messages has no levels": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		f.insert(t, f.message(ch))

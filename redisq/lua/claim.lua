@@ -5,8 +5,8 @@
 -- ARGV[4]  window
 --
 -- Returns {ready left, highest spilled priority or -1, next due ms, first
--- fence, then for each job: message ID, priority, attempt, flags}. The tokens
--- are <epoch>.<fence> with fences counting up from the first.
+-- fence, then for each job: message ID, (attempt * 4 + flags) * 1024 + priority}.
+-- The tokens are <epoch>.<fence> with fences counting up from the first.
 --
 -- Promotes due jobs first. Jobs below the highest spilled priority stay: the
 -- store has better ones and the refill brings them. Nothing is handed out while
@@ -36,23 +36,31 @@ if #popped > 0 then
   local fence = redis.call('HINCRBY', KEYS[5], 'f', #ids) - #ids
   out[4] = fence + 1
   local deadline = fmt(now + lease)
-  local leases, values = {}, {}
+  local leases, values, plain = {}, {}, {}
   for i, id in ipairs(ids) do
     local s = tonumber(popped[2 * i])
-    local priority = priority_of(s)
-    local attempts, flags = 0, 0
-    if metas[i] then
-      local _
-      _, attempts, flags = unpack_meta(metas[i], priority)
-    end
+    local ready = s % P42
+    local priority = 1023 - (s - ready) / P42
     leases[2 * i - 1] = deadline
     leases[2 * i] = id
     values[2 * i - 1] = id
-    -- As pack, without its calls: all of these numbers are far below 1e14, up to
-    -- which Lua's own conversion is exact.
-    values[2 * i] = priority .. '|' .. (attempts + 1) .. '|' .. flags .. '|' .. epoch .. '.' .. (fence + i) .. '|' .. (s % P42)
-    local o = 4 * i
-    out[o + 1], out[o + 2], out[o + 3], out[o + 4] = id, priority, attempts + 1, flags
+    out[2 * i + 3] = id
+    -- The values are as pack writes them. All numbers here are far below 1e14,
+    -- up to which Lua's own conversion is exact; the part that plain jobs of a
+    -- priority share is made once.
+    if metas[i] then
+      local _, attempts, flags = unpack_meta(metas[i], priority)
+      values[2 * i] = priority .. '|' .. (attempts + 1) .. '|' .. flags .. '|' .. epoch .. '.' .. (fence + i) .. '|' .. ready
+      out[2 * i + 4] = ((attempts + 1) * 4 + flags) * 1024 + priority
+    else
+      local head = plain[priority]
+      if not head then
+        head = priority .. '|1|0|' .. epoch .. '.'
+        plain[priority] = head
+      end
+      values[2 * i] = head .. (fence + i) .. '|' .. ready
+      out[2 * i + 4] = 4096 + priority
+    end
   end
   redis.call('ZADD', KEYS[3], unpack(leases))
   redis.call('HSET', KEYS[4], unpack(values))
