@@ -15,7 +15,7 @@ FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run build dist test test-quick lint vuln bench bench-go fuzz up down relay-real faults clean
+.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go fuzz up down relay-real faults clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +43,14 @@ lint: ## check format, go vet, staticcheck
 vuln: ## look for known vulnerabilities in what the code calls (asks the network)
 	$(GO) run $(GOVULNCHECK) ./...
 
-bench: ## load a broker over HTTP and report; BENCH= arguments of `broker bench`
-	$(GO) run ./cmd/broker bench $(BENCH)
+bench: ## measure publish, push, batch and pull on private real servers, under five minutes
+	./scripts/servers.sh -exec ./scripts/bench.sh $(BENCH)
+
+bench-compare: ## compare this tree with another commit, interleaved: REF= (default HEAD)
+	./scripts/servers.sh -exec ./scripts/bench-compare.sh $(or $(REF),HEAD)
+
+peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run
+	./scripts/peers.sh $(PEERS)
 
 bench-go: ## run the Go benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -138,13 +139,13 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 		return ExitUsage, err
 	}
 	if f.NArg() != 2 {
-		return ExitUsage, errors.New("compare wants two reports: A.json B.json")
+		return ExitUsage, errors.New("compare wants two reports: A.json B.json (each may be several, separated by commas)")
 	}
-	a, err := ReadReport(f.Arg(0))
+	a, err := readReports(f.Arg(0))
 	if err != nil {
 		return ExitUsage, err
 	}
-	b, err := ReadReport(f.Arg(1))
+	b, err := readReports(f.Arg(1))
 	if err != nil {
 		return ExitUsage, err
 	}
@@ -157,6 +158,24 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 		fmt.Fprintf(w, "%s\t%.5g\t%.5g\t%.3f\t%.0f %%\t%s\t%s\t\n", c.Name, c.A, c.B, c.Ratio, 100*c.Noise, c.Verdict(), c.Samples)
 	}
 	return ExitOK, w.Flush()
+}
+
+// readReports reads one side of a comparison: runs that were interleaved with
+// those of the other side are in files of their own.
+func readReports(names string) (*Report, error) {
+	var all *Report
+	for name := range strings.SplitSeq(names, ",") {
+		r, err := ReadReport(name)
+		if err != nil {
+			return nil, err
+		}
+		if all == nil {
+			all = r
+			continue
+		}
+		all.Results = append(all.Results, r.Results...)
+	}
+	return all, nil
 }
 
 // unlike lists what makes two reports a poor comparison.

@@ -195,3 +195,16 @@ func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
 	})
 	return out, err
 }
+
+const expireNodes = `
+UPDATE nodes
+SET expires_ms = 0`
+
+// ForgetNodes ends every node lease. Only for a store that no other process can
+// be using, such as a SQLite folder whose lock we hold: its former owner is dead.
+func (s *Store) ForgetNodes(ctx context.Context) error {
+	return repeat(ctx, "forget nodes", func(ctx context.Context) error {
+		_, err := s.db.ExecContext(ctx, expireNodes)
+		return err
+	})
+}

@@ -22,6 +22,9 @@ const (
 	// fanoutPending bounds the messages that wait for Redis. Past it they are
 	// left to the reconciler, which needs no list to find them.
 	fanoutPending = 100_000
+	// fanoutFresh is the age up to which the reconciler cannot have offered the
+	// job already, and somebody delivered it: its horizon is twice this.
+	fanoutFresh = time.Second
 )
 
 // An Enqueuer is the part of redisq.Queue that fan-out needs.
@@ -139,6 +142,18 @@ func (f *fanout) flush(ctx context.Context) bool {
 		return false
 	}
 
+	msgs, late := f.splitLate(msgs)
+	for _, b := range late {
+		if _, err := f.queue.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Repeated); err != nil {
+			f.giveBack([]redisq.Batch{b})
+			ok = false
+			continue
+		}
+		f.wake(b.Consumer)
+	}
+	if len(msgs) == 0 {
+		return ok
+	}
 	failpoint.At(failpoint.BeforeFanout)
 	generation := f.queue.Generation()
 	batches := f.batches(msgs)
@@ -177,6 +192,24 @@ func (f *fanout) flush(ctx context.Context) bool {
 		_ = f.queue.Notify(ctx, consumers)
 	}
 	return ok
+}
+
+// splitLate takes out messages that have waited so long, because Redis was
+// away, that the reconciler may have been faster. They are offered with care.
+func (f *fanout) splitLate(msgs []*durable.Message) (fresh []*durable.Message, late []redisq.Batch) {
+	bound := f.node.NowMs() - fanoutFresh.Milliseconds()
+	if msgs[0].ID.Millis() >= bound { // the oldest, as good as always
+		return msgs, nil
+	}
+	var old []*durable.Message
+	for _, m := range msgs {
+		if m.ID.Millis() >= bound {
+			fresh = append(fresh, m)
+		} else {
+			old = append(old, m)
+		}
+	}
+	return fresh, f.batches(old)
 }
 
 func (f *fanout) giveBack(batches []redisq.Batch) {

@@ -15,10 +15,11 @@ import (
 )
 
 // NodeTTL is how long a node number stays ours without renewal, by the store's
-// clock. NodeRenew is how often it is renewed.
+// clock: after it the others take over what it looked after. NodeRenew is how
+// often it is renewed.
 const (
-	NodeTTL   = 10 * time.Second
-	NodeRenew = 2 * time.Second
+	NodeTTL   = 4 * time.Second
+	NodeRenew = time.Second
 )
 
 // NoFailSafe ends the name of a broker whose fail-safe is off, so that the

@@ -35,6 +35,8 @@ const (
 	waitingBytes    = 256 << 20 // payloads waiting for the store
 	waitingRequests = 8192      // publishes waiting for the store
 	stopGrace       = 10 * time.Second
+	// The embedded Redis is never away, only slow when the machine is busy.
+	embeddedTimeout = 10 * time.Second
 )
 
 // catalogueHint is the consumer number that no consumer has: in a hint between
@@ -75,6 +77,13 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}
 	if err := b.store.Migrate(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	if cfg.MySQLDSN == "" {
+		// The folder's lock is ours, so whoever holds a lease in it was killed:
+		// its consumers are ours at once.
+		if err := b.store.ForgetNodes(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", errStore, err)
+		}
 	}
 	for _, w := range b.store.Warnings() {
 		log.Warn("the store is set up to lose data", "problem", w)
@@ -118,15 +127,16 @@ func openStore(ctx context.Context, cfg config) (*durable.Store, error) {
 }
 
 func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
-	url := b.cfg.RedisURL
+	url, timeout := b.cfg.RedisURL, time.Duration(0)
 	if url == "" {
+		timeout = embeddedTimeout
 		var err error
 		if b.embedded, err = startEmbeddedRedis(); err != nil {
 			return nil, err
 		}
 		url = b.embedded.URL()
 	}
-	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Master: b.cfg.RedisMaster})
+	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Master: b.cfg.RedisMaster, Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}

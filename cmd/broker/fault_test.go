@@ -83,6 +83,7 @@ func TestFaultKillBetweenOutcomeAndAckRepeatsNothing(t *testing.T) {
 // A poison message that kills its broker each time is dead after its attempts,
 // and everything else goes on.
 func TestFaultKillByPoisonEndsInADeadLetter(t *testing.T) {
+	t.Parallel()
 	w := realWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()
@@ -149,6 +150,7 @@ func TestFaultKillAfterRedriveStillDelivers(t *testing.T) {
 }
 
 func TestFaultFlushallUnderLoadLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := realWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()
@@ -187,6 +189,7 @@ func TestFaultFlushallUnderLoadLosesNothing(t *testing.T) {
 
 // A worker whose job's lease was wiped with Redis may still report success.
 func TestFaultFlushallDoesNotRefuseAWorkerItsResult(t *testing.T) {
+	t.Parallel()
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms")
 	p := w.start()
 	p.sample("k")
@@ -206,6 +209,7 @@ func TestFaultFlushallDoesNotRefuseAWorkerItsResult(t *testing.T) {
 }
 
 func TestFaultRestartOfRedisLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := realWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()
@@ -224,6 +228,7 @@ func TestFaultRestartOfRedisLosesNothing(t *testing.T) {
 }
 
 func TestFaultRestartOfMySQLLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := ownMySQLWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()

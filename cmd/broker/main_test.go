@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"strconv"
 	"strings"
@@ -20,6 +21,8 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envMain) != "1" {
+		// These tests wait more than they compute; -parallel still overrides it.
+		_ = flag.Set("test.parallel", "6")
 		os.Exit(m.Run())
 	}
 	if point, n, ok := strings.Cut(os.Getenv(envKill), ":"); ok {

@@ -11,6 +11,16 @@ import (
 )
 
 var nodeTests = map[string]func(*testing.T, *fixture){
+	"a sole owner may end every lease": func(t *testing.T, f *fixture) {
+		require.NoError(t, f.ForgetNodes(f.ctx))
+		nodes, err := f.Nodes(f.ctx)
+		require.NoError(t, err)
+		for _, n := range nodes {
+			require.False(t, n.Alive)
+		}
+		_, err = f.RenewNode(f.ctx, f.node, time.Minute)
+		require.NoError(t, err, "nobody took the number meanwhile")
+	},
 	"racing brokers get different node numbers": func(t *testing.T, f *fixture) {
 		var mu sync.Mutex
 		seen := map[uint16]bool{f.node.No: true}

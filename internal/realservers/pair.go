@@ -53,6 +53,9 @@ func (p *Pair) start() error {
 	return nil
 }
 
+// Database returns the DSN of a new empty database and what drops it.
+func (p *Pair) Database() (dsn string, drop func() error, err error) { return createDatabase(p.MySQL) }
+
 // Environment returns the variables, in the form of os.Environ, that make MySQL
 // and Redis of other processes use this pair.
 func (p *Pair) Environment() []string {

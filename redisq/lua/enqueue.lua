@@ -11,8 +11,10 @@
 -- everywhere; known jobs stay as they are. A ready job is admitted when
 --   fresh, repeated: there is room and its priority is above the spilled ones
 --   recovered:       there is room: it may be the very one that was spilled
---   all:             it goes before the worst ready job, and before everything
---                    spilled unless recovered, and ready is below two windows
+--   fresh, repeated: it goes before the worst ready job and before everything
+--                    spilled, and ready is below two windows
+--   recovered:       it goes before the worst ready job, and fewer than a window
+--                    of jobs go before it: what is less urgent never keeps it out
 -- and is spilled otherwise. Delayed jobs are always admitted. Recovered jobs
 -- keep the place that the time in their ID gives them; others join at the end.
 -- Invariant: a job is in one set. Cost: O(k log n); one ZADD for fresh jobs
@@ -65,10 +67,19 @@ local function before_worst(p)
   end
   return p > math.min(worst, lowest)
 end
+local base, placed = {}, {} -- priority -> ready jobs of at least it before this call; of just it, by this call
+local function ahead(p)
+  if not base[p] then base[p] = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. fmt((1024 - p) * P42)) end
+  local n = base[p]
+  for q, k in pairs(placed) do
+    if q >= p then n = n + k end
+  end
+  return n
+end
 local function admitted(p)
-  if total < cap and (source == 2 or p > spilled) then return true end
-  if source ~= 2 and p <= spilled then return false end
-  return total >= cap and total < 2 * cap and before_worst(p)
+  if source == 2 then return total < cap or (before_worst(p) and ahead(p) < cap) end
+  if p <= spilled then return false end
+  return total < cap or (total < 2 * cap and before_worst(p))
 end
 
 local before = spilled
@@ -90,6 +101,7 @@ for i = 1, n do
     added = added + 1
     total = total + 1
     lowest = math.min(lowest, p)
+    placed[p] = (placed[p] or 0) + 1
     local since = now
     if source == 2 then
       local b1, b2, b3, b4, b5, b6 = string.byte(id, 1, 6)

@@ -107,15 +107,22 @@ func (m *model) enqueue(js []redisq.Job, src redisq.Source) redisq.Enqueued {
 
 func (m *model) admits(priority int, src redisq.Source) bool {
 	ready := m.in(redisq.Ready)
-	bound := -1
-	if src != redisq.Recovered {
+	bound, ahead := -1, len(ready)-m.window // two windows are the end
+	if src == redisq.Recovered {            // a window of what goes before it is
+		ahead = 0
+		for _, j := range ready {
+			if j.priority >= priority {
+				ahead++
+			}
+		}
+	} else {
 		bound = m.spilled
 	}
 	if len(ready) < m.window {
 		return priority > bound
 	}
 	worst := ready[len(ready)-1].priority
-	return len(ready) < 2*m.window && priority > max(bound, worst)
+	return ahead < m.window && priority > max(bound, worst)
 }
 
 // promote lets due jobs in.

@@ -31,7 +31,9 @@ func betterJobEntersFullWindow(t *testing.T, s Server) {
 	require.Equal(t, 4, got.SpilledPriority)
 	require.Equal(t, 10, stats(t, q).Ready)
 	require.Equal(t, 1, put(t, q, jobs(20, 1, 1023), redisq.Fresh).Spilled, "two windows are the end")
-	require.Equal(t, 1, put(t, q, jobs(21, 1, 1023), redisq.Recovered).Spilled)
+	got = put(t, q, jobs(21, 8, 1023), redisq.Recovered)
+	require.Equal(t, 5, got.Added, "a window of it, whatever less urgent is there")
+	require.Equal(t, 3, got.Spilled)
 	check(t, s, q)
 }
 

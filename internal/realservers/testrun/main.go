@@ -3,12 +3,14 @@
 // Command testrun runs the project's tests against real servers.
 //
 //	testrun [-run regexp] [package ...]
+//	testrun -exec command [argument ...]
 //
 // It starts one MySQL (or MariaDB) and one Redis for the whole run, or uses
 // those that PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS name, then runs `go
 // vet` and `go test -race` over the packages (default ./...) and prints what
 // ran against what. It fails when a test fails, when one is skipped, or when
-// none ran.
+// none ran. With -exec it runs that command instead, with the servers in its
+// environment and an empty database in PENSTOCK_BENCH_MYSQL.
 package main
 
 import (
@@ -48,6 +50,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
 	flags := flag.NewFlagSet("testrun", flag.ContinueOnError)
 	pattern := flags.String("run", "", "only tests that match this regular expression, as of go test")
+	instead := flags.Bool("exec", false, "run a command with the servers instead of the tests")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
@@ -62,6 +65,10 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	}
 	defer func() { err = errors.Join(err, pair.Close()) }()
 	fmt.Fprintf(out, "MySQL: %s; Redis: %s\n", pair.MySQLVersion, pair.RedisVersion)
+
+	if *instead {
+		return runInstead(ctx, pair, flags.Args(), out)
+	}
 
 	vet := command(ctx, append([]string{"vet"}, packages...)...)
 	vet.Stdout, vet.Stderr = out, out
@@ -82,6 +89,29 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	s.vet, s.mysql, s.redis, s.elapsed = vetErr, pair.MySQLVersion, pair.RedisVersion, time.Since(started)
 	s.print(out)
 	return s.ok(), nil
+}
+
+// runInstead runs a command with the servers and reports whether it succeeded.
+func runInstead(ctx context.Context, pair *realservers.Pair, args []string, out io.Writer) (ok bool, err error) {
+	if len(args) == 0 {
+		return false, errors.New("-exec needs a command")
+	}
+	dsn, drop, err := pair.Database()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = append(append(os.Environ(), pair.Environment()...), "PENSTOCK_BENCH_MYSQL="+dsn)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // test runs `go` with args and returns what its events add up to.

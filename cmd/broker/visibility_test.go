@@ -1,0 +1,140 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Leases that end soon: stop timeout 1 s and rational delay 0.5 s.
+func TestPullVisibility(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_STOP_TIMEOUT=1s", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_MAX_RETRIES=1")
+		for name, story := range map[string]func(*testing.T, *process){
+			"a job that is not finished in time is queued again, and then dead": expiry,
+			"IncrementalTimeout adds to the visibility timeout":                 longerVisibility,
+			"to ask for the same state does not extend the lease":               noExtension,
+			"a worker that is too late is told so":                              lateWorker,
+			"a revived job that times out is dead again":                        revivedExpiry,
+		} {
+			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+		}
+	})
+}
+
+const visible = 1500 * time.Millisecond
+
+// awaitReturn waits until the job is not in flight any more.
+func (s *stage) awaitReturn(consumer, id string) shownJob {
+	s.t.Helper()
+	var j shownJob
+	eventually(s.t, "the lease of "+id+" to end", func() bool {
+		j = s.job(consumer, id)
+		return j.Status != "INFLIGHT"
+	})
+	return j
+}
+
+func expiry(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	id := s.newJob("k")
+	start := time.Now()
+	s.claim("k", id)
+	require.Equal(t, 1, s.job("k", id).Attempts)
+	j := s.awaitReturn("k", id)
+	require.GreaterOrEqual(t, time.Since(start), visible)
+	require.Equal(t, "QUEUED", j.Status)
+	require.Equal(t, 1, j.Attempts, "the lost attempt is counted")
+	listed := s.awaitQueued("k", 1)[0]
+	require.Equal(t, id, listed.ID)
+	require.Equal(t, 1, listed.Attempts)
+	start = time.Now()
+	s.claim("k", id)
+	require.Equal(t, 2, s.job("k", id).Attempts)
+	eventually(t, "the death of the job", func() bool { return s.job("k", id).Status == "DEAD" })
+	require.GreaterOrEqual(t, time.Since(start), visible)
+	dead := s.dead("k", 10)
+	require.Len(t, dead, 1)
+	require.Equal(t, id, dead[0].ID)
+	require.Equal(t, 2, dead[0].Attempts, "max retries and one")
+	require.Contains(t, dead[0].Reason, "lease")
+	require.Empty(t, s.queued("k", ""))
+}
+
+func longerVisibility(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	s.publish("short")
+	s.publish("long")
+	jobs := s.awaitQueued("k", 2)
+	short, long := jobs[0].ID, jobs[1].ID
+	start := time.Now()
+	require.NotEmpty(t, s.move("k", long, `{"NextState":"INFLIGHT","IncrementalTimeout":3}`).header.Get("X-Broker-Lease"))
+	s.claim("k", short)
+	require.Equal(t, "QUEUED", s.awaitReturn("k", short).Status)
+	require.Equal(t, "INFLIGHT", s.job("k", long).Status)
+	require.Equal(t, "QUEUED", s.awaitReturn("k", long).Status)
+	require.GreaterOrEqual(t, time.Since(start), visible+3*time.Second)
+	// It was for that lease only.
+	start = time.Now()
+	s.claim("k", long)
+	require.Equal(t, "DEAD", s.awaitReturn("k", long).Status)
+	require.GreaterOrEqual(t, time.Since(start), visible)
+	// From DEAD as well.
+	start = time.Now()
+	require.NotEmpty(t, s.move("k", long, `{"NextState":"INFLIGHT","IncrementalTimeout":1}`).header.Get("X-Broker-Lease"))
+	require.Equal(t, "DEAD", s.awaitReturn("k", long).Status)
+	require.GreaterOrEqual(t, time.Since(start), visible+time.Second)
+}
+
+func noExtension(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	id := s.newJob("k")
+	lease := s.claim("k", id)
+	changed := s.job("k", id).StatusChangedAt
+	var again string
+	// If asking extended the lease it would never end.
+	eventually(t, "the lease to end while its holder keeps asking", func() bool {
+		r := s.move("k", id, to("INFLIGHT"))
+		require.Equal(t, 202, r.status, r.body)
+		again = r.header.Get("X-Broker-Lease")
+		return again != ""
+	})
+	require.NotEqual(t, lease, again)
+	require.Equal(t, 2, s.job("k", id).Attempts)
+	require.Equal(t, changed, s.job("k", id).StatusChangedAt, "nothing was stored")
+}
+
+func lateWorker(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	id := s.newJob("k")
+	first := s.claim("k", id)
+	s.awaitReturn("k", id)
+	requireProblem(t, s.move("k", id, to("DELIVERED"), "X-Broker-Lease", first), 409, "lease_lost")
+	requireProblem(t, s.move("k", id, to("DELIVERED")), 400, "invalid_transition")
+	require.Equal(t, "QUEUED", s.job("k", id).Status)
+	second := s.claim("k", id)
+	requireProblem(t, s.move("k", id, to("DELIVERED"), "X-Broker-Lease", first), 409, "lease_lost")
+	requireProblem(t, s.move("k", id, to("DEAD"), "X-Broker-Lease", first), 409, "lease_lost")
+	require.Equal(t, "INFLIGHT", s.job("k", id).Status)
+	require.Equal(t, 202, s.move("k", id, to("DELIVERED"), "X-Broker-Lease", second).status)
+	require.Equal(t, "DELIVERED", s.job("k", id).Status)
+	require.Equal(t, 2, s.job("k", id).Attempts)
+}
+
+func revivedExpiry(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	id := s.newJob("k")
+	s.claim("k", id)
+	require.Equal(t, 202, s.move("k", id, to("DEAD")).status)
+	s.claim("k", id)
+	require.Equal(t, "DEAD", s.awaitReturn("k", id).Status)
+	j := s.job("k", id)
+	require.Equal(t, 2, j.Attempts)
+	require.True(t, strings.Contains(j.Reason, "lease"), j.Reason)
+	require.Empty(t, s.queued("k", ""))
+	s.claim("k", id)
+	require.Equal(t, 3, s.job("k", id).Attempts, "reviving is not bounded by the retries")
+	require.Equal(t, 202, s.move("k", id, to("DELIVERED")).status)
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const walkthroughPage = "../../docs/walkthrough.md"
+
+// Every command of the walkthrough does what the page says, on both stores.
+func TestRealWalkthroughAnswersAsItsPageSays(t *testing.T) {
+	text, err := os.ReadFile(walkthroughPage)
+	require.NoError(t, err)
+	page := parseWalkthrough(t, string(text))
+	if *update { // the answers of the embedded broker
+		page.walk(t, embeddedWorld(t))
+		require.NoError(t, os.WriteFile(walkthroughPage, []byte(page.String()), 0o644))
+		return
+	}
+	onEachStore(t, func(t *testing.T, w *world) {
+		got := parseWalkthrough(t, string(text))
+		got.walk(t, w)
+		requireSameLines(t, masked(page.String()), masked(got.String()))
+	})
+}
+
+// requireSameLines names the first difference, not the whole page.
+func requireSameLines(t *testing.T, page, got string) {
+	t.Helper()
+	want := strings.Split(page, "\n")
+	for i, line := range strings.Split(got, "\n") {
+		require.Less(t, i, len(want), "the page ends before this answer: %s", line)
+		require.Equal(t, want[i], line, "line %d of the page is stale: go test ./cmd/broker -run TestRealWalkthrough -update",
+			i+1)
+	}
+}
+
+// What differs from run to run is masked, and nothing else.
+func TestAMaskedWalkthroughStillTellsIDsApart(t *testing.T) {
+	a := masked(`"ID":"0d6a6pq3k8n00004000g" "ID":"0d6a6pq3k8n000040010" again "ID":"0d6a6pq3k8n00004000g"`)
+	require.Equal(t, `"ID":"<id 1>" "ID":"<id 2>" again "ID":"<id 1>"`, a)
+	require.Equal(t, masked("at 2025-01-02T03:04:05.678Z"), masked("at 2026-11-12T13:14:15.000Z"))
+	require.NotEqual(t, masked("HTTP/1.1 202 Accepted"), masked("HTTP/1.1 200 OK"))
+	require.NotEqual(t, masked(`{"Attempts":1}`), masked(`{"Attempts":2}`))
+	require.NotEqual(t, masked("http://127.0.0.1:9/a"), masked("http://127.0.0.1:4040/a"))
+}
+
+// The parts of a page.
+type partKind int
+
+const (
+	prose         partKind = iota
+	startCommand           // starts the broker: only its settings are used
+	command                // run by bash
+	answer                 // what the command before it printed
+	brokerPrinted          // what the broker's demo printed
+)
+
+type part struct {
+	kind partKind
+	text string // prose with its line ends; blocks without their fences
+}
+
+type walkthrough []part
+
+// Marks in front of the blocks that are not plain commands.
+const (
+	markStart  = "<!-- start -->\n"
+	markPrints = "<!-- broker prints -->\n"
+)
+
+var fence = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```\n")
+
+func parseWalkthrough(t *testing.T, text string) walkthrough {
+	t.Helper()
+	var page walkthrough
+	last := prose
+	for {
+		at := fence.FindStringSubmatchIndex(text)
+		if at == nil {
+			return append(page, part{prose, text})
+		}
+		before, language, block := text[:at[0]], text[at[2]:at[3]], text[at[4]:at[5]]
+		text = text[at[1]:]
+		kind := command
+		switch {
+		case language == "sh" && strings.HasSuffix(before, markStart):
+			kind = startCommand
+		case language == "text" && strings.HasSuffix(before, markPrints):
+			kind = brokerPrinted
+		case language == "text":
+			require.Equal(t, command, last, "an answer follows a command: %s", block)
+			kind = answer
+		}
+		page = append(page, part{prose, before}, part{kind, block})
+		last = kind
+	}
+}
+
+// String is the inverse of parseWalkthrough.
+func (page walkthrough) String() string {
+	var b strings.Builder
+	for _, p := range page {
+		switch p.kind {
+		case prose:
+			b.WriteString(p.text)
+		case startCommand, command:
+			b.WriteString("```sh\n" + p.text + "```\n")
+		default:
+			b.WriteString("```text\n" + p.text + "```\n")
+		}
+	}
+	return b.String()
+}
+
+// separator stands between the outputs of two commands.
+const separator = "=== end of block ===\n"
+
+// walk runs the page against a new broker and replaces its answers by what came.
+func (page walkthrough) walk(t *testing.T, w *world) {
+	t.Helper()
+	base, printed := page.start(t, w)
+	var script strings.Builder
+	for _, p := range page {
+		if p.kind == command {
+			script.WriteString(p.text + "echo '" + strings.TrimSuffix(separator, "\n") + "'\n")
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	bash := exec.CommandContext(ctx, "bash")
+	bash.Env = append(clearedEnv(), "BROKER="+base, "NO_PROXY=*", "LC_ALL=C")
+	bash.Stdin = strings.NewReader(script.String())
+	var out bytes.Buffer
+	bash.Stdout, bash.Stderr = &out, &out
+	bash.WaitDelay = time.Second
+	require.NoError(t, bash.Run(), out.String())
+	outputs := strings.Split(strings.ReplaceAll(out.String(), "\r\n", "\n"), separator)
+
+	deliveries := 0
+	next := 0
+	for i := range page {
+		switch page[i].kind {
+		case command:
+			output := outputs[next]
+			next++
+			if output != "" && !strings.HasSuffix(output, "\n") {
+				output += "\n"
+			}
+			if i+2 < len(page) && page[i+2].kind == answer {
+				page[i+2].text = output
+			} else {
+				require.Empty(t, output, "this prints something that the page does not show: %s", page[i].text)
+			}
+		case brokerPrinted:
+			deliveries++
+			eventually(t, fmt.Sprintf("delivery %d to be printed", deliveries), func() bool { return len(deliveriesIn(printed.String())) >= deliveries })
+			page[i].text = deliveriesIn(printed.String())[deliveries-1]
+		}
+	}
+	require.Len(t, deliveriesIn(printed.String()), deliveries, "each delivery is on the page")
+}
+
+// start runs a broker with the settings of the page's start command.
+func (page walkthrough) start(t *testing.T, w *world) (base string, printed *syncBuffer) {
+	t.Helper()
+	addr := freeAddr(t)
+	printed = &syncBuffer{}
+	p := &process{t: t, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], "serve", "--demo")
+	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr)
+	for _, part := range page {
+		if part.kind != startCommand {
+			continue
+		}
+		for _, word := range strings.Fields(part.text) {
+			// The data folder is the world's own.
+			if strings.HasPrefix(word, "BROKER_") && !strings.HasPrefix(word, "BROKER_DATA_DIR=") {
+				p.cmd.Env = append(p.cmd.Env, word)
+			}
+		}
+	}
+	p.cmd.Env = append(p.cmd.Env, w.env...)
+	p.cmd.Stdout, p.cmd.Stderr = printed, p.log
+	require.NoError(t, p.cmd.Start())
+	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	t.Cleanup(func() {
+		require.Equal(t, exitClean, p.stop())
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", p.base, tail(p.log.String(), 6000))
+		}
+		require.NotContains(t, p.log.String(), "DATA RACE")
+	})
+	p.awaitReady()
+	return p.base, printed
+}
+
+// deliveriesIn returns what the demo's consumer printed, one text a delivery.
+func deliveriesIn(printed string) []string {
+	var all []string
+	for _, text := range strings.SplitAfter(printed, "\n\n") {
+		if strings.Contains(text, " got POST ") && strings.HasSuffix(text, "\n\n") {
+			all = append(all, strings.TrimSuffix(text, "\n"))
+		}
+	}
+	return all
+}
+
+var (
+	idText = regexp.MustCompile(`\b[0-9a-v]{20}\b`)
+	masks  = []struct {
+		what *regexp.Regexp
+		by   string
+	}{
+		{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "<time>"},
+		{regexp.MustCompile(`(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT`), "<date>"},
+		{regexp.MustCompile(`(?m)^Etag: ".*"$`), "Etag: <etag>"},
+		{regexp.MustCompile(`(?m)^X-Broker-Lease: \S+$`), "X-Broker-Lease: <lease>"},
+		{regexp.MustCompile(`127\.0\.0\.1:\d{4,5}\b`), "127.0.0.1:<port>"},
+		// Ports have four or five digits, so lengths differ.
+		{regexp.MustCompile(`(?m)^Content-Length: [1-9]\d*$`), "Content-Length: <length>"},
+	}
+)
+
+// masked replaces what no two runs have in common. IDs are numbered, so that
+// the same ID in two places of one text stays the same.
+func masked(text string) string {
+	for _, m := range masks {
+		text = m.what.ReplaceAllString(text, m.by)
+	}
+	numbers := map[string]int{}
+	return idText.ReplaceAllStringFunc(text, func(id string) string {
+		if numbers[id] == 0 {
+			numbers[id] = len(numbers) + 1
+		}
+		return fmt.Sprintf("<id %d>", numbers[id])
+	})
+}
