@@ -71,13 +71,15 @@ type Job struct {
 // The store's word about an ended job is final. While Redis cannot be asked,
 // jobs that are not over are shown as QUEUED.
 func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]Job, error) {
-	stored, err := d.Store.JobStates(ctx, consumer, ids)
-	if err != nil {
-		return nil, err
-	}
+	// The queue first: a job that ends in between is then seen as ended, and not,
+	// gone from the one and not yet in the other, as queued.
 	standings, err := d.Queue.Probe(ctx, consumer, ids)
 	if err != nil {
 		standings = make([]redisq.Standing, len(ids))
+	}
+	stored, err := d.Store.JobStates(ctx, consumer, ids)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]Job, len(ids))
 	for i, id := range ids {
@@ -88,7 +90,7 @@ func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]J
 
 // State returns one job exactly: a queue that cannot be asked is an error.
 func (d *Desk) State(ctx context.Context, consumer uint32, id ident.ID) (Job, error) {
-	// The queue first: a job that ends in between is then seen as ended.
+	// In the order of States, for the same reason.
 	standings, err := d.Queue.Probe(ctx, consumer, []ident.ID{id})
 	if err != nil {
 		return Job{}, err
