@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
@@ -19,14 +20,48 @@ const (
 // maxQueuedJobs is the largest limit of queued-jobs.
 const maxQueuedJobs = 100
 
-// A pullWorker takes jobs through the single doors: look at the queue, claim
-// one, finish it.
+// A pullWorker takes jobs through the single doors: claim one, finish it. The
+// workers of a consumer share what is listed, as a real one would: a pool of
+// workers behind one look at the queue.
 type pullWorker struct {
 	w        *window
 	consumer int
-	no, of   int // workers of the consumer: each begins at its own place of the list
+	no       int
+	feed     *pullFeed
 	conn     *rawhttp.Conn
 	buf      []byte
+}
+
+// A pullFeed is the listed jobs of a consumer that no worker has taken yet.
+type pullFeed struct {
+	mu   sync.Mutex
+	jobs []listedJob
+}
+
+type listedJob struct {
+	ID      string
+	Message pulledMessage
+}
+
+// next returns a listed job, and looks at the queue when there is none. ok is
+// false when the queue is empty or cannot be seen.
+func (f *pullFeed) next(p *pullWorker, list []byte) (j listedJob, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.jobs) == 0 {
+		res, err := p.conn.Do(list)
+		var page struct{ Result []listedJob }
+		if err != nil || res.Status != 200 || json.Unmarshal(res.Body, &page) != nil {
+			p.w.pullFailed("queued-jobs", res, err)
+			return j, false
+		}
+		f.jobs = page.Result
+	}
+	if len(f.jobs) == 0 {
+		return j, false
+	}
+	j, f.jobs = f.jobs[0], f.jobs[1:]
+	return j, true
 }
 
 // A pulledMessage is a message as the pull doors show it.
@@ -60,26 +95,9 @@ func (p *pullWorker) Run(ctx context.Context) error {
 	list := rawhttp.AppendEnd(rawhttp.NewTemplate("GET", k.path()+fmt.Sprintf("/queued-jobs?limit=%d", maxQueuedJobs), p.w.addr, k.fields()...).AppendHead(nil))
 	wait := shortestPoll
 	for ctx.Err() == nil {
-		res, err := p.conn.Do(list)
-		var page struct {
-			Result []struct {
-				ID      string
-				Message pulledMessage
-			}
-		}
-		if err != nil || res.Status != 200 || json.Unmarshal(res.Body, &page) != nil {
-			p.w.pullFailed("queued-jobs", res, err)
-			pause(ctx, longestPoll)
-			continue
-		}
-		got := 0
-		// Each worker has a part of the list of its own, so that they seldom want the same job.
-		for i := p.no; i < len(page.Result) && ctx.Err() == nil; i += p.of {
-			if p.work(k, page.Result[i].ID, &page.Result[i].Message) {
-				got++
-			}
-		}
-		if got > 0 {
+		job, ok := p.feed.next(p, list)
+		if ok {
+			p.work(k, job.ID, &job.Message)
 			wait = shortestPoll
 			continue
 		}
@@ -94,9 +112,9 @@ var (
 	finishBody = []byte(`{"NextState":"DELIVERED"}`)
 )
 
-// work claims a job and finishes it. It reports whether this worker got it:
-// everybody who asks is answered 202, only the one who claimed gets a lease.
-func (p *pullWorker) work(k subscriber, job string, m *pulledMessage) bool {
+// work claims a job and finishes it, unless another worker has it: everybody
+// who asks is answered 202, only the one who claimed gets a lease.
+func (p *pullWorker) work(k subscriber, job string, m *pulledMessage) {
 	path := k.path() + "/job/" + job
 	res, err := p.conn.Do(p.request(path, k, "", claimBody))
 	if err != nil || res.Status != 202 {
@@ -104,17 +122,16 @@ func (p *pullWorker) work(k subscriber, job string, m *pulledMessage) bool {
 		if err != nil || res.Status != 400 {
 			p.w.pullFailed("claim", res, err)
 		}
-		return false
+		return
 	}
 	lease := string(res.Header("x-broker-lease"))
 	if lease == "" {
-		return false
+		return
 	}
 	p.w.arrived(p.consumer, p.no, m)
 	if res, err = p.conn.Do(p.request(path, k, lease, finishBody)); err != nil || res.Status != 202 {
 		p.w.pullFailed("finish", res, err)
 	}
-	return true
 }
 
 func (p *pullWorker) request(path string, k subscriber, lease string, body []byte) []byte {

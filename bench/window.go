@@ -259,13 +259,14 @@ func (w *window) startPullers(ctx context.Context) *errgroup.Group {
 		if !k.pull {
 			continue
 		}
+		feed := &pullFeed{}
 		for n := range w.config.PullWorkers {
 			conn := rawhttp.New(w.addr, w.config.Timeout)
 			if w.config.PullBatch > 1 {
 				p := &batchPullWorker{w: w, consumer: i, no: n, conn: conn}
 				g.Go(func() error { return p.Run(ctx) })
 			} else {
-				p := &pullWorker{w: w, consumer: i, no: n, of: w.config.PullWorkers, conn: conn}
+				p := &pullWorker{w: w, consumer: i, no: n, feed: feed, conn: conn}
 				g.Go(func() error { return p.Run(ctx) })
 			}
 		}

@@ -180,7 +180,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 			continue
 		}
 		waiting[i] = true
-		u.p.outcomes.Add(result{outcome: out, stored: func(err error) { answers <- answer{i, err} }})
+		u.p.outcomes.Add(result{outcome: out, urgent: true, stored: func(err error) { answers <- answer{i, err} }})
 	}
 	for len(waiting) > 0 {
 		select {

@@ -41,6 +41,7 @@ type result struct {
 	outcome durable.Outcome
 	lease   redisq.Lease  // of a retry: given back with delay once stored
 	delay   time.Duration // of a retry
+	urgent  bool          // somebody waits for it: no lingering
 	stored  func(error)   // called once; nil error: it is on disk
 }
 
@@ -58,10 +59,11 @@ type outcomes struct {
 	pending []result
 	waiting int           // pending and in the transaction under way
 	signal  chan struct{} // capacity 1
+	rush    chan struct{} // capacity 1: an urgent one waits
 }
 
 func newOutcomes(store Recorder, queue Settler, wake func(uint32, time.Duration), m *Metrics, log *slog.Logger) *outcomes {
-	return &outcomes{store: store, queue: queue, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1)}
+	return &outcomes{store: store, queue: queue, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1), rush: make(chan struct{}, 1)}
 }
 
 // Add takes over a result; r.stored is called when its fate is known.
@@ -70,8 +72,12 @@ func (o *outcomes) Add(r result) {
 	o.pending = append(o.pending, r)
 	o.waiting++
 	o.mu.Unlock()
+	wake := o.signal
+	if r.urgent {
+		wake = o.rush
+	}
 	select {
-	case o.signal <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
@@ -80,7 +86,7 @@ func (o *outcomes) Add(r result) {
 // outcome may still be stored later: to the caller it is unknown.
 func (o *outcomes) Store(ctx context.Context, out durable.Outcome) error {
 	done := make(chan error, 1)
-	o.Add(result{outcome: out, stored: func(err error) { done <- err }})
+	o.Add(result{outcome: out, urgent: true, stored: func(err error) { done <- err }})
 	select {
 	case err := <-done:
 		return err
@@ -112,13 +118,25 @@ func (o *outcomes) Run(ctx context.Context, grace time.Duration) error {
 			}
 			return nil
 		case <-o.signal:
-		}
-		if wait := outcomeLinger - time.Since(last); wait > 0 {
-			time.Sleep(wait)
+			o.linger(outcomeLinger - time.Since(last))
+		case <-o.rush:
 		}
 		last = time.Now()
 		for o.flush(work) {
 		}
+	}
+}
+
+// linger waits for more outcomes, unless somebody waits for one.
+func (o *outcomes) linger(wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-o.rush:
 	}
 }
 
@@ -151,17 +169,17 @@ func (o *outcomes) flush(ctx context.Context) bool {
 		case <-ctx.Done():
 		}
 	}
+	for i := range batch {
+		if batch[i].stored != nil {
+			batch[i].stored(err)
+		}
+	}
 	if err == nil {
 		failpoint.At(failpoint.AfterOutcome)
 		o.settle(ctx, batch)
 		failpoint.At(failpoint.AfterSettle)
 	} else {
 		o.log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes", n, "error", err)
-	}
-	for i := range batch {
-		if batch[i].stored != nil {
-			batch[i].stored(err)
-		}
 	}
 	o.mu.Lock()
 	o.waiting -= n
