@@ -51,7 +51,7 @@ func (l *lane) ahead() int {
 	if l.service.Load() > int64(fastService) {
 		return 0
 	}
-	return l.limit / 2
+	return l.limit - 1
 }
 
 // observe averages the time of requests.
@@ -117,7 +117,7 @@ func (l *lane) next() (v *delivery, claim bool) {
 		l.posting--
 	}
 	left := l.claims + len(l.waiting) + l.posting
-	return v, l.more && (left <= l.limit-l.limit/4 || left == 0)
+	return v, l.more && left <= (l.limit+l.ahead())*3/4
 }
 
 // setTimer arranges one wake-up at the earliest time asked for.
