@@ -125,7 +125,7 @@ func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
 		select {
 		case werr := <-b.exited:
 			b.cmd = nil // nothing is left to stop
-			return fmt.Errorf("start broker: it ended: %w\n%s", errors.Join(werr, errors.New("its last words:")), b.lastWords())
+			return fmt.Errorf("start broker: it ended (%w) with these last words:\n%s", werr, b.lastWords())
 		default:
 			return nil
 		}

@@ -68,6 +68,42 @@ func (c change) next(ctx context.Context, selectMax string) (uint32, error) {
 	return highest + 1, err
 }
 
+// A named is what producers and channels have in common.
+type named struct {
+	No              uint32
+	ID, Name, Token string
+	ChangedAt       time.Time
+	Version         int64
+}
+
+// namedSQL are the statements of one kind of named resource.
+type namedSQL struct{ max, insert, update string }
+
+// putNamed creates or updates a named resource. stored is the row that is there,
+// nil when there is none.
+func (c change) putNamed(ctx context.Context, p Put, stored *named, q namedSQL) (out named, created bool, err error) {
+	if created = stored == nil; created {
+		stored = &named{ID: p.ID, Name: p.ID, Token: p.NewToken}
+		if stored.No, err = c.next(ctx, q.max); err != nil {
+			return out, false, err
+		}
+	} else if err := p.check(stored.ChangedAt); err != nil {
+		return out, false, err
+	}
+	out = *stored
+	out.Name, out.Token = p.merge(stored.Name, stored.Token)
+	if out == *stored && !created {
+		return out, false, errUnchanged
+	}
+	out.ChangedAt, out.Version = fromMillis(c.nowMs), c.version
+	if created {
+		_, err = c.tx.ExecContext(ctx, q.insert, out.No, []byte(out.ID), out.Name, []byte(out.Token), c.nowMs, c.version)
+		return out, true, err
+	}
+	_, err = c.tx.ExecContext(ctx, q.update, out.Name, []byte(out.Token), c.nowMs, c.version, out.No)
+	return out, false, err
+}
+
 // check refuses a precondition that is not met. HTTP dates have whole seconds.
 func (p Put) check(changed time.Time) error {
 	if !p.UnmodifiedSince.IsZero() && changed.Truncate(time.Second).After(p.UnmodifiedSince.Truncate(time.Second)) {

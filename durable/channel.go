@@ -74,34 +74,17 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 		return Channel{}, false, err
 	}
 	err = s.put(ctx, "put channel", func(ctx context.Context, c change) error {
-		created = false
 		old, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(p.ID)))
+		var stored *named
 		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			created = true
-			old = Channel{ID: p.ID, Name: p.ID, Token: p.NewToken}
-			if old.No, err = c.next(ctx, selectChannelMax); err != nil {
-				return err
-			}
-		case err != nil:
+		case err == nil:
+			stored = &named{old.No, old.ID, old.Name, old.Token, old.ChangedAt, old.Version}
+		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
-		if err := p.check(old.ChangedAt); err != nil && !created {
-			return err
-		}
-		out = old
-		out.Name, out.Token = p.merge(old.Name, old.Token)
-		if out == old && !created {
-			return errUnchanged
-		}
-		out.ChangedAt, out.Version = fromMillis(c.nowMs), c.version
-		if created {
-			_, err = c.tx.ExecContext(ctx, insertChannel,
-				out.No, []byte(out.ID), out.Name, []byte(out.Token), c.nowMs, c.version)
-			return err
-		}
-		_, err = c.tx.ExecContext(ctx, updateChannel,
-			out.Name, []byte(out.Token), c.nowMs, c.version, out.No)
+		var n named
+		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectChannelMax, insertChannel, updateChannel})
+		out = Channel{No: n.No, ID: n.ID, Name: n.Name, Token: n.Token, Audience: old.Audience, ChangedAt: n.ChangedAt, Version: n.Version}
 		return err
 	})
 	if err != nil {

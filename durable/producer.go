@@ -62,34 +62,17 @@ func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created b
 		return Producer{}, false, err
 	}
 	err = s.put(ctx, "put producer", func(ctx context.Context, c change) error {
-		created = false
 		old, err := scanProducer(c.tx.QueryRowContext(ctx, selectProducer, []byte(p.ID)))
+		var stored *named
 		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			created = true
-			old = Producer{ID: p.ID, Name: p.ID, Token: p.NewToken}
-			if old.No, err = c.next(ctx, selectProducerMax); err != nil {
-				return err
-			}
-		case err != nil:
+		case err == nil:
+			stored = &named{old.No, old.ID, old.Name, old.Token, old.ChangedAt, old.Version}
+		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
-		if err := p.check(old.ChangedAt); err != nil && !created {
-			return err
-		}
-		out = old
-		out.Name, out.Token = p.merge(old.Name, old.Token)
-		if out == old && !created {
-			return errUnchanged
-		}
-		out.ChangedAt, out.Version = fromMillis(c.nowMs), c.version
-		if created {
-			_, err = c.tx.ExecContext(ctx, insertProducer,
-				out.No, []byte(out.ID), out.Name, []byte(out.Token), c.nowMs, c.version)
-			return err
-		}
-		_, err = c.tx.ExecContext(ctx, updateProducer,
-			out.Name, []byte(out.Token), c.nowMs, c.version, out.No)
+		var n named
+		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectProducerMax, insertProducer, updateProducer})
+		out = Producer(n)
 		return err
 	})
 	if err != nil {
