@@ -169,17 +169,18 @@ func (o *outcomes) flush(ctx context.Context) bool {
 		case <-ctx.Done():
 		}
 	}
-	for i := range batch {
-		if batch[i].stored != nil {
-			batch[i].stored(err)
-		}
-	}
 	if err == nil {
 		failpoint.At(failpoint.AfterOutcome)
 		o.settle(ctx, batch)
 		failpoint.At(failpoint.AfterSettle)
 	} else {
 		o.log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes", n, "error", err)
+	}
+	// After Redis: who is told that a job is over may ask for its next state at once.
+	for i := range batch {
+		if batch[i].stored != nil {
+			batch[i].stored(err)
+		}
 	}
 	o.mu.Lock()
 	o.waiting -= n

@@ -175,6 +175,13 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 		failpoint.At(failpoint.AfterPullHold)
 		return m.claimed(ctx, lease)
 	case before.State == redisq.Leased:
+		over, err := m.forgetOver(ctx, before)
+		if err != nil {
+			return lease, err
+		}
+		if over && round < 3 {
+			return m.inFlight(ctx, round+1)
+		}
 		if m.t.extra != 0 {
 			return lease, errTimeout
 		}
@@ -219,6 +226,21 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	return lease, nil
 }
 
+// forgetOver looks whether a job that Redis holds as leased is over: its ack was
+// lost. Then that very lease, and no later one, is ended, so that the job can be
+// claimed like any other that Redis has in doubt.
+func (m *move) forgetOver(ctx context.Context, held redisq.Standing) (over bool, err error) {
+	states, err := m.p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	if err != nil {
+		return false, err
+	}
+	if s := states[m.id].Status; s != durable.Delivered && s != durable.Dead {
+		return false, nil
+	}
+	_, err = m.p.queue.Nack(ctx, m.k.No, []redisq.Lease{{ID: m.id, Token: held.Token}}, []time.Duration{0})
+	return true, err
+}
+
 // claimed checks a fresh lease against the store where Redis may be behind it.
 func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, error) {
 	p := m.p
@@ -234,10 +256,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		if _, err := p.queue.Ack(ctx, m.k.No, []ident.ID{m.id}); err != nil {
 			return redisq.Lease{}, err
 		}
-		if s == durable.Dead {
-			return m.inFlight(ctx, 1)
-		}
-		return redisq.Lease{}, errTransition
+		return m.inFlight(ctx, 1) // Redis knows nothing of it now: the store decides
 	}
 	return lease, nil
 }

@@ -272,3 +272,26 @@ func TestFaultKillOfOneBrokerIsTakenOverByAnother(t *testing.T) {
 		})
 	}
 }
+
+// The ack of a death is lost with Redis's memory of everything since: the dead
+// job is still leased there. Whoever revives it gets a lease of its own.
+func TestFaultLostAckOfADeadJobDoesNotKeepItFromBeingRevived(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		w.with(quick...).with("BROKER_STOP_TIMEOUT=1h") // the lease will not end by itself
+		p := w.start(envKill + "=" + failpoint.AfterOutcome + ":1")
+		p.sample("k")
+		p.publish("m-1")
+		var jobs []map[string]any
+		eventually(t, "the job", func() bool { jobs = p.queued("k"); return len(jobs) == 1 })
+		id := jobs[0]["ID"].(string)
+		require.Equal(t, 202, p.move("k", id, `{"NextState":"INFLIGHT"}`).status)
+		_, err := p.try("POST", "/channel/c/consumer/k/job/"+id, `{"NextState":"DEAD"}`, consumerTokens("k")...)
+		require.Error(t, err, "the broker died before it told Redis")
+		p = w.start()
+		r := p.move("k", id, `{"NextState":"INFLIGHT"}`)
+		require.Equal(t, 202, r.status, r.body)
+		require.NotEmpty(t, r.header.Get("X-Broker-Lease"))
+		require.Equal(t, 202, p.move("k", id, `{"NextState":"DELIVERED"}`, "X-Broker-Lease", r.header.Get("X-Broker-Lease")).status)
+		require.Equal(t, 400, p.move("k", id, `{"NextState":"INFLIGHT"}`).status, "it is over")
+	})
+}
