@@ -61,7 +61,7 @@ func (s *MySQLServer) Kill() { report(s.tb, s.process.kill()) }
 func (s *MySQLServer) Stop() { report(s.tb, s.process.stop()) }
 
 // Pause freezes the server: connections stay open, nothing answers.
-func (s *MySQLServer) Pause() { report(s.tb, s.process.signal(syscall.SIGSTOP)) }
+func (s *MySQLServer) Pause() { report(s.tb, s.process.pause()) }
 
 // Resume lets a paused server go on.
 func (s *MySQLServer) Resume() { report(s.tb, s.process.signal(syscall.SIGCONT)) }

@@ -183,6 +183,34 @@ func (p *process) signal(sig syscall.Signal) error {
 	return syscall.Kill(p.pid, sig)
 }
 
+// pause stops the server and returns when all its threads stand still: the
+// signal only asks for that.
+func (p *process) pause() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return errStopped
+	}
+	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return err
+		case status.Stopped():
+			return nil
+		default: // it ended instead
+			p.pid = 0
+			p.folder.forget()
+			return errStopped
+		}
+	}
+}
+
 // remove kills the server and deletes its data.
 func (p *process) remove() error { return errors.Join(p.kill(), p.folder.remove()) }
 

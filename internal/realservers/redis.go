@@ -52,7 +52,7 @@ func (s *RedisServer) Kill() { report(s.tb, s.process.kill()) }
 func (s *RedisServer) Stop() { report(s.tb, s.process.stop()) }
 
 // Pause freezes the server: connections stay open, nothing answers.
-func (s *RedisServer) Pause() { report(s.tb, s.process.signal(syscall.SIGSTOP)) }
+func (s *RedisServer) Pause() { report(s.tb, s.process.pause()) }
 
 // Resume lets a paused server go on.
 func (s *RedisServer) Resume() { report(s.tb, s.process.signal(syscall.SIGCONT)) }
