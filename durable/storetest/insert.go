@@ -372,7 +372,7 @@ func (f *fixture) insertUntilFresh(t *testing.T, batch []*durable.Message) {
 			if err == nil {
 				continue
 			}
-			require.ErrorIs(t, err, durable.ErrStale)
+			require.ErrorIs(t, err, durable.ErrStale, "message %d", i)
 			require.Empty(t, f.stored(t, batch[i:i+1]), "what is stale is not stored")
 			again = append(again, batch[i])
 		}
