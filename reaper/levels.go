@@ -1,0 +1,116 @@
+package reaper
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// walkLevels loads a backlog by priority, highest first, until the window is
+// full or everything up to through is accounted for. It reports whether jobs
+// remain outside the window. newest is the channel's last message.
+func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk, through, newest ident.ID) (bool, error) {
+	stats, err := r.Queue.Stats(ctx, w.k.No)
+	if err != nil {
+		return true, err
+	}
+	next, err := r.Queue.Peek(ctx, w.k.No, nil, 1)
+	if err != nil {
+		return true, err
+	}
+	// What is in the window has to wait for something more urgent outside it:
+	// there will be no room before that is brought.
+	blocked := stats.Ready > 0 && len(next) == 0
+	if stats.Ready > r.Queue.Window()*3/4 && !blocked {
+		return true, nil // room for a page worth reading comes soon
+	}
+	levels, err := r.Store.Levels(ctx, ch.No)
+	if err != nil {
+		return true, err
+	}
+	for _, priority := range append(levels, 0) {
+		full, err := r.walkLevel(ctx, ch, w, priority, through)
+		if err != nil {
+			return true, err
+		}
+		if full {
+			if !r.hold(w, stats, through, newest) {
+				_, err = r.Queue.SettleSpilled(ctx, w.k.No, priority, stats.Spills)
+			}
+			return true, err
+		}
+	}
+	if r.hold(w, stats, through, newest) {
+		return true, nil
+	}
+	settled, err := r.Queue.SettleSpilled(ctx, w.k.No, -1, stats.Spills)
+	if err != nil || !settled { // more was spilled meanwhile: look again
+		return true, err
+	}
+	r.save(w, func(l *ledger) { l.checked, l.levels = through, nil })
+	return false, nil
+}
+
+// hold reports whether less urgent jobs of the window must go on waiting
+// although the walk has brought all that it can: what was spilled last is too
+// new to be walked over. They wait until everything spilled before now can be,
+// and not for ever, because where messages keep coming there is always a newest.
+func (r *Reaper) hold(w *walk, stats redisq.Stats, through, newest ident.ID) bool {
+	if stats.Ready == 0 || stats.SpilledPriority < 0 || newest.Compare(through) <= 0 {
+		r.save(w, func(l *ledger) { l.heldSince = time.Time{} })
+		return false
+	}
+	if w.heldSince.IsZero() {
+		r.save(w, func(l *ledger) { l.heldSince = time.Now() })
+	}
+	if time.Since(w.heldSince) <= r.horizon()+r.tick() {
+		return true
+	}
+	r.save(w, func(l *ledger) { l.heldSince = time.Time{} })
+	return false
+}
+
+// walkLevel loads one priority and reports whether the window is full.
+func (r *Reaper) walkLevel(ctx context.Context, ch *catalogue.Channel, w *walk, priority int, through ident.ID) (full bool, err error) {
+	for {
+		mark := w.level(priority)
+		if mark.Compare(through) >= 0 {
+			return false, nil
+		}
+		heads, err := r.Store.LevelHeads(ctx, ch.No, priority, mark, through, pageSize)
+		if err != nil {
+			return false, err
+		}
+		last := through
+		if len(heads) == pageSize {
+			last = heads[len(heads)-1].ID
+		}
+		mine := make([]durable.Head, 0, len(heads))
+		for _, h := range heads {
+			if w.k.Position < h.Audience {
+				mine = append(mine, h)
+			}
+		}
+		upto, err := r.offer(ctx, ch, w, mine)
+		if err != nil {
+			return false, err
+		}
+		if upto < len(mine) {
+			mark = before(mine, upto, mark)
+			r.save(w, func(l *ledger) { l.setLevel(priority, mark) })
+			return true, nil
+		}
+		r.save(w, func(l *ledger) { l.setLevel(priority, last) })
+	}
+}
+
+func (l *ledger) setLevel(priority int, mark ident.ID) {
+	if l.levels == nil {
+		return
+	}
+	l.levels[priority] = mark
+}
