@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -124,12 +126,23 @@ func tail(s string, n int) string {
 	return s
 }
 
+// nextPort walks through ports below those that the system gives to outgoing
+// connections: of those one is easily taken between our look and the broker's.
+var nextPort atomic.Int32
+
+func init() { nextPort.Store(12_000 + rand.Int32N(15_000)) }
+
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 1000 {
+		addr := "127.0.0.1:" + strconv.Itoa(int(12_000+nextPort.Add(1)%20_000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			require.NoError(t, l.Close())
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 func (p *process) awaitReady() {
