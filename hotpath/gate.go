@@ -9,10 +9,14 @@ import (
 
 const (
 	// gateTick is how often the gate looks at what deliveries tell it.
-	gateTick = 100 * time.Millisecond
+	gateTick = 50 * time.Millisecond
 	// gateDelay is the time between commit and the start of a delivery that the
-	// gate holds the broker to: well inside a second at the 99th percentile.
-	gateDelay = 200 * time.Millisecond
+	// gate holds the broker to: far inside a second at the 99th percentile.
+	gateDelay = 40 * time.Millisecond
+	// gateStep is how far the bound moves at most in one tick, and gateDamp how far
+	// from there the delay of this very tick may push it. The first alone finds the
+	// bound but swings around it, because a delay is felt only after it has passed.
+	gateStep, gateDamp = 0.05, 0.5
 	// gateLeast is how many publishes may always wait for the store.
 	gateLeast = 16
 	// gatePatience is how long a publish waits at the gate before it is refused.
@@ -27,16 +31,18 @@ const (
 
 // A gate bounds how many publishes are under way, so that accepting never
 // starves delivering. Acknowledgements cost less than deliveries: without it,
-// under overload, the queue grows for as long as the load lasts. The bound moves
-// with the delay between commit and delivery that fast consumers see: down by a
-// fifth when it is too long, up by a twentieth, or freely, when it is not.
+// under overload, the queue grows for as long as the load lasts. The bound follows
+// the delay between commit and delivery that fast consumers see, as a controller
+// with a proportional and an integral part (docs/decisions/012).
 type gate struct {
 	sum, count atomic.Int64 // delays seen since the last tick, ns
 
 	mu      sync.Mutex
 	limit   int
+	base    float64 // the integral part of limit
 	most    int
 	inside  int
+	peak    int        // most that were inside since the last tick
 	waiting []*visitor // oldest first
 }
 
@@ -46,7 +52,7 @@ type visitor struct {
 	admitted chan struct{} // closed when it has them
 }
 
-func newGate(most int) *gate { return &gate{limit: most, most: most} }
+func newGate(most int) *gate { return &gate{limit: most, most: most, base: float64(most)} }
 
 // observe takes the delay of one delivery from commit to its request.
 func (g *gate) observe(delay, took time.Duration) {
@@ -61,7 +67,7 @@ func (g *gate) observe(delay, took time.Duration) {
 func (g *gate) enter(n int, patience time.Duration) bool {
 	g.mu.Lock()
 	if len(g.waiting) == 0 && g.fits(n) {
-		g.inside += n
+		g.take(n)
 		g.mu.Unlock()
 		return true
 	}
@@ -91,6 +97,11 @@ func (g *gate) enter(n int, patience time.Duration) bool {
 	return true // admitted at the last moment
 }
 
+func (g *gate) take(n int) {
+	g.inside += n
+	g.peak = max(g.peak, g.inside)
+}
+
 func (g *gate) fits(n int) bool { return g.inside+n <= g.limit || g.inside == 0 }
 
 // leave gives n places back, to those who wait longest.
@@ -103,7 +114,7 @@ func (g *gate) leave(n int) {
 
 func (g *gate) admit() {
 	for len(g.waiting) > 0 && g.fits(g.waiting[0].n) {
-		g.inside += g.waiting[0].n
+		g.take(g.waiting[0].n)
 		close(g.waiting[0].admitted)
 		g.waiting = g.waiting[1:]
 	}
@@ -127,15 +138,19 @@ func (g *gate) adjust() {
 	sum, count := g.sum.Swap(0), g.count.Swap(0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case count > 0 && time.Duration(sum/count) > gateDelay:
-		// From what is in use, not from a bound that nothing reached.
-		g.limit = max(gateLeast, min(g.limit, g.inside)*4/5)
-	case g.limit < g.most:
-		g.limit = min(g.most, g.limit+max(1, g.limit/20))
-		if count == 0 {
-			g.limit = g.most // nothing is being delivered: nothing to protect
-		}
+	peak := g.peak
+	g.peak = g.inside
+	if count == 0 { // nothing is being delivered: nothing to protect
+		g.base, g.limit = float64(g.most), g.most
 		g.admit()
+		return
 	}
+	// 1: no delay at all, 0: as long as it may be, -1: twice that or more.
+	slack := max(-1, 1-float64(sum)/float64(count)/float64(gateDelay))
+	if slack < 0 { // from what is in use, not from a bound that nothing reached
+		g.base = min(g.base, float64(peak))
+	}
+	g.base = min(float64(g.most), max(gateLeast, g.base*(1+gateStep*slack)))
+	g.limit = min(g.most, max(gateLeast, int(g.base*(1+gateDamp*slack))))
+	g.admit()
 }

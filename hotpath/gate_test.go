@@ -25,7 +25,7 @@ func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T
 	}
 	late := func() { g.observe(2*gateDelay, time.Millisecond); g.adjust() }
 	late()
-	require.Equal(t, 160, g.limit, "a fifth below what is in use")
+	require.Equal(t, 95, g.limit, "below what is in use: a twentieth for good, and half of that now")
 	for range 100 {
 		late()
 	}
@@ -38,6 +38,31 @@ func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T
 		g.adjust()
 	}
 	require.Equal(t, 1000, g.limit)
+}
+
+// A broker in small: what passes the gate adds to a backlog, deliveries take a
+// fixed number from it in each tick, and their delay is the length of the backlog.
+func TestTheGateSettlesAtTheDelayWithoutSwinging(t *testing.T) {
+	g := newGate(4096)
+	const perTick = 1000 // deliveries: 20 000/s
+	backlog, late := 0.0, 0.0
+	delays := []float64{}
+	for tick := range 600 {
+		inside := min(256, g.limit) // 256 producers in a closed loop
+		g.mu.Lock()
+		g.inside, g.peak = inside, inside
+		g.mu.Unlock()
+		backlog = max(0, backlog+float64(inside)*5-perTick) // a publish takes 10 ms
+		delay := time.Duration(backlog / perTick * float64(gateTick))
+		g.observe(delay, time.Millisecond)
+		g.adjust()
+		delays = append(delays, delay.Seconds())
+		if tick >= 300 {
+			late = max(late, delay.Seconds())
+		}
+	}
+	require.Less(t, late, 2*gateDelay.Seconds(), "%v", delays)
+	require.InDelta(t, gateDelay.Seconds(), delays[599], gateDelay.Seconds()/4, "%v", delays)
 }
 
 func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
