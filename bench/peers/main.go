@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/penstock-broker/penstock/bench"
+	"github.com/penstock-broker/penstock/internal/gcpace"
 )
 
 // Exit codes, those of `broker bench` where they mean the same.
@@ -23,6 +24,7 @@ const (
 )
 
 func main() {
+	gcpace.Start() // as the load generator of broker bench
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

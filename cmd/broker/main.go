@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/penstock-broker/penstock/bench"
+	"github.com/penstock-broker/penstock/internal/gcpace"
 )
 
 // version is set at build time.
@@ -31,7 +32,10 @@ const (
 // errStore says that a store cannot be reached or migrated.
 var errStore = errors.New("store cannot be used")
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	gcpace.Start()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 const usage = `Penstock is an HTTP message broker.
 
