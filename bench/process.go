@@ -31,6 +31,20 @@ func (p Process) CPU() (t time.Duration, ok bool) {
 	return parseStat(b)
 }
 
+// ResidentMB returns the resident memory in MiB. ok is false where it cannot be read.
+func (p Process) ResidentMB() (mb float64, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID))
+	if err != nil {
+		return 0, false
+	}
+	fields := bytes.Fields(b)
+	if len(fields) < 2 {
+		return 0, false
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return float64(pages) * float64(os.Getpagesize()) / (1 << 20), err == nil
+}
+
 // parseStat reads utime and stime. The name in parentheses may hold anything,
 // so fields are counted from the last one.
 func parseStat(b []byte) (time.Duration, bool) {

@@ -16,13 +16,37 @@ type Result struct {
 	Ack      Latency // intended time to acknowledgement
 	Service  Latency // request sent to acknowledgement
 	Delivery Latency // intended time to first arrival, per consumer
+	// Levels are the deliveries by priority, lowest first; empty when all have one.
+	Levels []LevelLatency `json:",omitempty"`
 
 	Errors       map[string]int64   `json:",omitempty"`
 	ErrorSamples map[string]string  `json:",omitempty"`
 	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine
 	CPUMicros    float64            // of all of them but the rest, per acknowledged message
+	Memory       map[string]Memory `json:",omitempty"` // resident, by process, in the measured time
 	Series       []Sample
 	Ledger       *Verdict
+}
+
+// A LevelLatency is how long messages of one priority took to arrive.
+type LevelLatency struct {
+	Priority int
+	Delivery Latency
+}
+
+// A Memory is the resident memory of a process over a run, in MiB, sampled once
+// a second. Half is that of the middle of the run: a process that leaks has
+// grown between it and End.
+type Memory struct {
+	Start, Half, End, Most float64
+
+	samples []float64
+}
+
+func (m Memory) with(mb float64) Memory {
+	m.samples = append(m.samples, mb)
+	m.Start, m.Half, m.End, m.Most = m.samples[0], m.samples[len(m.samples)/2], mb, max(m.Most, mb)
+	return m
 }
 
 // ErrorCount is the number of answers that were no success.

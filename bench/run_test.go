@@ -246,3 +246,25 @@ func TestAnotherMachineIsLoadedOnlyByItsOwner(t *testing.T) {
 	require.Error(t, checkURL("http://user:pw@127.0.0.1", false))
 	require.Error(t, checkURL("http://127.0.0.1.example.com", false))
 }
+
+func TestDeliveriesAreShownByPriority(t *testing.T) {
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--connections", "4", "--messages", "500", "--priority", "0:80,1000:20")
+	require.Equal(t, ExitOK, code, text)
+	levels := r.Results[0].Levels
+	require.Len(t, levels, 2)
+	require.Equal(t, []int{0, 1000}, []int{levels[0].Priority, levels[1].Priority})
+	require.Positive(t, levels[1].Delivery.Count)
+	require.Equal(t, r.Results[0].Delivery.Count, levels[0].Delivery.Count+levels[1].Delivery.Count)
+	require.Contains(t, text, "priority 1000, run 1:")
+}
+
+func TestMemoryIsSampledOverARun(t *testing.T) {
+	mb, ok := Process{PID: os.Getpid()}.ResidentMB()
+	require.True(t, ok)
+	require.Greater(t, mb, 1.0)
+	var m Memory
+	for _, v := range []float64{10, 11, 15, 12} {
+		m = m.with(v)
+	}
+	require.Equal(t, []float64{10, 15, 12, 15}, []float64{m.Start, m.Half, m.End, m.Most})
+}

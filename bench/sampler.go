@@ -42,6 +42,7 @@ type sampler struct {
 	from, to   *marks
 	meter      *CPUMeter
 	cpu        map[string]float64
+	memory     map[string]Memory
 	isDraining bool
 }
 
@@ -54,7 +55,7 @@ type marks struct {
 }
 
 func newSampler(w *window, processes []Process, watch func(Live)) *sampler {
-	return &sampler{w: w, processes: processes, watch: watch, started: time.Now()}
+	return &sampler{w: w, processes: processes, watch: watch, started: time.Now(), memory: map[string]Memory{}}
 }
 
 func (s *sampler) marks() marks {
@@ -131,6 +132,11 @@ func (s *sampler) sample() {
 	}
 	s.last = m
 	s.samples = append(s.samples, p)
+	for _, p := range s.processes {
+		if mb, ok := p.ResidentMB(); ok && s.from != nil && !s.isDraining {
+			s.memory[p.Name] = s.memory[p.Name].with(mb)
+		}
+	}
 	if s.watch != nil {
 		live := Live{Sample: p, Draining: s.isDraining}
 		c := s.w.config
@@ -174,6 +180,14 @@ func (s *sampler) result(ask Ask) (*Result, error) {
 	if r.Delivery, err = Summary(w.delivery.Total()); err != nil {
 		return nil, err
 	}
+	for level, rec := range w.byLevel {
+		l := LevelLatency{Priority: w.mix.Priority(level)}
+		if l.Delivery, err = Summary(rec.Total()); err != nil {
+			return nil, err
+		}
+		r.Levels = append(r.Levels, l)
+	}
+	r.Memory = s.memory
 	r.Ledger = w.ledger.Reconcile(issued, ask)
 	return r, nil
 }

@@ -42,8 +42,25 @@ func PrintRun(out io.Writer, r *Report) {
 	if c.Rate == 0 {
 		fmt.Fprintln(out, "Closed loop: latencies are those of a client that waits; use --rate for what users would see.")
 	}
+	printMemory(out, last)
 	for i, x := range r.Results {
+		printLevels(out, i+1, x)
 		printLedger(out, i+1, x)
+	}
+}
+
+// printMemory shows how much the processes hold, and whether that grows.
+func printMemory(out io.Writer, x *Result) {
+	for _, name := range slices.Sorted(maps.Keys(x.Memory)) {
+		m := x.Memory[name]
+		fmt.Fprintf(out, "memory of %s: %.0f MiB at the start, %.0f half-way, %.0f at the end, %.0f at most\n", name, m.Start, m.Half, m.End, m.Most)
+	}
+}
+
+// printLevels shows what a priority is worth.
+func printLevels(out io.Writer, run int, x *Result) {
+	for _, l := range x.Levels {
+		fmt.Fprintf(out, "priority %d, run %d: %d deliveries, p50 %s p99 %s ms\n", l.Priority, run, l.Delivery.Count, millis(l.Delivery.P50), millis(l.Delivery.P99))
 	}
 }
 

@@ -34,6 +34,7 @@ type window struct {
 	measureTo   atomic.Int64 // set when the measurement has ended
 
 	ack, service, delivery *Recorder
+	byLevel                []*Recorder // deliveries by priority level; nil when there is one
 
 	mu     sync.Mutex
 	errors map[string]int64
@@ -86,6 +87,9 @@ func (w *window) received(consumer, worker int, header, body []byte, label func(
 	}
 	if w.ledger.Received(d) && w.measured(id.Intended-d.StartNs) {
 		w.delivery.Record(worker, d.NowNs-id.Intended)
+		if w.byLevel != nil {
+			w.byLevel[w.mix.Level(id.Seq)].Record(worker, d.NowNs-id.Intended)
+		}
 	}
 }
 
@@ -99,6 +103,11 @@ func newWindow(c *Config, control *Control, addr string) (*window, error) {
 	var err error
 	if w.mix, err = ParseMix(c.Priority); err != nil {
 		return nil, err
+	}
+	if w.mix.Len() > 1 {
+		for range w.mix.Len() {
+			w.byLevel = append(w.byLevel, NewRecorder())
+		}
 	}
 	if w.payloads, err = c.payloads(); err != nil {
 		return nil, err
