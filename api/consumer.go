@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/problem"
 )
 
@@ -62,6 +63,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	case err != nil:
 		return err
 	}
+	failpoint.At(failpoint.AfterConfig)
 	a.changed(ctx, rc)
 	return answerPut(rc, created, consumerPath(put.ChannelID, k.ID), viewConsumer(put.ChannelID, &k), k.ChangedAt)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -341,6 +342,7 @@ func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, w *walk, head
 	if err != nil {
 		return 0, err
 	}
+	failpoint.At(failpoint.AfterPage)
 	if p.Added > 0 {
 		r.recovered.Add(float64(p.Added))
 		r.Touch(w.k.No)

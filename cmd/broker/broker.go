@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
@@ -283,6 +284,7 @@ func (b *broker) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		b.log.Info("stopping: no new connections, finishing what was accepted")
 		b.api.SetDraining(true)
+		failpoint.At(failpoint.Draining)
 		b.plane.Drain()
 		shutdown, cancel := context.WithTimeout(background, b.cfg.DeliveryTimeout+stopGrace)
 		if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -17,11 +17,14 @@ const (
 	AfterPullHold = "after-pull-hold" // a pull job is leased; its worker was not answered
 	AfterReclaim  = "after-reclaim"   // an ended lease is exhausted; its death is not stored
 	AfterRedrive  = "after-redrive"   // a dead letter is open again; it is not in Redis
+	AfterPage     = "after-page"      // the reconciler has offered a page; its mark has not moved
+	AfterConfig   = "after-config"    // a consumer is stored; nobody was answered, no copy knows it
+	Draining      = "draining"        // told to stop; the listener is open
 )
 
 // Points lists all of them.
 var Points = []string{BeforeCommit, AfterCommit, BeforeFanout, AfterFanout, AfterClaim, BeforePost, AfterPost,
-	AfterOutcome, AfterSettle, AfterPullHold, AfterReclaim, AfterRedrive}
+	AfterOutcome, AfterSettle, AfterPullHold, AfterReclaim, AfterRedrive, AfterPage, AfterConfig, Draining}
 
 // Hit is called at each point when it is not nil. Set it before anything runs.
 var Hit func(point string)

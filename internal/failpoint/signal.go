@@ -1,0 +1,55 @@
+//go:build failpoint && unix
+
+package failpoint
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// Built reports whether this program can be told to kill itself at a point.
+const Built = true
+
+// EnvOrder names a file. At SIGUSR2 the process reads an order from it,
+// "<point>:<n>", and kills itself as kill -9 would the n-th time it comes to
+// that point.
+const EnvOrder = "PENSTOCK_FAILPOINT_ORDER"
+
+// An order is what the process was told last.
+type order struct {
+	point string
+	left  atomic.Int64
+}
+
+func init() {
+	path := os.Getenv(EnvOrder)
+	if path == "" {
+		return
+	}
+	var current atomic.Pointer[order]
+	Hit = func(point string) {
+		if o := current.Load(); o != nil && o.point == point && o.left.Add(-1) == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal is on its way
+		}
+	}
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGUSR2)
+	go func() { // lives as long as the process
+		for range told {
+			text, err := os.ReadFile(path)
+			point, count, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
+			n, e := strconv.ParseInt(count, 10, 64)
+			if err != nil || e != nil || !ok {
+				continue
+			}
+			o := &order{point: point}
+			o.left.Store(n)
+			current.Store(o)
+		}
+	}()
+}
