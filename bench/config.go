@@ -36,6 +36,9 @@ type Config struct {
 	Sink          string
 	PullWorkers   int // per channel, all of one consumer
 	PullBatch     int // jobs per claim at the batch doors; 1: single doors
+	// ConsumeAfter lets pull workers begin when publishing has ended: a backlog,
+	// then its drain.
+	ConsumeAfter bool `json:",omitempty"`
 
 	Warmup   time.Duration
 	Duration time.Duration
@@ -82,6 +85,7 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.StringVar(&c.Sink, "sink", "ok", "what sinks do: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several with commas")
 	f.IntVar(&c.PullWorkers, "pull-workers", 0, "workers per channel of one pull consumer")
 	f.IntVar(&c.PullBatch, "pull-batch", 1, "jobs per claim; above 1 through the batch doors")
+	f.BoolVar(&c.ConsumeAfter, "consume-after", false, "pull workers begin only when publishing has ended: a backlog builds up, then its drain is measured")
 	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "not measured, but reconciled")
 	f.DurationVar(&c.Duration, "duration", 10*time.Second, "measured time")
 	f.Uint64Var(&c.Messages, "messages", 0, "send this many messages instead of a duration")
@@ -147,6 +151,9 @@ func (c *Config) validate() error {
 	}
 	if c.MaxBacklog < 0 || c.MaxBacklog > 0 && c.Rate > 0 {
 		errs = append(errs, errors.New("--max-backlog is for closed loops"))
+	}
+	if c.ConsumeAfter && (c.PullWorkers == 0 || c.MaxBacklog > 0) {
+		errs = append(errs, errors.New("--consume-after needs --pull-workers, and goes without --max-backlog"))
 	}
 	if (c.MySQL == "") != (c.Redis == "") {
 		errs = append(errs, errors.New("--mysql and --redis go together"))

@@ -11,6 +11,7 @@ type Result struct {
 	AckedRate     float64 // messages per second
 	DeliveredRate float64 // first deliveries per second, over all consumers
 	BacklogAtEnd  int64   // deliveries owed when publishing ended
+	Drain         Drain   // what arrived after that
 	Unsent        int64   // open loop: due, but every connection was busy to the end
 
 	Ack      Latency // intended time to acknowledgement
@@ -23,9 +24,23 @@ type Result struct {
 	ErrorSamples map[string]string  `json:",omitempty"`
 	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine
 	CPUMicros    float64            // of all of them but the rest, per acknowledged message
-	Memory       map[string]Memory `json:",omitempty"` // resident, by process, in the measured time
+	Memory       map[string]Memory  `json:",omitempty"` // resident, by process, in the measured time
 	Series       []Sample
 	Ledger       *Verdict
+}
+
+// A Drain is what arrived after the publishing.
+type Drain struct {
+	Deliveries int64
+	Seconds    float64 // to the last of them
+}
+
+// Rate is in deliveries per second.
+func (d Drain) Rate() float64 {
+	if d.Seconds <= 0 {
+		return 0
+	}
+	return float64(d.Deliveries) / d.Seconds
 }
 
 // A LevelLatency is how long messages of one priority took to arrive.

@@ -268,3 +268,12 @@ func TestMemoryIsSampledOverARun(t *testing.T) {
 	}
 	require.Equal(t, []float64{10, 15, 12, 15}, []float64{m.Start, m.Half, m.End, m.Most})
 }
+
+func TestABacklogIsBuiltFirstAndItsDrainMeasured(t *testing.T) {
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--connections", "4", "--messages", "500", "--push-consumers", "0", "--pull-workers", "2", "--pull-batch", "50", "--consume-after")
+	require.Equal(t, ExitOK, code, text)
+	require.EqualValues(t, 500, r.Results[0].BacklogAtEnd, "nobody consumes while messages are published")
+	require.EqualValues(t, 500, r.Results[0].Drain.Deliveries)
+	require.Positive(t, r.Results[0].Drain.Rate())
+	require.Contains(t, text, "drain 1: 500 deliveries")
+}

@@ -43,6 +43,7 @@ type sampler struct {
 	meter      *CPUMeter
 	cpu        map[string]float64
 	memory     map[string]Memory
+	drain      Drain
 	isDraining bool
 }
 
@@ -105,6 +106,13 @@ func (s *sampler) published() {
 	s.cpu = s.meter.Seconds()
 	s.w.measureTo.Store(m.at)
 	s.isDraining = true
+}
+
+// drained notes what arrived after the publishing.
+func (s *sampler) drained(arrived int64, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain = Drain{Deliveries: arrived, Seconds: took.Seconds()}
 }
 
 func (s *sampler) sample() {
@@ -187,7 +195,7 @@ func (s *sampler) result(ask Ask) (*Result, error) {
 		}
 		r.Levels = append(r.Levels, l)
 	}
-	r.Memory = s.memory
+	r.Memory, r.Drain = s.memory, s.drain
 	r.Ledger = w.ledger.Reconcile(issued, ask)
 	return r, nil
 }

@@ -45,6 +45,9 @@ func PrintRun(out io.Writer, r *Report) {
 	printMemory(out, last)
 	for i, x := range r.Results {
 		printLevels(out, i+1, x)
+		if c.ConsumeAfter {
+			fmt.Fprintf(out, "drain %d: %d deliveries in %.1f s, %.0f/s\n", i+1, x.Drain.Deliveries, x.Drain.Seconds, x.Drain.Rate())
+		}
 		printLedger(out, i+1, x)
 	}
 }

@@ -169,7 +169,10 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 
 	consuming, stopConsumers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopConsumers()
-	consumers := w.startPullers(consuming)
+	consumers := &errgroup.Group{}
+	if !c.ConsumeAfter {
+		w.startPullers(consuming, consumers)
+	}
 	defer func() {
 		stopConsumers()
 		err = errors.Join(err, consumers.Wait())
@@ -185,7 +188,10 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 		return nil, err
 	}
 	s.published()
-	w.drain(ctx)
+	if c.ConsumeAfter {
+		w.startPullers(consuming, consumers)
+	}
+	s.drained(w.drain(ctx))
 	stopSampling()
 	sampled.Wait()
 	stopConsumers()
@@ -262,8 +268,7 @@ func (w *window) publish(ctx context.Context) error {
 	return err
 }
 
-func (w *window) startPullers(ctx context.Context) *errgroup.Group {
-	g := &errgroup.Group{}
+func (w *window) startPullers(ctx context.Context, g *errgroup.Group) {
 	for i, k := range w.subject.consumers {
 		if !k.pull {
 			continue
@@ -280,7 +285,6 @@ func (w *window) startPullers(ctx context.Context) *errgroup.Group {
 			}
 		}
 	}
-	return g
 }
 
 // quietTime is how long nothing may arrive before the drain is taken as done
@@ -291,11 +295,12 @@ const quietTime = 500 * time.Millisecond
 const maxDrains = 20
 
 // drain waits until everything that is owed has arrived, or nothing has for
-// Config.Drain.
-func (w *window) drain(ctx context.Context) {
+// Config.Drain. It returns how many arrived meanwhile and how long that took.
+func (w *window) drain(ctx context.Context) (arrived int64, took time.Duration) {
 	if len(w.subject.consumers) == 0 {
-		return
+		return 0, 0
 	}
+	start, before := time.Now(), w.ledger.Delivered()
 	end := time.Now().Add(maxDrains * w.config.Drain)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -307,7 +312,8 @@ func (w *window) drain(ctx context.Context) {
 		}
 		quiet := time.Since(since)
 		if w.ledger.Owed() <= 0 && quiet > quietTime || quiet > w.config.Drain {
-			return
+			break
 		}
 	}
+	return last - before, since.Sub(start)
 }
