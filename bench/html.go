@@ -72,23 +72,40 @@ func plotsOf(r *Report) ([]plot, error) {
 				byPercentile.curves = append(byPercentile.curves, c)
 			}
 		}
-		at := func(f func(Sample) float64) (xs, ys []float64) {
-			for _, s := range x.Series {
-				xs, ys = append(xs, s.At), append(ys, f(s))
-			}
-			return xs, ys
-		}
 		add := func(p *plot, name string, f func(Sample) float64) {
-			xs, ys := at(f)
-			p.curves = append(p.curves, curve{name + tag, xs, ys})
+			c := curve{name: name + tag}
+			for _, s := range x.Series {
+				if v := f(s); !math.IsNaN(v) {
+					c.x, c.y = append(c.x, s.At), append(c.y, v)
+				}
+			}
+			p.curves = append(p.curves, c)
 		}
 		add(&throughput, "acknowledged", func(s Sample) float64 { return s.Acked })
 		add(&throughput, "delivered", func(s Sample) float64 { return s.Delivered })
-		add(&latency, "p50", func(s Sample) float64 { return s.P50 })
-		add(&latency, "p99", func(s Sample) float64 { return s.P99 })
+		add(&latency, "p50", func(s Sample) float64 { return measured(s.P50) })
+		add(&latency, "p99", func(s Sample) float64 { return measured(s.P99) })
 		add(&backlog, "owed", func(s Sample) float64 { return float64(s.Backlog) })
 	}
 	return []plot{byPercentile, throughput, latency, backlog}, nil
+}
+
+// measured is NaN, which is no point of a curve, for a second in which nothing
+// was measured: the warm-up, and the drain.
+func measured(latency float64) float64 {
+	if latency == 0 {
+		return math.NaN()
+	}
+	return latency
+}
+
+// versionText shows a version as it came: a text, or what a broker says about itself.
+func versionText(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	return fmt.Sprintf("%v (commit %v, %v)", m["Version"], m["Commit"], m["Go"])
 }
 
 // maxPlotted bounds how many repeats share a plot.
@@ -123,12 +140,12 @@ func percentileCurve(name string, l Latency) (curve, error) {
 	return c, nil
 }
 
-var reportPage = template.Must(template.New("report").Parse(`<!doctype html>
+var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{"version": versionText}).Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Penstock bench: {{.Kind}} {{.Created.Format "2006-01-02 15:04"}}</title>
 <style>
 body{font:15px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#1b1f24;background:#fff}
-h1{font-size:1.4em} pre{background:#f4f6f8;padding:1em;overflow-x:auto;font-size:12px;line-height:1.45}
+h1{font-size:1.4em} pre{background:#f4f6f8;padding:1em;white-space:pre-wrap;font-size:12px;line-height:1.45}
 svg{width:100%;height:auto;margin:1em 0;border:1px solid #dde3e9;border-radius:6px;background:#fff}
 svg text{font-size:11px;fill:#57606a}.t{font-size:14px!important;font-weight:600;fill:#1b1f24!important}
 .m{text-anchor:middle}.e{text-anchor:end}.g{stroke:#e6ebf0}
@@ -139,7 +156,7 @@ dt{font-weight:600}dd{margin:0 0 .4em 1em}
 <dl>
 <dt>When</dt><dd>{{.Created.Format "2006-01-02 15:04:05 MST"}}</dd>
 <dt>Machine</dt><dd>{{.Hardware.CPU}}, {{.Hardware.Cores}} cores, {{.Hardware.MemoryMB}} MB, {{.Hardware.OS}} {{.Hardware.Kernel}}</dd>
-<dt>Versions</dt><dd>{{range $name, $v := .Versions}}{{$name}} {{$v}} {{end}}</dd>
+<dt>Versions</dt><dd>{{range $name, $v := .Versions}}{{$name}} {{version $v}} {{end}}</dd>
 <dt>Stores</dt><dd>{{.Stores}}{{range .Durability}}; {{.}}{{end}}</dd>
 </dl>
 {{range .Plots}}{{.}}
