@@ -70,7 +70,7 @@ func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
 					}
 					batch = append(batch, m)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				errs := faulty.Insert(ctx, node, batch)
 				cancel()
 				for i, err := range errs {
@@ -138,7 +138,7 @@ func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
 	require.NotZero(t, ok)
 	require.NotZero(t, stale)
 	require.NotZero(t, duplicate)
-	require.Zero(t, doubt, "eight seconds are enough to find out")
+	require.Zero(t, doubt, "there is time enough to find out")
 }
 
 func TestOutcomesAreRecordedThroughABadConnection(t *testing.T) {
@@ -184,6 +184,7 @@ func TestWhatWasAnsweredSurvivesAKilledServer(t *testing.T) {
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	results := make([][]result, 3)
+	var stored [3]atomic.Int64
 	for w := range results {
 		wg.Go(func() {
 			for !stop.Load() {
@@ -193,16 +194,24 @@ func TestWhatWasAnsweredSurvivesAKilledServer(t *testing.T) {
 				cancel()
 				if results[w][len(results[w])-1].err != nil {
 					time.Sleep(10 * time.Millisecond)
+					continue
 				}
+				stored[w].Add(1)
 			}
 		})
 	}
+	goOn := func() { // every worker stores something
+		for w := range stored {
+			n := stored[w].Load()
+			require.Eventually(t, func() bool { return stored[w].Load() > n+5 }, time.Minute, 5*time.Millisecond)
+		}
+	}
 	for range 2 {
-		time.Sleep(300 * time.Millisecond)
+		goOn()
 		server.Kill()
 		server.Restart()
 	}
-	time.Sleep(300 * time.Millisecond)
+	goOn()
 	stop.Store(true)
 	wg.Wait()
 
@@ -219,7 +228,6 @@ func TestWhatWasAnsweredSurvivesAKilledServer(t *testing.T) {
 				require.Emptyf(t, got, "what was refused is not stored: %v", r.err)
 			}
 		}
-		require.NoError(t, r[len(r)-1].err, "the store has recovered by itself")
 	}
 	require.NotZero(t, ok)
 }

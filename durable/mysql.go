@@ -83,12 +83,16 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	cfg.Params["time_zone"] = "'+00:00'"
 	cfg.Params["innodb_lock_wait_timeout"] = "5"
 	cfg.Params["lock_wait_timeout"] = "10" // an ALTER TABLE must not hold statements back for ever
+	// A broker that the network lost keeps the locks of its transaction no longer
+	// than this. Longer than the pool keeps an idle connection.
+	cfg.Params["wait_timeout"] = "120"
 	cfg.Params["autocommit"] = "1"
 	return cfg, nil
 }
 
-// readCommitted is a connector whose connections use READ COMMITTED. It is a
-// statement because the variable has different names in MySQL and MariaDB.
+// readCommitted is a connector whose connections use READ COMMITTED and obey
+// deadlines in COMMIT, too. The level is set by a statement because the variable
+// has different names in MySQL and MariaDB.
 type readCommitted struct{ driver.Connector }
 
 const setReadCommitted = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
@@ -98,10 +102,11 @@ func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setReadCommitted, nil); err != nil {
+	bounded := boundedConn{conn.(mysqlConn)}
+	if _, err := bounded.ExecContext(ctx, setReadCommitted, nil); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return conn, nil
+	return bounded, nil
 }
 
 const (

@@ -1,0 +1,123 @@
+package durable_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+// A rival is another session with a transaction that holds the key of a message.
+type rival struct {
+	db *sql.DB
+	tx *sql.Tx
+}
+
+func startRival(t *testing.T, dsn, key string) *rival {
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	r := &rival{db, tx}
+	require.NoError(t, r.insert(key))
+	return r
+}
+
+func (r *rival) insert(key string) error {
+	_, err := r.tx.Exec("INSERT INTO message_keys (channel_no, msg_key, id) VALUES (1, ?, REPEAT('r', 12))", key)
+	return err
+}
+
+// awaitWaiter waits until another session waits for a lock in this database.
+func (r *rival) awaitWaiter(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var n int
+		err := r.db.QueryRow(`
+SELECT COUNT(*)
+FROM information_schema.innodb_trx t
+JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+WHERE t.trx_state = 'LOCK WAIT'
+  AND p.db = DATABASE()`).Scan(&n)
+		return err == nil && n > 0
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// insertBoth inserts two messages with the keys a and b and tells their fates.
+func insertBoth(t *testing.T, s *durable.Store) chan []error {
+	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"})
+	require.NoError(t, err)
+	node, err := s.LeaseNode(t.Context(), "n", time.Hour)
+	require.NoError(t, err)
+	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	fates := make(chan []error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for { // waiting makes IDs too old: then new ones, as the broker does
+			a := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Key: "a"}
+			b := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Key: "b"}
+			errs := s.Insert(ctx, node, []*durable.Message{b, a})
+			if fmt.Sprint(errs[0]) != fmt.Sprint(durable.ErrStale) {
+				fates <- errs
+				return
+			}
+		}
+	}()
+	return fates
+}
+
+func requireBothStored(t *testing.T, s *durable.Store, errs []error) {
+	require.Equal(t, []error{nil, nil}, errs)
+	heads, err := s.Heads(t.Context(), 1, ident.ID{}, ident.Max(), 10)
+	require.NoError(t, err)
+	require.Len(t, heads, 2)
+	for _, key := range []string{"a", "b"} {
+		_, err := s.MessageByKey(t.Context(), 1, key)
+		require.NoError(t, err)
+	}
+}
+
+// Error 1213: the server breaks a circle by rolling our transaction back.
+func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
+	t.Parallel()
+	dsn := realservers.MySQL(t)
+	s := openMySQL(t, dsn)
+	r := startRival(t, dsn, "b")
+	for i := range 1000 { // the server rolls back whoever has done less
+		require.NoError(t, r.insert(fmt.Sprint("weight ", i)))
+	}
+	fates := insertBoth(t, s)
+	r.awaitWaiter(t)                  // it has a and waits for b
+	require.NoError(t, r.insert("a")) // we have b and wait for a: so it was rolled back
+	require.NoError(t, r.tx.Rollback())
+	requireBothStored(t, s, <-fates)
+}
+
+// Error 1205: a lock is held for longer than a statement waits.
+func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
+	t.Parallel()
+	dsn := realservers.MySQL(t)
+	s := openMySQL(t, dsn)
+	r := startRival(t, dsn, "b")
+	begun := time.Now()
+	fates := insertBoth(t, s)
+	r.awaitWaiter(t)
+	select {
+	case errs := <-fates:
+		t.Fatal(errs)
+	case <-time.After(7 * time.Second): // innodb_lock_wait_timeout of our sessions is 5 s
+	}
+	r.awaitWaiter(t) // it came back
+	require.NoError(t, r.tx.Rollback())
+	requireBothStored(t, s, <-fates)
+	require.Greater(t, time.Since(begun), 5*time.Second)
+}
