@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -106,8 +107,15 @@ func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
 // read reads the answer: 1xx heads (at most 100, the codec's limit), the final
 // head, and of the body what we care for.
 func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader) (r Result, keep bool) {
+	// The codec takes any three digits, and 000 for 200.
+	if start, _ := br.Peek(len("HTTP/1.1 000")); bytes.HasSuffix(start, []byte(" 000")) {
+		return failed(errNotHTTP, true), false
+	}
 	if err := resp.ReadLimitBody(br, maxAnswerBytes); err != nil {
 		return failed(readError(err), true), false
+	}
+	if resp.StatusCode() < 100 {
+		return failed(errNotHTTP, true), false
 	}
 	r = Result{
 		Status:     resp.StatusCode(),
@@ -173,6 +181,8 @@ func readAnswer(body io.Reader, known bool) (answer []byte, whole bool, err erro
 	return answer, whole, err
 }
 
+var errNotHTTP = errors.New("egress: the answer is not HTTP/1.1")
+
 func readError(err error) error {
 	switch {
 	case isTimeout(err):
@@ -182,7 +192,7 @@ func readError(err error) error {
 	case errors.Is(err, fasthttp.ErrSmallReadBuffer):
 		return fmt.Errorf("egress: headers of the answer exceed %d bytes", maxHeadBytes)
 	}
-	return errors.New("egress: the answer is not HTTP/1.1")
+	return errNotHTTP
 }
 
 func bodyError(err error) error {
