@@ -18,7 +18,8 @@ import (
 type ConnectOptions struct {
 	// URL is redis:// or rediss:// (TLS), with user, password and database as
 	// usual; several comma-separated addresses are the seeds of a Cluster, or the
-	// sentinels when Master is set. Only the first needs scheme and user.
+	// sentinels when Master is set. Only the first needs scheme and user. A single
+	// address may be a node of a Cluster as well.
 	URL    string
 	Master string // Sentinel master name
 	// Dialer replaces the TCP (and, for rediss, TLS) dialer when not nil.
@@ -58,10 +59,26 @@ func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *Run
 	u.PoolSize = o.PoolSize
 	u.ContextTimeoutEnabled = true
 	client := redis.NewUniversalClient(u)
+	if o.Master == "" && isCluster(ctx, client) {
+		// One address, as a Cluster behind a single name has, made it a client of
+		// one server. (With a database number it never got as far as this.)
+		_ = client.Close()
+		u.IsClusterMode = true
+		client = redis.NewUniversalClient(u)
+	}
 	if err := check(ctx, client); err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
 	return client, watch, nil
+}
+
+// isCluster reports whether a client of one server talks to a node of a Cluster.
+func isCluster(ctx context.Context, client redis.UniversalClient) bool {
+	if _, already := client.(*redis.ClusterClient); already {
+		return false
+	}
+	info, err := client.Info(ctx, "server").Result()
+	return err == nil && infoField(info, "redis_mode") == "cluster"
 }
 
 // check asks Redis for an answer and its version; one that hides its version is
@@ -69,6 +86,10 @@ func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *Run
 func check(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redisq: connect: %w", err)
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		// Meet all masters now: later each would look like a new process.
+		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
 	}
 	info, err := client.Info(ctx, "server").Result()
 	if err != nil {

@@ -92,17 +92,22 @@ func (c cutter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
-	ctx := context.Background()
-	url := realservers.Redis(t)
-	var armed atomic.Bool
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+// cutting dials connections that armed cuts.
+func cutting(armed *atomic.Bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return cutter{conn, &armed}, nil
+		return cutter{conn, armed}, nil
 	}
+}
+
+func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
+	ctx := context.Background()
+	url := realservers.Redis(t)
+	var armed atomic.Bool
+	dial := cutting(&armed)
 	ours, _, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Dialer: dial, Timeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer ours.Close() //nolint:errcheck // nothing pending

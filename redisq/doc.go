@@ -29,6 +29,8 @@
 //     of Redis and no other. It checks all arguments before its first write, and
 //     its first write removes something where it can: a full Redis refuses only
 //     new jobs, never an extension, an ack or a reclaim.
+//   - No script comes back to a key that it may have emptied: while the slot moves
+//     to another node of a Cluster, Redis cuts a script off there.
 //   - Every script is handed the consumer's epoch and does nothing when it is
 //     not the current one. The Queue then adopts the new epoch, reports the loss
 //     to OnLost and repeats the call, so callers never see it.

@@ -50,6 +50,26 @@ func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, [
 	return out, errs
 }
 
+// EnqueueAgain is Enqueue of Repeated jobs for many consumers in few round trips.
+// The errors stand at the place of their batch: in a Cluster that lacks a master
+// the batches for the others are taken all the same.
+func (q *Queue) EnqueueAgain(ctx context.Context, batches []Batch) []error {
+	errs := make([]error, len(batches))
+	calls := make([][]*call, len(batches))
+	var all []*call
+	for i, b := range batches {
+		calls[i], errs[i] = enqueueCalls(b.Consumer, b.Jobs, Repeated, q.window)
+		all = append(all, calls[i]...)
+	}
+	q.runAll(ctx, all)
+	for i := range batches {
+		if errs[i] == nil {
+			_, errs[i] = enqueued(calls[i])
+		}
+	}
+	return errs
+}
+
 // An offer is jobs of one batch that share a priority, in one call, with their
 // places in the batch.
 type offer struct {

@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"io/fs"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +17,31 @@ func TestKeysAreTheOnesTheScriptsName(t *testing.T) {
 	for i, name := range []string{"ready", "delayed", "leased", "meta", "control"} {
 		require.Contains(t, string(prelude), "-- KEYS["+string(rune('1'+i))+"]  "+name)
 	}
+}
+
+// In a Cluster a script may only touch keys that it was handed: others may be
+// on another node, or on their way to one.
+func TestScriptsTouchNoKeyThatTheyWereNotHanded(t *testing.T) {
+	calls := regexp.MustCompile(`redis\.p?call\(([^,)]*),?\s*([^,)]*)`)
+	// i and set run over the three sets, state is one of them.
+	handed := regexp.MustCompile(`^KEYS\[([1-5]|i|set|state)\]$`)
+	files, err := fs.Glob(lua, "lua/*.lua")
+	require.NoError(t, err)
+	seen := 0
+	for _, file := range files {
+		text, err := lua.ReadFile(file)
+		require.NoError(t, err)
+		body := code(string(text))
+		require.Equal(t, strings.Count(body, "redis.call")+strings.Count(body, "redis.pcall"), len(calls.FindAllString(body, -1)), file)
+		for _, c := range calls.FindAllStringSubmatch(body, -1) {
+			seen++
+			require.Regexp(t, "^'[A-Z]+'$", c[1], "%s: %s", file, c[0])
+			if c[1] != "'TIME'" {
+				require.Regexp(t, handed, c[2], "%s: %s", file, c[0])
+			}
+		}
+	}
+	require.Greater(t, seen, 50)
 }
 
 func TestPrefixWithBracesIsRefused(t *testing.T) {

@@ -2,13 +2,11 @@ package redisq_test
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/ident"
@@ -110,39 +108,4 @@ func TestFullRedisRefusesNewJobsAndNothingElse(t *testing.T) {
 	added, err := q.Enqueue(ctx, 1, jobsOf(all), redisq.Repeated)
 	require.NoError(t, err)
 	require.Equal(t, 11, added.Added, "ten were refused and one is over")
-}
-
-// A cluster of one node has the rules of any cluster: a script that touched two
-// slots would be refused.
-func TestCluster(t *testing.T) {
-	bus, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(bus.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, bus.Close())
-	server := realservers.StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", port)
-	ctx := context.Background()
-	o, err := redis.ParseURL(server.URL())
-	require.NoError(t, err)
-	node := redis.NewClient(o)
-	t.Cleanup(func() { require.NoError(t, node.Close()) })
-	require.NoError(t, node.ClusterAddSlotsRange(ctx, 0, 16383).Err())
-	require.Eventually(t, func() bool {
-		info, err := node.ClusterInfo(ctx).Result()
-		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, 20*time.Second, 20*time.Millisecond)
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port()))
-	t.Run("suite", func(t *testing.T) {
-		queuetest.Run(t, func(t *testing.T) queuetest.Server {
-			client := connect(t, "redis://"+address+","+address)
-			require.IsType(t, &redis.ClusterClient{}, client)
-			prefix := ownPrefix()
-			return queuetest.Server{
-				Client:  client,
-				Prefix:  prefix,
-				Flush:   func() { removeKeys(t, node, prefix) },
-				Advance: func(d time.Duration) { wait(t, node, d) },
-			}
-		})
-	})
 }

@@ -53,7 +53,13 @@ func TestRedis(t *testing.T) {
 
 func connect(tb testing.TB, url string) redis.UniversalClient {
 	tb.Helper()
-	client, _, err := redisq.Connect(context.Background(), redisq.ConnectOptions{URL: url, Timeout: 20 * time.Second})
+	return connectTo(tb, redisq.ConnectOptions{URL: url})
+}
+
+func connectTo(tb testing.TB, o redisq.ConnectOptions) redis.UniversalClient {
+	tb.Helper()
+	o.Timeout = 20 * time.Second
+	client, _, err := redisq.Connect(context.Background(), o)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, client.Close()) })
 	return client

@@ -11,10 +11,11 @@ import (
 
 // A RunWatch notices when another Redis process answers: restarted, failed over,
 // restored from a backup. Its state may then be older than what this process
-// remembers, with the same epoch.
+// remembers, with the same epoch. A process that was a replica meanwhile counts
+// as another one: it has lost what it did not get from its master in time.
 type RunWatch struct {
 	mu       sync.Mutex
-	seen     map[string]bool // run_ids
+	seen     map[string]bool // run_id and the ID of the history of writes
 	onChange []func()
 }
 
@@ -30,16 +31,27 @@ func (w *RunWatch) OnChange(f func()) {
 // connected is the client's hook for each new connection. A server that does not
 // tell its run_id, such as an embedded one, lives and dies with this process.
 func (w *RunWatch) connected(ctx context.Context, cn *redis.Conn) error {
-	info, err := cn.Info(ctx, "server").Result()
-	if err != nil {
-		var refused redis.Error
-		if errors.As(err, &refused) {
-			return nil
-		}
+	run, err := field(ctx, cn, "server", "run_id")
+	if err != nil || run == "" {
 		return err
 	}
-	w.observe(infoField(info, "run_id"))
+	// Redis takes a new one when it is promoted.
+	history, err := field(ctx, cn, "replication", "master_replid")
+	if err != nil {
+		return err
+	}
+	w.observe(run + " " + history)
 	return nil
+}
+
+// field asks for a field of INFO, "" when the server does not tell.
+func field(ctx context.Context, cn *redis.Conn, section, name string) (string, error) {
+	info, err := cn.Info(ctx, section).Result()
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		return "", nil
+	}
+	return infoField(info, name), err
 }
 
 func (w *RunWatch) observe(run string) {

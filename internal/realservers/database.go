@@ -32,6 +32,22 @@ func createDatabase(dsn string) (string, func() error, error) {
 	return cfg.FormatDSN(), drop, nil
 }
 
+// createUser makes a user, without a password, who may do everything in the
+// database of dsn, and returns the DSN with that user.
+func createUser(dsn, user string) (string, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return "", fmt.Errorf("realservers: read the DSN: %w", err)
+	}
+	for _, statement := range []string{"CREATE USER " + user, "GRANT ALL ON " + cfg.DBName + ".* TO " + user} {
+		if err := execute(dsn, statement); err != nil {
+			return "", fmt.Errorf("realservers: create a user: %w", err)
+		}
+	}
+	cfg.User = user
+	return cfg.FormatDSN(), nil
+}
+
 // execute runs one statement on a connection of its own.
 func execute(dsn, statement string) error {
 	db, err := sql.Open("mysql", dsn)

@@ -8,10 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
-	"testing"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -20,15 +20,16 @@ import (
 // commit, as production does. Its methods may be called concurrently; those
 // that start it or create something must be called from the test's goroutine.
 type MySQLServer struct {
-	tb      testing.TB
+	tb      TB
 	process *process
 }
 
-// StartMySQL starts an empty server that lives until the test ends. A missing
+// StartMySQL starts an empty server that lives until the test ends. extraArgs
+// are further options of the server; they override the defaults. A missing
 // program fails the test.
-func StartMySQL(tb testing.TB) *MySQLServer {
+func StartMySQL(tb TB, extraArgs ...string) *MySQLServer {
 	tb.Helper()
-	p, err := startMySQL()
+	p, err := startMySQLWith(extraArgs)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -50,6 +51,20 @@ func (s *MySQLServer) DSN() string {
 	}
 	return dsn
 }
+
+// UserDSN is like DSN, for a user who owns the database and nothing else: read_only
+// and the limit of connections hold for it, from which root is exempt.
+func (s *MySQLServer) UserDSN(user string) string {
+	s.tb.Helper()
+	dsn, err := createUser(s.DSN(), user)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return dsn
+}
+
+// RootDSN is the DSN of the administrator, without a database.
+func (s *MySQLServer) RootDSN() string { return rootDSN(s.process.port) }
 
 // Port is where the server listens on 127.0.0.1, before and after a restart.
 func (s *MySQLServer) Port() int { return s.process.port }
@@ -80,7 +95,7 @@ func (s *MySQLServer) Restart() {
 
 // report fails the test without ending it: faults are often injected from
 // another goroutine, where Fatal is not allowed.
-func report(tb testing.TB, err error) {
+func report(tb TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Error(err)
@@ -93,7 +108,9 @@ func rootDSN(port int) string {
 	return cfg.FormatDSN()
 }
 
-func startMySQL() (*process, error) {
+func startMySQL() (*process, error) { return startMySQLWith(nil) }
+
+func startMySQLWith(extraArgs []string) (*process, error) {
 	binary, err := findBinary("mariadbd", "mysqld")
 	if err != nil {
 		return nil, err
@@ -112,8 +129,8 @@ func startMySQL() (*process, error) {
 		return nil, fmt.Errorf("realservers: copy the initialised data folder: %w", err)
 	}
 	args := func(port int) []string {
-		return append(mysqlArgs(data),
-			"--port="+strconv.Itoa(port),
+		return slices.Concat(mysqlArgs(data), []string{
+			"--port=" + strconv.Itoa(port),
 			"--bind-address=127.0.0.1",
 			"--socket=mysql.sock", // relative to the data folder, so never too long
 			"--pid-file=mysql.pid",
@@ -126,9 +143,14 @@ func startMySQL() (*process, error) {
 			"--sync-binlog=1",
 			"--performance-schema=OFF",
 			"--loose-mysqlx=OFF",
-		)
+		}, extraArgs)
 	}
-	return startProcess(f, binary, "ready for connections", args, func(port int) error { return pingMySQL(rootDSN(port)) })
+	return startProcess(f, program{
+		binary: binary,
+		args:   args,
+		ready:  "ready for connections",
+		ping:   func(port int) error { return pingMySQL(rootDSN(port)) },
+	})
 }
 
 // mysqlArgs are the options that initialisation and operation share.

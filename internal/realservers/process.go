@@ -34,10 +34,7 @@ var errStopped = errors.New("realservers: the server is not running")
 // A process is one server: its program, its data folder and its port stay the
 // same over kill and restart. All methods may be called concurrently.
 type process struct {
-	binary string
-	args   func(port int) []string
-	ready  []byte // what the log says once the server listens and has recovered
-	ping   func(port int) error
+	program
 	folder *folder
 	port   int
 
@@ -45,40 +42,53 @@ type process struct {
 	pid int // 0: not running
 }
 
+// A program is what one kind of server needs to be started.
+type program struct {
+	binary string
+	args   func(port int) []string
+	ready  string // what the log says once the server listens and has recovered
+	ping   func(port int) error
+	bus    int // it listens on port + bus as well; 0: it does not
+}
+
 // startProcess starts a server in f on a free port. When it fails f is gone.
-func startProcess(f *folder, binary string, ready string, args func(port int) []string, ping func(port int) error) (*process, error) {
+func startProcess(f *folder, g program) (*process, error) {
 	var failure error
 	for range portAttempts {
-		port, err := freePort()
+		port, err := freePort(g.bus)
 		if err != nil {
 			failure = err
 			break
 		}
-		p := &process{binary: binary, args: args, ready: []byte(ready), ping: ping, folder: f, port: port}
+		p := &process{program: g, folder: f, port: port}
 		if failure = p.start(); failure == nil {
 			return p, nil
 		}
-		if ln, err := listen(port); err == nil { // the port was not the reason
-			_ = ln.Close()
+		if isFree(port) && isFree(port+g.bus) { // the port was not the reason
 			break
 		}
 	}
 	return nil, errors.Join(failure, f.remove())
 }
 
-// freePort returns a port that nobody listens on. It is below the range from
-// which systems take the ports of outgoing connections (32768 and up on Linux,
-// 49152 and up elsewhere), so it is still free when a killed server restarts.
-func freePort() (int, error) {
+// freePort returns a port that nobody listens on, nor on the one that is bus
+// higher. Both are below the range from which systems take the ports of outgoing
+// connections (32768 and up on Linux, 49152 and up elsewhere), so they are still
+// free when a killed server restarts.
+func freePort(bus int) (int, error) {
 	for range 100 {
-		port := 15000 + rand.IntN(17000)
-		ln, err := listen(port)
-		if err != nil {
-			continue
+		port := 15000 + rand.IntN(17000-bus)
+		if isFree(port) && isFree(port+bus) {
+			return port, nil
 		}
-		return port, ln.Close()
 	}
 	return 0, errors.New("realservers: found no free port between 15000 and 32000")
+}
+
+// isFree reports whether nobody listens on a port.
+func isFree(port int) bool {
+	ln, err := listen(port)
+	return err == nil && ln.Close() == nil
 }
 
 func listen(port int) (net.Listener, error) {
@@ -121,7 +131,7 @@ func (p *process) start() error {
 		}
 		// The log, not the port, says that it is our server that is ready:
 		// another process might have taken the port first.
-		if bytes.Contains(text, p.ready) && p.ping(p.port) == nil {
+		if bytes.Contains(text, []byte(p.ready)) && p.ping(p.port) == nil {
 			return nil
 		}
 		if !p.running() {

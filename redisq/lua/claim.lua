@@ -13,12 +13,14 @@
 -- delayed holds four windows: a consumer that fails everything must not move its
 -- whole backlog there.
 -- Invariant: what leaves ready is leased with a token in the same step, and its
--- attempt is charged. Cost: O(k log n).
+-- attempt is charged. Ready may be empty then and is not touched again (see
+-- extend.lua). Cost: O(k log n).
 local n, lease, cap = int(ARGV[2], 0, 500), int(ARGV[3], 1, 1099511627776), int(ARGV[4], 1, 2147483647)
 if not n or not lease or not cap or #ARGV ~= 4 then return bad('claim') end
 local now = clock()
 promote(now)
 local popped = {}
+local total = redis.call('ZCARD', KEYS[1])
 if n > 0 and redis.call('ZCARD', KEYS[2]) < 4 * cap then
   if spilled < 0 then
     popped = redis.call('ZPOPMIN', KEYS[1], fmt(n))
@@ -65,6 +67,6 @@ if #popped > 0 then
   redis.call('ZADD', KEYS[3], unpack(leases))
   redis.call('HSET', KEYS[4], unpack(values))
 end
-out[1] = redis.call('ZCARD', KEYS[1])
+out[1] = total - #popped / 2
 out[3] = next_due(now)
 return out

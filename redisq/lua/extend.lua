@@ -4,7 +4,10 @@
 -- ARGV[3..]  1..500 times: message ID, token
 --
 -- Returns for each 1 extended, 0 lease lost.
--- Removes before it adds, so a full Redis does not refuse it. Cost: O(k log n).
+-- Its first write is one that can only remove, so a full Redis does not refuse it.
+-- It does not empty leased to fill it again: while a slot of a Cluster moves to
+-- another node, a script that comes back to a key that is gone is cut off there,
+-- and what it did before stays. Cost: O(k log n).
 local lease, n = int(ARGV[2], 1, 1099511627776), (#ARGV - 2) / 2
 if not lease or not int(n, 1, 500) then return bad('extend') end
 local ids, tokens = {}, {}
@@ -13,18 +16,17 @@ for i = 1, n do
   if #ids[i] ~= 12 then return bad('lease') end
 end
 local deadline = fmt(clock() + lease)
-local out, gone, adds = {}, {}, {}
+local out, adds = {}, {}
 for i, meta in ipairs(held(ids, tokens)) do
   out[i] = 0
   if meta then
     out[i] = 1
-    gone[#gone + 1] = ids[i]
     adds[#adds + 1] = deadline
     adds[#adds + 1] = ids[i]
   end
 end
-if #gone > 0 then
-  redis.call('ZREM', KEYS[3], unpack(gone))
+if #adds > 0 then
+  redis.call('ZREM', KEYS[3], '') -- nobody
   redis.call('ZADD', KEYS[3], unpack(adds))
 end
 return out

@@ -11,8 +11,9 @@
 -- A returned job is ready since now and flagged: its holder may have delivered
 -- it. An exhausted one gets a new token and deadline, so that only the caller
 -- handles it and somebody else does when the caller dies.
--- Invariant: an ended lease is seen by one call. Removes before it adds.
--- Cost: O(k log n).
+-- Invariant: an ended lease is seen by one call. Removes before it adds, and
+-- leaves exhausted jobs where they are, so that leased is not emptied and then
+-- used again (see extend.lua). Cost: O(k log n).
 local limit, most = int(ARGV[2], 1, 500), int(ARGV[3], 0, 2147483647)
 local grace = int(ARGV[4], 1, 1099511627776)
 if #ARGV ~= 4 or not limit or not most or not grace then return bad('reclaim') end
@@ -21,8 +22,12 @@ local out, tail = {0, 0, 0, 0}, {}
 local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', fmt(now), 'LIMIT', 0, fmt(limit))
 if #ids > 0 then
   local metas = redis.call('HMGET', KEYS[4], unpack(ids))
-  local ready, again, values = {}, {}, {}
-  redis.call('ZREM', KEYS[3], unpack(ids))
+  local ready, again, values, gone = {}, {}, {}, {''}
+  for i, id in ipairs(ids) do
+    local _, attempts = unpack_meta(metas[i], 0)
+    if most == 0 or attempts < most then gone[#gone + 1] = id end
+  end
+  redis.call('ZREM', KEYS[3], unpack(gone))
   local fence = redis.call('HINCRBY', KEYS[5], 'f', #ids) - #ids
   out[4] = fence + 1
   for i, id in ipairs(ids) do

@@ -1,0 +1,360 @@
+package redisq_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/redisq"
+	"github.com/penstock-broker/penstock/redisq/queuetest"
+)
+
+func TestRedisSentinel(t *testing.T) {
+	sentinel := realservers.SharedSentinel(t)
+	queuetest.Run(t, func(t *testing.T) queuetest.Server {
+		client := connectTo(t, redisq.ConnectOptions{URL: sentinel.URL(), Master: sentinel.MasterName})
+		prefix := ownPrefix()
+		s := queuetest.Server{
+			Client:  client,
+			Prefix:  prefix,
+			Flush:   func() { removeKeys(t, client, prefix) },
+			Advance: func(d time.Duration) { wait(t, client, d) },
+		}
+		t.Cleanup(s.Flush)
+		return s
+	})
+}
+
+func TestRedisCluster(t *testing.T) {
+	cluster := realservers.SharedCluster(t)
+	queuetest.Run(t, func(t *testing.T) queuetest.Server {
+		client := connect(t, cluster.URL())
+		require.IsType(t, &redis.ClusterClient{}, client)
+		prefix := ownPrefix()
+		s := queuetest.Server{
+			Client:  client,
+			Prefix:  prefix,
+			Flush:   func() { removeFromCluster(t, client, prefix) },
+			Advance: func(d time.Duration) { wait(t, client, d) },
+		}
+		t.Cleanup(s.Flush)
+		return s
+	})
+}
+
+// removeFromCluster empties the part of all masters that belongs to a test.
+func removeFromCluster(t *testing.T, client redis.UniversalClient, prefix string) {
+	t.Helper()
+	err := client.(*redis.ClusterClient).ForEachMaster(context.Background(), func(_ context.Context, node *redis.Client) error {
+		removeKeys(t, node, prefix)
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// Redis itself says in which slot a key is: one for each consumer, and so many
+// different ones that every master has its share.
+func TestRedisClusterSpreadsConsumersAndKeepsEachInOneSlot(t *testing.T) {
+	ctx := context.Background()
+	cluster := realservers.SharedCluster(t)
+	client := connect(t, cluster.URL())
+	q := redisq.New(client, redisq.Options{Prefix: ownPrefix()})
+	const consumers = 300
+	slots, owners := map[int64]bool{}, map[string]int{}
+	for c := range uint32(consumers) {
+		var first int64
+		for i, key := range q.Keys(c) {
+			slot, err := client.ClusterKeySlot(ctx, key).Result()
+			require.NoError(t, err)
+			if i == 0 {
+				first = slot
+			}
+			require.Equal(t, first, slot, key)
+		}
+		slots[first] = true
+		owners[cluster.Addrs()[int(first)*len(cluster.Nodes)/realservers.Slots]]++
+	}
+	require.Greater(t, len(slots), consumers*9/10)
+	require.Len(t, owners, len(cluster.Nodes))
+	for addr, n := range owners {
+		require.Greater(t, n, consumers/6, addr)
+	}
+}
+
+// onEveryMaster returns one consumer for each node of the cluster, as it stands
+// in cluster.Nodes.
+func onEveryMaster(t *testing.T, cluster *realservers.Cluster, client redis.UniversalClient, q *redisq.Queue) []uint32 {
+	t.Helper()
+	consumers := make([]uint32, len(cluster.Nodes))
+	for c, found := uint32(1), 0; found < len(consumers); c++ {
+		slot, err := client.ClusterKeySlot(context.Background(), q.Keys(c)[0]).Result()
+		require.NoError(t, err)
+		owner, err := cluster.Owner(context.Background(), int(slot))
+		require.NoError(t, err)
+		for i, n := range cluster.Nodes {
+			if n == owner && consumers[i] == 0 {
+				consumers[i] = c
+				found++
+			}
+		}
+	}
+	return consumers
+}
+
+func TestRedisClusterIsRecognisedByOneAddress(t *testing.T) {
+	cluster := realservers.SharedCluster(t)
+	one := "redis://" + cluster.Addrs()[1]
+	require.IsType(t, &redis.ClusterClient{}, connect(t, one))
+	_, _, err := redisq.Connect(context.Background(), redisq.ConnectOptions{URL: one + "/1"})
+	require.ErrorContains(t, err, "cluster mode", "it has database 0 only")
+}
+
+// Three masters are three processes, and none of them is news.
+func TestRedisClusterMastersDoNotMoveTheGeneration(t *testing.T) {
+	ctx := context.Background()
+	cluster := realservers.SharedCluster(t)
+	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: cluster.URL(), Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	prefix := ownPrefix()
+	t.Cleanup(func() { removeFromCluster(t, client, prefix) })
+	q := redisq.New(client, redisq.Options{Prefix: prefix, Runs: watch})
+	consumers := onEveryMaster(t, cluster, client, q)
+	_, errs := q.StatsMany(ctx, consumers)
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, len(consumers), q.Generation(), "each consumer was adopted, and nothing else")
+}
+
+// One call for consumers everywhere has a result of its own for each.
+func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
+	ctx := context.Background()
+	cluster, err := realservers.StartCluster(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	client := connect(t, cluster.URL())
+	q := redisq.New(client, redisq.Options{})
+	consumers := onEveryMaster(t, cluster, client, q)
+	batches := func(n int) []redisq.Batch {
+		var out []redisq.Batch
+		for _, c := range consumers {
+			out = append(out, redisq.Batch{Consumer: c, Jobs: jobsOf(ids(n))})
+		}
+		return out
+	}
+	_, errs := q.EnqueueMany(ctx, batches(2))
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	lost := map[uint32]int{}
+	q.OnLost(func(c uint32) { lost[c]++ })
+	require.NoError(t, cluster.Nodes[1].Kill())
+
+	added, errs := q.EnqueueMany(ctx, batches(3))
+	for i := range consumers {
+		if i == 1 {
+			require.Error(t, errs[i])
+			continue
+		}
+		require.NoError(t, errs[i])
+		require.Equal(t, 3, added[i].Added)
+		c, err := q.Claim(ctx, consumers[i], 10, time.Hour)
+		require.NoError(t, err)
+		require.Len(t, c.Leases, 5)
+	}
+	repeated := batches(1)
+	errs = q.EnqueueAgain(ctx, repeated)
+	require.NoError(t, errs[0])
+	require.Error(t, errs[1])
+	require.NoError(t, errs[2])
+	require.Empty(t, lost)
+
+	require.NoError(t, cluster.Nodes[1].Restart())
+	require.NoError(t, cluster.AwaitHealthy(ctx))
+	_, err = q.Stats(ctx, consumers[1])
+	require.NoError(t, err)
+	require.Equal(t, map[uint32]int{consumers[1]: 1}, lost, "it came back empty")
+}
+
+// A claim whose answer is lost must not run twice, in a Cluster no more than on
+// one server: the client there repeats commands by other rules.
+func TestRedisClusterClaimWhoseAnswerIsLostRunsOnce(t *testing.T) {
+	ctx := context.Background()
+	cluster := realservers.SharedCluster(t)
+	var armed atomic.Bool
+	client := connectTo(t, redisq.ConnectOptions{URL: cluster.URL(), Dialer: cutting(&armed)})
+	prefix := ownPrefix()
+	t.Cleanup(func() { removeFromCluster(t, client, prefix) })
+	q := redisq.New(client, redisq.Options{Prefix: prefix})
+	_, err := q.Enqueue(ctx, 1, jobsOf(ids(20)), redisq.Fresh)
+	require.NoError(t, err)
+	_, err = q.Claim(ctx, 1, 1, time.Hour) // that node knows the script now
+	require.NoError(t, err)
+	armed.Store(true)
+	_, err = q.Claim(ctx, 1, 4, time.Hour)
+	require.Error(t, err)
+	s, err := q.Stats(ctx, 1)
+	require.NoError(t, err)
+	require.Equal(t, 5, s.Leased)
+}
+
+// A slot moves to another master, key by key, while its consumer works: calls
+// meet ASK, TRYAGAIN and MOVED. Nothing is lost or leased twice, and the epoch
+// moves along, so nothing is taken for lost either.
+func TestRedisClusterSlotMovesUnderLoad(t *testing.T) {
+	ctx := context.Background()
+	cluster, err := realservers.StartCluster(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	client := connect(t, cluster.URL())
+	q := redisq.New(client, redisq.Options{})
+	consumer := onEveryMaster(t, cluster, client, q)[0]
+	slot, err := client.ClusterKeySlot(ctx, q.Keys(consumer)[0]).Result()
+	require.NoError(t, err)
+	all := ids(3000)
+	// Never due: a consumer without one would be refused for as long as the slot
+	// moves, because scripts need all keys on one side.
+	_, err = q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[0], Delay: time.Hour}}, redisq.Fresh)
+	require.NoError(t, err)
+	var lost atomic.Int64
+	q.OnLost(func(uint32) { lost.Add(1) })
+
+	var mu sync.Mutex
+	claimed := map[string]int{}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // enqueues each job until Redis has it
+		for _, j := range jobsOf(all[1:]) {
+			for src := redisq.Fresh; ; src = redisq.Repeated {
+				if _, err := q.Enqueue(ctx, consumer, []redisq.Job{j}, src); err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c, err := q.Claim(ctx, consumer, 5, time.Hour)
+				if err != nil {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				mu.Lock()
+				for _, l := range c.Leases {
+					claimed[l.ID.String()]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(claimed)
+	}
+	for from := range 3 {
+		require.Eventually(t, func() bool { return count() > (from+1)*300 }, time.Minute, time.Millisecond)
+		require.NoError(t, cluster.MoveSlot(ctx, int(slot), cluster.Nodes[(from+1)%3]))
+	}
+	require.Eventually(t, func() bool { return count() == len(all)-1 }, time.Minute, time.Millisecond)
+	close(stop)
+	wg.Wait()
+	for id, n := range claimed {
+		require.Equal(t, 1, n, id)
+	}
+	require.Zero(t, lost.Load())
+	queuetest.CheckInvariants(t, client, q, consumer)
+	owner, err := cluster.Owner(ctx, int(slot))
+	require.NoError(t, err)
+	require.Same(t, cluster.Nodes[0], owner)
+}
+
+// While a slot moves, Redis cuts a script off at a key that is not there any more,
+// even if the script itself emptied it. What the script did before stays, so no
+// script may come back to such a key in the middle of a move.
+func TestRedisClusterScriptsAreWholeWhileTheirSlotMoves(t *testing.T) {
+	ctx := context.Background()
+	cluster, err := realservers.StartCluster(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	client := connect(t, cluster.URL())
+	for name, step := range map[string]func(t *testing.T, q *redisq.Queue, consumer uint32, leases []redisq.Lease) error{
+		"claim": func(t *testing.T, q *redisq.Queue, consumer uint32, _ []redisq.Lease) error {
+			c, err := q.Claim(ctx, consumer, 10, time.Hour)
+			require.Len(t, c.Leases, 1)
+			return err
+		},
+		"extend": func(t *testing.T, q *redisq.Queue, consumer uint32, leases []redisq.Lease) error {
+			ok, err := q.Extend(ctx, consumer, leases, time.Hour)
+			require.Equal(t, []bool{true, true}, ok)
+			return err
+		},
+		"reclaim of exhausted jobs": func(t *testing.T, q *redisq.Queue, consumer uint32, leases []redisq.Lease) error {
+			wait(t, client, 5*time.Millisecond)
+			x, err := q.Reclaim(ctx, consumer, 10, 1)
+			require.Len(t, x.Exhausted, len(leases))
+			return err
+		},
+		"nack": func(t *testing.T, q *redisq.Queue, consumer uint32, leases []redisq.Lease) error {
+			_, err := q.Nack(ctx, consumer, leases, []time.Duration{0, time.Hour})
+			return err
+		},
+		"release": func(t *testing.T, q *redisq.Queue, consumer uint32, leases []redisq.Lease) error {
+			_, err := q.Release(ctx, consumer, leases)
+			return err
+		},
+		"claim one": func(t *testing.T, q *redisq.Queue, consumer uint32, _ []redisq.Lease) error {
+			w, err := q.Peek(ctx, consumer, nil, 1)
+			require.NoError(t, err)
+			_, _, err = q.ClaimOne(ctx, consumer, redisq.Job{ID: w[0].ID}, time.Hour, false)
+			return err
+		},
+		"ack": func(t *testing.T, q *redisq.Queue, consumer uint32, leases []redisq.Lease) error {
+			_, err := q.Ack(ctx, consumer, []ident.ID{leases[0].ID, leases[1].ID})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := redisq.New(client, redisq.Options{Prefix: ownPrefix()})
+			consumer := onEveryMaster(t, cluster, client, q)[0]
+			all := ids(4)
+			lease := time.Hour
+			if name == "reclaim of exhausted jobs" {
+				lease = time.Millisecond
+			}
+			_, err := q.Enqueue(ctx, consumer, jobsOf(all[:2]), redisq.Fresh)
+			require.NoError(t, err)
+			c, err := q.Claim(ctx, consumer, 2, lease)
+			require.NoError(t, err)
+			require.Len(t, c.Leases, 2)
+			_, err = q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[2], Delay: 2 * time.Hour}, {ID: all[3]}}, redisq.Fresh)
+			require.NoError(t, err)
+			slot, err := client.ClusterKeySlot(ctx, q.Keys(consumer)[0]).Result()
+			require.NoError(t, err)
+			require.NoError(t, cluster.BeginMove(ctx, int(slot), cluster.Nodes[1]))
+			require.NoError(t, step(t, q, consumer, c.Leases))
+			require.NoError(t, cluster.MoveSlot(ctx, int(slot), cluster.Nodes[1]))
+			queuetest.CheckInvariants(t, client, q, consumer)
+			found, err := q.Probe(ctx, consumer, all)
+			require.NoError(t, err)
+			for i, s := range found {
+				require.True(t, s.State != redisq.Missing || name == "ack" && i < 2, "job %d is nowhere", i)
+			}
+		})
+	}
+}
