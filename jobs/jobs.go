@@ -132,6 +132,9 @@ type Presented struct {
 	// Upto is how many of the heads, from the first, are accounted for: the rest
 	// begins with a spilled one.
 	Upto int
+	// Outside says that the queue takes jobs to be outside its window, these or
+	// others.
+	Outside bool
 }
 
 // Present makes sure that each of these messages that is not over for the
@@ -172,7 +175,7 @@ func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Hea
 	if err != nil {
 		return Presented{}, fmt.Errorf("jobs: present: %w", err)
 	}
-	p.Known, p.Added, p.Spilled = e.Known, e.Added, e.Spilled
+	p.Known, p.Added, p.Spilled, p.Outside = e.Known, e.Added, e.Spilled, e.SpilledPriority >= 0
 	if e.FirstSpilled >= 0 {
 		p.Upto = index[e.FirstSpilled]
 	}

@@ -19,6 +19,8 @@ type ledger struct {
 	// levels is not nil while the backlog does not fit the window: one checked
 	// mark per priority, so that the highest priority comes first.
 	levels map[int]ident.ID
+	// spilled is set when a claim was told that jobs are outside the window.
+	spilled bool
 	// heldSince is when hold began to hold less urgent jobs back; zero: it does not.
 	heldSince time.Time
 	// openFrom is how far the open_jobs rows were offered to Redis in this round;

@@ -134,8 +134,17 @@ func (r *Reaper) Dirty(consumer uint32) {
 	r.poke()
 }
 
-// Refill says that the window of a consumer has room. Never blocks.
-func (r *Reaper) Refill(uint32) { r.poke() }
+// Refill says that the window of a consumer has room while the queue takes jobs
+// to be outside it. Where that is not so any more, because they came in on another
+// way, somebody has to say so: until then every new job stays outside. Never blocks.
+func (r *Reaper) Refill(consumer uint32) {
+	r.mu.Lock()
+	if l := r.ledgers[consumer]; l != nil {
+		l.spilled = true
+	}
+	r.mu.Unlock()
+	r.poke()
+}
 
 // PeersChanged says that a broker came or went: what it held must be looked at,
 // and consumers change hands. Never blocks.

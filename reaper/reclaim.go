@@ -19,6 +19,9 @@ const (
 	// settleIn is when a consumer that just got its first lease is looked at: by
 	// then the sets are there and their next due time is known.
 	settleIn = time.Second
+	// failuresTake is how long a round goes on after a failure: the consumers that
+	// it leaves out come first or by chance in a later one.
+	failuresTake = 2 * time.Second
 	// watchAgain is the longest a watched consumer goes unseen: its next due time
 	// is only what it was at the last look.
 	watchAgain = 10 * time.Second
@@ -63,16 +66,25 @@ func (r *Reaper) reclaimLoop(ctx context.Context) {
 		if len(queue) == 0 {
 			fast = false
 		}
-		var err error
+		if len(due) == 0 {
+			continue
+		}
+		// One master of a Cluster may be away: the consumers of the others go on, as
+		// long as the failures do not take all the time.
+		var failure error
+		start := time.Now()
 		for _, consumer := range due {
-			if err = r.reclaim(ctx, consumer); err != nil {
-				break
+			if err := r.reclaim(ctx, consumer); err != nil {
+				failure = err
+				if time.Since(start) > failuresTake {
+					break
+				}
 			}
 		}
-		if err != nil && ctx.Err() == nil && !failing {
-			r.Log.Warn("ended leases cannot be reclaimed; trying again", "error", err)
+		if failure != nil && ctx.Err() == nil && !failing {
+			r.Log.Warn("ended leases cannot be reclaimed; trying again", "error", failure)
 		}
-		failing = err != nil
+		failing = failure != nil
 	}
 }
 

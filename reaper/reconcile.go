@@ -219,7 +219,8 @@ func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, t
 // A walk is a consumer with a copy of its ledger that only this loop changes.
 type walk struct {
 	ledger
-	k *durable.Consumer
+	k       *durable.Consumer
+	outside bool // the queue takes jobs to be outside its window
 }
 
 // begin returns the consumer's ledger, restarted where Redis lost state.
@@ -235,6 +236,10 @@ func (r *Reaper) begin(k *durable.Consumer) *walk {
 	if l.lost {
 		l.restart()
 	}
+	if l.spilled && l.levels == nil { // only a walk by priority takes that back
+		l.levels = map[int]ident.ID{}
+	}
+	l.spilled = false
 	return &walk{ledger: *l, k: k}
 }
 
@@ -286,7 +291,7 @@ func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []
 			if err != nil {
 				return err
 			}
-			if upto != last { // no room: go on by priority
+			if upto != last || w.outside { // no room, or there was none: go on by priority
 				r.save(w, func(l *ledger) { l.checked, l.levels = upto, map[int]ident.ID{} })
 				r.poke()
 				continue
@@ -343,6 +348,7 @@ func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, w *walk, head
 		return 0, err
 	}
 	failpoint.At(failpoint.AfterPage)
+	w.outside = w.outside || p.Outside
 	if p.Added > 0 {
 		r.recovered.Add(float64(p.Added))
 		r.Touch(w.k.No)
