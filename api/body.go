@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -31,15 +32,28 @@ func readBody(rc *fasthttp.RequestCtx, max int) error {
 	if stream == nil {
 		return nil
 	}
-	if n := rc.Request.Header.ContentLength(); n > max {
+	length := rc.Request.Header.ContentLength() // below 0: in chunks
+	if length > max {
 		return fasthttp.ErrBodyTooLarge
+	}
+	var head *fasthttp.RequestHeader
+	if length < 0 {
+		head = &fasthttp.RequestHeader{}
+		rc.Request.Header.CopyTo(head)
 	}
 	body, err := io.ReadAll(io.LimitReader(stream, int64(max)+1))
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(body) > max {
+	case len(body) > max:
 		return fasthttp.ErrBodyTooLarge
+	case len(body) < length || length < 0 && ended(rc.Conn()): // cut short, which fasthttp forgives
+		return io.ErrUnexpectedEOF
+	}
+	if head != nil {
+		// fasthttp adds the trailer to the headers, where a token would count
+		// that a proxy has not seen.
+		head.CopyTo(&rc.Request.Header)
 	}
 	rc.Request.SetBody(body)
 	return nil
@@ -54,6 +68,10 @@ func endBody(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		stream := rc.RequestBodyStream() // gone when the body was replaced by a read one
 		if stream == nil || rc.Response.IsBodyStream() || rc.Response.ConnectionClose() {
 			return // a streamed answer is still reading, and sees to it itself
+		}
+		if rc.Response.StatusCode() >= fasthttp.StatusBadRequest {
+			// Refused before its body was read, which may never come.
+			_ = rc.Conn().SetReadDeadline(time.Now().Add(drainTimeout))
 		}
 		if !skip(stream) {
 			rc.SetConnectionClose()

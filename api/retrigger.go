@@ -34,12 +34,14 @@ func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) err
 // consumer when the job is dead.
 func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	admin := len(rc.Request.Header.Peek(headerAdminToken)) > 0
+	var err error
 	if admin {
-		if err := a.checkAdmin(rc); err != nil {
-			return err
-		}
-	} else if len(rc.Request.Header.Peek(headerConsumerToken)) == 0 {
-		return errTokenMissing
+		err = a.checkAdmin(rc)
+	} else {
+		err = a.admitConsumerOfJob(ctx, rc)
+	}
+	if err != nil {
+		return err
 	}
 	ch, m, err := a.messageInPath(ctx, rc)
 	if err != nil {
@@ -53,11 +55,31 @@ func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if !ok || message != m.ID || pos >= m.Audience || pos >= len(ch.Consumers) {
 		return errUnknownJob
 	}
-	k := ch.Consumers[pos]
-	if !admin && !catalogue.TokenMatches(rc.Request.Header.Peek(headerConsumerToken), k.Token) {
+	return a.redrive(ctx, rc, ch.Consumers[pos], m, !admin)
+}
+
+// admitConsumerOfJob checks that the request carries the token of the consumer
+// whose job the path names. The ID alone says whose it is, so nobody without
+// that token learns which messages and jobs there are.
+func (a *API) admitConsumerOfJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	token := rc.Request.Header.Peek(headerConsumerToken)
+	if len(token) == 0 {
+		return errTokenMissing
+	}
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	want := "" // matches nothing
+	if id, err := ident.Parse(param(rc, "job")); err == nil {
+		if _, pos, ok := id.Split(); ok && pos < len(ch.Consumers) {
+			want = ch.Consumers[pos].Token
+		}
+	}
+	if !catalogue.TokenMatches(token, want) {
 		return catalogue.ErrConsumerToken
 	}
-	return a.redrive(ctx, rc, k, m, !admin)
+	return nil
 }
 
 // requeueDeadJob redrives one dead letter, of push and pull consumers alike.

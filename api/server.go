@@ -66,6 +66,9 @@ func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			refuse(rc, errAmbiguous)
 			return
 		}
+		if rc.IsConnect() { // there is no tunnel, and what follows was meant for its other end
+			rc.SetConnectionClose()
+		}
 		next(rc)
 	}
 }
@@ -73,8 +76,8 @@ func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 var errAmbiguous = errors.New("api: ambiguous request header")
 
 // ambiguous reports whether a header block has a folded line (obsolete since
-// RFC 7230), a line that does not end in CR LF, or both a length and a transfer
-// encoding.
+// RFC 7230), a line that does not end in CR LF, a name with a blank in it, a
+// transfer encoding other than chunked, or both a length and an encoding.
 func ambiguous(block []byte) bool {
 	length, encoding := false, false
 	for len(block) > 0 {
@@ -87,20 +90,34 @@ func ambiguous(block []byte) bool {
 		if len(line) == 0 || line[len(line)-1] != '\r' {
 			return true
 		}
-		switch line[0] {
-		case ' ', '\t':
+		if line = line[:len(line)-1]; len(line) == 0 {
+			continue // the end of the block
+		}
+		colon := bytes.IndexByte(line, ':')
+		if colon <= 0 {
 			return true
+		}
+		name, value := line[:colon], line[colon+1:]
+		if bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0 { // a folded line too
+			return true
+		}
+		switch name[0] {
 		case 'C', 'c':
-			length = length || hasName(line, fasthttp.HeaderContentLength)
+			length = length || isName(name, fasthttp.HeaderContentLength)
 		case 'T', 't':
-			encoding = encoding || hasName(line, fasthttp.HeaderTransferEncoding)
+			if isName(name, fasthttp.HeaderTransferEncoding) {
+				encoding = true
+				if !isName(bytes.Trim(value, " \t"), "chunked") {
+					return true
+				}
+			}
 		}
 	}
 	return length && encoding
 }
 
-func hasName(line []byte, name string) bool {
-	return len(line) > len(name) && line[len(name)] == ':' && strings.EqualFold(string(line[:len(name)]), name)
+func isName(b []byte, name string) bool {
+	return len(b) == len(name) && strings.EqualFold(string(b), name)
 }
 
 // refuse answers a request that could not be read. The connection is closed
