@@ -51,9 +51,9 @@ type Catalogue struct {
 	order      orders
 	watchers   []func(*durable.Consumer)
 
-	refreshing sync.Mutex // one refresh at a time; taken before mu
-	started    uint64     // refreshes begun, guarded by mu
-	finished   uint64     // the newest begun refresh that succeeded, guarded by mu
+	refreshing chan struct{} // capacity 1, full during a refresh: one at a time; taken before mu
+	started    uint64        // refreshes begun, guarded by mu
+	finished   uint64        // the newest begun refresh that succeeded, guarded by mu
 	hint       chan struct{}
 }
 
@@ -81,6 +81,7 @@ func New(source Source, log *slog.Logger) *Catalogue {
 		byConsumer: map[uint32]*durable.Consumer{},
 		order:      orders{consumers: map[uint32][]string{}},
 		hint:       make(chan struct{}, 1),
+		refreshing: make(chan struct{}, 1),
 	}
 }
 
@@ -136,8 +137,13 @@ func (c *Catalogue) Refresh(ctx context.Context) error {
 	need := c.started + 1
 	c.mu.RUnlock()
 
-	c.refreshing.Lock()
-	defer c.refreshing.Unlock()
+	// Not a mutex: who has a deadline must not wait for a refresh that has none.
+	select {
+	case c.refreshing <- struct{}{}:
+		defer func() { <-c.refreshing }()
+	case <-ctx.Done():
+		return fmt.Errorf("catalogue: refresh: %w", ctx.Err())
+	}
 	c.mu.Lock()
 	if c.finished >= need {
 		c.mu.Unlock()

@@ -160,8 +160,8 @@ type claimedJob struct {
 func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
 	defer cancel()
-	generation := p.queue.Generation()
 	c, err := p.queue.Claim(ctx, k.No, q.limit, q.timeout)
+	generation := p.queue.Generation() // after it: the claim may be what met another Redis
 	if err != nil {
 		return c, nil, err
 	}

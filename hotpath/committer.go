@@ -61,18 +61,16 @@ type write struct {
 	err   error      // the result, of a part of a batch request
 }
 
-var writes = sync.Pool{New: func() any { return &write{done: make(chan error, 1)} }}
-
 // newWrite returns a write for Add. Give it back with release after Add returned.
-func newWrite(m *durable.Message, since time.Time) *write {
-	w := writes.Get().(*write)
+func (c *committer) newWrite(m *durable.Message, since time.Time) *write {
+	w := c.writes.Get().(*write)
 	w.msg, w.since = m, since
 	return w
 }
 
-func (w *write) release() {
+func (c *committer) release(w *write) {
 	w.msg = nil
-	writes.Put(w)
+	c.writes.Put(w)
 }
 
 // finish tells whoever waits for the write.
@@ -97,6 +95,7 @@ type committer struct {
 	timeout   time.Duration            // from a request's arrival to the last try
 	log       *slog.Logger
 	metrics   *Metrics
+	writes    sync.Pool // not shared between committers: a channel belongs to the synctest bubble that made it
 
 	mu      sync.Mutex
 	ready   sync.Cond // pending is not empty, or closed
@@ -110,6 +109,7 @@ type committer struct {
 func newCommitter(store Inserter, cat *catalogue.Catalogue, node *Node, timeout time.Duration, committed func([]*durable.Message), m *Metrics, log *slog.Logger) *committer {
 	c := &committer{store: store, catalogue: cat, node: node, ids: node.IDs(), timeout: timeout, committed: committed, metrics: m, log: log}
 	c.ready.L = &c.mu
+	c.writes.New = func() any { return &write{done: make(chan error, 1)} }
 	return c
 }
 
@@ -270,15 +270,15 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 // store says that this knowledge is stale it refreshes and tries again.
 func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error {
 	for try := 0; ; try++ {
+		lease, err := c.node.Lease() // before the IDs, see Node.Renew
+		if err != nil {
+			return repeat(err, len(msgs))
+		}
 		for _, m := range msgs {
 			m.ID = c.ids.Next()
 			if ch := c.catalogue.ChannelByNo(m.ChannelNo); ch != nil {
 				m.Audience = ch.Audience
 			}
-		}
-		lease, err := c.node.Lease()
-		if err != nil {
-			return repeat(err, len(msgs))
 		}
 		results := c.store.Insert(ctx, lease, msgs)
 		stale := 0

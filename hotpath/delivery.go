@@ -148,7 +148,7 @@ func (v *delivery) post() egress.Result {
 }
 
 // target returns where the consumer's requests go, made anew when its record changed.
-func (v *delivery) target() (*egress.Target, error) {
+func (v *delivery) target() (Target, error) {
 	if t := v.lane.target.Load(); t != nil && t.version == v.consumer.Version {
 		return t.target, t.err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/redisq"
@@ -63,7 +62,7 @@ type dispatcher struct {
 	queue     Claimer
 	store     Reader
 	catalogue *catalogue.Catalogue
-	client    *egress.Client
+	client    Deliverer
 	payloads  *payloads
 	outcomes  *outcomes
 	gate      *gate
@@ -235,8 +234,8 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	}
 	start := time.Now()
 	l.claimed = start
-	generation := d.queue.Generation()
 	c, err := d.queue.Claim(ctx, l.no, n, d.options.Lease)
+	generation := d.queue.Generation() // after it: the claim may be what met another Redis
 	if err != nil {
 		d.unreserve(l, n)
 		if ctx.Err() == nil {

@@ -31,7 +31,7 @@ const (
 type Enqueuer interface {
 	Generation() uint64
 	EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error)
-	Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
+	EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error
 	Notify(ctx context.Context, consumers []uint32) error
 }
 
@@ -47,10 +47,11 @@ type fanout struct {
 	log       *slog.Logger
 	metrics   *Metrics
 
-	mu      sync.Mutex
-	pending []*durable.Message
-	repeat  []redisq.Batch // offered before with an unknown result
-	signal  chan struct{}  // capacity 1
+	mu         sync.Mutex
+	pending    []*durable.Message
+	repeat     map[uint32][]redisq.Job // by consumer: offered before with an unknown result
+	repeatJobs int                     // in repeat
+	signal     chan struct{}           // capacity 1
 }
 
 func newFanout(queue Enqueuer, cat *catalogue.Catalogue, p *payloads, node *Node, wake func(uint32), m *Metrics, log *slog.Logger) *fanout {
@@ -118,64 +119,99 @@ func (f *fanout) Run(ctx context.Context) error {
 }
 
 // flush offers everything that waits to Redis and reports whether Redis took it.
+// Part of Redis may be away, a master of a Cluster: what the others hold goes on.
 func (f *fanout) flush(ctx context.Context) bool {
 	f.mu.Lock()
-	msgs, repeat := f.pending, f.repeat
-	f.pending, f.repeat = nil, nil
+	msgs := f.pending
+	repeat := make([]redisq.Batch, 0, len(f.repeat))
+	for consumer, jobs := range f.repeat {
+		repeat = append(repeat, redisq.Batch{Consumer: consumer, Jobs: jobs})
+	}
+	f.pending, f.repeat, f.repeatJobs = nil, nil, 0
 	f.mu.Unlock()
-	ok := true
-	for i, b := range repeat {
-		if _, err := f.queue.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Repeated); err != nil {
-			f.giveBack(repeat[i:])
-			ok = false
-			break
-		}
-		f.wake(b.Consumer)
-	}
+	away := map[uint32]bool{} // consumers whose Redis did not take something
+	f.offerAgain(ctx, repeat, away)
 	if len(msgs) == 0 {
-		return ok
+		return len(away) == 0
 	}
-	if !ok { // Redis is away: keep these as they are, never offered
+	msgs, late := f.splitLate(msgs)
+	f.offerAgain(ctx, late, away)
+	if len(msgs) > 0 {
+		f.offer(ctx, msgs, away)
+	}
+	return len(away) == 0
+}
+
+// offerAgain offers jobs that may have been offered before, except to those away,
+// whose jobs wait for the next flush, and adds to them who did not take theirs.
+func (f *fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away map[uint32]bool) {
+	var here []redisq.Batch
+	for _, b := range batches {
+		if away[b.Consumer] {
+			f.giveBack(b)
+			continue
+		}
+		here = append(here, b)
+	}
+	if len(here) == 0 {
+		return
+	}
+	for i, err := range f.queue.EnqueueAgain(ctx, here) {
+		if err != nil {
+			away[here[i].Consumer] = true
+			f.giveBack(here[i])
+			continue
+		}
+		f.wake(here[i].Consumer)
+	}
+}
+
+// offer offers messages that were never offered, and adds to away who did not
+// take theirs.
+func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, away map[uint32]bool) {
+	all := f.batches(msgs)
+	batches := make([]redisq.Batch, 0, len(all))
+	for _, b := range all {
+		if !away[b.Consumer] {
+			batches = append(batches, b)
+		}
+	}
+	if len(batches) == 0 { // Redis is away: keep these as they are, never offered
 		f.mu.Lock()
 		f.pending = append(msgs, f.pending...)
 		f.mu.Unlock()
-		return false
+		return
 	}
-
-	msgs, late := f.splitLate(msgs)
-	for _, b := range late {
-		if _, err := f.queue.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Repeated); err != nil {
-			f.giveBack([]redisq.Batch{b})
-			ok = false
-			continue
+	doubtful := map[uint32]bool{} // consumers for which a job may go another way as well
+	for _, b := range all {
+		if away[b.Consumer] {
+			doubtful[b.Consumer] = true
+			f.giveBack(b)
 		}
-		f.wake(b.Consumer)
-	}
-	if len(msgs) == 0 {
-		return ok
 	}
 	failpoint.At(failpoint.BeforeFanout)
 	generation := f.queue.Generation()
-	batches := f.batches(msgs)
 	results, errs := f.queue.EnqueueMany(ctx, batches)
 	failpoint.At(failpoint.AfterFanout)
-	whole := true
-	for i := range batches {
+	for i, b := range batches {
 		switch {
 		case errs[i] != nil:
-			whole, ok = false, false
+			doubtful[b.Consumer], away[b.Consumer] = true, true
 			f.metrics.fanoutErrors.Inc()
-			f.giveBack(batches[i : i+1])
+			f.giveBack(b)
 		case results[i].Spilled > 0:
-			whole = false
+			doubtful[b.Consumer] = true
 			f.metrics.spilled.Add(float64(results[i].Spilled))
 		}
 	}
-	if !ok {
-		f.log.Warn("fan-out to Redis failed; it is tried again", "messages", len(msgs), "error", firstError(errs))
+	if err := firstError(errs); err != nil {
+		f.log.Warn("fan-out to Redis failed; it is tried again", "messages", len(msgs), "error", err)
 	}
+	// Asked again: a process that was paused on the way offers jobs that the
+	// reconciler of another broker may have offered long ago.
+	bound := f.lateBefore()
 	for _, m := range msgs {
-		if whole {
+		if m.ID.Millis() >= bound && (len(doubtful) == 0 || !f.concerns(m, doubtful)) {
 			f.payloads.setFresh(m.ID, generation)
 		}
 	}
@@ -191,13 +227,26 @@ func (f *fanout) flush(ctx context.Context) bool {
 		// Lossy by design: a broker that misses it polls.
 		_ = f.queue.Notify(ctx, consumers)
 	}
-	return ok
+}
+
+// concerns reports whether one of the consumers gets the message.
+func (f *fanout) concerns(m *durable.Message, consumers map[uint32]bool) bool {
+	ch := f.catalogue.ChannelByNo(m.ChannelNo)
+	if ch == nil {
+		return true
+	}
+	for _, k := range ch.Consumers[:min(m.Audience, len(ch.Consumers))] {
+		if consumers[k.No] {
+			return true
+		}
+	}
+	return false
 }
 
 // splitLate takes out messages that have waited so long, because Redis was
 // away, that the reconciler may have been faster. They are offered with care.
 func (f *fanout) splitLate(msgs []*durable.Message) (fresh []*durable.Message, late []redisq.Batch) {
-	bound := f.node.NowMs() - fanoutFresh.Milliseconds()
+	bound := f.lateBefore()
 	if msgs[0].ID.Millis() >= bound { // the oldest, as good as always
 		return msgs, nil
 	}
@@ -212,20 +261,22 @@ func (f *fanout) splitLate(msgs []*durable.Message) (fresh []*durable.Message, l
 	return fresh, f.batches(old)
 }
 
-func (f *fanout) giveBack(batches []redisq.Batch) {
+// lateBefore is the time, in Unix ms, before which a message is too old to be fresh.
+func (f *fanout) lateBefore() int64 { return f.node.NowMs() - fanoutFresh.Milliseconds() }
+
+// giveBack keeps jobs for the next flush, as far as there is room.
+func (f *fanout) giveBack(b redisq.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	jobs := 0
-	for _, b := range f.repeat {
-		jobs += len(b.Jobs)
+	if f.repeatJobs+len(b.Jobs) > fanoutPending {
+		f.metrics.fanoutDeferred.Inc()
+		return
 	}
-	for _, b := range batches {
-		if jobs += len(b.Jobs); jobs > fanoutPending {
-			f.metrics.fanoutDeferred.Inc()
-			return
-		}
-		f.repeat = append(f.repeat, b)
+	if f.repeat == nil {
+		f.repeat = map[uint32][]redisq.Job{}
 	}
+	f.repeat[b.Consumer] = append(f.repeat[b.Consumer], b.Jobs...)
+	f.repeatJobs += len(b.Jobs)
 }
 
 // batches turns messages into jobs, grouped by consumer.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/egress"
 )
 
 // A lane is one push consumer inside this broker: what it has claimed and not
@@ -36,7 +35,7 @@ type lane struct {
 // A laneTarget is where a consumer's requests go, for one value of its record.
 type laneTarget struct {
 	version int64
-	target  *egress.Target
+	target  Target
 	err     error // the URL cannot be delivered to
 }
 

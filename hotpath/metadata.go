@@ -49,7 +49,9 @@ var reserved = map[string]bool{
 
 // collectMetadata reads the headers that the list names and returns them as
 // they are stored. Absent and empty ones are left out. header looks one up.
-// Values keep any byte but CR, LF and NUL, which a parsed header cannot hold.
+// A value with a control character, which only a batch line can name, is
+// refused: CR LF would begin a header of its own, and consumers and HTTP/2
+// refuse requests with the others.
 func collectMetadata(list []byte, tokenHeader string, header func(string) []byte) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -64,7 +66,7 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 		}
 		lower := strings.ToLower(name)
 		if !isToken(name) {
-			return nil, problem.New(400, "invalid_metadata_headers", "X-Broker-Metadata-Headers is a comma separated list of header names.")
+			return nil, errMetadataName
 		}
 		if reserved[lower] || strings.HasPrefix(lower, "x-broker-") || strings.EqualFold(name, tokenHeader) {
 			continue
@@ -80,7 +82,7 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 		if names++; names > maxMetadataNames || len(out)+len(name)+len(value) > maxMetadataBytes {
 			return nil, errMetadataSize
 		}
-		if bytes.ContainsAny(value, "\r\n\x00") {
+		if bytes.ContainsFunc(value, controls) {
 			return nil, errMetadataByte
 		}
 		out = append(out, name...)
@@ -91,7 +93,10 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 	return out, nil
 }
 
+func controls(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
 var (
+	errMetadataName = problem.New(400, "invalid_metadata_headers", "X-Broker-Metadata-Headers is a comma separated list of header names.")
 	errMetadataSize = problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.", maxMetadataNames, maxMetadataBytes)
 	errMetadataByte = problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
 )
@@ -106,6 +111,9 @@ func mergeMetadata(stored []byte, own map[string]string, tokenHeader string) ([]
 	}
 	more := make([]string, 0, len(own))
 	for name, value := range own {
+		if !isToken(name) { // in a list it would be two names, or another one
+			return nil, errMetadataName
+		}
 		if _, known := all[strings.ToLower(name)]; !known {
 			more = append(more, name)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,24 +43,32 @@ type Node struct {
 	log   *slog.Logger
 	ids   *ident.Generator
 
-	offset atomic.Int64 // store clock minus local clock, ms
-	peers  atomic.Pointer[[]durable.Node]
+	clock atomic.Pointer[reading] // the store's clock when it was last asked
+	peers atomic.Pointer[[]durable.Node]
 	// PeersChanged is called from Run when a broker came or went. Set before Run.
 	PeersChanged func()
 
-	mu    sync.Mutex // guards lease; held while it is renewed
-	lease durable.NodeLease
+	// lease is read without waiting: a renewal that hangs with the store must not
+	// hold back those who have a deadline.
+	lease    atomic.Pointer[durable.NodeLease]
+	renewing chan struct{} // capacity 1: full while the lease is renewed or given back
+}
+
+// A reading is what a clock showed.
+type reading struct {
+	ms int64     // Unix, of the store
+	at time.Time // here; only its monotonic part counts
 }
 
 // NewNode leases a number. It needs the store.
 func NewNode(ctx context.Context, store NodeStore, name string, log *slog.Logger) (*Node, error) {
-	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}}
+	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}, renewing: make(chan struct{}, 1)}
 	sent := time.Now()
 	lease, err := store.LeaseNode(ctx, name, NodeTTL)
 	if err != nil {
 		return nil, err
 	}
-	n.lease = lease
+	n.lease.Store(&lease)
 	n.setClock(sent, lease)
 	n.ids = ident.NewGenerator(lease.No, n.NowMs)
 	n.readPeers(ctx)
@@ -71,36 +78,56 @@ func NewNode(ctx context.Context, store NodeStore, name string, log *slog.Logger
 // IDs returns the generator of message IDs.
 func (n *Node) IDs() *ident.Generator { return n.ids }
 
-// NowMs is the store's clock as far as this process knows it, in Unix ms.
-func (n *Node) NowMs() int64 { return time.Now().UnixMilli() + n.offset.Load() }
+// NowMs is the store's clock as far as this process knows it, in Unix ms. The
+// wall clock of this machine has no part in it, so it may be wrong, and jump: an
+// ID from the future would stay out of the reconciler's sight until its time comes.
+func (n *Node) NowMs() int64 {
+	r := n.clock.Load()
+	return r.ms + time.Since(r.at).Milliseconds()
+}
 
 // Lease returns the current lease.
 func (n *Node) Lease() (durable.NodeLease, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.lease.Expires.IsZero() {
-		return n.lease, problem.ErrUnavailable.Because(errors.New("hotpath: no node lease"))
+	lease := *n.lease.Load()
+	if lease.Expires.IsZero() {
+		return lease, problem.ErrUnavailable.Because(errors.New("hotpath: no node lease"))
 	}
-	return n.lease, nil
+	return lease, nil
+}
+
+// exclusive waits until no one else renews the lease, or ctx ends; done must be
+// called after that.
+func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
+	select {
+	case n.renewing <- struct{}{}:
+		return func() { <-n.renewing }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Renew extends the lease; where it is lost it takes another number.
 func (n *Node) Renew(ctx context.Context) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	sent := time.Now()
-	lease, err := n.store.RenewNode(ctx, n.lease, NodeTTL)
+	done, err := n.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	sent, old := time.Now(), *n.lease.Load()
+	lease, err := n.store.RenewNode(ctx, old, NodeTTL)
 	if errors.Is(err, durable.ErrStale) {
 		sent = time.Now()
 		if lease, err = n.store.LeaseNode(ctx, n.name, NodeTTL); err == nil {
-			n.log.Warn("node lease was lost; took another number", "was", n.lease.No, "now", lease.No)
+			n.log.Warn("node lease was lost; took another number", "was", old.No, "now", lease.No)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	n.lease = lease
+	// In this order: who reads the lease and then makes IDs, as the committer
+	// does, never has IDs of a number that was lost under the lease of another.
 	n.ids.SetNode(lease.No)
+	n.lease.Store(&lease)
 	n.setClock(sent, lease)
 	return nil
 }
@@ -109,7 +136,7 @@ func (n *Node) Renew(ctx context.Context) error {
 // at `sent`. The answer is from between then and now; taking the earlier makes
 // IDs a little too new rather than too old, which the insert would refuse.
 func (n *Node) setClock(sent time.Time, lease durable.NodeLease) {
-	n.offset.Store(lease.Expires.Add(-NodeTTL).UnixMilli() - sent.UnixMilli())
+	n.clock.Store(&reading{ms: lease.Expires.Add(-NodeTTL).UnixMilli(), at: sent})
 }
 
 // Run keeps the lease and the list of peers until ctx ends.
@@ -133,9 +160,12 @@ func (n *Node) Run(ctx context.Context) error {
 
 // Release gives the number back, so that the others see at once that we left.
 func (n *Node) Release(ctx context.Context) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.store.ReleaseNode(ctx, n.lease)
+	done, err := n.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return n.store.ReleaseNode(ctx, *n.lease.Load())
 }
 
 func (n *Node) readPeers(ctx context.Context) {
@@ -186,9 +216,7 @@ func (n *Node) Alone() bool { return len(n.Peers()) <= 1 }
 // rendezvous hashing over the live brokers with a fail-safe. It spreads work; two brokers that
 // disagree for a moment do it twice, which is harmless.
 func (n *Node) Owns(consumer uint32) bool {
-	n.mu.Lock()
-	own := n.lease.Token
-	n.mu.Unlock()
+	own := n.lease.Load().Token
 	mine := rendezvous(own, consumer)
 	for _, p := range n.Peers() {
 		if p.Token != own && !strings.HasSuffix(p.Name, NoFailSafe) && rendezvous(p.Token, consumer) > mine {

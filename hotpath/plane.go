@@ -7,18 +7,15 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/catalogue"
-	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/egress"
-	"github.com/penstock-broker/penstock/redisq"
 )
 
 // Options assemble a data plane.
 type Options struct {
-	Store     *durable.Store
-	Queue     *redisq.Queue
+	Store     Store
+	Queue     Queue
 	Catalogue *catalogue.Catalogue
 	Node      *Node
-	Client    *egress.Client
+	Client    Deliverer
 	Push      PushOptions
 	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
 	// CacheBytes bounds the payloads kept in memory, WaitingBytes and

@@ -74,6 +74,9 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string, start ti
 // commit reads the payload and waits for the store, inside the bounds of what
 // may wait: past them the body is not even read.
 func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message, start time.Time) error {
+	if ctx.Request.Header.ContentLength() > p.maxBody {
+		return errBodyTooLarge
+	}
 	if !p.gate.enter(1, gatePatience) {
 		return problem.ErrOverloaded
 	}
@@ -86,9 +89,9 @@ func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message, start
 	if msg.Payload, err = readPayload(ctx, p.maxBody); err == nil {
 		p.bytes.Add(int64(size(msg)) - cost) // of a chunked body the length shows only now
 		cost = int64(size(msg))
-		w := newWrite(msg, start)
+		w := p.committer.newWrite(msg, start)
 		err = p.committer.Add(w)
-		w.release()
+		p.committer.release(w)
 	}
 	p.release(1, cost)
 	return err
@@ -156,22 +159,34 @@ func readPayload(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	case n >= 0:
 		payload := make([]byte, n)
 		if _, err := io.ReadFull(stream, payload); err != nil {
-			return nil, brokenBody(err)
+			return nil, brokenBody(ctx, err)
 		}
 		return payload, nil
 	}
 	payload, err := io.ReadAll(io.LimitReader(stream, int64(limit)+1))
-	if err != nil {
-		return nil, brokenBody(err)
-	}
-	if len(payload) > limit {
+	switch {
+	case err != nil:
+		return nil, brokenBody(ctx, err)
+	case len(payload) > limit:
 		return nil, errBodyTooLarge
+	case cutShort(ctx.Conn()):
+		return nil, brokenBody(ctx, io.ErrUnexpectedEOF)
 	}
 	return payload, nil
 }
 
-// brokenBody is the refusal of a body that could not be read to its end.
-func brokenBody(err error) error {
+// cutShort reports whether the client had stopped sending when its body in
+// chunks ended: then the last chunk is missing, which fasthttp forgives. Only
+// the connections of api.Listen can tell.
+func cutShort(c net.Conn) bool {
+	e, ok := c.(interface{ Ended() bool })
+	return ok && e.Ended()
+}
+
+// brokenBody is the refusal of a body that could not be read to its end. Nobody
+// knows where the next request would start, so there is none.
+func brokenBody(ctx *fasthttp.RequestCtx, err error) error {
+	ctx.SetConnectionClose()
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return errBodySlow

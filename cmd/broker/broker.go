@@ -188,7 +188,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Registry: registry, Log: log,
 	})
 	b.plane = hotpath.New(hotpath.Options{
-		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: b.client,
+		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: hotpath.Over(b.client),
 		Push: hotpath.PushOptions{
 			Timeout: cfg.DeliveryTimeout, Lease: cfg.DeliveryTimeout + cfg.RationalDelay + 3*time.Second,
 			MaxAttempts: maxAttempts,
@@ -253,9 +253,10 @@ func (b *broker) hinted(consumers []uint32) {
 // Addr is where the broker listens.
 func (b *broker) Addr() string { return b.listener.Addr().String() }
 
-// Run serves until ctx ends, then drains in the order of the flow: not ready,
-// no new connections, requests answered, publishes committed, jobs offered to
-// Redis, deliveries ended, outcomes stored, node number given back.
+// Run serves until ctx ends, then drains in the order of the flow: not ready
+// (for BROKER_DRAIN_DELAY), no new connections, requests answered, publishes
+// committed, jobs offered to Redis, deliveries ended, outcomes stored, node
+// number given back.
 func (b *broker) Run(ctx context.Context) error {
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -276,21 +277,13 @@ func (b *broker) Run(ctx context.Context) error {
 	keeper.Go(func() { _ = b.node.Run(nodeCtx) })
 
 	served := make(chan error, 1)
-	go func() { served <- b.server.Serve(b.listener) }()
+	go func() { served <- b.server.Serve(api.Listen(b.listener)) }()
 	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo())
 
 	var failure error
 	select {
 	case <-ctx.Done():
-		b.log.Info("stopping: no new connections, finishing what was accepted")
-		b.api.SetDraining(true)
-		failpoint.At(failpoint.Draining)
-		b.plane.Drain()
-		shutdown, cancel := context.WithTimeout(background, b.cfg.DeliveryTimeout+stopGrace)
-		if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			b.log.Warn("listener did not close cleanly", "error", err)
-		}
-		cancel()
+		b.drain(background)
 		<-served
 	case failure = <-served:
 		if failure == nil {
@@ -309,6 +302,24 @@ func (b *broker) Run(ctx context.Context) error {
 		b.log.Debug("node number not given back; it expires", "error", err)
 	}
 	return failure
+}
+
+// drain ends the HTTP server without a failed request: the broker says that it
+// is not ready and closes each connection with its answer, but goes on serving
+// until load balancers have noticed; then it closes the listener and waits for
+// the requests under way.
+func (b *broker) drain(ctx context.Context) {
+	delay := b.cfg.drainDelay()
+	b.log.Info("stopping: not ready any more, finishing what was accepted", "drain_delay", delay.String())
+	b.api.SetDraining(true)
+	failpoint.At(failpoint.Draining)
+	time.Sleep(delay)
+	b.plane.Drain()
+	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DeliveryTimeout+stopGrace)
+	defer cancel()
+	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		b.log.Warn("listener did not close cleanly", "error", err)
+	}
 }
 
 func (b *broker) nodeNo() uint16 {

@@ -27,6 +27,8 @@ type config struct {
 	RedisMaster string `env:"BROKER_REDIS_MASTER" doc:"Sentinel master name; the addresses of BROKER_REDIS_URL are then the sentinels."`
 	DataDir     string `env:"BROKER_DATA_DIR" envDefault:"./data" doc:"Folder of the embedded store."`
 
+	DrainDelay *time.Duration `env:"BROKER_DRAIN_DELAY" default:"3s (on loopback 0s)" doc:"At the end, how long the broker goes on serving after /readyz has turned 503, so that load balancers notice before it closes its listener."`
+
 	AdminToken     string `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse everybody, and the broker listens on loopback only."`
 	OpenManagement *bool  `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback, else false" doc:"PUT and GET of producers, channels, consumers, messages and dead letters need no token."`
 	SeedFile       string `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
@@ -173,7 +175,9 @@ func form(t reflect.Type) string {
 		return "whole number"
 	case t.Kind() == reflect.Float64:
 		return "number"
-	case t.Kind() == reflect.Bool || t.Kind() == reflect.Pointer:
+	case t.Kind() == reflect.Pointer:
+		return form(t.Elem())
+	case t.Kind() == reflect.Bool:
 		return "truth value (true or false)"
 	}
 	return t.String()
@@ -211,6 +215,9 @@ func (c *config) check() error {
 		if d <= 0 || d > 7*24*time.Hour {
 			bad(name, "must be longer than 0 and at most 168h, not %v", d)
 		}
+	}
+	if d := c.DrainDelay; d != nil && (*d < 0 || *d > time.Hour) {
+		bad("BROKER_DRAIN_DELAY", "must be from 0s to 1h, not %v", *d)
 	}
 	for _, d := range c.RetryBackoff {
 		if d <= 0 {
@@ -277,13 +284,30 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// onLoopback reports whether only this machine reaches the listener.
+func (c *config) onLoopback() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	return err == nil && isLoopback(host)
+}
+
 // openManagement is the setting or its default.
 func (c *config) openManagement() bool {
 	if c.OpenManagement != nil {
 		return *c.OpenManagement
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	return err == nil && isLoopback(host)
+	return c.onLoopback()
+}
+
+// drainDelay is the setting or its default: most load balancers look every
+// second or two, and a broker on loopback rarely has one.
+func (c *config) drainDelay() time.Duration {
+	switch {
+	case c.DrainDelay != nil:
+		return *c.DrainDelay
+	case c.onLoopback():
+		return 0
+	}
+	return 3 * time.Second
 }
 
 // maxBody is BROKER_MAX_BODY in bytes.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,6 +38,16 @@ func newLogger(cfg config, stderr io.Writer) (*slog.Logger, func(), error) {
 		return slog.New(slog.NewTextHandler(out, options)), closeLog, nil
 	}
 	return slog.New(slog.NewJSONHandler(out, options)), closeLog, nil
+}
+
+// redisLog takes what the Redis client would print to stderr, past the format and
+// level of our log. It tells of each failed dial, and the calls report those too.
+type redisLog struct{ log *slog.Logger }
+
+func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
+	if l.log.Enabled(ctx, slog.LevelDebug) {
+		l.log.DebugContext(ctx, "redis client", "detail", fmt.Sprintf(format, v...))
+	}
 }
 
 // isTerminal reports whether w is a character device, as terminals are.

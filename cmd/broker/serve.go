@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/penstock-broker/penstock/seedfile"
 )
@@ -29,6 +32,8 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	defer closeLog()
+	slog.SetDefault(log) // what has no logger of its own, such as problem.Write
+	redis.SetLogger(redisLog{log})
 	if cfg.MySQLDSN == "" || cfg.RedisURL == "" {
 		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for more than that",
 			"embedded_store", cfg.MySQLDSN == "", "embedded_redis", cfg.RedisURL == "", "data", cfg.DataDir)

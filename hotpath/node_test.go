@@ -1,0 +1,130 @@
+package hotpath
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// A clockStore is a store whose clock is not that of this machine, and which may
+// stand still.
+type clockStore struct {
+	ahead  atomic.Int64 // ns
+	stands chan struct{}
+	taken  atomic.Int64 // how many leases another broker took from us
+}
+
+func (s *clockStore) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+func (s *clockStore) LeaseNode(_ context.Context, _ string, ttl time.Duration) (durable.NodeLease, error) {
+	no := 3 + uint16(s.taken.Load())
+	return durable.NodeLease{No: no, Token: [16]byte{byte(no)}, Expires: s.now().Add(ttl)}, nil
+}
+
+func (s *clockStore) RenewNode(ctx context.Context, l durable.NodeLease, ttl time.Duration) (durable.NodeLease, error) {
+	if s.stands != nil {
+		select {
+		case <-s.stands:
+		case <-ctx.Done():
+			return durable.NodeLease{}, ctx.Err()
+		}
+	}
+	if int64(l.No) < 3+s.taken.Load() {
+		return durable.NodeLease{}, durable.ErrStale
+	}
+	l.Expires = s.now().Add(ttl)
+	return l, nil
+}
+
+func (s *clockStore) ReleaseNode(context.Context, durable.NodeLease) error { return nil }
+func (s *clockStore) Nodes(context.Context) ([]durable.Node, error)        { return nil, nil }
+func (s *clockStore) requireFollowed(t *testing.T, n *Node) {
+	t.Helper()
+	require.InDelta(t, s.now().UnixMilli(), n.NowMs(), 2000)
+	require.InDelta(t, s.now().UnixMilli(), n.IDs().Next().Millis(), 2000)
+}
+
+func newTestNode(t *testing.T, s *clockStore) *Node {
+	n, err := NewNode(t.Context(), s, "test", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return n
+}
+
+// A broker whose wall clock is wrong, by an hour either way, makes IDs by the
+// clock of the store, and follows that when it is corrected forwards.
+func TestIDsFollowTheClockOfTheStore(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		s := &clockStore{}
+		s.ahead.Store(int64(ahead))
+		n := newTestNode(t, s)
+		s.requireFollowed(t, n)
+		s.ahead.Add(int64(10 * time.Minute))
+		require.NoError(t, n.Renew(t.Context()))
+		s.requireFollowed(t, n)
+	}
+}
+
+// A renewal that hangs with the store holds back nobody who has a deadline.
+func TestALeaseIsReadWhileItsRenewalHangs(t *testing.T) {
+	s := &clockStore{stands: make(chan struct{})}
+	n := newTestNode(t, s)
+	renewed := make(chan error, 1)
+	go func() { renewed <- n.Renew(context.Background()) }()
+	require.Eventually(t, func() bool { return len(n.renewing) == 1 }, 30*time.Second, time.Millisecond)
+	read := make(chan durable.NodeLease, 1)
+	go func() {
+		lease, _ := n.Lease()
+		n.Owns(1)
+		read <- lease
+	}()
+	select {
+	case lease := <-read:
+		require.EqualValues(t, 3, lease.No)
+	case <-time.After(30 * time.Second):
+		t.Error("it waited for the renewal")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, n.Renew(ctx), context.DeadlineExceeded, "nor does the second in the queue stay for longer than it may")
+	close(s.stands)
+	require.NoError(t, <-renewed)
+}
+
+// Whoever reads the lease before it makes an ID never has an ID of a lost number
+// under the lease of another.
+func TestAnIDBelongsToTheLeaseReadBeforeIt(t *testing.T) {
+	s := &clockStore{}
+	n := newTestNode(t, s)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			lease, _ := n.Lease()
+			id := n.IDs().Next()
+			if no := uint16(id[6])<<8 | uint16(id[7]); no < lease.No {
+				t.Errorf("ID of number %d under the lease of %d", no, lease.No)
+			}
+		}
+	}()
+	const times = 5000
+	for range times {
+		s.taken.Add(1)
+		require.NoError(t, n.Renew(t.Context()))
+	}
+	close(stop)
+	<-done
+	lease, err := n.Lease()
+	require.NoError(t, err)
+	require.EqualValues(t, 3+times, lease.No)
+}
