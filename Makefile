@@ -9,13 +9,15 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 ARGS      ?=
 BENCH     ?=
 FUZZTIME  ?= 10s
+MINUTES   ?= 30
+CHAOS     ?=
 # A test that injects a fault says so in its name.
 FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 # A test that needs a real server names it (TestMiniredis does not).
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go fuzz up down relay-real faults clean
+.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go fuzz up down relay-real faults test-faults clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,8 +60,12 @@ bench-go: ## run the Go benchmarks of the packages
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	./scripts/fuzz.sh $(FUZZTIME)
 
-faults: ## run only the tests that kill, pause, cut and wipe; FAULTS= regular expression
+test-faults: ## run only the tests that kill, pause, cut and wipe; FAULTS= regular expression
 	./scripts/servers.sh -run '$(FAULTS)' ./...
+
+faults: ## break everything under load for MINUTES (30) and check every promise; CHAOS= more flags
+	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/broker-faults ./cmd/broker
+	./scripts/servers.sh -exec bin/broker-faults bench chaos --redis all --minutes $(MINUTES) $(CHAOS)
 
 relay-real: ## the end-to-end relay against real servers
 	./scripts/relay-real.sh

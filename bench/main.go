@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,6 +29,7 @@ const usage = `usage: broker bench COMMAND [flags]
   find-max   largest open-loop rate that keeps --p99
   limits     ceilings of this machine, stage by stage
   compare    A.json B.json: do two reports differ?
+  chaos      break brokers, stores and links under load, check every promise
 
 broker bench COMMAND -h lists the flags. Without a command: run.
 Codes: 0 fine, 1 usage, 2 a promise was broken, 3 bound never met, 4 cannot run,
@@ -58,18 +60,22 @@ type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return "stopped by signal: " + s.String() }
 
+// A command is one of `broker bench`. It returns the exit code.
+type command func(ctx context.Context, args []string, out, progress io.Writer) (int, error)
+
 func run(ctx context.Context, args []string, out, progress io.Writer) int {
-	command := "run"
+	name := "run"
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		command, args = args[0], args[1:]
+		name, args = args[0], args[1:]
 	}
-	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) (int, error){
+	commands := map[string]command{
 		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand, "compare": compareCommand, "peer": peerCommand,
 	}
-	f, ok := commands[command]
+	maps.Copy(commands, chaosCommands())
+	f, ok := commands[name]
 	if !ok {
 		fmt.Fprint(progress, usage)
-		if command == "help" {
+		if name == "help" {
 			return ExitOK
 		}
 		return ExitUsage

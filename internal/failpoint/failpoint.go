@@ -1,6 +1,7 @@
 // Package failpoint names the boundaries between two writes, so that a test can
-// kill the process exactly there. Nothing in the broker sets Hit: only the main
-// of its end-to-end tests does.
+// kill the process exactly there. Nothing in an ordinary broker sets Hit: only the
+// main of its end-to-end tests does, and a build with the tag failpoint, which
+// `make faults` makes, where a signal arms a point.
 package failpoint
 
 // The points, in the order of a message's life.

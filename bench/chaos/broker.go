@@ -1,0 +1,129 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/failpoint"
+)
+
+const (
+	adminToken = "chaos-admin"
+	// readyWithin is for a broker that starts while its stores are being broken:
+	// its own patience with them is a minute, and it is started again then.
+	readyWithin = 3 * time.Minute
+	// stopWithin is longer than a broker needs for the deliveries under way, its
+	// outcomes and its last requests.
+	stopWithin = 45 * time.Second
+)
+
+// A node is one broker with the links around it.
+type node struct {
+	child
+	mu    sync.Mutex // held by whoever does something to the process
+	no    int
+	addr  string // where it listens
+	order string // file for orders to a failpoint
+	front *proxy // clients -> broker
+	mysql *proxy // broker -> MySQL
+	redis *proxy // broker -> Redis; nil where Redis announces its own addresses
+}
+
+// newNode prepares a broker that is not started yet.
+func newNode(no int, dir string, g *guard, env []string) (*node, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	n := &node{no: no, addr: addr, order: filepath.Join(dir, fmt.Sprintf("broker-%d.order", no))}
+	n.child = child{name: fmt.Sprintf("broker-%d", no), dir: dir, guard: g, args: func(int) []string { return []string{"serve"} }}
+	n.env = append(withoutSettings(os.Environ()), env...)
+	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, failpoint.EnvOrder+"="+n.order)
+	n.front, err = startProxy(addr)
+	return n, err
+}
+
+// withoutSettings drops settings of another broker from an environment.
+func withoutSettings(env []string) (out []string) {
+	for _, e := range env {
+		if !strings.HasPrefix(e, "BROKER_") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// up starts the broker, and again when it gives up on its stores, and returns
+// when it is ready.
+func (n *node) up(ctx context.Context) error {
+	deadline := time.Now().Add(readyWithin)
+	for time.Now().Before(deadline) && ctx.Err() == nil {
+		if !n.running() {
+			if err := n.start(); err != nil {
+				return err
+			}
+		}
+		if n.ready(ctx) {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("%s is not ready after %v", n.name, readyWithin)
+}
+
+var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func (n *node) ready(ctx context.Context) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.addr+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	res, err := probe.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
+
+// arm has the broker kill itself the count-th time it comes to a point from now.
+func (n *node) arm(point string, count int) error {
+	if err := os.WriteFile(n.order, fmt.Appendf(nil, "%s:%d", point, count), 0o600); err != nil {
+		return err
+	}
+	n.signal(syscall.SIGUSR2)
+	return nil
+}
+
+// Close kills the broker and ends its links.
+func (n *node) Close() {
+	n.kill()
+	for _, p := range []*proxy{n.front, n.mysql, n.redis} {
+		if p != nil {
+			_ = p.Close() // a listener that is closed twice
+		}
+	}
+}
+
+// freeAddr returns an address below those that the system gives to outgoing
+// connections, so that it is still free when a killed process comes back.
+func freeAddr() (string, error) {
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(3_000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
+	}
+	return "", fmt.Errorf("found no free port")
+}

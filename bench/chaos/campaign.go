@@ -1,0 +1,163 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// redriveEvery is how often somebody redrives the dead letters of a consumer.
+	redriveEvery = 20 * time.Second
+	// superviseEvery is how often somebody looks for processes that died by themselves.
+	superviseEvery = 200 * time.Millisecond
+	// drainPatience is how long nothing may become less before it is called stuck:
+	// longer than the last retry, than the longest lease, and than a consumer's
+	// whole list of attempts that end by time-out.
+	drainPatience = 90 * time.Second
+	drainTick     = time.Second
+)
+
+// run is one campaign on a rig that is built: load and faults for d, then drain.
+// It returns the first error of the rig itself.
+func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(format string, args ...any)) error {
+	load, stop := context.WithTimeout(ctx, d)
+	defer stop()
+	background, stopBackground := context.WithCancel(ctx)
+	defer stopBackground()
+	var wg sync.WaitGroup
+	wg.Go(func() { r.supervise(background) })
+	wg.Go(func() { r.redriveNowAndThen(load, rand.New(rand.NewPCG(c.Seed, 1<<63))) })
+	err := r.inject(ctx, load, c, say)
+	say("faults are over; what is on its way goes on")
+	r.producer.finish(finishWithin + 2*postTimeout)
+	if err == nil {
+		err = r.drain(ctx, say)
+	}
+	stopBackground()
+	wg.Wait()
+	r.puller.finish(2 * pullTimeout) // their journals are evidence
+	r.sinks.finish(2 * pullTimeout)
+	return err
+}
+
+// inject deals faults until load ends; the last ones are waited for, unless ctx ends.
+func (r *rig) inject(ctx, load context.Context, c *Config, say func(format string, args ...any)) error {
+	s := &schedule{seed: c.Seed, kinds: r.kinds()}
+	pause(load, c.Every)
+	for load.Err() == nil {
+		next := time.Now().Add(c.Every)
+		blows := s.next(r)
+		errs := make([]error, len(blows))
+		var wg sync.WaitGroup
+		for i, b := range blows {
+			say("%s %s", b.Kind, b.Detail)
+			wg.Go(func() { errs[i] = r.strike(ctx, b) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		pause(load, time.Until(next))
+	}
+	return ctx.Err()
+}
+
+// strike injects one fault and writes down when it began and ended.
+func (r *rig) strike(ctx context.Context, b blow) error {
+	f := b.Fault
+	f.Start = time.Now()
+	err := b.run(ctx)
+	f.End = time.Now()
+	r.mu.Lock()
+	r.faults = append(r.faults, f)
+	r.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", f.Kind, f.Detail, err)
+	}
+	return nil
+}
+
+// supervise starts what died without anybody's doing, and writes that down.
+func (r *rig) supervise(ctx context.Context) {
+	tick := time.NewTicker(superviseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, n := range r.nodes {
+			if !n.mu.TryLock() {
+				continue
+			}
+			if !n.running() {
+				r.note("died by itself", "%s: %v", n.name, n.cmd.ProcessState)
+				if err := n.up(ctx); err != nil && ctx.Err() == nil {
+					r.note("does not start", "%v", err)
+				}
+			}
+			n.mu.Unlock()
+		}
+		for _, c := range []*guarded{r.producer, r.sinks, r.puller} {
+			if !c.mu.TryLock() {
+				continue
+			}
+			if !c.running() && !c.finished {
+				r.note("died by itself", "%s: %v", c.name, c.cmd.ProcessState)
+				if err := c.start(); err != nil {
+					r.note("does not start", "%v", err)
+				}
+			}
+			c.mu.Unlock()
+		}
+	}
+}
+
+// redriveNowAndThen is an operator who believes in second chances.
+func (r *rig) redriveNowAndThen(ctx context.Context, rng *rand.Rand) {
+	for {
+		pause(ctx, redriveEvery)
+		if ctx.Err() != nil {
+			return
+		}
+		r.redrive(ctx, "http://"+r.plan.Brokers[rng.IntN(len(r.plan.Brokers))], rng.IntN(len(r.plan.Consumers)))
+	}
+}
+
+// drain waits until no job is open, or until that number has not become less
+// for long. What is left then is for the checker to name.
+func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) error {
+	last, since := int64(-1), time.Now()
+	for {
+		open, err := r.open(ctx)
+		if err != nil {
+			return err
+		}
+		known, err := r.redis.waiting(ctx)
+		if err != nil {
+			return err
+		}
+		if open == 0 && known == 0 {
+			return nil
+		}
+		if left := open + known; last < 0 || left < last {
+			last, since = left, time.Now()
+		}
+		if time.Since(since) > drainPatience {
+			say("%d jobs are open in the store and %d known to Redis, and stay so", open, known)
+			return nil
+		}
+		say("draining: %d jobs open, %d known to Redis", open, known)
+		pause(ctx, drainTick)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}

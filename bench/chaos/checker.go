@@ -1,0 +1,286 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// Check compares the evidence with the promises. It changes only the order of the
+// arrivals.
+func Check(e *Evidence) *Verdict {
+	c := &checker{e: e, v: newVerdict(e), rows: map[int64][]*Stored{}, byID: map[ident.ID]*Stored{}}
+	c.index()
+	for _, s := range e.Sent {
+		c.message(s)
+	}
+	for i := range e.Arrivals {
+		c.arrival(&e.Arrivals[i])
+	}
+	c.jobs()
+	c.duplicates()
+	c.counters()
+	c.availability()
+	for _, n := range e.Notes {
+		c.v.broken("rig notes", "%s: %s, at %s", n.What, n.Detail, n.At.Format(time.RFC3339Nano))
+	}
+	return c.v
+}
+
+type checker struct {
+	e    *Evidence
+	v    *Verdict
+	rows map[int64][]*Stored // by sequence
+	byID map[ident.ID]*Stored
+	// deliveries are the arrivals of each job, in order of time.
+	deliveries map[jobKey][]*Arrival
+}
+
+// A jobKey names a job from the outside: which message, for whom.
+type jobKey struct {
+	seq      int64
+	consumer int
+}
+
+func (c *checker) index() {
+	for i := range c.e.Stored {
+		s := &c.e.Stored[i]
+		c.rows[s.Seq] = append(c.rows[s.Seq], s)
+		c.byID[s.ID] = s
+	}
+	sort.SliceStable(c.e.Arrivals, func(i, j int) bool { return c.e.Arrivals[i].At.Before(c.e.Arrivals[j].At) })
+	c.deliveries = make(map[jobKey][]*Arrival, len(c.e.Arrivals))
+	for i := range c.e.Arrivals {
+		a := &c.e.Arrivals[i]
+		k := jobKey{a.Seq, a.Consumer}
+		c.deliveries[k] = append(c.deliveries[k], a)
+	}
+}
+
+// verdictOf folds the answers to all posts of a message: a success is final, a
+// post without a definite answer leaves doubt, and so does a producer that was
+// killed before it knew.
+func verdictOf(s *Sent) string {
+	verdict := unknown
+	if len(s.Tries) > 0 {
+		verdict = refused
+	}
+	for _, t := range s.Tries {
+		if t.Verdict == acked {
+			return acked
+		}
+		if t.Verdict == unknown {
+			verdict = unknown
+		}
+	}
+	return verdict
+}
+
+// message compares what was answered to a producer with what is stored.
+func (c *checker) message(s *Sent) {
+	v, rows := c.v, c.rows[s.Seq]
+	created := 0
+	for _, t := range s.Tries {
+		if t.Status == 201 {
+			created++
+		}
+		if t.Status >= 400 && t.Status < 500 && t.Status != 409 || t.Status == 500 {
+			v.broken("wrong answers", "message %d: status %d %s", s.Seq, t.Status, t.Code)
+		}
+	}
+	if created > 1 || len(rows) > 1 {
+		v.broken("stored twice", "message %d: %d rows, %d times 201", s.Seq, len(rows), created)
+	}
+	switch verdictOf(s) {
+	case acked:
+		v.Acked++
+		if len(rows) == 0 {
+			v.broken("lost", "message %d of %s was acknowledged and is not stored", s.Seq, c.e.Plan.Channels[s.Channel])
+		}
+	case refused:
+		v.Refused++
+		if len(rows) > 0 {
+			v.broken("phantoms", "message %d was refused and is stored: %s", s.Seq, describe(s.Tries))
+		}
+	default:
+		v.Unknown++
+		if len(rows) > 0 {
+			v.UnknownStored++
+		}
+	}
+	for _, r := range rows {
+		if r.Hash != s.Hash || r.Channel != s.Channel || r.Priority != s.Priority || r.Audience != c.audience(s.Channel) || s.Keyed != (r.Key == keyOf(s.Seq)) {
+			v.broken("corrupted", "message %d is stored as %+v, was sent as %s to %d with priority %d", s.Seq, *r, s.Hash, s.Channel, s.Priority)
+		}
+	}
+}
+
+func (c *checker) audience(channel int) (n int) {
+	for _, k := range c.e.Plan.Consumers {
+		if k.Channel == channel {
+			n++
+		}
+	}
+	return n
+}
+
+func describe(tries []Try) (out []string) {
+	for _, t := range tries {
+		out = append(out, fmt.Sprintf("%s %d %s from broker %d at %s", t.Verdict, t.Status, t.Code, t.Broker, t.Answered.Format(clock)))
+	}
+	return out
+}
+
+// clock is how times are shown: those of journals have microseconds.
+const clock = "15:04:05.000000"
+
+// arrival checks one delivery by itself.
+func (c *checker) arrival(a *Arrival) {
+	v := c.v
+	v.Deliveries++
+	s := c.e.Sent[a.Seq]
+	if s == nil {
+		v.broken("phantoms", "%s got what nobody sent: sequence %d, job %s, at %s", c.name(a.Consumer), a.Seq, a.Job, a.At.Format(clock))
+		return
+	}
+	if len(c.rows[a.Seq]) == 0 && verdictOf(s) != acked { // acked ones are reported as lost
+		v.broken("phantoms", "%s got message %d, which is not stored", c.name(a.Consumer), a.Seq)
+	}
+	if a.Hash != s.Hash || s.Channel != c.e.Plan.Consumers[a.Consumer].Channel {
+		v.broken("corrupted", "%s got message %d of channel %d with hash %s, not %s", c.name(a.Consumer), a.Seq, s.Channel, a.Hash, s.Hash)
+	}
+	if rows := c.rows[a.Seq]; len(rows) == 1 && a.Message != publicID(rows[0]) {
+		v.broken("corrupted", "%s got message %d under the ID %s, not %s", c.name(a.Consumer), a.Seq, a.Message, publicID(rows[0]))
+	}
+	if a.Attempt < 1 || a.Attempt > maxAttempts && !c.e.Plan.Consumers[a.Consumer].Does.pull() {
+		v.broken("attempts", "%s got message %d as attempt %d of %d", c.name(a.Consumer), a.Seq, a.Attempt, maxAttempts)
+	}
+}
+
+func publicID(s *Stored) string {
+	if s.Key != "" {
+		return s.Key
+	}
+	return s.ID.String()
+}
+
+func (c *checker) name(consumer int) string { return c.e.Plan.Consumers[consumer].ID }
+
+// jobs follows every stored message to each of its consumers.
+func (c *checker) jobs() {
+	v := c.v
+	for i := range c.e.Stored {
+		s := &c.e.Stored[i]
+		for k, consumer := range c.e.Plan.Consumers {
+			if consumer.Channel != s.Channel {
+				continue
+			}
+			v.Jobs++
+			promised := slices.ContainsFunc(c.deliveries[jobKey{s.Seq, k}], func(a *Arrival) bool { return a.Promised })
+			o := &c.e.Jobs[k]
+			switch {
+			case o.Delivered[s.ID] && !promised:
+				v.broken("lost", "message %d (%s) counts as delivered to %s, which never took it", s.Seq, s.ID, c.name(k))
+			case o.Delivered[s.ID]:
+				v.Delivered++
+			case o.Dead[s.ID] && !o.Listed[s.ID]:
+				v.broken("lost", "message %d (%s) is dead for %s and not listed", s.Seq, s.ID, c.name(k))
+			case o.Dead[s.ID]:
+				v.Dead++
+				if promised {
+					v.DeadAfterSuccess++
+				}
+			default:
+				v.broken("stuck", "message %d (%s) is open for %s; success seen: %v", s.Seq, s.ID, c.name(k), promised)
+			}
+		}
+	}
+}
+
+// counters compares the sums of rows, lists and journals.
+func (c *checker) counters() {
+	v := c.v
+	for k := range c.e.Plan.Consumers {
+		o := &c.e.Jobs[k]
+		for _, set := range []map[ident.ID]bool{o.Delivered, o.Dead} {
+			for id := range set {
+				if c.byID[id] == nil {
+					v.broken("counter mismatches", "%s has an outcome of %s, which is no message", c.name(k), id)
+				}
+			}
+		}
+		for id := range o.Listed {
+			if !o.Dead[id] {
+				v.broken("counter mismatches", "%s lists %s as dead, which has no such row", c.name(k), id)
+			}
+		}
+	}
+	if c.e.InRedis > 0 {
+		v.broken("counter mismatches", "Redis knows %d jobs although none is open", c.e.InRedis)
+	}
+}
+
+// availability sums up how publishing went.
+func (c *checker) availability() {
+	v := c.v
+	away := c.windows(func(f *Fault) bool { return f.Store })
+	var successes []time.Time
+	first, last := time.Time{}, time.Time{}
+	for _, s := range c.e.Sent {
+		for _, t := range s.Tries {
+			if first.IsZero() || t.Sent.Before(first) {
+				first = t.Sent
+			}
+			if t.Answered.After(last) {
+				last = t.Answered
+			}
+			if t.Verdict == acked {
+				successes = append(successes, t.Answered)
+			}
+			if away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused { // a balancer knows who is away
+				continue
+			}
+			v.PostsHealthy++
+			if t.Verdict == acked {
+				v.PostsAcked++
+			}
+		}
+	}
+	slices.SortFunc(successes, time.Time.Compare)
+	before := first
+	for _, at := range append(successes, last) {
+		if gap := at.Sub(before); gap > v.LongestGap {
+			v.LongestGap = gap
+		}
+		if gap := at.Sub(before); gap > v.LongestGapHealthy && !away.covers(before, at) {
+			v.LongestGapHealthy = gap
+		}
+		before = at
+	}
+}
+
+// recovery is added to a fault before publishing is called healthy again.
+const recovery = 3 * time.Second
+
+// A span is from one time to another.
+type span struct{ from, to time.Time }
+
+type spans []span
+
+func (c *checker) windows(which func(*Fault) bool) (out spans) {
+	for i := range c.e.Faults {
+		if f := &c.e.Faults[i]; which(f) {
+			out = append(out, span{f.Start, f.End.Add(recovery)})
+		}
+	}
+	return out
+}
+
+func (s spans) covers(from, to time.Time) bool {
+	return slices.ContainsFunc(s, func(w span) bool { return !w.from.After(to) && !w.to.Before(from) })
+}

@@ -1,0 +1,232 @@
+//go:build unix
+
+package chaos
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// began is when the campaigns of these tests begin.
+var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time {
+	return began.Add(time.Duration(math.Round(seconds*1000)) * time.Millisecond)
+}
+
+func idNo(n int64) (id ident.ID) {
+	id[5], id[9] = 1, byte(n)
+	return id
+}
+
+// A story is evidence in the making: message n was sent at second n, to channel 0,
+// whose consumers are 0 and 1, and all went well.
+type story struct{ *Evidence }
+
+func newCase(messages int64) story {
+	p := newPlan(1, 1)
+	e := &Evidence{Plan: p, Sent: map[int64]*Sent{}, Jobs: make([]Outcomes, len(p.Consumers))}
+	for k := range e.Jobs {
+		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Listed: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
+	}
+	c := story{e}
+	for n := int64(1); n <= messages; n++ {
+		c.send(n, Try{Verdict: acked, Status: 201})
+		c.store(n)
+		for k := range 2 {
+			c.arrive(k, n, 1, float64(n)+0.1)
+			c.Jobs[k].Delivered[idNo(n)] = true
+		}
+	}
+	return c
+}
+
+func (c story) send(n int64, tries ...Try) {
+	for i := range tries {
+		tries[i].Sent, tries[i].Answered = at(float64(n)), at(float64(n)+0.01)
+	}
+	c.Sent[n] = &Sent{Seq: n, Hash: "hash", Tries: tries}
+}
+
+func (c story) store(n int64) {
+	c.Stored = append(c.Stored, Stored{Seq: n, ID: idNo(n), Audience: 2, Hash: "hash"})
+}
+
+// arrive adds a delivery that is answered with success 10 ms later.
+func (c story) arrive(k int, n int64, attempt int, second float64) *Arrival {
+	c.Arrivals = append(c.Arrivals, Arrival{Consumer: k, Seq: n, Hash: "hash", Attempt: attempt, Job: idNo(n).Job(k).String(), Message: idNo(n).String(),
+		Broker: "broker-0", At: at(second), Promised: true, OK: true, OKAt: at(second + 0.01)})
+	return &c.Arrivals[len(c.Arrivals)-1]
+}
+
+// unanswered turns every arrival of a message at a consumer into a failed one.
+func (c story) unanswered(k int, n int64) {
+	for i := range c.Arrivals {
+		if a := &c.Arrivals[i]; a.Consumer == k && a.Seq == n {
+			a.Promised, a.OK = false, false
+		}
+	}
+}
+
+func (c story) fault(f Fault, from, to float64) {
+	f.Start, f.End = at(from), at(to)
+	c.Faults = append(c.Faults, f)
+}
+
+var (
+	kill  = Fault{Kind: "broker killed", Repeats: true, Broker: 0, Channel: nobody}
+	away  = Fault{Kind: "MySQL paused", Store: true, Holds: true, Broker: nobody, Channel: nobody}
+	empty = Fault{Kind: "Redis emptied", Repeats: true, Broker: nobody, Channel: nobody}
+)
+
+func TestACampaignInWhichAllWentWellIsKept(t *testing.T) {
+	c := newCase(5)
+	v := Check(c.Evidence)
+	require.True(t, v.OK(), v.Samples)
+	require.EqualValues(t, 5, v.Acked)
+	require.EqualValues(t, 10, v.Jobs)
+	require.EqualValues(t, 10, v.Delivered)
+	require.EqualValues(t, 5, v.PostsAcked)
+	require.Equal(t, 1.0, v.LongestGap.Seconds())
+}
+
+func TestEachViolationIsFoundAndNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		promise string
+		breakIt func(c story)
+	}{
+		"acknowledged, not stored": {"lost", func(c story) {
+			c.Stored = c.Stored[1:]
+			delete(c.Jobs[0].Delivered, idNo(1))
+			delete(c.Jobs[1].Delivered, idNo(1))
+		}},
+		"recorded, never delivered":       {"lost", func(c story) { c.unanswered(1, 3) }},
+		"dead, not listed":                {"lost", func(c story) { delete(c.Jobs[0].Delivered, idNo(2)); c.Jobs[0].Dead[idNo(2)] = true }},
+		"two rows":                        {"stored twice", func(c story) { c.store(2) }},
+		"two times 201":                   {"stored twice", func(c story) { c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: acked, Status: 201}) }},
+		"open at the end":                 {"stuck", func(c story) { delete(c.Jobs[0].Delivered, idNo(4)); c.unanswered(0, 4) }},
+		"doubtful, stored, not delivered": {"stuck", func(c story) { c.send(9, Try{Verdict: unknown}); c.store(9) }},
+		"another body arrives":            {"corrupted", func(c story) { c.Arrivals[3].Hash = "other" }},
+		"another body is stored":          {"corrupted", func(c story) { c.Stored[3].Hash = "other" }},
+		"stored for fewer":                {"corrupted", func(c story) { c.Stored[3].Audience = 1 }},
+		"under another ID":                {"corrupted", func(c story) { c.Arrivals[3].Message = "other" }},
+		"to another channel":              {"corrupted", func(c story) { c.arrive(2, 2, 1, 3) }},
+		"refused, stored":                 {"phantoms", func(c story) { c.send(2, Try{Verdict: refused, Status: 503, Code: "overloaded"}) }},
+		"doubtful, not stored, delivered": {"phantoms", func(c story) { c.send(9, Try{Verdict: unknown}); c.arrive(0, 9, 1, 9) }},
+		"never sent, delivered":           {"phantoms", func(c story) { c.arrive(0, 9, 1, 9) }},
+		"too many attempts":               {"attempts", func(c story) { c.Arrivals[0].Attempt = maxAttempts + 1 }},
+		"outcome of nothing":              {"counter mismatches", func(c story) { c.Jobs[0].Delivered[idNo(77)] = true }},
+		"listed, not dead":                {"counter mismatches", func(c story) { c.Jobs[0].Listed[idNo(2)] = true }},
+		"left in Redis":                   {"counter mismatches", func(c story) { c.InRedis = 1 }},
+		"internal error":                  {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
+		"a broker died":                   {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
+		"again, without a fault":          {"unexplained duplicates", func(c story) { c.arrive(0, 2, 2, 3) }},
+		"again, another broker died": {"unexplained duplicates", func(c story) {
+			other := kill
+			other.Broker = 1
+			c.fault(other, 2, 2.5)
+			c.arrive(0, 2, 2, 3)
+		}},
+		"again, the broker died later":    {"unexplained duplicates", func(c story) { c.fault(kill, 20, 21); c.arrive(0, 2, 2, 22) }},
+		"again, the broker died before":   {"unexplained duplicates", func(c story) { c.fault(kill, 1, 1.5); c.arrive(0, 2, 2, 4) }},
+		"again, MySQL alone was away":     {"unexplained duplicates", func(c story) { c.fault(away, 2, 8); c.arrive(0, 2, 2, 9) }},
+		"again, another consumer was cut": {"unexplained duplicates", func(c story) { c.fault(Fault{Repeats: true, Broker: nobody, Channel: 1}, 2, 3); c.arrive(0, 2, 2, 4) }},
+		"more copies than under way": {"unexplained duplicates", func(c story) {
+			c.fault(kill, 2.1, 2.2)
+			c.arrive(0, 2, 2, 4)
+			c.arrive(0, 2, 3, 5)
+			c.arrive(0, 2, 4, 6)
+		}},
+		"refused once and in doubt, twice": {"stored twice", func(c story) { c.send(2, Try{Verdict: refused}, Try{Verdict: unknown}); c.store(2) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newCase(5)
+			c.breakIt(e)
+			v := Check(e.Evidence)
+			require.False(t, v.OK())
+			require.Positive(t, v.Violations[c.promise], v.Samples)
+			require.Len(t, v.Violations, 1, v.Samples)
+			require.Contains(t, promises, c.promise)
+		})
+	}
+}
+
+func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason string // of the one duplicate; empty: there is none
+		happen func(c story)
+	}{
+		"its broker was killed": {"broker killed", func(c story) { c.fault(kill, 2.05, 3); c.arrive(0, 2, 2, 9) }},
+		"killed while MySQL was away, before it could store": {"broker killed", func(c story) {
+			c.fault(away, 2, 8)
+			c.fault(kill, 7.5, 8)
+			c.arrive(0, 2, 2, 9)
+		}},
+		"it came out of a link that was cut": {"link", func(c story) {
+			c.fault(Fault{Kind: "link", Repeats: true, Broker: nobody, Channel: 0}, 1.5, 2.09)
+			c.arrive(0, 2, 2, 2.4)
+		}},
+		"Redis forgot it":      {"Redis emptied", func(c story) { c.fault(empty, 2.2, 2.2); c.arrive(0, 2, 1, 2.4) }},
+		"it answered too late": {"answered too late", func(c story) { c.Arrivals[2].OKAt = at(2.1).Add(deliveryTimeout); c.arrive(0, 2, 2, 7) }},
+		"the broker had waited long": {"timed out at the broker", func(c story) {
+			c.Jobs[0].Failed[failure{idNo(2), 1}] = []failedDelivery{{Took: deliveryTimeout}}
+			c.arrive(0, 2, 2, 7)
+		}},
+		"a retry after a failure": {"", func(c story) { c.unanswered(0, 2); c.arrive(0, 2, 2, 4) }},
+		"dead and listed": {"", func(c story) {
+			delete(c.Jobs[0].Delivered, idNo(2))
+			c.Jobs[0].Dead[idNo(2)], c.Jobs[0].Listed[idNo(2)] = true, true
+			c.unanswered(0, 2)
+		}},
+		"in doubt and absent":              {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
+		"killed before it knew":            {"", func(c story) { c.send(9) }},
+		"refused and absent":               {"", func(c story) { c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"}) }},
+		"a worker died as it reported":     {"", func(c story) { c.Arrivals[2].OK = false }},
+		"in doubt, then it was there":      {"", func(c story) { c.send(2, Try{Verdict: unknown}, Try{Verdict: acked, Status: 409}) }},
+		"unavailable while MySQL was away": {"", func(c story) { c.fault(away, 8, 9); c.send(9, Try{Verdict: refused, Status: 503, Code: "unavailable"}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newCase(5)
+			c.happen(e)
+			v := Check(e.Evidence)
+			require.True(t, v.OK(), v.Samples)
+			if c.reason != "" {
+				require.Equal(t, map[string]int{c.reason: 1}, v.Explained)
+			} else {
+				require.Empty(t, v.Explained)
+			}
+		})
+	}
+}
+
+func TestAvailabilityCountsOnlyWhatShouldHaveWorked(t *testing.T) {
+	c := newCase(4)
+	c.fault(away, 20, 25)
+	c.send(22, Try{Verdict: refused, Status: 503, Code: "unavailable"})
+	c.send(40, Try{Verdict: refused, Status: 503, Code: "overloaded"})
+	v := Check(c.Evidence)
+	require.True(t, v.OK(), v.Samples)
+	require.EqualValues(t, 5, v.PostsHealthy)
+	require.EqualValues(t, 4, v.PostsAcked)
+	require.Equal(t, 36.0, v.LongestGap.Seconds())
+	require.Equal(t, 1.0, v.LongestGapHealthy.Seconds())
+}
+
+func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		code   string
+		want   string
+	}{
+		{201, "", acked}, {409, "duplicate_message_id", acked}, {409, "channel_full", refused}, {400, "invalid_priority", refused},
+		{503, "overloaded", refused}, {503, "draining", refused}, {503, "unavailable", refused},
+		{503, "outcome_unknown", unknown}, {503, "", unknown}, {500, "internal", unknown}, {502, "", unknown},
+	} {
+		require.Equal(t, c.want, judge(c.status, c.code), "%d %s", c.status, c.code)
+	}
+}

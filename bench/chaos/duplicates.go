@@ -1,0 +1,160 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+const (
+	// settleWithin is how long after the consumer's success its outcome may still
+	// be on the way into the store with nothing broken: on two cores that seven
+	// processes and others share, commits of 1.5 s were seen.
+	settleWithin = 3 * time.Second
+	// transit is how long after a fault has ended a request that met it may still
+	// arrive: it waits in the buffers of a link that is cut already, and then for
+	// the consumer's turn on a busy machine.
+	transit = 500 * time.Millisecond
+	// lateBy is how near to the broker's time-out an answer may come and still
+	// have been too late for it.
+	lateBy = 500 * time.Millisecond
+)
+
+// duplicates looks at every delivery after one that the consumer had taken. Each
+// must have a reason in the one that was taken last before it, so that one fault
+// explains one copy; a copy that the consumer did not take may be tried again.
+func (c *checker) duplicates() {
+	for k, arrivals := range c.deliveries {
+		if c.e.Sent[k.seq] == nil {
+			continue // reported as a phantom
+		}
+		var taken *Arrival // the last so far
+		retry := false
+		for _, a := range arrivals {
+			if taken != nil {
+				c.duplicate(k, taken, a, retry)
+			}
+			retry = taken != nil && !a.OK
+			if a.OK {
+				taken = a
+			}
+		}
+	}
+	v := c.v
+	v.Bound = c.bound()
+	if v.DuplicatesByFaults > v.Bound {
+		v.broken("unexplained duplicates", "%d duplicates are more than the %d deliveries under way at faults", v.DuplicatesByFaults, v.Bound)
+	}
+}
+
+// duplicate judges the delivery a of a job that was taken before. retry tells that
+// the copy before it was not taken.
+func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
+	v := c.v
+	v.Duplicates++
+	if a.Attempt == taken.Attempt {
+		v.SameAttempt++
+	}
+	reason, byFault := c.explain(taken)
+	switch {
+	case retry:
+		v.Explained["retry of a copy that was not taken"]++
+	case reason == "":
+		v.broken("unexplained duplicates", "message %d (job %s) for %s: taken at %s as attempt %d from %s, answered at %s, and came again at %s as attempt %d from %s",
+			k.seq, a.Job, c.name(k.consumer), taken.At.Format(clock), taken.Attempt, taken.Broker, taken.OKAt.Format(clock), a.At.Format(clock), a.Attempt, a.Broker)
+	default:
+		v.Explained[reason]++
+		v.explained = append(v.explained, fmt.Sprintf("%s: message %d (job %s) for %s: taken at %s as attempt %d from %s, came again at %s as attempt %d from %s",
+			reason, k.seq, a.Job, c.name(k.consumer), taken.At.Format(clock), taken.Attempt, taken.Broker, a.At.Format(clock), a.Attempt, a.Broker))
+		if byFault {
+			v.DuplicatesByFaults++
+		}
+	}
+}
+
+// explain returns why a delivery that was taken may have been repeated, empty if
+// nothing explains it.
+func (c *checker) explain(taken *Arrival) (reason string, byFault bool) {
+	until := c.settled(taken)
+	for i := range c.e.Faults {
+		if f := &c.e.Faults[i]; c.hits(f, taken, until) {
+			return f.Kind, true
+		}
+	}
+	limit := deliveryTimeout
+	if c.e.Plan.Consumers[taken.Consumer].Does.pull() {
+		limit = pullVisible
+	}
+	if taken.OKAt.Sub(taken.At) >= limit-lateBy {
+		return "answered too late", false
+	}
+	if job, err := ident.Parse(taken.Job); err == nil {
+		message, _, _ := job.Split()
+		for _, f := range c.e.Jobs[taken.Consumer].Failed[failure{message, taken.Attempt}] {
+			if f.Took >= limit-lateBy {
+				return "timed out at the broker", false
+			}
+		}
+	}
+	return "", false
+}
+
+// settled is when the outcome of a delivery was in the store, at the latest.
+func (c *checker) settled(a *Arrival) time.Time {
+	until := a.OKAt.Add(settleWithin)
+	for changed := true; changed; { // one such fault may follow another
+		changed = false
+		for i := range c.e.Faults {
+			f := &c.e.Faults[i]
+			if end := f.End.Add(settleWithin); f.Holds && c.concerns(f, a) && !f.Start.After(until) && end.After(until) && !f.End.Before(a.OKAt) {
+				until, changed = end, true
+			}
+		}
+	}
+	return until
+}
+
+// hits tells whether a fault that may repeat deliveries met this one.
+func (c *checker) hits(f *Fault, a *Arrival, until time.Time) bool {
+	return f.Repeats && c.concerns(f, a) && !f.Start.After(until) && !f.End.Add(transit).Before(a.At)
+}
+
+// concerns tells whether a fault was one of this delivery's broker and consumer.
+func (c *checker) concerns(f *Fault, a *Arrival) bool {
+	if f.Broker != nobody && a.Broker != fmt.Sprintf("broker-%d", f.Broker) {
+		return false
+	}
+	k := c.e.Plan.Consumers[a.Consumer]
+	return f.Channel == nobody || f.Channel == k.Channel && !k.Does.pull()
+}
+
+// bound counts the deliveries under way at each fault that may repeat them.
+func (c *checker) bound() (n int) {
+	taken := make([]*Arrival, 0, len(c.e.Arrivals))
+	longest := time.Duration(0)
+	for i := range c.e.Arrivals { // ordered by time of arrival
+		a := &c.e.Arrivals[i]
+		if a.OK {
+			taken = append(taken, a)
+			longest = max(longest, c.settled(a).Sub(a.At))
+		}
+	}
+	for i := range c.e.Faults {
+		f := &c.e.Faults[i]
+		if !f.Repeats {
+			continue
+		}
+		from := f.Start.Add(-longest)
+		at := sort.Search(len(taken), func(i int) bool { return !taken[i].At.Before(from) })
+		for ; at < len(taken) && !taken[at].At.After(f.End.Add(transit)); at++ {
+			if c.hits(f, taken[at], c.settled(taken[at])) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,217 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// Evidence is everything the checker looks at: journals of the outside, rows of
+// the store, dead-letter lists of the API, and what was done to it all.
+type Evidence struct {
+	Plan     *plan
+	Sent     map[int64]*Sent
+	Arrivals []Arrival
+	Stored   []Stored
+	Jobs     []Outcomes // by consumer
+	Faults   []Fault
+	Notes    []Note
+	// InRedis is how many jobs Redis still knew at the end.
+	InRedis int64
+}
+
+// A Sent is a message and what was answered to its posts.
+type Sent struct {
+	Seq      int64
+	Channel  int
+	Keyed    bool
+	Priority int
+	Hash     string
+	Tries    []Try
+}
+
+// A Try is one post and its answer.
+type Try struct {
+	Verdict        string
+	Status         int
+	Code           string
+	Broker         int
+	Sent, Answered time.Time
+}
+
+// An Arrival is one delivery as the consumer saw it.
+type Arrival struct {
+	Consumer int
+	Seq      int64 // -1: not readable
+	Hash     string
+	Attempt  int
+	Job      string
+	Message  string // public ID
+	Broker   string // that delivered it
+	At       time.Time
+	Promised bool      // the consumer was about to answer with success
+	OK       bool      // it has; of a pull worker: the broker has accepted it
+	OKAt     time.Time // when
+}
+
+// A Stored is a row of the messages table.
+type Stored struct {
+	Seq      int64
+	Channel  int
+	ID       ident.ID
+	Key      string
+	Audience int
+	Priority int
+	Hash     string
+}
+
+// Outcomes are the ends of one consumer's jobs as the store has them.
+type Outcomes struct {
+	Delivered map[ident.ID]bool
+	Dead      map[ident.ID]bool            // and not delivered
+	Listed    map[ident.ID]bool            // as dead by the API
+	Failed    map[failure][]failedDelivery // attempts that the broker saw fail
+}
+
+// A failure names a failed attempt.
+type failure struct {
+	ID      ident.ID
+	Attempt int
+}
+
+// A failedDelivery is what the broker wrote down about it.
+type failedDelivery struct {
+	Took  time.Duration
+	Error string
+}
+
+// gather reads all of it.
+func (r *rig) gather(ctx context.Context) (*Evidence, error) {
+	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes}
+	for n := 1; n <= r.producer.starts; n++ {
+		if err := e.readProducer(r.journalOf(r.producer.name, n)); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range []*guarded{r.sinks, r.puller} {
+		for n := 1; n <= c.starts; n++ {
+			if err := e.readConsumer(r.journalOf(c.name, n)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var err error
+	if e.InRedis, err = r.redis.waiting(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.readStore(ctx, e); err != nil {
+		return nil, err
+	}
+	for k := range e.Jobs {
+		if e.Jobs[k].Listed, err = r.deadLetters(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	return e, r.readLogs(e)
+}
+
+func (e *Evidence) readProducer(path string) error {
+	return readJournal(path, func(kind byte, l *line) {
+		seq := l.number(1)
+		switch kind {
+		case 'I':
+			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Keyed: l.number(3) == 1, Priority: int(l.number(4)), Hash: l.text(6)}
+		case 'T':
+			if s := e.Sent[seq]; s != nil {
+				s.Tries = append(s.Tries, Try{l.text(2), int(l.number(3)), l.text(4), int(l.number(5)), l.time(6), l.time(7)})
+			}
+		}
+	})
+}
+
+func (e *Evidence) readConsumer(path string) error {
+	byNumber := map[int64]int{}
+	return readJournal(path, func(kind byte, l *line) {
+		switch kind {
+		case 'D':
+			attempt, _ := strconv.Atoi(l.text(5)) // 0 where the header is missing, which the checker sees
+			byNumber[l.number(1)] = len(e.Arrivals)
+			e.Arrivals = append(e.Arrivals, Arrival{Consumer: int(l.number(2)), Seq: l.number(3), Hash: l.text(4), Attempt: attempt,
+				Job: l.text(6), Message: l.text(7), Broker: l.text(8), At: l.time(9)})
+		case 'O':
+			i, ok := byNumber[l.number(1)]
+			if !ok {
+				return
+			}
+			a, status := &e.Arrivals[i], l.number(2)
+			success := status >= 200 && status < 300
+			a.Promised = a.Promised || success || status == reporting
+			if success {
+				a.OK, a.OKAt = true, l.time(3)
+			}
+		}
+	})
+}
+
+// deadLetters reads the list of a consumer through the API, page by page.
+func (r *rig) deadLetters(ctx context.Context, k int) (map[ident.ID]bool, error) {
+	out := map[ident.ID]bool{}
+	base := "http://" + r.nodes[k%len(r.nodes)].addr
+	for path := r.plan.path(k) + "/dlq?size=100"; path != ""; {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("X-Broker-Admin-Token", adminToken)
+		res, err := control.Do(req)
+		if err != nil {
+			return nil, fmt.Errorf("read dead letters: %w", err)
+		}
+		var page struct {
+			DeadJobs []struct{ ID string }
+			Pages    map[string]string
+		}
+		err = json.NewDecoder(res.Body).Decode(&page)
+		_, _ = io.Copy(io.Discard, res.Body) // what follows the object is of no interest
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("read dead letters: status %d: %w", res.StatusCode, err)
+		}
+		for _, j := range page.DeadJobs {
+			job, err := ident.Parse(j.ID)
+			if err != nil {
+				return nil, fmt.Errorf("read dead letters: job %q: %w", j.ID, err)
+			}
+			message, _, _ := job.Split()
+			out[message] = true
+		}
+		path = page.Pages["next"]
+	}
+	return out, nil
+}
+
+// readLogs looks for words that no broker's log may hold.
+func (r *rig) readLogs(e *Evidence) error {
+	for _, n := range r.nodes {
+		path := filepath.Join(r.dir, n.name+".log")
+		for _, word := range []string{"DATA RACE", "panic:", `"code":"internal"`} {
+			count, err := countLines(path, word)
+			if err != nil {
+				return err
+			}
+			if count > 0 {
+				e.Notes = append(e.Notes, Note{What: "log", Detail: fmt.Sprintf("%s has %d lines with %q", path, count, word), At: time.Now()})
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A Fault is one that was injected.
+type Fault struct {
+	Kind       string // as in the verdict
+	Detail     string // what exactly, to whom
+	Catalogue  string // numbers of the fault catalogue
+	Start, End time.Time
+	// Repeats: what is under way at the fault may honestly be delivered again.
+	Repeats bool
+	// Holds: outcomes cannot be stored meanwhile, so deliveries stay under way.
+	Holds bool
+	// Store: MySQL as a whole is away, so publishes may fail.
+	Store   bool
+	Broker  int // the only one hit; nobody: all of them
+	Channel int // the only one whose push consumers are hit; nobody: all of them
+}
+
+// nobody stands for "no one in particular".
+const nobody = -1
+
+// A blow is a fault about to happen.
+type blow struct {
+	Fault
+	run func(ctx context.Context) error
+}
+
+// A kind makes blows. It draws what is random when it makes one, so that the seed
+// alone decides it, whatever happens meanwhile.
+type kind struct {
+	weight int // how often it comes in a round
+	make   func(r *rig, rng *rand.Rand) blow
+}
+
+// between draws a duration.
+func between(rng *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(rng.Int64N(int64(most-least)+1)).Round(time.Millisecond)
+}
+
+// kinds are those that this rig can inject.
+func (r *rig) kinds() []kind {
+	out := append(processKinds(), storeKinds()...)
+	out = append(out, linkKinds(r.redis.kind == standalone)...)
+	return append(out, redisKinds(r.redis.kind)...)
+}
+
+// A schedule deals blows: every kind as often as its weight in each round, in an
+// order of its own.
+type schedule struct {
+	seed  uint64
+	kinds []kind
+	step  uint64
+	round []kind
+}
+
+// pairEvery is how often two faults come at once.
+const pairEvery = 6
+
+// next returns the blows of one step: one, or now and then two.
+func (s *schedule) next(r *rig) []blow {
+	rng := rand.New(rand.NewPCG(s.seed, s.step))
+	s.step++
+	blows := []blow{s.deal(rng).make(r, rng)}
+	if s.step%pairEvery == 0 {
+		blows = append(blows, s.deal(rng).make(r, rng))
+	}
+	return blows
+}
+
+func (s *schedule) deal(rng *rand.Rand) kind {
+	if len(s.round) == 0 {
+		for _, k := range s.kinds {
+			for range k.weight {
+				s.round = append(s.round, k)
+			}
+		}
+		rng.Shuffle(len(s.round), func(i, j int) { s.round[i], s.round[j] = s.round[j], s.round[i] })
+	}
+	k := s.round[0]
+	s.round = s.round[1:]
+	return k
+}
+
+// linkKinds break the TCP connections between the parts.
+func linkKinds(redisToo bool) []kind {
+	toMySQL := kind{3, func(r *rig, rng *rand.Rand) blow {
+		n := r.nodes[rng.IntN(len(r.nodes))]
+		b := breakLink(n.mysql, rng)
+		b.Kind, b.Catalogue, b.Broker, b.Holds = "broker - MySQL link", "F2 F16 F29", n.no, true
+		return b
+	}}
+	toConsumer := kind{3, func(r *rig, rng *rand.Rand) blow {
+		c := rng.IntN(len(r.sinkLinks))
+		b := breakLink(r.sinkLinks[c], rng)
+		b.Kind, b.Catalogue, b.Channel, b.Repeats = "broker - consumer link", "F7 F29 F33 F37", c, true
+		return b
+	}}
+	fromClients := kind{2, func(r *rig, rng *rand.Rand) blow {
+		n := r.nodes[rng.IntN(len(r.nodes))]
+		b := breakLink(n.front, rng)
+		b.Kind, b.Catalogue, b.Broker = "client - broker link", "F3 F37", n.no
+		return b
+	}}
+	out := []kind{toMySQL, toConsumer, fromClients}
+	if redisToo {
+		out = append(out, kind{4, func(r *rig, rng *rand.Rand) blow {
+			n := r.nodes[rng.IntN(len(r.nodes))]
+			b := breakLink(n.redis, rng)
+			b.Kind, b.Catalogue, b.Broker = "broker - Redis link", "F26 F28 F29", n.no
+			return b
+		}})
+	}
+	return out
+}
+
+// breakLink draws what happens to a link, and for how long.
+func breakLink(p *proxy, rng *rand.Rand) blow {
+	d := between(rng, time.Second, 5*time.Second)
+	var w weather
+	var detail string
+	cuts := 0
+	switch rng.IntN(7) {
+	case 0:
+		detail, cuts = "cut", 1
+	case 1:
+		detail, cuts = "cut again and again", 2+rng.IntN(6)
+	case 2:
+		detail, w = "refused", weather{refuse: true}
+	case 3:
+		detail, w = "silent both ways", weather{stallUp: true, stallDown: true}
+	case 4:
+		detail, w = "silent towards the client", weather{stallDown: true}
+	case 5:
+		w.delay = between(rng, 20*time.Millisecond, 300*time.Millisecond)
+		detail = fmt.Sprintf("%v late", w.delay)
+	case 6:
+		detail, w = "answers lost", weather{loseAnswers: true}
+	}
+	b := blow{Fault: Fault{Detail: detail, Broker: nobody, Channel: nobody}}
+	b.run = func(ctx context.Context) error {
+		if cuts > 0 {
+			for range cuts {
+				p.cut()
+				pause(ctx, 200*time.Millisecond)
+			}
+			return nil
+		}
+		p.set(w)
+		pause(ctx, d)
+		if w.stallUp || w.stallDown { // what was held back is lost, as in a partition
+			p.cut()
+		}
+		p.set(weather{})
+		return nil
+	}
+	return b
+}
+
+// pause waits, or not so long when ctx ends: what was broken is mended anyway.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,155 @@
+//go:build unix
+
+package chaos
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Settings of the brokers of a campaign: short enough that what waits for a
+// time-out is over in a minute, long enough that a busy machine is no fault.
+const (
+	deliveryTimeout = 4 * time.Second
+	stopTimeout     = 4 * time.Second
+	rationalDelay   = time.Second
+	maxRetries      = 7
+	retryBackoff    = "200ms,500ms,1s"
+	retryMaxDelay   = 2 * time.Second
+	// pullVisible is how long a claimed pull job is hidden.
+	pullVisible = stopTimeout + rationalDelay
+	maxAttempts = maxRetries + 1
+)
+
+// A behaviour is what a consumer does to its broker.
+type behaviour string
+
+const (
+	steady  behaviour = "steady"  // answers 204
+	flaky   behaviour = "flaky"   // some 500, closed connections, redirects, huge answers
+	limited behaviour = "limited" // some 429 and 503, with good and bad Retry-After
+	hanging behaviour = "hanging" // some answers come too late or never
+	single  behaviour = "single"  // pull worker at the single doors
+	batched behaviour = "batched" // pull worker at the batch doors
+)
+
+func (b behaviour) pull() bool { return b == single || b == batched }
+
+// A consumer is one of the plan; its number is its index there.
+type consumer struct {
+	Channel int // index
+	ID      string
+	Does    behaviour
+}
+
+// A plan is what every process of a campaign knows.
+type plan struct {
+	Channels  []string
+	Weights   []int // of the channels, for producers
+	Consumers []consumer
+	Producer  string
+	Token     string   // of everything
+	Brokers   []string // host:port of each, as clients see it
+	Sinks     string   // host:port of the push endpoints
+	Rate      float64  // messages per second
+	Seed      uint64
+}
+
+// newPlan returns the fixed cast: every behaviour on a channel with a steady
+// neighbour that must not suffer from it.
+func newPlan(rate float64, seed uint64) *plan {
+	return &plan{
+		Channels: []string{"chaos-flaky", "chaos-limited", "chaos-single", "chaos-batched"},
+		Weights:  []int{33, 33, 9, 25},
+		Consumers: []consumer{
+			{0, "steady-0", steady}, {0, "flaky", flaky},
+			{1, "steady-1", steady}, {1, "limited", limited},
+			{2, "hanging", hanging}, {2, "single", single},
+			{3, "steady-3", steady}, {3, "batched", batched},
+		},
+		Producer: "chaos", Token: "chaos-token", Rate: rate, Seed: seed,
+	}
+}
+
+func (p *plan) path(k int) string {
+	return "/channel/" + p.Channels[p.Consumers[k].Channel] + "/consumer/" + p.Consumers[k].ID
+}
+
+func (p *plan) write(path string) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o600)
+}
+
+func readPlan(path string) (*plan, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{}
+	return p, json.Unmarshal(b, p)
+}
+
+// Every body begins with its sequence number as seqBytes hexadecimal digits, so
+// that it can be told apart wherever it turns up.
+const seqBytes = 10
+
+// incarnation is how far apart the sequence numbers of a producer and of its
+// successor begin.
+const incarnation = 1 << 28
+
+// parseSeq reads the sequence number that a body begins with.
+func parseSeq(body []byte) (int64, bool) {
+	if len(body) < seqBytes {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(body[:seqBytes]), 16, 64)
+	return n, err == nil
+}
+
+// newBody makes the body of a message: mostly small ones, some of 64 KiB, half
+// of them text and half any bytes.
+func newBody(rng *rand.Rand, seq int64) []byte {
+	var size int
+	switch n := rng.IntN(1000); {
+	case n < 700:
+		size = seqBytes + rng.IntN(247)
+	case n < 950:
+		size = 256 + rng.IntN(2<<10)
+	case n < 995:
+		size = 2<<10 + rng.IntN(14<<10)
+	default:
+		size = 64 << 10
+	}
+	body := fmt.Appendf(make([]byte, 0, size+8), "%0*x", seqBytes, seq)
+	text := rng.IntN(2) == 0
+	for len(body) < size {
+		body = binary.LittleEndian.AppendUint64(body, rng.Uint64())
+	}
+	body = body[:size]
+	if text {
+		for i := seqBytes; i < size; i++ {
+			body[i] = 'a' + body[i]%26
+		}
+	}
+	return body
+}
+
+// hashOf is the checksum of a body, as the store computes it, too.
+func hashOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:8])
+}
+
+// poisoned reports whether no pull worker of the single doors ever finishes the
+// message: its leases end, one after the other, until it is dead.
+func poisoned(seq int64) bool { return seq%997 == 0 }

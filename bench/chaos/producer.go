@@ -1,0 +1,336 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// publishers bounds the posts under way. Those that a fault holds back
+	// must not keep the others from being sent.
+	publishers = 96
+	// postTimeout is longer than a broker takes to answer 503.
+	postTimeout = 8 * time.Second
+	// finishWithin is how long a producer that is told to stop goes on asking
+	// about posts whose outcome it does not know.
+	finishWithin = 30 * time.Second
+	// batchEvery is how many single posts there are for each batch of batchLines.
+	batchEvery = 200
+	batchLines = 20
+)
+
+// What the answer to a post says about the message.
+const (
+	acked   = "A" // 201, or 409: it was there already
+	refused = "R" // stated as not stored
+	unknown = "U" // no answer, or one that says so
+)
+
+// Lines of the producer's journal: "I" is written before the first post of a
+// message, "T" after each answer or the want of one.
+//
+//	I seq channel keyed priority size hash time
+//	T seq verdict status code broker sent answered
+
+// A producer publishes until it is told to stop.
+type producer struct {
+	plan    *plan
+	log     *journal
+	seq     atomic.Int64
+	posts   atomic.Int64
+	clients []*http.Client // one for each broker
+	under   []atomic.Int64 // posts under way, by broker
+}
+
+// A post is one message on its way.
+type post struct {
+	seq      int64
+	channel  int
+	priority int
+	keyed    bool
+	body     []byte
+}
+
+func (p *producer) run(ctx context.Context) {
+	p.under = make([]atomic.Int64, len(p.plan.Brokers))
+	for range p.plan.Brokers {
+		p.clients = append(p.clients, &http.Client{Timeout: postTimeout, Transport: &http.Transport{
+			MaxIdleConnsPerHost: publishers, DisableCompression: true, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext}})
+	}
+	due := make(chan struct{}, publishers)
+	var wg sync.WaitGroup
+	for i := range publishers {
+		rng := rand.New(rand.NewPCG(p.plan.Seed, uint64(i)))
+		wg.Go(func() {
+			for range due {
+				if n := p.posts.Add(1); n%batchEvery == 0 {
+					p.batch(ctx, rng)
+				} else {
+					p.publish(ctx, rng)
+				}
+			}
+		})
+	}
+	pace(ctx, p.plan.Rate/(1+float64(batchLines)/batchEvery), due)
+	close(due)
+	wg.Wait()
+	for _, c := range p.clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// pace sends to due so many times a second until ctx ends. What nobody takes is
+// dropped: after a fault there is no burst of what could not be sent.
+func pace(ctx context.Context, rate float64, due chan<- struct{}) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	last, owed := time.Now(), 0.0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			owed += rate * now.Sub(last).Seconds()
+			last = now
+		}
+		for ; owed >= 1; owed-- {
+			select {
+			case due <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// next makes a message and has its intent on disk.
+func (p *producer) next(rng *rand.Rand, channel int) (post, *flush) {
+	m := post{seq: p.seq.Add(1), channel: channel, keyed: rng.IntN(2) == 0}
+	if rng.IntN(10) == 0 {
+		m.priority = 1 + rng.IntN(1023)
+	}
+	m.body = newBody(rng, m.seq)
+	keyed := 0
+	if m.keyed {
+		keyed = 1
+	}
+	return m, p.log.Add("I", m.seq, m.channel, keyed, m.priority, len(m.body), hashOf(m.body), time.Now())
+}
+
+func (p *producer) channel(rng *rand.Rand) int {
+	n := rng.IntN(100)
+	for i, w := range p.plan.Weights {
+		if n -= w; n < 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// publish posts one message, and again where its ID makes that safe.
+func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
+	m, intent := p.next(rng, p.channel(rng))
+	if intent.Wait() != nil {
+		return // the disk is full: the rig sees that
+	}
+	broker := p.pick(int(m.seq))
+	if m.keyed && rng.IntN(50) == 0 { // the same message to two brokers at once
+		var both sync.WaitGroup
+		both.Go(func() { p.post(m, (broker+1)%len(p.plan.Brokers)) })
+		defer both.Wait()
+	}
+	stop, cancel := lateContext(ctx, finishWithin)
+	defer cancel()
+	for {
+		if !p.post(m, broker) {
+			return
+		}
+		broker = p.pick(broker + 1)
+		select {
+		case <-stop.Done():
+			return
+		case <-time.After(time.Duration(50+rng.IntN(200)) * time.Millisecond):
+		}
+	}
+}
+
+// lateContext ends some time after ctx does.
+func lateContext(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return late, func() { stop(); cancel() }
+}
+
+// post sends the message once and tells whether to do it again: what never left
+// this process, and what has an ID and no definite answer.
+func (p *producer) post(m post, broker int) (again bool) {
+	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[m.channel]+"/broadcast", bytes.NewReader(m.body))
+	if err != nil {
+		return false
+	}
+	p.identify(req)
+	req.Header.Set("Content-Type", "application/octet-stream")
+	req.Header.Set("X-Broker-Message-Priority", strconv.Itoa(m.priority))
+	if m.keyed {
+		req.Header.Set("X-Broker-Message-ID", keyOf(m.seq))
+	}
+	p.under[broker].Add(1)
+	defer p.under[broker].Add(-1)
+	start := time.Now()
+	res, err := p.clients[broker].Do(req)
+	if err != nil {
+		verdict, sent := judgeError(err)
+		p.log.Add("T", m.seq, verdict, 0, "-", broker, start, time.Now())
+		return m.keyed || !sent
+	}
+	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // the status is the answer
+	_ = res.Body.Close()
+	var problem struct{ Code string }
+	_ = json.Unmarshal(body, &problem) // a success has none
+	p.log.Add("T", m.seq, judge(res.StatusCode, problem.Code), res.StatusCode, orDash(problem.Code), broker, start, time.Now())
+	return m.keyed && res.StatusCode >= 500
+}
+
+func (p *producer) identify(req *http.Request) {
+	req.Header.Set("X-Broker-Channel-Token", p.plan.Token)
+	req.Header.Set("X-Broker-Producer-ID", p.plan.Producer)
+	req.Header.Set("X-Broker-Producer-Token", p.plan.Token)
+}
+
+// pick returns the broker whose turn it is, or the next one that has not got more
+// than its share of the posts under way: as behind a balancer that counts
+// connections, a broker that is asleep must not hold every producer.
+func (p *producer) pick(turn int) int {
+	share := int64(publishers / (len(p.under) + 1))
+	for i := range p.under {
+		if b := (turn + i) % len(p.under); p.under[b].Load() < share {
+			return b
+		}
+	}
+	return turn % len(p.under)
+}
+
+func keyOf(seq int64) string { return fmt.Sprintf("key-%x", seq) }
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// judge reads an answer as the API page defines it.
+func judge(status int, code string) string {
+	switch {
+	case status == http.StatusCreated, status == http.StatusConflict && code == "duplicate_message_id":
+		return acked
+	case status >= 400 && status < 500:
+		return refused
+	case status == http.StatusServiceUnavailable && (code == "overloaded" || code == "draining" || code == "unavailable"):
+		return refused
+	}
+	return unknown
+}
+
+// judgeError tells a request that never left from one that may have arrived.
+func judgeError(err error) (verdict string, sent bool) {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return refused, false
+	}
+	return unknown, true
+}
+
+// batch posts several messages through the batch door, each line judged by itself.
+func (p *producer) batch(ctx context.Context, rng *rand.Rand) {
+	channel, broker := p.channel(rng), p.pick(rng.IntN(len(p.plan.Brokers)))
+	var body bytes.Buffer
+	var posts []post
+	var intent *flush
+	for range batchLines {
+		var m post
+		m, intent = p.next(rng, channel)
+		posts = append(posts, m)
+		line := map[string]any{"Priority": m.priority, "PayloadBase64": base64.StdEncoding.EncodeToString(m.body)}
+		if m.keyed {
+			line["MessageID"] = keyOf(m.seq)
+		}
+		b, err := json.Marshal(line)
+		if err != nil {
+			return
+		}
+		body.Write(append(b, '\n'))
+	}
+	if intent.Wait() != nil {
+		return
+	}
+	start := time.Now()
+	verdicts := p.postBatch(channel, broker, &body, len(posts))
+	for i, m := range posts {
+		v := verdicts[i]
+		p.log.Add("T", m.seq, v.verdict, v.status, orDash(v.code), broker, start, time.Now())
+	}
+}
+
+// A lineVerdict is the answer to one line of a batch.
+type lineVerdict struct {
+	verdict string
+	status  int
+	code    string
+}
+
+func (p *producer) postBatch(channel, broker int, body io.Reader, n int) []lineVerdict {
+	out := make([]lineVerdict, n)
+	fill := func(from int, v lineVerdict) []lineVerdict {
+		for i := from; i < n; i++ {
+			out[i] = v
+		}
+		return out
+	}
+	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[channel]+"/batch", body)
+	if err != nil {
+		return fill(0, lineVerdict{verdict: refused})
+	}
+	p.identify(req)
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	p.under[broker].Add(1)
+	defer p.under[broker].Add(-1)
+	res, err := p.clients[broker].Do(req)
+	if err != nil {
+		verdict, _ := judgeError(err)
+		return fill(0, lineVerdict{verdict: verdict})
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		var problem struct{ Code string }
+		_ = json.NewDecoder(res.Body).Decode(&problem) // the status is enough
+		return fill(0, lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code})
+	}
+	lines := bufio.NewReader(res.Body)
+	for i := range n {
+		text, err := lines.ReadBytes('\n')
+		var answer struct {
+			Status int
+			Code   string `json:"code"`
+		}
+		if err != nil || json.Unmarshal(text, &answer) != nil {
+			return fill(i, lineVerdict{verdict: unknown})
+		}
+		out[i] = lineVerdict{judge(answer.Status, answer.Code), answer.Status, answer.Code}
+	}
+	return out
+}

@@ -1,0 +1,307 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+// The brokers' own user may not do what an administrator may: write to a
+// read-only server, for one.
+const (
+	brokerUser = "penstock"
+	database   = "penstock"
+)
+
+// A guarded is a process that faults and supervision take turns with.
+type guarded struct {
+	mu sync.Mutex // held by whoever does something to the process
+	child
+	finished bool // it has done its work and is not started again
+}
+
+// finish ends the process for good.
+func (g *guarded) finish(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.finished = true
+	g.stop(d)
+}
+
+// A rig is one campaign's brokers, stores, links, producers and consumers.
+type rig struct {
+	plan  *plan
+	dir   string
+	guard *guard
+
+	mysql     *realservers.MySQLNode
+	storeMu   sync.Mutex // held by whoever breaks MySQL
+	db        *sql.DB    // as administrator, past the proxies
+	redis     *redisWorld
+	redisMu   sync.Mutex // held by whoever breaks Redis
+	nodes     []*node
+	sinkLinks []*proxy // brokers -> push endpoints, by channel
+
+	producer, sinks, puller *guarded
+
+	mu     sync.Mutex
+	faults []Fault
+	notes  []Note
+}
+
+// A Note is something that no journal shows: a broker that died by itself.
+type Note struct {
+	What, Detail string
+	At           time.Time
+}
+
+func (r *rig) note(what, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, Note{what, fmt.Sprintf(format, args...), time.Now()})
+}
+
+// build starts everything but the producer. The rig must be closed also when it fails.
+func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
+	r := &rig{plan: newPlan(c.Rate, c.Seed), dir: dir}
+	var err error
+	if r.guard, err = startGuard(); err != nil {
+		return r, err
+	}
+	if r.mysql, err = realservers.StartMySQLNode(); err != nil {
+		return r, err
+	}
+	if r.redis, err = startRedis(ctx, topology); err != nil {
+		return r, err
+	}
+	if err := r.openDatabase(ctx); err != nil {
+		return r, err
+	}
+	if err := r.startSinks(); err != nil {
+		return r, err
+	}
+	for i := range c.Brokers {
+		if err := r.addBroker(ctx, i); err != nil {
+			return r, err
+		}
+	}
+	if err := r.plan.write(r.planPath()); err != nil {
+		return r, err
+	}
+	if err := r.register(ctx); err != nil {
+		return r, err
+	}
+	r.puller, r.producer = r.role("chaos-puller"), r.role("chaos-producer")
+	if err := r.puller.start(); err != nil {
+		return r, err
+	}
+	return r, r.producer.start()
+}
+
+func (r *rig) planPath() string { return filepath.Join(r.dir, "plan.json") }
+
+// journalOf is where the n-th process of a role writes.
+func (r *rig) journalOf(role string, n int) string {
+	return filepath.Join(r.dir, fmt.Sprintf("%s-%d.journal", role, n))
+}
+
+// role prepares a process of the rig's own program.
+func (r *rig) role(name string) *guarded {
+	return &guarded{child: child{name: name, dir: r.dir, guard: r.guard, env: withoutSettings(os.Environ()), args: func(start int) []string {
+		args := []string{"bench", name, "--plan", r.planPath(), "--journal", r.journalOf(name, start)}
+		if name == "chaos-producer" {
+			args = append(args, "--from", fmt.Sprint(start*incarnation))
+		}
+		return args
+	}}}
+}
+
+// openDatabase makes the database and the brokers' user.
+func (r *rig) openDatabase(ctx context.Context) error {
+	cfg, err := mysql.ParseDSN(r.mysql.RootDSN())
+	if err != nil {
+		return err
+	}
+	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout = 5*time.Second, 2*time.Minute, time.Minute
+	if r.db, err = sql.Open("mysql", cfg.FormatDSN()); err != nil {
+		return err
+	}
+	r.db.SetMaxIdleConns(1)
+	for _, statement := range []string{
+		"CREATE DATABASE " + database,
+		"CREATE USER " + brokerUser + "@'127.0.0.1'",
+		"CREATE USER " + brokerUser + "@'localhost'",
+		"GRANT ALL ON " + database + ".* TO " + brokerUser + "@'127.0.0.1'",
+		"GRANT ALL ON " + database + ".* TO " + brokerUser + "@'localhost'",
+	} {
+		if _, err := r.db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// startSinks starts the push endpoints, with a link for each channel in front.
+func (r *rig) startSinks() error {
+	addr, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	r.plan.Sinks = addr
+	for range r.plan.Channels {
+		p, err := startProxy(addr)
+		if err != nil {
+			return err
+		}
+		r.sinkLinks = append(r.sinkLinks, p)
+	}
+	if err := r.plan.write(r.planPath()); err != nil {
+		return err
+	}
+	r.sinks = r.role("chaos-sinks")
+	return r.sinks.start()
+}
+
+// addBroker starts a broker with its links to MySQL, Redis and clients.
+func (r *rig) addBroker(ctx context.Context, i int) error {
+	toMySQL, err := startProxy(fmt.Sprintf("127.0.0.1:%d", r.mysql.Port()))
+	if err != nil {
+		return err
+	}
+	var toRedis *proxy
+	if r.redis.kind == standalone {
+		if toRedis, err = startProxy(r.redis.nodes[0].Addr()); err != nil {
+			return errors.Join(err, toMySQL.Close())
+		}
+	}
+	env := append(r.redis.settings(toRedis),
+		"BROKER_MYSQL_DSN="+brokerUser+"@tcp("+toMySQL.addr()+")/"+database,
+		"BROKER_ADMIN_TOKEN="+adminToken, "BROKER_OPEN_MANAGEMENT=true",
+		"BROKER_DELIVERY_TIMEOUT="+deliveryTimeout.String(), "BROKER_STOP_TIMEOUT="+stopTimeout.String(),
+		"BROKER_RATIONAL_DELAY="+rationalDelay.String(), fmt.Sprint("BROKER_MAX_RETRIES=", maxRetries),
+		"BROKER_RETRY_BACKOFF="+retryBackoff, "BROKER_RETRY_MAX_DELAY="+retryMaxDelay.String(),
+		"BROKER_LOG_FORMAT=json", "BROKER_LOG_LEVEL=info")
+	n, err := newNode(i, r.dir, r.guard, env)
+	if err != nil {
+		return err
+	}
+	n.mysql, n.redis = toMySQL, toRedis
+	r.nodes = append(r.nodes, n)
+	r.plan.Brokers = append(r.plan.Brokers, n.front.addr())
+	return n.up(ctx)
+}
+
+// register creates producer, channels and consumers before anything is published.
+func (r *rig) register(ctx context.Context) error {
+	base := "http://" + r.nodes[0].addr
+	token := url.Values{"token": {r.plan.Token}}
+	if err := put(ctx, base+"/producer/"+r.plan.Producer, token); err != nil {
+		return err
+	}
+	for _, c := range r.plan.Channels {
+		if err := put(ctx, base+"/channel/"+c, token); err != nil {
+			return err
+		}
+	}
+	for k := range r.plan.Consumers {
+		if err := put(ctx, base+r.plan.path(k), r.consumerForm(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) consumerForm(k int) url.Values {
+	c := r.plan.Consumers[k]
+	form := url.Values{"token": {r.plan.Token}, "type": {"pull"}}
+	if !c.Does.pull() {
+		form.Set("type", "push")
+		form.Set("callbackUrl", fmt.Sprintf("http://%s/%d", r.sinkLinks[c.Channel].addr(), k))
+	}
+	return form
+}
+
+// touchConsumer registers a consumer again as it is. Whether that succeeds is the
+// broker's affair: it may be told to die there.
+func (r *rig) touchConsumer(ctx context.Context, base string, k int) {
+	_ = put(ctx, base+r.plan.path(k), r.consumerForm(k))
+}
+
+// redrive asks for all dead letters of a consumer to be tried again, under the
+// same condition.
+func (r *rig) redrive(ctx context.Context, base string, k int) {
+	_, _ = send(ctx, http.MethodPost, base+r.plan.path(k)+"/dlq", url.Values{"requeue": {r.plan.Token}})
+}
+
+var control = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// send makes a request with a form, as administrator, and returns the answer's status.
+func send(ctx context.Context, method, target string, form url.Values) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(form.Encode()))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("X-Broker-Admin-Token", adminToken)
+	res, err := control.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, errors.Join(err, res.Body.Close())
+}
+
+func put(ctx context.Context, target string, form url.Values) error {
+	status, err := send(ctx, http.MethodPut, target, form)
+	if err == nil && status != http.StatusCreated && status != http.StatusOK {
+		err = fmt.Errorf("status %d", status)
+	}
+	if err != nil {
+		return fmt.Errorf("PUT %s: %w", target, err)
+	}
+	return nil
+}
+
+// Close ends every process and link. What a campaign left in its folder stays.
+func (r *rig) Close() error {
+	for _, c := range []*guarded{r.producer, r.sinks, r.puller} {
+		if c != nil {
+			c.kill()
+		}
+	}
+	for _, n := range r.nodes {
+		n.Close()
+	}
+	for _, p := range r.sinkLinks {
+		_ = p.Close() // a listener, closed once
+	}
+	var errs []error
+	if r.db != nil {
+		errs = append(errs, r.db.Close())
+	}
+	if r.redis != nil {
+		errs = append(errs, r.redis.Close())
+	}
+	if r.mysql != nil {
+		errs = append(errs, r.mysql.Close())
+	}
+	if r.guard != nil {
+		errs = append(errs, r.guard.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,160 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// numbers returns the store's number of each channel and consumer of the plan.
+func (r *rig) numbers(ctx context.Context) (channels, consumers []int64, err error) {
+	for _, id := range r.plan.Channels {
+		var no int64
+		if err := r.db.QueryRowContext(ctx, "SELECT no FROM "+database+".channels WHERE id = ?", id).Scan(&no); err != nil {
+			return nil, nil, fmt.Errorf("number of channel %s: %w", id, err)
+		}
+		channels = append(channels, no)
+	}
+	for _, k := range r.plan.Consumers {
+		var no int64
+		if err := r.db.QueryRowContext(ctx, "SELECT no FROM "+database+".consumers WHERE channel_no = ? AND id = ?", channels[k.Channel], k.ID).Scan(&no); err != nil {
+			return nil, nil, fmt.Errorf("number of consumer %s: %w", k.ID, err)
+		}
+		consumers = append(consumers, no)
+	}
+	return channels, consumers, nil
+}
+
+// open counts the jobs that are neither delivered nor dead, by the store alone.
+func (r *rig) open(ctx context.Context) (open int64, err error) {
+	channels, consumers, err := r.numbers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i, k := range r.plan.Consumers {
+		var stored, over int64
+		err := r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".messages WHERE channel_no = ?", channels[k.Channel]).Scan(&stored)
+		if err == nil {
+			err = r.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM "+database+".deliveries WHERE consumer_no = ?) + "+
+				"(SELECT COUNT(*) FROM "+database+".dead_jobs d WHERE consumer_no = ? AND NOT EXISTS "+
+				"(SELECT 1 FROM "+database+".deliveries e WHERE e.consumer_no = d.consumer_no AND e.message_id = d.message_id))",
+				consumers[i], consumers[i]).Scan(&over)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("count open jobs of %s: %w", k.ID, err)
+		}
+		open += stored - over
+	}
+	return open, nil
+}
+
+// readStore reads every message and every outcome.
+func (r *rig) readStore(ctx context.Context, e *Evidence) error {
+	channels, consumers, err := r.numbers(ctx)
+	if err != nil {
+		return err
+	}
+	for c, no := range channels {
+		err := r.rows(ctx, "SELECT id, msg_key, audience, priority, LEFT(payload, 10), LEFT(SHA2(payload, 256), 16) FROM "+database+".messages WHERE channel_no = ?", no,
+			func(rows *sql.Rows) error {
+				s := Stored{Channel: c}
+				var id, begin []byte
+				err := rows.Scan(&id, &s.Key, &s.Audience, &s.Priority, &begin, &s.Hash)
+				copy(s.ID[:], id)
+				var ok bool
+				if s.Seq, ok = parseSeq(begin); !ok {
+					s.Seq = -1
+				}
+				e.Stored = append(e.Stored, s)
+				return err
+			})
+		if err != nil {
+			return err
+		}
+	}
+	e.Jobs = make([]Outcomes, len(consumers))
+	for k, no := range consumers {
+		if err := r.readOutcomes(ctx, &e.Jobs[k], no); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) readOutcomes(ctx context.Context, o *Outcomes, no int64) error {
+	*o = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
+	set := func(into map[ident.ID]bool) func(*sql.Rows) error {
+		return func(rows *sql.Rows) error {
+			var id []byte
+			err := rows.Scan(&id)
+			into[idOf(id)] = true
+			return err
+		}
+	}
+	if err := r.rows(ctx, "SELECT message_id FROM "+database+".deliveries WHERE consumer_no = ?", no, set(o.Delivered)); err != nil {
+		return err
+	}
+	if err := r.rows(ctx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no, set(o.Dead)); err != nil {
+		return err
+	}
+	for id := range o.Dead {
+		if o.Delivered[id] { // a delivery beats a death
+			delete(o.Dead, id)
+		}
+	}
+	return r.rows(ctx, "SELECT message_id, attempt, duration_ms, error FROM "+database+".attempts WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+		var id []byte
+		var attempt int
+		var ms int64
+		var f failedDelivery
+		err := rows.Scan(&id, &attempt, &ms, &f.Error)
+		f.Took = time.Duration(ms) * time.Millisecond
+		key := failure{idOf(id), attempt}
+		o.Failed[key] = append(o.Failed[key], f)
+		return err
+	})
+}
+
+func idOf(b []byte) (id ident.ID) {
+	copy(id[:], b)
+	return id
+}
+
+func (r *rig) rows(ctx context.Context, query string, arg int64, scan func(*sql.Rows) error) error {
+	rows, err := r.db.QueryContext(ctx, query, arg)
+	if err != nil {
+		return fmt.Errorf("%s: %w", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return fmt.Errorf("%s: %w", query, err)
+		}
+	}
+	return rows.Err()
+}
+
+// countLines counts the lines of a file that hold a word.
+func countLines(path, word string) (n int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), word) {
+			n++
+		}
+	}
+	return n, lines.Err()
+}

@@ -1,0 +1,111 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Lines of the journals of consumers: "D" is an arrival, "O" what is said about
+// it: on disk before it is said.
+//
+//	D arrival consumer seq hash attempt job message broker time
+//	O arrival status time
+//
+// A pull worker writes status reporting before it reports DELIVERED, and the
+// broker's answer afterwards.
+const reporting = 1
+
+// A sinks is every push endpoint, /0, /1, ... by the consumer's number.
+type sinks struct {
+	plan     *plan
+	log      *journal
+	arrivals atomic.Int64
+}
+
+// run serves until ctx ends.
+func (s *sinks) run(ctx context.Context) error {
+	ln, err := net.Listen("tcp", s.plan.Sinks)
+	if err != nil {
+		return err
+	}
+	server := &fasthttp.Server{Handler: s.handle, NoDefaultServerHeader: true, MaxRequestBodySize: 1 << 20}
+	stop := context.AfterFunc(ctx, func() {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = server.ShutdownWithContext(late) // who still hangs is cut
+	})
+	defer stop()
+	return server.Serve(ln)
+}
+
+func (s *sinks) handle(rc *fasthttp.RequestCtx) {
+	k, err := strconv.Atoi(strings.TrimPrefix(string(rc.Path()), "/"))
+	if err != nil || k < 0 || k >= len(s.plan.Consumers) {
+		rc.SetStatusCode(fasthttp.StatusNotFound) // a followed redirect ends here: a failed attempt
+		return
+	}
+	h := &rc.Request.Header
+	body := rc.PostBody()
+	seq, ok := parseSeq(body)
+	if !ok {
+		seq = -1
+	}
+	arrival := s.arrivals.Add(1)
+	s.log.Add("D", arrival, k, seq, hashOf(body), string(h.Peek("X-Broker-Attempt")), string(h.Peek("X-Broker-Job-ID")),
+		orDash(string(h.Peek("X-Broker-Message-ID"))), orDash(string(h.UserAgent())), time.Now())
+	s.answer(rc, s.plan.Consumers[k].Does, arrival)
+}
+
+// say has the answer on disk before it is given.
+func (s *sinks) say(rc *fasthttp.RequestCtx, arrival int64, status int) {
+	if s.log.Add("O", arrival, status, time.Now()).Wait() != nil {
+		status = fasthttp.StatusInsufficientStorage
+	}
+	rc.SetStatusCode(status)
+}
+
+func (s *sinks) answer(rc *fasthttp.RequestCtx, does behaviour, arrival int64) {
+	n := rand.IntN(1000)
+	switch {
+	case does == flaky && n < 30:
+		s.say(rc, arrival, 500)
+	case does == flaky && n < 34: // closed without an answer
+		rc.HijackSetNoResponse(true)
+		rc.Hijack(func(net.Conn) {})
+	case does == flaky && n < 37:
+		s.say(rc, arrival, 307)
+		rc.Response.Header.Set("Location", "/redirected")
+	case does == flaky && n < 39:
+		s.say(rc, arrival, 200)
+		rc.Response.SetBodyRaw(make([]byte, 1<<20))
+	case does == limited && n < 20:
+		s.say(rc, arrival, 429)
+		rc.Response.Header.Set("Retry-After", retryAfters[rand.IntN(len(retryAfters))])
+	case does == limited && n < 25:
+		s.say(rc, arrival, 503)
+	case does == hanging && n < 4:
+		time.Sleep(deliveryTimeout + time.Second)
+		s.say(rc, arrival, 503)
+	case does == hanging && n < 6: // a success that nobody waits for any more
+		time.Sleep(deliveryTimeout + time.Second)
+		s.say(rc, arrival, 204)
+	case does == hanging && n < 20:
+		time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
+		s.say(rc, arrival, 204)
+	default:
+		s.say(rc, arrival, 204)
+	}
+}
+
+// retryAfters are good and bad values of the header.
+var retryAfters = []string{"1", "0", "-5", "soon", "999999999999", time.Unix(0, 0).UTC().Format(time.RFC1123), fmt.Sprint(1 << 62)}

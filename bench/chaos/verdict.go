@@ -1,0 +1,188 @@
+//go:build unix
+
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// promises are the violations that there can be, in the order of the table.
+var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
+	"counter mismatches", "wrong answers", "rig notes"}
+
+// A Verdict is what a campaign, or several, have shown.
+type Verdict struct {
+	Redis   string
+	Brokers int
+	Seed    uint64
+	Seconds float64        // of the whole campaign
+	Faults  map[string]int // injected, by kind
+
+	Acked, Refused, Unknown int64 // messages, by what their producer was told
+	UnknownStored           int64 // of the unknown ones
+	Jobs, Delivered, Dead   int64 // of stored messages, at the end
+	DeadAfterSuccess        int64 // their consumer had said yes, and the answer was lost
+	Deliveries              int64 // arrivals, retries included
+
+	Duplicates         int64          // arrivals after one that was taken
+	DuplicatesByFaults int            // of those, explained by a fault
+	Explained          map[string]int // duplicates by reason
+	Bound              int            // deliveries under way at faults that may repeat them
+	SameAttempt        int64          // duplicates with the attempt number of the taken one
+
+	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
+	LongestGap, LongestGapHealthy time.Duration // without any success
+
+	Violations map[string]int // by promise; nothing is missing where it is empty
+	Samples    []string       `json:",omitempty"`
+	Dir        string         `json:",omitempty"` // kept, because something is to be seen there
+
+	explained []string // each duplicate with its reason
+}
+
+// maxSamples bounds how many violations of a kind are told one by one.
+const maxSamples = 200
+
+func newVerdict(e *Evidence) *Verdict {
+	v := &Verdict{Faults: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
+	for _, f := range e.Faults {
+		v.Faults[f.Kind]++
+	}
+	return v
+}
+
+// broken counts a violation and, unless there are many, describes it.
+func (v *Verdict) broken(promise, format string, args ...any) {
+	v.Violations[promise]++
+	if v.Violations[promise] <= maxSamples {
+		v.Samples = append(v.Samples, promise+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+// OK reports whether every promise was kept.
+func (v *Verdict) OK() bool { return len(v.Violations) == 0 }
+
+// Injected is the number of faults.
+func (v *Verdict) Injected() (n int) {
+	for _, k := range v.Faults {
+		n += k
+	}
+	return n
+}
+
+// add sums up campaigns.
+func (v *Verdict) add(o *Verdict) {
+	v.Brokers = o.Brokers
+	v.Seed = o.Seed
+	v.Seconds += o.Seconds
+	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Explained, o.Explained}, {v.Violations, o.Violations}} {
+		for k, n := range pair.from {
+			pair.into[k] += n
+		}
+	}
+	for _, pair := range []struct{ into, from *int64 }{
+		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.Jobs, &o.Jobs},
+		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess}, {&v.Deliveries, &o.Deliveries},
+		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
+	} {
+		*pair.into += *pair.from
+	}
+	v.DuplicatesByFaults += o.DuplicatesByFaults
+	v.Bound += o.Bound
+	v.LongestGap = max(v.LongestGap, o.LongestGap)
+	v.LongestGapHealthy = max(v.LongestGapHealthy, o.LongestGapHealthy)
+	v.Samples = append(v.Samples, o.Samples...)
+}
+
+// Print writes the verdict table of one or more campaigns, a column for each.
+func Print(w io.Writer, all []*Verdict) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, cell func(v *Verdict) string) {
+		fmt.Fprint(t, name, "\t")
+		for _, v := range all {
+			fmt.Fprint(t, cell(v), "\t")
+		}
+		fmt.Fprintln(t)
+	}
+	count := func(name string, n func(v *Verdict) int64) {
+		row(name, func(v *Verdict) string { return fmt.Sprint(n(v)) })
+	}
+	row("Redis", func(v *Verdict) string { return v.Redis })
+	row("time", func(v *Verdict) string { return (time.Duration(v.Seconds) * time.Second).String() })
+	count("faults injected", func(v *Verdict) int64 { return int64(v.Injected()) })
+	for _, kind := range keysOf(all, func(v *Verdict) map[string]int { return v.Faults }) {
+		count("  "+kind, func(v *Verdict) int64 { return int64(v.Faults[kind]) })
+	}
+	count("messages acknowledged", func(v *Verdict) int64 { return v.Acked })
+	count("messages refused", func(v *Verdict) int64 { return v.Refused })
+	count("messages of unknown outcome", func(v *Verdict) int64 { return v.Unknown })
+	count("  of those, stored", func(v *Verdict) int64 { return v.UnknownStored })
+	count("deliveries, retries included", func(v *Verdict) int64 { return v.Deliveries })
+	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
+	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
+	count("duplicates", func(v *Verdict) int64 { return v.Duplicates })
+	for _, reason := range keysOf(all, func(v *Verdict) map[string]int { return v.Explained }) {
+		count("  "+reason, func(v *Verdict) int64 { return int64(v.Explained[reason]) })
+	}
+	count("  all that faults explain", func(v *Verdict) int64 { return int64(v.DuplicatesByFaults) })
+	count("  bound: under way at faults", func(v *Verdict) int64 { return int64(v.Bound) })
+	row("posts with 2xx while MySQL was healthy", func(v *Verdict) string {
+		return fmt.Sprintf("%.3f %%", 100*float64(v.PostsAcked)/float64(max(v.PostsHealthy, 1)))
+	})
+	row("longest time without a 2xx", func(v *Verdict) string { return v.LongestGap.Round(time.Millisecond).String() })
+	row("  while MySQL was healthy", func(v *Verdict) string { return v.LongestGapHealthy.Round(time.Millisecond).String() })
+	for _, p := range promises {
+		count(strings.ToUpper(p[:1])+p[1:], func(v *Verdict) int64 { return int64(v.Violations[p]) })
+	}
+	row("VERDICT", func(v *Verdict) string {
+		if v.OK() {
+			return "kept"
+		}
+		return "BROKEN"
+	})
+	return t.Flush()
+}
+
+// keysOf are the keys of a map of the verdicts, in order.
+func keysOf(all []*Verdict, counts func(*Verdict) map[string]int) (keys []string) {
+	for _, v := range all {
+		for k := range counts(v) {
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// write leaves the verdict and the faults in the folder of the campaign.
+func (v *Verdict) write(dir string, e *Evidence) error {
+	for name, value := range map[string]any{"verdict.json": v, "faults.json": e.Faults} {
+		if err := writeJSON(filepath.Join(dir, name), value); err != nil {
+			return err
+		}
+	}
+	for name, lines := range map[string][]string{"violations.txt": v.Samples, "duplicates.txt": v.explained} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeJSON(path string, value any) error {
+	b, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
