@@ -165,7 +165,8 @@ func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRe
 	if err != nil {
 		return c, nil, err
 	}
-	if c.Spilled && c.Ready < q.limit {
+	// What it left although it was asked for it waits for something outside.
+	if c.Spilled && (c.Ready < q.limit || len(c.Leases) < q.limit) {
 		p.refill(k.No)
 	}
 	if len(c.Leases) == 0 {

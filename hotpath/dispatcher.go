@@ -252,7 +252,8 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 		d.touched(l.no)
 		d.start(ctx, l, k, c.Leases, start, generation)
 	}
-	if c.Spilled && c.Ready < l.limit*2 {
+	// What it left although it had room for it waits for something outside.
+	if c.Spilled && (c.Ready < l.limit*2 || got < n) {
 		d.refill(l.no)
 	}
 	if c.Ready > 0 && got == n {

@@ -56,8 +56,8 @@ type Node struct {
 
 // A reading is what a clock showed.
 type reading struct {
-	ms int64     // Unix, of the store
-	at time.Time // here; only its monotonic part counts
+	ms           int64     // Unix, of the store
+	at, answered time.Time // it was read between these; only their monotonic parts count
 }
 
 // NewNode leases a number. It needs the store.
@@ -84,6 +84,15 @@ func (n *Node) IDs() *ident.Generator { return n.ids }
 func (n *Node) NowMs() int64 {
 	r := n.clock.Load()
 	return r.ms + time.Since(r.at).Milliseconds()
+}
+
+// PastMs is NowMs from the other side: a time that the store's clock has passed
+// for sure, however long its answer was under way. What has to stay behind the
+// newest message that can still be inserted is reckoned from here: a lease that
+// waited five seconds for a lock makes NowMs five seconds too late.
+func (n *Node) PastMs() int64 {
+	r := n.clock.Load()
+	return r.ms + time.Since(r.answered).Milliseconds()
 }
 
 // Lease returns the current lease.
@@ -136,7 +145,7 @@ func (n *Node) Renew(ctx context.Context) error {
 // at `sent`. The answer is from between then and now; taking the earlier makes
 // IDs a little too new rather than too old, which the insert would refuse.
 func (n *Node) setClock(sent time.Time, lease durable.NodeLease) {
-	n.clock.Store(&reading{ms: lease.Expires.Add(-NodeTTL).UnixMilli(), at: sent})
+	n.clock.Store(&reading{ms: lease.Expires.Add(-NodeTTL).UnixMilli(), at: sent, answered: time.Now()})
 }
 
 // Run keeps the lease and the list of peers until ctx ends.

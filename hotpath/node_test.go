@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -127,4 +128,33 @@ func TestAnIDBelongsToTheLeaseReadBeforeIt(t *testing.T) {
 	lease, err := n.Lease()
 	require.NoError(t, err)
 	require.EqualValues(t, 3+times, lease.No)
+}
+
+// A lease that waited, for a lock or on the way, must not move the horizon of the
+// reconciler ahead: it would leave out messages that are inserted behind it.
+func TestClockOfTheStoreIsKnownFromBothSidesWhenItsAnswerIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, way := range []*slowStore{{to: 3 * time.Second}, {from: 3 * time.Second}} {
+			n, err := NewNode(t.Context(), way, "test", slog.New(slog.DiscardHandler))
+			require.NoError(t, err)
+			now := time.Now().UnixMilli()
+			require.LessOrEqual(t, n.PastMs(), now)
+			require.GreaterOrEqual(t, n.NowMs(), now)
+			time.Sleep(time.Second)
+			require.LessOrEqual(t, n.PastMs(), now+1000)
+			require.GreaterOrEqual(t, n.NowMs(), now+1000)
+		}
+	})
+}
+
+// A slowStore leases late: after a while on the way to it and one from it.
+type slowStore struct {
+	clockStore
+	to, from time.Duration
+}
+
+func (s *slowStore) LeaseNode(ctx context.Context, name string, ttl time.Duration) (durable.NodeLease, error) {
+	time.Sleep(s.to)
+	defer time.Sleep(s.from)
+	return s.clockStore.LeaseNode(ctx, name, ttl)
 }

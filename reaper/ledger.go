@@ -1,8 +1,6 @@
 package reaper
 
 import (
-	"time"
-
 	"github.com/penstock-broker/penstock/ident"
 )
 
@@ -21,8 +19,12 @@ type ledger struct {
 	levels map[int]ident.ID
 	// spilled is set when a claim was told that jobs are outside the window.
 	spilled bool
-	// heldSince is when hold began to hold less urgent jobs back; zero: it does not.
-	heldSince time.Time
+	// fullAt is the priority at which the last walk found no more room; it means
+	// nothing while levels has no marks.
+	fullAt int
+	// heldAt is when hold began to hold less urgent jobs back, by the store's
+	// clock in Unix ms; 0: it does not.
+	heldAt int64
 	// openFrom is how far the open_jobs rows were offered to Redis in this round;
 	// openDone says that the round is over.
 	openFrom ident.ID
@@ -34,7 +36,7 @@ type ledger struct {
 func (l *ledger) restart() {
 	l.lost = false
 	l.checked = l.settled
-	l.levels, l.heldSince = map[int]ident.ID{}, time.Time{}
+	l.levels, l.heldAt = map[int]ident.ID{}, 0
 	l.openFrom, l.openDone = ident.ID{}, false
 }
 

@@ -2,7 +2,6 @@ package reaper
 
 import (
 	"context"
-	"time"
 
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
@@ -25,19 +24,23 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 	// What is in the window has to wait for something more urgent outside it:
 	// there will be no room before that is brought.
 	blocked := stats.Ready > 0 && len(next) == 0
-	if stats.Ready > r.Queue.Window()*3/4 && !blocked {
-		return true, nil // room for a page worth reading comes soon
-	}
+	// Room for a page worth reading comes soon. What is more urgent than where the
+	// last walk ended needs none: it may have been too new for that walk.
+	crowded := stats.Ready > r.Queue.Window()*3/4 && !blocked && len(w.levels) > 0
 	levels, err := r.Store.Levels(ctx, ch.No)
 	if err != nil {
 		return true, err
 	}
 	for _, priority := range append(levels, 0) {
+		if crowded && priority <= w.fullAt {
+			return true, nil
+		}
 		full, err := r.walkLevel(ctx, ch, w, priority, through)
 		if err != nil {
 			return true, err
 		}
 		if full {
+			r.save(w, func(l *ledger) { l.fullAt = priority })
 			if !r.hold(w, stats, through, newest) {
 				_, err = r.Queue.SettleSpilled(ctx, w.k.No, priority, stats.Spills)
 			}
@@ -57,20 +60,21 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 
 // hold reports whether less urgent jobs of the window must go on waiting
 // although the walk has brought all that it can: what was spilled last is too
-// new to be walked over. They wait until everything spilled before now can be,
-// and not for ever, because where messages keep coming there is always a newest.
+// new to be walked over. They wait until everything spilled before now was, and
+// not for ever, because where messages keep coming there is always a newest. What
+// counts is how far the walk has come, not the time: a slow machine walks late.
 func (r *Reaper) hold(w *walk, stats redisq.Stats, through, newest ident.ID) bool {
 	if stats.Ready == 0 || stats.SpilledPriority < 0 || newest.Compare(through) <= 0 {
-		r.save(w, func(l *ledger) { l.heldSince = time.Time{} })
+		r.save(w, func(l *ledger) { l.heldAt = 0 })
 		return false
 	}
-	if w.heldSince.IsZero() {
-		r.save(w, func(l *ledger) { l.heldSince = time.Now() })
+	if w.heldAt == 0 {
+		r.save(w, func(l *ledger) { l.heldAt = r.Cluster.NowMs() })
 	}
-	if time.Since(w.heldSince) <= r.horizon()+r.tick() {
+	if through.Millis() <= w.heldAt {
 		return true
 	}
-	r.save(w, func(l *ledger) { l.heldSince = time.Time{} })
+	r.save(w, func(l *ledger) { l.heldAt = 0 })
 	return false
 }
 

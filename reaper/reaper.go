@@ -46,6 +46,7 @@ type Queue interface {
 type Cluster interface {
 	Owns(consumer uint32) bool
 	NowMs() int64
+	PastMs() int64 // the store's clock shows at least that
 }
 
 // Options of New. All fields are required but Retrigger.

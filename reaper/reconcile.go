@@ -129,7 +129,7 @@ func (r *Reaper) reopen() {
 // through is the newest ID that the walk may rely on: older than the rational
 // delay, and than anything that can still be inserted.
 func (r *Reaper) through() ident.ID {
-	return ident.AtMillis(r.Cluster.NowMs() - r.horizon().Milliseconds())
+	return ident.AtMillis(r.Cluster.PastMs() - r.horizon().Milliseconds())
 }
 
 // horizon is the age that through stands for.

@@ -211,6 +211,10 @@ func TestPriorityAWindowFullOfLessUrgentJobsKeepsNobodyOut(t *testing.T) {
 		p := w.start("BROKER_QUEUE_WINDOW=20", "BROKER_RATIONAL_DELAY=500ms")
 		s := p.stage(t, "k")
 		left := inOrder(mixed([]*stage{s}, 150, func(i int) int { return i / 30 }))
+		eventually(t, "the most urgent ones to have come through the fan-out", func() bool {
+			jobs := s.queued("k", "limit=1")
+			return len(jobs) == 1 && priorityOf(jobs[0].Message.Payload) == 4
+		})
 		for len(left) > 0 {
 			var jobs []listedJob
 			eventually(t, left[0], func() bool { jobs = s.queued("k", "limit=1"); return len(jobs) == 1 })
