@@ -1,0 +1,99 @@
+package simulation
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+func (s *store) putProducer(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	s.producers = append(s.producers, durable.Producer{No: uint32(len(s.producers) + 1), ID: id, Token: "t-" + id, Version: s.version})
+}
+
+func (s *store) putChannel(id string) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	no := uint32(len(s.channels) + 1)
+	s.channels = append(s.channels, durable.Channel{No: no, ID: id, Token: "t-" + id, Version: s.version})
+	return no
+}
+
+// putConsumer creates a consumer; every message that is stored later reaches it.
+func (s *store) putConsumer(channel uint32, kind durable.ConsumerType) durable.Consumer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	ch := &s.channels[channel-1]
+	no := uint32(len(s.consumers) + 1)
+	id := fmt.Sprintf("k%d", no)
+	k := durable.Consumer{No: no, ChannelNo: channel, Position: ch.Audience, ID: id, Token: "t-" + id,
+		CallbackURL: "http://" + id + ".example/", Type: kind, Version: s.version}
+	ch.Audience++
+	ch.Version = s.version
+	s.consumers = append(s.consumers, k)
+	return k
+}
+
+func (s *store) consumer(no uint32) durable.Consumer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.consumers[no-1]
+}
+
+func (s *store) channel(no uint32) durable.Channel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.channels[no-1]
+}
+
+// leaseNode gives the lowest number that is free.
+func (s *store) leaseNode(name string, ttl time.Duration) durable.NodeLease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens++
+	now := s.nowMs()
+	no := 0
+	for no < len(s.nodes) && s.nodes[no].Expires.UnixMilli() > now {
+		no++
+	}
+	lease := durable.NodeLease{No: uint16(no), Expires: time.UnixMilli(now + ttl.Milliseconds()).UTC()}
+	binary.BigEndian.PutUint64(lease.Token[:], s.tokens)
+	n := durable.Node{No: lease.No, Name: name, Token: lease.Token, Expires: lease.Expires}
+	if no == len(s.nodes) {
+		s.nodes = append(s.nodes, n)
+	} else {
+		s.nodes[no] = n
+	}
+	return lease
+}
+
+// renewNode prolongs a lease until ttl from now; 0 gives it back.
+func (s *store) renewNode(lease durable.NodeLease, ttl time.Duration) (durable.NodeLease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(lease.No) >= len(s.nodes) || s.nodes[lease.No].Token != lease.Token {
+		return durable.NodeLease{}, durable.ErrStale
+	}
+	lease.Expires = time.UnixMilli(0)
+	if ttl > 0 {
+		lease.Expires = time.UnixMilli(s.nowMs() + ttl.Milliseconds()).UTC()
+	}
+	s.nodes[lease.No].Expires = lease.Expires
+	return lease, nil
+}
+
+func (s *store) readNodes() []durable.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := append([]durable.Node(nil), s.nodes...)
+	for i := range out {
+		out[i].Alive = out[i].Expires.UnixMilli() > s.nowMs()
+	}
+	return out
+}

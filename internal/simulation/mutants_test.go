@@ -1,0 +1,70 @@
+package simulation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A simulation that cannot fail proves nothing: each protection that is switched
+// off must be reported, as one of the invariants that it protects.
+func TestEachFlawIsFound(t *testing.T) {
+	flaws := map[string]struct {
+		flaw flaw
+		as   string      // invariants, any of them
+		with func(*plan) // what has to happen for it to show
+	}{
+		"the store forgets a commit":                        {commitIsForgotten, "I1 I3", nil},
+		"the insert has no guard":                           {guardIsOff, "I1", nil},
+		"the store ignores message IDs of producers":        {keysAreForgotten, "I9", nil},
+		"the store forgets an outcome":                      {recordIsForgotten, "I1 I2", nil},
+		"the store does not tell that a job is over":        {statesAreHidden, "I2", nil},
+		"the store returns the payload of another message":  {payloadsAreMixed, "I4", nil},
+		"a settled mark is stored too far ahead":            {marksRunAhead, "I1", long},
+		"Redis ends leases that live":                       {leaseIsForgotten, "I6", nil},
+		"Redis takes jobs for known that it does not have":  {offerIsForgotten, "I5", nil},
+		"a wiped Redis keeps its epochs":                    {wipeIsHidden, "I5", wipes},
+		"nobody notices that another Redis process answers": {runIsIgnored, "I2 I5", restores},
+		"Redis hears of an outcome before the store":        {ackBeforeRecord, "I2 I5 I6", nil},
+	}
+	for name, c := range flaws {
+		t.Run(name, func(t *testing.T) {
+			for seed := uint64(1); seed <= flawSeeds; seed++ {
+				p := newPlan(seed)
+				if c.with != nil {
+					c.with(&p)
+				}
+				if out := simulate(t, seed, p, c.flaw); out.wrong != "" {
+					invariant, _, _ := strings.Cut(out.wrong, ":")
+					require.Contains(t, strings.Fields(c.as), invariant, "seed %d: %s\n%s", seed, out.wrong, out.history)
+					t.Logf("seed %d: %s", seed, out.wrong)
+					return
+				}
+			}
+			t.Fatalf("nobody noticed in %d seeds", flawSeeds)
+		})
+	}
+}
+
+// long makes a run long enough for settled marks to move.
+func long(p *plan) { p.active = max(p.active, 12*time.Second) }
+
+// wipes empties Redis three times.
+func wipes(p *plan) { p.repeat(3, wipe) }
+
+// restores takes Redis back to an old snapshot three times.
+func restores(p *plan) { p.repeat(3, snapshot, restore) }
+
+// repeat adds troubles, one after the other, so many times.
+func (p *plan) repeat(times int, kinds ...troubleKind) {
+	p.calm = false
+	n := times * len(kinds)
+	for i := range n {
+		p.events = append(p.events, trouble{at: p.active * time.Duration(i+1) / time.Duration(n+1), kind: kinds[i%len(kinds)]})
+	}
+}
+
+// flawSeeds is how many runs a flaw has to be found in.
+const flawSeeds = 300

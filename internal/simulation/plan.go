@@ -1,0 +1,114 @@
+package simulation
+
+import "time"
+
+// A plan is what a seed decides beforehand: the size of the world and which kinds
+// of faults it has. Rates are per thousand calls.
+type plan struct {
+	calm     bool // no fault at all: not one duplicate is allowed
+	brokers  int
+	channels int
+	push     int // push consumers of each channel at the beginning
+	pull     int // pull consumers of each channel at the beginning
+	late     int // consumers registered while messages flow, in all
+	messages int // of each producer
+	window   int
+	each     int           // requests in flight of one consumer
+	active   time.Duration // how long messages and faults come
+
+	storeSkew, queueSkew time.Duration
+
+	store, queue seamRates
+	crash        int // at a call, before or after its effect
+	slow         int // calls that take long
+	consumer     consumerRates
+	events       []trouble
+}
+
+// seamRates are the faults of the calls of one seam.
+type seamRates struct{ before, after, late int }
+
+// consumerRates are the ways of consumers, while there are faults.
+type consumerRates struct{ refuse, fail, throttle, slow, hang, lost int }
+
+// A trouble is a fault that the world has at a time of its own.
+type trouble struct {
+	at   time.Duration
+	kind troubleKind
+	slot int // of the broker that is meant
+	span time.Duration
+}
+
+type troubleKind int
+
+const (
+	kill troubleKind = iota
+	restart
+	pause
+	wipe
+	restartEmpty
+	snapshot
+	restore
+	queueAway
+	storeAway
+	clockJump
+	redrive
+	retrigger
+	troubleKinds
+)
+
+func (k troubleKind) String() string {
+	return [...]string{"kill", "restart", "pause", "wipe", "restart Redis empty", "snapshot", "restore the snapshot", "Redis away",
+		"store away", "clock of Redis jumps", "redrive", "re-trigger"}[k]
+}
+
+// newPlan draws a plan. Each class of faults is there in about half of the plans,
+// so that every combination is met, the quiet ones too.
+func newPlan(seed uint64) plan {
+	c := draw(seed, word("plan"))
+	p := plan{
+		brokers: 2 + c.below(2), channels: 1 + c.below(2), push: 1 + c.below(2), pull: c.below(2), late: c.below(3),
+		messages: 4 + c.below(10), window: []int{3, 8, 1000, 1000}[c.below(4)], each: []int{1, 4, 4}[c.below(3)],
+		active: c.between(3*time.Second, 6*time.Second),
+	}
+	if c.hit(200) { // long enough for settled marks to move, and to be used by the next life
+		p.active = c.between(11*time.Second, 16*time.Second)
+	}
+	if c.hit(400) {
+		p.storeSkew = c.between(-3*time.Second, 3*time.Second)
+		p.queueSkew = c.between(-3*time.Second, 3*time.Second)
+	}
+	if p.calm = c.hit(100); p.calm {
+		return p
+	}
+	level := []int{5, 20, 60}[c.below(3)]
+	class := func(rate int) int {
+		if c.hit(500) {
+			return 0
+		}
+		return rate
+	}
+	p.store = seamRates{before: class(level), after: class(level), late: class(level)}
+	p.queue = seamRates{before: class(level), after: class(level), late: class(level)}
+	p.crash, p.slow = class(3), class(level)
+	p.consumer = consumerRates{refuse: class(2 * level), fail: class(5 * level), throttle: class(2 * level),
+		slow: class(4 * level), hang: class(level), lost: class(2 * level)}
+	for kind := range troubleKinds {
+		if c.hit(600) {
+			continue
+		}
+		for range 1 + c.below(2) {
+			p.events = append(p.events, trouble{at: c.between(0, p.active), kind: kind, slot: c.below(p.brokers), span: c.between(200*time.Millisecond, 5*time.Second)})
+		}
+	}
+	return p
+}
+
+// storeFails tells whether the store may be away or slow at any time.
+func (p *plan) storeFails() bool {
+	fails := p.slow > 0 || p.store != seamRates{}
+	for _, e := range p.events {
+		fails = fails || e.kind == storeAway || e.kind == pause
+	}
+	return fails
+}

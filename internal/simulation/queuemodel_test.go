@@ -1,0 +1,177 @@
+package simulation
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A queuePair is the queue of one consumer twice: the real scripts and the model.
+type queuePair struct {
+	t      *testing.T
+	r      chance
+	real   *redisq.Queue
+	model  *lane
+	server *miniredis.Miniredis
+	now    time.Time
+	window int
+	used   int // IDs up to it may be known
+	leases []redisq.Lease
+}
+
+// What the simulation believes of Redis is what the scripts do: random operations
+// have the same answers, tokens included.
+func TestQueueModelIsWhatTheScriptsDo(t *testing.T) {
+	for seed := range uint64(12) {
+		server := miniredis.RunT(t)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		p := &queuePair{t: t, r: draw(seed, word("queue model")), model: newLane(), server: server, now: time.UnixMilli(1_800_000_000_000)}
+		p.window = 1 + p.r.below(6)
+		p.real = redisq.New(client, redisq.Options{Window: p.window, Logger: slog.New(slog.DiscardHandler)})
+		server.SetTime(p.now)
+		_, err := p.real.Stats(t.Context(), 1)
+		require.NoError(t, err)
+		p.model.epoch, err = client.HGet(t.Context(), p.real.Keys(1)[4], "e").Result()
+		require.NoError(t, err)
+		for range 150 {
+			p.now = p.now.Add(time.Duration(p.r.below(30)) * time.Millisecond)
+			server.SetTime(p.now)
+			p.step(t.Context())
+			p.compare(t.Context())
+		}
+		require.NoError(t, client.Close())
+	}
+}
+
+func (p *queuePair) id(n int) ident.ID {
+	id := ident.AtMillis(1_800_000_000_000 + int64(n))
+	id[9] = byte(n)
+	return id
+}
+
+// known draws the ID of a job that may be there.
+func (p *queuePair) known() ident.ID { return p.id(p.r.below(p.used + 1)) }
+
+func (p *queuePair) job(id ident.ID) redisq.Job {
+	return redisq.Job{ID: id, Priority: []int{0, 0, 1, 2, 1023}[p.r.below(5)], Attempts: p.r.below(2), Delay: time.Duration(max(p.r.below(60)-30, 0)) * time.Millisecond}
+}
+
+func (p *queuePair) step(ctx context.Context) {
+	t, now := p.t, p.now.UnixMilli()
+	span := time.Duration(1+p.r.below(60)) * time.Millisecond
+	switch p.r.below(12) {
+	case 0, 1:
+		p.enqueueFresh(ctx)
+	case 2:
+		src := []redisq.Source{redisq.Repeated, redisq.Recovered}[p.r.below(2)]
+		jobs := []redisq.Job{p.job(p.known()), p.job(p.known()), p.job(p.known())}
+		got, err := p.real.Enqueue(ctx, 1, jobs, src)
+		require.NoError(t, err)
+		require.Equal(t, p.model.enqueue(now, p.window, jobs, src), got)
+	case 3, 4:
+		n := p.r.below(4)
+		got, err := p.real.Claim(ctx, 1, n, span)
+		require.NoError(t, err)
+		want := p.model.claim(now, p.window, n, span)
+		require.Equal(t, want, got)
+		p.leases = append(p.leases, got.Leases...)
+	case 5:
+		job, insert := p.job(p.known()), p.r.hit(300)
+		got, before, err := p.real.ClaimOne(ctx, 1, job, span, insert)
+		require.NoError(t, err)
+		want, standing := p.model.claimOne(now, job, span, insert)
+		require.Equal(t, want, got)
+		require.Equal(t, standing.State, before.State)
+		p.leases = append(p.leases, got)
+	case 6:
+		p.fenced(ctx, now, span)
+	case 7:
+		ids := []ident.ID{p.known()}
+		got, err := p.real.Ack(ctx, 1, ids)
+		require.NoError(t, err)
+		require.Equal(t, p.model.ack(ids), got)
+	case 8:
+		limit, most := 1+p.r.below(3), p.r.below(4)
+		got, err := p.real.Reclaim(ctx, 1, limit, most)
+		require.NoError(t, err)
+		require.Equal(t, p.model.reclaim(now, limit, most), got)
+		p.leases = append(p.leases, got.Exhausted...)
+	case 9:
+		got, err := p.real.Peek(ctx, 1, nil, 2)
+		require.NoError(t, err)
+		require.Equal(t, p.model.peek(now, nil, 2), got)
+		if len(got) > 0 {
+			after := &redisq.Cursor{Score: got[0].Score, ID: got[0].ID}
+			next, err := p.real.Peek(ctx, 1, after, 3)
+			require.NoError(t, err)
+			require.Equal(t, p.model.peek(now, after, 3), next)
+		}
+	case 10:
+		priority, spills := p.r.below(3)-1, p.model.spills-int64(p.r.below(2))
+		got, err := p.real.SettleSpilled(ctx, 1, priority, max(spills, 0))
+		require.NoError(t, err)
+		require.Equal(t, p.model.settleSpilled(priority, max(spills, 0)), got)
+	}
+}
+
+func (p *queuePair) enqueueFresh(ctx context.Context) {
+	var jobs []redisq.Job
+	for range 1 + p.r.below(4) {
+		p.used++
+		j := redisq.Job{ID: p.id(p.used), Priority: []int{0, 0, 1}[p.r.below(3)]}
+		jobs = append(jobs, j)
+	}
+	got, err := p.real.Enqueue(ctx, 1, jobs, redisq.Fresh)
+	require.NoError(p.t, err)
+	require.Equal(p.t, p.model.enqueue(p.now.UnixMilli(), p.window, jobs, redisq.Fresh), got)
+}
+
+// fenced runs one of the calls that want a token, with one that may be old.
+func (p *queuePair) fenced(ctx context.Context, now int64, span time.Duration) {
+	if len(p.leases) == 0 {
+		return
+	}
+	leases := []redisq.Lease{p.leases[len(p.leases)-1-p.r.below(min(len(p.leases), 4))]}
+	var got, want []bool
+	var err error
+	switch p.r.below(3) {
+	case 0:
+		got, err = p.real.Extend(ctx, 1, leases, span)
+		want = p.model.extend(now, leases, span)
+	case 1:
+		delays := []time.Duration{time.Duration(p.r.below(2)) * span}
+		got, err = p.real.Nack(ctx, 1, leases, delays)
+		want = p.model.nack(now, leases, delays)
+	case 2:
+		got, err = p.real.Release(ctx, 1, leases)
+		want = p.model.release(leases)
+	}
+	require.NoError(p.t, err)
+	require.Equal(p.t, want, got)
+}
+
+// compare looks at every job, at the counts, and at the structure.
+func (p *queuePair) compare(ctx context.Context) {
+	stats, err := p.real.Stats(ctx, 1)
+	require.NoError(p.t, err)
+	require.Equal(p.t, p.model.stats(p.now.UnixMilli()), stats)
+	ids := make([]ident.ID, p.used+1)
+	want := make([]redisq.Standing, len(ids))
+	for i := range ids {
+		ids[i] = p.id(i)
+		want[i] = p.model.standing(ids[i])
+	}
+	got, err := p.real.Probe(ctx, 1, ids)
+	require.NoError(p.t, err)
+	require.Equal(p.t, want, got)
+	_, wrong := p.model.structure()
+	require.Empty(p.t, wrong)
+}

@@ -1,0 +1,369 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A queueSeam is Redis as one life reaches it: redisq.Queue with its epochs, its
+// generation and its watch of run_ids.
+type queueSeam struct {
+	l      *life
+	r      *server
+	window int
+
+	generation atomic.Uint64
+	onLost     func(consumer uint32)
+	onRun      func()
+
+	mu     sync.Mutex
+	epochs map[uint32]string
+	runs   map[int]bool
+}
+
+func newQueueSeam(l *life, r *server) *queueSeam {
+	return &queueSeam{l: l, r: r, window: l.w.plan.window, epochs: map[uint32]string{}, runs: map[int]bool{}}
+}
+
+func (q *queueSeam) Generation() uint64 { return q.generation.Load() }
+func (q *queueSeam) Window() int        { return q.window }
+
+// maxRounds as in redisq.
+const maxRounds = 6
+
+// run runs a script, which gets the keys and TIME.
+func (q *queueSeam) run(ctx context.Context, op string, consumer uint32, script func(k *lane, now int64)) error {
+	return q.runWithin(ctx, op, consumer, 0, script, script)
+}
+
+// runWithin is run of a script that can reach Redis for a time after its client
+// has given up on it, and does late then.
+func (q *queueSeam) runWithin(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) error {
+	settled := true
+	known := q.epoch(consumer)
+	w := q.l.w
+	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, latest: latest,
+		effect:  func() { settled = q.rounds(consumer, script) },
+		overdue: func() { q.once(consumer, known, late) }})
+	if err == nil && !settled {
+		err = errors.New("simulation: state in Redis is being replaced repeatedly")
+	}
+	return err
+}
+
+// rounds repeats a script until its epoch is the current one.
+func (q *queueSeam) rounds(consumer uint32, script func(k *lane, now int64)) bool {
+	for range maxRounds {
+		q.connect()
+		known := q.epoch(consumer)
+		current, done := q.once(consumer, known, script)
+		if done {
+			return true
+		}
+		q.adopt(consumer, known, current)
+	}
+	return false
+}
+
+// once runs a script if the epoch is the one known; else it returns the current
+// one, made where there was none.
+func (q *queueSeam) once(consumer uint32, known string, script func(k *lane, now int64)) (current string, done bool) {
+	r := q.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.lane(consumer)
+	if k.epoch != "" && k.epoch == known {
+		script(k, r.nowMs())
+		if r.flaw == leaseIsForgotten && k.fence%5 == 4 {
+			k.forgetLeases()
+		}
+		q.l.w.checker.touched(q.l, consumer, k)
+		return known, true
+	}
+	if k.epoch == "" {
+		k.epoch = r.newEpoch()
+	}
+	return k.epoch, false
+}
+
+func (r *server) newEpoch() string {
+	r.epochs++
+	return fmt.Sprintf("e%d", r.epochs)
+}
+
+// connect notices another Redis process before anything is asked of it.
+func (q *queueSeam) connect() {
+	q.r.mu.Lock()
+	run := q.r.run
+	q.r.mu.Unlock()
+	q.mu.Lock()
+	changed := len(q.runs) > 0 && !q.runs[run]
+	q.runs[run] = true
+	q.mu.Unlock()
+	if changed && q.l.w.flaw != runIsIgnored {
+		q.generation.Add(1)
+		q.onRun()
+	}
+}
+
+func (q *queueSeam) epoch(consumer uint32) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.epochs[consumer]
+}
+
+func (q *queueSeam) adopt(consumer uint32, known, current string) {
+	q.mu.Lock()
+	if q.epochs[consumer] != known || known == current {
+		q.mu.Unlock()
+		return
+	}
+	q.epochs[consumer] = current
+	q.generation.Add(1)
+	q.mu.Unlock()
+	q.onLost(consumer)
+}
+
+// freshLatest is how long an offer of fresh jobs may be under way after its error:
+// not as long as fan-out waits before it offers them again.
+const freshLatest = 50 * time.Millisecond
+
+func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
+	none := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
+	if len(jobs) == 0 {
+		return none, nil
+	}
+	latest := time.Duration(0)
+	if src == redisq.Fresh {
+		latest = freshLatest
+	}
+	var out redisq.Enqueued
+	script := func(k *lane, now int64) {
+		offered := jobs
+		if q.r.flaw == offerIsForgotten {
+			offered = slices.DeleteFunc(slices.Clone(jobs), func(j redisq.Job) bool { return q.r.flaw.strikes(j.ID) })
+		}
+		out = k.enqueue(now, q.window, offered, src)
+		q.l.w.checker.enqueued(q.l, consumer, jobs, src)
+	}
+	late := func(k *lane, now int64) {
+		if src == redisq.Fresh {
+			q.l.w.checker.overdue(jobs)
+		}
+		script(k, now)
+	}
+	op := [...]string{"Enqueue fresh", "Enqueue repeated", "Enqueue recovered"}[src]
+	if err := q.runWithin(ctx, op, consumer, latest, script, late); err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
+	out, errs := make([]redisq.Enqueued, len(batches)), make([]error, len(batches))
+	for i, b := range batches {
+		out[i], errs[i] = q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Fresh)
+	}
+	return out, errs
+}
+
+func (q *queueSeam) EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error {
+	errs := make([]error, len(batches))
+	for i, b := range batches {
+		_, errs[i] = q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Repeated)
+	}
+	return errs
+}
+
+// Notify reaches the brokers that live, or nobody.
+func (q *queueSeam) Notify(ctx context.Context, consumers []uint32) error {
+	nos := slices.Clone(consumers)
+	return q.run(ctx, "Notify", 0, func(*lane, int64) { q.l.w.notify(nos) })
+}
+
+func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error) {
+	var out redisq.Claim
+	asked := time.Now()
+	err := q.run(ctx, "Claim", consumer, func(k *lane, now int64) {
+		c := k.claim(now, q.window, min(max(n, 0), redisq.MaxBatch), lease)
+		for _, l := range c.Leases {
+			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
+		}
+		out = c
+	})
+	if err != nil {
+		return redisq.Claim{}, err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error) {
+	var out redisq.Lease
+	var before redisq.Standing
+	asked := time.Now()
+	err := q.run(ctx, "ClaimOne", consumer, func(k *lane, now int64) {
+		l, b := k.claimOne(now, job, lease, insert)
+		if l.Token != "" {
+			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
+		}
+		out, before = l, b
+	})
+	if err != nil {
+		return redisq.Lease{}, redisq.Standing{}, err
+	}
+	return out, before, nil
+}
+
+func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+	out := make([]bool, len(leases))
+	asked := q.l.w.now()
+	err := q.run(ctx, "Extend", consumer, func(k *lane, now int64) { copy(out, k.extend(now, leases, lease)) })
+	if err != nil || q.l.w.now()-asked > 100*time.Millisecond {
+		q.l.w.checker.disturb(q.l.no, asked, q.l.w.now())
+	}
+	if err != nil {
+		return make([]bool, len(leases)), err
+	}
+	return slices.Clone(out), nil
+}
+
+func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error) {
+	var out []bool
+	err := q.run(ctx, "Nack", consumer, func(k *lane, now int64) {
+		result := k.nack(now, leases, delays)
+		q.l.w.checker.ended(q.l, "nacked", consumer, leases, result)
+		out = result
+	})
+	if err != nil {
+		return make([]bool, len(leases)), err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error) {
+	var out []bool
+	err := q.run(ctx, "Release", consumer, func(k *lane, _ int64) {
+		result := k.release(leases)
+		q.l.w.checker.ended(q.l, "released", consumer, leases, result)
+		out = result
+	})
+	if err != nil {
+		return make([]bool, len(leases)), err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	removed := 0
+	nos := slices.Clone(ids)
+	err := q.run(ctx, "Ack", consumer, func(k *lane, _ int64) {
+		n := k.ack(nos)
+		q.l.w.checker.acked(q.l, consumer, nos)
+		removed = n
+	})
+	if err != nil {
+		return 0, err
+	}
+	return removed, nil
+}
+
+func (q *queueSeam) AckMany(ctx context.Context, done []redisq.Done) ([]int, []error) {
+	out, errs := make([]int, len(done)), make([]error, len(done))
+	for i, d := range done {
+		out[i], errs[i] = q.Ack(ctx, d.Consumer, d.IDs)
+	}
+	return out, errs
+}
+
+func (q *queueSeam) Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (redisq.Expired, error) {
+	var out redisq.Expired
+	err := q.run(ctx, "Reclaim", consumer, func(k *lane, now int64) {
+		x := k.reclaim(now, limit, maxAttempts)
+		q.l.w.checker.reclaimed(q.l, consumer, x)
+		out = x
+	})
+	if err != nil {
+		return redisq.Expired{}, err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error) {
+	var out []redisq.Standing
+	nos := slices.Clone(ids)
+	err := q.run(ctx, "Probe", consumer, func(k *lane, _ int64) {
+		found := make([]redisq.Standing, len(nos))
+		for i, id := range nos {
+			found[i] = k.standing(id)
+		}
+		out = found
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error) {
+	var out []redisq.Waiting
+	err := q.run(ctx, "Peek", consumer, func(k *lane, now int64) { out = k.peek(now, after, limit) })
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) Stats(ctx context.Context, consumer uint32) (redisq.Stats, error) {
+	var out redisq.Stats
+	err := q.run(ctx, "Stats", consumer, func(k *lane, now int64) { out = k.stats(now) })
+	if err != nil {
+		return redisq.Stats{SpilledPriority: -1}, err
+	}
+	return out, nil
+}
+
+func (q *queueSeam) SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
+	var out bool
+	err := q.run(ctx, "SettleSpilled", consumer, func(k *lane, _ int64) { out = k.settleSpilled(priority, spills) })
+	if err != nil {
+		return false, err
+	}
+	return out, nil
+}
+
+// Renew gives the consumer a new epoch if it has the one that is known here.
+func (q *queueSeam) Renew(ctx context.Context, consumer uint32) error {
+	known, current := q.epoch(consumer), ""
+	w := q.l.w
+	err := q.l.do(ctx, call{op: "Renew", consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, effect: func() {
+		q.connect()
+		q.r.mu.Lock()
+		defer q.r.mu.Unlock()
+		k := q.r.lane(consumer)
+		if k.epoch == known || k.epoch == "" {
+			k.epoch = q.r.newEpoch()
+		}
+		current = k.epoch
+	}, overdue: func() {
+		q.r.mu.Lock()
+		defer q.r.mu.Unlock()
+		if k := q.r.lane(consumer); k.epoch == known && known != "" {
+			k.epoch = q.r.newEpoch()
+		}
+	}})
+	if err == nil {
+		q.adopt(consumer, known, current)
+	}
+	return err
+}

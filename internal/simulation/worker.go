@@ -1,0 +1,189 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/ident"
+)
+
+// A worker is one worker of a pull consumer.
+type worker struct {
+	w *world
+	k durable.Consumer
+	r chance
+}
+
+// A claimedJob is a job as the claim door shows it.
+type claimedJob struct {
+	ID, Lease string
+	Attempt   int
+	Priority  int
+	Message   struct{ Payload, MessageID string }
+}
+
+// pull works until the world closes.
+func (w *world) pull(k durable.Consumer, n int) {
+	p := worker{w, k, draw(w.seed, word("pull"), uint64(k.No), uint64(n))}
+	for !w.closing.Load() {
+		time.Sleep(p.r.between(5*time.Millisecond, 150*time.Millisecond))
+		b := w.broker(p.r.below(w.plan.brokers))
+		switch {
+		case b == nil:
+		case p.r.hit(300):
+			p.single(b)
+		default:
+			p.batch(b)
+		}
+	}
+}
+
+// ask posts to a door of pull consumers; nil: no answer.
+func (p *worker) ask(b *broker, door func(*fasthttp.RequestCtx), query, job, lease, body string) *fasthttp.RequestCtx {
+	ch := p.w.store.channel(p.k.ChannelNo)
+	values := map[string]string{"channel": ch.ID, "consumer": p.k.ID, "job": job}
+	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token, hotpath.LeaseHeader: lease}, body)
+	rc.URI().SetQueryString(query)
+	door(rc)
+	if !b.life.awake() {
+		return nil
+	}
+	return rc
+}
+
+// batch claims jobs, works, and reports.
+func (p *worker) batch(b *broker) {
+	rc := p.ask(b, b.plane.ClaimJobs, fmt.Sprintf("limit=%d&wait=%d&timeout=%d", 1+p.r.below(4), p.r.below(2), 1+p.r.below(2)), "", "", "")
+	if rc == nil || rc.Response.StatusCode() != 200 {
+		return
+	}
+	var answer struct{ Result []claimedJob }
+	if err := json.Unmarshal(rc.Response.Body(), &answer); err != nil {
+		p.w.checker.report(none, "I4: a claim is answered %q: %v", rc.Response.Body(), err)
+		return
+	}
+	for _, j := range answer.Result {
+		p.got(b, j)
+	}
+	for _, j := range answer.Result {
+		p.finish(j)
+	}
+}
+
+// got checks a job that was given out.
+func (p *worker) got(b *broker, j claimedJob) {
+	job, err := ident.Parse(j.ID)
+	id, pos, ok := job.Split()
+	if err != nil || !ok || pos != p.k.Position {
+		p.w.checker.report(id, "I4: consumer %d got job %q", p.k.No, j.ID)
+		return
+	}
+	p.w.arrived(p.k, id, j.Message.MessageID, strconv.Itoa(j.Priority), j.Message.Payload)
+	p.w.checker.hand(b.life, p.k, id, j.Attempt)
+}
+
+// finish does with a job what workers do.
+func (p *worker) finish(j claimedJob) {
+	state, more := "DELIVERED", ""
+	if p.w.faulty() {
+		time.Sleep(p.r.between(0, 100*time.Millisecond))
+		switch p.r.below(12) {
+		case 0:
+			return // dies
+		case 1:
+			time.Sleep(p.r.between(0, 3*time.Second)) // reports late
+		case 2:
+			state = "DEAD"
+		case 3:
+			state, more = "QUEUED", fmt.Sprintf(`,"Delay":%d`, p.r.below(2))
+		case 4:
+			state = "INFLIGHT"
+		}
+	}
+	p.update(j, state, more)
+	if state == "INFLIGHT" {
+		p.update(j, "DELIVERED", "")
+	}
+}
+
+// update reports a job through the batch door, again while the answer is unknown.
+func (p *worker) update(j claimedJob, state, more string) {
+	p.declares(j.ID, state)
+	body := fmt.Sprintf(`{"Updates":[{"ID":%q,"Lease":%q,"NextState":%q%s}]}`, j.ID, j.Lease, state, more)
+	for range 4 {
+		if b := p.w.broker(p.r.below(p.w.plan.brokers)); b != nil {
+			rc := p.ask(b, b.plane.UpdateJobs, "", "", "", body)
+			if rc != nil {
+				var answer struct{ Result []struct{ Status int } }
+				if json.Unmarshal(rc.Response.Body(), &answer) == nil && len(answer.Result) == 1 && answer.Result[0].Status < 500 {
+					p.told(j.ID, state, answer.Result[0].Status)
+					return
+				}
+			}
+		}
+		time.Sleep(p.r.between(20*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+// single lists jobs, takes one by name and reports it, as seed 1 describes.
+func (p *worker) single(b *broker) {
+	rc := p.ask(b, b.plane.QueuedJobs, "limit=3", "", "", "")
+	if rc == nil || rc.Response.StatusCode() != 200 {
+		return
+	}
+	var page struct{ Result json.RawMessage }
+	var jobs []struct{ ID string }
+	if json.Unmarshal(rc.Response.Body(), &page) != nil || json.Unmarshal(page.Result, &jobs) != nil || len(jobs) == 0 {
+		return
+	}
+	id := jobs[p.r.below(len(jobs))].ID
+	rc = p.ask(b, b.plane.MoveJob, "", id, "", `{"NextState":"INFLIGHT"}`)
+	if rc == nil || rc.Response.StatusCode() != 202 || len(rc.Response.Header.Peek(hotpath.LeaseHeader)) == 0 {
+		return
+	}
+	lease := string(rc.Response.Header.Peek(hotpath.LeaseHeader))
+	if p.w.faulty() && p.r.hit(200) {
+		time.Sleep(p.r.between(0, 2*time.Second))
+	}
+	state := "DELIVERED"
+	if p.w.faulty() && p.r.hit(100) {
+		state = "DEAD"
+	}
+	p.declares(id, state)
+	if b = p.w.broker(p.r.below(p.w.plan.brokers)); b != nil {
+		if rc = p.ask(b, b.plane.MoveJob, "", id, lease, fmt.Sprintf(`{"NextState":%q}`, state)); rc != nil {
+			p.told(id, state, rc.Response.StatusCode())
+		}
+	}
+}
+
+// declares notes what the worker is about to say of a job.
+func (p *worker) declares(job, state string) {
+	if parsed, err := ident.Parse(job); err == nil && (state == "DELIVERED" || state == "DEAD") {
+		id, _, _ := parsed.Split()
+		p.w.checker.claims(jobKey{p.k.No, id})
+	}
+}
+
+// told checks an answer: what is 202 is on disk.
+func (p *worker) told(job, state string, status int) {
+	parsed, err := ident.Parse(job)
+	if err != nil || status != 202 {
+		return
+	}
+	id, _, _ := parsed.Split()
+	p.w.told("told", fmt.Sprintf("consumer %d: %s of %s is 202", p.k.No, state, id))
+	s := p.w.store
+	s.mu.Lock()
+	got := s.state(jobKey{p.k.No, id}).Status
+	s.mu.Unlock()
+	if state == "DELIVERED" && got != durable.Delivered {
+		p.w.checker.report(id, "I1: consumer %d was told that its DELIVERED is stored; the store has %d", p.k.No, got)
+	}
+}
