@@ -23,8 +23,10 @@ type ledger struct {
 	// nothing while levels has no marks.
 	fullAt int
 	// heldAt is when hold began to hold less urgent jobs back, by the store's
-	// clock in Unix ms; 0: it does not.
-	heldAt int64
+	// clock in Unix ms, 0: it does not; heldFor is the highest priority that had
+	// jobs outside then.
+	heldAt  int64
+	heldFor int
 	// openFrom is how far the open_jobs rows were offered to Redis in this round;
 	// openDone says that the round is over.
 	openFrom ident.ID

@@ -25,15 +25,19 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 	// there will be no room before that is brought.
 	blocked := stats.Ready > 0 && len(next) == 0
 	// Room for a page worth reading comes soon. What is more urgent than where the
-	// last walk ended needs none: it may have been too new for that walk.
-	crowded := stats.Ready > r.Queue.Window()*3/4 && !blocked && len(w.levels) > 0
+	// last walk ended needs none: it may have been too new for that walk. There is
+	// enough to hand out meanwhile, so nothing is settled.
+	crowded := stats.Ready > r.Queue.Window()*3/4 && !blocked
+	if crowded {
+		r.save(w, func(l *ledger) { l.heldAt = 0 })
+	}
 	levels, err := r.Store.Levels(ctx, ch.No)
 	if err != nil {
 		return true, err
 	}
 	for _, priority := range append(levels, 0) {
-		if crowded && priority <= w.fullAt {
-			return true, nil
+		if crowded && len(w.levels) > 0 && priority <= w.fullAt {
+			break
 		}
 		full, err := r.walkLevel(ctx, ch, w, priority, through)
 		if err != nil {
@@ -41,11 +45,14 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 		}
 		if full {
 			r.save(w, func(l *ledger) { l.fullAt = priority })
-			if !r.hold(w, stats, through, newest) {
+			if !crowded && !r.hold(w, stats, through, newest) {
 				_, err = r.Queue.SettleSpilled(ctx, w.k.No, priority, stats.Spills)
 			}
 			return true, err
 		}
+	}
+	if crowded {
+		return true, nil
 	}
 	if r.hold(w, stats, through, newest) {
 		return true, nil
@@ -61,15 +68,16 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 // hold reports whether less urgent jobs of the window must go on waiting
 // although the walk has brought all that it can: what was spilled last is too
 // new to be walked over. They wait until everything spilled before now was, and
-// not for ever, because where messages keep coming there is always a newest. What
-// counts is how far the walk has come, not the time: a slow machine walks late.
+// not for ever, because where messages keep coming there is always a newest; only a
+// more urgent one lets them wait anew. What counts is how far the walk has come,
+// not the time: a slow machine walks late.
 func (r *Reaper) hold(w *walk, stats redisq.Stats, through, newest ident.ID) bool {
 	if stats.Ready == 0 || stats.SpilledPriority < 0 || newest.Compare(through) <= 0 {
 		r.save(w, func(l *ledger) { l.heldAt = 0 })
 		return false
 	}
-	if w.heldAt == 0 {
-		r.save(w, func(l *ledger) { l.heldAt = r.Cluster.NowMs() })
+	if w.heldAt == 0 || stats.SpilledPriority > w.heldFor {
+		r.save(w, func(l *ledger) { l.heldAt, l.heldFor = r.Cluster.NowMs(), stats.SpilledPriority })
 	}
 	if through.Millis() <= w.heldAt {
 		return true
