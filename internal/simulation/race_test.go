@@ -2,5 +2,5 @@
 
 package simulation
 
-// defaultSeeds takes about a quarter of a minute of one core with the race detector.
-const defaultSeeds = 300
+// defaultSeeds takes about ten seconds of one core with the race detector.
+const defaultSeeds = 200
