@@ -93,6 +93,15 @@ func (s *MySQLServer) Restart() {
 	}
 }
 
+// RestartWith is Restart with further options, which override those before: what
+// an operator does who changes the configuration.
+func (s *MySQLServer) RestartWith(extraArgs ...string) {
+	s.tb.Helper()
+	args := s.process.args
+	s.process.args = func(port int) []string { return append(args(port), extraArgs...) }
+	s.Restart()
+}
+
 // report fails the test without ending it: faults are often injected from
 // another goroutine, where Fatal is not allowed.
 func report(tb TB, err error) {
