@@ -33,6 +33,7 @@ dist: ## build the release archives of all platforms into dist/
 
 test: ## run every test with the race detector on real servers (installs them if missing); ARGS=
 	./scripts/servers.sh $(ARGS)
+	$(GO) test -count=1 ./internal/simulation # 3000 seeds: with the race detector there is time for 200
 
 test-quick: ## run the tests that need no real server, without the race detector
 	$(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/realservers$$')
