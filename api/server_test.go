@@ -106,10 +106,7 @@ func TestAmbiguousRequestsAreRefusedAndTheConnectionIsClosed(t *testing.T) {
 		"HTTP/0.9":                      "GET /\r\n\r\n" + smuggled,
 	} {
 		t.Run(name, func(t *testing.T) {
-			answers := raw(t, addr, request)
-			require.Len(t, answers, 1, "nothing after it is read as a request")
-			requireProblem(t, answers[0], 400, "bad_request")
-			require.True(t, answers[0].Close)
+			requireRefusedAlone(t, addr, request)
 		})
 	}
 }
@@ -192,4 +189,14 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 		require.Empty(t, answers[i].Header.Get("Server"))
 		require.Empty(t, answers[i].Header.Get("Content-Type"), "a handler that names no type sends none")
 	}
+}
+
+// requireRefusedAlone sends a request with another one behind it: the first is
+// refused as not well formed, and nothing after it is read as a request.
+func requireRefusedAlone(t *testing.T, addr, request string) {
+	t.Helper()
+	answers := raw(t, addr, request)
+	require.Len(t, answers, 1, "nothing after it is read as a request")
+	requireProblem(t, answers[0], 400, "bad_request")
+	require.True(t, answers[0].Close)
 }

@@ -37,13 +37,19 @@ func TestMiniredis(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
+	runSuite(t, redisq.ConnectOptions{URL: realservers.Redis(t)}, removeKeys)
+}
+
+// runSuite runs the suite on a real server, which others use as well: remove
+// removes the keys with a prefix.
+func runSuite(t *testing.T, o redisq.ConnectOptions, remove func(tb testing.TB, client redis.UniversalClient, prefix string)) {
 	queuetest.Run(t, func(t *testing.T) queuetest.Server {
-		client := connect(t, realservers.Redis(t))
+		client := connectTo(t, o)
 		prefix := ownPrefix()
 		s := queuetest.Server{
 			Client:  client,
 			Prefix:  prefix,
-			Flush:   func() { removeKeys(t, client, prefix) },
+			Flush:   func() { remove(t, client, prefix) },
 			Advance: func(d time.Duration) { wait(t, client, d) },
 		}
 		t.Cleanup(s.Flush)
