@@ -27,6 +27,11 @@ const (
 var Points = []string{BeforeCommit, AfterCommit, BeforeFanout, AfterFanout, AfterClaim, BeforePost, AfterPost,
 	AfterOutcome, AfterSettle, AfterPullHold, AfterReclaim, AfterRedrive, AfterPage, AfterConfig, Draining}
 
+// EnvOrder names a file. At SIGUSR2 a process built with the tag failpoint reads
+// an order from it, "<point>:<n>", and kills itself as kill -9 would the n-th time
+// it comes to that point. Others do not look at it.
+const EnvOrder = "PENSTOCK_FAILPOINT_ORDER"
+
 // Hit is called at each point when it is not nil. Set it before anything runs.
 var Hit func(point string)
 

@@ -14,11 +14,6 @@ import (
 // Built reports whether this program can be told to kill itself at a point.
 const Built = true
 
-// EnvOrder names a file. At SIGUSR2 the process reads an order from it,
-// "<point>:<n>", and kills itself as kill -9 would the n-th time it comes to
-// that point.
-const EnvOrder = "PENSTOCK_FAILPOINT_ORDER"
-
 // An order is what the process was told last.
 type order struct {
 	point string
