@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strconv"
+
+	"github.com/valyala/fastjson"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
 )
@@ -20,6 +21,8 @@ type batchPublisher struct {
 	lines []byte
 	body  []byte
 	buf   []byte
+
+	parser fastjson.Parser
 }
 
 // Run sends what the schedule gives until there is no more.
@@ -32,15 +35,6 @@ func (p *batchPublisher) Run(ctx context.Context) error {
 		}
 		p.post(ctx, t)
 	}
-}
-
-// A batchLine is a line of the answer.
-type batchLine struct {
-	Status    int
-	MessageID string
-	Location  string
-	Code      string `json:"code"`
-	Detail    string `json:"detail"`
 }
 
 func (p *batchPublisher) post(ctx context.Context, t Ticket) {
@@ -68,15 +62,15 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 	for seq := t.First; seq < t.First+uint64(t.N); seq++ {
 		var text []byte
 		text, rest, _ = bytes.Cut(rest, []byte{'\n'})
-		var line batchLine
+		line := parseBatchAnswer(&p.parser, text)
 		switch {
-		case len(text) > 0 && json.Unmarshal(text, &line) == nil && (line.Status == 201 || line.Status == 202):
-			w.ledger.Acked(seq, now, messageID([]byte(line.Location)))
+		case line.status == 201 || line.status == 202:
+			w.ledger.Acked(seq, now, messageID(line.location))
 			w.answered(p.no, w.schedule.Intended(seq, sent), sent, now)
-		case refused || line.Status >= 400 && line.Status < 500:
+		case refused || line.status >= 400 && line.status < 500:
 			w.ledger.Refused(seq)
 			if !refused {
-				w.failed(fmt.Sprint("line status ", line.Status), text)
+				w.failed(fmt.Sprint("line status ", line.status), text)
 			}
 		default:
 			w.ledger.Uncertain(seq)

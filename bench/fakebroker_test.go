@@ -298,7 +298,9 @@ func (f *fakeBroker) consumer(rc *fasthttp.RequestCtx, p []string) {
 	case "job":
 		f.moveJob(rc, k, p[5])
 	case "jobs":
-		var in struct{ Updates []update }
+		var in struct {
+			Updates []struct{ ID, Lease string }
+		}
 		_ = json.Unmarshal(rc.PostBody(), &in)
 		var out struct{ Result []map[string]any }
 		for _, u := range in.Updates {

@@ -2,11 +2,12 @@ package bench
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/valyala/fastjson"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
 )
@@ -35,27 +36,20 @@ type pullWorker struct {
 // A pullFeed is the listed jobs of a consumer that no worker has taken yet.
 type pullFeed struct {
 	mu   sync.Mutex
-	jobs []listedJob
-}
-
-type listedJob struct {
-	ID      string
-	Message pulledMessage
+	jobs []pulledJob
 }
 
 // next returns a listed job, and looks at the queue when there is none. ok is
 // false when the queue is empty or cannot be seen.
-func (f *pullFeed) next(p *pullWorker, list []byte) (j listedJob, ok bool) {
+func (f *pullFeed) next(p *pullWorker, list []byte) (j pulledJob, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.jobs) == 0 {
-		res, err := p.conn.Do(list)
-		var page struct{ Result []listedJob }
-		if err != nil || res.Status != 200 || json.Unmarshal(res.Body, &page) != nil {
-			p.w.pullFailed("queued-jobs", res, err)
+		// A parser of its own: other workers still read what the last one gave.
+		var ok bool
+		if f.jobs, ok = p.w.pulled("queued-jobs", p.conn, list, &fastjson.Parser{}); !ok {
 			return j, false
 		}
-		f.jobs = page.Result
 	}
 	if len(f.jobs) == 0 {
 		return j, false
@@ -64,28 +58,9 @@ func (f *pullFeed) next(p *pullWorker, list []byte) (j listedJob, ok bool) {
 	return j, true
 }
 
-// A pulledMessage is a message as the pull doors show it.
-type pulledMessage struct {
-	MessageID       string
-	Payload         string
-	PayloadEncoding string
-	Headers         map[string]string
-}
-
-func (m *pulledMessage) body() ([]byte, error) {
-	if m.PayloadEncoding == "base64" {
-		return base64.StdEncoding.DecodeString(m.Payload)
-	}
-	return []byte(m.Payload), nil
-}
-
 // arrived notes a job that this worker holds.
 func (w *window) arrived(consumer, worker int, m *pulledMessage) {
-	body, err := m.body()
-	if err != nil {
-		body = nil // counted as corrupted: nothing of it can be read
-	}
-	w.received(consumer, worker, []byte(m.Headers[identityHeader]), body, func() string { return m.MessageID })
+	w.received(consumer, worker, m.identity, m.body, func() string { return m.id })
 }
 
 // Run works until ctx ends.
@@ -97,7 +72,7 @@ func (p *pullWorker) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		job, ok := p.feed.next(p, list)
 		if ok {
-			p.work(k, job.ID, &job.Message)
+			p.work(k, job.id, &job.message)
 			wait = shortestPoll
 			continue
 		}
@@ -149,13 +124,14 @@ type batchPullWorker struct {
 	consumer int
 	no       int
 	conn     *rawhttp.Conn
+	parser   fastjson.Parser
+	body     []byte
+	buf      []byte
 }
 
 // claimWait is how long the broker may hold a claim that finds nothing; the end
 // of a run waits for it.
 const claimWait = "1s"
-
-type update struct{ ID, Lease, NextState string }
 
 // Run works until ctx ends.
 func (p *batchPullWorker) Run(ctx context.Context) error {
@@ -164,58 +140,72 @@ func (p *batchPullWorker) Run(ctx context.Context) error {
 	claim := rawhttp.AppendLength(k.template("POST", fmt.Sprintf("/claim?limit=%d&wait=%s", p.w.config.PullBatch, claimWait), p.w.addr).AppendHead(nil), 0)
 	finish := k.template("POST", "/jobs", p.w.addr)
 	for ctx.Err() == nil {
-		res, err := p.conn.Do(claim)
-		var page struct {
-			Result []struct {
-				ID, Lease string
-				Message   pulledMessage
-			}
-		}
-		if err != nil || res.Status != 200 || json.Unmarshal(res.Body, &page) != nil {
-			p.w.pullFailed("batch claim", res, err)
+		jobs, ok := p.w.pulled("batch claim", p.conn, claim, &p.parser)
+		if !ok {
 			pause(ctx, longestPoll)
 			continue
 		}
-		if len(page.Result) == 0 {
+		if len(jobs) == 0 {
 			pause(ctx, shortestPoll) // a broker that does not wait must not be asked without pause
 			continue
 		}
-		var updates struct{ Updates []update }
-		for i := range page.Result {
-			j := &page.Result[i]
-			p.w.arrived(p.consumer, p.no, &j.Message)
-			updates.Updates = append(updates.Updates, update{j.ID, j.Lease, "DELIVERED"})
+		for i := range jobs {
+			p.w.arrived(p.consumer, p.no, &jobs[i].message)
 		}
-		body, err := json.Marshal(updates)
-		if err != nil {
-			return fmt.Errorf("encode updates: %w", err)
-		}
-		p.finish(append(rawhttp.AppendLength(finish.AppendHead(nil), len(body)), body...))
+		p.finish(finish, jobs)
 	}
 	return nil
 }
 
-func (p *batchPullWorker) finish(request []byte) {
-	res, err := p.conn.Do(request)
-	var page struct{ Result []struct{ Status int } }
-	if err != nil || res.Status != 200 || json.Unmarshal(res.Body, &page) != nil {
+// finish says that the jobs are delivered. IDs and leases of a broker need no escapes.
+func (p *batchPullWorker) finish(template *rawhttp.Template, jobs []pulledJob) {
+	b := append(p.body[:0], `{"Updates":[`...)
+	for i, j := range jobs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, `{"ID":"`...), j.id...)
+		b = append(append(b, `","Lease":"`...), j.lease...)
+		b = append(b, `","NextState":"DELIVERED"}`...)
+	}
+	p.body = append(b, `]}`...)
+	p.buf = append(rawhttp.AppendLength(template.AppendHead(p.buf[:0]), len(p.body)), p.body...)
+	res, err := p.conn.Do(p.buf)
+	var statuses []int
+	if err == nil && res.Status == 200 {
+		statuses, err = parseStatuses(&p.parser, res.Body)
+	}
+	if err != nil || res.Status != 200 {
 		p.w.pullFailed("batch finish", res, err)
 		return
 	}
-	for _, r := range page.Result {
-		if r.Status != 202 {
-			p.w.failed(fmt.Sprint("pull: batch finish line ", r.Status), nil)
+	for _, status := range statuses {
+		if status != 202 {
+			p.w.failed(fmt.Sprint("pull: batch finish line ", status), nil)
 		}
 	}
+}
+
+// pulled asks for jobs; ok is false when there was no answer that can be read.
+func (w *window) pulled(what string, conn *rawhttp.Conn, request []byte, parser *fastjson.Parser) (jobs []pulledJob, ok bool) {
+	res, err := conn.Do(request)
+	if err == nil && res.Status == 200 {
+		jobs, err = parseJobs(parser, res.Body)
+	}
+	if err != nil || res.Status != 200 {
+		w.pullFailed(what, res, err)
+		return nil, false
+	}
+	return jobs, true
 }
 
 // pullFailed notes an answer that a pull worker did not expect.
 func (w *window) pullFailed(what string, res *rawhttp.Response, err error) {
 	switch {
+	case errors.Is(err, errAnswer):
+		w.failed("pull: "+what+": answer cannot be read", res.Body)
 	case err != nil:
 		w.failed("pull: "+what+": connection lost", []byte(err.Error()))
-	case res.Status/100 == 2:
-		w.failed("pull: "+what+": answer cannot be read", res.Body)
 	default:
 		w.failed(fmt.Sprintf("pull: %s: status %d", what, res.Status), res.Body)
 	}

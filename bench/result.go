@@ -32,7 +32,16 @@ type Result struct {
 // A Drain is what arrived after the publishing.
 type Drain struct {
 	Deliveries int64
-	Seconds    float64 // to the last of them
+	Seconds    float64            // to the last of them
+	CPUSeconds map[string]float64 // by process, as Result.CPUSeconds; with some waiting at its end
+}
+
+// Micros is the CPU time of a delivery over all processes but the rest of the machine.
+func (d Drain) Micros() float64 {
+	if d.Deliveries <= 0 {
+		return 0
+	}
+	return total(d.CPUSeconds) * 1e6 / float64(d.Deliveries)
 }
 
 // Rate is in deliveries per second.

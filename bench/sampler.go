@@ -103,7 +103,7 @@ func (s *sampler) published() {
 	}
 	m := s.marks()
 	s.to = &m
-	s.cpu = s.meter.Seconds()
+	s.cpu, s.meter = s.meter.Seconds(), NewCPUMeter(s.processes)
 	s.w.measureTo.Store(m.at)
 	s.isDraining = true
 }
@@ -112,7 +112,7 @@ func (s *sampler) published() {
 func (s *sampler) drained(arrived int64, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drain = Drain{Deliveries: arrived, Seconds: took.Seconds()}
+	s.drain = Drain{Deliveries: arrived, Seconds: took.Seconds(), CPUSeconds: s.meter.Seconds()}
 }
 
 func (s *sampler) sample() {

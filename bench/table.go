@@ -46,10 +46,19 @@ func PrintRun(out io.Writer, r *Report) {
 	for i, x := range r.Results {
 		printLevels(out, i+1, x)
 		if c.ConsumeAfter {
-			fmt.Fprintf(out, "drain %d: %d deliveries in %.1f s, %.0f/s\n", i+1, x.Drain.Deliveries, x.Drain.Seconds, x.Drain.Rate())
+			printDrain(out, i+1, x.Drain)
 		}
 		printLedger(out, i+1, x)
 	}
+}
+
+// printDrain shows how fast a backlog went, and what a job of it cost each process.
+func printDrain(out io.Writer, run int, d Drain) {
+	fmt.Fprintf(out, "drain %d: %d deliveries in %.1f s, %.0f/s, %.1f us of CPU each:", run, d.Deliveries, d.Seconds, d.Rate(), d.Micros())
+	for _, name := range slices.Sorted(maps.Keys(d.CPUSeconds)) {
+		fmt.Fprintf(out, " %s %.1f", name, d.CPUSeconds[name]*1e6/max(float64(d.Deliveries), 1))
+	}
+	fmt.Fprintln(out)
 }
 
 // printMemory shows how much the processes hold, and whether that grows.
