@@ -165,6 +165,13 @@ func (f *fakeBroker) broadcast(rc *fasthttp.RequestCtx, channel string) {
 	rc.Response.Header.Set("Location", location)
 }
 
+// taken is the number of messages that came so far.
+func (f *fakeBroker) taken() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count
+}
+
 // store takes a message and returns the answer.
 func (f *fakeBroker) store(channel, key string, priority int, headers map[string]string, body []byte) (int, string) {
 	f.mu.Lock()

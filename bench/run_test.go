@@ -218,7 +218,12 @@ func TestFindMaxEndsAtARateThatKeepsTheBound(t *testing.T) {
 func TestASignalStillReconcilesWhatWasSent(t *testing.T) {
 	f := startFakeBroker(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
-	time.AfterFunc(400*time.Millisecond, func() { cancel(signalled{os.Interrupt}) })
+	go func() {
+		for f.taken() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel(signalled{os.Interrupt})
+	}()
 	var out, progress bytes.Buffer
 	code := run(ctx, []string{"run", "--url", f.url, "--duration", "1m", "--connections", "2"}, &out, &progress)
 	require.Equal(t, 130, code, progress.String())

@@ -27,7 +27,7 @@ import (
 
 // patience is how long a test waits for an event before it calls it missing.
 // Nothing is measured with it.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // A world is a pair of stores and the brokers on it.
 type world struct {

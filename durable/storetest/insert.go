@@ -305,11 +305,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 						m.Key, m.Priority = m.ID.String(), 1+i%5
 					}
 				}
-				for _, err := range f.Insert(f.ctx, f.node, batch) {
-					if err != nil {
-						t.Error(err)
-					}
-				}
+				f.insert(t, batch...)
 				batches[w] = append(batches[w], batch...)
 			}
 		})
