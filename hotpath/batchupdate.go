@@ -52,19 +52,23 @@ func (p *puller) UpdateJobs(rc *fasthttp.RequestCtx) {
 }
 
 func parseUpdates(body []byte) ([]update, error) {
-	invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
-	var in struct{ Updates []update }
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if err := dec.Decode(&in); err != nil || in.Updates == nil {
-		return nil, invalid
+	updates, ok := plainUpdates(body)
+	if !ok {
+		invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
+		var in struct{ Updates []update }
+		dec := json.NewDecoder(bytes.NewReader(body))
+		if err := dec.Decode(&in); err != nil || in.Updates == nil {
+			return nil, invalid
+		}
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			return nil, invalid
+		}
+		updates = in.Updates
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, invalid
-	}
-	if len(in.Updates) > maxUpdates {
+	if len(updates) > maxUpdates {
 		return nil, problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
 	}
-	return in.Updates, nil
+	return updates, nil
 }
 
 // An updating is one batch update under way. errs[i] is the answer to entry i,
