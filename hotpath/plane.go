@@ -61,8 +61,8 @@ func New(o Options) *Plane {
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
-	p.puller = &puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping}
+	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes,
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	return p
 }

@@ -28,7 +28,7 @@ type PullQueue interface {
 	Generation() uint64
 	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
-	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
+	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
@@ -56,7 +56,15 @@ type puller struct {
 	visible   time.Duration // visibility timeout without IncrementalTimeout
 	metrics   *Metrics
 	waiters   waiters
+	claims    combiner[redisq.Wish, redisq.Grant] // of the single doors
+	probes    combiner[ident.ID, redisq.Standing]
 	stopping  <-chan struct{} // closed when long polls must answer
+}
+
+// newPuller completes a puller whose other fields are set.
+func newPuller(p *puller) *puller {
+	p.claims.call, p.probes.call = p.queue.ClaimEach, p.queue.Probe
+	return p
 }
 
 // errNotPull refuses a push consumer at the doors of pull consumers.

@@ -43,6 +43,12 @@ type transition struct {
 // parseTransition reads {"NextState":..., "IncrementalTimeout":...}. Exactly one
 // JSON object; other members are ignored; 0 counts as no timeout.
 func parseTransition(body []byte) (transition, error) {
+	switch string(body) { // what nearly every worker sends
+	case `{"NextState":"INFLIGHT"}`:
+		return transition{next: "INFLIGHT"}, nil
+	case `{"NextState":"DELIVERED"}`:
+		return transition{next: "DELIVERED"}, nil
+	}
 	invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"NextState":"INFLIGHT","IncrementalTimeout":10}.`)
 	var in struct {
 		NextState          *string
@@ -166,7 +172,7 @@ type move struct {
 // claimed it: same-state requests get 202 as well, but no token.
 func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	p := m.p
-	lease, before, err := p.queue.ClaimOne(ctx, m.k.No, redisq.Job{ID: m.id}, p.visible+m.t.extra, false)
+	lease, before, err := m.claim(ctx, redisq.Job{ID: m.id}, false)
 	if err != nil {
 		return lease, err
 	}
@@ -215,7 +221,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 		attempts = open.Attempts
 	}
 	job := redisq.Job{ID: m.id, Priority: msg.Priority, Attempts: attempts}
-	lease, before, err = p.queue.ClaimOne(ctx, m.k.No, job, p.visible+m.t.extra, true)
+	lease, before, err = m.claim(ctx, job, true)
 	if err != nil {
 		return lease, err
 	}
@@ -224,6 +230,12 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	}
 	p.touched(m.k.No)
 	return lease, nil
+}
+
+// claim asks Redis for the job. insert: also when Redis does not know it.
+func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
+	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visible + m.t.extra, Insert: insert})
+	return grant.Lease, grant.Before, err
 }
 
 // forgetOver looks whether a job that Redis holds as leased is over: its ack was
@@ -263,11 +275,11 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 
 // finish moves an in-flight job to DELIVERED or DEAD.
 func (m *move) finish(ctx context.Context) error {
-	standings, err := m.p.queue.Probe(ctx, m.k.No, []ident.ID{m.id})
+	standing, err := m.p.probes.Ask(ctx, m.k.No, m.id)
 	if err != nil {
 		return err
 	}
-	out, accept, err := m.outcome(ctx, standings[0])
+	out, accept, err := m.outcome(ctx, standing)
 	if err != nil || !accept {
 		return err
 	}
@@ -362,11 +374,11 @@ func (m *move) unleased() error {
 // queued answers a request for the state QUEUED: allowed only as the same state.
 func (m *move) queued(ctx context.Context) error {
 	p := m.p
-	standings, err := p.queue.Probe(ctx, m.k.No, []ident.ID{m.id})
+	standing, err := p.probes.Ask(ctx, m.k.No, m.id)
 	if err != nil {
 		return err
 	}
-	if standings[0].State == redisq.Leased {
+	if standing.State == redisq.Leased {
 		return errTransition
 	}
 	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
@@ -376,7 +388,7 @@ func (m *move) queued(ctx context.Context) error {
 	if s := states[m.id].Status; s == durable.Delivered || s == durable.Dead {
 		return errTransition
 	}
-	if standings[0].State == redisq.Missing {
+	if standing.State == redisq.Missing {
 		msg, err := p.head(ctx, m.ch, m.id)
 		if err != nil {
 			return err

@@ -36,41 +36,74 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	return out, r.err
 }
 
-// ClaimOne leases one job by ID, from ready or delayed, and charges an attempt.
-// before is how the job stood: when it is Leased somebody else has it, and when it
-// is Missing and insert is false Redis does not know it; the lease is zero in both
-// cases. With insert an unknown job is leased all the same, with the priority and
-// attempts of job, and flagged FlagVerify.
-func (q *Queue) ClaimOne(ctx context.Context, consumer uint32, job Job, lease time.Duration, insert bool) (Lease, Standing, error) {
-	if lease <= 0 || job.Priority < 0 || job.Priority > MaxPriority || job.Attempts < 0 {
-		return Lease{}, Standing{}, fmt.Errorf("redisq: claim job %s: a lease of %s, priority %d, %d attempts",
-			job.ID, lease, job.Priority, job.Attempts)
-	}
-	flag := 0
-	if insert {
-		flag = 1
-	}
-	c := &call{
-		consumer: consumer,
-		script:   claimOneScript,
-		args:     []any{string(job.ID[:]), job.Priority, job.Attempts, millis(lease), flag},
-	}
-	q.runAll(ctx, []*call{c})
-	if c.err != nil {
-		return Lease{}, Standing{}, c.err
-	}
-	r := reader{items: c.reply}
-	won := r.int() == 1
-	before := r.standing()
-	fence := r.int()
-	l := Lease{ID: job.ID, Priority: int(r.int()), Attempt: int(r.int()), Flags: Flags(r.int()), Token: token(c.known, fence)}
-	if r.err != nil || !won {
-		return Lease{}, before, r.err
-	}
-	return l, before, nil
+// A Wish is one job to be leased by ID, from ready or delayed. With Insert a job
+// that Redis does not know is leased all the same, with the priority and attempts
+// of Job, and flagged FlagVerify.
+type Wish struct {
+	Job    Job
+	Lease  time.Duration
+	Insert bool
 }
 
-// token is the token that claim.lua, claim_one.lua and reclaim.lua wrote.
+// A Grant is the answer to a Wish. Before is how the job stood: when it is Leased
+// somebody else has it, and when it is Missing and was not to be inserted Redis
+// does not know it; the Lease is zero in both cases.
+type Grant struct {
+	Lease  Lease
+	Before Standing
+}
+
+// ClaimEach leases the jobs of the wishes, in their order, at most MaxBatch, and
+// charges each an attempt.
+func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) ([]Grant, error) {
+	if len(wishes) == 0 || len(wishes) > MaxBatch {
+		return nil, fmt.Errorf("redisq: claim each of %d jobs", len(wishes))
+	}
+	args := make([]any, 0, 5*len(wishes))
+	for i := range wishes {
+		w := &wishes[i]
+		if w.Lease <= 0 || w.Job.Priority < 0 || w.Job.Priority > MaxPriority || w.Job.Attempts < 0 {
+			return nil, fmt.Errorf("redisq: claim job %s: a lease of %s, priority %d, %d attempts",
+				w.Job.ID, w.Lease, w.Job.Priority, w.Job.Attempts)
+		}
+		flag := 0
+		if w.Insert {
+			flag = 1
+		}
+		args = append(args, string(w.Job.ID[:]), w.Job.Priority, w.Job.Attempts, millis(w.Lease), flag)
+	}
+	c := &call{consumer: consumer, script: claimEachScript, args: args}
+	q.runAll(ctx, []*call{c})
+	if c.err != nil {
+		return nil, c.err
+	}
+	r := reader{items: c.reply}
+	grants := make([]Grant, len(wishes))
+	for i := range wishes {
+		won := r.int() == 1
+		grants[i].Before = r.standing()
+		fence := r.int()
+		l := Lease{ID: wishes[i].Job.ID, Priority: int(r.int()), Attempt: int(r.int()), Flags: Flags(r.int()), Token: token(c.known, fence)}
+		if won {
+			grants[i].Lease = l
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return grants, nil
+}
+
+// ClaimOne is ClaimEach of one job.
+func (q *Queue) ClaimOne(ctx context.Context, consumer uint32, job Job, lease time.Duration, insert bool) (Lease, Standing, error) {
+	grants, err := q.ClaimEach(ctx, consumer, []Wish{{Job: job, Lease: lease, Insert: insert}})
+	if err != nil {
+		return Lease{}, Standing{}, err
+	}
+	return grants[0].Lease, grants[0].Before, nil
+}
+
+// token is the token that claim.lua, claim_each.lua and reclaim.lua wrote.
 func token(epoch string, fence int64) string { return epoch + "." + strconv.FormatInt(fence, 10) }
 
 // lease reads ID, priority, attempt and flags.

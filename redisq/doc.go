@@ -6,7 +6,7 @@
 //
 // A job of a consumer is in exactly one of three sorted sets or unknown:
 //
-//	           Enqueue              Claim, ClaimOne
+//	           Enqueue              Claim, ClaimEach
 //	unknown -----------> ready ----------------------> leased --Ack--> unknown
 //	    |                 ^  ^                          | | |
 //	    | Enqueue(delay)  |  |   Release, Nack(0)       | | |

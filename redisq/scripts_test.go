@@ -73,7 +73,7 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 			{enqueueScript, []any{100, 0, ids[0], 5, 0, 0, "newnewnewnew", 5, 0, 0}},
 			{offerScript, []any{100, 5, "newnewnewnew"}},
 			{claimScript, []any{1, 1000, 100}},
-			{claimOneScript, []any{ids[0], 5, 0, 1000, 1}},
+			{claimEachScript, []any{ids[0], 5, 0, 1000, 1, ids[1], 5, 0, 1000, 0}},
 			{extendScript, []any{1000, leased, free(token)}},
 			{ackScript, []any{ids[0]}},
 			{nackScript, []any{leased, free(token), 1000}},

@@ -205,21 +205,33 @@ func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease tim
 	return out, nil
 }
 
-func (q *queueSeam) ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error) {
-	var out redisq.Lease
-	var before redisq.Standing
+func (q *queueSeam) ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error) {
+	var out []redisq.Grant
 	asked := time.Now()
-	err := q.run(ctx, "ClaimOne", consumer, func(k *lane, now int64) {
-		l, b := k.claimOne(now, job, lease, insert)
-		if l.Token != "" {
-			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
+	nos := slices.Clone(wishes)
+	err := q.run(ctx, "ClaimEach", consumer, func(k *lane, now int64) {
+		grants := make([]redisq.Grant, len(nos))
+		for i, w := range nos {
+			g := &grants[i]
+			if g.Lease, g.Before = k.claimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
+				q.l.w.checker.granted(q.l, consumer, g.Lease, asked, w.Lease)
+			}
 		}
-		out, before = l, b
+		out = grants
 	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ClaimOne is ClaimEach of one job.
+func (q *queueSeam) ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error) {
+	grants, err := q.ClaimEach(ctx, consumer, []redisq.Wish{{Job: job, Lease: lease, Insert: insert}})
 	if err != nil {
 		return redisq.Lease{}, redisq.Standing{}, err
 	}
-	return out, before, nil
+	return grants[0].Lease, grants[0].Before, nil
 }
 
 func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {

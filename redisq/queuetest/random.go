@@ -32,19 +32,19 @@ func randomOperations(t *testing.T, s Server) {
 			brokers: []*redisq.Queue{s.Queue(window), s.Queue(window)},
 		}
 		rt.Repeat(map[string]func(*rapid.T){
-			"":          w.compare,
-			"fresh":     w.enqueueFresh,
-			"again":     w.enqueueAgain,
-			"claim":     w.claim,
-			"claim one": w.claimOne,
-			"extend":    w.extend,
-			"nack":      w.nack,
-			"release":   w.release,
-			"ack":       w.ack,
-			"reclaim":   w.reclaim,
-			"peek":      w.peek,
-			"spilled":   w.spilled,
-			"lose":      w.lose,
+			"":           w.compare,
+			"fresh":      w.enqueueFresh,
+			"again":      w.enqueueAgain,
+			"claim":      w.claim,
+			"claim each": w.claimEach,
+			"extend":     w.extend,
+			"nack":       w.nack,
+			"release":    w.release,
+			"ack":        w.ack,
+			"reclaim":    w.reclaim,
+			"peek":       w.peek,
+			"spilled":    w.spilled,
+			"lose":       w.lose,
 		})
 	})
 }
@@ -128,18 +128,23 @@ func (w *walker) claim(rt *rapid.T) {
 	w.end()
 }
 
-func (w *walker) claimOne(rt *rapid.T) {
-	job, lease := w.drawJob(rt, w.known(rt)), durations.Draw(rt, "lease")
-	insert := rapid.Bool().Draw(rt, "insert")
+func (w *walker) claimEach(rt *rapid.T) {
+	var wishes []redisq.Wish
+	for range rapid.IntRange(1, 4).Draw(rt, "n") {
+		wishes = append(wishes, redisq.Wish{Job: w.drawJob(rt, w.known(rt)), Lease: durations.Draw(rt, "lease"), Insert: rapid.Bool().Draw(rt, "insert")})
+	}
 	w.fresh++
-	got, before, err := w.begin(rt).ClaimOne(context.Background(), consumer, job, lease, insert)
+	got, err := w.begin(rt).ClaimEach(context.Background(), consumer, wishes)
 	require.NoError(rt, err)
-	want, state := w.m.claimOne(job, lease, insert)
-	require.Equal(rt, state, before.State)
-	if want == nil {
-		require.Zero(rt, got)
-	} else {
-		w.leased(rt, want, got)
+	require.Len(rt, got, len(wishes))
+	for i, wish := range wishes {
+		want, state := w.m.claimOne(wish.Job, wish.Lease, wish.Insert)
+		require.Equal(rt, state, got[i].Before.State)
+		if want == nil {
+			require.Zero(rt, got[i].Lease)
+		} else {
+			w.leased(rt, want, got[i].Lease)
+		}
 	}
 	w.end()
 }

@@ -1,0 +1,74 @@
+-- claim_each.lua: lease jobs that the callers name, one after the other.
+--
+-- ARGV[2..]  1..500 groups of five:
+--            message ID
+--            priority, used when the job is unknown
+--            attempts before, used when the job is unknown
+--            lease ms
+--            1: lease it although it is unknown, 0: do not
+--
+-- Returns for each: {1 leased by this group or 0, state before (0 unknown, 1
+-- ready, 2 delayed, 3 leased), score before or '', meta before or '', fence,
+-- priority, attempt, flags}; the last four only mean something when it was leased.
+--
+-- A job leased already is left alone, also when its deadline has passed: only
+-- reclaim ends a lease, so it is counted once. An unknown job is flagged: Redis
+-- cannot tell whether it was delivered. A job that is named again finds itself
+-- leased by the first group that got it.
+-- Invariant: of any number of racing groups and calls one leases. Everything is
+-- read before the first write. Cost: O(k log n).
+if #ARGV < 6 or #ARGV > 2501 or #ARGV % 5 ~= 1 then return bad('claim_each') end
+local ids, wishes = {}, {}
+for i = 2, #ARGV, 5 do
+  local priority, attempts = int(ARGV[i + 1], 0, 1023), int(ARGV[i + 2], 0, 2147483647)
+  local lease, insert = int(ARGV[i + 3], 1, 1099511627776), int(ARGV[i + 4], 0, 1)
+  if #ARGV[i] ~= 12 or not priority or not attempts or not lease or not insert then
+    return bad('claim_each')
+  end
+  ids[#ids + 1] = ARGV[i]
+  wishes[#wishes + 1] = {priority, attempts, lease, insert}
+end
+
+local metas = redis.call('HMGET', KEYS[4], unpack(ids))
+local scores = {}
+for set = 1, 3 do scores[set] = redis.call('ZMSCORE', KEYS[set], unpack(ids)) end
+local now = clock()
+local fence = tonumber(redis.call('HGET', KEYS[5], 'f') or '0')
+local out, taken = {}, {} -- taken: what this call leased: ID -> {deadline, meta}
+local gone, leased, packed = {{}, {}}, {}, {}
+for i, id in ipairs(ids) do
+  local priority, attempts, lease, insert = unpack(wishes[i])
+  local state, before, meta = 0, '', metas[i] or ''
+  for set = 1, 3 do
+    if state == 0 and scores[set][i] then state, before = set, tonumber(scores[set][i]) end
+  end
+  if taken[id] then state, before, meta = 3, taken[id][1], taken[id][2] end
+  local at = #out
+  out[at + 1], out[at + 2], out[at + 3], out[at + 4] = 0, state, state > 0 and fmt(before) or '', meta
+  out[at + 5], out[at + 6], out[at + 7], out[at + 8] = 0, 0, 0, 0
+  if state < 3 and (state > 0 or insert == 1) then
+    local flags, ready = VERIFY, now
+    if state == 1 then
+      priority, attempts, flags = unpack_meta(metas[i], priority_of(before))
+      ready = before % P42
+    elseif state == 2 then
+      priority, attempts, flags = unpack_meta(metas[i], 0)
+    end
+    fence = fence + 1
+    local m = pack(priority, attempts + 1, flags, epoch .. '.' .. fmt(fence), fmt(ready))
+    if state > 0 then gone[state][#gone[state] + 1] = id end
+    leased[#leased + 1], leased[#leased + 2] = fmt(now + lease), id
+    packed[#packed + 1], packed[#packed + 2] = id, m
+    taken[id] = {now + lease, m}
+    out[at + 1], out[at + 5], out[at + 6], out[at + 7], out[at + 8] = 1, fence, priority, attempts + 1, flags
+  end
+end
+if #leased > 0 then
+  for set = 1, 2 do
+    if #gone[set] > 0 then redis.call('ZREM', KEYS[set], unpack(gone[set])) end
+  end
+  redis.call('ZADD', KEYS[3], unpack(leased))
+  redis.call('HSET', KEYS[5], 'f', fmt(fence))
+  redis.call('HSET', KEYS[4], unpack(packed))
+end
+return out
