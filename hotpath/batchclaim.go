@@ -100,8 +100,7 @@ func (p *puller) claimJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *du
 				return nil // nobody reads the answer
 			}
 			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
-			rc.SetContentType("application/json")
-			rc.Response.SetBodyRaw(appendClaimed(nil, k, jobs, deadline))
+			writeJSON(rc, func(b []byte) []byte { return appendClaimed(b, k, jobs, deadline) })
 			return nil
 		}
 		if t == nil { // join, then look once more: what came in between woke nobody

@@ -47,8 +47,7 @@ func (p *puller) UpdateJobs(rc *fasthttp.RequestCtx) {
 	}
 	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
 	u.run(ctx)
-	rc.SetContentType("application/json")
-	rc.Response.SetBodyRaw(u.appendResults(nil))
+	writeJSON(rc, u.appendResults)
 }
 
 func parseUpdates(body []byte) ([]update, error) {
@@ -243,6 +242,11 @@ func (u *updating) settle(entries []int, moved []bool, err error) {
 }
 
 func (u *updating) appendResults(b []byte) []byte {
+	type outcome struct {
+		next   string
+		status int
+	}
+	counts := map[outcome]int{}
 	b = append(b, `{"Result":[`...)
 	for i, e := range u.updates {
 		if i > 0 {
@@ -255,7 +259,7 @@ func (u *updating) appendResults(b []byte) []byte {
 			p := problem.From(u.errs[i])
 			status, code = p.Status, p.Code
 		}
-		u.p.metrics.transitions.WithLabelValues(stateLabel(e.NextState), strconv.Itoa(status)).Inc()
+		counts[outcome{stateLabel(e.NextState), status}]++
 		b = append(b, `,"Status":`...)
 		b = strconv.AppendInt(b, int64(status), 10)
 		if code != "" {
@@ -263,6 +267,9 @@ func (u *updating) appendResults(b []byte) []byte {
 			b = appendJSONText(b, code)
 		}
 		b = append(b, '}')
+	}
+	for o, n := range counts {
+		u.p.metrics.transitions.WithLabelValues(o.next, strconv.Itoa(o.status)).Add(float64(n))
 	}
 	return append(b, "]}\n"...)
 }

@@ -103,9 +103,8 @@ func (p *puller) QueuedJobs(rc *fasthttp.RequestCtx) {
 		problem.Write(rc, err)
 		return
 	}
-	rc.SetContentType("application/json")
 	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))
-	rc.Response.SetBodyRaw(page.appendJSON(nil))
+	writeJSON(rc, page.appendJSON)
 }
 
 // httpDate is the IMF-fixdate of RFC 9110.

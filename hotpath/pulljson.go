@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -87,4 +89,11 @@ func appendLatin1(b []byte, s string) []byte {
 		runes[i] = rune(s[i])
 	}
 	return appendJSONText(b, string(runes))
+}
+
+// writeJSON lets f append the body to a buffer that the server uses again: pages
+// of payloads are large.
+func writeJSON(rc *fasthttp.RequestCtx, f func(b []byte) []byte) {
+	rc.SetContentType("application/json")
+	rc.Response.SwapBody(f(rc.Response.SwapBody(nil)[:0]))
 }
