@@ -3,24 +3,59 @@ package api
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"slices"
+	"syscall"
+	"time"
 )
 
-// Listen returns a listener whose connections remember that their client has
-// stopped sending. Servers of NewServer need it: fasthttp takes the end of the
-// connection between two chunks for the end of the body, and a message that was
-// cut short there would be stored as if it were whole. Connections that are not
-// TCP are handed through.
-func Listen(ln net.Listener) net.Listener { return listener{ln} }
+const (
+	leastAcceptPause = 5 * time.Millisecond
+	mostAcceptPause  = 200 * time.Millisecond
+	acceptWarnEvery  = time.Minute
+)
 
-type listener struct{ net.Listener }
+// Listen returns a listener for servers of NewServer, which need it for two
+// reasons. Its connections remember that their client has stopped sending:
+// fasthttp takes the end of the connection between two chunks for the end of the
+// body, and a message that was cut short there would be stored as if it were
+// whole. And it waits where no connection can be accepted for the moment:
+// fasthttp would end the server for good. Connections that are not TCP are
+// handed through.
+func Listen(ln net.Listener) net.Listener { return &listener{Listener: ln} }
 
-func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if tcp, ok := c.(*net.TCPConn); ok && err == nil {
-		return &clientConn{TCPConn: tcp}, nil
+// A listener is asked by one goroutine at a time.
+type listener struct {
+	net.Listener
+	warned time.Time // the last time that a failure was logged
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for pause := leastAcceptPause; ; pause = min(2*pause, mostAcceptPause) {
+		c, err := l.Listener.Accept()
+		if err != nil && passes(err) {
+			if time.Since(l.warned) > acceptWarnEvery {
+				l.warned = time.Now()
+				slog.Warn("no connection can be accepted for the moment", "error", err)
+			}
+			time.Sleep(pause)
+			continue
+		}
+		if tcp, ok := c.(*net.TCPConn); ok && err == nil {
+			return &clientConn{TCPConn: tcp}, nil
+		}
+		return c, err
 	}
-	return c, err
+}
+
+// passing are the failures that say nothing about the listener: descriptors or
+// memory are used up, or the connection was gone or forbidden before it was
+// accepted.
+var passing = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM}
+
+func passes(err error) bool {
+	return slices.ContainsFunc(passing, func(e error) bool { return errors.Is(err, e) })
 }
 
 // A clientConn is read by one goroutine at a time, the one that asks Ended.
