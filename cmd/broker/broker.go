@@ -225,7 +225,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Version:       api.VersionView{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:           log,
 	})
-	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Log: log})
+	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), cfg.PushConcurrency), Log: log})
 }
 
 // announce tells the other brokers that the catalogue changed. Lossy: they poll.

@@ -15,8 +15,9 @@ import (
 // The end-to-end tests run this test binary as the broker: a process of its
 // own, that can be killed, built with the race detector when the tests are.
 const (
-	envMain = "PENSTOCK_TEST_MAIN" // "1": be the broker
-	envKill = "PENSTOCK_TEST_KILL" // "<point>:<n>": kill -9 ourselves the n-th time we come there
+	envMain  = "PENSTOCK_TEST_MAIN"  // "1": be the broker
+	envKill  = "PENSTOCK_TEST_KILL"  // "<point>:<n>": kill -9 ourselves the n-th time we come there
+	envFiles = "PENSTOCK_TEST_FILES" // "<n>": have at most n descriptors
 )
 
 func TestMain(m *testing.M) {
@@ -37,6 +38,11 @@ func TestMain(m *testing.M) {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {} // the signal is on its way
 			}
+		}
+	}
+	if n, err := strconv.ParseUint(os.Getenv(envFiles), 10, 64); err == nil {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			panic(err)
 		}
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))

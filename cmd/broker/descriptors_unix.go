@@ -1,0 +1,18 @@
+//go:build unix
+
+package main
+
+import (
+	"math"
+	"syscall"
+)
+
+// maxDescriptors returns how many files and connections this process may have
+// open, 0 if that is not known. Go has raised it to the hard limit at the start.
+func maxDescriptors() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0
+	}
+	return int(min(l.Cur, math.MaxInt32))
+}
