@@ -41,12 +41,12 @@ type publisher struct {
 // is committed and flushed; every other answer means that it is not, or, for
 // 503 outcome_unknown, that it may be.
 func (p *publisher) Broadcast(ctx *fasthttp.RequestCtx, channelID string) {
-	if err := p.publish(ctx, channelID, time.Now()); err != nil {
+	if err := p.publish(ctx, channelID); err != nil {
 		problem.Write(ctx, err)
 	}
 }
 
-func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string, start time.Time) error {
+func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	h := &ctx.Request.Header
 	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
 		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
@@ -57,7 +57,7 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string, start ti
 	if err != nil {
 		return err
 	}
-	err = p.commit(ctx, msg, start)
+	err = p.commit(ctx, msg)
 	if err == nil || errors.Is(err, durable.ErrDuplicate) {
 		var url [128]byte
 		ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
@@ -72,28 +72,29 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string, start ti
 }
 
 // commit reads the payload and waits for the store, inside the bounds of what
-// may wait: past them the body is not even read.
-func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message, start time.Time) error {
-	if ctx.Request.Header.ContentLength() > p.maxBody {
-		return errBodyTooLarge
+// may wait. The gate comes after the payload: a client that is slow to send one
+// holds no place that others could use.
+func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message) error {
+	payload, held, err := p.readPayload(ctx)
+	if err != nil {
+		return err
 	}
+	msg.Payload = payload
+	complete := time.Now()
+	defer func() { p.bytes.Add(-held) }()
 	if !p.gate.enter(1, gatePatience) {
 		return problem.ErrOverloaded
 	}
 	defer p.gate.leave(1)
-	cost := int64(max(ctx.Request.Header.ContentLength(), 0))
-	if !p.tryReserve(1, cost) {
+	rest := int64(size(msg)) - held
+	if !p.tryReserve(1, rest) {
 		return problem.ErrOverloaded
 	}
-	var err error
-	if msg.Payload, err = readPayload(ctx, p.maxBody); err == nil {
-		p.bytes.Add(int64(size(msg)) - cost) // of a chunked body the length shows only now
-		cost = int64(size(msg))
-		w := p.committer.newWrite(msg, start)
-		err = p.committer.Add(w)
-		p.committer.release(w)
-	}
-	p.release(1, cost)
+	held += rest
+	w := p.committer.newWrite(msg, complete)
+	err = p.committer.Add(w)
+	p.committer.release(w)
+	p.writes.Add(-1)
 	return err
 }
 
@@ -147,32 +148,63 @@ var (
 	errBodySlow     = problem.New(408, "request_timeout", "The request did not arrive in time.")
 )
 
+// The first piece of memory for a body, bytes: of a known length, and in chunks.
+// Most messages fit into it.
+const firstOfLength, firstOfChunks = 16 << 10, 1 << 10
+
 // readPayload reads the body into memory of its own: the request's memory is
-// used again as soon as the handler returns.
-func readPayload(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
+// used again as soon as the handler returns. The memory is counted in p.bytes,
+// and held is how much to take off there when the payload is done with; after an
+// error it is 0. Memory follows what has arrived, four times as much at each step: a
+// client that announces a large body and does not send it takes none from others.
+func (p *publisher) readPayload(ctx *fasthttp.RequestCtx) (payload []byte, held int64, err error) {
 	stream, n := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
+	most, room := n, min(n, firstOfLength)
 	switch {
-	case n > limit:
-		return nil, errBodyTooLarge
+	case n > p.maxBody:
+		return nil, 0, errBodyTooLarge
 	case stream == nil:
-		return append([]byte{}, ctx.Request.Body()...), nil
-	case n >= 0:
-		payload := make([]byte, n)
-		if _, err := io.ReadFull(stream, payload); err != nil {
-			return nil, brokenBody(ctx, err)
+		return append([]byte{}, ctx.Request.Body()...), 0, nil
+	case n < 0:
+		most, room = p.maxBody+1, min(p.maxBody+1, firstOfChunks) // one more shows that it is too large
+	}
+	defer func() {
+		if err != nil {
+			p.bytes.Add(-held)
+			held = 0
 		}
-		return payload, nil
+	}()
+	for {
+		more := int64(room - cap(payload))
+		if !p.tryReserve(0, more) {
+			return nil, held, problem.ErrOverloaded
+		}
+		held += more
+		payload = append(make([]byte, 0, room), payload...)[:len(payload):room]
+		for err == nil && len(payload) < room {
+			var got int
+			got, err = stream.Read(payload[len(payload):room])
+			payload = payload[:len(payload)+got]
+		}
+		if len(payload) == most || err != nil {
+			break
+		}
+		room = min(4*room, most)
 	}
-	payload, err := io.ReadAll(io.LimitReader(stream, int64(limit)+1))
-	switch {
-	case err != nil:
-		return nil, brokenBody(ctx, err)
-	case len(payload) > limit:
-		return nil, errBodyTooLarge
+	switch whole := n < 0 && err == io.EOF; { // elsewhere than between chunks the error is another one
+	case len(payload) == n:
+		return payload, held, nil
+	case len(payload) > p.maxBody:
+		return nil, held, errBodyTooLarge
+	case !whole:
+		return nil, held, brokenBody(ctx, err)
 	case cutShort(ctx.Conn()):
-		return nil, brokenBody(ctx, io.ErrUnexpectedEOF)
+		return nil, held, brokenBody(ctx, io.ErrUnexpectedEOF)
 	}
-	return payload, nil
+	if cap(payload)-len(payload) > len(payload)/4 { // it may be kept for its deliveries
+		payload = append(make([]byte, 0, len(payload)), payload...)
+	}
+	return payload, held, nil
 }
 
 // cutShort reports whether the client had stopped sending when its body in

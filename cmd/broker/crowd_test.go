@@ -108,3 +108,23 @@ func TestHostileCrowdLeavesDescriptorsToDeliveries(t *testing.T) {
 		return err == nil && r.status == 200
 	})
 }
+
+// Clients with valid tokens that announce large bodies and send them byte by
+// byte hold nothing that others need.
+func TestHostileSlowBodiesKeepNobodyFromPublishing(t *testing.T) {
+	t.Parallel()
+	p := embeddedWorld(t).start()
+	s := p.stage(t)
+	s.persist("before")
+	c := newCrowd()
+	defer c.close()
+	head := "POST " + s.path("/broadcast") + " HTTP/1.1\r\nHost: b\r\n" + rawTokens
+	addr := strings.TrimPrefix(p.base, "http://")
+	require.NoError(t, c.add(addr, 150, head+"Content-Length: "+strconv.Itoa(4<<20)+"\r\n\r\nx"))
+	require.NoError(t, c.add(addr, 150, head+"Transfer-Encoding: chunked\r\n\r\n"+strconv.FormatInt(4<<20, 16)+"\r\nx"))
+	c.drip(c.conns, 100*time.Millisecond)
+	for i := range 50 {
+		require.NotContains(t, s.post("meanwhile-"+strconv.Itoa(i)).body, "overloaded")
+	}
+	s.persist("after")
+}
