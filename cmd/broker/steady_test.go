@@ -240,10 +240,11 @@ func (w *world) dsn() string {
 func only(p *process) func(int) *process { return func(int) *process { return p } }
 
 // gauge reads a metric without labels.
-func (p *process) gauge(t *testing.T, name string) (v float64) {
+func (p *process) gauge(t testing.TB, name string) (v float64) {
 	t.Helper()
-	text := p.do("GET", "/metrics", "").body
-	for line := range strings.Lines(text) {
+	r, err := p.try("GET", "/metrics", "")
+	require.NoError(t, err)
+	for line := range strings.Lines(r.body) {
 		if n, err := fmt.Sscanf(line, name+" %g", &v); n == 1 && err == nil {
 			return v
 		}
