@@ -114,6 +114,12 @@ func BenchmarkOneHangingConsumerOf100(b *testing.B) {
 func startForBenchmark(b *testing.B) *process {
 	b.Helper()
 	redis := realservers.StartRedis(b)
+	return startForBenchmarkOn(b, "BROKER_MYSQL_DSN="+realservers.MySQL(b), "BROKER_REDIS_URL="+redis.URL())
+}
+
+// startForBenchmarkOn starts a broker with the settings.
+func startForBenchmarkOn(b *testing.B, env ...string) *process {
+	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -122,7 +128,8 @@ func startForBenchmark(b *testing.B) *process {
 	_ = l.Close()
 	p := &process{base: "http://" + addr, log: &syncBuffer{}}
 	p.cmd = exec.Command(os.Args[0], "serve")
-	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_MYSQL_DSN="+realservers.MySQL(b), "BROKER_REDIS_URL="+redis.URL(), "BROKER_DELIVERY_TIMEOUT=10m")
+	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_DELIVERY_TIMEOUT=10m")
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		b.Fatal(err)
