@@ -61,6 +61,9 @@ func NewClient(o Options) *Client {
 	} else {
 		o.TLS = o.TLS.Clone()
 	}
+	if len(o.TLS.Certificates) == 0 && o.TLS.GetClientCertificate == nil {
+		o.TLS.GetClientCertificate = noCertificate
+	}
 	if o.TLS.ClientSessionCache == nil {
 		o.TLS.ClientSessionCache = tls.NewLRUClientSessionCache(1024)
 	}

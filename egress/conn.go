@@ -26,13 +26,14 @@ var (
 
 // A conn is one connection, used by one exchange at a time.
 type conn struct {
-	net.Conn // TCP, or TLS over it
-	c        *Client
-	raw      syscall.RawConn // of the TCP connection; nil where there is none
-	peek     func(fd uintptr) bool
-	dead     bool // set by peek
-	created  time.Time
-	lastUse  time.Time
+	net.Conn  // TCP, or TLS over it
+	c         *Client
+	raw       syscall.RawConn // of the TCP connection; nil where there is none
+	peek      func(fd uintptr) bool
+	dead      bool       // set by peek
+	handshake *handshake // nil where there was none
+	created   time.Time
+	lastUse   time.Time
 }
 
 func newConn(c *Client, tcp net.Conn) *conn {
@@ -96,6 +97,9 @@ func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
 	readers.Put(br)
 	if werr != nil {
 		keep = false
+		if alert(r.Err) {
+			return r, false // the reason, which came before the end
+		}
 		if r.Err != nil || r.OK() { // it cannot have accepted what it did not get
 			return failed(fmt.Errorf("egress: write: %w", werr), true), false
 		}
@@ -107,8 +111,13 @@ func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
 // read reads the answer: 1xx heads (at most 100, the codec's limit), the final
 // head, and of the body what we care for.
 func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader) (r Result, keep bool) {
-	// The codec takes any three digits, and 000 for 200.
-	if start, _ := br.Peek(len("HTTP/1.1 000")); bytes.HasSuffix(start, []byte(" 000")) {
+	start, err := br.Peek(len("HTTP/1.1 000"))
+	switch {
+	case alert(err): // the codec would take it for the end
+		return failed(fmt.Errorf("egress: TLS: %w", err), true), false
+	case bytes.HasPrefix(start, tlsAlert):
+		return failed(errTLS, true), false
+	case bytes.HasSuffix(start, []byte(" 000")): // the codec takes any three digits, and 000 for 200
 		return failed(errNotHTTP, true), false
 	}
 	if err := resp.ReadLimitBody(br, maxAnswerBytes); err != nil {
@@ -181,7 +190,13 @@ func readAnswer(body io.Reader, known bool) (answer []byte, whole bool, err erro
 	return answer, whole, err
 }
 
-var errNotHTTP = errors.New("egress: the answer is not HTTP/1.1")
+var (
+	errNotHTTP = errors.New("egress: the answer is not HTTP/1.1")
+	errTLS     = errors.New("egress: the consumer speaks TLS, not HTTP: its callback URL has to begin with https")
+)
+
+// tlsAlert is how a server of TLS begins its answer to plain text.
+var tlsAlert = []byte{21, 3}
 
 func readError(err error) error {
 	switch {

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +83,12 @@ func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time) Re
 	ctx, cancel := context.WithDeadline(h.c.dialer.life, deadline)
 	defer cancel()
 	var sent atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
+	var shake handshake
+	ctx = httptrace.WithClientTrace(shake.in(ctx), &httptrace.ClientTrace{
+		GotConn:           func(httptrace.GotConnInfo) { sent.Store(true) },
+		TLSHandshakeStart: func() { shake.under.Store(true) },
+		TLSHandshakeDone:  func(_ tls.ConnectionState, err error) { shake.under.Store(err != nil) },
+	})
 
 	transport := h.plain
 	if t.dest.tls {
@@ -113,7 +119,10 @@ func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time) Re
 	}
 	resp, err := transport.RoundTrip(out)
 	if err != nil {
-		return failed(h.failure(ctx, err), sent.Load())
+		if !sent.Load() && shake.under.Load() {
+			return failed(h.c.handshakeFailure(ctx, &shake, err), false)
+		}
+		return failed(shake.explain(h.failure(ctx, err)), sent.Load())
 	}
 	defer resp.Body.Close()
 	r := Result{

@@ -91,6 +91,7 @@ func (h *host) post(req *fasthttp.Request, deadline time.Time) Result {
 		return failed(err, false)
 	}
 	r, keep := cn.exchange(req)
+	r.Err = cn.handshake.explain(r.Err)
 	if r.Err != nil && h.c.closed() {
 		r.Err = ErrClosed
 	}
@@ -149,15 +150,10 @@ func (h *host) open(deadline time.Time) (*conn, error) {
 	}
 	if h.tls != nil {
 		secure := tls.Client(tcp, h.tls)
-		if err := secure.HandshakeContext(ctx); err != nil {
+		cn.handshake = new(handshake)
+		if err := secure.HandshakeContext(cn.handshake.in(ctx)); err != nil {
 			cn.close()
-			switch {
-			case h.c.closed():
-				err = ErrClosed
-			case ctx.Err() != nil || isTimeout(err):
-				err = ErrTimeout
-			}
-			return nil, &dialError{err}
+			return nil, h.c.handshakeFailure(ctx, cn.handshake, err)
 		}
 		cn.Conn = secure
 	}
