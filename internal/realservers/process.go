@@ -48,7 +48,8 @@ type program struct {
 	args   func(port int) []string
 	ready  string // what the log says once the server listens and has recovered
 	ping   func(port int) error
-	bus    int // it listens on port + bus as well; 0: it does not
+	env    []string // in addition to ours
+	bus    int      // it listens on port + bus as well; 0: it does not
 }
 
 // startProcess starts a server in f on a free port. When it fails f is gone.
@@ -115,6 +116,7 @@ func (p *process) start() error {
 
 	cmd := exec.Command("/bin/sh", append([]string{"-c", launch, "launch", p.binary}, p.args(p.port)...)...)
 	cmd.Dir = p.folder.path
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{p.folder.pipe}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's interrupt is for the tests

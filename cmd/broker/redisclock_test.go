@@ -1,0 +1,108 @@
+//go:build linux
+
+package main
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+// clockedWorld has a Redis whose clock the test sets.
+func clockedWorld(t *testing.T) (*world, *realservers.ClockedRedisServer) {
+	server := realservers.StartRedisClocked(t)
+	return &world{t: t, redis: server.RedisServer, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}, server
+}
+
+// jump sets the clock of Redis and requires that scripts see it.
+func jump(t *testing.T, server *realservers.ClockedRedisServer, by time.Duration) {
+	t.Helper()
+	a := admin(t, server)
+	defer a.Close()
+	server.Jump(by)
+	now, err := a.Eval(t.Context(), "return redis.call('TIME')[1]", nil).Result()
+	require.NoError(t, err)
+	seconds, err := strconv.ParseInt(now.(string), 10, 64)
+	require.NoError(t, err)
+	require.InDelta(t, time.Now().Add(by).Unix(), seconds, 60, "the clock of the scripts has jumped")
+}
+
+// The clock of the Redis host jumps forward under load: every lease ends at once
+// and every retry is due at once. Nothing is lost, and what is repeated was in flight.
+func TestFaultRedisClockJumpsAnHourForward(t *testing.T) {
+	t.Parallel()
+	w, server := clockedWorld(t)
+	w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_CONSUMER_CONCURRENCY=16", "BROKER_RETRY_BACKOFF=30m", "BROKER_RETRY_MAX_DELAY=30m")
+	var refused atomic.Int32
+	sink := newSink(t, func(_ int, r received) int {
+		if r.body == "m-later" && refused.Add(1) == 1 {
+			return 500
+		}
+		time.Sleep(50 * time.Millisecond)
+		return 204
+	})
+	p := w.start()
+	s, waiting := p.stage(t, "k="+sink.URL), p.stage(t, "k="+sink.URL)
+	later := waiting.publish("m-later")
+	eventually(t, "the retry to be known", func() bool { return waiting.message(later).Jobs[0].NextAttemptAt != "" })
+	l := startSteady(s, 8, only(p))
+	l.progress(100)
+	inFlight := int(p.gauge(t, "penstock_push_requests_in_flight"))
+	jump(t, server, time.Hour)
+	l.progress(200)
+	sum := l.finish()
+	copies := requireAll(t, sink, append(l.bodies(), "m-later")) // whose second attempt is one of the copies
+	t.Logf("%d acknowledged, about %d in flight at the jump, %d copies", sum.acked, inFlight, copies-1)
+	l.requireStoredOnce(w.dsn())
+	require.LessOrEqual(t, copies-1, 2*16, "in flight or claimed ahead of its request")
+	waiting.awaitStatus(later, "DELIVERED")
+}
+
+// It jumps back by an hour. Whatever is published is delivered, before and after,
+// each once, and a worker is told that its result counts. What waits for a time by
+// that clock waits an hour more (docs/reliability.md says so), unless Redis is
+// emptied: then it is brought back as after any loss.
+func TestFaultRedisClockJumpsAnHourBack(t *testing.T) {
+	t.Parallel()
+	w, server := clockedWorld(t)
+	w.with(quick...).with("BROKER_RETRY_BACKOFF=4s", "BROKER_RETRY_MAX_DELAY=4s")
+	failing := atomic.Bool{}
+	failing.Store(true)
+	sink := newSink(t, func(_ int, r received) int {
+		if r.body == "m-later" && failing.Load() {
+			return 500
+		}
+		return 204
+	})
+	p := w.start()
+	s, waiting := p.stage(t, "k="+sink.URL), p.stage(t, "k="+sink.URL, "pull")
+	later := waiting.publish("m-later")
+	eventually(t, "the retry to be known", func() bool { return waiting.message(later).Jobs[0].NextAttemptAt != "" })
+	leased := waiting.awaitQueued("pull", 1)[0].ID
+	waiting.claim("pull", leased)
+	l := startSteady(s, 8, only(p))
+	l.progress(100)
+	jump(t, server, -time.Hour)
+	failing.Store(false)
+	l.progress(100)
+	l.finish()
+	require.Zero(t, requireAll(t, sink, l.bodies()), "each once")
+
+	at, err := time.Parse(time.RFC3339, waiting.message(later).Jobs[0].NextAttemptAt)
+	require.NoError(t, err)
+	time.Sleep(5 * time.Second) // longer than its backoff, and than the lease
+	require.Equal(t, 1, sink.times("m-later"), "it waits for the clock of Redis to come there again")
+	require.True(t, time.Now().After(at), "its time has come by every other clock")
+	require.Equal(t, "INFLIGHT", waiting.job("pull", leased).Status)
+
+	w.flushall()
+	eventually(t, "the retry", func() bool { return sink.times("m-later") == 2 })
+	eventually(t, "its end", func() bool { return waiting.message(later).Jobs[0].Status == "DELIVERED" })
+	require.Equal(t, 202, waiting.move("pull", leased, to("DELIVERED")).status)
+	require.Equal(t, 1, requireAll(t, sink, l.bodies()), "the attempt that failed, and no other copy")
+}
