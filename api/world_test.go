@@ -120,7 +120,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Cleanup(func() { _ = client.Close() })
 	w.queue = redisq.New(client, redisq.Options{})
 	w.cat = catalogue.New(w.store, slog.Default())
-	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, Wake: func(uint32) {}, Dirty: func(uint32) {}}
+	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, NowMs: func() int64 { return time.Now().UnixMilli() }, Wake: func(uint32) {}, Dirty: func(uint32) {}}
 
 	o := Options{
 		Store: w.store, Catalogue: w.cat, Desk: w.desk, Data: (*dataPlane)(w),

@@ -164,7 +164,7 @@ func (v *delivery) outcome(res egress.Result) result {
 	now := time.Now()
 	out := durable.Outcome{
 		ConsumerNo: v.consumer.No, ID: v.msg.ID, Priority: v.msg.Priority,
-		Attempts: v.lease.Attempt, AtMs: now.UnixMilli(), StatusCode: res.Status,
+		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status,
 		Tracked: v.tracked || v.lease.Attempt > 1,
 	}
 	r := result{lease: v.lease, stored: func(error) { d.held.remove(v) }}

@@ -67,6 +67,7 @@ type dispatcher struct {
 	outcomes  *outcomes
 	gate      *gate
 	options   PushOptions
+	nowMs     func() int64          // the clock of the store
 	touched   func(consumer uint32) // the consumer has leases: the reaper must watch
 	refill    func(consumer uint32) // the store holds more of its jobs
 	log       *slog.Logger

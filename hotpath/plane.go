@@ -55,13 +55,13 @@ func New(o Options) *Plane {
 	}, o.Metrics, o.Log)
 	p.dispatcher = newDispatcher(&dispatcher{
 		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes, gate: p.gate,
-		options: o.Push, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
+		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
 	p.fanout = newFanout(o.Queue, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
-	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes,
+	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes, nowMs: o.Node.NowMs,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	return p

@@ -51,6 +51,7 @@ type puller struct {
 	store     PullStore
 	payloads  *payloads
 	outcomes  *outcomes
+	nowMs     func() int64 // the clock of the store
 	touched   func(consumer uint32)
 	refill    func(consumer uint32)
 	visible   time.Duration // visibility timeout without IncrementalTimeout

@@ -211,7 +211,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	case durable.Delivered:
 		return lease, errTransition
 	case durable.Dead:
-		open, err := p.store.Revive(ctx, m.k.No, m.id, time.Now().UnixMilli())
+		open, err := p.store.Revive(ctx, m.k.No, m.id, p.nowMs())
 		if errors.Is(err, durable.ErrNotFound) && round < 3 { // another worker revived it first
 			return m.inFlight(ctx, round+1)
 		}
@@ -303,7 +303,7 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (out durable.Outc
 	}
 	out = durable.Outcome{
 		Kind: durable.OutcomeDelivered, ConsumerNo: m.k.No, ID: m.id, Priority: q.Priority,
-		Attempts: max(q.Attempts, 1), AtMs: time.Now().UnixMilli(),
+		Attempts: max(q.Attempts, 1), AtMs: m.p.nowMs(),
 		Tracked: q.Attempts != 1 || q.Flags != 0,
 	}
 	if m.t.next == "DEAD" {
@@ -342,7 +342,7 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 	if q.Flags&redisq.FlagRecovered != 0 {
 		return true, nil
 	}
-	if q.State != redisq.Missing || time.Since(m.id.Time()) < fanoutSettled {
+	if q.State != redisq.Missing || time.Duration(p.nowMs()-m.id.Millis())*time.Millisecond < fanoutSettled {
 		return false, m.unleased()
 	}
 	msg, err := p.head(ctx, m.ch, m.id)

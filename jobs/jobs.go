@@ -48,6 +48,8 @@ type Queue interface {
 type Desk struct {
 	Store Store
 	Queue Queue
+	// NowMs is the clock of the store, Unix ms: due times are kept by it.
+	NowMs func() int64
 	// Wake is called when a consumer got new work; it must not block.
 	Wake func(consumer uint32)
 	// Dirty is called when the store has open jobs that could not be put into
@@ -152,7 +154,7 @@ func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Hea
 	if err != nil {
 		return Presented{}, err
 	}
-	now := time.Now().UnixMilli()
+	now := d.NowMs()
 	batch := make([]redisq.Job, 0, len(heads))
 	index := make([]int, 0, len(heads))
 	for i, h := range heads {
@@ -210,7 +212,7 @@ func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head
 	}
 	switch {
 	case j.Status == Dead:
-		moved, err := d.Store.Redrive(ctx, consumer, []ident.ID{h.ID}, time.Now().UnixMilli())
+		moved, err := d.Store.Redrive(ctx, consumer, []ident.ID{h.ID}, d.NowMs())
 		if err != nil {
 			return Job{}, err
 		}
@@ -258,7 +260,7 @@ func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
 		for i, j := range dead {
 			ids[i] = j.ID
 		}
-		moved, err := d.Store.Redrive(ctx, consumer, ids, time.Now().UnixMilli())
+		moved, err := d.Store.Redrive(ctx, consumer, ids, d.NowMs())
 		if err != nil {
 			return total, err
 		}

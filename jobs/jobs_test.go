@@ -52,7 +52,7 @@ func newRig(t *testing.T) *rig {
 	pull := durable.Pull
 	r.consumer, _, err = r.store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: "k", NewToken: "t"}, ChannelID: "c", Type: &pull})
 	require.NoError(t, err)
-	r.Desk = &Desk{Store: r.store, Queue: r.queue, Wake: func(uint32) { r.woken++ }, Dirty: func(uint32) { r.dirty++ }}
+	r.Desk = &Desk{Store: r.store, Queue: r.queue, NowMs: func() int64 { return time.Now().UnixMilli() }, Wake: func(uint32) { r.woken++ }, Dirty: func(uint32) { r.dirty++ }}
 	return r
 }
 

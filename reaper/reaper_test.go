@@ -70,7 +70,7 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	wake := func(uint32) { r.mu.Lock(); r.woken++; r.mu.Unlock() }
 	o := Options{
 		Store: r.store, Queue: r.queue, Catalogue: r.catalogue, Cluster: r,
-		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, Wake: wake, Dirty: func(c uint32) { r.Dirty(c) }},
+		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: func(c uint32) { r.Dirty(c) }},
 		RationalDelay: time.Second, MaxAttempts: 2, Wake: wake, Registry: prometheus.NewRegistry(), Log: log,
 	}
 	if change != nil {

@@ -142,7 +142,7 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 
 // bury stores jobs whose last lease ended as dead letters, then forgets them.
 func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Lease) error {
-	now := time.Now().UnixMilli()
+	now := r.Cluster.NowMs()
 	ids := make([]ident.ID, len(leases))
 	for i, l := range leases {
 		ids[i] = l.ID

@@ -177,7 +177,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	registry.MustRegister(buildInfo)
 
 	wake := func(consumer uint32) { b.plane.Wake(consumer) }
-	desk := &jobs.Desk{Store: b.store, Queue: b.queue, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
+	desk := &jobs.Desk{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
 	if cfg.RetriggerURL != "" {
 		b.retrigger = reaper.NewRetrigger(cfg.RetriggerURL, cfg.AdminToken)
 	}

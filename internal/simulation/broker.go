@@ -54,7 +54,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		return nil, err
 	}
 	wake := func(consumer uint32) { b.plane.Wake(consumer) }
-	b.desk = &jobs.Desk{Store: store, Queue: b.queue, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
+	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
 	b.reaper = reaper.New(reaper.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk,
 		RationalDelay: rationalDelay, MaxAttempts: maxAttempts, Wake: wake, Registry: noRegistry{}, Log: silent,
