@@ -86,9 +86,15 @@ func (w *world) start(env ...string) *process {
 // launch runs a broker without waiting.
 func (w *world) launch(env ...string) *process {
 	w.t.Helper()
+	return w.run(os.Args[0], env...)
+}
+
+// run runs a program that is a broker without waiting.
+func (w *world) run(program string, env ...string) *process {
+	w.t.Helper()
 	addr := freeAddr(w.t)
 	p := &process{t: w.t, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], "serve")
+	p.cmd = exec.Command(program, "serve")
 	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken)
 	p.cmd.Env = append(p.cmd.Env, w.env...)
 	p.cmd.Env = append(p.cmd.Env, env...)
