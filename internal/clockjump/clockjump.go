@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -31,12 +30,11 @@ const (
 )
 
 // Build compiles the main package into dir and returns the program. It compiles
-// the standard library with it, which takes a minute when Go's cache is cold.
+// the standard library with it, which takes minutes when Go's cache is cold.
 func Build(dir, pkg string) (program string, err error) {
-	goTool := filepath.Join(runtime.GOROOT(), "bin", "go")
-	root, err := exec.Command(goTool, "env", "GOROOT").Output()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		return "", fmt.Errorf("clockjump: %s env GOROOT: %w", goTool, err)
+		return "", fmt.Errorf("clockjump: go env GOROOT: %w", err)
 	}
 	lib := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
 	source, err := os.ReadFile(filepath.Join(lib, "time.go"))
@@ -66,7 +64,7 @@ func Build(dir, pkg string) (program string, err error) {
 		}
 	}
 	program = filepath.Join(dir, "program")
-	build := exec.Command(goTool, "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, pkg)
+	build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, pkg)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("clockjump: build %s: %w\n%s", pkg, err, out)
 	}
