@@ -6,7 +6,7 @@
 //
 // A job of a consumer is in exactly one of three sorted sets or unknown:
 //
-//	           Enqueue              Claim, ClaimEach
+//	           Enqueue           Claim, ClaimEach, Hold
 //	unknown -----------> ready ----------------------> leased --Ack--> unknown
 //	    |                 ^  ^                          | | |
 //	    | Enqueue(delay)  |  |   Release, Nack(0)       | | |
@@ -16,6 +16,7 @@
 //	    |                        Nack(delay)                |
 //	    +---------------------------------------------------+
 //
+// Hold also leases a job that is unknown or delayed: its holder's lease was lost.
 // Ack takes a job out of every state: the store has its outcome, so Redis has
 // nothing to say about it any more.
 //

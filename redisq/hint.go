@@ -9,6 +9,10 @@ import (
 // maxHint is the largest number of consumers in one published hint.
 const maxHint = 1024
 
+// LostHint, set in a consumer's number, makes a hint say that Redis has lost the
+// state of the consumer. No consumer has such a number.
+const LostHint uint32 = 1 << 31
+
 // Notify tells the subscribed brokers, this one included, that these consumers
 // have new jobs. It is a hint: it may get lost, and nothing may depend on it.
 func (q *Queue) Notify(ctx context.Context, consumers []uint32) error {

@@ -17,6 +17,7 @@ var (
 	claimScript     = load("prelude", "promote", "claim")
 	claimEachScript = load("prelude", "claim_each")
 	extendScript    = load("prelude", "held", "extend")
+	holdScript      = load("prelude", "hold")
 	ackScript       = load("prelude", "ack")
 	nackScript      = load("prelude", "held", "nack")
 	releaseScript   = load("prelude", "held", "release")

@@ -188,6 +188,26 @@ func (m *model) held(id ident.ID, token string) *modelJob {
 	return nil
 }
 
+// hold gives a lease back and reports whether it is its holder's.
+func (m *model) hold(l redisq.Lease, lease time.Duration) bool {
+	j := m.jobs[l.ID]
+	if j == nil {
+		j = &modelJob{id: l.ID, ready: m.now}
+		m.jobs[l.ID] = j
+	}
+	switch {
+	case j.state == redisq.Leased:
+		return j.token == l.Token
+	case j.attempts >= l.Attempt:
+		return false
+	case j.state == redisq.Delayed:
+		j.ready = m.now
+	}
+	j.priority, j.attempts, j.flags = l.Priority, l.Attempt, j.flags|redisq.FlagVerify
+	j.state, j.at, j.token = redisq.Leased, m.now+logical(lease), l.Token
+	return true
+}
+
 func (m *model) nack(j *modelJob, delay time.Duration) {
 	j.state, j.at, j.ready, j.token = redisq.Delayed, m.now+logical(delay), m.now, ""
 	if delay <= 0 {

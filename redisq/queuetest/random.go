@@ -38,6 +38,7 @@ func randomOperations(t *testing.T, s Server) {
 			"claim":      w.claim,
 			"claim each": w.claimEach,
 			"extend":     w.extend,
+			"hold":       w.hold,
 			"nack":       w.nack,
 			"release":    w.release,
 			"ack":        w.ack,
@@ -176,6 +177,32 @@ func (w *walker) extend(rt *rapid.T) {
 		if j != nil {
 			j.at = w.m.now + logical(lease)
 		}
+	}
+	w.end()
+}
+
+// hold asks for leases back, in whatever state their jobs are: attempts that are
+// higher than what Redis knows, and that are not.
+func (w *walker) hold(rt *rapid.T) {
+	lease := durations.Draw(rt, "lease")
+	var leases []redisq.Lease
+	for _, l := range w.drawLeases(rt) {
+		if j := w.m.jobs[l.ID]; j != nil { // a job keeps its priority
+			l.Priority = j.priority
+		}
+		if l.Token == "none" {
+			l.Token += l.ID.String()
+		}
+		l.Attempt = rapid.IntRange(1, 3).Draw(rt, "attempt")
+		leases = append(leases, l)
+	}
+	w.fresh++
+	got, err := w.begin(rt).Hold(context.Background(), consumer, leases, lease)
+	require.NoError(rt, err)
+	seen := map[ident.ID]bool{}
+	for i, l := range leases {
+		require.Equal(rt, !seen[l.ID] && w.m.hold(l, lease), got[i])
+		seen[l.ID] = true
 	}
 	w.end()
 }

@@ -79,6 +79,10 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 			_, errs := q.AckMany(ctx, []redisq.Done{{Consumer: consumer, IDs: span(1, 1)}})
 			return errs[0]
 		},
+		"hold": func() error {
+			_, err := q.Hold(ctx, consumer, []redisq.Lease{{ID: at(1), Token: "a.1", Attempt: 1}}, never)
+			return err
+		},
 		"nack":    func() error { _, err := q.Nack(ctx, consumer, one, each(1, never)); return err },
 		"release": func() error { _, err := q.Release(ctx, consumer, one); return err },
 		"reclaim": func() error { _, err := q.Reclaim(ctx, consumer, 1, 1); return err },
@@ -290,4 +294,51 @@ func tokensNeverRepeat(t *testing.T, s Server) {
 		s.Flush()
 	}
 	require.Len(t, seen, 20)
+}
+
+func lostLeasesComeBack(t *testing.T, s Server) {
+	ctx := context.Background()
+	q, reconciler := s.Queue(1000), s.Queue(1000)
+	const n = 600 // more than a batch
+	put(t, q, jobs(0, n, 5), redisq.Fresh)
+	leases := append(claim(t, q, 500, never).Leases, claim(t, q, 100, never).Leases...)
+	s.Flush()
+	// One is put back before its holder has noticed, one as waiting for a retry.
+	put(t, reconciler, []redisq.Job{{ID: at(0), Priority: 5}, {ID: at(1), Priority: 5, Delay: never}}, redisq.Recovered)
+	leases[0].Attempt = 3
+	for _, span := range []time.Duration{50 * time.Millisecond, never} { // the second time nothing happens
+		ok, err := q.Hold(ctx, consumer, leases, span)
+		require.NoError(t, err)
+		require.Equal(t, each(n, true), ok)
+		check(t, s, q)
+	}
+	got := standing(t, q, at(0))
+	require.Equal(t, redisq.Standing{State: redisq.Leased, Priority: 5, Attempts: 3, Flags: redisq.FlagVerify | redisq.FlagRecovered,
+		Token: leases[0].Token, At: got.At}, got)
+	ok, err := q.Extend(ctx, consumer, leases[1:2], never)
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, ok, "the old token holds")
+	require.Empty(t, claim(t, q, 10, never).Leases)
+	s.Advance(60 * time.Millisecond)
+	require.Contains(t, reclaim(t, q, 0).Returned, at(0), "it ends as any lease does")
+}
+
+func leasesOfOthersDoNotComeBack(t *testing.T, s Server) {
+	ctx := context.Background()
+	a, b := s.Queue(100), s.Queue(100)
+	put(t, a, jobs(1, 4, 0), redisq.Fresh)
+	held := claim(t, a, 4, never).Leases
+	s.Flush()
+	put(t, b, jobs(1, 1, 0), redisq.Recovered)
+	other := claim(t, b, 1, never).Leases[0]
+	put(t, b, []redisq.Job{{ID: at(2), Attempts: 1}, {ID: at(3), Attempts: 1, Delay: never}}, redisq.Recovered)
+	ok, err := a.Hold(ctx, consumer, append(held, held[3]), never)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false, false, true, false}, ok)
+	require.Equal(t, other.Token, standing(t, a, at(1)).Token)
+	require.Equal(t, redisq.Ready, standing(t, a, at(2)).State, "attempt 1 is over: the next one is due")
+	require.Equal(t, redisq.Delayed, standing(t, a, at(3)).State)
+	_, err = a.Hold(ctx, consumer, held, 0)
+	require.Error(t, err)
+	check(t, s, a)
 }

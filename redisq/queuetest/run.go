@@ -71,6 +71,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"after a flush at any step all jobs come back", flushAtAnyStep},
 		{"racing calls after a flush report it once", racingAfterFlush},
 		{"many consumers are adopted at once", manyAdoptedAtOnce},
+		{"a holder gets its lost leases back", lostLeasesComeBack},
+		{"a lease that another one has or that is over does not come back", leasesOfOthersDoNotComeBack},
 		{"renewing is noticed by every broker and keeps jobs", renewIsNoticed},
 		{"scripts forgotten by Redis are sent again", forgottenScripts},
 		{"tokens never repeat over a flush", tokensNeverRepeat},

@@ -1,0 +1,61 @@
+-- hold.lua: give leases that Redis has lost back to their holders.
+--
+-- ARGV[2]    lease ms
+-- ARGV[3..]  1..500 times: message ID, token, priority, attempt of the lease
+--
+-- Returns for each 1 the caller's, 0 not: somebody else has it, or it waits after
+-- an attempt with that number, which is therefore over.
+--
+-- A job that is leased with the token stays as it is. One that is unknown, or
+-- waits with fewer attempts because it was put back from the store, is leased with
+-- the old token and attempt, flagged: Redis cannot tell whether it was delivered.
+-- The token stays unique: what it proves is the same lease. An ID named again in
+-- the call is refused the second time.
+-- Replay: harmless. Removes before it adds, as extend.lua. Cost: O(k log n).
+local lease, n = int(ARGV[2], 1, 1099511627776), (#ARGV - 2) / 4
+if not lease or not int(n, 1, 500) then return bad('hold') end
+local ids, tokens, priorities, attempts = {}, {}, {}, {}
+for i = 1, n do
+  local a = 4 * i
+  ids[i], tokens[i] = ARGV[a - 1], ARGV[a]
+  priorities[i], attempts[i] = int(ARGV[a + 1], 0, 1023), int(ARGV[a + 2], 1, 2147483647)
+  if #ids[i] ~= 12 or #tokens[i] < 1 or string.find(tokens[i], '|', 1, true) or not priorities[i] or not attempts[i] then
+    return bad('lease')
+  end
+end
+local now = clock()
+local metas = redis.call('HMGET', KEYS[4], unpack(ids))
+local ready = redis.call('ZMSCORE', KEYS[1], unpack(ids))
+local delayed = redis.call('ZMSCORE', KEYS[2], unpack(ids))
+local leased = redis.call('ZMSCORE', KEYS[3], unpack(ids))
+local deadline = fmt(now + lease)
+local out, seen, adds, values, gone = {}, {}, {}, {}, {{}, {}}
+for i, id in ipairs(ids) do
+  local _, before, flags, token = unpack_meta(metas[i], 0)
+  out[i] = 0
+  if leased[i] and not seen[id] then
+    if token == tokens[i] then out[i] = 1 end
+  elseif before < attempts[i] and not seen[id] then
+    out[i] = 1
+    local since = now
+    if ready[i] then
+      since = tonumber(ready[i]) % P42
+      gone[1][#gone[1] + 1] = id
+    elseif delayed[i] then
+      gone[2][#gone[2] + 1] = id
+    end
+    adds[#adds + 1] = deadline
+    adds[#adds + 1] = id
+    values[#values + 1] = id
+    values[#values + 1] = pack(priorities[i], attempts[i], with_flag(flags, VERIFY), tokens[i], fmt(since))
+  end
+  seen[id] = true
+end
+if #adds > 0 then
+  redis.call('ZREM', KEYS[3], '') -- nobody
+  if #gone[1] > 0 then redis.call('ZREM', KEYS[1], unpack(gone[1])) end
+  if #gone[2] > 0 then redis.call('ZREM', KEYS[2], unpack(gone[2])) end
+  redis.call('ZADD', KEYS[3], unpack(adds))
+  redis.call('HSET', KEYS[4], unpack(values))
+end
+return out
