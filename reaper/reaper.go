@@ -74,9 +74,18 @@ type Reaper struct {
 	ledgers map[uint32]*ledger
 	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> when to look
 	sweep   bool                 // look at all consumers soon: a broker came or went
+	resting map[uint32]time.Time // consumers whose state was lost -> when to rebuild it
 	renew   bool                 // another Redis process answers: its state is in doubt
 	wake    chan struct{}        // capacity 1: reconcile now
+
+	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
 }
+
+// lossGrace is how long the reconciler leaves a consumer alone whose state in Redis
+// was lost: meanwhile the brokers that are delivering its jobs give Redis their leases
+// back. A job that is put back earlier may be sent a second time. This process has
+// nothing under way when it meets a consumer for the first time; others may.
+const lossGrace = 300 * time.Millisecond
 
 // horizonLeast keeps the reconciler away from IDs that may still be committed:
 // twice what durable lets a message ID age before it is inserted.
@@ -85,7 +94,7 @@ const horizonLeast = 2 * durable.MaxIDAge
 // New returns a reaper. It reads nothing before Run.
 func New(o Options) *Reaper {
 	r := &Reaper{Options: o, ledgers: map[uint32]*ledger{}, watch: map[uint32]time.Time{}, sweep: true,
-		wake: make(chan struct{}, 1)}
+		resting: map[uint32]time.Time{}, wake: make(chan struct{}, 1)}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		o.Registry.MustRegister(c)
@@ -112,7 +121,7 @@ func (r *Reaper) Touch(consumer uint32) {
 }
 
 // Lost says that Redis lost or replaced the state of a consumer: walk again from
-// its settled mark. Never blocks.
+// its settled mark, in a moment. Never blocks.
 func (r *Reaper) Lost(consumer uint32) {
 	r.adopted.Inc()
 	r.mu.Lock()
@@ -120,8 +129,9 @@ func (r *Reaper) Lost(consumer uint32) {
 		l.lost = true
 	}
 	r.watch[consumer] = time.Now()
+	r.resting[consumer] = time.Now().Add(lossGrace)
 	r.mu.Unlock()
-	r.poke()
+	time.AfterFunc(lossGrace, r.poke)
 }
 
 // Dirty says that the store may hold open jobs of a consumer that Redis lacks.

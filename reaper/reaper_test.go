@@ -35,6 +35,7 @@ type rig struct {
 	ids       *ident.Generator
 	channel   durable.Channel
 	consumer  durable.Consumer
+	audience  int
 	owned     bool
 	mu        sync.Mutex
 	woken     int
@@ -48,7 +49,7 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	t.Helper()
 	ctx := t.Context()
 	log := slog.New(slog.DiscardHandler)
-	r := &rig{t: t, owned: true, server: miniredis.RunT(t)}
+	r := &rig{t: t, owned: true, audience: 1, server: miniredis.RunT(t)}
 	var err error
 	r.store, err = durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
 	require.NoError(t, err)
@@ -88,7 +89,7 @@ func (r *rig) publish(priorities ...int) []ident.ID {
 	batch := make([]*durable.Message, len(priorities))
 	for i, p := range priorities {
 		ids[i] = r.ids.Next()
-		batch[i] = &durable.Message{ID: ids[i], ChannelNo: r.channel.No, Audience: 1, Priority: p, Payload: []byte("x")}
+		batch[i] = &durable.Message{ID: ids[i], ChannelNo: r.channel.No, Audience: r.audience, Priority: p, Payload: []byte("x")}
 	}
 	for _, err := range r.store.Insert(r.t.Context(), r.node, batch) {
 		require.NoError(r.t, err)
@@ -96,11 +97,17 @@ func (r *rig) publish(priorities ...int) []ident.ID {
 	return ids
 }
 
+// round reconciles, again after the grace of a loss that it met.
 func (r *rig) round() bool {
 	r.t.Helper()
-	spilled, err := r.reconcile(r.t.Context())
-	require.NoError(r.t, err)
-	return spilled
+	for {
+		clear(r.resting)
+		spilled, err := r.reconcile(r.t.Context())
+		require.NoError(r.t, err)
+		if len(r.resting) == 0 {
+			return spilled
+		}
+	}
 }
 
 // claim leases up to n jobs, shortly.

@@ -1,6 +1,7 @@
 package reaper
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -48,18 +49,16 @@ func (r *Reaper) reconcileLoop(ctx context.Context) {
 			r.reopen()
 		}
 		start := time.Now()
-		err := r.renewAll(ctx)
-		spilled := false
-		if err == nil {
-			spilled, err = r.reconcile(ctx)
-		}
+		unrenewed := r.renewAll(ctx)
+		spilled, err := r.reconcile(ctx)
+		err = cmp.Or(err, unrenewed)
 		r.walkSeconds.Observe(time.Since(start).Seconds())
 		if err != nil && ctx.Err() == nil && !failing {
 			r.Log.Warn("reconcile round failed; trying again", "error", err)
 		}
 		failing = err != nil
 		wait := r.tick()
-		if spilled && err == nil {
+		if spilled {
 			wait = refillTick
 		}
 		next.Reset(wait)
@@ -67,24 +66,27 @@ func (r *Reaper) reconcileLoop(ctx context.Context) {
 }
 
 // renewAll gives every consumer a new epoch after another Redis process answered.
-func (r *Reaper) renewAll(ctx context.Context) error {
+// Those whose Redis does not answer get theirs in a later round: one master of a
+// Cluster may be away, and the consumers of the others go on. It returns the last
+// error.
+func (r *Reaper) renewAll(ctx context.Context) (failure error) {
 	r.mu.Lock()
 	renew := r.renew
 	r.renew = false
 	r.mu.Unlock()
-	if !renew {
-		return nil
+	if renew {
+		r.Log.Warn("another Redis process answers; every job it holds is checked against the store")
+		r.unrenewed = r.Catalogue.ConsumerNos()
 	}
-	r.Log.Warn("another Redis process answers; every job it holds is checked against the store")
-	for _, consumer := range r.Catalogue.ConsumerNos() {
+	var left []uint32
+	for _, consumer := range r.unrenewed {
 		if err := r.Queue.Renew(ctx, consumer); err != nil {
-			r.mu.Lock()
-			r.renew = true
-			r.mu.Unlock()
-			return err
+			failure = err
+			left = append(left, consumer)
 		}
 	}
-	return nil
+	r.unrenewed = left
+	return failure
 }
 
 func (r *Reaper) loadMarks(ctx context.Context) bool {
@@ -136,8 +138,9 @@ func (r *Reaper) through() ident.ID {
 func (r *Reaper) horizon() time.Duration { return max(r.RationalDelay, horizonLeast) }
 
 // reconcile does one round over all channels and reports whether any consumer
-// has more jobs than its window.
-func (r *Reaper) reconcile(ctx context.Context) (spilled bool, err error) {
+// has more jobs than its window. A consumer that fails does not keep the others
+// waiting; the last error is returned.
+func (r *Reaper) reconcile(ctx context.Context) (spilled bool, failure error) {
 	through := r.through()
 	for after := uint32(0); ; {
 		page, err := r.Store.LatestMessages(ctx, after, channelPage)
@@ -147,18 +150,16 @@ func (r *Reaper) reconcile(ctx context.Context) (spilled bool, err error) {
 		for _, latest := range page {
 			after = latest.ChannelNo
 			more, err := r.reconcileChannel(ctx, latest, through)
-			if err != nil {
-				return spilled, err
-			}
+			failure = cmp.Or(err, failure)
 			spilled = spilled || more
 		}
 		if len(page) < channelPage {
-			return spilled, nil
+			return spilled, failure
 		}
 	}
 }
 
-func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, through ident.ID) (spilled bool, err error) {
+func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, through ident.ID) (spilled bool, failure error) {
 	if latest.ID.IsZero() {
 		return false, nil
 	}
@@ -176,31 +177,62 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 			continue
 		}
 		w := r.begin(k)
-		if !w.openDone {
-			if err := r.walkOpen(ctx, w); err != nil {
-				return spilled, err
-			}
+		if w == nil {
+			continue
 		}
-		switch {
-		case w.levels != nil:
-			more, err := r.walkLevels(ctx, ch, w, through, latest.ID)
-			if err != nil {
-				return spilled, err
-			}
-			spilled = spilled || more
-		case w.checked.Compare(through) < 0:
-			over, err := r.allDelivered(ctx, w.k, w.checked, through)
-			if err != nil {
-				return spilled, err
-			}
-			if over {
-				r.save(w, func(l *ledger) { l.checked = through })
-				continue
-			}
+		more, rest, err := r.reconcileConsumer(ctx, ch, w, through, latest.ID)
+		failure = cmp.Or(err, failure)
+		spilled = spilled || more
+		if rest {
 			common = append(common, w)
 		}
 	}
-	return spilled, r.walkCommon(ctx, ch, common, through)
+	return spilled, cmp.Or(r.walkCommon(ctx, ch, common, through), failure)
+}
+
+// reconcileConsumer does what concerns one consumer alone. It reports whether the
+// consumer has more jobs than its window, and whether it takes part in the walk over
+// the channel's messages that is left.
+func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, w *walk, through, newest ident.ID) (spilled, common bool, err error) {
+	behind := w.levels == nil && w.checked.Compare(through) < 0
+	if behind {
+		over, err := r.allDelivered(ctx, w.k, w.checked, through)
+		if err != nil {
+			return false, false, err
+		}
+		if over {
+			r.save(w, func(l *ledger) { l.checked = through })
+			behind = false
+		}
+	}
+	if w.openDone && w.levels == nil && !behind {
+		return false, false, nil
+	}
+	if same, err := r.stillThere(ctx, w); !same || err != nil {
+		return false, false, err
+	}
+	if !w.openDone {
+		if err := r.walkOpen(ctx, w); err != nil {
+			return false, false, err
+		}
+	}
+	if w.levels != nil {
+		spilled, err = r.walkLevels(ctx, ch, w, through, newest)
+	}
+	return spilled, behind, err
+}
+
+// stillThere meets the consumer's state in Redis before anything is put into it,
+// and reports whether it has not been lost: a loss that is noticed only by putting a
+// job back leaves its holder no time.
+func (r *Reaper) stillThere(ctx context.Context, w *walk) (bool, error) {
+	if _, err := r.Queue.Stats(ctx, w.k.No); err != nil {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, lost := r.resting[w.k.No]
+	return !lost, nil
 }
 
 // shortcutSpan is the longest stretch of time that is compared by counts: a
@@ -223,10 +255,15 @@ type walk struct {
 	outside bool // the queue takes jobs to be outside its window
 }
 
-// begin returns the consumer's ledger, restarted where Redis lost state.
+// begin returns the consumer's ledger, restarted where Redis lost state; nil when
+// that was a moment ago.
 func (r *Reaper) begin(k *durable.Consumer) *walk {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if time.Now().Before(r.resting[k.No]) {
+		return nil
+	}
+	delete(r.resting, k.No)
 	l := r.ledgers[k.No]
 	if l == nil {
 		l = &ledger{}
@@ -258,14 +295,16 @@ func (r *Reaper) save(w *walk, change func(l *ledger)) {
 func (r *Reaper) forget(consumer uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.resting, consumer)
 	if l := r.ledgers[consumer]; l != nil {
 		l.lost = true
 	}
 }
 
 // walkCommon checks messages in the order of their IDs, one read for all
-// consumers of the channel.
-func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []*walk, through ident.ID) error {
+// consumers of the channel. A consumer whose Redis fails leaves the walk; the last
+// such error is returned.
+func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []*walk, through ident.ID) (failure error) {
 	for len(walks) > 0 {
 		from := walks[0].checked
 		for _, w := range walks {
@@ -289,7 +328,8 @@ func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []
 			}
 			upto, err := r.present(ctx, ch, w, heads, last)
 			if err != nil {
-				return err
+				failure = err
+				continue
 			}
 			if upto != last || w.outside { // no room, or there was none: go on by priority
 				r.save(w, func(l *ledger) { l.checked, l.levels = upto, map[int]ident.ID{} })
@@ -302,11 +342,11 @@ func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []
 			}
 		}
 		if last == through {
-			return nil
+			return failure
 		}
 		walks = rest
 	}
-	return nil
+	return failure
 }
 
 // present puts those heads that concern the consumer, are newer than its mark

@@ -1,0 +1,138 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A partlyAway queue has consumers whose master does not answer.
+type partlyAway struct {
+	*redisq.Queue
+	away    map[uint32]bool
+	looks   bool     // it answers a look at the counts, and goes away then
+	renewed []uint32 // asked for
+}
+
+var errAway = errors.New("test: this master is away")
+
+func (q *partlyAway) Stats(ctx context.Context, consumer uint32) (redisq.Stats, error) {
+	if q.away[consumer] && !q.looks {
+		return redisq.Stats{}, errAway
+	}
+	return q.Queue.Stats(ctx, consumer)
+}
+
+func (q *partlyAway) Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
+	if q.away[consumer] {
+		return redisq.Enqueued{}, errAway
+	}
+	return q.Queue.Enqueue(ctx, consumer, batch, src)
+}
+
+func (q *partlyAway) Renew(ctx context.Context, consumer uint32) error {
+	q.renewed = append(q.renewed, consumer)
+	if q.away[consumer] {
+		return errAway
+	}
+	return q.Queue.Renew(ctx, consumer)
+}
+
+// newPartlyAwayRig has three consumers, the first of which is away.
+func newPartlyAwayRig(t *testing.T) (*rig, *partlyAway, []uint32) {
+	q := &partlyAway{away: map[uint32]bool{}}
+	r := newRig(t, 100, func(o *Options) {
+		q.Queue = o.Queue.(*redisq.Queue)
+		o.Queue, o.Desk.Queue = q, q
+	})
+	nos := []uint32{r.consumer.No}
+	pull := durable.Pull
+	for _, id := range []string{"k2", "k3"} {
+		k, _, err := r.store.PutConsumer(t.Context(), durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: "c", Type: &pull})
+		require.NoError(t, err)
+		nos = append(nos, k.No)
+	}
+	r.audience = 3
+	require.NoError(t, r.catalogue.Refresh(t.Context()))
+	q.away[nos[0]] = true
+	return r, q, nos
+}
+
+func (r *rig) state(consumer uint32, id ident.ID) redisq.State {
+	r.t.Helper()
+	s, err := r.queue.Probe(r.t.Context(), consumer, []ident.ID{id})
+	require.NoError(r.t, err)
+	return s[0].State
+}
+
+// One master of a Cluster is away: in the same round the consumers of the others
+// get what they lack, in the walk by priority and in the common one.
+func TestAConsumerThatFailsDoesNotKeepTheOthersWaiting(t *testing.T) {
+	r, q, nos := newPartlyAwayRig(t)
+	for _, walk := range []string{"by priority", "common"} {
+		id := r.publish(0)[0]
+		if walk == "common" {
+			q.away[nos[0]] = false
+			r.round() // the first one catches up
+			q.away[nos[0]], q.looks = true, true
+			id = r.publish(0)[0]
+		}
+		clear(r.resting)
+		_, err := r.reconcile(t.Context()) // meets the consumers for the first time
+		require.ErrorIs(t, err, errAway, walk)
+		clear(r.resting)
+		_, err = r.reconcile(t.Context())
+		require.ErrorIs(t, err, errAway, walk)
+		require.Equal(t, redisq.Missing, r.state(nos[0], id), walk)
+		for _, no := range nos[1:] {
+			require.Equal(t, redisq.Ready, r.state(no, id), walk)
+		}
+	}
+}
+
+func TestRenewingGoesOnPastAConsumerThatFails(t *testing.T) {
+	r, q, nos := newPartlyAwayRig(t)
+	for _, no := range nos { // Renew wants to know the epoch
+		_, err := r.queue.Stats(t.Context(), no)
+		require.NoError(t, err)
+	}
+	clear(r.resting)
+	r.RedisChanged()
+	require.ErrorIs(t, r.renewAll(t.Context()), errAway)
+	require.ElementsMatch(t, nos, q.renewed)
+	require.Len(t, r.resting, 2, "the others have a new epoch")
+	q.renewed, q.away = nil, map[uint32]bool{}
+	require.NoError(t, r.renewAll(t.Context()))
+	require.Equal(t, nos[:1], q.renewed, "only what is left")
+	require.NoError(t, r.renewAll(t.Context()))
+	require.Len(t, q.renewed, 1)
+}
+
+// Who delivers a job has a moment to give Redis its lease back.
+func TestAfterALossNothingIsPutBackForAMoment(t *testing.T) {
+	r := newRig(t, 100, nil)
+	id := r.publish(0)[0]
+	r.round()
+	r.server.FlushAll()
+	clear(r.resting)
+	r.ledgers[r.consumer.No].restart() // a walk is due, and meets the loss
+	_, err := r.reconcile(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, redisq.Missing, r.state(r.consumer.No, id))
+	require.NotEmpty(t, r.resting)
+	r.resting[r.consumer.No] = time.Now().Add(time.Hour)
+	_, err = r.reconcile(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, redisq.Missing, r.state(r.consumer.No, id))
+	r.resting[r.consumer.No] = time.Now()
+	_, err = r.reconcile(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, redisq.Ready, r.state(r.consumer.No, id))
+}
