@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -14,6 +17,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -30,6 +34,10 @@ type delivery struct {
 	lease    redisq.Lease
 	at       time.Time // the claim was asked for then; monotonic
 	tracked  bool      // the store may have a row about the job
+
+	// lost is set when Redis gave the job to somebody else, or counts this attempt
+	// as over: it must not be sent any more. One under way is left to its end.
+	lost atomic.Bool
 }
 
 // deliver begins the delivery, or leaves it to a request of its lane that ends.
@@ -82,6 +90,10 @@ func (v *delivery) attempt() {
 	d := v.d
 	// A process that was paused may hold a lease that is over: nobody may be
 	// called on it. What is left of the lease must cover the whole exchange.
+	if v.lost.Load() {
+		d.held.remove(v)
+		return
+	}
 	if d.isStopped() || time.Since(v.at) > d.options.Lease-d.options.Timeout {
 		d.held.remove(v)
 		d.release(v.lane, []redisq.Lease{v.lease})
@@ -167,7 +179,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status,
 		Tracked: v.tracked || v.lease.Attempt > 1,
 	}
-	r := result{lease: v.lease, stored: func(error) { d.held.remove(v) }}
+	r := result{lease: v.lease, ended: func() { d.held.remove(v) }}
 	if res.OK() {
 		out.Kind = durable.OutcomeDelivered
 		m.attempts.WithLabelValues("delivered").Inc()
@@ -255,6 +267,20 @@ func (h *held) older(than time.Time) map[*lane][]redisq.Lease {
 		}
 	}
 	return out
+}
+
+// of returns the deliveries of a lane. Of two of one job only the later attempt
+// counts: the lease of the other was lost before.
+func (h *held) of(l *lane) []*delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	latest := make(map[ident.ID]*delivery, len(h.byLane[l]))
+	for v := range h.byLane[l] {
+		if w := latest[v.lease.ID]; w == nil || w.lease.Attempt < v.lease.Attempt {
+			latest[v.lease.ID] = v
+		}
+	}
+	return slices.Collect(maps.Values(latest))
 }
 
 // heartbeat extends the leases of slow deliveries and of outcomes that wait for

@@ -34,6 +34,7 @@ type Claimer interface {
 	Generation() uint64
 	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
+	Hold(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 }
@@ -85,6 +86,7 @@ type dispatcher struct {
 	idle       chan *delivery // unbuffered: to workers that wait for work
 	quit       chan struct{}  // closed when stopped
 	held       held
+	doubts     doubts
 }
 
 // newDispatcher completes a dispatcher whose fields up to metrics are set.
@@ -94,6 +96,7 @@ func newDispatcher(d *dispatcher) *dispatcher {
 	d.idle, d.quit = make(chan *delivery), make(chan struct{})
 	d.held.byLane = map[*lane]map[*delivery]struct{}{}
 	d.ready.L = &d.mu
+	d.doubts.signal, d.doubts.lanes = make(chan struct{}, holders), map[*lane]struct{}{}
 	return d
 }
 
@@ -171,6 +174,9 @@ func (d *dispatcher) Run(ctx context.Context) error {
 	heartbeat, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var beat sync.WaitGroup
 	beat.Go(func() { d.heartbeat(heartbeat) })
+	for range holders {
+		beat.Go(func() { d.holdDoubted(heartbeat) })
+	}
 	wg.Wait()
 	d.deliveries.Wait()
 	cancel()
@@ -235,6 +241,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	}
 	start := time.Now()
 	l.claimed = start
+	doubted := l.doubted.Load()
 	c, err := d.queue.Claim(ctx, l.no, n, d.options.Lease)
 	generation := d.queue.Generation() // after it: the claim may be what met another Redis
 	if err != nil {
@@ -252,6 +259,9 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 		d.metrics.claimed.Add(float64(got))
 		d.touched(l.no)
 		d.start(ctx, l, k, c.Leases, start, generation)
+		if l.doubted.Load() != doubted { // these may be among what was lost
+			d.Doubt(l.no)
+		}
 	}
 	// What it left although it had room for it waits for something outside.
 	if c.Spilled && (c.Ready < l.limit*2 || got < n) {
@@ -374,7 +384,8 @@ func (d *dispatcher) release(l *lane, leases []redisq.Lease) {
 	}
 }
 
-// poll asks every consumer now and then: the net under the wake-ups.
+// poll asks every consumer now and then: the net under the wake-ups, and under the
+// hints that Redis lost a consumer's state.
 func (d *dispatcher) poll(ctx context.Context) {
 	for {
 		d.mu.Lock()
@@ -398,6 +409,9 @@ func (d *dispatcher) poll(ctx context.Context) {
 				d.mu.Lock()
 				d.wake(l)
 				d.mu.Unlock()
+				if l.room() <= 0 {
+					d.look(ctx, l)
+				}
 			}
 		}
 	}

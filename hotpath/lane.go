@@ -18,6 +18,7 @@ type lane struct {
 	consumer atomic.Pointer[durable.Consumer]
 	target   atomic.Pointer[laneTarget]
 	service  atomic.Int64 // average time of a request, ns
+	doubted  atomic.Int64 // counts calls of Doubt
 
 	mu      sync.Mutex
 	claims  int         // reserved for a claim under way

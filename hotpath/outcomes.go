@@ -42,7 +42,8 @@ type result struct {
 	lease   redisq.Lease  // of a retry: given back with delay once stored
 	delay   time.Duration // of a retry
 	urgent  bool          // somebody waits for it: no lingering
-	stored  func(error)   // called once; nil error: it is on disk
+	ended   func()        // of a push job: called once when its fate is known, before Redis hears of it
+	stored  func(error)   // of a pull job: called once, after Redis was told; nil error: it is on disk
 }
 
 // An outcomes is the group committer of outcomes. The order is always store,
@@ -66,7 +67,7 @@ func newOutcomes(store Recorder, queue Settler, wake func(uint32, time.Duration)
 	return &outcomes{store: store, queue: queue, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1), rush: make(chan struct{}, 1)}
 }
 
-// Add takes over a result; r.stored is called when its fate is known.
+// Add takes over a result; r.ended and r.stored are called when its fate is known.
 func (o *outcomes) Add(r result) {
 	o.mu.Lock()
 	o.pending = append(o.pending, r)
@@ -167,6 +168,12 @@ func (o *outcomes) flush(ctx context.Context) bool {
 		select {
 		case <-time.After(outcomePause):
 		case <-ctx.Done():
+		}
+	}
+	// Before Redis is told: a lease of a job that is over is not taken anew.
+	for i := range batch {
+		if batch[i].ended != nil {
+			batch[i].ended()
 		}
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // Options assemble a data plane.
@@ -39,6 +40,7 @@ type Plane struct {
 	*puller
 	committer  *committer
 	fanout     *fanout
+	herald     *herald
 	dispatcher *dispatcher
 	outcomes   *outcomes
 	gate       *gate
@@ -58,6 +60,7 @@ func New(o Options) *Plane {
 		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
 	p.fanout = newFanout(o.Queue, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
+	p.herald = newHerald(o.Queue)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
@@ -73,6 +76,28 @@ func (p *Plane) Wake(consumer uint32) {
 	p.dispatcher.Wake(consumer)
 	p.waiters.Wake(consumer)
 }
+
+// Hinted takes a hint from another broker, see redisq.Queue.Subscribe. It never blocks.
+func (p *Plane) Hinted(consumer uint32) {
+	if consumer&redisq.LostHint != 0 {
+		consumer &^= redisq.LostHint
+		p.dispatcher.Doubt(consumer)
+	}
+	p.Wake(consumer)
+}
+
+// Lost says that Redis lost or replaced the state of a consumer: what is being
+// delivered to it gets its leases back, here and at the other brokers. It never
+// blocks.
+func (p *Plane) Lost(consumer uint32) {
+	p.dispatcher.Doubt(consumer)
+	p.herald.add(consumer)
+	p.Wake(consumer)
+}
+
+// RedisChanged says that another Redis process answers than before: it may know
+// nothing of the deliveries under way. It never blocks.
+func (p *Plane) RedisChanged() { p.dispatcher.DoubtAll() }
 
 // Drain lets long polls answer at once: the server is about to stop. Call it once.
 func (p *Plane) Drain() { close(p.stopping) }
@@ -96,6 +121,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
 	rest.Go(func() { p.gate.Run(fanoutCtx) })
 	rest.Go(func() { _ = p.fanout.Run(fanoutCtx) })
+	rest.Go(func() { p.herald.Run(fanoutCtx) })
 	rest.Go(func() { _ = p.outcomes.Run(outcomesCtx, grace) })
 	feed.Wait()
 	stopFanout()

@@ -203,9 +203,10 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	})
 	b.queue.OnLost(func(consumer uint32) {
 		b.reaper.Lost(consumer)
-		b.plane.Wake(consumer)
+		b.plane.Lost(consumer)
 	})
 	watch.OnChange(b.reaper.RedisChanged)
+	watch.OnChange(b.plane.RedisChanged)
 	b.node.PeersChanged = b.reaper.PeersChanged
 
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
@@ -246,7 +247,7 @@ func (b *broker) hinted(consumers []uint32) {
 			b.catalogue.Hint()
 			continue
 		}
-		b.plane.Wake(consumer)
+		b.plane.Hinted(consumer)
 	}
 }
 

@@ -71,9 +71,12 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)
-		b.plane.Wake(consumer)
+		b.plane.Lost(consumer)
 	}
-	b.queue.onRun = b.reaper.RedisChanged
+	b.queue.onRun = func() {
+		b.reaper.RedisChanged()
+		b.plane.RedisChanged()
+	}
 	b.node.PeersChanged = b.reaper.PeersChanged
 	return b, nil
 }

@@ -21,7 +21,8 @@ import (
 //	    what no consumer accepted is not recorded as delivered
 //	I4  a delivery is the message as it was published
 //	I5  after the last fault everything is over within a bound
-//	I6  a job has one live lease, and an attempt number is sent once
+//	I6  a job has one live lease, and an attempt number is sent once: also when Redis
+//	    loses its memory, unless the sender is dead, paused or cut off from it then
 //	I7  no more attempts than configured
 //	I8  messages and outcomes add up
 //	I9  a message ID is one message
@@ -39,6 +40,7 @@ type checker struct {
 	about      ident.ID
 	jobs       map[jobKey]*trace
 	disturbed  []disturbance
+	cuts       []disturbance // whoever did not reach Redis in time
 	losses     int
 	handedOut  int
 	repeated   int // duplicates that were explained
@@ -126,9 +128,30 @@ func (c *checker) disturb(life int, from, to time.Duration) {
 	}
 }
 
+// cut notes a call of Redis that failed or took long, of a life, 0: a hint that
+// may have reached nobody.
+func (c *checker) cut(life int, from, to time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cuts = append(c.cuts, disturbance{from: from, to: to, life: life})
+}
+
+// wentBack notes a Redis that forgets only what is new.
+func (c *checker) wentBack() { c.cut(0, c.w.now(), c.w.now()) }
+
 // disturbance tells whether a fault of the life fell into a stretch of time.
 func (c *checker) disturbance(life int, from, to time.Duration) bool {
 	for _, d := range c.disturbed {
+		if (d.life == 0 || d.life == life) && d.from <= to && d.to >= from {
+			return true
+		}
+	}
+	return false
+}
+
+// severed tells whether a life did not reach Redis in time for a while.
+func (c *checker) severed(life int, from, to time.Duration) bool {
+	for _, d := range c.cuts {
 		if (d.life == 0 || d.life == life) && d.from <= to && d.to >= from {
 			return true
 		}
@@ -184,6 +207,22 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	t.live = g
 	t.grants = append(t.grants, g)
 	l.note("leased", consumer, lease.ID, fmt.Sprintf("%s attempt %d flags %d", lease.Token, lease.Attempt, lease.Flags))
+}
+
+// held notes leases that Redis has back.
+func (c *checker) held(l *life, consumer uint32, leases []redisq.Lease, mine []bool, span time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, lease := range leases {
+		l.note("held", consumer, lease.ID, fmt.Sprintf("%s attempt %d: %t", lease.Token, lease.Attempt, mine[i]))
+		t := c.trace(jobKey{consumer, lease.ID})
+		for _, g := range t.grants {
+			if mine[i] && g.token == lease.Token && g.life == l.no {
+				g.until = max(g.until, c.w.now()+span)
+				t.live = g
+			}
+		}
+	}
 }
 
 // ended notes leases that were given back.
@@ -264,15 +303,29 @@ func (c *checker) handPush(k durable.Consumer, id ident.ID, t *trace, h *handed)
 			break
 		}
 	}
-	// A Redis that lost attempts counts on from where it is.
 	for _, e := range t.handed {
-		if e.attempt == h.attempt && t.reopened == 0 && !c.disturbance(0, t.grants[0].asked, h.at) && !c.lateOffers[id] {
+		if e.attempt == h.attempt && t.reopened == 0 && !c.miscounted(t, e, h) && !c.lateOffers[id] {
 			c.fail(id, "I6: consumer %d: attempt %d is sent twice", k.No, h.attempt)
 		}
 	}
 	if len(t.handed)+1 > maxAttempts*(1+t.reopened+c.losses) {
 		c.fail(id, "I7: consumer %d: attempt number %d of at most %d", k.No, len(t.handed)+1, maxAttempts)
 	}
+}
+
+// miscounted tells whether an attempt may have the number of an earlier one: Redis
+// lost the count, and who made the earlier one was dead, paused or cut off from Redis
+// and could not give it back.
+func (c *checker) miscounted(t *trace, first, again *handed) bool {
+	if !c.disturbance(0, t.grants[0].asked, again.at) {
+		return false
+	}
+	for _, d := range c.disturbed {
+		if d.life == first.life && d.from <= again.at && d.to >= first.asked {
+			return true
+		}
+	}
+	return c.severed(first.life, first.asked, again.at)
 }
 
 // explained tells whether a job that was accepted may be given out again: the

@@ -26,6 +26,7 @@ const (
 	wipeIsHidden           // a wiped Redis keeps its epochs
 	runIsIgnored           // nobody notices that another Redis process answers
 	ackBeforeRecord        // Redis hears of an outcome before the store
+	leasesAreNotHeld       // Redis says that it has leases back which it does not have
 )
 
 // strikes picks some of the messages.

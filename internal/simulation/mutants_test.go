@@ -28,6 +28,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"a wiped Redis keeps its epochs":                    {wipeIsHidden, "I5", wipes},
 		"nobody notices that another Redis process answers": {runIsIgnored, "I2 I5", restores},
 		"Redis hears of an outcome before the store":        {ackBeforeRecord, "I2 I5 I6", nil},
+		"a wiped Redis is not given its leases back":        {leasesAreNotHeld, "I6", wipesUnderWay},
 	}
 	for name, c := range flaws {
 		t.Run(name, func(t *testing.T) {
@@ -53,6 +54,13 @@ func long(p *plan) { p.active = max(p.active, 12*time.Second) }
 
 // wipes empties Redis three times.
 func wipes(p *plan) { p.repeat(3, wipe) }
+
+// wipesUnderWay empties Redis while consumers take their time, and nothing else fails.
+func wipesUnderWay(p *plan) {
+	p.events, p.store, p.queue, p.crash, p.slow = nil, seamRates{}, seamRates{}, 0, 0
+	p.consumer = consumerRates{slow: 900}
+	p.repeat(6, wipe)
+}
 
 // restores takes Redis back to an old snapshot three times.
 func restores(p *plan) { p.repeat(3, snapshot, restore) }

@@ -142,7 +142,18 @@ func (p *queuePair) fenced(ctx context.Context, now int64, span time.Duration) {
 	leases := []redisq.Lease{p.leases[len(p.leases)-1-p.r.below(min(len(p.leases), 4))]}
 	var got, want []bool
 	var err error
-	switch p.r.below(3) {
+	switch p.r.below(4) {
+	case 3:
+		// A lease that is lost, of an attempt that Redis may know of or not.
+		leases[0].ID, leases[0].Priority, leases[0].Attempt = p.known(), 1, 1+p.r.below(3)
+		if s := p.model.standing(leases[0].ID); s.State != redisq.Missing { // a job keeps its priority
+			leases[0].Priority = s.Priority
+		}
+		if leases[0].Token == "" {
+			leases[0].Token = "lost"
+		}
+		got, err = p.real.Hold(ctx, 1, leases, span)
+		want = p.model.hold(now, leases, span)
 	case 0:
 		got, err = p.real.Extend(ctx, 1, leases, span)
 		want = p.model.extend(now, leases, span)

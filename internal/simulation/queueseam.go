@@ -44,15 +44,25 @@ func (q *queueSeam) run(ctx context.Context, op string, consumer uint32, script 
 	return q.runWithin(ctx, op, consumer, 0, script, script)
 }
 
+// longCall is how long a call may take and still be in time.
+const longCall = 100 * time.Millisecond
+
 // runWithin is run of a script that can reach Redis for a time after its client
 // has given up on it, and does late then.
 func (q *queueSeam) runWithin(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) error {
 	settled := true
 	known := q.epoch(consumer)
 	w := q.l.w
+	asked := w.now()
 	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, latest: latest,
 		effect:  func() { settled = q.rounds(consumer, script) },
 		overdue: func() { q.once(consumer, known, late) }})
+	if took := w.now() - asked; err != nil || took > longCall {
+		w.checker.cut(q.l.no, asked, w.now())
+		if op == "Notify" { // the others hear of it when they ask Redis themselves
+			w.checker.cut(0, asked, w.now()+2*time.Second)
+		}
+	}
 	if err == nil && !settled {
 		err = errors.New("simulation: state in Redis is being replaced repeatedly")
 	}
@@ -238,9 +248,24 @@ func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq
 	out := make([]bool, len(leases))
 	asked := q.l.w.now()
 	err := q.run(ctx, "Extend", consumer, func(k *lane, now int64) { copy(out, k.extend(now, leases, lease)) })
-	if err != nil || q.l.w.now()-asked > 100*time.Millisecond {
+	if err != nil || q.l.w.now()-asked > longCall {
 		q.l.w.checker.disturb(q.l.no, asked, q.l.w.now())
 	}
+	if err != nil {
+		return make([]bool, len(leases)), err
+	}
+	return slices.Clone(out), nil
+}
+
+func (q *queueSeam) Hold(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+	out := make([]bool, len(leases))
+	if q.r.flaw == leasesAreNotHeld {
+		return slices.Repeat([]bool{true}, len(leases)), nil
+	}
+	err := q.run(ctx, "Hold", consumer, func(k *lane, now int64) {
+		copy(out, k.hold(now, leases, lease))
+		q.l.w.checker.held(q.l, consumer, leases, out, lease)
+	})
 	if err != nil {
 		return make([]bool, len(leases)), err
 	}

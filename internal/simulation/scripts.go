@@ -179,6 +179,33 @@ func (k *lane) extend(now int64, leases []redisq.Lease, lease time.Duration) []b
 	return out
 }
 
+func (k *lane) hold(now int64, leases []redisq.Lease, lease time.Duration) []bool {
+	out := make([]bool, len(leases))
+	seen := map[ident.ID]bool{}
+	for i, l := range leases {
+		if seen[l.ID] {
+			continue
+		}
+		seen[l.ID] = true
+		m := k.metas[l.ID]
+		_, leased := k.leased[l.ID]
+		if leased || m.attempts >= l.Attempt {
+			out[i] = leased && m.token == l.Token
+			continue
+		}
+		since := now
+		if s, ready := k.ready[l.ID]; ready {
+			since = sinceOf(s)
+		}
+		delete(k.ready, l.ID)
+		delete(k.delayed, l.ID)
+		k.metas[l.ID] = meta{priority: l.Priority, attempts: l.Attempt, flags: m.flags | redisq.FlagVerify, token: l.Token, since: since}
+		k.leased[l.ID] = now + millis(lease)
+		out[i] = true
+	}
+	return out
+}
+
 func (k *lane) nack(now int64, leases []redisq.Lease, delays []time.Duration) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {

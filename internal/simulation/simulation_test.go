@@ -118,3 +118,16 @@ func TestRedisThatGoesBackInTimeRepeatsNothingThatIsOver(t *testing.T) {
 		}
 	}
 }
+
+// Where nothing but Redis's memory fails, a wipe costs nothing: who delivers a job
+// gives Redis its lease back before anybody else gets it.
+func TestRedisThatIsWipedUnderWayRepeatsNothing(t *testing.T) {
+	for seed := uint64(1); seed <= defaultSeeds/15 && !t.Failed(); seed++ {
+		p := newPlan(seed)
+		wipesUnderWay(&p)
+		out := simulate(t, seed, p, noFlaw)
+		if out.wrong != "" || out.repeats > 0 {
+			t.Errorf("seed %d: %d repeats; %s\n\n%s", seed, out.repeats, out.wrong, out.history)
+		}
+	}
+}

@@ -66,6 +66,7 @@ func (w *world) lose(e trouble) {
 	case restartEmpty:
 		w.server.wipe(true)
 	case restore:
+		w.checker.wentBack()
 		w.server.restore(w.savedLanes)
 	case clockJump:
 		w.server.mu.Lock()

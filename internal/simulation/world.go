@@ -127,7 +127,7 @@ func (w *world) notify(consumers []uint32) {
 			continue
 		}
 		for _, consumer := range consumers {
-			b.plane.Wake(consumer)
+			b.plane.Hinted(consumer)
 		}
 	}
 }
