@@ -21,7 +21,7 @@ type lineResult struct {
 	MessageID, Location, Code, Detail string
 }
 
-func parseLines(t *testing.T, body string) []lineResult {
+func parseLines(t testing.TB, body string) []lineResult {
 	t.Helper()
 	var out []lineResult
 	for line := range strings.Lines(body) {

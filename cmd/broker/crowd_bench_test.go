@@ -30,7 +30,7 @@ func BenchmarkProducersInACrowd(b *testing.B) {
 	const producers, messages = 32, 4000
 	size := crowdSize()
 	silent, kept := perConnection(b, size/2, 0), perConnection(b, 0, size/2)
-	p := startForBenchmark(b)
+	p := realWorld(b).with("BROKER_DELIVERY_TIMEOUT=10m").start()
 	for path, form := range map[string]string{"/producer/p": "token=p-token", "/channel/c": "token=c-token"} {
 		if r, err := p.try("PUT", path, form, "Content-Type", formType); err != nil || r.status != 201 {
 			b.Fatalf("PUT %s: %v %s", path, err, r.body)
@@ -126,7 +126,7 @@ func leave(b *testing.B, p *process, c *crowd) {
 // perConnection is the resident memory of a new broker for each of as many
 // connections, bytes.
 func perConnection(b *testing.B, silent, kept int) float64 {
-	p := startForBenchmark(b)
+	p := realWorld(b).with("BROKER_DELIVERY_TIMEOUT=10m").start()
 	before := p.gauge(b, "process_resident_memory_bytes")
 	c := gather(b, p, silent, kept, 0)
 	defer leave(b, p, c)

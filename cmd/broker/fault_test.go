@@ -13,7 +13,7 @@ import (
 
 // requireAll waits until the sink has every acknowledged body and then until
 // nothing more comes, and returns how many extra copies there were.
-func requireAll(t *testing.T, s *sink, acked []string) (extra int) {
+func requireAll(t testing.TB, s *sink, acked []string) (extra int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("all %d acknowledged messages to be delivered", len(acked)), func() bool {
 		for _, body := range acked {

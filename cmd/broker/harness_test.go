@@ -31,7 +31,7 @@ const patience = 3 * time.Minute
 
 // A world is a pair of stores and the brokers on it.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	env   []string
 	redis *realservers.RedisServer // nil: embedded
 	mysql *realservers.MySQLServer // nil: embedded or shared
@@ -49,7 +49,7 @@ func embeddedWorld(t *testing.T) *world {
 }
 
 // realWorld is a database of its own on the shared server and a Redis of its own.
-func realWorld(t *testing.T) *world {
+func realWorld(t testing.TB) *world {
 	redis := realservers.StartRedis(t)
 	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + redis.URL()}}
 }
@@ -68,7 +68,7 @@ const adminToken = "test-admin-token"
 
 // A process is one broker.
 type process struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	base string
 	log  *syncBuffer
@@ -138,7 +138,7 @@ var nextPort atomic.Int32
 
 func init() { nextPort.Store(12_000 + rand.Int32N(15_000)) }
 
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
 		addr := "127.0.0.1:" + strconv.Itoa(int(12_000+nextPort.Add(1)%20_000))
@@ -203,7 +203,7 @@ type reply struct {
 }
 
 // json decodes the body.
-func (r reply) json(t *testing.T) map[string]any {
+func (r reply) json(t testing.TB) map[string]any {
 	t.Helper()
 	var m map[string]any
 	require.NoError(t, json.Unmarshal([]byte(r.body), &m), r.body)
@@ -310,7 +310,7 @@ func (p *process) move(consumer, job, body string, headers ...string) reply {
 }
 
 // eventually waits for a condition that other processes bring about.
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for !condition() {
@@ -337,7 +337,7 @@ type received struct {
 }
 
 // newSink answers with answer, or 204 when it is nil.
-func newSink(t *testing.T, answer func(n int, r received) int) *sink {
+func newSink(t testing.TB, answer func(n int, r received) int) *sink {
 	s := &sink{byBody: map[string]int{}, answer: answer}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -475,7 +475,7 @@ func (l *load) count() int {
 }
 
 // ownMySQLWorld has a MySQL of its own, which the test may kill.
-func ownMySQLWorld(t *testing.T) *world {
+func ownMySQLWorld(t testing.TB) *world {
 	mysql, redis := realservers.StartMySQL(t), realservers.StartRedis(t)
 	return &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" + redis.URL()}}
 }

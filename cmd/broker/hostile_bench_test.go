@@ -3,19 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/penstock-broker/penstock/internal/realservers"
 )
 
 // BenchmarkOneHangingConsumerOf100 measures what one consumer that never
@@ -30,7 +25,7 @@ import (
 //	go test ./cmd/broker -run '^$' -bench OneHangingConsumer -benchtime 20x
 func BenchmarkOneHangingConsumerOf100(b *testing.B) {
 	const good, messages = 99, 100
-	p := startForBenchmark(b)
+	p := realWorld(b).with("BROKER_DELIVERY_TIMEOUT=10m").start()
 	over := make(chan struct{})
 	var held, delivered atomic.Int64
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -107,46 +102,4 @@ func BenchmarkOneHangingConsumerOf100(b *testing.B) {
 	b.ReportMetric(deliveries/took["calm"].Seconds(), "calm-deliveries/s")
 	b.ReportMetric(deliveries/took["hung"].Seconds(), "hung-deliveries/s")
 	b.ReportMetric(float64(held.Load()), "hanging-requests")
-}
-
-// startForBenchmark starts a broker on real servers; the harness of the tests
-// is theirs alone.
-func startForBenchmark(b *testing.B) *process {
-	b.Helper()
-	redis := realservers.StartRedis(b)
-	return startForBenchmarkOn(b, "BROKER_MYSQL_DSN="+realservers.MySQL(b), "BROKER_REDIS_URL="+redis.URL())
-}
-
-// startForBenchmarkOn starts a broker with the settings.
-func startForBenchmarkOn(b *testing.B, env ...string) *process {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
-	p := &process{base: "http://" + addr, log: &syncBuffer{}}
-	p.cmd = exec.Command(os.Args[0], "serve")
-	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_DELIVERY_TIMEOUT=10m")
-	p.cmd.Env = append(p.cmd.Env, env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	if err := p.cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-		if b.Failed() {
-			b.Log(tail(p.log.String(), 6000))
-		}
-	})
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if r, err := p.try("GET", "/readyz", ""); err == nil && r.status == http.StatusOK {
-			return p
-		}
-		if time.Now().After(deadline) {
-			b.Fatal("the broker is not ready")
-		}
-	}
 }

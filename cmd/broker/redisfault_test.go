@@ -19,7 +19,7 @@ import (
 type addressed interface{ Port() int }
 
 // admin is a client that stays logged in, with one connection.
-func admin(t *testing.T, n addressed) *redis.Client {
+func admin(t testing.TB, n addressed) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(n.Port())), Protocol: 2, PoolSize: 1, MaxRetries: -1,
 		DisableIdentity: true})

@@ -24,7 +24,7 @@ type stage struct {
 var stages atomic.Int64
 
 // in is the same broker for another test.
-func (p *process) in(t *testing.T) *process {
+func (p *process) in(t testing.TB) *process {
 	q := *p
 	q.t = t
 	return &q
@@ -221,7 +221,7 @@ func (s *stage) redriveAll(consumer, token string) reply {
 }
 
 // requireProblem checks an error answer: status, media type and stable code.
-func requireProblem(t *testing.T, r reply, status int, code string) {
+func requireProblem(t testing.TB, r reply, status int, code string) {
 	t.Helper()
 	require.Equal(t, status, r.status, r.body)
 	require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), r.body)

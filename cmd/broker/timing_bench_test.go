@@ -26,7 +26,7 @@ import (
 func BenchmarkTimingOfRefusals(b *testing.B) {
 	const token = "a-token-of-some-length-that-is-guessed-byte-by-byte"
 	early, late := "X"+token[1:], token[:len(token)-1]+"X"
-	p := startForBenchmark(b)
+	p := realWorld(b).with("BROKER_DELIVERY_TIMEOUT=10m").start()
 	for path, form := range map[string]string{"/producer/p": "token=" + token, "/channel/c": "token=" + token} {
 		if r, err := p.try("PUT", path, form, "Content-Type", formType); err != nil || r.status != 201 {
 			b.Fatalf("PUT %s: %v %s", path, err, r.body)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/penstock-broker/penstock/internal/realservers"
 )
 
 // BenchmarkWakeOfAClaimAtAnotherBroker measures how soon a claim that waits at
@@ -19,9 +17,8 @@ import (
 //
 //	go test ./cmd/broker -run '^$' -bench WakeOfAClaim -benchtime 300x
 func BenchmarkWakeOfAClaimAtAnotherBroker(b *testing.B) {
-	redis := realservers.StartRedis(b)
-	env := []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(b), "BROKER_REDIS_URL=" + redis.URL()}
-	there, here := startForBenchmarkOn(b, env...), startForBenchmarkOn(b, env...)
+	w := realWorld(b)
+	there, here := w.start(), w.start()
 	for _, put := range [][2]string{{"/producer/p", "token=p-token"}, {"/channel/c", "token=c-token"}, {"/channel/c/consumer/k", "type=pull&token=k-token"}} {
 		if r, err := here.try("PUT", put[0], put[1], "Content-Type", formType); err != nil || r.status != 201 {
 			b.Fatalf("PUT %s: %v %s", put[0], err, r.body)
