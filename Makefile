@@ -11,13 +11,16 @@ BENCH     ?=
 FUZZTIME  ?= 10s
 MINUTES   ?= 30
 CHAOS     ?=
+# One drill (BrokerKilled, RedisAway, ...; empty: all), and how many jobs wait.
+DRILL     ?=
+JOBS      ?= 1000000
 # A test that injects a fault says so in its name.
 FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 # A test that needs a real server names it (TestMiniredis does not).
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go fuzz up down relay-real faults test-faults clean
+.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go drills fuzz up down relay-real faults test-faults clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,7 +59,10 @@ peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run
 	./scripts/peers.sh $(PEERS)
 
 bench-go: ## run the Go benchmarks of the packages
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+	$(GO) test -run '^$$' -bench . -skip '^BenchmarkDrill' -benchmem ./...
+
+drills: ## break each server once and measure how soon all is as before; DRILL= one of them, JOBS= backlog (1000000)
+	PENSTOCK_DRILL_JOBS=$(JOBS) ./scripts/servers.sh -exec $(GO) test -run '^$$' -bench '^BenchmarkDrill$(DRILL)' -benchtime 1x -timeout 2h ./cmd/broker
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	./scripts/fuzz.sh $(FUZZTIME)

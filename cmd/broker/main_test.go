@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"os"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/penstock-broker/penstock/internal/failpoint"
 )
@@ -16,7 +18,7 @@ import (
 // own, that can be killed, built with the race detector when the tests are.
 const (
 	envMain  = "PENSTOCK_TEST_MAIN"  // "1": be the broker
-	envKill  = "PENSTOCK_TEST_KILL"  // "<point>:<n>": kill -9 ourselves the n-th time we come there
+	envKill  = "PENSTOCK_TEST_KILL"  // "<point>:<n>": kill -9 ourselves the n-th time we come there; ":<duration>": after we stood there so long
 	envFiles = "PENSTOCK_TEST_FILES" // "<n>": have at most n descriptors
 )
 
@@ -28,13 +30,19 @@ func TestMain(m *testing.M) {
 	}
 	if point, n, ok := strings.Cut(os.Getenv(envKill), ":"); ok {
 		left := atomic.Int64{}
+		n, pause, _ := strings.Cut(n, ":")
 		count, err := strconv.Atoi(n)
+		if err != nil {
+			panic(err)
+		}
+		stand, err := time.ParseDuration(cmp.Or(pause, "0s"))
 		if err != nil {
 			panic(err)
 		}
 		left.Store(int64(count))
 		failpoint.Hit = func(at string) {
 			if at == point && left.Add(-1) == 0 {
+				time.Sleep(stand)
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {} // the signal is on its way
 			}

@@ -19,7 +19,7 @@ import (
 
 // stormRounds is how often each point kills a broker, on each kind of store:
 // twenty times in all. PENSTOCK_TEST_ROUNDS asks for more.
-func stormRounds(t *testing.T) int {
+func stormRounds(t testing.TB) int {
 	text := os.Getenv("PENSTOCK_TEST_ROUNDS")
 	if text == "" {
 		return 10
