@@ -74,6 +74,7 @@ type Reaper struct {
 	ledgers map[uint32]*ledger
 	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> when to look
 	sweep   bool                 // look at all consumers soon: a broker came or went
+	reread  bool                 // brokers came or went: others have settled what may be ours now
 	resting map[uint32]time.Time // consumers whose state was lost -> when to rebuild it
 	renew   bool                 // another Redis process answers: its state is in doubt
 	wake    chan struct{}        // capacity 1: reconcile now
@@ -161,7 +162,7 @@ func (r *Reaper) Refill(consumer uint32) {
 // and consumers change hands. Never blocks.
 func (r *Reaper) PeersChanged() {
 	r.mu.Lock()
-	r.sweep = true
+	r.sweep, r.reread = true, true
 	r.mu.Unlock()
 	r.poke()
 }

@@ -297,6 +297,40 @@ func (r *rig) Options2() Options {
 	return o
 }
 
+// A levelReader remembers from where on messages were read by priority.
+type levelReader struct {
+	Store
+	after []ident.ID
+}
+
+func (s *levelReader) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error) {
+	s.after = append(s.after, after)
+	return s.Store.LevelHeads(ctx, channelNo, priority, after, through, limit)
+}
+
+// A broker that takes a consumer over walks on from where the other one had
+// settled it, and not from what it knew when it began itself.
+func TestAConsumerIsTakenOverWhereTheOtherBrokerHadSettledIt(t *testing.T) {
+	r := newRig(t, 100, nil)
+	o := r.Options2()
+	store := &levelReader{Store: o.Store}
+	o.Store = store
+	heir := New(o)
+	require.True(t, heir.loadMarks(t.Context())) // before the first message
+	ids := r.publish(0, 0)
+	r.round()
+	r.deliver(ids...)
+	require.NoError(t, r.settle(t.Context()))
+	r.publish(0)
+
+	heir.PeersChanged()
+	_, err := heir.reconcile(t.Context())
+	require.NoError(t, err)
+	require.Len(t, store.after, 1)
+	require.GreaterOrEqual(t, store.after[0].Compare(ids[1]), 0, "what is settled is not walked again")
+	require.Len(t, r.claim(2, time.Minute), 1, "what is open is found")
+}
+
 func TestConsumersOfAnotherBrokerAreLeftToIt(t *testing.T) {
 	r := newRig(t, 100, nil)
 	r.owned = false

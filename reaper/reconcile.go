@@ -89,17 +89,51 @@ func (r *Reaper) renewAll(ctx context.Context) (failure error) {
 	return failure
 }
 
+// rereadMarks takes over, after brokers came or went, how far others have settled
+// their consumers since: what they leave to us is then walked from there on, and
+// not from where it stood when this process began.
+func (r *Reaper) rereadMarks(ctx context.Context) error {
+	r.mu.Lock()
+	reread := r.reread
+	r.reread = false
+	r.mu.Unlock()
+	if !reread {
+		return nil
+	}
+	err := r.readMarks(ctx)
+	if err != nil {
+		r.mu.Lock()
+		r.reread = true
+		r.mu.Unlock()
+	}
+	return err
+}
+
+func (r *Reaper) readMarks(ctx context.Context) error {
+	marks, err := r.Store.Marks(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for consumer, mark := range marks {
+		l := r.ledgers[consumer]
+		if l == nil {
+			l = &ledger{settled: mark}
+			l.restart()
+			r.ledgers[consumer] = l
+		}
+		if mark.Compare(l.settled) > 0 {
+			l.settled = mark
+		}
+	}
+	return nil
+}
+
 func (r *Reaper) loadMarks(ctx context.Context) bool {
 	for {
-		marks, err := r.Store.Marks(ctx)
+		err := r.readMarks(ctx)
 		if err == nil {
-			r.mu.Lock()
-			for consumer, id := range marks {
-				l := &ledger{settled: id}
-				l.restart()
-				r.ledgers[consumer] = l
-			}
-			r.mu.Unlock()
 			return true
 		}
 		r.Log.Warn("settled marks cannot be read; trying again", "error", err)
@@ -141,6 +175,9 @@ func (r *Reaper) horizon() time.Duration { return max(r.RationalDelay, horizonLe
 // has more jobs than its window. A consumer that fails does not keep the others
 // waiting; the last error is returned.
 func (r *Reaper) reconcile(ctx context.Context) (spilled bool, failure error) {
+	if err := r.rereadMarks(ctx); err != nil {
+		return false, err
+	}
 	through := r.through()
 	for after := uint32(0); ; {
 		page, err := r.Store.LatestMessages(ctx, after, channelPage)
