@@ -215,11 +215,12 @@ func (r *rig) level() (l fillLevel, err error) {
 }
 
 // knows reports whether every one of the open jobs can be handed out: it is in
-// Redis, or the window is full and Redis knows that more wait in the store. A
-// hundredth of tolerance is for the jobs that come and go meanwhile.
+// Redis, or the window has been full and Redis knows that more wait in the store;
+// a refill begins when a quarter of the window is free. A hundredth of tolerance
+// is for the jobs that come and go meanwhile.
 func (l fillLevel) knows(open int) bool {
-	if open > drillWindow {
-		return l.outside && l.jobs >= drillWindow*99/100
+	if l.outside && l.jobs >= drillWindow*74/100 {
+		return true
 	}
 	return l.jobs >= int64(open)*99/100
 }
