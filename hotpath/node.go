@@ -21,6 +21,11 @@ const (
 	NodeRenew = time.Second
 )
 
+// peerLate is how long a broker may have gone without renewing its lease before the
+// others look after its consumers as well. To repair twice does no harm, so that
+// need not wait for the end of the lease, which fences numbers.
+const peerLate = 2 * NodeRenew
+
 // NoFailSafe ends the name of a broker whose fail-safe is off, so that the
 // others do not leave consumers to it.
 const NoFailSafe = " (no fail-safe)"
@@ -45,6 +50,8 @@ type Node struct {
 
 	clock atomic.Pointer[reading] // the store's clock when it was last asked
 	peers atomic.Pointer[[]durable.Node]
+	// repairers are the peers that consumers are left to.
+	repairers atomic.Pointer[[]durable.Node]
 	// PeersChanged is called from Run when a broker came or went. Set before Run.
 	PeersChanged func()
 
@@ -183,13 +190,19 @@ func (n *Node) readPeers(ctx context.Context) {
 		return
 	}
 	alive := make([]durable.Node, 0, len(all))
+	repairers := make([]durable.Node, 0, len(all))
+	punctual := time.UnixMilli(n.PastMs()).Add(NodeTTL - peerLate) // ends of leases renewed since then
 	for _, p := range all {
-		if p.Alive {
-			alive = append(alive, p)
+		if !p.Alive {
+			continue
+		}
+		alive = append(alive, p)
+		if p.Expires.After(punctual) && !strings.HasSuffix(p.Name, NoFailSafe) {
+			repairers = append(repairers, p)
 		}
 	}
-	old := n.peers.Swap(&alive)
-	if old != nil && !sameNodes(*old, alive) {
+	oldPeers, oldRepairers := n.peers.Swap(&alive), n.repairers.Swap(&repairers)
+	if oldPeers != nil && (!sameNodes(*oldPeers, alive) || !sameNodes(*oldRepairers, repairers)) {
 		n.PeersChanged()
 	}
 }
@@ -222,13 +235,17 @@ func (n *Node) Peers() []durable.Node {
 func (n *Node) Alone() bool { return len(n.Peers()) <= 1 }
 
 // Owns reports whether this broker is the one that looks after a consumer, by
-// rendezvous hashing over the live brokers with a fail-safe. It spreads work; two brokers that
+// rendezvous hashing over the punctual brokers with a fail-safe. It spreads work; two brokers that
 // disagree for a moment do it twice, which is harmless.
 func (n *Node) Owns(consumer uint32) bool {
 	own := n.lease.Load().Token
 	mine := rendezvous(own, consumer)
-	for _, p := range n.Peers() {
-		if p.Token != own && !strings.HasSuffix(p.Name, NoFailSafe) && rendezvous(p.Token, consumer) > mine {
+	repairers := n.repairers.Load()
+	if repairers == nil { // the list could not be read yet
+		return true
+	}
+	for _, p := range *repairers {
+		if p.Token != own && rendezvous(p.Token, consumer) > mine {
 			return false
 		}
 	}

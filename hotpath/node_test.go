@@ -158,3 +158,44 @@ func (s *slowStore) LeaseNode(ctx context.Context, name string, ttl time.Duratio
 	defer time.Sleep(s.from)
 	return s.clockStore.LeaseNode(ctx, name, ttl)
 }
+
+// A peerStore has another broker, whose lease was renewed a while ago.
+type peerStore struct {
+	clockStore
+	renewed time.Duration
+}
+
+func (s *peerStore) Nodes(context.Context) ([]durable.Node, error) {
+	expires := s.now().Add(NodeTTL - s.renewed)
+	return []durable.Node{{No: 9, Token: [16]byte{9}, Expires: expires, Alive: s.renewed < NodeTTL}}, nil
+}
+
+// The consumers of a broker that is late with its renewal are looked after before
+// its lease has ended; its number is its own until then.
+func TestConsumersOfALateBrokerAreNotLeftToIt(t *testing.T) {
+	s := &peerStore{}
+	n, err := NewNode(t.Context(), s, "test", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	changes := 0
+	n.PeersChanged = func() { changes++ }
+	consumer := uint32(1)
+	for n.Owns(consumer) {
+		consumer++
+	}
+	for _, stage := range []struct {
+		renewed        time.Duration
+		owned          bool
+		peers, changes int
+	}{
+		{NodeRenew, false, 1, 0},
+		{peerLate + NodeRenew/2, true, 1, 1},
+		{NodeTTL, true, 0, 2},
+		{0, false, 1, 3},
+	} {
+		s.renewed = stage.renewed
+		n.readPeers(t.Context())
+		require.Equal(t, stage.owned, n.Owns(consumer), "renewed %v ago", stage.renewed)
+		require.Len(t, n.Peers(), stage.peers)
+		require.Equal(t, stage.changes, changes)
+	}
+}
