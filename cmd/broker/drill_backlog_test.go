@@ -67,7 +67,7 @@ func BenchmarkDrillBacklog(b *testing.B) {
 			b.Fatalf("%d messages came after a less urgent one that was handed out while they waited", d.disorder)
 		}
 		r.report("redis-most-MB", peak/1e6, "most that Redis used (goal < 100)")
-		r.report("drain-jobs/s", float64(jobs)/took.Seconds(), fmt.Sprintf("%d workers, %d jobs a batch, the flush included", drillWorkers, drillBatch))
+		r.report("drain-jobs/s", float64(jobs)/took.Seconds(), fmt.Sprintf("%d workers, %d jobs a batch, the flush included; %d claims brought fewer, %d requests refused", drillWorkers, drillBatch, d.short, d.refused))
 		r.report("flush-to-claim-s", again.Sub(flushed).Seconds(), "seconds from FLUSHALL to the next claim that brought something new")
 		r.report("repeats", float64(len(l.repeats)), fmt.Sprintf("jobs handed out again, of %d in flight at the flush", len(held)))
 		r.report("disorder-at-flush", float64(d.disorders), fmt.Sprintf("messages overtaken in the %.1f s after the flush; away from it: none", known.Sub(flushed).Seconds()))

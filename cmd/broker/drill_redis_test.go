@@ -67,7 +67,7 @@ func BenchmarkDrillFlushall(b *testing.B) {
 		r.together(drillWorkers, rest.work)
 		r.requireWhole(d.ledger, total, heldByPush, heldByPull)
 		r.requireOver(total)
-		r.report("drain-s", time.Since(begun).Seconds(), fmt.Sprintf("seconds until 4 batch workers had drained the rest of %d jobs", total))
+		r.report("drain-s", time.Since(begun).Seconds(), fmt.Sprintf("seconds until %d batch workers had drained the rest of %d jobs, %d requests refused", drillWorkers, total, rest.refused))
 		r.report("repeats", float64(len(d.ledger.repeats)), fmt.Sprintf("jobs delivered again, of %d in flight at the two flushes", len(heldByPush)+len(heldByPull)))
 	}
 }

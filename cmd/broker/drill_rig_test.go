@@ -461,9 +461,10 @@ type drain struct {
 	// handed is told of each job that a claim brought, at the time of its answer.
 	handed func(j claimed, at time.Time) (first bool)
 
-	mu     sync.Mutex
-	claims []time.Duration // of each claim, waiting for jobs included
-	short  int             // claims that brought fewer than they asked for
+	mu      sync.Mutex
+	claims  []time.Duration // of each claim, waiting for jobs included
+	short   int             // claims that brought fewer than they asked for
+	refused int             // requests answered 503
 	// atFlush is true from a flush until Redis knows all open jobs again. floor is
 	// the lowest priority that a claim has brought whose whole time was away from
 	// that, floorAll the same of all claims; -1 stands for none.
@@ -506,6 +507,10 @@ func (d *drain) claim() ([]claimed, error) {
 	sent := time.Now()
 	r, err := d.p.try("POST", fmt.Sprintf("/channel/c/consumer/k/claim?limit=%d&wait=1s&timeout=40", d.limit), "", consumerTokens("k")...)
 	took := time.Since(sent)
+	if err == nil && r.status == 503 { // Redis was too slow: ask again
+		d.refuse()
+		return nil, nil
+	}
 	if err != nil || r.status != 200 {
 		return nil, fmt.Errorf("claim: %d %s %w", r.status, r.body, err)
 	}
@@ -515,7 +520,7 @@ func (d *drain) claim() ([]claimed, error) {
 	}
 	var fresh []int // priorities of what comes the first time
 	for _, j := range page.Result {
-		if d.handed(j, sent.Add(took)) {
+		if d.handed(j, sent.Add(took)) && j.Attempt == 1 { // else it was in flight: an answer was lost
 			fresh = append(fresh, j.Priority)
 		}
 	}
@@ -558,8 +563,16 @@ func (d *drain) order(fresh []int, floor, floorAll int, atFlush bool) {
 	}
 }
 
-// finish reports the jobs delivered. 409 is what a job is answered whose lease
-// went with Redis: it comes again.
+// refuse counts a 503, and waits as its Retry-After asks for.
+func (d *drain) refuse() {
+	d.mu.Lock()
+	d.refused++
+	d.mu.Unlock()
+	time.Sleep(time.Second)
+}
+
+// finish reports the jobs delivered, until it is told that they are. 409 is what a
+// job is answered whose lease went with Redis: it comes again.
 func (d *drain) finish(jobs []claimed) error {
 	var body strings.Builder
 	body.WriteString(`{"Updates":[`)
@@ -570,14 +583,16 @@ func (d *drain) finish(jobs []claimed) error {
 		fmt.Fprintf(&body, `{"ID":%q,"Lease":%q,"NextState":"DELIVERED"}`, j.ID, j.Lease)
 	}
 	body.WriteString("]}")
-	r, err := d.p.try("POST", "/channel/c/consumer/k/jobs", body.String(), consumerTokens("k")...)
-	if err != nil || r.status != 200 {
-		return fmt.Errorf("finish: %d %s %w", r.status, r.body, err)
+	for end := time.Now().Add(patience); ; {
+		r, err := d.p.try("POST", "/channel/c/consumer/k/jobs", body.String(), consumerTokens("k")...)
+		if err == nil && strings.Count(r.body, `"Status":202`)+strings.Count(r.body, `"Status":409`) == len(jobs) {
+			return nil
+		}
+		if refused := r.status == 503 || strings.Contains(r.body, `"Status":503`); err != nil || !refused || time.Now().After(end) {
+			return fmt.Errorf("finish: %d %s %w", r.status, tail(r.body, 300), err)
+		}
+		d.refuse()
 	}
-	if told := strings.Count(r.body, `"Status":202`) + strings.Count(r.body, `"Status":409`); told != len(jobs) {
-		return fmt.Errorf("finish: %d of %d jobs were taken: %s", told, len(jobs), tail(r.body, 300))
-	}
-	return nil
 }
 
 // takeClaims returns the times of the claims since it was called last.
