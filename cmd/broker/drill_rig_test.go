@@ -462,7 +462,7 @@ type drain struct {
 	handed func(j claimed, at time.Time) (first bool)
 
 	mu      sync.Mutex
-	claims  []time.Duration // of each claim, waiting for jobs included
+	claims  []time.Duration // of each claim that brought jobs, waiting for them included
 	short   int             // claims that brought fewer than they asked for
 	refused int             // requests answered 503
 	// atFlush is true from a flush until Redis knows all open jobs again. floor is
@@ -526,7 +526,9 @@ func (d *drain) claim() ([]claimed, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.claims = append(d.claims, took)
+	if len(page.Result) > 0 {
+		d.claims = append(d.claims, took)
+	}
 	if len(page.Result) < d.limit {
 		d.short++
 	}
@@ -606,7 +608,7 @@ func (d *drain) takeClaims() []time.Duration {
 
 // flush wipes Redis under the workers. It returns when that was, when the first
 // claim after it brought something new, when Redis knew of all open jobs again (at
-// most ten seconds later), and which jobs may come again.
+// most a minute later), and which jobs may come again.
 func (d *drain) flush(r *rig) (at, again, known time.Time, held map[ident.ID]bool) {
 	r.b.Helper()
 	set := func(atFlush bool, flushed time.Time) {
@@ -618,7 +620,7 @@ func (d *drain) flush(r *rig) (at, again, known time.Time, held map[ident.ID]boo
 	at, held = r.flush()
 	flushed := time.Now()
 	set(true, flushed)
-	for known = time.Now(); known.Before(at.Add(10 * time.Second)); known = time.Now() {
+	for known = time.Now(); known.Before(at.Add(patience)); known = time.Now() {
 		if level, err := r.level(); err == nil && level.knows(d.want-d.ledger.count()) {
 			break
 		}
