@@ -173,7 +173,6 @@ func (v *delivery) target() (Target, error) {
 func (v *delivery) outcome(res egress.Result) result {
 	d, m := v.d, v.d.metrics
 	m.attemptSeconds.Observe(res.Took.Seconds())
-	now := time.Now()
 	out := durable.Outcome{
 		ConsumerNo: v.consumer.No, ID: v.msg.ID, Priority: v.msg.Priority,
 		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status,
@@ -184,7 +183,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		out.Kind = durable.OutcomeDelivered
 		m.attempts.WithLabelValues("delivered").Inc()
 		if out.Attempts == 1 {
-			took := now.Sub(v.msg.ID.Time())
+			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // both by the store's clock
 			m.endToEnd.Observe(took.Seconds())
 			d.gate.observe(took-res.Took, res.Took)
 		}

@@ -39,6 +39,7 @@ type Store interface {
 type Queue interface {
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
+	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
 	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
@@ -142,6 +143,20 @@ type Presented struct {
 // Present makes sure that each of these messages that is not over for the
 // consumer is in its queue. It may be called at any time, by anybody, again.
 func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Head, src redisq.Source) (Presented, error) {
+	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
+		return d.Queue.Enqueue(ctx, consumer, batch, src)
+	})
+}
+
+// Recover is Present for the reconciler: the jobs go into the state in Redis of that
+// epoch, or nowhere (redisq.ErrLost).
+func (d *Desk) Recover(ctx context.Context, consumer uint32, epoch string, heads []durable.Head) (Presented, error) {
+	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
+		return d.Queue.Recover(ctx, consumer, epoch, batch)
+	})
+}
+
+func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Head, put func([]redisq.Job) (redisq.Enqueued, error)) (Presented, error) {
 	p := Presented{Upto: len(heads)}
 	if len(heads) == 0 {
 		return p, nil
@@ -173,7 +188,7 @@ func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Hea
 	if len(batch) == 0 {
 		return p, nil
 	}
-	e, err := d.Queue.Enqueue(ctx, consumer, batch, src)
+	e, err := put(batch)
 	if err != nil {
 		return Presented{}, fmt.Errorf("jobs: present: %w", err)
 	}

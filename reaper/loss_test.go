@@ -30,11 +30,11 @@ func (q *partlyAway) Stats(ctx context.Context, consumer uint32) (redisq.Stats, 
 	return q.Queue.Stats(ctx, consumer)
 }
 
-func (q *partlyAway) Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
+func (q *partlyAway) Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error) {
 	if q.away[consumer] {
 		return redisq.Enqueued{}, errAway
 	}
-	return q.Queue.Enqueue(ctx, consumer, batch, src)
+	return q.Queue.Recover(ctx, consumer, epoch, batch)
 }
 
 func (q *partlyAway) Renew(ctx context.Context, consumer uint32) error {
@@ -135,4 +135,45 @@ func TestAfterALossNothingIsPutBackForAMoment(t *testing.T) {
 	_, err = r.reconcile(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, redisq.Ready, r.state(r.consumer.No, id))
+}
+
+// A wiped is a queue whose Redis loses its memory just before one of the walk's
+// calls.
+type wiped struct {
+	*redisq.Queue
+	calls, at int
+	flush     func()
+}
+
+func (q *wiped) Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error) {
+	if q.calls++; q.calls == q.at {
+		q.flush()
+	}
+	return q.Queue.Recover(ctx, consumer, epoch, batch)
+}
+
+func TestAWalkUnderWhichRedisIsWipedPutsNothingLessUrgentBackFirst(t *testing.T) {
+	for at := 1; at <= 3; at++ {
+		q := &wiped{at: at}
+		r := newRig(t, 100, func(o *Options) {
+			q.Queue = o.Queue.(*redisq.Queue)
+			o.Queue, o.Desk.Queue = q, q
+		})
+		q.flush = r.server.FlushAll
+		ids := r.publish(0, 5, 9)
+		clear(r.resting)
+		_, err := r.reconcile(t.Context()) // first contact
+		require.NoError(t, err)
+		clear(r.resting)
+		_, err = r.reconcile(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, at, q.calls)
+		for _, id := range ids {
+			require.Equal(t, redisq.Missing, r.state(r.consumer.No, id))
+		}
+		r.round()
+		for _, id := range ids {
+			require.Equal(t, redisq.Ready, r.state(r.consumer.No, id))
+		}
+	}
 }

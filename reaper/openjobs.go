@@ -31,7 +31,7 @@ func (r *Reaper) walkOpen(ctx context.Context, w *walk) error {
 				batch[i] = redisq.Job{ID: j.ID, Priority: j.Priority, Attempts: j.Attempts,
 					Delay: time.Duration(max(j.NextMs-now, 0)) * time.Millisecond}
 			}
-			e, err := r.Queue.Enqueue(ctx, w.k.No, batch, redisq.Recovered)
+			e, err := r.Queue.Recover(ctx, w.k.No, w.epoch, batch)
 			if err != nil {
 				return err
 			}

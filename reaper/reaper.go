@@ -32,7 +32,7 @@ type Store interface {
 // A Queue is the part of redisq.Queue that the reaper uses.
 type Queue interface {
 	Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (redisq.Expired, error)
-	Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
+	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)

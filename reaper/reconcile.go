@@ -3,6 +3,7 @@ package reaper
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/penstock-broker/penstock/catalogue"
@@ -218,7 +219,7 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 			continue
 		}
 		more, rest, err := r.reconcileConsumer(ctx, ch, w, through, latest.ID)
-		failure = cmp.Or(err, failure)
+		failure = cmp.Or(unlessLost(err), failure)
 		spilled = spilled || more
 		if rest {
 			common = append(common, w)
@@ -259,13 +260,24 @@ func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, w
 	return spilled, behind, err
 }
 
+// unlessLost returns err, but nil where Redis lost its state under a walk: Lost has
+// been told, and the walk begins again.
+func unlessLost(err error) error {
+	if errors.Is(err, redisq.ErrLost) {
+		return nil
+	}
+	return err
+}
+
 // stillThere meets the consumer's state in Redis before anything is put into it,
 // and reports whether it has not been lost: a loss that is noticed only by putting a
 // job back leaves its holder no time.
 func (r *Reaper) stillThere(ctx context.Context, w *walk) (bool, error) {
-	if _, err := r.Queue.Stats(ctx, w.k.No); err != nil {
+	stats, err := r.Queue.Stats(ctx, w.k.No)
+	if err != nil {
 		return false, err
 	}
+	w.epoch = stats.Epoch
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, lost := r.resting[w.k.No]
@@ -289,7 +301,8 @@ func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, t
 type walk struct {
 	ledger
 	k       *durable.Consumer
-	outside bool // the queue takes jobs to be outside its window
+	epoch   string // of the state in Redis that the walk completes
+	outside bool   // the queue takes jobs to be outside its window
 }
 
 // begin returns the consumer's ledger, restarted where Redis lost state; nil when
@@ -365,7 +378,7 @@ func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []
 			}
 			upto, err := r.present(ctx, ch, w, heads, last)
 			if err != nil {
-				failure = err
+				failure = cmp.Or(unlessLost(err), failure)
 				continue
 			}
 			if upto != last || w.outside { // no room, or there was none: go on by priority
@@ -420,7 +433,7 @@ func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, w *walk, head
 	if r.Retrigger != nil && w.levels == nil {
 		return len(heads), r.retrigger(ctx, ch, w, heads)
 	}
-	p, err := r.Desk.Present(ctx, w.k.No, heads, redisq.Recovered)
+	p, err := r.Desk.Recover(ctx, w.k.No, w.epoch, heads)
 	if err != nil {
 		return 0, err
 	}

@@ -17,6 +17,9 @@ const maxRounds = 6
 // thousands of consumers stays far below the read timeout.
 const maxPipelineArgs = 20_000
 
+// ErrLost says that Redis lost the state that a call of Recover was meant for.
+var ErrLost = errors.New("state in Redis was lost")
+
 // errUnsettled says that Redis lost its state during every round.
 var errUnsettled = errors.New("state in Redis is being replaced repeatedly")
 
@@ -24,7 +27,8 @@ var errUnsettled = errors.New("state in Redis is being replaced repeatedly")
 type call struct {
 	consumer uint32
 	script   *script
-	args     []any // without the epoch
+	args     []any  // without the epoch
+	pinned   string // the only epoch to send it with; empty: the one that holds
 
 	known string // epoch it was sent with
 	eval  bool   // Redis does not know the digest
@@ -42,7 +46,9 @@ func (onceCmd) NoRetry() bool { return true }
 
 // cmd builds the command for the next round.
 func (q *Queue) cmd(ctx context.Context, c *call) onceCmd {
-	c.known = q.epoch(c.consumer)
+	if c.known = c.pinned; c.pinned == "" {
+		c.known = q.epoch(c.consumer)
+	}
 	name, code := "evalsha", c.script.hash
 	if c.eval {
 		name, code = "eval", c.script.text
@@ -184,6 +190,9 @@ func (q *Queue) adoptAll(ctx context.Context, calls []*call) {
 		}
 		if err := failed[c.consumer]; err != nil {
 			c.fail(err)
+		}
+		if !c.done && c.pinned != "" && len(c.reply) > 0 {
+			c.fail(ErrLost)
 		}
 		if !c.done {
 			c.reply = nil

@@ -23,6 +23,21 @@ func (q *Queue) Enqueue(ctx context.Context, consumer uint32, jobs []Job, src So
 	return enqueued(calls)
 }
 
+// Recover is Enqueue of Recovered jobs into the state of that epoch (Stats.Epoch),
+// and ErrLost where there is another one by now: who walks the store in an order of
+// its own must not go on in the middle of it after a loss.
+func (q *Queue) Recover(ctx context.Context, consumer uint32, epoch string, jobs []Job) (Enqueued, error) {
+	calls, err := enqueueCalls(consumer, jobs, Recovered, q.window)
+	if err != nil {
+		return nothingEnqueued(), err
+	}
+	for _, c := range calls {
+		c.pinned = epoch
+	}
+	q.runAll(ctx, calls)
+	return enqueued(calls)
+}
+
 // EnqueueMany is Enqueue of Fresh jobs for many consumers in few round trips. The
 // results and errors stand at the place of their batch.
 func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, []error) {

@@ -79,7 +79,7 @@ func (q *Queue) StatsMany(ctx context.Context, consumers []uint32) ([]Stats, []e
 		}
 		out[i] = Stats{
 			Ready: int(ready), Delayed: int(delayed), Leased: int(leased),
-			SpilledPriority: int(priority), Spills: spills, Oldest: oldest, NextDue: next,
+			SpilledPriority: int(priority), Spills: spills, Oldest: oldest, NextDue: next, Epoch: c.known,
 		}
 	}
 	return out, errs

@@ -137,4 +137,5 @@ type Stats struct {
 	Spills                 int64         // counts calls that spilled, for SettleSpilled
 	Oldest                 time.Duration // since the job at the head of ready became due; 0 when none
 	NextDue                time.Duration
+	Epoch                  string // of the state that this is about, for Recover
 }

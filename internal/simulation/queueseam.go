@@ -156,14 +156,7 @@ func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.
 		latest = freshLatest
 	}
 	var out redisq.Enqueued
-	script := func(k *lane, now int64) {
-		offered := jobs
-		if q.r.flaw == offerIsForgotten {
-			offered = slices.DeleteFunc(slices.Clone(jobs), func(j redisq.Job) bool { return q.r.flaw.strikes(j.ID) })
-		}
-		out = k.enqueue(now, q.window, offered, src)
-		q.l.w.checker.enqueued(q.l, consumer, jobs, src)
-	}
+	script := q.enqueue(consumer, jobs, src, &out)
 	late := func(k *lane, now int64) {
 		if src == redisq.Fresh {
 			q.l.w.checker.overdue(jobs)
@@ -172,6 +165,45 @@ func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.
 	}
 	op := [...]string{"Enqueue fresh", "Enqueue repeated", "Enqueue recovered"}[src]
 	if err := q.runWithin(ctx, op, consumer, latest, script, late); err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
+// enqueue is the script.
+func (q *queueSeam) enqueue(consumer uint32, jobs []redisq.Job, src redisq.Source, out *redisq.Enqueued) func(k *lane, now int64) {
+	return func(k *lane, now int64) {
+		offered := jobs
+		if q.r.flaw == offerIsForgotten {
+			offered = slices.DeleteFunc(slices.Clone(jobs), func(j redisq.Job) bool { return q.r.flaw.strikes(j.ID) })
+		}
+		*out = k.enqueue(now, q.window, offered, src)
+		q.l.w.checker.enqueued(q.l, consumer, jobs, src)
+	}
+}
+
+// Recover is sent once: another epoch than that one ends it.
+func (q *queueSeam) Recover(ctx context.Context, consumer uint32, epoch string, jobs []redisq.Job) (redisq.Enqueued, error) {
+	none := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
+	if len(jobs) == 0 {
+		return none, nil
+	}
+	var out redisq.Enqueued
+	script, lost := q.enqueue(consumer, jobs, redisq.Recovered, &out), false
+	w := q.l.w
+	err := q.l.do(ctx, call{op: "Recover", consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
+		effect: func() {
+			q.connect()
+			current, done := q.once(consumer, epoch, script)
+			if lost = !done; lost {
+				q.adopt(consumer, epoch, current)
+			}
+		},
+		overdue: func() { q.once(consumer, epoch, script) }})
+	if err == nil && lost {
+		err = redisq.ErrLost
+	}
+	if err != nil {
 		return none, err
 	}
 	return out, nil
@@ -363,7 +395,10 @@ func (q *queueSeam) Peek(ctx context.Context, consumer uint32, after *redisq.Cur
 
 func (q *queueSeam) Stats(ctx context.Context, consumer uint32) (redisq.Stats, error) {
 	var out redisq.Stats
-	err := q.run(ctx, "Stats", consumer, func(k *lane, now int64) { out = k.stats(now) })
+	err := q.run(ctx, "Stats", consumer, func(k *lane, now int64) {
+		out = k.stats(now)
+		out.Epoch = k.epoch
+	})
 	if err != nil {
 		return redisq.Stats{SpilledPriority: -1}, err
 	}

@@ -104,6 +104,39 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 	}
 }
 
+// Who walks the store puts jobs back only into the state that it has seen: whether
+// it is the first to meet another one, or somebody else was.
+func recoverOnlyInto(t *testing.T, s Server) {
+	ctx := context.Background()
+	walker, other := s.Queue(100), s.Queue(100)
+	lost := watch(walker)
+	for name, meet := range map[string]func(){
+		"unnoticed":      func() {},
+		"by another":     func() { put(t, other, jobs(9, 1, 0), redisq.Fresh) },
+		"by another one": func() { put(t, walker, jobs(9, 1, 0), redisq.Fresh) },
+	} {
+		stats, err := walker.Stats(ctx, consumer)
+		require.NoError(t, err, name)
+		lost.take()
+		s.Flush()
+		meet()
+		_, err = walker.Recover(ctx, consumer, stats.Epoch, jobs(0, 3, 0))
+		require.ErrorIs(t, err, redisq.ErrLost, name)
+		require.Equal(t, []uint32{consumer}, lost.take(), name)
+		standings, err := walker.Probe(ctx, consumer, span(0, 3))
+		require.NoError(t, err, name)
+		for _, st := range standings {
+			require.Equal(t, redisq.Missing, st.State, name)
+		}
+		stats, err = walker.Stats(ctx, consumer)
+		require.NoError(t, err, name)
+		e, err := walker.Recover(ctx, consumer, stats.Epoch, jobs(0, 3, 0))
+		require.NoError(t, err, name)
+		require.Equal(t, 3, e.Added, name)
+		check(t, s, walker)
+	}
+}
+
 // The life of some jobs is cut by a flush behind each of its steps. A store
 // that remembers which are over offers the others again when told of the loss.
 func flushAtAnyStep(t *testing.T, s Server) {

@@ -69,6 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"a second broker adopts without a loss elsewhere", secondBrokerAdopts},
 		{"every verb notices an emptied Redis", everyVerbNoticesFlush},
 		{"after a flush at any step all jobs come back", flushAtAnyStep},
+		{"jobs are recovered only into the state that was seen", recoverOnlyInto},
 		{"racing calls after a flush report it once", racingAfterFlush},
 		{"many consumers are adopted at once", manyAdoptedAtOnce},
 		{"a holder gets its lost leases back", lostLeasesComeBack},
