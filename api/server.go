@@ -17,7 +17,7 @@ import (
 const (
 	readTimeout     = 30 * time.Second // a whole request, body included
 	writeTimeout    = 60 * time.Second // an answer: a message of the largest size on a slow line
-	idleTimeout     = 60 * time.Second // between requests; as long as load balancers keep theirs
+	idleTimeout     = 75 * time.Second // between requests; longer than the usual 60 s of load balancers: a side that closes while the other sends fails a request
 	maxHeaderBytes  = 16 << 10         // request line and headers: the read buffer has to hold them
 	maxDrainedBytes = 64 << 20         // of a body that is too large, see drain
 	drainTimeout    = 5 * time.Second

@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -155,56 +156,80 @@ const firstOfLength, firstOfChunks = 16 << 10, 1 << 10
 // readPayload reads the body into memory of its own: the request's memory is
 // used again as soon as the handler returns. The memory is counted in p.bytes,
 // and held is how much to take off there when the payload is done with; after an
-// error it is 0. Memory follows what has arrived, four times as much at each step: a
-// client that announces a large body and does not send it takes none from others.
+// error it is 0.
 func (p *publisher) readPayload(ctx *fasthttp.RequestCtx) (payload []byte, held int64, err error) {
 	stream, n := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
-	most, room := n, min(n, firstOfLength)
+	b := growing{p: p}
 	switch {
 	case n > p.maxBody:
 		return nil, 0, errBodyTooLarge
 	case stream == nil:
 		return append([]byte{}, ctx.Request.Body()...), 0, nil
-	case n < 0:
-		most, room = p.maxBody+1, min(p.maxBody+1, firstOfChunks) // one more shows that it is too large
+	case n >= 0:
+		err = b.read(stream, min(n, firstOfLength), n)
+	default: // one byte more shows that it is too large
+		err = b.read(stream, min(p.maxBody+1, firstOfChunks), p.maxBody+1)
 	}
-	defer func() {
-		if err != nil {
-			p.bytes.Add(-held)
-			held = 0
-		}
-	}()
+	if err = p.judge(ctx, n, len(b.payload), err); err != nil {
+		p.bytes.Add(-b.held)
+		return nil, 0, err
+	}
+	if cap(b.payload)-len(b.payload) > len(b.payload)/4 { // it may be kept for its deliveries
+		b.payload = bytes.Clone(b.payload)
+	}
+	return b.payload, b.held, nil
+}
+
+// judge tells what is wrong with a body of which got bytes came before err; n is
+// its announced length, negative for chunks.
+func (p *publisher) judge(ctx *fasthttp.RequestCtx, n, got int, err error) error {
+	whole := n < 0 && err == io.EOF // elsewhere than between chunks the error is another one
+	switch {
+	case got == n:
+		return nil
+	case errors.Is(err, problem.ErrOverloaded):
+		return err
+	case got > p.maxBody:
+		return errBodyTooLarge
+	case !whole:
+		return brokenBody(ctx, err)
+	case cutShort(ctx.Conn()):
+		return brokenBody(ctx, io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// A growing is a body whose memory follows what has arrived, four times as much at
+// each step: a client that announces a large one and does not send it takes none
+// from others.
+type growing struct {
+	p       *publisher
+	payload []byte
+	held    int64 // bytes counted
+}
+
+// read reads until there are most bytes or the stream ends; room is the size of
+// the first piece.
+func (b *growing) read(stream io.Reader, room, most int) error {
 	for {
-		more := int64(room - cap(payload))
-		if !p.tryReserve(0, more) {
-			return nil, held, problem.ErrOverloaded
+		more := int64(room - cap(b.payload))
+		if !b.p.tryReserve(0, more) {
+			return problem.ErrOverloaded
 		}
-		held += more
-		payload = append(make([]byte, 0, room), payload...)[:len(payload):room]
-		for err == nil && len(payload) < room {
-			var got int
-			got, err = stream.Read(payload[len(payload):room])
-			payload = payload[:len(payload)+got]
+		b.held += more
+		b.payload = append(make([]byte, 0, room), b.payload...)[:len(b.payload):room]
+		for len(b.payload) < room {
+			got, err := stream.Read(b.payload[len(b.payload):room])
+			b.payload = b.payload[:len(b.payload)+got]
+			if err != nil {
+				return err
+			}
 		}
-		if len(payload) == most || err != nil {
-			break
+		if len(b.payload) == most {
+			return nil
 		}
 		room = min(4*room, most)
 	}
-	switch whole := n < 0 && err == io.EOF; { // elsewhere than between chunks the error is another one
-	case len(payload) == n:
-		return payload, held, nil
-	case len(payload) > p.maxBody:
-		return nil, held, errBodyTooLarge
-	case !whole:
-		return nil, held, brokenBody(ctx, err)
-	case cutShort(ctx.Conn()):
-		return nil, held, brokenBody(ctx, io.ErrUnexpectedEOF)
-	}
-	if cap(payload)-len(payload) > len(payload)/4 { // it may be kept for its deliveries
-		payload = append(make([]byte, 0, len(payload)), payload...)
-	}
-	return payload, held, nil
 }
 
 // cutShort reports whether the client had stopped sending when its body in
