@@ -86,12 +86,30 @@ func (r *Reaper) hold(w *walk, stats redisq.Stats, through, newest ident.ID) boo
 	return false
 }
 
-// walkLevel loads one priority and reports whether the window is full.
+// A stride is how many messages of a level are compared by counts at once. It
+// grows from the first page on that is over, and falls back where something is open.
+const firstStride, longestStride = 1000, 32_000
+
+// walkLevel loads one priority and reports whether the window is full. Where a
+// backlog is drained by priority whole levels may be over already: stretches of them
+// are passed by counts.
 func (r *Reaper) walkLevel(ctx context.Context, ch *catalogue.Channel, w *walk, priority int, through ident.ID) (full bool, err error) {
-	for {
+	for stride := 0; ; {
 		mark := w.level(priority)
 		if mark.Compare(through) >= 0 {
 			return false, nil
+		}
+		if stride > 0 {
+			last, over, err := r.Store.LevelDelivered(ctx, *w.k, priority, mark, through, stride)
+			if err != nil {
+				return false, err
+			}
+			if over {
+				r.save(w, func(l *ledger) { l.setLevel(priority, last) })
+				stride = min(2*stride, longestStride)
+				continue
+			}
+			stride = 0
 		}
 		heads, err := r.Store.LevelHeads(ctx, ch.No, priority, mark, through, pageSize)
 		if err != nil {
@@ -107,9 +125,13 @@ func (r *Reaper) walkLevel(ctx context.Context, ch *catalogue.Channel, w *walk, 
 				mine = append(mine, h)
 			}
 		}
+		open := w.open
 		upto, err := r.offer(ctx, ch, w, mine)
 		if err != nil {
 			return false, err
+		}
+		if len(heads) == pageSize && w.open == open {
+			stride = firstStride
 		}
 		if upto < len(mine) {
 			mark = before(mine, upto, mark)

@@ -21,6 +21,7 @@ type Store interface {
 	LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error)
 	Levels(ctx context.Context, channelNo uint32) ([]int, error)
 	AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (bool, error)
+	LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool, err error)
 	LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error)
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 	OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -380,4 +381,37 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	r.RedisChanged()
 	cancel()
 	require.NoError(t, <-done)
+}
+
+// A drained level is passed by counts, in strides; what is open in the middle of it
+// is found all the same, and so is what is behind it.
+func TestADrainedLevelIsPassedWithoutLosingWhatIsOpen(t *testing.T) {
+	for _, priority := range []int{0, 9} {
+		r := newRig(t, 100, nil)
+		priorities := make([]int, 3500)
+		for i := range priorities {
+			priorities[i] = priority
+		}
+		ids := r.publish(priorities...)
+		open := []int{1700, 3000, 3499}
+		var over []durable.Outcome
+		for i, id := range ids {
+			if !slices.Contains(open, i) {
+				over = append(over, durable.Outcome{ConsumerNo: r.consumer.No, ID: id, Attempts: 1, AtMs: 1})
+			}
+		}
+		require.NoError(t, r.store.Record(t.Context(), over))
+		low := r.publish(0, 0)
+		r.round()
+		for i, id := range ids {
+			want := redisq.Missing
+			if slices.Contains(open, i) {
+				want = redisq.Ready
+			}
+			require.Equal(t, want, r.state(r.consumer.No, id), "%d", i)
+		}
+		for _, id := range low {
+			require.Equal(t, redisq.Ready, r.state(r.consumer.No, id))
+		}
+	}
 }

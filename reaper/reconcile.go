@@ -303,6 +303,7 @@ type walk struct {
 	k       *durable.Consumer
 	epoch   string // of the state in Redis that the walk completes
 	outside bool   // the queue takes jobs to be outside its window
+	open    int    // jobs that were offered and were not over
 }
 
 // begin returns the consumer's ledger, restarted where Redis lost state; nil when
@@ -439,6 +440,7 @@ func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, w *walk, head
 	}
 	failpoint.At(failpoint.AfterPage)
 	w.outside = w.outside || p.Outside
+	w.open += len(heads) - p.Over
 	if p.Added > 0 {
 		r.recovered.Add(float64(p.Added))
 		r.Touch(w.k.No)

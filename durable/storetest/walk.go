@@ -78,6 +78,41 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.True(t, got, "of nothing, everything")
 	},
+	"a level is delivered as far as every job of it is": func(t *testing.T, f *fixture) {
+		for _, priority := range []int{0, 7} {
+			ch, ks := f.channel(t, fmt.Sprint("c", priority), 1)
+			var all []*durable.Message
+			for i := range 6 {
+				if i == 3 {
+					_, _, err := f.PutConsumer(f.ctx, consumerPut(ch.ID, "late"))
+					require.NoError(t, err)
+					ch.Audience++
+				}
+				m, other := f.message(ch), f.message(ch)
+				m.Priority, other.Priority = priority, 7-priority
+				f.insert(t, m, other)
+				all = append(all, m)
+			}
+			late := ks[0]
+			late.No, late.Position = late.No+1000, 1 // none of its jobs is delivered, and the first three messages are not its
+			for i, m := range all {
+				require.NoError(t, f.Record(f.ctx, []durable.Outcome{{ConsumerNo: ks[0].No, ID: m.ID, Attempts: 1, AtMs: 1}}))
+				for limit := 1; limit <= 7; limit++ {
+					last, over, err := f.LevelDelivered(f.ctx, ks[0], priority, ident.ID{}, all[5].ID, limit)
+					require.NoError(t, err)
+					require.Equal(t, limit <= i+1 || i == 5, over, "%d delivered, %d looked at", i+1, limit)
+					require.Equal(t, all[min(limit, 6)-1].ID, last)
+					_, over, err = f.LevelDelivered(f.ctx, late, priority, ident.ID{}, all[5].ID, limit)
+					require.NoError(t, err)
+					require.Equal(t, limit <= 3, over)
+				}
+			}
+			last, over, err := f.LevelDelivered(f.ctx, ks[0], priority, all[2].ID, all[4].ID, 9)
+			require.NoError(t, err)
+			require.True(t, over)
+			require.Equal(t, all[4].ID, last)
+		}
+	},
 	"a channel without prioritised messages has no levels": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		f.insert(t, f.message(ch))

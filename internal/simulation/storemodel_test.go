@@ -228,4 +228,13 @@ func (p *storePair) compareJobs(k durable.Consumer, after, through ident.ID) {
 	all, err := p.real.AllDelivered(ctx, k, after, through)
 	require.NoError(t, err)
 	require.Equal(t, p.model.allDelivered(k, after, through), all)
+	for _, priority := range []int{0, 5} {
+		for _, limit := range []int{1, 3, 1000} {
+			last, all, err := p.real.LevelDelivered(ctx, k, priority, after, through, limit)
+			require.NoError(t, err)
+			wantLast, wantAll := p.model.levelDelivered(k, priority, after, through, limit)
+			require.Equal(t, wantLast, last)
+			require.Equal(t, wantAll, all)
+		}
+	}
 }

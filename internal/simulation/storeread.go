@@ -179,3 +179,19 @@ func (s *store) changes(after int64) durable.Changes {
 	}
 	return c
 }
+
+func (s *store) levelDelivered(k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool) {
+	heads := s.heads(k.ChannelNo, priority, after, through, limit)
+	last, all = through, true
+	if len(heads) == limit {
+		last = heads[limit-1].ID
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range heads {
+		if _, over := s.deliveries[jobKey{k.No, h.ID}]; !over && h.Audience > k.Position {
+			all = false
+		}
+	}
+	return last, all
+}

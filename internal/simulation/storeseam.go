@@ -110,6 +110,19 @@ func (t storeSeam) AllDelivered(ctx context.Context, k durable.Consumer, after, 
 	})
 }
 
+func (t storeSeam) LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID, limit int) (ident.ID, bool, error) {
+	type answer struct {
+		last ident.ID
+		all  bool
+	}
+	a, err := read(ctx, t, "LevelDelivered", k.No, func() answer {
+		t.l.w.checker.walked(t.l, k.ChannelNo, through)
+		last, all := t.s.levelDelivered(k, priority, after, through, limit)
+		return answer{last, all}
+	})
+	return a.last, a.all, err
+}
+
 func (t storeSeam) LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error) {
 	return read(ctx, t, "LatestMessages", 0, func() []durable.Latest { return t.s.latest(afterChannel, limit) })
 }
