@@ -314,18 +314,19 @@ func (c *checker) handPush(k durable.Consumer, id ident.ID, t *trace, h *handed)
 }
 
 // miscounted tells whether an attempt may have the number of an earlier one: Redis
-// lost the count, and who made the earlier one was dead, paused or cut off from Redis
-// and could not give it back.
+// lost the count, and one of the two who made them, each with a lease that the other
+// did not see, was dead, paused or cut off from Redis and could not give it back.
 func (c *checker) miscounted(t *trace, first, again *handed) bool {
 	if !c.disturbance(0, t.grants[0].asked, again.at) {
 		return false
 	}
+	from := min(first.asked, again.asked)
 	for _, d := range c.disturbed {
-		if d.life == first.life && d.from <= again.at && d.to >= first.asked {
+		if (d.life == first.life || d.life == again.life) && d.from <= again.at && d.to >= from {
 			return true
 		}
 	}
-	return c.severed(first.life, first.asked, again.at)
+	return c.severed(first.life, from, again.at) || c.severed(again.life, from, again.at)
 }
 
 // explained tells whether a job that was accepted may be given out again: the
