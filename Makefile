@@ -20,7 +20,7 @@ FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go drills fuzz up down relay-real faults test-faults clean
+.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,7 @@ test-quick: ## run the tests that need no real server, without the race detector
 lint: ## check format, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags clockjump ./cmd/broker
 	$(GO) run $(STATICCHECK) ./...
 
 vuln: ## look for known vulnerabilities in what the code calls (asks the network)
@@ -69,6 +70,9 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 
 test-faults: ## run only the tests that kill, pause, cut and wipe; FAULTS= regular expression
 	./scripts/servers.sh -run '$(FAULTS)' ./...
+
+test-clock: ## run the tests of a broker whose wall clock jumps; they build the standard library anew, minutes of CPU
+	./scripts/servers.sh -exec $(GO) test -tags clockjump -count=1 -run ClockOfABroker ./cmd/broker
 
 faults: ## break everything under load for MINUTES (30) and check every promise; CHAOS= more flags
 	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/broker-faults ./cmd/broker

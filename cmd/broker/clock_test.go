@@ -1,3 +1,5 @@
+//go:build clockjump
+
 package main
 
 import (
