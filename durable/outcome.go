@@ -136,6 +136,12 @@ FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...)`
 
+	selectOpen = `
+SELECT message_id
+FROM open_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+
 	deleteOpenJobs = `
 DELETE FROM open_jobs
 WHERE consumer_no = ?
@@ -206,7 +212,7 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
 	}
 	if l.tracked {
 		tracked := slices.DeleteFunc(slices.Clone(l.delivered), func(o Outcome) bool { return !o.Tracked })
-		if err := deleteJobs(ctx, tx, deleteOpenJobs, tracked); err != nil {
+		if err := deleteOpen(ctx, tx, tracked); err != nil {
 			return err
 		}
 		if err := deleteJobs(ctx, tx, deleteDeadJobs, tracked); err != nil {
@@ -260,7 +266,7 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	if err != nil {
 		return err
 	}
-	if err := deleteJobs(ctx, tx, deleteOpenJobs, dead); err != nil {
+	if err := deleteOpen(ctx, tx, dead); err != nil {
 		return err
 	}
 	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 8, dead, func(o *Outcome) []any {
@@ -311,6 +317,37 @@ func deleteJobs(ctx context.Context, tx *sql.Tx, query string, outcomes []Outcom
 	for _, part := range byConsumer(outcomes) {
 		if _, err := tx.ExecContext(ctx, list(query, len(part)), jobArgs(part)...); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// openAtOnce bounds one DELETE of open jobs: where few rows are named among many
+// each is looked up by its key, while a long list may be found by reading all rows of
+// the consumer, with their locks.
+const openAtOnce = 50
+
+// deleteOpen deletes the open_jobs rows of jobs that are over. Few of them have one, so
+// it looks first, without locks: a DELETE of everything that may be there waited for
+// the rows that other brokers were just writing, and they for it. A row that somebody
+// commits meanwhile stays; nobody takes a job for open that is delivered or dead.
+func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
+	for _, part := range byConsumer(outcomes) {
+		var found []ident.ID
+		err := each(ctx, tx, list(selectOpen, len(part)), jobArgs(part), func(r *sql.Rows) error {
+			var id ident.ID
+			err := r.Scan(scanID{&id})
+			found = append(found, id)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(found, ident.ID.Compare)
+		for _, ids := range chunks(found, openAtOnce) {
+			if _, err := tx.ExecContext(ctx, list(deleteOpenJobs, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
