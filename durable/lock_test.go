@@ -123,3 +123,31 @@ func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
 	requireBothStored(t, s, <-fates)
 	require.Greater(t, time.Since(begun), 5*time.Second)
 }
+
+// Another broker is writing that a job is to be tried again, and that one is dead:
+// outcomes of other jobs of the consumer do not wait for it.
+func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
+	t.Parallel()
+	dsn := realservers.MySQL(t)
+	s := openMySQL(t, dsn)
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback()) }()
+	ids := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
+	var outcomes []durable.Outcome
+	for i := range 400 {
+		id := ids.Next()
+		if i == 200 { // in the middle of them
+			_, err = tx.Exec("INSERT INTO open_jobs (consumer_no, message_id, priority, attempts, next_ms, changed_ms, status_code, error) VALUES (1, ?, 0, 1, 1, 1, 500, '')", id[:])
+			require.NoError(t, err)
+			_, err = tx.Exec("INSERT INTO dead_jobs (consumer_no, message_id, priority, attempts, died_ms, status_code, reason, answer) VALUES (1, ?, 0, 1, 1, 500, '', '')", id[:])
+			require.NoError(t, err)
+			continue
+		}
+		outcomes = append(outcomes, durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: 1, ID: id, Attempts: 2, AtMs: 1, Tracked: true})
+	}
+	require.NoError(t, s.Record(t.Context(), outcomes), "it would wait for its whole patience, and fail")
+}

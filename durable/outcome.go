@@ -142,6 +142,12 @@ FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)`
 
+	selectDead = `
+SELECT message_id
+FROM dead_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+
 	deleteOpenJobs = `
 DELETE FROM open_jobs
 WHERE consumer_no = ?
@@ -212,10 +218,10 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
 	}
 	if l.tracked {
 		tracked := slices.DeleteFunc(slices.Clone(l.delivered), func(o Outcome) bool { return !o.Tracked })
-		if err := deleteOpen(ctx, tx, tracked); err != nil {
+		if err := deleteFound(ctx, tx, selectOpen, deleteOpenJobs, tracked); err != nil {
 			return err
 		}
-		if err := deleteJobs(ctx, tx, deleteDeadJobs, tracked); err != nil {
+		if err := deleteFound(ctx, tx, selectDead, deleteDeadJobs, tracked); err != nil {
 			return err
 		}
 	}
@@ -266,7 +272,7 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	if err != nil {
 		return err
 	}
-	if err := deleteOpen(ctx, tx, dead); err != nil {
+	if err := deleteFound(ctx, tx, selectOpen, deleteOpenJobs, dead); err != nil {
 		return err
 	}
 	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 8, dead, func(o *Outcome) []any {
@@ -313,28 +319,20 @@ func write(ctx context.Context, q querier, query string, columns int, outcomes [
 	return nil
 }
 
-func deleteJobs(ctx context.Context, tx *sql.Tx, query string, outcomes []Outcome) error {
-	for _, part := range byConsumer(outcomes) {
-		if _, err := tx.ExecContext(ctx, list(query, len(part)), jobArgs(part)...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// deletedAtOnce bounds one DELETE: where few rows are named among many each is looked
+// up by its key, while a long list may be found by reading all rows of the consumer,
+// with their locks.
+const deletedAtOnce = 50
 
-// openAtOnce bounds one DELETE of open jobs: where few rows are named among many
-// each is looked up by its key, while a long list may be found by reading all rows of
-// the consumer, with their locks.
-const openAtOnce = 50
-
-// deleteOpen deletes the open_jobs rows of jobs that are over. Few of them have one, so
-// it looks first, without locks: a DELETE of everything that may be there waited for
-// the rows that other brokers were just writing, and they for it. A row that somebody
-// commits meanwhile stays; nobody takes a job for open that is delivered or dead.
-func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
+// deleteFound deletes the rows of jobs that are over. Few of them have one, so it
+// looks first, without locks: a DELETE of everything that may be there waited for the
+// rows that other brokers were just writing, and they for it. A row that somebody
+// commits meanwhile stays, and counts for nothing (see the package's rule on rows of
+// several kinds).
+func deleteFound(ctx context.Context, tx *sql.Tx, find, remove string, outcomes []Outcome) error {
 	for _, part := range byConsumer(outcomes) {
 		var found []ident.ID
-		err := each(ctx, tx, list(selectOpen, len(part)), jobArgs(part), func(r *sql.Rows) error {
+		err := each(ctx, tx, list(find, len(part)), jobArgs(part), func(r *sql.Rows) error {
 			var id ident.ID
 			err := r.Scan(scanID{&id})
 			found = append(found, id)
@@ -344,8 +342,8 @@ func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
 			return err
 		}
 		slices.SortFunc(found, ident.ID.Compare)
-		for _, ids := range chunks(found, openAtOnce) {
-			if _, err := tx.ExecContext(ctx, list(deleteOpenJobs, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
+		for _, ids := range chunks(found, deletedAtOnce) {
+			if _, err := tx.ExecContext(ctx, list(remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
 				return err
 			}
 		}
