@@ -500,7 +500,10 @@ func TestTLSRenegotiationIsRefused(t *testing.T) {
 				srv := hearing(t, s.serve)
 				c := client(t, trusting(ours))
 				r := postSecret(t, c, srv.url(), protocol, 30*time.Second)
-				require.ErrorContains(t, r.Err, "no renegotiation")
+				require.Error(t, r.Err)
+				if protocol == "" { // of h2's two directions either may fail first, and not each knows why
+					require.ErrorContains(t, r.Err, "no renegotiation")
+				}
 				require.False(t, r.OK())
 				require.True(t, r.Sent)
 				require.EqualValues(t, 1, srv.conns.Load())

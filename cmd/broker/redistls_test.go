@@ -39,7 +39,7 @@ func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 
 // leastRights are the rules in docs/configuration.md, without name and password.
 const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +config|get +eval +evalsha +publish +subscribe " +
-	"+time +exists +hdel +hget +hincrby +hmget +hset +hsetnx +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem +zrevrange +zscore"
+	"+time +exists +hdel +hget +hincrby +hmget +hset +hsetnx +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem +zrevrange"
 
 // A broker on a Redis that it shares with others needs these commands, on its own
 // keys and its channel: nothing is denied to it, and nothing allowed goes unused.
