@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/penstock-broker/penstock/ident"
 )
@@ -174,13 +175,7 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	if err != nil || len(dead) == 0 {
 		return nil, err
 	}
-	delivered := map[ident.ID]bool{}
-	err = each(ctx, tx, list(selectDelivered, len(ids)), inArgs(consumerNo, ids), func(r *sql.Rows) error {
-		var id ident.ID
-		err := r.Scan(scanID{&id})
-		delivered[id] = true
-		return err
-	})
+	delivered, err := selectIDs(ctx, tx, list(selectDelivered, len(ids)), inArgs(consumerNo, ids))
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +183,7 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	var gone []ident.ID
 	var args []any
 	for _, j := range dead {
-		if delivered[j.ID] {
+		if slices.Contains(delivered, j.ID) {
 			continue // a success is never taken back
 		}
 		moved = append(moved, j)

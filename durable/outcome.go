@@ -140,13 +140,15 @@ WHERE consumer_no = ?
 SELECT message_id
 FROM open_jobs
 WHERE consumer_no = ?
-  AND message_id IN (?...)`
+  AND message_id IN (?...)
+ORDER BY message_id`
 
 	selectDead = `
 SELECT message_id
 FROM dead_jobs
 WHERE consumer_no = ?
-  AND message_id IN (?...)`
+  AND message_id IN (?...)
+ORDER BY message_id`
 
 	deleteOpenJobs = `
 DELETE FROM open_jobs
@@ -331,17 +333,10 @@ const deletedAtOnce = 50
 // several kinds).
 func deleteFound(ctx context.Context, tx *sql.Tx, find, remove string, outcomes []Outcome) error {
 	for _, part := range byConsumer(outcomes) {
-		var found []ident.ID
-		err := each(ctx, tx, list(find, len(part)), jobArgs(part), func(r *sql.Rows) error {
-			var id ident.ID
-			err := r.Scan(scanID{&id})
-			found = append(found, id)
-			return err
-		})
+		found, err := selectIDs(ctx, tx, list(find, len(part)), jobArgs(part))
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(found, ident.ID.Compare)
 		for _, ids := range chunks(found, deletedAtOnce) {
 			if _, err := tx.ExecContext(ctx, list(remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
 				return err

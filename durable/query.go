@@ -32,6 +32,17 @@ func each(ctx context.Context, q querier, query string, args []any, f func(*sql.
 	return rows.Err()
 }
 
+// selectIDs returns the only column of a query, which is an ID.
+func selectIDs(ctx context.Context, q querier, query string, args []any) (ids []ident.ID, err error) {
+	err = each(ctx, q, query, args, func(r *sql.Rows) error {
+		var id ident.ID
+		err := r.Scan(scanID{&id})
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
 // list writes n placeholders in place of the only `(?...)` of query: the form of
 // an IN list whose length is known at run time.
 func list(query string, n int) string {

@@ -25,94 +25,38 @@ WHERE channel_no = ?
 }
 
 var (
-	countPlainOver = statement{
-		mysql: `
-SELECT
-    MAX(m.id),
-    COUNT(*),
-    COALESCE(SUM(m.audience <= ? OR v.message_id IS NOT NULL), 0)
-FROM (
-    SELECT
-        id,
-        audience
-    FROM messages
-    WHERE channel_no = ?
-      AND priority = ?
-      AND id > ?
-      AND id <= ?
-    ORDER BY id
-    LIMIT ?
-    LOCK IN SHARE MODE
-) m
-LEFT JOIN deliveries v
-    ON v.consumer_no = ?
-   AND v.message_id = m.id`,
-		sqlite: `
-SELECT
-    MAX(m.id),
-    COUNT(*),
-    COALESCE(SUM(m.audience <= ? OR v.message_id IS NOT NULL), 0)
-FROM (
-    SELECT
-        id,
-        audience
-    FROM messages
-    WHERE channel_no = ?
-      AND priority = ?
-      AND id > ?
-      AND id <= ?
-    ORDER BY id
-    LIMIT ?
-) m
-LEFT JOIN deliveries v
-    ON v.consumer_no = ?
-   AND v.message_id = m.id`,
-	}
-
-	countLevelOver = statement{
-		mysql: `
-SELECT
-    MAX(m.id),
-    COUNT(*),
-    COALESCE(SUM(m.audience <= ? OR v.message_id IS NOT NULL), 0)
-FROM (
-    SELECT
-        id,
-        audience
-    FROM prioritised
-    WHERE channel_no = ?
-      AND inv_priority = ?
-      AND id > ?
-      AND id <= ?
-    ORDER BY id
-    LIMIT ?
-    LOCK IN SHARE MODE
-) m
-LEFT JOIN deliveries v
-    ON v.consumer_no = ?
-   AND v.message_id = m.id`,
-		sqlite: `
-SELECT
-    MAX(m.id),
-    COUNT(*),
-    COALESCE(SUM(m.audience <= ? OR v.message_id IS NOT NULL), 0)
-FROM (
-    SELECT
-        id,
-        audience
-    FROM prioritised
-    WHERE channel_no = ?
-      AND inv_priority = ?
-      AND id > ?
-      AND id <= ?
-    ORDER BY id
-    LIMIT ?
-) m
-LEFT JOIN deliveries v
-    ON v.consumer_no = ?
-   AND v.message_id = m.id`,
-	}
+	countPlainOver = countOver("messages", "priority")
+	countLevelOver = countOver("prioritised", "inv_priority")
 )
+
+// countOver looks at the messages of one level of a table: the last of them, how
+// many they are, and how many have nothing left to do for the consumer.
+func countOver(table, level string) statement {
+	query := func(lock string) string {
+		return `
+SELECT
+    MAX(m.id),
+    COUNT(*),
+    COALESCE(SUM(m.audience <= ? OR v.message_id IS NOT NULL), 0)
+FROM (
+    SELECT
+        id,
+        audience
+    FROM ` + table + `
+    WHERE channel_no = ?
+      AND ` + level + ` = ?
+      AND id > ?
+      AND id <= ?
+    ORDER BY id
+    LIMIT ?` + lock + `
+) m
+LEFT JOIN deliveries v
+    ON v.consumer_no = ?
+   AND v.message_id = m.id`
+	}
+	return statement{mysql: query(`
+    LOCK IN SHARE MODE`), sqlite: query("")}
+}
 
 const countDelivered = `
 SELECT COUNT(*)
@@ -144,8 +88,8 @@ func (s *Store) AllDelivered(ctx context.Context, k Consumer, after, through ide
 // LevelDelivered looks at up to limit messages of one priority of the consumer's
 // channel with after < ID <= through, in order, and reports whether every job that
 // they gave the consumer is delivered; last is the last of them, or through when
-// there are no more. Where most of a level is over that is a tenth of the cost of
-// reading it. Like Heads it waits for messages that are being inserted.
+// there are no more. It sends no rows. Like Heads it waits for messages that are
+// being inserted.
 func (s *Store) LevelDelivered(ctx context.Context, k Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool, err error) {
 	query, level := countLevelOver, maxPriority-priority
 	if priority == 0 {
