@@ -86,7 +86,7 @@ type dispatcher struct {
 	idle       chan *delivery // unbuffered: to workers that wait for work
 	quit       chan struct{}  // closed when stopped
 	held       held
-	doubts     doubts
+	doubts     *pile[*lane] // whose leases Redis may have lost
 }
 
 // newDispatcher completes a dispatcher whose fields up to metrics are set.
@@ -96,7 +96,7 @@ func newDispatcher(d *dispatcher) *dispatcher {
 	d.idle, d.quit = make(chan *delivery), make(chan struct{})
 	d.held.byLane = map[*lane]map[*delivery]struct{}{}
 	d.ready.L = &d.mu
-	d.doubts.signal, d.doubts.lanes = make(chan struct{}, holders), map[*lane]struct{}{}
+	d.doubts = newPile[*lane](holders)
 	return d
 }
 

@@ -18,33 +18,37 @@ import (
 // holders is how many lanes get their leases back at the same time.
 const holders = 4
 
-// doubts are the lanes whose leases Redis may have lost.
-type doubts struct {
-	signal chan struct{} // capacity holders: one for each that may sleep
+// A pile is things that wait to be looked at, each once however often it was added.
+type pile[T comparable] struct {
+	signal chan struct{} // capacity: one for each goroutine that may sleep
 
-	mu    sync.Mutex
-	lanes map[*lane]struct{}
+	mu     sync.Mutex
+	things map[T]struct{}
 }
 
-func (q *doubts) add(l *lane) {
-	q.mu.Lock()
-	q.lanes[l] = struct{}{}
-	q.mu.Unlock()
+func newPile[T comparable](sleepers int) *pile[T] {
+	return &pile[T]{signal: make(chan struct{}, sleepers), things: map[T]struct{}{}}
+}
+
+func (p *pile[T]) add(thing T) {
+	p.mu.Lock()
+	p.things[thing] = struct{}{}
+	p.mu.Unlock()
 	select {
-	case q.signal <- struct{}{}:
+	case p.signal <- struct{}{}:
 	default:
 	}
 }
 
-// take returns one of the lanes, nil when there is none.
-func (q *doubts) take() *lane {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for l := range q.lanes {
-		delete(q.lanes, l)
-		return l
+// take returns one of the things; ok is false when there is none.
+func (p *pile[T]) take() (thing T, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for thing := range p.things {
+		delete(p.things, thing)
+		return thing, true
 	}
-	return nil
+	return thing, false
 }
 
 // Doubt says that Redis may have lost leases of a consumer: what is being
@@ -55,8 +59,7 @@ func (d *dispatcher) Doubt(consumer uint32) {
 	l := d.lanes[consumer]
 	d.mu.Unlock()
 	if l != nil {
-		l.doubted.Add(1)
-		d.doubts.add(l)
+		d.doubt(l)
 	}
 }
 
@@ -65,15 +68,19 @@ func (d *dispatcher) DoubtAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range d.lanes {
-		l.doubted.Add(1)
-		d.doubts.add(l)
+		d.doubt(l)
 	}
+}
+
+func (d *dispatcher) doubt(l *lane) {
+	l.doubted.Add(1)
+	d.doubts.add(l)
 }
 
 // holdDoubted gives leases back until ctx ends.
 func (d *dispatcher) holdDoubted(ctx context.Context) {
 	for {
-		for l := d.doubts.take(); l != nil; l = d.doubts.take() {
+		for l, ok := d.doubts.take(); ok; l, ok = d.doubts.take() {
 			d.hold(ctx, l)
 		}
 		select {
@@ -129,26 +136,11 @@ func (d *dispatcher) look(ctx context.Context, l *lane) {
 // A herald tells the other brokers of consumers whose state in Redis was lost:
 // they hold leases, too, and might not ask Redis about them for a while.
 type herald struct {
-	queue  Enqueuer
-	signal chan struct{} // capacity 1
-
-	mu   sync.Mutex
-	lost map[uint32]struct{}
+	queue Enqueuer
+	lost  *pile[uint32]
 }
 
-func newHerald(q Enqueuer) *herald {
-	return &herald{queue: q, signal: make(chan struct{}, 1), lost: map[uint32]struct{}{}}
-}
-
-func (h *herald) add(consumer uint32) {
-	h.mu.Lock()
-	h.lost[consumer] = struct{}{}
-	h.mu.Unlock()
-	select {
-	case h.signal <- struct{}{}:
-	default:
-	}
-}
+func newHerald(q Enqueuer) *herald { return &herald{queue: q, lost: newPile[uint32](1)} }
 
 // Run tells until ctx ends. A hint may get lost: the others poll.
 func (h *herald) Run(ctx context.Context) {
@@ -156,15 +148,12 @@ func (h *herald) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.signal:
+		case <-h.lost.signal:
 		}
-		h.mu.Lock()
-		hints := make([]uint32, 0, len(h.lost))
-		for consumer := range h.lost {
+		var hints []uint32
+		for consumer, ok := h.lost.take(); ok; consumer, ok = h.lost.take() {
 			hints = append(hints, consumer|redisq.LostHint)
 		}
-		clear(h.lost)
-		h.mu.Unlock()
 		_ = h.queue.Notify(ctx, hints)
 	}
 }

@@ -91,7 +91,7 @@ func (p *Plane) Hinted(consumer uint32) {
 // blocks.
 func (p *Plane) Lost(consumer uint32) {
 	p.dispatcher.Doubt(consumer)
-	p.herald.add(consumer)
+	p.herald.lost.add(consumer)
 	p.Wake(consumer)
 }
 
