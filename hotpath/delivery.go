@@ -88,12 +88,12 @@ func (v *delivery) run() *delivery {
 
 func (v *delivery) attempt() {
 	d := v.d
-	// A process that was paused may hold a lease that is over: nobody may be
-	// called on it. What is left of the lease must cover the whole exchange.
 	if v.lost.Load() {
 		d.held.remove(v)
 		return
 	}
+	// A process that was paused may hold a lease that is over: nobody may be
+	// called on it. What is left of the lease must cover the whole exchange.
 	if d.isStopped() || time.Since(v.at) > d.options.Lease-d.options.Timeout {
 		d.held.remove(v)
 		d.release(v.lane, []redisq.Lease{v.lease})

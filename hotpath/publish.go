@@ -80,9 +80,9 @@ func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message) error
 	if err != nil {
 		return err
 	}
+	defer func() { p.bytes.Add(-held) }()
 	msg.Payload = payload
 	complete := time.Now()
-	defer func() { p.bytes.Add(-held) }()
 	if !p.gate.enter(1, gatePatience) {
 		return problem.ErrOverloaded
 	}

@@ -142,9 +142,9 @@ type Presented struct {
 
 // Present makes sure that each of these messages that is not over for the
 // consumer is in its queue. It may be called at any time, by anybody, again.
-func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Head, src redisq.Source) (Presented, error) {
+func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Head) (Presented, error) {
 	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
-		return d.Queue.Enqueue(ctx, consumer, batch, src)
+		return d.Queue.Enqueue(ctx, consumer, batch, redisq.Repeated)
 	})
 }
 
@@ -206,7 +206,7 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 // each consumer of its audience whose job is missing from the queue gets it.
 func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
 	for _, k := range ch.Consumers[:min(h.Audience, len(ch.Consumers))] {
-		if _, err := d.Present(ctx, k.No, []durable.Head{h}, redisq.Repeated); err != nil {
+		if _, err := d.Present(ctx, k.No, []durable.Head{h}); err != nil {
 			return err
 		}
 	}

@@ -91,11 +91,19 @@ func (r *rig) claim() []redisq.Lease {
 	return c.Leases
 }
 
+// recover puts what is missing of the messages' jobs back, as the reconciler does.
+func (r *rig) recover(heads []durable.Head) (Presented, error) {
+	r.t.Helper()
+	stats, err := r.queue.Stats(r.t.Context(), r.consumer.No)
+	require.NoError(r.t, err)
+	return r.Recover(r.t.Context(), r.consumer.No, stats.Epoch, heads)
+}
+
 func TestStateIsWhatStoreAndQueueKnowTogether(t *testing.T) {
 	r := newRig(t)
 	h := r.publish(4)
 	require.Equal(t, Queued, r.status(h[0]), "unknown to both is queued")
-	p, err := r.Present(t.Context(), r.consumer.No, h[:3], redisq.Repeated)
+	p, err := r.Present(t.Context(), r.consumer.No, h[:3])
 	require.NoError(t, err)
 	require.Equal(t, Presented{Added: 3, Upto: 3}, p)
 	require.Equal(t, Queued, r.status(h[0]))
@@ -108,7 +116,7 @@ func TestStateIsWhatStoreAndQueueKnowTogether(t *testing.T) {
 	r.record(durable.OutcomeDelivered, h[1], 6, 0)
 	require.Equal(t, Delivered, r.status(h[1]), "a late success wins over death")
 
-	p, err = r.Present(t.Context(), r.consumer.No, h, redisq.Recovered)
+	p, err = r.recover(h)
 	require.NoError(t, err)
 	require.Equal(t, Presented{Over: 2, Known: 1, Added: 1, Upto: 4}, p)
 
@@ -124,7 +132,7 @@ func TestPresentStopsAtTheFirstWithoutRoom(t *testing.T) {
 	r := newRig(t)
 	h := r.publish(150)
 	r.record(durable.OutcomeDelivered, h[0], 1, 0)
-	p, err := r.Present(t.Context(), r.consumer.No, h, redisq.Recovered)
+	p, err := r.recover(h)
 	require.NoError(t, err)
 	require.Equal(t, 101, p.Upto, "one is over, a hundred fit")
 	require.Equal(t, 100, p.Added)
@@ -134,7 +142,7 @@ func TestPresentStopsAtTheFirstWithoutRoom(t *testing.T) {
 func TestARedrivenJobHasAFreshSetOfAttemptsAlsoWhenRedisStillHoldsTheOldOne(t *testing.T) {
 	r := newRig(t)
 	h := r.publish(1)
-	_, err := r.Present(t.Context(), r.consumer.No, h, redisq.Repeated)
+	_, err := r.Present(t.Context(), r.consumer.No, h)
 	require.NoError(t, err)
 	require.Len(t, r.claim(), 1) // and its ack is lost
 	r.record(durable.OutcomeDead, h[0], 6, 0)
@@ -153,7 +161,7 @@ func TestRetriggerMakesAWaitingRetryDueNowAndBringsBackALostJob(t *testing.T) {
 	h := r.publish(3)
 	ctx := t.Context()
 	r.record(durable.OutcomeRetry, h[0], 2, time.Hour)
-	_, err := r.Present(ctx, r.consumer.No, h[:1], redisq.Repeated)
+	_, err := r.Present(ctx, r.consumer.No, h[:1])
 	require.NoError(t, err)
 	require.Empty(t, r.claim(), "it waits for its retry")
 	_, err = r.RetriggerJob(ctx, r.consumer.No, h[0], false)
@@ -217,6 +225,6 @@ func TestAStoreThatIsAwayIsAnError(t *testing.T) {
 	cancel()
 	_, err := r.States(ctx, r.consumer.No, []ident.ID{h[0].ID})
 	require.Error(t, err)
-	_, err = r.Present(ctx, r.consumer.No, h, redisq.Repeated)
+	_, err = r.Present(ctx, r.consumer.No, h)
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
