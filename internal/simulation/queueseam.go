@@ -163,7 +163,7 @@ func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.
 		}
 		script(k, now)
 	}
-	op := [...]string{"Enqueue fresh", "Enqueue repeated", "Enqueue recovered"}[src]
+	op := [...]string{"Enqueue fresh", "Enqueue repeated"}[src] // what is recovered goes by Recover
 	if err := q.runWithin(ctx, op, consumer, latest, script, late); err != nil {
 		return none, err
 	}
@@ -250,10 +250,10 @@ func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease tim
 func (q *queueSeam) ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error) {
 	var out []redisq.Grant
 	asked := time.Now()
-	nos := slices.Clone(wishes)
+	wanted := slices.Clone(wishes)
 	err := q.run(ctx, "ClaimEach", consumer, func(k *lane, now int64) {
-		grants := make([]redisq.Grant, len(nos))
-		for i, w := range nos {
+		grants := make([]redisq.Grant, len(wanted))
+		for i, w := range wanted {
 			g := &grants[i]
 			if g.Lease, g.Before = k.claimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
 				q.l.w.checker.granted(q.l, consumer, g.Lease, asked, w.Lease)

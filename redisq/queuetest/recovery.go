@@ -111,9 +111,9 @@ func recoverOnlyInto(t *testing.T, s Server) {
 	walker, other := s.Queue(100), s.Queue(100)
 	lost := watch(walker)
 	for name, meet := range map[string]func(){
-		"unnoticed":      func() {},
-		"by another":     func() { put(t, other, jobs(9, 1, 0), redisq.Fresh) },
-		"by another one": func() { put(t, walker, jobs(9, 1, 0), redisq.Fresh) },
+		"unnoticed":            func() {},
+		"noticed by another":   func() { put(t, other, jobs(9, 1, 0), redisq.Fresh) },
+		"noticed by ourselves": func() { put(t, walker, jobs(9, 1, 0), redisq.Fresh) },
 	} {
 		stats, err := walker.Stats(ctx, consumer)
 		require.NoError(t, err, name)
