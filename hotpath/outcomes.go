@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -23,6 +22,10 @@ const (
 	// outcomeSlots bounds the outcomes that wait for the store; past it no new
 	// jobs are claimed, so a store that is away stops delivery, not memory.
 	outcomeSlots = 8192
+	// outcomeLate is how long an outcome may wait before no new jobs are claimed:
+	// what is not stored when its broker dies is delivered again. A transaction
+	// takes milliseconds; a store that needs this long is not well.
+	outcomeLate = time.Second
 )
 
 // A Recorder is the part of durable.Store that stores outcomes.
@@ -39,6 +42,7 @@ type Settler interface {
 // A result is the end of one attempt on its way into the store.
 type result struct {
 	outcome durable.Outcome
+	added   time.Time     // by Add
 	lease   redisq.Lease  // of a retry: given back with delay once stored
 	delay   time.Duration // of a retry
 	urgent  bool          // somebody waits for it: no lingering
@@ -56,20 +60,28 @@ type outcomes struct {
 	log     *slog.Logger
 	metrics *Metrics
 
-	mu      sync.Mutex
-	pending []result
-	waiting int           // pending and in the transaction under way
-	signal  chan struct{} // capacity 1
-	rush    chan struct{} // capacity 1: an urgent one waits
+	mu        sync.Mutex
+	pending   []result
+	oldest    time.Time     // when the first that is not stored was added; zero: all are
+	stored    []result      // Redis was not told yet
+	waiting   int           // those that are not stored or not settled
+	signal    chan struct{} // capacity 1
+	rush      chan struct{} // capacity 1: an urgent one waits
+	unsettled chan struct{} // capacity 1: there are stored ones
 }
 
 func newOutcomes(store Recorder, queue Settler, wake func(uint32, time.Duration), m *Metrics, log *slog.Logger) *outcomes {
-	return &outcomes{store: store, queue: queue, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1), rush: make(chan struct{}, 1)}
+	return &outcomes{store: store, queue: queue, wake: wake, metrics: m, log: log,
+		signal: make(chan struct{}, 1), rush: make(chan struct{}, 1), unsettled: make(chan struct{}, 1)}
 }
 
 // Add takes over a result; r.ended and r.stored are called when its fate is known.
 func (o *outcomes) Add(r result) {
+	r.added = time.Now()
 	o.mu.Lock()
+	if o.oldest.IsZero() {
+		o.oldest = r.added
+	}
 	o.pending = append(o.pending, r)
 	o.waiting++
 	o.mu.Unlock()
@@ -96,21 +108,29 @@ func (o *outcomes) Store(ctx context.Context, out durable.Outcome) error {
 	}
 }
 
-// Room reports how many more outcomes may wait before claiming must stop.
+// Room reports how many more outcomes may wait before claiming must stop: none
+// while one has waited for the store for outcomeLate.
 func (o *outcomes) Room() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.oldest.IsZero() && time.Since(o.oldest) > outcomeLate {
+		return 0
+	}
 	return outcomeSlots - o.waiting
 }
 
-// Run stores outcomes until ctx ends and what was added before is stored, or
-// grace has passed after that.
+// Run stores and settles outcomes until ctx ends and what was added before is
+// stored, or grace has passed after that.
 func (o *outcomes) Run(ctx context.Context, grace time.Duration) error {
 	// The end of ctx must not abort the transaction under way.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	defer stop()
+	var settling sync.WaitGroup
+	settling.Go(func() { o.settleStored(work) })
+	defer settling.Wait()
+	defer close(o.unsettled)
 	var last time.Time
 	for {
 		select {
@@ -141,7 +161,8 @@ func (o *outcomes) linger(wait time.Duration) {
 	}
 }
 
-// flush stores one batch, trying until ctx ends, and reports whether there was one.
+// flush stores one batch and hands it on to be settled. It reports whether there was
+// one.
 func (o *outcomes) flush(ctx context.Context) bool {
 	o.mu.Lock()
 	n := min(len(o.pending), outcomeRows)
@@ -154,22 +175,7 @@ func (o *outcomes) flush(ctx context.Context) bool {
 	if n == 0 {
 		return false
 	}
-	rows := make([]durable.Outcome, n)
-	for i := range batch {
-		rows[i] = batch[i].outcome
-	}
-	o.metrics.outcomeBatch.Observe(float64(n))
-	err := o.store.Record(ctx, rows)
-	for failing := false; err != nil && ctx.Err() == nil; err = o.store.Record(ctx, rows) {
-		if !failing {
-			o.log.Warn("outcomes cannot be stored; trying again", "outcomes", n, "error", err)
-			failing = true
-		}
-		select {
-		case <-time.After(outcomePause):
-		case <-ctx.Done():
-		}
-	}
+	err := o.record(ctx, batch)
 	// Before Redis is told: a lease of a job that is over is not taken anew.
 	for i := range batch {
 		if batch[i].ended != nil {
@@ -178,63 +184,59 @@ func (o *outcomes) flush(ctx context.Context) bool {
 	}
 	if err == nil {
 		failpoint.At(failpoint.AfterOutcome)
-		o.settle(ctx, batch)
-		failpoint.At(failpoint.AfterSettle)
-	} else {
-		o.log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes", n, "error", err)
 	}
-	// After Redis: who is told that a job is over may ask for its next state at once.
+	o.mu.Lock()
+	o.oldest = time.Time{}
+	if len(o.pending) > 0 {
+		o.oldest = o.pending[0].added
+	}
+	if err == nil {
+		o.stored = append(o.stored, batch...)
+	}
+	o.mu.Unlock()
+	if err != nil {
+		o.finish(batch, err)
+		return true
+	}
+	select {
+	case o.unsettled <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// record stores a batch, trying until ctx ends.
+func (o *outcomes) record(ctx context.Context, batch []result) error {
+	rows := make([]durable.Outcome, len(batch))
+	for i := range batch {
+		rows[i] = batch[i].outcome
+	}
+	o.metrics.outcomeBatch.Observe(float64(len(batch)))
+	err := o.store.Record(ctx, rows)
+	for failing := false; err != nil && ctx.Err() == nil; err = o.store.Record(ctx, rows) {
+		if !failing {
+			o.log.Warn("outcomes cannot be stored; trying again", "outcomes", len(batch), "error", err)
+			failing = true
+		}
+		select {
+		case <-time.After(outcomePause):
+		case <-ctx.Done():
+		}
+	}
+	if err != nil {
+		o.log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes", len(batch), "error", err)
+	}
+	return err
+}
+
+// finish tells those who wait for results that they are over.
+func (o *outcomes) finish(batch []result, err error) {
 	for i := range batch {
 		if batch[i].stored != nil {
 			batch[i].stored(err)
 		}
 	}
 	o.mu.Lock()
-	o.waiting -= n
+	o.waiting -= len(batch)
 	o.mu.Unlock()
-	return true
-}
-
-// settle ends the leases of stored outcomes. Redis may fail here without harm.
-func (o *outcomes) settle(ctx context.Context, batch []result) {
-	acks := map[uint32][]ident.ID{}
-	type nacks struct {
-		leases []redisq.Lease
-		delays []time.Duration
-	}
-	retries := map[uint32]*nacks{}
-	for _, r := range batch {
-		k := r.outcome.ConsumerNo
-		if r.outcome.Kind != durable.OutcomeRetry {
-			acks[k] = append(acks[k], r.outcome.ID)
-			continue
-		}
-		n := retries[k]
-		if n == nil {
-			n = &nacks{}
-			retries[k] = n
-		}
-		n.leases = append(n.leases, r.lease)
-		n.delays = append(n.delays, r.delay)
-	}
-	if len(acks) > 0 {
-		batches := make([]redisq.Done, 0, len(acks))
-		for k, ids := range acks {
-			batches = append(batches, redisq.Done{Consumer: k, IDs: ids})
-		}
-		if _, errs := o.queue.AckMany(ctx, batches); firstError(errs) != nil {
-			o.metrics.settleErrors.Inc()
-			o.log.Debug("acks not taken by Redis; the leases will end", "error", firstError(errs))
-		}
-	}
-	for k, n := range retries {
-		if _, err := o.queue.Nack(ctx, k, n.leases, n.delays); err != nil {
-			o.metrics.settleErrors.Inc()
-			o.log.Debug("nacks not taken by Redis; the leases will end", "error", err)
-			continue
-		}
-		for _, d := range n.delays {
-			o.wake(k, d)
-		}
-	}
 }

@@ -70,7 +70,7 @@ func TestFaultRedisClockJumpsAnHourForward(t *testing.T) {
 func TestFaultRedisClockJumpsAnHourBack(t *testing.T) {
 	t.Parallel()
 	w, server := clockedWorld(t)
-	w.with(quick...).with("BROKER_RETRY_BACKOFF=4s", "BROKER_RETRY_MAX_DELAY=4s")
+	w.with(quick...).with("BROKER_RETRY_BACKOFF=10s", "BROKER_RETRY_MAX_DELAY=10s")
 	failing := atomic.Bool{}
 	failing.Store(true)
 	sink := newSink(t, func(_ int, r received) int {
@@ -81,12 +81,12 @@ func TestFaultRedisClockJumpsAnHourBack(t *testing.T) {
 	})
 	p := w.start()
 	s, waiting := p.stage(t, "k="+sink.URL), p.stage(t, "k="+sink.URL, "pull")
+	l := startSteady(s, 8, only(p))
+	l.progress(100)
 	later := waiting.publish("m-later")
 	eventually(t, "the retry to be known", func() bool { return waiting.message(later).Jobs[0].NextAttemptAt != "" })
 	leased := waiting.awaitQueued("pull", 1)[0].ID
-	waiting.claim("pull", leased)
-	l := startSteady(s, 8, only(p))
-	l.progress(100)
+	require.Equal(t, 202, waiting.move("pull", leased, `{"NextState":"INFLIGHT","IncrementalTimeout":10}`).status)
 	jump(t, server, -time.Hour)
 	failing.Store(false)
 	l.progress(100)
@@ -95,7 +95,7 @@ func TestFaultRedisClockJumpsAnHourBack(t *testing.T) {
 
 	at, err := time.Parse(time.RFC3339, waiting.message(later).Jobs[0].NextAttemptAt)
 	require.NoError(t, err)
-	time.Sleep(5 * time.Second) // longer than its backoff, and than the lease
+	time.Sleep(13 * time.Second) // longer than its backoff, and than the lease
 	require.Equal(t, 1, sink.times("m-later"), "it waits for the clock of Redis to come there again")
 	require.True(t, time.Now().After(at), "its time has come by every other clock")
 	require.Equal(t, "INFLIGHT", waiting.job("pull", leased).Status)
