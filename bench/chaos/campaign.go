@@ -131,10 +131,26 @@ func (r *rig) redriveNowAndThen(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// drain waits until no job is open, or until that number has not become less
-// for long. What is left then is for the checker to name.
+// A progress is the least that was left to do so far.
+type progress struct {
+	begun       bool
+	open, known int64
+}
+
+// made reports whether less is open than ever before, or, where that stays, less
+// is known to Redis. What is known alone tells nothing: after a loss it grows.
+func (p *progress) made(open, known int64) bool {
+	if p.begun && (open > p.open || open == p.open && known >= p.known) {
+		return false
+	}
+	*p = progress{true, open, known}
+	return true
+}
+
+// drain waits until no job is open, or until there has been no progress for long. What is left then is for the checker to name.
 func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) error {
-	last, since := int64(-1), time.Now()
+	var p progress
+	since := time.Now()
 	for {
 		open, err := r.open(ctx)
 		if err != nil {
@@ -147,8 +163,8 @@ func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) e
 		if open == 0 && known == 0 {
 			return nil
 		}
-		if left := open + known; last < 0 || left < last {
-			last, since = left, time.Now()
+		if p.made(open, known) {
+			since = time.Now()
 		}
 		if time.Since(since) > drainPatience {
 			say("%d jobs are open in the store and %d known to Redis, and stay so", open, known)

@@ -64,11 +64,11 @@ func (c *checker) index() {
 
 // verdictOf folds the answers to all posts of a message: a success is final, a
 // post without a definite answer leaves doubt, and so does a producer that was
-// killed before it knew.
+// killed before it knew, whatever it had heard of an earlier post.
 func verdictOf(s *Sent) string {
-	verdict := unknown
-	if len(s.Tries) > 0 {
-		verdict = refused
+	verdict := refused
+	if len(s.Tries) < s.Posts {
+		verdict = unknown
 	}
 	for _, t := range s.Tries {
 		if t.Verdict == acked {
@@ -221,7 +221,7 @@ func (c *checker) counters() {
 		}
 	}
 	if c.e.InRedis > 0 {
-		v.broken("counter mismatches", "Redis knows %d jobs although none is open", c.e.InRedis)
+		v.broken("counter mismatches", "Redis still knows %d jobs", c.e.InRedis)
 	}
 }
 

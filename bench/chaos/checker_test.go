@@ -50,7 +50,7 @@ func (c story) send(n int64, tries ...Try) {
 	for i := range tries {
 		tries[i].Sent, tries[i].Answered = at(float64(n)), at(float64(n)+0.01)
 	}
-	c.Sent[n] = &Sent{Seq: n, Hash: "hash", Tries: tries}
+	c.Sent[n] = &Sent{Seq: n, Hash: "hash", Posts: max(len(tries), 1), Tries: tries}
 }
 
 func (c story) store(n int64) {
@@ -184,6 +184,7 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.unanswered(0, 2)
 		}},
 		"in doubt and absent":              {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
+		"refused, and killed in the next":  {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
 		"killed before it knew":            {"", func(c story) { c.send(9) }},
 		"refused and absent":               {"", func(c story) { c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"}) }},
 		"a worker died as it reported":     {"", func(c story) { c.Arrivals[2].OK = false }},
@@ -229,4 +230,16 @@ func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {
 	} {
 		require.Equal(t, c.want, judge(c.status, c.code), "%d %s", c.status, c.code)
 	}
+}
+
+func TestADrainThatRebuildsIsProgress(t *testing.T) {
+	var p progress
+	require.True(t, p.made(100, 90))
+	require.False(t, p.made(100, 90), "nothing has changed")
+	require.True(t, p.made(100, 0), "Redis knows less")
+	require.False(t, p.made(100, 80), "it is rebuilt")
+	require.True(t, p.made(99, 99), "a job is over, whatever Redis knows")
+	require.True(t, p.made(0, 10))
+	require.True(t, p.made(0, 9))
+	require.False(t, p.made(1, 0), "more is open")
 }

@@ -36,6 +36,7 @@ type Sent struct {
 	Keyed    bool
 	Priority int
 	Hash     string
+	Posts    int // that were announced
 	Tries    []Try
 }
 
@@ -129,7 +130,11 @@ func (e *Evidence) readProducer(path string) error {
 		seq := l.number(1)
 		switch kind {
 		case 'I':
-			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Keyed: l.number(3) == 1, Priority: int(l.number(4)), Hash: l.text(6)}
+			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Keyed: l.number(3) == 1, Priority: int(l.number(4)), Hash: l.text(6), Posts: 1}
+		case 'P':
+			if s := e.Sent[seq]; s != nil {
+				s.Posts++
+			}
 		case 'T':
 			if s := e.Sent[seq]; s != nil {
 				s.Tries = append(s.Tries, Try{l.text(2), int(l.number(3)), l.text(4), int(l.number(5)), l.time(6), l.time(7)})

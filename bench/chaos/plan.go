@@ -67,7 +67,7 @@ type plan struct {
 func newPlan(rate float64, seed uint64) *plan {
 	return &plan{
 		Channels: []string{"chaos-flaky", "chaos-limited", "chaos-single", "chaos-batched"},
-		Weights:  []int{33, 33, 9, 25},
+		Weights:  []int{35, 35, 5, 25},
 		Consumers: []consumer{
 			{0, "steady-0", steady}, {0, "flaky", flaky},
 			{1, "steady-1", steady}, {1, "limited", limited},

@@ -42,9 +42,10 @@ const (
 )
 
 // Lines of the producer's journal: "I" is written before the first post of a
-// message, "T" after each answer or the want of one.
+// message, "P" before each further one, "T" after each answer or the want of one.
 //
 //	I seq channel keyed priority size hash time
+//	P seq
 //	T seq verdict status code broker sent answered
 
 // A producer publishes until it is told to stop.
@@ -149,6 +150,9 @@ func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
 	}
 	broker := p.pick(int(m.seq))
 	if m.keyed && rng.IntN(50) == 0 { // the same message to two brokers at once
+		if p.further(m) != nil {
+			return
+		}
 		var both sync.WaitGroup
 		both.Go(func() { p.post(m, (broker+1)%len(p.plan.Brokers)) })
 		defer both.Wait()
@@ -165,8 +169,14 @@ func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
 			return
 		case <-time.After(time.Duration(50+rng.IntN(200)) * time.Millisecond):
 		}
+		if p.further(m) != nil {
+			return
+		}
 	}
 }
+
+// further has on disk that the message is posted once more.
+func (p *producer) further(m post) error { return p.log.Add("P", m.seq).Wait() }
 
 // lateContext ends some time after ctx does.
 func lateContext(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
