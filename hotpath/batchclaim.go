@@ -87,6 +87,9 @@ func (p *puller) claimJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *du
 		if err != nil {
 			return err
 		}
+		if !time.Now().Before(deadline) {
+			jobs = nil // this process was paused: others may have them, and be through with them
+		}
 		left := time.Until(end)
 		if len(jobs) > 0 || left <= 0 || p.drains() {
 			if t != nil {

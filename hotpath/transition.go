@@ -30,6 +30,7 @@ var (
 	errTransition = problem.New(400, "invalid_transition", "The job cannot move from its state to NextState.")
 	errTimeout    = problem.New(400, "invalid_timeout",
 		"IncrementalTimeout goes only with NextState INFLIGHT of a job that is not in flight, as whole seconds from 0 to "+strconv.Itoa(MaxIncrementalTimeout)+".")
+	errLeaseOver = problem.New(409, "lease_lost", "The job was claimed, but its lease was over before this could be said.")
 	errLeaseLost = problem.New(409, "lease_lost", "The lease in "+LeaseHeader+" is no longer the job's lease.")
 	errForeign   = problem.New(401, "job_of_other_consumer", "The job belongs to another consumer.")
 )
@@ -122,7 +123,7 @@ func (p *puller) moveJob(ctx context.Context, rc *fasthttp.RequestCtx) (state st
 	m := move{p: p, ch: ch, k: k, id: id, t: t, token: string(rc.Request.Header.Peek(LeaseHeader))}
 	switch t.next {
 	case "INFLIGHT":
-		lease, err := m.inFlight(ctx, 0)
+		lease, err := m.take(ctx)
 		if err == nil && lease.Token != "" {
 			rc.Response.Header.Set(LeaseHeader, lease.Token)
 		}
@@ -166,6 +167,17 @@ type move struct {
 	id    ident.ID
 	t     transition
 	token string // presented by the client, may be empty
+}
+
+// take is inFlight, but for a process that was paused meanwhile: another worker may
+// have got the job by now, and be through with it.
+func (m *move) take(ctx context.Context) (redisq.Lease, error) {
+	over := time.Now().Add(m.p.visible + m.t.extra)
+	lease, err := m.inFlight(ctx, 0)
+	if err == nil && lease.Token != "" && !time.Now().Before(over) {
+		return redisq.Lease{}, errLeaseOver
+	}
+	return lease, err
 }
 
 // inFlight claims the job. The lease has a token only for the one caller that
