@@ -64,6 +64,15 @@ func (c story) arrive(k int, n int64, attempt int, second float64) *Arrival {
 	return &c.Arrivals[len(c.Arrivals)-1]
 }
 
+// pulled makes message 2 a pull consumer's, who took it as attempt 2 and got it as the
+// given attempt, from the given broker, so long after broker-1 woke up.
+func (c story) pulled(attempt int, broker string, after float64) {
+	c.Plan.Consumers[0].Does = batched
+	c.Arrivals[2].Attempt = 2
+	c.fault(Fault{Kind: "broker paused", Delays: true, Broker: 1, Channel: nobody}, 1, 2.5)
+	c.arrive(0, 2, attempt, 2.3+after/5).Broker = broker
+}
+
 // unanswered turns every arrival of a message at a consumer into a failed one.
 func (c story) unanswered(k int, n int64) {
 	for i := range c.Arrivals {
@@ -132,10 +141,13 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			c.fault(other, 2, 2.5)
 			c.arrive(0, 2, 2, 3)
 		}},
-		"again, the broker died later":    {"unexplained duplicates", func(c story) { c.fault(kill, 20, 21); c.arrive(0, 2, 2, 22) }},
-		"again, the broker died before":   {"unexplained duplicates", func(c story) { c.fault(kill, 1, 1.5); c.arrive(0, 2, 2, 4) }},
-		"again, MySQL alone was away":     {"unexplained duplicates", func(c story) { c.fault(away, 2, 8); c.arrive(0, 2, 2, 9) }},
-		"again, another consumer was cut": {"unexplained duplicates", func(c story) { c.fault(Fault{Repeats: true, Broker: nobody, Channel: 1}, 2, 3); c.arrive(0, 2, 2, 4) }},
+		"again, the broker died later":            {"unexplained duplicates", func(c story) { c.fault(kill, 20, 21); c.arrive(0, 2, 2, 22) }},
+		"again, the broker died before":           {"unexplained duplicates", func(c story) { c.fault(kill, 1, 1.5); c.arrive(0, 2, 2, 4) }},
+		"again, MySQL alone was away":             {"unexplained duplicates", func(c story) { c.fault(away, 2, 8); c.arrive(0, 2, 2, 9) }},
+		"again, another consumer was cut":         {"unexplained duplicates", func(c story) { c.fault(Fault{Repeats: true, Broker: nobody, Channel: 1}, 2, 3); c.arrive(0, 2, 2, 4) }},
+		"a late answer, and another broker slept": {"unexplained duplicates", func(c story) { c.pulled(1, "broker-0", 1) }},
+		"a late answer, long after the sleep":     {"unexplained duplicates", func(c story) { c.pulled(1, "broker-1", 4) }},
+		"not a late answer":                       {"unexplained duplicates", func(c story) { c.pulled(2, "broker-1", 1) }},
 		"more copies than under way": {"unexplained duplicates", func(c story) {
 			c.fault(kill, 2.1, 2.2)
 			c.arrive(0, 2, 2, 4)
@@ -171,6 +183,7 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.fault(Fault{Kind: "link", Repeats: true, Broker: nobody, Channel: 0}, 1.5, 2.09)
 			c.arrive(0, 2, 2, 2.4)
 		}},
+		"the other broker slept before it answered": {"held back on its way to the worker", func(c story) { c.pulled(1, "broker-1", 1) }},
 		"Redis forgot it":      {"Redis emptied", func(c story) { c.fault(empty, 2.2, 2.2); c.arrive(0, 2, 1, 2.4) }},
 		"it answered too late": {"answered too late", func(c story) { c.Arrivals[2].OKAt = at(2.1).Add(deliveryTimeout); c.arrive(0, 2, 2, 7) }},
 		"the broker had waited long": {"timed out at the broker", func(c story) {

@@ -32,7 +32,9 @@
 // knowledge of it: the broker's own death or sleep, the loss of Redis's memory, a
 // cut between broker and consumer, the consumer's death. Nothing else explains one:
 // not MySQL being away, not a Redis that is slow, full or cut off, not a polite
-// restart. The bound is the number of deliveries that were under way at such
+// restart. One thing looks like a repeat and is none: a pull worker gets the answer
+// to an old claim late, as its lower attempt number shows, because the broker slept
+// or the link between the two was silent; its lease is over. The bound is the number of deliveries that were under way at such
 // faults, each counted once for each fault.
 //
 // # Reading a failure

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -60,6 +61,9 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 		v.SameAttempt++
 	}
 	reason, byFault := c.explain(taken)
+	if reason == "" && c.heldBack(a, taken) {
+		reason = "held back on its way to the worker"
+	}
 	switch {
 	case retry:
 		v.Explained["retry of a copy that was not taken"]++
@@ -74,6 +78,15 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 			v.DuplicatesByFaults++
 		}
 	}
+}
+
+// heldBack tells whether the copy was given out before the one that was taken, as
+// its number shows, and a fault of its own broker kept it from the pull worker until
+// now. Its lease was over by then: the worker's report on it is refused.
+func (c *checker) heldBack(a, taken *Arrival) bool {
+	return a.Attempt < taken.Attempt && c.e.Plan.Consumers[a.Consumer].Does.pull() && slices.ContainsFunc(c.e.Faults, func(f Fault) bool {
+		return f.Delays && c.concerns(&f, a) && f.Start.Before(taken.At) && !f.End.Add(transit).Before(a.At)
+	})
 }
 
 // explain returns why a delivery that was taken may have been repeated, empty if

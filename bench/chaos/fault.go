@@ -17,6 +17,8 @@ type Fault struct {
 	Start, End time.Time
 	// Repeats: what is under way at the fault may honestly be delivered again.
 	Repeats bool
+	// Delays: what the broker has given to a pull worker may arrive after it.
+	Delays bool
 	// Holds: outcomes cannot be stored meanwhile, so deliveries stay under way.
 	Holds bool
 	// Store: MySQL as a whole is away, so publishes may fail.
@@ -107,7 +109,7 @@ func linkKinds(redisToo bool) []kind {
 	fromClients := kind{2, func(r *rig, rng *rand.Rand) blow {
 		n := r.nodes[rng.IntN(len(r.nodes))]
 		b := breakLink(n.front, rng)
-		b.Kind, b.Catalogue, b.Broker = "client - broker link", "F3 F37", n.no
+		b.Kind, b.Catalogue, b.Broker, b.Delays = "client - broker link", "F3 F37", n.no, true
 		return b
 	}}
 	out := []kind{toMySQL, toConsumer, fromClients}

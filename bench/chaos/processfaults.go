@@ -103,7 +103,7 @@ func brokerPaused(r *rig, rng *rand.Rand) blow {
 	if rng.IntN(4) == 0 { // longer than a lease
 		d = between(rng, 10*time.Second, 15*time.Second)
 	}
-	f := Fault{Kind: "broker paused", Detail: d.String(), Catalogue: "F13", Repeats: true}
+	f := Fault{Kind: "broker paused", Detail: d.String(), Catalogue: "F13", Repeats: true, Delays: true}
 	return onBroker(r, rng, f, func(ctx context.Context, n *node) error {
 		n.signal(syscall.SIGSTOP)
 		pause(ctx, d)
