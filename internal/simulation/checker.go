@@ -22,7 +22,8 @@ import (
 //	I4  a delivery is the message as it was published
 //	I5  after the last fault everything is over within a bound
 //	I6  a job has one live lease, and an attempt number is sent once: also when Redis
-//	    loses its memory, unless the sender is dead, paused or cut off from it then
+//	    loses its memory, unless the sender is dead, paused or cut off from it then;
+//	    a pull worker is given no lease that is over
 //	I7  no more attempts than configured
 //	I8  messages and outcomes add up
 //	I9  a message ID is one message
@@ -71,6 +72,7 @@ type grant struct {
 	token     string
 	attempt   int
 	asked, at time.Duration
+	span      time.Duration
 	until     time.Duration // by the clock of Redis
 	used      bool
 }
@@ -200,7 +202,7 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	defer c.mu.Unlock()
 	t := c.trace(jobKey{consumer, lease.ID})
 	now := c.w.now()
-	g := &grant{life: l.no, token: lease.Token, attempt: lease.Attempt, asked: asked.Sub(c.w.start), at: now, until: now + span}
+	g := &grant{life: l.no, token: lease.Token, attempt: lease.Attempt, asked: asked.Sub(c.w.start), at: now, span: span, until: now + span}
 	if t.live != nil && t.live.until > now && !c.disturbance(0, t.live.at, now) && !c.lateOffers[lease.ID] {
 		c.fail(lease.ID, "I6: consumer %d: leased to broker %d as %s while %s of broker %d is live", consumer, l.no, g.token, t.live.token, t.live.life)
 	}
@@ -265,6 +267,22 @@ func (c *checker) reclaimed(l *life, consumer uint32, x redisq.Expired) {
 	for _, lease := range x.Exhausted {
 		c.trace(jobKey{consumer, lease.ID}).live = nil
 		l.note("exhausted", consumer, lease.ID, "")
+	}
+}
+
+// answered checks that the lease which a pull worker was given at some time was not
+// over by then.
+func (c *checker) answered(l *life, consumer uint32, id ident.ID, token string, at time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	grants := c.trace(jobKey{consumer, id}).grants
+	for i := len(grants) - 1; i >= 0; i-- { // only a Redis that went back in time gives a token twice
+		if g := grants[i]; g.life == l.no && g.token == token {
+			if at >= g.asked+g.span {
+				c.fail(id, "I6: consumer %d: broker %d gave out %s, whose lease was over", consumer, l.no, token)
+			}
+			return
+		}
 	}
 }
 

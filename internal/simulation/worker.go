@@ -15,9 +15,10 @@ import (
 
 // A worker is one worker of a pull consumer.
 type worker struct {
-	w *world
-	k durable.Consumer
-	r chance
+	w  *world
+	k  durable.Consumer
+	r  chance
+	at time.Duration // of the last answer
 }
 
 // A claimedJob is a job as the claim door shows it.
@@ -30,7 +31,7 @@ type claimedJob struct {
 
 // pull works until the world closes.
 func (w *world) pull(k durable.Consumer, n int) {
-	p := worker{w, k, draw(w.seed, word("pull"), uint64(k.No), uint64(n))}
+	p := worker{w: w, k: k, r: draw(w.seed, word("pull"), uint64(k.No), uint64(n))}
 	for !w.closing.Load() {
 		time.Sleep(p.r.between(5*time.Millisecond, 150*time.Millisecond))
 		b := w.broker(p.r.below(w.plan.brokers))
@@ -51,6 +52,7 @@ func (p *worker) ask(b *broker, door func(*fasthttp.RequestCtx), query, job, lea
 	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token, hotpath.LeaseHeader: lease}, body)
 	rc.URI().SetQueryString(query)
 	door(rc)
+	p.at = p.w.now()
 	if !b.life.awake() {
 		return nil
 	}
@@ -85,6 +87,7 @@ func (p *worker) got(b *broker, j claimedJob) {
 		return
 	}
 	p.w.arrived(p.k, id, j.Message.MessageID, strconv.Itoa(j.Priority), j.Message.Payload)
+	p.w.checker.answered(b.life, p.k.No, id, j.Lease, p.at)
 	p.w.checker.hand(b.life, p.k, id, j.Attempt)
 }
 
@@ -148,6 +151,10 @@ func (p *worker) single(b *broker) {
 		return
 	}
 	lease := string(rc.Response.Header.Peek(hotpath.LeaseHeader))
+	if parsed, err := ident.Parse(id); err == nil {
+		message, _, _ := parsed.Split()
+		p.w.checker.answered(b.life, p.k.No, message, lease, p.at)
+	}
 	if p.w.faulty() && p.r.hit(200) {
 		time.Sleep(p.r.between(0, 2*time.Second))
 	}
