@@ -25,6 +25,9 @@ type SentinelOptions struct {
 	Args      []string      // further options of the redis-server processes
 }
 
+// FailoverTimeout is after what time Sentinels give up a failover at the latest.
+const FailoverTimeout = 30 * time.Second
+
 // A Sentinel is a Redis master with its replicas and the sentinels that watch
 // them. A failover takes about DownAfter and two seconds. A node that was away
 // joins as a replica when it is restarted.
@@ -107,7 +110,7 @@ func startSentinelNode(name string, masterPort int, o SentinelOptions) (*RedisNo
 				text := line + "bind 127.0.0.1\ndir " + quoted(filepath.Dir(conf)) + "\n" +
 					fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d\n", name, masterPort, o.Sentinels/2+1) +
 					fmt.Sprintf("sentinel down-after-milliseconds %s %d\n", name, o.DownAfter.Milliseconds()) +
-					fmt.Sprintf("sentinel failover-timeout %s %d\n", name, 4*o.DownAfter.Milliseconds())
+					fmt.Sprintf("sentinel failover-timeout %s %d\n", name, min(4*o.DownAfter, FailoverTimeout).Milliseconds())
 				_ = os.WriteFile(conf, []byte(text), 0o600) // without it the server does not start, and says why
 			}
 			return []string{conf, "--sentinel"}
