@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -157,12 +158,14 @@ func (f *fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away ma
 		return
 	}
 	for i, err := range f.queue.EnqueueAgain(ctx, here) {
-		if err != nil {
+		switch {
+		case err == nil:
+			f.wake(here[i].Consumer)
+		case errors.Is(err, redisq.ErrLost): // the walk of the store brings them
+		default:
 			away[here[i].Consumer] = true
 			f.giveBack(here[i])
-			continue
 		}
-		f.wake(here[i].Consumer)
 	}
 }
 
@@ -263,6 +266,16 @@ func (f *fanout) splitLate(msgs []*durable.Message) (fresh []*durable.Message, l
 
 // lateBefore is the time, in Unix ms, before which a message is too old to be fresh.
 func (f *fanout) lateBefore() int64 { return f.node.NowMs() - fanoutFresh.Milliseconds() }
+
+// forget drops what waits to be offered again to a consumer whose state Redis has
+// lost: jobs of it may be under way, and Redis does not have their leases yet. The
+// walk of the store brings them, after the leases.
+func (f *fanout) forget(consumer uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.repeatJobs -= len(f.repeat[consumer])
+	delete(f.repeat, consumer)
+}
 
 // giveBack keeps jobs for the next flush, as far as there is room.
 func (f *fanout) giveBack(b redisq.Batch) {

@@ -67,13 +67,18 @@ func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, [
 
 // EnqueueAgain is Enqueue of Repeated jobs for many consumers in few round trips.
 // The errors stand at the place of their batch: in a Cluster that lacks a master
-// the batches for the others are taken all the same.
+// the batches for the others are taken all the same. ErrLost: Redis has lost the
+// state that the jobs were offered to, and may hold no lease of those that are under
+// way; the walk of the store, which comes after the leases, has to bring them.
 func (q *Queue) EnqueueAgain(ctx context.Context, batches []Batch) []error {
 	errs := make([]error, len(batches))
 	calls := make([][]*call, len(batches))
 	var all []*call
 	for i, b := range batches {
 		calls[i], errs[i] = enqueueCalls(b.Consumer, b.Jobs, Repeated, q.window)
+		for _, c := range calls[i] {
+			c.pinned = q.epoch(b.Consumer)
+		}
 		all = append(all, calls[i]...)
 	}
 	q.runAll(ctx, all)

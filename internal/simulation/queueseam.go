@@ -182,16 +182,20 @@ func (q *queueSeam) enqueue(consumer uint32, jobs []redisq.Job, src redisq.Sourc
 	}
 }
 
-// Recover is sent once: another epoch than that one ends it.
 func (q *queueSeam) Recover(ctx context.Context, consumer uint32, epoch string, jobs []redisq.Job) (redisq.Enqueued, error) {
+	return q.pinned(ctx, "Recover", consumer, epoch, jobs, redisq.Recovered)
+}
+
+// pinned is an Enqueue that is sent once: another epoch than that one ends it.
+func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoch string, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
 	none := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
 	if len(jobs) == 0 {
 		return none, nil
 	}
 	var out redisq.Enqueued
-	script, lost := q.enqueue(consumer, jobs, redisq.Recovered, &out), false
+	script, lost := q.enqueue(consumer, jobs, src, &out), false
 	w := q.l.w
-	err := q.l.do(ctx, call{op: "Recover", consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
+	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
 		effect: func() {
 			q.connect()
 			current, done := q.once(consumer, epoch, script)
@@ -220,7 +224,11 @@ func (q *queueSeam) EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]
 func (q *queueSeam) EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error {
 	errs := make([]error, len(batches))
 	for i, b := range batches {
-		_, errs[i] = q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Repeated)
+		if epoch := q.epoch(b.Consumer); epoch != "" {
+			_, errs[i] = q.pinned(ctx, "EnqueueAgain", b.Consumer, epoch, b.Jobs, redisq.Repeated)
+		} else {
+			_, errs[i] = q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Repeated)
+		}
 	}
 	return errs
 }
