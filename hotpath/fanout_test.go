@@ -2,7 +2,9 @@ package hotpath
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,6 +32,23 @@ func (q *slowQueue) EnqueueAgain(_ context.Context, batches []redisq.Batch) []er
 
 func (q *slowQueue) Notify(context.Context, []uint32) error { return nil }
 
+// lostQueue is a Redis that does not answer the first offers, and answers again as
+// it is told.
+type lostQueue struct {
+	slowQueue
+	again error
+	asked int
+}
+
+func (q *lostQueue) EnqueueMany(_ context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
+	return make([]redisq.Enqueued, len(batches)), slices.Repeat([]error{errors.New("no answer")}, len(batches))
+}
+
+func (q *lostQueue) EnqueueAgain(_ context.Context, batches []redisq.Batch) []error {
+	q.asked++
+	return slices.Repeat([]error{q.again}, len(batches))
+}
+
 // subscribedStore is a fakeStore with a consumer in its only channel.
 type subscribedStore struct{ *fakeStore }
 
@@ -50,24 +69,61 @@ func TestAFanOutThatWasPausedOnItsWayIsNotFresh(t *testing.T) {
 		fresh uint64
 	}{"in time": {0, 7}, "paused": {2 * fanoutFresh, 0}} {
 		t.Run(name, func(t *testing.T) {
-			store := subscribedStore{&fakeStore{version: 1, channels: []durable.Channel{{No: 1, ID: "c", Audience: 1, Version: 1}}}}
-			cat := catalogue.New(store, slog.New(slog.DiscardHandler))
-			require.NoError(t, cat.Refresh(t.Context()))
-			node, err := NewNode(t.Context(), store, "test", slog.New(slog.DiscardHandler))
-			require.NoError(t, err)
-			cache := newPayloads(1 << 20)
-			later := func() {
-				now := *node.clock.Load()
+			queue := &slowQueue{}
+			f, msg := oneToFanOut(t, queue)
+			queue.reached = func() {
+				now := *f.node.clock.Load()
 				now.ms += c.pause.Milliseconds()
-				node.clock.Store(&now)
+				f.node.clock.Store(&now)
 			}
-			f := newFanout(&slowQueue{later}, cat, cache, node, func(uint32) {}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-			msg := &durable.Message{ID: node.IDs().Next(), ChannelNo: 1, Audience: 1}
-			f.Add([]*durable.Message{msg})
 			require.True(t, f.flush(t.Context()))
-			got, generation := cache.get(msg.ID)
+			got, generation := f.payloads.get(msg.ID)
 			require.Same(t, msg, got)
 			require.Equal(t, c.fresh, generation)
+		})
+	}
+}
+
+// oneToFanOut returns a fan-out that has one message for one consumer.
+func oneToFanOut(t *testing.T, q Enqueuer) (*fanout, *durable.Message) {
+	log := slog.New(slog.DiscardHandler)
+	store := subscribedStore{&fakeStore{version: 1, channels: []durable.Channel{{No: 1, ID: "c", Audience: 1, Version: 1}}}}
+	cat := catalogue.New(store, log)
+	require.NoError(t, cat.Refresh(t.Context()))
+	node, err := NewNode(t.Context(), store, "test", log)
+	require.NoError(t, err)
+	f := newFanout(q, cat, newPayloads(1<<20), node, func(uint32) {}, NewMetrics(prometheus.NewRegistry()), log)
+	msg := &durable.Message{ID: node.IDs().Next(), ChannelNo: 1, Audience: 1}
+	f.Add([]*durable.Message{msg})
+	return f, msg
+}
+
+// An offer that was not answered is repeated, but not to a Redis that has lost its
+// memory since: the job may be under way, and its lease is not back yet.
+func TestOffersAreNotRepeatedAfterALoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		again  error
+		forget uint32
+		asked  int // in two more flushes
+		done   bool
+	}{
+		"Redis takes it":             {nil, 0, 1, true},
+		"Redis is away":              {errors.New("away"), 0, 2, false},
+		"Redis has lost its memory":  {redisq.ErrLost, 0, 1, true},
+		"a loss was noticed before":  {nil, 1, 0, true},
+		"one of another was noticed": {nil, 2, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := &lostQueue{again: c.again}
+			f, _ := oneToFanOut(t, queue)
+			require.False(t, f.flush(t.Context()))
+			if c.forget != 0 {
+				(&Plane{fanout: f, dispatcher: newDispatcher(&dispatcher{}), herald: newHerald(queue), puller: &puller{}}).Lost(c.forget)
+			}
+			f.flush(t.Context())
+			require.Equal(t, c.done, f.flush(t.Context()))
+			require.Equal(t, c.asked, queue.asked)
+			require.Equal(t, c.done, f.repeatJobs == 0)
 		})
 	}
 }

@@ -137,6 +137,42 @@ func recoverOnlyInto(t *testing.T, s Server) {
 	}
 }
 
+// Jobs that may have been offered before go only where that was: their leases went
+// with it. A process that never saw the state takes it as it is.
+func offerAgainOnlyThere(t *testing.T, s Server) {
+	ctx := context.Background()
+	q := s.Queue(100)
+	lost := watch(q)
+	again := func(q *redisq.Queue) error {
+		return q.EnqueueAgain(ctx, []redisq.Batch{{Consumer: consumer, Jobs: jobs(0, 3, 0)}})[0]
+	}
+	states := func() (out []redisq.State) {
+		standings, err := s.Queue(100).Probe(ctx, consumer, span(0, 2))
+		require.NoError(t, err)
+		for _, st := range standings {
+			out = append(out, st.State)
+		}
+		return out
+	}
+	put(t, q, jobs(0, 3, 0), redisq.Fresh)
+	claim(t, q, 1, never)
+	require.NoError(t, again(q))
+	require.Equal(t, []redisq.State{redisq.Leased, redisq.Ready, redisq.Ready}, states(), "what is known stays as it is")
+
+	lost.take()
+	s.Flush()
+	require.ErrorIs(t, again(q), redisq.ErrLost)
+	require.Equal(t, []uint32{consumer}, lost.take())
+	require.Equal(t, []redisq.State{redisq.Missing, redisq.Missing, redisq.Missing}, states())
+	require.NoError(t, again(q), "this is the state that it knows now")
+	require.Equal(t, []redisq.State{redisq.Ready, redisq.Ready, redisq.Ready}, states())
+
+	s.Flush()
+	require.NoError(t, again(s.Queue(100)))
+	require.Equal(t, []redisq.State{redisq.Ready, redisq.Ready, redisq.Ready}, states())
+	check(t, s, q)
+}
+
 // The life of some jobs is cut by a flush behind each of its steps. A store
 // that remembers which are over offers the others again when told of the loss.
 func flushAtAnyStep(t *testing.T, s Server) {

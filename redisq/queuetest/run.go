@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"every verb notices an emptied Redis", everyVerbNoticesFlush},
 		{"after a flush at any step all jobs come back", flushAtAnyStep},
 		{"jobs are recovered only into the state that was seen", recoverOnlyInto},
+		{"jobs are offered again only where they were offered before", offerAgainOnlyThere},
 		{"racing calls after a flush report it once", racingAfterFlush},
 		{"many consumers are adopted at once", manyAdoptedAtOnce},
 		{"a holder gets its lost leases back", lostLeasesComeBack},
