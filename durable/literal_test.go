@@ -104,7 +104,8 @@ WHERE Variable_name IN (
     'transaction_isolation',
     'character_set_client',
     'collation_connection',
-    'innodb_lock_wait_timeout'
+    'innodb_lock_wait_timeout',
+    'wait_timeout'
 )`, nil, func(r *sql.Rows) error {
 			var name, value string
 			err := r.Scan(&name, &value)
@@ -122,6 +123,7 @@ WHERE Variable_name IN (
 		require.Equal(t, "utf8mb4", vars["character_set_client"])
 		require.Equal(t, "utf8mb4_bin", vars["collation_connection"])
 		require.Equal(t, "5", vars["innodb_lock_wait_timeout"])
+		require.Equal(t, "60", vars["wait_timeout"], "which bounds how long locks outlive their broker")
 		_, err = conn.ExecContext(t.Context(), "SELECT 1; SELECT 2")
 		require.Error(t, err, "one statement at a time")
 	}

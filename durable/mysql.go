@@ -35,7 +35,7 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies
-	db.SetConnMaxIdleTime(time.Minute)
+	db.SetConnMaxIdleTime(20 * time.Second)
 
 	s := &Store{dialect: mysqlDialect, db: db, reads: db}
 	if err := s.inspect(ctx); err != nil {
@@ -83,9 +83,10 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	cfg.Params["time_zone"] = "'+00:00'"
 	cfg.Params["innodb_lock_wait_timeout"] = "5"
 	cfg.Params["lock_wait_timeout"] = "10" // an ALTER TABLE must not hold statements back for ever
-	// A broker that the network lost keeps the locks of its transaction no longer
-	// than this. Longer than the pool keeps an idle connection.
-	cfg.Params["wait_timeout"] = "120"
+	// A broker that stands still, or that the network lost, keeps the locks of its
+	// transaction no longer than this, and walks of the others wait for them. Longer
+	// than the pool keeps an idle connection.
+	cfg.Params["wait_timeout"] = "60"
 	cfg.Params["autocommit"] = "1"
 	return cfg, nil
 }

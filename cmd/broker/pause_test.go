@@ -144,7 +144,8 @@ func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
 		require.Equal(t, 0, heir.stop())
 		return false
 	})
-	// All that was acknowledged is delivered while it stands still.
+	// All that was acknowledged is delivered while it stands still. When it stopped in
+	// the middle of a transaction, the others wait for MySQL to end that: minutes.
 	here.mu.Lock()
 	acked := here.bodies()
 	here.mu.Unlock()
@@ -160,7 +161,11 @@ func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
 	thawed := time.Now()
 	p.thaw()
 	status := half()
-	require.Contains(t, []int{201, 503}, status)
+	allowed := []int{201, 503}
+	if thawed.Sub(paused) > 25*time.Second { // its body came later than a broker waits for one
+		allowed = append(allowed, 408)
+	}
+	require.Contains(t, allowed, status)
 	here.progress(100)
 	sum := here.finish()
 	if status == 201 {
