@@ -163,9 +163,10 @@ func startMySQLWith(extraArgs []string) (*process, error) {
 }
 
 // mysqlArgs are the options that initialisation and operation share.
-// --no-defaults comes first, or the servers refuse it.
+// --no-defaults comes first, or the servers refuse it. A starting server removes
+// temporary tables, those of the others in a shared folder too.
 func mysqlArgs(data string) []string {
-	args := []string{"--no-defaults", "--datadir=" + data}
+	args := []string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + filepath.Dir(data)}
 	if os.Getuid() == 0 {
 		args = append(args, "--user=root") // they decline to run as root unless told
 	}
@@ -181,21 +182,12 @@ var mysqlTemplate = sync.OnceValues(func() (string, error) {
 	}
 	templateFolder = f
 	data := filepath.Join(f.path, "data")
-	for try := 1; ; try++ {
-		cmd, err := initialiser(data)
-		if err != nil {
-			return "", err
-		}
-		out, err := cmd.CombinedOutput()
-		if err == nil {
-			break
-		}
-		if try == 3 { // the installer's own bootstrap server fails now and then on a busy machine
-			return "", fmt.Errorf("realservers: %s: %w\n%s", cmd.Path, err, tail(out))
-		}
-		if err := os.RemoveAll(data); err != nil {
-			return "", fmt.Errorf("realservers: initialise a data folder again: %w", err)
-		}
+	cmd, err := initialiser(data)
+	if err != nil {
+		return "", err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("realservers: %s: %w\n%s", cmd.Path, err, tail(out))
 	}
 	for _, name := range []string{"auto.cnf", "mysql.sock"} { // the identity of one server; not a file
 		_ = os.Remove(filepath.Join(data, name))
