@@ -17,11 +17,16 @@ import (
 // consumer of ours that is slow must not look like a repeated delivery.
 var patient = append(append([]string{}, quick...), "BROKER_DELIVERY_TIMEOUT=10s")
 
-// sentinelWorld has a master with one replica and three sentinels of its own.
-func sentinelWorld(t *testing.T, downAfter time.Duration) (*world, *realservers.Sentinel) {
-	s, err := realservers.StartSentinel(t.Context(), realservers.SentinelOptions{DownAfter: downAfter})
+// sentinelWorld has a master with one replica and sentinels of its own.
+func sentinelWorld(t *testing.T, o realservers.SentinelOptions) (*world, *realservers.Sentinel) {
+	s, err := realservers.StartSentinel(t.Context(), o)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of Redis and its sentinels:\n%s", s.Logs())
+		}
+		require.NoError(t, s.Close())
+	})
 	return &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + s.URL(), "BROKER_REDIS_MASTER=" + s.MasterName}}, s
 }
 
@@ -97,7 +102,7 @@ func finishPull(t *testing.T, p *process, k string, want int) {
 // before, during and after the failover, and everything is delivered.
 func TestFaultRedisSentinelFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
-	w, sentinel := sentinelWorld(t, 2*time.Second)
+	w, sentinel := sentinelWorld(t, realservers.SentinelOptions{DownAfter: 2 * time.Second})
 	w.with(patient...)
 	sink := newSink(t, nil)
 	p := w.start()
@@ -127,7 +132,10 @@ func TestFaultRedisSentinelFailoverLosesNothing(t *testing.T) {
 // other one took meanwhile: it is a process the broker has met before.
 func TestFaultRedisSentinelPromotesANodeThatMissedWrites(t *testing.T) {
 	t.Parallel()
-	w, sentinel := sentinelWorld(t, time.Hour) // failovers are ours alone
+	// Failovers are ours alone. Of several sentinels one that has not heard of the last
+	// one yet would make the new master a replica of the dead one again: for it that
+	// one is well, for an hour.
+	w, sentinel := sentinelWorld(t, realservers.SentinelOptions{Sentinels: 1, DownAfter: time.Hour})
 	w.with(patient...)
 	p := w.start()
 	p.sample("pull")

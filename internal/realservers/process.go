@@ -262,4 +262,4 @@ func (p *process) logSince(offset int64) ([]byte, error) {
 }
 
 // tail returns the end of a log, for people.
-func tail(log []byte) []byte { return log[max(0, len(log)-2000):] }
+func tail(log []byte) []byte { return log[max(0, len(log)-4000):] }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,6 +169,16 @@ func (s *Sentinel) Master(ctx context.Context) (*RedisNode, error) {
 // returns before that is done; an error says that it cannot begin at the moment.
 func (s *Sentinel) Failover(ctx context.Context) error {
 	return s.Sentinels[0].do(ctx, "sentinel", "failover", s.MasterName)
+}
+
+// Logs is the end of what each process logged, for people: the sentinels first.
+func (s *Sentinel) Logs() string {
+	var b strings.Builder
+	for _, n := range slices.Concat(s.Sentinels, s.Nodes) {
+		text, _ := n.process.logSince(0) // one that cannot be read is one line less
+		fmt.Fprintf(&b, "%s:\n%s\n", n.Addr(), tail(text))
+	}
+	return b.String()
 }
 
 // Close kills everything and removes the data.
