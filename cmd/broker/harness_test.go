@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,10 +32,11 @@ const patience = 3 * time.Minute
 
 // A world is a pair of stores and the brokers on it.
 type world struct {
-	t     testing.TB
-	env   []string
-	redis *realservers.RedisServer // nil: embedded
-	mysql *realservers.MySQLServer // nil: embedded or shared
+	t       testing.TB
+	env     []string
+	program string                   // "": this test binary
+	redis   *realservers.RedisServer // nil: embedded
+	mysql   *realservers.MySQLServer // nil: embedded or shared
 }
 
 // onEachStore runs a test on the embedded stores and on real servers.
@@ -86,7 +88,7 @@ func (w *world) start(env ...string) *process {
 // launch runs a broker without waiting.
 func (w *world) launch(env ...string) *process {
 	w.t.Helper()
-	return w.run(os.Args[0], env...)
+	return w.run(cmp.Or(w.program, os.Args[0]), env...)
 }
 
 // run runs a program that is a broker without waiting.
