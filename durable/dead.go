@@ -196,7 +196,7 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(reopenJobs), len(moved), 8), args...); err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, list(deleteDeadJobs, len(gone)), inArgs(consumerNo, gone)...); err != nil {
+	if _, err := tx.ExecContext(ctx, list(deadJobs.remove, len(gone)), inArgs(consumerNo, gone)...); err != nil {
 		return nil, err
 	}
 	return moved, nil

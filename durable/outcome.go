@@ -135,31 +135,30 @@ SELECT
 FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...)`
-
-	selectOpen = `
-SELECT message_id
-FROM open_jobs
-WHERE consumer_no = ?
-  AND message_id IN (?...)
-ORDER BY message_id`
-
-	selectDead = `
-SELECT message_id
-FROM dead_jobs
-WHERE consumer_no = ?
-  AND message_id IN (?...)
-ORDER BY message_id`
-
-	deleteOpenJobs = `
-DELETE FROM open_jobs
-WHERE consumer_no = ?
-  AND message_id IN (?...)`
-
-	deleteDeadJobs = `
-DELETE FROM dead_jobs
-WHERE consumer_no = ?
-  AND message_id IN (?...)`
 )
+
+// A jobTable is a table of jobs: what finds rows of a consumer in it, in order, and
+// what removes them.
+type jobTable struct{ find, remove string }
+
+var (
+	openJobs = newJobTable("open_jobs")
+	deadJobs = newJobTable("dead_jobs")
+)
+
+func newJobTable(name string) jobTable {
+	const some = `
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+	return jobTable{
+		find: `
+SELECT message_id
+FROM ` + name + some + `
+ORDER BY message_id`,
+		remove: `
+DELETE FROM ` + name + some,
+	}
+}
 
 // Record stores the ends of attempts, all of them or none. It may be called with
 // the same outcomes again, and does so itself while a connection breaks: what
@@ -220,10 +219,10 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
 	}
 	if l.tracked {
 		tracked := slices.DeleteFunc(slices.Clone(l.delivered), func(o Outcome) bool { return !o.Tracked })
-		if err := deleteFound(ctx, tx, selectOpen, deleteOpenJobs, tracked); err != nil {
+		if err := deleteFound(ctx, tx, openJobs, tracked); err != nil {
 			return err
 		}
-		if err := deleteFound(ctx, tx, selectDead, deleteDeadJobs, tracked); err != nil {
+		if err := deleteFound(ctx, tx, deadJobs, tracked); err != nil {
 			return err
 		}
 	}
@@ -274,7 +273,7 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	if err != nil {
 		return err
 	}
-	if err := deleteFound(ctx, tx, selectOpen, deleteOpenJobs, dead); err != nil {
+	if err := deleteFound(ctx, tx, openJobs, dead); err != nil {
 		return err
 	}
 	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 8, dead, func(o *Outcome) []any {
@@ -331,14 +330,14 @@ const deletedAtOnce = 50
 // rows that other brokers were just writing, and they for it. A row that somebody
 // commits meanwhile stays, and counts for nothing (see the package's rule on rows of
 // several kinds).
-func deleteFound(ctx context.Context, tx *sql.Tx, find, remove string, outcomes []Outcome) error {
+func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Outcome) error {
 	for _, part := range byConsumer(outcomes) {
-		found, err := selectIDs(ctx, tx, list(find, len(part)), jobArgs(part))
+		found, err := selectIDs(ctx, tx, list(table.find, len(part)), jobArgs(part))
 		if err != nil {
 			return err
 		}
 		for _, ids := range chunks(found, deletedAtOnce) {
-			if _, err := tx.ExecContext(ctx, list(remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
+			if _, err := tx.ExecContext(ctx, list(table.remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
 				return err
 			}
 		}

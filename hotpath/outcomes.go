@@ -182,27 +182,29 @@ func (o *outcomes) flush(ctx context.Context) bool {
 			batch[i].ended()
 		}
 	}
-	if err == nil {
-		failpoint.At(failpoint.AfterOutcome)
+	if err != nil {
+		o.pass(nil)
+		o.finish(batch, err)
+		return true
 	}
+	failpoint.At(failpoint.AfterOutcome)
+	o.pass(batch)
+	return true
+}
+
+// pass ends the wait of the batch under way and hands what is stored on.
+func (o *outcomes) pass(stored []result) {
 	o.mu.Lock()
 	o.oldest = time.Time{}
 	if len(o.pending) > 0 {
 		o.oldest = o.pending[0].added
 	}
-	if err == nil {
-		o.stored = append(o.stored, batch...)
-	}
+	o.stored = append(o.stored, stored...)
 	o.mu.Unlock()
-	if err != nil {
-		o.finish(batch, err)
-		return true
-	}
 	select {
 	case o.unsettled <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // record stores a batch, trying until ctx ends.

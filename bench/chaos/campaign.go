@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -132,24 +133,24 @@ func (r *rig) redriveNowAndThen(ctx context.Context, rng *rand.Rand) {
 }
 
 // A progress is the least that was left to do so far.
-type progress struct {
-	begun       bool
-	open, known int64
-}
+type progress struct{ open, known int64 }
+
+func newProgress() *progress { return &progress{math.MaxInt64, math.MaxInt64} }
 
 // made reports whether less is open than ever before, or, where that stays, less
 // is known to Redis. What is known alone tells nothing: after a loss it grows.
 func (p *progress) made(open, known int64) bool {
-	if p.begun && (open > p.open || open == p.open && known >= p.known) {
+	if open > p.open || open == p.open && known >= p.known {
 		return false
 	}
-	*p = progress{true, open, known}
+	*p = progress{open, known}
 	return true
 }
 
-// drain waits until no job is open, or until there has been no progress for long. What is left then is for the checker to name.
+// drain waits until no job is open, or until there has been no progress for long.
+// What is left then is for the checker to name.
 func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) error {
-	var p progress
+	p := newProgress()
 	since := time.Now()
 	for {
 		open, err := r.open(ctx)

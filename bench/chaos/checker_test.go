@@ -246,7 +246,7 @@ func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {
 }
 
 func TestADrainThatRebuildsIsProgress(t *testing.T) {
-	var p progress
+	p := newProgress()
 	require.True(t, p.made(100, 90))
 	require.False(t, p.made(100, 90), "nothing has changed")
 	require.True(t, p.made(100, 0), "Redis knows less")

@@ -40,51 +40,12 @@ type checker struct {
 	wrong      string // the first violation
 	about      ident.ID
 	jobs       map[jobKey]*trace
-	disturbed  []disturbance
-	cuts       []disturbance // whoever did not reach Redis in time
+	disturbed  disturbances
+	cuts       disturbances // whoever did not reach Redis in time
 	losses     int
 	handedOut  int
 	repeated   int // duplicates that were explained
 	lateOffers map[ident.ID]bool
-}
-
-// A disturbance is a fault that can make a broker give out a job that is in
-// flight a second time.
-type disturbance struct {
-	from, to time.Duration
-	life     int // 0: all
-}
-
-// A trace is what is known of one job.
-type trace struct {
-	grants   []*grant
-	live     *grant // its lease, as far as we know
-	handed   []*handed
-	claimed  bool          // a pull worker said DELIVERED or DEAD
-	storedAt time.Duration // delivered; 0: not
-	reopened int
-	opened   time.Duration // the last time
-}
-
-// A grant is a lease that a life was given.
-type grant struct {
-	life      int
-	token     string
-	attempt   int
-	asked, at time.Duration
-	span      time.Duration
-	until     time.Duration // by the clock of Redis
-	used      bool
-}
-
-// A handed is one time that a job was given to its consumer.
-type handed struct {
-	life    int
-	attempt int
-	asked   time.Duration // when its lease was asked for
-	at      time.Duration
-	ok      bool // the consumer accepted it
-	lost    bool // and the broker will not hear of it
 }
 
 func newChecker(w *world) *checker {
@@ -109,56 +70,6 @@ func (c *checker) failed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wrong != ""
-}
-
-func (c *checker) trace(k jobKey) *trace {
-	t := c.jobs[k]
-	if t == nil {
-		t = &trace{}
-		c.jobs[k] = t
-	}
-	return t
-}
-
-// disturb notes a fault of a life, 0: of all.
-func (c *checker) disturb(life int, from, to time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.disturbed = append(c.disturbed, disturbance{from: from, to: to, life: life})
-	if life == 0 {
-		c.losses++
-	}
-}
-
-// cut notes a call of Redis that failed or took long, of a life, 0: a hint that
-// may have reached nobody.
-func (c *checker) cut(life int, from, to time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cuts = append(c.cuts, disturbance{from: from, to: to, life: life})
-}
-
-// wentBack notes a Redis that forgets only what is new.
-func (c *checker) wentBack() { c.cut(0, c.w.now(), c.w.now()) }
-
-// disturbance tells whether a fault of the life fell into a stretch of time.
-func (c *checker) disturbance(life int, from, to time.Duration) bool {
-	for _, d := range c.disturbed {
-		if (d.life == 0 || d.life == life) && d.from <= to && d.to >= from {
-			return true
-		}
-	}
-	return false
-}
-
-// severed tells whether a life did not reach Redis in time for a while.
-func (c *checker) severed(life int, from, to time.Duration) bool {
-	for _, d := range c.cuts {
-		if (d.life == 0 || d.life == life) && d.from <= to && d.to >= from {
-			return true
-		}
-	}
-	return false
 }
 
 // touched checks the structure of the keys after a script.
@@ -203,7 +114,7 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	t := c.trace(jobKey{consumer, lease.ID})
 	now := c.w.now()
 	g := &grant{life: l.no, token: lease.Token, attempt: lease.Attempt, asked: asked.Sub(c.w.start), at: now, span: span, until: now + span}
-	if t.live != nil && t.live.until > now && !c.disturbance(0, t.live.at, now) && !c.lateOffers[lease.ID] {
+	if t.live != nil && t.live.until > now && !c.disturbed.hit(0, t.live.at, now) && !c.lateOffers[lease.ID] {
 		c.fail(lease.ID, "I6: consumer %d: leased to broker %d as %s while %s of broker %d is live", consumer, l.no, g.token, t.live.token, t.live.life)
 	}
 	t.live = g
@@ -284,119 +195,6 @@ func (c *checker) answered(l *life, consumer uint32, id ident.ID, token string, 
 			return
 		}
 	}
-}
-
-// hand notes that a job reaches its consumer, and checks whether it may.
-func (c *checker) hand(l *life, k durable.Consumer, id ident.ID, attempt int) *handed {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.handedOut++
-	t := c.trace(jobKey{k.No, id})
-	now := c.w.now()
-	h := &handed{life: l.no, attempt: attempt, at: now, asked: now}
-	g := t.use(l.no, attempt)
-	if g == nil {
-		c.fail(id, "I6: consumer %d: attempt %d is given out by broker %d without a lease", k.No, attempt, l.no)
-	} else {
-		h.asked = g.asked
-		if t.storedAt > 0 && g.asked > t.storedAt {
-			c.fail(id, "I2: consumer %d: given out by broker %d, which asked for it after its success was stored", k.No, l.no)
-		}
-	}
-	if k.Type == durable.Push {
-		c.handPush(k, id, t, h)
-	}
-	t.handed = append(t.handed, h)
-	l.note("given out", k.No, id, fmt.Sprintf("attempt %d", attempt))
-	return h
-}
-
-func (c *checker) handPush(k durable.Consumer, id ident.ID, t *trace, h *handed) {
-	for _, e := range t.handed {
-		if e.ok {
-			if !c.explained(t, e, h) && !c.lateOffers[id] {
-				c.fail(id, "I2: consumer %d: given out by broker %d again, and nothing explains it", k.No, h.life)
-			}
-			c.repeated++
-			break
-		}
-	}
-	for _, e := range t.handed {
-		if e.attempt == h.attempt && t.reopened == 0 && !c.miscounted(t, e, h) && !c.lateOffers[id] {
-			c.fail(id, "I6: consumer %d: attempt %d is sent twice", k.No, h.attempt)
-		}
-	}
-	if len(t.handed)+1 > maxAttempts*(1+t.reopened+c.losses) {
-		c.fail(id, "I7: consumer %d: attempt number %d of at most %d", k.No, len(t.handed)+1, maxAttempts)
-	}
-}
-
-// miscounted tells whether an attempt may have the number of an earlier one: Redis
-// lost the count, and one of the two who made them, each with a lease that the other
-// did not see, was dead, paused or cut off from Redis and could not give it back.
-func (c *checker) miscounted(t *trace, first, again *handed) bool {
-	if !c.disturbance(0, t.grants[0].asked, again.at) {
-		return false
-	}
-	from := min(first.asked, again.asked)
-	for _, d := range c.disturbed {
-		if (d.life == first.life || d.life == again.life) && d.from <= again.at && d.to >= from {
-			return true
-		}
-	}
-	return c.severed(first.life, from, again.at) || c.severed(again.life, from, again.at)
-}
-
-// explained tells whether a job that was accepted may be given out again: the
-// answer was lost, a fault hit one of the two while it was in flight, or somebody
-// redrove the job then, which ends its lease.
-func (c *checker) explained(t *trace, first, again *handed) bool {
-	end := again.at
-	if t.storedAt > 0 {
-		end = min(end, t.storedAt)
-	}
-	return first.lost || t.reopened > 0 && t.opened >= first.asked || c.disturbance(first.life, first.asked, end) || c.disturbance(again.life, again.asked, again.at) ||
-		c.shaken(t, first.asked)
-}
-
-// shaken tells whether Redis lost state while the job was leased to anybody whose
-// lease could still be used at a time. A restored Redis gives the tokens of such
-// leases again, so that two brokers hold the same one.
-func (c *checker) shaken(t *trace, from time.Duration) bool {
-	for _, g := range t.grants {
-		if g.until >= from && c.disturbance(0, g.asked, g.until) {
-			return true
-		}
-	}
-	return false
-}
-
-// use finds the lease on which a life gives a job out: the one of that attempt,
-// or, as the store may know of more attempts than Redis, the oldest of fewer.
-func (t *trace) use(life, attempt int) *grant {
-	var found *grant
-	for _, g := range t.grants {
-		switch {
-		case g.life != life || g.used || g.attempt > attempt:
-		case g.attempt == attempt:
-			g.used = true
-			return g
-		case found == nil:
-			found = g
-		}
-	}
-	if found != nil {
-		found.used = true
-	}
-	return found
-}
-
-// accepted notes that the consumer has done its work; lost that its answer will
-// not arrive.
-func (c *checker) accepted(h *handed, lost bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h.ok, h.lost = true, lost
 }
 
 // claims notes that a pull worker is about to declare a job over.

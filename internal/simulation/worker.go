@@ -151,8 +151,7 @@ func (p *worker) single(b *broker) {
 		return
 	}
 	lease := string(rc.Response.Header.Peek(hotpath.LeaseHeader))
-	if parsed, err := ident.Parse(id); err == nil {
-		message, _, _ := parsed.Split()
+	if message, ok := messageOf(id); ok {
 		p.w.checker.answered(b.life, p.k.No, message, lease, p.at)
 	}
 	if p.w.faulty() && p.r.hit(200) {
@@ -172,19 +171,17 @@ func (p *worker) single(b *broker) {
 
 // declares notes what the worker is about to say of a job.
 func (p *worker) declares(job, state string) {
-	if parsed, err := ident.Parse(job); err == nil && (state == "DELIVERED" || state == "DEAD") {
-		id, _, _ := parsed.Split()
+	if id, ok := messageOf(job); ok && (state == "DELIVERED" || state == "DEAD") {
 		p.w.checker.claims(jobKey{p.k.No, id})
 	}
 }
 
 // told checks an answer: what is 202 is on disk.
 func (p *worker) told(job, state string, status int) {
-	parsed, err := ident.Parse(job)
-	if err != nil || status != 202 {
+	id, ok := messageOf(job)
+	if !ok || status != 202 {
 		return
 	}
-	id, _, _ := parsed.Split()
 	p.w.told("told", fmt.Sprintf("consumer %d: %s of %s is 202", p.k.No, state, id))
 	s := p.w.store
 	s.mu.Lock()
@@ -193,4 +190,14 @@ func (p *worker) told(job, state string, status int) {
 	if state == "DELIVERED" && got != durable.Delivered {
 		p.w.checker.report(id, "I1: consumer %d was told that its DELIVERED is stored; the store has %d", p.k.No, got)
 	}
+}
+
+// messageOf is the message that the ID of a job names.
+func messageOf(job string) (ident.ID, bool) {
+	parsed, err := ident.Parse(job)
+	if err != nil {
+		return none, false
+	}
+	id, _, ok := parsed.Split()
+	return id, ok
 }
