@@ -97,7 +97,7 @@ func slot(key string) uint16 {
 // it is for: most of the backlog stays outside.
 func manyJobsDrain(t *testing.T, s Server) {
 	ctx := context.Background()
-	const n, window = 100_000, 2_000
+	const n, window = 40_000, 2_000
 	q := s.Queue(window)
 	next, spills := 0, int64(0)
 	refill := func() {
