@@ -145,7 +145,7 @@ func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
 		return false
 	})
 	// All that was acknowledged is delivered while it stands still. When it stopped in
-	// the middle of a transaction, the others wait for MySQL to end that: minutes.
+	// the middle of a transaction, the others wait up to a minute for MySQL to end that.
 	here.mu.Lock()
 	acked := here.bodies()
 	here.mu.Unlock()

@@ -133,7 +133,7 @@ func TestFaultRedisSentinelFailoverLosesNothing(t *testing.T) {
 func TestFaultRedisSentinelPromotesANodeThatMissedWrites(t *testing.T) {
 	t.Parallel()
 	// Failovers are ours alone. Of several sentinels one that has not heard of the last
-	// one yet would make the new master a replica of the dead one again: for it that
+	// one yet could make the new master a replica of the dead one again: for it that
 	// one is well, for an hour.
 	w, sentinel := sentinelWorld(t, realservers.SentinelOptions{Sentinels: 1, DownAfter: time.Hour})
 	w.with(patient...)
