@@ -137,9 +137,9 @@ WHERE consumer_no = ?
   AND message_id IN (?...)`
 )
 
-// A jobTable is a table of jobs: what finds rows of a consumer in it, in order, and
-// what removes them.
-type jobTable struct{ find, remove string }
+// A jobTable is a table of jobs: what finds rows of a consumer in it, in order, by
+// their IDs or in a stretch, and what removes them.
+type jobTable struct{ find, stretch, remove string }
 
 var (
 	openJobs = newJobTable("open_jobs")
@@ -154,6 +154,13 @@ WHERE consumer_no = ?
 		find: `
 SELECT message_id
 FROM ` + name + some + `
+ORDER BY message_id`,
+		stretch: `
+SELECT message_id
+FROM ` + name + `
+WHERE consumer_no = ?
+  AND message_id > ?
+  AND message_id <= ?
 ORDER BY message_id`,
 		remove: `
 DELETE FROM ` + name + some,

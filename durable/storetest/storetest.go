@@ -24,7 +24,7 @@ type Hold func(t *testing.T, s *durable.Store, channelNo uint32, ids ...ident.ID
 // with its own. hold may be nil.
 func Run(t *testing.T, open func(*testing.T) *durable.Store, hold Hold) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
-		catalogueTests, nodeTests, insertTests, readTests, outcomeTests, deadTests, walkTests,
+		catalogueTests, nodeTests, insertTests, readTests, outcomeTests, deadTests, walkTests, purgeTests,
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
