@@ -190,12 +190,12 @@ func (p *puller) check(ctx context.Context, ch *catalogue.Channel, k *durable.Co
 	jobs := make([]claimedJob, len(leases))
 	var missing, doubtful []ident.ID
 	for i, l := range leases {
-		msg, gen := p.payloads.get(l.ID)
+		msg, fresh := p.recall(l.ID, generation, l.Attempt == 1 && l.Flags == 0)
 		jobs[i] = claimedJob{l, msg}
 		if msg == nil {
 			missing = append(missing, l.ID)
 		}
-		if msg == nil || gen != generation || l.Attempt > 1 || l.Flags != 0 {
+		if !fresh {
 			doubtful = append(doubtful, l.ID)
 		}
 	}

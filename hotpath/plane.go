@@ -19,6 +19,9 @@ type Options struct {
 	Client    Deliverer
 	Push      PushOptions
 	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
+	// Kept is an age up to which every message is stored: what is younger and has no
+	// outcome is open, what is older may have been removed since it was over.
+	Kept time.Duration
 	// CacheBytes bounds the payloads kept in memory, WaitingBytes and
 	// WaitingRequests the publishes that wait for the store.
 	MaxBody         int // bytes of a payload
@@ -65,7 +68,7 @@ func New(o Options) *Plane {
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
 	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes, nowMs: o.Node.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping})
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, kept: o.Kept, metrics: o.Metrics, stopping: p.stopping})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	return p
 }

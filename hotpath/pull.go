@@ -55,6 +55,7 @@ type puller struct {
 	touched   func(consumer uint32)
 	refill    func(consumer uint32)
 	visible   time.Duration // visibility timeout without IncrementalTimeout
+	kept      time.Duration // an age up to which every message is stored
 	metrics   *Metrics
 	waiters   waiters
 	claims    combiner[redisq.Wish, redisq.Grant] // of the single doors
@@ -149,6 +150,23 @@ func (p *puller) queuedJobs(ctx context.Context, rc *fasthttp.RequestCtx) (*queu
 	return page, nil
 }
 
+// recall returns the message of a job as this process remembers it, nil when it does
+// not, and whether it may be handed out without asking the store (the fresh rule).
+// untouched says that Redis has the job as it was put there.
+func (p *puller) recall(id ident.ID, generation uint64, untouched bool) (msg *durable.Message, fresh bool) {
+	msg, gen := p.payloads.get(id)
+	if fresh = msg != nil && gen == generation && untouched; !fresh && p.mayBeRemoved(id) {
+		return nil, false
+	}
+	return msg, fresh
+}
+
+// mayBeRemoved reports whether a message is so old that having no outcome does not
+// mean that its job is open: a Redis that went back in time knows such jobs again.
+func (p *puller) mayBeRemoved(id ident.ID) bool {
+	return p.nowMs()-id.Millis() > p.kept.Milliseconds()
+}
+
 // describe adds the waiting jobs to the page, with their messages.
 func (p *puller) describe(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) error {
 	if len(waiting) == 0 {
@@ -158,13 +176,13 @@ func (p *puller) describe(ctx context.Context, ch *catalogue.Channel, k *durable
 	msgs := make(map[ident.ID]*durable.Message, len(waiting))
 	var missing, doubtful []ident.ID
 	for _, w := range waiting {
-		msg, gen := p.payloads.get(w.ID)
+		msg, fresh := p.recall(w.ID, generation, w.Attempts == 0 && w.Flags == 0)
 		if msg != nil {
 			msgs[w.ID] = msg
 		} else {
 			missing = append(missing, w.ID)
 		}
-		if msg == nil || gen != generation || w.Attempts > 0 || w.Flags != 0 {
+		if !fresh {
 			doubtful = append(doubtful, w.ID)
 		}
 	}

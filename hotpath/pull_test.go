@@ -51,7 +51,7 @@ func (oneMessage) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]d
 
 func slowPuller(takes ...time.Duration) (*puller, *pausedQueue) {
 	q := &pausedQueue{takes: takes}
-	return newPuller(&puller{queue: q, store: oneMessage{}, payloads: newPayloads(1 << 20), visible: 5 * time.Second,
+	return newPuller(&puller{queue: q, store: oneMessage{}, payloads: newPayloads(1 << 20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
 		touched: func(uint32) {}, refill: func(uint32) {}, metrics: NewMetrics(prometheus.NewRegistry())}), q
 }
 

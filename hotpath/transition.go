@@ -254,29 +254,45 @@ func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.L
 // lost. Then that very lease, and no later one, is ended, so that the job can be
 // claimed like any other that Redis has in doubt.
 func (m *move) forgetOver(ctx context.Context, held redisq.Standing) (over bool, err error) {
+	if over, err = m.over(ctx); err != nil || !over {
+		return false, err
+	}
+	_, err = m.p.queue.Nack(ctx, m.k.No, []redisq.Lease{{ID: m.id, Token: held.Token}}, []time.Duration{0})
+	return true, err
+}
+
+// over reports whether the job is over, or was so long ago that nothing is stored of
+// it any more.
+func (m *move) over(ctx context.Context) (bool, error) {
 	states, err := m.p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
 	if err != nil {
 		return false, err
 	}
-	if s := states[m.id].Status; s != durable.Delivered && s != durable.Dead {
+	switch s := states[m.id].Status; {
+	case s == durable.Delivered || s == durable.Dead:
+		return true, nil
+	case !m.p.mayBeRemoved(m.id):
 		return false, nil
 	}
-	_, err = m.p.queue.Nack(ctx, m.k.No, []redisq.Lease{{ID: m.id, Token: held.Token}}, []time.Duration{0})
-	return true, err
+	_, err = m.p.head(ctx, m.ch, m.id)
+	if errors.Is(err, errJobNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 // claimed checks a fresh lease against the store where Redis may be behind it.
 func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, error) {
 	p := m.p
 	p.touched(m.k.No)
-	if msg, gen := p.payloads.get(m.id); msg != nil && gen == p.queue.Generation() && lease.Attempt == 1 && lease.Flags == 0 {
+	if _, fresh := p.recall(m.id, p.queue.Generation(), lease.Attempt == 1 && lease.Flags == 0); fresh {
 		return lease, nil
 	}
-	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	over, err := m.over(ctx)
 	if err != nil {
 		return redisq.Lease{}, err // the lease ends by itself
 	}
-	if s := states[m.id].Status; s == durable.Delivered || s == durable.Dead {
+	if over {
 		if _, err := p.queue.Ack(ctx, m.k.No, []ident.ID{m.id}); err != nil {
 			return redisq.Lease{}, err
 		}

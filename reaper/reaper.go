@@ -28,6 +28,7 @@ type Store interface {
 	Record(ctx context.Context, outcomes []durable.Outcome) error
 	Marks(ctx context.Context) (map[uint32]ident.ID, error)
 	SaveMarks(ctx context.Context, marks map[uint32]ident.ID) error
+	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
 }
 
 // A Queue is the part of redisq.Queue that the reaper uses.
@@ -50,7 +51,7 @@ type Cluster interface {
 	PastMs() int64 // the store's clock shows at least that
 }
 
-// Options of New. All fields are required but Retrigger.
+// Options of New. All fields are required but Retrigger and the two retentions.
 type Options struct {
 	Store         Store
 	Queue         Queue
@@ -59,17 +60,22 @@ type Options struct {
 	Desk          *jobs.Desk
 	RationalDelay time.Duration // age at which the fail-safe steps in
 	MaxAttempts   int           // MaxRetries + 1
-	Wake          func(consumer uint32)
-	Retrigger     *Retrigger // nil: repair in process
-	Registry      prometheus.Registerer
-	Log           *slog.Logger
+	// Retention is the age at which a message whose jobs are all over is removed, 0:
+	// never, else at least RationalDelay + durable.MinRetention. DeadRetention is how
+	// long a dead letter counts as not over, 0: for ever.
+	Retention, DeadRetention time.Duration
+	Wake                     func(consumer uint32)
+	Retrigger                *Retrigger // nil: repair in process
+	Registry                 prometheus.Registerer
+	Log                      *slog.Logger
 }
 
 // A Reaper is the fail-safe of one broker.
 type Reaper struct {
 	Options
-	reclaimed, exhausted, recovered, adopted prometheus.Counter
-	walkSeconds                              prometheus.Histogram
+	reclaimed, exhausted, recovered, adopted, purged prometheus.Counter
+	walkSeconds                                      prometheus.Histogram
+	overdue                                          prometheus.Gauge
 
 	mu      sync.Mutex
 	ledgers map[uint32]*ledger
@@ -106,9 +112,12 @@ func New(o Options) *Reaper {
 	r.exhausted = counter("penstock_exhausted_jobs_total", "Jobs whose last lease ended: dead letters.")
 	r.recovered = counter("penstock_recovered_jobs_total", "Jobs that the reconciler put into Redis.")
 	r.adopted = counter("penstock_redis_adoptions_total", "Times the Redis state of a consumer was met new, lost or replaced.")
+	r.purged = counter("penstock_purged_messages_total", "Messages removed because all their jobs were over and their retention was.")
 	r.walkSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_reconcile_duration_seconds",
 		Help: "Time of one reconcile round.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14)})
-	o.Registry.MustRegister(r.walkSeconds)
+	r.overdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_retention_overdue_seconds",
+		Help: "How far the removal of messages past their retention is behind; 0 when it has caught up."})
+	o.Registry.MustRegister(r.walkSeconds, r.overdue)
 	return r
 }
 
@@ -192,6 +201,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	wg.Go(func() { r.reclaimLoop(ctx) })
 	wg.Go(func() { r.reconcileLoop(ctx) })
 	wg.Go(func() { r.settleLoop(ctx) })
+	wg.Go(func() { r.retentionLoop(ctx) })
 	wg.Wait()
 	return nil
 }

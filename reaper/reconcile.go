@@ -284,14 +284,16 @@ func (r *Reaper) stillThere(ctx context.Context, w *walk) (bool, error) {
 	return !lost, nil
 }
 
-// shortcutSpan is the longest stretch of time that is compared by counts: a
-// longer one is walked in pages, which hold no locks for long.
-const shortcutSpan = 30 * time.Second
+// shortcutSpan is the longest stretch of time before the horizon that is compared by
+// counts. A longer one is walked in pages, which hold no locks for long. An older one
+// may have lost messages to their retention: then an outcome that came after its message
+// was gone would be counted for another one.
+const shortcutSpan = durable.MinRetention / 2
 
 // allDelivered reports whether a stretch needs no walk: all of it is delivered,
 // as is usual where consumers keep up.
 func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, through ident.ID) (bool, error) {
-	if through.Millis()-after.Millis() > shortcutSpan.Milliseconds() {
+	if r.through().Millis()-after.Millis() > shortcutSpan.Milliseconds() {
 		return false, nil
 	}
 	return r.Store.AllDelivered(ctx, *k, after, through)

@@ -185,6 +185,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	b.reaper = reaper.New(reaper.Options{
 		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk,
 		RationalDelay: cfg.RationalDelay, MaxAttempts: maxAttempts, Wake: wake, Retrigger: b.retrigger,
+		Retention: cfg.Retention, DeadRetention: cfg.DeadRetention,
 		Registry: registry, Log: log,
 	})
 	b.plane = hotpath.New(hotpath.Options{
@@ -196,7 +197,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency,
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, RetryAfterMax: cfg.RetryMaxDelay,
 		},
-		Visible: cfg.StopTimeout + cfg.RationalDelay,
+		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, WaitingBytes: waitingBytes, WaitingRequests: waitingRequests,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill,
 		Metrics: hotpath.NewMetrics(registry), Log: log,

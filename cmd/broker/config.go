@@ -15,6 +15,7 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/egress"
 )
 
@@ -43,6 +44,9 @@ type config struct {
 	Reaper          bool            `env:"BROKER_REAPER" envDefault:"true" doc:"Whether the fail-safe runs in this process. At least one process needs it."`
 	RetriggerURL    string          `env:"BROKER_RETRIGGER_URL" doc:"Empty: the fail-safe works in process. Set: it calls the re-trigger endpoints at this load-balanced URL with the admin token."`
 	QueueWindow     int             `env:"BROKER_QUEUE_WINDOW" default:"100000 (embedded 2000)" doc:"Jobs of one consumer kept in Redis; the rest of its backlog waits in the store."`
+
+	Retention     time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
+	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; then it is removed with it. 0: for ever."`
 
 	MaxBody             string   `env:"BROKER_MAX_BODY" envDefault:"4MiB" doc:"Largest request body; a larger one is 413."`
 	PushConcurrency     int      `env:"BROKER_PUSH_CONCURRENCY" envDefault:"512" doc:"Push requests in flight, this process."`
@@ -218,6 +222,15 @@ func (c *config) check() error {
 	}
 	if d := c.DrainDelay; d != nil && (*d < 0 || *d > time.Hour) {
 		bad("BROKER_DRAIN_DELAY", "must be from 0s to 1h, not %v", *d)
+	}
+	least := c.RationalDelay + durable.MinRetention
+	for name, d := range map[string]time.Duration{"BROKER_RETENTION": c.Retention, "BROKER_DEAD_RETENTION": c.DeadRetention} {
+		if d != 0 && d < least {
+			bad(name, "must be 0 or at least %v (BROKER_RATIONAL_DELAY + %v), not %v", least, durable.MinRetention, d)
+		}
+	}
+	if c.DeadRetention != 0 && c.Retention == 0 {
+		bad("BROKER_DEAD_RETENTION", "needs BROKER_RETENTION: a dead letter is removed with its message")
 	}
 	for _, d := range c.RetryBackoff {
 		if d <= 0 {

@@ -27,6 +27,7 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, RationalDelay: 2 * time.Second,
 		MaxRetries: 5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
 		RetryMaxDelay: time.Hour, RetryJitter: 0.1, Reaper: true, QueueWindow: 2000,
+		Retention: 30 * 24 * time.Hour,
 		MaxBody: "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private",
 		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token", LogLevel: "info",
 	}, c)
@@ -110,6 +111,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"BROKER_RETRIGGER_URL=/relative", "BROKER_RETRIGGER_URL"},
 		{"BROKER_RETRIGGER_URL=http://lb/", "BROKER_ADMIN_TOKEN"},
 		{"BROKER_QUEUE_WINDOW=-5", "BROKER_QUEUE_WINDOW"},
+		{"BROKER_RETENTION=-1h", "BROKER_RETENTION"},
+		{"BROKER_RETENTION=61s", "at least 1m2s"},
+		{"BROKER_DEAD_RETENTION=1s", "BROKER_DEAD_RETENTION"},
+		{"BROKER_RETENTION=forever", "BROKER_RETENTION"},
 		{"BROKER_MAX_BODY=4MB", "BROKER_MAX_BODY"},
 		{"BROKER_MAX_BODY=0", "BROKER_MAX_BODY"},
 		{"BROKER_MAX_BODY=99999999999999999999", "BROKER_MAX_BODY"},
@@ -128,6 +133,17 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		_, err := readConfig([]string{tc.line})
 		require.ErrorContains(t, err, tc.want, tc.line)
 	}
+}
+
+func TestDeadLettersAreRemovedOnlyWithTheirMessages(t *testing.T) {
+	_, err := readConfig([]string{"BROKER_RETENTION=0", "BROKER_DEAD_RETENTION=1h"})
+	require.ErrorContains(t, err, "BROKER_DEAD_RETENTION needs BROKER_RETENTION")
+	c, err := readConfig([]string{"BROKER_RETENTION=0"})
+	require.NoError(t, err)
+	require.Zero(t, c.Retention)
+	c, err = readConfig([]string{"BROKER_RETENTION=62s", "BROKER_DEAD_RETENTION=62s"})
+	require.NoError(t, err)
+	require.Equal(t, c.Retention, c.DeadRetention)
 }
 
 func TestWithoutAnAdminTokenOnlyLoopbackIsServed(t *testing.T) {

@@ -58,6 +58,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	b.reaper = reaper.New(reaper.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk,
 		RationalDelay: rationalDelay, MaxAttempts: maxAttempts, Wake: wake, Registry: noRegistry{}, Log: silent,
+		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
 	b.plane = hotpath.New(hotpath.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l},
@@ -66,7 +67,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 			Backoff:     hotpath.Backoff{Waits: []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}, MaxDelay: time.Second},
 			Concurrency: 8, PerConsumer: w.plan.each, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation", RetryAfterMax: 2 * time.Second,
 		},
-		Visible: pullLease, MaxBody: 1 << 20, CacheBytes: 1 << 20, WaitingBytes: 1 << 20, WaitingRequests: 64,
+		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, WaitingBytes: 1 << 20, WaitingRequests: 64,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: metrics, Log: silent,
 	})
 	b.queue.onLost = func(consumer uint32) {

@@ -2,6 +2,8 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath"
@@ -51,8 +53,9 @@ func (w *world) final() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	stored := map[string]*durable.Message{}
-	for _, all := range w.store.messages {
-		for _, m := range all {
+	removed := map[uint32][]*durable.Message{0: w.store.purged}
+	for _, part := range []map[uint32][]*durable.Message{w.store.messages, removed} {
+		for _, m := range slices.Concat(slices.Collect(maps.Values(part))...) {
 			if other := stored[string(m.Payload)]; other != nil {
 				w.checker.report(m.ID, "I9: %q is stored twice, as %s too", m.Payload, other.ID)
 			}
@@ -117,13 +120,16 @@ func (w *world) balance() {
 				owed++
 			}
 		}
+		there := func(key jobKey) bool { // outcomes may come after their message is gone
+			return key.consumer == k.No && s.message(k.ChannelNo, key.id) != nil
+		}
 		for key := range s.deliveries {
-			if key.consumer == k.No {
+			if there(key) {
 				delivered++
 			}
 		}
 		for key := range s.dead {
-			if _, over := s.deliveries[key]; key.consumer == k.No && !over {
+			if _, over := s.deliveries[key]; there(key) && !over {
 				dead++
 			}
 		}

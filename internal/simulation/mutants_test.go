@@ -29,6 +29,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"nobody notices that another Redis process answers": {runIsIgnored, "I2 I5", restores},
 		"Redis hears of an outcome before the store":        {ackBeforeRecord, "I2 I5 I6", nil},
 		"a wiped Redis is not given its leases back":        {leasesAreNotHeld, "I6", wipesUnderWay},
+		"a message with open jobs is removed":               {openIsPurged, "I1", retains},
 	}
 	for name, c := range flaws {
 		t.Run(name, func(t *testing.T) {
@@ -51,6 +52,21 @@ func TestEachFlawIsFound(t *testing.T) {
 
 // long makes a run long enough for settled marks to move.
 func long(p *plan) { p.active = max(p.active, 12*time.Second) }
+
+// retains removes what is over as early as brokers may be told to, with a snapshot of
+// Redis that is older than that when it comes back.
+func retains(p *plan) {
+	p.calm = false
+	p.retention, p.active = keptFor, 90*time.Second
+	p.messages *= 2
+	for i, at := range []int{10, 20, 80, 84, 88} {
+		kind := snapshot
+		if i >= 2 {
+			kind = restore
+		}
+		p.events = append(p.events, trouble{at: time.Duration(at) * time.Second, kind: kind})
+	}
+}
 
 // wipes empties Redis three times.
 func wipes(p *plan) { p.repeat(3, wipe) }

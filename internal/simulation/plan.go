@@ -16,6 +16,8 @@ type plan struct {
 	each     int           // requests in flight of one consumer
 	active   time.Duration // how long messages and faults come
 
+	retention, deadRetention time.Duration // 0: for ever
+
 	storeSkew, queueSkew time.Duration
 
 	store, queue seamRates

@@ -23,6 +23,7 @@ type outcome struct {
 	handed  int
 	repeats int
 	lives   int
+	removed int // messages
 	virtual time.Duration
 }
 
@@ -33,7 +34,7 @@ func simulate(t *testing.T, seed uint64, p plan, f flaw) (out outcome) {
 		w := newWorld(seed, p, f)
 		w.run()
 		c := w.checker
-		out = outcome{wrong: c.wrong, digest: w.history.digest, handed: c.handedOut, repeats: c.repeated, lives: w.lives, virtual: w.now()}
+		out = outcome{wrong: c.wrong, digest: w.history.digest, handed: c.handedOut, repeats: c.repeated, lives: w.lives, removed: len(w.store.purged), virtual: w.now()}
 		if c.wrong != "" {
 			out.history = fmt.Sprintf("plan: %+v\n\nthe job:\n%s\nthe end of the history:\n%s", w.plan, w.history.last(tail, c.about), w.history.last(tail, none))
 		}
@@ -117,6 +118,24 @@ func TestRedisThatGoesBackInTimeRepeatsNothingThatIsOver(t *testing.T) {
 		p.repeat(12, snapshot, restore)
 		if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
 			t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
+		}
+	}
+}
+
+// What is over is removed while messages flow and everything else fails: nothing
+// that is open goes with it, and what a Redis that goes back in time knows of removed
+// messages reaches nobody.
+func TestRetentionRemovesNothingThatIsOpenAndRepeatsNothingThatIsGone(t *testing.T) {
+	for seed := uint64(1); seed <= defaultSeeds/50 && !t.Failed(); seed++ {
+		p := newPlan(seed)
+		retains(&p)
+		if seed%2 == 0 {
+			p.deadRetention = keptFor
+		}
+		if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
+			t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
+		} else if out.removed == 0 {
+			t.Errorf("seed %d: nothing was removed", seed)
 		}
 	}
 }

@@ -28,7 +28,8 @@ type store struct {
 	dead       map[jobKey]durable.Outcome
 	attempts   map[attemptKey]bool
 	marks      map[uint32]ident.ID
-	tokens     uint64 // of node leases handed out
+	purged     []*durable.Message // that were there
+	tokens     uint64             // of node leases handed out
 	flaw       flaw
 }
 

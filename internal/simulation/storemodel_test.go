@@ -63,7 +63,7 @@ func (p *storePair) join() {
 func (p *storePair) step() {
 	ctx, t := p.t.Context(), p.t
 	k := p.consumers[p.r.below(len(p.consumers))]
-	switch p.r.below(8) {
+	switch p.r.below(9) {
 	case 0, 1, 2:
 		p.insert()
 	case 3, 4, 5:
@@ -87,6 +87,8 @@ func (p *storePair) step() {
 			require.Equal(t, want[0], got)
 		}
 	case 7:
+		p.purge()
+	case 8:
 		if len(p.consumers) < 3 && p.r.hit(200) {
 			p.join()
 		}
@@ -96,6 +98,29 @@ func (p *storePair) step() {
 			p.model.saveMarks(marks)
 		}
 	}
+}
+
+func (p *storePair) purge() {
+	all := make([]*durable.Consumer, len(p.consumers))
+	for i := range p.consumers {
+		all[i] = &p.consumers[i]
+	}
+	job := durable.Purge{ChannelNo: p.channel, Consumers: all, Through: ident.Max(), Limit: 1 + p.r.below(10)}
+	if len(p.ids) > 0 {
+		job.After = p.id()
+		if p.r.hit(500) {
+			job.Through = p.id()
+		}
+	}
+	if p.r.hit(500) {
+		job.DeadBeforeMs = 1002 // outcomes have 1000 to 1002
+	}
+	if job.After.Compare(job.Through) >= 0 {
+		return
+	}
+	got, err := p.real.Purge(p.t.Context(), job)
+	require.NoError(p.t, err)
+	require.Equal(p.t, p.model.purge(job, func(*durable.Message) {}), got)
 }
 
 func (p *storePair) id() ident.ID { return p.ids[p.r.below(len(p.ids))] }

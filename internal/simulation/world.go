@@ -19,6 +19,7 @@ const (
 	rationalDelay   = 2 * time.Second
 	stopGrace       = 300 * time.Millisecond
 	maxAttempts     = 4
+	keptFor         = rationalDelay + durable.MinRetention
 )
 
 // A world is one run: the servers, the brokers on them, the people around.
