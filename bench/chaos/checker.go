@@ -176,6 +176,9 @@ func (c *checker) jobs() {
 	v := c.v
 	for i := range c.e.Stored {
 		s := &c.e.Stored[i]
+		if s.Removed {
+			v.Removed++
+		}
 		for k, consumer := range c.e.Plan.Consumers {
 			if consumer.Channel != s.Channel {
 				continue

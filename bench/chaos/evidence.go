@@ -73,6 +73,7 @@ type Stored struct {
 	Audience int
 	Priority int
 	Hash     string
+	Removed  bool // it was there, until its retention was over
 }
 
 // Outcomes are the ends of one consumer's jobs as the store has them.

@@ -23,6 +23,8 @@ const (
 	maxRetries      = 7
 	retryBackoff    = "200ms,500ms,1s"
 	retryMaxDelay   = 2 * time.Second
+	// retention is longer than a producer goes on asking about a message.
+	retention = 90 * time.Second
 	// pullVisible is how long a claimed pull job is hidden.
 	pullVisible = stopTimeout + rationalDelay
 	maxAttempts = maxRetries + 1

@@ -100,6 +100,9 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 			return r, err
 		}
 	}
+	if err := r.archive(ctx); err != nil {
+		return r, err
+	}
 	if err := r.plan.write(r.planPath()); err != nil {
 		return r, err
 	}
@@ -194,7 +197,7 @@ func (r *rig) addBroker(ctx context.Context, i int) error {
 		"BROKER_ADMIN_TOKEN="+adminToken, "BROKER_OPEN_MANAGEMENT=true",
 		"BROKER_DELIVERY_TIMEOUT="+deliveryTimeout.String(), "BROKER_STOP_TIMEOUT="+stopTimeout.String(),
 		"BROKER_RATIONAL_DELAY="+rationalDelay.String(), fmt.Sprint("BROKER_MAX_RETRIES=", maxRetries),
-		"BROKER_RETRY_BACKOFF="+retryBackoff, "BROKER_RETRY_MAX_DELAY="+retryMaxDelay.String(),
+		"BROKER_RETENTION="+retention.String(), "BROKER_RETRY_BACKOFF="+retryBackoff, "BROKER_RETRY_MAX_DELAY="+retryMaxDelay.String(),
 		"BROKER_LOG_FORMAT=json", "BROKER_LOG_LEVEL=info")
 	n, err := newNode(i, r.dir, r.guard, env)
 	if err != nil {

@@ -56,61 +56,103 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 	return open, nil
 }
 
-// readStore reads every message and every outcome.
+// gone is the database of what was removed from the brokers': evidence, too.
+const gone = "gone"
+
+// archive has MySQL keep every message that is removed, with its outcomes and failed
+// attempts: what the retention took is judged like what is still there. Dead letters
+// keep their messages in a campaign, so of those nothing is removed that counts.
+func (r *rig) archive(ctx context.Context) error {
+	statements := []string{"CREATE DATABASE " + gone}
+	for _, table := range []string{"messages", "deliveries", "attempts"} {
+		var columns string
+		err := r.db.QueryRowContext(ctx, "SELECT GROUP_CONCAT('OLD.', column_name ORDER BY ordinal_position) FROM information_schema.columns "+
+			"WHERE table_schema = ? AND table_name = ?", database, table).Scan(&columns)
+		if err != nil {
+			return fmt.Errorf("columns of %s: %w", table, err)
+		}
+		statements = append(statements,
+			"CREATE TABLE "+gone+"."+table+" LIKE "+database+"."+table,
+			"CREATE TRIGGER "+database+".keep_"+table+" AFTER DELETE ON "+database+"."+table+
+				" FOR EACH ROW REPLACE INTO "+gone+"."+table+" VALUES ("+columns+")")
+	}
+	for _, statement := range statements {
+		if _, err := r.db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// readStore reads every message and every outcome, also of those that were removed.
 func (r *rig) readStore(ctx context.Context, e *Evidence) error {
 	channels, consumers, err := r.numbers(ctx)
 	if err != nil {
 		return err
 	}
-	for c, no := range channels {
-		err := r.rows(ctx, "SELECT id, msg_key, audience, priority, LEFT(payload, 10), LEFT(SHA2(payload, 256), 16) FROM "+database+".messages WHERE channel_no = ?", no,
-			func(rows *sql.Rows) error {
-				s := Stored{Channel: c}
-				var id, begin []byte
-				err := rows.Scan(&id, &s.Key, &s.Audience, &s.Priority, &begin, &s.Hash)
-				copy(s.ID[:], id)
-				var ok bool
-				if s.Seq, ok = parseSeq(begin); !ok {
-					s.Seq = -1
-				}
-				e.Stored = append(e.Stored, s)
+	e.Jobs = make([]Outcomes, len(consumers))
+	for k := range e.Jobs {
+		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
+	}
+	for _, from := range []string{gone, database} {
+		for c, no := range channels {
+			if err := r.readMessages(ctx, e, from, c, no); err != nil {
 				return err
-			})
-		if err != nil {
-			return err
+			}
+		}
+		for k, no := range consumers {
+			if err := r.readOutcomes(ctx, &e.Jobs[k], from, no); err != nil {
+				return err
+			}
 		}
 	}
-	e.Jobs = make([]Outcomes, len(consumers))
 	for k, no := range consumers {
-		if err := r.readOutcomes(ctx, &e.Jobs[k], no); err != nil {
+		if err := r.readDead(ctx, &e.Jobs[k], no); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *rig) readOutcomes(ctx context.Context, o *Outcomes, no int64) error {
-	*o = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
-	set := func(into map[ident.ID]bool) func(*sql.Rows) error {
-		return func(rows *sql.Rows) error {
-			var id []byte
-			err := rows.Scan(&id)
-			into[idOf(id)] = true
-			return err
+func (r *rig) readMessages(ctx context.Context, e *Evidence, from string, channel int, no int64) error {
+	query := "SELECT id, msg_key, audience, priority, LEFT(payload, 10), LEFT(SHA2(payload, 256), 16) FROM " + from + ".messages WHERE channel_no = ?"
+	return r.rows(ctx, query, no, func(rows *sql.Rows) error {
+		s := Stored{Channel: channel, Removed: from == gone}
+		var id, begin []byte
+		err := rows.Scan(&id, &s.Key, &s.Audience, &s.Priority, &begin, &s.Hash)
+		copy(s.ID[:], id)
+		var ok bool
+		if s.Seq, ok = parseSeq(begin); !ok {
+			s.Seq = -1
 		}
-	}
-	if err := r.rows(ctx, "SELECT message_id FROM "+database+".deliveries WHERE consumer_no = ?", no, set(o.Delivered)); err != nil {
+		e.Stored = append(e.Stored, s)
+		return err
+	})
+}
+
+// readDead reads who is dead and was not delivered: a delivery beats a death.
+func (r *rig) readDead(ctx context.Context, o *Outcomes, no int64) error {
+	return r.rows(ctx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+		var id []byte
+		err := rows.Scan(&id)
+		if !o.Delivered[idOf(id)] {
+			o.Dead[idOf(id)] = true
+		}
+		return err
+	})
+}
+
+func (r *rig) readOutcomes(ctx context.Context, o *Outcomes, from string, no int64) error {
+	err := r.rows(ctx, "SELECT message_id FROM "+from+".deliveries WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+		var id []byte
+		err := rows.Scan(&id)
+		o.Delivered[idOf(id)] = true
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	if err := r.rows(ctx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no, set(o.Dead)); err != nil {
-		return err
-	}
-	for id := range o.Dead {
-		if o.Delivered[id] { // a delivery beats a death
-			delete(o.Dead, id)
-		}
-	}
-	return r.rows(ctx, "SELECT message_id, attempt, duration_ms, error FROM "+database+".attempts WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+	return r.rows(ctx, "SELECT message_id, attempt, duration_ms, error FROM "+from+".attempts WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
 		var id []byte
 		var attempt int
 		var ms int64

@@ -28,6 +28,7 @@ type Verdict struct {
 
 	Acked, Refused, Unknown int64 // messages, by what their producer was told
 	UnknownStored           int64 // of the unknown ones
+	Removed                 int64 // stored messages whose retention was over
 	Jobs, Delivered, Dead   int64 // of stored messages, at the end
 	DeadAfterSuccess        int64 // their consumer had said yes, and the answer was lost
 	Deliveries              int64 // arrivals, retries included
@@ -89,7 +90,7 @@ func (v *Verdict) add(o *Verdict) {
 		}
 	}
 	for _, pair := range []struct{ into, from *int64 }{
-		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.Jobs, &o.Jobs},
+		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.Removed, &o.Removed}, {&v.Jobs, &o.Jobs},
 		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess}, {&v.Deliveries, &o.Deliveries},
 		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
 	} {
@@ -125,6 +126,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("messages refused", func(v *Verdict) int64 { return v.Refused })
 	count("messages of unknown outcome", func(v *Verdict) int64 { return v.Unknown })
 	count("  of those, stored", func(v *Verdict) int64 { return v.UnknownStored })
+	count("messages removed by retention", func(v *Verdict) int64 { return v.Removed })
 	count("deliveries, retries included", func(v *Verdict) int64 { return v.Deliveries })
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
