@@ -84,39 +84,45 @@ func (r *rig) archive(ctx context.Context) error {
 	return nil
 }
 
-// readStore reads every message and every outcome, also of those that were removed.
+// readStore reads every message and every outcome, also of those that were removed,
+// as they are at one moment: brokers go on removing.
 func (r *rig) readStore(ctx context.Context, e *Evidence) error {
 	channels, consumers, err := r.numbers(ctx)
 	if err != nil {
 		return err
 	}
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("read the store: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
 	e.Jobs = make([]Outcomes, len(consumers))
 	for k := range e.Jobs {
 		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
 	}
 	for _, from := range []string{gone, database} {
 		for c, no := range channels {
-			if err := r.readMessages(ctx, e, from, c, no); err != nil {
+			if err := readMessages(ctx, tx, e, from, c, no); err != nil {
 				return err
 			}
 		}
 		for k, no := range consumers {
-			if err := r.readOutcomes(ctx, &e.Jobs[k], from, no); err != nil {
+			if err := readOutcomes(ctx, tx, &e.Jobs[k], from, no); err != nil {
 				return err
 			}
 		}
 	}
 	for k, no := range consumers {
-		if err := r.readDead(ctx, &e.Jobs[k], no); err != nil {
+		if err := readDead(ctx, tx, &e.Jobs[k], no); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *rig) readMessages(ctx context.Context, e *Evidence, from string, channel int, no int64) error {
+func readMessages(ctx context.Context, tx *sql.Tx, e *Evidence, from string, channel int, no int64) error {
 	query := "SELECT id, msg_key, audience, priority, LEFT(payload, 10), LEFT(SHA2(payload, 256), 16) FROM " + from + ".messages WHERE channel_no = ?"
-	return r.rows(ctx, query, no, func(rows *sql.Rows) error {
+	return readRows(ctx, tx, query, no, func(rows *sql.Rows) error {
 		s := Stored{Channel: channel, Removed: from == gone}
 		var id, begin []byte
 		err := rows.Scan(&id, &s.Key, &s.Audience, &s.Priority, &begin, &s.Hash)
@@ -131,8 +137,8 @@ func (r *rig) readMessages(ctx context.Context, e *Evidence, from string, channe
 }
 
 // readDead reads who is dead and was not delivered: a delivery beats a death.
-func (r *rig) readDead(ctx context.Context, o *Outcomes, no int64) error {
-	return r.rows(ctx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+func readDead(ctx context.Context, tx *sql.Tx, o *Outcomes, no int64) error {
+	return readRows(ctx, tx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
 		var id []byte
 		err := rows.Scan(&id)
 		if !o.Delivered[idOf(id)] {
@@ -142,8 +148,8 @@ func (r *rig) readDead(ctx context.Context, o *Outcomes, no int64) error {
 	})
 }
 
-func (r *rig) readOutcomes(ctx context.Context, o *Outcomes, from string, no int64) error {
-	err := r.rows(ctx, "SELECT message_id FROM "+from+".deliveries WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+func readOutcomes(ctx context.Context, tx *sql.Tx, o *Outcomes, from string, no int64) error {
+	err := readRows(ctx, tx, "SELECT message_id FROM "+from+".deliveries WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
 		var id []byte
 		err := rows.Scan(&id)
 		o.Delivered[idOf(id)] = true
@@ -152,7 +158,7 @@ func (r *rig) readOutcomes(ctx context.Context, o *Outcomes, from string, no int
 	if err != nil {
 		return err
 	}
-	return r.rows(ctx, "SELECT message_id, attempt, duration_ms, error FROM "+from+".attempts WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+	return readRows(ctx, tx, "SELECT message_id, attempt, duration_ms, error FROM "+from+".attempts WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
 		var id []byte
 		var attempt int
 		var ms int64
@@ -170,8 +176,8 @@ func idOf(b []byte) (id ident.ID) {
 	return id
 }
 
-func (r *rig) rows(ctx context.Context, query string, arg int64, scan func(*sql.Rows) error) error {
-	rows, err := r.db.QueryContext(ctx, query, arg)
+func readRows(ctx context.Context, tx *sql.Tx, query string, arg int64, scan func(*sql.Rows) error) error {
+	rows, err := tx.QueryContext(ctx, query, arg)
 	if err != nil {
 		return fmt.Errorf("%s: %w", query, err)
 	}
