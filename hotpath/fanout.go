@@ -31,6 +31,7 @@ const (
 // An Enqueuer is the part of redisq.Queue that fan-out needs.
 type Enqueuer interface {
 	Generation() uint64
+	Epoch(consumer uint32) string
 	EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error)
 	EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error
 	Notify(ctx context.Context, consumers []uint32) error
@@ -50,9 +51,18 @@ type fanout struct {
 
 	mu         sync.Mutex
 	pending    []*durable.Message
-	repeat     map[uint32][]redisq.Job // by consumer: offered before with an unknown result
-	repeatJobs int                     // in repeat
-	signal     chan struct{}           // capacity 1
+	since      uint64                     // the generation of the queue when the first of pending came
+	repeat     map[offeredTo][]redisq.Job // offered before with an unknown result
+	repeatJobs int                        // in repeat
+	signal     chan struct{}              // capacity 1
+}
+
+// An offeredTo is the state of a consumer in Redis that jobs were offered to. They are
+// offered again to no other one: they may be under way, and a state that came after
+// a loss may not have their leases yet. The walk of the store comes after those.
+type offeredTo struct {
+	consumer uint32
+	epoch    string
 }
 
 func newFanout(queue Enqueuer, cat *catalogue.Catalogue, p *payloads, node *Node, wake func(uint32), m *Metrics, log *slog.Logger) *fanout {
@@ -71,6 +81,9 @@ func (f *fanout) Add(msgs []*durable.Message) {
 			continue
 		}
 		f.payloads.put(m)
+		if len(f.pending) == 0 {
+			f.since = f.queue.Generation()
+		}
 		f.pending = append(f.pending, m)
 	}
 	n := len(f.pending)
@@ -123,10 +136,10 @@ func (f *fanout) Run(ctx context.Context) error {
 // Part of Redis may be away, a master of a Cluster: what the others hold goes on.
 func (f *fanout) flush(ctx context.Context) bool {
 	f.mu.Lock()
-	msgs := f.pending
+	msgs, since := f.pending, f.since
 	repeat := make([]redisq.Batch, 0, len(f.repeat))
-	for consumer, jobs := range f.repeat {
-		repeat = append(repeat, redisq.Batch{Consumer: consumer, Jobs: jobs})
+	for t, jobs := range f.repeat {
+		repeat = append(repeat, redisq.Batch{Consumer: t.consumer, Jobs: jobs, Epoch: t.epoch})
 	}
 	f.pending, f.repeat, f.repeatJobs = nil, nil, 0
 	f.mu.Unlock()
@@ -135,10 +148,10 @@ func (f *fanout) flush(ctx context.Context) bool {
 	if len(msgs) == 0 {
 		return len(away) == 0
 	}
-	msgs, late := f.splitLate(msgs)
+	msgs, late := f.splitLate(msgs, since)
 	f.offerAgain(ctx, late, away)
 	if len(msgs) > 0 {
-		f.offer(ctx, msgs, away)
+		f.offer(ctx, msgs, since, away)
 	}
 	return len(away) == 0
 }
@@ -171,7 +184,7 @@ func (f *fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away ma
 
 // offer offers messages that were never offered, and adds to away who did not
 // take theirs.
-func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, away map[uint32]bool) {
+func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, since uint64, away map[uint32]bool) {
 	all := f.batches(msgs)
 	batches := make([]redisq.Batch, 0, len(all))
 	for _, b := range all {
@@ -181,7 +194,7 @@ func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, away map[ui
 	}
 	if len(batches) == 0 { // Redis is away: keep these as they are, never offered
 		f.mu.Lock()
-		f.pending = append(msgs, f.pending...)
+		f.pending, f.since = append(msgs, f.pending...), since
 		f.mu.Unlock()
 		return
 	}
@@ -201,6 +214,7 @@ func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, away map[ui
 		case errs[i] != nil:
 			doubtful[b.Consumer], away[b.Consumer] = true, true
 			f.metrics.fanoutErrors.Inc()
+			b.Epoch = results[i].Epoch
 			f.giveBack(b)
 		case results[i].Spilled > 0:
 			doubtful[b.Consumer] = true
@@ -247,8 +261,9 @@ func (f *fanout) concerns(m *durable.Message, consumers map[uint32]bool) bool {
 }
 
 // splitLate takes out messages that have waited so long, because Redis was
-// away, that the reconciler may have been faster. They are offered with care.
-func (f *fanout) splitLate(msgs []*durable.Message) (fresh []*durable.Message, late []redisq.Batch) {
+// away, that the reconciler may have been faster. They are offered with care, and
+// where Redis has lost anything since the first of them came, not at all.
+func (f *fanout) splitLate(msgs []*durable.Message, since uint64) (fresh []*durable.Message, late []redisq.Batch) {
 	bound := f.lateBefore()
 	if msgs[0].ID.Millis() >= bound { // the oldest, as good as always
 		return msgs, nil
@@ -261,21 +276,16 @@ func (f *fanout) splitLate(msgs []*durable.Message) (fresh []*durable.Message, l
 			old = append(old, m)
 		}
 	}
-	return fresh, f.batches(old)
+	late = f.batches(old)
+	if f.queue.Generation() != since { // after their epochs were read
+		f.metrics.fanoutDeferred.Add(float64(len(old)))
+		return fresh, nil
+	}
+	return fresh, late
 }
 
 // lateBefore is the time, in Unix ms, before which a message is too old to be fresh.
 func (f *fanout) lateBefore() int64 { return f.node.NowMs() - fanoutFresh.Milliseconds() }
-
-// forget drops what waits to be offered again to a consumer whose state Redis has
-// lost: jobs of it may be under way, and Redis does not have their leases yet. The
-// walk of the store brings them, after the leases.
-func (f *fanout) forget(consumer uint32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.repeatJobs -= len(f.repeat[consumer])
-	delete(f.repeat, consumer)
-}
 
 // giveBack keeps jobs for the next flush, as far as there is room.
 func (f *fanout) giveBack(b redisq.Batch) {
@@ -286,9 +296,10 @@ func (f *fanout) giveBack(b redisq.Batch) {
 		return
 	}
 	if f.repeat == nil {
-		f.repeat = map[uint32][]redisq.Job{}
+		f.repeat = map[offeredTo][]redisq.Job{}
 	}
-	f.repeat[b.Consumer] = append(f.repeat[b.Consumer], b.Jobs...)
+	t := offeredTo{b.Consumer, b.Epoch}
+	f.repeat[t] = append(f.repeat[t], b.Jobs...)
 	f.repeatJobs += len(b.Jobs)
 }
 
@@ -306,7 +317,7 @@ func (f *fanout) batches(msgs []*durable.Message) []redisq.Batch {
 			if !known {
 				i = len(out)
 				index[k.No] = i
-				out = append(out, redisq.Batch{Consumer: k.No})
+				out = append(out, redisq.Batch{Consumer: k.No, Epoch: f.queue.Epoch(k.No)})
 			}
 			out[i].Jobs = append(out[i].Jobs, redisq.Job{ID: m.ID, Priority: m.Priority})
 		}

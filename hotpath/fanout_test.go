@@ -19,7 +19,8 @@ import (
 // slowQueue is a Redis that a fan-out reaches after a while.
 type slowQueue struct{ reached func() }
 
-func (q *slowQueue) Generation() uint64 { return 7 }
+func (q *slowQueue) Generation() uint64  { return 7 }
+func (q *slowQueue) Epoch(uint32) string { return "now" }
 
 func (q *slowQueue) EnqueueMany(_ context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
 	q.reached()
@@ -33,19 +34,24 @@ func (q *slowQueue) EnqueueAgain(_ context.Context, batches []redisq.Batch) []er
 func (q *slowQueue) Notify(context.Context, []uint32) error { return nil }
 
 // lostQueue is a Redis that does not answer the first offers, and answers again as
-// it is told.
+// it is told. It loses its memory meanwhile, which another call notices.
 type lostQueue struct {
 	slowQueue
-	again error
-	asked int
+	again      error
+	asked      []string // the epochs of offers made again
+	generation uint64
 }
 
+func (q *lostQueue) Generation() uint64 { return q.generation }
+
 func (q *lostQueue) EnqueueMany(_ context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
-	return make([]redisq.Enqueued, len(batches)), slices.Repeat([]error{errors.New("no answer")}, len(batches))
+	return slices.Repeat([]redisq.Enqueued{{Epoch: "then"}}, len(batches)), slices.Repeat([]error{errors.New("no answer")}, len(batches))
 }
 
 func (q *lostQueue) EnqueueAgain(_ context.Context, batches []redisq.Batch) []error {
-	q.asked++
+	for _, b := range batches {
+		q.asked = append(q.asked, b.Epoch)
+	}
 	return slices.Repeat([]error{q.again}, len(batches))
 }
 
@@ -98,32 +104,48 @@ func oneToFanOut(t *testing.T, q Enqueuer) (*fanout, *durable.Message) {
 	return f, msg
 }
 
-// An offer that was not answered is repeated, but not to a Redis that has lost its
-// memory since: the job may be under way, and its lease is not back yet.
-func TestOffersAreNotRepeatedAfterALoss(t *testing.T) {
+// An offer that was not answered is repeated where it was made, whatever has been
+// noticed since: a Redis that has lost its memory may not have the lease of the job
+// back yet.
+func TestOffersAreRepeatedWhereTheyWereMade(t *testing.T) {
 	for name, c := range map[string]struct {
-		again  error
-		forget uint32
-		asked  int // in two more flushes
-		done   bool
+		again error
+		asked []string // in two more flushes
+		done  bool
 	}{
-		"Redis takes it":             {nil, 0, 1, true},
-		"Redis is away":              {errors.New("away"), 0, 2, false},
-		"Redis has lost its memory":  {redisq.ErrLost, 0, 1, true},
-		"a loss was noticed before":  {nil, 1, 0, true},
-		"one of another was noticed": {nil, 2, 1, true},
+		"Redis takes it":            {nil, []string{"then"}, true},
+		"Redis is away":             {errors.New("away"), []string{"then", "then"}, false},
+		"Redis has lost its memory": {redisq.ErrLost, []string{"then"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queue := &lostQueue{again: c.again}
 			f, _ := oneToFanOut(t, queue)
 			require.False(t, f.flush(t.Context()))
-			if c.forget != 0 {
-				(&Plane{fanout: f, dispatcher: newDispatcher(&dispatcher{}), herald: newHerald(queue), puller: &puller{}}).Lost(c.forget)
-			}
 			f.flush(t.Context())
 			require.Equal(t, c.done, f.flush(t.Context()))
 			require.Equal(t, c.asked, queue.asked)
 			require.Equal(t, c.done, f.repeatJobs == 0)
+		})
+	}
+}
+
+// A message that has waited longer than the reconciler needs to find it may be under
+// way already: it is offered to the Redis that was there when it came, or to none.
+func TestLateOffersAreLeftToTheWalkAfterALoss(t *testing.T) {
+	for name, lost := range map[string]bool{"nothing was lost": false, "something was lost": true} {
+		t.Run(name, func(t *testing.T) {
+			queue := &lostQueue{}
+			f, _ := oneToFanOut(t, queue)
+			now := *f.node.clock.Load()
+			now.ms += 2 * fanoutFresh.Milliseconds()
+			f.node.clock.Store(&now)
+			want := []string{"now"}
+			if lost {
+				queue.generation++
+				want = nil
+			}
+			require.True(t, f.flush(t.Context()))
+			require.Equal(t, want, queue.asked)
 		})
 	}
 }

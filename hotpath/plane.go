@@ -93,7 +93,6 @@ func (p *Plane) Hinted(consumer uint32) {
 // delivered to it gets its leases back, here and at the other brokers. It never
 // blocks.
 func (p *Plane) Lost(consumer uint32) {
-	p.fanout.forget(consumer)
 	p.dispatcher.Doubt(consumer)
 	p.herald.lost.add(consumer)
 	p.Wake(consumer)

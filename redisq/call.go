@@ -17,7 +17,7 @@ const maxRounds = 6
 // thousands of consumers stays far below the read timeout.
 const maxPipelineArgs = 20_000
 
-// ErrLost says that Redis lost the state that a call of Recover was meant for.
+// ErrLost says that Redis lost the state that a call was meant for.
 var ErrLost = errors.New("state in Redis was lost")
 
 // errUnsettled says that Redis lost its state during every round.
@@ -47,7 +47,7 @@ func (onceCmd) NoRetry() bool { return true }
 // cmd builds the command for the next round.
 func (q *Queue) cmd(ctx context.Context, c *call) onceCmd {
 	if c.known = c.pinned; c.pinned == "" {
-		c.known = q.epoch(c.consumer)
+		c.known = q.Epoch(c.consumer)
 	}
 	name, code := "evalsha", c.script.hash
 	if c.eval {

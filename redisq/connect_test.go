@@ -136,3 +136,34 @@ func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
 		removeKeys(t, client, strings.TrimSuffix(q.Keys(1)[0], "{c1}:r"))
 	}
 }
+
+// The answer to an offer is lost, somebody claims the job, Redis loses its memory, and
+// another call of the same process notices that: the offer is not made again to the
+// new state, which does not have the lease.
+func TestAnOfferWhoseAnswerIsLostIsNotRepeatedAfterALoss(t *testing.T) {
+	ctx := context.Background()
+	url := realservers.Redis(t)
+	var armed atomic.Bool
+	client := connectTo(t, redisq.ConnectOptions{URL: url, Dialer: cutting(&armed), Timeout: 5 * time.Second})
+	prefix := ownPrefix()
+	t.Cleanup(func() { removeKeys(t, client, prefix) })
+	q := redisq.New(client, redisq.Options{Prefix: prefix})
+	batch := redisq.Batch{Consumer: 1, Jobs: jobsOf(ids(1))}
+	_, errs := q.EnqueueMany(ctx, []redisq.Batch{{Consumer: 1, Jobs: jobsOf(ids(2)[1:])}}) // Redis knows the script now
+	require.NoError(t, errs[0])
+	armed.Store(true)
+	out, errs := q.EnqueueMany(ctx, []redisq.Batch{batch})
+	require.Error(t, errs[0])
+	batch.Epoch = out[0].Epoch
+	c, err := q.Claim(ctx, 1, 10, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, c.Leases, 2, "it was carried out")
+	removeKeys(t, client, prefix)
+	s, err := q.Stats(ctx, 1)
+	require.NoError(t, err)
+	require.NotEqual(t, batch.Epoch, s.Epoch, "the loss is noticed")
+	require.ErrorIs(t, q.EnqueueAgain(ctx, []redisq.Batch{batch})[0], redisq.ErrLost)
+	s, err = q.Stats(ctx, 1)
+	require.NoError(t, err)
+	require.Zero(t, s.Ready)
+}

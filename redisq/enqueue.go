@@ -5,10 +5,13 @@ import (
 	"fmt"
 )
 
-// A Batch is fresh jobs of one consumer.
+// A Batch is jobs of one consumer that were committed just now.
 type Batch struct {
 	Consumer uint32
 	Jobs     []Job
+	// Epoch is the state in Redis that the jobs were offered to, or that was there
+	// when they might first have been. EnqueueMany does not look at it.
+	Epoch string
 }
 
 // Enqueue puts jobs into the queue of a consumer as far as its window has room.
@@ -39,7 +42,8 @@ func (q *Queue) Recover(ctx context.Context, consumer uint32, epoch string, jobs
 }
 
 // EnqueueMany is Enqueue of Fresh jobs for many consumers in few round trips. The
-// results and errors stand at the place of their batch.
+// results and errors stand at the place of their batch. A batch with an error is
+// offered again with the Epoch of its result, by EnqueueAgain.
 func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, []error) {
 	out, errs := make([]Enqueued, len(batches)), make([]error, len(batches))
 	offers := make([][]*offer, len(batches))
@@ -56,7 +60,10 @@ func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, [
 	q.runAll(ctx, all)
 	for i, b := range batches {
 		out[i] = nothingEnqueued()
-		for _, o := range offers[i] {
+		for j, o := range offers[i] {
+			if j == 0 { // what followed into a later state may have been in this one, too
+				out[i].Epoch = o.known
+			}
 			if errs[i] == nil {
 				errs[i] = q.settleOffer(ctx, b.Consumer, o, &out[i])
 			}
@@ -68,16 +75,20 @@ func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, [
 // EnqueueAgain is Enqueue of Repeated jobs for many consumers in few round trips.
 // The errors stand at the place of their batch: in a Cluster that lacks a master
 // the batches for the others are taken all the same. ErrLost: Redis has lost the
-// state that the jobs were offered to, and may hold no lease of those that are under
-// way; the walk of the store, which comes after the leases, has to bring them.
+// state of their Epoch, or they have none, and may hold no lease of those that are
+// under way; the walk of the store, which comes after the leases, has to bring them.
 func (q *Queue) EnqueueAgain(ctx context.Context, batches []Batch) []error {
 	errs := make([]error, len(batches))
 	calls := make([][]*call, len(batches))
 	var all []*call
 	for i, b := range batches {
+		if b.Epoch == "" {
+			errs[i] = ErrLost
+			continue
+		}
 		calls[i], errs[i] = enqueueCalls(b.Consumer, b.Jobs, Repeated, q.window)
 		for _, c := range calls[i] {
-			c.pinned = q.epoch(b.Consumer)
+			c.pinned = b.Epoch
 		}
 		all = append(all, calls[i]...)
 	}

@@ -94,8 +94,9 @@ func (q *Queue) Keys(consumer uint32) []string { return keysOf(q.prefix, consume
 // Window returns how many ready jobs of one consumer Redis keeps.
 func (q *Queue) Window() int { return q.window }
 
-// epoch returns the epoch this process knows, "" before the first contact.
-func (q *Queue) epoch(consumer uint32) string {
+// Epoch names the state of a consumer in Redis as this process knows it, "" before
+// the first contact.
+func (q *Queue) Epoch(consumer uint32) string {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.epochs[consumer]

@@ -42,7 +42,7 @@ func (q *Queue) settle(ctx context.Context, consumer uint32, priority int, spill
 // reports it to OnLost. When this process has met the consumer never before, or
 // not the present epoch, meeting it is all that happens.
 func (q *Queue) Renew(ctx context.Context, consumer uint32) error {
-	known := q.epoch(consumer)
+	known := q.Epoch(consumer)
 	c := &call{consumer: consumer, script: renewScript, args: []any{newEpoch()}}
 	q.send(ctx, []*call{c})
 	if !c.done && c.eval && c.reply == nil {

@@ -149,6 +149,10 @@ func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
 		require.Len(t, c.Leases, 5)
 	}
 	repeated := batches(1)
+	for i := range repeated {
+		require.NotEmpty(t, added[i].Epoch, "also where it failed")
+		repeated[i].Epoch = added[i].Epoch
+	}
 	errs = q.EnqueueAgain(ctx, repeated)
 	require.NoError(t, errs[0])
 	require.Error(t, errs[1])

@@ -51,6 +51,9 @@ type Enqueued struct {
 	SpilledPriority int
 	// FirstSpilled is the index of the first job that was spilled, -1 when none.
 	FirstSpilled int
+	// Epoch is the state in Redis that the jobs were, or may have been, offered to;
+	// of EnqueueMany alone, and also where that failed.
+	Epoch string
 }
 
 // Flags of a job.

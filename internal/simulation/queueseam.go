@@ -50,12 +50,19 @@ const longCall = 100 * time.Millisecond
 // runWithin is run of a script that can reach Redis for a time after its client
 // has given up on it, and does late then.
 func (q *queueSeam) runWithin(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) error {
+	_, err := q.sent(ctx, op, consumer, latest, script, late)
+	return err
+}
+
+// sent is runWithin that tells the epoch that the script was sent with last.
+func (q *queueSeam) sent(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) (string, error) {
 	settled := true
-	known := q.epoch(consumer)
+	known := q.Epoch(consumer)
+	epoch := known
 	w := q.l.w
 	asked := w.now()
 	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, latest: latest,
-		effect:  func() { settled = q.rounds(consumer, script) },
+		effect:  func() { epoch, settled = q.rounds(consumer, script) },
 		overdue: func() { q.once(consumer, known, late) }})
 	if took := w.now() - asked; err != nil || took > longCall {
 		w.checker.cut(q.l.no, asked, w.now())
@@ -66,21 +73,21 @@ func (q *queueSeam) runWithin(ctx context.Context, op string, consumer uint32, l
 	if err == nil && !settled {
 		err = errors.New("simulation: state in Redis is being replaced repeatedly")
 	}
-	return err
+	return epoch, err
 }
 
-// rounds repeats a script until its epoch is the current one.
-func (q *queueSeam) rounds(consumer uint32, script func(k *lane, now int64)) bool {
+// rounds repeats a script until its epoch is the current one, and returns the last.
+func (q *queueSeam) rounds(consumer uint32, script func(k *lane, now int64)) (known string, done bool) {
 	for range maxRounds {
 		q.connect()
-		known := q.epoch(consumer)
-		current, done := q.once(consumer, known, script)
-		if done {
-			return true
+		known = q.Epoch(consumer)
+		var current string
+		if current, done = q.once(consumer, known, script); done {
+			break
 		}
 		q.adopt(consumer, known, current)
 	}
-	return false
+	return known, done
 }
 
 // once runs a script if the epoch is the one known; else it returns the current
@@ -124,7 +131,7 @@ func (q *queueSeam) connect() {
 	}
 }
 
-func (q *queueSeam) epoch(consumer uint32) string {
+func (q *queueSeam) Epoch(consumer uint32) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.epochs[consumer]
@@ -147,9 +154,9 @@ func (q *queueSeam) adopt(consumer uint32, known, current string) {
 const freshLatest = 50 * time.Millisecond
 
 func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
-	none := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
+	result := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
 	if len(jobs) == 0 {
-		return none, nil
+		return result, nil
 	}
 	latest := time.Duration(0)
 	if src == redisq.Fresh {
@@ -164,10 +171,12 @@ func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.
 		script(k, now)
 	}
 	op := [...]string{"Enqueue fresh", "Enqueue repeated"}[src] // what is recovered goes by Recover
-	if err := q.runWithin(ctx, op, consumer, latest, script, late); err != nil {
-		return none, err
+	epoch, err := q.sent(ctx, op, consumer, latest, script, late)
+	if err == nil { // else the script may still run, and write to it
+		result = out
 	}
-	return out, nil
+	result.Epoch = epoch
+	return result, err
 }
 
 // enqueue is the script.
@@ -224,10 +233,8 @@ func (q *queueSeam) EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]
 func (q *queueSeam) EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error {
 	errs := make([]error, len(batches))
 	for i, b := range batches {
-		if epoch := q.epoch(b.Consumer); epoch != "" {
-			_, errs[i] = q.pinned(ctx, "EnqueueAgain", b.Consumer, epoch, b.Jobs, redisq.Repeated)
-		} else {
-			_, errs[i] = q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Repeated)
+		if errs[i] = redisq.ErrLost; b.Epoch != "" {
+			_, errs[i] = q.pinned(ctx, "EnqueueAgain", b.Consumer, b.Epoch, b.Jobs, redisq.Repeated)
 		}
 	}
 	return errs
@@ -424,7 +431,7 @@ func (q *queueSeam) SettleSpilled(ctx context.Context, consumer uint32, priority
 
 // Renew gives the consumer a new epoch if it has the one that is known here.
 func (q *queueSeam) Renew(ctx context.Context, consumer uint32) error {
-	known, current := q.epoch(consumer), ""
+	known, current := q.Epoch(consumer), ""
 	w := q.l.w
 	err := q.l.do(ctx, call{op: "Renew", consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, effect: func() {
 		q.connect()

@@ -138,14 +138,13 @@ func recoverOnlyInto(t *testing.T, s Server) {
 }
 
 // Jobs that may have been offered before go only where that was: their leases went
-// with it. A process that never saw the state takes it as it is.
+// with it. What was offered nowhere is left to the walk of the store.
 func offerAgainOnlyThere(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(100)
 	lost := watch(q)
-	again := func(q *redisq.Queue) error {
-		return q.EnqueueAgain(ctx, []redisq.Batch{{Consumer: consumer, Jobs: jobs(0, 3, 0)}})[0]
-	}
+	batch := redisq.Batch{Consumer: consumer, Jobs: jobs(0, 3, 0)}
+	again := func(q *redisq.Queue) error { return q.EnqueueAgain(ctx, []redisq.Batch{batch})[0] }
 	states := func() (out []redisq.State) {
 		standings, err := s.Queue(100).Probe(ctx, consumer, span(0, 2))
 		require.NoError(t, err)
@@ -154,7 +153,12 @@ func offerAgainOnlyThere(t *testing.T, s Server) {
 		}
 		return out
 	}
-	put(t, q, jobs(0, 3, 0), redisq.Fresh)
+	require.ErrorIs(t, again(q), redisq.ErrLost)
+	require.Equal(t, []redisq.State{redisq.Missing, redisq.Missing, redisq.Missing}, states())
+	out, errs := q.EnqueueMany(ctx, []redisq.Batch{batch})
+	require.NoError(t, errs[0])
+	require.Equal(t, q.Epoch(consumer), out[0].Epoch)
+	batch.Epoch = out[0].Epoch
 	claim(t, q, 1, never)
 	require.NoError(t, again(q))
 	require.Equal(t, []redisq.State{redisq.Leased, redisq.Ready, redisq.Ready}, states(), "what is known stays as it is")
@@ -164,12 +168,10 @@ func offerAgainOnlyThere(t *testing.T, s Server) {
 	require.ErrorIs(t, again(q), redisq.ErrLost)
 	require.Equal(t, []uint32{consumer}, lost.take())
 	require.Equal(t, []redisq.State{redisq.Missing, redisq.Missing, redisq.Missing}, states())
-	require.NoError(t, again(q), "this is the state that it knows now")
-	require.Equal(t, []redisq.State{redisq.Ready, redisq.Ready, redisq.Ready}, states())
-
-	s.Flush()
-	require.NoError(t, again(s.Queue(100)))
-	require.Equal(t, []redisq.State{redisq.Ready, redisq.Ready, redisq.Ready}, states())
+	require.ErrorIs(t, again(q), redisq.ErrLost, "also when it knows of the loss")
+	require.ErrorIs(t, again(s.Queue(100)), redisq.ErrLost)
+	require.Empty(t, lost.take(), "a loss is told once")
+	require.Equal(t, []redisq.State{redisq.Missing, redisq.Missing, redisq.Missing}, states())
 	check(t, s, q)
 }
 
