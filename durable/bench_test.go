@@ -1,6 +1,7 @@
 package durable_test
 
 import (
+	"bytes"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ func BenchmarkInsertMySQL(b *testing.B)  { benchmarkInsert(b, benchMySQL(b), 2) 
 func BenchmarkInsertSQLite(b *testing.B) { benchmarkInsert(b, benchSQLite(b), 1) }
 func BenchmarkRecordMySQL(b *testing.B)  { benchmarkRecord(b, benchMySQL(b), 2) }
 func BenchmarkRecordSQLite(b *testing.B) { benchmarkRecord(b, benchSQLite(b), 1) }
+func BenchmarkPurgeMySQL(b *testing.B)   { benchmarkPurge(b, benchMySQL(b)) }
+func BenchmarkPurgeSQLite(b *testing.B)  { benchmarkPurge(b, benchSQLite(b)) }
 
 func benchMySQL(b *testing.B) *durable.Store { return openMySQL(b, realservers.MySQL(b)) }
 
@@ -54,23 +57,59 @@ func benchmarkInsert(b *testing.B, s *durable.Store, workers int) {
 	node, err := s.LeaseNode(b.Context(), "n", time.Hour)
 	require.NoError(b, err)
 	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
-	payload := make([]byte, 1024)
-	for i := range payload {
-		payload[i] = byte('a' + i%26)
-	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	inParallel(b, workers, func() {
-		batch := make([]*durable.Message, benchBatch)
-		for i := range batch {
-			batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, ContentType: "text/plain", Payload: payload}
-		}
-		for _, err := range s.Insert(b.Context(), node, batch) {
+		for _, err := range s.Insert(b.Context(), node, benchMessages(ids, 0)) {
 			if err != nil {
 				b.Error(err)
 			}
 		}
 	})
+	b.ReportMetric(float64(b.N*benchBatch)/b.Elapsed().Seconds(), "messages/s")
+}
+
+// benchMessages is one batch for channel 1.
+func benchMessages(ids *ident.Generator, audience int) []*durable.Message {
+	batch := make([]*durable.Message, benchBatch)
+	for i := range batch {
+		batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Audience: audience, ContentType: "text/plain", Payload: benchPayload}
+	}
+	return batch
+}
+
+var benchPayload = bytes.Repeat([]byte("abcdefgh"), 128)
+
+// benchmarkPurge removes batches of messages that one consumer got.
+func benchmarkPurge(b *testing.B, s *durable.Store) {
+	_, _, err := s.PutChannel(b.Context(), durable.Put{ID: "c"})
+	require.NoError(b, err)
+	url := "http://127.0.0.1/"
+	k, _, err := s.PutConsumer(b.Context(), durable.ConsumerPut{Put: durable.Put{ID: "k"}, ChannelID: "c", CallbackURL: &url})
+	require.NoError(b, err)
+	node, err := s.LeaseNode(b.Context(), "n", time.Hour)
+	require.NoError(b, err)
+	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	for range b.N {
+		batch := benchMessages(ids, 1)
+		outcomes := make([]durable.Outcome, len(batch))
+		for i, m := range batch {
+			outcomes[i] = durable.Outcome{ConsumerNo: k.No, ID: m.ID, Attempts: 1, AtMs: 1, StatusCode: 200}
+		}
+		for _, err := range s.Insert(b.Context(), node, batch) {
+			require.NoError(b, err)
+		}
+		require.NoError(b, s.Record(b.Context(), outcomes))
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	p := durable.Purge{ChannelNo: 1, Consumers: []*durable.Consumer{&k}, Through: ident.Max(), Limit: benchBatch}
+	for range b.N {
+		done, err := s.Purge(b.Context(), p)
+		require.NoError(b, err)
+		require.Equal(b, benchBatch, done.Removed)
+		p.After = done.Last
+	}
 	b.ReportMetric(float64(b.N*benchBatch)/b.Elapsed().Seconds(), "messages/s")
 }
 

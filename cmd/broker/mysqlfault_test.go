@@ -26,8 +26,12 @@ type mysqlFault struct {
 }
 
 func startMySQLFault(t *testing.T, serverArgs ...string) *mysqlFault {
+	return faultOn(t, realservers.StartMySQL(t, serverArgs...))
+}
+
+func faultOn(t *testing.T, mysql *realservers.MySQLServer) *mysqlFault {
 	const user = "penstock"
-	mysql, redis := realservers.StartMySQL(t, serverArgs...), realservers.StartRedis(t)
+	redis := realservers.StartRedis(t)
 	f := &mysqlFault{dsn: mysql.UserDSN(user), user: user}
 	f.world = &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + f.dsn, "BROKER_REDIS_URL=" + redis.URL(),
 		"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=10s"}}

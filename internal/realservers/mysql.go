@@ -4,6 +4,7 @@ package realservers
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,7 +30,13 @@ type MySQLServer struct {
 // program fails the test.
 func StartMySQL(tb TB, extraArgs ...string) *MySQLServer {
 	tb.Helper()
-	p, err := startMySQLWith(extraArgs)
+	return startMySQLServer(tb, extraArgs, nil, nil)
+}
+
+// startMySQLServer starts a server in a folder that prepare, if any, has seen.
+func startMySQLServer(tb TB, extraArgs []string, prepare func(dir string) error, env []string) *MySQLServer {
+	tb.Helper()
+	p, err := startMySQLWith(extraArgs, prepare, env)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -117,9 +124,9 @@ func rootDSN(port int) string {
 	return cfg.FormatDSN()
 }
 
-func startMySQL() (*process, error) { return startMySQLWith(nil) }
+func startMySQL() (*process, error) { return startMySQLWith(nil, nil, nil) }
 
-func startMySQLWith(extraArgs []string) (*process, error) {
+func startMySQLWith(extraArgs []string, prepare func(dir string) error, env []string) (*process, error) {
 	binary, err := findBinary("mariadbd", "mysqld")
 	if err != nil {
 		return nil, err
@@ -136,6 +143,11 @@ func startMySQLWith(extraArgs []string) (*process, error) {
 	if err := os.CopyFS(data, os.DirFS(template)); err != nil {
 		_ = f.remove()
 		return nil, fmt.Errorf("realservers: copy the initialised data folder: %w", err)
+	}
+	if prepare != nil {
+		if err := prepare(f.path); err != nil {
+			return nil, errors.Join(err, f.remove())
+		}
 	}
 	args := func(port int) []string {
 		return slices.Concat(mysqlArgs(data), []string{
@@ -157,6 +169,7 @@ func startMySQLWith(extraArgs []string) (*process, error) {
 	return startProcess(f, program{
 		binary: binary,
 		args:   args,
+		env:    env,
 		ready:  "ready for connections",
 		ping:   func(port int) error { return pingMySQL(rootDSN(port)) },
 	})
