@@ -16,8 +16,9 @@ const (
 	purgePage = 500
 	purgeJobs = 20_000
 	// purgePause is how long it rests after a transaction, as a multiple of what that
-	// took: a fifth of one connection's time is what it may cost.
-	purgePause = 4
+	// took: a fifth of one connection's time is what it may cost, and half of it where
+	// it is behind by purgeBehind of the retention.
+	purgePause, purgeBehind = 4, 10
 	// purgeTimeout bounds a transaction: it may wait for a message whose broker
 	// stands still, and holds others up meanwhile.
 	purgeTimeout = 10 * time.Second
@@ -104,13 +105,23 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 			p.passed[ch.No] = done.Last
 			p.overdue.Set(float64(job.Through.Millis()-done.Last.Millis()) / 1000)
 		}
+		behind := time.Duration(job.Through.Millis()-done.Last.Millis()) * time.Millisecond
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(purgePause * time.Since(start)):
+		case <-time.After(p.rest(time.Since(start), done, behind)):
 		}
 	}
 	return nil
+}
+
+// rest is how long to pause after a page. One that found hardly anything to remove, old
+// messages with open jobs, is no reason to hurry.
+func (p *purger) rest(took time.Duration, done durable.Purged, behind time.Duration) time.Duration {
+	if done.Removed > done.Kept && behind > p.Retention/purgeBehind {
+		return took
+	}
+	return purgePause * took
 }
 
 func (p *purger) purge(ctx context.Context, job durable.Purge) (durable.Purged, error) {

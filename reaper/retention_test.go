@@ -93,6 +93,23 @@ func TestWhoDoesNotOwnAChannelRemovesNothingOfIt(t *testing.T) {
 	require.Equal(t, 2, r.left(ids))
 }
 
+func TestTheRetentionHurriesOnlyWhereItIsBehindAndHasWorkToDo(t *testing.T) {
+	_, p := newRetention(t, 100*time.Second)
+	for _, c := range []struct {
+		removed, kept int
+		behind        time.Duration
+		pause         time.Duration
+	}{
+		{500, 0, 10 * time.Second, 4 * time.Second},
+		{500, 0, 11 * time.Second, time.Second},
+		{300, 200, time.Hour, time.Second},
+		{200, 300, time.Hour, 4 * time.Second},
+		{0, 0, time.Hour, 4 * time.Second},
+	} {
+		require.Equal(t, c.pause, p.rest(time.Second, durable.Purged{Removed: c.removed, Kept: c.kept}, c.behind))
+	}
+}
+
 // A purging store fails for one channel.
 type failingPurges struct {
 	Store
