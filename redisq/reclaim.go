@@ -13,7 +13,8 @@ const exhaustedLease = 10 * time.Second
 // their jobs are ready again, flagged FlagVerify, with the attempt charged; those
 // with maxAttempts attempts or more (0 and below: never) are handed to the caller
 // to be stored as dead. Of concurrent calls one sees each ended lease. It also
-// lets in up to 128 due delayed jobs.
+// lets in up to 128 due delayed jobs. Where the clock of Redis went back by more than
+// five seconds since the last call, the consumer's state is dropped, as if lost.
 func (q *Queue) Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (Expired, error) {
 	c := &call{
 		consumer: consumer,

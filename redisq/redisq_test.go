@@ -105,3 +105,45 @@ func wait(tb testing.TB, client redis.UniversalClient, d time.Duration) {
 		time.Sleep(left)
 	}
 }
+
+// A clock that goes back by more than a hiccup would hold up whatever waits for a time
+// by it: the state of such a consumer is dropped, and told as lost.
+func TestStateIsDroppedWhereTheClockWentBack(t *testing.T) {
+	ctx := context.Background()
+	server := miniredis.RunT(t)
+	now := time.Now()
+	server.SetTime(now)
+	q := redisq.New(connect(t, "redis://"+server.Addr()), redisq.Options{})
+	all := ids(3)
+	put := func() {
+		_, err := q.Enqueue(ctx, 1, []redisq.Job{{ID: all[0]}, {ID: all[1], Delay: time.Minute}, {ID: all[2]}}, redisq.Fresh)
+		require.NoError(t, err)
+		c, err := q.Claim(ctx, 1, 1, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, c.Leases, 1)
+	}
+	look := func() redisq.Expired {
+		x, err := q.Reclaim(ctx, 1, 10, 0)
+		require.NoError(t, err)
+		return x
+	}
+	put()
+	require.False(t, look().Empty)
+	var lost []uint32
+	q.OnLost(func(consumer uint32) { lost = append(lost, consumer) })
+	epoch := q.Epoch(1)
+	for _, step := range []time.Duration{-5 * time.Second, 10 * time.Second, 5 * time.Second, 5 * time.Second} {
+		now = now.Add(step)
+		server.SetTime(now)
+		require.False(t, look().Empty)
+	}
+	require.Empty(t, lost, "a hiccup, and the clock goes on")
+	server.SetTime(now.Add(-5001 * time.Millisecond))
+	require.True(t, look().Empty)
+	require.Equal(t, []uint32{1}, lost)
+	require.NotEqual(t, epoch, q.Epoch(1))
+	require.Equal(t, []string{q.Keys(1)[4]}, server.Keys(), "nothing but the new epoch is left")
+	put()
+	require.False(t, look().Empty, "and it is good for as much as before")
+	require.Equal(t, []uint32{1}, lost)
+}

@@ -27,6 +27,7 @@ const (
 	runIsIgnored           // nobody notices that another Redis process answers
 	ackBeforeRecord        // Redis hears of an outcome before the store
 	leasesAreNotHeld       // Redis says that it has leases back which it does not have
+	clockIsTrusted         // Redis does not see that its clock went back
 	openIsPurged           // the store removes messages although their jobs are open
 )
 

@@ -29,6 +29,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"nobody notices that another Redis process answers": {runIsIgnored, "I2 I5", restores},
 		"Redis hears of an outcome before the store":        {ackBeforeRecord, "I2 I5 I6", nil},
 		"a wiped Redis is not given its leases back":        {leasesAreNotHeld, "I6", wipesUnderWay},
+		"Redis does not see that its clock went back":       {clockIsTrusted, "I5", clockGoesBack},
 		"a message with open jobs is removed":               {openIsPurged, "I1", retains},
 	}
 	for name, c := range flaws {
@@ -65,6 +66,14 @@ func retains(p *plan) {
 			kind = restore
 		}
 		p.events = append(p.events, trouble{at: time.Duration(at) * time.Second, kind: kind})
+	}
+}
+
+// clockGoesBack sets the clock of Redis back by an hour, twice.
+func clockGoesBack(p *plan) {
+	p.calm = false
+	for i := range 2 {
+		p.events = append(p.events, trouble{at: p.active * time.Duration(i+1) / 3, kind: clockJump, span: -time.Hour})
 	}
 }
 

@@ -84,6 +84,7 @@ type lane struct {
 	fence   int64
 	spilled int // highest priority outside the window, -1 none
 	spills  int64
+	looked  int64              // when reclaim last looked, ms
 	ready   map[ident.ID]int64 // score
 	delayed map[ident.ID]int64 // due, ms
 	leased  map[ident.ID]int64 // deadline, ms

@@ -372,11 +372,20 @@ func (q *queueSeam) AckMany(ctx context.Context, done []redisq.Done) ([]int, []e
 
 func (q *queueSeam) Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (redisq.Expired, error) {
 	var out redisq.Expired
+	dropped := false
 	err := q.run(ctx, "Reclaim", consumer, func(k *lane, now int64) {
+		if dropped = q.r.flaw != clockIsTrusted && k.wentBack(now); dropped {
+			q.l.w.checker.disturb(0, q.l.w.now(), q.l.w.now())
+			q.l.note("dropped", consumer, ident.ID{}, "the clock went back")
+			return
+		}
 		x := k.reclaim(now, limit, maxAttempts)
 		q.l.w.checker.reclaimed(q.l, consumer, x)
 		out = x
 	})
+	if err == nil && dropped { // it meets the new state at once
+		_, err = q.Stats(ctx, consumer)
+	}
 	if err != nil {
 		return redisq.Expired{}, err
 	}

@@ -259,6 +259,21 @@ func (k *lane) ack(ids []ident.ID) int {
 // exhaustedLease is how long reclaim keeps an exhausted job for its caller.
 const exhaustedLease = 10 * time.Second
 
+// clockBack is how far the clock may go back before reclaim drops the lane.
+const clockBack = 5 * time.Second
+
+// wentBack drops everything where the clock went back, and else writes it down.
+func (k *lane) wentBack(now int64) bool {
+	if now < k.looked-millis(clockBack) {
+		*k = *newLane()
+		return true
+	}
+	if now >= k.looked+1000 {
+		k.looked = now
+	}
+	return false
+}
+
 func (k *lane) reclaim(now int64, limit, most int) redisq.Expired {
 	var out redisq.Expired
 	for _, id := range ordered(k.leased) {

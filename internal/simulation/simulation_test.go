@@ -122,6 +122,18 @@ func TestRedisThatGoesBackInTimeRepeatsNothingThatIsOver(t *testing.T) {
 	}
 }
 
+// The clock of Redis goes back by an hour: what waits for a time by it is not late by
+// an hour, and nothing is repeated that was not in flight.
+func TestAClockOfRedisThatGoesBackHoldsUpNothing(t *testing.T) {
+	for seed := uint64(1); seed <= defaultSeeds/15 && !t.Failed(); seed++ {
+		p := newPlan(seed)
+		clockGoesBack(&p)
+		if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
+			t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
+		}
+	}
+}
+
 // What is over is removed while messages flow and everything else fails: nothing
 // that is open goes with it, and what a Redis that goes back in time knows of removed
 // messages reaches nobody.

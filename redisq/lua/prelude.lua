@@ -4,7 +4,8 @@
 -- KEYS[2]  delayed  ZSET  message ID -> due ms
 -- KEYS[3]  leased   ZSET  message ID -> deadline ms
 -- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms
--- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills
+-- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills,
+--                         t when it was last looked at by reclaim
 -- ARGV[1]  the epoch that the caller knows
 --
 -- Returns {'STALE', current epoch or ''} and does nothing when the epoch is

@@ -4,6 +4,11 @@
 -- ARGV[3]  attempts after which a job is exhausted; 0 never
 -- ARGV[4]  ms that an exhausted job stays leased to the caller
 --
+-- Where the clock of Redis went back, which would make everything late that waits
+-- for a time by it, the consumer's keys are dropped and the answer is that of the
+-- prelude: lost state is rebuilt with times by the clock that holds now. A step of
+-- 5 s or less is waited for; time is written down about once a second.
+--
 -- Returns {next due ms, 1 when the consumer has no job at all else 0, number of
 -- returned jobs, first fence, the returned message IDs, then for each exhausted
 -- job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
@@ -18,6 +23,12 @@ local limit, most = int(ARGV[2], 1, 500), int(ARGV[3], 0, 2147483647)
 local grace = int(ARGV[4], 1, 1099511627776)
 if #ARGV ~= 4 or not limit or not most or not grace then return bad('reclaim') end
 local now = clock()
+local seen = tonumber(redis.call('HGET', KEYS[5], 't') or '0')
+if now < seen - 5000 then
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  return {'STALE', ''}
+end
+if now >= seen + 1000 then redis.call('HSET', KEYS[5], 't', fmt(now)) end
 local out, tail = {0, 0, 0, 0}, {}
 local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', fmt(now), 'LIMIT', 0, fmt(limit))
 if #ids > 0 then
