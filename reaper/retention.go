@@ -81,7 +81,9 @@ func (p *purger) round(ctx context.Context) (failure error) {
 			}
 		}
 		if len(page) < channelPage {
-			p.overdue.Set(0)
+			if failure == nil {
+				p.overdue.Set(0)
+			}
 			return failure
 		}
 	}
