@@ -28,7 +28,8 @@ if now < seen - 5000 then
   redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   return {'STALE', ''}
 end
-if now >= seen + 1000 then redis.call('HSET', KEYS[5], 't', fmt(now)) end
+-- A Redis that is full refuses this, and nothing else depends on it.
+if now >= seen + 1000 then redis.pcall('HSET', KEYS[5], 't', fmt(now)) end
 local out, tail = {0, 0, 0, 0}, {}
 local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', fmt(now), 'LIMIT', 0, fmt(limit))
 if #ids > 0 then
