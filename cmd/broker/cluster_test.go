@@ -136,14 +136,15 @@ func duplicateIDs(t *testing.T, ps []*process) {
 	codes := map[string]map[int]int{}
 	var wrong []string
 	for i := range ids {
-		id := fmt.Sprintf("order-%d", i)
-		codes[id] = map[int]int{}
+		codes[fmt.Sprintf("order-%d", i)] = map[int]int{}
+	}
+	for id, got := range codes {
 		for n := range each * len(ps) {
 			wg.Go(func() {
 				r, err := ps[n%len(ps)].try("POST", s.path("/broadcast"), id, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", id)...)
 				mu.Lock()
 				defer mu.Unlock()
-				codes[id][r.status]++
+				got[r.status]++
 				if err != nil || r.header.Get("Location") != s.path("/message/", id) {
 					wrong = append(wrong, fmt.Sprint(r, err))
 				}
