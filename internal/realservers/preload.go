@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
 // A preload is a library that a server loads before its C library, to change what
@@ -22,6 +21,8 @@ type preload struct {
 }
 
 var (
+	//go:embed preload/number.h
+	numberSource []byte
 	//go:embed preload/wallclock.c
 	wallclockSource []byte
 	//go:embed preload/slowdisk.c
@@ -33,14 +34,16 @@ var (
 
 // env has a server load it from its own folder, where it starts.
 func (l preload) env() []string {
-	return []string{"LD_PRELOAD=./" + l.name + ".so", "PENSTOCK_TEST_" + strings.ToUpper(l.name) + "=./" + l.name}
+	return []string{"LD_PRELOAD=./" + l.name + ".so", "PENSTOCK_TEST_NUMBER=./" + l.name}
 }
 
 // build puts it into the folder of a server, with the number 0.
 func (l preload) build(dir string) error {
 	source := filepath.Join(dir, l.name+".c")
-	if err := os.WriteFile(source, l.source, 0o600); err != nil {
-		return err
+	for path, text := range map[string][]byte{source: l.source, filepath.Join(dir, "number.h"): numberSource} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return err
+		}
 	}
 	cc, err := findBinary("cc", "gcc", "clang")
 	if err != nil {
