@@ -1,6 +1,9 @@
 package reaper
 
 import (
+	"context"
+	"time"
+
 	"github.com/penstock-broker/penstock/ident"
 )
 
@@ -49,4 +52,70 @@ func (l *ledger) level(priority int) ident.ID {
 		return mark
 	}
 	return l.checked
+}
+
+// rereadMarks takes over, after brokers came or went, how far others have settled
+// their consumers since: what they leave to us is then walked from there on, and
+// not from where it stood when this process began.
+func (r *Reaper) rereadMarks(ctx context.Context) error {
+	r.mu.Lock()
+	reread := r.reread
+	r.reread = false
+	r.mu.Unlock()
+	if !reread {
+		return nil
+	}
+	err := r.readMarks(ctx)
+	if err != nil {
+		r.mu.Lock()
+		r.reread = true
+		r.mu.Unlock()
+	}
+	return err
+}
+
+func (r *Reaper) readMarks(ctx context.Context) error {
+	marks, err := r.Store.Marks(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for consumer, mark := range marks {
+		l := r.ledgers[consumer]
+		if l == nil {
+			l = &ledger{settled: mark}
+			l.restart()
+			r.ledgers[consumer] = l
+		}
+		if mark.Compare(l.settled) > 0 {
+			l.settled = mark
+		}
+	}
+	return nil
+}
+
+func (r *Reaper) loadMarks(ctx context.Context) bool {
+	for {
+		err := r.readMarks(ctx)
+		if err == nil {
+			return true
+		}
+		r.Log.Warn("settled marks cannot be read; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(r.tick()):
+		}
+	}
+}
+
+// forget drops the ledger of a consumer that another broker looks after.
+func (r *Reaper) forget(consumer uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.resting, consumer)
+	if l := r.ledgers[consumer]; l != nil {
+		l.lost = true
+	}
 }

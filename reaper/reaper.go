@@ -205,3 +205,14 @@ func (r *Reaper) Run(ctx context.Context) error {
 	wg.Wait()
 	return nil
 }
+
+// A streak is a row of rounds of one loop that failed: only the first is told.
+type streak struct{ failing bool }
+
+// round takes in how a round ended; warning says what does not work meanwhile.
+func (s *streak) round(ctx context.Context, log *slog.Logger, warning string, err error) {
+	if err != nil && ctx.Err() == nil && !s.failing {
+		log.Warn(warning, "error", err)
+	}
+	s.failing = err != nil
+}

@@ -37,7 +37,7 @@ func (r *Reaper) reclaimLoop(ctx context.Context) {
 	var queue []uint32 // consumers of the sweep under way
 	budget := 0.0
 	fast := false
-	failing := false
+	var failures streak
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,10 +81,7 @@ func (r *Reaper) reclaimLoop(ctx context.Context) {
 				}
 			}
 		}
-		if failure != nil && ctx.Err() == nil && !failing {
-			r.Log.Warn("ended leases cannot be reclaimed; trying again", "error", failure)
-		}
-		failing = failure != nil
+		failures.round(ctx, r.Log, "ended leases cannot be reclaimed; trying again", failure)
 	}
 }
 

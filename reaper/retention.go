@@ -43,18 +43,14 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 	p := &purger{Reaper: r, passed: map[uint32]ident.ID{}}
 	tick := time.NewTicker(min(max(r.Retention/1000, time.Second), time.Minute))
 	defer tick.Stop()
-	failing := false
+	var failures streak
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		err := p.round(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
-			r.Log.Warn("messages past their retention cannot be removed; trying again", "error", err)
-		}
-		failing = err != nil
+		failures.round(ctx, r.Log, "messages past their retention cannot be removed; trying again", p.round(ctx))
 	}
 }
 
