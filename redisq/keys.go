@@ -12,7 +12,7 @@ var keyNames = [...]string{
 	"d", // delayed ZSET message ID -> due, Unix ms
 	"x", // leased  ZSET message ID -> deadline of the lease, Unix ms
 	"m", // meta    HASH message ID -> meta, see meta.go
-	"c", // control HASH e = epoch, f = last fence, sp = highest spilled priority, ss = spills so far, t = when Reclaim last looked
+	"c", // control HASH e = epoch, f = last fence, sp = highest spilled priority, ss = spills so far, t = when Reclaim last looked or the epoch began
 }
 
 // keysOf returns the keys of one consumer. They share the hash tag

@@ -115,35 +115,40 @@ func TestStateIsDroppedWhereTheClockWentBack(t *testing.T) {
 	server.SetTime(now)
 	q := redisq.New(connect(t, "redis://"+server.Addr()), redisq.Options{})
 	all := ids(3)
-	put := func() {
-		_, err := q.Enqueue(ctx, 1, []redisq.Job{{ID: all[0]}, {ID: all[1], Delay: time.Minute}, {ID: all[2]}}, redisq.Fresh)
+	put := func(consumer uint32) {
+		_, err := q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[0]}, {ID: all[1], Delay: time.Minute}, {ID: all[2]}}, redisq.Fresh)
 		require.NoError(t, err)
-		c, err := q.Claim(ctx, 1, 1, time.Minute)
+		c, err := q.Claim(ctx, consumer, 1, time.Minute)
 		require.NoError(t, err)
 		require.Len(t, c.Leases, 1)
 	}
-	look := func() redisq.Expired {
-		x, err := q.Reclaim(ctx, 1, 10, 0)
+	look := func(consumer uint32) redisq.Expired {
+		x, err := q.Reclaim(ctx, consumer, 10, 0)
 		require.NoError(t, err)
 		return x
 	}
-	put()
-	require.False(t, look().Empty)
+	put(1)
+	require.False(t, look(1).Empty)
 	var lost []uint32
 	q.OnLost(func(consumer uint32) { lost = append(lost, consumer) })
 	epoch := q.Epoch(1)
 	for _, step := range []time.Duration{-5 * time.Second, 10 * time.Second, 5 * time.Second, 5 * time.Second} {
 		now = now.Add(step)
 		server.SetTime(now)
-		require.False(t, look().Empty)
+		require.False(t, look(1).Empty)
 	}
 	require.Empty(t, lost, "a hiccup, and the clock goes on")
 	server.SetTime(now.Add(-5001 * time.Millisecond))
-	require.True(t, look().Empty)
+	require.True(t, look(1).Empty)
 	require.Equal(t, []uint32{1}, lost)
 	require.NotEqual(t, epoch, q.Epoch(1))
 	require.Equal(t, []string{q.Keys(1)[4]}, server.Keys(), "nothing but the new epoch is left")
-	put()
-	require.False(t, look().Empty, "and it is good for as much as before")
+	put(1)
+	require.False(t, look(1).Empty, "and it is good for as much as before")
 	require.Equal(t, []uint32{1}, lost)
+
+	put(2) // nobody has looked at this one when the clock goes back
+	server.SetTime(now.Add(-time.Hour))
+	require.True(t, look(2).Empty)
+	require.Equal(t, []uint32{1, 2, 2}, lost, "met, and lost")
 }

@@ -2,152 +2,24 @@ package simulation
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A queueSeam is Redis as one life reaches it: redisq.Queue with its epochs, its
-// generation and its watch of run_ids.
+// A queueSeam is Redis as one life reaches it: redisq.Queue with its window.
 type queueSeam struct {
-	l      *life
-	r      *server
+	*link
 	window int
-
-	generation atomic.Uint64
-	onLost     func(consumer uint32)
-	onRun      func()
-
-	mu     sync.Mutex
-	epochs map[uint32]string
-	runs   map[int]bool
 }
 
 func newQueueSeam(l *life, r *server) *queueSeam {
-	return &queueSeam{l: l, r: r, window: l.w.plan.window, epochs: map[uint32]string{}, runs: map[int]bool{}}
+	return &queueSeam{newLink(l, r), l.w.plan.window}
 }
 
-func (q *queueSeam) Generation() uint64 { return q.generation.Load() }
-func (q *queueSeam) Window() int        { return q.window }
-
-// maxRounds as in redisq.
-const maxRounds = 6
-
-// run runs a script, which gets the keys and TIME.
-func (q *queueSeam) run(ctx context.Context, op string, consumer uint32, script func(k *lane, now int64)) error {
-	return q.runWithin(ctx, op, consumer, 0, script, script)
-}
-
-// longCall is how long a call may take and still be in time.
-const longCall = 100 * time.Millisecond
-
-// runWithin is run of a script that can reach Redis for a time after its client
-// has given up on it, and does late then.
-func (q *queueSeam) runWithin(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) error {
-	_, err := q.sent(ctx, op, consumer, latest, script, late)
-	return err
-}
-
-// sent is runWithin that tells the epoch that the script was sent with last.
-func (q *queueSeam) sent(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) (string, error) {
-	settled := true
-	known := q.Epoch(consumer)
-	epoch := known
-	w := q.l.w
-	asked := w.now()
-	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, latest: latest,
-		effect:  func() { epoch, settled = q.rounds(consumer, script) },
-		overdue: func() { q.once(consumer, known, late) }})
-	if took := w.now() - asked; err != nil || took > longCall {
-		w.checker.cut(q.l.no, asked, w.now())
-		if op == "Notify" { // the others hear of it when they ask Redis themselves
-			w.checker.cut(0, asked, w.now()+2*time.Second)
-		}
-	}
-	if err == nil && !settled {
-		err = errors.New("simulation: state in Redis is being replaced repeatedly")
-	}
-	return epoch, err
-}
-
-// rounds repeats a script until its epoch is the current one, and returns the last.
-func (q *queueSeam) rounds(consumer uint32, script func(k *lane, now int64)) (known string, done bool) {
-	for range maxRounds {
-		q.connect()
-		known = q.Epoch(consumer)
-		var current string
-		if current, done = q.once(consumer, known, script); done {
-			break
-		}
-		q.adopt(consumer, known, current)
-	}
-	return known, done
-}
-
-// once runs a script if the epoch is the one known; else it returns the current
-// one, made where there was none.
-func (q *queueSeam) once(consumer uint32, known string, script func(k *lane, now int64)) (current string, done bool) {
-	r := q.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.lane(consumer)
-	if k.epoch != "" && k.epoch == known {
-		script(k, r.nowMs())
-		if r.flaw == leaseIsForgotten && k.fence%5 == 4 {
-			k.forgetLeases()
-		}
-		q.l.w.checker.touched(q.l, consumer, k)
-		return known, true
-	}
-	if k.epoch == "" {
-		k.epoch = r.newEpoch()
-	}
-	return k.epoch, false
-}
-
-func (r *server) newEpoch() string {
-	r.epochs++
-	return fmt.Sprintf("e%d", r.epochs)
-}
-
-// connect notices another Redis process before anything is asked of it.
-func (q *queueSeam) connect() {
-	q.r.mu.Lock()
-	run := q.r.run
-	q.r.mu.Unlock()
-	q.mu.Lock()
-	changed := len(q.runs) > 0 && !q.runs[run]
-	q.runs[run] = true
-	q.mu.Unlock()
-	if changed && q.l.w.flaw != runIsIgnored {
-		q.generation.Add(1)
-		q.onRun()
-	}
-}
-
-func (q *queueSeam) Epoch(consumer uint32) string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.epochs[consumer]
-}
-
-func (q *queueSeam) adopt(consumer uint32, known, current string) {
-	q.mu.Lock()
-	if q.epochs[consumer] != known || known == current {
-		q.mu.Unlock()
-		return
-	}
-	q.epochs[consumer] = current
-	q.generation.Add(1)
-	q.mu.Unlock()
-	q.onLost(consumer)
-}
+func (q *queueSeam) Window() int { return q.window }
 
 // freshLatest is how long an offer of fresh jobs may be under way after its error:
 // not as long as fan-out waits before it offers them again.
@@ -448,14 +320,14 @@ func (q *queueSeam) Renew(ctx context.Context, consumer uint32) error {
 		defer q.r.mu.Unlock()
 		k := q.r.lane(consumer)
 		if k.epoch == known || k.epoch == "" {
-			k.epoch = q.r.newEpoch()
+			q.r.newEpoch(k)
 		}
 		current = k.epoch
 	}, overdue: func() {
 		q.r.mu.Lock()
 		defer q.r.mu.Unlock()
 		if k := q.r.lane(consumer); k.epoch == known && known != "" {
-			k.epoch = q.r.newEpoch()
+			q.r.newEpoch(k)
 		}
 	}})
 	if err == nil {

@@ -1,0 +1,148 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A link carries the scripts of one life to Redis, with its epochs, its generation
+// and its watch of run_ids.
+type link struct {
+	l *life
+	r *server
+
+	generation atomic.Uint64
+	onLost     func(consumer uint32)
+	onRun      func()
+
+	mu     sync.Mutex
+	epochs map[uint32]string
+	runs   map[int]bool
+}
+
+func newLink(l *life, r *server) *link {
+	return &link{l: l, r: r, epochs: map[uint32]string{}, runs: map[int]bool{}}
+}
+
+func (q *link) Generation() uint64 { return q.generation.Load() }
+
+// maxRounds as in redisq.
+const maxRounds = 6
+
+// run runs a script, which gets the keys and TIME.
+func (q *link) run(ctx context.Context, op string, consumer uint32, script func(k *lane, now int64)) error {
+	return q.runWithin(ctx, op, consumer, 0, script, script)
+}
+
+// longCall is how long a call may take and still be in time.
+const longCall = 100 * time.Millisecond
+
+// runWithin is run of a script that can reach Redis for a time after its client
+// has given up on it, and does late then.
+func (q *link) runWithin(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) error {
+	_, err := q.sent(ctx, op, consumer, latest, script, late)
+	return err
+}
+
+// sent is runWithin that tells the epoch that the script was sent with last.
+func (q *link) sent(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) (string, error) {
+	settled := true
+	known := q.Epoch(consumer)
+	epoch := known
+	w := q.l.w
+	asked := w.now()
+	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, latest: latest,
+		effect:  func() { epoch, settled = q.rounds(consumer, script) },
+		overdue: func() { q.once(consumer, known, late) }})
+	if took := w.now() - asked; err != nil || took > longCall {
+		w.checker.cut(q.l.no, asked, w.now())
+		if op == "Notify" { // the others hear of it when they ask Redis themselves
+			w.checker.cut(0, asked, w.now()+2*time.Second)
+		}
+	}
+	if err == nil && !settled {
+		err = errors.New("simulation: state in Redis is being replaced repeatedly")
+	}
+	return epoch, err
+}
+
+// rounds repeats a script until its epoch is the current one, and returns the last.
+func (q *link) rounds(consumer uint32, script func(k *lane, now int64)) (known string, done bool) {
+	for range maxRounds {
+		q.connect()
+		known = q.Epoch(consumer)
+		var current string
+		if current, done = q.once(consumer, known, script); done {
+			break
+		}
+		q.adopt(consumer, known, current)
+	}
+	return known, done
+}
+
+// once runs a script if the epoch is the one known; else it returns the current
+// one, made where there was none.
+func (q *link) once(consumer uint32, known string, script func(k *lane, now int64)) (current string, done bool) {
+	r := q.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.lane(consumer)
+	if k.epoch != "" && k.epoch == known {
+		script(k, r.nowMs())
+		if r.flaw == leaseIsForgotten && k.fence%5 == 4 {
+			k.forgetLeases()
+		}
+		q.l.w.checker.touched(q.l, consumer, k)
+		return known, true
+	}
+	if k.epoch == "" {
+		r.newEpoch(k)
+	}
+	return k.epoch, false
+}
+
+// newEpoch gives a lane another epoch; what begins with it counts as looked at.
+func (r *server) newEpoch(k *lane) {
+	if k.epoch == "" {
+		k.looked = r.nowMs()
+	}
+	r.epochs++
+	k.epoch = fmt.Sprintf("e%d", r.epochs)
+}
+
+// connect notices another Redis process before anything is asked of it.
+func (q *link) connect() {
+	q.r.mu.Lock()
+	run := q.r.run
+	q.r.mu.Unlock()
+	q.mu.Lock()
+	changed := len(q.runs) > 0 && !q.runs[run]
+	q.runs[run] = true
+	q.mu.Unlock()
+	if changed && q.l.w.flaw != runIsIgnored {
+		q.generation.Add(1)
+		q.onRun()
+	}
+}
+
+func (q *link) Epoch(consumer uint32) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.epochs[consumer]
+}
+
+func (q *link) adopt(consumer uint32, known, current string) {
+	q.mu.Lock()
+	if q.epochs[consumer] != known || known == current {
+		q.mu.Unlock()
+		return
+	}
+	q.epochs[consumer] = current
+	q.generation.Add(1)
+	q.mu.Unlock()
+	q.onLost(consumer)
+}
