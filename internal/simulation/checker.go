@@ -186,14 +186,17 @@ func (c *checker) reclaimed(l *life, consumer uint32, x redisq.Expired) {
 func (c *checker) answered(l *life, consumer uint32, id ident.ID, token string, at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	grants := c.trace(jobKey{consumer, id}).grants
-	for i := len(grants) - 1; i >= 0; i-- { // only a Redis that went back in time gives a token twice
-		if g := grants[i]; g.life == l.no && g.token == token {
-			if at >= g.asked+g.span {
-				c.fail(id, "I6: consumer %d: broker %d gave out %s, whose lease was over", consumer, l.no, token)
-			}
-			return
+	over := false
+	for _, g := range c.trace(jobKey{consumer, id}).grants {
+		if g.life != l.no || g.token != token {
+			continue
 		}
+		if over = at >= g.asked+g.span; !over {
+			return // which of them is meant is not known where Redis gave a token twice
+		}
+	}
+	if over {
+		c.fail(id, "I6: consumer %d: broker %d gave out %s, whose lease was over", consumer, l.no, token)
 	}
 }
 
