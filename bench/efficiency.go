@@ -14,6 +14,7 @@ type Efficiency struct {
 	Bound     float64 // messages per second: cores / SumMicros
 	Rate      float64 // measured: acknowledged, and delivered as often as needed
 	Ratio     float64 // Rate / Bound
+	Stolen    float64 // of the cores, what the host kept back while they had work to do
 }
 
 // A Part is the share of one stage in the cost of a message.
@@ -56,6 +57,7 @@ func Efficient(c *Config, r *Result, l *Limits, cores int) Efficiency {
 		e.Bound = float64(cores) * 1e6 / e.SumMicros
 		e.Ratio = e.Rate / e.Bound
 	}
+	e.Stolen = r.stolen()
 	return e
 }
 
@@ -73,5 +75,8 @@ func PrintEfficiency(out io.Writer, r *Report) {
 		fmt.Fprintf(out, "\nrun %d: cost of a message from its stages: %s; sum %.1f us of CPU\n", i+1, strings.Join(parts, ", "), e.SumMicros)
 		fmt.Fprintf(out, "bound: %d cores / %.1f us = %.0f messages/s; measured %.0f: efficiency %.0f %%\n",
 			r.Hardware.Cores, e.SumMicros, e.Bound, e.Rate, 100*e.Ratio)
+		if left := float64(r.Hardware.Cores) - e.Stolen; e.Stolen > disturbed/2 && left > 0 {
+			fmt.Fprintf(out, "the host kept back %.2f cores: %.0f %% of what the others allow\n", e.Stolen, 100*e.Ratio*float64(r.Hardware.Cores)/left)
+		}
 	}
 }

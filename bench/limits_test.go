@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,31 @@ func TestCPUTimesAreReadWhateverTheProgramIsCalled(t *testing.T) {
 	}
 	_, ok = Process{PID: os.Getpid()}.CPU()
 	require.True(t, ok)
+}
+
+func TestWhatTheHostKeepsBackIsNoWorkOfThisMachine(t *testing.T) {
+	m, ok := parseMachine([]byte("cpu  100 20 30 4000 500 6 7 250 0 0\ncpu0 1 2 3\n"))
+	require.True(t, ok)
+	require.Equal(t, machineTime{busy: 1630 * time.Millisecond, stolen: 2500 * time.Millisecond}, m)
+	for _, bad := range []string{"", "cpu 1 2 3", "cpu0 1 2 3 4 5 6 7 8 9", "cpu  1 2 3 4 5 6 x 8 9 10"} {
+		_, ok := parseMachine([]byte(bad))
+		require.False(t, ok, bad)
+	}
+	cpu := map[string]float64{"bench": 4, "broker": 6, Disturbance: 1, Stolen: 4}
+	require.InDelta(t, 10, total(cpu), 1e-9)
+	x := &Result{Seconds: 10, AckedRate: 5000, DeliveredRate: 5000, CPUSeconds: cpu, Ledger: &Verdict{}}
+	c := Config{Batch: 1, PushConsumers: 1, PullBatch: 1}
+	var out strings.Builder
+	r := &Report{Config: c, Hardware: Hardware{Cores: 2}, Results: []*Result{x}, Efficiency: []Efficiency{Efficient(&c, x, testLimits(), 2)}}
+	PrintRun(&out, r)
+	PrintEfficiency(&out, r)
+	require.Contains(t, out.String(), "broker 0.60 others 0.10 stolen 0.40 of 2\n")
+	require.Contains(t, out.String(), "kept back 0.40 cores that had work to do")
+	require.Contains(t, out.String(), "efficiency 20 %\nthe host kept back 0.40 cores: 25 % of what the others allow\n")
+	cpu[Stolen] = 0.5
+	out.Reset()
+	PrintRun(&out, r)
+	require.NotContains(t, out.String(), "CAUTION")
 }
 
 func TestTheProcessBehindAPortIsFound(t *testing.T) {

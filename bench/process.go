@@ -65,7 +65,7 @@ func parseStat(b []byte) (time.Duration, bool) {
 type CPUMeter struct {
 	processes []Process
 	before    []time.Duration
-	machine   time.Duration // busy time of all processors
+	machine   machineTime
 }
 
 // NewCPUMeter starts to count, for this process and the others.
@@ -75,13 +75,22 @@ func NewCPUMeter(others []Process) *CPUMeter {
 		t, _ := p.CPU()
 		m.before = append(m.before, t)
 	}
-	m.machine, _ = machineBusy()
+	m.machine, _ = readMachine()
 	return m
 }
 
-// Disturbance is the name under which Seconds counts everything else on the
-// machine: a measurement with much of it is worth little.
-const Disturbance = "others"
+// Names under which Seconds counts what belongs to no process of the measurement:
+// with much of it the measurement is worth little.
+const (
+	// Disturbance is everything else on the machine.
+	Disturbance = "others"
+	// Stolen is what the host of a virtual machine gave to other machines while this
+	// one had work to do.
+	Stolen = "stolen"
+)
+
+// Foreign reports whether Seconds counts under name what is no part of the measurement.
+func Foreign(name string) bool { return name == Disturbance || name == Stolen }
 
 // Seconds returns the CPU seconds of each process since NewCPUMeter, by name.
 func (m *CPUMeter) Seconds() map[string]float64 {
@@ -92,8 +101,11 @@ func (m *CPUMeter) Seconds() map[string]float64 {
 		}
 	}
 	ours := total(out)
-	if busy, ok := machineBusy(); ok && m.machine > 0 {
-		out[Disturbance] = max(0, (busy-m.machine).Seconds()-ours)
+	if now, ok := readMachine(); ok && m.machine.busy > 0 {
+		out[Disturbance] = max(0, (now.busy-m.machine.busy).Seconds()-ours)
+		if stolen := (now.stolen - m.machine.stolen).Seconds(); stolen > 0 {
+			out[Stolen] = stolen
+		}
 	}
 	return out
 }
@@ -101,34 +113,43 @@ func (m *CPUMeter) Seconds() map[string]float64 {
 // total is the sum of the CPU seconds that belong to the measurement.
 func total(seconds map[string]float64) (sum float64) {
 	for name, s := range seconds {
-		if name != Disturbance {
+		if !Foreign(name) {
 			sum += s
 		}
 	}
 	return sum
 }
 
-// machineBusy is the time all processors have worked so far. ok is false where
-// /proc does not tell.
-func machineBusy() (time.Duration, bool) {
+// A machineTime is what all processors together did since the machine started.
+type machineTime struct {
+	busy   time.Duration
+	stolen time.Duration
+}
+
+// readMachine reads the times so far. ok is false where /proc does not tell.
+func readMachine() (t machineTime, ok bool) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return 0, false
+		return t, false
 	}
+	return parseMachine(b)
+}
+
+func parseMachine(b []byte) (t machineTime, ok bool) {
 	line, _, _ := bytes.Cut(b, []byte{'\n'})
 	f := bytes.Fields(line)
 	if len(f) < 9 || string(f[0]) != "cpu" {
-		return 0, false
+		return t, false
 	}
-	var ticks int64
-	for _, i := range []int{1, 2, 3, 6, 7} { // user, nice, system, irq, softirq
+	for i, into := range map[int]*time.Duration{1: &t.busy, 2: &t.busy, 3: &t.busy, 6: &t.busy, 7: &t.busy, // user, nice, system, irq, softirq
+		8: &t.stolen} {
 		n, err := strconv.ParseInt(string(f[i]), 10, 64)
 		if err != nil {
-			return 0, false
+			return machineTime{}, false
 		}
-		ticks += n
+		*into += time.Duration(n) * time.Second / userHz
 	}
-	return time.Duration(ticks) * time.Second / userHz, true
+	return t, true
 }
 
 // listener finds the process of this machine that listens on host:port: the

@@ -22,12 +22,15 @@ type Result struct {
 
 	Errors       map[string]int64   `json:",omitempty"`
 	ErrorSamples map[string]string  `json:",omitempty"`
-	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine
+	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine, Stolen what its host kept
 	CPUMicros    float64            // of all of them but the rest, per acknowledged message
 	Memory       map[string]Memory  `json:",omitempty"` // resident, by process, in the measured time
 	Series       []Sample
 	Ledger       *Verdict
 }
+
+// stolen is how many cores the host kept back.
+func (r *Result) stolen() float64 { return r.CPUSeconds[Stolen] / max(r.Seconds, 1e-9) }
 
 // A Drain is what arrived after the publishing.
 type Drain struct {

@@ -39,6 +39,9 @@ func PrintRun(out io.Writer, r *Report) {
 	if others := last.CPUSeconds[Disturbance] / max(last.Seconds, 1e-9); others > disturbed {
 		fmt.Fprintf(out, "CAUTION: other processes took %.1f cores: these numbers are lower than the truth\n", others)
 	}
+	if stolen := last.stolen(); stolen > disturbed/2 {
+		fmt.Fprintf(out, "CAUTION: the host of this machine kept back %.2f cores that had work to do: these numbers are lower than the truth\n", stolen)
+	}
 	if c.Rate == 0 {
 		fmt.Fprintln(out, "Closed loop: latencies are those of a client that waits; use --rate for what users would see.")
 	}

@@ -267,7 +267,7 @@ func (l *load) result(r *bench.Result, from, to marks, held int64) (err error) {
 	}
 	if r.Messages > 0 {
 		for name, s := range r.CPUSeconds {
-			if name != bench.Disturbance {
+			if !bench.Foreign(name) {
 				r.CPUMicros += s * 1e6 / float64(r.Messages)
 			}
 		}

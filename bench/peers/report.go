@@ -105,7 +105,7 @@ const client = "bench"
 func (x *outcome) serverMicros() float64 {
 	var sum float64
 	for name, s := range x.Result.CPUSeconds {
-		if name != client && name != bench.Disturbance {
+		if name != client && !bench.Foreign(name) {
 			sum += s
 		}
 	}
