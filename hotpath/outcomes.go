@@ -201,6 +201,9 @@ func (o *outcomes) pass(stored []result) {
 	}
 	o.stored = append(o.stored, stored...)
 	o.mu.Unlock()
+	if len(stored) == 0 {
+		return
+	}
 	select {
 	case o.unsettled <- struct{}{}:
 	default:
