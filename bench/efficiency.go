@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +17,27 @@ type Efficiency struct {
 	Rate      float64 // measured: acknowledged, and delivered as often as needed
 	Ratio     float64 // Rate / Bound
 	Stolen    float64 // of the cores, what the host kept back while they had work to do
+	Processes []ProcessCost
+}
+
+// A ProcessCost compares what a process of the run cost per message with what its
+// part of the stages costs alone: the load client does the same in both.
+type ProcessCost struct {
+	Name        string
+	Alone, Here float64 // CPU microseconds
+}
+
+// standIn says which process of a run does what a process of a stage did. Those that
+// are not named are what they are called; "bench" plays the broker where it is not.
+func standIn(stage, process string) string {
+	const peer, bench, broker = "peer", "bench", "broker"
+	switch {
+	case stage == StageHTTP && process == bench, stage == StagePush && process == peer:
+		return bench
+	case process == peer, process == bench:
+		return broker
+	}
+	return process
 }
 
 // A Part is the share of one stage in the cost of a message.
@@ -27,10 +50,14 @@ type Part struct {
 // Efficient weighs a result against the ceilings measured beside it.
 func Efficient(c *Config, r *Result, l *Limits, cores int) Efficiency {
 	var e Efficiency
+	alone := map[string]float64{}
 	add := func(stage string, times float64) {
 		if s := l.Stage(stage); s != nil && times > 0 {
 			e.Parts = append(e.Parts, Part{stage, times, times * s.CPUMicros})
 			e.SumMicros += times * s.CPUMicros
+			for process, micros := range s.Micros {
+				alone[standIn(stage, process)] += times * micros
+			}
 		}
 	}
 	jobs, push, pull := float64(c.consumersPerChannel()), float64(c.PushConsumers), 0.0
@@ -58,6 +85,10 @@ func Efficient(c *Config, r *Result, l *Limits, cores int) Efficiency {
 		e.Ratio = e.Rate / e.Bound
 	}
 	e.Stolen = r.stolen()
+	here := perOperation(r.CPUSeconds, max(float64(r.Messages), 1))
+	for _, name := range slices.Sorted(maps.Keys(here)) {
+		e.Processes = append(e.Processes, ProcessCost{name, alone[name], here[name]})
+	}
 	return e
 }
 
@@ -77,6 +108,13 @@ func PrintEfficiency(out io.Writer, r *Report) {
 			r.Hardware.Cores, e.SumMicros, e.Bound, e.Rate, 100*e.Ratio)
 		if left := float64(r.Hardware.Cores) - e.Stolen; e.Stolen > disturbed/2 && left > 0 {
 			fmt.Fprintf(out, "the host kept back %.2f cores: %.0f %% of what the others allow\n", e.Stolen, 100*e.Ratio*float64(r.Hardware.Cores)/left)
+		}
+		if len(e.Processes) > 0 {
+			fmt.Fprint(out, "CPU us per message, in its stages alone -> in this run:")
+			for _, p := range e.Processes {
+				fmt.Fprintf(out, " %s %.1f -> %.1f", p.Name, p.Alone, p.Here)
+			}
+			fmt.Fprintln(out)
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -25,10 +27,11 @@ type Stage struct {
 	Name      string
 	Rate      float64 // operations per second
 	CPUMicros float64 // per operation, over all processes involved
-	Others    float64 // cores that other processes took meanwhile
-	Workers   int
-	Processes string // whose CPU is in CPUMicros
-	Unit      string // what an operation is
+	// Micros is CPUMicros by process.
+	Micros  map[string]float64
+	Others  float64 // cores that other processes took meanwhile
+	Workers int
+	Unit    string // what an operation is
 }
 
 // Limits are the ceilings of a machine in one minute.
@@ -146,16 +149,22 @@ func (l *Limits) measure(ctx context.Context, c *LimitsConfig, s Stage, others [
 	if n := float64(ops.Load() - before); n > 0 {
 		s.Rate = n / seconds
 		used := meter.Seconds()
-		s.CPUMicros = total(used) * 1e6 / n
+		s.CPUMicros, s.Micros = total(used)*1e6/n, perOperation(used, n)
 		s.Others = used[Disturbance] / seconds
 	}
-	names := []string{"bench"}
-	for _, p := range others {
-		names = append(names, p.Name)
-	}
-	s.Processes = strings.Join(names, "+")
 	l.Stages = append(l.Stages, s)
 	return err
+}
+
+// perOperation returns the CPU microseconds of each process of a measurement.
+func perOperation(seconds map[string]float64, n float64) map[string]float64 {
+	out := map[string]float64{}
+	for name, s := range seconds {
+		if !Foreign(name) {
+			out[name] = s * 1e6 / n
+		}
+	}
+	return out
 }
 
 // httpLimits measures the load client against the cheapest possible answer and
@@ -255,7 +264,11 @@ func PrintLimits(out io.Writer, l *Limits) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "stage\toperations/s\tCPU us each\tworkers\tothers\toperation\tCPU of")
 	for _, s := range l.Stages {
-		fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%d\t%.2f\t%s\t%s\n", s.Name, s.Rate, s.CPUMicros, s.Workers, s.Others, s.Unit, s.Processes)
+		var each []string
+		for _, name := range slices.Sorted(maps.Keys(s.Micros)) {
+			each = append(each, fmt.Sprintf("%s %.1f", name, s.Micros[name]))
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%d\t%.2f\t%s\t%s\n", s.Name, s.Rate, s.CPUMicros, s.Workers, s.Others, s.Unit, strings.Join(each, " + "))
 	}
 	w.Flush()
 }

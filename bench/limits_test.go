@@ -3,7 +3,9 @@ package bench
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +35,11 @@ func TestLimitsMeasureEveryStageOfRealServers(t *testing.T) {
 		require.NotNil(t, l.Stage(name), name)
 		require.Positive(t, l.Stage(name).Rate, name)
 	}
-	require.Equal(t, "bench+mysql", l.Stage(StageInsert).Processes)
-	require.Equal(t, "bench+redis", l.Stage(StageRedis).Processes)
+	for stage, processes := range map[string][]string{StageHTTP: {"bench", "peer"}, StagePush: {"bench", "peer"}, StageInsert: {"bench", "mysql"}, StageRedis: {"bench", "redis"}} {
+		s := l.Stage(stage)
+		require.ElementsMatch(t, processes, slices.Collect(maps.Keys(s.Micros)), stage)
+		require.InDelta(t, s.CPUMicros, s.Micros[processes[0]]+s.Micros[processes[1]], 1e-6, stage)
+	}
 }
 
 func TestARunWithLimitsTellsItsEfficiency(t *testing.T) {
