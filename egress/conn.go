@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http/httputil"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -34,6 +35,7 @@ type conn struct {
 	handshake *handshake // nil where there was none
 	created   time.Time
 	lastUse   time.Time
+	deadline  time.Time // of the exchange; zero where net/http minds it
 }
 
 func newConn(c *Client, tcp net.Conn) *conn {
@@ -58,6 +60,22 @@ func (cn *conn) close() {
 	cn.c.mu.Unlock()
 }
 
+// until sets the deadline of the next exchange.
+func (cn *conn) until(deadline time.Time) error {
+	cn.deadline = deadline
+	return cn.SetDeadline(deadline)
+}
+
+// Write sends nothing once the deadline is over. The connection's own deadline takes
+// effect when its timer has run: a process that stood still may get to write before
+// that, on a lease that somebody else has by now.
+func (cn *conn) Write(b []byte) (int, error) {
+	if !cn.deadline.IsZero() && !time.Now().Before(cn.deadline) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return cn.Conn.Write(b)
+}
+
 // stale reports whether the server has closed an idle connection, or has said
 // something unasked on it, which would be taken for the answer to the next
 // request. Costs one system call; what it cannot see is a close that is still
@@ -74,7 +92,7 @@ func (cn *conn) stale() bool {
 // reports whether the connection can be used again.
 func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
 	bw := writers.Get().(*bufio.Writer)
-	bw.Reset(cn.Conn)
+	bw.Reset(cn)
 	werr := req.Write(bw)
 	if werr == nil {
 		werr = bw.Flush()

@@ -128,7 +128,7 @@ func (h *host) conn(deadline time.Time) (*conn, error) {
 		h.idle = h.idle[:n-1]
 		h.mu.Unlock()
 		if now.Sub(cn.lastUse) < h.c.opts.IdleTimeout && now.Sub(cn.created) < maxConnAge &&
-			cn.SetDeadline(deadline) == nil && !cn.stale() {
+			cn.until(deadline) == nil && !cn.stale() {
 			return cn, nil
 		}
 		cn.close()
@@ -144,7 +144,7 @@ func (h *host) open(deadline time.Time) (*conn, error) {
 		return nil, err
 	}
 	cn := newConn(h.c, tcp)
-	if err := tcp.SetDeadline(deadline); err != nil {
+	if err := cn.until(deadline); err != nil {
 		cn.close()
 		return nil, &dialError{err}
 	}

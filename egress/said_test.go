@@ -3,7 +3,11 @@ package egress
 import (
 	"io"
 	"net"
+	"strings"
+	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 )
 
@@ -45,4 +49,41 @@ func (e *endless) Read(p []byte) (int, error) {
 	}
 	e.taken += n
 	return n, nil
+}
+
+// A tape is a connection that keeps what is written to it.
+type tape struct {
+	said
+	text *strings.Builder
+}
+
+func (h tape) Write(p []byte) (int, error) { return h.text.Write(p) }
+
+// A process that stood still between choosing a connection and writing to it sends
+// nothing any more, although the connection's own deadline has not struck yet.
+func TestAnExchangeWhoseTimeIsOverSendsNothing(t *testing.T) {
+	c := client(t)
+	for _, late := range []bool{false, true} {
+		var text strings.Builder
+		cn := newConn(c, tape{said{answer: strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")}, &text})
+		cn.deadline = time.Now().Add(time.Minute)
+		if late {
+			cn.deadline = time.Now().Add(-time.Millisecond)
+		}
+		var req fasthttp.Request
+		req.Header.SetMethod(fasthttp.MethodPost)
+		req.SetRequestURI("/")
+		req.Header.SetHost("h")
+		req.SetBodyString(strings.Repeat("x", 20_000)) // more than a buffer
+		r, keep := cn.exchange(&req)
+		cn.close()
+		require.Equal(t, !late, keep)
+		if late {
+			require.ErrorIs(t, r.Err, ErrTimeout)
+			require.Empty(t, text.String())
+			continue
+		}
+		require.NoError(t, r.Err)
+		require.Greater(t, text.Len(), 20_000)
+	}
 }

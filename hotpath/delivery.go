@@ -94,13 +94,14 @@ func (v *delivery) attempt() {
 	}
 	// A process that was paused may hold a lease that is over: nobody may be
 	// called on it. What is left of the lease must cover the whole exchange.
-	if d.isStopped() || time.Since(v.at) > d.options.Lease-d.options.Timeout {
+	begun := time.Now()
+	if d.isStopped() || begun.Sub(v.at) > d.options.Lease-d.options.Timeout {
 		d.held.remove(v)
 		d.release(v.lane, []redisq.Lease{v.lease})
 		return
 	}
 	failpoint.At(failpoint.BeforePost)
-	res := v.post()
+	res := v.post(begun.Add(d.options.Timeout))
 	failpoint.At(failpoint.AfterPost)
 	v.lane.observe(res.Took)
 	switch {
@@ -127,8 +128,9 @@ func (d *dispatcher) isStopped() bool {
 }
 
 // post sends the request of seed 0: the payload as it came, our headers, and
-// the producer's metadata where it does not pretend to be ours.
-func (v *delivery) post() egress.Result {
+// the producer's metadata where it does not pretend to be ours. It is over by the
+// deadline, also where the process stands still before it has begun.
+func (v *delivery) post(deadline time.Time) egress.Result {
 	target, err := v.target()
 	if err != nil {
 		return egress.Result{Err: err}
@@ -156,7 +158,7 @@ func (v *delivery) post() egress.Result {
 	h.Set("X-Request-ID", job+"-"+attempt)
 	h.Set("X-Broker-Metadata-Headers", metadataNames(v.msg.Headers)) // also when there are none
 	req.SetBodyRaw(v.msg.Payload)
-	return target.Post(req, o.Timeout)
+	return target.Post(req, time.Until(deadline))
 }
 
 // target returns where the consumer's requests go, made anew when its record changed.
