@@ -104,3 +104,50 @@ func TestALeaseThatIsOverIsNotHandedOut(t *testing.T) {
 		})
 	}
 }
+
+// An overtaken is a store and a queue that does not know the only job. While the job is
+// on its way into the queue another worker gets it, ends it, and the queue forgets it.
+type overtaken struct {
+	oneMessage
+	PullQueue
+	ended bool
+	acked []ident.ID
+}
+
+func (o *overtaken) Generation() uint64 { return 1 }
+
+func (o *overtaken) ListMessages(ctx context.Context, channel uint32, id ident.ID, _ int) ([]durable.Message, error) {
+	return o.Messages(ctx, channel, []ident.ID{id})
+}
+
+func (o *overtaken) JobStates(_ context.Context, _ uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error) {
+	if !o.ended {
+		return nil, nil
+	}
+	return map[ident.ID]durable.JobState{ids[0]: {Status: durable.Delivered}}, nil
+}
+
+func (o *overtaken) ClaimEach(_ context.Context, _ uint32, wishes []redisq.Wish) ([]redisq.Grant, error) {
+	if !wishes[0].Insert {
+		return []redisq.Grant{{Before: redisq.Standing{State: redisq.Missing}}}, nil
+	}
+	o.ended = true
+	return []redisq.Grant{{Lease: redisq.Lease{ID: wishes[0].Job.ID, Token: "token", Attempt: 1, Flags: redisq.FlagVerify}}}, nil
+}
+
+func (o *overtaken) Ack(_ context.Context, _ uint32, ids []ident.ID) (int, error) {
+	o.acked = append(o.acked, ids...)
+	return len(ids), nil
+}
+
+func TestAJobThatIsOverByTheTimeItIsPutBackIsNotHandedOut(t *testing.T) {
+	both := &overtaken{}
+	p := newPuller(&puller{queue: both, store: both, payloads: newPayloads(1 << 20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
+		touched: func(uint32) {}, refill: func(uint32) {}, metrics: NewMetrics(prometheus.NewRegistry())})
+	m := move{p: p, ch: &catalogue.Channel{Channel: durable.Channel{No: 1}}, k: &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull},
+		id: ident.AtMillis(1), t: transition{next: "INFLIGHT"}}
+	lease, err := m.take(t.Context())
+	require.ErrorIs(t, err, errTransition)
+	require.Empty(t, lease.Token)
+	require.Equal(t, []ident.ID{m.id}, both.acked)
+}

@@ -237,10 +237,12 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	if err != nil {
 		return lease, err
 	}
-	if lease.Token == "" && before.State == redisq.Leased && m.t.extra != 0 {
+	switch {
+	case lease.Token != "": // somebody may have had it, and ended it, since the store was asked
+		return m.claimed(ctx, lease)
+	case before.State == redisq.Leased && m.t.extra != 0:
 		return lease, errTimeout
 	}
-	p.touched(m.k.No)
 	return lease, nil
 }
 
