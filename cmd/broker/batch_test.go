@@ -266,12 +266,18 @@ func TestFiftyWaitingClaimersNeverGetOneJobTwice(t *testing.T) {
 		p.sample("k")
 		var mu sync.Mutex
 		seen := map[string]int{}
+		const limit = 20
 		var published atomic.Bool
+		var refused atomic.Int64 // what such a claim had leased and could not give back is hidden for a while
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
 				for {
-					r, err := p.try("POST", "/channel/c/consumer/k/claim?limit=7&wait=3s&timeout=300", "", consumerTokens("k")...)
+					r, err := p.try("POST", fmt.Sprintf("/channel/c/consumer/k/claim?limit=%d&wait=3s&timeout=300", limit), "", consumerTokens("k")...)
+					if err == nil && r.status == 503 { // a machine that has no time for us
+						refused.Add(1)
+						continue
+					}
 					if err != nil || r.status != 200 {
 						t.Errorf("claim: %v %d %s", err, r.status, r.body)
 						return
@@ -302,7 +308,7 @@ func TestFiftyWaitingClaimersNeverGetOneJobTwice(t *testing.T) {
 		}
 		published.Store(true)
 		wg.Wait()
-		require.GreaterOrEqual(t, len(seen), taken)
+		require.GreaterOrEqual(t, len(seen), taken-limit*int(refused.Load()))
 		require.LessOrEqual(t, len(seen), taken+doubtful)
 		for id, n := range seen {
 			require.Equal(t, 1, n, id)
