@@ -58,6 +58,7 @@ type tape struct {
 }
 
 func (h tape) Write(p []byte) (int, error) { return h.text.Write(p) }
+func (h tape) SetDeadline(time.Time) error { return nil } // its timer never runs
 
 // A process that stood still between choosing a connection and writing to it sends
 // nothing any more, although the connection's own deadline has not struck yet.
@@ -66,10 +67,11 @@ func TestAnExchangeWhoseTimeIsOverSendsNothing(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		var text strings.Builder
 		cn := newConn(c, tape{said{answer: strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")}, &text})
-		cn.deadline = time.Now().Add(time.Minute)
+		deadline := time.Now().Add(time.Minute)
 		if late {
-			cn.deadline = time.Now().Add(-time.Millisecond)
+			deadline = time.Now().Add(-time.Millisecond)
 		}
+		require.NoError(t, cn.until(deadline))
 		var req fasthttp.Request
 		req.Header.SetMethod(fasthttp.MethodPost)
 		req.SetRequestURI("/")
