@@ -62,7 +62,7 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	}
 	reason, byFault := c.explain(taken)
 	if reason == "" && c.heldBack(a, taken) {
-		reason = "held back with its broker"
+		reason = "held back on its way to the worker"
 	}
 	switch {
 	case retry:
@@ -81,11 +81,11 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 }
 
 // heldBack tells whether the copy was given out before the one that was taken, as
-// its number shows, and a fault of its own broker kept it from the consumer until
-// now: the answer to a pull worker, whose report on it is refused, or the request to a
-// push consumer that the broker was writing when it was stopped.
+// its number shows, and a fault of its own broker kept it from the pull worker until
+// now. Its lease was over by then: the worker's report on it is refused. A push is not
+// excused: a broker that slept looks at the clock before it writes.
 func (c *checker) heldBack(a, taken *Arrival) bool {
-	return a.Attempt < taken.Attempt && slices.ContainsFunc(c.e.Faults, func(f Fault) bool {
+	return a.Attempt < taken.Attempt && c.e.Plan.Consumers[a.Consumer].Does.pull() && slices.ContainsFunc(c.e.Faults, func(f Fault) bool {
 		return f.Delays && c.concerns(&f, a) && f.Start.Before(taken.At) && !f.End.Add(transit).Before(a.At)
 	})
 }

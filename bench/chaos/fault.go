@@ -17,7 +17,7 @@ type Fault struct {
 	Start, End time.Time
 	// Repeats: what is under way at the fault may honestly be delivered again.
 	Repeats bool
-	// Delays: what the broker was handing out may arrive after it.
+	// Delays: what the broker has given to a pull worker may arrive after it.
 	Delays bool
 	// Holds: outcomes cannot be stored meanwhile, so deliveries stay under way.
 	Holds bool
