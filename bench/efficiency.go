@@ -106,7 +106,7 @@ func PrintEfficiency(out io.Writer, r *Report) {
 		fmt.Fprintf(out, "\nrun %d: cost of a message from its stages: %s; sum %.1f us of CPU\n", i+1, strings.Join(parts, ", "), e.SumMicros)
 		fmt.Fprintf(out, "bound: %d cores / %.1f us = %.0f messages/s; measured %.0f: efficiency %.0f %%\n",
 			r.Hardware.Cores, e.SumMicros, e.Bound, e.Rate, 100*e.Ratio)
-		if left := float64(r.Hardware.Cores) - e.Stolen; e.Stolen > disturbed/2 && left > 0 {
+		if left := float64(r.Hardware.Cores) - e.Stolen; e.Stolen > deprived && left > 0 {
 			fmt.Fprintf(out, "the host kept back %.2f cores: %.0f %% of what the others allow\n", e.Stolen, 100*e.Ratio*float64(r.Hardware.Cores)/left)
 		}
 		if len(e.Processes) > 0 {

@@ -39,7 +39,7 @@ func PrintRun(out io.Writer, r *Report) {
 	if others := last.CPUSeconds[Disturbance] / max(last.Seconds, 1e-9); others > disturbed {
 		fmt.Fprintf(out, "CAUTION: other processes took %.1f cores: these numbers are lower than the truth\n", others)
 	}
-	if stolen := last.stolen(); stolen > disturbed/2 {
+	if stolen := last.stolen(); stolen > deprived {
 		fmt.Fprintf(out, "CAUTION: the host of this machine kept back %.2f cores that had work to do: these numbers are lower than the truth\n", stolen)
 	}
 	if c.Rate == 0 {
@@ -79,8 +79,9 @@ func printLevels(out io.Writer, run int, x *Result) {
 	}
 }
 
-// disturbed is how many cores of others make a measurement doubtful.
-const disturbed = 0.3
+// disturbed is how many cores of others make a measurement doubtful, and deprived how
+// many that the host kept back.
+const disturbed, deprived = 0.3, 0.15
 
 func printResult(w io.Writer, name string, x *Result) {
 	fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%.1f\t\n", name, x.AckedRate, x.DeliveredRate,
