@@ -26,6 +26,9 @@
 //     the lease index, there is no second list that could disagree.
 //   - Every leased job has a meta field with its token; a job that waits, was
 //     never claimed and has no flag has none; nobody else has one.
+//   - The fresh offer of the broker that published a job is the first that Redis
+//     hears of it, or the job is not newer than what the control field b says: then
+//     the offer is as careful as any other and the job is flagged.
 //   - Every script is one move on one slot, bounded in work, and reads the clock
 //     of Redis and no other. It checks all arguments before its first write, and
 //     its first write removes something where it can: a full Redis refuses only

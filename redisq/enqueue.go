@@ -133,11 +133,13 @@ func (q *Queue) offers(b Batch) []*offer {
 			o.call = enqueueCall(b.Consumer, o.jobs, Fresh, q.window)
 			continue
 		}
-		args := make([]any, 0, 2+len(o.jobs))
-		args = append(args, q.window, o.jobs[0].Priority)
+		args := make([]any, 3, 3+len(o.jobs))
+		oldest := o.jobs[0].ID.Millis()
 		for _, j := range o.jobs {
+			oldest = min(oldest, j.ID.Millis())
 			args = append(args, string(j.ID[:]))
 		}
+		args[0], args[1], args[2] = q.window, o.jobs[0].Priority, oldest
 		o.call = &call{consumer: b.Consumer, script: offerScript, args: args}
 	}
 	return out

@@ -13,11 +13,11 @@ var lua embed.FS
 // The scripts, one per verb; the head of each file is its contract.
 var (
 	offerScript     = load("prelude", "offer")
-	enqueueScript   = load("prelude", "enqueue")
+	enqueueScript   = load("prelude", "brought", "enqueue")
 	claimScript     = load("prelude", "promote", "claim")
-	claimEachScript = load("prelude", "claim_each")
+	claimEachScript = load("prelude", "brought", "claim_each")
 	extendScript    = load("prelude", "held", "extend")
-	holdScript      = load("prelude", "hold")
+	holdScript      = load("prelude", "brought", "hold")
 	ackScript       = load("prelude", "ack")
 	nackScript      = load("prelude", "held", "nack")
 	releaseScript   = load("prelude", "held", "release")

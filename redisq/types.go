@@ -30,7 +30,9 @@ type Source uint8
 
 const (
 	// Fresh jobs were committed by this process just now and never offered to
-	// Redis before: membership is checked in the ready set alone.
+	// Redis before: membership is checked in the ready set alone, unless jobs as
+	// new as these have come another way; then everywhere, and they are marked
+	// FlagVerify.
 	Fresh Source = iota
 	// Repeated jobs may have been offered before: the reply was lost, or an
 	// operator asks. Known ones are left alone, new ones are marked FlagVerify.

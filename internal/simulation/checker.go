@@ -36,20 +36,19 @@ import (
 type checker struct {
 	w *world
 
-	mu         sync.Mutex
-	wrong      string // the first violation
-	about      ident.ID
-	jobs       map[jobKey]*trace
-	disturbed  disturbances
-	cuts       disturbances // whoever did not reach Redis in time
-	losses     int
-	handedOut  int
-	repeated   int // duplicates that were explained
-	lateOffers map[ident.ID]bool
+	mu        sync.Mutex
+	wrong     string // the first violation
+	about     ident.ID
+	jobs      map[jobKey]*trace
+	disturbed disturbances
+	cuts      disturbances // whoever did not reach Redis in time
+	losses    int
+	handedOut int
+	repeated  int // duplicates that were explained
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, jobs: map[jobKey]*trace{}, lateOffers: map[ident.ID]bool{}}
+	return &checker{w: w, jobs: map[jobKey]*trace{}}
 }
 
 // fail records a violation. Call it with mu held.
@@ -77,33 +76,16 @@ func (c *checker) touched(l *life, consumer uint32, k *lane) {
 	if id, what := k.structure(); what != "" {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.lateOffers[id] {
-			c.fail(id, "I12: consumer %d: a job %s (after a call of broker %d)", consumer, what, l.no)
-		}
+		c.fail(id, "I12: consumer %d: a job %s (after a call of broker %d)", consumer, what, l.no)
 	}
 }
 
-// enqueued notes offers of fresh jobs that are so late that the reconciler may
-// have been faster: the process stood still between its look at the clock and the
-// call. Fresh jobs are looked up in ready alone, so these can be in two sets.
+// enqueued notes an offer of jobs.
 func (c *checker) enqueued(l *life, consumer uint32, jobs []redisq.Job, src redisq.Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, j := range jobs {
-		if src == redisq.Fresh && c.w.store.nowMs()-j.ID.Millis() > durable.MaxIDAge.Milliseconds() {
-			c.lateOffers[j.ID] = true
-		}
 		l.note("enqueued", consumer, j.ID, [...]string{"fresh", "repeated", "recovered"}[src])
-	}
-}
-
-// overdue notes an offer of fresh jobs that reaches Redis after its sender has
-// given up on it, and so perhaps after the same jobs were offered again.
-func (c *checker) overdue(jobs []redisq.Job) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, j := range jobs {
-		c.lateOffers[j.ID] = true
 	}
 }
 
@@ -114,7 +96,7 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	t := c.trace(jobKey{consumer, lease.ID})
 	now := c.w.now()
 	g := &grant{life: l.no, token: lease.Token, attempt: lease.Attempt, asked: asked.Sub(c.w.start), at: now, span: span, until: now + span}
-	if t.live != nil && t.live.until > now && !c.disturbed.hit(0, t.live.at, now) && !c.lateOffers[lease.ID] {
+	if t.live != nil && t.live.until > now && !c.disturbed.hit(0, t.live.at, now) {
 		c.fail(lease.ID, "I6: consumer %d: leased to broker %d as %s while %s of broker %d is live", consumer, l.no, g.token, t.live.token, t.live.life)
 	}
 	t.live = g

@@ -133,7 +133,6 @@ type call struct {
 	// overdue is the effect of a request that reaches the server after its
 	// client has given up on it; nil: the same as effect.
 	overdue func()
-	latest  time.Duration // how long after the error; 0: 800 ms
 }
 
 // fate is what becomes of a call.
@@ -152,11 +151,7 @@ func (l *life) fate(c call) fate {
 	p := &l.w.plan
 	f.refuse, f.lose, f.overdue = r.hit(c.rates.before), r.hit(c.rates.after), r.hit(c.rates.late)
 	f.crashBefore, f.crashAfter = r.hit(p.crash), r.hit(p.crash)
-	latest := 800 * time.Millisecond
-	if c.latest > 0 {
-		latest = c.latest
-	}
-	f.late = r.between(time.Millisecond, latest)
+	f.late = r.between(time.Millisecond, 800*time.Millisecond)
 	if r.hit(p.slow) {
 		longest := []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond}[r.below(3)]
 		f.before, f.after = r.between(0, longest), r.between(0, longest)

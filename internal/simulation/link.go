@@ -33,31 +33,26 @@ func (q *link) Generation() uint64 { return q.generation.Load() }
 // maxRounds as in redisq.
 const maxRounds = 6
 
-// run runs a script, which gets the keys and TIME.
+// run runs a script, which gets the keys and TIME. It can reach Redis for a while
+// after its client has given up on it.
 func (q *link) run(ctx context.Context, op string, consumer uint32, script func(k *lane, now int64)) error {
-	return q.runWithin(ctx, op, consumer, 0, script, script)
+	_, err := q.sent(ctx, op, consumer, script)
+	return err
 }
 
 // longCall is how long a call may take and still be in time.
 const longCall = 100 * time.Millisecond
 
-// runWithin is run of a script that can reach Redis for a time after its client
-// has given up on it, and does late then.
-func (q *link) runWithin(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) error {
-	_, err := q.sent(ctx, op, consumer, latest, script, late)
-	return err
-}
-
-// sent is runWithin that tells the epoch that the script was sent with last.
-func (q *link) sent(ctx context.Context, op string, consumer uint32, latest time.Duration, script, late func(k *lane, now int64)) (string, error) {
+// sent is run that tells the epoch that the script was sent with last.
+func (q *link) sent(ctx context.Context, op string, consumer uint32, script func(k *lane, now int64)) (string, error) {
 	settled := true
 	known := q.Epoch(consumer)
 	epoch := known
 	w := q.l.w
 	asked := w.now()
-	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, latest: latest,
+	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
 		effect:  func() { epoch, settled = q.rounds(consumer, script) },
-		overdue: func() { q.once(consumer, known, late) }})
+		overdue: func() { q.once(consumer, known, script) }})
 	if took := w.now() - asked; err != nil || took > longCall {
 		w.checker.cut(q.l.no, asked, w.now())
 		if op == "Notify" { // the others hear of it when they ask Redis themselves

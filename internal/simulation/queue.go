@@ -84,6 +84,7 @@ type lane struct {
 	fence   int64
 	spilled int // highest priority outside the window, -1 none
 	spills  int64
+	brought int64              // newest time in the ID of a job that came by another way than a fresh offer, ms
 	looked  int64              // when reclaim last looked, ms
 	ready   map[ident.ID]int64 // score
 	delayed map[ident.ID]int64 // due, ms

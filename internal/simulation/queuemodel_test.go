@@ -129,6 +129,9 @@ func (p *queuePair) enqueueFresh(ctx context.Context) {
 		j := redisq.Job{ID: p.id(p.used), Priority: []int{0, 0, 1}[p.r.below(3)]}
 		jobs = append(jobs, j)
 	}
+	if id := p.known(); id.Millis() <= p.model.brought { // its broker stood still
+		jobs = append(jobs, redisq.Job{ID: id})
+	}
 	got, err := p.real.Enqueue(ctx, 1, jobs, redisq.Fresh)
 	require.NoError(p.t, err)
 	require.Equal(p.t, p.model.enqueue(p.now.UnixMilli(), p.window, jobs, redisq.Fresh), got)

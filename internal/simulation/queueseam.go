@@ -21,29 +21,15 @@ func newQueueSeam(l *life, r *server) *queueSeam {
 
 func (q *queueSeam) Window() int { return q.window }
 
-// freshLatest is how long an offer of fresh jobs may be under way after its error:
-// not as long as fan-out waits before it offers them again.
-const freshLatest = 50 * time.Millisecond
-
 func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
 	result := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
 	if len(jobs) == 0 {
 		return result, nil
 	}
-	latest := time.Duration(0)
-	if src == redisq.Fresh {
-		latest = freshLatest
-	}
 	var out redisq.Enqueued
 	script := q.enqueue(consumer, jobs, src, &out)
-	late := func(k *lane, now int64) {
-		if src == redisq.Fresh {
-			q.l.w.checker.overdue(jobs)
-		}
-		script(k, now)
-	}
 	op := [...]string{"Enqueue fresh", "Enqueue repeated"}[src] // what is recovered goes by Recover
-	epoch, err := q.sent(ctx, op, consumer, latest, script, late)
+	epoch, err := q.sent(ctx, op, consumer, script)
 	if err == nil { // else the script may still run, and write to it
 		result = out
 	}

@@ -77,7 +77,7 @@ func (c *checker) hand(l *life, k durable.Consumer, id ident.ID, attempt int) *h
 func (c *checker) handPush(k durable.Consumer, id ident.ID, t *trace, h *handed) {
 	for _, e := range t.handed {
 		if e.ok {
-			if !c.explained(t, e, h) && !c.lateOffers[id] {
+			if !c.explained(t, e, h) {
 				c.fail(id, "I2: consumer %d: given out by broker %d again, and nothing explains it", k.No, h.life)
 			}
 			c.repeated++
@@ -85,7 +85,7 @@ func (c *checker) handPush(k durable.Consumer, id ident.ID, t *trace, h *handed)
 		}
 	}
 	for _, e := range t.handed {
-		if e.attempt == h.attempt && t.reopened == 0 && !c.miscounted(t, e, h) && !c.lateOffers[id] {
+		if e.attempt == h.attempt && t.reopened == 0 && !c.miscounted(t, e, h) {
 			c.fail(id, "I6: consumer %d: attempt %d is sent twice", k.No, h.attempt)
 		}
 	}

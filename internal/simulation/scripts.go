@@ -16,33 +16,23 @@ func millis(d time.Duration) int64 {
 
 func (k *lane) enqueue(now int64, window int, jobs []redisq.Job, src redisq.Source) redisq.Enqueued {
 	out := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
-	delayed, plain := false, src == redisq.Fresh
+	brought := k.brought
+	delayed, careful := false, src != redisq.Fresh
 	for _, j := range jobs {
 		delayed = delayed || j.Delay > 0
-		plain = plain && j.Delay <= 0 && j.Attempts == 0
-	}
-	if plain && k.spilled < 0 && len(k.ready)+len(jobs) <= window {
-		for _, j := range jobs {
-			if _, known := k.ready[j.ID]; known {
-				out.Known++
-				continue
-			}
-			k.ready[j.ID] = score(j.Priority, now)
-			out.Added++
+		careful = careful || j.ID.Millis() <= brought
+		if src != redisq.Fresh {
+			k.bring(j.ID)
 		}
-		return out
 	}
-	seen := k.seen(jobs, src, delayed)
-	flags := redisq.Flags(0)
-	if src != redisq.Fresh {
-		flags |= redisq.FlagVerify
-	}
-	if src == redisq.Recovered {
-		flags |= redisq.FlagRecovered
-	}
+	seen := k.seen(jobs, careful, delayed)
 	for i, j := range jobs {
-		since := now
+		since, flags := now, redisq.Flags(0)
+		if src != redisq.Fresh || j.ID.Millis() <= brought {
+			flags |= redisq.FlagVerify
+		}
 		if src == redisq.Recovered {
+			flags |= redisq.FlagRecovered
 			since = min(now, j.ID.Millis())
 		}
 		switch {
@@ -75,14 +65,17 @@ func (k *lane) enqueue(now int64, window int, jobs []redisq.Job, src redisq.Sour
 	return out
 }
 
-// seen looks jobs up: a fresh one only where it can be.
-func (k *lane) seen(jobs []redisq.Job, src redisq.Source, delayed bool) map[ident.ID]bool {
+// bring notes a job that was offered by another way than a fresh offer.
+func (k *lane) bring(id ident.ID) { k.brought = max(k.brought, id.Millis()) }
+
+// seen looks jobs up: not careful, only where a fresh one can be.
+func (k *lane) seen(jobs []redisq.Job, careful, delayed bool) map[ident.ID]bool {
 	out := map[ident.ID]bool{}
 	for _, j := range jobs {
 		_, ready := k.ready[j.ID]
 		_, later := k.delayed[j.ID]
 		_, leased := k.leased[j.ID]
-		out[j.ID] = ready || later && (src != redisq.Fresh || delayed) || leased && src != redisq.Fresh
+		out[j.ID] = ready || later && (careful || delayed) || leased && careful
 	}
 	return out
 }
@@ -151,6 +144,7 @@ func (k *lane) claimOne(now int64, job redisq.Job, lease time.Duration, insert b
 		if !insert {
 			return redisq.Lease{}, before
 		}
+		k.bring(job.ID)
 	case redisq.Ready:
 		m = k.metaOf(job.ID)
 		m.since = sinceOf(k.ready[job.ID])
@@ -196,6 +190,8 @@ func (k *lane) hold(now int64, leases []redisq.Lease, lease time.Duration) []boo
 		since := now
 		if s, ready := k.ready[l.ID]; ready {
 			since = sinceOf(s)
+		} else if _, delayed := k.delayed[l.ID]; !delayed {
+			k.bring(l.ID)
 		}
 		delete(k.ready, l.ID)
 		delete(k.delayed, l.ID)

@@ -35,7 +35,7 @@ for set = 1, 3 do scores[set] = redis.call('ZMSCORE', KEYS[set], unpack(ids)) en
 local now = clock()
 local fence = tonumber(redis.call('HGET', KEYS[5], 'f') or '0')
 local out, taken = {}, {} -- taken: what this call leased: ID -> {deadline, meta}
-local gone, leased, packed = {{}, {}}, {}, {}
+local gone, leased, packed, unknown = {{}, {}}, {}, {}, {}
 for i, id in ipairs(ids) do
   local priority, attempts, lease, insert = unpack(wishes[i])
   local state, before, meta = 0, '', metas[i] or ''
@@ -56,7 +56,8 @@ for i, id in ipairs(ids) do
     end
     fence = fence + 1
     local m = pack(priority, attempts + 1, flags, epoch .. '.' .. fmt(fence), fmt(ready))
-    if state > 0 then gone[state][#gone[state] + 1] = id end
+    local from = gone[state] or unknown
+    from[#from + 1] = id
     leased[#leased + 1], leased[#leased + 2] = fmt(now + lease), id
     packed[#packed + 1], packed[#packed + 2] = id, m
     taken[id] = {now + lease, m}
@@ -70,5 +71,6 @@ if #leased > 0 then
   redis.call('ZADD', KEYS[3], unpack(leased))
   redis.call('HSET', KEYS[5], 'f', fmt(fence))
   redis.call('HSET', KEYS[4], unpack(packed))
+  bring(unknown)
 end
 return out

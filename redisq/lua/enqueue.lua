@@ -7,8 +7,9 @@
 -- Returns {added, known, spilled, highest spilled priority or -1, position of
 -- the first spilled job or -1}.
 --
--- A fresh job is looked up in ready (a delayed one in delayed as well), others
--- everywhere; known jobs stay as they are. A ready job is admitted when
+-- A fresh job that is newer than everything brought is looked up in ready (a
+-- delayed one in delayed as well), others everywhere; known jobs stay as they are.
+-- A ready job is admitted when
 --   fresh, repeated: there is room and its priority is above the spilled ones
 --   recovered:       there is room: it may be the very one that was spilled
 --   fresh, repeated: it goes before the worst ready job and before everything
@@ -17,14 +18,13 @@
 --                    of jobs go before it: what is less urgent never keeps it out
 -- and is spilled otherwise. Delayed jobs are always admitted. Recovered jobs
 -- keep the place that the time in their ID gives them; others join at the end.
--- Invariant: a job is in one set. Cost: O(k log n); one ZADD for fresh jobs
--- while the window has room and nothing is spilled.
+-- Invariant: a job is in one set. Cost: O(k log n).
 local cap = int(ARGV[2], 1, 2147483647)
 local source = int(ARGV[3], 0, 2)
 local n = (#ARGV - 3) / 4
 if not cap or not source or not int(n, 1, 500) then return bad('enqueue') end
 local ids, priorities, delays, attempts = {}, {}, {}, {}
-local plain, delayed = source == 0, false
+local careful, delayed = source > 0, false
 for i = 1, n do
   local a = 4 * i
   local id, p = ARGV[a], int(ARGV[a + 1], 0, 1023)
@@ -32,31 +32,24 @@ for i = 1, n do
   if #id ~= 12 or not p or not w or not t then return bad('job') end
   ids[i], priorities[i], delays[i], attempts[i] = id, p, w, t
   if w > 0 then delayed = true end
-  if w > 0 or t > 0 then plain = false end
+  if made(id) <= brought then careful = true end
 end
 local now = clock()
 local total = redis.call('ZCARD', KEYS[1])
 
-if plain and spilled < 0 and total + n <= cap then
-  local adds = {}
-  for i = 1, n do
-    adds[2 * i - 1] = score(priorities[i], now)
-    adds[2 * i] = ids[i]
-  end
-  local added = redis.call('ZADD', KEYS[1], 'NX', unpack(adds))
-  return {added, n - added, 0, -1, -1}
-end
-
 local seen = {}
 for set = 1, 3 do
-  if set == 1 or source > 0 or (set == 2 and delayed) then
+  if set == 1 or careful or (set == 2 and delayed) then
     for i, s in ipairs(redis.call('ZMSCORE', KEYS[set], unpack(ids))) do
       if s then seen[ids[i]] = true end
     end
   end
 end
-local flags = 0
-if source == 1 then flags = VERIFY elseif source == 2 then flags = VERIFY + RECOVERED end
+local function flags_of(id)
+  if source == 2 then return VERIFY + RECOVERED end
+  if source == 1 or made(id) <= brought then return VERIFY end
+  return 0
+end
 
 local lowest = 1023 -- of those that this call admits: they are not in the set yet
 local worst -- priority at the end of the set, looked up when there is no room
@@ -86,7 +79,7 @@ local before = spilled
 local added, known, out, first = 0, 0, 0, -1
 local ready, later, metas = {}, {}, {}
 for i = 1, n do
-  local id, p = ids[i], priorities[i]
+  local id, p, flags = ids[i], priorities[i], flags_of(ids[i])
   if seen[id] then
     known = known + 1
   elseif delays[i] > 0 then
@@ -103,10 +96,7 @@ for i = 1, n do
     lowest = math.min(lowest, p)
     placed[p] = (placed[p] or 0) + 1
     local since = now
-    if source == 2 then
-      local b1, b2, b3, b4, b5, b6 = string.byte(id, 1, 6)
-      since = math.min(now, ((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6)
-    end
+    if source == 2 then since = math.min(now, made(id)) end
     ready[#ready + 1] = score(p, since)
     ready[#ready + 1] = id
     if attempts[i] > 0 or flags > 0 then
@@ -123,6 +113,7 @@ end
 if #ready > 0 then redis.call('ZADD', KEYS[1], unpack(ready)) end
 if #later > 0 then redis.call('ZADD', KEYS[2], unpack(later)) end
 if #metas > 0 then redis.call('HSET', KEYS[4], unpack(metas)) end
+if source > 0 then bring(ids) end
 if spilled ~= before then redis.call('HSET', KEYS[5], 'sp', fmt(spilled)) end
 -- A refill that clears sp must see that others spilled meanwhile; what the
 -- recovering walk itself spilled it knows.

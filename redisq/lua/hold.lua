@@ -29,7 +29,7 @@ local ready = redis.call('ZMSCORE', KEYS[1], unpack(ids))
 local delayed = redis.call('ZMSCORE', KEYS[2], unpack(ids))
 local leased = redis.call('ZMSCORE', KEYS[3], unpack(ids))
 local deadline = fmt(now + lease)
-local out, seen, adds, values, gone = {}, {}, {}, {}, {{}, {}}
+local out, seen, adds, values, gone, unknown = {}, {}, {}, {}, {{}, {}}, {}
 for i, id in ipairs(ids) do
   local _, before, flags, token = unpack_meta(metas[i], 0)
   out[i] = 0
@@ -43,6 +43,8 @@ for i, id in ipairs(ids) do
       gone[1][#gone[1] + 1] = id
     elseif delayed[i] then
       gone[2][#gone[2] + 1] = id
+    else
+      unknown[#unknown + 1] = id
     end
     adds[#adds + 1] = deadline
     adds[#adds + 1] = id
@@ -57,5 +59,6 @@ if #adds > 0 then
   if #gone[2] > 0 then redis.call('ZREM', KEYS[2], unpack(gone[2])) end
   redis.call('ZADD', KEYS[3], unpack(adds))
   redis.call('HSET', KEYS[4], unpack(values))
+  bring(unknown)
 end
 return out

@@ -5,16 +5,18 @@
 -- KEYS[3]  leased   ZSET  message ID -> deadline ms
 -- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms
 -- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills,
---                         t when it was last looked at by reclaim
+--                         t when it was last looked at by reclaim, b newest time in
+--                         the ID of a job that came by another way than a fresh offer
 -- ARGV[1]  the epoch that the caller knows
 --
 -- Returns {'STALE', current epoch or ''} and does nothing when the epoch is
 -- another one: Redis was emptied or somebody rebuilt the consumer.
 -- Clock: TIME of this Redis, in every script.
-local control = redis.call('HMGET', KEYS[5], 'e', 'sp')
+local control = redis.call('HMGET', KEYS[5], 'e', 'sp', 'b')
 if control[1] ~= ARGV[1] then return {'STALE', control[1] or ''} end
 local epoch = ARGV[1]
 local spilled = tonumber(control[2] or '-1') -- highest priority outside the window, -1 none
+local brought = tonumber(control[3] or '-1') -- ms, -1 nothing was
 
 local P42 = 4398046511104 -- 2^42
 local VERIFY, RECOVERED = 1, 2

@@ -123,6 +123,65 @@ func offeredAgainIsFlagged(t *testing.T, s Server) {
 	check(t, s, q)
 }
 
+// A fresh offer that was stopped on its way until others had brought its jobs changes
+// nothing of those, whatever became of them, and has the store asked about the rest.
+func lateFreshJobsAreVerified(t *testing.T, s Server) {
+	ctx := context.Background()
+	ways := map[string]func(t *testing.T, q *redisq.Queue, js []redisq.Job){
+		"repeated":  func(t *testing.T, q *redisq.Queue, js []redisq.Job) { put(t, q, js, redisq.Repeated) },
+		"recovered": func(t *testing.T, q *redisq.Queue, js []redisq.Job) { put(t, q, js, redisq.Recovered) },
+		"named by a worker": func(t *testing.T, q *redisq.Queue, js []redisq.Job) {
+			for _, j := range js {
+				l, _, err := q.ClaimOne(ctx, consumer, j, never, true)
+				require.NoError(t, err)
+				lost, err := q.Release(ctx, consumer, []redisq.Lease{l})
+				require.NoError(t, err)
+				require.Equal(t, each(1, true), lost)
+			}
+		},
+		"held": func(t *testing.T, q *redisq.Queue, js []redisq.Job) {
+			var leases []redisq.Lease
+			for _, j := range js {
+				leases = append(leases, redisq.Lease{ID: j.ID, Priority: j.Priority, Attempt: 1, Token: "t" + j.ID.String()})
+			}
+			ok, err := q.Hold(ctx, consumer, leases, never)
+			require.NoError(t, err)
+			require.Equal(t, each(len(js), true), ok)
+			_, err = q.Release(ctx, consumer, leases)
+			require.NoError(t, err)
+		},
+	}
+	for name, bring := range ways {
+		t.Run(name, func(t *testing.T) {
+			s.Flush()
+			q := s.Queue(100)
+			bring(t, q, jobs(1, 4, 0))
+			leases := claim(t, q, 3, never).Leases
+			require.Len(t, leases, 3)
+			_, err := q.Nack(ctx, consumer, leases[1:2], each(1, never)) // 1 is leased, 2 delayed, 3 over, 4 ready
+			require.NoError(t, err)
+			_, err = q.Ack(ctx, consumer, []ident.ID{leases[2].ID})
+			require.NoError(t, err)
+			var before []redisq.Standing
+			for _, id := range []int{1, 2, 4} {
+				before = append(before, standing(t, q, at(id)))
+			}
+
+			out, errs := q.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: jobs(1, 5, 0)}}) // 5 is newer
+
+			require.NoError(t, errs[0])
+			require.Equal(t, 2, out[0].Added)
+			require.Equal(t, 3, out[0].Known)
+			for i, id := range []int{1, 2, 4} {
+				require.Equal(t, before[i], standing(t, q, at(id)))
+			}
+			require.Equal(t, redisq.FlagVerify, standing(t, q, at(3)).Flags, "it may be over")
+			require.Zero(t, standing(t, q, at(5)).Flags)
+			check(t, s, q)
+		})
+	}
+}
+
 func recoveredJobKeepsItsPlace(t *testing.T, s Server) {
 	q := s.Queue(100)
 	put(t, q, jobs(5, 2, 0), redisq.Fresh)

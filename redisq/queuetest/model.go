@@ -15,7 +15,8 @@ import (
 type model struct {
 	window  int
 	now     int64
-	spilled int // highest spilled priority, -1 none
+	spilled int   // highest spilled priority, -1 none
+	brought int64 // newest time in the ID of a job that came by another way than a fresh offer
 	jobs    map[ident.ID]*modelJob
 }
 
@@ -74,11 +75,18 @@ func (m *model) in(state redisq.State) []*modelJob {
 func (m *model) enqueue(js []redisq.Job, src redisq.Source) redisq.Enqueued {
 	out := redisq.Enqueued{FirstSpilled: -1}
 	counted := map[ident.ID]bool{} // spilled in this call
+	before := m.brought
 	for i, j := range js {
+		if src != redisq.Fresh {
+			m.bring(j.ID)
+		}
 		flags := map[redisq.Source]redisq.Flags{
 			redisq.Repeated:  redisq.FlagVerify,
 			redisq.Recovered: redisq.FlagVerify | redisq.FlagRecovered,
 		}[src]
+		if src == redisq.Fresh && j.ID.Millis() <= before {
+			flags = redisq.FlagVerify
+		}
 		job := &modelJob{id: j.ID, state: redisq.Ready, priority: j.Priority, attempts: j.Attempts, flags: flags, ready: m.now}
 		if src == redisq.Recovered {
 			job.ready = j.ID.Millis()
@@ -104,6 +112,8 @@ func (m *model) enqueue(js []redisq.Job, src redisq.Source) redisq.Enqueued {
 	out.SpilledPriority = m.spilled
 	return out
 }
+
+func (m *model) bring(id ident.ID) { m.brought = max(m.brought, id.Millis()) }
 
 func (m *model) admits(priority int, src redisq.Source) bool {
 	ready := m.in(redisq.Ready)
@@ -166,6 +176,7 @@ func (m *model) claimOne(job redisq.Job, lease time.Duration, insert bool) (leas
 		}
 		j = &modelJob{id: job.ID, priority: job.Priority, attempts: job.Attempts, flags: redisq.FlagVerify, ready: m.now}
 		m.jobs[job.ID] = j
+		m.bring(job.ID)
 		m.lease(j, lease)
 		return j, redisq.Missing
 	}
@@ -194,6 +205,7 @@ func (m *model) hold(l redisq.Lease, lease time.Duration) bool {
 	if j == nil {
 		j = &modelJob{id: l.ID, ready: m.now}
 		m.jobs[l.ID] = j
+		m.bring(l.ID)
 	}
 	switch {
 	case j.state == redisq.Leased:

@@ -34,6 +34,7 @@ func randomOperations(t *testing.T, s Server) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"":           w.compare,
 			"fresh":      w.enqueueFresh,
+			"late":       w.enqueueLate,
 			"again":      w.enqueueAgain,
 			"claim":      w.claim,
 			"claim each": w.claimEach,
@@ -89,6 +90,27 @@ func (w *walker) enqueueFresh(rt *rapid.T) {
 	got, err := w.begin(rt).Enqueue(context.Background(), consumer, js, redisq.Fresh)
 	require.NoError(rt, err)
 	require.Equal(rt, w.m.enqueue(js, redisq.Fresh), got)
+	w.end()
+}
+
+// enqueueLate offers jobs as fresh that may have come another way meanwhile, and
+// may be over.
+func (w *walker) enqueueLate(rt *rapid.T) {
+	var js []redisq.Job
+	for range rapid.IntRange(1, 5).Draw(rt, "n") {
+		if id := w.known(rt); id.Millis() <= w.m.brought {
+			js = append(js, redisq.Job{ID: id, Priority: 1})
+		}
+	}
+	w.fresh++
+	got, errs := w.begin(rt).EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: js}})
+	require.NoError(rt, errs[0])
+	want := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1, Epoch: got[0].Epoch}
+	if len(js) > 0 {
+		want = w.m.enqueue(js, redisq.Fresh)
+		want.Epoch = got[0].Epoch
+	}
+	require.Equal(rt, want, got[0])
 	w.end()
 }
 
@@ -306,7 +328,7 @@ func (w *walker) lose(rt *rapid.T) {
 	switch rapid.IntRange(0, 5).Draw(rt, "loss") {
 	case 0:
 		w.s.Flush()
-		w.m.jobs, w.m.spilled = map[ident.ID]*modelJob{}, -1
+		w.m.jobs, w.m.spilled, w.m.brought = map[ident.ID]*modelJob{}, -1, 0
 	case 1:
 		require.NoError(rt, w.begin(rt).Renew(context.Background(), consumer))
 	default: // losses are rare

@@ -16,6 +16,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"fresh jobs offered twice are known", freshJobsOfferedTwice},
 		{"repeated jobs are known in every state", repeatedJobsAreKnown},
 		{"repeated and recovered jobs are flagged", offeredAgainIsFlagged},
+		{"late fresh jobs are verified", lateFreshJobsAreVerified},
 		{"a recovered job keeps its place", recoveredJobKeepsItsPlace},
 		{"calls larger than a batch are split", largeCallsAreSplit},
 		{"a fan-out reaches every consumer", fanOutReachesEveryConsumer},
