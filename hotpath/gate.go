@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,13 +18,21 @@ const (
 	// from there the delay of this very tick may push it. The first alone finds the
 	// bound but swings around it, because a delay is felt only after it has passed.
 	gateStep, gateDamp = 0.05, 0.5
-	// gateLeast is how many publishes may always wait for the store.
-	gateLeast = 16
+	// gateFar is a delay at which steps are too small: what was let in meanwhile
+	// takes the processors that deliveries need. Each tick leaves gateCut of the bound.
+	gateFar, gateCut = 5 * gateDelay, 0.7
+	// gateLeast is how many publishes may always wait for the store, gateMost how
+	// many ever do: what fills the transactions that may be under way. More gains
+	// nothing, and is let in before anybody knows that it is too much.
+	gateLeast, gateMost = 16, committers * commitRows
+	// gateQuiet is the number of ticks without a delivery after which there is nothing
+	// to protect. Fewer may be the work of a broker that is too busy to deliver.
+	gateQuiet = 20
 	// gatePatience is how long a publish waits at the gate before it is refused.
 	gatePatience = time.Second
 	// gateYoung: only messages accepted this recently say how loaded the broker
 	// is. What waited longer waited for its consumer: a backlog that drains after
-	// an outage must not hold back producers.
+	// an outage must not hold back producers that nothing holds back already.
 	gateYoung = 5 * time.Second
 	// gateFast: a request that took longer was slow for its consumer's sake.
 	gateFast = 100 * time.Millisecond
@@ -36,11 +45,14 @@ const (
 // with a proportional and an integral part (docs/decisions/012).
 type gate struct {
 	sum, count atomic.Int64 // delays seen since the last tick, ns
+	old        atomic.Int64 // deliveries of what is not young, since then
 
 	mu      sync.Mutex
 	limit   int
 	base    float64 // the integral part of limit
 	most    int
+	room    int // for visitors
+	quiet   int // ticks since a delivery was seen
 	inside  int
 	peak    int        // most that were inside since the last tick
 	waiting []*visitor // oldest first
@@ -52,11 +64,19 @@ type visitor struct {
 	admitted chan struct{} // closed when it has them
 }
 
-func newGate(most int) *gate { return &gate{limit: most, most: most, base: float64(most)} }
+// newGate makes a gate for at most most publishes under way, with room for others
+// that wait.
+func newGate(most, room int) *gate {
+	return &gate{limit: most, most: most, room: room, base: float64(most)}
+}
 
 // observe takes the delay of one delivery from commit to its request.
 func (g *gate) observe(delay, took time.Duration) {
-	if took <= gateFast && delay <= gateYoung {
+	switch {
+	case took > gateFast:
+	case delay > gateYoung:
+		g.old.Add(1)
+	default:
 		g.sum.Add(int64(delay))
 		g.count.Add(1)
 	}
@@ -71,7 +91,7 @@ func (g *gate) enter(n int, patience time.Duration) bool {
 		g.mu.Unlock()
 		return true
 	}
-	if len(g.waiting) >= g.most {
+	if len(g.waiting) >= g.room {
 		g.mu.Unlock()
 		return false
 	}
@@ -87,14 +107,16 @@ func (g *gate) enter(n int, patience time.Duration) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, w := range g.waiting {
-		if w == v {
-			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
-			g.admit() // those behind it may be smaller
-			return false
-		}
+	switch i := slices.Index(g.waiting, v); i {
+	case -1:
+		return true // admitted at the last moment
+	case 0: // as a rule: all wait equally long
+		g.waiting = g.waiting[1:]
+	default:
+		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
-	return true // admitted at the last moment
+	g.admit() // those behind it may be smaller
+	return false
 }
 
 func (g *gate) take(n int) {
@@ -135,22 +157,36 @@ func (g *gate) Run(ctx context.Context) {
 }
 
 func (g *gate) adjust() {
-	sum, count := g.sum.Swap(0), g.count.Swap(0)
+	sum, count, old := g.sum.Swap(0), g.count.Swap(0), g.old.Swap(0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	peak := g.peak
 	g.peak = g.inside
-	if count == 0 { // nothing is being delivered: nothing to protect
-		g.base, g.limit = float64(g.most), g.most
-		g.admit()
-		return
+	if g.quiet++; count+old > 0 {
+		g.quiet = 0
 	}
+	switch {
+	case count > 0:
+		g.follow(time.Duration(sum/count), peak)
+	case old > 0 && g.base < float64(g.most): // what has been too much is so late by now
+		g.follow(gateYoung, peak)
+	case old == 0 && g.quiet >= gateQuiet:
+		g.base, g.limit = float64(g.most), g.most
+	}
+	g.admit()
+}
+
+// follow moves the bound after a delay that deliveries saw.
+func (g *gate) follow(delay time.Duration, peak int) {
 	// 1: no delay at all, 0: as long as it may be, -1: twice that or more.
-	slack := max(-1, 1-float64(sum)/float64(count)/float64(gateDelay))
+	slack := max(-1, 1-float64(delay)/float64(gateDelay))
+	step := 1 + gateStep*slack
+	if delay > gateFar {
+		step = gateCut
+	}
 	if slack < 0 { // from what is in use, not from a bound that nothing reached
 		g.base = min(g.base, float64(peak))
 	}
-	g.base = min(float64(g.most), max(gateLeast, g.base*(1+gateStep*slack)))
+	g.base = min(float64(g.most), max(gateLeast, g.base*step))
 	g.limit = min(g.most, max(gateLeast, int(g.base*(1+gateDamp*slack))))
-	g.admit()
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
-	g := newGate(100)
+	g := newGate(100, 100)
 	for range 100 {
 		require.True(t, g.enter(1, gatePatience))
 	}
@@ -19,7 +19,7 @@ func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
 }
 
 func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
-	g := newGate(1000)
+	g := newGate(1000, 1000)
 	for range 200 {
 		require.True(t, g.enter(1, gatePatience))
 	}
@@ -43,7 +43,7 @@ func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T
 // A broker in small: what passes the gate adds to a backlog, deliveries take a
 // fixed number from it in each tick, and their delay is the length of the backlog.
 func TestTheGateSettlesAtTheDelayWithoutSwinging(t *testing.T) {
-	g := newGate(4096)
+	g := newGate(4096, 4096)
 	const perTick = 1000 // deliveries: 20 000/s
 	backlog, late := 0.0, 0.0
 	delays := []float64{}
@@ -65,8 +65,54 @@ func TestTheGateSettlesAtTheDelayWithoutSwinging(t *testing.T) {
 	require.InDelta(t, gateDelay.Seconds(), delays[599], gateDelay.Seconds()/4, "%v", delays)
 }
 
+// Thousands of producers offer twice what the broker can deliver: they are let in
+// at once when nothing is known yet, and accepting comes before delivering on the
+// processors. The backlog of that moment goes, and does not come back.
+func TestAFloodOfProducersDoesNotStarveDeliveries(t *testing.T) {
+	g := newGate(gateMost, 8192)
+	const perTick = 1000 // accepting a message takes 1 of these, delivering it 2
+	backlog, late := 0.0, time.Duration(0)
+	for tick := range 1200 {
+		inside := min(8192, g.limit)
+		g.mu.Lock()
+		g.inside, g.peak = inside, inside
+		g.mu.Unlock()
+		accepted := min(float64(inside)*5, perTick*0.95)
+		delivered := min(backlog, (perTick-accepted)/2)
+		backlog += accepted - delivered
+		delay := time.Duration(backlog / max(delivered, 1) * float64(gateTick))
+		g.observe(delay, time.Millisecond)
+		g.adjust()
+		if tick >= 600 {
+			late = max(late, delay)
+		}
+	}
+	require.Less(t, late, time.Second)
+	require.Less(t, g.limit, 200)
+}
+
+func TestTheGateStaysClosedForWhatItLetInTooFast(t *testing.T) {
+	g := newGate(1000, 1000)
+	g.enter(500, gatePatience)
+	g.observe(2*gateFar, time.Millisecond)
+	g.adjust()
+	before := g.limit
+	for range 5 {
+		g.observe(gateYoung*2, time.Millisecond)
+		g.adjust()
+	}
+	require.Less(t, g.limit, before)
+	before = g.limit
+	for range gateQuiet - 1 {
+		g.adjust()
+	}
+	require.Equal(t, before, g.limit, "a broker that is too busy to deliver for a moment")
+	g.adjust()
+	require.Equal(t, 1000, g.limit, "nothing is delivered any more")
+}
+
 func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
-	g := newGate(1000)
+	g := newGate(1000, 1000)
 	for range 50 {
 		g.enter(1, gatePatience)
 	}
@@ -77,7 +123,7 @@ func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
 }
 
 func TestWhoWaitsAtTheGateIsAdmittedInOrderOrRefused(t *testing.T) {
-	g := newGate(1)
+	g := newGate(1, 1)
 	require.True(t, g.enter(1, gatePatience))
 	order := make(chan int, 2)
 	var wg sync.WaitGroup
@@ -105,7 +151,7 @@ func TestWhoWaitsAtTheGateIsAdmittedInOrderOrRefused(t *testing.T) {
 }
 
 func TestABatchTakesItsPlacesTogetherAndALargeOneGoesAlone(t *testing.T) {
-	g := newGate(10)
+	g := newGate(10, 10)
 	require.True(t, g.enter(256, gatePatience), "it would never fit")
 	require.False(t, g.enter(1, time.Millisecond))
 	g.leave(256)

@@ -53,7 +53,7 @@ type Plane struct {
 // New assembles a data plane. Nothing runs before Run.
 func New(o Options) *Plane {
 	cache := newPayloads(o.CacheBytes)
-	p := &Plane{stopping: make(chan struct{}), gate: newGate(int(o.WaitingRequests))}
+	p := &Plane{stopping: make(chan struct{}), gate: newGate(min(gateMost, int(o.WaitingRequests)), int(o.WaitingRequests))}
 	p.outcomes = newOutcomes(o.Store, o.Queue, func(consumer uint32, after time.Duration) {
 		o.Touched(consumer)
 		p.dispatcher.WakeAfter(consumer, after)
