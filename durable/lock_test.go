@@ -151,3 +151,35 @@ func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
 	}
 	require.NoError(t, s.Record(t.Context(), outcomes), "it would wait for its whole patience, and fail")
 }
+
+// A broker that stands still in the middle of an insert locks the row of its number.
+// Who takes the number over has it for as long as it asked, counted from then.
+func TestANumberThatWasLockedIsLeasedFromThenOn(t *testing.T) {
+	t.Parallel()
+	dsn := realservers.MySQL(t)
+	s := openMySQL(t, dsn)
+	old, err := s.LeaseNode(t.Context(), "old", -time.Second) // over at once
+	require.NoError(t, err)
+	r := startRival(t, dsn, "a")
+	_, err = r.tx.Exec("UPDATE nodes SET name = 'standing still' WHERE no = ?", old.No)
+	require.NoError(t, err)
+	leases := make(chan durable.NodeLease, 1)
+	go func() {
+		lease, err := s.LeaseNode(context.Background(), "heir", time.Hour)
+		if err != nil {
+			t.Error(err)
+		}
+		leases <- lease
+	}()
+	r.awaitWaiter(t)
+	time.Sleep(50 * time.Millisecond) // for a lease that is counted from before to fall short
+	var released int64
+	require.NoError(t, r.db.QueryRow("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)").Scan(&released))
+	require.NoError(t, r.tx.Rollback())
+	lease := <-leases
+	require.Equal(t, old.No, lease.No)
+	require.GreaterOrEqual(t, lease.Expires.UnixMilli(), released+time.Hour.Milliseconds())
+	nodes, err := s.Nodes(t.Context())
+	require.NoError(t, err)
+	require.True(t, lease.Expires.Equal(nodes[lease.No].Expires), "%v is stored, %v said", nodes[lease.No].Expires, lease.Expires)
+}

@@ -99,7 +99,7 @@ func (s *Store) leaseOnce(ctx context.Context, name string, ttl time.Duration, l
 		lease.Expires = fromMillis(now + ttl.Milliseconds())
 		err = tx.QueryRowContext(ctx, selectExpiredNode, now).Scan(&lease.No)
 		if err == nil {
-			return takeExpired(ctx, tx, name, *lease, now)
+			return s.takeExpired(ctx, tx, name, ttl, lease, now)
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
@@ -118,16 +118,26 @@ func (s *Store) leaseOnce(ctx context.Context, name string, ttl time.Duration, l
 }
 
 // takeExpired makes an expired number ours, unless its owner has renewed it in
-// the meantime; then the transaction starts again.
-func takeExpired(ctx context.Context, tx *sql.Tx, name string, lease NodeLease, nowMs int64) error {
+// the meantime; then the transaction starts again. An owner that stands still in the
+// middle of an insert locks the row, for longer perhaps than a lease lasts: it begins
+// when the row is ours.
+func (s *Store) takeExpired(ctx context.Context, tx *sql.Tx, name string, ttl time.Duration, lease *NodeLease, nowMs int64) error {
 	res, err := tx.ExecContext(ctx, takeNode, name, lease.Token[:], lease.Expires.UnixMilli(), lease.No, nowMs)
 	if err != nil {
 		return err
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 1 {
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n != 1 {
+		return errRenewed
+	}
+	now, err := s.now(ctx, tx)
+	if err != nil {
 		return err
 	}
-	return errRenewed
+	lease.Expires = fromMillis(now + ttl.Milliseconds())
+	_, err = tx.ExecContext(ctx, renewNode, lease.Expires.UnixMilli(), lease.No, lease.Token[:])
+	return err
 }
 
 // RenewNode prolongs a lease to ttl from now, also one that has expired and was
