@@ -25,7 +25,7 @@ const (
 	// many ever do: what fills the transactions that may be under way. More gains
 	// nothing, and is let in before anybody knows that it is too much.
 	gateLeast, gateMost = 16, committers * commitRows
-	// gateQuiet is the number of ticks without a delivery after which there is nothing
+	// gateQuiet is the number of ticks without a fast delivery after which there is nothing
 	// to protect. Fewer may be the work of a broker that is too busy to deliver.
 	gateQuiet = 20
 	// gatePatience is how long a publish waits at the gate before it is refused.
@@ -52,7 +52,7 @@ type gate struct {
 	base    float64 // the integral part of limit
 	most    int
 	room    int // for visitors
-	quiet   int // ticks since a delivery was seen
+	quiet   int // ticks since a fast delivery was seen
 	inside  int
 	peak    int        // most that were inside since the last tick
 	waiting []*visitor // oldest first
@@ -170,7 +170,7 @@ func (g *gate) adjust() {
 		g.follow(time.Duration(sum/count), peak)
 	case old > 0 && g.base < float64(g.most): // what has been too much is so late by now
 		g.follow(gateYoung, peak)
-	case old == 0 && g.quiet >= gateQuiet:
+	case g.quiet >= gateQuiet:
 		g.base, g.limit = float64(g.most), g.most
 	}
 	g.admit()
