@@ -60,7 +60,7 @@ func (c story) store(n int64) {
 // arrive adds a delivery that is answered with success 10 ms later.
 func (c story) arrive(k int, n int64, attempt int, second float64) *Arrival {
 	c.Arrivals = append(c.Arrivals, Arrival{Consumer: k, Seq: n, Hash: "hash", Attempt: attempt, Job: idNo(n).Job(k).String(), Message: idNo(n).String(),
-		Broker: "broker-0", At: at(second), Promised: true, OK: true, OKAt: at(second + 0.01)})
+		Broker: "broker-0", Asked: at(second), At: at(second), Promised: true, OK: true, OKAt: at(second + 0.01)})
 	return &c.Arrivals[len(c.Arrivals)-1]
 }
 
@@ -71,6 +71,15 @@ func (c story) pulled(attempt int, broker string, after float64) {
 	c.Arrivals[2].Attempt = 2
 	c.fault(Fault{Kind: "broker paused", Delays: true, Broker: 1, Channel: nobody}, 1, 2.5)
 	c.arrive(0, 2, attempt, 2.3+after/5).Broker = broker
+}
+
+// heldFrom makes message 2 a pull consumer's, who got it some time after it had asked
+// for it, worked on it for 3.6 s, and was given it again just before it was through.
+func (c story) heldFrom(asked, got float64) {
+	c.Plan.Consumers[0].Does = single
+	a := &c.Arrivals[2]
+	a.Asked, a.At, a.OKAt = at(asked), at(got), at(got+3.6)
+	c.arrive(0, 2, 2, got+3.5)
 }
 
 // unanswered turns every arrival of a message at a consumer into a failed one.
@@ -151,6 +160,7 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			c.pulled(1, "broker-1", 1)
 			c.Plan.Consumers[0].Does = flaky
 		}},
+		"within its lease":  {"unexplained duplicates", func(c story) { c.heldFrom(5.8, 5.8) }},
 		"not a late answer": {"unexplained duplicates", func(c story) { c.pulled(2, "broker-1", 1) }},
 		"more copies than under way": {"unexplained duplicates", func(c story) {
 			c.fault(kill, 2.1, 2.2)
@@ -188,8 +198,14 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.arrive(0, 2, 2, 2.4)
 		}},
 		"the other broker slept before it answered": {"held back on its way to the worker", func(c story) { c.pulled(1, "broker-1", 1) }},
-		"Redis forgot it":      {"Redis emptied", func(c story) { c.fault(empty, 2.2, 2.2); c.arrive(0, 2, 1, 2.4) }},
-		"it answered too late": {"answered too late", func(c story) { c.Arrivals[2].OKAt = at(2.1).Add(deliveryTimeout); c.arrive(0, 2, 2, 7) }},
+		"Redis forgot it":                {"Redis emptied", func(c story) { c.fault(empty, 2.2, 2.2); c.arrive(0, 2, 1, 2.4) }},
+		"it answered too late":           {"answered too late", func(c story) { c.Arrivals[2].OKAt = at(2.1).Add(deliveryTimeout); c.arrive(0, 2, 2, 7) }},
+		"its lease was old when it came": {"answered too late", func(c story) { c.heldFrom(2.1, 5.8) }},
+		"Redis forgot it on its way to the worker": {"Redis emptied", func(c story) {
+			c.heldFrom(2.1, 5.8)
+			c.Arrivals[2].OKAt = at(5.9)
+			c.fault(empty, 2.2, 2.2)
+		}},
 		"the broker had waited long": {"timed out at the broker", func(c story) {
 			c.Jobs[0].Failed[failure{idNo(2), 1}] = []failedDelivery{{Took: deliveryTimeout}}
 			c.arrive(0, 2, 2, 7)

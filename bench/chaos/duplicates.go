@@ -68,8 +68,8 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	case retry:
 		v.Explained["retry of a copy that was not taken"]++
 	case reason == "":
-		v.broken("unexplained duplicates", "message %d (job %s) for %s: taken at %s as attempt %d from %s, answered at %s, and came again at %s as attempt %d from %s",
-			k.seq, a.Job, c.name(k.consumer), taken.At.Format(clock), taken.Attempt, taken.Broker, taken.OKAt.Format(clock), a.At.Format(clock), a.Attempt, a.Broker)
+		v.broken("unexplained duplicates", "message %d (job %s) for %s: asked for at %s, taken at %s as attempt %d from %s, answered at %s, and came again at %s as attempt %d from %s",
+			k.seq, a.Job, c.name(k.consumer), taken.Asked.Format(clock), taken.At.Format(clock), taken.Attempt, taken.Broker, taken.OKAt.Format(clock), a.At.Format(clock), a.Attempt, a.Broker)
 	default:
 		v.Explained[reason]++
 		v.explained = append(v.explained, fmt.Sprintf("%s: message %d (job %s) for %s: taken at %s as attempt %d from %s, came again at %s as attempt %d from %s",
@@ -103,7 +103,7 @@ func (c *checker) explain(taken *Arrival) (reason string, byFault bool) {
 	if c.e.Plan.Consumers[taken.Consumer].Does.pull() {
 		limit = pullVisible
 	}
-	if taken.OKAt.Sub(taken.At) >= limit-lateBy {
+	if taken.OKAt.Sub(taken.Asked) >= limit-lateBy {
 		return "answered too late", false
 	}
 	if job, err := ident.Parse(taken.Job); err == nil {
@@ -134,7 +134,7 @@ func (c *checker) settled(a *Arrival) time.Time {
 
 // hits tells whether a fault that may repeat deliveries met this one.
 func (c *checker) hits(f *Fault, a *Arrival, until time.Time) bool {
-	return f.Repeats && c.concerns(f, a) && !f.Start.After(until) && !f.End.Add(transit).Before(a.At)
+	return f.Repeats && c.concerns(f, a) && !f.Start.After(until) && !f.End.Add(transit).Before(a.Asked)
 }
 
 // concerns tells whether a fault was one of this delivery's broker and consumer.
@@ -149,12 +149,12 @@ func (c *checker) concerns(f *Fault, a *Arrival) bool {
 // bound counts the deliveries under way at each fault that may repeat them.
 func (c *checker) bound() (n int) {
 	taken := make([]*Arrival, 0, len(c.e.Arrivals))
-	longest := time.Duration(0)
+	longest, asking := time.Duration(0), time.Duration(0)
 	for i := range c.e.Arrivals { // ordered by time of arrival
 		a := &c.e.Arrivals[i]
 		if a.OK {
 			taken = append(taken, a)
-			longest = max(longest, c.settled(a).Sub(a.At))
+			longest, asking = max(longest, c.settled(a).Sub(a.At)), max(asking, a.At.Sub(a.Asked))
 		}
 	}
 	for i := range c.e.Faults {
@@ -164,7 +164,7 @@ func (c *checker) bound() (n int) {
 		}
 		from := f.Start.Add(-longest)
 		at := sort.Search(len(taken), func(i int) bool { return !taken[i].At.Before(from) })
-		for ; at < len(taken) && !taken[at].At.After(f.End.Add(transit)); at++ {
+		for ; at < len(taken) && !taken[at].At.After(f.End.Add(transit+asking)); at++ {
 			if c.hits(f, taken[at], c.settled(taken[at])) {
 				n++
 			}

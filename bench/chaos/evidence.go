@@ -56,8 +56,9 @@ type Arrival struct {
 	Hash     string
 	Attempt  int
 	Job      string
-	Message  string // public ID
-	Broker   string // that delivered it
+	Message  string    // public ID
+	Broker   string    // that delivered it
+	Asked    time.Time // its lease may count from then: a pull worker asked for it; a push: as At
 	At       time.Time
 	Promised bool      // the consumer was about to answer with success
 	OK       bool      // it has; of a pull worker: the broker has accepted it
@@ -152,7 +153,7 @@ func (e *Evidence) readConsumer(path string) error {
 			attempt, _ := strconv.Atoi(l.text(5)) // 0 where the header is missing, which the checker sees
 			byNumber[l.number(1)] = len(e.Arrivals)
 			e.Arrivals = append(e.Arrivals, Arrival{Consumer: int(l.number(2)), Seq: l.number(3), Hash: l.text(4), Attempt: attempt,
-				Job: l.text(6), Message: l.text(7), Broker: l.text(8), At: l.time(9)})
+				Job: l.text(6), Message: l.text(7), Broker: l.text(8), Asked: l.time(9), At: l.time(10)})
 		case 'O':
 			i, ok := byNumber[l.number(1)]
 			if !ok {

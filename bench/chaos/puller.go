@@ -122,15 +122,15 @@ func (w *pullWorker) do(method, path string, in any, out any, fields ...string) 
 	return res.StatusCode, res.Header
 }
 
-// arrived writes that a job was handed to the worker.
-func (w *pullWorker) arrived(j *pulledJob, attempt int) (arrival, seq int64) {
+// arrived writes that a job was handed to the worker, who had asked for it then.
+func (w *pullWorker) arrived(j *pulledJob, attempt int, asked time.Time) (arrival, seq int64) {
 	body := j.body()
 	seq, ok := parseSeq(body)
 	if !ok {
 		seq = -1
 	}
 	arrival = w.arrivals.Add(1)
-	w.log.Add("D", arrival, w.k, seq, hashOf(body), attempt, j.ID, orDash(j.Message.MessageID), fmt.Sprintf("broker-%d", w.broker), time.Now())
+	w.log.Add("D", arrival, w.k, seq, hashOf(body), attempt, j.ID, orDash(j.Message.MessageID), fmt.Sprintf("broker-%d", w.broker), asked, time.Now())
 	return arrival, seq
 }
 
@@ -159,12 +159,13 @@ func (w *pullWorker) take(j *pulledJob) {
 	if n < 10 { // nobody has claimed it, as a rule: the answer must not be 202 then
 		w.do("POST", door, move{"QUEUED"}, nil)
 	}
+	asked := time.Now()
 	status, header := w.do("POST", door, move{"INFLIGHT"}, nil)
 	lease := header.Get("X-Broker-Lease")
 	if status != http.StatusAccepted || lease == "" {
 		return // another worker has it
 	}
-	arrival, seq := w.arrived(j, j.Attempts+1)
+	arrival, seq := w.arrived(j, j.Attempts+1, asked)
 	switch {
 	case poisoned(seq), n < 20: // taken and never finished
 		return
@@ -194,6 +195,7 @@ func (w *pullWorker) status(door string, in any, lease string) int {
 // batch claims many jobs at once and reports on them at once.
 func (p *puller) batch(w *pullWorker) (found bool) {
 	var claimed struct{ Result []pulledJob }
+	asked := time.Now()
 	if status, _ := w.do("POST", w.path+"/claim?limit=100&wait=2s", nil, &claimed); status != http.StatusOK {
 		return false
 	}
@@ -209,7 +211,7 @@ func (p *puller) batch(w *pullWorker) (found bool) {
 	var last *flush
 	for i := range claimed.Result {
 		j := &claimed.Result[i]
-		arrival, _ := w.arrived(j, j.Attempt)
+		arrival, _ := w.arrived(j, j.Attempt, asked)
 		switch n := rand.IntN(1000); {
 		case n < 5: // taken and never finished
 		case n < 15:

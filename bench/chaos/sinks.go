@@ -18,9 +18,11 @@ import (
 // Lines of the journals of consumers: "D" is an arrival, "O" what is said about
 // it: on disk before it is said.
 //
-//	D arrival consumer seq hash attempt job message broker time
+//	D arrival consumer seq hash attempt job message broker asked time
 //	O arrival status time
 //
+// asked is when a pull worker asked for the job, from which on its lease may count;
+// of a push it is the time of arrival.
 // A pull worker writes status reporting before it reports DELIVERED, and the
 // broker's answer afterwards.
 const reporting = 1
@@ -60,9 +62,9 @@ func (s *sinks) handle(rc *fasthttp.RequestCtx) {
 	if !ok {
 		seq = -1
 	}
-	arrival := s.arrivals.Add(1)
+	arrival, now := s.arrivals.Add(1), time.Now()
 	s.log.Add("D", arrival, k, seq, hashOf(body), string(h.Peek("X-Broker-Attempt")), string(h.Peek("X-Broker-Job-ID")),
-		orDash(string(h.Peek("X-Broker-Message-ID"))), orDash(string(h.UserAgent())), time.Now())
+		orDash(string(h.Peek("X-Broker-Message-ID"))), orDash(string(h.UserAgent())), now, now)
 	s.answer(rc, s.plan.Consumers[k].Does, arrival)
 }
 
