@@ -84,6 +84,7 @@ func resultOf(p *fastjson.Parser, body []byte) ([]*fastjson.Value, error) {
 type batchAnswer struct {
 	status   int // 0: not a line
 	location []byte
+	code     string // of an error
 }
 
 func parseBatchAnswer(p *fastjson.Parser, line []byte) batchAnswer {
@@ -91,5 +92,20 @@ func parseBatchAnswer(p *fastjson.Parser, line []byte) batchAnswer {
 	if err != nil {
 		return batchAnswer{}
 	}
-	return batchAnswer{status: v.GetInt("Status"), location: v.GetStringBytes("Location")}
+	return batchAnswer{status: v.GetInt("Status"), location: v.GetStringBytes("Location"), code: string(v.GetStringBytes("code"))}
 }
+
+// notStored reports whether an answer says that nothing was stored, as the table of
+// errors in docs/api.md has it.
+func notStored(status int, code string) bool {
+	switch {
+	case status >= 400 && status < 500:
+		return true
+	case status == 503:
+		return code == "overloaded" || code == "draining" || code == "unavailable"
+	}
+	return false
+}
+
+// codeOf returns the code of an error, empty when the body has none.
+func codeOf(body []byte) string { return fastjson.GetString(body, "code") }

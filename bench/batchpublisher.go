@@ -42,7 +42,7 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 	sent := w.now()
 	p.lines = p.lines[:0]
 	for seq := t.First; seq < t.First+uint64(t.N); seq++ {
-		p.line(Identity{Run: w.run, Seq: seq, Intended: w.unix(w.schedule.Intended(seq, sent))})
+		p.line(Identity{Run: w.run, Seq: seq, Intended: w.unix(w.schedule.Intended(seq, sent)), Sent: w.unix(sent)})
 	}
 	p.buf = w.batch[w.ledger.Channel(t.First)].AppendHead(p.buf[:0])
 	p.buf = rawhttp.AppendLength(p.buf, len(p.lines))
@@ -55,7 +55,7 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 		w.failed("connection lost", []byte(err.Error()))
 	case res.Status != 200:
 		w.failed(fmt.Sprint("batch status ", res.Status), res.Body)
-		refused = res.Status >= 400 && res.Status < 500
+		refused = notStored(res.Status, codeOf(res.Body))
 	default:
 		rest = res.Body
 	}
@@ -67,7 +67,7 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 		case line.status == 201 || line.status == 202:
 			w.ledger.Acked(seq, now, messageID(line.location))
 			w.answered(p.no, w.schedule.Intended(seq, sent), sent, now)
-		case refused || line.status >= 400 && line.status < 500:
+		case refused || notStored(line.status, line.code):
 			w.ledger.Refused(seq)
 			if !refused {
 				w.failed(fmt.Sprint("line status ", line.status), text)

@@ -6,9 +6,10 @@
 // Producers are connections that send messages in a closed loop, or on a
 // schedule (open loop). In the open loop a latency counts from the time at which
 // the schedule wanted the message sent: a broker that stalls is charged for
-// everything that should have been sent meanwhile. Service time, from the moment
-// of sending, is reported beside it. Delivery latency counts from the same
-// intended time to the first arrival at each consumer.
+// everything that should have been sent meanwhile. Delivery latency counts from
+// the same intended time to the first arrival at each consumer. Both times from the
+// moment of sending stand beside them: where every connection is busy, the rest is
+// what messages waited for a free one.
 //
 // Consumers are push sinks in this process, and pull workers. They share the
 // machine with the broker, and so does the load: the CPU time of every process
@@ -16,7 +17,7 @@
 //
 // # The ledger
 //
-// Each message carries run, sequence and intended time. The ledger knows what
+// Each message carries run, sequence, intended time and time of sending. The ledger knows what
 // was acknowledged, with a checksum of each body, and one bit per message and
 // consumer for what arrived. At the end it names what was lost, duplicated,
 // corrupted, delivered against a refusal, late, or overtaken by a lower

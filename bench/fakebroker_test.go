@@ -32,6 +32,8 @@ type fakeBroker struct {
 	loseEvery, copyEvery, corruptEvery int
 	refuseButDeliverEvery              int
 	unsureEvery                        int  // 503, and stored all the same
+	overloadEvery                      int  // 503 "overloaded", and not stored
+	overloadLies                       bool // it is stored all the same
 	lastFirst                          bool // pull consumers see low priorities first
 	stallAt                            int  // message that takes stallFor, and all that come meanwhile
 	stallFor                           time.Duration
@@ -160,8 +162,11 @@ func (f *fakeBroker) broadcast(rc *fasthttp.RequestCtx, channel string) {
 		headers[name] = string(h.Peek(name))
 	}
 	priority, _ := strconv.Atoi(string(h.Peek("X-Broker-Message-Priority")))
-	status, location := f.store(channel, string(h.Peek("X-Broker-Message-ID")), priority, headers, bytes.Clone(rc.PostBody()))
+	status, location, code := f.store(channel, string(h.Peek("X-Broker-Message-ID")), priority, headers, bytes.Clone(rc.PostBody()))
 	rc.SetStatusCode(status)
+	if code != "" {
+		fmt.Fprintf(rc, "{\"code\":%q}\n", code)
+	}
 	rc.Response.Header.Set("Location", location)
 }
 
@@ -172,8 +177,8 @@ func (f *fakeBroker) taken() int {
 	return f.count
 }
 
-// store takes a message and returns the answer.
-func (f *fakeBroker) store(channel, key string, priority int, headers map[string]string, body []byte) (int, string) {
+// store takes a message and returns the answer, with the code of an error that has one.
+func (f *fakeBroker) store(channel, key string, priority int, headers map[string]string, body []byte) (status int, location, errorCode string) {
 	f.mu.Lock()
 	f.count++
 	n := f.count
@@ -183,14 +188,18 @@ func (f *fakeBroker) store(channel, key string, priority int, headers map[string
 	wait := time.Until(f.stalled)
 	if key != "" && f.stored[channel+"/"+key] {
 		f.mu.Unlock()
-		return 409, "/channel/" + channel + "/message/" + key
+		return 409, "/channel/" + channel + "/message/" + key, ""
+	}
+	hits := func(every int) bool { return every > 0 && n%every == 0 }
+	if hits(f.overloadEvery) && !f.overloadLies {
+		f.mu.Unlock()
+		return 503, "", "overloaded"
 	}
 	f.stored[channel+"/"+key] = true
 	id := f.ids.Next()
 	consumers := f.consumers[channel]
 	f.mu.Unlock()
 	time.Sleep(wait)
-	hits := func(every int) bool { return every > 0 && n%every == 0 }
 	public := id.String()
 	if key != "" {
 		public = key
@@ -207,11 +216,13 @@ func (f *fakeBroker) store(channel, key string, priority int, headers map[string
 	}
 	switch {
 	case hits(f.refuseButDeliverEvery):
-		return 400, ""
+		return 400, "", ""
 	case hits(f.unsureEvery):
-		return 503, ""
+		return 503, "", ""
+	case hits(f.overloadEvery):
+		return 503, "", "overloaded"
 	}
-	return 201, "/channel/" + channel + "/message/" + public
+	return 201, "/channel/" + channel + "/message/" + public, ""
 }
 
 func btoi(b bool) int {
@@ -273,8 +284,8 @@ func (f *fakeBroker) batch(rc *fasthttp.RequestCtx, channel string) {
 		if line.PayloadBase64 != "" {
 			body, _ = base64.StdEncoding.DecodeString(line.PayloadBase64)
 		}
-		status, location := f.store(channel, line.MessageID, line.Priority, line.Headers, body)
-		fmt.Fprintf(&out, "{\"Status\":%d,\"Location\":%q}\n", status, location)
+		status, location, code := f.store(channel, line.MessageID, line.Priority, line.Headers, body)
+		fmt.Fprintf(&out, "{\"Status\":%d,\"Location\":%q,\"code\":%q}\n", status, location, code)
 	}
 	rc.SetBodyStreamWriter(func(w *bufio.Writer) { _, _ = w.Write(out.Bytes()) }) // chunked
 }

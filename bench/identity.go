@@ -12,20 +12,21 @@ type Identity struct {
 	Run      uint64 // of one measurement: messages of others are strangers
 	Seq      uint64 // 0-based
 	Intended int64  // Unix ns at which the schedule wanted it sent
+	Sent     int64  // Unix ns at which it was sent, for the first time
 }
 
 // IdentitySize is the length of an identity as text. It is ASCII without
 // quotes, so it may stand in a header, in JSON and at the front of a payload.
-const IdentitySize = len(identityMagic) + 3*17
+const IdentitySize = len(identityMagic) + 4*17
 
-const identityMagic = "PENBENCH1"
+const identityMagic = "PENBENCH2"
 
 var errIdentity = errors.New("bench: no identity")
 
 // Append appends the text of id to b.
 func (id Identity) Append(b []byte) []byte {
 	b = append(b, identityMagic...)
-	for _, v := range [3]uint64{id.Run, id.Seq, uint64(id.Intended)} {
+	for _, v := range [4]uint64{id.Run, id.Seq, uint64(id.Intended), uint64(id.Sent)} {
 		b = append(b, '-')
 		var raw [8]byte
 		for i := range raw {
@@ -42,7 +43,7 @@ func ParseIdentity(b []byte) (Identity, error) {
 		return Identity{}, errIdentity
 	}
 	b = b[len(identityMagic):]
-	var v [3]uint64
+	var v [4]uint64
 	for i := range v {
 		if b[0] != '-' {
 			return Identity{}, errIdentity
@@ -56,7 +57,7 @@ func ParseIdentity(b []byte) (Identity, error) {
 		}
 		b = b[17:]
 	}
-	return Identity{Run: v[0], Seq: v[1], Intended: int64(v[2])}, nil
+	return Identity{Run: v[0], Seq: v[1], Intended: int64(v[2]), Sent: int64(v[3])}, nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -9,7 +9,7 @@ import (
 func TestAnIdentityIsReadBackFromTheFrontOfABody(t *testing.T) {
 	p, err := NewPayloads(200)
 	require.NoError(t, err)
-	id := Identity{Run: 1<<63 + 5, Seq: 99, Intended: 1_700_000_000_000_000_000}
+	id := Identity{Run: 1<<63 + 5, Seq: 99, Intended: 1_700_000_000_000_000_000, Sent: 1_700_000_001_000_000_000}
 	body := p.Append(nil, id)
 	require.Len(t, body, 200)
 	require.Len(t, body, p.Len(id.Seq))
@@ -36,8 +36,8 @@ func TestOneChangedBitChangesTheSum(t *testing.T) {
 }
 
 func FuzzParseIdentity(f *testing.F) {
-	f.Add(Identity{1, 2, 3}.Append(nil))
-	f.Add([]byte("PENBENCH1-"))
+	f.Add(Identity{1, 2, 3, 4}.Append(nil))
+	f.Add([]byte("PENBENCH2-"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		id, err := ParseIdentity(b)
 		if err != nil {

@@ -47,8 +47,8 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 	w := p.w
 	sent := w.now()
 	intended := w.schedule.Intended(seq, sent)
-	p.build(Identity{Run: w.run, Seq: seq, Intended: w.unix(intended)})
-	for repeat := 0; ; repeat++ {
+	p.build(Identity{Run: w.run, Seq: seq, Intended: w.unix(intended), Sent: w.unix(sent)})
+	for repeat, doubt := 0, false; ; repeat++ {
 		res, err := p.conn.Do(p.buf)
 		now := w.now()
 		switch {
@@ -57,27 +57,25 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 			w.ledger.Acked(seq, now, messageID(res.Header("location")))
 			w.answered(p.no, intended, sent, now)
 			return
-		case err == nil && res.Status >= 400 && res.Status < 500:
-			w.ledger.Refused(seq)
-			w.failed(fmt.Sprint("status ", res.Status), res.Body)
-			pause(ctx, errPause)
-			return
 		}
-		wait := errPause
+		wait, final := errPause, false
 		switch {
 		case errors.Is(err, rawhttp.ErrNotSent):
 			w.failed("not sent", []byte(err.Error()))
 		case err != nil:
 			w.failed("connection lost", []byte(err.Error()))
+			doubt = true
 		default:
 			w.failed(fmt.Sprint("status ", res.Status), res.Body)
 			wait = max(wait, time.Duration(res.RetryAfter)*time.Second)
+			final = res.Status < 500
+			doubt = doubt || !notStored(res.Status, codeOf(res.Body))
 		}
-		if !w.config.MessageIDs || repeat == maxRepeats || ctx.Err() != nil {
-			if errors.Is(err, rawhttp.ErrNotSent) && repeat == 0 {
-				w.ledger.Refused(seq)
-			} else {
+		if final || !w.config.MessageIDs || repeat == maxRepeats || ctx.Err() != nil {
+			if doubt {
 				w.ledger.Uncertain(seq)
+			} else {
+				w.ledger.Refused(seq)
 			}
 			pause(ctx, errPause)
 			return

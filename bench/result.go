@@ -17,6 +17,7 @@ type Result struct {
 	Ack      Latency // intended time to acknowledgement
 	Service  Latency // request sent to acknowledgement
 	Delivery Latency // intended time to first arrival, per consumer
+	Transit  Latency // request sent to first arrival, per consumer
 	// Levels are the deliveries by priority, lowest first; empty when all have one.
 	Levels []LevelLatency `json:",omitempty"`
 

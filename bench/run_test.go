@@ -109,6 +109,20 @@ func TestEachBrokenPromiseIsFoundAndNamed(t *testing.T) {
 				require.EqualValues(t, 4, v.Uncertain)
 				require.EqualValues(t, 4, v.Bonus)
 			}, "4 x status 503"},
+		"overloaded": {func(f *fakeBroker) { f.overloadEvery = 50 }, nil, ExitOK,
+			func(t *testing.T, v *Verdict) {
+				require.EqualValues(t, 4, v.Refused)
+				require.Zero(t, v.Uncertain)
+			}, "4 x status 503"},
+		"overloaded, batches": {func(f *fakeBroker) { f.overloadEvery = 50 }, []string{"--batch", "10"}, ExitOK,
+			func(t *testing.T, v *Verdict) {
+				require.EqualValues(t, 4, v.Refused)
+				require.Zero(t, v.Uncertain)
+			}, "4 x line status 503"},
+		"overloaded, then there was room": {func(f *fakeBroker) { f.overloadEvery = 50 }, []string{"--message-ids"}, ExitOK,
+			func(t *testing.T, v *Verdict) { require.EqualValues(t, 200, v.Acked) }, "status 503"},
+		"overloaded, it said": {func(f *fakeBroker) { f.overloadEvery, f.overloadLies = 50, true }, nil, ExitPromise,
+			func(t *testing.T, v *Verdict) { require.EqualValues(t, 4, v.Unpromised) }, "unpromised: "},
 		"unsure and repeated": {func(f *fakeBroker) { f.unsureEvery = 50 }, []string{"--message-ids"}, ExitOK,
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 200, v.Acked); require.Zero(t, v.Duplicates) }, "status 503"},
 	} {
@@ -187,7 +201,8 @@ func TestAStalledBrokerIsChargedForWhatShouldHaveBeenSentMeanwhile(t *testing.T)
 	stalled := func(extra ...string) *Result {
 		f := startFakeBroker(t)
 		f.stallAt, f.stallFor = 100, stall
-		_, _, r := runBench(t, f, append([]string{"run", "--connections", "2", "--push-consumers", "0"}, extra...)...)
+		_, text, r := runBench(t, f, append([]string{"run", "--connections", "2", "--push-consumers", "1"}, extra...)...)
+		require.Contains(t, text, "From the sending")
 		return r.Results[0]
 	}
 	open := stalled("--rate", "500", "--warmup", "0", "--duration", "2s")
@@ -204,6 +219,8 @@ func TestAStalledBrokerIsChargedForWhatShouldHaveBeenSentMeanwhile(t *testing.T)
 	require.Greater(t, open.Ack.P90, 100.0)
 	// The service time shows what a naive client would say: two bad requests.
 	require.Less(t, open.Service.P90, 100.0)
+	require.Less(t, open.Transit.P90, open.Delivery.P90)
+	require.Equal(t, open.Delivery.Count, open.Transit.Count)
 	require.EqualValues(t, 1000, open.Ledger.Acked)
 }
 

@@ -42,6 +42,13 @@ func PrintRun(out io.Writer, r *Report) {
 	if stolen := last.stolen(); stolen > deprived {
 		fmt.Fprintf(out, "CAUTION: the host of this machine kept back %.2f cores that had work to do: these numbers are lower than the truth\n", stolen)
 	}
+	if c.Rate > 0 {
+		fmt.Fprintf(out, "From the sending, without the wait for a free connection: ack p50 %s p99 %s ms", millis(last.Service.P50), millis(last.Service.P99))
+		if last.Transit.Count > 0 {
+			fmt.Fprintf(out, ", delivery p50 %s p99 %s ms", millis(last.Transit.P50), millis(last.Transit.P99))
+		}
+		fmt.Fprintln(out)
+	}
 	if c.Rate == 0 {
 		fmt.Fprintln(out, "Closed loop: latencies are those of a client that waits; use --rate for what users would see.")
 	}

@@ -33,8 +33,8 @@ type window struct {
 	measureFrom int64        // ns since base: what was intended before is warm-up
 	measureTo   atomic.Int64 // set when the measurement has ended
 
-	ack, service, delivery *Recorder
-	byLevel                []*Recorder // deliveries by priority level; nil when there is one
+	ack, service, delivery, transit *Recorder   // as in Result
+	byLevel                         []*Recorder // deliveries by priority level; nil when there is one
 
 	mu     sync.Mutex
 	errors map[string]int64
@@ -87,6 +87,7 @@ func (w *window) received(consumer, worker int, header, body []byte, label func(
 	}
 	if w.ledger.Received(d) && w.measured(id.Intended-d.StartNs) {
 		w.delivery.Record(worker, d.NowNs-id.Intended)
+		w.transit.Record(worker, d.NowNs-id.Sent)
 		if w.byLevel != nil {
 			w.byLevel[w.mix.Level(id.Seq)].Record(worker, d.NowNs-id.Intended)
 		}
@@ -96,7 +97,7 @@ func (w *window) received(consumer, worker int, header, body []byte, label func(
 func newWindow(c *Config, control *Control, addr string) (*window, error) {
 	w := &window{
 		config: c, control: control, addr: addr, run: rand.Uint64(),
-		ack: NewRecorder(), service: NewRecorder(), delivery: NewRecorder(),
+		ack: NewRecorder(), service: NewRecorder(), delivery: NewRecorder(), transit: NewRecorder(),
 		errors: map[string]int64{}, sample: map[string]string{},
 	}
 	w.measureTo.Store(1<<63 - 1)

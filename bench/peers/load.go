@@ -183,7 +183,7 @@ func (l *load) publishOne(ctx context.Context, no int, p publisher, end time.Tim
 	for time.Now().Before(end) && ctx.Err() == nil {
 		seq := l.issued.Add(1) - 1
 		sent := l.now()
-		body = l.payloads.Append(body[:0], bench.Identity{Run: l.id, Seq: seq, Intended: l.unix(sent)})
+		body = l.payloads.Append(body[:0], bench.Identity{Run: l.id, Seq: seq, Intended: l.unix(sent), Sent: l.unix(sent)})
 		l.ledger.Plan(seq, sum(body))
 		err := p.Publish(ctx, body)
 		now := l.now()
@@ -278,7 +278,7 @@ func (l *load) result(r *bench.Result, from, to marks, held int64) (err error) {
 	if r.Delivery, err = bench.Summary(l.delivery.Total()); err != nil {
 		return err
 	}
-	r.Service = r.Ack // a closed loop intends to send when it sends
+	r.Service, r.Transit = r.Ack, r.Delivery // a closed loop intends to send when it sends
 	r.Errors, r.ErrorSamples = l.errors, l.samples
 	r.Ledger = l.ledger.Reconcile(l.issued.Load(), standing(held))
 	if r.Messages == 0 {
