@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/timerslack"
 	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
@@ -280,7 +281,8 @@ func (b *broker) Run(ctx context.Context) error {
 
 	served := make(chan error, 1)
 	go func() { served <- b.server.Serve(api.Listen(b.listener)) }()
-	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo())
+	slack, _ := timerslack.Now() // 0 where it is not known
+	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
 
 	var failure error
 	select {

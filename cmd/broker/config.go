@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
 // A config is every setting of the broker, read from the environment. The doc
@@ -55,6 +56,8 @@ type config struct {
 	EgressAllow         []string `env:"BROKER_EGRESS_ALLOW" doc:"CIDRs that are allowed whatever BROKER_EGRESS says."`
 	UserAgent           string   `env:"BROKER_USER_AGENT" default:"Penstock/<version>" doc:"User-Agent of deliveries."`
 	ConsumerTokenHeader string   `env:"BROKER_CONSUMER_TOKEN_HEADER" envDefault:"X-Broker-Consumer-Token" doc:"Header of deliveries that carries the consumer's token."`
+
+	TimerSlack time.Duration `env:"BROKER_TIMER_SLACK" envDefault:"500us" doc:"Linux: how late timers of this process may be, so that the machine is woken less often; the program starts over with it, in the same process. 0: as the system gives it."`
 
 	LogLevel  string `env:"BROKER_LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
 	LogFormat string `env:"BROKER_LOG_FORMAT" default:"json (text on a terminal)" doc:"json or text."`
@@ -241,6 +244,9 @@ func (c *config) check() error {
 		if n < 1 {
 			bad(name, "must be at least 1, not %d", n)
 		}
+	}
+	if c.TimerSlack < 0 || c.TimerSlack > timerslack.Most {
+		bad("BROKER_TIMER_SLACK", "must be from 0s to %v, not %v", timerslack.Most, c.TimerSlack)
 	}
 	if c.MaxRetries < 0 || c.MaxRetries > 10_000 {
 		bad("BROKER_MAX_RETRIES", "must be from 0 to 10000, not %d", c.MaxRetries)

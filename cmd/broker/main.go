@@ -12,9 +12,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/penstock-broker/penstock/bench"
 	"github.com/penstock-broker/penstock/internal/gcpace"
+	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
 // version is set at build time.
@@ -33,8 +35,23 @@ const (
 var errStore = errors.New("store cannot be used")
 
 func main() {
+	// First of all, because the program starts over with it. Where that fails, timers
+	// stay as they are: a broker tells what it has when it is ready.
+	_ = timerslack.Set(slack(os.Getenv("BROKER_TIMER_SLACK")))
 	gcpace.Start()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// slack reads the setting of the timer slack, 0 where it is wrong: readConfig says so.
+func slack(setting string) time.Duration {
+	if setting == "" {
+		return timerslack.Usual
+	}
+	d, err := time.ParseDuration(setting)
+	if err != nil || d > timerslack.Most {
+		return 0
+	}
+	return d
 }
 
 const usage = `Penstock is an HTTP message broker.
