@@ -28,8 +28,9 @@ const (
 	// gateQuiet is the number of ticks without a fast delivery after which there is nothing
 	// to protect. Fewer may be the work of a broker that is too busy to deliver.
 	gateQuiet = 20
-	// gatePatience is how long a publish waits at the gate before it is refused.
-	gatePatience = time.Second
+	// gatePatience is how long a publish waits at the gate before it is refused: what is
+	// let in at its end is delivered within a second of its sending, as a rule.
+	gatePatience = 800 * time.Millisecond
 	// gateYoung: only messages accepted this recently say how loaded the broker
 	// is. What waited longer waited for its consumer: a backlog that drains after
 	// an outage must not hold back producers that nothing holds back already.

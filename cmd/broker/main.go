@@ -37,21 +37,18 @@ var errStore = errors.New("store cannot be used")
 func main() {
 	// First of all, because the program starts over with it. Where that fails, timers
 	// stay as they are: a broker tells what it has when it is ready.
-	_ = timerslack.Set(slack(os.Getenv("BROKER_TIMER_SLACK")))
+	_ = timerslack.Set(slack(os.Environ()))
 	gcpace.Start()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// slack reads the setting of the timer slack, 0 where it is wrong: readConfig says so.
-func slack(setting string) time.Duration {
-	if setting == "" {
-		return timerslack.Usual
+// slack reads the setting of the timer slack. Who needs settings says what is wrong
+// with them, if anything is.
+func slack(environ []string) time.Duration {
+	if c, err := readConfig(environ); err == nil {
+		return c.TimerSlack
 	}
-	d, err := time.ParseDuration(setting)
-	if err != nil || d > timerslack.Most {
-		return 0
-	}
-	return d
+	return timerslack.Usual
 }
 
 const usage = `Penstock is an HTTP message broker.
