@@ -1,6 +1,7 @@
 package timerslack
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,12 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// startedOver is the variable that a program which starts over finds, once: whatever
+// became of its slack, it does not do so again.
+const startedOver = "TIMER_SLACK_STARTED_OVER"
+
 // Now returns the slack of the calling thread, which all threads of a program have
 // unless it was changed since.
 func Now() (time.Duration, error) {
 	ns, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	return time.Duration(ns), err
 }
+
+var errAgain = errors.New("the program started over, and its timer slack is another one all the same")
 
 // Set gives every thread of this program that slack. A thread has the slack of the
 // one that made it, and the runtime's monitor is made before any code of ours runs:
@@ -26,21 +33,25 @@ func Set(slack time.Duration) error {
 	if slack <= 0 {
 		return nil
 	}
+	_, again := os.LookupEnv(startedOver)
+	if err := os.Unsetenv(startedOver); err != nil { // children are programs of their own
+		return err
+	}
 	runtime.LockOSThread() // the slack is the thread's that starts over
 	defer runtime.UnlockOSThread()
 	before, err := Now()
 	if err != nil || before == slack {
 		return err
 	}
+	if again {
+		return errAgain
+	}
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the timer slack: %w", err)
 	}
-	if now, err := Now(); err != nil || now != slack { // or it would start over for ever
-		return fmt.Errorf("set the timer slack: it is %v: %w", now, err)
-	}
 	self, err := os.Executable()
 	if err == nil {
-		err = syscall.Exec(self, os.Args, os.Environ())
+		err = syscall.Exec(self, os.Args, append(os.Environ(), startedOver+"=1"))
 	}
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0) // as it was
 	return fmt.Errorf("start over with another timer slack: %w", err)

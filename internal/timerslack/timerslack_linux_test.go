@@ -24,7 +24,6 @@ func TestMain(m *testing.M) {
 	fmt.Printf("pid %d\n", os.Getpid())
 	if err := Set(slack); err != nil {
 		fmt.Println(err)
-		os.Exit(1)
 	}
 	for range 4 { // threads that the runtime makes have it, too
 		done := make(chan struct{})
@@ -36,13 +35,13 @@ func TestMain(m *testing.M) {
 		}()
 		<-done
 	}
-	fmt.Println(strings.Join(os.Args[1:], " "))
+	fmt.Println(strings.Join(os.Args[1:], " "), len(os.Getenv(startedOver)))
 	os.Exit(0)
 }
 
-func ask(t *testing.T, slack string) (pid int, lines []string) {
+func ask(t *testing.T, slack string, env ...string) (pid int, lines []string) {
 	cmd := exec.Command(os.Args[0], "one", "two words")
-	cmd.Env = append(os.Environ(), asked+"="+slack)
+	cmd.Env = append(append(os.Environ(), asked+"="+slack), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	return cmd.Process.Pid, strings.Split(strings.TrimSpace(string(out)), "\n")
@@ -52,7 +51,7 @@ func TestAProgramStartsOverOnceInTheSameProcess(t *testing.T) {
 	pid, lines := ask(t, "321us")
 	me := "pid " + strconv.Itoa(pid)
 	one := "321µs <nil>"
-	require.Equal(t, []string{me, me, one, one, one, one, "one two words"}, lines)
+	require.Equal(t, []string{me, me, one, one, one, one, "one two words 0"}, lines)
 }
 
 func TestZeroLeavesTheSlackAlone(t *testing.T) {
@@ -68,4 +67,16 @@ func TestWhatTheSlackIsAlreadyNeedsNoNewStart(t *testing.T) {
 	require.NoError(t, err)
 	_, lines := ask(t, before.String())
 	require.Len(t, lines, 6)
+}
+
+// As on a system that takes the slack away when a program starts over.
+func TestAProgramStartsOverOnlyOnce(t *testing.T) {
+	before, err := Now()
+	require.NoError(t, err)
+	pid, lines := ask(t, "321us", startedOver+"=1")
+	require.Len(t, lines, 7)
+	require.Equal(t, "pid "+strconv.Itoa(pid), lines[0])
+	require.Contains(t, lines[1], errAgain.Error())
+	require.Equal(t, fmt.Sprint(before, " <nil>"), lines[2])
+	require.Equal(t, "one two words 0", lines[6])
 }
