@@ -172,7 +172,7 @@ func (w *redisWorld) healthy(ctx context.Context) error {
 				err = errors.New("not whole yet")
 			}
 			return err
-		}) == nil {
+		}) == nil && w.group.Settled(ctx) == nil {
 			return nil
 		}
 		time.Sleep(200 * time.Millisecond)

@@ -165,6 +165,28 @@ func (s *Sentinel) Master(ctx context.Context) (*RedisNode, error) {
 	return best, nil
 }
 
+// Settled returns nil where every sentinel thinks well of the same master: none is
+// about to replace it, or in the middle of that. A master that answers again after a
+// short absence is not enough, because they may have agreed on a failover by then.
+func (s *Sentinel) Settled(ctx context.Context) error {
+	m, err := s.Master(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range s.Sentinels {
+		c := redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10, ReadTimeout: adminTimeout / 10, MaxRetries: -1})
+		said, err := c.Master(ctx, s.MasterName).Result()
+		_ = c.Close()
+		if err != nil {
+			return err
+		}
+		if said["flags"] != "master" || said["port"] != strconv.Itoa(m.Port()) {
+			return fmt.Errorf("realservers: sentinel %s has port %s as its master, which is %s", n.Addr(), said["port"], said["flags"])
+		}
+	}
+	return nil
+}
+
 // Failover has a replica promoted now, whether the master is well or not. It
 // returns before that is done; an error says that it cannot begin at the moment.
 func (s *Sentinel) Failover(ctx context.Context) error {
