@@ -27,8 +27,9 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, RationalDelay: 2 * time.Second,
 		MaxRetries: 5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
 		RetryMaxDelay: time.Hour, RetryJitter: 0.1, Reaper: true, QueueWindow: 2000,
-		Retention: 30 * 24 * time.Hour,
-		MaxBody:   "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private",
+		TimerSlack: 500 * time.Microsecond,
+		Retention:  30 * 24 * time.Hour,
+		MaxBody:    "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private",
 		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token", LogLevel: "info",
 	}, c)
 }
