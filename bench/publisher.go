@@ -51,9 +51,8 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 	for repeat, doubt := 0, false; ; repeat++ {
 		res, err := p.conn.Do(p.buf)
 		now := w.now()
-		switch {
-		case err == nil && (res.Status == 201 || res.Status == 202),
-			err == nil && res.Status == 409 && repeat > 0: // stored by a post whose answer was lost
+		// 409: stored by a post whose answer was lost.
+		if err == nil && (res.Status == 201 || res.Status == 202 || res.Status == 409 && repeat > 0) {
 			w.ledger.Acked(seq, now, messageID(res.Header("location")))
 			w.answered(p.no, intended, sent, now)
 			return
