@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -42,10 +43,16 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// slack reads the setting of the timer slack. Who needs settings says what is wrong
-// with them, if anything is.
+// slack reads the setting of the timer slack and no other: a secret may come from a
+// file that can be read once only. Who needs settings says what is wrong with them.
 func slack(environ []string) time.Duration {
-	if c, err := readConfig(environ); err == nil {
+	var own []string
+	for _, line := range environ {
+		if strings.HasPrefix(line, "BROKER_TIMER_SLACK") {
+			own = append(own, line)
+		}
+	}
+	if c, err := readConfig(own); err == nil {
 		return c.TimerSlack
 	}
 	return timerslack.Usual

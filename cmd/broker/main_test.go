@@ -2,8 +2,12 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
+	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
 // The end-to-end tests run this test binary as the broker: a process of its
@@ -54,4 +61,23 @@ func TestMain(m *testing.M) {
 		}
 	}
 	main()
+}
+
+// The settings are read again later, and a secret may come through a pipe.
+func TestTheTimerSlackIsReadWithoutTheOtherSettings(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = w.WriteString("secret")
+	require.NoError(t, errors.Join(err, w.Close()))
+	token := fmt.Sprintf("BROKER_ADMIN_TOKEN_FILE=/dev/fd/%d", r.Fd())
+	require.Equal(t, time.Millisecond, slack([]string{token, "BROKER_TIMER_SLACK=1ms"}))
+	require.Equal(t, timerslack.Usual, slack([]string{token}))
+	file := filepath.Join(t.TempDir(), "slack")
+	require.NoError(t, os.WriteFile(file, []byte("2ms\n"), 0o600))
+	require.Equal(t, 2*time.Millisecond, slack([]string{"BROKER_LISTN=:80", "BROKER_TIMER_SLACK_FILE=" + file}))
+	require.Zero(t, slack([]string{"BROKER_TIMER_SLACK=0"}))
+	left, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Equal(t, "secret", string(left))
 }
