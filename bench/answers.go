@@ -92,19 +92,11 @@ func parseBatchAnswer(p *fastjson.Parser, line []byte) batchAnswer {
 	if err != nil {
 		return batchAnswer{}
 	}
-	return batchAnswer{status: v.GetInt("Status"), location: v.GetStringBytes("Location"), code: string(v.GetStringBytes("code"))}
-}
-
-// notStored reports whether an answer says that nothing was stored, as the table of
-// errors in docs/api.md has it.
-func notStored(status int, code string) bool {
-	switch {
-	case status >= 400 && status < 500:
-		return true
-	case status == 503:
-		return code == "overloaded" || code == "draining" || code == "unavailable"
+	a := batchAnswer{status: v.GetInt("Status"), location: v.GetStringBytes("Location")}
+	if a.status >= 400 { // nearly all are acknowledged
+		a.code = string(v.GetStringBytes("code"))
 	}
-	return false
+	return a
 }
 
 // codeOf returns the code of an error, empty when the body has none.

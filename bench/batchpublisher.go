@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fastjson"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
+	"github.com/penstock-broker/penstock/problem"
 )
 
 // A batchPublisher is one producer connection at the batch door: one request
@@ -55,7 +56,7 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 		w.failed("connection lost", []byte(err.Error()))
 	case res.Status != 200:
 		w.failed(fmt.Sprint("batch status ", res.Status), res.Body)
-		refused = notStored(res.Status, codeOf(res.Body))
+		refused = problem.NothingStored(res.Status, codeOf(res.Body))
 	default:
 		rest = res.Body
 	}
@@ -67,7 +68,7 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 		case line.status == 201 || line.status == 202:
 			w.ledger.Acked(seq, now, messageID(line.location))
 			w.answered(p.no, w.schedule.Intended(seq, sent), sent, now)
-		case refused || notStored(line.status, line.code):
+		case refused || problem.NothingStored(line.status, line.code):
 			w.ledger.Refused(seq)
 			if !refused {
 				w.failed(fmt.Sprint("line status ", line.status), text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/problem"
 )
 
 // errPause is how long a connection waits after an answer that is no success, so
@@ -68,7 +69,7 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 			w.failed(fmt.Sprint("status ", res.Status), res.Body)
 			wait = max(wait, time.Duration(res.RetryAfter)*time.Second)
 			final = res.Status < 500
-			doubt = doubt || !notStored(res.Status, codeOf(res.Body))
+			doubt = doubt || !problem.NothingStored(res.Status, codeOf(res.Body))
 		}
 		if final || !w.config.MessageIDs || repeat == maxRepeats || ctx.Err() != nil {
 			if doubt {

@@ -67,6 +67,18 @@ var (
 	ErrInternal = &Problem{Status: 500, Code: "internal", Detail: "The broker failed to handle this request. Its log has the request ID."}
 )
 
+// NothingStored reports, to a client, whether the answer to a publish says that the
+// message is not stored. 409 duplicate_message_id says the same of this request only.
+func NothingStored(status int, code string) bool {
+	switch {
+	case status >= 400 && status < 500:
+		return true
+	case status == 503:
+		return code == ErrOverloaded.Code || code == ErrDraining.Code || code == ErrUnavailable.Code
+	}
+	return false
+}
+
 // From turns any error into the problem that the caller may see. An error it
 // does not know is a store that could not do its work: 503, cause in the log.
 func From(err error) *Problem {

@@ -105,3 +105,12 @@ func TestCodesAreSnakeCaseAndDetailsAreSentences(t *testing.T) {
 		}
 	}
 }
+
+func TestAClientCanTellWhatIsNotStored(t *testing.T) {
+	for _, p := range []*Problem{ErrUnavailable, ErrOverloaded, ErrDraining, New(400, "bad", "No."), New(429, "rate", "No.")} {
+		require.True(t, NothingStored(p.Status, p.Code), p.Code)
+	}
+	for _, p := range []*Problem{ErrOutcomeUnknown, ErrInternal, New(503, "", ""), New(502, ErrOverloaded.Code, ""), New(201, "", "")} {
+		require.False(t, NothingStored(p.Status, p.Code), "%d %s", p.Status, p.Code)
+	}
+}

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-broker/penstock/problem"
 )
 
 const (
@@ -248,9 +250,7 @@ func judge(status int, code string) string {
 	switch {
 	case status == http.StatusCreated, status == http.StatusConflict && code == "duplicate_message_id":
 		return acked
-	case status >= 400 && status < 500:
-		return refused
-	case status == http.StatusServiceUnavailable && (code == "overloaded" || code == "draining" || code == "unavailable"):
+	case problem.NothingStored(status, code):
 		return refused
 	}
 	return unknown
