@@ -188,8 +188,10 @@ func (s *sampler) result(ask Ask) (*Result, error) {
 	if r.Delivery, err = Summary(w.delivery.Total()); err != nil {
 		return nil, err
 	}
-	if r.Transit, err = Summary(w.transit.Total()); err != nil {
-		return nil, err
+	if r.Transit = r.Delivery; w.config.Rate > 0 {
+		if r.Transit, err = Summary(w.transit.Total()); err != nil {
+			return nil, err
+		}
 	}
 	for level, rec := range w.byLevel {
 		l := LevelLatency{Priority: w.mix.Priority(level)}

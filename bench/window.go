@@ -87,7 +87,9 @@ func (w *window) received(consumer, worker int, header, body []byte, label func(
 	}
 	if w.ledger.Received(d) && w.measured(id.Intended-d.StartNs) {
 		w.delivery.Record(worker, d.NowNs-id.Intended)
-		w.transit.Record(worker, d.NowNs-id.Sent)
+		if w.config.Rate > 0 { // a closed loop intends to send when it sends
+			w.transit.Record(worker, d.NowNs-id.Sent)
+		}
 		if w.byLevel != nil {
 			w.byLevel[w.mix.Level(id.Seq)].Record(worker, d.NowNs-id.Intended)
 		}
