@@ -144,7 +144,7 @@ func (s *Sentinel) URL() string { return "redis://" + strings.Join(s.Addrs(), ",
 func (s *Sentinel) Master(ctx context.Context) (*RedisNode, error) {
 	votes := map[int]int{}
 	for _, n := range s.Sentinels {
-		c := redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10, ReadTimeout: adminTimeout / 10, MaxRetries: -1})
+		c := n.askSentinel()
 		addr, err := c.GetMasterAddrByName(ctx, s.MasterName).Result()
 		_ = c.Close()
 		if err == nil && len(addr) == 2 {
@@ -165,6 +165,11 @@ func (s *Sentinel) Master(ctx context.Context) (*RedisNode, error) {
 	return best, nil
 }
 
+// askSentinel returns a client for a question to a sentinel that may be gone. Close it.
+func (n *RedisNode) askSentinel() *redis.SentinelClient {
+	return redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10, ReadTimeout: adminTimeout / 10, MaxRetries: -1})
+}
+
 // Settled returns nil where every sentinel thinks well of the same master: none is
 // about to replace it, or in the middle of that. A master that answers again after a
 // short absence is not enough, because they may have agreed on a failover by then.
@@ -174,7 +179,7 @@ func (s *Sentinel) Settled(ctx context.Context) error {
 		return err
 	}
 	for _, n := range s.Sentinels {
-		c := redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10, ReadTimeout: adminTimeout / 10, MaxRetries: -1})
+		c := n.askSentinel()
 		said, err := c.Master(ctx, s.MasterName).Result()
 		_ = c.Close()
 		if err != nil {

@@ -28,7 +28,7 @@ var errAgain = errors.New("the program started over, and its timer slack is anot
 // one that made it, and the runtime's monitor is made before any code of ours runs:
 // so the program starts over, in the same process, with the same arguments and
 // environment. Call it first of all in main; where it has that slack already, or
-// can not have it, it returns. 0 changes nothing.
+// cannot have it, it returns. 0 changes nothing.
 func Set(slack time.Duration) error {
 	if slack <= 0 {
 		return nil
