@@ -24,6 +24,7 @@ type plan struct {
 	crash        int // at a call, before or after its effect
 	slow         int // calls that take long
 	consumer     consumerRates
+	ponder       time.Duration // how long pull workers may look at a list before they take a job of it
 	events       []trouble
 }
 

@@ -164,3 +164,17 @@ func TestRedisThatIsWipedUnderWayRepeatsNothing(t *testing.T) {
 		}
 	}
 }
+
+// A worker that thinks about a list takes up jobs that have died meanwhile, also when
+// everything seemed to be over: such a job comes to its end once more.
+func TestAWorkerThatTakesUpADeadJobLateIsWaitedFor(t *testing.T) {
+	for _, seed := range []uint64{290, 980, 2755, 2761} {
+		for range 5 {
+			p := newPlan(seed)
+			p.ponder = 3 * time.Second
+			if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
+				t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
+			}
+		}
+	}
+}

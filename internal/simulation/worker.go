@@ -34,14 +34,24 @@ func (w *world) pull(k durable.Consumer, n int) {
 	p := worker{w: w, k: k, r: draw(w.seed, word("pull"), uint64(k.No), uint64(n))}
 	for !w.closing.Load() {
 		time.Sleep(p.r.between(5*time.Millisecond, 150*time.Millisecond))
-		b := w.broker(p.r.below(w.plan.brokers))
-		switch {
-		case b == nil:
-		case p.r.hit(300):
-			p.single(b)
-		default:
-			p.batch(b)
-		}
+		p.round()
+	}
+}
+
+// round is one turn of a worker: to ask for jobs, to work, to report.
+func (p *worker) round() {
+	p.w.rounds.begin()
+	defer p.w.rounds.end()
+	if p.w.resting.Load() {
+		return
+	}
+	b := p.w.broker(p.r.below(p.w.plan.brokers))
+	switch {
+	case b == nil:
+	case p.r.hit(300):
+		p.single(b)
+	default:
+		p.batch(b)
 	}
 }
 
@@ -146,6 +156,9 @@ func (p *worker) single(b *broker) {
 		return
 	}
 	id := jobs[p.r.below(len(jobs))].ID
+	if longest := p.w.plan.ponder; longest > 0 {
+		time.Sleep(p.r.between(0, longest))
+	}
 	rc = p.ask(b, b.plane.MoveJob, "", id, "", `{"NextState":"INFLIGHT"}`)
 	if rc == nil || rc.Response.StatusCode() != 202 || len(rc.Response.Header.Peek(hotpath.LeaseHeader)) == 0 {
 		return

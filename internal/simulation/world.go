@@ -35,11 +35,13 @@ type world struct {
 	server  *server
 
 	faults     atomic.Bool // faults may happen now
+	resting    atomic.Bool // pull workers begin nothing new
 	closing    atomic.Bool // no broker is to be started any more
 	storeAway  away
 	queueAway  away
 	brokering  sync.WaitGroup // brokers and their slots
 	working    sync.WaitGroup // pull workers: they work as long as there are brokers
+	rounds     group          // what pull workers have begun
 	acting     group          // whoever ends by himself: producers, operators, requests that are late
 	savedLanes map[uint32]*lane
 
@@ -62,18 +64,24 @@ type group struct {
 
 // Go runs f in a goroutine of the group.
 func (g *group) Go(f func()) {
+	g.begin()
+	go func() {
+		defer g.end()
+		f()
+	}()
+}
+
+func (g *group) begin() {
 	g.mu.Lock()
 	g.n++
 	g.mu.Unlock()
-	go func() {
-		defer func() {
-			g.mu.Lock()
-			g.n--
-			g.mu.Unlock()
-			g.ended.Broadcast()
-		}()
-		f()
-	}()
+}
+
+func (g *group) end() {
+	g.mu.Lock()
+	g.n--
+	g.mu.Unlock()
+	g.ended.Broadcast()
 }
 
 // Wait returns when no goroutine of the group runs.
@@ -94,7 +102,7 @@ func (a *away) begin(d time.Duration) { a.until.Store(time.Now().Add(d).UnixNano
 func newWorld(seed uint64, p plan, f flaw) *world {
 	w := &world{seed: seed, plan: p, flaw: f, start: time.Now(), byPayload: map[string]*post{}, joined: map[uint32]time.Duration{}}
 	w.history.start = w.start
-	w.acting.ended.L = &w.acting.mu
+	w.acting.ended.L, w.rounds.ended.L = &w.acting.mu, &w.rounds.mu
 	w.checker = newChecker(w)
 	w.store = newStore(func() time.Time { return time.Now().Add(p.storeSkew) })
 	w.server = newServer(func() time.Time { return time.Now().Add(p.queueSkew) })
@@ -229,9 +237,25 @@ const bound = 150 * time.Second
 func (w *world) settle() {
 	left, id := "", ident.ID{}
 	for began := w.now(); w.now()-began < bound; time.Sleep(200 * time.Millisecond) {
-		if left, id = w.unfinished(); left == "" || w.checker.failed() {
+		if left, id = w.unfinished(); left == "" {
+			left, id = w.rest()
+		}
+		if left == "" || w.checker.failed() {
 			return
 		}
 	}
 	w.checker.report(id, "I5: %s, %s after the last fault", left, bound)
+}
+
+// rest lets pull workers end what they have begun, and says what is not over then. A
+// worker that listed a job before it died may take it up again: such a job is open once
+// more, and the workers go on.
+func (w *world) rest() (string, ident.ID) {
+	w.resting.Store(true)
+	w.rounds.Wait()
+	left, id := w.unfinished()
+	if left != "" {
+		w.resting.Store(false)
+	}
+	return left, id
 }
