@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/bench"
 	"github.com/penstock-broker/penstock/internal/gcpace"
+	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
 // Exit codes, those of `broker bench` where they mean the same.
@@ -24,7 +25,8 @@ const (
 )
 
 func main() {
-	gcpace.Start() // as the load generator of broker bench
+	_ = timerslack.Set(timerslack.Usual) // as the load generator of broker bench, and as it first of all
+	gcpace.Start()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

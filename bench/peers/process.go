@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/bench"
+	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
 // A process is a server that this program started.
@@ -55,7 +56,14 @@ func start(name, folder string, onDeath syscall.Signal, cmd *exec.Cmd) (*process
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
 	started := make(chan error)
-	launcher() <- func() { started <- cmd.Start() }
+	launcher() <- func() {
+		// A server has the timers that the system gives, however late our own may be.
+		if err := timerslack.SetThread(timerslack.System); err != nil {
+			started <- err
+			return
+		}
+		started <- cmd.Start()
+	}
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -3,13 +3,35 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/timerslack"
 )
+
+func TestMain(m *testing.M) {
+	_ = timerslack.Set(timerslack.Usual) // as main
+	os.Exit(m.Run())
+}
+
+// Whom it compares with has the timers of the system, the load generator late ones.
+func TestAServerHasTheTimersOfTheSystem(t *testing.T) {
+	t.Parallel()
+	slack, err := timerslack.Now()
+	require.NoError(t, err)
+	require.Equal(t, timerslack.Usual, slack)
+	p, err := start("cat", t.TempDir(), syscall.SIGKILL, exec.Command("cat", "/proc/self/timerslack_ns"))
+	require.NoError(t, err)
+	<-p.exited
+	require.NoError(t, p.err)
+	require.Equal(t, "50000", strings.TrimSpace(p.lastWords()))
+}
 
 func TestAGroupStopsItsProcessesAndRemovesItsFolder(t *testing.T) {
 	t.Parallel()

@@ -17,5 +17,8 @@ import "time"
 // time than that on purpose.
 const Usual = 500 * time.Microsecond
 
+// System is the slack that Linux gives a program of which nobody wants another one.
+const System = 50 * time.Microsecond
+
 // Most is the largest slack that makes sense: timers would be late by as much.
 const Most = 10 * time.Millisecond

@@ -22,6 +22,15 @@ func Now() (time.Duration, error) {
 	return time.Duration(ns), err
 }
 
+// SetThread gives that slack to the calling thread, to which the caller has locked its
+// goroutine, and so to the threads and processes that it starts from then on.
+func SetThread(slack time.Duration) error {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
+		return fmt.Errorf("set the timer slack: %w", err)
+	}
+	return nil
+}
+
 var errAgain = errors.New("the program started over, and its timer slack is another one all the same")
 
 // Set gives every thread of this program that slack. A thread has the slack of the
@@ -46,13 +55,13 @@ func Set(slack time.Duration) error {
 	if again {
 		return errAgain
 	}
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
-		return fmt.Errorf("set the timer slack: %w", err)
+	if err := SetThread(slack); err != nil {
+		return err
 	}
 	self, err := os.Executable()
 	if err == nil {
 		err = syscall.Exec(self, os.Args, append(os.Environ(), startedOver+"=1"))
 	}
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0) // as it was
+	_ = SetThread(before) // as it was
 	return fmt.Errorf("start over with another timer slack: %w", err)
 }
