@@ -27,15 +27,15 @@ func appendHex(b, v []byte) []byte {
 
 func appendID(b []byte, id ident.ID) []byte { return appendHex(b, id[:]) }
 
-// appendBytes appends _binary'...' with any bytes inside. Only the quote and the
+// appendBytes appends '...' with any bytes inside. Only the quote and the
 // backslash mean something in there; the zero byte is escaped for the sake of
 // proxies that read statements as C strings. This is right as long as the
-// session has no NO_BACKSLASH_ESCAPES and a character set in which no
-// multi-byte character contains a quote or backslash; utf8mb4 is one, and
-// OpenMySQL sets both.
+// session has no NO_BACKSLASH_ESCAPES and the character set binary, in which a
+// literal is bytes; OpenMySQL sets both. In another one without multi-byte
+// characters that contain a quote or backslash, as utf8mb4, it is still safe.
 func appendBytes(b, v []byte) []byte {
-	b = slices.Grow(b, len(v)+10)
-	b = append(b, "_binary'"...)
+	b = slices.Grow(b, len(v)+2)
+	b = append(b, '\'')
 	// Three searches with vector instructions are quicker than one loop, and
 	// most payloads have none of the three.
 	if bytes.IndexByte(v, '\\') < 0 && bytes.IndexByte(v, '\'') < 0 && bytes.IndexByte(v, 0) < 0 {

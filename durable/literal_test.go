@@ -18,7 +18,7 @@ import (
 // unescape reads a literal as the server does: up to the first quote that is not
 // escaped, `\0` being the zero byte and any other escaped byte itself.
 func unescape(t *testing.T, literal []byte) []byte {
-	rest, ok := bytes.CutPrefix(literal, []byte("_binary'"))
+	rest, ok := bytes.CutPrefix(literal, []byte("'"))
 	require.True(t, ok)
 	out := []byte{}
 	for i := 0; i < len(rest); i++ {
@@ -103,6 +103,7 @@ WHERE Variable_name IN (
     'tx_isolation',
     'transaction_isolation',
     'character_set_client',
+    'character_set_results',
     'collation_connection',
     'innodb_lock_wait_timeout',
     'wait_timeout'
@@ -120,8 +121,9 @@ WHERE Variable_name IN (
 		require.NotContains(t, vars["sql_mode"], "NO_BACKSLASH_ESCAPES")
 		require.Equal(t, "READ-COMMITTED", vars["transaction_isolation"])
 		require.Equal(t, "+00:00", vars["time_zone"])
-		require.Equal(t, "utf8mb4", vars["character_set_client"])
-		require.Equal(t, "utf8mb4_bin", vars["collation_connection"])
+		require.Equal(t, "binary", vars["character_set_client"])
+		require.Equal(t, "binary", vars["character_set_results"])
+		require.Equal(t, "binary", vars["collation_connection"])
 		require.Equal(t, "5", vars["innodb_lock_wait_timeout"])
 		require.Equal(t, "60", vars["wait_timeout"], "which bounds how long locks outlive their broker")
 		_, err = conn.ExecContext(t.Context(), "SELECT 1; SELECT 2")
