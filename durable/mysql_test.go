@@ -2,10 +2,11 @@ package durable_test
 
 import (
 	"database/sql"
+	"strings"
 	"sync"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -51,6 +52,35 @@ VALUES (?, ?, 1, 0, 1, '', '', '')`, channelNo, id[:])
 		require.NoError(t, err)
 	}
 	return func() { require.NoError(t, tx.Commit()) }
+}
+
+// The sessions of a store speak bytes, names are text all the same: for everybody who
+// looks into the tables, and where somebody whose session has characters wrote them.
+func TestNamesAreTextForEverybodyWhoReadsTheTables(t *testing.T) {
+	dsn := realservers.MySQL(t)
+	s := openMySQL(t, dsn)
+	name := strings.Repeat("🙂", 254) + "é" // 255 characters, which is what a name may have
+	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c", Name: &name, NewToken: "t"})
+	require.NoError(t, err)
+
+	cfg, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	require.NoError(t, cfg.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin")))
+	connector, err := mysql.NewConnector(cfg)
+	require.NoError(t, err)
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	var got string
+	var characters int
+	require.NoError(t, db.QueryRow(`SELECT name, CHAR_LENGTH(name) FROM channels WHERE id = 'c'`).Scan(&got, &characters))
+	require.Equal(t, name, got)
+	require.Equal(t, 255, characters)
+
+	_, err = db.Exec(`UPDATE channels SET name = ? WHERE id = 'c'`, "grün")
+	require.NoError(t, err)
+	ch, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"}) // names nothing: keeps what is there
+	require.NoError(t, err)
+	require.Equal(t, "grün", ch.Name)
 }
 
 func TestSeveralBrokersMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
