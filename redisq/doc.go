@@ -17,6 +17,8 @@
 //	    +---------------------------------------------------+
 //
 // Hold also leases a job that is unknown or delayed: its holder's lease was lost.
+// EnqueueMany may lease fresh jobs at once, which is Enqueue and Claim in one step,
+// where a Claim would take just them.
 // Ack takes a job out of every state: the store has its outcome, so Redis has
 // nothing to say about it any more.
 //

@@ -3,6 +3,7 @@ package redisq
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // A Batch is jobs of one consumer that were committed just now.
@@ -12,6 +13,10 @@ type Batch struct {
 	// Epoch is the state in Redis that the jobs were offered to, or that was there
 	// when they might first have been. EnqueueMany does not look at it.
 	Epoch string
+	// Lease is for how long EnqueueMany may lease the jobs to the caller at once, where
+	// nothing else waits; 0 and below: it does not. Jobs with a delay or attempts
+	// never are.
+	Lease time.Duration
 }
 
 // Enqueue puts jobs into the queue of a consumer as far as its window has room.
@@ -133,13 +138,13 @@ func (q *Queue) offers(b Batch) []*offer {
 			o.call = enqueueCall(b.Consumer, o.jobs, Fresh, q.window)
 			continue
 		}
-		args := make([]any, 3, 3+len(o.jobs))
+		args := make([]any, 4, 4+len(o.jobs))
 		oldest := o.jobs[0].ID.Millis()
 		for _, j := range o.jobs {
 			oldest = min(oldest, j.ID.Millis())
 			args = append(args, string(j.ID[:]))
 		}
-		args[0], args[1], args[2] = q.window, o.jobs[0].Priority, oldest
+		args[0], args[1], args[2], args[3] = q.window, o.jobs[0].Priority, oldest, millis(b.Lease)
 		o.call = &call{consumer: b.Consumer, script: offerScript, args: args}
 	}
 	return out
@@ -151,9 +156,14 @@ func (q *Queue) settleOffer(ctx context.Context, consumer uint32, o *offer, sum 
 	c := o.call
 	if c.err == nil && c.script == offerScript {
 		r := reader{items: c.reply}
-		added, known := r.int(), r.int()
+		added, known, fence := r.int(), r.int(), r.int()
 		if r.err != nil {
 			return r.err
+		}
+		if fence > 0 {
+			for i, j := range o.jobs {
+				sum.Leases = append(sum.Leases, Lease{ID: j.ID, Priority: j.Priority, Attempt: 1, Token: token(c.known, fence+int64(i))})
+			}
 		}
 		if added >= 0 {
 			sum.Added += int(added)

@@ -71,7 +71,7 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 			args   []any
 		}{
 			{enqueueScript, []any{100, 0, ids[0], 5, 0, 0, "newnewnewnew", 5, 0, 0}},
-			{offerScript, []any{100, 5, "newnewnewnew"}},
+			{offerScript, []any{100, 5, 0, 1000, "newnewnewnew"}},
 			{claimScript, []any{1, 1000, 100}},
 			{claimEachScript, []any{ids[0], 5, 0, 1000, 1, ids[1], 5, 0, 1000, 0}},
 			{extendScript, []any{1000, leased, free(token)}},

@@ -56,6 +56,8 @@ type Enqueued struct {
 	// Epoch is the state in Redis that the jobs were, or may have been, offered to;
 	// of EnqueueMany alone, and also where that failed.
 	Epoch string
+	// Leases are those of the jobs that EnqueueMany leased at once, as Batch.Lease asked.
+	Leases []Lease
 }
 
 // Flags of a job.

@@ -67,7 +67,9 @@ func (p *queuePair) job(id ident.ID) redisq.Job {
 func (p *queuePair) step(ctx context.Context) {
 	t, now := p.t, p.now.UnixMilli()
 	span := time.Duration(1+p.r.below(60)) * time.Millisecond
-	switch p.r.below(12) {
+	switch p.r.below(13) {
+	case 12:
+		p.offer(ctx, span)
 	case 0, 1:
 		p.enqueueFresh(ctx)
 	case 2:
@@ -135,6 +137,28 @@ func (p *queuePair) enqueueFresh(ctx context.Context) {
 	got, err := p.real.Enqueue(ctx, 1, jobs, redisq.Fresh)
 	require.NoError(p.t, err)
 	require.Equal(p.t, p.model.enqueue(p.now.UnixMilli(), p.window, jobs, redisq.Fresh), got)
+}
+
+// offer offers jobs of one priority that may be leased at once.
+func (p *queuePair) offer(ctx context.Context, span time.Duration) {
+	var jobs []redisq.Job
+	priority := p.r.below(2)
+	for range 1 + p.r.below(4) {
+		p.used++
+		jobs = append(jobs, redisq.Job{ID: p.id(p.used), Priority: priority})
+	}
+	if id := p.known(); p.r.hit(200) && id.Millis() <= p.model.brought { // its broker stood still
+		jobs = append(jobs, redisq.Job{ID: id, Priority: priority})
+	}
+	got, errs := p.real.EnqueueMany(ctx, []redisq.Batch{{Consumer: 1, Jobs: jobs, Lease: span}})
+	require.NoError(p.t, errs[0])
+	want := p.model.offer(p.now.UnixMilli(), p.window, jobs, span)
+	want.Epoch = p.model.epoch
+	if want.Spilled == 0 { // the script for plain jobs does not tell
+		want.SpilledPriority = got[0].SpilledPriority
+	}
+	require.Equal(p.t, want, got[0])
+	p.leases = append(p.leases, got[0].Leases...)
 }
 
 // fenced runs one of the calls that want a token, with one that may be old.

@@ -83,9 +83,31 @@ func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoc
 func (q *queueSeam) EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
 	out, errs := make([]redisq.Enqueued, len(batches)), make([]error, len(batches))
 	for i, b := range batches {
-		out[i], errs[i] = q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Fresh)
+		out[i], errs[i] = q.offer(ctx, b)
 	}
 	return out, errs
+}
+
+// offer is one batch of EnqueueMany.
+func (q *queueSeam) offer(ctx context.Context, b redisq.Batch) (redisq.Enqueued, error) {
+	if b.Lease <= 0 {
+		return q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Fresh)
+	}
+	var out redisq.Enqueued
+	asked := time.Now()
+	epoch, err := q.sent(ctx, "Offer", b.Consumer, func(k *lane, now int64) {
+		result := k.offer(now, q.window, b.Jobs, b.Lease)
+		q.l.w.checker.enqueued(q.l, b.Consumer, b.Jobs, redisq.Fresh)
+		for _, l := range result.Leases {
+			q.l.w.checker.granted(q.l, b.Consumer, l, asked, b.Lease)
+		}
+		out = result
+	})
+	if err != nil {
+		out = redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
+	}
+	out.Epoch = epoch
+	return out, err
 }
 
 func (q *queueSeam) EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error {

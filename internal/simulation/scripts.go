@@ -65,6 +65,34 @@ func (k *lane) enqueue(now int64, window int, jobs []redisq.Job, src redisq.Sour
 	return out
 }
 
+// offer is enqueue of fresh jobs that are leased at once where nothing else waits; a
+// lease of 0 never is.
+func (k *lane) offer(now int64, window int, jobs []redisq.Job, lease time.Duration) redisq.Enqueued {
+	idle := lease > 0 && k.idle(now, window) && len(jobs) <= window
+	for _, j := range jobs {
+		idle = idle && j.Delay <= 0 && j.Attempts == 0 && j.ID.Millis() > k.brought
+	}
+	out := k.enqueue(now, window, jobs, redisq.Fresh)
+	if !idle || out.Known > 0 {
+		return out
+	}
+	for _, j := range jobs {
+		delete(k.ready, j.ID)
+		out.Leases = append(out.Leases, k.lease(now, j.ID, meta{priority: j.Priority, since: now}, lease))
+	}
+	return out
+}
+
+// idle tells whether a claim would find nothing, and would get what is new.
+func (k *lane) idle(now int64, window int) bool {
+	for _, due := range k.delayed {
+		if due <= now {
+			return false
+		}
+	}
+	return len(k.ready) == 0 && k.spilled < 0 && len(k.delayed) < 4*window
+}
+
 // bring notes a job that was offered by another way than a fresh offer.
 func (k *lane) bring(id ident.ID) { k.brought = max(k.brought, id.Millis()) }
 

@@ -1,28 +1,60 @@
--- offer.lua: put fresh jobs of one priority into the queue, all or none.
+-- offer.lua: put fresh jobs of one priority into the queue, all or none, and lease
+-- them to the caller at once where nothing else waits.
 --
 -- ARGV[2]    window: ready jobs kept here
 -- ARGV[3]    priority of all of them
 -- ARGV[4]    oldest time in their IDs, Unix ms
--- ARGV[5..]  1..500 message IDs
+-- ARGV[5]    lease ms, 0: only put them into the queue
+-- ARGV[6..]  1..500 message IDs
 --
--- Returns {added, known}, or {-1, 0} and does nothing when the window has no room
--- for all of them or has spilled before, or one may have come another way (see
--- brought.lua): then enqueue.lua decides one by one.
+-- Returns {added, known, first fence}: a fence other than 0 says that all of them
+-- are leased, with the tokens <epoch>.<fence>, counting up, and their first attempt
+-- charged; otherwise they are ready. Or {-1, 0, 0} and does nothing when the window
+-- has no room for all of them or has spilled before, or one may have come another
+-- way (see brought.lua): then enqueue.lua decides one by one.
 --
 -- This is what runs for every published message, so it does one thing: jobs
 -- that nobody offered before, due now, never attempted. Known ones stay as they are.
--- Invariant: a fresh job is in no other set. Cost: O(k log n), one ZADD.
+-- A lease here is what claim.lua right behind this script would give, and under the
+-- same conditions: no job is ready, none is due, and delayed is below four windows.
+-- Invariant: a fresh job is in no other set. Cost: O(k log n), one ZADD, and one
+-- HSET for leases.
 local cap, priority = int(ARGV[2], 1, 2147483647), int(ARGV[3], 0, 1023)
-local oldest, n = int(ARGV[4], 0, 281474976710655), #ARGV - 4
-if not cap or not priority or not oldest or n < 1 or n > 500 then return bad('offer') end
-if spilled >= 0 or oldest <= brought or redis.call('ZCARD', KEYS[1]) + n > cap then return {-1, 0} end
-local s = score(priority, clock())
+local oldest, lease, n = int(ARGV[4], 0, 281474976710655), int(ARGV[5], 0, 1099511627776), #ARGV - 5
+if not cap or not priority or not oldest or not lease or n < 1 or n > 500 then return bad('offer') end
+local named = {}
+for i = 1, n do
+  local id = ARGV[i + 5]
+  if #id ~= 12 then return bad('offer') end
+  if lease > 0 then
+    if named[id] then lease = 0 end -- it is known the second time
+    named[id] = true
+  end
+end
+local waiting = redis.call('ZCARD', KEYS[1])
+if spilled >= 0 or oldest <= brought or waiting + n > cap then return {-1, 0, 0} end
+local now = clock()
+if lease > 0 and waiting == 0 and redis.call('ZCARD', KEYS[2]) < 4 * cap then
+  local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+  if not head[1] or tonumber(head[2]) > now then
+    local fence = redis.call('HINCRBY', KEYS[5], 'f', n) - n
+    local deadline, before, behind = fmt(now + lease), priority .. '|1|0|' .. epoch .. '.', '|' .. fmt(now)
+    local leases, values = {}, {}
+    for i = 1, n do
+      local id = ARGV[i + 5]
+      leases[2 * i - 1], leases[2 * i] = deadline, id
+      values[2 * i - 1], values[2 * i] = id, before .. fmt(fence + i) .. behind
+    end
+    redis.call('ZADD', KEYS[3], unpack(leases))
+    redis.call('HSET', KEYS[4], unpack(values))
+    return {n, 0, fence + 1}
+  end
+end
+local s = score(priority, now)
 local adds = {}
 for i = 1, n do
-  local id = ARGV[i + 4]
-  if #id ~= 12 then return bad('offer') end
   adds[2 * i - 1] = s
-  adds[2 * i] = id
+  adds[2 * i] = ARGV[i + 5]
 end
 local added = redis.call('ZADD', KEYS[1], 'NX', unpack(adds))
-return {added, n - added}
+return {added, n - added, 0}

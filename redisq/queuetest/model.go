@@ -113,6 +113,27 @@ func (m *model) enqueue(js []redisq.Job, src redisq.Source) redisq.Enqueued {
 	return out
 }
 
+// offer is enqueue of fresh plain jobs, which are leased where nothing waits or is due.
+func (m *model) offer(js []redisq.Job, lease time.Duration) (redisq.Enqueued, []*modelJob) {
+	idle := lease > 0 && len(m.in(redisq.Ready)) == 0 && m.spilled < 0 && len(js) <= m.window && len(m.in(redisq.Delayed)) < 4*m.window
+	for _, j := range m.in(redisq.Delayed) {
+		idle = idle && j.at > m.now
+	}
+	for _, j := range js {
+		idle = idle && j.ID.Millis() > m.brought
+	}
+	out := m.enqueue(js, redisq.Fresh)
+	if !idle || out.Known > 0 {
+		return out, nil
+	}
+	var leased []*modelJob
+	for _, j := range js {
+		m.lease(m.jobs[j.ID], lease)
+		leased = append(leased, m.jobs[j.ID])
+	}
+	return out, leased
+}
+
 func (m *model) bring(id ident.ID) { m.brought = max(m.brought, id.Millis()) }
 
 func (m *model) admits(priority int, src redisq.Source) bool {

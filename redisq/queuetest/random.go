@@ -34,6 +34,7 @@ func randomOperations(t *testing.T, s Server) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"":           w.compare,
 			"fresh":      w.enqueueFresh,
+			"offer":      w.offer,
 			"late":       w.enqueueLate,
 			"again":      w.enqueueAgain,
 			"claim":      w.claim,
@@ -90,6 +91,35 @@ func (w *walker) enqueueFresh(rt *rapid.T) {
 	got, err := w.begin(rt).Enqueue(context.Background(), consumer, js, redisq.Fresh)
 	require.NoError(rt, err)
 	require.Equal(rt, w.m.enqueue(js, redisq.Fresh), got)
+	w.end()
+}
+
+// offer offers fresh jobs that may be leased at once. One may be named twice, or may
+// have come another way.
+func (w *walker) offer(rt *rapid.T) {
+	lease := rapid.SampledFrom([]time.Duration{0, time.Millisecond, never, never}).Draw(rt, "lease")
+	priority := rapid.SampledFrom([]int{0, 1, 1023}).Draw(rt, "priority")
+	var js []redisq.Job
+	for range rapid.IntRange(1, 6).Draw(rt, "n") {
+		js = append(js, redisq.Job{ID: at(w.fresh), Priority: priority})
+		w.fresh++
+	}
+	switch id := w.known(rt); rapid.IntRange(0, 5).Draw(rt, "twist") {
+	case 0:
+		js = append(js, js[0])
+	case 1:
+		if id.Millis() <= w.m.brought {
+			js = append(js, redisq.Job{ID: id, Priority: priority})
+		}
+	}
+	got, errs := w.begin(rt).EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: js, Lease: lease}})
+	require.NoError(rt, errs[0])
+	want, leased := w.m.offer(js, lease)
+	require.Len(rt, got[0].Leases, len(leased))
+	for i, j := range leased {
+		w.leased(rt, j, got[0].Leases[i])
+	}
+	require.Equal(rt, []int{want.Added, want.Known, want.Spilled}, []int{got[0].Added, got[0].Known, got[0].Spilled})
 	w.end()
 }
 

@@ -21,6 +21,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"calls larger than a batch are split", largeCallsAreSplit},
 		{"a fan-out reaches every consumer", fanOutReachesEveryConsumer},
 		{"a fan-out of mixed jobs spills what has no room", fanOutOfMixedJobsSpillsWhatHasNoRoom},
+		{"what is offered is leased at once where nothing waits", offeredIsLeasedAtOnce},
+		{"of racing offers and claims each job has one holder", racingOffersAndClaims},
 		{"a bad batch does not harm its neighbours", badBatchDoesNotHarm},
 		{"arguments out of range change nothing", badArgumentsChangeNothing},
 		{"consumers do not see each other", consumersDoNotSeeEachOther},
