@@ -129,12 +129,16 @@ func (d *dispatcher) Wake(consumer uint32) {
 
 // WakeAfter is Wake after a while.
 func (d *dispatcher) WakeAfter(consumer uint32, after time.Duration) {
-	d.mu.Lock()
-	l := d.lanes[consumer]
-	d.mu.Unlock()
-	if l != nil {
+	if l := d.lane(consumer); l != nil {
 		l.setTimer(after, func() { d.Wake(consumer) })
 	}
+}
+
+// lane returns the lane of a consumer, nil when it never was a push consumer.
+func (d *dispatcher) lane(consumer uint32) *lane {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lanes[consumer]
 }
 
 func (d *dispatcher) wake(l *lane) {
@@ -258,7 +262,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 		failpoint.At(failpoint.AfterClaim)
 		d.metrics.claimed.Add(float64(got))
 		d.touched(l.no)
-		d.start(ctx, l, k, c.Leases, start, generation)
+		d.verify(ctx, l, k, d.start(l, k, c.Leases, start, generation), start)
 		if l.doubted.Load() != doubted { // these may be among what was lost
 			d.Doubt(l.no)
 		}
@@ -314,9 +318,8 @@ func (d *dispatcher) free(n int) {
 
 // start begins the deliveries of leases claimed at `at`. Those that this very
 // process put into Redis and that nothing has happened to since go out at once;
-// the store is asked about the others first (the fresh rule).
-func (d *dispatcher) start(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time, generation uint64) {
-	var doubtful []redisq.Lease
+// the store must be asked about the others, which it returns, first (the fresh rule).
+func (d *dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time, generation uint64) (doubtful []redisq.Lease) {
 	for _, lease := range leases {
 		msg, gen := d.payloads.get(lease.ID)
 		if msg != nil && gen == generation && lease.Attempt == 1 && lease.Flags == 0 {
@@ -325,14 +328,16 @@ func (d *dispatcher) start(ctx context.Context, l *lane, k *durable.Consumer, le
 		}
 		doubtful = append(doubtful, lease)
 	}
-	if len(doubtful) > 0 {
-		d.metrics.verified.Add(float64(len(doubtful)))
-		d.verify(ctx, l, k, doubtful, at)
-	}
+	return doubtful
 }
 
-// verify asks the store which of the leases are still to be delivered.
+// verify asks the store which of the leases are still to be delivered, and begins
+// the deliveries of those.
 func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) {
+	if len(leases) == 0 {
+		return
+	}
+	d.metrics.verified.Add(float64(len(leases)))
 	ids := make([]ident.ID, len(leases))
 	for i, lease := range leases {
 		ids[i] = lease.ID

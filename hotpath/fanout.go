@@ -42,6 +42,7 @@ type Enqueuer interface {
 // the message missing from Redis, so nothing here needs to be remembered.
 type fanout struct {
 	queue     Enqueuer
+	push      *dispatcher // may take jobs on their way
 	catalogue *catalogue.Catalogue
 	payloads  *payloads
 	node      *Node
@@ -65,8 +66,8 @@ type offeredTo struct {
 	epoch    string
 }
 
-func newFanout(queue Enqueuer, cat *catalogue.Catalogue, p *payloads, node *Node, wake func(uint32), m *Metrics, log *slog.Logger) *fanout {
-	return &fanout{queue: queue, catalogue: cat, payloads: p, node: node, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1)}
+func newFanout(queue Enqueuer, push *dispatcher, cat *catalogue.Catalogue, p *payloads, node *Node, wake func(uint32), m *Metrics, log *slog.Logger) *fanout {
+	return &fanout{queue: queue, push: push, catalogue: cat, payloads: p, node: node, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1)}
 }
 
 // Add takes over committed messages. It never blocks.
@@ -207,6 +208,12 @@ func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, since uint6
 	}
 	failpoint.At(failpoint.BeforeFanout)
 	generation := f.queue.Generation()
+	bookings := make([]*booking, len(batches))
+	for i := range batches {
+		if bookings[i] = f.push.book(batches[i].Consumer, len(batches[i].Jobs)); bookings[i] != nil {
+			batches[i].Lease = f.push.options.Lease
+		}
+	}
 	results, errs := f.queue.EnqueueMany(ctx, batches)
 	failpoint.At(failpoint.AfterFanout)
 	for i, b := range batches {
@@ -234,7 +241,10 @@ func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, since uint6
 	}
 	consumers := make([]uint32, 0, len(batches))
 	for i, b := range batches {
-		if errs[i] == nil {
+		if bookings[i] != nil {
+			bookings[i].start(ctx, results[i].Leases)
+		}
+		if errs[i] == nil && len(results[i].Leases) < len(b.Jobs) {
 			f.wake(b.Consumer)
 			consumers = append(consumers, b.Consumer)
 		}

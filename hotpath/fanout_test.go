@@ -92,13 +92,18 @@ func TestAFanOutThatWasPausedOnItsWayIsNotFresh(t *testing.T) {
 
 // oneToFanOut returns a fan-out that has one message for one consumer.
 func oneToFanOut(t *testing.T, q Enqueuer) (*fanout, *durable.Message) {
+	return oneToPush(t, q, newDispatcher(&dispatcher{payloads: newPayloads(1 << 20)}), func(uint32) {})
+}
+
+// oneToPush is oneToFanOut with a dispatcher that may take the job on its way.
+func oneToPush(t *testing.T, q Enqueuer, push *dispatcher, wake func(uint32)) (*fanout, *durable.Message) {
 	log := slog.New(slog.DiscardHandler)
 	store := subscribedStore{&fakeStore{version: 1, channels: []durable.Channel{{No: 1, ID: "c", Audience: 1, Version: 1}}}}
 	cat := catalogue.New(store, log)
 	require.NoError(t, cat.Refresh(t.Context()))
 	node, err := NewNode(t.Context(), store, "test", log)
 	require.NoError(t, err)
-	f := newFanout(q, cat, newPayloads(1<<20), node, func(uint32) {}, NewMetrics(prometheus.NewRegistry()), log)
+	f := newFanout(q, push, cat, push.payloads, node, wake, NewMetrics(prometheus.NewRegistry()), log)
 	msg := &durable.Message{ID: node.IDs().Next(), ChannelNo: 1, Audience: 1}
 	f.Add([]*durable.Message{msg})
 	return f, msg

@@ -74,6 +74,19 @@ func (l *lane) reserve(n int) {
 	l.mu.Unlock()
 }
 
+// book is reserve for jobs that are on their way to Redis. It does nothing and
+// returns false where not all of them have room, or others may be waiting.
+func (l *lane) book(n int) bool {
+	ahead := l.ahead()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.more || l.limit+ahead-l.claims-len(l.waiting)-l.posting < n {
+		return false
+	}
+	l.claims += n
+	return true
+}
+
 // unreserve takes back what the claim did not bring.
 func (l *lane) unreserve(n int) {
 	l.mu.Lock()

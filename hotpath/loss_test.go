@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,10 @@ type lossRig struct {
 	mu       sync.Mutex
 	posted   []string // job-attempt
 	recorded []durable.Outcome
+	asked    atomic.Int64       // how often the store was asked what it knows of jobs
+	tells    chan struct{}      // the store answers that when it is closed; nil: at once
+	stop     context.CancelFunc // of the dispatcher
+	over     chan struct{}      // closed when its Run has returned
 }
 
 func (r *lossRig) Target(string, string) (Target, error) { return r, nil }
@@ -57,7 +62,15 @@ func (r *lossRig) Messages(_ context.Context, _ uint32, ids []ident.ID) ([]durab
 	return out, nil
 }
 
-func (r *lossRig) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]durable.JobState, error) {
+func (r *lossRig) JobStates(ctx context.Context, _ uint32, _ []ident.ID) (map[ident.ID]durable.JobState, error) {
+	r.asked.Add(1)
+	if r.tells != nil {
+		select {
+		case <-r.tells:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	return nil, nil
 }
 
@@ -87,8 +100,10 @@ func newLossRig(t *testing.T) *lossRig {
 			Concurrency: 100, PerConsumer: 2},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
+	running, stop := context.WithCancel(ctx)
+	r.stop, r.over = stop, make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = r.Run(ctx) })
+	wg.Go(func() { _ = r.Run(running); close(r.over) })
 	wg.Go(func() { _ = out.Run(ctx, time.Second) })
 	t.Cleanup(func() {
 		cancel()

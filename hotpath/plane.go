@@ -62,7 +62,7 @@ func New(o Options) *Plane {
 		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes, gate: p.gate,
 		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
-	p.fanout = newFanout(o.Queue, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
+	p.fanout = newFanout(o.Queue, p.dispatcher, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
 	p.herald = newHerald(o.Queue)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,

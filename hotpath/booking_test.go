@@ -1,0 +1,197 @@
+package hotpath
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// pushConsumer is consumer 1 of a lossRig.
+func pushConsumer() *durable.Consumer {
+	return &durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Push, Version: 1}
+}
+
+// A job that nothing waits before is leased while it is offered, and goes out: no
+// claim, no question to the store, and nobody else is told of it.
+func TestAFreshJobGoesOutWithoutAClaim(t *testing.T) {
+	r := newLossRig(t)
+	r.Learn(pushConsumer())
+	var woken atomic.Int64
+	f, msg := oneToPush(t, r.redisq, r.dispatcher, func(uint32) { woken.Add(1) })
+	r.looked()
+
+	require.True(t, f.flush(t.Context()))
+	r.eventually(func() bool { return r.posts() == 1 })
+	require.Equal(t, redisq.Leased, r.standings([]ident.ID{msg.ID})[0].State)
+	require.Zero(t, woken.Load())
+	require.Zero(t, r.asked.Load())
+
+	r.answer <- 204
+	r.eventually(func() bool { return r.standings([]ident.ID{msg.ID})[0].State == redisq.Missing })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.Len(t, r.recorded, 1)
+	require.Equal(t, durable.OutcomeDelivered, r.recorded[0].Kind)
+}
+
+// What Redis leased in a state that this broker has not seen before is delivered
+// only after the store was asked.
+func TestABookedJobOfAnotherStateIsVerified(t *testing.T) {
+	r := newLossRig(t)
+	r.Learn(pushConsumer())
+	f, _ := oneToPush(t, r.redisq, r.dispatcher, func(uint32) {})
+	r.looked()
+	r.server.FlushAll()
+
+	require.True(t, f.flush(t.Context()))
+	r.eventually(func() bool { return r.posts() == 1 })
+	require.EqualValues(t, 1, r.asked.Load())
+	r.answer <- 204
+}
+
+// Redis loses its memory between the lease and the delivery, which another call
+// notices. The lease is held as those of the deliveries under way are, also when the
+// store takes its time to tell about the job.
+func TestABookedLeaseThatIsLostOnItsWayIsHeld(t *testing.T) {
+	r := newLossRig(t)
+	r.tells = make(chan struct{})
+	b, lease := r.booked()
+	r.server.FlushAll()
+	r.Doubt(1)
+	b.start(t.Context(), []redisq.Lease{lease})
+	r.eventually(func() bool { return r.asked.Load() == 1 && r.settled() })
+	require.Equal(t, redisq.Missing, r.standings([]ident.ID{lease.ID})[0].State)
+	close(r.tells)
+
+	r.eventually(func() bool { return r.posts() == 1 })
+	r.eventually(func() bool { return r.standings([]ident.ID{lease.ID})[0].Token == lease.Token })
+	r.answer <- 204
+}
+
+// Room is booked only where a claim would take all of the jobs at once.
+func TestWhatIsNotBooked(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(r *lossRig)
+		jobs   int
+		booked bool
+	}{
+		"as many as there is room for": {func(*lossRig) {}, 3, true},
+		"one more":                     {func(*lossRig) {}, 4, false},
+		"room that is booked already":  {func(r *lossRig) { r.book(1, 2) }, 2, false},
+		"something waits":              {func(r *lossRig) { r.lanes[1].leftMore(true) }, 1, false},
+		"half of the process is busy":  {func(r *lossRig) { r.slots = 5 }, 3, false},
+		"outcomes wait for the store":  {func(r *lossRig) { r.outcomes.waiting = outcomeSlots - claimMax + 1 }, 1, false},
+		"the dispatcher has stopped":   {func(r *lossRig) { r.stopped = true }, 1, false},
+		"a pull consumer now": {func(r *lossRig) {
+			r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Pull, Version: 2})
+		}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := idleRig()
+			r.Learn(pushConsumer())
+			c.before(r)
+			b := r.book(1, c.jobs)
+			require.Equal(t, c.booked, b != nil)
+			require.Nil(t, r.book(2, 1), "nobody knows that consumer")
+		})
+	}
+}
+
+// idleRig is a lossRig whose dispatcher does not run.
+func idleRig() *lossRig {
+	r := &lossRig{}
+	metrics := NewMetrics(prometheus.NewRegistry())
+	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, options: PushOptions{Concurrency: 100, PerConsumer: 2}})
+	r.outcomes = &outcomes{}
+	return r
+}
+
+// Room that was booked for nothing is given back, and the lane looks again at once:
+// a claim may have found no room.
+func TestABookingForNothingIsGivenBack(t *testing.T) {
+	r := idleRig()
+	r.Learn(pushConsumer())
+	l := r.lanes[1]
+	b := r.book(1, 3)
+	require.Zero(t, l.room())
+	require.Equal(t, 97, r.slots)
+	r.run, l.queued = nil, false
+
+	b.start(t.Context(), nil)
+	require.Equal(t, 3, l.room())
+	require.Equal(t, 100, r.slots)
+	require.Equal(t, []*lane{l}, r.run)
+}
+
+// A store that does not answer does not hold up a dispatcher that stops: the job is
+// given back.
+func TestABookedJobThatTheStoreDoesNotTellOfIsGivenBack(t *testing.T) {
+	r := newLossRig(t)
+	r.tells = make(chan struct{})
+	b, lease := r.booked()
+	b.start(context.Background(), []redisq.Lease{lease})
+	r.eventually(func() bool { return r.asked.Load() == 1 })
+	r.stop()
+	<-r.over
+	require.Zero(t, r.posts())
+	require.Equal(t, redisq.Standing{State: redisq.Ready}, r.standings([]ident.ID{lease.ID})[0])
+}
+
+// booked books room for a job and has Redis lease it.
+func (r *lossRig) booked() (*booking, redisq.Lease) {
+	r.t.Helper()
+	r.Learn(pushConsumer())
+	r.looked()
+	b := r.book(1, 1)
+	require.NotNil(r.t, b)
+	jobs := []redisq.Job{{ID: ident.AtMillis(1)}}
+	out, errs := r.redisq.EnqueueMany(r.t.Context(), []redisq.Batch{{Consumer: 1, Jobs: jobs, Lease: time.Minute}})
+	require.NoError(r.t, errs[0])
+	require.Len(r.t, out[0].Leases, 1)
+	return b, out[0].Leases[0]
+}
+
+// settled tells whether nobody waits for a look at its leases.
+func (r *lossRig) settled() bool {
+	r.doubts.mu.Lock()
+	defer r.doubts.mu.Unlock()
+	return len(r.doubts.things) == 0
+}
+
+// looked waits until the lane has seen that nothing waits.
+func (r *lossRig) looked() {
+	r.t.Helper()
+	r.eventually(func() bool { return r.redisq.Epoch(1) != "" && !r.lanes[1].waitsFor() })
+}
+
+// waitsFor tells whether the lane knows of something to claim.
+func (l *lane) waitsFor() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.more
+}
+
+// A dispatcher that stops while jobs are on their way waits for them, and gives them
+// back unsent and uncharged.
+func TestABookedJobIsGivenBackByADispatcherThatStops(t *testing.T) {
+	r := newLossRig(t)
+	b, lease := r.booked()
+	r.stop()
+	select {
+	case <-r.over:
+		t.Fatal("it did not wait")
+	case <-time.After(50 * time.Millisecond):
+	}
+	b.start(t.Context(), []redisq.Lease{lease})
+	<-r.over
+	require.Zero(t, r.posts())
+	require.Equal(t, redisq.Standing{State: redisq.Ready}, r.standings([]ident.ID{lease.ID})[0])
+}
