@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -41,38 +40,26 @@ func (d *dispatcher) book(consumer uint32, n int) *booking {
 	return &booking{d: d, lane: l, consumer: k, n: n, at: time.Now(), doubted: l.doubted.Load()}
 }
 
-// start begins the deliveries of those jobs that Redis leased. It never blocks: what
-// the store must be asked about is asked beside it.
+// start begins the deliveries of those jobs that Redis leased, and gives the other
+// room back, which a claim may have found taken: the caller wakes the lane then. It
+// never blocks: what the store must be asked about is asked beside it.
 func (b *booking) start(ctx context.Context, leases []redisq.Lease) {
 	d, l := b.d, b.lane
 	defer d.deliveries.Done()
 	generation := d.queue.Generation() // after the offer: it may be what met another Redis
 	d.unreserve(l, b.n-len(leases))
-	if len(leases) > 0 {
-		failpoint.At(failpoint.AfterClaim)
-		d.metrics.claimed.Add(float64(len(leases)))
-		d.touched(l.no)
-		doubtful := d.start(l, b.consumer, leases, b.at, generation)
-		b.doubt()
-		if len(doubtful) > 0 {
-			d.deliveries.Go(func() {
-				ctx, cancel := d.whileRunning(ctx)
-				defer cancel()
-				d.verify(ctx, l, b.consumer, doubtful, b.at)
-				b.doubt()
-			})
-		}
+	if len(leases) == 0 {
+		return
 	}
-	if len(leases) < b.n { // a claim may have found the room taken
-		d.Wake(l.no)
-	}
-}
-
-// doubt has the leases of deliveries that began just now looked at, where those of
-// the lane were since it was booked: they may be among what was lost.
-func (b *booking) doubt() {
-	if b.lane.doubted.Load() != b.doubted {
-		b.d.Doubt(b.lane.no)
+	doubtful := d.start(l, b.consumer, leases, b.at, generation)
+	d.doubtSince(l, b.doubted)
+	if len(doubtful) > 0 {
+		d.deliveries.Go(func() {
+			ctx, cancel := d.whileRunning(ctx)
+			defer cancel()
+			d.verify(ctx, l, b.consumer, doubtful, b.at)
+			d.doubtSince(l, b.doubted)
+		})
 	}
 }
 

@@ -109,26 +109,32 @@ func TestWhatIsNotBooked(t *testing.T) {
 func idleRig() *lossRig {
 	r := &lossRig{}
 	metrics := NewMetrics(prometheus.NewRegistry())
-	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, options: PushOptions{Concurrency: 100, PerConsumer: 2}})
+	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, payloads: newPayloads(1 << 20),
+		options: PushOptions{Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
 	r.outcomes = &outcomes{}
 	return r
 }
 
-// Room that was booked for nothing is given back, and the lane looks again at once:
-// a claim may have found no room.
+// Room that was booked for nothing is given back, whether Redis took the jobs or did
+// not answer, and the lane looks again, once: a claim may have found no room.
 func TestABookingForNothingIsGivenBack(t *testing.T) {
-	r := idleRig()
-	r.Learn(pushConsumer())
-	l := r.lanes[1]
-	b := r.book(1, 3)
-	require.Zero(t, l.room())
-	require.Equal(t, 97, r.slots)
-	r.run, l.queued = nil, false
+	for name, queue := range map[string]Enqueuer{"queued": &slowQueue{reached: func() {}}, "no answer": &lostQueue{}} {
+		t.Run(name, func(t *testing.T) {
+			r := idleRig()
+			r.Learn(pushConsumer())
+			l := r.lanes[1]
+			r.book(1, 2).start(t.Context(), nil)
+			require.Equal(t, 3, l.room())
+			require.Equal(t, 100, r.slots)
 
-	b.start(t.Context(), nil)
-	require.Equal(t, 3, l.room())
-	require.Equal(t, 100, r.slots)
-	require.Equal(t, []*lane{l}, r.run)
+			woken := 0
+			f, _ := oneToPush(t, queue, r.dispatcher, func(uint32) { woken++ })
+			f.flush(t.Context())
+			require.Equal(t, 3, l.room())
+			require.Equal(t, 100, r.slots)
+			require.Equal(t, 1, woken)
+		})
+	}
 }
 
 // A store that does not answer does not hold up a dispatcher that stops: the job is

@@ -259,13 +259,8 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	d.unreserve(l, n-got)
 	l.leftMore(c.Ready > 0)
 	if got > 0 {
-		failpoint.At(failpoint.AfterClaim)
-		d.metrics.claimed.Add(float64(got))
-		d.touched(l.no)
 		d.verify(ctx, l, k, d.start(l, k, c.Leases, start, generation), start)
-		if l.doubted.Load() != doubted { // these may be among what was lost
-			d.Doubt(l.no)
-		}
+		d.doubtSince(l, doubted)
 	}
 	// What it left although it had room for it waits for something outside.
 	if c.Spilled && (c.Ready < l.limit*2 || got < n) {
@@ -320,6 +315,9 @@ func (d *dispatcher) free(n int) {
 // process put into Redis and that nothing has happened to since go out at once;
 // the store must be asked about the others, which it returns, first (the fresh rule).
 func (d *dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time, generation uint64) (doubtful []redisq.Lease) {
+	failpoint.At(failpoint.AfterClaim)
+	d.metrics.claimed.Add(float64(len(leases)))
+	d.touched(l.no)
 	for _, lease := range leases {
 		msg, gen := d.payloads.get(lease.ID)
 		if msg != nil && gen == generation && lease.Attempt == 1 && lease.Flags == 0 {

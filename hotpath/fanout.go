@@ -241,11 +241,17 @@ func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, since uint6
 	}
 	consumers := make([]uint32, 0, len(batches))
 	for i, b := range batches {
-		if bookings[i] != nil {
+		booked := bookings[i] != nil
+		if booked {
 			bookings[i].start(ctx, results[i].Leases)
 		}
-		if errs[i] == nil && len(results[i].Leases) < len(b.Jobs) {
+		if len(results[i].Leases) == len(b.Jobs) {
+			continue
+		}
+		if booked || errs[i] == nil {
 			f.wake(b.Consumer)
+		}
+		if errs[i] == nil {
 			consumers = append(consumers, b.Consumer)
 		}
 	}

@@ -64,8 +64,11 @@ func (l *lane) observe(took time.Duration) {
 func (l *lane) room() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting
+	return l.left()
 }
+
+// left is room for who holds mu.
+func (l *lane) left() int { return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting }
 
 // reserve counts n jobs that a claim may bring.
 func (l *lane) reserve(n int) {
@@ -77,10 +80,9 @@ func (l *lane) reserve(n int) {
 // book is reserve for jobs that are on their way to Redis. It does nothing and
 // returns false where not all of them have room, or others may be waiting.
 func (l *lane) book(n int) bool {
-	ahead := l.ahead()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.more || l.limit+ahead-l.claims-len(l.waiting)-l.posting < n {
+	if l.more || l.left() < n {
 		return false
 	}
 	l.claims += n

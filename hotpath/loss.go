@@ -55,10 +55,15 @@ func (p *pile[T]) take() (thing T, ok bool) {
 // delivered to it gets its leases back. It never blocks, and does nothing for pull
 // consumers, whose leases are their workers'.
 func (d *dispatcher) Doubt(consumer uint32) {
-	d.mu.Lock()
-	l := d.lanes[consumer]
-	d.mu.Unlock()
-	if l != nil {
+	if l := d.lane(consumer); l != nil {
+		d.doubt(l)
+	}
+}
+
+// doubtSince is for deliveries that began just now, on leases that were asked for
+// when the lane had been doubted so often: they may be among what was lost since.
+func (d *dispatcher) doubtSince(l *lane, doubted int64) {
+	if l.doubted.Load() != doubted {
 		d.doubt(l)
 	}
 }

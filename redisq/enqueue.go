@@ -3,6 +3,7 @@ package redisq
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -161,6 +162,7 @@ func (q *Queue) settleOffer(ctx context.Context, consumer uint32, o *offer, sum 
 			return r.err
 		}
 		if fence > 0 {
+			sum.Leases = slices.Grow(sum.Leases, len(o.jobs))
 			for i, j := range o.jobs {
 				sum.Leases = append(sum.Leases, Lease{ID: j.ID, Priority: j.Priority, Attempt: 1, Token: token(c.known, fence+int64(i))})
 			}

@@ -68,8 +68,6 @@ func (p *queuePair) step(ctx context.Context) {
 	t, now := p.t, p.now.UnixMilli()
 	span := time.Duration(1+p.r.below(60)) * time.Millisecond
 	switch p.r.below(13) {
-	case 12:
-		p.offer(ctx, span)
 	case 0, 1:
 		p.enqueueFresh(ctx)
 	case 2:
@@ -121,6 +119,8 @@ func (p *queuePair) step(ctx context.Context) {
 		got, err := p.real.SettleSpilled(ctx, 1, priority, max(spills, 0))
 		require.NoError(t, err)
 		require.Equal(t, p.model.settleSpilled(priority, max(spills, 0)), got)
+	case 11:
+		p.offer(ctx, span)
 	}
 }
 
@@ -152,7 +152,7 @@ func (p *queuePair) offer(ctx context.Context, span time.Duration) {
 	}
 	got, errs := p.real.EnqueueMany(ctx, []redisq.Batch{{Consumer: 1, Jobs: jobs, Lease: span}})
 	require.NoError(p.t, errs[0])
-	want := p.model.offer(p.now.UnixMilli(), p.window, jobs, span)
+	want := p.model.offer(p.now.UnixMilli(), p.window, jobs, redisq.Fresh, span)
 	want.Epoch = p.model.epoch
 	if want.Spilled == 0 { // the script for plain jobs does not tell
 		want.SpilledPriority = got[0].SpilledPriority

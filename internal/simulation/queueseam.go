@@ -22,12 +22,17 @@ func newQueueSeam(l *life, r *server) *queueSeam {
 func (q *queueSeam) Window() int { return q.window }
 
 func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
+	return q.offer(ctx, consumer, jobs, src, 0)
+}
+
+// offer is Enqueue of jobs that may be leased at once, for that long; 0: not.
+func (q *queueSeam) offer(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source, lease time.Duration) (redisq.Enqueued, error) {
 	result := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
 	if len(jobs) == 0 {
 		return result, nil
 	}
 	var out redisq.Enqueued
-	script := q.enqueue(consumer, jobs, src, &out)
+	script := q.enqueue(consumer, jobs, src, lease, &out)
 	op := [...]string{"Enqueue fresh", "Enqueue repeated"}[src] // what is recovered goes by Recover
 	epoch, err := q.sent(ctx, op, consumer, script)
 	if err == nil { // else the script may still run, and write to it
@@ -38,14 +43,19 @@ func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.
 }
 
 // enqueue is the script.
-func (q *queueSeam) enqueue(consumer uint32, jobs []redisq.Job, src redisq.Source, out *redisq.Enqueued) func(k *lane, now int64) {
+func (q *queueSeam) enqueue(consumer uint32, jobs []redisq.Job, src redisq.Source, lease time.Duration, out *redisq.Enqueued) func(k *lane, now int64) {
+	asked := time.Now()
 	return func(k *lane, now int64) {
 		offered := jobs
 		if q.r.flaw == offerIsForgotten {
 			offered = slices.DeleteFunc(slices.Clone(jobs), func(j redisq.Job) bool { return q.r.flaw.strikes(j.ID) })
 		}
-		*out = k.enqueue(now, q.window, offered, src)
+		result := k.offer(now, q.window, offered, src, lease)
 		q.l.w.checker.enqueued(q.l, consumer, jobs, src)
+		for _, l := range result.Leases {
+			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
+		}
+		*out = result
 	}
 }
 
@@ -60,7 +70,7 @@ func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoc
 		return none, nil
 	}
 	var out redisq.Enqueued
-	script, lost := q.enqueue(consumer, jobs, src, &out), false
+	script, lost := q.enqueue(consumer, jobs, src, 0, &out), false
 	w := q.l.w
 	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
 		effect: func() {
@@ -83,31 +93,9 @@ func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoc
 func (q *queueSeam) EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
 	out, errs := make([]redisq.Enqueued, len(batches)), make([]error, len(batches))
 	for i, b := range batches {
-		out[i], errs[i] = q.offer(ctx, b)
+		out[i], errs[i] = q.offer(ctx, b.Consumer, b.Jobs, redisq.Fresh, b.Lease)
 	}
 	return out, errs
-}
-
-// offer is one batch of EnqueueMany.
-func (q *queueSeam) offer(ctx context.Context, b redisq.Batch) (redisq.Enqueued, error) {
-	if b.Lease <= 0 {
-		return q.Enqueue(ctx, b.Consumer, b.Jobs, redisq.Fresh)
-	}
-	var out redisq.Enqueued
-	asked := time.Now()
-	epoch, err := q.sent(ctx, "Offer", b.Consumer, func(k *lane, now int64) {
-		result := k.offer(now, q.window, b.Jobs, b.Lease)
-		q.l.w.checker.enqueued(q.l, b.Consumer, b.Jobs, redisq.Fresh)
-		for _, l := range result.Leases {
-			q.l.w.checker.granted(q.l, b.Consumer, l, asked, b.Lease)
-		}
-		out = result
-	})
-	if err != nil {
-		out = redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
-	}
-	out.Epoch = epoch
-	return out, err
 }
 
 func (q *queueSeam) EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error {

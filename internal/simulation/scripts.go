@@ -65,14 +65,13 @@ func (k *lane) enqueue(now int64, window int, jobs []redisq.Job, src redisq.Sour
 	return out
 }
 
-// offer is enqueue of fresh jobs that are leased at once where nothing else waits; a
-// lease of 0 never is.
-func (k *lane) offer(now int64, window int, jobs []redisq.Job, lease time.Duration) redisq.Enqueued {
+// offer is enqueue of jobs that are leased at once where nothing else waits; 0: not.
+func (k *lane) offer(now int64, window int, jobs []redisq.Job, src redisq.Source, lease time.Duration) redisq.Enqueued {
 	idle := lease > 0 && k.idle(now, window) && len(jobs) <= window
 	for _, j := range jobs {
 		idle = idle && j.Delay <= 0 && j.Attempts == 0 && j.ID.Millis() > k.brought
 	}
-	out := k.enqueue(now, window, jobs, redisq.Fresh)
+	out := k.enqueue(now, window, jobs, src)
 	if !idle || out.Known > 0 {
 		return out
 	}
