@@ -62,11 +62,10 @@ func answerResource(rc *fasthttp.RequestCtx, status int, v any, lastModified tim
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(body)
-	etag := []byte(`"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`)
+	etag := tagOf(body)
 	h := &rc.Response.Header
 	h.Set(fasthttp.HeaderLastModified, lastModified.UTC().Format(http.TimeFormat))
-	h.SetBytesV(fasthttp.HeaderETag, etag)
+	h.Set(fasthttp.HeaderETag, etag)
 	// Representations hold tokens: no shared cache may keep them, a private one
 	// has to ask each time.
 	h.Set(fasthttp.HeaderCacheControl, "private, no-cache")
@@ -79,6 +78,12 @@ func answerResource(rc *fasthttp.RequestCtx, status int, v any, lastModified tim
 	rc.SetContentType(jsonType)
 	rc.Response.SetBodyRaw(body)
 	return nil
+}
+
+// tagOf returns the strong entity tag of a representation.
+func tagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`
 }
 
 // accepted answers 202 with no body.

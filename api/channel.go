@@ -37,6 +37,16 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	err = a.preconditions(ctx, rc, &put, func() (*revision, error) {
+		ch := a.o.Catalogue.Channel(put.ID)
+		if ch == nil {
+			return nil, nil
+		}
+		return &revision{viewChannel(&ch.Channel), ch.ChangedAt}, nil
+	})
+	if err != nil {
+		return err
+	}
 	ch, created, err := a.o.Store.PutChannel(ctx, put)
 	if err != nil {
 		return err

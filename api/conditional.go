@@ -2,13 +2,71 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/problem"
 )
+
+// A revision is the stored state of a resource as a GET shows it now.
+type revision struct {
+	view      any
+	changedAt time.Time
+}
+
+// preconditions reads the preconditions of a PUT into p, for the transaction of
+// the write to check. current returns the resource of a fresh catalogue, nil when
+// there is none. A tag in If-Match stands for the revision that it belongs to:
+// when another writer comes in between, the transaction finds another revision.
+// A tag in If-None-Match needs no second look: no later revision has it.
+func (a *API) preconditions(ctx context.Context, rc *fasthttp.RequestCtx, p *durable.Put, current func() (*revision, error)) error {
+	match, err := readTags(rc, fasthttp.HeaderIfMatch)
+	if err != nil {
+		return err
+	}
+	none, err := readTags(rc, fasthttp.HeaderIfNoneMatch)
+	if err != nil {
+		return err
+	}
+	if match == nil { // RFC 9110, 13.2.2: If-Match goes before the date
+		if p.UnmodifiedSince, err = unmodifiedSince(rc); err != nil {
+			return err
+		}
+	}
+	if match == nil && none == nil {
+		return nil
+	}
+	if err := a.fresh(ctx); err != nil {
+		return err
+	}
+	r, err := current()
+	if err != nil {
+		return err
+	}
+	etag, exists := "", r != nil
+	if exists {
+		body, err := encode(r.view)
+		if err != nil {
+			return err
+		}
+		etag = tagOf(body)
+	}
+	if match != nil && (!exists || !match.strong(etag)) || none != nil && exists && none.weak(etag) {
+		return durable.ErrPrecondition
+	}
+	if match != nil && !match.any {
+		p.Revision = r.changedAt
+	} else if match != nil || none.any {
+		p.Exists = &exists
+	}
+	return nil
+}
 
 // unmodifiedSince returns the If-Unmodified-Since of the request, zero when it
 // has none. A date that cannot be read is refused rather than ignored: the
@@ -29,15 +87,12 @@ func unmodifiedSince(ctx *fasthttp.RequestCtx) (time.Time, error) {
 // notModified reports whether the caller's copy is the current representation.
 // As RFC 9110 section 13.2.2 says, If-None-Match decides when it is present.
 // byDate tells whether the date alone can (see the package comment).
-func notModified(ctx *fasthttp.RequestCtx, etag []byte, lastModified time.Time, byDate bool) bool {
+func notModified(ctx *fasthttp.RequestCtx, etag string, lastModified time.Time, byDate bool) bool {
 	h := &ctx.Request.Header
-	if lists := h.PeekAll(fasthttp.HeaderIfNoneMatch); len(lists) > 0 {
-		for _, list := range lists {
-			if etagMatches(list, etag) {
-				return true
-			}
-		}
-		return false
+	if none, err := readTags(ctx, fasthttp.HeaderIfNoneMatch); none != nil || err != nil {
+		// A list that cannot be read matches nothing: the answer is then only
+		// longer than needed.
+		return err == nil && none.weak(etag)
 	}
 	since := h.Peek(fasthttp.HeaderIfModifiedSince)
 	if !byDate || len(since) == 0 {
@@ -49,16 +104,74 @@ func notModified(ctx *fasthttp.RequestCtx, etag []byte, lastModified time.Time, 
 	return err == nil && !lastModified.Truncate(time.Second).After(t)
 }
 
-// etagMatches compares weakly, as If-None-Match does.
-func etagMatches(list, etag []byte) bool {
-	for _, tag := range bytes.Split(list, []byte{','}) {
-		tag = bytes.TrimSpace(tag)
-		if string(tag) == "*" || bytes.Equal(bytes.TrimPrefix(tag, []byte("W/")), etag) {
+// A tagList is the value of If-Match or If-None-Match.
+type tagList struct {
+	any  bool     // *
+	tags []string // as they were sent: with quotes, and W/ where they are weak
+}
+
+// weak reports whether etag, a strong one, is in the list by weak comparison.
+func (l *tagList) weak(etag string) bool {
+	for _, tag := range l.tags {
+		if strings.TrimPrefix(tag, "W/") == etag {
 			return true
 		}
 	}
-	return false
+	return l.any
 }
+
+// strong reports the same by strong comparison: a weak tag equals nothing.
+func (l *tagList) strong(etag string) bool { return l.any || slices.Contains(l.tags, etag) }
+
+// readTags returns the list in all headers of that name, nil when there is none.
+// A list that cannot be read is an error: to ignore it in a PUT would overwrite
+// what the caller asked to keep.
+func readTags(rc *fasthttp.RequestCtx, header string) (*tagList, error) {
+	values := rc.Request.Header.PeekAll(header)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	text := string(bytes.Join(values, []byte{','}))
+	l, ok := parseTags(text)
+	if !ok {
+		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_etag", header+" must be * or a list of entity tags in quotes, as ETag is.")
+	}
+	return l, nil
+}
+
+// parseTags reads a list of entity tags (RFC 9110, 8.8.3). Empty members are
+// passed over, as 5.6.1.2 says; a list of nothing else is none.
+func parseTags(text string) (*tagList, bool) {
+	if strings.Trim(text, blank) == "*" {
+		return &tagList{any: true}, true
+	}
+	l := &tagList{}
+	for {
+		text = strings.TrimLeft(text, blank+",")
+		if text == "" {
+			return l, len(l.tags) > 0
+		}
+		start := len("W/")
+		if !strings.HasPrefix(text, "W/") {
+			start = 0
+		}
+		if len(text) == start || text[start] != '"' {
+			return nil, false
+		}
+		length := strings.IndexByte(text[start+1:], '"')
+		if length < 0 || strings.ContainsAny(text[start+1:][:length], blank) {
+			return nil, false
+		}
+		end := start + 1 + length + 1
+		l.tags = append(l.tags, text[:end])
+		text = strings.TrimLeft(text[end:], blank)
+		if text != "" && text[0] != ',' {
+			return nil, false
+		}
+	}
+}
+
+const blank = " \t"
 
 // newest returns the later time.
 func newest(a, b time.Time) time.Time {

@@ -43,7 +43,7 @@ func TestUnreadablePreconditionsAreRefused(t *testing.T) {
 
 func TestNotModified(t *testing.T) {
 	at := time.Date(2026, 11, 20, 16, 5, 9, 600_000_000, time.UTC)
-	etag := []byte(`"abc"`)
+	etag := `"abc"`
 	date := at.Format(http.TimeFormat)
 	for name, c := range map[string]struct {
 		header []string
@@ -76,7 +76,7 @@ func FuzzDates(f *testing.F) {
 		if at, err := unmodifiedSince(rc); err == nil {
 			require.False(t, at.IsZero(), "a zero time would mean no precondition")
 		}
-		notModified(rc, []byte(`"abc"`), time.Unix(1, 0), true)
-		notModified(requestWith("If-None-Match", text), []byte(`"abc"`), time.Unix(1, 0), true)
+		notModified(rc, `"abc"`, time.Unix(1, 0), true)
+		notModified(requestWith("If-None-Match", text), `"abc"`, time.Unix(1, 0), true)
 	})
 }

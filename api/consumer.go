@@ -54,6 +54,19 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if put.CallbackURL, err = a.callback(f); err != nil {
 		return err
 	}
+	err = a.preconditions(ctx, rc, &put.Put, func() (*revision, error) {
+		if a.o.Catalogue.Channel(put.ChannelID) == nil {
+			return nil, catalogue.ErrUnknownChannel
+		}
+		k := a.o.Catalogue.Consumer(put.ChannelID, put.ID)
+		if k == nil {
+			return nil, nil
+		}
+		return &revision{viewConsumer(put.ChannelID, k), k.ChangedAt}, nil
+	})
+	if err != nil {
+		return err
+	}
 	k, created, err := a.o.Store.PutConsumer(ctx, put)
 	switch {
 	case errors.Is(err, durable.ErrNotFound):

@@ -38,15 +38,22 @@ func readPut(rc *fasthttp.RequestCtx, id string) (durable.Put, form, error) {
 	if p.Name, err = f.name(); err != nil {
 		return p, nil, err
 	}
-	if p.Token, err = f.token(); err != nil {
-		return p, nil, err
-	}
-	p.UnmodifiedSince, err = unmodifiedSince(rc)
+	p.Token, err = f.token()
 	return p, f, err
 }
 
 func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	put, _, err := readPut(rc, param(rc, "producer"))
+	if err != nil {
+		return err
+	}
+	err = a.preconditions(ctx, rc, &put, func() (*revision, error) {
+		p := a.o.Catalogue.Producer(put.ID)
+		if p == nil {
+			return nil, nil
+		}
+		return &revision{viewProducer(p), p.ChangedAt}, nil
+	})
 	if err != nil {
 		return err
 	}

@@ -82,34 +82,58 @@ type namedSQL struct{ max, insert, update string }
 // putNamed creates or updates a named resource. stored is the row that is there,
 // nil when there is none.
 func (c change) putNamed(ctx context.Context, p Put, stored *named, q namedSQL) (out named, created bool, err error) {
-	if created = stored == nil; created {
-		stored = &named{ID: p.ID, Name: p.ID, Token: p.NewToken}
+	if stored == nil {
+		created, stored = true, &named{ID: p.ID, Name: p.ID, Token: p.NewToken}
+	}
+	if err := p.check(!created, stored.ChangedAt); err != nil {
+		return out, false, err
+	}
+	if created {
 		if stored.No, err = c.next(ctx, q.max); err != nil {
 			return out, false, err
 		}
-	} else if err := p.check(stored.ChangedAt); err != nil {
-		return out, false, err
 	}
 	out = *stored
 	out.Name, out.Token = p.merge(stored.Name, stored.Token)
 	if out == *stored && !created {
 		return out, false, errUnchanged
 	}
-	out.ChangedAt, out.Version = fromMillis(c.nowMs), c.version
+	ms := c.stamp(p, !created, stored.ChangedAt)
+	out.ChangedAt, out.Version = fromMillis(ms), c.version
 	if created {
-		_, err = c.tx.ExecContext(ctx, q.insert, out.No, []byte(out.ID), out.Name, []byte(out.Token), c.nowMs, c.version)
+		_, err = c.tx.ExecContext(ctx, q.insert, out.No, []byte(out.ID), out.Name, []byte(out.Token), ms, c.version)
 		return out, true, err
 	}
-	_, err = c.tx.ExecContext(ctx, q.update, out.Name, []byte(out.Token), c.nowMs, c.version, out.No)
+	_, err = c.tx.ExecContext(ctx, q.update, out.Name, []byte(out.Token), ms, c.version, out.No)
 	return out, false, err
 }
 
-// check refuses a precondition that is not met. HTTP dates have whole seconds.
-func (p Put) check(changed time.Time) error {
-	if !p.UnmodifiedSince.IsZero() && changed.Truncate(time.Second).After(p.UnmodifiedSince.Truncate(time.Second)) {
+// check refuses a precondition that does not hold. exists and changed describe
+// the stored row.
+func (p Put) check(exists bool, changed time.Time) error {
+	switch {
+	case p.Exists != nil && *p.Exists != exists,
+		!p.Revision.IsZero() && !(exists && changed.Equal(p.Revision)),
+		!p.UnmodifiedSince.IsZero() && exists && changed.Unix() > p.UnmodifiedSince.Unix():
 		return ErrPrecondition
 	}
 	return nil
+}
+
+// stamp returns the time of the change in Unix ms. HTTP dates have whole
+// seconds, so each change of a resource gets a second of its own, and one under
+// UnmodifiedSince a second after that date: the same date then refuses the next
+// writer. Several changes within a second are therefore dated ahead. A date in
+// the future is no reason to date a change there.
+func (c change) stamp(p Put, exists bool, changed time.Time) int64 {
+	ms := c.nowMs
+	if exists {
+		ms = max(ms, (changed.Unix()+1)*1000)
+	}
+	if since := p.UnmodifiedSince.Unix(); since == c.nowMs/1000 {
+		ms = max(ms, (since+1)*1000)
+	}
+	return ms
 }
 
 // valid refuses what no column can hold, so that both servers refuse the same.

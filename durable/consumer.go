@@ -85,7 +85,6 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		return Consumer{}, false, err
 	}
 	err = s.put(ctx, "put consumer", func(ctx context.Context, c change) error {
-		created = false
 		ch, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(p.ChannelID)))
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrNotFound
@@ -94,9 +93,14 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 			return err
 		}
 		old, err := scanConsumer(c.tx.QueryRowContext(ctx, selectConsumer, ch.No, []byte(p.ID)))
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			created = true
+		created = errors.Is(err, sql.ErrNoRows)
+		if err != nil && !created {
+			return err
+		}
+		if err := p.check(!created, old.ChangedAt); err != nil {
+			return err
+		}
+		if created {
 			if ch.Audience >= ident.MaxPositions {
 				return ErrFull
 			}
@@ -104,11 +108,6 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 			if old.No, err = c.next(ctx, selectConsumerMax); err != nil {
 				return err
 			}
-		case err != nil:
-			return err
-		}
-		if err := p.check(old.ChangedAt); err != nil && !created {
-			return err
 		}
 		out = p.merge(old)
 		if out.Type == Push && out.CallbackURL == "" {
@@ -117,10 +116,11 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		if out == old && !created {
 			return errUnchanged
 		}
-		out.ChangedAt, out.Version = fromMillis(c.nowMs), c.version
+		ms := c.stamp(p.Put, !created, old.ChangedAt)
+		out.ChangedAt, out.Version = fromMillis(ms), c.version
 		if !created {
 			_, err = c.tx.ExecContext(ctx, updateConsumer,
-				out.Name, []byte(out.Token), []byte(out.CallbackURL), out.Type, []byte(out.Protocol), c.nowMs, c.version, out.No)
+				out.Name, []byte(out.Token), []byte(out.CallbackURL), out.Type, []byte(out.Protocol), ms, c.version, out.No)
 			return err
 		}
 		if _, err := c.tx.ExecContext(ctx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
@@ -128,7 +128,7 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		}
 		_, err = c.tx.ExecContext(ctx, insertConsumer,
 			out.No, out.ChannelNo, out.Position, []byte(out.ID), out.Name, []byte(out.Token),
-			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), c.nowMs, c.version)
+			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), ms, c.version)
 		return err
 	})
 	if err != nil {

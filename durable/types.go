@@ -21,8 +21,9 @@ var ErrDuplicate = errors.New("durable: duplicate message ID in channel")
 // new IDs.
 var ErrStale = errors.New("durable: stale audience, node lease or message ID")
 
-// ErrPrecondition says that the resource changed after UnmodifiedSince.
-var ErrPrecondition = errors.New("durable: resource was modified")
+// ErrPrecondition says that a precondition of a Put does not hold; nothing was
+// stored.
+var ErrPrecondition = errors.New("durable: precondition of the change does not hold")
 
 // ErrRejected says that the server refuses this one row for what it holds; the
 // rest of its batch is not concerned.
@@ -74,7 +75,7 @@ type Producer struct {
 	ID        string
 	Name      string
 	Token     string
-	ChangedAt time.Time // UTC, milliseconds
+	ChangedAt time.Time // UTC, milliseconds; each change of a resource has a second of its own
 	Version   int64     // of the catalogue when last changed
 }
 
@@ -108,11 +109,16 @@ type Consumer struct {
 // A nil field keeps the stored value; on creation Name defaults to the ID and
 // Token to NewToken.
 type Put struct {
-	ID              string
-	Name            *string
-	Token           *string
-	NewToken        string    // used on creation when Token is nil
-	UnmodifiedSince time.Time // zero: no precondition; compared in whole seconds
+	ID       string
+	Name     *string
+	Token    *string
+	NewToken string // used on creation when Token is nil
+
+	// Preconditions. The transaction that writes checks them on the row that it
+	// replaces, so of writers with the same precondition only one passes.
+	Exists          *bool     // nil: none; else whether there must be such a resource
+	Revision        time.Time // zero: none; else the ChangedAt that the stored resource must have
+	UnmodifiedSince time.Time // zero: none; compared in whole seconds, and only where there is a resource
 }
 
 // A ConsumerPut creates or updates a consumer of an existing channel.

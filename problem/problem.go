@@ -94,7 +94,7 @@ func From(err error) *Problem {
 	case errors.Is(err, durable.ErrNotFound):
 		return New(404, "not_found", "There is no such resource.")
 	case errors.Is(err, durable.ErrPrecondition):
-		return New(412, "precondition_failed", "The resource was modified after If-Unmodified-Since.")
+		return New(412, "precondition_failed", "The resource is not as If-Match, If-None-Match or If-Unmodified-Since asks for.")
 	case errors.Is(err, durable.ErrFull):
 		return New(409, "channel_full", "The channel has the maximum number of consumers.")
 	case errors.Is(err, durable.ErrRejected):

@@ -169,6 +169,88 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err, "what does not exist was not modified")
 		require.True(t, created)
 	},
+	"of writers with the same precondition one passes": func(t *testing.T, f *fixture) {
+		f.channel(t, "c", 1)
+		p, _, err := f.PutProducer(f.ctx, durable.Put{ID: "p", NewToken: "t"})
+		require.NoError(t, err)
+		c, err := f.Changes(f.ctx, 0)
+		require.NoError(t, err)
+		for name, kind := range map[string]struct {
+			changed time.Time
+			put     func(durable.Put) (time.Time, error)
+		}{
+			"producer": {p.ChangedAt, func(p durable.Put) (time.Time, error) {
+				p.ID = "p"
+				out, _, err := f.PutProducer(f.ctx, p)
+				return out.ChangedAt, err
+			}},
+			"channel": {c.Channels[0].ChangedAt, func(p durable.Put) (time.Time, error) {
+				p.ID = "c"
+				out, _, err := f.PutChannel(f.ctx, p)
+				return out.ChangedAt, err
+			}},
+			"consumer": {c.Consumers[0].ChangedAt, func(p durable.Put) (time.Time, error) {
+				p.ID = c.Consumers[0].ID
+				out, _, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: p, ChannelID: "c"})
+				return out.ChangedAt, err
+			}},
+		} {
+			changed := kind.changed
+			for round := range 4 {
+				precondition := durable.Put{Revision: changed}
+				if round%2 == 1 {
+					precondition = durable.Put{UnmodifiedSince: changed.Truncate(time.Second)}
+				}
+				errs := make([]error, 8)
+				times := make([]time.Time, len(errs))
+				race(len(errs), func(i int) {
+					put := precondition
+					put.Name = ptr(fmt.Sprintf("%d by %d", round, i))
+					times[i], errs[i] = kind.put(put)
+				})
+				passed := 0
+				for i, err := range errs {
+					if err == nil {
+						passed++
+						require.Greater(t, times[i].Unix(), changed.Unix(), "a change has a second of its own")
+						changed = times[i]
+						continue
+					}
+					require.ErrorIs(t, err, durable.ErrPrecondition)
+				}
+				require.Equal(t, 1, passed, "%s, round %d", name, round)
+			}
+		}
+	},
+	"two writers with the clock as their date do not both pass": func(t *testing.T, f *fixture) {
+		for i := range 5 {
+			id := fmt.Sprint("p", i)
+			now, err := f.NowMs(f.ctx)
+			require.NoError(t, err)
+			date := time.UnixMilli(now).Truncate(time.Second)
+			_, _, err = f.PutProducer(f.ctx, durable.Put{ID: id, NewToken: "t", UnmodifiedSince: date})
+			require.NoError(t, err)
+			_, _, err = f.PutProducer(f.ctx, durable.Put{ID: id, Name: ptr("x"), UnmodifiedSince: date})
+			require.ErrorIs(t, err, durable.ErrPrecondition)
+		}
+	},
+	"a precondition may ask whether there is something": func(t *testing.T, f *fixture) {
+		put := durable.Put{ID: "p", NewToken: "t", Exists: ptr(true)}
+		_, _, err := f.PutProducer(f.ctx, put)
+		require.ErrorIs(t, err, durable.ErrPrecondition)
+		_, _, err = f.PutProducer(f.ctx, durable.Put{ID: "p", NewToken: "t", Revision: time.UnixMilli(0)})
+		require.ErrorIs(t, err, durable.ErrPrecondition)
+		put.Exists = ptr(false)
+		_, created, err := f.PutProducer(f.ctx, put)
+		require.NoError(t, err)
+		require.True(t, created)
+		_, _, err = f.PutProducer(f.ctx, put)
+		require.ErrorIs(t, err, durable.ErrPrecondition)
+		put.Exists = ptr(true)
+		_, created, err = f.PutProducer(f.ctx, put)
+		require.NoError(t, err)
+		require.False(t, created)
+	},
 	"a consumer needs a channel, and a push consumer a callback": func(t *testing.T, f *fixture) {
 		_, _, err := f.PutConsumer(f.ctx, consumerPut("nowhere", "k"))
 		require.ErrorIs(t, err, durable.ErrNotFound)
