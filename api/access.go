@@ -31,23 +31,34 @@ func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access)
 	switch access {
 	case AccessAdmin:
 		return a.checkAdmin(rc)
-	case AccessManagement:
-		if a.o.OpenManagement {
-			return nil
-		}
-		return a.checkAdmin(rc)
-	case AccessOwn:
-		if a.o.OpenManagement {
-			return nil
-		}
-		h := &rc.Request.Header
-		if len(h.Peek(headerAdminToken)) == 0 && len(h.Peek(headerChannelToken))+len(h.Peek(headerConsumerToken)) > 0 {
-			_, _, err := a.authorizeConsumer(ctx, rc)
-			return err
-		}
-		return a.checkAdmin(rc)
+	case AccessManagement, AccessOwn:
+		return a.admitReader(ctx, rc, access)
 	default:
 		return nil
+	}
+}
+
+// admitReader admits everybody while management is open, else the bearers of
+// tokens.
+func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
+	var refusal error
+	if a.o.OpenManagement {
+		if refusal = a.checkOpen(rc); refusal == nil {
+			return nil
+		}
+	}
+	h := &rc.Request.Header
+	sent := func(name string) bool { return len(h.Peek(name)) > 0 }
+	switch {
+	case sent(headerAdminToken):
+		return a.checkAdmin(rc)
+	case access == AccessOwn && (sent(headerChannelToken) || sent(headerConsumerToken)):
+		_, _, err := a.authorizeConsumer(ctx, rc)
+		return err
+	case refusal != nil:
+		return refusal
+	default:
+		return a.checkAdmin(rc)
 	}
 }
 

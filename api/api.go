@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -63,8 +64,9 @@ type Options struct {
 	// MaxBody bounds the body of a control plane or pull request in bytes; 0: 4 MiB.
 	MaxBody int
 
-	AdminToken     string // "" : nobody is the admin
-	OpenManagement bool   // management needs no token
+	AdminToken     string   // "" : nobody is the admin
+	OpenManagement bool     // management needs no token
+	AllowedHosts   []string // names of this broker, beside loopback's, under which management is open
 
 	// CheckCallback refuses callback URLs the broker will not post to. Its error
 	// is shown to the caller. nil: every http and https URL will do.
@@ -88,6 +90,7 @@ type Options struct {
 type API struct {
 	o        Options
 	log      *slog.Logger
+	hosts    map[string]bool // AllowedHosts in lower case
 	router   *router.Router
 	publish  fasthttp.RequestHandler // the broadcast route, without the router
 	metrics  *metrics
@@ -99,6 +102,10 @@ func New(o Options) *API {
 	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer)}
 	if a.log == nil {
 		a.log = slog.Default()
+	}
+	a.hosts = make(map[string]bool, len(o.AllowedHosts))
+	for _, name := range o.AllowedHosts {
+		a.hosts[strings.ToLower(name)] = true
 	}
 	if a.o.MaxBody <= 0 {
 		a.o.MaxBody = 4 << 20

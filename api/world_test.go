@@ -124,7 +124,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 
 	o := Options{
 		Store: w.store, Catalogue: w.cat, Desk: w.desk, Data: (*dataPlane)(w),
-		AdminToken: adminToken, OpenManagement: true, RationalDelay: 2 * time.Second,
+		AdminToken: adminToken, OpenManagement: true, AllowedHosts: []string{"broker"}, RationalDelay: 2 * time.Second,
 		Announce: func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -90,6 +90,10 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	for _, w := range b.store.Warnings() {
 		log.Warn("the store is set up to lose data", "problem", w)
 	}
+	if cfg.openManagement() && !cfg.onLoopback() {
+		log.Warn("management is open beyond loopback: every machine that reaches this broker reads all tokens and changes everything without one; only browsers under a name that is not allowed are refused",
+			"listen", cfg.Listen, "allowed_hosts", cfg.allowedHosts(), "setting", "BROKER_OPEN_MANAGEMENT")
+	}
 	watch, err := b.openQueue(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
@@ -218,7 +222,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 
 	b.api = api.New(api.Options{
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane,
-		AdminToken: cfg.AdminToken, OpenManagement: cfg.openManagement(), CheckCallback: policy.CheckURL,
+		AdminToken: cfg.AdminToken, OpenManagement: cfg.openManagement(), AllowedHosts: cfg.allowedHosts(), CheckCallback: policy.CheckURL,
 		Announce:      b.announce,
 		MaxBody:       cfg.maxBody(),
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },

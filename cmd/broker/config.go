@@ -31,9 +31,10 @@ type config struct {
 
 	DrainDelay *time.Duration `env:"BROKER_DRAIN_DELAY" default:"3s (on loopback 0s)" doc:"At the end, how long the broker goes on serving after /readyz has turned 503, so that load balancers notice before it closes its listener."`
 
-	AdminToken     string `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse everybody, and the broker listens on loopback only."`
-	OpenManagement *bool  `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback, else false" doc:"PUT and GET of producers, channels, consumers, messages and dead letters need no token."`
-	SeedFile       string `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
+	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse everybody, and the broker listens on loopback only."`
+	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT and GET of producers, channels, consumers, messages and dead letters need no token."`
+	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Names, beside loopback's and the listen address, under which open management answers: what clients may send as Host. No ports, no patterns."`
+	SeedFile       string   `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
 
 	DeliveryTimeout time.Duration   `env:"BROKER_DELIVERY_TIMEOUT" envDefault:"30s" doc:"Whole exchange of one push attempt."`
 	StopTimeout     time.Duration   `env:"BROKER_STOP_TIMEOUT" default:"the delivery timeout" doc:"A pull job is hidden for stop timeout + rational delay (+ IncrementalTimeout) after it is claimed."`
@@ -217,6 +218,11 @@ func (c *config) check() error {
 	} else if c.AdminToken == "" && !isLoopback(host) {
 		bad("BROKER_LISTEN", "%q is reachable from other machines, which needs BROKER_ADMIN_TOKEN; without one the broker listens on loopback only", c.Listen)
 	}
+	for _, name := range c.AllowedHosts {
+		if !isHostname(name) {
+			bad("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses without ports, and * is none, not %q", name)
+		}
+	}
 	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout,
 		"BROKER_RATIONAL_DELAY": c.RationalDelay, "BROKER_RETRY_MAX_DELAY": c.RetryMaxDelay} {
 		if d <= 0 || d > 7*24*time.Hour {
@@ -303,18 +309,42 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// isHostname reports whether s can be the name in a URL: an address, or labels of
+// letters, digits, - and _.
+func isHostname(s string) bool {
+	if net.ParseIP(s) != nil {
+		return true
+	}
+	for _, label := range strings.Split(s, ".") {
+		if !isHeaderName(label) { // the same characters
+			return false
+		}
+	}
+	return true
+}
+
+// allowedHosts are the names, beside loopback's, under which management is open.
+func (c *config) allowedHosts() []string {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		return c.AllowedHosts
+	}
+	return append([]string{host}, c.AllowedHosts...)
+}
+
 // onLoopback reports whether only this machine reaches the listener.
 func (c *config) onLoopback() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	return err == nil && isLoopback(host)
 }
 
-// openManagement is the setting or its default.
+// openManagement is the setting or its default: whoever sets an admin token
+// expects that it is asked for.
 func (c *config) openManagement() bool {
 	if c.OpenManagement != nil {
 		return *c.OpenManagement
 	}
-	return c.onLoopback()
+	return c.onLoopback() && c.AdminToken == ""
 }
 
 // drainDelay is the setting or its default: most load balancers look every

@@ -47,9 +47,21 @@ func TestDefaultsThatFollowOtherSettings(t *testing.T) {
 	require.Equal(t, 5, c.QueueWindow)
 	require.Equal(t, 9*time.Second, c.StopTimeout)
 
-	c, err = readConfig([]string{"BROKER_OPEN_MANAGEMENT=false"})
-	require.NoError(t, err)
-	require.False(t, c.openManagement())
+	for line, open := range map[string]bool{"BROKER_OPEN_MANAGEMENT=false": false, "BROKER_OPEN_MANAGEMENT=true": true, "BROKER_ADMIN_TOKEN=t": false, "BROKER_ADMIN_TOKEN=": true} {
+		c, err = readConfig([]string{line})
+		require.NoError(t, err)
+		require.Equal(t, open, c.openManagement(), line)
+	}
+}
+
+func TestTheListenAddressIsAnAllowedHost(t *testing.T) {
+	for listen, want := range map[string][]string{
+		"127.0.0.1:80": {"127.0.0.1", "a.b", "::1"}, "broker.lan:80": {"broker.lan", "a.b", "::1"}, "0.0.0.0:80": {"a.b", "::1"}, "[::]:80": {"a.b", "::1"}, ":80": {"a.b", "::1"},
+	} {
+		c, err := readConfig([]string{"BROKER_LISTEN=" + listen, "BROKER_ADMIN_TOKEN=t", "BROKER_ALLOWED_HOSTS=a.b,::1"})
+		require.NoError(t, err)
+		require.Equal(t, want, c.allowedHosts(), listen)
+	}
 }
 
 func TestEveryFormOfAValueIsRead(t *testing.T) {
@@ -111,6 +123,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"BROKER_RETRY_JITTER=NaN", "BROKER_RETRY_JITTER"},
 		{"BROKER_REAPER=maybe", "BROKER_REAPER"},
 		{"BROKER_OPEN_MANAGEMENT=maybe", "BROKER_OPEN_MANAGEMENT"},
+		{"BROKER_ALLOWED_HOSTS=*", "BROKER_ALLOWED_HOSTS"},
+		{"BROKER_ALLOWED_HOSTS=a,*.b", "BROKER_ALLOWED_HOSTS"},
+		{"BROKER_ALLOWED_HOSTS=a:80", "BROKER_ALLOWED_HOSTS"},
+		{"BROKER_ALLOWED_HOSTS=http://a", "BROKER_ALLOWED_HOSTS"},
+		{"BROKER_ALLOWED_HOSTS=a,,b", "BROKER_ALLOWED_HOSTS"},
+		{"BROKER_ALLOWED_HOSTS=a.", "BROKER_ALLOWED_HOSTS"},
 		{"BROKER_RETRIGGER_URL=/relative", "BROKER_RETRIGGER_URL"},
 		{"BROKER_RETRIGGER_URL=http://lb/", "BROKER_ADMIN_TOKEN"},
 		{"BROKER_QUEUE_WINDOW=-5", "BROKER_QUEUE_WINDOW"},

@@ -97,7 +97,8 @@ func (w *world) run(program string, env ...string) *process {
 	addr := freeAddr(w.t)
 	p := &process{t: w.t, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
 	p.cmd = exec.Command(program, "serve")
-	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken)
+	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken,
+		"BROKER_OPEN_MANAGEMENT=true", "BROKER_ALLOWED_HOSTS=b") // b is the Host of raw requests
 	p.cmd.Env = append(p.cmd.Env, w.env...)
 	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log

@@ -1,0 +1,102 @@
+package api
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+var (
+	errHost = problem.New(fasthttp.StatusForbidden, "host_not_allowed",
+		"Management without a token is open under loopback names, the address that the broker listens on, and the names in BROKER_ALLOWED_HOSTS. Send one of those as Host, or a token.")
+	errOrigin = problem.New(fasthttp.StatusForbidden, "origin_not_allowed",
+		"Management without a token refuses requests that a browser sends for a page of another site.")
+)
+
+// checkOpen decides whether a request without a token may use open management.
+// That it reaches the listener proves nothing: a page of any site can make a
+// browser on this machine send it, under a name that the site's own DNS points to
+// loopback (DNS rebinding). Such a request cannot hide its name: the browser
+// writes Host, Origin and Sec-Fetch-Site, and the page cannot change them. What a
+// proxy says in X-Forwarded-Host or Forwarded does not count: any client can
+// write that.
+func (a *API) checkOpen(rc *fasthttp.RequestCtx) error {
+	h := &rc.Request.Header
+	if !a.namedHere(rc, string(h.Host())) {
+		return errHost
+	}
+	// A target in absolute form names a host of its own, which counts before Host
+	// (RFC 9112, 3.2.2), and which readers of URLs tell apart differently. The
+	// router uses what fasthttp made of it.
+	if target := h.RequestURI(); !bytes.HasPrefix(target, []byte("/")) {
+		u, err := url.Parse(string(target))
+		if err != nil || u.User != nil || !a.namedHere(rc, u.Host) {
+			return errHost
+		}
+	}
+	if !a.namedHere(rc, string(rc.URI().Host())) {
+		return errHost
+	}
+	for _, origin := range h.PeekAll(fasthttp.HeaderOrigin) {
+		u, err := url.Parse(string(origin))
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || !a.namedHere(rc, u.Host) {
+			return errOrigin
+		}
+	}
+	for _, site := range h.PeekAll("Sec-Fetch-Site") {
+		if string(site) == "cross-site" {
+			return errOrigin
+		}
+	}
+	return nil
+}
+
+// namedHere reports whether host, with or without a port, names this broker: as
+// loopback, by the address on which the connection came in, or by a name in
+// AllowedHosts. An address cannot be rebound to another machine, a name can.
+func (a *API) namedHere(rc *fasthttp.RequestCtx, host string) bool {
+	name, ok := hostname(host)
+	if !ok {
+		return false
+	}
+	if name == "localhost" || a.hosts[name] {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	if err != nil || addr.Zone() != "" {
+		return false
+	}
+	if addr = addr.Unmap(); addr.IsLoopback() {
+		return true
+	}
+	local, ok := rc.LocalAddr().(*net.TCPAddr)
+	return ok && local.AddrPort().Addr().WithZone("").Unmap() == addr
+}
+
+// hostname returns the name or address in the value of a Host header, in lower
+// case, without port, brackets and the final dot of a name. It refuses whatever
+// else there could be in it.
+func hostname(host string) (string, bool) {
+	name, port := host, ""
+	if end := strings.IndexByte(host, ']'); strings.HasPrefix(host, "[") && end > 0 {
+		name, port = host[1:end], host[end+1:]
+		if !strings.Contains(name, ":") {
+			return "", false
+		}
+	} else {
+		if colon := strings.IndexByte(host, ':'); colon >= 0 {
+			name, port = host[:colon], host[colon:]
+		}
+		name = strings.TrimSuffix(name, ".")
+	}
+	if port != "" && (port[0] != ':' || strings.Trim(port[1:], "0123456789") != "") {
+		return "", false
+	}
+	return strings.ToLower(name), name != ""
+}
