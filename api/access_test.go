@@ -21,7 +21,7 @@ func TestClosedManagementNeedsTheAdminToken(t *testing.T) {
 		}
 		path := example(r.Path)
 		headers := []string{formHeader}
-		body := "type=pull"
+		body := formFor(path)
 		w.do(r.Method, path, body, headers...).problem(401, "token_missing")
 		w.do(r.Method, path, body, append(headers, "X-Broker-Admin-Token: "+adminToken+"x")...).problem(403, "admin_token_mismatch")
 		w.do(r.Method, path, body, append(headers, tokens("k")...)...).problem(401, "token_missing")

@@ -33,7 +33,7 @@ func viewChannel(ch *durable.Channel) channelView {
 func channelPath(id string) string { return "/channel/" + id }
 
 func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	put, _, err := readPut(rc, param(rc, "channel"))
+	put, _, err := readPut(rc, param(rc, "channel"), channelFields)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func viewConsumer(channelID string, k *durable.Consumer) consumerView {
 func consumerPath(channelID, id string) string { return channelPath(channelID) + "/consumer/" + id }
 
 func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	base, f, err := readPut(rc, param(rc, "consumer"))
+	base, f, err := readPut(rc, param(rc, "consumer"), consumerFields)
 	if err != nil {
 		return err
 	}

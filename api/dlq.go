@@ -94,7 +94,7 @@ func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID
 // redriveDLQ gives every dead letter of a consumer new attempts. What was moved
 // before an error stays moved, and asking again moves the rest.
 func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	f, err := readForm(rc)
+	f, err := readForm(rc, redriveFields)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"maps"
 	"mime"
 	"net/url"
+	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -18,21 +21,29 @@ const (
 	maxTokenBytes = 255      // width of the column
 )
 
-// A form is a decoded form body in which no field occurs twice.
+// The fields of each form. A field that is not listed here is refused.
+var (
+	producerFields = []string{"name", "token"}
+	channelFields  = []string{"name", "token"}
+	consumerFields = []string{"name", "token", "callbackUrl", "type", "protocol"}
+	redriveFields  = []string{"requeue"}
+)
+
+// A form is a decoded form body in which no field occurs twice and each is known.
 type form map[string]string
 
-// readForm decodes the body of a PUT or POST. Nothing of the query string
+// readForm decodes the body of a PUT or POST with these fields. Nothing of the query string
 // counts: a token in a URL would end up in access logs.
-func readForm(ctx *fasthttp.RequestCtx) (form, error) {
+func readForm(ctx *fasthttp.RequestCtx, fields []string) (form, error) {
 	mediaType, _, err := mime.ParseMediaType(string(ctx.Request.Header.ContentType()))
 	if err != nil || mediaType != formType {
 		return nil, problem.New(fasthttp.StatusUnsupportedMediaType, "unsupported_media_type",
 			"The body must be "+formType+".")
 	}
-	return parseForm(ctx.PostBody())
+	return parseForm(ctx.PostBody(), fields)
 }
 
-func parseForm(body []byte) (form, error) {
+func parseForm(body []byte, fields []string) (form, error) {
 	if len(body) > maxFormBytes {
 		return nil, problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large",
 			"A form may have at most 65536 bytes.")
@@ -48,7 +59,69 @@ func parseForm(body []byte) (form, error) {
 		}
 		f[name] = list[0]
 	}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if !slices.Contains(fields, name) {
+			return nil, unknownField(name, fields)
+		}
+	}
 	return f, nil
+}
+
+// maxShownName is how much of an unknown field's name its refusal quotes.
+const maxShownName = 40
+
+// unknownField refuses a field that would do nothing. Its value is never shown.
+// The name may be the rest of a value in which & was not encoded.
+func unknownField(name string, fields []string) error {
+	shown, meant := name, ""
+	if len(shown) > maxShownName {
+		shown = shown[:maxShownName] + "..."
+	}
+	if best := nearest(name, fields); best != "" {
+		meant = "Did you mean " + best + "? "
+	}
+	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, which this route does not take. %sIts fields are %s. An ampersand in a value is written %%26.",
+		shown, meant, strings.Join(fields, ", "))
+}
+
+// nearest returns the field that was probably meant, "" when none is near.
+func nearest(name string, fields []string) string {
+	name = strings.ToLower(name)
+	best, least := "", 3
+	for _, field := range fields {
+		lower := strings.ToLower(field)
+		if len(name) > len(lower)+2 { // no need to compare what may be 64 KiB
+			continue
+		}
+		if d := distance(name, lower); d < least {
+			best, least = field, d
+		} else if best == "" && len(name) > 2 && strings.Contains(lower, name) {
+			best = field
+		}
+	}
+	return best
+}
+
+// distance returns how many bytes have to be inserted, removed or replaced to
+// make b of a (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		left := row[0] // of the row above
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := left
+			if a[i] != b[j] {
+				changed++
+			}
+			left = row[j+1]
+			row[j+1] = min(changed, left+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // field returns a form field, nil when it is absent.

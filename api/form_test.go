@@ -17,7 +17,7 @@ func codeOf(t *testing.T, err error) string {
 }
 
 func TestAFormKeepsEveryFieldOnce(t *testing.T) {
-	f, err := parseForm([]byte("name=My+Channel&token=a%2Bb&other=%C3%A4&empty="))
+	f, err := parseForm([]byte("name=My+Channel&token=a%2Bb&other=%C3%A4&empty="), []string{"name", "token", "other", "empty", "absent"})
 	require.NoError(t, err)
 	require.Equal(t, form{"name": "My Channel", "token": "a+b", "other": "ä", "empty": ""}, f)
 }
@@ -29,9 +29,49 @@ func TestBadFormsAreRefusedWithoutQuotingThem(t *testing.T) {
 		"token=s3cret&token=s3cret":            "duplicate_field",
 		"s3cret=" + strings.Repeat("x", 1<<16): "body_too_large",
 	} {
-		_, err := parseForm([]byte(body))
+		_, err := parseForm([]byte(body), producerFields)
 		require.Equal(t, code, codeOf(t, err))
 		require.NotContains(t, err.Error(), "s3cret")
+	}
+}
+
+func TestAnUnknownFieldIsNamedWithTheNearestKnownOne(t *testing.T) {
+	long := strings.Repeat("x", 60<<10)
+	for body, want := range map[string]string{
+		"callbackURL=http://s3cret":          `"callbackURL", which this route does not take. Did you mean callbackUrl? `,
+		"callback_url=s3cret":                "Did you mean callbackUrl? ",
+		"callback=s3cret":                    "Did you mean callbackUrl? ",
+		"url=s3cret":                         "Did you mean callbackUrl? ",
+		"tokne=s3cret":                       `"tokne", which this route does not take. Did you mean token? `,
+		"TOKEN=s3cret":                       "Did you mean token? ",
+		"nmae=s3cret&token=s3cret":           "Did you mean name? ",
+		"typ=pull":                           "Did you mean type? ",
+		"protokol=h2":                        "Did you mean protocol? ",
+		"callbackUrl=http://h/?a=1&b=s3cret": `"b", which this route does not take. Its fields are name, token, callbackUrl, type, protocol. An ampersand in a value is written %26.`,
+		"Name+=s3cret":                       `"Name ", which this route does not take. Did you mean name? `,
+		"=s3cret":                            `"", which`,
+		"\xff\x00%0D%0A=s3cret":              `"\xff\x00\r\n", which`,
+		long + "=s3cret":                     `"` + long[:maxShownName] + `...", which this route does not take. Its fields`,
+	} {
+		_, err := parseForm([]byte(body), consumerFields)
+		require.Equal(t, "unknown_field", codeOf(t, err), body)
+		require.Contains(t, err.Error(), want, body)
+		require.NotContains(t, err.Error(), "s3cret")
+		require.Less(t, len(err.Error()), 300)
+	}
+	for range 20 {
+		_, err := parseForm([]byte("d=1&c=1&b=1&a=1"), consumerFields)
+		require.Contains(t, err.Error(), `"a"`, "the first one by name")
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"token", "token", 0}, {"tokn", "token", 1}, {"tokne", "token", 2}, {"kitten", "sitting", 3}} {
+		require.Equal(t, c.want, distance(c.a, c.b))
+		require.Equal(t, c.want, distance(c.b, c.a))
 	}
 }
 
@@ -84,7 +124,7 @@ func FuzzForm(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		parsed, err := parseForm(body)
+		parsed, err := parseForm(body, consumerFields)
 		if err != nil {
 			return
 		}

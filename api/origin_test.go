@@ -107,7 +107,7 @@ func TestTokensCountWhereverARequestComesFrom(t *testing.T) {
 		path := strings.Replace(example(r.Path), "/job/j", "/job/"+m.ID.Job(k.Position).String(), 1)
 		with := func(headers ...string) reply {
 			w.t.Helper()
-			return w.do(r.Method, path, "type=pull", append(headers, evil, formHeader)...)
+			return w.do(r.Method, path, formFor(path), append(headers, evil, formHeader)...)
 		}
 		switch r.Access {
 		case AccessManagement, AccessOwn:

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +57,8 @@ func TestANewConsumerKeepsTheTagOfItsChannel(t *testing.T) {
 func TestPreconditionsOfWhatDoesNotExist(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
-	for path, form := range map[string]string{"/producer/new": "", "/channel/new": "", "/channel/c/consumer/new": "type=pull"} {
+	for _, path := range []string{"/producer/new", "/channel/new", "/channel/c/consumer/new"} {
+		form := formFor(path)
 		w.put(path, form, "If-Match: *").problem(412, "precondition_failed")
 		w.put(path, form, `If-Match: "x"`).problem(412, "precondition_failed")
 		w.get(path).is(404)
@@ -99,17 +99,13 @@ func TestOfManyWritersWithOnePreconditionOneWins(t *testing.T) {
 			case "If-None-Match":
 				target, won, header = path+"-new", 201, kind+": *"
 			}
-			form := ""
-			if strings.Contains(path, "consumer") {
-				form = "type=pull&"
-			}
 			statuses := make([]int, 50)
 			names := make([]string, len(statuses))
 			var wg sync.WaitGroup
 			for i := range statuses {
 				wg.Go(func() {
 					names[i] = fmt.Sprintf("%s by %d", kind, i)
-					statuses[i] = []*world{w, other}[i%2].put(target, form+"name="+url.QueryEscape(names[i]), header).Status
+					statuses[i] = []*world{w, other}[i%2].put(target, formFor(target)+"&name="+url.QueryEscape(names[i]), header).Status
 				})
 			}
 			wg.Wait()

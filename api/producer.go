@@ -29,8 +29,8 @@ func producerPath(id string) string { return "/producer/" + id }
 var noTime = time.Unix(0, 0).UTC()
 
 // readPut reads what the PUTs of the three resources have in common.
-func readPut(rc *fasthttp.RequestCtx, id string) (durable.Put, form, error) {
-	f, err := readForm(rc)
+func readPut(rc *fasthttp.RequestCtx, id string, fields []string) (durable.Put, form, error) {
+	f, err := readForm(rc, fields)
 	if err != nil {
 		return durable.Put{}, nil, err
 	}
@@ -43,7 +43,7 @@ func readPut(rc *fasthttp.RequestCtx, id string) (durable.Put, form, error) {
 }
 
 func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	put, _, err := readPut(rc, param(rc, "producer"))
+	put, _, err := readPut(rc, param(rc, "producer"), producerFields)
 	if err != nil {
 		return err
 	}

@@ -120,6 +120,7 @@ func TestARefusedConsumerUpdateChangesNothing(t *testing.T) {
 		"name=x&callbackUrl=http://u:" + secret + "@a/": "invalid_callback", "name=x&callbackUrl=" + refused: "callback_refused",
 		"name=x&protocol=h3": "invalid_protocol", "name=x&token=a+b": "invalid_token", "name=x&callbackUrl=": "callback_required",
 		"token=x&name=" + strings.Repeat("n", 256): "invalid_name", "name=x&token=" + strings.Repeat("n", 256): "invalid_token",
+		"name=x&callbackUrl=http://h/x?a=1&b=2": "unknown_field", "name=x&callbackURL=http://h/": "unknown_field", "tokne=x": "unknown_field", "name=x&requeue=x": "unknown_field",
 		"name=x&name=x": "duplicate_field", "name=x&token=%zz": "invalid_form", "name=x;token=y": "invalid_form",
 	} {
 		w.put("/channel/c/consumer/k", form).problem(400, code)
@@ -152,7 +153,7 @@ func TestPutTakesFormsOnly(t *testing.T) {
 			w.do("PUT", path, "name=x&type=pull", "Content-Type: "+contentType).problem(415, "unsupported_media_type")
 		}
 		w.do("PUT", path, "name=x&type=pull").problem(415, "unsupported_media_type")
-		w.do("PUT", path, "name=x&type=pull", "Content-Type: Application/X-WWW-Form-Urlencoded; charset=UTF-8").is(201)
+		w.do("PUT", path, "name=x&"+formFor(path), "Content-Type: Application/X-WWW-Form-Urlencoded; charset=UTF-8").is(201)
 	}
 	w.put("/producer/x", "name=x&junk="+strings.Repeat("x", 64<<10)).problem(413, "body_too_large")
 }
@@ -192,7 +193,7 @@ func TestOfManyCreatorsExactlyOneIsToldSo(t *testing.T) {
 		statuses := make([]int, 20)
 		for i := range statuses {
 			wg.Go(func() {
-				statuses[i] = w.put(path, fmt.Sprintf("name=n%d&type=pull", i)).Status
+				statuses[i] = w.put(path, fmt.Sprintf("name=n%d&%s", i, formFor(path))).Status
 			})
 		}
 		wg.Wait()

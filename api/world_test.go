@@ -221,6 +221,14 @@ func (w *world) post(path string, headers ...string) reply {
 	return w.do("POST", path, "", headers...)
 }
 
+// formFor is a form that a PUT at path takes.
+func formFor(path string) string {
+	if strings.Contains(path, "/consumer/") {
+		return "type=pull"
+	}
+	return ""
+}
+
 func (w *world) put(path, form string, headers ...string) reply {
 	w.t.Helper()
 	return w.do("PUT", path, form, append(headers, formHeader)...)
