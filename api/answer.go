@@ -69,7 +69,7 @@ func answerResource(rc *fasthttp.RequestCtx, status int, v any, lastModified tim
 	// Representations hold tokens: no shared cache may keep them, a private one
 	// has to ask each time.
 	h.Set(fasthttp.HeaderCacheControl, "private, no-cache")
-	if rc.IsGet() && notModified(rc, etag, lastModified, byDate) {
+	if (rc.IsGet() || rc.IsHead()) && notModified(rc, etag, lastModified, byDate) {
 		rc.Response.ResetBody()
 		rc.SetStatusCode(fasthttp.StatusNotModified)
 		return nil

@@ -46,7 +46,8 @@ const (
 	post = fasthttp.MethodPost
 )
 
-// table is every route there is.
+// table is every route there is. A GET route is also the route of HEAD: the
+// server leaves the body out.
 var table = []Route{
 	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", serve: (*API).putProducer},
 	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", serve: (*API).listProducers},
@@ -76,9 +77,7 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessConsumer, Summary: "redrive all dead letters of a consumer", serve: (*API).redriveDLQ},
 
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
-	{Method: head, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
 	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can take messages", serve: (*API).readyz},
-	{Method: head, Path: "/readyz", Access: AccessOps, Summary: "this broker can take messages", serve: (*API).readyz},
 	{Method: get, Path: "/metrics", Access: AccessOps, Summary: "metrics in Prometheus text", serve: (*API).getMetrics},
 	{Method: get, Path: "/version", Access: AccessOps, Summary: "what is running", serve: (*API).getVersion},
 	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
@@ -135,7 +134,11 @@ func (a *API) newRouter() *router.Router {
 		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
 	})
 	for _, route := range table {
-		r.Handle(route.Method, route.Path, a.instrument(a.metrics.route(route.Method+" "+route.Path), a.bounded(route)))
+		h := a.instrument(a.metrics.route(route.Method+" "+route.Path), a.bounded(route))
+		r.Handle(route.Method, route.Path, h)
+		if route.Method == get {
+			r.Handle(head, route.Path, h)
+		}
 	}
 	return r
 }

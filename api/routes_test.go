@@ -1,11 +1,17 @@
 package api
 
 import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
 )
 
 // seedRoutes are the routes that the two specifications name, in their order.
@@ -39,6 +45,50 @@ func TestTheTableHoldsEveryRouteOfTheSpecifications(t *testing.T) {
 	require.Subset(t, have, strings.Split(strings.TrimSpace(seedRoutes), "\n"))
 }
 
+// A HEAD is answered as the GET is, without the body.
+func TestHEADIsWhereverGETIs(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	k := w.consumer("k", "push")
+	m := w.insert(durable.Message{Key: "m", Payload: []byte("payload")})
+	w.kill(k, m)
+	addr := startServer(t, w.api.Handler, nil)
+	gets := 0
+	for _, r := range Routes() {
+		if r.Method != "GET" {
+			continue
+		}
+		gets++
+		path := strings.Replace(example(r.Path), "/job/j", "/job/"+m.ID.Job(k.Position).String(), 1)
+		for _, path := range []string{path, path + "?size=x", strings.Replace(path, "/c/", "/%20/", 1)} {
+			full := raw(t, addr, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: same\r\nConnection: close\r\n\r\n")[0]
+			c, err := net.Dial("tcp", addr)
+			require.NoError(t, err)
+			_, err = io.WriteString(c, "HEAD "+path+" HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: same\r\nConnection: close\r\n\r\n")
+			require.NoError(t, err)
+			all, err := io.ReadAll(c)
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+			text, body, ok := strings.Cut(string(all), "\r\n\r\n")
+			require.True(t, ok)
+			require.Empty(t, body, "HEAD %s has a body", path)
+			bare, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text+"\r\n\r\n")), &http.Request{Method: "HEAD"})
+			require.NoError(t, err)
+			require.Equal(t, full.StatusCode, bare.StatusCode, path)
+			require.Equal(t, full.ContentLength, bare.ContentLength, "%s\n%s", path, text)
+			for _, h := range []http.Header{full.Header, bare.Header} {
+				h.Del("Date")
+			}
+			require.Equal(t, full.Header, bare.Header, path)
+			if etag := full.Header.Get("ETag"); etag != "" {
+				r := w.do("HEAD", path, "", "If-None-Match: "+etag).is(304)
+				require.Equal(t, etag, r.Header("ETag"))
+			}
+		}
+	}
+	require.Greater(t, gets, 10)
+}
+
 // example fills the parameters of a path.
 func example(path string) string {
 	return strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{job}", "j").Replace(path)
@@ -49,6 +99,9 @@ func TestOtherMethodsGet405WithTheAllowedOnes(t *testing.T) {
 	allowed := map[string][]string{}
 	for _, r := range Routes() {
 		allowed[r.Path] = append(allowed[r.Path], r.Method)
+		if r.Method == "GET" {
+			allowed[r.Path] = append(allowed[r.Path], "HEAD")
+		}
 	}
 	for path, methods := range allowed {
 		allow := append(slices.Clone(methods), "OPTIONS")
