@@ -91,11 +91,11 @@ func FuzzAmbiguous(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, block []byte) {
-		if ambiguous(block) {
+		if inspect(block) != nil {
 			return
 		}
 		for line := range strings.SplitAfterSeq(string(block), "\n") {
-			require.False(t, ambiguous([]byte(line)), "%q of %q", line, block)
+			require.NoError(t, inspect([]byte(line)), "%q of %q", line, block)
 			name, value, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), ":")
 			require.NotContains(t, name, " ")
 			if strings.EqualFold(name, "Transfer-Encoding") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,10 +61,15 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 // broker may have read differently, so that the two disagree about where this
 // request ends. Costs a pass over the header bytes.
 func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	twice := endBody(func(rc *fasthttp.RequestCtx) { refuse(rc, errTwice) })
 	return func(rc *fasthttp.RequestCtx) {
-		if ambiguous(rc.Request.Header.RawHeaders()) {
+		switch inspect(rc.Request.Header.RawHeaders()) {
+		case errAmbiguous:
 			rc.SetConnectionClose()
 			refuse(rc, errAmbiguous)
+			return
+		case errTwice:
+			twice(rc)
 			return
 		}
 		if rc.IsConnect() { // there is no tunnel, and what follows was meant for its other end
@@ -73,13 +79,24 @@ func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	}
 }
 
-var errAmbiguous = errors.New("api: ambiguous request header")
+var (
+	errAmbiguous = errors.New("api: ambiguous request header")
+	errTwice     = errors.New("api: a header of the broker occurs twice")
+)
 
-// ambiguous reports whether a header block has a folded line (obsolete since
-// RFC 7230), a line that does not end in CR LF, a name with a blank in it, a
-// transfer encoding other than chunked, or both a length and an encoding.
-func ambiguous(block []byte) bool {
+// usualNames is how many headers of the broker a request may have before their
+// names need memory of their own and are sorted. Clients send six or seven.
+const usualNames = 16
+
+// inspect returns errAmbiguous when a header block has a folded line (obsolete
+// since RFC 7230), a line that does not end in CR LF, a name with a blank in it,
+// a transfer encoding other than chunked, or both a length and an encoding. It
+// returns errTwice when two headers of the broker have the same name: the broker
+// would read the first one, and a proxy that checks tokens perhaps the last.
+func inspect(block []byte) error {
 	length, encoding := false, false
+	var space [usualNames][]byte
+	names := space[:0]
 	for len(block) > 0 {
 		line := block
 		if end := bytes.IndexByte(block, '\n'); end >= 0 {
@@ -88,18 +105,18 @@ func ambiguous(block []byte) bool {
 			block = nil
 		}
 		if len(line) == 0 || line[len(line)-1] != '\r' {
-			return true
+			return errAmbiguous
 		}
 		if line = line[:len(line)-1]; len(line) == 0 {
 			continue // the end of the block
 		}
 		colon := bytes.IndexByte(line, ':')
 		if colon <= 0 {
-			return true
+			return errAmbiguous
 		}
 		name, value := line[:colon], line[colon+1:]
 		if bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0 { // a folded line too
-			return true
+			return errAmbiguous
 		}
 		switch name[0] {
 		case 'C', 'c':
@@ -108,12 +125,68 @@ func ambiguous(block []byte) bool {
 			if isName(name, fasthttp.HeaderTransferEncoding) {
 				encoding = true
 				if !isName(bytes.Trim(value, " \t"), "chunked") {
-					return true
+					return errAmbiguous
 				}
+			}
+		case 'X', 'x':
+			if n := len(brokerPrefix); len(name) >= n && (string(name[:n]) == brokerPrefix || isName(name[:n], brokerPrefix)) {
+				names = append(names, name)
 			}
 		}
 	}
-	return length && encoding
+	if length && encoding {
+		return errAmbiguous
+	}
+	if repeated(names) {
+		return errTwice
+	}
+	return nil
+}
+
+// brokerPrefix begins the names of all headers that the broker reads or sends.
+const brokerPrefix = "X-Broker-"
+
+// repeated reports whether two of these header names are the same. It sorts them
+// when there are so many that comparing each with each would take long.
+func repeated(names [][]byte) bool {
+	if len(names) > usualNames {
+		slices.SortFunc(names, compareNames)
+		for i := 1; i < len(names); i++ {
+			if compareNames(names[i-1], names[i]) == 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for i, name := range names {
+		for _, earlier := range names[:i] {
+			if len(name) == len(earlier) && compareNames(name, earlier) == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// compareNames orders header names by length, which mostly decides, then by
+// their bytes in lower case.
+func compareNames(a, b []byte) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	for i := len(a) - 1; i >= 0; i-- { // they begin alike
+		x, y := a[i], b[i]
+		if 'A' <= x && x <= 'Z' {
+			x += 'a' - 'A'
+		}
+		if 'A' <= y && y <= 'Z' {
+			y += 'a' - 'A'
+		}
+		if x != y {
+			return int(x) - int(y)
+		}
+	}
+	return 0
 }
 
 func isName(b []byte, name string) bool {
@@ -128,6 +201,8 @@ func refuse(rc *fasthttp.RequestCtx, err error) {
 	var timeout net.Error
 	p := problem.New(fasthttp.StatusBadRequest, "bad_request", "The request is not well-formed HTTP.")
 	switch {
+	case errors.Is(err, errTwice):
+		p = problem.New(fasthttp.StatusBadRequest, "duplicate_header", "A header whose name begins with X-Broker- occurs more than once.")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p = problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this broker accepts.")
 		drain(rc.Conn())

@@ -173,8 +173,11 @@ func (d *dataPlane) BroadcastBatch(rc *fasthttp.RequestCtx)      { d.note(rc, "b
 func (d *dataPlane) ClaimJobs(rc *fasthttp.RequestCtx)           { d.note(rc, "claim") }
 func (d *dataPlane) UpdateJobs(rc *fasthttp.RequestCtx)          { d.note(rc, "jobs") }
 func (d *dataPlane) Broadcast(rc *fasthttp.RequestCtx, _ string) { d.note(rc, "broadcast") }
-func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx)          { d.note(rc, "queued-jobs"); rc.SetBodyString("{}\n") }
-func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx)             { d.note(rc, "move") }
+func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx) {
+	d.note(rc, "queued-jobs")
+	rc.SetBodyString("{}\n")
+}
+func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx) { d.note(rc, "move") }
 
 // A reply is an answer of the API.
 type reply struct {
