@@ -29,6 +29,7 @@ type Store interface {
 	MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error)
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
 	DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)
+	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
 	Ping(ctx context.Context) error
 }
 

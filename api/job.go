@@ -42,6 +42,12 @@ type jobView struct {
 	JobRequeueURL string // set while the job is dead
 }
 
+// A jobDetail is a job as JSON alone, with its attempts.
+type jobDetail struct {
+	jobView
+	history
+}
+
 // A located is a job with all that its links need.
 type located struct {
 	channel  *catalogue.Channel
@@ -153,6 +159,10 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
 		v.ProducerURL = producerPath(p.ID)
 	}
-	at := newest(newest(m.ID.Time(), states[0].ChangedAt), k.ChangedAt)
-	return answerResource(rc, fasthttp.StatusOK, v, at, j.over())
+	past, err := a.history(ctx, j)
+	if err != nil {
+		return err
+	}
+	at := newest(newest(newest(m.ID.Time(), states[0].ChangedAt), k.ChangedAt), past.last())
+	return answerResource(rc, fasthttp.StatusOK, jobDetail{v, past}, at, j.over())
 }

@@ -158,7 +158,7 @@ func TestAJobShowsItself(t *testing.T) {
 	r.lastModified()
 	require.Equal(t, map[string]any{
 		"ID": m.ID.Job(0).String(), "ListenerEndpoint": "http://127.0.0.1:1/k", "ListenerName": "N k", "Status": "QUEUED", "StatusChangedAt": at, "Attempts": 0.0,
-		"MessageURL": "/channel/c/message/key", "ChannelURL": "/channel/c", "ConsumerURL": "/channel/c/consumer/k", "ProducerURL": "/producer/p", "JobRequeueURL": "",
+		"MessageURL": "/channel/c/message/key", "ChannelURL": "/channel/c", "ConsumerURL": "/channel/c/consumer/k", "ProducerURL": "/producer/p", "JobRequeueURL": "", "AttemptHistory": []any{},
 	}, r.json())
 	w.kill(k, m)
 	v := w.get(jobPath(k, m)).is(200).json()

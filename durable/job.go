@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/penstock-broker/penstock/ident"
 )
@@ -81,7 +82,8 @@ SELECT
 FROM attempts
 WHERE consumer_no = ?
   AND message_id = ?
-ORDER BY at_ms, attempt`
+ORDER BY at_ms DESC, attempt DESC
+LIMIT ?`
 )
 
 // JobStates returns what is stored about jobs of a consumer. A job without any
@@ -130,18 +132,19 @@ func (s *Store) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, 
 	return out, err
 }
 
-// Attempts returns the failed attempts of a job in order of time. After a
-// redrive the numbers begin with 1 again.
-func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID) ([]Attempt, error) {
+// Attempts returns the newest failed attempts of a job, up to limit, in order of
+// time. After a redrive the numbers begin with 1 again.
+func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]Attempt, error) {
 	var out []Attempt
 	err := repeat(ctx, "list attempts", func(ctx context.Context) error {
 		out = nil
-		return each(ctx, s.reads, selectAttempts, []any{consumerNo, id[:]}, func(r *sql.Rows) error {
+		return each(ctx, s.reads, selectAttempts, []any{consumerNo, id[:], limit}, func(r *sql.Rows) error {
 			var a Attempt
 			err := r.Scan(&a.No, &a.AtMs, &a.StatusCode, &a.Error, &a.DurationMs, &a.Answer)
 			out = append(out, a)
 			return err
 		})
 	})
+	slices.Reverse(out)
 	return out, err
 }

@@ -44,7 +44,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, 1, f.state(t, k, id[0]).Attempts)
 		f.record(t, dead(k, id[0], 6, 9000))
 		require.Equal(t, durable.Dead, f.state(t, k, id[0]).Status)
-		attempts, err := f.Attempts(f.ctx, k, id[0])
+		attempts, err := f.Attempts(f.ctx, k, id[0], 100)
 		require.NoError(t, err)
 		require.Len(t, attempts, 3, "both lives are kept")
 		moved, err = f.Redrive(f.ctx, k, nil, 1)

@@ -96,11 +96,14 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Equal(t, []durable.OpenJob{{ID: id[0], Priority: 3, Attempts: 2, NextMs: 7000}}, open)
-		attempts, err := f.Attempts(f.ctx, k, id[0])
+		attempts, err := f.Attempts(f.ctx, k, id[0], 100)
 		require.NoError(t, err)
 		require.Len(t, attempts, 3)
 		require.Equal(t, durable.Attempt{No: 1, AtMs: 1000, StatusCode: 503, Error: "unavailable", DurationMs: 12, Answer: []byte("try later")}, attempts[0])
 		require.Equal(t, 2, attempts[2].No)
+		newest, err := f.Attempts(f.ctx, k, id[0], 2)
+		require.NoError(t, err)
+		require.Equal(t, attempts[1:], newest, "the newest, in order of time")
 	},
 	"a tracked success removes the rows of the job, a failure after it counts for nothing": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 3)
@@ -157,7 +160,7 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Empty(t, open)
-		attempts, err := f.Attempts(f.ctx, k, id[0])
+		attempts, err := f.Attempts(f.ctx, k, id[0], 100)
 		require.NoError(t, err)
 		require.Len(t, attempts, 2)
 	},
@@ -182,7 +185,7 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		d := dead(k, id[1], 1, 1000)
 		d.Error, d.Answer = "a\xffb'\\", nil
 		f.record(t, o, d)
-		attempts, err := f.Attempts(f.ctx, k, id[0])
+		attempts, err := f.Attempts(f.ctx, k, id[0], 100)
 		require.NoError(t, err)
 		require.True(t, utf8.ValidString(attempts[0].Error))
 		require.Equal(t, strings.Repeat("ä", 512), attempts[0].Error)

@@ -245,7 +245,7 @@ func (f *fixture) requireOnly(t *testing.T, ch durable.Channel, ks []durable.Con
 		for _, k := range ks {
 			states, err := f.JobStates(f.ctx, k.No, []ident.ID{m.ID})
 			require.NoError(t, err)
-			attempts, err := f.Attempts(f.ctx, k.No, m.ID)
+			attempts, err := f.Attempts(f.ctx, k.No, m.ID, 100)
 			require.NoError(t, err)
 			if !stays {
 				require.Empty(t, states, "a job of a message that is gone")
