@@ -65,6 +65,15 @@ func (h history) last() time.Time {
 	return time.Time(h.AttemptHistory[len(h.AttemptHistory)-1].At)
 }
 
+// hideConsumer takes out what the consumer answered, and errors, which may name
+// its callback.
+func (h history) hideConsumer() {
+	for i := range h.AttemptHistory {
+		v := &h.AttemptHistory[i]
+		v.Error, v.Answer, v.AnswerEncoding = "", "", ""
+	}
+}
+
 func viewAttempt(a *durable.Attempt) attemptView {
 	v := attemptView{
 		Attempt: a.No, At: stamp(time.UnixMilli(a.AtMs)), StatusCode: a.StatusCode, DurationMs: &a.DurationMs,

@@ -18,16 +18,23 @@
 //
 // # Who may call what
 //
-//	management    PUT and GET of producers, channels, consumers; GET of messages
+//	management    PUT and GET of producers, channels, consumers; list of messages
 //	              everybody while management is open, else the admin token
-//	own           GET of a DLQ and of one job
+//	own           GET of a DLQ
 //	              as management; or the consumer, with channel and consumer token
+//	published     GET of a message
+//	              as management; or its producer, with channel and producer token
+//	job           GET of one job
+//	              as own; or as published
 //	consumer      redrive of one dead job: channel and consumer token;
 //	              redrive of a whole DLQ: the form field "requeue" is the consumer token
 //	admin         re-trigger of a message: the admin token, always
 //	re-trigger    of a job: the admin token, or of a dead job the consumer token
 //	data plane    broadcast, queued-jobs, job transitions: checked by the data plane
 //	operations    /livez /readyz /metrics /version /_status: everybody; they hold no secrets
+//
+// A producer sees its own messages and their jobs, without callbacks, answers and
+// reasons of failures: those are the consumer's. The messages of others are 404.
 //
 // A missing token is 401, a wrong one 403. With no admin token configured
 // nobody is the admin. Tokens are compared in constant time.

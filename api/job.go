@@ -85,6 +85,10 @@ func (j located) view() jobView {
 	return v
 }
 
+// hideConsumer takes out what concerns the consumer and not the producer of the
+// message: the callback, which may hold a secret, and texts that may name it.
+func (v *jobView) hideConsumer() { v.ListenerEndpoint, v.Reason = "", "" }
+
 func (j located) viewInMessage(messagePath string) jobView {
 	v := j.view()
 	v.ConsumerID, v.ConsumerURL = j.consumer.ID, consumerPath(j.channel.ID, j.consumer.ID)
@@ -148,6 +152,10 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	producer := publisher(rc)
+	if producer != nil && m.ProducerNo != producer.No {
+		return errUnknownJob
+	}
 	states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})
 	if err != nil {
 		return err
@@ -164,5 +172,9 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	at := newest(newest(newest(m.ID.Time(), states[0].ChangedAt), k.ChangedAt), past.last())
+	if producer != nil {
+		v.hideConsumer()
+		past.hideConsumer()
+	}
 	return answerResource(rc, fasthttp.StatusOK, jobDetail{v, past}, at, j.over())
 }

@@ -163,7 +163,8 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 {
+	producer := publisher(rc)
+	if len(found) == 0 || producer != nil && found[0].ProducerNo != producer.No {
 		return errUnknownMessage
 	}
 	m := &found[0]
@@ -179,6 +180,11 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	view := viewMessage(m, path, page)
+	if producer != nil {
+		for i := range view.Jobs {
+			view.Jobs[i].hideConsumer()
+		}
+	}
 	at, over := m.ID.Time(), true
 	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
 		view.ProducedBy = p.Name

@@ -110,13 +110,17 @@ func TestTokensCountWhereverARequestComesFrom(t *testing.T) {
 			return w.do(r.Method, path, formFor(path), append(headers, evil, formHeader)...)
 		}
 		switch r.Access {
-		case AccessManagement, AccessOwn:
+		case AccessManagement, AccessOwn, AccessPublished, AccessJob:
 			with().problem(403, "origin_not_allowed")
 			with("X-Broker-Admin-Token: x").problem(403, "admin_token_mismatch")
 			with(adminHeader).is(200)
-			if r.Access == AccessOwn {
+			if r.Access.forConsumers() {
 				with(tokens("x")...).problem(403, "consumer_token_mismatch")
 				with(tokens("k")...).is(200)
+			}
+			if r.Access.forProducers() {
+				with(append(producerTokens("p")[:2], "X-Broker-Producer-Token: x")...).problem(403, "producer_token_mismatch")
+				with(producerTokens("p")...).is(200)
 			}
 		case AccessOps:
 			with().is(200)

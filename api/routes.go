@@ -21,6 +21,8 @@ const (
 	AccessOps        Access = "operations"
 	AccessManagement Access = "management"
 	AccessOwn        Access = "own"
+	AccessPublished  Access = "published"
+	AccessJob        Access = "job"
 	AccessConsumer   Access = "consumer"
 	AccessAdmin      Access = "admin"
 	AccessRetrigger  Access = "re-trigger"
@@ -61,7 +63,7 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", serve: (*API).getDLQ},
 	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", streams: true, data: broadcast},
 	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", serve: (*API).listMessages},
-	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessManagement, Summary: "a message and its jobs", serve: (*API).getMessage},
+	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessPublished, Summary: "a message and its jobs", serve: (*API).getMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", serve: (*API).retriggerMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", serve: (*API).retriggerJob},
 
@@ -72,7 +74,7 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", data: DataPlane.ClaimJobs},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", data: DataPlane.UpdateJobs},
 
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "a job", serve: (*API).getJob},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessJob, Summary: "a job", serve: (*API).getJob},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", serve: (*API).requeueDeadJob},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessConsumer, Summary: "redrive all dead letters of a consumer", serve: (*API).redriveDLQ},
 

@@ -123,6 +123,16 @@ func TestHostileTokensOpenNothing(t *testing.T) {
 			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"}, []int{403}},
 			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"}, []int{403}},
 		},
+		api.AccessPublished: {
+			{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}},
+			{"X-Broker-Producer-Token", secretProducer, []string{"X-Broker-Channel-Token", secretChannel + "a", "X-Broker-Producer-ID", "p"}, []int{403}},
+		},
+		api.AccessJob: {
+			{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}},
+			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"}, []int{403}},
+			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"}, []int{403}},
+			{"X-Broker-Producer-Token", secretProducer, []string{"X-Broker-Channel-Token", secretChannel + "a", "X-Broker-Producer-ID", "p"}, []int{403}},
+		},
 		api.AccessConsumer: {
 			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"}, []int{403}},
 			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"}, []int{403}},
