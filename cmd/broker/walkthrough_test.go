@@ -226,6 +226,7 @@ var (
 		{regexp.MustCompile(`(?m)^Etag: ".*"$`), "Etag: <etag>"},
 		{regexp.MustCompile(`(?m)^X-Broker-Lease: \S+$`), "X-Broker-Lease: <lease>"},
 		{regexp.MustCompile(`127\.0\.0\.1:\d{4,5}\b`), "127.0.0.1:<port>"},
+		{regexp.MustCompile(`"DurationMs":\d+`), `"DurationMs":<ms>`},
 		// Ports have four or five digits, so lengths differ.
 		{regexp.MustCompile(`(?m)^Content-Length: [1-9]\d*$`), "Content-Length: <length>"},
 	}
