@@ -41,6 +41,11 @@
 //     not the current one. The Queue then adopts the new epoch, reports the loss
 //     to OnLost and repeats the call, so callers never see it.
 //
+// # Grants
+//
+// claim, claim_each and offer lease jobs. What may be granted, and how a lease is
+// written, stands in one part that all three share, lua/grant.lua.
+//
 // # Window
 //
 // Redis keeps a window of each consumer's jobs, the store has them all. When

@@ -12,17 +12,17 @@ var lua embed.FS
 
 // The scripts, one per verb; the head of each file is its contract.
 var (
-	offerScript     = load("prelude", "offer")
+	offerScript     = load("prelude", "grant", "offer")
 	enqueueScript   = load("prelude", "brought", "enqueue")
-	claimScript     = load("prelude", "promote", "claim")
-	claimEachScript = load("prelude", "brought", "claim_each")
+	claimScript     = load("prelude", "promote", "grant", "claim")
+	claimEachScript = load("prelude", "brought", "grant", "claim_each")
 	extendScript    = load("prelude", "held", "extend")
 	holdScript      = load("prelude", "brought", "hold")
 	ackScript       = load("prelude", "ack")
 	nackScript      = load("prelude", "held", "nack")
 	releaseScript   = load("prelude", "held", "release")
 	reclaimScript   = load("prelude", "promote", "reclaim")
-	peekScript      = load("prelude", "promote", "peek")
+	peekScript      = load("prelude", "promote", "grant", "peek")
 	probeScript     = load("prelude", "probe")
 	statsScript     = load("prelude", "stats")
 	spilledScript   = load("prelude", "spilled")

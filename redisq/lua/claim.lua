@@ -8,10 +8,7 @@
 -- fence, then for each job: message ID, (attempt * 4 + flags) * 1024 + priority}.
 -- The tokens are <epoch>.<fence> with fences counting up from the first.
 --
--- Promotes due jobs first. Jobs below the highest spilled priority stay: the
--- store has better ones and the refill brings them. Nothing is handed out while
--- delayed holds four windows: a consumer that fails everything must not move its
--- whole backlog there.
+-- Promotes due jobs first. What may be granted is the rule of grant.lua.
 -- Invariant: what leaves ready is leased with a token in the same step, and its
 -- attempt is charged. Ready may be empty then and is not touched again (see
 -- extend.lua). Cost: O(k log n).
@@ -21,12 +18,12 @@ local now = clock()
 promote(now)
 local popped = {}
 local total = redis.call('ZCARD', KEYS[1])
-if n > 0 and redis.call('ZCARD', KEYS[2]) < 4 * cap then
+n = grantable(n, cap)
+if n > 0 then
   if spilled < 0 then
     popped = redis.call('ZPOPMIN', KEYS[1], fmt(n))
   else
-    popped = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. fmt((1024 - spilled) * P42),
-      'WITHSCORES', 'LIMIT', 0, fmt(n))
+    popped = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', reach(), 'WITHSCORES', 'LIMIT', 0, fmt(n))
   end
 end
 local out = {0, spilled, 0, 0}
@@ -35,24 +32,21 @@ if #popped > 0 then
   for i = 1, #popped, 2 do ids[#ids + 1] = popped[i] end
   if spilled >= 0 then redis.call('ZREM', KEYS[1], unpack(ids)) end
   local metas = redis.call('HMGET', KEYS[4], unpack(ids))
-  local fence = redis.call('HINCRBY', KEYS[5], 'f', #ids) - #ids
-  out[4] = fence + 1
   local deadline = fmt(now + lease)
-  local leases, values, plain = {}, {}, {}
+  local leases, before, behind, plain = {}, {}, {}, {}
   for i, id in ipairs(ids) do
     local s = tonumber(popped[2 * i])
     local ready = s % P42
     local priority = 1023 - (s - ready) / P42
     leases[2 * i - 1] = deadline
     leases[2 * i] = id
-    values[2 * i - 1] = id
     out[2 * i + 3] = id
-    -- The values are as pack writes them. All numbers here are far below 1e14,
-    -- up to which Lua's own conversion is exact; the part that plain jobs of a
-    -- priority share is made once.
+    -- All numbers here are far below 1e14, up to which Lua's own conversion is exact;
+    -- the part that plain jobs of a priority share is made once.
+    behind[i] = '|' .. ready
     if metas[i] then
       local _, attempts, flags = unpack_meta(metas[i], priority)
-      values[2 * i] = priority .. '|' .. (attempts + 1) .. '|' .. flags .. '|' .. epoch .. '.' .. (fence + i) .. '|' .. ready
+      before[i] = priority .. '|' .. (attempts + 1) .. '|' .. flags .. '|' .. epoch .. '.'
       out[2 * i + 4] = ((attempts + 1) * 4 + flags) * 1024 + priority
     else
       local head = plain[priority]
@@ -60,12 +54,11 @@ if #popped > 0 then
         head = priority .. '|1|0|' .. epoch .. '.'
         plain[priority] = head
       end
-      values[2 * i] = head .. (fence + i) .. '|' .. ready
+      before[i] = head
       out[2 * i + 4] = 4096 + priority
     end
   end
-  redis.call('ZADD', KEYS[3], unpack(leases))
-  redis.call('HSET', KEYS[4], unpack(values))
+  out[4] = grant(#ids, ids, before, behind, leases)
 end
 out[1] = total - #popped / 2
 out[3] = next_due(now)

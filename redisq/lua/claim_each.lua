@@ -35,7 +35,8 @@ for set = 1, 3 do scores[set] = redis.call('ZMSCORE', KEYS[set], unpack(ids)) en
 local now = clock()
 local fence = tonumber(redis.call('HGET', KEYS[5], 'f') or '0')
 local out, taken = {}, {} -- taken: what this call leased: ID -> {deadline, meta}
-local gone, leased, packed, unknown = {{}, {}}, {}, {}, {}
+local gone, unknown = {{}, {}}, {}
+local named, before_fence, behind_fence, leases = {}, {}, {}, {} -- what grant takes
 for i, id in ipairs(ids) do
   local priority, attempts, lease, insert = unpack(wishes[i])
   local state, before, meta = 0, '', metas[i] or ''
@@ -55,22 +56,20 @@ for i, id in ipairs(ids) do
       priority, attempts, flags = unpack_meta(metas[i], 0)
     end
     fence = fence + 1
-    local m = pack(priority, attempts + 1, flags, epoch .. '.' .. fmt(fence), fmt(ready))
-    local from = gone[state] or unknown
+    local from, k = gone[state] or unknown, #named + 1
     from[#from + 1] = id
-    leased[#leased + 1], leased[#leased + 2] = fmt(now + lease), id
-    packed[#packed + 1], packed[#packed + 2] = id, m
-    taken[id] = {now + lease, m}
+    named[k], behind_fence[k] = id, '|' .. fmt(ready)
+    before_fence[k] = fmt(priority) .. '|' .. fmt(attempts + 1) .. '|' .. fmt(flags) .. '|' .. epoch .. '.'
+    leases[2 * k - 1], leases[2 * k] = fmt(now + lease), id
+    taken[id] = {now + lease, before_fence[k] .. fmt(fence) .. behind_fence[k]}
     out[at + 1], out[at + 5], out[at + 6], out[at + 7], out[at + 8] = 1, fence, priority, attempts + 1, flags
   end
 end
-if #leased > 0 then
+if #named > 0 then
   for set = 1, 2 do
     if #gone[set] > 0 then redis.call('ZREM', KEYS[set], unpack(gone[set])) end
   end
-  redis.call('ZADD', KEYS[3], unpack(leased))
-  redis.call('HSET', KEYS[5], 'f', fmt(fence))
-  redis.call('HSET', KEYS[4], unpack(packed))
+  grant(#named, named, before_fence, behind_fence, leases)
   bring(unknown)
 end
 return out

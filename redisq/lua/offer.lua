@@ -16,7 +16,7 @@
 -- This is what runs for every published message, so it does one thing: jobs
 -- that nobody offered before, due now, never attempted. Known ones stay as they are.
 -- A lease here is what claim.lua right behind this script would give, and under the
--- same conditions: no job is ready, none is due, and delayed is below four windows.
+-- same rule (grant.lua): no job is ready, none is due, and all n may be granted.
 -- Invariant: a fresh job is in no other set. Cost: O(k log n), one ZADD, and one
 -- HSET for leases.
 local cap, priority = int(ARGV[2], 1, 2147483647), int(ARGV[3], 0, 1023)
@@ -34,20 +34,16 @@ end
 local waiting = redis.call('ZCARD', KEYS[1])
 if spilled >= 0 or oldest <= brought or waiting + n > cap then return {-1, 0, 0} end
 local now = clock()
-if lease > 0 and waiting == 0 and redis.call('ZCARD', KEYS[2]) < 4 * cap then
+if lease > 0 and waiting == 0 and grantable(n, cap) == n then
   local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
   if not head[1] or tonumber(head[2]) > now then
-    local fence = redis.call('HINCRBY', KEYS[5], 'f', n) - n
-    local deadline, before, behind = fmt(now + lease), priority .. '|1|0|' .. epoch .. '.', '|' .. fmt(now)
-    local leases, values = {}, {}
+    local deadline, first, last = fmt(now + lease), priority .. '|1|0|' .. epoch .. '.', '|' .. fmt(now)
+    local ids, before, behind, leases = {}, {}, {}, {}
     for i = 1, n do
-      local id = ARGV[i + 5]
-      leases[2 * i - 1], leases[2 * i] = deadline, id
-      values[2 * i - 1], values[2 * i] = id, before .. fmt(fence + i) .. behind
+      ids[i], before[i], behind[i] = ARGV[i + 5], first, last
+      leases[2 * i - 1], leases[2 * i] = deadline, ids[i]
     end
-    redis.call('ZADD', KEYS[3], unpack(leases))
-    redis.call('HSET', KEYS[4], unpack(values))
-    return {n, 0, fence + 1}
+    return {n, 0, grant(n, ids, before, behind, leases)}
   end
 end
 local s = score(priority, now)

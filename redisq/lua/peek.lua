@@ -35,7 +35,7 @@ end
 local page = redis.call('ZRANGE', KEYS[1], fmt(start), fmt(start + limit - 1), 'WITHSCORES')
 local ids = {}
 for i = 1, #page, 2 do
-  if spilled >= 0 and priority_of(tonumber(page[i + 1])) < spilled then break end
+  if not reachable(tonumber(page[i + 1])) then break end
   ids[#ids + 1] = page[i]
 end
 if #ids == 0 then return {} end
