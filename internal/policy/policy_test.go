@@ -1,0 +1,184 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var installed = Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: Waits(5*time.Second, 30*time.Second, time.Minute), MaxDelay: time.Hour}
+
+func TestARecordIsLaidOverTheDefaults(t *testing.T) {
+	book := NewBook(installed)
+	require.Equal(t, installed, *book.Of(""))
+	record, err := Merge("", map[string]string{"timeout": "1500ms", "backoff": "constant:30s", "callbackUrl": "http://x"})
+	require.NoError(t, err)
+	want := installed
+	want.Timeout, want.Backoff = 1500*time.Millisecond, Constant(30*time.Second)
+	require.Equal(t, want, *book.Of(record))
+	require.Same(t, book.Of(record), book.Of(record))
+	require.Equal(t, []Setting{
+		{"Timeout", "1.5s", false}, {"MaxRetries", "5", true}, {"Backoff", "constant:30s", false}, {"RetryOn", "all", true},
+	}, book.Show(record))
+
+	record, err = Merge(record, map[string]string{"timeout": "", "retryOn": "5xx, 404"})
+	require.NoError(t, err)
+	want.Timeout = installed.Timeout
+	want.RetryOn, err = parseRetryOn("404,5xx")
+	require.NoError(t, err)
+	require.Equal(t, want, *book.Of(record))
+	record, err = Merge(record, map[string]string{"retryOn": "", "backoff": ""})
+	require.NoError(t, err)
+	require.Empty(t, record, "nothing is set")
+}
+
+func TestEqualSettingsAreEqualRecords(t *testing.T) {
+	a, err := Merge("", map[string]string{"timeout": "90s", "maxRetries": "3", "retryOn": "409,4xx"})
+	require.NoError(t, err)
+	b, err := Merge("", map[string]string{"retryOn": "4xx"})
+	require.NoError(t, err)
+	b, err = Merge(b, map[string]string{"maxRetries": "3", "timeout": "1m30s"})
+	require.NoError(t, err)
+	require.Equal(t, a, b)
+}
+
+func TestAWrongValueNamesItsFieldAndIsNotShown(t *testing.T) {
+	for name, values := range map[string][]string{
+		"timeout":    {"0", "99ms", "1h1s", "-1s", "5", "s3cret"},
+		"maxRetries": {"-1", "1001", "1.5", "+3", "many", "0x3"},
+		"backoff":    {"0s", "5s,", "5s,-1s", "constant:", "constant:1s,2s", "1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s", "9000h"},
+		"retryOn":    {"none", "6xx", "0xx", "99", "600", "5x", "x", "404;409", "05xx", ",", "404,"},
+	} {
+		for _, value := range values {
+			_, err := Merge(`{"timeout":"1s","v":"1"}`, map[string]string{name: value})
+			var f *FieldError
+			require.ErrorAs(t, err, &f, "%s=%s", name, value)
+			require.Equal(t, name, f.Field)
+			require.NotContains(t, err.Error(), "s3cret")
+		}
+	}
+}
+
+// A broker of an older version keeps what a newer one has stored.
+func TestMembersOfANewerVersionStay(t *testing.T) {
+	record, err := Merge(`{"glow":"blue","timeout":"10 parsecs","v":"2"}`, map[string]string{"maxRetries": "1"})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"glow":"blue","maxRetries":"1","timeout":"10 parsecs","v":"1"}`, record)
+	p := NewBook(installed).Of(record)
+	require.Equal(t, 1, p.MaxRetries)
+	require.Equal(t, installed.Timeout, p.Timeout, "cannot be read here")
+	require.Equal(t, installed, *NewBook(installed).Of("[]"))
+}
+
+func TestEveryFieldReadsWhatItShows(t *testing.T) {
+	for _, f := range fields {
+		var p Policy
+		require.NoError(t, f.parse(&p, f.format(&installed)), f.name)
+		require.Equal(t, f.format(&installed), f.format(&p), f.name)
+		require.NotEmpty(t, f.about)
+	}
+	require.Len(t, Table(), len(Names()))
+}
+
+func TestTheBookForgetsRecordsThatWereReplaced(t *testing.T) {
+	book := NewBook(installed)
+	for i := range 2 * maxResolved {
+		book.Of(fmt.Sprintf(`{"maxRetries":"%d"}`, i))
+	}
+	require.LessOrEqual(t, len(book.resolved), maxResolved)
+}
+
+func TestWhatAnAnswerMeans(t *testing.T) {
+	p := installed
+	var err error
+	p.RetryOn, err = parseRetryOn("5xx,409")
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		answer  Answer
+		attempt int
+		want    Verdict
+	}{
+		{Answer{Status: 200, Complete: true}, 1, Verdict{Meaning: Delivered}},
+		{Answer{Status: 299, Complete: true}, 6, Verdict{Meaning: Delivered}},
+		{Answer{Status: 200}, 1, Verdict{Retry, 5 * time.Second}}, // its body broke off
+		{Answer{}, 2, Verdict{Retry, 30 * time.Second}},
+		{Answer{}, 6, Verdict{Meaning: Exhausted}},
+		{Answer{Status: 500, Complete: true}, 3, Verdict{Retry, time.Minute}},
+		{Answer{Status: 500, Complete: true, RetryAfter: time.Hour}, 3, Verdict{Retry, time.Minute}},
+		{Answer{Status: 409, Complete: true}, 1, Verdict{Retry, 5 * time.Second}},
+		{Answer{Status: 404, Complete: true}, 1, Verdict{Meaning: Rejected}},
+		{Answer{Status: 301, Complete: true}, 1, Verdict{Meaning: Rejected}},
+		{Answer{Status: 404, Complete: true}, 6, Verdict{Meaning: Rejected}},
+		{Answer{Status: 408, Complete: true}, 1, Verdict{Retry, 5 * time.Second}},
+		{Answer{Status: 425, Complete: true}, 1, Verdict{Retry, 5 * time.Second}},
+		{Answer{Status: 429, Complete: true, RetryAfter: time.Minute}, 1, Verdict{Retry, time.Minute}},
+		{Answer{Status: 503, Complete: true, RetryAfter: 24 * time.Hour}, 1, Verdict{Retry, time.Hour}},
+		{Answer{Status: 503, Complete: true, RetryAfter: time.Second}, 1, Verdict{Retry, 5 * time.Second}},
+		{Answer{Status: 503, Complete: true}, 6, Verdict{Meaning: Exhausted}},
+	} {
+		require.Equal(t, tc.want, p.Judge(tc.answer, tc.attempt), "%+v", tc)
+	}
+	require.Equal(t, Verdict{Retry, 5 * time.Second}, installed.Judge(Answer{Status: 404, Complete: true}, 1), "all are retried by default")
+}
+
+func TestTheLastWaitDoublesUpToTheCap(t *testing.T) {
+	p := Policy{Backoff: Waits(5*time.Second, 30*time.Second, time.Minute), MaxDelay: 5 * time.Minute}
+	for attempt, want := range []time.Duration{5 * time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
+		require.Equal(t, want, p.Delay(attempt), attempt)
+	}
+	fixed := Policy{Backoff: Constant(30 * time.Second)}
+	require.Equal(t, 30*time.Second, fixed.Delay(1))
+	require.Equal(t, 30*time.Second, fixed.Delay(500))
+}
+
+func TestJitterOnlyAddsAndIsBounded(t *testing.T) {
+	p := Policy{Backoff: Waits(time.Second), MaxDelay: time.Hour, Jitter: 0.1}
+	above := false
+	for range 1000 {
+		d := p.Delay(1)
+		require.GreaterOrEqual(t, d, time.Second)
+		require.LessOrEqual(t, d, 1100*time.Millisecond)
+		above = above || d > time.Second
+	}
+	require.True(t, above)
+}
+
+func TestDelaysSaturateForAnyAttempt(t *testing.T) {
+	for _, p := range []Policy{
+		{Backoff: Waits(time.Second), Jitter: 1},
+		{Backoff: Waits(time.Second), MaxDelay: math.MaxInt64},
+		{Backoff: Waits(math.MaxInt64), Jitter: 1},
+	} {
+		for _, attempt := range []int{-1, 0, 1, 62, 63, 64, 1000, math.MaxInt32} {
+			d := p.Delay(attempt)
+			require.Positive(t, d)
+			require.LessOrEqual(t, d, 2*maxWait)
+		}
+	}
+	require.Zero(t, (&Policy{}).Delay(3))
+}
+
+func FuzzMerge(f *testing.F) {
+	f.Add("timeout", "5s")
+	f.Add("backoff", "constant:1s")
+	f.Add("retryOn", "5xx,408")
+	book := NewBook(installed)
+	f.Fuzz(func(t *testing.T, name, value string) {
+		record, err := Merge("", map[string]string{name: value})
+		if err != nil {
+			return
+		}
+		again := map[string]string{}
+		for _, s := range book.Show(record) {
+			if !s.Inherited {
+				again[string(s.Name[0]|0x20)+s.Name[1:]] = s.Value
+			}
+		}
+		same, err := Merge("", again)
+		require.NoError(t, err)
+		require.Equal(t, record, same, "what is shown can be set")
+	})
+}
