@@ -35,6 +35,12 @@ type Channel struct {
 	Consumers []*durable.Consumer // index = position, length = Audience
 }
 
+// Concerned returns the consumers that the message has a job for. A consumer that this
+// copy does not know yet is missing; the insert of a message never relies on the copy.
+func (ch *Channel) Concerned(h durable.Head) []*durable.Consumer {
+	return ch.Consumers[:min(h.Audience, len(ch.Consumers))]
+}
+
 // A Catalogue is safe for concurrent use.
 type Catalogue struct {
 	source Source

@@ -164,7 +164,7 @@ func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []pur
 	for _, k := range p.Consumers {
 		var mine []ident.ID
 		for _, h := range heads {
-			if k.Position < h.Audience && !open[h.ID] {
+			if k.Concerns(h.Head) && !open[h.ID] {
 				mine = append(mine, h.ID)
 			}
 		}

@@ -6,23 +6,16 @@ import (
 	"github.com/penstock-broker/penstock/ident"
 )
 
-var countHeads = statement{
-	mysql: `
+const selectConcernedCount = `
 SELECT COUNT(*)
 FROM messages
 WHERE channel_no = ?
   AND id > ?
   AND id <= ?
-  AND audience > ?
-LOCK IN SHARE MODE`,
-	sqlite: `
-SELECT COUNT(*)
-FROM messages
-WHERE channel_no = ?
-  AND id > ?
-  AND id <= ?
-  AND audience > ?`,
-}
+  AND ` + concerns
+
+var countHeads = statement{mysql: selectConcernedCount + `
+LOCK IN SHARE MODE`, sqlite: selectConcernedCount}
 
 var (
 	countPlainOver = countOver("messages", "priority")
@@ -37,7 +30,7 @@ func countOver(table, level string) statement {
 SELECT
     MAX(m.id),
     COUNT(*),
-    COALESCE(SUM(m.audience <= ? OR v.message_id IS NOT NULL), 0)
+    COALESCE(SUM(NOT (m.` + concerns + `) OR v.message_id IS NOT NULL), 0)
 FROM (
     SELECT
         id,

@@ -205,7 +205,7 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 // RetriggerMessage runs the dispatch flow of seed 0 once more for a message:
 // each consumer of its audience whose job is missing from the queue gets it.
 func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
-	for _, k := range ch.Consumers[:min(h.Audience, len(ch.Consumers))] {
+	for _, k := range ch.Concerned(h) {
 		if _, err := d.Present(ctx, k.No, []durable.Head{h}); err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func (r *Reaper) walkLevel(ctx context.Context, ch *catalogue.Channel, w *walk, 
 		}
 		mine := make([]durable.Head, 0, len(heads))
 		for _, h := range heads {
-			if w.k.Position < h.Audience {
+			if w.k.Concerns(h) {
 				mine = append(mine, h)
 			}
 		}

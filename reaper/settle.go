@@ -109,7 +109,7 @@ func (r *Reaper) settleOne(ctx context.Context, k *durable.Consumer, through ide
 		}
 		ids := make([]ident.ID, 0, len(heads))
 		for _, h := range heads {
-			if k.Position < h.Audience {
+			if k.Concerns(h) {
 				ids = append(ids, h.ID)
 			}
 		}
@@ -121,7 +121,7 @@ func (r *Reaper) settleOne(ctx context.Context, k *durable.Consumer, through ide
 		}
 		blocked := false
 		for _, h := range heads {
-			if k.Position < h.Audience && states[h.ID].Status == durable.Waiting {
+			if k.Concerns(h) && states[h.ID].Status == durable.Waiting {
 				blocked = true
 				break
 			}

@@ -136,7 +136,7 @@ func (r *Reaper) walkCommon(ctx context.Context, ch *catalogue.Channel, walks []
 func (r *Reaper) present(ctx context.Context, ch *catalogue.Channel, w *walk, heads []durable.Head, last ident.ID) (ident.ID, error) {
 	mine := make([]durable.Head, 0, len(heads))
 	for _, h := range heads {
-		if h.ID.Compare(w.checked) > 0 && w.k.Position < h.Audience {
+		if h.ID.Compare(w.checked) > 0 && w.k.Concerns(h) {
 			mine = append(mine, h)
 		}
 	}
