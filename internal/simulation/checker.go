@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -72,8 +73,8 @@ func (c *checker) failed() bool {
 }
 
 // touched checks the structure of the keys after a script.
-func (c *checker) touched(l *life, consumer uint32, k *lane) {
-	if id, what := k.structure(); what != "" {
+func (c *checker) touched(l *life, consumer uint32, k *queuemodel.Consumer) {
+	if id, what := k.Structure(); what != "" {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.fail(id, "I12: consumer %d: a job %s (after a call of broker %d)", consumer, what, l.no)

@@ -20,11 +20,11 @@ func (w *world) unfinished() (string, ident.ID) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	for consumer, k := range w.server.lanes {
-		if n := len(k.ready) + len(k.delayed) + len(k.leased); n > 0 {
-			return fmt.Sprintf("consumer %d has %d jobs in Redis that are over (I8)", consumer, n), none
+		if ready, delayed, leased := k.Len(); ready+delayed+leased > 0 {
+			return fmt.Sprintf("consumer %d has %d jobs in Redis that are over (I8)", consumer, ready+delayed+leased), none
 		}
-		if k.spilled >= 0 {
-			return fmt.Sprintf("consumer %d has jobs of priority %d outside the window although none is open", consumer, k.spilled), none
+		if k.Spilled >= 0 {
+			return fmt.Sprintf("consumer %d has jobs of priority %d outside the window although none is open", consumer, k.Spilled), none
 		}
 	}
 	return "", none

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
 )
 
 // A flaw is one protection of the world that is switched off, to prove that the
@@ -34,21 +35,10 @@ const (
 // strikes picks some of the messages.
 func (f flaw) strikes(id ident.ID) bool { return id.Millis()%4 == 0 }
 
-// forgetLeases is what leaseIsForgotten does now and then.
-func (k *lane) forgetLeases() {
-	for id := range k.leased {
-		m := k.metas[id]
-		delete(k.leased, id)
-		m.token, m.since = "", 0
-		k.metas[id] = m
-		k.ready[id] = score(m.priority, 0)
-	}
-}
-
 // keepEpochs is what wipeIsHidden does with a wiped server.
-func (r *server) keepEpochs(old map[uint32]*lane) {
+func (r *server) keepEpochs(old map[uint32]*queuemodel.Consumer) {
 	for consumer, k := range old {
-		r.lane(consumer).epoch = k.epoch
+		r.lane(consumer).Epoch = k.Epoch
 	}
 }
 
@@ -58,7 +48,7 @@ func (r *server) ackFirst(outcomes []durable.Outcome) {
 	defer r.mu.Unlock()
 	for _, o := range outcomes {
 		if o.Kind == durable.OutcomeDelivered {
-			r.lane(o.ConsumerNo).ack([]ident.ID{o.ID})
+			r.lane(o.ConsumerNo).Ack([]ident.ID{o.ID})
 		}
 	}
 }

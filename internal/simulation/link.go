@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
 )
 
 // A link carries the scripts of one life to Redis, with its epochs, its generation
@@ -35,7 +37,7 @@ const maxRounds = 6
 
 // run runs a script, which gets the keys and TIME. It can reach Redis for a while
 // after its client has given up on it.
-func (q *link) run(ctx context.Context, op string, consumer uint32, script func(k *lane, now int64)) error {
+func (q *link) run(ctx context.Context, op string, consumer uint32, script func(k *queuemodel.Consumer, now int64)) error {
 	_, err := q.sent(ctx, op, consumer, script)
 	return err
 }
@@ -44,7 +46,7 @@ func (q *link) run(ctx context.Context, op string, consumer uint32, script func(
 const longCall = 100 * time.Millisecond
 
 // sent is run that tells the epoch that the script was sent with last.
-func (q *link) sent(ctx context.Context, op string, consumer uint32, script func(k *lane, now int64)) (string, error) {
+func (q *link) sent(ctx context.Context, op string, consumer uint32, script func(k *queuemodel.Consumer, now int64)) (string, error) {
 	settled := true
 	known := q.Epoch(consumer)
 	epoch := known
@@ -66,7 +68,7 @@ func (q *link) sent(ctx context.Context, op string, consumer uint32, script func
 }
 
 // rounds repeats a script until its epoch is the current one, and returns the last.
-func (q *link) rounds(consumer uint32, script func(k *lane, now int64)) (known string, done bool) {
+func (q *link) rounds(consumer uint32, script func(k *queuemodel.Consumer, now int64)) (known string, done bool) {
 	for range maxRounds {
 		q.connect()
 		known = q.Epoch(consumer)
@@ -81,32 +83,32 @@ func (q *link) rounds(consumer uint32, script func(k *lane, now int64)) (known s
 
 // once runs a script if the epoch is the one known; else it returns the current
 // one, made where there was none.
-func (q *link) once(consumer uint32, known string, script func(k *lane, now int64)) (current string, done bool) {
+func (q *link) once(consumer uint32, known string, script func(k *queuemodel.Consumer, now int64)) (current string, done bool) {
 	r := q.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.lane(consumer)
-	if k.epoch != "" && k.epoch == known {
+	if k.Epoch != "" && k.Epoch == known {
 		script(k, r.nowMs())
-		if r.flaw == leaseIsForgotten && k.fence%5 == 4 {
-			k.forgetLeases()
+		if r.flaw == leaseIsForgotten && k.Fence%5 == 4 {
+			k.ForgetLeases()
 		}
 		q.l.w.checker.touched(q.l, consumer, k)
 		return known, true
 	}
-	if k.epoch == "" {
+	if k.Epoch == "" {
 		r.newEpoch(k)
 	}
-	return k.epoch, false
+	return k.Epoch, false
 }
 
 // newEpoch gives a lane another epoch; what begins with it counts as looked at.
-func (r *server) newEpoch(k *lane) {
-	if k.epoch == "" {
-		k.looked = r.nowMs()
+func (r *server) newEpoch(k *queuemodel.Consumer) {
+	if k.Epoch == "" {
+		k.Looked = r.nowMs()
 	}
 	r.epochs++
-	k.epoch = fmt.Sprintf("e%d", r.epochs)
+	k.Epoch = fmt.Sprintf("e%d", r.epochs)
 }
 
 // connect notices another Redis process before anything is asked of it.

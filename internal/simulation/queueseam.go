@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -43,14 +44,14 @@ func (q *queueSeam) offer(ctx context.Context, consumer uint32, jobs []redisq.Jo
 }
 
 // enqueue is the script.
-func (q *queueSeam) enqueue(consumer uint32, jobs []redisq.Job, src redisq.Source, lease time.Duration, out *redisq.Enqueued) func(k *lane, now int64) {
+func (q *queueSeam) enqueue(consumer uint32, jobs []redisq.Job, src redisq.Source, lease time.Duration, out *redisq.Enqueued) func(k *queuemodel.Consumer, now int64) {
 	asked := time.Now()
-	return func(k *lane, now int64) {
+	return func(k *queuemodel.Consumer, now int64) {
 		offered := jobs
 		if q.r.flaw == offerIsForgotten {
 			offered = slices.DeleteFunc(slices.Clone(jobs), func(j redisq.Job) bool { return q.r.flaw.strikes(j.ID) })
 		}
-		result := k.offer(now, q.window, offered, src, lease)
+		result := k.Offer(now, q.window, offered, src, lease)
 		q.l.w.checker.enqueued(q.l, consumer, jobs, src)
 		for _, l := range result.Leases {
 			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
@@ -111,14 +112,14 @@ func (q *queueSeam) EnqueueAgain(ctx context.Context, batches []redisq.Batch) []
 // Notify reaches the brokers that live, or nobody.
 func (q *queueSeam) Notify(ctx context.Context, consumers []uint32) error {
 	nos := slices.Clone(consumers)
-	return q.run(ctx, "Notify", 0, func(*lane, int64) { q.l.w.notify(nos) })
+	return q.run(ctx, "Notify", 0, func(*queuemodel.Consumer, int64) { q.l.w.notify(nos) })
 }
 
 func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error) {
 	var out redisq.Claim
 	asked := time.Now()
-	err := q.run(ctx, "Claim", consumer, func(k *lane, now int64) {
-		c := k.claim(now, q.window, min(max(n, 0), redisq.MaxBatch), lease)
+	err := q.run(ctx, "Claim", consumer, func(k *queuemodel.Consumer, now int64) {
+		c := k.Claim(now, q.window, min(max(n, 0), redisq.MaxBatch), lease)
 		for _, l := range c.Leases {
 			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
 		}
@@ -134,11 +135,11 @@ func (q *queueSeam) ClaimEach(ctx context.Context, consumer uint32, wishes []red
 	var out []redisq.Grant
 	asked := time.Now()
 	wanted := slices.Clone(wishes)
-	err := q.run(ctx, "ClaimEach", consumer, func(k *lane, now int64) {
+	err := q.run(ctx, "ClaimEach", consumer, func(k *queuemodel.Consumer, now int64) {
 		grants := make([]redisq.Grant, len(wanted))
 		for i, w := range wanted {
 			g := &grants[i]
-			if g.Lease, g.Before = k.claimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
+			if g.Lease, g.Before = k.ClaimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
 				q.l.w.checker.granted(q.l, consumer, g.Lease, asked, w.Lease)
 			}
 		}
@@ -162,7 +163,7 @@ func (q *queueSeam) ClaimOne(ctx context.Context, consumer uint32, job redisq.Jo
 func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
 	out := make([]bool, len(leases))
 	asked := q.l.w.now()
-	err := q.run(ctx, "Extend", consumer, func(k *lane, now int64) { copy(out, k.extend(now, leases, lease)) })
+	err := q.run(ctx, "Extend", consumer, func(k *queuemodel.Consumer, now int64) { copy(out, k.Extend(now, leases, lease)) })
 	if err != nil || q.l.w.now()-asked > longCall {
 		q.l.w.checker.disturb(q.l.no, asked, q.l.w.now())
 	}
@@ -177,8 +178,8 @@ func (q *queueSeam) Hold(ctx context.Context, consumer uint32, leases []redisq.L
 	if q.r.flaw == leasesAreNotHeld {
 		return slices.Repeat([]bool{true}, len(leases)), nil
 	}
-	err := q.run(ctx, "Hold", consumer, func(k *lane, now int64) {
-		copy(out, k.hold(now, leases, lease))
+	err := q.run(ctx, "Hold", consumer, func(k *queuemodel.Consumer, now int64) {
+		copy(out, k.Hold(now, leases, lease))
 		q.l.w.checker.held(q.l, consumer, leases, out, lease)
 	})
 	if err != nil {
@@ -189,8 +190,8 @@ func (q *queueSeam) Hold(ctx context.Context, consumer uint32, leases []redisq.L
 
 func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error) {
 	var out []bool
-	err := q.run(ctx, "Nack", consumer, func(k *lane, now int64) {
-		result := k.nack(now, leases, delays)
+	err := q.run(ctx, "Nack", consumer, func(k *queuemodel.Consumer, now int64) {
+		result := k.Nack(now, leases, delays)
 		q.l.w.checker.ended(q.l, "nacked", consumer, leases, result)
 		out = result
 	})
@@ -202,8 +203,8 @@ func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.L
 
 func (q *queueSeam) Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error) {
 	var out []bool
-	err := q.run(ctx, "Release", consumer, func(k *lane, _ int64) {
-		result := k.release(leases)
+	err := q.run(ctx, "Release", consumer, func(k *queuemodel.Consumer, _ int64) {
+		result := k.Release(leases)
 		q.l.w.checker.ended(q.l, "released", consumer, leases, result)
 		out = result
 	})
@@ -219,8 +220,8 @@ func (q *queueSeam) Ack(ctx context.Context, consumer uint32, ids []ident.ID) (i
 	}
 	removed := 0
 	nos := slices.Clone(ids)
-	err := q.run(ctx, "Ack", consumer, func(k *lane, _ int64) {
-		n := k.ack(nos)
+	err := q.run(ctx, "Ack", consumer, func(k *queuemodel.Consumer, _ int64) {
+		n := k.Ack(nos)
 		q.l.w.checker.acked(q.l, consumer, nos)
 		removed = n
 	})
@@ -241,13 +242,13 @@ func (q *queueSeam) AckMany(ctx context.Context, done []redisq.Done) ([]int, []e
 func (q *queueSeam) Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (redisq.Expired, error) {
 	var out redisq.Expired
 	dropped := false
-	err := q.run(ctx, "Reclaim", consumer, func(k *lane, now int64) {
-		if dropped = q.r.flaw != clockIsTrusted && k.wentBack(now); dropped {
+	err := q.run(ctx, "Reclaim", consumer, func(k *queuemodel.Consumer, now int64) {
+		if dropped = q.r.flaw != clockIsTrusted && k.WentBack(now); dropped {
 			q.l.w.checker.disturb(0, q.l.w.now(), q.l.w.now())
 			q.l.note("dropped", consumer, ident.ID{}, "the clock went back")
 			return
 		}
-		x := k.reclaim(now, limit, maxAttempts)
+		x := k.Reclaim(now, limit, maxAttempts)
 		q.l.w.checker.reclaimed(q.l, consumer, x)
 		out = x
 	})
@@ -263,10 +264,10 @@ func (q *queueSeam) Reclaim(ctx context.Context, consumer uint32, limit, maxAtte
 func (q *queueSeam) Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error) {
 	var out []redisq.Standing
 	nos := slices.Clone(ids)
-	err := q.run(ctx, "Probe", consumer, func(k *lane, _ int64) {
+	err := q.run(ctx, "Probe", consumer, func(k *queuemodel.Consumer, _ int64) {
 		found := make([]redisq.Standing, len(nos))
 		for i, id := range nos {
-			found[i] = k.standing(id)
+			found[i] = k.Standing(id)
 		}
 		out = found
 	})
@@ -278,7 +279,7 @@ func (q *queueSeam) Probe(ctx context.Context, consumer uint32, ids []ident.ID) 
 
 func (q *queueSeam) Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error) {
 	var out []redisq.Waiting
-	err := q.run(ctx, "Peek", consumer, func(k *lane, now int64) { out = k.peek(now, after, limit) })
+	err := q.run(ctx, "Peek", consumer, func(k *queuemodel.Consumer, now int64) { out = k.Peek(now, after, limit) })
 	if err != nil {
 		return nil, err
 	}
@@ -287,9 +288,9 @@ func (q *queueSeam) Peek(ctx context.Context, consumer uint32, after *redisq.Cur
 
 func (q *queueSeam) Stats(ctx context.Context, consumer uint32) (redisq.Stats, error) {
 	var out redisq.Stats
-	err := q.run(ctx, "Stats", consumer, func(k *lane, now int64) {
-		out = k.stats(now)
-		out.Epoch = k.epoch
+	err := q.run(ctx, "Stats", consumer, func(k *queuemodel.Consumer, now int64) {
+		out = k.Stats(now)
+		out.Epoch = k.Epoch
 	})
 	if err != nil {
 		return redisq.Stats{SpilledPriority: -1}, err
@@ -299,7 +300,7 @@ func (q *queueSeam) Stats(ctx context.Context, consumer uint32) (redisq.Stats, e
 
 func (q *queueSeam) SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
 	var out bool
-	err := q.run(ctx, "SettleSpilled", consumer, func(k *lane, _ int64) { out = k.settleSpilled(priority, spills) })
+	err := q.run(ctx, "SettleSpilled", consumer, func(k *queuemodel.Consumer, _ int64) { out = k.SettleSpilled(priority, spills) })
 	if err != nil {
 		return false, err
 	}
@@ -315,14 +316,14 @@ func (q *queueSeam) Renew(ctx context.Context, consumer uint32) error {
 		q.r.mu.Lock()
 		defer q.r.mu.Unlock()
 		k := q.r.lane(consumer)
-		if k.epoch == known || k.epoch == "" {
+		if k.Epoch == known || k.Epoch == "" {
 			q.r.newEpoch(k)
 		}
-		current = k.epoch
+		current = k.Epoch
 	}, overdue: func() {
 		q.r.mu.Lock()
 		defer q.r.mu.Unlock()
-		if k := q.r.lane(consumer); k.epoch == known && known != "" {
+		if k := q.r.lane(consumer); k.Epoch == known && known != "" {
 			q.r.newEpoch(k)
 		}
 	}})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
 )
 
 // The settings of the brokers: as in production, in short. As there, what a lease
@@ -43,7 +44,7 @@ type world struct {
 	working    sync.WaitGroup // pull workers: they work as long as there are brokers
 	rounds     group          // what pull workers have begun
 	acting     group          // whoever ends by himself: producers, operators, requests that are late
-	savedLanes map[uint32]*lane
+	savedLanes map[uint32]*queuemodel.Consumer
 
 	mu        sync.Mutex
 	lives     int

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,13 +10,17 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// walker drives a queue, as two brokers, and the model side by side.
+// walker drives a queue, as two brokers, and the model side by side. The model has
+// logical time: a short delay or lease ends between two steps, never ends in no step.
 type walker struct {
 	s       Server
-	m       *model
+	m       *queuemodel.Consumer
+	now     int64 // of the model, Unix ms
+	window  int
 	brokers []*redisq.Queue
 	fresh   int                   // IDs from here on were never used
 	tokens  map[ident.ID][]string // every token a job ever had
@@ -28,7 +33,7 @@ func randomOperations(t *testing.T, s Server) {
 		s.Flush()
 		window := rapid.IntRange(1, 8).Draw(rt, "window")
 		w := &walker{
-			s: s, m: newModel(window), tokens: map[ident.ID][]string{},
+			s: s, m: queuemodel.New(), now: begin, window: window, tokens: map[ident.ID][]string{},
 			brokers: []*redisq.Queue{s.Queue(window), s.Queue(window)},
 		}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -52,6 +57,13 @@ func randomOperations(t *testing.T, s Server) {
 	})
 }
 
+// Times of the model, ms. begin is later than the time in every ID that the test uses;
+// all the steps of a test end before what the scripts themselves give time for.
+const (
+	begin    = 1 << 41
+	stepTime = 2
+)
+
 var durations = rapid.SampledFrom([]time.Duration{time.Millisecond, never, never})
 
 // begin chooses the broker for a step.
@@ -61,8 +73,8 @@ func (w *walker) begin(rt *rapid.T) *redisq.Queue {
 
 // end lets what is short end.
 func (w *walker) end() {
-	w.s.Advance(2 * time.Millisecond)
-	w.m.now += stepTime
+	w.s.Advance(stepTime * time.Millisecond)
+	w.now += stepTime
 }
 
 // known draws the ID of a job that exists or did.
@@ -90,7 +102,7 @@ func (w *walker) enqueueFresh(rt *rapid.T) {
 	}
 	got, err := w.begin(rt).Enqueue(context.Background(), consumer, js, redisq.Fresh)
 	require.NoError(rt, err)
-	require.Equal(rt, w.m.enqueue(js, redisq.Fresh), got)
+	require.Equal(rt, w.m.Enqueue(w.now, w.window, js, redisq.Fresh), got)
 	w.end()
 }
 
@@ -108,17 +120,14 @@ func (w *walker) offer(rt *rapid.T) {
 	case 0:
 		js = append(js, js[0])
 	case 1:
-		if id.Millis() <= w.m.brought {
+		if id.Millis() <= w.m.Brought {
 			js = append(js, redisq.Job{ID: id, Priority: priority})
 		}
 	}
 	got, errs := w.begin(rt).EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: js, Lease: lease}})
 	require.NoError(rt, errs[0])
-	want, leased := w.m.offer(js, lease)
-	require.Len(rt, got[0].Leases, len(leased))
-	for i, j := range leased {
-		w.leased(rt, j, got[0].Leases[i])
-	}
+	want := w.m.Offer(w.now, w.window, js, redisq.Fresh, lease)
+	w.leased(rt, want.Leases, got[0].Leases)
 	require.Equal(rt, []int{want.Added, want.Known, want.Spilled}, []int{got[0].Added, got[0].Known, got[0].Spilled})
 	w.end()
 }
@@ -128,7 +137,7 @@ func (w *walker) offer(rt *rapid.T) {
 func (w *walker) enqueueLate(rt *rapid.T) {
 	var js []redisq.Job
 	for range rapid.IntRange(1, 5).Draw(rt, "n") {
-		if id := w.known(rt); id.Millis() <= w.m.brought {
+		if id := w.known(rt); id.Millis() <= w.m.Brought {
 			js = append(js, redisq.Job{ID: id, Priority: 1})
 		}
 	}
@@ -137,7 +146,7 @@ func (w *walker) enqueueLate(rt *rapid.T) {
 	require.NoError(rt, errs[0])
 	want := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1, Epoch: got[0].Epoch}
 	if len(js) > 0 {
-		want = w.m.enqueue(js, redisq.Fresh)
+		want = w.m.Enqueue(w.now, w.window, js, redisq.Fresh)
 		want.Epoch = got[0].Epoch
 	}
 	require.Equal(rt, want, got[0])
@@ -153,31 +162,33 @@ func (w *walker) enqueueAgain(rt *rapid.T) {
 	w.fresh++ // the last may have been used just now
 	got, err := w.begin(rt).Enqueue(context.Background(), consumer, js, src)
 	require.NoError(rt, err)
-	require.Equal(rt, w.m.enqueue(js, src), got)
+	require.Equal(rt, w.m.Enqueue(w.now, w.window, js, src), got)
 	w.end()
 }
 
-// leased compares a lease with the model's and remembers its token.
-func (w *walker) leased(rt *rapid.T, j *modelJob, l redisq.Lease) {
-	require.Equal(rt, redisq.Lease{ID: j.id, Priority: j.priority, Attempt: j.attempts, Flags: j.flags, Token: l.Token}, l)
-	require.NotContains(rt, w.tokens[l.ID], l.Token)
-	require.NotEmpty(rt, l.Token)
-	j.token = l.Token
-	w.tokens[l.ID] = append(w.tokens[l.ID], l.Token)
+// leased compares leases with the model's, and teaches the model their tokens: the
+// epoch in them is random.
+func (w *walker) leased(rt *rapid.T, want, got []redisq.Lease) {
+	require.Len(rt, got, len(want))
+	for i, l := range got {
+		want[i].Token = l.Token
+		require.Equal(rt, want[i], l)
+		require.NotContains(rt, w.tokens[l.ID], l.Token)
+		require.NotEmpty(rt, l.Token)
+		w.m.SetToken(l.ID, l.Token)
+		w.tokens[l.ID] = append(w.tokens[l.ID], l.Token)
+	}
 }
 
 func (w *walker) claim(rt *rapid.T) {
 	n, lease := rapid.IntRange(0, 6).Draw(rt, "n"), durations.Draw(rt, "lease")
 	got, err := w.begin(rt).Claim(context.Background(), consumer, n, lease)
 	require.NoError(rt, err)
-	want := w.m.claim(n, lease)
-	require.Len(rt, got.Leases, len(want))
-	for i, j := range want {
-		w.leased(rt, j, got.Leases[i])
-	}
-	require.Len(rt, w.m.in(redisq.Ready), got.Ready)
-	require.Equal(rt, w.m.spilled >= 0, got.Spilled)
-	require.Equal(rt, len(w.m.in(redisq.Delayed))+len(w.m.in(redisq.Leased)) > 0, got.NextDue > 0)
+	want := w.m.Claim(w.now, w.window, n, lease)
+	w.leased(rt, want.Leases, got.Leases)
+	require.Equal(rt, want.Ready, got.Ready)
+	require.Equal(rt, want.Spilled, got.Spilled)
+	require.Equal(rt, want.NextDue > 0, got.NextDue > 0)
 	w.end()
 }
 
@@ -191,12 +202,12 @@ func (w *walker) claimEach(rt *rapid.T) {
 	require.NoError(rt, err)
 	require.Len(rt, got, len(wishes))
 	for i, wish := range wishes {
-		want, state := w.m.claimOne(wish.Job, wish.Lease, wish.Insert)
-		require.Equal(rt, state, got[i].Before.State)
-		if want == nil {
+		want, before := w.m.ClaimOne(w.now, wish.Job, wish.Lease, wish.Insert)
+		require.Equal(rt, before.State, got[i].Before.State)
+		if want.Token == "" {
 			require.Zero(rt, got[i].Lease)
 		} else {
-			w.leased(rt, want, got[i].Lease)
+			w.leased(rt, []redisq.Lease{want}, []redisq.Lease{got[i].Lease})
 		}
 	}
 	w.end()
@@ -207,8 +218,8 @@ func (w *walker) drawLeases(rt *rapid.T) []redisq.Lease {
 	var out []redisq.Lease
 	for range rapid.IntRange(1, 5).Draw(rt, "n") {
 		id := w.known(rt)
-		if leased := w.m.in(redisq.Leased); len(leased) > 0 && rapid.Bool().Draw(rt, "current") {
-			id = leased[rapid.IntRange(0, len(leased)-1).Draw(rt, "lease")].id
+		if leased := w.m.IDs(redisq.Leased); len(leased) > 0 && rapid.Bool().Draw(rt, "current") {
+			id = leased[rapid.IntRange(0, len(leased)-1).Draw(rt, "lease")]
 		}
 		token := "none"
 		if all := w.tokens[id]; len(all) > 0 {
@@ -223,13 +234,7 @@ func (w *walker) extend(rt *rapid.T) {
 	leases, lease := w.drawLeases(rt), durations.Draw(rt, "lease")
 	got, err := w.begin(rt).Extend(context.Background(), consumer, leases, lease)
 	require.NoError(rt, err)
-	for i, l := range leases {
-		j := w.m.held(l.ID, l.Token)
-		require.Equal(rt, j != nil, got[i])
-		if j != nil {
-			j.at = w.m.now + logical(lease)
-		}
-	}
+	require.Equal(rt, w.m.Extend(w.now, leases, lease), got)
 	w.end()
 }
 
@@ -239,8 +244,8 @@ func (w *walker) hold(rt *rapid.T) {
 	lease := durations.Draw(rt, "lease")
 	var leases []redisq.Lease
 	for _, l := range w.drawLeases(rt) {
-		if j := w.m.jobs[l.ID]; j != nil { // a job keeps its priority
-			l.Priority = j.priority
+		if s := w.m.Standing(l.ID); s.State != redisq.Missing { // a job keeps its priority
+			l.Priority = s.Priority
 		}
 		if l.Token == "none" {
 			l.Token += l.ID.String()
@@ -251,11 +256,7 @@ func (w *walker) hold(rt *rapid.T) {
 	w.fresh++
 	got, err := w.begin(rt).Hold(context.Background(), consumer, leases, lease)
 	require.NoError(rt, err)
-	seen := map[ident.ID]bool{}
-	for i, l := range leases {
-		require.Equal(rt, !seen[l.ID] && w.m.hold(l, lease), got[i])
-		seen[l.ID] = true
-	}
+	require.Equal(rt, w.m.Hold(w.now, leases, lease), got)
 	w.end()
 }
 
@@ -267,13 +268,7 @@ func (w *walker) nack(rt *rapid.T) {
 	}
 	got, err := w.begin(rt).Nack(context.Background(), consumer, leases, delays)
 	require.NoError(rt, err)
-	for i, l := range leases {
-		j := w.m.held(l.ID, l.Token)
-		require.Equal(rt, j != nil, got[i])
-		if j != nil {
-			w.m.nack(j, delays[i])
-		}
-	}
+	require.Equal(rt, w.m.Nack(w.now, leases, delays), got)
 	w.end()
 }
 
@@ -281,13 +276,7 @@ func (w *walker) release(rt *rapid.T) {
 	leases := w.drawLeases(rt)
 	got, err := w.begin(rt).Release(context.Background(), consumer, leases)
 	require.NoError(rt, err)
-	for i, l := range leases {
-		j := w.m.held(l.ID, l.Token)
-		require.Equal(rt, j != nil, got[i])
-		if j != nil {
-			w.m.release(j)
-		}
-	}
+	require.Equal(rt, w.m.Release(leases), got)
 	w.end()
 }
 
@@ -298,11 +287,7 @@ func (w *walker) ack(rt *rapid.T) {
 	}
 	got, err := w.begin(rt).Ack(context.Background(), consumer, ids)
 	require.NoError(rt, err)
-	before := len(w.m.jobs)
-	for _, id := range ids {
-		delete(w.m.jobs, id)
-	}
-	require.Equal(rt, before-len(w.m.jobs), got)
+	require.Equal(rt, w.m.Ack(ids), got)
 	w.end()
 }
 
@@ -310,17 +295,13 @@ func (w *walker) reclaim(rt *rapid.T) {
 	most := rapid.IntRange(0, 4).Draw(rt, "max attempts")
 	got, err := w.begin(rt).Reclaim(context.Background(), consumer, redisq.MaxBatch, most)
 	require.NoError(rt, err)
-	returned, exhausted := w.m.reclaim(most)
-	var ids []ident.ID
-	for _, j := range returned {
-		ids = append(ids, j.id)
-	}
-	require.ElementsMatch(rt, ids, got.Returned)
-	require.Len(rt, got.Exhausted, len(exhausted))
-	for _, l := range got.Exhausted {
-		w.leased(rt, w.m.jobs[l.ID], l)
-	}
-	require.Equal(rt, len(w.m.jobs) == 0, got.Empty)
+	want := w.m.Reclaim(w.now, redisq.MaxBatch, most)
+	require.ElementsMatch(rt, want.Returned, got.Returned)
+	byID := func(a, b redisq.Lease) int { return a.ID.Compare(b.ID) } // real deadlines may be equal
+	slices.SortFunc(want.Exhausted, byID)
+	slices.SortFunc(got.Exhausted, byID)
+	w.leased(rt, want.Exhausted, got.Exhausted)
+	require.Equal(rt, want.Empty, got.Empty)
 	w.end()
 }
 
@@ -328,15 +309,14 @@ func (w *walker) peek(rt *rapid.T) {
 	ctx := context.Background()
 	q := w.begin(rt)
 	size := rapid.IntRange(1, 4).Draw(rt, "size")
-	w.m.promote()
 	var after *redisq.Cursor
-	for want := w.m.visible(); ; {
+	for want := w.m.Peek(w.now, nil, len(w.tokens)+w.fresh+1); ; {
 		got, err := q.Peek(ctx, consumer, after, size)
 		require.NoError(rt, err)
 		require.Len(rt, got, min(size, len(want)))
 		for i, got := range got {
-			j := want[i]
-			require.Equal(rt, redisq.Waiting{ID: j.id, Priority: j.priority, Attempts: j.attempts, Flags: j.flags, Score: got.Score}, got)
+			want[i].Score = got.Score // by the clock of the server
+			require.Equal(rt, want[i], got)
 			after = &redisq.Cursor{Score: got.Score, ID: got.ID}
 		}
 		if want = want[len(got):]; len(got) == 0 {
@@ -349,7 +329,7 @@ func (w *walker) peek(rt *rapid.T) {
 func (w *walker) spilled(rt *rapid.T) {
 	priority := rapid.SampledFrom([]int{-1, -1, 0, 1}).Draw(rt, "priority")
 	require.NoError(rt, w.begin(rt).SetSpilled(context.Background(), consumer, priority))
-	w.m.spilled = priority
+	w.m.Spilled = priority
 	w.end()
 }
 
@@ -358,7 +338,7 @@ func (w *walker) lose(rt *rapid.T) {
 	switch rapid.IntRange(0, 5).Draw(rt, "loss") {
 	case 0:
 		w.s.Flush()
-		w.m.jobs, w.m.spilled, w.m.brought = map[ident.ID]*modelJob{}, -1, 0
+		w.m = queuemodel.New()
 	case 1:
 		require.NoError(rt, w.begin(rt).Renew(context.Background(), consumer))
 	default: // losses are rare
@@ -376,10 +356,8 @@ func (w *walker) compare(rt *rapid.T) {
 	got, err := q.Probe(context.Background(), consumer, ids)
 	require.NoError(rt, err)
 	for i, id := range ids {
-		want := redisq.Standing{At: got[i].At}
-		if j := w.m.jobs[id]; j != nil {
-			want = redisq.Standing{State: j.state, Priority: j.priority, Attempts: j.attempts, Flags: j.flags, Token: j.token, At: got[i].At}
-		}
+		want := w.m.Standing(id)
+		want.At = got[i].At // by the clock of the server
 		require.Equal(rt, want, got[i], "job %d", i)
 	}
 	check(rt, w.s, q)

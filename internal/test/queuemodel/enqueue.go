@@ -1,0 +1,128 @@
+package queuemodel
+
+import (
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// millis rounds up, as redisq does: no job is due early.
+func millis(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Enqueue is enqueue.lua: it puts jobs into the queue as far as the window has room.
+func (k *Consumer) Enqueue(now int64, window int, jobs []redisq.Job, src redisq.Source) redisq.Enqueued {
+	out := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
+	brought := k.Brought
+	delayed, careful := false, src != redisq.Fresh
+	for _, j := range jobs {
+		delayed = delayed || j.Delay > 0
+		careful = careful || j.ID.Millis() <= brought
+		if src != redisq.Fresh {
+			k.bring(j.ID)
+		}
+	}
+	seen := k.seen(jobs, careful, delayed)
+	for i, j := range jobs {
+		since, flags := now, redisq.Flags(0)
+		if src != redisq.Fresh || j.ID.Millis() <= brought {
+			flags |= redisq.FlagVerify
+		}
+		if src == redisq.Recovered {
+			flags |= redisq.FlagRecovered
+			since = min(now, j.ID.Millis())
+		}
+		switch {
+		case seen[j.ID]:
+			out.Known++
+			continue
+		case j.Delay > 0:
+			k.delayed[j.ID] = now + millis(j.Delay)
+			k.metas[j.ID] = meta{priority: j.Priority, attempts: j.Attempts, flags: flags}
+			out.Added++
+		case k.admits(j.Priority, window, src):
+			k.ready[j.ID] = score(j.Priority, since)
+			if j.Attempts > 0 || flags > 0 {
+				k.metas[j.ID] = meta{priority: j.Priority, attempts: j.Attempts, flags: flags}
+			}
+			out.Added++
+		default:
+			out.Spilled++
+			k.Spilled = max(k.Spilled, j.Priority)
+			if out.FirstSpilled < 0 {
+				out.FirstSpilled = i
+			}
+		}
+		seen[j.ID] = true
+	}
+	if out.Spilled > 0 && src != redisq.Recovered {
+		k.Spills++
+	}
+	out.SpilledPriority = k.Spilled
+	return out
+}
+
+// Offer is offer.lua: Enqueue of jobs that are leased at once where a claim right
+// behind it would take just them. A lease of 0 only enqueues.
+func (k *Consumer) Offer(now int64, window int, jobs []redisq.Job, src redisq.Source, lease time.Duration) redisq.Enqueued {
+	idle := lease > 0 && k.idle(now) && k.grantable(window, len(jobs)) == len(jobs) && len(jobs) <= window
+	for _, j := range jobs {
+		idle = idle && j.Delay <= 0 && j.Attempts == 0 && j.ID.Millis() > k.Brought
+	}
+	out := k.Enqueue(now, window, jobs, src)
+	if !idle || out.Known > 0 {
+		return out
+	}
+	for _, j := range jobs {
+		delete(k.ready, j.ID)
+		out.Leases = append(out.Leases, k.lease(now, j.ID, meta{priority: j.Priority, since: now}, lease))
+	}
+	return out
+}
+
+// idle reports whether a claim would find no job, here or outside the window.
+func (k *Consumer) idle(now int64) bool {
+	for _, due := range k.delayed {
+		if due <= now {
+			return false
+		}
+	}
+	return len(k.ready) == 0 && k.Spilled < 0
+}
+
+// bring notes a job that came by another way than a fresh offer.
+func (k *Consumer) bring(id ident.ID) { k.Brought = max(k.Brought, id.Millis()) }
+
+// seen looks jobs up. Without careful it looks only where a fresh job can be.
+func (k *Consumer) seen(jobs []redisq.Job, careful, delayed bool) map[ident.ID]bool {
+	out := map[ident.ID]bool{}
+	for _, j := range jobs {
+		_, ready := k.ready[j.ID]
+		_, later := k.delayed[j.ID]
+		_, leased := k.leased[j.ID]
+		out[j.ID] = ready || later && (careful || delayed) || leased && careful
+	}
+	return out
+}
+
+// admits is the rule of the window: it reports whether a ready job of that priority
+// gets a place.
+func (k *Consumer) admits(priority, window int, src redisq.Source) bool {
+	worst, ahead := redisq.MaxPriority, 0
+	for _, s := range k.ready {
+		p := priorityOf(s)
+		worst = min(worst, p)
+		if p >= priority {
+			ahead++
+		}
+	}
+	if src == redisq.Recovered {
+		return len(k.ready) < window || priority > worst && ahead < window
+	}
+	if priority <= k.Spilled {
+		return false
+	}
+	return len(k.ready) < window || len(k.ready) < 2*window && priority > worst
+}

@@ -1,0 +1,229 @@
+package queuemodel
+
+import (
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Visible lists the ready jobs that may be granted, in order: none below the highest
+// priority that has jobs outside the window.
+func (k *Consumer) Visible() []ident.ID {
+	ids := ordered(k.ready)
+	for i, id := range ids {
+		if priorityOf(k.ready[id]) < k.Spilled {
+			return ids[:i]
+		}
+	}
+	return ids
+}
+
+// grantable is the rule of grant.lua: it returns how many of n leases may be granted
+// now, in the order of the queue. While delayed holds four windows it is none: a
+// consumer that fails every job must not move its whole backlog there.
+func (k *Consumer) grantable(window, n int) int {
+	if len(k.delayed) >= 4*window {
+		return 0
+	}
+	return n
+}
+
+// Claim is claim.lua: it promotes due jobs and leases the first n ready ones.
+func (k *Consumer) Claim(now int64, window, n int, lease time.Duration) redisq.Claim {
+	k.Promote(now)
+	var out redisq.Claim
+	if n = k.grantable(window, n); n > 0 {
+		ids := k.Visible()
+		for _, id := range ids[:min(n, len(ids))] {
+			m := k.metaOf(id)
+			m.priority, m.since = priorityOf(k.ready[id]), sinceOf(k.ready[id])
+			delete(k.ready, id)
+			out.Leases = append(out.Leases, k.lease(now, id, m, lease))
+		}
+	}
+	out.NextDue, out.Ready, out.Spilled = k.nextDue(now), len(k.ready), k.Spilled >= 0
+	return out
+}
+
+// lease makes a job leased that is in no set, and charges the attempt.
+func (k *Consumer) lease(now int64, id ident.ID, m meta, lease time.Duration) redisq.Lease {
+	m.attempts++
+	m.token = k.token()
+	k.metas[id] = m
+	k.leased[id] = now + millis(lease)
+	return redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token}
+}
+
+// ClaimOne is claim_each.lua for one job: it leases the job in whatever state it
+// waits, also an unknown one with insert.
+func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing) {
+	before := k.Standing(job.ID)
+	m := meta{priority: job.Priority, attempts: job.Attempts, flags: redisq.FlagVerify, since: now}
+	switch before.State {
+	case redisq.Leased:
+		return redisq.Lease{}, before
+	case redisq.Missing:
+		if !insert {
+			return redisq.Lease{}, before
+		}
+		k.bring(job.ID)
+	case redisq.Ready:
+		m = k.metaOf(job.ID)
+		m.since = sinceOf(k.ready[job.ID])
+		delete(k.ready, job.ID)
+	case redisq.Delayed:
+		m = k.metas[job.ID]
+		m.since = now
+		delete(k.delayed, job.ID)
+	}
+	return k.lease(now, job.ID, m, lease), before
+}
+
+// held reports whether the token is that of the job's lease.
+func (k *Consumer) held(l redisq.Lease) bool {
+	_, leased := k.leased[l.ID]
+	return leased && l.Token != "" && k.metas[l.ID].token == l.Token
+}
+
+// Extend is extend.lua: it moves the deadlines of leases.
+func (k *Consumer) Extend(now int64, leases []redisq.Lease, lease time.Duration) []bool {
+	out := make([]bool, len(leases))
+	for i, l := range leases {
+		if out[i] = k.held(l); out[i] {
+			k.leased[l.ID] = now + millis(lease)
+		}
+	}
+	return out
+}
+
+// Hold is hold.lua: it gives lost leases back to their holders.
+func (k *Consumer) Hold(now int64, leases []redisq.Lease, lease time.Duration) []bool {
+	out := make([]bool, len(leases))
+	seen := map[ident.ID]bool{}
+	for i, l := range leases {
+		if seen[l.ID] {
+			continue
+		}
+		seen[l.ID] = true
+		m := k.metas[l.ID]
+		_, leased := k.leased[l.ID]
+		if leased || m.attempts >= l.Attempt {
+			out[i] = leased && m.token == l.Token
+			continue
+		}
+		since := now
+		if s, ready := k.ready[l.ID]; ready {
+			since = sinceOf(s)
+		} else if _, delayed := k.delayed[l.ID]; !delayed {
+			k.bring(l.ID)
+		}
+		delete(k.ready, l.ID)
+		delete(k.delayed, l.ID)
+		k.metas[l.ID] = meta{priority: l.Priority, attempts: l.Attempt, flags: m.flags | redisq.FlagVerify, token: l.Token, since: since}
+		k.leased[l.ID] = now + millis(lease)
+		out[i] = true
+	}
+	return out
+}
+
+// Nack is nack.lua: it ends leases; their jobs are due after the delays.
+func (k *Consumer) Nack(now int64, leases []redisq.Lease, delays []time.Duration) []bool {
+	out := make([]bool, len(leases))
+	for i, l := range leases {
+		if out[i] = k.held(l); !out[i] {
+			continue
+		}
+		m := k.metas[l.ID]
+		m.token, m.since = "", 0
+		delete(k.leased, l.ID)
+		k.metas[l.ID] = m
+		if delays[i] > 0 {
+			k.delayed[l.ID] = now + millis(delays[i])
+		} else {
+			k.ready[l.ID] = score(m.priority, now)
+		}
+	}
+	return out
+}
+
+// Release is release.lua: it undoes claims, with the attempts uncharged.
+func (k *Consumer) Release(leases []redisq.Lease) []bool {
+	out := make([]bool, len(leases))
+	for i, l := range leases {
+		if out[i] = k.held(l); !out[i] {
+			continue
+		}
+		m := k.metas[l.ID]
+		delete(k.leased, l.ID)
+		k.ready[l.ID] = score(m.priority, m.since)
+		m.attempts, m.token, m.since = max(m.attempts-1, 0), "", 0
+		if k.metas[l.ID] = m; m.attempts == 0 && m.flags == 0 {
+			delete(k.metas, l.ID)
+		}
+	}
+	return out
+}
+
+// Ack is ack.lua: it forgets jobs and returns how many it knew.
+func (k *Consumer) Ack(ids []ident.ID) int {
+	n := 0
+	for _, id := range ids {
+		for _, set := range []map[ident.ID]int64{k.ready, k.delayed, k.leased} {
+			if _, ok := set[id]; ok {
+				delete(set, id)
+				n++
+			}
+		}
+		delete(k.metas, id)
+	}
+	return n
+}
+
+// exhaustedLease is how long reclaim keeps an exhausted job for its caller.
+const exhaustedLease = 10 * time.Second
+
+// clockBack is how far the clock may go back before reclaim drops the keys.
+const clockBack = 5 * time.Second
+
+// WentBack is the start of reclaim.lua: it drops the keys and returns true where the
+// clock went back, else it notes the time.
+func (k *Consumer) WentBack(now int64) bool {
+	if now < k.Looked-millis(clockBack) {
+		*k = *New()
+		return true
+	}
+	if now >= k.Looked+1000 {
+		k.Looked = now
+	}
+	return false
+}
+
+// Reclaim is reclaim.lua: it ends up to limit leases that are past their deadline.
+// Jobs with most attempts stay leased under a new token; 0: none is exhausted.
+func (k *Consumer) Reclaim(now int64, limit, most int) redisq.Expired {
+	var out redisq.Expired
+	for _, id := range ordered(k.leased) {
+		if k.leased[id] > now || len(out.Returned)+len(out.Exhausted) == limit {
+			break
+		}
+		m := k.metas[id]
+		m.flags |= redisq.FlagVerify
+		if most > 0 && m.attempts >= most {
+			m.token = k.token()
+			k.leased[id] = now + millis(exhaustedLease)
+			out.Exhausted = append(out.Exhausted, redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token})
+		} else {
+			delete(k.leased, id)
+			k.ready[id] = score(m.priority, now)
+			m.token, m.since = "", 0
+			out.Returned = append(out.Returned, id)
+		}
+		k.metas[id] = m
+	}
+	k.Fence += int64(len(out.Returned)) // the script counts all that it looked at
+	k.Promote(now)
+	out.NextDue = k.nextDue(now)
+	out.Empty = out.NextDue == 0 && len(k.ready) == 0
+	return out
+}

@@ -1,0 +1,60 @@
+package queuemodel
+
+import (
+	"time"
+
+	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Peek is peek.lua: it lists the jobs that a claim would take, from behind a place.
+func (k *Consumer) Peek(now int64, after *redisq.Cursor, limit int) []redisq.Waiting {
+	k.Promote(now)
+	var out []redisq.Waiting
+	for _, id := range k.Visible() {
+		s := k.ready[id]
+		if after != nil && (s < after.Score || s == after.Score && id.Compare(after.ID) <= 0) {
+			continue
+		}
+		if len(out) == limit {
+			break
+		}
+		m := k.metaOf(id)
+		out = append(out, redisq.Waiting{ID: id, Priority: priorityOf(s), Attempts: m.attempts, Flags: m.flags, Score: s})
+	}
+	return out
+}
+
+// Standing is probe.lua for one job.
+func (k *Consumer) Standing(id ident.ID) redisq.Standing {
+	m := k.metas[id]
+	if s, ok := k.ready[id]; ok {
+		return redisq.Standing{State: redisq.Ready, Priority: priorityOf(s), Attempts: m.attempts, Flags: m.flags}
+	}
+	if at, ok := k.delayed[id]; ok {
+		return redisq.Standing{State: redisq.Delayed, Priority: m.priority, Attempts: m.attempts, Flags: m.flags, At: time.UnixMilli(at).UTC()}
+	}
+	if at, ok := k.leased[id]; ok {
+		return redisq.Standing{State: redisq.Leased, Priority: m.priority, Attempts: m.attempts, Flags: m.flags, Token: m.token, At: time.UnixMilli(at).UTC()}
+	}
+	return redisq.Standing{}
+}
+
+// Stats is stats.lua, without the epoch.
+func (k *Consumer) Stats(now int64) redisq.Stats {
+	s := redisq.Stats{Ready: len(k.ready), Delayed: len(k.delayed), Leased: len(k.leased), SpilledPriority: k.Spilled, Spills: k.Spills, NextDue: k.nextDue(now)}
+	if ids := ordered(k.ready); len(ids) > 0 {
+		s.Oldest = time.Duration(max(now-sinceOf(k.ready[ids[0]]), 0)) * time.Millisecond
+	}
+	return s
+}
+
+// SettleSpilled is spilled.lua: it notes the highest priority outside the window,
+// unless jobs were spilled since the caller looked.
+func (k *Consumer) SettleSpilled(priority int, spills int64) bool {
+	if k.Spills != spills {
+		return false
+	}
+	k.Spilled = priority
+	return true
+}
