@@ -21,6 +21,7 @@ SELECT
     callback_url,
     type,
     protocol,
+    policy,
     changed_ms,
     version
 FROM consumers
@@ -38,6 +39,7 @@ SELECT
     callback_url,
     type,
     protocol,
+    policy,
     changed_ms,
     version
 FROM consumers
@@ -59,10 +61,11 @@ INSERT INTO consumers (
     callback_url,
     type,
     protocol,
+    policy,
     changed_ms,
     version
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	updateConsumer = `
 UPDATE consumers
@@ -72,6 +75,7 @@ SET
     callback_url = ?,
     type = ?,
     protocol = ?,
+    policy = ?,
     changed_ms = ?,
     version = ?
 WHERE no = ?`
@@ -109,7 +113,9 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 				return err
 			}
 		}
-		out = p.merge(old)
+		if out, err = p.merge(old); err != nil {
+			return err
+		}
 		if out.Type == Push && out.CallbackURL == "" {
 			return ErrConsumerInvalid
 		}
@@ -120,7 +126,7 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		out.ChangedAt, out.Version = fromMillis(ms), c.version
 		if !created {
 			_, err = c.tx.ExecContext(ctx, updateConsumer,
-				out.Name, []byte(out.Token), []byte(out.CallbackURL), out.Type, []byte(out.Protocol), ms, c.version, out.No)
+				out.Name, []byte(out.Token), []byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version, out.No)
 			return err
 		}
 		if _, err := c.tx.ExecContext(ctx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
@@ -128,7 +134,7 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		}
 		_, err = c.tx.ExecContext(ctx, insertConsumer,
 			out.No, out.ChannelNo, out.Position, []byte(out.ID), out.Name, []byte(out.Token),
-			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), ms, c.version)
+			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version)
 		return err
 	})
 	if err != nil {
@@ -136,6 +142,9 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 	}
 	return out, created, nil
 }
+
+// maxPolicyBytes is the width of the column.
+const maxPolicyBytes = 4096
 
 func (p ConsumerPut) valid() error {
 	switch {
@@ -149,7 +158,7 @@ func (p ConsumerPut) valid() error {
 	return p.Put.valid()
 }
 
-func (p ConsumerPut) merge(c Consumer) Consumer {
+func (p ConsumerPut) merge(c Consumer) (Consumer, error) {
 	c.Name, c.Token = p.Put.merge(c.Name, c.Token)
 	if p.CallbackURL != nil {
 		c.CallbackURL = *p.CallbackURL
@@ -160,7 +169,16 @@ func (p ConsumerPut) merge(c Consumer) Consumer {
 	if p.Protocol != nil {
 		c.Protocol = *p.Protocol
 	}
-	return c
+	if p.Policy != nil {
+		var err error
+		if c.Policy, err = p.Policy(c.Policy); err != nil {
+			return c, err
+		}
+	}
+	if len(c.Policy) > maxPolicyBytes {
+		return c, fmt.Errorf("%w: a policy has at most %d bytes", ErrRejected, maxPolicyBytes)
+	}
+	return c, nil
 }
 
 func consumersSince(ctx context.Context, q querier, version int64) ([]Consumer, error) {
@@ -176,7 +194,7 @@ func consumersSince(ctx context.Context, q querier, version int64) ([]Consumer, 
 func scanConsumer(r scanner) (Consumer, error) {
 	var c Consumer
 	var ms int64
-	err := r.Scan(&c.No, &c.ChannelNo, &c.Position, &c.ID, &c.Name, &c.Token, &c.CallbackURL, &c.Type, &c.Protocol, &ms, &c.Version)
+	err := r.Scan(&c.No, &c.ChannelNo, &c.Position, &c.ID, &c.Name, &c.Token, &c.CallbackURL, &c.Type, &c.Protocol, &c.Policy, &ms, &c.Version)
 	c.ChangedAt = fromMillis(ms)
 	return c, err
 }

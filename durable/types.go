@@ -101,6 +101,7 @@ type Consumer struct {
 	CallbackURL string
 	Type        ConsumerType
 	Protocol    string // "" or "h2": HTTP/2 for deliveries
+	Policy      string // record of package policy: what the consumer sets itself
 	ChangedAt   time.Time
 	Version     int64
 }
@@ -128,6 +129,9 @@ type ConsumerPut struct {
 	CallbackURL *string
 	Type        *ConsumerType // nil: push on creation
 	Protocol    *string
+	// Policy makes the new record from the stored one, inside the transaction; nil
+	// keeps it. Its error is returned as it is, and nothing is stored.
+	Policy func(record string) (string, error)
 }
 
 // Changes are the rows written after a version of the catalogue.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -250,6 +251,28 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		_, created, err = f.PutProducer(f.ctx, put)
 		require.NoError(t, err)
 		require.False(t, created)
+	},
+	"a policy is merged inside the change, and every copy sees it": func(t *testing.T, f *fixture) {
+		_, consumers := f.channel(t, "c", 1)
+		id := consumers[0].ID
+		race(8, func(i int) { // each adds a letter to what is stored
+			_, _, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: id}, ChannelID: "c",
+				Policy: func(record string) (string, error) { return record + string(rune('a'+i)), nil }})
+			require.NoError(t, err)
+		})
+		c, err := f.Changes(f.ctx, 0)
+		require.NoError(t, err)
+		require.Len(t, c.Consumers[0].Policy, 8, "no change was lost")
+		refused := errors.New("refused")
+		_, _, err = f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: id, Name: ptr("other")}, ChannelID: "c",
+			Policy: func(string) (string, error) { return "", refused }})
+		require.ErrorIs(t, err, refused)
+		again, err := f.Changes(f.ctx, 0)
+		require.NoError(t, err)
+		require.Equal(t, c, again, "nothing was stored")
+		_, _, err = f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: id}, ChannelID: "c",
+			Policy: func(string) (string, error) { return strings.Repeat("x", 4097), nil }})
+		require.ErrorIs(t, err, durable.ErrRejected)
 	},
 	"a consumer needs a channel, and a push consumer a callback": func(t *testing.T, f *fixture) {
 		_, _, err := f.PutConsumer(f.ctx, consumerPut("nowhere", "k"))

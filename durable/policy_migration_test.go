@@ -1,0 +1,24 @@
+package durable
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/realservers"
+)
+
+// A broker that dies between the change of a table and the note that it was made
+// leaves a migration that runs again.
+func TestMySQLMigrationsRunAgainAfterACrash(t *testing.T) {
+	s, err := OpenMySQL(t.Context(), realservers.MySQL(t), Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.Migrate(t.Context()))
+	_, err = s.db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id > 0")
+	require.NoError(t, err)
+	require.NoError(t, s.Migrate(t.Context()))
+	var last int
+	require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT MAX(version_id) FROM goose_db_version").Scan(&last))
+	require.Equal(t, 2, last)
+}
