@@ -14,7 +14,9 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A Retrigger calls the re-trigger endpoint of seed 0 at a load-balanced URL.
+// A Retrigger calls the re-trigger endpoint of seed 0 at a load-balanced URL. Its
+// requests carry the admin token, so they go to that host and to no other: it
+// follows no redirect, and a proxy that the environment names is not asked.
 type Retrigger struct {
 	base   string
 	token  string
@@ -23,7 +25,11 @@ type Retrigger struct {
 
 // NewRetrigger returns a caller of the endpoints under base with the admin token.
 func NewRetrigger(base, adminToken string) *Retrigger {
-	return &Retrigger{base: strings.TrimRight(base, "/"), token: adminToken, client: &http.Client{Timeout: 10 * time.Second}}
+	return &Retrigger{base: strings.TrimRight(base, "/"), token: adminToken, client: &http.Client{
+		Timeout:       10 * time.Second,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // Close drops idle connections.

@@ -82,7 +82,10 @@ func (n *node) up(ctx context.Context) error {
 	return fmt.Errorf("%s is not ready after %v", n.name, readyWithin)
 }
 
-var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: noRedirect}
+
+// noRedirect keeps tokens at the host that they are meant for.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (n *node) ready(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.addr+"/readyz", nil)

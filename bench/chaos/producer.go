@@ -72,7 +72,7 @@ type post struct {
 func (p *producer) run(ctx context.Context) {
 	p.under = make([]atomic.Int64, len(p.plan.Brokers))
 	for range p.plan.Brokers {
-		p.clients = append(p.clients, &http.Client{Timeout: postTimeout, Transport: &http.Transport{
+		p.clients = append(p.clients, &http.Client{Timeout: postTimeout, CheckRedirect: noRedirect, Transport: &http.Transport{
 			MaxIdleConnsPerHost: publishers, DisableCompression: true, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext}})
 	}
 	due := make(chan struct{}, publishers)

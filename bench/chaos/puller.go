@@ -34,7 +34,7 @@ type puller struct {
 
 func (p *puller) run(ctx context.Context) {
 	transport := &http.Transport{MaxIdleConnsPerHost: singleWorkers + batchWorkers}
-	p.http = &http.Client{Timeout: pullTimeout, Transport: transport}
+	p.http = &http.Client{Timeout: pullTimeout, Transport: transport, CheckRedirect: noRedirect}
 	defer transport.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for k, c := range p.plan.Consumers {

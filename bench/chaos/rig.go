@@ -251,7 +251,7 @@ func (r *rig) redrive(ctx context.Context, base string, k int) {
 	_, _ = send(ctx, http.MethodPost, base+r.plan.path(k)+"/dlq", url.Values{"requeue": {r.plan.Token}})
 }
 
-var control = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var control = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: noRedirect}
 
 // send makes a request with a form, as administrator, and returns the answer's status.
 func send(ctx context.Context, method, target string, form url.Values) (int, error) {

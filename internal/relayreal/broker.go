@@ -47,8 +47,9 @@ func startBroker(ctx context.Context, binary string, env []string) (*broker, err
 		return nil, err
 	}
 	b := &broker{base: "http://" + address, log: log, ended: make(chan struct{}), client: &http.Client{
-		Timeout:   requestTimeout,
-		Transport: &http.Transport{MaxIdleConnsPerHost: publishers + pullers},
+		Timeout:       requestTimeout,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: publishers + pullers},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	b.cmd = exec.Command(binary, "serve")
 	for _, line := range os.Environ() {
