@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caarlos0/env/v10"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
@@ -31,7 +33,7 @@ type config struct {
 
 	DrainDelay *time.Duration `env:"BROKER_DRAIN_DELAY" default:"3s (on loopback 0s)" doc:"At the end, how long the broker goes on serving after /readyz has turned 503, so that load balancers notice before it closes its listener."`
 
-	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse everybody, and the broker listens on loopback only."`
+	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse everybody, and the broker listens on loopback only. No blanks."`
 	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT and GET of producers, channels, consumers, messages and dead letters need no token."`
 	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Names, beside loopback's and the listen address, under which open management answers: what clients may send as Host. No ports, no patterns."`
 	SeedFile       string   `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
@@ -56,7 +58,7 @@ type config struct {
 	Egress              string   `env:"BROKER_EGRESS" envDefault:"private" doc:"Where callbacks may be. private: anywhere but link-local and cloud-metadata addresses; public: public addresses only."`
 	EgressAllow         []string `env:"BROKER_EGRESS_ALLOW" doc:"CIDRs that are allowed whatever BROKER_EGRESS says."`
 	UserAgent           string   `env:"BROKER_USER_AGENT" default:"Penstock/<version>" doc:"User-Agent of deliveries."`
-	ConsumerTokenHeader string   `env:"BROKER_CONSUMER_TOKEN_HEADER" envDefault:"X-Broker-Consumer-Token" doc:"Header of deliveries that carries the consumer's token."`
+	ConsumerTokenHeader string   `env:"BROKER_CONSUMER_TOKEN_HEADER" envDefault:"X-Broker-Consumer-Token" doc:"Header of deliveries that carries the consumer's token; none that they use for something else."`
 
 	TimerSlack time.Duration `env:"BROKER_TIMER_SLACK" envDefault:"500us" doc:"Linux: how late timers of this process may be, so that the machine is woken less often; the program starts over with it, in the same process. 0: as the system gives it."`
 
@@ -64,7 +66,8 @@ type config struct {
 	LogFormat string `env:"BROKER_LOG_FORMAT" default:"json (text on a terminal)" doc:"json or text."`
 	LogFile   string `env:"BROKER_LOG_FILE" default:"stderr" doc:"File to log to; rotated at 100 MiB, 5 old ones are kept for 28 days."`
 
-	bodyLimit int
+	bodyLimit    int
+	serviceLinks []string // names of the environment that were passed over
 }
 
 // fileSuffix makes a variable name a file that holds the value: how mounted
@@ -93,6 +96,10 @@ func readConfig(environ []string) (config, error) {
 				errs = append(errs, fmt.Errorf("%s and %s are both set", base, name))
 			}
 			values[base] = strings.TrimRight(string(content), "\r\n")
+			continue
+		}
+		if isServiceLink(name, value) {
+			c.serviceLinks = append(c.serviceLinks, name)
 			continue
 		}
 		if !known[name] {
@@ -223,6 +230,9 @@ func (c *config) check() error {
 			bad("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses without ports, and * is none, not %q", name)
 		}
 	}
+	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		bad("BROKER_ADMIN_TOKEN", "holds a blank or a control character, which a header does not carry unchanged")
+	}
 	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout,
 		"BROKER_RATIONAL_DELAY": c.RationalDelay, "BROKER_RETRY_MAX_DELAY": c.RetryMaxDelay} {
 		if d <= 0 || d > 7*24*time.Hour {
@@ -287,6 +297,8 @@ func (c *config) check() error {
 	}
 	if !isHeaderName(c.ConsumerTokenHeader) {
 		bad("BROKER_CONSUMER_TOKEN_HEADER", "is not a header name: %q", c.ConsumerTokenHeader)
+	} else if hotpath.ReservedHeader(c.ConsumerTokenHeader) {
+		bad("BROKER_CONSUMER_TOKEN_HEADER", "cannot be %s, which deliveries use for something else", c.ConsumerTokenHeader)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

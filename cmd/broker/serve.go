@@ -34,6 +34,9 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 	defer closeLog()
 	slog.SetDefault(log) // what has no logger of its own, such as problem.Write
 	redis.SetLogger(redisLog{log})
+	if len(cfg.serviceLinks) > 0 {
+		log.Info("variables of Kubernetes services are no settings; passed over", "names", cfg.serviceLinks)
+	}
 	if cfg.MySQLDSN == "" || cfg.RedisURL == "" {
 		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for more than that",
 			"embedded_store", cfg.MySQLDSN == "", "embedded_redis", cfg.RedisURL == "", "data", cfg.DataDir)
