@@ -13,7 +13,7 @@ import (
 // lockFolder takes the folder for this store until the file is closed, by the
 // system also when the process is killed.
 func lockFolder(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "penstock.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("durable: lock file: %w", err)
 	}

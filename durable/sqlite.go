@@ -6,27 +6,53 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
+
+	"github.com/penstock-broker/penstock/internal/privatefile"
 )
 
 // OpenSQLite opens the embedded store in the folder dir, which it creates when
-// needed. A second process that opens the same folder gets an error.
+// needed. Its files are readable by their owner only, whatever the folder is. A
+// second process that opens the same folder gets an error.
 func OpenSQLite(ctx context.Context, dir string, o Options) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := privatefile.Folder(dir); err != nil {
 		return nil, fmt.Errorf("durable: data folder: %w", err)
+	}
+	if err := makePrivate(dir); err != nil {
+		return nil, fmt.Errorf("durable: data files: %w", err)
 	}
 	lock, err := lockFolder(dir)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{dialect: sqliteDialect, packet: 4 * maxBatchBytes, lock: lock}
-	if err := s.openSQLite(ctx, filepath.Join(dir, "penstock.db"), o); err != nil {
+	if err := s.openSQLite(ctx, filepath.Join(dir, databaseFile), o); err != nil {
 		return nil, errors.Join(fmt.Errorf("durable: open SQLite: %w", err), s.closeAll())
 	}
 	return s, nil
+}
+
+const (
+	databaseFile = "penstock.db"
+	lockFile     = "penstock.lock"
+)
+
+// makePrivate makes the two files that stay. SQLite gives those beside its database
+// the rights of the database, but only when it makes them.
+func makePrivate(dir string) error {
+	for _, name := range []string{lockFile, databaseFile} {
+		if err := privatefile.Make(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for _, end := range []string{"-wal", "-shm", "-journal"} {
+		if err := privatefile.Tighten(filepath.Join(dir, databaseFile+end)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // closeAll closes what a failed open has left.
