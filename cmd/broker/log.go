@@ -6,9 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/penstock-broker/penstock/internal/privatefile"
 )
 
 // Rotation of BROKER_LOG_FILE.
@@ -18,26 +22,83 @@ const (
 	logFileDays = 28
 )
 
-// newLogger returns the logger that the settings ask for, and what closes it.
+// A logFile is the file that a broker logs to; nil is none. It is readable by its
+// owner only.
+type logFile struct{ rotating *lumberjack.Logger }
+
+func openLogFile(path string) (*logFile, error) {
+	f := &logFile{&lumberjack.Logger{Filename: filepath.Clean(path), MaxSize: logFileMiB, MaxBackups: logFiles, MaxAge: logFileDays, Compress: true}}
+	if err := privatefile.Folder(filepath.Dir(f.rotating.Filename)); err != nil {
+		return nil, err
+	}
+	return f, f.Reopen()
+}
+
+// Reopen goes on in the file that has the name now: what another program renamed
+// or removed is let go.
+func (f *logFile) Reopen() error {
+	if f == nil {
+		return nil
+	}
+	if err := f.rotating.Close(); err != nil {
+		return err
+	}
+	if err := privatefile.Make(f.rotating.Filename); err != nil {
+		return err
+	}
+	_, err := f.rotating.Write(nil) // opens it
+	return err
+}
+
+// Close closes the file.
+func (f *logFile) Close() {
+	if f != nil {
+		_ = f.rotating.Close()
+	}
+}
+
+// newLogger returns the logger that the settings ask for, and its file.
 // No caller ever passes it a token, a payload or a DSN.
-func newLogger(cfg config, stderr io.Writer) (*slog.Logger, func(), error) {
+func newLogger(cfg config, stderr io.Writer) (*slog.Logger, *logFile, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		return nil, nil, fmt.Errorf("BROKER_LOG_LEVEL: %w", err)
 	}
-	out, closeLog := stderr, func() {}
+	out, file := stderr, (*logFile)(nil)
 	if cfg.LogFile != "" {
-		file := &lumberjack.Logger{Filename: filepath.Clean(cfg.LogFile), MaxSize: logFileMiB, MaxBackups: logFiles, MaxAge: logFileDays, Compress: true}
-		if _, err := file.Write(nil); err != nil {
+		var err error
+		if file, err = openLogFile(cfg.LogFile); err != nil {
 			return nil, nil, fmt.Errorf("BROKER_LOG_FILE cannot be written: %w", err)
 		}
-		out, closeLog = file, func() { _ = file.Close() }
+		out = file.rotating
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if cfg.LogFormat == "text" || cfg.LogFormat == "" && cfg.LogFile == "" && isTerminal(stderr) {
-		return slog.New(slog.NewTextHandler(out, options)), closeLog, nil
+		return slog.New(slog.NewTextHandler(out, options)), file, nil
 	}
-	return slog.New(slog.NewJSONHandler(out, options)), closeLog, nil
+	return slog.New(slog.NewJSONHandler(out, options)), file, nil
+}
+
+// reopenAtHangup reopens the log file at each SIGHUP, which programs that rotate
+// logs send after they have renamed it. The signal never ends the process: main
+// ignores it until here. It returns what stops this.
+func reopenAtHangup(hangups chan os.Signal, file *logFile, log *slog.Logger, stderr io.Writer) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range hangups {
+			if err := file.Reopen(); err != nil {
+				fmt.Fprintf(stderr, "broker: BROKER_LOG_FILE cannot be reopened: %v\n", err)
+				continue
+			}
+			log.Info("SIGHUP: the log was reopened", "file", file != nil)
+		}
+	}()
+	return func() {
+		signal.Ignore(syscall.SIGHUP)
+		close(hangups)
+		<-done
+	}
 }
 
 // redisLog takes what the Redis client would print to stderr, past the format and

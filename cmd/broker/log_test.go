@@ -19,10 +19,10 @@ func TestTheLogHasTheFormThatIsAskedFor(t *testing.T) {
 		{"text", "error", "nothing"},
 	} {
 		var out bytes.Buffer
-		log, closeLog, err := newLogger(config{LogFormat: tc.format, LogLevel: tc.level}, &out)
+		log, file, err := newLogger(config{LogFormat: tc.format, LogLevel: tc.level}, &out)
 		require.NoError(t, err)
 		log.Info("hello", "n", 1)
-		closeLog()
+		file.Close()
 		switch tc.want {
 		case "json":
 			var line map[string]any
@@ -38,14 +38,14 @@ func TestTheLogHasTheFormThatIsAskedFor(t *testing.T) {
 }
 
 func TestTheLogGoesToItsFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "log", "broker.log")
+	path := filepath.Join(t.TempDir(), "log", "broker.log")
 	var out bytes.Buffer
-	log, closeLog, err := newLogger(config{LogLevel: "info", LogFile: file}, &out)
+	log, file, err := newLogger(config{LogLevel: "info", LogFile: path}, &out)
 	require.NoError(t, err)
 	log.Info("hello")
-	closeLog()
+	file.Close()
 	require.Empty(t, out.String())
-	written, err := os.ReadFile(file)
+	written, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, json.Valid(bytes.TrimSpace(written)), string(written))
 }

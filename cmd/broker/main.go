@@ -36,10 +36,16 @@ const (
 var errStore = errors.New("store cannot be used")
 
 func main() {
-	// First of all, because the program starts over with it. Where that fails, timers
-	// stay as they are: a broker tells what it has when it is ready.
-	_ = timerslack.Set(slack(os.Environ()))
-	gcpace.Start()
+	command, _ := split(os.Args[1:])
+	if command == "serve" || command == "migrate" {
+		signal.Ignore(syscall.SIGHUP) // which a program that starts over inherits
+	}
+	if command != "healthcheck" { // it is over in a moment
+		// First of all, because the program starts over with it. Where that fails, timers
+		// stay as they are: a broker tells what it has when it is ready.
+		_ = timerslack.Set(slack(os.Environ()))
+		gcpace.Start()
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -63,47 +69,67 @@ const usage = `Penstock is an HTTP message broker.
 Usage:
   broker [serve] [--demo]   run the broker; --demo adds a sample channel with consumers
   broker migrate            create or update the tables of the store, then exit
+  broker healthcheck        ask the broker of this machine whether it is ready; --live: alive
   broker bench ...          load a broker and check that nothing was lost
   broker version            print the version
 
 Settings come from BROKER_* environment variables: see docs/configuration.md.
 `
 
-func run(args []string, stdout, stderr io.Writer) int {
-	command := "serve"
+// split returns the command and its arguments.
+func split(args []string) (command string, rest []string) {
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		command, args = args[0], args[1:]
+		return args[0], args[1:]
 	}
+	return "serve", args
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	command, args := split(args)
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage) }
+	work := func() int { return exitUsage }
 	switch command {
 	case "serve":
-		flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-		flags.SetOutput(stderr)
-		flags.Usage = func() { fmt.Fprint(stderr, usage) }
 		demo := flags.Bool("demo", false, "add a sample producer, channel and consumers, and print what to try")
-		if err := flags.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return exitClean
-			}
-			return exitUsage
+		work = func() int {
+			return withSignals(stderr, func(ctx context.Context) int { return serve(ctx, *demo, stdout, stderr) })
 		}
-		if flags.NArg() > 0 {
-			fmt.Fprintf(stderr, "broker serve takes no arguments, got %q\n\n%s", flags.Args(), usage)
-			return exitUsage
-		}
-		return withSignals(stderr, func(ctx context.Context) int { return serve(ctx, *demo, stdout, stderr) })
 	case "migrate":
-		return withSignals(stderr, func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
+		work = func() int {
+			return withSignals(stderr, func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
+		}
+	case "healthcheck":
+		live := flags.Bool("live", false, "ask whether it is alive")
+		work = func() int { return healthcheck(os.Environ(), *live, stdout, stderr) }
 	case "bench":
 		return bench.Main(args)
 	case "version":
-		fmt.Fprintf(stdout, "penstock %s %s %s\n", version, commit(), runtime.Version())
-		return exitClean
+		work = func() int {
+			fmt.Fprintf(stdout, "penstock %s %s %s\n", version, commit(), runtime.Version())
+			return exitClean
+		}
 	case "help":
-		fmt.Fprint(stdout, usage)
-		return exitClean
+		work = func() int {
+			fmt.Fprint(stdout, usage)
+			return exitClean
+		}
+	default:
+		fmt.Fprintf(stderr, "broker: unknown command %q\n\n%s", command, usage)
+		return exitUsage
 	}
-	fmt.Fprintf(stderr, "broker: unknown command %q\n\n%s", command, usage)
-	return exitUsage
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitClean
+		}
+		return exitUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "broker %s takes no arguments, got %q\n\n%s", command, flags.Args(), usage)
+		return exitUsage
+	}
+	return work()
 }
 
 // withSignals runs f with a context that ends at SIGINT or SIGTERM. A second

@@ -9,6 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,12 +28,19 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "broker: %v\n", err)
 		return exitUsage
 	}
-	log, closeLog, err := newLogger(cfg, stderr)
+	if demo && !cfg.onLoopback() {
+		fmt.Fprintf(stderr, "broker: --demo is for loopback only, and BROKER_LISTEN is %q: everybody knows the tokens of the sample\n", cfg.Listen)
+		return exitUsage
+	}
+	hangups := make(chan os.Signal, 1) // from before the file is opened: none is missed
+	signal.Notify(hangups, syscall.SIGHUP)
+	log, file, err := newLogger(cfg, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "broker: %v\n", err)
 		return exitUsage
 	}
-	defer closeLog()
+	defer file.Close()
+	defer reopenAtHangup(hangups, file, log, stderr)()
 	slog.SetDefault(log) // what has no logger of its own, such as problem.Write
 	redis.SetLogger(redisLog{log})
 	if len(cfg.serviceLinks) > 0 {
