@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -87,7 +88,14 @@ func TestEveryConnectionHasTheSettingsThatCorrectnessNeeds(t *testing.T) {
 	if strings.Contains(dsn, "?") {
 		join = "&"
 	}
-	s, err := OpenMySQL(t.Context(), dsn+join+"sql_mode=%27NO_BACKSLASH_ESCAPES%27&multiStatements=true&charset=gbk", Options{MaxConns: 3})
+	hostile := strings.Join([]string{
+		"sql_mode=%27NO_BACKSLASH_ESCAPES%27", "multiStatements=true", "charset=gbk", "interpolateParams=false", "clientFoundRows=false", "parseTime=true",
+		// The same variables by their other names, and further assignments inside a value.
+		"SQL_MODE=%27%27", "session sql_mode=%27ORACLE%27", "@@session.time_zone=%27%2B05:00%27", "Autocommit=0", "innodb_lock_wait_timeout=50,+@@wait_timeout=9999",
+		"tx_isolation=%27SERIALIZABLE%27,+tx_read_only=1", "character_set_client=gbk,+character_set_results=latin1,+collation_connection=gbk_chinese_ci",
+		"unique_checks=0", "sql_select_limit=1", "completion_type=1", "maxAllowedPacket=1024",
+	}, "&")
+	s, err := OpenMySQL(t.Context(), dsn+join+hostile, Options{MaxConns: 3})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	for range 3 {
@@ -105,6 +113,11 @@ WHERE Variable_name IN (
     'character_set_client',
     'character_set_results',
     'collation_connection',
+    'autocommit',
+    'tx_read_only',
+    'unique_checks',
+    'sql_select_limit',
+    'completion_type',
     'innodb_lock_wait_timeout',
     'wait_timeout'
 )`, nil, func(r *sql.Rows) error {
@@ -121,6 +134,11 @@ WHERE Variable_name IN (
 		require.NotContains(t, vars["sql_mode"], "NO_BACKSLASH_ESCAPES")
 		require.Equal(t, "READ-COMMITTED", vars["transaction_isolation"])
 		require.Equal(t, "+00:00", vars["time_zone"])
+		require.Equal(t, "ON", vars["autocommit"])
+		require.NotEqual(t, "ON", vars["tx_read_only"])
+		require.Equal(t, "ON", vars["unique_checks"])
+		require.Equal(t, "18446744073709551615", vars["sql_select_limit"])
+		require.Equal(t, "NO_CHAIN", vars["completion_type"])
 		require.Equal(t, "binary", vars["character_set_client"])
 		require.Equal(t, "binary", vars["character_set_results"])
 		require.Equal(t, "binary", vars["collation_connection"])
@@ -128,6 +146,41 @@ WHERE Variable_name IN (
 		require.Equal(t, "60", vars["wait_timeout"], "which bounds how long locks outlive their broker")
 		_, err = conn.ExecContext(t.Context(), "SELECT 1; SELECT 2")
 		require.Error(t, err, "one statement at a time")
+		_, err = conn.ExecContext(t.Context(), "DO LENGTH('"+strings.Repeat("x", 4096)+"')")
+		require.NoError(t, err, "the server bounds a statement, not the DSN")
+	}
+}
+
+// A privileged user can keep what is stored from the replicas, a proxy can keep our
+// settings from the server.
+func TestASessionThatIsNotAsItWasSetIsRefused(t *testing.T) {
+	dsn := realservers.MySQL(t)
+	join := "?"
+	if strings.Contains(dsn, "?") {
+		join = "&"
+	}
+	_, err := OpenMySQL(t.Context(), dsn+join+"sql_log_bin=0", Options{})
+	require.ErrorContains(t, err, `sql_log_bin "OFF" where the broker needs ON`)
+	require.NotContains(t, err.Error(), dsn)
+
+	good := map[string]string{
+		"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE", "time_zone": "+00:00", "autocommit": "ON", "completion_type": "NO_CHAIN", "unique_checks": "ON",
+		"sql_log_bin": "ON", "sql_select_limit": "18446744073709551615", "character_set_client": "BINARY", "character_set_connection": "BINARY",
+		"character_set_results": "BINARY", "transaction_isolation": "READ-COMMITTED", "transaction_read_only": "OFF",
+	}
+	require.NoError(t, checkSession(good))
+	for name, value := range map[string]string{
+		"sql_mode": "STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES", "time_zone": "SYSTEM", "autocommit": "OFF", "completion_type": "CHAIN", "unique_checks": "OFF",
+		"sql_select_limit": "1000", "character_set_client": "UTF8MB4", "character_set_connection": "GBK", "character_set_results": "LATIN1",
+		"transaction_isolation": "REPEATABLE-READ", "tx_isolation": "REPEATABLE-READ", "transaction_read_only": "ON",
+	} {
+		vars := maps.Clone(good)
+		vars[name] = value
+		require.ErrorContains(t, checkSession(vars), name)
+		if name == "sql_mode" {
+			vars[name] = ""
+			require.ErrorContains(t, checkSession(vars), "STRICT_TRANS_TABLES")
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package durable
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -31,7 +30,7 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 		conns = 32
 	}
 	conns = max(conns, 2) // Migrate holds its lock on one and works on another
-	db := sql.OpenDB(readCommitted{inner})
+	db := sql.OpenDB(sessions{inner})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies
@@ -77,40 +76,9 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 10 * time.Second
 	}
-	if cfg.Params == nil {
-		cfg.Params = map[string]string{}
-	}
-	// Without strict mode the NULL of a stale guard would become 0 and be
-	// stored; with NO_BACKSLASH_ESCAPES the literals would end early.
-	cfg.Params["sql_mode"] = "'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
-	cfg.Params["time_zone"] = "'+00:00'"
-	cfg.Params["innodb_lock_wait_timeout"] = "5"
-	cfg.Params["lock_wait_timeout"] = "10" // an ALTER TABLE must not hold statements back for ever
-	// A broker that stands still, or that the network lost, keeps the locks of its
-	// transaction no longer than this, and walks of the others wait for them. Longer
-	// than the pool keeps an idle connection.
-	cfg.Params["wait_timeout"] = "60"
-	cfg.Params["autocommit"] = "1"
+	// The server says what it takes, also of statements above the driver's own bound.
+	cfg.MaxAllowedPacket = 1 << 30
 	return cfg, nil
-}
-
-// readCommitted is a connector whose connections use READ COMMITTED and obey
-// deadlines in COMMIT, too. The level is set by a statement because the variable
-// has different names in MySQL and MariaDB.
-type readCommitted struct{ driver.Connector }
-
-const setReadCommitted = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
-
-func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bounded := boundedConn{conn.(mysqlConn)}
-	if _, err := bounded.ExecContext(ctx, setReadCommitted, nil); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return bounded, nil
 }
 
 const (

@@ -1,0 +1,169 @@
+package durable
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// sessions is a connector whose connections have the settings that the statements
+// here rely on, and obey deadlines in COMMIT, too. The settings are made after
+// those of the DSN, in which a variable has many names and a value may hold
+// further assignments; then the server is asked what came of it, because a proxy
+// in between may keep statements for itself.
+type sessions struct{ driver.Connector }
+
+const (
+	// Without strict mode the NULL of a stale guard would become 0 and be
+	// stored; with NO_BACKSLASH_ESCAPES, or a client character set in which a
+	// character can end in a quote, the literals would end early.
+	//
+	// A limit of rows makes lists shorter than they are, a completion type begins
+	// a transaction at the end of another, and without unique checks InnoDB may
+	// store a key twice.
+	//
+	// A broker that stands still, or that the network lost, keeps the locks of its
+	// transaction no longer than wait_timeout, and walks of the others wait for
+	// them. It is longer than the pool keeps an idle connection. An ALTER TABLE must
+	// not hold statements back for ever.
+	setSession = `SET
+    SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
+    SESSION time_zone = '+00:00',
+    SESSION autocommit = 1,
+    SESSION completion_type = 0,
+    SESSION unique_checks = 1,
+    SESSION sql_safe_updates = 0,
+    SESSION sql_select_limit = 18446744073709551615,
+    SESSION character_set_client = binary,
+    SESSION character_set_connection = binary,
+    SESSION character_set_results = binary,
+    SESSION innodb_lock_wait_timeout = 5,
+    SESSION lock_wait_timeout = 10,
+    SESSION wait_timeout = 60`
+
+	// By a statement because the variable has different names in MySQL and MariaDB.
+	setReadCommitted = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
+
+	selectSession = `
+SHOW SESSION VARIABLES
+WHERE Variable_name IN (
+    'sql_mode',
+    'time_zone',
+    'autocommit',
+    'completion_type',
+    'unique_checks',
+    'sql_log_bin',
+    'sql_select_limit',
+    'character_set_client',
+    'character_set_connection',
+    'character_set_results',
+    'tx_isolation',
+    'transaction_isolation',
+    'tx_read_only',
+    'transaction_read_only'
+)`
+)
+
+// Connect implements driver.Connector.
+func (c sessions) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounded := boundedConn{conn.(mysqlConn)}
+	if err := bounded.prepare(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return bounded, nil
+}
+
+// prepare makes the settings of a new session and looks at them.
+func (c boundedConn) prepare(ctx context.Context) error {
+	for _, set := range []string{setSession, setReadCommitted} {
+		if _, err := c.ExecContext(ctx, set, nil); err != nil {
+			return fmt.Errorf("set up the session: %w", err)
+		}
+	}
+	rows, err := c.QueryContext(ctx, selectSession, nil)
+	if err != nil {
+		return fmt.Errorf("read the settings of the session: %w", err)
+	}
+	vars, err := variables(rows)
+	if err := errors.Join(err, rows.Close()); err != nil {
+		return fmt.Errorf("read the settings of the session: %w", err)
+	}
+	return checkSession(vars)
+}
+
+// variables reads names, in lower case, and values, in upper case.
+func variables(rows driver.Rows) (map[string]string, error) {
+	vars, row := map[string]string{}, make([]driver.Value, 2)
+	for {
+		switch err := rows.Next(row); err {
+		case nil:
+			vars[strings.ToLower(text(row[0]))] = strings.ToUpper(text(row[1]))
+		case io.EOF:
+			return vars, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+func text(v driver.Value) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return fmt.Sprint(v)
+}
+
+// A sessionError says that a session is not what the statements rely on.
+type sessionError struct{ name, value, want string }
+
+func (e *sessionError) Error() string {
+	return fmt.Sprintf("the session of MySQL has %s %q where the broker needs %s, although it has set that: look at the parameters of the DSN, and at a proxy before the server",
+		e.name, e.value, e.want)
+}
+
+// checkSession refuses a session whose settings are not the ones that were made.
+// A variable that this server does not have is none of them.
+func checkSession(vars map[string]string) error {
+	for _, v := range [][]string{
+		{"time_zone", "+00:00"},
+		{"autocommit", "ON", "1"},
+		{"completion_type", "NO_CHAIN", "0"},
+		{"unique_checks", "ON", "1"},
+		{"sql_log_bin", "ON", "1"}, // else the replicas lack what was answered 201
+		{"sql_select_limit", "18446744073709551615"},
+		{"character_set_client", "BINARY"},
+		{"character_set_connection", "BINARY"},
+		{"character_set_results", "BINARY", ""}, // none: as it is stored
+		{"tx_isolation", "READ-COMMITTED"},
+		{"transaction_isolation", "READ-COMMITTED"},
+		{"tx_read_only", "OFF", "0"},
+		{"transaction_read_only", "OFF", "0"},
+	} {
+		name, want := v[0], v[1:]
+		value, known := vars[name]
+		if !known {
+			continue
+		}
+		if !slices.Contains(want, value) {
+			return &sessionError{name, value, want[0]}
+		}
+	}
+	modes := strings.Split(vars["sql_mode"], ",")
+	if !slices.Contains(modes, "STRICT_TRANS_TABLES") && !slices.Contains(modes, "STRICT_ALL_TABLES") {
+		return &sessionError{"sql_mode", vars["sql_mode"], "STRICT_TRANS_TABLES"}
+	}
+	for _, mode := range []string{"NO_BACKSLASH_ESCAPES", "PIPES_AS_CONCAT", "HIGH_NOT_PRECEDENCE", "ORACLE", "MSSQL"} {
+		if slices.Contains(modes, mode) {
+			return &sessionError{"sql_mode", vars["sql_mode"], "none of " + mode}
+		}
+	}
+	return nil
+}
