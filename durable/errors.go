@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -53,6 +54,21 @@ func judge(err error) verdict {
 		return bad
 	}
 	return failed
+}
+
+// withoutValues is an error of a statement as it may be logged: the text of some of
+// the server's errors quotes what the statement held. Those that only name columns
+// and constraints stay as they are.
+func withoutValues(err error) error {
+	var answer *mysql.MySQLError
+	if !errors.As(err, &answer) {
+		return err
+	}
+	switch answer.Number {
+	case 1406, 1264, 1118, 1153, 1301, 3819, 4025: // too long, out of range, row, packet, result, CHECK
+		return err
+	}
+	return fmt.Errorf("error %d (%s) of the MySQL server", answer.Number, answer.SQLState[:])
 }
 
 // broken reports whether err says that the connection, not the statement, failed.

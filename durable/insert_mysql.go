@@ -34,7 +34,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			// The statement fails for what it holds, so no earlier try of it can
 			// have been committed either.
 			if len(part) == 1 {
-				errs[part[0].i] = fmt.Errorf("%w: %w", ErrRejected, err)
+				errs[part[0].i] = fmt.Errorf("%w: %w", ErrRejected, withoutValues(err))
 				return
 			}
 			s.insertMySQL(ctx, node, part[:len(part)/2], errs)

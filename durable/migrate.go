@@ -25,8 +25,12 @@ SELECT GET_LOCK(CONCAT('penstock ', SHA1(DATABASE())), 2)`
 SELECT RELEASE_LOCK(CONCAT('penstock ', SHA1(DATABASE())))`
 )
 
+// ErrNewerSchema says that a newer release has changed the tables: what this one
+// would write into them, or read from them, need not mean the same any more.
+var ErrNewerSchema = errors.New("durable: the tables are newer than this program")
+
 // Migrate brings the schema up to date. It may run at any time and in several
-// brokers at once: one of them works, the others wait.
+// brokers at once: one of them works, the others wait. ErrNewerSchema: it is newer.
 func (s *Store) Migrate(ctx context.Context) (err error) {
 	folder, kind := "migrations/mysql", goose.DialectMySQL
 	if s.dialect == sqliteDialect {
@@ -53,6 +57,13 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	p, err := goose.NewProvider(kind, s.db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)
+	}
+	have, known, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("durable: migrate: %w", err)
+	}
+	if have > known {
+		return fmt.Errorf("%w: they have version %d, this program knows versions up to %d; run the release that made them, or a newer one", ErrNewerSchema, have, known)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)

@@ -97,6 +97,23 @@ func (s *Store) Warnings() []string { return s.warnings }
 // because escaping can double them, and never more than 8 MiB.
 func (s *Store) MaxBatchBytes() int { return min(s.packet/4, maxBatchBytes) }
 
+// overhead is what an insert of one message holds beside the payload: 64 KiB of
+// headers, which escaping can double, and small things.
+const overhead = 2*(64<<10) + 4<<10
+
+// CheckPayload returns a sentence when the server cannot take every payload of up
+// to n bytes: a statement has a largest size, and escaping can double a payload.
+func (s *Store) CheckPayload(n int) error {
+	if s.dialect == sqliteDialect { // nothing is escaped, and its bound is 1 GB
+		return nil
+	}
+	if most := (s.packet - overhead) / 2; n > most {
+		return fmt.Errorf("payloads of %d bytes do not fit the MySQL server, whose max_allowed_packet of %d takes %d, because escaping can double a payload: set max_allowed_packet to at least %d",
+			n, s.packet, max(most, 0), 2*n+overhead)
+	}
+	return nil
+}
+
 const nowMySQL = `
 SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)`
 

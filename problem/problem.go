@@ -104,12 +104,12 @@ func From(err error) *Problem {
 	}
 }
 
-// Write answers err. A 5xx that hides a cause is logged here, once, with the
-// request ID; the caller sees code and detail only.
+// Write answers err. What hides a cause, a 5xx or a message that the store rejects,
+// is logged here, once, with the request ID; the caller sees code and detail only.
 func Write(ctx *fasthttp.RequestCtx, err error) {
 	p := From(err)
 	requestID := ctx.Response.Header.Peek("X-Request-ID")
-	if p.Status >= 500 && p.cause != nil {
+	if p.cause != nil {
 		slog.Warn("request failed", "status", p.Status, "code", p.Code, "error", p.cause, "request_id", string(requestID))
 	}
 	ctx.Response.ResetBody()

@@ -86,6 +86,19 @@ func TestWriteAnswersAndLogsAHiddenCauseOnce(t *testing.T) {
 	require.Contains(t, logged.String(), "request_id=r-1")
 }
 
+func TestTheReasonOfARejectionIsLoggedOnce(t *testing.T) {
+	logged := capture(t)
+	rc := &fasthttp.RequestCtx{}
+	rc.Response.Header.Set("X-Request-ID", "r-2")
+	Write(rc, fmt.Errorf("%w: CONSTRAINT `picky` failed", durable.ErrRejected))
+	require.Equal(t, 400, rc.Response.StatusCode())
+	require.NotContains(t, string(rc.Response.Body()), "picky")
+	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("\n")))
+	require.Contains(t, logged.String(), "level=WARN")
+	require.Contains(t, logged.String(), "picky")
+	require.Contains(t, logged.String(), "request_id=r-2")
+}
+
 func TestWhatTheCallerDidWrongIsNotLogged(t *testing.T) {
 	logged := capture(t)
 	rc := &fasthttp.RequestCtx{}

@@ -66,7 +66,8 @@ type broker struct {
 }
 
 // openBroker opens the stores, migrates, and wires everything; nothing runs
-// yet. Errors that exit code 3 stands for are errStore.
+// yet. Errors that exit code 3 stands for are errStore, those of code 1 errSettings
+// and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
 	b := &broker{cfg: cfg, log: log}
 	defer func() {
@@ -76,6 +77,9 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}()
 	if b.store, err = openStore(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	if err := b.store.CheckPayload(cfg.maxBody()); err != nil {
+		return nil, fmt.Errorf("%w: BROKER_MAX_BODY is too large: %w, or BROKER_MAX_BODY lower", errSettings, err)
 	}
 	if err := b.store.Migrate(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)

@@ -32,8 +32,12 @@ const (
 	exitSignal = 128
 )
 
-// errStore says that a store cannot be reached or migrated.
-var errStore = errors.New("store cannot be used")
+var (
+	// errStore says that a store cannot be reached or migrated.
+	errStore = errors.New("store cannot be used")
+	// errSettings says that a setting does not fit what the broker has found.
+	errSettings = errors.New("settings cannot be used")
+)
 
 func main() {
 	command, _ := split(os.Args[1:])

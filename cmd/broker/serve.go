@@ -58,7 +58,7 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 		switch {
 		case errors.Is(err, errStore):
 			return exitStore
-		case errors.Is(err, errSeed):
+		case errors.Is(err, errSeed), errors.Is(err, errSettings):
 			return exitUsage
 		}
 		return exitStart
