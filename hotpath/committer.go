@@ -257,12 +257,27 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 			stored = append(stored, batch[i].msg)
 		}
 	}
+	if len(stored) < len(batch) {
+		c.tellRejected(batch, results)
+	}
 	// The payload cache and the fan-out own the messages from here on, so they
 	// hear of them before the callers: a message is never "not yet known" to
 	// the broker that just answered 201 for it.
 	c.committed(stored)
 	for i, err := range results {
 		batch[i].finish(err)
+	}
+}
+
+// tellRejected logs why the store rejected a line of a batch request, one for each
+// transaction: the answer of the line cannot say it. A request that is refused as a
+// whole is logged with its answer.
+func (c *committer) tellRejected(batch []*write, results []error) {
+	for i, err := range results {
+		if batch[i].chunk != nil && errors.Is(err, durable.ErrRejected) {
+			c.log.Warn("the store rejects a line of a batch", "message", PublicID(batch[i].msg), "error", err)
+			return
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -261,4 +262,19 @@ type noStore struct{}
 
 func (noStore) Insert(_ context.Context, _ durable.NodeLease, batch []*durable.Message) []error {
 	return make([]error, len(batch))
+}
+
+func TestTheReasonOfARejectedLineIsLoggedOncePerTransaction(t *testing.T) {
+	var logged bytes.Buffer
+	rejected := fmt.Errorf("%w: CONSTRAINT `picky` failed", durable.ErrRejected)
+	c := &committer{log: slog.New(slog.NewTextHandler(&logged, nil))}
+	line := func() *write {
+		return &write{msg: &durable.Message{Key: "k", Payload: []byte("s3cret")}, chunk: &chunk{}}
+	}
+	single := &write{msg: &durable.Message{}}
+	c.tellRejected([]*write{single, line(), line()}, []error{rejected, durable.ErrStale, nil})
+	require.Empty(t, logged.String(), "the answer of a single request is logged where it is written")
+	c.tellRejected([]*write{single, line(), line()}, []error{nil, rejected, rejected})
+	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("picky")))
+	require.NotContains(t, logged.String(), "s3cret")
 }
