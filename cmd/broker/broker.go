@@ -63,13 +63,14 @@ type broker struct {
 	api       *api.API
 	server    *fasthttp.Server
 	listener  net.Listener
+	failed    chan error // capacity 1: why the broker must end
 }
 
 // openBroker opens the stores, migrates, and wires everything; nothing runs
 // yet. Errors that exit code 3 stands for are errStore, those of code 1 errSettings
 // and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
-	b := &broker{cfg: cfg, log: log}
+	b := &broker{cfg: cfg, log: log, failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -110,12 +111,14 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	host, _ := os.Hostname()
-	name := fmt.Sprintf("%s:%d", host, os.Getpid())
-	if !cfg.Reaper {
-		name += hotpath.NoFailSafe
+	if err := b.awaitAlone(ctx); err != nil {
+		return nil, err
 	}
-	if b.node, err = hotpath.NewNode(ctx, b.store, name, log); err != nil {
+	if b.node, err = hotpath.NewNode(ctx, b.store, nodeName(host, os.Getpid(), cfg), log); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	if err := b.stillAlone(ctx); err != nil {
+		return nil, errors.Join(err, b.node.Release(ctx))
 	}
 	policy, err := egress.ParsePolicy(cfg.Egress, cfg.EgressAllow)
 	if err != nil {
@@ -217,7 +220,10 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	})
 	watch.OnChange(b.reaper.RedisChanged)
 	watch.OnChange(b.plane.RedisChanged)
-	b.node.PeersChanged = b.reaper.PeersChanged
+	b.node.PeersChanged = func() {
+		b.checkPeers()
+		b.reaper.PeersChanged()
+	}
 
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 		Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }))
@@ -295,6 +301,9 @@ func (b *broker) Run(ctx context.Context) error {
 	var failure error
 	select {
 	case <-ctx.Done():
+		b.drain(background)
+		<-served
+	case failure = <-b.failed:
 		b.drain(background)
 		<-served
 	case failure = <-served:
