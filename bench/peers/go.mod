@@ -1,6 +1,6 @@
 module github.com/penstock-broker/penstock/bench/peers
 
-go 1.26.0
+go 1.26.8
 
 require (
 	github.com/go-sql-driver/mysql v1.10.1

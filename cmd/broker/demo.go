@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,7 @@ const (
 	samplePull     = "sample-pull"
 )
 
-// A demo is the sample's push consumer: a server on loopback that prints what
-// it is sent.
+// A demo is the sample's push consumer: a server that prints what it is sent.
 type demo struct {
 	server   *http.Server
 	listener net.Listener
@@ -37,13 +37,10 @@ type demo struct {
 
 // startDemo creates the sample resources, starts the sink and prints what to try.
 func startDemo(ctx context.Context, b *broker, out io.Writer) (*demo, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	d, err := startSink("127.0.0.1:0", out)
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{listener: listener, out: out}
-	d.server = &http.Server{Handler: d, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
-	d.wg.Go(func() { _ = d.server.Serve(listener) })
 	if err := d.create(ctx, b.store); err != nil {
 		d.Close()
 		return nil, err
@@ -65,6 +62,31 @@ pull consumer. Try, in another terminal:
 
 `, base, sampleChannel, sampleProducer, samplePull)
 	return d, nil
+}
+
+// startSink starts a push consumer that prints what it gets.
+func startSink(addr string, out io.Writer) (*demo, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{listener: listener, out: out}
+	d.server = &http.Server{Handler: d, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
+	d.wg.Go(func() { _ = d.server.Serve(listener) })
+	return d, nil
+}
+
+// listen is a push consumer to try with, until ctx ends. It returns the exit code.
+func listen(ctx context.Context, addr string, stdout, stderr io.Writer) int {
+	d, err := startSink(addr, stdout)
+	if err != nil {
+		fmt.Fprintf(stderr, "broker listen: %v\n", err)
+		return exitStart
+	}
+	fmt.Fprintf(stdout, "a push consumer listens on http://%s and prints what it gets\n", d.listener.Addr())
+	<-ctx.Done()
+	d.Close()
+	return exitClean
 }
 
 func (d *demo) create(ctx context.Context, store *durable.Store) error {
@@ -93,7 +115,7 @@ func (d *demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s got %s %s\n", samplePush, r.Method, r.URL.Path)
+	fmt.Fprintf(&text, "%s got %s %s\n", cmp.Or(r.Header.Get("X-Broker-Consumer-ID"), samplePush), r.Method, r.URL.Path)
 	for _, name := range []string{"Content-Type", "User-Agent", "X-Broker-Message-Id", "X-Broker-Message-Priority", "X-Broker-Attempt"} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(&text, "  %s: %s\n", name, v)

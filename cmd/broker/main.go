@@ -74,6 +74,7 @@ Usage:
   broker [serve] [--demo]   run the broker; --demo adds a sample channel with consumers
   broker migrate            create or update the tables of the store, then exit
   broker healthcheck        ask the broker of this machine whether it is ready; --live: alive
+  broker listen             a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000
   broker bench ...          load a broker and check that nothing was lost
   broker version            print the version
 
@@ -107,6 +108,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "healthcheck":
 		live := flags.Bool("live", false, "ask whether it is alive")
 		work = func() int { return healthcheck(os.Environ(), *live, stdout, stderr) }
+	case "listen":
+		addr := flags.String("on", "127.0.0.1:9000", "address of the push consumer")
+		work = func() int {
+			return withSignals(stderr, func(ctx context.Context) int { return listen(ctx, *addr, stdout, stderr) })
+		}
 	case "bench":
 		return bench.Main(args)
 	case "version":
