@@ -138,10 +138,8 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)
 	h := &req.Header
-	for name, value := range MetadataHeaders(v.msg.Headers) {
-		h.Set(name, value)
-	}
 	o := &v.d.options
+	setMetadata(h, v.msg.Headers, o.TokenHeader)
 	h.SetContentType(v.msg.ContentType)
 	h.SetUserAgent(o.UserAgent)
 	h.Set(o.TokenHeader, v.consumer.Token)
@@ -156,7 +154,6 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	h.Set("X-Broker-Job-ID", job)
 	h.Set("X-Broker-Attempt", attempt)
 	h.Set("X-Request-ID", job+"-"+attempt)
-	h.Set("X-Broker-Metadata-Headers", metadataNames(v.msg.Headers)) // also when there are none
 	req.SetBodyRaw(v.msg.Payload)
 	return target.Post(req, time.Until(deadline))
 }

@@ -7,6 +7,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/problem"
 )
@@ -29,22 +31,22 @@ func MetadataHeaders(stored []byte) iter.Seq2[string, string] {
 	}
 }
 
-// metadataNames is the sorted list of the names, for X-Broker-Metadata-Headers.
-func metadataNames(stored []byte) string {
+// setMetadata gives a delivery the metadata headers of its message and, where
+// there are any, the sorted list of their names. A name that was stored before it
+// was reserved, or before the tokens' header got it, is left out.
+func setMetadata(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	var names []string
-	for name := range MetadataHeaders(stored) {
+	for name, value := range MetadataHeaders(stored) {
+		if reservedName(name, tokenHeader) {
+			continue
+		}
+		h.Set(name, value)
 		names = append(names, name)
 	}
-	slices.Sort(names)
-	return strings.Join(names, ",")
-}
-
-// reserved are the headers of a delivery that are ours, belong to the
-// connection or are credentials of the producer: naming one has no effect.
-var reserved = map[string]bool{
-	"host": true, "content-length": true, "content-type": true, "transfer-encoding": true, "connection": true, "keep-alive": true,
-	"upgrade": true, "te": true, "trailer": true, "expect": true, "proxy-authorization": true, "proxy-connection": true,
-	"user-agent": true, "x-request-id": true, "accept-encoding": true, "content-encoding": true, "authorization": true, "cookie": true,
+	if len(names) > 0 {
+		slices.Sort(names)
+		h.Set("X-Broker-Metadata-Headers", strings.Join(names, ","))
+	}
 }
 
 // ReservedHeader reports whether a header of deliveries has a meaning already, so
@@ -62,7 +64,9 @@ func ReservedHeader(name string) bool {
 }
 
 // collectMetadata reads the headers that the list names and returns them as
-// they are stored. Absent and empty ones are left out. header looks one up.
+// they are stored. Absent, empty and reserved ones are left out. header looks one
+// up. Of two that a server may take for the same, which the consumer gets would be
+// left to its server: they are refused.
 // A value with a control character, which only a batch line can name, is
 // refused: CR LF would begin a header of its own, and consumers and HTTP/2
 // refuse requests with the others.
@@ -72,27 +76,29 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 	}
 	var out []byte
 	names := 0
-	seen := map[string]bool{}
+	seen := map[string]string{} // by folded name
 	for part := range bytes.SplitSeq(list, []byte{','}) {
 		name := string(bytes.TrimSpace(part))
 		if name == "" {
 			continue
 		}
-		lower := strings.ToLower(name)
 		if !isToken(name) {
 			return nil, errMetadataName
 		}
-		if reserved[lower] || strings.HasPrefix(lower, "x-broker-") || strings.EqualFold(name, tokenHeader) {
+		if reservedName(name, tokenHeader) {
 			continue
 		}
-		if seen[lower] {
-			continue
-		}
-		seen[lower] = true
 		value := header(name)
 		if len(value) == 0 {
 			continue
 		}
+		folded := foldedName(name)
+		if earlier, ok := seen[folded]; ok && !strings.EqualFold(earlier, name) {
+			return nil, problem.Newf(400, "invalid_metadata_headers", "%s and %s are the same header to many servers: only one of them can be carried.", earlier, name)
+		} else if ok {
+			continue
+		}
+		seen[folded] = name
 		if names++; names > maxMetadataNames || len(out)+len(name)+len(value) > maxMetadataBytes {
 			return nil, errMetadataSize
 		}
