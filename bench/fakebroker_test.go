@@ -188,7 +188,7 @@ func (f *fakeBroker) store(channel, key string, priority int, headers map[string
 	wait := time.Until(f.stalled)
 	if key != "" && f.stored[channel+"/"+key] {
 		f.mu.Unlock()
-		return 409, "/channel/" + channel + "/message/" + key, ""
+		return 409, "/channel/" + channel + "/message/" + key, "duplicate_message_id"
 	}
 	hits := func(every int) bool { return every > 0 && n%every == 0 }
 	if hits(f.overloadEvery) && !f.overloadLies {

@@ -52,8 +52,8 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 	for repeat, doubt := 0, false; ; repeat++ {
 		res, err := p.conn.Do(p.buf)
 		now := w.now()
-		// 409: stored by a post whose answer was lost.
-		if err == nil && (res.Status == 201 || res.Status == 202 || res.Status == 409 && repeat > 0) {
+		// A duplicate was stored by a post whose answer was lost.
+		if err == nil && (res.Status == 201 || res.Status == 202 || repeat > 0 && codeOf(res.Body) == "duplicate_message_id") {
 			w.ledger.Acked(seq, now, messageID(res.Header("location")))
 			w.answered(p.no, intended, sent, now)
 			return

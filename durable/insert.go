@@ -1,12 +1,16 @@
 package durable
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+
+	"github.com/penstock-broker/penstock/ident"
 )
 
 // An entry is a message of a batch and its place in the caller's slice.
@@ -19,10 +23,11 @@ type entry struct {
 // transaction, and returns one result per message:
 //
 //   - nil: on disk;
-//   - *DuplicateError: the channel has a message with this Key, an earlier one of
-//     the batch included. A message that was stored before with the same ID and
-//     the same content is nil, so a batch may be inserted again after
-//     ErrOutcomeUnknown;
+//   - *DuplicateError: the channel has this message under its Key, an earlier one
+//     of the batch included: producer, priority, content type, headers and payload
+//     are the same. A message that was stored before with the same ID and the same
+//     content is nil, so a batch may be inserted again after ErrOutcomeUnknown;
+//   - ErrConflict: the channel has another message under this Key;
 //   - ErrStale: refresh the catalogue or the lease, take new IDs, insert again;
 //   - ErrRejected: this message can never be stored; the others are not concerned;
 //   - ErrOutcomeUnknown: ctx ended before the server could be asked;
@@ -51,7 +56,8 @@ func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []
 				s.insertMySQL(ctx, node, part, errs)
 			}
 		}
-		todo = settleRepeated(later, first, errs)
+		again, contested := settleRepeated(later, first, errs)
+		todo = append(again, s.settleContested(ctx, contested, errs)...)
 	}
 	return errs
 }
@@ -102,20 +108,63 @@ func distinct(all []entry) (now, later []entry, first map[channelKey]entry) {
 }
 
 // settleRepeated answers the messages whose key an earlier one of their batch
-// had, and returns those that are free to try because that one was rejected.
-func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (again []entry) {
+// had. It returns those that are free to try because that one was rejected, and
+// those whose key had been taken before, from that one: they may be what is stored.
+func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (again, contested []entry) {
+	var dup *DuplicateError
 	for _, e := range later {
 		f := first[channelKey{e.ChannelNo, e.Key}]
 		switch err := errs[f.i]; {
 		case err == nil:
-			errs[e.i] = &DuplicateError{ID: f.ID}
+			errs[e.i] = takenBy(f.ID, e, same(f.Message, e.Message))
+		case errors.As(err, &dup):
+			errs[e.i] = takenBy(dup.ID, e, same(f.Message, e.Message))
+		case errors.Is(err, ErrConflict):
+			contested = append(contested, e)
 		case errors.Is(err, ErrRejected):
 			again = append(again, e)
-		default: // a duplicate of the same holder, or not stored for the same reason
+		default: // not stored for the same reason
 			errs[e.i] = err
 		}
 	}
-	return again
+	return again, contested
+}
+
+// settleContested answers all messages whose key was taken before, in one read: a
+// batch may hold many of one key. It returns those whose key is free by now.
+func (s *Store) settleContested(ctx context.Context, contested []entry, errs []error) (rest []entry) {
+	if len(contested) == 0 {
+		return nil
+	}
+	settle := func(ctx context.Context) (err error) {
+		rest, err = s.settle(ctx, contested, errs)
+		return err
+	}
+	if s.dialect == sqliteDialect {
+		settle = func(ctx context.Context) (err error) {
+			rest, err = s.settleSQLite(ctx, contested, errs)
+			return err
+		}
+	}
+	if err := repeat(ctx, "insert", settle); err != nil {
+		spread(contested, errs, err)
+		return nil
+	}
+	return rest
+}
+
+// takenBy is the answer to a message whose key a stored one holds, which is the
+// same or another one.
+func takenBy(holder ident.ID, e entry, same bool) error {
+	switch {
+	case same && holder == e.ID:
+		return nil // our own earlier commit
+	case same:
+		return &DuplicateError{ID: holder}
+	case holder == e.ID:
+		return ErrStale // the ID is somebody else's: take a new one
+	}
+	return ErrConflict
 }
 
 // byKey orders rows as the primary key of messages does.
@@ -150,13 +199,33 @@ func spread(part []entry, errs []error, err error) {
 	}
 }
 
-// same reports whether a stored message is the one that a caller inserts:
-// then it is its own earlier commit, else another broker's with the same ID.
+// same reports whether a stored message is the one that a caller inserts: then it
+// is an earlier commit of it, else another message with its ID or key.
 func same(stored, m *Message) bool {
+	return sameHead(stored, m) && string(stored.Payload) == string(m.Payload)
+}
+
+// sameHead is same without the payload.
+func sameHead(stored, m *Message) bool {
 	return stored.ProducerNo == m.ProducerNo &&
 		stored.Priority == m.Priority &&
 		stored.Key == m.Key &&
 		stored.ContentType == m.ContentType &&
-		string(stored.Headers) == string(m.Headers) &&
-		string(stored.Payload) == string(m.Payload)
+		sameHeaders(stored.Headers, m.Headers)
+}
+
+// sameHeaders compares headers by what they mean: a producer that repeats a
+// message may name them in another order, such as that of a hash table.
+func sameHeaders(a, b []byte) bool {
+	return bytes.Equal(a, b) || slices.Equal(sortedHeaders(a), sortedHeaders(b))
+}
+
+func sortedHeaders(headers []byte) []string {
+	lines := strings.Split(string(headers), "\n")
+	for i, line := range lines {
+		name, value, _ := strings.Cut(line, ":")
+		lines[i] = strings.ToLower(name) + ":" + value
+	}
+	slices.Sort(lines)
+	return lines
 }

@@ -148,13 +148,22 @@ func (s *Store) send(ctx context.Context, q interface {
 
 const (
 	// Locking reads wait for a transaction that is about to commit such a row.
+	// Key and message are inserted and removed together.
 	selectHolders = `
 SELECT
-    msg_key,
-    id
-FROM message_keys
-WHERE channel_no = ?
-  AND msg_key IN (?...)
+    k.id,
+    k.msg_key,
+    COALESCE(m.producer_no, 0),
+    COALESCE(m.priority, 0),
+    COALESCE(m.content_type, ''),
+    m.headers,
+    COALESCE(LENGTH(m.payload), -1)
+FROM message_keys k
+LEFT JOIN messages m
+  ON m.channel_no = k.channel_no
+  AND m.id = k.id
+WHERE k.channel_no = ?
+  AND k.msg_key IN (?...)
 LOCK IN SHARE MODE`
 
 	selectStored = `
@@ -180,34 +189,67 @@ func (s *Store) settle(ctx context.Context, part []entry, errs []error) (rest []
 		for n < len(part) && part[n].ChannelNo == part[0].ChannelNo && n < 256 {
 			n++
 		}
-		holders, err := s.holders(ctx, part[:n])
+		left, err := s.settleChunk(ctx, part[:n], errs)
 		if err != nil {
 			return nil, err
 		}
-		stored, err := s.stored(ctx, part[:n])
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range part[:n] {
-			m, found := stored[e.ID]
-			holder, held := holders[e.Key]
-			switch {
-			case found && same(&m, e.Message):
-				errs[e.i] = nil // our own earlier commit
-			case held && holder != e.ID:
-				errs[e.i] = &DuplicateError{ID: holder}
-			case found:
-				errs[e.i] = ErrStale // the ID is somebody else's: take a new one
-			default:
-				rest = append(rest, e)
-			}
-		}
+		rest = append(rest, left...)
 		part = part[n:]
 	}
 	return rest, nil
 }
 
-func (s *Store) holders(ctx context.Context, part []entry) (map[string]ident.ID, error) {
+// settleChunk is settle for entries of one channel.
+func (s *Store) settleChunk(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
+	holders, err := s.holders(ctx, part)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]ident.ID, 0, len(part))
+	for _, e := range part {
+		ids = append(ids, e.ID)
+		if h, held := holders[e.Key]; held && h.ID != e.ID && h.alike(e.Message) {
+			ids = append(ids, h.ID)
+		}
+	}
+	stored, err := s.stored(ctx, part[0].ChannelNo, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range part {
+		m, found := stored[e.ID]
+		h, held := holders[e.Key]
+		switch {
+		case found && same(&m, e.Message):
+			errs[e.i] = nil // our own earlier commit
+		case held && h.ID != e.ID && !h.alike(e.Message):
+			errs[e.i] = ErrConflict
+		case held && h.ID != e.ID:
+			if m, found = stored[h.ID]; !found { // removed since the holders were read
+				rest = append(rest, e)
+				continue
+			}
+			errs[e.i] = takenBy(h.ID, e, same(&m, e.Message))
+		case found:
+			errs[e.i] = ErrStale // the ID is somebody else's: take a new one
+		default:
+			rest = append(rest, e)
+		}
+	}
+	return rest, nil
+}
+
+// A holder is the message that has a key, with the size of its payload instead of
+// the payload.
+type holder struct {
+	Message
+	size int
+}
+
+// alike reports whether the payload decides if m is the message of the holder.
+func (h *holder) alike(m *Message) bool { return h.size == len(m.Payload) && sameHead(&h.Message, m) }
+
+func (s *Store) holders(ctx context.Context, part []entry) (map[string]*holder, error) {
 	args := []any{part[0].ChannelNo}
 	for _, e := range part {
 		if e.Key != "" {
@@ -217,24 +259,19 @@ func (s *Store) holders(ctx context.Context, part []entry) (map[string]ident.ID,
 	if len(args) == 1 {
 		return nil, nil
 	}
-	out := map[string]ident.ID{}
+	out := map[string]*holder{}
 	err := each(ctx, s.db, list(selectHolders, len(args)-1), args, func(r *sql.Rows) error {
-		var key string
-		var id ident.ID
-		err := r.Scan(&key, scanID{&id})
-		out[key] = id
+		var h holder
+		err := r.Scan(scanID{&h.ID}, &h.Key, &h.ProducerNo, &h.Priority, &h.ContentType, &h.Headers, &h.size)
+		out[h.Key] = &h
 		return err
 	})
 	return out, err
 }
 
-func (s *Store) stored(ctx context.Context, part []entry) (map[ident.ID]Message, error) {
-	args := []any{part[0].ChannelNo}
-	for i := range part {
-		args = append(args, part[i].ID[:])
-	}
+func (s *Store) stored(ctx context.Context, channelNo uint32, ids []ident.ID) (map[ident.ID]Message, error) {
 	out := map[ident.ID]Message{}
-	err := each(ctx, s.db, list(selectStored, len(part)), args, func(r *sql.Rows) error {
+	err := each(ctx, s.db, list(selectStored, len(ids)), inArgs(channelNo, ids), func(r *sql.Rows) error {
 		var m Message
 		err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload)
 		out[m.ID] = m

@@ -49,6 +49,20 @@ FROM messages
 WHERE channel_no = ?
   AND id = ?`
 
+	// The payload only where its size does not decide.
+	sqliteHeld = `
+SELECT
+    producer_no,
+    priority,
+    msg_key,
+    content_type,
+    headers,
+    LENGTH(payload) = ?1,
+    CASE LENGTH(payload) WHEN ?1 THEN payload END
+FROM messages
+WHERE channel_no = ?2
+  AND id = ?3`
+
 	sqliteInsertMessage = `
 INSERT INTO messages (
     channel_no,
@@ -109,6 +123,16 @@ func (s *Store) insertSQLite(ctx context.Context, node NodeLease, part []entry, 
 			}
 		}
 	}
+}
+
+// settleSQLite is settle in a transaction of its own, which writes nothing.
+func (s *Store) settleSQLite(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // it has written nothing
+	return (&sqliteBatch{ctx: ctx, tx: tx}).settle(part, errs, func(entry) bool { return true })
 }
 
 // A sqliteBatch is a part on its way.
@@ -211,8 +235,8 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 		var holder ident.ID
 		err := b.tx.QueryRowContext(b.ctx, sqliteHolder, e.ChannelNo, []byte(e.Key)).Scan(scanID{&holder})
 		if err == nil {
-			errs[e.i] = &DuplicateError{ID: holder}
-			return true, nil
+			errs[e.i], err = b.taken(e, holder)
+			return true, err
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return false, err
@@ -222,6 +246,18 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 		errs[e.i] = ErrStale
 	}
 	return found, nil
+}
+
+// taken returns the answer to a message whose key another one holds.
+func (b *sqliteBatch) taken(e entry, holder ident.ID) (answer, err error) {
+	var m Message
+	var sameSize bool
+	err = b.tx.QueryRowContext(b.ctx, sqliteHeld, len(e.Payload), e.ChannelNo, holder[:]).
+		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &sameSize, &m.Payload)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	return takenBy(holder, e, err == nil && sameSize && same(&m, e.Message)), nil
 }
 
 // fresh is the guard: nobody else writes during the transaction.

@@ -11,9 +11,14 @@ import (
 // ErrNotFound says that there is no such row.
 var ErrNotFound = errors.New("durable: not found")
 
-// ErrDuplicate says that the producer's message ID is already used in the
-// channel. The error in hand is a *DuplicateError.
+// ErrDuplicate says that the message is stored already: the channel has one with
+// the same Key, of the same producer and with the same content. The error in hand
+// is a *DuplicateError.
 var ErrDuplicate = errors.New("durable: duplicate message ID in channel")
+
+// ErrConflict says that the Key is another message's in the channel: of another
+// producer, or with other content. This message is not stored.
+var ErrConflict = errors.New("durable: message ID of another message in channel")
 
 // ErrStale says that a batch was built from old knowledge and nothing of it was
 // stored: a channel has more consumers than the messages name, the node lease
@@ -40,7 +45,7 @@ var ErrFull = errors.New("durable: channel has the maximum number of consumers")
 // delivered to: a push consumer without a callback URL.
 var ErrConsumerInvalid = errors.New("durable: push consumer without callback URL")
 
-// A DuplicateError names the message that already holds the producer's ID.
+// A DuplicateError names the message that is stored already.
 type DuplicateError struct{ ID ident.ID }
 
 func (e *DuplicateError) Error() string { return fmt.Sprintf("%v: held by %s", ErrDuplicate, e.ID) }

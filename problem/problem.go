@@ -68,7 +68,8 @@ var (
 )
 
 // NothingStored reports, to a client, whether the answer to a publish says that the
-// message is not stored. 409 duplicate_message_id says the same of this request only.
+// message is not stored. 409 duplicate_message_id says so of this request only: an
+// earlier one stored the message.
 func NothingStored(status int, code string) bool {
 	switch {
 	case status >= 400 && status < 500:
@@ -83,14 +84,15 @@ func NothingStored(status int, code string) bool {
 // does not know is a store that could not do its work: 503, cause in the log.
 func From(err error) *Problem {
 	var p *Problem
-	var dup *durable.DuplicateError
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, durable.ErrOutcomeUnknown):
 		return ErrOutcomeUnknown.Because(err)
-	case errors.As(err, &dup):
+	case errors.Is(err, durable.ErrDuplicate):
 		return New(409, "duplicate_message_id", "A message with this X-Broker-Message-ID is already stored in the channel.")
+	case errors.Is(err, durable.ErrConflict):
+		return New(409, "message_id_conflict", "Another message has this ID in the channel: of another producer, or with other content, content type, priority or metadata headers. This one is not stored.")
 	case errors.Is(err, durable.ErrNotFound):
 		return New(404, "not_found", "There is no such resource.")
 	case errors.Is(err, durable.ErrPrecondition):

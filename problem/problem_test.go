@@ -34,6 +34,7 @@ func TestEveryErrorOfTheStoreHasItsStatusAndCode(t *testing.T) {
 	}{
 		"outcome_unknown":      {durable.ErrOutcomeUnknown, 503},
 		"duplicate_message_id": {&durable.DuplicateError{ID: ident.AtMillis(1)}, 409},
+		"message_id_conflict":  {durable.ErrConflict, 409},
 		"not_found":            {durable.ErrNotFound, 404},
 		"precondition_failed":  {durable.ErrPrecondition, 412},
 		"channel_full":         {durable.ErrFull, 409},

@@ -141,6 +141,7 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"outcome of nothing":              {"counter mismatches", func(c story) { c.Jobs[0].Delivered[idNo(77)] = true }},
 		"listed, not dead":                {"counter mismatches", func(c story) { c.Jobs[0].Listed[idNo(2)] = true }},
 		"left in Redis":                   {"counter mismatches", func(c story) { c.InRedis = 1 }},
+		"a conflict with itself":          {"wrong answers", func(c story) { c.send(2, Try{Verdict: refused, Status: 409, Code: "message_id_conflict"}, Try{Verdict: acked, Status: 201}) }},
 		"internal error":                  {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
 		"a broker died":                   {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
 		"again, without a fault":          {"unexplained duplicates", func(c story) { c.arrive(0, 2, 2, 3) }},
@@ -216,12 +217,14 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.Jobs[0].Dead[idNo(2)], c.Jobs[0].Listed[idNo(2)] = true, true
 			c.unanswered(0, 2)
 		}},
-		"in doubt and absent":              {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
-		"refused, and killed in the next":  {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
-		"killed before it knew":            {"", func(c story) { c.send(9) }},
-		"refused and absent":               {"", func(c story) { c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"}) }},
-		"a worker died as it reported":     {"", func(c story) { c.Arrivals[2].OK = false }},
-		"in doubt, then it was there":      {"", func(c story) { c.send(2, Try{Verdict: unknown}, Try{Verdict: acked, Status: 409}) }},
+		"in doubt and absent":             {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
+		"refused, and killed in the next": {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
+		"killed before it knew":           {"", func(c story) { c.send(9) }},
+		"refused and absent":              {"", func(c story) { c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"}) }},
+		"a worker died as it reported":    {"", func(c story) { c.Arrivals[2].OK = false }},
+		"in doubt, then it was there": {"", func(c story) {
+			c.send(2, Try{Verdict: unknown}, Try{Verdict: acked, Status: 409, Code: "duplicate_message_id"})
+		}},
 		"unavailable while MySQL was away": {"", func(c story) { c.fault(away, 8, 9); c.send(9, Try{Verdict: refused, Status: 503, Code: "unavailable"}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +260,7 @@ func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {
 		code   string
 		want   string
 	}{
-		{201, "", acked}, {409, "duplicate_message_id", acked}, {409, "channel_full", refused}, {400, "invalid_priority", refused},
+		{201, "", acked}, {409, "duplicate_message_id", acked}, {409, "message_id_conflict", refused}, {400, "invalid_priority", refused},
 		{503, "overloaded", refused}, {503, "draining", refused}, {503, "unavailable", refused},
 		{503, "outcome_unknown", unknown}, {503, "", unknown}, {500, "internal", unknown}, {502, "", unknown},
 	} {

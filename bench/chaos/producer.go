@@ -38,7 +38,7 @@ const (
 
 // What the answer to a post says about the message.
 const (
-	acked   = "A" // 201, or 409: it was there already
+	acked   = "A" // 201, or 409 duplicate_message_id: it was there already
 	refused = "R" // stated as not stored
 	unknown = "U" // no answer, or one that says so
 )

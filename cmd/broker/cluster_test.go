@@ -56,6 +56,7 @@ func TestClusterOnRealServers(t *testing.T) {
 		"a rotated token counts everywhere":                                          rotatedTokens,
 		"a change at one broker is seen at another at once":                          changesAreSeen,
 		"of the same message ID posted everywhere one is stored":                     duplicateIDs,
+		"of different messages with one ID posted everywhere one is stored":          fiftyOfOneID,
 		"a pull job is one job on all brokers":                                       oneJobEverywhere,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); story(t, ps) })
@@ -156,7 +157,7 @@ func duplicateIDs(t *testing.T, ps []*process) {
 	for id, got := range codes {
 		require.Equal(t, map[int]int{201: 1, 409: each*len(ps) - 1}, got, id)
 	}
-	requireProblem(t, s.on(ps[2]).post("again", "X-Broker-Message-ID", "order-0"), 409, "duplicate_message_id")
+	requireProblem(t, s.on(ps[2]).post("order-0", "X-Broker-Message-ID", "order-0"), 409, "duplicate_message_id")
 	eventually(t, "all deliveries", func() bool { return sink.distinct() == ids })
 	settled()
 	require.Equal(t, ids, sink.count(), "each once")

@@ -213,6 +213,12 @@ func (r reply) json(t testing.TB) map[string]any {
 	return m
 }
 
+// stored reports whether the answer to a publish says that the message is stored,
+// by this request or an earlier one.
+func (r reply) stored() bool {
+	return r.status == 201 || r.status == 409 && strings.Contains(r.body, `"duplicate_message_id"`)
+}
+
 // try sends a request; headers are pairs.
 func (p *process) try(method, path, body string, headers ...string) (reply, error) {
 	req, err := http.NewRequest(method, p.base+path, strings.NewReader(body))
@@ -440,7 +446,7 @@ func startLoad(limit int, targets func() []*process) *load {
 					ps := targets()
 					p := ps[(worker+try)%len(ps)]
 					r, err := p.try("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", fmt.Sprintf("id-%d", i))...)
-					if err == nil && (r.status == 201 || r.status == 409) {
+					if err == nil && r.stored() {
 						l.mu.Lock()
 						l.acked = append(l.acked, body)
 						l.mu.Unlock()

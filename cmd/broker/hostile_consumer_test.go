@@ -354,7 +354,7 @@ func (s *stage) persist(body string) (location string) {
 	eventually(s.t, "a message to be stored", func() bool {
 		r := s.post(body, "X-Broker-Message-ID", body)
 		location = r.header.Get("Location")
-		return r.status == 201 || r.status == 409
+		return r.stored()
 	})
 	return location
 }

@@ -161,7 +161,7 @@ func (s *storm) kill(point string, round int) {
 func (s *storm) publish(p *process, body string) {
 	for { // until the fate is known: the same message ID is stored once
 		r, err := p.try("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", "id-"+body)...)
-		if err == nil && (r.status == 201 || r.status == 409) {
+		if err == nil && r.stored() {
 			s.mu.Lock()
 			s.acked[body] = true
 			s.mu.Unlock()

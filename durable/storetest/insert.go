@@ -145,13 +145,13 @@ var insertTests = map[string]func(*testing.T, *fixture){
 	"an unknown channel is stale": func(t *testing.T, f *fixture) {
 		requireStale(t, f, f.node, f.messages(durable.Channel{No: 4711}, 2))
 	},
-	"a taken key names its holder and spares its neighbours": func(t *testing.T, f *fixture) {
+	"a message that is stored under its key names its holder and spares its neighbours": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		first := f.message(ch)
 		first.Key = "order-1"
 		f.insert(t, first)
 		batch := f.messages(ch, 500)
-		batch[250].Key = "order-1"
+		batch[250] = f.again(first)
 		batch[3].Key, batch[400].Key = "order-2", "order-3"
 		errs := f.Insert(f.ctx, f.node, batch)
 		for i, err := range errs {
@@ -168,9 +168,99 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, batch[400].ID, id)
 	},
+	"a key of another message is a conflict and spares its neighbours": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		first := f.message(ch)
+		first.Key, first.Headers = "order-1", []byte("X-A:1\nX-B:2\n")
+		empty := f.message(ch)
+		empty.Key, empty.Payload, empty.Headers = "empty", nil, nil
+		f.insert(t, first, empty)
+		for _, want := range []error{durable.ErrDuplicate, durable.ErrConflict} {
+			batch := f.messages(ch, 5) // without a key
+			for _, change := range changes(want) {
+				m := f.again(first)
+				change(m)
+				batch = append(batch, m)
+				require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{m})[0], want, "alone")
+			}
+			for i, err := range f.Insert(f.ctx, f.node, batch) { // the first answers for the others, or does not
+				if i < 5 {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, want, "entry %d", i)
+				}
+			}
+			require.Len(t, f.stored(t, batch), 5)
+		}
+		requireDuplicate(t, f.Insert(f.ctx, f.node, []*durable.Message{f.again(empty)})[0], empty.ID)
+		filled := f.again(empty)
+		filled.Payload = []byte("x")
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{filled})[0], durable.ErrConflict)
+		emptied := f.again(first)
+		emptied.Payload = nil
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{emptied})[0], durable.ErrConflict)
+	},
+	"of one batch each repeat of a key is compared with what is stored": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		first := f.message(ch)
+		first.Key = "k"
+		f.insert(t, first)
+		other := func() *durable.Message {
+			m := f.again(first)
+			m.Payload = []byte("anothe") // and as long as the other others
+			return m
+		}
+		for _, batch := range [][]*durable.Message{{other(), f.again(first), other(), f.again(first)}, {f.again(first), other(), f.again(first), other()}} {
+			for i, err := range f.Insert(f.ctx, f.node, batch) {
+				if string(batch[i].Payload) == string(first.Payload) {
+					requireDuplicate(t, err, first.ID)
+				} else {
+					require.ErrorIs(t, err, durable.ErrConflict)
+				}
+			}
+		}
+		// Of new ones the first is stored.
+		fresh := []*durable.Message{other(), f.again(first), other()}
+		for _, m := range fresh {
+			m.Key = "fresh"
+		}
+		errs := f.Insert(f.ctx, f.node, fresh)
+		require.NoError(t, errs[0])
+		require.ErrorIs(t, errs[1], durable.ErrConflict)
+		requireDuplicate(t, errs[2], fresh[0].ID)
+		// Many of one key are one question, whatever they hold.
+		var many []*durable.Message
+		for i := range 600 {
+			m := f.again(first)
+			m.Payload = fmt.Appendf(nil, "%d", i)
+			many = append(many, m)
+		}
+		many = append(many, f.again(first))
+		errs = f.Insert(f.ctx, f.node, many)
+		for _, err := range errs[:600] {
+			require.ErrorIs(t, err, durable.ErrConflict)
+		}
+		requireDuplicate(t, errs[600], first.ID)
+		heads, err := f.Heads(f.ctx, ch.No, ident.ID{}, ident.Max(), 100)
+		require.NoError(t, err)
+		require.Len(t, heads, 2)
+	},
+	"a key of a channel says nothing about another channel's": func(t *testing.T, f *fixture) {
+		a, _ := f.channel(t, "a", 1)
+		b, _ := f.channel(t, "b", 1)
+		first := f.message(a)
+		first.Key = "k"
+		f.insert(t, first)
+		there, here := f.message(b), f.again(first)
+		there.Key, here.Payload = "k", []byte("other")
+		errs := f.Insert(f.ctx, f.node, []*durable.Message{here, there})
+		require.ErrorIs(t, errs[0], durable.ErrConflict)
+		require.NoError(t, errs[1])
+	},
 	"inside a batch the first of a key wins": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		batch := f.messages(ch, 6)
+		batch[3].Payload = batch[1].Payload
 		batch[1].Key, batch[3].Key, batch[5].Key = "k", "k", "K"
 		batch[1].ID, batch[3].ID = batch[3].ID, batch[1].ID // the order of the batch counts, not of the IDs
 		errs := f.Insert(f.ctx, f.node, batch)
@@ -182,8 +272,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		}
 		require.Len(t, f.stored(t, batch), 5)
 
-		again := f.messages(ch, 2)
-		again[0].Key, again[1].Key = "k", "k"
+		again := []*durable.Message{f.again(batch[1]), f.again(batch[1])}
 		for _, err := range f.Insert(f.ctx, f.node, again) {
 			requireDuplicate(t, err, batch[1].ID)
 		}
@@ -243,6 +332,42 @@ var insertTests = map[string]func(*testing.T, *fixture){
 				if results[r][i] != nil {
 					requireDuplicate(t, results[r][i], winners[m.Key])
 					require.Empty(t, f.stored(t, []*durable.Message{m}))
+				}
+			}
+		}
+	},
+	"of racing messages with one key one is stored, and those with its content learn that": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		const rivals, contents, keys = 10, 3, 8
+		batches, results := make([][]*durable.Message, rivals), make([][]error, rivals)
+		for r := range batches {
+			batches[r] = f.messages(ch, keys)
+			for k, m := range batches[r] {
+				m.Key, m.ProducerNo, m.Payload = fmt.Sprint("key", k), uint32(r%contents), []byte("same size")
+			}
+			if r%2 == 1 {
+				slices.Reverse(batches[r])
+			}
+		}
+		race(rivals, func(r int) { results[r] = f.Insert(f.ctx, f.node, batches[r]) })
+		winners := map[string]*durable.Message{}
+		for r := range batches {
+			for i, m := range batches[r] {
+				if results[r][i] == nil {
+					require.NotContains(t, winners, m.Key)
+					winners[m.Key] = m
+				}
+			}
+		}
+		require.Len(t, winners, keys)
+		for r := range batches {
+			for i, m := range batches[r] {
+				switch winner := winners[m.Key]; {
+				case winner == m:
+				case winner.ProducerNo == m.ProducerNo:
+					requireDuplicate(t, results[r][i], winner.ID)
+				default:
+					require.ErrorIs(t, results[r][i], durable.ErrConflict)
 				}
 			}
 		}
@@ -356,6 +481,37 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		}
 		require.Empty(t, f.stored(t, batch))
 	},
+}
+
+// changes are what a message may differ in and still be the same, or not.
+func changes(want error) []func(m *durable.Message) {
+	if want == durable.ErrDuplicate {
+		return []func(m *durable.Message){
+			func(*durable.Message) {},
+			func(m *durable.Message) { m.Headers = []byte("X-B:2\nX-A:1\n") },
+			func(m *durable.Message) { m.Headers = []byte("x-a:1\nX-B:2\n") },
+			func(m *durable.Message) { m.Payload = slices.Clone(m.Payload) },
+		}
+	}
+	return []func(m *durable.Message){
+		func(m *durable.Message) { m.ProducerNo++ },
+		func(m *durable.Message) { m.Payload = []byte("payloae") },
+		func(m *durable.Message) { m.Payload = []byte("payload ") },
+		func(m *durable.Message) { m.Payload = nil },
+		func(m *durable.Message) { m.Priority = 1 },
+		func(m *durable.Message) { m.ContentType += ";" },
+		func(m *durable.Message) { m.Headers = []byte("X-A:1\n") },
+		func(m *durable.Message) { m.Headers = []byte("X-A:2\nX-B:1\n") },
+		func(m *durable.Message) { m.Headers = []byte("X-A:1\nX-B:2 \n") },
+		func(m *durable.Message) { m.Headers = nil },
+	}
+}
+
+// again is a repeat of a message: all but the ID.
+func (f *fixture) again(m *durable.Message) *durable.Message {
+	repeat := *m
+	repeat.ID = f.ids.Next()
+	return &repeat
 }
 
 // insertUntilFresh inserts as a broker does: a message that is stale, here because

@@ -84,6 +84,8 @@ func (w *world) judge(p *post, m *durable.Message) {
 			w.checker.report(none, "I1: %q was answered %d and is not stored", p.payload, t.status)
 		case t.stored() && t.id != hotpath.PublicID(m):
 			w.checker.report(m.ID, "I9: %q was answered %d with the location of %s", p.payload, t.status, t.id)
+		case t.code == "message_id_conflict":
+			w.checker.report(none, "I9: %q was told that its own ID is another message's", p.payload)
 		case t.status == 201:
 			w.reached(p, t, m)
 		case w.plan.calm && p.priority <= 3 && t.status != 0 && !t.stored(): // 0: no broker was there yet

@@ -39,7 +39,7 @@ type try struct {
 func (t try) unknown() bool { return t.status == 0 || t.code == "outcome_unknown" }
 
 // stored tells whether it was said that the message is stored.
-func (t try) stored() bool { return t.status == 201 || t.status == 409 }
+func (t try) stored() bool { return t.status == 201 || t.code == "duplicate_message_id" }
 
 // produce publishes, with and without message IDs, and repeats what is unknown.
 func (w *world) produce(channel uint32, producer int) {

@@ -2,7 +2,9 @@ package simulation
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,11 +89,11 @@ func (s *store) insert(node durable.NodeLease, batch []durable.Message) []error 
 		stored := s.message(m.ChannelNo, m.ID)
 		switch {
 		case m.Key != "" && repeated:
-			errs[i] = &durable.DuplicateError{ID: batch[earlier].ID}
+			errs[i] = takenBy(&batch[earlier], m)
 			continue
 		case stored != nil && sameMessage(stored, m):
 		case m.Key != "" && held && s.flaw != keysAreForgotten:
-			errs[i] = &durable.DuplicateError{ID: holder}
+			errs[i] = takenBy(s.message(m.ChannelNo, holder), m)
 		case stored != nil:
 			errs[i] = durable.ErrStale
 		default:
@@ -109,16 +111,57 @@ func (s *store) insert(node durable.NodeLease, batch []durable.Message) []error 
 		s.put(batch[i])
 	}
 	for i := range batch { // repeats of a key share the fate of the one they repeat
-		if j, ok := first[channelKey{batch[i].ChannelNo, batch[i].Key}]; ok && j != i && batch[i].Key != "" && errs[j] != nil {
-			errs[i] = errs[j]
+		m := &batch[i]
+		key := channelKey{m.ChannelNo, m.Key}
+		j, ok := first[key]
+		if !ok || j == i || m.Key == "" || errs[j] == nil {
+			continue
+		}
+		errs[i] = errs[j]
+		if errors.Is(errs[j], durable.ErrDuplicate) || errors.Is(errs[j], durable.ErrConflict) {
+			errs[i] = takenBy(s.message(m.ChannelNo, s.keys[key]), m)
 		}
 	}
 	return errs
 }
 
+// takenBy is the answer to a message whose key a stored one holds.
+func takenBy(holder, m *durable.Message) error {
+	switch same := sameMessage(holder, m); {
+	case same && holder.ID == m.ID:
+		return nil
+	case same:
+		return &durable.DuplicateError{ID: holder.ID}
+	case holder.ID == m.ID:
+		return durable.ErrStale
+	}
+	return durable.ErrConflict
+}
+
 func sameMessage(a, b *durable.Message) bool {
 	return a.ProducerNo == b.ProducerNo && a.Priority == b.Priority && a.Key == b.Key && a.ContentType == b.ContentType &&
-		string(a.Headers) == string(b.Headers) && string(a.Payload) == string(b.Payload)
+		sameHeaders(a, b) && string(a.Payload) == string(b.Payload)
+}
+
+// sameHeaders compares names without regard to case, in any order.
+func sameHeaders(a, b *durable.Message) bool {
+	count := map[string]int{}
+	for _, m := range []*durable.Message{a, b} {
+		for line := range strings.Lines(string(m.Headers)) {
+			name, value, _ := strings.Cut(line, ":")
+			if m == a {
+				count[strings.ToLower(name)+":"+value]++
+			} else {
+				count[strings.ToLower(name)+":"+value]--
+			}
+		}
+	}
+	for _, n := range count {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // guard is the condition inside the INSERT: audience, node lease, age of the ID.

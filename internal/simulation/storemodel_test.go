@@ -143,8 +143,11 @@ func (p *storePair) insert() {
 		m := durable.Message{ID: ident.AtMillis(time.Now().UnixMilli() - age), ChannelNo: p.channel, ProducerNo: 1, Audience: audience,
 			Priority: max(p.r.below(5)-2, 0), ContentType: "t", Payload: fmt.Appendf(nil, "%d", p.seq)}
 		m.ID[8], m.ID[9] = byte(p.seq>>8), byte(p.seq)
-		if p.r.hit(400) {
+		if p.r.hit(400) { // often taken, by the same message or another one
 			m.Key = fmt.Sprintf("k%d", p.r.below(12))
+			m.ProducerNo, m.Priority = 1+uint32(p.r.below(8)/7), p.r.below(8)/7
+			m.Payload = fmt.Appendf(nil, "payload %d", p.r.below(8)/7)
+			m.Headers = []byte([]string{"A:1\nB:2\n", "B:2\na:1\n", "A:1\n"}[p.r.below(9)/4])
 		}
 		if len(p.ids) > 0 && p.r.hit(100) { // again, or an ID that somebody else has
 			m = p.model.messagesByID(p.channel, p.ids[len(p.ids)-1:])[0]
