@@ -25,20 +25,13 @@ const (
 	goneCheck = time.Second
 )
 
-// A claimRequest is what a batch claim asks for.
-type claimRequest struct {
-	limit   int
-	wait    time.Duration
-	timeout time.Duration // of the leases
-}
-
 // ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up
 // to limit due jobs at once, and waits for the first one when there is none.
 func (p *puller) ClaimJobs(rc *fasthttp.RequestCtx) {
 	ch, k, err := p.authorize(context.Background(), rc)
 	var q claimRequest
 	if err == nil {
-		q, err = p.parseClaim(rc.QueryArgs())
+		q, err = p.parseClaim(rc.QueryArgs(), rc.Request.Body())
 	}
 	if err == nil {
 		err = p.claimJobs(rc, ch, k, q)
@@ -46,36 +39,6 @@ func (p *puller) ClaimJobs(rc *fasthttp.RequestCtx) {
 	if err != nil {
 		problem.Write(rc, err)
 	}
-}
-
-func (p *puller) parseClaim(args *fasthttp.Args) (claimRequest, error) {
-	q := claimRequest{limit: defaultClaimed, timeout: p.visible}
-	if args.Has("limit") {
-		n, err := strconv.Atoi(string(args.Peek("limit")))
-		if err != nil || n < 1 {
-			return q, problem.New(400, "invalid_limit", "limit must be an integer of at least 1.")
-		}
-		q.limit = min(n, maxClaimed)
-	}
-	if args.Has("wait") {
-		text := string(args.Peek("wait"))
-		d, err := time.ParseDuration(text)
-		if seconds, e := strconv.Atoi(text); e == nil {
-			d, err = time.Duration(min(max(seconds, -1), 3600))*time.Second, nil
-		}
-		if err != nil || d < 0 {
-			return q, problem.New(400, "invalid_wait", "wait must be a duration like 20s.")
-		}
-		q.wait = min(d, maxClaimWait)
-	}
-	if args.Has("timeout") {
-		n, err := strconv.Atoi(string(args.Peek("timeout")))
-		if err != nil || n < 1 || n > MaxIncrementalTimeout {
-			return q, problem.Newf(400, "invalid_timeout", "timeout must be whole seconds from 1 to %d.", MaxIncrementalTimeout)
-		}
-		q.timeout = time.Duration(n) * time.Second
-	}
-	return q, nil
 }
 
 func (p *puller) claimJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer, q claimRequest) error {

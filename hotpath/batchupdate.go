@@ -1,11 +1,9 @@
 package hotpath
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"strconv"
 	"time"
 
@@ -54,20 +52,70 @@ func parseUpdates(body []byte) ([]update, error) {
 	updates, ok := plainUpdates(body)
 	if !ok {
 		invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
-		var in struct{ Updates []update }
-		dec := json.NewDecoder(bytes.NewReader(body))
-		if err := dec.Decode(&in); err != nil || in.Updates == nil {
+		var err error
+		if updates, err = anyUpdates(body); errors.Is(err, errNoObject) || err == nil && updates == nil {
 			return nil, invalid
+		} else if err != nil {
+			return nil, err
 		}
-		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return nil, invalid
-		}
-		updates = in.Updates
 	}
 	if len(updates) > maxUpdates {
-		return nil, problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
+		return nil, errTooMany
 	}
 	return updates, nil
+}
+
+// updatesMembers are the members of the body of a batch update, updateMembers those
+// of an entry.
+var (
+	updatesMembers = []string{"Updates"}
+	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay"}
+)
+
+// anyUpdates reads the body of a batch update, however it is written. A member that
+// is not known is refused: without a misspelt Lease a worker that lost the job would
+// be believed.
+func anyUpdates(body []byte) (updates []update, err error) {
+	if !json.Valid(body) {
+		return nil, errNoObject
+	}
+	err = eachMember(body, updatesMembers, func(_ string, value []byte) error {
+		var entries []json.RawMessage
+		if json.Unmarshal(value, &entries) != nil {
+			return errNoObject
+		}
+		if len(entries) > maxUpdates {
+			return errTooMany
+		}
+		updates = make([]update, len(entries))
+		for i, entry := range entries {
+			if err := eachMember(entry, updateMembers, updates[i].set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return updates, err
+}
+
+func (u *update) set(member string, value []byte) error {
+	var to any
+	switch member {
+	case "ID":
+		to = &u.ID
+	case "Lease":
+		to = &u.Lease
+	case "NextState":
+		to = &u.NextState
+	case "IncrementalTimeout":
+		to = &u.IncrementalTimeout
+	case "Delay":
+		to = &u.Delay
+	}
+	if json.Unmarshal(value, to) != nil {
+		return errNoObject
+	}
+	return nil
 }
 
 // An updating is one batch update under way. errs[i] is the answer to entry i,
@@ -85,6 +133,7 @@ var (
 	errNextState = problem.New(400, "invalid_next_state", "NextState must be DELIVERED, DEAD, QUEUED or INFLIGHT.")
 	errNeedLease = problem.New(400, "lease_required", "QUEUED and INFLIGHT in a batch need the Lease of the job.")
 	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.", MaxIncrementalTimeout)
+	errTooMany   = problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
 	errTwice     = problem.New(400, "job_twice", "The job is in this request twice; the first entry counts.")
 )
 

@@ -79,7 +79,7 @@ func FuzzClaimQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		var args fasthttp.Args
 		args.Parse(query)
-		q, err := p.parseClaim(&args)
+		q, err := p.parseClaim(&args, nil)
 		if err != nil {
 			require.Equal(t, 400, problem.From(err).Status)
 			return

@@ -32,7 +32,7 @@ func FuzzPlainUpdates(f *testing.F) {
 }
 
 func TestUpdatesThatAreNotPlainAreLeftToEncodingJSON(t *testing.T) {
-	for _, body := range []string{`{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`, `{"Other":1,"Updates":[{"ID":"a"}]}`, `{"Updates":[{"ID":"a","Delay":null}]}`} {
+	for _, body := range []string{`{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`, `{"updates":[{"ID":"a","Lease":null}]}`, `{"Updates":[{"ID":"a","Delay":null}]}`} {
 		_, plain := plainUpdates([]byte(body))
 		require.False(t, plain, body)
 		updates, err := parseUpdates([]byte(body))
