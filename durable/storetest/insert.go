@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -370,6 +371,41 @@ var insertTests = map[string]func(*testing.T, *fixture){
 					require.ErrorIs(t, results[r][i], durable.ErrConflict)
 				}
 			}
+		}
+	},
+	"a repeat that meets the removal of its message is a duplicate or stored anew": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 0) // without consumers a message is over at once
+		for range 30 {
+			first := f.message(ch)
+			first.Key = "k"
+			f.insert(t, first)
+			repeats := []*durable.Message{f.again(first), f.again(first), f.again(first)}
+			results := make([]error, len(repeats))
+			var purged error
+			race(len(repeats)+1, func(i int) {
+				if i == len(repeats) {
+					_, purged = f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Through: first.ID, Limit: 10})
+					return
+				}
+				results[i] = f.Insert(f.ctx, f.node, repeats[i:i+1])[0]
+			})
+			require.NoError(t, purged)
+			stored := map[ident.ID]bool{first.ID: true}
+			for i, err := range results {
+				if err == nil {
+					stored[repeats[i].ID] = true
+				}
+			}
+			require.LessOrEqual(t, len(stored), 2)
+			for _, err := range results {
+				if err != nil && !errors.Is(err, durable.ErrStale) { // stale: the machine was too slow for its ID
+					var dup *durable.DuplicateError
+					require.ErrorAs(t, err, &dup)
+					require.True(t, stored[dup.ID])
+				}
+			}
+			_, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Through: ident.Max(), Limit: 10})
+			require.NoError(t, err)
 		}
 	},
 	"the same batch again is stored already, also when its IDs are old by then": func(t *testing.T, f *fixture) {
