@@ -49,20 +49,6 @@ func setMetadata(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	}
 }
 
-// ReservedHeader reports whether a header of deliveries has a meaning already, so
-// that the consumer's token cannot be sent in it. Of the names that begin with
-// X-Broker- only the token's own is free.
-func ReservedHeader(name string) bool {
-	lower := strings.ReplaceAll(strings.ToLower(name), "_", "-") // many servers see no difference
-	switch lower {
-	case "authorization", "cookie": // a consumer's credentials: what the setting is for
-		return false
-	case "x-broker-consumer-token":
-		return lower != strings.ToLower(name)
-	}
-	return reserved[lower] || strings.HasPrefix(lower, "x-broker-") || strings.HasPrefix(lower, "proxy-")
-}
-
 // collectMetadata reads the headers that the list names and returns them as
 // they are stored. Absent, empty and reserved ones are left out. header looks one
 // up. Of two that a server may take for the same, which the consumer gets would be

@@ -60,6 +60,20 @@ func reservedName(name, tokenHeader string) bool {
 	return len(name) == len(tokenHeader) && bytes.Equal(folded, appendFolded(tokenSpace[:0], tokenHeader))
 }
 
+// ReservedHeader reports whether a header of deliveries has a meaning already, so
+// that the consumer's token cannot be sent in it. Credentials of the consumer are
+// what the setting is for. Of the names that begin with X-Broker- only the token's
+// own is free.
+func ReservedHeader(name string) bool {
+	switch folded := foldedName(name); folded {
+	case "authorization", "cookie":
+		return false
+	case "x-broker-consumer-token":
+		return folded != strings.ToLower(name)
+	}
+	return reservedName(name, "")
+}
+
 // foldedName is equal for names that a server may take for the same: CGI, WSGI
 // and what came after them put headers into variables, where letters have one
 // case and, depending on the server, every other character but digits is "_".
