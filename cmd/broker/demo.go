@@ -27,6 +27,7 @@ const (
 
 // A demo is the sample's push consumer: a server that prints what it is sent.
 type demo struct {
+	name     string // in what is printed; "": the consumer that is called
 	server   *http.Server
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -41,6 +42,7 @@ func startDemo(ctx context.Context, b *broker, out io.Writer) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.name = samplePush
 	if err := d.create(ctx, b.store); err != nil {
 		d.Close()
 		return nil, err
@@ -115,7 +117,7 @@ func (d *demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s got %s %s\n", cmp.Or(r.Header.Get("X-Broker-Consumer-ID"), samplePush), r.Method, r.URL.Path)
+	fmt.Fprintf(&text, "%s got %s %s\n", cmp.Or(d.name, r.Header.Get("X-Broker-Consumer-ID"), "listener"), r.Method, r.URL.Path)
 	for _, name := range []string{"Content-Type", "User-Agent", "X-Broker-Message-Id", "X-Broker-Message-Priority", "X-Broker-Attempt"} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(&text, "  %s: %s\n", name, v)
