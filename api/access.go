@@ -28,14 +28,21 @@ var (
 		"No admin token is configured, so nobody may do this.")
 )
 
-// admit decides what the route's access alone can decide. Consumer and
-// re-trigger routes decide in their handlers, which know the job.
+// admit decides whether a request may go on, before its body is read. Only a token
+// that is in the body, AccessForm, is left to the handler.
 func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
 	switch access {
 	case AccessAdmin:
 		return a.checkAdmin(rc)
 	case AccessManagement, AccessOwn, AccessPublished, AccessJob:
 		return a.admitReader(ctx, rc, access)
+	case AccessConsumer:
+		return a.admitConsumer(ctx, rc)
+	case AccessRetrigger:
+		if byAdmin(rc) {
+			return a.checkAdmin(rc)
+		}
+		return a.admitConsumerOfJob(ctx, rc)
 	default:
 		return nil
 	}
@@ -98,6 +105,9 @@ func publisher(rc *fasthttp.RequestCtx) *durable.Producer {
 	p, _ := rc.UserValue(publisherKey).(*durable.Producer)
 	return p
 }
+
+// byAdmin reports whether the request says that it comes from the admin.
+func byAdmin(rc *fasthttp.RequestCtx) bool { return len(rc.Request.Header.Peek(headerAdminToken)) > 0 }
 
 // checkAdmin answers whether the request comes from the admin. Without a
 // configured token it is refused whatever it carries.

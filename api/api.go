@@ -14,11 +14,15 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/jobs"
 )
 
 // requestTimeout bounds what one control plane request may ask of the stores.
 const requestTimeout = 10 * time.Second
+
+// defaultBodies bounds the bodies in memory of an API that shares no bound, bytes.
+const defaultBodies = 64 << 20
 
 // A Store is the part of durable.Store used here.
 type Store interface {
@@ -42,17 +46,18 @@ type Desk interface {
 }
 
 // A DataPlane handles the routes that run for every message. It finds checked
-// path parameters as the user values "channel", "consumer" and "job", and
-// checks tokens itself.
+// path parameters as the user values "channel", "consumer" and "job". It checks
+// tokens itself, and loads the body within the limit of the route once they are
+// right; nothing of it is in memory before.
 type DataPlane interface {
 	// Broadcast gets the channel ID, valid until it returns: this route runs for
 	// every message and takes no detour over user values.
 	Broadcast(ctx *fasthttp.RequestCtx, channelID string)
 	BroadcastBatch(ctx *fasthttp.RequestCtx)
-	ClaimJobs(ctx *fasthttp.RequestCtx)
-	UpdateJobs(ctx *fasthttp.RequestCtx)
-	QueuedJobs(ctx *fasthttp.RequestCtx)
-	MoveJob(ctx *fasthttp.RequestCtx)
+	ClaimJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
+	UpdateJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
+	QueuedJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
+	MoveJob(ctx *fasthttp.RequestCtx, body intake.Limit)
 }
 
 // Options are what an API is made of.
@@ -62,8 +67,9 @@ type Options struct {
 	Desk      Desk
 	Data      DataPlane
 
-	// MaxBody bounds the body of a control plane or pull request in bytes; 0: 4 MiB.
-	MaxBody int
+	// Bodies counts the bodies of all requests in memory, those of the data plane
+	// included; nil: a bound of its own.
+	Bodies *intake.Bound
 
 	AdminToken     string   // "" : nobody is the admin
 	OpenManagement bool     // management needs no token
@@ -108,8 +114,8 @@ func New(o Options) *API {
 	for _, name := range o.AllowedHosts {
 		a.hosts[strings.ToLower(name)] = true
 	}
-	if a.o.MaxBody <= 0 {
-		a.o.MaxBody = 4 << 20
+	if a.o.Bodies == nil {
+		a.o.Bodies = intake.NewBound(defaultBodies)
 	}
 	a.router = a.newRouter()
 	a.publish = a.instrument(a.metrics.route(broadcastRoute), func(rc *fasthttp.RequestCtx) {

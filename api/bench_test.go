@@ -6,18 +6,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/intake"
 )
 
 // noPlane does nothing, so that what is measured is what this package adds to
 // every message.
 type noPlane struct{}
 
-func (noPlane) BroadcastBatch(*fasthttp.RequestCtx)         {}
-func (noPlane) ClaimJobs(*fasthttp.RequestCtx)              {}
-func (noPlane) UpdateJobs(*fasthttp.RequestCtx)             {}
-func (noPlane) Broadcast(rc *fasthttp.RequestCtx, _ string) { rc.SetStatusCode(fasthttp.StatusCreated) }
-func (noPlane) QueuedJobs(rc *fasthttp.RequestCtx)          {}
-func (noPlane) MoveJob(rc *fasthttp.RequestCtx)             {}
+func (noPlane) BroadcastBatch(*fasthttp.RequestCtx)                {}
+func (noPlane) ClaimJobs(*fasthttp.RequestCtx, intake.Limit)       {}
+func (noPlane) UpdateJobs(*fasthttp.RequestCtx, intake.Limit)      {}
+func (noPlane) Broadcast(rc *fasthttp.RequestCtx, _ string)        { rc.SetStatusCode(fasthttp.StatusCreated) }
+func (noPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {}
+func (noPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit)    {}
 
 func broadcastRequest() (*API, *fasthttp.RequestCtx) {
 	a := New(Options{Data: noPlane{}, Registerer: prometheus.NewRegistry()})

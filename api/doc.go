@@ -26,8 +26,8 @@
 //	              as management; or its producer, with channel and producer token
 //	job           GET of one job
 //	              as own; or as published
-//	consumer      redrive of one dead job: channel and consumer token;
-//	              redrive of a whole DLQ: the form field "requeue" is the consumer token
+//	consumer      redrive of one dead job: channel and consumer token
+//	form          redrive of a whole DLQ: the form field "requeue" is the consumer token
 //	admin         re-trigger of a message: the admin token, always
 //	re-trigger    of a job: the admin token, or of a dead job the consumer token
 //	data plane    broadcast, queued-jobs, job transitions: checked by the data plane

@@ -75,8 +75,3 @@ func (c *clientConn) Read(p []byte) (int, error) {
 // Ended reports whether the end of what the client sends was met. A body in
 // chunks that is over when this is true has no last chunk.
 func (c *clientConn) Ended() bool { return c.ended }
-
-func ended(c net.Conn) bool {
-	e, ok := c.(interface{ Ended() bool })
-	return ok && e.Ended()
-}

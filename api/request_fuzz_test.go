@@ -41,7 +41,7 @@ type readRequest struct{ method, target, body string }
 
 // understood serves a client that sends input and returns what reached the handler.
 func understood(t *testing.T, input []byte) (all []readRequest, answers string) {
-	s := NewServer(wholeBody(1<<16, func(rc *fasthttp.RequestCtx) {
+	s := NewServer(loaded(1<<16, func(rc *fasthttp.RequestCtx) {
 		all = append(all, readRequest{string(rc.Method()), string(rc.RequestURI()), string(rc.PostBody())})
 	}), ServerOptions{})
 	c := &script{in: bytes.NewReader(input)}

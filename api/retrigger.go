@@ -33,16 +33,6 @@ func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) err
 // retriggerJob makes a job due now. The admin may do that at any time, its
 // consumer when the job is dead.
 func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	admin := len(rc.Request.Header.Peek(headerAdminToken)) > 0
-	var err error
-	if admin {
-		err = a.checkAdmin(rc)
-	} else {
-		err = a.admitConsumerOfJob(ctx, rc)
-	}
-	if err != nil {
-		return err
-	}
 	ch, m, err := a.messageInPath(ctx, rc)
 	if err != nil {
 		return err
@@ -55,7 +45,7 @@ func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if !ok || message != m.ID || pos >= m.Audience || pos >= len(ch.Consumers) {
 		return errUnknownJob
 	}
-	return a.redrive(ctx, rc, ch.Consumers[pos], m, !admin)
+	return a.redrive(ctx, rc, ch.Consumers[pos], m, !byAdmin(rc))
 }
 
 // admitConsumerOfJob checks that the request carries the token of the consumer

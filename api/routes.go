@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 )
 
@@ -24,6 +25,7 @@ const (
 	AccessPublished  Access = "published"
 	AccessJob        Access = "job"
 	AccessConsumer   Access = "consumer"
+	AccessForm       Access = "form"
 	AccessAdmin      Access = "admin"
 	AccessRetrigger  Access = "re-trigger"
 	AccessData       Access = "data"
@@ -35,11 +37,18 @@ type Route struct {
 	Path    string // parameters in braces
 	Access  Access
 	Summary string
+	Body    int // bytes of a body at most; 0: it takes none; OwnBody: the handler reads it
 
-	streams bool                                                    // the handler reads the body itself
-	serve   func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
-	data    func(DataPlane, *fasthttp.RequestCtx)                   // data plane
+	serve func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
+	data  func(DataPlane, *fasthttp.RequestCtx, intake.Limit)     // data plane
 }
+
+// The limits of bodies, bytes.
+const (
+	OwnBody     = -1
+	smallBody   = maxFormBytes // forms, and what is no larger
+	updatesBody = 256 << 10    // 500 updates with all their members
+)
 
 const (
 	get  = fasthttp.MethodGet
@@ -51,32 +60,32 @@ const (
 // table is every route there is. A GET route is also the route of HEAD: the
 // server leaves the body out.
 var table = []Route{
-	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", serve: (*API).putProducer},
+	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", Body: smallBody, serve: (*API).putProducer},
 	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", serve: (*API).listProducers},
 	{Method: get, Path: "/producer/{producer}", Access: AccessManagement, Summary: "a producer", serve: (*API).getProducer},
-	{Method: put, Path: "/channel/{channel}", Access: AccessManagement, Summary: "create or update a channel", serve: (*API).putChannel},
+	{Method: put, Path: "/channel/{channel}", Access: AccessManagement, Summary: "create or update a channel", Body: smallBody, serve: (*API).putChannel},
 	{Method: get, Path: "/channels", Access: AccessManagement, Summary: "list channels", serve: (*API).listChannels},
 	{Method: get, Path: "/channel/{channel}", Access: AccessManagement, Summary: "a channel", serve: (*API).getChannel},
-	{Method: put, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "create or update a consumer", serve: (*API).putConsumer},
+	{Method: put, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "create or update a consumer", Body: smallBody, serve: (*API).putConsumer},
 	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", serve: (*API).listConsumers},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", serve: (*API).getDLQ},
-	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", streams: true, data: broadcast},
+	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", Body: OwnBody, data: broadcast},
 	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", serve: (*API).listMessages},
 	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessPublished, Summary: "a message and its jobs", serve: (*API).getMessage},
-	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", serve: (*API).retriggerMessage},
-	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", serve: (*API).retriggerJob},
+	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", Body: smallBody, serve: (*API).retriggerMessage},
+	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", Body: smallBody, serve: (*API).retriggerJob},
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "jobs a pull consumer may take", data: DataPlane.QueuedJobs},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", data: DataPlane.MoveJob},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", Body: smallBody, data: DataPlane.MoveJob},
 
-	{Method: post, Path: "/channel/{channel}/batch", Access: AccessData, Summary: "publish many messages, NDJSON", streams: true, data: DataPlane.BroadcastBatch},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", data: DataPlane.ClaimJobs},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", data: DataPlane.UpdateJobs},
+	{Method: post, Path: "/channel/{channel}/batch", Access: AccessData, Summary: "publish many messages, NDJSON", Body: OwnBody, data: batch},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", Body: smallBody, data: DataPlane.ClaimJobs},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", Body: updatesBody, data: DataPlane.UpdateJobs},
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessJob, Summary: "a job", serve: (*API).getJob},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", serve: (*API).requeueDeadJob},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessConsumer, Summary: "redrive all dead letters of a consumer", serve: (*API).redriveDLQ},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", Body: smallBody, serve: (*API).requeueDeadJob},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessForm, Summary: "redrive all dead letters of a consumer", Body: smallBody, serve: (*API).redriveDLQ},
 
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
 	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can take messages", serve: (*API).readyz},
@@ -88,10 +97,12 @@ var table = []Route{
 // broadcastRoute is the broadcast route's name in metrics.
 const broadcastRoute = post + " /channel/{channel}/broadcast"
 
-func broadcast(d DataPlane, rc *fasthttp.RequestCtx) {
+func broadcast(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) {
 	channelID, _ := rc.UserValue("channel").(string)
 	d.Broadcast(rc, channelID)
 }
+
+func batch(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.BroadcastBatch(rc) }
 
 // broadcastChannel recognises a broadcast by the plain spelling of its path,
 // which is what clients send: no query, nothing encoded. It returns the channel
@@ -136,7 +147,7 @@ func (a *API) newRouter() *router.Router {
 		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
 	})
 	for _, route := range table {
-		h := a.instrument(a.metrics.route(route.Method+" "+route.Path), a.bounded(route))
+		h := a.instrument(a.metrics.route(route.Method+" "+route.Path), a.handler(route))
 		r.Handle(route.Method, route.Path, h)
 		if route.Method == get {
 			r.Handle(head, route.Path, h)
@@ -145,40 +156,46 @@ func (a *API) newRouter() *router.Router {
 	return r
 }
 
-// bounded reads the body of a route that does not read it itself.
-func (a *API) bounded(route Route) fasthttp.RequestHandler {
-	if route.streams {
-		return a.handler(route)
-	}
-	return wholeBody(a.o.MaxBody, a.handler(route))
-}
-
-// handler does what all requests of a route have in common.
+// handler does what all requests of a route have in common, in an order that costs
+// a client without a token no memory: path, tokens, body. The data plane looks
+// at tokens itself, and asks for the body after it.
 func (a *API) handler(route Route) fasthttp.RequestHandler {
 	params := route.params()
+	body := intake.NewLimit(a.o.Bodies, max(route.Body, 0))
 	if route.data != nil {
 		return func(rc *fasthttp.RequestCtx) {
 			if err := decodePathIDs(rc, params); err != nil {
 				a.fail(rc, err)
 				return
 			}
-			route.data(a.o.Data, rc)
+			route.data(a.o.Data, rc, body)
 		}
 	}
 	return func(rc *fasthttp.RequestCtx) {
-		// Not derived from rc: it is used again for other requests while the
-		// database driver may still look at it.
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		defer cancel()
 		err := decodePathIDs(rc, params)
 		if err == nil {
-			err = a.admit(ctx, rc, route.Access)
+			err = within(func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
 		}
 		if err == nil {
-			err = route.serve(a, ctx, rc)
+			var held int64
+			held, err = body.Load(rc)
+			defer body.Drop(rc, held)
+		}
+		if err == nil {
+			err = within(func(ctx context.Context) error { return route.serve(a, ctx, rc) })
 		}
 		if err != nil {
 			a.fail(rc, err)
 		}
 	}
+}
+
+// within calls f with the time that the stores have for a request. It is not
+// that of the request: its body may take longer. And the context is not derived
+// from the request, which is used again for others while the database driver may
+// still look at it.
+func within(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	return f(ctx)
 }

@@ -39,7 +39,7 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 	}
 	return &fasthttp.Server{
 		Handler:                      strict(endBody(h)),
-		StreamRequestBody:            true, // the doors bound what they read: see wholeBody
+		StreamRequestBody:            true, // the doors bound what they read: see package intake
 		MaxRequestBodySize:           1,    // of a streamed body this is only what is waited for before the handler runs
 		ErrorHandler:                 refuse,
 		Logger:                       serverLog{o.Log},
@@ -223,13 +223,14 @@ func drain(c net.Conn) {
 		return
 	}
 	end := time.Now().Add(drainTimeout)
-	buf := make([]byte, 64<<10)
+	buf := skipBuffers.Get().(*[4 << 10]byte)
+	defer skipBuffers.Put(buf)
 	for total := 0; total < maxDrainedBytes && time.Now().Before(end); {
 		// A client that pauses has sent everything, or waits for us.
 		if c.SetReadDeadline(time.Now().Add(drainPause)) != nil {
 			return
 		}
-		n, err := c.Read(buf)
+		n, err := c.Read(buf[:])
 		total += n
 		if err != nil {
 			return

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 )
 
@@ -21,7 +22,7 @@ func startServer(t *testing.T, h fasthttp.RequestHandler, change func(*fasthttp.
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := NewServer(wholeBody(1<<20, h), ServerOptions{})
+	s := NewServer(loaded(1<<20, h), ServerOptions{})
 	if change != nil {
 		change(s)
 	}
@@ -32,6 +33,21 @@ func startServer(t *testing.T, h fasthttp.RequestHandler, change func(*fasthttp.
 		require.NoError(t, <-done)
 	})
 	return ln.Addr().String()
+}
+
+// loaded reads bodies of up to most bytes before h.
+func loaded(most int, h fasthttp.RequestHandler) fasthttp.RequestHandler {
+	body := intake.NewLimit(intake.NewBound(1<<30), most)
+	return func(rc *fasthttp.RequestCtx) {
+		held, err := body.Load(rc)
+		defer body.Drop(rc, held)
+		if err != nil {
+			setRequestID(rc)
+			problem.Write(rc, err)
+			return
+		}
+		h(rc)
+	}
 }
 
 // echo answers with how it read the request.

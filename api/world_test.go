@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -169,15 +170,15 @@ func (d *dataPlane) note(rc *fasthttp.RequestCtx, name string) {
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 }
 
-func (d *dataPlane) BroadcastBatch(rc *fasthttp.RequestCtx)      { d.note(rc, "batch") }
-func (d *dataPlane) ClaimJobs(rc *fasthttp.RequestCtx)           { d.note(rc, "claim") }
-func (d *dataPlane) UpdateJobs(rc *fasthttp.RequestCtx)          { d.note(rc, "jobs") }
-func (d *dataPlane) Broadcast(rc *fasthttp.RequestCtx, _ string) { d.note(rc, "broadcast") }
-func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx) {
+func (d *dataPlane) BroadcastBatch(rc *fasthttp.RequestCtx)             { d.note(rc, "batch") }
+func (d *dataPlane) ClaimJobs(rc *fasthttp.RequestCtx, _ intake.Limit)  { d.note(rc, "claim") }
+func (d *dataPlane) UpdateJobs(rc *fasthttp.RequestCtx, _ intake.Limit) { d.note(rc, "jobs") }
+func (d *dataPlane) Broadcast(rc *fasthttp.RequestCtx, _ string)        { d.note(rc, "broadcast") }
+func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {
 	d.note(rc, "queued-jobs")
 	rc.SetBodyString("{}\n")
 }
-func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx) { d.note(rc, "move") }
+func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit) { d.note(rc, "move") }
 
 // A reply is an answer of the API.
 type reply struct {

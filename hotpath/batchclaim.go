@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -27,8 +28,9 @@ const (
 
 // ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up
 // to limit due jobs at once, and waits for the first one when there is none.
-func (p *puller) ClaimJobs(rc *fasthttp.RequestCtx) {
-	ch, k, err := p.authorize(context.Background(), rc)
+func (p *puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
+	ch, k, held, err := p.open(rc, body)
+	defer body.Drop(rc, held)
 	var q claimRequest
 	if err == nil {
 		q, err = p.parseClaim(rc.QueryArgs(), rc.Request.Body())

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -31,10 +32,11 @@ type update struct {
 // UpdateJobs is POST /channel/{channel}/consumer/{consumer}/jobs: many
 // transitions in one request, each with an answer of its own, in order. A 202
 // to DELIVERED or DEAD is on disk.
-func (p *puller) UpdateJobs(rc *fasthttp.RequestCtx) {
+func (p *puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
+	ch, k, held, err := p.open(rc, body)
+	defer body.Drop(rc, held)
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
 	defer cancel()
-	ch, k, err := p.authorize(ctx, rc)
 	var updates []update
 	if err == nil {
 		updates, err = parseUpdates(rc.Request.Body())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -22,11 +23,12 @@ type Options struct {
 	// Kept is an age up to which every message is stored: what is younger and has no
 	// outcome is open, what is older may have been removed since it was over.
 	Kept time.Duration
-	// CacheBytes bounds the payloads kept in memory, WaitingBytes and
-	// WaitingRequests the publishes that wait for the store.
+	// CacheBytes bounds the payloads kept in memory, WaitingRequests the publishes
+	// that wait for the store, and Bodies the bytes of those and of all bodies that
+	// come.
 	MaxBody         int // bytes of a payload
 	CacheBytes      int
-	WaitingBytes    int64
+	Bodies          *intake.Bound
 	WaitingRequests int64
 	// Touched is told of consumers that have leases or delayed jobs now, Refill
 	// of consumers whose window has room while the store holds more. Neither may block.
@@ -66,7 +68,7 @@ func New(o Options) *Plane {
 	p.herald = newHerald(o.Queue)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
-		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, maxBytes: o.WaitingBytes}
+		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, bytes: o.Bodies}
 	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes, nowMs: o.Node.NowMs,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, kept: o.Kept, metrics: o.Metrics, stopping: p.stopping})
 	o.Catalogue.Watch(p.dispatcher.Learn)

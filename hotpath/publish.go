@@ -1,11 +1,8 @@
 package hotpath
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -31,11 +29,12 @@ type publisher struct {
 	gate      *gate
 	metrics   *Metrics
 
-	maxBody             int // bytes of a payload
-	contentTypes        contentTypes
-	tokenHeader         string // of deliveries: never carried as metadata
-	maxWrites, maxBytes int64
-	writes, bytes       atomic.Int64 // waiting for the store
+	maxBody      int // bytes of a payload
+	contentTypes contentTypes
+	tokenHeader  string // of deliveries: never carried as metadata
+	maxWrites    int64
+	writes       atomic.Int64  // waiting for the store
+	bytes        *intake.Bound // of what waits for the store, or still comes
 }
 
 // Broadcast is POST /channel/{channel}/broadcast. A 201 means that the message
@@ -76,11 +75,11 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 // may wait. The gate comes after the payload: a client that is slow to send one
 // holds no place that others could use.
 func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message) error {
-	payload, held, err := p.readPayload(ctx)
+	payload, held, err := p.bytes.Read(ctx, p.maxBody)
 	if err != nil {
 		return err
 	}
-	defer func() { p.bytes.Add(-held) }()
+	defer func() { p.bytes.Give(held) }()
 	msg.Payload = payload
 	complete := time.Now()
 	if !p.gate.enter(1, gatePatience) {
@@ -102,14 +101,11 @@ func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message) error
 // tryReserve counts writes that will wait for the store, unless that would be
 // too many.
 func (p *publisher) tryReserve(writes, bytes int64) bool {
-	// Both are added before they are compared, so that taking both back fits.
-	w, b := p.writes.Add(writes), p.bytes.Add(bytes)
-	if w > p.maxWrites || b > p.maxBytes {
-		p.writes.Add(-writes)
-		p.bytes.Add(-bytes)
-		return false
+	if p.writes.Add(writes) <= p.maxWrites && p.bytes.Take(bytes) {
+		return true
 	}
-	return true
+	p.writes.Add(-writes)
+	return false
 }
 
 // reserve is for batches: it waits for room, as the sender is held back by its
@@ -140,116 +136,11 @@ func (p *publisher) unreserve(writes, bytes int64) {
 
 func (p *publisher) release(writes, bytes int64) {
 	p.writes.Add(-writes)
-	p.bytes.Add(-bytes)
+	p.bytes.Give(bytes)
 }
 
-var (
-	errBodyTooLarge = problem.New(413, "body_too_large", "The body is larger than this broker accepts.")
-	errBodyBroken   = problem.New(400, "bad_request", "The body of the request did not arrive whole.")
-	errBodySlow     = problem.New(408, "request_timeout", "The request did not arrive in time.")
-)
-
-// The first piece of memory for a body, bytes: of a known length, and in chunks.
-// Most messages fit into it.
-const firstOfLength, firstOfChunks = 16 << 10, 1 << 10
-
-// readPayload reads the body into memory of its own: the request's memory is
-// used again as soon as the handler returns. The memory is counted in p.bytes,
-// and held is how much to take off there when the payload is done with; after an
-// error it is 0.
-func (p *publisher) readPayload(ctx *fasthttp.RequestCtx) (payload []byte, held int64, err error) {
-	stream, n := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
-	b := growing{p: p}
-	switch {
-	case n > p.maxBody:
-		return nil, 0, errBodyTooLarge
-	case stream == nil:
-		return append([]byte{}, ctx.Request.Body()...), 0, nil
-	case n >= 0:
-		err = b.read(stream, min(n, firstOfLength), n)
-	default: // one byte more shows that it is too large
-		err = b.read(stream, min(p.maxBody+1, firstOfChunks), p.maxBody+1)
-	}
-	if err = p.judge(ctx, n, len(b.payload), err); err != nil {
-		p.bytes.Add(-b.held)
-		return nil, 0, err
-	}
-	if cap(b.payload)-len(b.payload) > len(b.payload)/4 { // it may be kept for its deliveries
-		b.payload = bytes.Clone(b.payload)
-	}
-	return b.payload, b.held, nil
-}
-
-// judge tells what is wrong with a body of which got bytes came before err; n is
-// its announced length, negative for chunks.
-func (p *publisher) judge(ctx *fasthttp.RequestCtx, n, got int, err error) error {
-	whole := n < 0 && err == io.EOF // elsewhere than between chunks the error is another one
-	switch {
-	case got == n:
-		return nil
-	case errors.Is(err, problem.ErrOverloaded):
-		return err
-	case got > p.maxBody:
-		return errBodyTooLarge
-	case !whole:
-		return brokenBody(ctx, err)
-	case cutShort(ctx.Conn()):
-		return brokenBody(ctx, io.ErrUnexpectedEOF)
-	}
-	return nil
-}
-
-// A growing is a body whose memory follows what has arrived, four times as much at
-// each step: a client that announces a large one and does not send it takes none
-// from others.
-type growing struct {
-	p       *publisher
-	payload []byte
-	held    int64 // bytes counted
-}
-
-// read reads until there are most bytes or the stream ends; room is the size of
-// the first piece.
-func (b *growing) read(stream io.Reader, room, most int) error {
-	for {
-		more := int64(room - cap(b.payload))
-		if !b.p.tryReserve(0, more) {
-			return problem.ErrOverloaded
-		}
-		b.held += more
-		b.payload = append(make([]byte, 0, room), b.payload...)[:len(b.payload):room]
-		for len(b.payload) < room {
-			got, err := stream.Read(b.payload[len(b.payload):room])
-			b.payload = b.payload[:len(b.payload)+got]
-			if err != nil {
-				return err
-			}
-		}
-		if len(b.payload) == most {
-			return nil
-		}
-		room = min(4*room, most)
-	}
-}
-
-// cutShort reports whether the client had stopped sending when its body in
-// chunks ended: then the last chunk is missing, which fasthttp forgives. Only
-// the connections of api.Listen can tell.
-func cutShort(c net.Conn) bool {
-	e, ok := c.(interface{ Ended() bool })
-	return ok && e.Ended()
-}
-
-// brokenBody is the refusal of a body that could not be read to its end. Nobody
-// knows where the next request would start, so there is none.
-func brokenBody(ctx *fasthttp.RequestCtx, err error) error {
-	ctx.SetConnectionClose()
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return errBodySlow
-	}
-	return errBodyBroken
-}
+// The refusals of a body that batches share.
+var errBodyTooLarge, errBodyBroken = intake.ErrTooLarge, intake.ErrBroken
 
 // message builds the message from the request, all but its payload.
 func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, producer *durable.Producer) (*durable.Message, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -75,6 +76,17 @@ var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pu
 // errJobNotFound refuses a job that does not exist.
 var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 
+// open lets a request in: its tokens first, then its body, which is dropped again
+// with body.Drop(rc, held).
+func (p *puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, held int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	defer cancel()
+	if ch, k, err = p.authorize(ctx, rc); err == nil {
+		held, err = body.Load(rc)
+	}
+	return ch, k, held, err
+}
+
 func (p *puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
 	channelID, _ := rc.UserValue("channel").(string)
 	consumerID, _ := rc.UserValue("consumer").(string)
@@ -97,10 +109,13 @@ func (p *puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catal
 // QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: a look
 // at what is due, highest priority first, oldest first inside a priority. It
 // claims nothing.
-func (p *puller) QueuedJobs(rc *fasthttp.RequestCtx) {
-	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
-	defer cancel()
-	page, err := p.queuedJobs(ctx, rc)
+func (p *puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
+	ch, k, held, err := p.open(rc, body)
+	defer body.Drop(rc, held)
+	var page *queuedJobs
+	if err == nil {
+		page, err = p.queuedJobs(rc, ch, k)
+	}
 	if err != nil {
 		problem.Write(rc, err)
 		return
@@ -112,11 +127,9 @@ func (p *puller) QueuedJobs(rc *fasthttp.RequestCtx) {
 // httpDate is the IMF-fixdate of RFC 9110.
 const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
 
-func (p *puller) queuedJobs(ctx context.Context, rc *fasthttp.RequestCtx) (*queuedJobs, error) {
-	ch, k, err := p.authorize(ctx, rc)
-	if err != nil {
-		return nil, err
-	}
+func (p *puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*queuedJobs, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	defer cancel()
 	limit, err := parseLimit(rc.QueryArgs())
 	if err != nil {
 		return nil, err

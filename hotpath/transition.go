@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -86,10 +87,13 @@ func parseTransition(body []byte) (transition, error) {
 
 // MoveJob is POST /channel/{channel}/consumer/{consumer}/job/{job}: the state
 // machine of seed 1. A 202 to DELIVERED or DEAD is on disk.
-func (p *puller) MoveJob(rc *fasthttp.RequestCtx) {
-	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
-	defer cancel()
-	state, err := p.moveJob(ctx, rc)
+func (p *puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
+	ch, k, held, err := p.open(rc, body)
+	defer body.Drop(rc, held)
+	state := "refused"
+	if err == nil {
+		state, err = p.moveJob(rc, ch, k)
+	}
 	if err != nil {
 		problem.Write(rc, err)
 	} else {
@@ -98,12 +102,10 @@ func (p *puller) MoveJob(rc *fasthttp.RequestCtx) {
 	p.metrics.transitions.WithLabelValues(state, strconv.Itoa(rc.Response.StatusCode())).Inc()
 }
 
-func (p *puller) moveJob(ctx context.Context, rc *fasthttp.RequestCtx) (state string, err error) {
+func (p *puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (state string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	defer cancel()
 	state = "refused"
-	ch, k, err := p.authorize(ctx, rc)
-	if err != nil {
-		return state, err
-	}
 	jobID, _ := rc.UserValue("job").(string)
 	job, err := ident.Parse(jobID)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/reaper"
@@ -34,7 +35,7 @@ import (
 // what the machine can do and smaller than its memory.
 const (
 	cacheBytes      = 128 << 20 // payloads kept for delivery
-	waitingBytes    = 256 << 20 // payloads waiting for the store
+	bodyBytes       = 256 << 20 // bodies of requests that come or wait for the store
 	waitingRequests = 8192      // publishes waiting for the store
 	stopGrace       = 10 * time.Second
 	// The embedded Redis is never away, only slow when the machine is busy.
@@ -200,6 +201,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Retention: cfg.Retention, DeadRetention: cfg.DeadRetention,
 		Registry: registry, Log: log,
 	})
+	bodies := intake.NewBound(bodyBytes)
 	b.plane = hotpath.New(hotpath.Options{
 		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: hotpath.Over(b.client),
 		Push: hotpath.PushOptions{
@@ -210,7 +212,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, RetryAfterMax: cfg.RetryMaxDelay,
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
-		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, WaitingBytes: waitingBytes, WaitingRequests: waitingRequests,
+		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, WaitingRequests: waitingRequests,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill,
 		Metrics: hotpath.NewMetrics(registry), Log: log,
 	})
@@ -234,7 +236,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane,
 		AdminToken: cfg.AdminToken, OpenManagement: cfg.openManagement(), AllowedHosts: cfg.allowedHosts(), CheckCallback: policy.CheckURL,
 		Announce:      b.announce,
-		MaxBody:       cfg.maxBody(),
+		Bodies:        bodies,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: cfg.RationalDelay,
 		Metrics:       fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/reaper"
 )
@@ -22,6 +23,7 @@ type broker struct {
 	catalogue *catalogue.Catalogue
 	node      *hotpath.Node
 	plane     *hotpath.Plane
+	bodies    *intake.Bound
 	reaper    *reaper.Reaper
 	desk      *jobs.Desk
 
@@ -45,7 +47,7 @@ func (noRegistry) Unregister(prometheus.Collector) bool { return true }
 func newBroker(ctx context.Context, l *life) (*broker, error) {
 	w := l.w
 	store := storeSeam{l, w.store}
-	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), stopped: make(chan struct{})}
+	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), bodies: intake.NewBound(1 << 20), stopped: make(chan struct{})}
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 			Backoff:     hotpath.Backoff{Waits: []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}, MaxDelay: time.Second},
 			Concurrency: 8, PerConsumer: w.plan.each, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation", RetryAfterMax: 2 * time.Second,
 		},
-		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, WaitingBytes: 1 << 20, WaitingRequests: 64,
+		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: metrics, Log: silent,
 	})
 	b.queue.onLost = func(consumer uint32) {

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 )
 
 // A worker is one worker of a pull consumer.
@@ -56,12 +57,12 @@ func (p *worker) round() {
 }
 
 // ask posts to a door of pull consumers; nil: no answer.
-func (p *worker) ask(b *broker, door func(*fasthttp.RequestCtx), query, job, lease, body string) *fasthttp.RequestCtx {
+func (p *worker) ask(b *broker, door func(*fasthttp.RequestCtx, intake.Limit), query, job, lease, body string) *fasthttp.RequestCtx {
 	ch := p.w.store.channel(p.k.ChannelNo)
 	values := map[string]string{"channel": ch.ID, "consumer": p.k.ID, "job": job}
 	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token, hotpath.LeaseHeader: lease}, body)
 	rc.URI().SetQueryString(query)
-	door(rc)
+	door(rc, intake.NewLimit(b.bodies, 64<<10))
 	p.at = p.w.now()
 	if !b.life.awake() {
 		return nil

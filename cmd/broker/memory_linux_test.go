@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/api"
+)
+
+// memory returns a line of the process's status in the kernel, MiB: VmRSS is what
+// it has, VmHWM the most it ever had.
+func (p *process) memory(line string) int {
+	p.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	require.NoError(p.t, err)
+	_, rest, found := strings.Cut(string(text), "\n"+line+":")
+	require.True(p.t, found)
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(p.t, err)
+	return kib / 1024
+}
+
+// Clients without a token send the largest body to every route at once. None
+// of it gets memory: at no time does the broker hold more than the buffers of
+// its connections. (300 of these took 1.2 GB when bodies were read first.)
+func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
+	const each, size = 8, 4 << 20
+	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false").start()
+	p.t = t
+	for _, path := range []string{"/producer/p", "/channel/c"} {
+		r := p.do("PUT", path, "token=x", "Content-Type", formType, "X-Broker-Admin-Token", adminToken)
+		require.Equal(t, 201, r.status, r.body)
+	}
+	r := p.do("PUT", "/channel/c/consumer/k", "token=x&type=pull", "Content-Type", formType, "X-Broker-Admin-Token", adminToken)
+	require.Equal(t, 201, r.status, r.body)
+	before := p.memory("VmHWM")
+
+	body := make([]byte, size)
+	names := strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{job}", "06gvk862do0000000010")
+	var clients sync.WaitGroup
+	connections := 0
+	for _, r := range api.Routes() {
+		for i := range each {
+			connections++
+			head := r.Method + " " + names.Replace(r.Path) + " HTTP/1.1\r\nHost: b\r\nContent-Type: " + formType + "\r\n"
+			clients.Go(func() {
+				status, err := sendAll(strings.TrimPrefix(p.base, "http://"), head, body, i%2 == 0)
+				if err != nil || status != 401 && status != 403 && status != 413 {
+					t.Errorf("%s %s: %d, %v", r.Method, r.Path, status, err)
+				}
+			})
+		}
+	}
+	clients.Wait()
+	require.Greater(t, connections, 200)
+	grown := p.memory("VmHWM") - before
+	t.Logf("%d connections with %d MiB each: %d MiB before, %d MiB more at the peak", connections, size>>20, before, grown)
+	require.Less(t, grown, 96, "MiB")
+}
+
+// sendAll sends a request with its whole body, in one piece or in chunks, and
+// returns the status of the answer.
+func sendAll(addr, head string, body []byte, chunked bool) (int, error) {
+	c, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	sent := make(chan struct{})
+	go func() { // what is refused may be cut off
+		defer close(sent)
+		if !chunked {
+			_, _ = io.WriteString(c, head+"Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n")
+			_, _ = c.Write(body)
+			return
+		}
+		_, _ = fmt.Fprintf(c, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n", head, len(body))
+		_, _ = c.Write(body)
+		_, _ = io.WriteString(c, "\r\n0\r\n\r\n")
+	}()
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	_ = c.Close()
+	<-sent
+	if err != nil {
+		return 0, err
+	}
+	return answer.StatusCode, nil
+}

@@ -1,0 +1,34 @@
+// Package intake takes the bodies of requests into memory: within the limit of
+// their route, and within one bound for all requests of the process. It is asked
+// after a request was authorised: a client without a token gets no memory for
+// its body.
+package intake
+
+import "sync/atomic"
+
+// A Bound counts the bytes of all bodies that are being read or wait for a store.
+// It is shared by all doors, so that many small limits cannot add up to more
+// memory than there is.
+type Bound struct {
+	most int64
+	held atomic.Int64
+}
+
+// NewBound returns a Bound of that many bytes.
+func NewBound(most int64) *Bound { return &Bound{most: most} }
+
+// Take counts n bytes, unless that would be too many.
+func (b *Bound) Take(n int64) bool {
+	// Added before it is compared, so that of two at once not both fit.
+	if b.held.Add(n) > b.most {
+		b.held.Add(-n)
+		return false
+	}
+	return true
+}
+
+// Give is the end of Take.
+func (b *Bound) Give(n int64) { b.held.Add(-n) }
+
+// Held returns how many bytes are counted.
+func (b *Bound) Held() int64 { return b.held.Load() }

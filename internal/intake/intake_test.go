@@ -1,0 +1,139 @@
+package intake
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// serve answers requests with the outcome of reading their bodies, and with the
+// bytes that are counted meanwhile.
+func serve(t *testing.T, b *Bound, most int) *fasthttputil.InmemoryListener {
+	l := NewLimit(b, most)
+	ln := fasthttputil.NewInmemoryListener()
+	s := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
+		held, err := l.Load(rc)
+		if err != nil {
+			problem.Write(rc, err)
+			rc.SetConnectionClose()
+			return
+		}
+		fmt.Fprintf(rc, "%d bytes, %d counted, token %q", len(rc.Request.Body()), b.Held(), rc.Request.Header.Peek("X-Token"))
+		l.Drop(rc, held)
+	}}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		require.NoError(t, ln.Close())
+		require.NoError(t, <-done)
+		require.Zero(t, b.Held(), "what was counted is given back")
+	})
+	return ln
+}
+
+// say sends a request and returns status and body of the answer.
+func say(t *testing.T, ln *fasthttputil.InmemoryListener, request string) (int, string) {
+	t.Helper()
+	c, err := ln.Dial()
+	require.NoError(t, err)
+	defer c.Close()
+	go func() { _, _ = io.WriteString(c, request) }()
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(body)
+}
+
+func TestABodyWithinItsLimitIsLoaded(t *testing.T) {
+	ln := serve(t, NewBound(1<<20), 100<<10)
+	for _, n := range []int{0, 1, 1 << 10, 16 << 10, 20_000, 100 << 10} {
+		body := strings.Repeat("x", n)
+		status, answer := say(t, ln, fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", n, body))
+		require.Equal(t, 200, status)
+		require.Equal(t, fmt.Sprintf(`%d bytes, %d counted, token ""`, n, n), answer)
+		status, answer = say(t, ln, fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n%s0\r\nX-Token: forged\r\n\r\n", chunk(body)))
+		require.Equal(t, 200, status)
+		require.Contains(t, answer, fmt.Sprintf("%d bytes, ", n))
+		require.Contains(t, answer, `token ""`, "a trailer is no header")
+	}
+}
+
+func chunk(body string) string {
+	if body == "" {
+		return ""
+	}
+	return fmt.Sprintf("%x\r\n%s\r\n", len(body), body)
+}
+
+func TestALargerBodyIsRefused(t *testing.T) {
+	for _, most := range []int{0, 1, 5000} {
+		ln := serve(t, NewBound(1<<20), most)
+		body := strings.Repeat("x", most+1)
+		for _, request := range []string{
+			fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
+			fmt.Sprintf("GET / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
+			"POST / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(body) + "0\r\n\r\n",
+		} {
+			status, answer := say(t, ln, request)
+			require.Equal(t, 413, status, answer)
+			require.Contains(t, answer, "body_too_large")
+		}
+		for _, request := range []string{
+			"POST / HTTP/1.1\r\nHost: b\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: b\r\nContent-Length: 0\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		} {
+			status, answer := say(t, ln, request)
+			require.Equal(t, 200, status, answer)
+		}
+	}
+}
+
+func TestTheBoundRefusesWhatWouldBeTooMuchTogether(t *testing.T) {
+	b := NewBound(10_000)
+	ln := serve(t, b, 1<<20)
+	require.True(t, b.Take(6000))
+	request := func(n int) string {
+		return fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
+	}
+	status, answer := say(t, ln, request(5000))
+	require.Equal(t, 503, status)
+	require.Contains(t, answer, problem.ErrOverloaded.Code)
+	require.EqualValues(t, 6000, b.Held())
+	status, _ = say(t, ln, request(3000))
+	require.Equal(t, 200, status)
+	b.Give(6000)
+	status, _ = say(t, ln, request(5000))
+	require.Equal(t, 200, status)
+}
+
+// A client that announces much and sends little holds what it has sent.
+func TestMemoryFollowsWhatHasArrived(t *testing.T) {
+	b := NewBound(1 << 30)
+	g := growing{bound: b}
+	arrived := 0
+	err := g.read(readerFunc(func(p []byte) (int, error) {
+		require.LessOrEqual(t, b.Held(), int64(max(firstOfLength, 4*arrived)))
+		n := min(len(p), 1000)
+		arrived += n
+		if arrived > 300_000 {
+			return 0, io.ErrUnexpectedEOF
+		}
+		return n, nil
+	}), firstOfLength, 64<<20)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

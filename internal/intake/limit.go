@@ -1,0 +1,53 @@
+package intake
+
+import "github.com/valyala/fasthttp"
+
+// A Limit is what the body of a request to one route may be.
+type Limit struct {
+	bound *Bound
+	most  int
+}
+
+// NewLimit returns the limit of a route whose bodies have up to most bytes; with 0
+// it takes none but an empty one.
+func NewLimit(b *Bound, most int) Limit { return Limit{b, most} }
+
+// Load reads the body of an authorised request, which rc.Request.Body then
+// returns. It must be called before anything else asks for the body, which would
+// read it without a limit. What it returns goes to Drop.
+func (l Limit) Load(rc *fasthttp.RequestCtx) (held int64, err error) {
+	n := rc.Request.Header.ContentLength() // below 0: in chunks
+	switch {
+	case n > l.most:
+		return 0, ErrTooLarge
+	case rc.RequestBodyStream() == nil && len(rc.Request.Body()) > l.most:
+		return 0, ErrTooLarge
+	case n == 0 || rc.RequestBodyStream() == nil: // it is there already, or there is none
+		return 0, nil
+	}
+	var head *fasthttp.RequestHeader
+	if n < 0 {
+		head = &fasthttp.RequestHeader{}
+		rc.Request.Header.CopyTo(head)
+	}
+	body, held, err := l.bound.Read(rc, l.most)
+	if err != nil {
+		return 0, err
+	}
+	if head != nil {
+		// fasthttp adds the trailer to the headers, where a token or a lease would
+		// count that a proxy has not seen.
+		head.CopyTo(&rc.Request.Header)
+	}
+	rc.Request.SetBodyRaw(body)
+	return held, nil
+}
+
+// Drop forgets the body of rc: its memory must not wait with the answer for a
+// client that reads slowly.
+func (l Limit) Drop(rc *fasthttp.RequestCtx, held int64) {
+	if held > 0 {
+		rc.Request.ResetBody()
+		l.bound.Give(held)
+	}
+}
