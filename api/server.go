@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	readTimeout     = 30 * time.Second // a whole request, body included
+	readTimeout     = 30 * time.Second // a head with the beginning of its body; package intake gives a large body more
 	writeTimeout    = 60 * time.Second // an answer: a message of the largest size on a slow line
 	idleTimeout     = 75 * time.Second // between requests; longer than the usual 60 s of load balancers: a side that closes while the other sends fails a request
 	maxHeaderBytes  = 16 << 10         // request line and headers: the read buffer has to hold them

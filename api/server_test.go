@@ -194,6 +194,29 @@ func TestARequestThatDoesNotArriveInTimeGets408(t *testing.T) {
 	}
 }
 
+// The read timeout is that of a head: a body that comes, slowly, gets more.
+func TestALargeBodyMayTakeLongerThanTheReadTimeout(t *testing.T) {
+	const timeout, pieces, piece = time.Second, 8, 100 << 10
+	addr := startServer(t, echo, func(s *fasthttp.Server) { s.ReadTimeout = timeout })
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = fmt.Fprintf(c, "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", pieces*piece)
+	require.NoError(t, err)
+	for i := range pieces {
+		if i > 0 {
+			time.Sleep(timeout / 4)
+		}
+		_, err = c.Write(make([]byte, piece))
+		require.NoError(t, err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("POST /a %d", pieces*piece), string(body))
+}
+
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	addr := startServer(t, echo, nil)
 	answers := raw(t, addr, "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcPOST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

@@ -1,7 +1,7 @@
 // Package intake takes the bodies of requests into memory: within the limit of
-// their route, and within one bound for all requests of the process. It is asked
-// after a request was authorised: a client without a token gets no memory for
-// its body.
+// their route, within one bound for all requests of the process, and from clients
+// that send at a minimum rate. It is asked after a request was authorised: a
+// client without a token gets no memory for its body.
 package intake
 
 import "sync/atomic"

@@ -2,11 +2,14 @@ package intake
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -137,3 +140,42 @@ func TestMemoryFollowsWhatHasArrived(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// deadlines notes the read deadlines of a connection.
+type deadlines struct {
+	net.Conn
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.set = append(d.set, t)
+	return nil
+}
+
+func TestALargeBodyMayTakeLongAndNoneMayStop(t *testing.T) {
+	begun := time.Now()
+	at := func(d time.Duration) time.Time { return begun.Add(d) }
+	for name, c := range map[string]struct {
+		now  time.Duration
+		got  int
+		want time.Duration
+	}{
+		"nothing yet":               {0, 0, Patience},
+		"a fast one may not pause":  {time.Second, 60 << 20, time.Second + Patience},
+		"at the minimum rate":       {800 * time.Second, 800 * MinRate, 800*time.Second + Patience},
+		"slower than that":          {100 * time.Second, 75 * MinRate, 75*time.Second + Patience},
+		"too slow for long: over":   {100 * time.Second, 60 * MinRate, 60*time.Second + Patience},
+		"64 MiB at 10 KiB a second": {6553 * time.Second, 64 << 20, 6553*time.Second + Patience},
+	} {
+		require.Equal(t, at(c.want), paceDeadline(begun, at(c.now), c.got), name)
+	}
+
+	d := &deadlines{}
+	g := growing{bound: NewBound(1 << 30), pace: pace{conn: d, begun: begun, next: paceStep}}
+	require.NoError(t, g.read(bytes.NewReader(make([]byte, paceStep-1)), 1<<10, paceStep-1))
+	require.Empty(t, d.set, "a small body costs no call")
+	g = growing{bound: g.bound, pace: g.pace}
+	require.NoError(t, g.read(bytes.NewReader(make([]byte, 4<<20)), 1<<10, 4<<20))
+	require.NotEmpty(t, d.set)
+	require.LessOrEqual(t, len(d.set), 4<<20/paceStep)
+}

@@ -39,7 +39,7 @@ func (b *Bound) Read(rc *fasthttp.RequestCtx, most int) (body []byte, held int64
 		}
 		return append([]byte{}, rc.Request.Body()...), 0, nil
 	}
-	g := growing{bound: b}
+	g := growing{bound: b, pace: pace{conn: rc.Conn(), begun: rc.Time(), next: paceStep}}
 	if n >= 0 {
 		err = g.read(stream, min(n, firstOfLength), n)
 	} else { // one byte more shows that it is too large
@@ -79,6 +79,7 @@ func judge(rc *fasthttp.RequestCtx, n, got, most int, err error) error {
 // from others.
 type growing struct {
 	bound *Bound
+	pace  pace
 	body  []byte
 	held  int64 // bytes counted
 }
@@ -97,6 +98,9 @@ func (g *growing) read(stream io.Reader, room, most int) error {
 			got, err := stream.Read(g.body[len(g.body):room])
 			g.body = g.body[:len(g.body)+got]
 			if err != nil {
+				return err
+			}
+			if err := g.pace.reached(len(g.body)); err != nil {
 				return err
 			}
 		}
