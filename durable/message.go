@@ -26,6 +26,21 @@ FROM messages
 WHERE channel_no = ?
   AND id IN (?...)`
 
+	selectMessagesUpTo = `
+SELECT
+    id,
+    producer_no,
+    priority,
+    audience,
+    msg_key,
+    content_type,
+    headers,
+    LENGTH(payload),
+    CASE WHEN LENGTH(payload) <= ? THEN payload END
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...)`
+
 	selectMessageList = `
 SELECT
     id,
@@ -67,6 +82,82 @@ func (s *Store) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) 
 		}
 	}
 	return out, nil
+}
+
+// MessagesUpTo reads the messages in the order asked for, as many as have budget
+// bytes of payload and headers together; the first is read whatever its size. It
+// returns those of ids[:read] that exist, in that order, and nothing is known of
+// ids[read:]. It reads from at most maxInList IDs, and from one at least. Small messages
+// take one statement; payloads larger than their share of the budget are
+// fetched with a second one, once it is known which of them fit.
+func (s *Store) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []Message, read int, err error) {
+	ids = ids[:min(len(ids), maxInList)]
+	if len(ids) <= 1 {
+		msgs, err = s.Messages(ctx, channelNo, ids)
+		return msgs, len(ids), err
+	}
+	share := max(budget, 0) / len(ids)
+	found, err := s.sizedMessages(ctx, channelNo, ids, share)
+	if err != nil {
+		return nil, 0, err
+	}
+	var large []ident.ID
+	msgs = make([]Message, 0, len(found))
+	for left := budget; read < len(ids); read++ {
+		m, exists := found[ids[read]]
+		if !exists {
+			continue
+		}
+		if left -= m.size + len(m.Headers); left < 0 && len(msgs) > 0 {
+			break
+		}
+		if m.size > share {
+			large = append(large, m.ID)
+		}
+		msgs = append(msgs, m.Message)
+	}
+	if len(large) == 0 {
+		return msgs, read, nil
+	}
+	payloads, err := s.Messages(ctx, channelNo, large)
+	if err != nil {
+		return nil, 0, err
+	}
+	byID := make(map[ident.ID]Message, len(payloads))
+	for _, m := range payloads {
+		byID[m.ID] = m
+	}
+	kept := msgs[:0]
+	for _, m := range msgs {
+		if found[m.ID].size > share {
+			var exists bool
+			if m, exists = byID[m.ID]; !exists { // removed since
+				continue
+			}
+		}
+		kept = append(kept, m)
+	}
+	return kept, read, nil
+}
+
+// A sizedMessage has no payload where that is larger than was asked for.
+type sizedMessage struct {
+	Message
+	size int // of the payload, bytes
+}
+
+func (s *Store) sizedMessages(ctx context.Context, channelNo uint32, ids []ident.ID, share int) (found map[ident.ID]sizedMessage, err error) {
+	args := append([]any{share}, inArgs(channelNo, ids)...)
+	err = repeat(ctx, "read messages", func(ctx context.Context) error {
+		found = make(map[ident.ID]sizedMessage, len(ids))
+		return each(ctx, s.reads, list(selectMessagesUpTo, len(ids)), args, func(r *sql.Rows) error {
+			m := sizedMessage{Message: Message{ChannelNo: channelNo}}
+			err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, &m.Key, &m.ContentType, &m.Headers, &m.size, &m.Payload)
+			found[m.ID] = m
+			return err
+		})
+	})
+	return found, err
 }
 
 // MessageByKey returns the message of a channel that has this producer's message
