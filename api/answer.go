@@ -62,6 +62,11 @@ func answerResource(rc *fasthttp.RequestCtx, status int, v any, lastModified tim
 	if err != nil {
 		return err
 	}
+	return answerEncoded(rc, status, body, lastModified, byDate)
+}
+
+// answerEncoded is answerResource for a representation that is JSON already.
+func answerEncoded(rc *fasthttp.RequestCtx, status int, body []byte, lastModified time.Time, byDate bool) error {
 	etag := tagOf(body)
 	h := &rc.Response.Header
 	h.Set(fasthttp.HeaderLastModified, lastModified.UTC().Format(http.TimeFormat))

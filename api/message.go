@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/problem"
 )
 
@@ -26,11 +27,12 @@ const (
 // first and size page through the others.
 const maxInlineJobs = 1000
 
-// A messageView is a message as JSON. Payload holds base64 when the bytes are
-// not UTF-8, and PayloadEncoding then says so.
+// A messageView is a message as JSON, without its ID and payload, which stand
+// before the rest: a payload is large, and encoding/json would copy it several times.
+// It is text, or base64 when the bytes are not UTF-8, and PayloadEncoding then says so.
 type messageView struct {
-	ID              string
-	Payload         string
+	payload         []byte
+	id              string
 	PayloadEncoding string `json:",omitempty"`
 	ContentType     string
 	Priority        int
@@ -205,7 +207,38 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if !known && time.Since(m.ID.Time()) < a.o.RationalDelay {
 		view.Status = acknowledged
 	}
-	return answerResource(rc, fasthttp.StatusOK, view, at, over)
+	body, err := view.encode()
+	if err != nil {
+		return err
+	}
+	return answerEncoded(rc, fasthttp.StatusOK, body, at, over)
+}
+
+// encode returns the whole message as JSON.
+func (v *messageView) encode() ([]byte, error) {
+	rest, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	const id, payload, next = `{"ID":`, `,"Payload":`, ','
+	size := len(id) + jsontext.Size(v.id) + len(payload) + 1 + len(rest)
+	if v.PayloadEncoding == "" {
+		size += jsontext.Size(v.payload)
+	} else {
+		size += 2 + base64.StdEncoding.EncodedLen(len(v.payload))
+	}
+	b := append(make([]byte, 0, size), id...)
+	b = jsontext.Append(b, v.id)
+	b = append(b, payload...)
+	if v.PayloadEncoding == "" {
+		b = jsontext.Append(b, v.payload)
+	} else {
+		b = append(b, '"')
+		b = base64.StdEncoding.AppendEncode(b, v.payload)
+		b = append(b, '"')
+	}
+	b = append(b, next)
+	return append(b, rest[1:]...), nil // without its brace: there are always members
 }
 
 // positionOf returns the place in the audience of m whose job has that ID.
@@ -220,12 +253,12 @@ func positionOf(m *durable.Message, jobID string) (int, error) {
 
 func viewMessage(m *durable.Message, path string, page []located) messageView {
 	view := messageView{
-		ID: publicID(m), Payload: string(m.Payload), ContentType: m.ContentType, Priority: m.Priority,
+		id: publicID(m), payload: m.Payload, ContentType: m.ContentType, Priority: m.Priority,
 		ReceivedAt: stamp(m.ID.Time()), DispatchedAt: stamp(m.ID.Time()), Status: dispatched,
 		Jobs: make([]jobView, len(page)), Headers: headersOf(m.Headers),
 	}
 	if !utf8.Valid(m.Payload) {
-		view.Payload, view.PayloadEncoding = base64.StdEncoding.EncodeToString(m.Payload), "base64"
+		view.PayloadEncoding = "base64"
 	}
 	for i, j := range page {
 		view.Jobs[i] = j.viewInMessage(path)
