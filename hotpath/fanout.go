@@ -51,11 +51,18 @@ type fanout struct {
 	metrics   *Metrics
 
 	mu         sync.Mutex
-	pending    []*durable.Message
+	pending    []committed
 	since      uint64                     // the generation of the queue when the first of pending came
 	repeat     map[offeredTo][]redisq.Job // offered before with an unknown result
 	repeatJobs int                        // in repeat
 	signal     chan struct{}              // capacity 1
+}
+
+// A committed is what fan-out needs of a message. It has no payload: while Redis is
+// away what waits for it must not keep that in memory, beside the bounded cache.
+type committed struct {
+	durable.Head
+	channelNo uint32
 }
 
 // An offeredTo is the state of a consumer in Redis that jobs were offered to. They are
@@ -85,7 +92,7 @@ func (f *fanout) Add(msgs []*durable.Message) {
 		if len(f.pending) == 0 {
 			f.since = f.queue.Generation()
 		}
-		f.pending = append(f.pending, m)
+		f.pending = append(f.pending, committed{durable.Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority}, m.ChannelNo})
 	}
 	n := len(f.pending)
 	f.mu.Unlock()
@@ -185,7 +192,7 @@ func (f *fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away ma
 
 // offer offers messages that were never offered, and adds to away who did not
 // take theirs.
-func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, since uint64, away map[uint32]bool) {
+func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away map[uint32]bool) {
 	all := f.batches(msgs)
 	batches := make([]redisq.Batch, 0, len(all))
 	for _, b := range all {
@@ -263,8 +270,8 @@ func (f *fanout) offer(ctx context.Context, msgs []*durable.Message, since uint6
 }
 
 // concerns reports whether one of the consumers gets the message.
-func (f *fanout) concerns(m *durable.Message, consumers map[uint32]bool) bool {
-	ch := f.catalogue.ChannelByNo(m.ChannelNo)
+func (f *fanout) concerns(m committed, consumers map[uint32]bool) bool {
+	ch := f.catalogue.ChannelByNo(m.channelNo)
 	if ch == nil {
 		return true
 	}
@@ -279,12 +286,12 @@ func (f *fanout) concerns(m *durable.Message, consumers map[uint32]bool) bool {
 // splitLate takes out messages that have waited so long, because Redis was
 // away, that the reconciler may have been faster. They are offered with care, and
 // where Redis has lost anything since the first of them came, not at all.
-func (f *fanout) splitLate(msgs []*durable.Message, since uint64) (fresh []*durable.Message, late []redisq.Batch) {
+func (f *fanout) splitLate(msgs []committed, since uint64) (fresh []committed, late []redisq.Batch) {
 	bound := f.lateBefore()
 	if msgs[0].ID.Millis() >= bound { // the oldest, as good as always
 		return msgs, nil
 	}
-	var old []*durable.Message
+	var old []committed
 	for _, m := range msgs {
 		if m.ID.Millis() >= bound {
 			fresh = append(fresh, m)
@@ -320,11 +327,11 @@ func (f *fanout) giveBack(b redisq.Batch) {
 }
 
 // batches turns messages into jobs, grouped by consumer.
-func (f *fanout) batches(msgs []*durable.Message) []redisq.Batch {
+func (f *fanout) batches(msgs []committed) []redisq.Batch {
 	var out []redisq.Batch
 	index := map[uint32]int{}
 	for _, m := range msgs {
-		ch := f.catalogue.ChannelByNo(m.ChannelNo)
+		ch := f.catalogue.ChannelByNo(m.channelNo)
 		if ch == nil {
 			continue // impossible: the message was accepted from this catalogue
 		}
