@@ -64,11 +64,11 @@ func (p *puller) claimJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *du
 				p.waiters.Wake(k.No)
 			}
 			if len(jobs) > 0 && gone(rc.Conn()) {
-				p.giveBack(k.No, jobs)
+				p.giveBack(k.No, leasesOf(jobs))
 				return nil // nobody reads the answer
 			}
 			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
-			writeJSON(rc, func(b []byte) []byte { return appendClaimed(b, k, jobs, deadline) })
+			writeJSON(rc, sizeOf(jobs), func(b []byte) []byte { return appendClaimed(b, k, jobs, deadline) })
 			return nil
 		}
 		if t == nil { // join, then look once more: what came in between woke nobody
@@ -122,18 +122,20 @@ func (p *puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Du
 type claimedJob struct {
 	lease redisq.Lease
 	msg   *durable.Message
+	size  int // as shown
 }
 
 func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
 	defer cancel()
-	c, err := p.queue.Claim(ctx, k.No, q.limit, q.timeout)
+	n := p.fits.of(k.No, q.limit)
+	c, err := p.queue.Claim(ctx, k.No, n, q.timeout)
 	generation := p.queue.Generation() // after it: the claim may be what met another Redis
 	if err != nil {
 		return c, nil, err
 	}
 	// What it left although it was asked for it waits for something outside.
-	if c.Spilled && (c.Ready < q.limit || len(c.Leases) < q.limit) {
+	if c.Spilled && (c.Ready < q.limit || len(c.Leases) < n) {
 		p.refill(k.No)
 	}
 	if len(c.Leases) == 0 {
@@ -141,80 +143,76 @@ func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRe
 	}
 	failpoint.At(failpoint.AfterPullHold)
 	p.touched(k.No)
-	jobs, err := p.check(ctx, ch, k, c.Leases, generation)
+	jobs, surplus, err := p.check(ctx, ch, k, c.Leases, generation)
 	if err != nil {
 		if _, e := p.queue.Release(ctx, k.No, c.Leases); e != nil {
 			return c, nil, e // the leases end by themselves
 		}
+		return c, nil, err
 	}
-	return c, jobs, err
+	if len(surplus) > 0 && p.giveBack(k.No, surplus) {
+		c.Ready += len(surplus)
+	}
+	return c, jobs, nil
 }
 
-// check pairs leases with their messages, and drops those whose job is over.
-func (p *puller) check(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, leases []redisq.Lease, generation uint64) ([]claimedJob, error) {
-	jobs := make([]claimedJob, len(leases))
-	var missing, doubtful []ident.ID
+// check pairs leases with their messages, and drops those whose job is over. Those
+// that do not fit into one answer it returns as surplus.
+func (p *puller) check(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, leases []redisq.Lease, generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
+	cs := make([]candidate, len(leases))
 	for i, l := range leases {
-		msg, fresh := p.recall(l.ID, generation, l.Attempt == 1 && l.Flags == 0)
-		jobs[i] = claimedJob{l, msg}
-		if msg == nil {
-			missing = append(missing, l.ID)
-		}
-		if !fresh {
-			doubtful = append(doubtful, l.ID)
-		}
+		cs[i] = candidate{id: l.ID, untouched: l.Attempt == 1 && l.Flags == 0}
 	}
-	if len(doubtful) == 0 {
-		return jobs, nil
-	}
-	states, err := p.store.JobStates(ctx, k.No, doubtful)
+	fit, err := p.look(ctx, ch, k, cs, generation)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	found := map[ident.ID]*durable.Message{}
-	if len(missing) > 0 {
-		msgs, err := p.store.Messages(ctx, ch.No, missing)
-		if err != nil {
-			return nil, err
-		}
-		for i := range msgs {
-			found[msgs[i].ID] = &msgs[i]
-		}
-	}
-	live := jobs[:0]
+	p.fits.learn(k.No, len(cs), fit)
+	jobs = make([]claimedJob, 0, fit)
 	var over []ident.ID
-	for _, j := range jobs {
-		if j.msg == nil {
-			j.msg = found[j.lease.ID]
-		}
-		s := states[j.lease.ID]
-		if j.msg == nil || s.Status == durable.Delivered || s.Status == durable.Dead {
-			over = append(over, j.lease.ID)
+	for i, c := range cs[:fit] {
+		if c.over {
+			over = append(over, c.id)
 			continue
 		}
-		j.lease.Attempt = max(j.lease.Attempt, s.Attempts+1)
-		live = append(live, j)
+		lease := leases[i]
+		lease.Attempt = max(lease.Attempt, c.state.Attempts+1)
+		jobs = append(jobs, claimedJob{lease, c.msg, c.size})
 	}
 	if len(over) > 0 {
 		if _, err := p.queue.Ack(ctx, k.No, over); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return live, nil
+	return jobs, leases[fit:], nil
 }
 
-// giveBack releases the leases of a client that went away.
-func (p *puller) giveBack(consumer uint32, jobs []claimedJob) {
+// giveBack releases leases that nobody got, uncharged: the jobs are where they were.
+func (p *puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	p.metrics.released.Add(float64(len(leases)))
+	if _, err := p.queue.Release(ctx, consumer, leases); err != nil {
+		return false // the leases end by themselves
+	}
+	p.waiters.Wake(consumer)
+	return true
+}
+
+// sizeOf returns about how long the jobs are as JSON.
+func sizeOf(jobs []claimedJob) (size int) {
+	for _, j := range jobs {
+		size += j.size
+	}
+	return size
+}
+
+func leasesOf(jobs []claimedJob) []redisq.Lease {
 	leases := make([]redisq.Lease, len(jobs))
 	for i, j := range jobs {
 		leases[i] = j.lease
 	}
-	p.metrics.released.Add(float64(len(leases)))
-	if _, err := p.queue.Release(ctx, consumer, leases); err == nil {
-		p.waiters.Wake(consumer)
-	} // else the leases end by themselves
+	return leases
 }
 
 func appendClaimed(b []byte, k *durable.Consumer, jobs []claimedJob, deadline time.Time) []byte {

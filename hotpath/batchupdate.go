@@ -47,7 +47,7 @@ func (p *puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	}
 	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
 	u.run(ctx)
-	writeJSON(rc, u.appendResults)
+	writeJSON(rc, 0, u.appendResults)
 }
 
 func parseUpdates(body []byte) ([]update, error) {

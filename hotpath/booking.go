@@ -25,7 +25,7 @@ type booking struct {
 // returns nil where a claim would not take all of them at once either.
 func (d *dispatcher) book(consumer uint32, n int) *booking {
 	l := d.lane(consumer)
-	if l == nil || d.outcomes.Room() < max(n, claimMax) {
+	if l == nil || l.short.Load() || d.outcomes.Room() < max(n, claimMax) {
 		return nil
 	}
 	k := l.consumer.Load()
@@ -57,7 +57,8 @@ func (b *booking) start(ctx context.Context, leases []redisq.Lease) {
 		d.deliveries.Go(func() {
 			ctx, cancel := d.whileRunning(ctx)
 			defer cancel()
-			d.verify(ctx, l, b.consumer, doubtful, b.at)
+			left := d.verify(ctx, l, b.consumer, doubtful, b.at)
+			d.fits.learn(l.no, len(doubtful), len(doubtful)-left)
 			d.doubtSince(l, b.doubted)
 		})
 	}

@@ -30,7 +30,7 @@ type delivery struct {
 	d        *dispatcher
 	lane     *lane
 	consumer *durable.Consumer // as it was at the claim: a change counts from the next attempt
-	msg      *durable.Message
+	msg      *durable.Message  // nil once the consumer has answered
 	lease    redisq.Lease
 	at       time.Time // the claim was asked for then; monotonic
 	tracked  bool      // the store may have a row about the job
@@ -78,7 +78,13 @@ func (d *dispatcher) deliver(v *delivery) {
 func (v *delivery) run() *delivery {
 	d := v.d
 	v.attempt()
+	// The outcome may wait for the store: not with the payload in memory.
+	short := d.large.give(v.lane, v.msg)
+	v.msg = nil
 	d.free(1)
+	for _, l := range short {
+		d.Wake(l.no)
+	}
 	next, claim := v.lane.next()
 	if claim {
 		d.Wake(v.lane.no)

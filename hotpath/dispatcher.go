@@ -41,7 +41,7 @@ type Claimer interface {
 
 // A Reader is the part of durable.Store that claims are checked against.
 type Reader interface {
-	Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
+	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error)
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 }
 
@@ -51,8 +51,9 @@ type PushOptions struct {
 	Lease         time.Duration // visibility timeout of a push job, longer than Timeout
 	MaxAttempts   int           // MaxRetries + 1
 	Backoff       Backoff
-	Concurrency   int // requests in flight, this process
-	PerConsumer   int // requests in flight, one consumer
+	Concurrency   int   // requests in flight, this process
+	PerConsumer   int   // requests in flight, one consumer
+	Bytes         int64 // of large payloads under way, this process
 	TokenHeader   string
 	UserAgent     string
 	RetryAfterMax time.Duration // cap on a consumer's Retry-After
@@ -86,13 +87,18 @@ type dispatcher struct {
 	idle       chan *delivery // unbuffered: to workers that wait for work
 	quit       chan struct{}  // closed when stopped
 	held       held
-	doubts     *pile[*lane] // whose leases Redis may have lost
+	large      largeHeld
+	fits       fits          // how many jobs a claim of a lane should bring
+	loading    chan struct{} // capacity servers: a claim is loading payloads
+	doubts     *pile[*lane]  // whose leases Redis may have lost
 }
 
 // newDispatcher completes a dispatcher whose fields up to metrics are set.
 func newDispatcher(d *dispatcher) *dispatcher {
 	d.lanes = map[uint32]*lane{}
 	d.slots = d.options.Concurrency
+	d.large.most = d.options.Bytes
+	d.loading = make(chan struct{}, servers)
 	d.idle, d.quit = make(chan *delivery), make(chan struct{})
 	d.held.byLane = map[*lane]map[*delivery]struct{}{}
 	d.ready.L = &d.mu
@@ -228,7 +234,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	// from claiming now, the end of a request tries again.
 	l.leftMore(true)
 	room := l.room()
-	if room <= 0 {
+	if room <= 0 || l.short.Load() {
 		return false
 	}
 	if since := time.Since(l.claimed); since < claimPause && room < l.limit/2 {
@@ -239,7 +245,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 		l.setTimer(storePause, func() { d.Wake(l.no) })
 		return false
 	}
-	n := d.reserve(l, min(room, claimMax))
+	n := d.reserve(l, d.fits.of(l.no, min(room, claimMax)))
 	if n == 0 {
 		return false // starved: a free slot wakes the lane
 	}
@@ -259,7 +265,8 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	d.unreserve(l, n-got)
 	l.leftMore(c.Ready > 0)
 	if got > 0 {
-		d.verify(ctx, l, k, d.start(l, k, c.Leases, start, generation), start)
+		left := d.verify(ctx, l, k, d.start(l, k, c.Leases, start, generation), start)
+		d.fits.learn(l.no, got, got-left)
 		d.doubtSince(l, doubted)
 	}
 	// What it left although it had room for it waits for something outside.
@@ -321,8 +328,10 @@ func (d *dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, 
 	for _, lease := range leases {
 		msg, gen := d.payloads.get(lease.ID)
 		if msg != nil && gen == generation && lease.Attempt == 1 && lease.Flags == 0 {
-			d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at})
-			continue
+			if msg, ok := d.large.take(l, msg); ok {
+				d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at})
+				continue
+			}
 		}
 		doubtful = append(doubtful, lease)
 	}
@@ -330,10 +339,11 @@ func (d *dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, 
 }
 
 // verify asks the store which of the leases are still to be delivered, and begins
-// the deliveries of those.
-func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) {
+// the deliveries of those whose payloads have room in memory. It gives the left ones
+// back; they are claimed again when there is room.
+func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) (left int) {
 	if len(leases) == 0 {
-		return
+		return 0
 	}
 	d.metrics.verified.Add(float64(len(leases)))
 	ids := make([]ident.ID, len(leases))
@@ -341,39 +351,89 @@ func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 		ids[i] = lease.ID
 	}
 	states, err := d.store.JobStates(ctx, k.No, ids)
-	var msgs []durable.Message
-	if err == nil {
-		msgs, err = d.store.Messages(ctx, k.ChannelNo, ids)
+	if err != nil {
+		d.giveUp(ctx, l, leases, err)
+		return 0
 	}
-	if err != nil { // not the consumer's fault: give them back, uncharged
-		d.unreserve(l, len(leases))
-		d.release(l, leases)
-		if ctx.Err() == nil {
-			d.log.Warn("claimed jobs cannot be checked; given back", "jobs", len(leases), "error", err)
-			l.setTimer(storePause, func() { d.Wake(l.no) })
+	var over []ident.ID
+	open := leases[:0]
+	ids = ids[:0]
+	for _, lease := range leases {
+		s := states[lease.ID]
+		if s.Status == durable.Delivered || s.Status == durable.Dead {
+			over = append(over, lease.ID)
+			continue
 		}
-		return
+		lease.Attempt = max(lease.Attempt, s.Attempts+1) // Redis may have forgotten some
+		open, ids = append(open, lease), append(ids, lease.ID)
+	}
+	fit, removed, err := d.send(ctx, l, k, open, ids, states, at)
+	if err != nil {
+		d.giveUp(ctx, l, open, err)
+	} else if left = len(open) - fit; left > 0 {
+		d.unreserve(l, left)
+		d.release(l, open[fit:])
+		l.leftMore(true)
+		if !l.short.Load() {
+			d.Wake(l.no) // there may be room, only not for one claim
+		}
+	}
+	if over = append(over, removed...); len(over) > 0 {
+		d.unreserve(l, len(over))
+		if _, err := d.queue.Ack(ctx, k.No, over); err != nil {
+			d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
+		}
+	}
+	return left
+}
+
+// send loads the messages of leases and begins the deliveries of the first fit of
+// them; the others have no room. Messages that were removed have no delivery either.
+func (d *dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, ids []ident.ID, states map[ident.ID]durable.JobState, at time.Time) (fit int, removed []ident.ID, err error) {
+	if len(leases) == 0 {
+		return 0, nil, nil
+	}
+	select {
+	case d.loading <- struct{}{}: // until what was loaded is counted
+		defer func() { <-d.loading }()
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+	msgs, read, err := d.store.MessagesUpTo(ctx, k.ChannelNo, ids, d.large.room(l))
+	if err != nil {
+		return 0, nil, err
 	}
 	byID := make(map[ident.ID]*durable.Message, len(msgs))
 	for i := range msgs {
 		byID[msgs[i].ID] = &msgs[i]
 	}
-	var over []ident.ID
-	for _, lease := range leases {
-		s, msg := states[lease.ID], byID[lease.ID]
-		if msg == nil || s.Status == durable.Delivered || s.Status == durable.Dead {
-			over = append(over, lease.ID)
+	for fit < read {
+		lease := leases[fit]
+		msg := byID[lease.ID]
+		if msg == nil {
+			removed = append(removed, lease.ID)
+			fit++
 			continue
 		}
-		lease.Attempt = max(lease.Attempt, s.Attempts+1) // Redis may have forgotten some
-		tracked := s.Status != durable.Waiting || lease.Flags != 0
-		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at, tracked: tracked})
-	}
-	if len(over) > 0 {
-		d.unreserve(l, len(over))
-		if _, err := d.queue.Ack(ctx, k.No, over); err != nil {
-			d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
+		msg, ok := d.large.take(l, msg)
+		if !ok {
+			break
 		}
+		tracked := states[lease.ID].Status != durable.Waiting || lease.Flags != 0
+		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at, tracked: tracked})
+		fit++
+	}
+	return fit, removed, nil
+}
+
+// giveUp gives leases back that could not be checked, uncharged: that is not the
+// consumer's fault.
+func (d *dispatcher) giveUp(ctx context.Context, l *lane, leases []redisq.Lease, err error) {
+	d.unreserve(l, len(leases))
+	d.release(l, leases)
+	if ctx.Err() == nil {
+		d.log.Warn("claimed jobs cannot be checked; given back", "jobs", len(leases), "error", err)
+		l.setTimer(storePause, func() { d.Wake(l.no) })
 	}
 }
 

@@ -19,6 +19,8 @@ type lane struct {
 	target   atomic.Pointer[laneTarget]
 	service  atomic.Int64 // average time of a request, ns
 	doubted  atomic.Int64 // counts calls of Doubt
+	short    atomic.Bool  // a large payload found no room: largeHeld wakes the lane
+	large    int64        // bytes of large payloads charged to the lane, under the lock of largeHeld
 
 	mu      sync.Mutex
 	claims  int         // reserved for a claim under way

@@ -31,6 +31,7 @@ type lossRig struct {
 	other    *redisq.Queue // of another broker
 	answer   chan int      // the status of one request
 	mu       sync.Mutex
+	payload  []byte   // of every message
 	posted   []string // job-attempt
 	recorded []durable.Outcome
 	asked    atomic.Int64       // how often the store was asked what it knows of jobs
@@ -57,9 +58,14 @@ func (r *lossRig) posts() int {
 func (r *lossRig) Messages(_ context.Context, _ uint32, ids []ident.ID) ([]durable.Message, error) {
 	out := make([]durable.Message, len(ids))
 	for i, id := range ids {
-		out[i] = durable.Message{ID: id, ChannelNo: 1, Audience: 1}
+		out[i] = durable.Message{ID: id, ChannelNo: 1, Audience: 1, Payload: r.payload}
 	}
 	return out, nil
+}
+
+func (r *lossRig) MessagesUpTo(ctx context.Context, channel uint32, ids []ident.ID, _ int) ([]durable.Message, int, error) {
+	msgs, err := r.Messages(ctx, channel, ids)
+	return msgs, len(ids), err
 }
 
 func (r *lossRig) JobStates(ctx context.Context, _ uint32, _ []ident.ID) (map[ident.ID]durable.JobState, error) {

@@ -59,6 +59,7 @@ type puller struct {
 	kept      time.Duration // an age up to which every message is stored
 	metrics   *Metrics
 	waiters   waiters
+	fits      fits
 	claims    combiner[redisq.Wish, redisq.Grant] // of the single doors
 	probes    combiner[ident.ID, redisq.Standing]
 	stopping  <-chan struct{} // closed when long polls must answer
@@ -121,7 +122,7 @@ func (p *puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		return
 	}
 	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))
-	writeJSON(rc, page.appendJSON)
+	writeJSON(rc, page.size.bytes, page.appendJSON)
 }
 
 // httpDate is the IMF-fixdate of RFC 9110.
@@ -142,19 +143,25 @@ func (p *puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *d
 	// A page may hold jobs that are over (their ack was lost): go on behind
 	// them rather than show a short list. Bounded, since each round ends them.
 	for round := 0; limit > len(page.jobs) && round < 4; round++ {
-		want := limit - len(page.jobs)
+		want := p.fits.of(k.No, limit-len(page.jobs))
 		waiting, err := p.queue.Peek(ctx, k.No, after, want)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.describe(ctx, ch, k, waiting, page); err != nil {
+		shown, err := p.describe(ctx, ch, k, waiting, page)
+		if err != nil {
 			return nil, err
+		}
+		if shown > 0 {
+			last := waiting[shown-1]
+			after = &redisq.Cursor{Score: last.Score, ID: last.ID}
+		}
+		if shown < len(waiting) { // the page is full
+			break
 		}
 		if len(waiting) < want {
 			return page, nil
 		}
-		last := waiting[len(waiting)-1]
-		after = &redisq.Cursor{Score: last.Score, ID: last.ID}
 	}
 	if limit > 0 && after != nil {
 		page.next = "/channel/" + ch.ID + "/consumer/" + k.ID + "/queued-jobs?limit=" + strconv.Itoa(limit) +
@@ -180,55 +187,34 @@ func (p *puller) mayBeRemoved(id ident.ID) bool {
 	return p.nowMs()-id.Millis() > p.kept.Milliseconds()
 }
 
-// describe adds the waiting jobs to the page, with their messages.
-func (p *puller) describe(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) error {
-	if len(waiting) == 0 {
-		return nil
-	}
+// describe adds the waiting jobs to the page, with their messages: as many as
+// shown, which is fewer when the page is full.
+func (p *puller) describe(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) (shown int, err error) {
 	generation := p.queue.Generation()
-	msgs := make(map[ident.ID]*durable.Message, len(waiting))
-	var missing, doubtful []ident.ID
-	for _, w := range waiting {
-		msg, fresh := p.recall(w.ID, generation, w.Attempts == 0 && w.Flags == 0)
-		if msg != nil {
-			msgs[w.ID] = msg
-		} else {
-			missing = append(missing, w.ID)
-		}
-		if !fresh {
-			doubtful = append(doubtful, w.ID)
-		}
+	cs := make([]candidate, len(waiting))
+	for i, w := range waiting {
+		cs[i] = candidate{id: w.ID, untouched: w.Attempts == 0 && w.Flags == 0}
 	}
-	var states map[ident.ID]durable.JobState
-	if len(doubtful) > 0 {
-		var err error
-		if states, err = p.store.JobStates(ctx, k.No, doubtful); err != nil {
-			return err
-		}
+	fit, err := p.look(ctx, ch, k, cs, generation)
+	if err != nil {
+		return 0, err
 	}
-	if len(missing) > 0 {
-		found, err := p.store.Messages(ctx, ch.No, missing)
-		if err != nil {
-			return err
-		}
-		for i := range found {
-			msgs[found[i].ID] = &found[i]
-		}
-	}
+	p.fits.learn(k.No, len(cs), fit)
 	var over []ident.ID
-	for _, w := range waiting {
-		s, m := states[w.ID], msgs[w.ID]
-		if m == nil || s.Status == durable.Delivered || s.Status == durable.Dead {
-			over = append(over, w.ID)
-			continue
+	for i, c := range cs[:fit] {
+		if c.over {
+			over = append(over, c.id)
+		} else if !page.size.add(c.size) {
+			break
+		} else {
+			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.state.Attempts), msg: c.msg})
 		}
-		page.jobs = append(page.jobs, queuedJob{w: w, attempts: max(w.Attempts, s.Attempts), msg: m})
+		shown++
 	}
 	if len(over) > 0 {
-		_, err := p.queue.Ack(ctx, k.No, over)
-		return err
+		_, err = p.queue.Ack(ctx, k.No, over)
 	}
-	return nil
+	return shown, err
 }
 
 func parseLimit(args *fasthttp.Args) (int, error) {

@@ -45,6 +45,11 @@ func (oneMessage) Messages(context.Context, uint32, []ident.ID) ([]durable.Messa
 	return []durable.Message{{ID: ident.AtMillis(1), ChannelNo: 1, Audience: 1, Payload: []byte("hello")}}, nil
 }
 
+func (o oneMessage) MessagesUpTo(ctx context.Context, channel uint32, ids []ident.ID, _ int) ([]durable.Message, int, error) {
+	msgs, err := o.Messages(ctx, channel, ids)
+	return msgs, len(ids), err
+}
+
 func (oneMessage) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]durable.JobState, error) {
 	return nil, nil
 }

@@ -23,6 +23,7 @@ type queuedJobs struct {
 	k    *durable.Consumer
 	jobs []queuedJob
 	next string // "": the last page
+	size portion
 }
 
 func (q *queuedJobs) appendJSON(b []byte) []byte {
@@ -91,9 +92,17 @@ func appendLatin1(b []byte, s string) []byte {
 	return appendJSONText(b, string(runes))
 }
 
-// writeJSON lets f append the body to a buffer that the server uses again: pages
-// of payloads are large.
-func writeJSON(rc *fasthttp.RequestCtx, f func(b []byte) []byte) {
+// keptAnswer is the largest body, in bytes, that goes into a buffer which the server
+// uses again. It keeps them for ever, and one for each connection.
+const keptAnswer = 256 << 10
+
+// writeJSON lets f append the body, of up to about size bytes: to a buffer that the
+// server uses again, or, when it is large, to one that is garbage afterwards.
+func writeJSON(rc *fasthttp.RequestCtx, size int, f func(b []byte) []byte) {
 	rc.SetContentType("application/json")
+	if size > keptAnswer {
+		rc.Response.SetBodyRaw(f(make([]byte, 0, size)))
+		return
+	}
 	rc.Response.SwapBody(f(rc.Response.SwapBody(nil)[:0]))
 }

@@ -36,6 +36,7 @@ import (
 const (
 	cacheBytes      = 128 << 20 // payloads kept for delivery
 	bodyBytes       = 256 << 20 // bodies of requests that come or wait for the store
+	pushBytes       = 128 << 20 // large payloads of deliveries under way
 	waitingRequests = 8192      // publishes waiting for the store
 	stopGrace       = 10 * time.Second
 	// The embedded Redis is never away, only slow when the machine is busy.
@@ -208,7 +209,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 			Timeout: cfg.DeliveryTimeout, Lease: cfg.DeliveryTimeout + cfg.RationalDelay + 3*time.Second,
 			MaxAttempts: maxAttempts,
 			Backoff:     hotpath.Backoff{Waits: cfg.RetryBackoff, MaxDelay: cfg.RetryMaxDelay, Jitter: cfg.RetryJitter},
-			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency,
+			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, RetryAfterMax: cfg.RetryMaxDelay,
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,

@@ -67,7 +67,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		Push: hotpath.PushOptions{
 			Timeout: deliveryTimeout, Lease: pushLease, MaxAttempts: maxAttempts,
 			Backoff:     hotpath.Backoff{Waits: []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}, MaxDelay: time.Second},
-			Concurrency: 8, PerConsumer: w.plan.each, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation", RetryAfterMax: 2 * time.Second,
+			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation", RetryAfterMax: 2 * time.Second,
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: metrics, Log: silent,
