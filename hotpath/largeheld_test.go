@@ -122,6 +122,7 @@ func TestMessagesThatWaitForFanOutHoldNoPayload(t *testing.T) {
 	}
 	require.Equal(t, 101, f.Pending())
 	require.Less(t, liveHeap()-before, int64(16<<20))
+	runtime.KeepAlive(f)
 }
 
 // An absentQueue is one that is never asked.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,4 +98,79 @@ func sendAll(addr, head string, body []byte, chunked bool) (int, error) {
 		return 0, err
 	}
 	return answer.StatusCode, nil
+}
+
+// A run of the largest messages through every door that shows payloads: pushed to
+// a consumer, claimed and listed by several workers at once, and read one by one.
+// Memory is bounded by what the broker holds at once, not by what it has stored, and
+// goes back. The peaks are about twice of what is in use: half is garbage.
+func TestMemoryOfLargeMessagesIsBounded(t *testing.T) {
+	t.Run("text", func(t *testing.T) { largeMessages(t, "x", 1, 700) })
+	t.Run("text that JSON makes six times as long", func(t *testing.T) { largeMessages(t, "\x01", 6, 1400) })
+}
+
+// largeMessages is a run with payloads that repeat a byte, which is that long in
+// JSON; limit is the peak that is allowed, MiB.
+func largeMessages(t *testing.T, with string, long, limit int) {
+	const messages, size, workers = 60, 4 << 20, 4
+	sink := newSink(t, func(int, received) int { return 200 })
+	p := embeddedWorld(t).start()
+	s := p.stage(t, "pull", "push="+sink.URL)
+	body := strings.Repeat(with, size)
+	phase := func(name string, f func()) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)) // VmHWM begins anew
+		f()
+		t.Logf("%s: %d MiB at the peak", name, p.memory("VmHWM"))
+		require.Less(t, p.memory("VmHWM"), limit, name+", MiB")
+	}
+	phase("idle", func() {})
+	paths := make([]string, messages)
+	phase("publish and push", func() {
+		for i := range paths {
+			paths[i] = s.publish(body)
+		}
+		eventually(t, "all to be pushed", func() bool { return sink.count() >= messages })
+	})
+	each := func(f func(n int)) {
+		var all sync.WaitGroup
+		for n := range workers {
+			all.Go(func() { f(n) })
+		}
+		all.Wait()
+	}
+	phase("list", func() {
+		each(func(int) {
+			r, err := p.try("GET", s.path("/consumer/pull/queued-jobs?limit=100"), "", consumerTokens("pull")...)
+			if err != nil || r.status != 200 || len(r.body) > max(8<<20, long*size)+1<<20 {
+				t.Errorf("list: %d, %d bytes, %v", r.status, len(r.body), err)
+			}
+		})
+	})
+	phase("message", func() {
+		each(func(n int) {
+			for i := n; i < messages; i += workers {
+				r, err := p.try("GET", paths[i], "", "X-Broker-Admin-Token", adminToken)
+				if err != nil || r.status != 200 || len(r.body) < long*size {
+					t.Errorf("message: %d, %d bytes, %v", r.status, len(r.body), err)
+				}
+			}
+		})
+	})
+	var claimed atomic.Int64
+	phase("claim", func() {
+		each(func(int) {
+			for claimed.Load() < messages {
+				r, err := p.try("POST", s.path("/consumer/pull/claim?limit=500&timeout=600"), "", consumerTokens("pull")...)
+				if err != nil || r.status != 200 || len(r.body) > max(8<<20, long*size)+1<<20 {
+					t.Errorf("claim: %d, %d bytes, %v", r.status, len(r.body), err)
+					return
+				}
+				claimed.Add(int64(strings.Count(r.body, `"Lease":`)))
+			}
+		})
+	})
+	require.EqualValues(t, messages, claimed.Load(), "each once")
+	eventually(t, "memory to go back", func() bool { return p.memory("VmRSS") < 450 })
+	t.Logf("after it: %d MiB", p.memory("VmRSS"))
 }
