@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"strconv"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/problem"
-	"github.com/penstock-broker/penstock/redisq"
 )
 
 // A batchLine is one line of a batch publish, read. Absent members keep the
@@ -24,45 +24,35 @@ type batchLine struct {
 	hasPayload  bool
 }
 
-// errLine refuses a line that is not a JSON object of the known members.
-var errLine = problem.New(400, "invalid_line",
-	`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "ContentType" and "Headers".`)
+// The refusals of a line that is not what it has to be.
+var (
+	errLine = problem.New(400, "invalid_line",
+		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "ContentType" and "Headers".`)
+	errSurrogate = problem.New(400, "invalid_line", `A string of the line holds half of a surrogate pair (\ud800 to \udfff), which is no character.`)
+	errLineText  = problem.New(400, "invalid_line", "A string of the line is not UTF-8.")
+	errRepeated  = problem.New(400, "invalid_line", "The line has a member twice.")
+
+	errPayloadText     = problem.New(400, "invalid_payload", "Payload is not UTF-8: send such bytes as PayloadBase64.")
+	errPayloadBase64   = problem.New(400, "invalid_payload", "PayloadBase64 is not standard base64 with padding.")
+	errLineHeaders     = problem.New(400, "invalid_metadata_headers", "Headers must be a JSON object of strings.")
+	errHeaderTwice     = problem.New(400, "invalid_metadata_headers", "Headers has a name twice; upper and lower case are the same there.")
+	errReservedHeaders = problem.New(400, "invalid_metadata_headers",
+		"Headers has a name that belongs to the broker, to the connection or to credentials; priority, message ID and content type are members of the line.")
+)
+
+// longestQuote is how much of an unknown member's name is quoted, bytes.
+const longestQuote = 64
 
 // parse reads a line. It is a JSON reader of its own because most of a line is
-// one long string, which encoding/json walks three times; whatever is not plain
-// is handed to that package. Unknown members are refused: a misspelt one would
-// otherwise change what is delivered.
+// one long string, which encoding/json walks three times; only a string with escapes
+// is handed to that package. What other readers might read differently is refused:
+// an unknown or repeated member, half of a surrogate pair.
 func (l *batchLine) parse(line []byte) error {
 	r := lineReader{b: line}
-	r.space()
-	if !r.take('{') {
-		return errLine
-	}
-	r.space()
-	if r.take('}') {
-		return errLine // no payload
-	}
-	for {
-		name, err := r.text()
-		if err != nil {
-			return errLine
-		}
-		r.space()
-		if !r.take(':') {
-			return errLine
-		}
-		r.space()
-		if err := l.member(string(name), &r); err != nil {
-			return err
-		}
-		r.space()
-		if r.take('}') {
-			break
-		}
-		if !r.take(',') {
-			return errLine
-		}
-		r.space()
+	seen := members(0)
+	err := r.object(errLine, func(name []byte) error { return l.member(name, &r, &seen) })
+	if err != nil {
+		return err
 	}
 	if r.space(); r.at != len(r.b) || !l.hasPayload {
 		return errLine
@@ -70,61 +60,54 @@ func (l *batchLine) parse(line []byte) error {
 	return nil
 }
 
-func (l *batchLine) member(name string, r *lineReader) error {
-	if name != "Payload" && name != "PayloadBase64" && r.null() {
+// members is a set of the members of a line.
+type members uint8
+
+// add reports whether the member was not there.
+func (m *members) add(no int) bool {
+	was := *m
+	*m |= 1 << no
+	return was != *m
+}
+
+// lineMembers are the members of a line; their index is their number.
+var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers"}
+
+func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
+	no := 0
+	for no < len(lineMembers) && lineMembers[no] != string(name) {
+		no++
+	}
+	switch {
+	case no == len(lineMembers):
+		return problem.Newf(400, "invalid_line", "A line has no member %q.", name[:min(len(name), longestQuote)])
+	case !seen.add(no):
+		return errRepeated
+	case no > 1 && r.null():
 		return nil
 	}
-	switch name {
+	var err error
+	switch lineMembers[no] {
 	case "Payload", "PayloadBase64":
-		text, err := r.text()
-		if err != nil || l.hasPayload {
+		if l.hasPayload {
 			return errLine
 		}
 		l.hasPayload = true
-		if name == "Payload" {
-			if !utf8.Valid(text) {
-				return problem.New(400, "invalid_payload", "Payload is not UTF-8: send such bytes as PayloadBase64.")
-			}
-			l.payload = append([]byte{}, text...)
-			return nil
-		}
-		l.payload = make([]byte, base64.StdEncoding.DecodedLen(len(text)))
-		n, err := base64.StdEncoding.Strict().Decode(l.payload, text)
-		if err != nil {
-			return problem.New(400, "invalid_payload", "PayloadBase64 is not standard base64 with padding.")
-		}
-		l.payload = l.payload[:n]
+		l.payload, err = r.payload(no == 1)
 	case "MessageID":
-		text, err := r.text()
-		if err != nil {
-			return errLine
-		}
-		l.messageID = string(text)
-		if l.messageID != "" && !ident.ValidName(l.messageID) {
-			return errMessageID
+		if l.messageID, err = r.word(); err == nil && l.messageID != "" && !ident.ValidName(l.messageID) {
+			err = errMessageID
 		}
 	case "ContentType":
-		text, err := r.text()
-		if err != nil {
-			return errLine
+		if l.contentType, err = r.word(); err == nil {
+			err = checkContentType(l.contentType)
 		}
-		l.contentType = string(text)
-		return checkContentType(l.contentType)
 	case "Priority":
-		n, err := strconv.Atoi(string(r.scalar()))
-		if err != nil || n < 0 || n > redisq.MaxPriority {
-			return errPriority
-		}
-		l.priority = n
+		l.priority, err = r.priority()
 	case "Headers":
-		raw, err := r.object()
-		if err != nil || json.Unmarshal(raw, &l.headers) != nil {
-			return problem.New(400, "invalid_metadata_headers", "Headers must be a JSON object of strings.")
-		}
-	default:
-		return problem.Newf(400, "invalid_line", "A line has no member %q.", name)
+		l.headers, err = r.headers()
 	}
-	return nil
+	return err
 }
 
 // A lineReader reads JSON from memory.
@@ -132,8 +115,6 @@ type lineReader struct {
 	b  []byte
 	at int
 }
-
-var errSyntax = errors.New("hotpath: not JSON")
 
 func (r *lineReader) space() {
 	for r.at < len(r.b) && (r.b[r.at] == ' ' || r.b[r.at] == '\t' || r.b[r.at] == '\r' || r.b[r.at] == '\n') {
@@ -157,22 +138,54 @@ func (r *lineReader) null() bool {
 	return false
 }
 
-// text reads a string. The result is part of the line unless it had escapes.
+// object reads an object: member is called with the name of each member to read its
+// value. notOne is the error of what is not an object.
+func (r *lineReader) object(notOne error, member func(name []byte) error) error {
+	if r.space(); !r.take('{') {
+		return notOne
+	}
+	if r.space(); r.take('}') {
+		return nil
+	}
+	for {
+		name, err := r.text()
+		if err != nil {
+			return err
+		}
+		if r.space(); !r.take(':') {
+			return notOne
+		}
+		r.space()
+		if err := member(name); err != nil {
+			return err
+		}
+		if r.space(); r.take('}') {
+			return nil
+		}
+		if !r.take(',') {
+			return notOne
+		}
+		r.space()
+	}
+}
+
+// text reads a string, which may not be UTF-8 where it has no escapes. The result
+// is part of the line unless it had escapes.
 func (r *lineReader) text() ([]byte, error) {
 	if !r.take('"') {
-		return nil, errSyntax
+		return nil, errLine
 	}
 	start := r.at
 	end := bytes.IndexByte(r.b[start:], '"')
 	if end < 0 {
-		return nil, errSyntax
+		return nil, errLine
 	}
 	plain := r.b[start : start+end]
 	if bytes.IndexByte(plain, '\\') < 0 {
 		r.at = start + end + 1
 		for _, c := range plain {
 			if c < 0x20 {
-				return nil, errSyntax
+				return nil, errLine
 			}
 		}
 		return plain, nil
@@ -184,46 +197,130 @@ func (r *lineReader) text() ([]byte, error) {
 		case '"':
 			raw := r.b[start-1 : i+1]
 			if !utf8.Valid(raw) {
-				return nil, errSyntax // encoding/json would replace what is no UTF-8
+				return nil, errLineText // encoding/json would replace what is no UTF-8
 			}
 			var text string
 			if err := json.Unmarshal(raw, &text); err != nil {
-				return nil, errSyntax
+				return nil, errLine
+			}
+			if !paired(raw) { // and this
+				return nil, errSurrogate
 			}
 			r.at = i + 1
 			return []byte(text), nil
 		}
 	}
-	return nil, errSyntax
+	return nil, errLine
 }
 
-// scalar reads up to the next delimiter.
-func (r *lineReader) scalar() []byte {
+// paired reports whether each surrogate that a valid JSON string has as an escape is
+// followed by its other half.
+func paired(raw []byte) bool {
+	for i := bytes.IndexByte(raw, '\\'); i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if i++; raw[i] != 'u' {
+			continue
+		}
+		first := hex4(raw[i+1:])
+		i += 4
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if i+7 > len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' || utf16.DecodeRune(first, hex4(raw[i+3:])) == utf8.RuneError {
+			return false
+		}
+		i += 6
+	}
+	return true
+}
+
+// hex4 reads the four digits of an escape.
+func hex4(digits []byte) rune {
+	n, _ := strconv.ParseUint(string(digits[:4]), 16, 16) // json.Unmarshal has checked them
+	return rune(n)
+}
+
+// word reads a string that is UTF-8.
+func (r *lineReader) word() (string, error) {
+	text, err := r.text()
+	if err == nil && !utf8.Valid(text) {
+		err = errLineText
+	}
+	return string(text), err
+}
+
+// payload reads a payload, into memory of its own.
+func (r *lineReader) payload(inBase64 bool) ([]byte, error) {
+	text, err := r.text()
+	switch {
+	case err != nil:
+		return nil, err
+	case !inBase64 && !utf8.Valid(text):
+		return nil, errPayloadText
+	case !inBase64:
+		return append([]byte{}, text...), nil
+	}
+	// The decoder passes over line breaks, which only escapes can bring in here.
+	if bytes.ContainsAny(text, "\r\n") {
+		return nil, errPayloadBase64
+	}
+	payload := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Strict().Decode(payload, text)
+	if err != nil {
+		return nil, errPayloadBase64
+	}
+	return payload[:n], nil
+}
+
+// priority reads a number as JSON has it: no sign, no zeros in front.
+func (r *lineReader) priority() (int, error) {
 	start := r.at
 	for r.at < len(r.b) && bytes.IndexByte([]byte(",} \t\r\n"), r.b[r.at]) < 0 {
 		r.at++
 	}
-	return r.b[start:r.at]
+	digits := r.b[start:r.at]
+	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
+		return 0, errPriority
+	}
+	return parsePriority(digits)
 }
 
-// object reads an object of strings as raw JSON.
-func (r *lineReader) object() ([]byte, error) {
-	start := r.at
-	if !r.take('{') {
-		return nil, errSyntax
+// headers reads an object of strings whose names differ by more than case.
+func (r *lineReader) headers() (map[string]string, error) {
+	headers, folded := map[string]string{}, map[string]bool{}
+	if r.at == len(r.b) || r.b[r.at] != '{' {
+		return nil, errLineHeaders
 	}
-	for r.at < len(r.b) {
-		switch r.b[r.at] {
-		case '"':
-			if _, err := r.text(); err != nil {
-				return nil, err
-			}
-		case '}':
-			r.at++
-			return r.b[start:r.at], nil
-		default:
-			r.at++
+	err := r.object(errLineHeaders, func(name []byte) error {
+		lower := strings.ToLower(string(name))
+		if folded[lower] {
+			return errHeaderTwice
+		}
+		if len(headers) == maxMetadataNames {
+			return errMetadataSize
+		}
+		if r.at == len(r.b) || r.b[r.at] != '"' {
+			return errLineHeaders
+		}
+		value, err := r.word()
+		folded[lower], headers[string(name)] = true, value
+		return err
+	})
+	return headers, err
+}
+
+// checkLineHeaders refuses names that a broadcast would pass over: in a line they
+// were written on purpose.
+func checkLineHeaders(headers map[string]string, tokenHeader string) error {
+	for name := range headers {
+		switch {
+		case strings.EqualFold(name, "X-Broker-Scheduled-For"):
+			return errScheduled
+		case reservedName(name, tokenHeader):
+			return errReservedHeaders
 		}
 	}
-	return nil, errSyntax
+	return nil
 }
