@@ -1,64 +1,44 @@
 package hotpath
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"mime"
-	"strconv"
-	"sync/atomic"
+	"net"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/problem"
 )
 
 const (
 	// chunkLines and chunkBytes bound what is read before it is handed to the
-	// committer; chunksAhead bounds how many such chunks of one request wait.
-	// Together they are the memory of one batch request.
+	// committer; chunksAhead bounds how many such chunks of one request wait for
+	// it. Together with mostUnread they are the memory of one batch request.
 	chunkLines  = 256
 	chunkBytes  = 512 << 10
 	chunksAhead = 8
-	// batchIdle is how long a batch request may send nothing.
-	batchIdle = 30 * time.Second
+	// batchIdle is how long a batch request may send nothing, batchUnread how
+	// long it may read nothing while it sends nothing either.
+	batchIdle   = 30 * time.Second
+	batchUnread = 60 * time.Second
 	// batchRoom is how long a full broker makes a batch wait before it refuses a
 	// line: the sender is held back by the connection meanwhile.
 	batchRoom = 10 * time.Second
+	// batchWrite is how many bytes of answers are written at once.
+	batchWrite = 32 << 10
+	// mostSkipped and longestSkip bound what is read of a refused batch: its
+	// client reads the refusal only after it has sent everything.
+	mostSkipped = 64 << 20
+	longestSkip = 60 * time.Second
 )
-
-// A chunk is consecutive lines of one batch request.
-type chunk struct {
-	lines    []line
-	cost     int64
-	reserved int64         // writes that have places at the gate
-	left     atomic.Int64  // writes not answered yet
-	done     chan struct{} // closed when left is 0
-}
-
-// A line is one line's message on its way, or the reason why it has none.
-type line struct {
-	write *write
-	err   error
-}
-
-// unreserveChunk gives back what submit reserved.
-func (p *publisher) unreserveChunk(c *chunk) {
-	if c.reserved > 0 {
-		p.unreserve(c.reserved, c.cost)
-	}
-}
-
-func (c *chunk) finish(n int64) {
-	if c.left.Add(-n) == 0 {
-		close(c.done)
-	}
-}
 
 // BroadcastBatch is POST /channel/{channel}/batch: NDJSON in, NDJSON out, in
 // the same order, each line answered once its message is committed. The request
@@ -77,14 +57,15 @@ func (p *publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 		problem.Write(rc, err)
 		return
 	}
-	var body io.Reader = rc.RequestBodyStream()
+	body := rc.RequestBodyStream()
 	if body == nil || h.ContentLength() == 0 {
 		body = bytes.NewReader(nil)
 	}
-	b := &batch{p: p, rc: rc, ch: ch, producer: producer, defaults: defaults, chunks: make(chan *chunk, chunksAhead), gone: make(chan struct{})}
+	b := newBatch(p, ch, producer, body, rc.Conn())
+	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
-	rc.SetBodyStreamWriter(func(w *bufio.Writer) { b.run(body, w) })
+	rc.Response.SetBodyStream(b, -1)
 }
 
 // batchDefaults are what a line has that does not say otherwise.
@@ -107,194 +88,119 @@ func (p *publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, err
 	return durable.Message{Priority: priority, ContentType: defaultContentType, Headers: metadata}, err
 }
 
-// A batch is one batch request under way: one goroutine reads lines and hands
-// them to the committer, another writes the answers in order.
+// A batch is one batch request under way, and the body of its answer. fasthttp
+// calls WriteTo in the goroutine of the connection, after the handler and before
+// the request and its RequestCtx are released. The two other goroutines, which
+// read the request and collect the results, live inside that call: nothing of a
+// batch touches the connection later, when it or its memory may be another
+// client's. None of the three has the RequestCtx.
 type batch struct {
-	p        *publisher
-	rc       *fasthttp.RequestCtx
-	ch       *catalogue.Channel
-	producer *durable.Producer
-	defaults durable.Message
-	chunks   chan *chunk
-	gone     chan struct{} // closed when the client takes no more answers
+	p         *publisher
+	ch        *catalogue.Channel
+	producer  *durable.Producer
+	defaults  durable.Message
+	requestID string
+	body      io.Reader
+	wire      *wire
+	chunks    chan *chunk // read, handed to the committer; closed by the reader
+	answers   *answers
 }
 
-func (b *batch) run(body io.Reader, w *bufio.Writer) {
-	read := make(chan error, 1)
-	go func() { read <- b.read(body) }()
-	broken := b.answer(w)
-	if broken {
-		close(b.gone)
-		// The reader may be waiting for bytes that will not come.
-		_ = b.rc.Conn().SetReadDeadline(time.Now())
-		for range b.chunks { // what was accepted is stored all the same
-		}
-	}
-	if err := <-read; err != nil || broken {
-		// What is left of the body must not be taken for the next request.
-		_ = w.Flush()
-		_ = b.rc.Conn().Close()
-	}
+func newBatch(p *publisher, ch *catalogue.Channel, producer *durable.Producer, body io.Reader, conn net.Conn) *batch {
+	return &batch{p: p, ch: ch, producer: producer, body: body, wire: newWire(conn), chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, ch.ID)}
 }
 
-// read parses lines until the body ends, and closes b.chunks.
-func (b *batch) read(body io.Reader) error {
-	defer close(b.chunks)
-	lines := newLineSource(body, b.rc.Conn(), b.p.maxBody)
+// SupportsBodyWriteTo makes fasthttp call WriteTo.
+func (b *batch) SupportsBodyWriteTo() bool { return true }
+
+// Read makes a batch an io.Reader, as a body must be. It is the answer only by
+// WriteTo.
+func (b *batch) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// WriteTo reads the request and writes its answers. An error ends the
+// connection: the answers are not complete, or where the next request would begin
+// is not known.
+func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
+	var parts sync.WaitGroup
+	var read, collected error
+	parts.Go(func() {
+		defer close(b.chunks)
+		read = b.guarded("batch reader", b.read)
+	})
+	parts.Go(func() {
+		defer b.answers.end()
+		collected = b.collect()
+	})
+	err = b.guarded("batch writer", func() (err error) {
+		written, err = b.write(w)
+		return err
+	})
+	if err != nil {
+		b.wire.cut() // the reader may be waiting for bytes that will not come
+	}
+	parts.Wait() // what was accepted is stored all the same
+	b.answers.drop()
+	return written, errors.Join(err, read, collected)
+}
+
+// guarded is a part of the batch whose panic fails this request only.
+func (b *batch) guarded(part string, f func() error) error {
+	return guard.Do(part, f, "request_id", b.requestID, "channel", b.ch.ID)
+}
+
+// write writes answers until there are no more.
+func (b *batch) write(w io.Writer) (written int64, err error) {
+	buf := make([]byte, 0, batchWrite)
 	for {
-		c, err := b.readChunk(lines)
-		if len(c.lines) > 0 && !b.submit(c) {
-			return errBodyBroken
+		if buf = b.answers.next(buf[:0]); len(buf) == 0 {
+			return written, nil
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
+		if err := b.wire.writing(); err != nil {
+			return written, err
 		}
+		n, err := w.Write(buf)
+		written += int64(n)
 		if err != nil {
-			return err
+			return written, err
 		}
+		b.answers.wrote()
 	}
 }
 
-// readChunk reads the lines that are there, at least one.
-func (b *batch) readChunk(lines *lineSource) (*chunk, error) {
-	c := &chunk{done: make(chan struct{})}
-	for len(c.lines) < chunkLines && c.cost < chunkBytes {
-		if len(c.lines) > 0 && !lines.ready() {
-			return c, nil
-		}
-		text, err := lines.next()
-		if errors.Is(err, errLineTooLong) {
-			c.lines = append(c.lines, line{err: errBodyTooLarge})
-			continue
-		}
-		if err != nil {
-			return c, err
-		}
-		if len(bytes.TrimSpace(text)) == 0 {
-			continue // a blank line is nobody's message
-		}
-		msg, err := b.message(text)
-		if err != nil {
-			c.lines = append(c.lines, line{err: err})
-			continue
-		}
-		c.cost += int64(size(msg))
-		c.lines = append(c.lines, line{write: &write{msg: msg, chunk: c}})
-	}
-	return c, nil
-}
-
-func (b *batch) message(text []byte) (*durable.Message, error) {
-	l := batchLine{priority: b.defaults.Priority, contentType: b.defaults.ContentType}
-	if err := l.parse(text); err != nil {
-		return nil, err
-	}
-	if len(l.payload) > b.p.maxBody {
-		return nil, errBodyTooLarge
-	}
-	m := &durable.Message{ChannelNo: b.ch.No, ProducerNo: b.producer.No, Audience: b.ch.Audience,
-		Key: l.messageID, Priority: l.priority, ContentType: l.contentType, Headers: b.defaults.Headers, Payload: l.payload}
-	if len(l.headers) > 0 {
-		headers, err := mergeMetadata(b.defaults.Headers, l.headers, b.p.tokenHeader)
-		if err != nil {
-			return nil, err
-		}
-		m.Headers = headers
-	}
-	return m, nil
-}
-
-// submit hands a chunk to the committer once the broker has room for it, and
-// reports whether the client is still there.
-func (b *batch) submit(c *chunk) bool {
-	writes := make([]*write, 0, len(c.lines))
-	now := time.Now()
-	for _, l := range c.lines {
-		if l.write != nil {
-			writes = append(writes, l.write)
-		}
-	}
-	c.left.Store(int64(len(writes)) + 1)
-	if len(writes) > 0 {
-		if b.p.reserve(int64(len(writes)), c.cost, now.Add(batchRoom), b.gone) {
-			c.reserved = int64(len(writes))
-			for _, w := range writes {
-				w.since = time.Now()
-			}
-			b.p.committer.AddAll(writes)
-		} else {
-			for _, w := range writes {
-				w.finish(problem.ErrOverloaded)
-			}
-		}
-	}
-	c.finish(1)
-	select {
-	case b.chunks <- c:
-		return true
-	case <-b.gone:
-		<-c.done
-		b.p.unreserveChunk(c)
-		return false
-	}
-}
-
-// answer writes result lines until the reader is done, and reports whether the
-// client stopped listening.
-func (b *batch) answer(w *bufio.Writer) (broken bool) {
-	var buf []byte
+// collect takes the results of chunks in their order as they are committed. After
+// a panic it only waits for the others: answers that do not follow the lines would
+// be worse than none.
+func (b *batch) collect() (err error) {
 	for c := range b.chunks {
 		<-c.done
-		buf = buf[:0]
-		stored := 0
-		for _, l := range c.lines {
-			err := l.err
-			if l.write != nil {
-				err = l.write.err
-			}
-			buf = b.appendResult(buf, l.write, err)
-			if err == nil {
-				stored++
-				b.p.metrics.publishBytes.Add(float64(len(l.write.msg.Payload)))
-			}
+		if err == nil {
+			err = b.guarded("batch answers", func() error {
+				b.record(c)
+				return nil
+			})
 		}
 		b.p.unreserveChunk(c)
-		b.p.metrics.published.Add(float64(stored))
-		b.p.metrics.batchRefused.Add(float64(len(c.lines) - stored))
-		if _, err := w.Write(buf); err != nil {
-			return true
-		}
-		if len(b.chunks) == 0 {
-			if err := w.Flush(); err != nil {
-				return true
-			}
-		}
 	}
-	return false
+	return err
 }
 
-func (b *batch) appendResult(buf []byte, w *write, err error) []byte {
-	if err == nil {
-		buf = append(buf, `{"Status":201,"MessageID":"`...)
-		return b.appendPlace(buf, w.msg)
+// record keeps the results of a chunk and counts them.
+func (b *batch) record(c *chunk) {
+	stored, bytes := 0, 0
+	for _, l := range c.lines {
+		err := l.err
+		var msg *durable.Message
+		if l.write != nil {
+			err, msg = l.write.err, l.write.msg
+		}
+		if err == nil {
+			stored++
+			bytes += len(msg.Payload)
+		}
+		b.answers.add(msg, err)
 	}
-	p := problem.From(err)
-	buf = append(buf, `{"Status":`...)
-	buf = strconv.AppendInt(buf, int64(p.Status), 10)
-	buf = append(buf, `,"code":`...)
-	buf = strconv.AppendQuoteToASCII(buf, p.Code)
-	buf = append(buf, `,"detail":`...)
-	buf = appendJSONText(buf, p.Detail)
-	if errors.Is(err, durable.ErrDuplicate) {
-		buf = append(buf, `,"MessageID":"`...)
-		return b.appendPlace(buf, w.msg)
-	}
-	return append(buf, "}\n"...)
-}
-
-func (b *batch) appendPlace(buf []byte, m *durable.Message) []byte {
-	buf = append(buf, PublicID(m)...)
-	buf = append(buf, `","Location":"`...)
-	buf = append(buf, MessageURL(b.ch.ID, m)...)
-	return append(buf, "\"}\n"...)
+	b.answers.flush()
+	b.p.metrics.published.Add(float64(stored))
+	b.p.metrics.publishBytes.Add(float64(bytes))
+	b.p.metrics.batchRefused.Add(float64(len(c.lines) - stored))
 }

@@ -85,7 +85,10 @@ func (g *gate) observe(delay, took time.Duration) {
 
 // enter waits for n places, at most patience, and reports whether it has them.
 // A visitor larger than the whole bound is let in alone.
-func (g *gate) enter(n int, patience time.Duration) bool {
+func (g *gate) enter(n int, patience time.Duration) bool { return g.enterUnless(n, patience, nil) }
+
+// enterUnless is enter of a visitor that goes away when gone is closed.
+func (g *gate) enterUnless(n int, patience time.Duration, gone <-chan struct{}) bool {
 	g.mu.Lock()
 	if len(g.waiting) == 0 && g.fits(n) {
 		g.take(n)
@@ -105,6 +108,7 @@ func (g *gate) enter(n int, patience time.Duration) bool {
 	case <-v.admitted:
 		return true
 	case <-timer.C:
+	case <-gone:
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -120,7 +121,7 @@ func FuzzLineSource(f *testing.F) {
 	f.Add([]byte("a\nb\n\nc"), 1)
 	f.Add(append(bytes.Repeat([]byte("x"), 70<<10), '\n', 'y'), 1000)
 	f.Fuzz(func(t *testing.T, body []byte, step int) {
-		s := newLineSource(&stepReader{body, max(step, 1)}, nil, 64)
+		s := newLineSource(&stepReader{body, max(step, 1)}, &publisher{maxBody: 64, maxWrites: 1, bytes: intake.NewBound(1 << 30)})
 		var got [][]byte
 		long := 0
 		for {
@@ -146,6 +147,8 @@ func FuzzLineSource(f *testing.F) {
 			}
 			require.Equal(t, string(w), string(got[i]))
 		}
+		s.release()
+		require.Zero(t, s.p.bytes.Held(), "memory that is counted and not held")
 	})
 }
 

@@ -96,8 +96,8 @@ func filled(n, size int, with string) []durable.Message {
 	return msgs
 }
 
-// answers are sets of messages, and how many of them at least make up an answer.
-var answers = map[string]struct {
+// answerSets are sets of messages, and how many of them at least make up an answer.
+var answerSets = map[string]struct {
 	msgs  []durable.Message
 	first int
 }{
@@ -121,7 +121,7 @@ func requireBounded(t *testing.T, rc *fasthttp.RequestCtx, jobs int) {
 }
 
 func TestAClaimHandsOutWhatFitsIntoAnAnswer(t *testing.T) {
-	for name, c := range answers {
+	for name, c := range answerSets {
 		for _, cached := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, cached %v", name, cached), func(t *testing.T) {
 				p, store := pullerOf(t, cached, slices.Clone(c.msgs)...)
@@ -154,7 +154,7 @@ func TestAClaimHandsOutWhatFitsIntoAnAnswer(t *testing.T) {
 }
 
 func TestAPageOfQueuedJobsEndsWhereItIsFullAndTheNextGoesOnThere(t *testing.T) {
-	for name, c := range answers {
+	for name, c := range answerSets {
 		t.Run(name, func(t *testing.T) {
 			p, _ := pullerOf(t, false, slices.Clone(c.msgs)...)
 			var got []string

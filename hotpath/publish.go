@@ -35,6 +35,7 @@ type publisher struct {
 	maxWrites    int64
 	writes       atomic.Int64  // waiting for the store
 	bytes        *intake.Bound // of what waits for the store, or still comes
+	unread       atomic.Int64  // of bytes: answers of batches that wait for their clients
 }
 
 // Broadcast is POST /channel/{channel}/broadcast. A 201 means that the message
@@ -111,7 +112,7 @@ func (p *publisher) tryReserve(writes, bytes int64) bool {
 // reserve is for batches: it waits for room, as the sender is held back by its
 // connection meanwhile. It gives up at a time, or when gone is closed.
 func (p *publisher) reserve(writes, bytes int64, until time.Time, gone <-chan struct{}) bool {
-	if !p.gate.enter(int(writes), time.Until(until)) {
+	if !p.gate.enterUnless(int(writes), time.Until(until), gone) {
 		return false
 	}
 	for !p.tryReserve(writes, bytes) {

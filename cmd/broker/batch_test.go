@@ -50,7 +50,7 @@ func TestBatchPublishAnswersEachLineInOrderAndOneBadLineFailsAlone(t *testing.T)
 		got := p.batch(
 			`{"Payload":"plain"}`,
 			``,
-			`{"MessageID":"m1","Priority":7,"ContentType":"text/x","Headers":{"x-tenant":"T1","X-Broker-Consumer-Token":"forged"},"Payload":"with \"escapes\"\n"}`,
+			`{"MessageID":"m1","Priority":7,"ContentType":"text/x","Headers":{"x-tenant":"T1"},"Payload":"with \"escapes\"\n"}`,
 			`{"Payload":`,
 			`{"MessageID":"m1","Payload":"again"}`,
 			`{"PayloadBase64":"/wAB"}`,
@@ -59,12 +59,18 @@ func TestBatchPublishAnswersEachLineInOrderAndOneBadLineFailsAlone(t *testing.T)
 			`{"Payload":"p","Priorty":1}`,
 			`{"Payload":""}`,
 			`not json`,
+			`{"Payload":"p","Headers":{"X-Broker-Consumer-Token":"forged"}}`,
+			`{"Payload":"p","Headers":{"X-Broker-Scheduled-For":"2030-01-01T00:00:00Z"}}`,
+			`{"Payload":"\ud800"}`,
+			`{"Payload":"p","Payload":"q"}`,
+			`{"Payload":"p","Headers":{"a":"1","A":"2"}}`,
 		)
 		var status []int
 		for _, r := range got {
 			status = append(status, r.Status)
 		}
-		require.Equal(t, []int{201, 201, 400, 409, 201, 400, 400, 400, 201, 400}, status)
+		require.Equal(t, []int{201, 201, 400, 409, 201, 400, 400, 400, 201, 400, 400, 400, 400, 400, 400}, status)
+		require.Equal(t, "scheduling_not_supported", got[11].Code)
 		require.Equal(t, "/channel/c/message/m1", got[1].Location)
 		require.Equal(t, "message_id_conflict", got[3].Code)
 		require.Empty(t, got[3].Location)

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 	"github.com/penstock-broker/penstock/jobs"
@@ -184,7 +185,7 @@ func (b *broker) checkEviction(ctx context.Context) {
 func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	cfg, log := b.cfg, b.log
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(guard.Panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels tell what runs.",
 		ConstLabels: prometheus.Labels{"version": version, "store": b.store.Describe()}})
 	buildInfo.Set(1)

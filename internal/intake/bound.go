@@ -27,7 +27,13 @@ func (b *Bound) Take(n int64) bool {
 	return true
 }
 
-// Give is the end of Take.
+// Add counts n bytes that are kept whether they fit or not: they were accepted.
+func (b *Bound) Add(n int64) { b.held.Add(n) }
+
+// Most returns the bound.
+func (b *Bound) Most() int64 { return b.most }
+
+// Give is the end of Take and Add.
 func (b *Bound) Give(n int64) { b.held.Add(-n) }
 
 // Held returns how many bytes are counted.

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// metric reads a metric of the broker; an absent one is 0.
+func (p *process) metric(name string) float64 {
+	p.t.Helper()
+	for line := range strings.Lines(p.do("GET", "/metrics", "").body) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			v, err := strconv.ParseFloat(text, 64)
+			require.NoError(p.t, err)
+			return v
+		}
+	}
+	return 0
+}
+
+// batchHead is the head of a batch request up to what says how long its body is.
+const batchHead = "POST /channel/c/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n" + rawTokens
+
+// A body is sent in chunks, which no client library would do by itself in one go.
+func chunkedBody(conn net.Conn) *chunkedWriter {
+	return &chunkedWriter{bufio.NewWriterSize(conn, 64<<10)}
+}
+
+type chunkedWriter struct{ w *bufio.Writer }
+
+func (c *chunkedWriter) Write(p []byte) (int, error) {
+	fmt.Fprintf(c.w, "%x\r\n", len(p))
+	_, _ = c.w.Write(p)
+	_, err := c.w.WriteString("\r\n")
+	return len(p), err
+}
+
+func (c *chunkedWriter) Close() error {
+	_, _ = c.w.WriteString("0\r\n\r\n")
+	return c.w.Flush()
+}
+
+// Most HTTP libraries send a request to its end before they read any of the answer.
+func TestABatchClientMaySendEverythingBeforeItReads(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprintf("own IDs %v", own), func(t *testing.T) {
+			t.Parallel()
+			const lines = 250_000
+			p := embeddedWorld(t).start()
+			p.sample()
+			conn := p.dial()
+			_, err := io.WriteString(conn, batchHead+"Transfer-Encoding: chunked\r\n\r\n")
+			require.NoError(t, err)
+			body := chunkedBody(conn)
+			for i := range lines {
+				line := `{"Payload":"p"}` + "\n"
+				if own {
+					line = fmt.Sprintf(`{"MessageID":"order-2026-01-31-%d","Payload":"p"}`+"\n", i)
+				}
+				_, err := body.Write([]byte(line))
+				require.NoError(t, err, "line %d", i)
+			}
+			require.NoError(t, body.Close())
+			heap := p.metric("go_memstats_heap_inuse_bytes")
+			t.Logf("heap in use when everything is sent: %.0f MiB", heap/(1<<20))
+			require.Less(t, heap, float64(256<<20))
+
+			last := ""
+			n := 0
+			answer := readHTTP(t, conn)
+			for scanner := bufio.NewScanner(answer); scanner.Scan(); n++ {
+				var r lineResult
+				require.NoError(t, json.Unmarshal(scanner.Bytes(), &r))
+				require.Equal(t, 201, r.Status, r.Detail)
+				if own {
+					require.Equal(t, fmt.Sprintf("order-2026-01-31-%d", n), r.MessageID)
+				} else {
+					require.Greater(t, r.MessageID, last, "in order")
+					last = r.MessageID
+				}
+				require.Equal(t, "/channel/c/message/"+r.MessageID, r.Location)
+			}
+			require.Equal(t, lines, n)
+
+			// The connection is good for the next request.
+			_, err = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+			require.NoError(t, err)
+			require.Contains(t, readRaw(conn), "200 OK")
+		})
+	}
+}
+
+// readHTTP reads the head of an answer of status 200 and returns its body.
+func readHTTP(t testing.TB, conn net.Conn) io.Reader {
+	t.Helper()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.Equal(t, 200, res.StatusCode)
+	return res.Body
+}

@@ -1,0 +1,197 @@
+package hotpath
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/problem"
+)
+
+// A chunk is consecutive lines of one batch request.
+type chunk struct {
+	lines    []line
+	cost     int64
+	reserved int64         // writes that have places at the gate
+	left     atomic.Int64  // writes not answered yet
+	done     chan struct{} // closed when left is 0
+}
+
+// A line is one line's message on its way, or the reason why it has none.
+type line struct {
+	write *write
+	err   error
+}
+
+func (c *chunk) finish(n int64) {
+	if c.left.Add(-n) == 0 {
+		close(c.done)
+	}
+}
+
+// unreserveChunk gives back what submit reserved.
+func (p *publisher) unreserveChunk(c *chunk) {
+	if c.reserved > 0 {
+		p.unreserve(c.reserved, c.cost)
+	}
+}
+
+// read parses lines until the body ends.
+func (b *batch) read() error {
+	lines := newLineSource(wiredBody{b.body, b.wire}, b.p)
+	defer lines.release()
+	for {
+		if err := b.awaitRoom(); err != nil {
+			return b.refuse(lines, err)
+		}
+		c, err := b.readChunk(lines)
+		if len(c.lines) > 0 && !b.submit(c) {
+			return errBodyBroken
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// awaitRoom holds the client back while too many of its answers are unread, and
+// refuses the rest of the batch where the client does not read at all.
+func (b *batch) awaitRoom() error {
+	for b.answers.full() {
+		b.wire.alive() // held back by us
+		patience := stallPatience - b.answers.stalled()
+		if patience <= 0 {
+			return errAnswersUnread
+		}
+		timer := time.NewTimer(patience)
+		select {
+		case <-b.answers.taken:
+		case <-timer.C:
+		case <-b.wire.gone:
+		}
+		timer.Stop()
+		if b.wire.isCut() {
+			return errBodyBroken
+		}
+	}
+	return nil
+}
+
+// refuse ends the batch with a last line. The client has to send the rest before
+// it comes to read that line, so the rest is read and dropped, within bounds; past
+// them the connection is closed, which most clients report as a reset.
+func (b *batch) refuse(lines *lineSource, refusal error) error {
+	if !errors.Is(refusal, errAnswersUnread) {
+		return refusal
+	}
+	last := &chunk{done: make(chan struct{}), lines: []line{{err: refusal}}}
+	close(last.done)
+	select {
+	case b.chunks <- last:
+	case <-b.wire.gone:
+		return errBodyBroken
+	}
+	return lines.skip(mostSkipped, time.Now().Add(longestSkip))
+}
+
+// readChunk reads the lines that are there, at least one.
+func (b *batch) readChunk(lines *lineSource) (*chunk, error) {
+	c := &chunk{done: make(chan struct{})}
+	for len(c.lines) < chunkLines && c.cost < chunkBytes {
+		if len(c.lines) > 0 && !lines.ready() {
+			return c, nil
+		}
+		text, err := lines.next()
+		switch {
+		case errors.Is(err, errLineTooLong):
+			c.lines = append(c.lines, line{err: errBodyTooLarge})
+			continue
+		case errors.Is(err, problem.ErrOverloaded):
+			c.lines = append(c.lines, line{err: err})
+			continue
+		case err != nil:
+			return c, err
+		case blank(text):
+			continue
+		}
+		msg, err := b.message(text)
+		if err != nil {
+			c.lines = append(c.lines, line{err: err})
+			continue
+		}
+		c.cost += int64(size(msg))
+		c.lines = append(c.lines, line{write: &write{msg: msg, chunk: c}})
+	}
+	return c, nil
+}
+
+// blank reports whether a line holds nothing, which is no message and gets no answer.
+func blank(text []byte) bool {
+	r := lineReader{b: text}
+	r.space()
+	return r.at == len(text)
+}
+
+func (b *batch) message(text []byte) (*durable.Message, error) {
+	l := batchLine{priority: b.defaults.Priority, contentType: b.defaults.ContentType}
+	if err := l.parse(text); err != nil {
+		return nil, err
+	}
+	if len(l.payload) > b.p.maxBody {
+		return nil, errBodyTooLarge
+	}
+	m := &durable.Message{ChannelNo: b.ch.No, ProducerNo: b.producer.No, Audience: b.ch.Audience,
+		Key: l.messageID, Priority: l.priority, ContentType: l.contentType, Headers: b.defaults.Headers, Payload: l.payload}
+	if len(l.headers) > 0 {
+		if err := checkLineHeaders(l.headers, b.p.tokenHeader); err != nil {
+			return nil, err
+		}
+		headers, err := mergeMetadata(b.defaults.Headers, l.headers, b.p.tokenHeader)
+		if err != nil {
+			return nil, err
+		}
+		m.Headers = headers
+	}
+	return m, nil
+}
+
+// submit hands a chunk to the committer once the broker has room for it, and
+// reports whether the client is still there.
+func (b *batch) submit(c *chunk) bool {
+	b.wire.alive()
+	writes := make([]*write, 0, len(c.lines))
+	now := time.Now()
+	for _, l := range c.lines {
+		if l.write != nil {
+			writes = append(writes, l.write)
+		}
+	}
+	c.left.Store(int64(len(writes)) + 1)
+	if len(writes) > 0 {
+		if b.p.reserve(int64(len(writes)), c.cost, now.Add(batchRoom), b.wire.gone) {
+			c.reserved = int64(len(writes))
+			for _, w := range writes {
+				w.since = time.Now()
+			}
+			b.p.committer.AddAll(writes)
+		} else {
+			for _, w := range writes {
+				w.finish(problem.ErrOverloaded)
+			}
+		}
+	}
+	c.finish(1)
+	select {
+	case b.chunks <- c:
+		return true
+	case <-b.wire.gone:
+		<-c.done
+		b.p.unreserveChunk(c)
+		return false
+	}
+}
