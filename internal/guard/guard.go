@@ -71,13 +71,16 @@ func once(ctx context.Context, where string, f func(context.Context)) (returned 
 
 // Vital calls f. A panic of it is logged and goes on, to end the process.
 func Vital(where string, f func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			tell(where, "the broker ends: what it keeps in memory may be wrong; nothing that was acknowledged is lost", v, nil)
-			panic(v)
-		}
-	}()
+	defer Watch(where)
 	f()
+}
+
+// Watch is deferred where Vital would need a function of its own.
+func Watch(where string) {
+	if v := recover(); v != nil {
+		tell(where, "the broker ends: what it keeps in memory may be wrong; nothing that was acknowledged is lost", v, nil)
+		panic(v)
+	}
 }
 
 func tell(where, consequence string, v any, attributes []any) {
