@@ -168,9 +168,19 @@ func (c *Catalogue) Refresh(ctx context.Context) error {
 }
 
 func (c *Catalogue) apply(changes durable.Changes, refresh uint64) {
+	news, watchers := c.take(changes, refresh)
+	for _, k := range news {
+		for _, f := range watchers {
+			f(k)
+		}
+	}
+}
+
+// take puts changes into the copy. After a panic nobody waits for its lock, and the
+// next refresh takes them again.
+func (c *Catalogue) take(changes durable.Changes, refresh uint64) (news []*durable.Consumer, watchers []func(*durable.Consumer)) {
 	c.mu.Lock()
-	c.version = max(c.version, changes.Version)
-	c.finished = refresh
+	defer c.mu.Unlock()
 	for _, p := range changes.Producers {
 		if c.producers[p.ID] == nil {
 			c.order.producers = nil
@@ -188,7 +198,6 @@ func (c *Catalogue) apply(changes durable.Changes, refresh uint64) {
 		}
 		touched[ch.No] = next
 	}
-	var news []*durable.Consumer
 	for _, k := range changes.Consumers {
 		ch := touched[k.ChannelNo]
 		if ch == nil {
@@ -215,13 +224,9 @@ func (c *Catalogue) apply(changes durable.Changes, refresh uint64) {
 		c.channels[ch.ID] = ch
 		c.byChannel[no] = ch
 	}
-	watchers := c.watchers
-	c.mu.Unlock()
-	for _, k := range news {
-		for _, f := range watchers {
-			f(k)
-		}
-	}
+	c.version = max(c.version, changes.Version)
+	c.finished = refresh
+	return news, c.watchers
 }
 
 // Producer returns the producer with that ID, nil when the copy has none.

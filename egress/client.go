@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/guard"
 )
 
 // Options of a Client.
@@ -85,7 +87,7 @@ func NewClient(o Options) *Client {
 		conns: map[*conn]struct{}{},
 	}
 	c.h2 = newH2Client(c)
-	c.wg.Go(func() { c.sweep(life) })
+	c.wg.Go(func() { guard.Loop(life, "idle connections", c.sweep) })
 	return c
 }
 

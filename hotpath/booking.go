@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -55,6 +56,7 @@ func (b *booking) start(ctx context.Context, leases []redisq.Lease) {
 	d.doubtSince(l, b.doubted)
 	if len(doubtful) > 0 {
 		d.deliveries.Go(func() {
+			defer guard.Watch("booking")
 			ctx, cancel := d.whileRunning(ctx)
 			defer cancel()
 			left := d.verify(ctx, l, b.consumer, doubtful, b.at)

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/problem"
 )
 
 // combineMost bounds what a combiner puts into one call.
@@ -47,7 +50,7 @@ func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (
 	c.waiting[consumer] = append(queue, a)
 	c.mu.Unlock()
 	if !served {
-		go c.serve(consumer)
+		go guard.Vital("combiner", func() { c.serve(consumer) })
 	}
 	select {
 	case got := <-a.answer:
@@ -83,7 +86,14 @@ func (c *combiner[Q, A]) answer(consumer uint32, batch []asked[Q, A]) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
 	defer cancel()
-	answers, err := c.call(ctx, consumer, questions)
+	var answers []A
+	err := guard.Do("combined call", func() (err error) {
+		answers, err = c.call(ctx, consumer, questions)
+		return err
+	})
+	if errors.Is(err, guard.ErrPanic) {
+		err = problem.ErrInternal.Because(err)
+	}
 	if err == nil && len(answers) != len(batch) {
 		err = errShort
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/problem"
 )
 
@@ -156,20 +157,22 @@ func (c *committer) Run(ctx context.Context) error {
 	defer stop()
 	var wg sync.WaitGroup
 	for range committers {
-		wg.Go(func() {
-			for {
-				batch := c.take()
-				if batch == nil {
-					return
-				}
-				// Shutdown must not abort a transaction whose callers are waiting.
-				c.commit(context.WithoutCancel(ctx), batch)
-				c.ended()
-			}
-		})
+		wg.Go(func() { guard.Vital("committer", func() { c.work(ctx) }) })
 	}
 	wg.Wait()
 	return nil
+}
+
+func (c *committer) work(ctx context.Context) {
+	for {
+		batch := c.take()
+		if batch == nil {
+			return
+		}
+		// Shutdown must not abort a transaction whose callers are waiting.
+		c.commit(context.WithoutCancel(ctx), batch)
+		c.ended()
+	}
 }
 
 // take waits for work and returns the next batch, nil once closed and empty.
@@ -248,7 +251,14 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 		msgs[i] = w.msg
 	}
 	failpoint.At(failpoint.BeforeCommit)
-	results := c.insert(ctx, msgs)
+	var results []error
+	err := guard.Do("insert of messages", func() error {
+		results = c.insert(ctx, msgs)
+		return nil
+	})
+	if err != nil { // it may have come to the commit
+		results = repeat(durable.ErrOutcomeUnknown, len(msgs))
+	}
 	failpoint.At(failpoint.AfterCommit)
 	c.metrics.commitSeconds.Observe(time.Since(start).Seconds())
 	stored := msgs[:0]
@@ -263,7 +273,10 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 	// The payload cache and the fan-out own the messages from here on, so they
 	// hear of them before the callers: a message is never "not yet known" to
 	// the broker that just answered 201 for it.
-	c.committed(stored)
+	_ = guard.Do("hand-over to fan-out", func() error { // without it the reconciler finds them
+		c.committed(stored)
+		return nil
+	})
 	for i, err := range results {
 		batch[i].finish(err)
 	}

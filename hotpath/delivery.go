@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -54,6 +55,7 @@ func (d *dispatcher) deliver(v *delivery) {
 	default:
 	}
 	d.deliveries.Go(func() {
+		defer guard.Watch("delivery worker")
 		idle := time.NewTimer(workerIdle)
 		defer idle.Stop()
 		for {
@@ -107,7 +109,15 @@ func (v *delivery) attempt() {
 		return
 	}
 	failpoint.At(failpoint.BeforePost)
-	res := v.post(begun.Add(d.options.Timeout))
+	var res egress.Result
+	if err := guard.Do("delivery", func() error {
+		res = v.post(begun.Add(d.options.Timeout))
+		return nil
+	}); err != nil {
+		// A failed attempt, so that a job that always does this ends as a dead letter.
+		res = egress.Result{Err: errDelivery}
+		d.log.Error("delivery failed in the broker", "job", v.job(), "consumer", v.consumer.ID, "error", err)
+	}
 	failpoint.At(failpoint.AfterPost)
 	v.lane.observe(res.Took)
 	switch {
@@ -120,9 +130,24 @@ func (v *delivery) attempt() {
 		// The lease ends by itself.
 		d.held.remove(v)
 	default:
-		d.outcomes.Add(v.outcome(res))
+		var r result
+		if err := guard.Do("outcome of a delivery", func() error {
+			r = v.outcome(res)
+			return nil
+		}); err != nil {
+			d.held.remove(v) // the lease ends by itself
+			d.log.Error("outcome of a delivery was not stored; its lease ends and it is tried again", "job", v.job(), "consumer", v.consumer.ID, "error", err)
+			return
+		}
+		d.outcomes.Add(r)
 	}
 }
+
+// errDelivery is the reason of a job that the broker itself could not deliver.
+var errDelivery = errors.New("the broker failed to make this delivery; its log says why")
+
+// job is the ID of the job as text.
+func (v *delivery) job() string { return v.msg.ID.Job(v.consumer.Position).String() }
 
 func (d *dispatcher) isStopped() bool {
 	select {

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -178,14 +179,14 @@ func (d *dispatcher) Run(ctx context.Context) error {
 	defer stop()
 	var wg sync.WaitGroup
 	for range servers {
-		wg.Go(func() { d.serve(ctx) })
+		wg.Go(func() { guard.Vital("dispatcher", func() { d.serve(ctx) }) })
 	}
-	wg.Go(func() { d.poll(ctx) })
+	wg.Go(func() { guard.Vital("dispatcher poll", func() { d.poll(ctx) }) })
 	heartbeat, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var beat sync.WaitGroup
-	beat.Go(func() { d.heartbeat(heartbeat) })
+	beat.Go(func() { guard.Loop(heartbeat, "heartbeat of leases", d.heartbeat) })
 	for range holders {
-		beat.Go(func() { d.holdDoubted(heartbeat) })
+		beat.Go(func() { guard.Loop(heartbeat, "return of leases", d.holdDoubted) })
 	}
 	wg.Wait()
 	d.deliveries.Wait()
@@ -252,7 +253,11 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	start := time.Now()
 	l.claimed = start
 	doubted := l.doubted.Load()
-	c, err := d.queue.Claim(ctx, l.no, n, d.options.Lease)
+	var c redisq.Claim
+	err := guard.Do("claim for push", func() (err error) {
+		c, err = d.queue.Claim(ctx, l.no, n, d.options.Lease)
+		return err
+	})
 	generation := d.queue.Generation() // after it: the claim may be what met another Redis
 	if err != nil {
 		d.unreserve(l, n)
@@ -350,7 +355,11 @@ func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 	for i, lease := range leases {
 		ids[i] = lease.ID
 	}
-	states, err := d.store.JobStates(ctx, k.No, ids)
+	var states map[ident.ID]durable.JobState
+	err := guard.Do("check of claimed jobs", func() (err error) {
+		states, err = d.store.JobStates(ctx, k.No, ids)
+		return err
+	})
 	if err != nil {
 		d.giveUp(ctx, l, leases, err)
 		return 0
@@ -380,7 +389,11 @@ func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 	}
 	if over = append(over, removed...); len(over) > 0 {
 		d.unreserve(l, len(over))
-		if _, err := d.queue.Ack(ctx, k.No, over); err != nil {
+		err := guard.Do("ack of jobs that are over", func() error {
+			_, err := d.queue.Ack(ctx, k.No, over)
+			return err
+		})
+		if err != nil {
 			d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
 		}
 	}
@@ -399,7 +412,12 @@ func (d *dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, lea
 	case <-ctx.Done():
 		return 0, nil, ctx.Err()
 	}
-	msgs, read, err := d.store.MessagesUpTo(ctx, k.ChannelNo, ids, d.large.room(l))
+	var msgs []durable.Message
+	var read int
+	err = guard.Do("load of claimed jobs", func() (err error) {
+		msgs, read, err = d.store.MessagesUpTo(ctx, k.ChannelNo, ids, d.large.room(l))
+		return err
+	})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -442,7 +460,11 @@ func (d *dispatcher) release(l *lane, leases []redisq.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	d.metrics.released.Add(float64(len(leases)))
-	if _, err := d.queue.Release(ctx, l.no, leases); err != nil {
+	err := guard.Do("release of leases", func() error {
+		_, err := d.queue.Release(ctx, l.no, leases)
+		return err
+	})
+	if err != nil {
 		d.log.Debug("unsent jobs could not be given back; their leases will end", "error", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -79,7 +80,18 @@ func newFanout(queue Enqueuer, push *dispatcher, cat *catalogue.Catalogue, p *pa
 
 // Add takes over committed messages. It never blocks.
 func (f *fanout) Add(msgs []*durable.Message) {
+	if f.keep(msgs) {
+		select {
+		case f.signal <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keep adds to what waits, and reports whether anything does.
+func (f *fanout) keep(msgs []*durable.Message) bool {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, m := range msgs {
 		if m.Audience == 0 {
 			continue
@@ -94,14 +106,7 @@ func (f *fanout) Add(msgs []*durable.Message) {
 		}
 		f.pending = append(f.pending, committed{durable.Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority}, m.ChannelNo})
 	}
-	n := len(f.pending)
-	f.mu.Unlock()
-	if n > 0 {
-		select {
-		case f.signal <- struct{}{}:
-		default:
-		}
-	}
+	return len(f.pending) > 0
 }
 
 // Pending returns how many messages wait for fan-out.
@@ -178,7 +183,7 @@ func (f *fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away ma
 	if len(here) == 0 {
 		return
 	}
-	for i, err := range f.queue.EnqueueAgain(ctx, here) {
+	for i, err := range f.enqueueAgain(ctx, here) {
 		switch {
 		case err == nil:
 			f.wake(here[i].Consumer)
@@ -221,7 +226,7 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 			batches[i].Lease = f.push.options.Lease
 		}
 	}
-	results, errs := f.queue.EnqueueMany(ctx, batches)
+	results, errs := f.enqueueMany(ctx, batches)
 	failpoint.At(failpoint.AfterFanout)
 	for i, b := range batches {
 		switch {
@@ -265,8 +270,35 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 	f.metrics.fannedOut.Add(float64(len(msgs)))
 	if !f.node.Alone() && len(consumers) > 0 {
 		// Lossy by design: a broker that misses it polls.
-		_ = f.queue.Notify(ctx, consumers)
+		_ = guard.Do("hint to the others", func() error { return f.queue.Notify(ctx, consumers) })
 	}
+}
+
+// enqueueMany is that of the queue. After a panic it is not known what came of the
+// offers: they are repeated to the state that they were made for.
+func (f *fanout) enqueueMany(ctx context.Context, batches []redisq.Batch) (results []redisq.Enqueued, errs []error) {
+	err := guard.Do("fan-out", func() error {
+		results, errs = f.queue.EnqueueMany(ctx, batches)
+		return nil
+	})
+	if err != nil {
+		results, errs = make([]redisq.Enqueued, len(batches)), repeat(err, len(batches))
+		for i := range batches {
+			results[i].Epoch = batches[i].Epoch
+		}
+	}
+	return results, errs
+}
+
+func (f *fanout) enqueueAgain(ctx context.Context, batches []redisq.Batch) (errs []error) {
+	err := guard.Do("fan-out", func() error {
+		errs = f.queue.EnqueueAgain(ctx, batches)
+		return nil
+	})
+	if err != nil {
+		errs = repeat(err, len(batches))
+	}
+	return errs
 }
 
 // concerns reports whether one of the consumers gets the message.

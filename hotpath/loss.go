@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -135,7 +136,10 @@ const holdTimeout = time.Second
 func (d *dispatcher) look(ctx context.Context, l *lane) {
 	op, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
-	_, _ = d.queue.Claim(op, l.no, 0, d.options.Lease) // the next look tries again
+	_ = guard.Do("look at a queue", func() error { // the next look tries again
+		_, err := d.queue.Claim(op, l.no, 0, d.options.Lease)
+		return err
+	})
 }
 
 // A herald tells the other brokers of consumers whose state in Redis was lost:

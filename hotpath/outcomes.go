@@ -2,12 +2,14 @@ package hotpath
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -128,7 +130,7 @@ func (o *outcomes) Run(ctx context.Context, grace time.Duration) error {
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	defer stop()
 	var settling sync.WaitGroup
-	settling.Go(func() { o.settleStored(work) })
+	settling.Go(func() { guard.Vital("settler", func() { o.settleStored(work) }) })
 	defer settling.Wait()
 	defer close(o.unsettled)
 	var last time.Time
@@ -217,8 +219,12 @@ func (o *outcomes) record(ctx context.Context, batch []result) error {
 		rows[i] = batch[i].outcome
 	}
 	o.metrics.outcomeBatch.Observe(float64(len(batch)))
-	err := o.store.Record(ctx, rows)
-	for failing := false; err != nil && ctx.Err() == nil; err = o.store.Record(ctx, rows) {
+	store := func() error {
+		return guard.Do("record of outcomes", func() error { return o.store.Record(ctx, rows) })
+	}
+	err := store()
+	// What panics once does so again: their leases end, and the others go on.
+	for failing := false; err != nil && !errors.Is(err, guard.ErrPanic) && ctx.Err() == nil; err = store() {
 		if !failing {
 			o.log.Warn("outcomes cannot be stored; trying again", "outcomes", len(batch), "error", err)
 			failing = true

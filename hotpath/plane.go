@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -124,10 +125,10 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	var feed, rest sync.WaitGroup
 	feed.Go(func() { _ = p.committer.Run(ctx) })
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
-	rest.Go(func() { p.gate.Run(fanoutCtx) })
-	rest.Go(func() { _ = p.fanout.Run(fanoutCtx) })
-	rest.Go(func() { p.herald.Run(fanoutCtx) })
-	rest.Go(func() { _ = p.outcomes.Run(outcomesCtx, grace) })
+	rest.Go(func() { guard.Loop(fanoutCtx, "gate", p.gate.Run) })
+	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })
+	rest.Go(func() { guard.Loop(fanoutCtx, "herald", p.herald.Run) })
+	rest.Go(func() { guard.Vital("outcomes", func() { _ = p.outcomes.Run(outcomesCtx, grace) }) })
 	feed.Wait()
 	stopFanout()
 	stopOutcomes()

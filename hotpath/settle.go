@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -19,7 +20,10 @@ func (o *outcomes) settleStored(ctx context.Context) {
 		batch := o.stored
 		o.stored = nil
 		o.mu.Unlock()
-		o.settle(ctx, batch)
+		_ = guard.Do("settling of outcomes", func() error { // without it the leases end by themselves
+			o.settle(ctx, batch)
+			return nil
+		})
 		failpoint.At(failpoint.AfterSettle)
 		// After Redis: who is told that a job is over may ask for its next state at once.
 		o.finish(batch, nil)

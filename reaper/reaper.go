@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -198,10 +199,10 @@ func (r *Reaper) poke() {
 // logged and the next round tries again: nothing waits for the reaper.
 func (r *Reaper) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { r.reclaimLoop(ctx) })
-	wg.Go(func() { r.reconcileLoop(ctx) })
-	wg.Go(func() { r.settleLoop(ctx) })
-	wg.Go(func() { r.retentionLoop(ctx) })
+	wg.Go(func() { guard.Loop(ctx, "reclaim", r.reclaimLoop) })
+	wg.Go(func() { guard.Loop(ctx, "reconcile", r.reconcileLoop) })
+	wg.Go(func() { guard.Loop(ctx, "settle", r.settleLoop) })
+	wg.Go(func() { guard.Loop(ctx, "retention", r.retentionLoop) })
 	wg.Wait()
 	return nil
 }

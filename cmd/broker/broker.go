@@ -290,12 +290,14 @@ func (b *broker) Run(ctx context.Context) error {
 
 	var plane, loops, keeper sync.WaitGroup
 	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
-	loops.Go(func() { _ = b.catalogue.Run(reaperCtx) })
-	loops.Go(func() { _ = b.queue.Subscribe(reaperCtx, b.hinted) })
+	loops.Go(func() { guard.Loop(reaperCtx, "catalogue", func(ctx context.Context) { _ = b.catalogue.Run(ctx) }) })
+	loops.Go(func() {
+		guard.Loop(reaperCtx, "hints", func(ctx context.Context) { _ = b.queue.Subscribe(ctx, b.hinted) })
+	})
 	if b.cfg.Reaper {
 		loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
 	}
-	keeper.Go(func() { _ = b.node.Run(nodeCtx) })
+	keeper.Go(func() { guard.Loop(nodeCtx, "node lease", func(ctx context.Context) { _ = b.node.Run(ctx) }) })
 
 	served := make(chan error, 1)
 	go func() { served <- b.server.Serve(api.Listen(b.listener)) }()
