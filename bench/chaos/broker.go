@@ -47,7 +47,7 @@ func newNode(no int, dir string, g *guard, env []string) (*node, error) {
 		return nil, err
 	}
 	n := &node{no: no, addr: addr, order: filepath.Join(dir, fmt.Sprintf("broker-%d.order", no))}
-	n.child = child{name: fmt.Sprintf("broker-%d", no), dir: dir, guard: g, args: func(int) []string { return []string{"serve"} }}
+	n.child = child{name: fmt.Sprintf("broker-%d", no), dir: dir, guard: g, first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
 	n.env = append(withoutSettings(os.Environ()), env...)
 	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, failpoint.EnvOrder+"="+n.order)
 	n.front, err = startProxy(addr)
@@ -75,6 +75,7 @@ func (n *node) up(ctx context.Context) error {
 			}
 		}
 		if n.ready(ctx) {
+			n.expect(func(e *endings) { e.GivesUp = false })
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -105,6 +106,7 @@ func (n *node) arm(point string, count int) error {
 	if err := os.WriteFile(n.order, fmt.Appendf(nil, "%s:%d", point, count), 0o600); err != nil {
 		return err
 	}
+	n.expect(func(e *endings) { e.Killed = true })
 	n.signal(syscall.SIGUSR2)
 	return nil
 }

@@ -98,8 +98,7 @@ func (r *rig) supervise(ctx context.Context) {
 			if !n.mu.TryLock() {
 				continue
 			}
-			if !n.running() {
-				r.note("died by itself", "%s: %v", n.name, n.cmd.ProcessState)
+			if !n.running() { // its exit is evidence
 				if err := n.up(ctx); err != nil && ctx.Err() == nil {
 					r.note("does not start", "%v", err)
 				}

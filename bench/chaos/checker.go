@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/penstock-broker/penstock/ident"
@@ -25,6 +26,7 @@ func Check(e *Evidence) *Verdict {
 	c.jobs()
 	c.duplicates()
 	c.counters()
+	c.exits()
 	c.availability()
 	for _, n := range e.Notes {
 		c.v.broken("rig notes", "%s: %s, at %s", n.What, n.Detail, n.At.Format(time.RFC3339Nano))
@@ -225,6 +227,18 @@ func (c *checker) counters() {
 	}
 	if c.e.InRedis > 0 {
 		v.broken("counter mismatches", "Redis still knows %d jobs", c.e.InRedis)
+	}
+}
+
+// exits looks for brokers that ended although the rig had not ended them.
+func (c *checker) exits() {
+	for i := range c.e.Exits {
+		x := &c.e.Exits[i]
+		if x.planned() {
+			c.v.PlannedExits++
+			continue
+		}
+		c.v.broken("brokers that died by themselves", "%s: %s at %s; its last lines:\n\t%s", x.Process, x.State, x.At.Format(clock), strings.Join(x.Last, "\n\t"))
 	}
 }
 

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"math"
+	"syscall"
 	"testing"
 	"time"
 
@@ -144,7 +145,14 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"a conflict with itself":          {"wrong answers", func(c story) { c.send(2, Try{Verdict: refused, Status: 409, Code: "message_id_conflict"}, Try{Verdict: acked, Status: 201}) }},
 		"internal error":                  {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
 		"a broker died":                   {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
-		"again, without a fault":          {"unexplained duplicates", func(c story) { c.arrive(0, 2, 2, 3) }},
+		"a broker panicked":               {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 2}} }},
+		"a broker panicked as it was killed": {"brokers that died by themselves", func(c story) {
+			c.Exits = []Exit{{Code: 2, May: endings{Killed: true, Clean: true, GivesUp: true}}}
+		}},
+		"a broker was killed by another": {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: -1, Signal: syscall.SIGKILL, May: endings{Clean: true}}} }},
+		"a broker ended":                 {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 0, May: endings{Killed: true}}} }},
+		"a broker gave up while it ran":  {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: codeStart, May: endings{Killed: true}}} }},
+		"again, without a fault":         {"unexplained duplicates", func(c story) { c.arrive(0, 2, 2, 3) }},
 		"again, another broker died": {"unexplained duplicates", func(c story) {
 			other := kill
 			other.Broker = 1

@@ -66,9 +66,15 @@ type child struct {
 	dir   string
 	guard *guard
 
+	first endings // that a process which has just started may have
+
 	starts int
 	cmd    *exec.Cmd
 	ended  chan struct{}
+
+	exitMu sync.Mutex
+	may    endings // of the process that runs
+	exits  []Exit
 }
 
 // start runs the program; its output goes to <name>.log.
@@ -82,10 +88,15 @@ func (c *child) start() error {
 		return err
 	}
 	defer log.Close() // the child has its own descriptor
+	begins, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
 	c.starts++
 	cmd := exec.Command(binary, c.args(c.starts)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's interrupt is for the rig
+	c.expect(func(e *endings) { *e = c.first })
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
@@ -95,6 +106,7 @@ func (c *child) start() error {
 	go func() { // ends with the process
 		_ = cmd.Wait() // the code is in ProcessState
 		c.guard.tell("out", cmd.Process.Pid)
+		c.exited(cmd.ProcessState, begins)
 		close(ended)
 	}()
 	return nil
@@ -116,6 +128,7 @@ func (c *child) running() bool {
 // kill ends the process as a loss of power would.
 func (c *child) kill() {
 	if c.running() {
+		c.expect(func(e *endings) { e.Killed = true })
 		_ = c.cmd.Process.Kill() // fails when it has just ended
 		<-c.ended
 	}
@@ -126,6 +139,12 @@ func (c *child) signal(s syscall.Signal) {
 	if c.running() {
 		_ = c.cmd.Process.Signal(s)
 	}
+}
+
+// terminate asks the process to end.
+func (c *child) terminate() {
+	c.expect(func(e *endings) { e.Clean = true })
+	c.signal(syscall.SIGTERM)
 }
 
 // wait waits for the end of the process and reports whether it came.
@@ -144,7 +163,7 @@ func (c *child) stop(d time.Duration) (clean bool) {
 	if !c.running() {
 		return c.cmd != nil && c.cmd.ProcessState.ExitCode() == 0
 	}
-	c.signal(syscall.SIGTERM)
+	c.terminate()
 	if !c.wait(d) {
 		c.kill()
 		return false

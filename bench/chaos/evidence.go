@@ -25,6 +25,7 @@ type Evidence struct {
 	Jobs     []Outcomes // by consumer
 	Faults   []Fault
 	Notes    []Note
+	Exits    []Exit // of broker processes
 	// InRedis is how many jobs Redis still knew at the end.
 	InRedis int64
 }
@@ -124,6 +125,9 @@ func (r *rig) gather(ctx context.Context) (*Evidence, error) {
 			return nil, err
 		}
 	}
+	for _, n := range r.nodes {
+		e.Exits = append(e.Exits, n.ends()...)
+	}
 	return e, r.readLogs(e)
 }
 
@@ -210,7 +214,7 @@ func (r *rig) deadLetters(ctx context.Context, k int) (map[ident.ID]bool, error)
 func (r *rig) readLogs(e *Evidence) error {
 	for _, n := range r.nodes {
 		path := filepath.Join(r.dir, n.name+".log")
-		for _, word := range []string{"DATA RACE", "panic:", `"code":"internal"`} {
+		for _, word := range []string{"DATA RACE", "panic:", "fatal error:", "panic in a request handler", `"code":"internal"`} {
 			count, err := countLines(path, word)
 			if err != nil {
 				return err

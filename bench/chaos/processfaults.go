@@ -81,7 +81,7 @@ func brokerKilledAt(r *rig, rng *rand.Rand) blow {
 		case failpoint.AfterConfig:
 			r.touchConsumer(ctx, "http://"+n.addr, k)
 		case failpoint.Draining:
-			n.signal(syscall.SIGTERM)
+			n.terminate()
 		}
 		n.wait(orderPatience)
 		n.kill()

@@ -16,7 +16,7 @@ import (
 
 // promises are the violations that there can be, in the order of the table.
 var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
-	"counter mismatches", "wrong answers", "rig notes"}
+	"counter mismatches", "wrong answers", "brokers that died by themselves", "rig notes"}
 
 // A Verdict is what a campaign, or several, have shown.
 type Verdict struct {
@@ -38,6 +38,8 @@ type Verdict struct {
 	Explained          map[string]int // duplicates by reason
 	Bound              int            // deliveries under way at faults that may repeat them
 	SameAttempt        int64          // duplicates with the attempt number of the taken one
+
+	PlannedExits int64 // of broker processes, that the rig had caused
 
 	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
 	LongestGap, LongestGapHealthy time.Duration // without any success
@@ -93,6 +95,7 @@ func (v *Verdict) add(o *Verdict) {
 		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.Removed, &o.Removed}, {&v.Jobs, &o.Jobs},
 		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess}, {&v.Deliveries, &o.Deliveries},
 		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
+		{&v.PlannedExits, &o.PlannedExits},
 	} {
 		*pair.into += *pair.from
 	}
@@ -136,6 +139,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	}
 	count("  all that faults explain", func(v *Verdict) int64 { return int64(v.DuplicatesByFaults) })
 	count("  bound: under way at faults", func(v *Verdict) int64 { return int64(v.Bound) })
+	count("brokers ended by the rig", func(v *Verdict) int64 { return v.PlannedExits })
 	row("posts with 2xx while MySQL was healthy", func(v *Verdict) string {
 		return fmt.Sprintf("%.3f %%", 100*float64(v.PostsAcked)/float64(max(v.PostsHealthy, 1)))
 	})
