@@ -33,10 +33,17 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	defer stopBackground()
 	var wg sync.WaitGroup
 	wg.Go(func() { r.supervise(background) })
+	if c.Deaths > 0 {
+		wg.Go(func() { r.sacrifice(load, rand.New(rand.NewPCG(c.Seed, 1<<62))) })
+	}
 	wg.Go(func() { r.redriveNowAndThen(load, rand.New(rand.NewPCG(c.Seed, 1<<63))) })
 	err := r.inject(ctx, load, c, say)
 	say("faults are over; what is on its way goes on")
-	r.producer.finish(finishWithin + 2*postTimeout)
+	for _, c := range []*guarded{r.producer, r.mortals} {
+		if c != nil {
+			c.finish(finishWithin + 2*postTimeout)
+		}
+	}
 	if err == nil {
 		err = r.drain(ctx, say)
 	}
@@ -105,7 +112,7 @@ func (r *rig) supervise(ctx context.Context) {
 			}
 			n.mu.Unlock()
 		}
-		for _, c := range []*guarded{r.producer, r.sinks, r.puller} {
+		for _, c := range r.roles() {
 			if !c.mu.TryLock() {
 				continue
 			}

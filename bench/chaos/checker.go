@@ -12,11 +12,13 @@ import (
 	"github.com/penstock-broker/penstock/ident"
 )
 
-// Check compares the evidence with the promises. It changes only the order of the
-// arrivals.
+// Check compares the evidence with the promises. It puts the arrivals in order and
+// adds what the store knows about reports that were not answered.
 func Check(e *Evidence) *Verdict {
 	c := &checker{e: e, v: newVerdict(e), rows: map[int64][]*Stored{}, byID: map[ident.ID]*Stored{}}
+	c.exits() // first: such a violation may be the cause of the others
 	c.index()
+	c.unanswered()
 	for _, s := range e.Sent {
 		c.message(s)
 	}
@@ -25,8 +27,9 @@ func Check(e *Evidence) *Verdict {
 	}
 	c.jobs()
 	c.duplicates()
+	c.leases()
+	c.deaths()
 	c.counters()
-	c.exits()
 	c.availability()
 	for _, n := range e.Notes {
 		c.v.broken("rig notes", "%s: %s, at %s", n.What, n.Detail, n.At.Format(time.RFC3339Nano))
@@ -91,8 +94,12 @@ func (c *checker) message(s *Sent) {
 		if t.Status == 201 {
 			created++
 		}
-		if t.Status >= 400 && t.Status < 500 && t.Code != "duplicate_message_id" || t.Status == 500 {
-			v.broken("wrong answers", "message %d: status %d %s", s.Seq, t.Status, t.Code)
+		if t.Client == batchClient && t.Status > 0 {
+			v.BatchLines++
+		}
+		stored := t.Status == 409 && t.Code == codeDuplicate
+		if t.Status >= 400 && t.Status < 500 && !stored || t.Status == 500 {
+			v.broken("wrong answers", "message %d: status %d %s to %s", s.Seq, t.Status, t.Code, t.Client)
 		}
 	}
 	if created > 1 || len(rows) > 1 {
@@ -133,7 +140,7 @@ func (c *checker) audience(channel int) (n int) {
 
 func describe(tries []Try) (out []string) {
 	for _, t := range tries {
-		out = append(out, fmt.Sprintf("%s %d %s from broker %d at %s", t.Verdict, t.Status, t.Code, t.Broker, t.Answered.Format(clock)))
+		out = append(out, fmt.Sprintf("%s %d %s from broker %d to %s at %s", t.Verdict, t.Status, t.Code, t.Broker, t.Client, t.Answered.Format(clock)))
 	}
 	return out
 }
@@ -258,6 +265,9 @@ func (c *checker) availability() {
 			}
 			if t.Verdict == acked {
 				successes = append(successes, t.Answered)
+			}
+			if t.died() && t.Verdict != acked { // it did not wait
+				continue
 			}
 			if away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused { // a balancer knows who is away
 				continue

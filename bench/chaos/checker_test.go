@@ -83,6 +83,31 @@ func (c story) heldFrom(asked, got float64) {
 	c.arrive(0, 2, 2, got+3.5)
 }
 
+// unheard makes message 2 a pull consumer's at the batch doors, whose worker died after
+// its report and before the answer. The store has that report since the given second.
+func (c story) unheard(stored float64) {
+	c.Plan.Consumers[0].Does = batched
+	c.Arrivals[2].OK = false
+	c.Jobs[0].Ended = map[ident.ID]success{idNo(2): {1, at(stored)}}
+}
+
+// leftFor makes message 2 a pull consumer's at the batch doors, whose worker died
+// holding it. It was handed out again so many seconds after the claim.
+func (c story) leftFor(seconds float64) {
+	c.Plan.Consumers[0].Does = batched
+	c.unanswered(0, 2)
+	c.arrive(0, 2, 2, 2.1+seconds)
+}
+
+// diedOnceEach has a client die in every way.
+func (c story) diedOnceEach() {
+	c.Plan.Deaths = 1
+	for _, kind := range deathKinds() {
+		c.Deaths = append(c.Deaths, Death{Kind: kind})
+	}
+	c.Sent[1].Tries[0].Client = batchClient
+}
+
 // unanswered turns every arrival of a message at a consumer into a failed one.
 func (c story) unanswered(k int, n int64) {
 	for i := range c.Arrivals {
@@ -142,10 +167,51 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"outcome of nothing":              {"counter mismatches", func(c story) { c.Jobs[0].Delivered[idNo(77)] = true }},
 		"listed, not dead":                {"counter mismatches", func(c story) { c.Jobs[0].Listed[idNo(2)] = true }},
 		"left in Redis":                   {"counter mismatches", func(c story) { c.InRedis = 1 }},
-		"a conflict with itself":          {"wrong answers", func(c story) { c.send(2, Try{Verdict: refused, Status: 409, Code: "message_id_conflict"}, Try{Verdict: acked, Status: 201}) }},
-		"internal error":                  {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
-		"a broker died":                   {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
-		"a broker panicked":               {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 2}} }},
+		"a repeat in conflict with itself": {"wrong answers", func(c story) {
+			c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: unknown, Status: 409, Code: "message_id_conflict", Client: batchClient})
+		}},
+		"internal error": {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
+		"a broker died":  {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
+		"a batch line, its client then died, not stored": {"lost", func(c story) {
+			c.send(9, Try{Verdict: acked, Status: 201, Client: "batch producer, after some answers"})
+		}},
+		"a batch line, its client then died, not delivered": {"stuck", func(c story) {
+			c.send(9, Try{Verdict: acked, Status: 201, Client: "batch producer, after some answers"})
+			c.store(9)
+		}},
+		"half of a request": {"phantoms", func(c story) {
+			c.send(9, Try{Verdict: refused, Client: "producer, in its request"})
+			c.store(9)
+			c.Jobs[0].Delivered[idNo(9)], c.Jobs[1].Delivered[idNo(9)] = true, true
+			c.arrive(0, 9, 1, 9.1)
+			c.arrive(1, 9, 1, 9.1)
+		}},
+		"again, after the death of its worker": {"unexplained duplicates", func(c story) {
+			c.unheard(2.2)
+			c.arrive(0, 2, 2, 8)
+		}},
+		"again, its worker and another broker died": {"unexplained duplicates", func(c story) {
+			c.unheard(2.2)
+			other := kill
+			other.Broker = 1
+			c.fault(other, 2, 2.5)
+			c.arrive(0, 2, 2, 8)
+		}},
+		"handed out while its dead worker held it": {"leases not kept", func(c story) { c.leftFor(4) }},
+		"handed out because its worker died": {"leases not kept", func(c story) {
+			c.leftFor(4)
+			c.fault(Fault{Kind: "pull workers killed", Broker: nobody, Channel: nobody}, 2, 3)
+		}},
+		"handed out because its broker died": {"leases not kept", func(c story) { c.leftFor(4); c.fault(kill, 2, 3) }},
+		"a kind of death that did not come": {"client deaths missing", func(c story) {
+			c.diedOnceEach()
+			c.Deaths = c.Deaths[1:]
+		}},
+		"no batches": {"client deaths missing", func(c story) {
+			c.diedOnceEach()
+			c.Sent[1].Tries[0].Client = singleClient
+		}},
+		"a broker panicked": {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 2}} }},
 		"a broker panicked as it was killed": {"brokers that died by themselves", func(c story) {
 			c.Exits = []Exit{{Code: 2, May: endings{Killed: true, Clean: true, GivesUp: true}}}
 		}},
@@ -219,20 +285,39 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.Jobs[0].Failed[failure{idNo(2), 1}] = []failedDelivery{{Took: deliveryTimeout}}
 			c.arrive(0, 2, 2, 7)
 		}},
+		"its worker died in its report": {"", func(c story) {
+			c.unheard(9)
+			c.Jobs[0].Ended[idNo(2)] = success{2, at(8.02)}
+			c.arrive(0, 2, 2, 8)
+		}},
+		"its worker died after its report, and its broker": {"broker killed", func(c story) {
+			c.unheard(2.2)
+			c.fault(kill, 2.3, 3)
+			c.arrive(0, 2, 2, 8)
+		}},
+		"its worker died, and its lease ended": {"", func(c story) { c.leftFor(5.1) }},
+		"its worker died, and Redis forgot it": {"", func(c story) { c.leftFor(1); c.fault(empty, 2.5, 2.6) }},
+		"its worker gave it back, and died":    {"", func(c story) { c.leftFor(1); c.Arrivals[2].GaveBack = true }},
+		"its worker died at the single doors":  {"", func(c story) { c.leftFor(1); c.Plan.Consumers[0].Does = single }},
+		"every kind of death":                  {"", func(c story) { c.diedOnceEach() }},
+		"a client died in its request and another came": {"", func(c story) {
+			c.send(2, Try{Verdict: refused, Client: deaths[0].kind}, Try{Verdict: acked, Status: 201})
+		}},
+		"a client died before its answer": {"", func(c story) {
+			c.send(2, Try{Verdict: unknown, Client: deaths[1].kind}, Try{Verdict: acked, Status: 409, Code: codeDuplicate})
+		}},
 		"a retry after a failure": {"", func(c story) { c.unanswered(0, 2); c.arrive(0, 2, 2, 4) }},
 		"dead and listed": {"", func(c story) {
 			delete(c.Jobs[0].Delivered, idNo(2))
 			c.Jobs[0].Dead[idNo(2)], c.Jobs[0].Listed[idNo(2)] = true, true
 			c.unanswered(0, 2)
 		}},
-		"in doubt and absent":             {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
-		"refused, and killed in the next": {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
-		"killed before it knew":           {"", func(c story) { c.send(9) }},
-		"refused and absent":              {"", func(c story) { c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"}) }},
-		"a worker died as it reported":    {"", func(c story) { c.Arrivals[2].OK = false }},
-		"in doubt, then it was there": {"", func(c story) {
-			c.send(2, Try{Verdict: unknown}, Try{Verdict: acked, Status: 409, Code: "duplicate_message_id"})
-		}},
+		"in doubt and absent":              {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
+		"refused, and killed in the next":  {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
+		"killed before it knew":            {"", func(c story) { c.send(9) }},
+		"refused and absent":               {"", func(c story) { c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"}) }},
+		"a worker died as it reported":     {"", func(c story) { c.Arrivals[2].OK = false }},
+		"in doubt, then it was there":      {"", func(c story) { c.send(2, Try{Verdict: unknown}, Try{Verdict: acked, Status: 409, Code: codeDuplicate}) }},
 		"unavailable while MySQL was away": {"", func(c story) { c.fault(away, 8, 9); c.send(9, Try{Verdict: refused, Status: 503, Code: "unavailable"}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -260,6 +345,16 @@ func TestAvailabilityCountsOnlyWhatShouldHaveWorked(t *testing.T) {
 	require.EqualValues(t, 4, v.PostsAcked)
 	require.Equal(t, 36.0, v.LongestGap.Seconds())
 	require.Equal(t, 1.0, v.LongestGapHealthy.Seconds())
+}
+
+// A client that dies does not wait, so that it has no answer is no failed publish.
+func TestADeadClientIsNoFailedPublish(t *testing.T) {
+	c := newCase(2)
+	c.send(5, Try{Verdict: unknown, Client: deaths[1].kind})
+	c.send(6, Try{Verdict: unknown, Client: singleClient})
+	v := Check(c.Evidence)
+	require.True(t, v.OK(), v.Samples)
+	require.EqualValues(t, 3, v.PostsHealthy)
 }
 
 func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {

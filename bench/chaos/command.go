@@ -24,6 +24,7 @@ type Config struct {
 	Brokers int
 	Rate    float64       // messages per second
 	Every   time.Duration // from one fault to the next
+	Deaths  float64       // of clients, per second
 	Dir     string        // empty: a temporary folder
 	JSON    string
 	Keep    bool
@@ -43,6 +44,7 @@ func Parse(args []string, progress io.Writer) (*Config, error) {
 	f.IntVar(&c.Brokers, "brokers", 3, "brokers")
 	f.Float64Var(&c.Rate, "rate", 700, "messages per second")
 	f.DurationVar(&c.Every, "every", 5*time.Second, "from one fault to the next")
+	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die in the middle of something, up to 100; 0: none")
 	f.StringVar(&c.Dir, "dir", "", "`folder` for journals and logs, which must not exist; default: a temporary one")
 	f.StringVar(&c.JSON, "json", "", "write the verdicts to this `file`")
 	f.BoolVar(&c.Keep, "keep", false, "keep the folder also when every promise was kept")
@@ -72,6 +74,9 @@ func (c *Config) check() error {
 	if !(c.Rate >= 1 && c.Rate <= 100_000) || math.IsNaN(c.Rate) {
 		errs = append(errs, errors.New("--rate: want 1 to 100000"))
 	}
+	if !(c.Deaths >= 0 && c.Deaths <= 100) {
+		errs = append(errs, errors.New("--deaths: want 0 to 100"))
+	}
 	if c.Every <= 0 {
 		errs = append(errs, errors.New("--every: want more than 0"))
 	}
@@ -88,8 +93,8 @@ func (c *Config) campaigns() []string {
 
 // replay is the command that deals the same faults again.
 func (c *Config) replay(topology string, d time.Duration) string {
-	return fmt.Sprintf("broker bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --keep",
-		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers)
+	return fmt.Sprintf("broker bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g --keep",
+		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths)
 }
 
 // Run runs the campaigns and prints their verdicts. kept is false where a promise

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,6 +27,7 @@ type Evidence struct {
 	Faults   []Fault
 	Notes    []Note
 	Exits    []Exit // of broker processes
+	Deaths   []Death
 	// InRedis is how many jobs Redis still knew at the end.
 	InRedis int64
 }
@@ -48,6 +50,7 @@ type Try struct {
 	Code           string
 	Broker         int
 	Sent, Answered time.Time
+	Client         string // that posted: one that lives, or the way in which it died
 }
 
 // An Arrival is one delivery as the consumer saw it.
@@ -64,6 +67,7 @@ type Arrival struct {
 	Promised bool      // the consumer was about to answer with success
 	OK       bool      // it has; of a pull worker: the broker has accepted it
 	OKAt     time.Time // when
+	GaveBack bool      // a pull worker was about to give the job back
 }
 
 // A Stored is a row of the messages table.
@@ -83,7 +87,14 @@ type Outcomes struct {
 	Delivered map[ident.ID]bool
 	Dead      map[ident.ID]bool            // and not delivered
 	Listed    map[ident.ID]bool            // as dead by the API
+	Ended     map[ident.ID]success         // how the delivered ones were
 	Failed    map[failure][]failedDelivery // attempts that the broker saw fail
+}
+
+// A success is the delivery that ended a job, as the store has it.
+type success struct {
+	Attempt int
+	At      time.Time
 }
 
 // A failure names a failed attempt.
@@ -113,7 +124,10 @@ func (r *rig) gather(ctx context.Context) (*Evidence, error) {
 			}
 		}
 	}
-	var err error
+	err := r.gatherDeaths(e)
+	if err != nil {
+		return nil, err
+	}
 	if e.InRedis, err = r.redis.waiting(ctx); err != nil {
 		return nil, err
 	}
@@ -143,8 +157,53 @@ func (e *Evidence) readProducer(path string) error {
 			}
 		case 'T':
 			if s := e.Sent[seq]; s != nil {
-				s.Tries = append(s.Tries, Try{l.text(2), int(l.number(3)), l.text(4), int(l.number(5)), l.time(6), l.time(7)})
+				s.Tries = append(s.Tries, Try{l.text(2), int(l.number(3)), l.text(4), int(l.number(5)), l.time(6), l.time(7), l.text(8)})
 			}
+		}
+	})
+}
+
+// gatherDeaths reads what clients did that died.
+func (r *rig) gatherDeaths(e *Evidence) error {
+	if r.mortals == nil {
+		return nil
+	}
+	for n := 1; n <= r.mortals.starts; n++ {
+		path := r.journalOf(r.mortals.name, n)
+		if err := errors.Join(e.readProducer(path), e.readConsumer(path), e.readDeaths(path)); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.victims {
+		for n := 1; n <= c.starts; n++ {
+			path := r.journalOf(c.name, n)
+			if err := errors.Join(e.readProducer(path), e.readConsumer(path)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range r.deaths {
+		if !d.publishes || e.underWay(d.first) {
+			e.Deaths = append(e.Deaths, d.Death)
+		}
+	}
+	return nil
+}
+
+// underWay tells whether a victim had a post under way when it was killed.
+func (e *Evidence) underWay(first int64) bool {
+	for seq := first + 1; e.Sent[seq] != nil; seq++ {
+		if s := e.Sent[seq]; len(s.Tries) < s.Posts {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Evidence) readDeaths(path string) error {
+	return readJournal(path, func(kind byte, l *line) {
+		if kind == 'K' {
+			e.Deaths = append(e.Deaths, Death{l.text(1), l.text(2), int(l.number(3)), l.time(4), l.time(5)})
 		}
 	})
 }
@@ -164,6 +223,7 @@ func (e *Evidence) readConsumer(path string) error {
 				return
 			}
 			a, status := &e.Arrivals[i], l.number(2)
+			a.GaveBack = a.GaveBack || status == givingBack
 			success := status >= 200 && status < 300
 			a.Promised = a.Promised || success || status == reporting
 			if success {

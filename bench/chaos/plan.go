@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -59,9 +60,16 @@ type plan struct {
 	Producer  string
 	Token     string   // of everything
 	Brokers   []string // host:port of each, as clients see it
+	Doors     []string // host:port of each broker itself, past the links
 	Sinks     string   // host:port of the push endpoints
 	Rate      float64  // messages per second
+	Deaths    float64  // clients per second that die in the middle of something
 	Seed      uint64
+}
+
+// consumerThat returns the first consumer that does something.
+func (p *plan) consumerThat(does behaviour) int {
+	return slices.IndexFunc(p.Consumers, func(k consumer) bool { return k.Does == does })
 }
 
 // newPlan returns the fixed cast: every behaviour on a channel with a steady
@@ -106,8 +114,15 @@ func readPlan(path string) (*plan, error) {
 const seqBytes = 10
 
 // incarnation is how far apart the sequence numbers of a producer and of its
-// successor begin.
-const incarnation = 1 << 28
+// successor begin. Those of the mortals and of each kind of victim have a range of
+// their own; a victim lives shortly and its successor begins soon after it.
+const (
+	incarnation       = 1 << 28
+	firstMortal       = 1 << 38
+	firstVictim       = 1 << 39
+	victimKind        = 1 << 36
+	victimIncarnation = 1 << 20
+)
 
 // parseSeq reads the sequence number that a body begins with.
 func parseSeq(body []byte) (int64, bool) {

@@ -3,10 +3,8 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,8 +30,14 @@ const (
 	// about posts whose outcome it does not know.
 	finishWithin = 30 * time.Second
 	// batchEvery is how many single posts there are for each batch of batchLines.
-	batchEvery = 200
+	batchEvery = 40
 	batchLines = 20
+)
+
+// The clients that live, as a Try names them.
+const (
+	singleClient = "post"
+	batchClient  = "batch"
 )
 
 // What the answer to a post says about the message.
@@ -48,7 +52,7 @@ const (
 //
 //	I seq channel keyed priority size hash time
 //	P seq
-//	T seq verdict status code broker sent answered
+//	T seq verdict status code broker sent answered client
 
 // A producer publishes until it is told to stop.
 type producer struct {
@@ -69,12 +73,17 @@ type post struct {
 	body     []byte
 }
 
-func (p *producer) run(ctx context.Context) {
-	p.under = make([]atomic.Int64, len(p.plan.Brokers))
-	for range p.plan.Brokers {
+func newProducer(plan *plan, log *journal, from int64) *producer {
+	p := &producer{plan: plan, log: log, under: make([]atomic.Int64, len(plan.Brokers))}
+	p.seq.Store(from)
+	for range plan.Brokers {
 		p.clients = append(p.clients, &http.Client{Timeout: postTimeout, CheckRedirect: noRedirect, Transport: &http.Transport{
 			MaxIdleConnsPerHost: publishers, DisableCompression: true, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext}})
 	}
+	return p
+}
+
+func (p *producer) run(ctx context.Context) {
 	due := make(chan struct{}, publishers)
 	var wg sync.WaitGroup
 	for i := range publishers {
@@ -92,6 +101,11 @@ func (p *producer) run(ctx context.Context) {
 	pace(ctx, p.plan.Rate/(1+float64(batchLines)/batchEvery), due)
 	close(due)
 	wg.Wait()
+	p.Close()
+}
+
+// Close ends the connections that are kept.
+func (p *producer) Close() {
 	for _, c := range p.clients {
 		c.CloseIdleConnections()
 	}
@@ -161,24 +175,39 @@ func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
 	}
 	stop, cancel := lateContext(ctx, finishWithin)
 	defer cancel()
-	for {
-		if !p.post(m, broker) {
-			return
-		}
+	for p.post(m, broker) && p.repeat(stop, rng, m) {
 		broker = p.pick(broker + 1)
-		select {
-		case <-stop.Done():
-			return
-		case <-time.After(time.Duration(50+rng.IntN(200)) * time.Millisecond):
-		}
-		if p.further(m) != nil {
-			return
-		}
 	}
 }
 
-// further has on disk that the message is posted once more.
-func (p *producer) further(m post) error { return p.log.Add("P", m.seq).Wait() }
+// repeat waits a little and has on disk that the messages are posted once more. It
+// returns false where they are not to be.
+func (p *producer) repeat(stop context.Context, rng *rand.Rand, posts ...post) bool {
+	select {
+	case <-stop.Done():
+		return false
+	case <-time.After(time.Duration(50+rng.IntN(200)) * time.Millisecond):
+	}
+	return p.further(posts...) == nil
+}
+
+// further has on disk that the messages are posted once more.
+func (p *producer) further(posts ...post) error {
+	var last *flush
+	for _, m := range posts {
+		last = p.log.Add("P", m.seq)
+	}
+	if last == nil {
+		return nil
+	}
+	return last.Wait()
+}
+
+// told writes what was answered to a post of a message by a client; status 0 is no
+// answer.
+func (p *producer) told(m post, v lineVerdict, client string, broker int, sent time.Time) {
+	p.log.Add("T", m.seq, v.verdict, v.status, orDash(v.code), broker, sent, time.Now(), client)
+}
 
 // lateContext ends some time after ctx does.
 func lateContext(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
@@ -206,14 +235,14 @@ func (p *producer) post(m post, broker int) (again bool) {
 	res, err := p.clients[broker].Do(req)
 	if err != nil {
 		verdict, sent := judgeError(err)
-		p.log.Add("T", m.seq, verdict, 0, "-", broker, start, time.Now())
+		p.told(m, lineVerdict{verdict: verdict}, singleClient, broker, start)
 		return m.keyed || !sent
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // the status is the answer
 	_ = res.Body.Close()
 	var problem struct{ Code string }
 	_ = json.Unmarshal(body, &problem) // a success has none
-	p.log.Add("T", m.seq, judge(res.StatusCode, problem.Code), res.StatusCode, orDash(problem.Code), broker, start, time.Now())
+	p.told(m, lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code}, singleClient, broker, start)
 	return m.keyed && res.StatusCode >= 500
 }
 
@@ -245,10 +274,13 @@ func orDash(s string) string {
 	return s
 }
 
+// codeDuplicate goes with 409: the message is stored already.
+const codeDuplicate = "duplicate_message_id"
+
 // judge reads an answer as the API page defines it.
 func judge(status int, code string) string {
 	switch {
-	case status == http.StatusCreated, status == http.StatusConflict && code == "duplicate_message_id":
+	case status == http.StatusCreated, status == http.StatusConflict && code == codeDuplicate:
 		return acked
 	case problem.NothingStored(status, code):
 		return refused
@@ -263,84 +295,4 @@ func judgeError(err error) (verdict string, sent bool) {
 		return refused, false
 	}
 	return unknown, true
-}
-
-// batch posts several messages through the batch door, each line judged by itself.
-func (p *producer) batch(ctx context.Context, rng *rand.Rand) {
-	channel, broker := p.channel(rng), p.pick(rng.IntN(len(p.plan.Brokers)))
-	var body bytes.Buffer
-	var posts []post
-	var intent *flush
-	for range batchLines {
-		var m post
-		m, intent = p.next(rng, channel)
-		posts = append(posts, m)
-		line := map[string]any{"Priority": m.priority, "PayloadBase64": base64.StdEncoding.EncodeToString(m.body)}
-		if m.keyed {
-			line["MessageID"] = keyOf(m.seq)
-		}
-		b, err := json.Marshal(line)
-		if err != nil {
-			return
-		}
-		body.Write(append(b, '\n'))
-	}
-	if intent.Wait() != nil {
-		return
-	}
-	start := time.Now()
-	verdicts := p.postBatch(channel, broker, &body, len(posts))
-	for i, m := range posts {
-		v := verdicts[i]
-		p.log.Add("T", m.seq, v.verdict, v.status, orDash(v.code), broker, start, time.Now())
-	}
-}
-
-// A lineVerdict is the answer to one line of a batch.
-type lineVerdict struct {
-	verdict string
-	status  int
-	code    string
-}
-
-func (p *producer) postBatch(channel, broker int, body io.Reader, n int) []lineVerdict {
-	out := make([]lineVerdict, n)
-	fill := func(from int, v lineVerdict) []lineVerdict {
-		for i := from; i < n; i++ {
-			out[i] = v
-		}
-		return out
-	}
-	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[channel]+"/batch", body)
-	if err != nil {
-		return fill(0, lineVerdict{verdict: refused})
-	}
-	p.identify(req)
-	req.Header.Set("Content-Type", "application/x-ndjson")
-	p.under[broker].Add(1)
-	defer p.under[broker].Add(-1)
-	res, err := p.clients[broker].Do(req)
-	if err != nil {
-		verdict, _ := judgeError(err)
-		return fill(0, lineVerdict{verdict: verdict})
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		var problem struct{ Code string }
-		_ = json.NewDecoder(res.Body).Decode(&problem) // the status is enough
-		return fill(0, lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code})
-	}
-	lines := bufio.NewReader(res.Body)
-	for i := range n {
-		text, err := lines.ReadBytes('\n')
-		var answer struct {
-			Status int
-			Code   string `json:"code"`
-		}
-		if err != nil || json.Unmarshal(text, &answer) != nil {
-			return fill(i, lineVerdict{verdict: unknown})
-		}
-		out[i] = lineVerdict{judge(answer.Status, answer.Code), answer.Status, answer.Code}
-	}
-	return out
 }

@@ -32,10 +32,12 @@ type puller struct {
 	arrivals atomic.Int64
 }
 
+func newPuller(plan *plan, log *journal) *puller {
+	return &puller{plan: plan, log: log, http: &http.Client{Timeout: pullTimeout, CheckRedirect: noRedirect, Transport: &http.Transport{MaxIdleConnsPerHost: singleWorkers + batchWorkers}}}
+}
+
 func (p *puller) run(ctx context.Context) {
-	transport := &http.Transport{MaxIdleConnsPerHost: singleWorkers + batchWorkers}
-	p.http = &http.Client{Timeout: pullTimeout, Transport: transport, CheckRedirect: noRedirect}
-	defer transport.CloseIdleConnections()
+	defer p.http.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for k, c := range p.plan.Consumers {
 		work, workers := p.single, singleWorkers
@@ -151,9 +153,11 @@ func (p *puller) single(w *pullWorker) (found bool) {
 	return true
 }
 
+// move is the body of the single door.
+type move struct{ NextState string }
+
 // take claims a job and, mostly, finishes it.
 func (w *pullWorker) take(j *pulledJob) {
-	type move struct{ NextState string }
 	door := w.path + "/job/" + j.ID
 	n := rand.IntN(1000)
 	if n < 10 { // nobody has claimed it, as a rule: the answer must not be 202 then
@@ -192,6 +196,12 @@ func (w *pullWorker) status(door string, in any, lease string) int {
 	return status
 }
 
+// An update is one entry of a batch of moves.
+type update struct {
+	ID, Lease, NextState string
+	Delay                int `json:",omitempty"`
+}
+
 // batch claims many jobs at once and reports on them at once.
 func (p *puller) batch(w *pullWorker) (found bool) {
 	var claimed struct{ Result []pulledJob }
@@ -202,10 +212,6 @@ func (p *puller) batch(w *pullWorker) (found bool) {
 	if len(claimed.Result) == 0 {
 		return true // it has waited already
 	}
-	type update struct {
-		ID, Lease, NextState string
-		Delay                int `json:",omitempty"`
-	}
 	var updates []update
 	var reported []int64
 	var last *flush
@@ -215,6 +221,7 @@ func (p *puller) batch(w *pullWorker) (found bool) {
 		switch n := rand.IntN(1000); {
 		case n < 5: // taken and never finished
 		case n < 15:
+			last = w.said(arrival, givingBack)
 			updates = append(updates, update{j.ID, j.Lease, "QUEUED", 1})
 			reported = append(reported, 0)
 		default:

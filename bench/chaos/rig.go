@@ -57,10 +57,12 @@ type rig struct {
 	nodes     []*node
 	sinkLinks []*proxy // brokers -> push endpoints, by channel
 
-	producer, sinks, puller *guarded
+	producer, sinks, puller, mortals *guarded
+	victims                          []*child // one of each kind, at most one of them alive
 
 	mu     sync.Mutex
 	faults []Fault
+	deaths []sacrificed
 	notes  []Note
 }
 
@@ -79,6 +81,7 @@ func (r *rig) note(what, format string, args ...any) {
 // build starts everything but the producer. The rig must be closed also when it fails.
 func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 	r := &rig{plan: newPlan(c.Rate, c.Seed), dir: dir}
+	r.plan.Deaths = c.Deaths
 	var err error
 	if r.guard, err = startGuard(); err != nil {
 		return r, err
@@ -113,6 +116,15 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 	if err := r.puller.start(); err != nil {
 		return r, err
 	}
+	if c.Deaths > 0 {
+		r.mortals = r.role("chaos-mortals")
+		for _, v := range victims {
+			r.victims = append(r.victims, &r.role(v.role).child)
+		}
+		if err := r.mortals.start(); err != nil {
+			return r, err
+		}
+	}
 	return r, r.producer.start()
 }
 
@@ -127,11 +139,18 @@ func (r *rig) journalOf(role string, n int) string {
 func (r *rig) role(name string) *guarded {
 	return &guarded{child: child{name: name, dir: r.dir, guard: r.guard, env: withoutSettings(os.Environ()), args: func(start int) []string {
 		args := []string{"bench", name, "--plan", r.planPath(), "--journal", r.journalOf(name, start)}
-		if name == "chaos-producer" {
-			args = append(args, "--from", fmt.Sprint(start*incarnation))
-		}
-		return args
+		return append(args, "--from", fmt.Sprint(firstOf(name, start)))
 	}}}
+}
+
+// roles are those that live for the whole campaign.
+func (r *rig) roles() (out []*guarded) {
+	for _, c := range []*guarded{r.producer, r.sinks, r.puller, r.mortals} {
+		if c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // openDatabase makes the database and the brokers' user.
@@ -205,7 +224,7 @@ func (r *rig) addBroker(ctx context.Context, i int) error {
 	}
 	n.mysql, n.redis = toMySQL, toRedis
 	r.nodes = append(r.nodes, n)
-	r.plan.Brokers = append(r.plan.Brokers, n.front.addr())
+	r.plan.Brokers, r.plan.Doors = append(r.plan.Brokers, n.front.addr()), append(r.plan.Doors, n.addr)
 	return n.up(ctx)
 }
 
@@ -282,10 +301,11 @@ func put(ctx context.Context, target string, form url.Values) error {
 
 // Close ends every process and link. What a campaign left in its folder stays.
 func (r *rig) Close() error {
-	for _, c := range []*guarded{r.producer, r.sinks, r.puller} {
-		if c != nil {
-			c.kill()
-		}
+	for _, c := range r.roles() {
+		c.kill()
+	}
+	for _, c := range r.victims {
+		c.kill()
 	}
 	for _, n := range r.nodes {
 		n.Close()

@@ -11,7 +11,7 @@ import (
 )
 
 // Role runs the rig's own program as one of its processes, until ctx ends. It is
-// for the rig's use: flags --plan and --journal, and for a producer --from.
+// for the rig's use: flags --plan, --journal and, for those that publish, --from.
 func Role(ctx context.Context, name string, args []string, progress io.Writer) error {
 	f := flag.NewFlagSet("broker bench "+name, flag.ContinueOnError)
 	f.SetOutput(progress)
@@ -31,13 +31,19 @@ func Role(ctx context.Context, name string, args []string, progress io.Writer) e
 	}
 	switch name {
 	case "chaos-producer":
-		r := &producer{plan: p, log: log}
-		r.seq.Store(*from)
-		r.run(ctx)
+		newProducer(p, log, *from).run(ctx)
 	case "chaos-sinks":
 		err = (&sinks{plan: p, log: log}).run(ctx)
-	case "chaos-puller":
-		(&puller{plan: p, log: log}).run(ctx)
+	case "chaos-puller", victims[pullVictim].role:
+		newPuller(p, log).run(ctx)
+	case "chaos-mortals":
+		newMortals(p, log, *from).run(ctx)
+	case victims[singleVictim].role:
+		r := newProducer(p, log, *from)
+		r.hurry(ctx, r.publish)
+	case victims[batchVictim].role:
+		r := newProducer(p, log, *from)
+		r.hurry(ctx, r.batch)
 	default:
 		err = fmt.Errorf("no role %q", name)
 	}
@@ -45,4 +51,5 @@ func Role(ctx context.Context, name string, args []string, progress io.Writer) e
 }
 
 // Roles lists the names that Role knows.
-var Roles = []string{"chaos-producer", "chaos-sinks", "chaos-puller"}
+var Roles = []string{"chaos-producer", "chaos-sinks", "chaos-puller", "chaos-mortals",
+	victims[singleVictim].role, victims[batchVictim].role, victims[pullVictim].role}

@@ -98,7 +98,7 @@ func (r *rig) readStore(ctx context.Context, e *Evidence) error {
 	defer func() { _ = tx.Rollback() }() // it has changed nothing
 	e.Jobs = make([]Outcomes, len(consumers))
 	for k := range e.Jobs {
-		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
+		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Ended: map[ident.ID]success{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
 	}
 	for _, from := range []string{gone, database} {
 		for c, no := range channels {
@@ -149,10 +149,13 @@ func readDead(ctx context.Context, tx *sql.Tx, o *Outcomes, no int64) error {
 }
 
 func readOutcomes(ctx context.Context, tx *sql.Tx, o *Outcomes, from string, no int64) error {
-	err := readRows(ctx, tx, "SELECT message_id FROM "+from+".deliveries WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
+	err := readRows(ctx, tx, "SELECT message_id, attempts, at_ms FROM "+from+".deliveries WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
 		var id []byte
-		err := rows.Scan(&id)
+		var attempt int
+		var ms int64
+		err := rows.Scan(&id, &attempt, &ms)
 		o.Delivered[idOf(id)] = true
+		o.Ended[idOf(id)] = success{attempt, time.UnixMilli(ms)}
 		return err
 	})
 	if err != nil {

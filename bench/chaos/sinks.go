@@ -24,8 +24,11 @@ import (
 // asked is when a pull worker asked for the job, from which on its lease may count;
 // of a push it is the time of arrival.
 // A pull worker writes status reporting before it reports DELIVERED, and the
-// broker's answer afterwards.
-const reporting = 1
+// broker's answer afterwards; status givingBack before it gives the job back.
+const (
+	reporting  = 1
+	givingBack = 2
+)
 
 // A sinks is every push endpoint, /0, /1, ... by the consumer's number.
 type sinks struct {

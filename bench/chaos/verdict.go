@@ -16,7 +16,7 @@ import (
 
 // promises are the violations that there can be, in the order of the table.
 var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
-	"counter mismatches", "wrong answers", "brokers that died by themselves", "rig notes"}
+	"leases not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "client deaths missing", "rig notes"}
 
 // A Verdict is what a campaign, or several, have shown.
 type Verdict struct {
@@ -28,6 +28,7 @@ type Verdict struct {
 
 	Acked, Refused, Unknown int64 // messages, by what their producer was told
 	UnknownStored           int64 // of the unknown ones
+	BatchLines              int64 // lines of batches that were answered, of producers that live
 	Removed                 int64 // stored messages whose retention was over
 	Jobs, Delivered, Dead   int64 // of stored messages, at the end
 	DeadAfterSuccess        int64 // their consumer had said yes, and the answer was lost
@@ -39,7 +40,11 @@ type Verdict struct {
 	Bound              int            // deliveries under way at faults that may repeat them
 	SameAttempt        int64          // duplicates with the attempt number of the taken one
 
-	PlannedExits int64 // of broker processes, that the rig had caused
+	Deaths       map[string]int // of clients, by kind
+	Unanswered   int64          // reports of pull workers that got no answer
+	Recorded     int64          // of those, that the store has
+	Held         int64          // claims of a job that its pull worker neither ended nor gave back
+	PlannedExits int64          // of broker processes, that the rig had caused
 
 	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
 	LongestGap, LongestGapHealthy time.Duration // without any success
@@ -55,7 +60,7 @@ type Verdict struct {
 const maxSamples = 200
 
 func newVerdict(e *Evidence) *Verdict {
-	v := &Verdict{Faults: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
+	v := &Verdict{Faults: map[string]int{}, Deaths: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
 	for _, f := range e.Faults {
 		v.Faults[f.Kind]++
 	}
@@ -74,8 +79,10 @@ func (v *Verdict) broken(promise, format string, args ...any) {
 func (v *Verdict) OK() bool { return len(v.Violations) == 0 }
 
 // Injected is the number of faults.
-func (v *Verdict) Injected() (n int) {
-	for _, k := range v.Faults {
+func (v *Verdict) Injected() int { return sum(v.Faults) }
+
+func sum(counts map[string]int) (n int) {
+	for _, k := range counts {
 		n += k
 	}
 	return n
@@ -86,15 +93,16 @@ func (v *Verdict) add(o *Verdict) {
 	v.Brokers = o.Brokers
 	v.Seed = o.Seed
 	v.Seconds += o.Seconds
-	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Explained, o.Explained}, {v.Violations, o.Violations}} {
+	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Deaths, o.Deaths}, {v.Explained, o.Explained}, {v.Violations, o.Violations}} {
 		for k, n := range pair.from {
 			pair.into[k] += n
 		}
 	}
 	for _, pair := range []struct{ into, from *int64 }{
-		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.Removed, &o.Removed}, {&v.Jobs, &o.Jobs},
+		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.BatchLines, &o.BatchLines}, {&v.Removed, &o.Removed}, {&v.Jobs, &o.Jobs},
 		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess}, {&v.Deliveries, &o.Deliveries},
 		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
+		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Held, &o.Held},
 		{&v.PlannedExits, &o.PlannedExits},
 	} {
 		*pair.into += *pair.from
@@ -125,14 +133,22 @@ func Print(w io.Writer, all []*Verdict) error {
 	for _, kind := range keysOf(all, func(v *Verdict) map[string]int { return v.Faults }) {
 		count("  "+kind, func(v *Verdict) int64 { return int64(v.Faults[kind]) })
 	}
+	row("clients that died", func(v *Verdict) string { return fmt.Sprint(sum(v.Deaths)) })
+	for _, kind := range keysOf(all, func(v *Verdict) map[string]int { return v.Deaths }) {
+		count("  "+kind, func(v *Verdict) int64 { return int64(v.Deaths[kind]) })
+	}
 	count("messages acknowledged", func(v *Verdict) int64 { return v.Acked })
 	count("messages refused", func(v *Verdict) int64 { return v.Refused })
 	count("messages of unknown outcome", func(v *Verdict) int64 { return v.Unknown })
 	count("  of those, stored", func(v *Verdict) int64 { return v.UnknownStored })
+	count("batch lines answered", func(v *Verdict) int64 { return v.BatchLines })
 	count("messages removed by retention", func(v *Verdict) int64 { return v.Removed })
 	count("deliveries, retries included", func(v *Verdict) int64 { return v.Deliveries })
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
+	count("jobs that a pull worker held and left", func(v *Verdict) int64 { return v.Held })
+	count("reports of pull workers without an answer", func(v *Verdict) int64 { return v.Unanswered })
+	count("  of those, stored", func(v *Verdict) int64 { return v.Recorded })
 	count("duplicates", func(v *Verdict) int64 { return v.Duplicates })
 	for _, reason := range keysOf(all, func(v *Verdict) map[string]int { return v.Explained }) {
 		count("  "+reason, func(v *Verdict) int64 { return int64(v.Explained[reason]) })
