@@ -35,6 +35,7 @@ type node struct {
 	no    int
 	addr  string // where it listens
 	order string // file for orders to a failpoint
+	temp  string // its folder for temporary files
 	front *proxy // clients -> broker
 	mysql *proxy // broker -> MySQL
 	redis *proxy // broker -> Redis; nil where Redis announces its own addresses
@@ -46,10 +47,13 @@ func newNode(no int, dir string, g *guard, env []string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{no: no, addr: addr, order: filepath.Join(dir, fmt.Sprintf("broker-%d.order", no))}
+	n := &node{no: no, addr: addr, order: filepath.Join(dir, fmt.Sprintf("broker-%d.order", no)), temp: filepath.Join(dir, fmt.Sprintf("broker-%d.tmp", no))}
+	if err := os.Mkdir(n.temp, 0o700); err != nil {
+		return nil, err
+	}
 	n.child = child{name: fmt.Sprintf("broker-%d", no), dir: dir, guard: g, first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
 	n.env = append(withoutSettings(os.Environ()), env...)
-	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, failpoint.EnvOrder+"="+n.order)
+	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, "TMPDIR="+n.temp, failpoint.EnvOrder+"="+n.order)
 	n.front, err = startProxy(addr)
 	return n, err
 }

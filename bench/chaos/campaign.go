@@ -47,10 +47,14 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	if err == nil {
 		err = r.drain(ctx, say)
 	}
-	stopBackground()
-	wg.Wait()
 	r.puller.finish(2 * pullTimeout) // their journals are evidence
 	r.sinks.finish(2 * pullTimeout)
+	if err == nil {
+		r.comeToRest(ctx, say)
+		err = ctx.Err()
+	}
+	stopBackground()
+	wg.Wait()
 	return err
 }
 

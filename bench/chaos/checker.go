@@ -29,6 +29,7 @@ func Check(e *Evidence) *Verdict {
 	c.duplicates()
 	c.leases()
 	c.deaths()
+	c.rests()
 	c.counters()
 	c.availability()
 	for _, n := range e.Notes {

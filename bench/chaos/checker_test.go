@@ -211,7 +211,12 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			c.diedOnceEach()
 			c.Sent[1].Tries[0].Client = singleClient
 		}},
-		"a broker panicked": {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 2}} }},
+		"goroutines of dead clients": {"leaks", func(c story) {
+			c.Rests = []Rest{{Before: Usage{Goroutines: 90}, After: Usage{Goroutines: 91 + moreGoroutines}}}
+		}},
+		"connections of dead clients": {"leaks", func(c story) { c.Rests = []Rest{{After: Usage{Descriptors: 1 + moreDescriptors}}} }},
+		"files of dead clients":       {"leaks", func(c story) { c.Rests = []Rest{{After: Usage{Files: []string{"spool"}}}} }},
+		"a broker panicked":           {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 2}} }},
 		"a broker panicked as it was killed": {"brokers that died by themselves", func(c story) {
 			c.Exits = []Exit{{Code: 2, May: endings{Killed: true, Clean: true, GivesUp: true}}}
 		}},

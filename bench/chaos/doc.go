@@ -12,6 +12,14 @@
 // doubt behind. The addresses that Sentinel and Cluster announce bypass
 // proxies; there the faults hit the Redis processes instead.
 //
+// # Clients that die
+//
+// One more process, the mortals, is made of clients that end in the middle of something, each straight at a
+// broker and byte by byte: see deaths. Victims are processes that are ordinary clients
+// until they are killed. The checker takes what they have sent and read for what it is: what was not
+// sent whole must not be stored, an answer that was read is a promise, and anything
+// else is in doubt. The death of a client explains no repeat.
+//
 // # The schedule
 //
 // The seed decides which fault comes when, to whom and for how long. Faults come

@@ -28,6 +28,7 @@ type Evidence struct {
 	Notes    []Note
 	Exits    []Exit // of broker processes
 	Deaths   []Death
+	Rests    []Rest // of the brokers
 	// InRedis is how many jobs Redis still knew at the end.
 	InRedis int64
 }
@@ -111,7 +112,7 @@ type failedDelivery struct {
 
 // gather reads all of it.
 func (r *rig) gather(ctx context.Context) (*Evidence, error) {
-	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes}
+	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests}
 	for n := 1; n <= r.producer.starts; n++ {
 		if err := e.readProducer(r.journalOf(r.producer.name, n)); err != nil {
 			return nil, err

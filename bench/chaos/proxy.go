@@ -68,6 +68,13 @@ func (p *proxy) now() (weather, <-chan struct{}) {
 	return p.weather, p.changed
 }
 
+// connections counts those that are open.
+func (p *proxy) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
 // cut resets every connection.
 func (p *proxy) cut() {
 	p.mu.Lock()

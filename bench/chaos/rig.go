@@ -60,6 +60,8 @@ type rig struct {
 	producer, sinks, puller, mortals *guarded
 	victims                          []*child // one of each kind, at most one of them alive
 
+	rests []Rest // of each broker
+
 	mu     sync.Mutex
 	faults []Fault
 	deaths []sacrificed
@@ -113,6 +115,9 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 		return r, err
 	}
 	r.puller, r.producer = r.role("chaos-puller"), r.role("chaos-producer")
+	if err := r.measure(ctx); err != nil {
+		return r, err
+	}
 	if err := r.puller.start(); err != nil {
 		return r, err
 	}

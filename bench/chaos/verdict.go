@@ -16,7 +16,7 @@ import (
 
 // promises are the violations that there can be, in the order of the table.
 var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
-	"leases not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "client deaths missing", "rig notes"}
+	"leases not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "leaks", "client deaths missing", "rig notes"}
 
 // A Verdict is what a campaign, or several, have shown.
 type Verdict struct {

@@ -1,0 +1,142 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Usage is what a broker process holds, its connections to the stores left out where
+// they are links of the rig: what dead clients may leave behind.
+type Usage struct {
+	Goroutines, Descriptors int
+	Files                   []string // temporary ones
+}
+
+// A Rest is what a broker held without load, before the campaign and after it.
+type Rest struct {
+	Broker        string
+	Pool          int // connections that it may keep to a Redis without a link
+	Before, After Usage
+}
+
+const (
+	// moreGoroutines and moreDescriptors are what a broker may hold after the load
+	// beyond what it held before: a start that was calm has begun less.
+	moreGoroutines  = 12
+	moreDescriptors = 8
+	// redisPool is for the connections to a Redis that announces its own addresses.
+	redisPool = 100
+	// restPatience is how long a broker may take to let go of what clients left
+	// behind: longer than it lets an idle connection live.
+	restPatience = 100 * time.Second
+	restTick     = time.Second
+)
+
+// leaked names what a broker has not let go of, empty where there is nothing.
+func (r *Rest) leaked() (out []string) {
+	if n := r.After.Goroutines - r.Before.Goroutines; n > moreGoroutines+r.Pool {
+		out = append(out, fmt.Sprintf("%d goroutines more than the %d before", n, r.Before.Goroutines))
+	}
+	if n := r.After.Descriptors - r.Before.Descriptors; n > moreDescriptors+r.Pool {
+		out = append(out, fmt.Sprintf("%d descriptors more than the %d before", n, r.Before.Descriptors))
+	}
+	if len(r.After.Files) > 0 {
+		out = append(out, "temporary files: "+strings.Join(r.After.Files, " "))
+	}
+	return out
+}
+
+// usage asks a broker what it holds, and looks into its folder for temporary files.
+func (n *node) usage(ctx context.Context) (u Usage, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.addr+"/metrics", nil)
+	if err != nil {
+		return u, err
+	}
+	res, err := control.Do(req)
+	if err != nil {
+		return u, fmt.Errorf("metrics of %s: %w", n.name, err)
+	}
+	defer res.Body.Close()
+	lines, found := bufio.NewScanner(res.Body), 0
+	for lines.Scan() {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		into := map[string]*int{"go_goroutines": &u.Goroutines, "process_open_fds": &u.Descriptors}[name]
+		if into == nil {
+			continue
+		}
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return u, fmt.Errorf("metrics of %s: %w", n.name, err)
+		}
+		*into, found = int(value), found+1
+	}
+	if err := lines.Err(); err != nil {
+		return u, fmt.Errorf("metrics of %s: %w", n.name, err)
+	}
+	if found == 0 {
+		return u, errors.New("metrics of " + n.name + " tell of no goroutines")
+	}
+	mysql, redis := n.mysql.connections(), 0
+	if n.redis != nil {
+		redis = n.redis.connections()
+	}
+	u.Goroutines, u.Descriptors = u.Goroutines-mysql, u.Descriptors-mysql-redis // the driver of MySQL has one for each
+	entries, err := os.ReadDir(n.temp)
+	for _, e := range entries {
+		u.Files = append(u.Files, e.Name())
+	}
+	return u, err
+}
+
+// measure asks every broker what it holds before the load.
+func (r *rig) measure(ctx context.Context) error {
+	for _, n := range r.nodes {
+		u, err := n.usage(ctx)
+		if err != nil {
+			return err
+		}
+		rest := Rest{Broker: n.name, Before: u}
+		if n.redis == nil {
+			rest.Pool = redisPool
+		}
+		r.rests = append(r.rests, rest)
+	}
+	return nil
+}
+
+// comeToRest waits until every broker, whose clients are all gone, has let go of what
+// they left behind, or until it has had long enough. What is left then is for the checker to name.
+func (r *rig) comeToRest(ctx context.Context, say func(format string, args ...any)) {
+	deadline := time.Now().Add(restPatience)
+	for i, n := range r.nodes {
+		rest := &r.rests[i]
+		u, err := n.usage(ctx)
+		for rest.After = u; (err != nil || len(rest.leaked()) > 0) && time.Now().Before(deadline) && ctx.Err() == nil; rest.After = u {
+			pause(ctx, restTick)
+			u, err = n.usage(ctx)
+		}
+		if err != nil {
+			r.note("does not tell what it holds", "%v", err)
+		}
+		say("%s at rest: %d goroutines, %d before; %d descriptors, %d before", n.name,
+			u.Goroutines, rest.Before.Goroutines, u.Descriptors, rest.Before.Descriptors)
+	}
+}
+
+// rests looks for what brokers have not let go of.
+func (c *checker) rests() {
+	for i := range c.e.Rests {
+		for _, what := range c.e.Rests[i].leaked() {
+			c.v.broken("leaks", "%s at rest: %s", c.e.Rests[i].Broker, what)
+		}
+	}
+}
