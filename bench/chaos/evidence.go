@@ -183,22 +183,8 @@ func (r *rig) gatherDeaths(e *Evidence) error {
 			}
 		}
 	}
-	for _, d := range r.deaths {
-		if !d.publishes || e.underWay(d.first) {
-			e.Deaths = append(e.Deaths, d.Death)
-		}
-	}
+	e.Deaths = append(e.Deaths, r.deaths...)
 	return nil
-}
-
-// underWay tells whether a victim had a post under way when it was killed.
-func (e *Evidence) underWay(first int64) bool {
-	for seq := first + 1; e.Sent[seq] != nil; seq++ {
-		if s := e.Sent[seq]; len(s.Tries) < s.Posts {
-			return true
-		}
-	}
-	return false
 }
 
 func (e *Evidence) readDeaths(path string) error {

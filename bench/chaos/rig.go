@@ -64,7 +64,7 @@ type rig struct {
 
 	mu     sync.Mutex
 	faults []Fault
-	deaths []sacrificed
+	deaths []Death // of victims
 	notes  []Note
 }
 

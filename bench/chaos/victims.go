@@ -62,31 +62,48 @@ func (p *producer) hurry(ctx context.Context, work func(context.Context, *rand.R
 	p.Close()
 }
 
-// A sacrificed is the death of a victim, if it was in the middle of something: a pull
-// worker always is.
-type sacrificed struct {
-	Death
-	publishes bool
-	first     int64 // its sequence numbers come after it
-}
-
-// sacrifice starts one victim after the other, each kind in turn, and kills it.
+// sacrifice starts one victim after the other, each kind in turn, and kills it. One
+// that was not in the middle of something is no death: another one follows.
 func (r *rig) sacrifice(ctx context.Context, rng *rand.Rand) {
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 0; ctx.Err() == nil; {
 		next := time.Now().Add(victimEvery)
-		c, start := r.victims[n%len(victims)], time.Now()
-		if err := c.start(); err != nil {
+		i := n % len(victims)
+		start := time.Now()
+		busy, err := r.kill(ctx, i, between(rng, 150*time.Millisecond, 700*time.Millisecond))
+		if err != nil {
 			r.note("does not start", "%v", err)
 			return
 		}
-		pause(ctx, between(rng, 150*time.Millisecond, 700*time.Millisecond))
-		if !c.running() {
-			r.note("died by itself", "%s: %v", c.name, c.cmd.ProcessState)
+		if !busy {
+			continue
 		}
-		c.kill()
 		r.mu.Lock()
-		r.deaths = append(r.deaths, sacrificed{Death{victims[n%len(victims)].kind, "SIGKILL", nobody, start, time.Now()}, n%len(victims) != pullVictim, firstOf(c.name, c.starts)})
+		r.deaths = append(r.deaths, Death{victims[i].kind, "SIGKILL", nobody, start, time.Now()})
 		r.mu.Unlock()
+		n++
 		pause(ctx, time.Until(next))
 	}
+}
+
+// kill lets a victim live for d and reports whether it was in the middle of something: a
+// pull worker always is, a producer where its journal has a post without an answer.
+func (r *rig) kill(ctx context.Context, i int, d time.Duration) (busy bool, err error) {
+	c := r.victims[i]
+	if err := c.start(); err != nil {
+		return false, err
+	}
+	pause(ctx, d)
+	if !c.running() {
+		r.note("died by itself", "%s: %v", c.name, c.cmd.ProcessState)
+	}
+	c.kill()
+	if i == pullVictim {
+		return true, nil
+	}
+	e := &Evidence{Sent: map[int64]*Sent{}}
+	err = e.readProducer(r.journalOf(c.name, c.starts))
+	for _, s := range e.Sent {
+		busy = busy || len(s.Tries) < s.Posts
+	}
+	return busy, err
 }
