@@ -24,11 +24,14 @@ const (
 	drainTick     = time.Second
 )
 
-// run is one campaign on a rig that is built: load and faults for d, then drain.
+// run is one campaign on a rig that is built: load and faults for d, the last part of
+// it without faults, then drain.
 // It returns the first error of the rig itself.
 func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(format string, args ...any)) error {
-	load, stop := context.WithTimeout(ctx, d)
+	load, stop := context.WithCancel(ctx)
 	defer stop()
+	storm, stopStorm := context.WithTimeout(ctx, d-calm(d))
+	defer stopStorm()
 	background, stopBackground := context.WithCancel(ctx)
 	defer stopBackground()
 	var wg sync.WaitGroup
@@ -37,8 +40,12 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 		wg.Go(func() { r.sacrifice(load, rand.New(rand.NewPCG(c.Seed, 1<<62))) })
 	}
 	wg.Go(func() { r.redriveNowAndThen(load, rand.New(rand.NewPCG(c.Seed, 1<<63))) })
-	err := r.inject(ctx, load, c, say)
-	say("faults are over; what is on its way goes on")
+	err := r.inject(ctx, storm, c, say)
+	say("faults are over; the load goes on for a while")
+	if err == nil {
+		pause(ctx, calm(d))
+	}
+	stop()
 	for _, c := range []*guarded{r.producer, r.mortals} {
 		if c != nil {
 			c.finish(finishWithin + 2*postTimeout)
@@ -58,11 +65,15 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	return err
 }
 
-// inject deals faults until load ends; the last ones are waited for, unless ctx ends.
-func (r *rig) inject(ctx, load context.Context, c *Config, say func(format string, args ...any)) error {
+// calm is how long the load, and the deaths of clients, go on after the last fault of a
+// campaign of d: a broker that a fault restarts has forgotten what clients left behind.
+func calm(d time.Duration) time.Duration { return min(d/6, 30*time.Second) }
+
+// inject deals faults until storm ends; the last ones are waited for, unless ctx ends.
+func (r *rig) inject(ctx, storm context.Context, c *Config, say func(format string, args ...any)) error {
 	s := &schedule{seed: c.Seed, kinds: r.kinds()}
-	pause(load, c.Every)
-	for load.Err() == nil {
+	pause(storm, c.Every)
+	for storm.Err() == nil {
 		next := time.Now().Add(c.Every)
 		blows := s.next(r)
 		errs := make([]error, len(blows))
@@ -75,7 +86,7 @@ func (r *rig) inject(ctx, load context.Context, c *Config, say func(format strin
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
-		pause(load, time.Until(next))
+		pause(storm, time.Until(next))
 	}
 	return ctx.Err()
 }

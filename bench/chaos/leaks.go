@@ -31,8 +31,8 @@ type Rest struct {
 const (
 	// moreGoroutines and moreDescriptors are what a broker may hold after the load
 	// beyond what it held before: a start that was calm has begun less.
-	moreGoroutines  = 12
-	moreDescriptors = 8
+	moreGoroutines  = 8
+	moreDescriptors = 4
 	// redisPool is for the connections to a Redis that announces its own addresses.
 	redisPool = 100
 	// restPatience is how long a broker may take to let go of what clients left
