@@ -1,8 +1,9 @@
 package hotpath
 
 import (
-	"sync"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -122,33 +123,125 @@ func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
 	require.Equal(t, 1000, g.limit)
 }
 
-func TestWhoWaitsAtTheGateIsAdmittedInOrderOrRefused(t *testing.T) {
-	g := newGate(1, 1)
-	require.True(t, g.enter(1, gatePatience))
-	order := make(chan int, 2)
-	var wg sync.WaitGroup
-	for i := range 2 {
-		wg.Go(func() {
-			if g.enter(1, gatePatience) {
-				order <- i
+// queueUp starts n publishes of one place each, one after the other, so that they wait
+// in this order; each reports its number when it is admitted.
+func queueUp(t *testing.T, g *gate, n int) (admitted chan int) {
+	t.Helper()
+	admitted = make(chan int, n)
+	for i := range n {
+		go func() {
+			if g.enter(1, time.Hour) {
+				admitted <- i
 			}
-		})
-		require.Eventually(t, func() bool {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			return len(g.waiting) == i+1 || i == 1
-		}, 5*time.Second, time.Millisecond)
+		}()
+		synctest.Wait()
+		require.Len(t, g.waiting, i+1)
 	}
-	g.leave(1)
-	require.Equal(t, 0, <-order)
-	g.leave(1)
-	wg.Wait()
-	g.mu.Lock()
-	inside, waiting := g.inside, len(g.waiting)
-	g.mu.Unlock()
-	require.Zero(t, waiting, "who waited in vain left")
-	require.LessOrEqual(t, inside, 1)
+	return admitted
 }
+
+func TestTheGateAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 20
+		g := newGate(2, n)
+		require.True(t, g.enter(2, gatePatience))
+		admitted := queueUp(t, g, n)
+		require.Empty(t, admitted, "no place is free")
+		for i := range n {
+			g.leave(1)
+			synctest.Wait()
+			require.Len(t, admitted, 1, "one place, one publish")
+			require.Equal(t, i, <-admitted)
+			require.Equal(t, 2, g.inside)
+			require.Len(t, g.waiting, n-1-i)
+		}
+		g.leave(2)
+		require.Zero(t, g.inside)
+	})
+}
+
+func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		require.True(t, g.enter(8, gatePatience))
+		large := make(chan bool, 1)
+		go func() { large <- g.enter(6, gatePatience) }()
+		synctest.Wait()
+		small := queueUpBehind(t, g)
+		require.Empty(t, small, "two places are free, but the larger one came first")
+		g.leave(4)
+		require.True(t, <-large)
+		synctest.Wait()
+		require.Empty(t, small, "the larger one has taken all")
+		g.leave(6)
+		require.True(t, <-small)
+	})
+}
+
+// queueUpBehind starts a publish of one place that waits behind another one.
+func queueUpBehind(t *testing.T, g *gate) (admitted chan bool) {
+	t.Helper()
+	admitted = make(chan bool, 1)
+	go func() { admitted <- g.enter(1, time.Hour) }()
+	synctest.Wait()
+	require.Len(t, g.waiting, 2)
+	return admitted
+}
+
+func TestTheGateRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 2)
+		require.True(t, g.enter(9, gatePatience))
+		refused := make(chan time.Duration, 1)
+		go func() {
+			begun := time.Now()
+			if !g.enter(2, gatePatience) {
+				refused <- time.Since(begun)
+			}
+		}()
+		synctest.Wait()
+		behind := queueUpBehind(t, g)
+
+		begun := time.Now()
+		require.False(t, g.enter(1, gatePatience), "two may wait")
+		require.Zero(t, time.Since(begun), "the third is refused at once")
+
+		require.Equal(t, gatePatience, <-refused)
+		require.True(t, <-behind, "the place that was too small for the first one")
+		require.Empty(t, g.waiting)
+		require.Equal(t, 10, g.inside, "a refused publish holds no place")
+		g.leave(10)
+		require.True(t, g.enter(10, gatePatience))
+	})
+}
+
+func TestALimitThatGrowsAdmitsThoseWhoWaitAndOneThatShrinksNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1000, 1000)
+		require.True(t, g.enter(100, gatePatience))
+		for range 100 {
+			g.observe(2*gateDelay, time.Millisecond)
+			g.adjust()
+		}
+		require.Equal(t, gateLeast, g.limit)
+		admitted := queueUp(t, g, 3)
+		g.leave(100 - gateLeast)
+		synctest.Wait()
+		require.Empty(t, admitted, "as many are inside as the limit allows")
+		g.leave(1)
+		require.Equal(t, 0, <-admitted)
+		synctest.Wait()
+		require.Empty(t, admitted)
+		for range gateQuiet { // nothing is delivered any more
+			g.adjust()
+		}
+		require.Equal(t, 1000, g.limit)
+		require.Equal(t, []int{1, 2}, sorted(<-admitted, <-admitted), "admitted by the limit: no place became free")
+		require.Equal(t, gateLeast+2, g.inside)
+	})
+}
+
+func sorted(n ...int) []int { slices.Sort(n); return n }
 
 func TestABatchTakesItsPlacesTogetherAndALargeOneGoesAlone(t *testing.T) {
 	g := newGate(10, 10)
