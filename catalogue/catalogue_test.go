@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,18 +19,16 @@ import (
 
 // source is a store of resources that counts how often it is asked.
 type source struct {
-	mu      sync.Mutex
-	state   durable.Changes
-	err     error
-	asked   atomic.Int64
-	gate    chan struct{} // when not nil, each answer takes one value first
-	entered chan struct{}
+	mu    sync.Mutex
+	state durable.Changes
+	err   error
+	asked atomic.Int64
+	gate  chan struct{} // when not nil, each answer takes one value first
 }
 
 func (s *source) Changes(ctx context.Context, after int64) (durable.Changes, error) {
 	s.asked.Add(1)
 	if s.gate != nil {
-		s.entered <- struct{}{}
 		<-s.gate
 	}
 	s.mu.Lock()
@@ -201,22 +200,42 @@ func TestAnEmptyTokenMatchesNothing(t *testing.T) {
 }
 
 func TestConcurrentRefreshesShareOneQueryThatBeganAfterThem(t *testing.T) {
-	s := &source{}
-	c := open(t, s)
-	s.gate, s.entered = make(chan struct{}), make(chan struct{}, 100)
-	before := s.asked.Load()
-	var wg sync.WaitGroup
-	wg.Go(func() { require.NoError(t, c.Refresh(context.Background())) })
-	<-s.entered // one is under way: those that come now may not be served by it
-	for range 20 {
-		wg.Go(func() { require.NoError(t, c.Refresh(context.Background())) })
-	}
-	time.Sleep(50 * time.Millisecond) // they queue up; a late one only costs another query
-	s.producer("p", "t")
-	close(s.gate)
-	wg.Wait()
-	require.LessOrEqual(t, s.asked.Load()-before, int64(4))
-	require.NotNil(t, c.Producer("p"))
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{}
+		c := open(t, s)
+		s.gate = make(chan struct{})
+		before := s.asked.Load()
+		var done atomic.Int64
+		refresh := func(times int) {
+			for range times {
+				go func() {
+					require.NoError(t, c.Refresh(context.Background()))
+					done.Add(1)
+				}()
+			}
+			synctest.Wait() // each waits for the store, or for the one that does
+		}
+		answer := func() { s.gate <- struct{}{}; synctest.Wait() }
+
+		refresh(1)
+		require.EqualValues(t, 1, s.asked.Load()-before)
+		s.producer("p", "t")
+		refresh(20)
+		require.EqualValues(t, 1, s.asked.Load()-before, "one query at a time")
+		answer()
+		require.EqualValues(t, 1, done.Load(), "those that came later are not served by a query that began before them")
+		require.EqualValues(t, 2, s.asked.Load()-before)
+		s.producer("late", "t")
+		refresh(5)
+		answer()
+		require.EqualValues(t, 21, done.Load(), "one query for all that came before it")
+		require.NotNil(t, c.Producer("p"))
+		require.EqualValues(t, 3, s.asked.Load()-before, "and another for those that came after it began")
+		answer()
+		require.EqualValues(t, 26, done.Load())
+		require.NotNil(t, c.Producer("late"))
+		require.EqualValues(t, 3, s.asked.Load()-before)
+	})
 }
 
 func TestWatchersHearOfEveryConsumerOnceAndOfEachChange(t *testing.T) {
