@@ -84,7 +84,7 @@ func TestFaultClockOfABrokerJumpsOnRealServers(t *testing.T) {
 	l.progress(40)
 	l.finish()
 	l.requireStoredOnce(w.dsn())
-	require.Zero(t, requireAll(t, sink, l.bodies()), "each once")
+	require.Zero(t, w.requireAll(sink, l.bodies()), "each once")
 
 	// A retry that Redis forgets is due by what the store remembers of it.
 	for _, by := range jumps {

@@ -57,7 +57,7 @@ func BenchmarkDrillMySQLStopped(b *testing.B) {
 		if len(statuses) != 1 || statuses[503] == 0 {
 			b.Fatalf("answers while MySQL stood still, by status: %v", statuses)
 		}
-		if repeats := requireAll(b, s, acked); repeats > 0 {
+		if repeats := r.requireAll(s, acked); repeats > 0 {
 			b.Fatalf("%d deliveries too many: nothing died", repeats)
 		}
 		r.report("refused", float64(statuses[503]), fmt.Sprintf("answers while MySQL stood still for %v: all are 503", away))

@@ -195,7 +195,7 @@ func BenchmarkDrillRedisAway(b *testing.B) {
 				}
 			}
 		}
-		repeats := requireAll(b, s, acked)
+		repeats := r.requireAll(s, acked)
 		first := s.first()
 		var last time.Time
 		for _, a := range during {

@@ -15,12 +15,17 @@ type embeddedRedis struct {
 	password string
 }
 
+// embeddedStarted hears the URL of an embedded Redis. Only tests, which look for jobs
+// that are left in it, replace this.
+var embeddedStarted = func(url string) {}
+
 func startEmbeddedRedis() (*embeddedRedis, error) {
 	e := &embeddedRedis{server: miniredis.NewMiniRedis(), password: rand.Text()}
 	e.server.RequireAuth(e.password)
 	if err := e.server.Start(); err != nil {
 		return nil, fmt.Errorf("embedded Redis cannot listen on loopback: %w", err)
 	}
+	embeddedStarted(e.URL())
 	return e, nil
 }
 

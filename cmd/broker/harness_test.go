@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +39,9 @@ type world struct {
 	program string                   // "": this test binary
 	redis   *realservers.RedisServer // nil: embedded
 	mysql   *realservers.MySQLServer // nil: embedded or shared
+
+	mu        sync.Mutex
+	processes []*process // all that were started
 }
 
 // onEachStore runs a test on the embedded stores and on real servers.
@@ -70,11 +75,12 @@ const adminToken = "test-admin-token"
 
 // A process is one broker.
 type process struct {
-	t    testing.TB
-	cmd  *exec.Cmd
-	base string
-	log  *syncBuffer
-	done chan struct{}
+	t     testing.TB
+	world *world
+	cmd   *exec.Cmd
+	base  string
+	log   *syncBuffer
+	done  chan struct{}
 }
 
 // start runs a broker and waits until it is ready.
@@ -95,15 +101,21 @@ func (w *world) launch(env ...string) *process {
 func (w *world) run(program string, env ...string) *process {
 	w.t.Helper()
 	addr := freeAddr(w.t)
-	p := &process{t: w.t, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
+	p := &process{t: w.t, world: w, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
 	p.cmd = exec.Command(program, "serve")
 	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken,
 		"BROKER_OPEN_MANAGEMENT=true", "BROKER_ALLOWED_HOSTS=b") // b is the Host of raw requests
 	p.cmd.Env = append(p.cmd.Env, w.env...)
 	p.cmd.Env = append(p.cmd.Env, env...)
+	if w.setting("BROKER_DATA_DIR") != "" {
+		p.cmd.Env = append(p.cmd.Env, envRedisFile+"="+w.redisFile())
+	}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	require.NoError(w.t, p.cmd.Start())
 	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	w.mu.Lock()
+	w.processes = append(w.processes, p)
+	w.mu.Unlock()
 	w.t.Cleanup(func() {
 		p.kill()
 		text := p.log.String()
@@ -337,6 +349,9 @@ type sink struct {
 	got    []received
 	byBody map[string]int
 	answer func(n int, r received) int // status for the n-th request, from 1
+
+	open  atomic.Int64 // requests that were not answered yet
+	conns atomic.Int64 // connections
 }
 
 type received struct {
@@ -348,7 +363,9 @@ type received struct {
 // newSink answers with answer, or 204 when it is nil.
 func newSink(t testing.TB, answer func(n int, r received) int) *sink {
 	s := &sink{byBody: map[string]int{}, answer: answer}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.open.Add(1)
+		defer s.open.Add(-1)
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -365,6 +382,15 @@ func newSink(t testing.TB, answer func(n int, r received) int) *sink {
 		}
 		w.WriteHeader(status)
 	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.conns.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			s.conns.Add(-1)
+		}
+	}
+	s.Start()
 	t.Cleanup(s.Close)
 	return s
 }
@@ -386,6 +412,20 @@ func (s *sink) distinct() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.byBody)
+}
+
+// counts is how often each body was received.
+func (s *sink) counts() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.byBody)
+}
+
+// hasAll reports whether each of the bodies was received.
+func (s *sink) hasAll(bodies []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(bodies, func(body string) bool { return s.byBody[body] == 0 })
 }
 
 // times returns how often a body was received.

@@ -60,6 +60,13 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	if file := os.Getenv(envRedisFile); file != "" {
+		embeddedStarted = func(url string) {
+			if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
+				panic(err)
+			}
+		}
+	}
 	main()
 }
 

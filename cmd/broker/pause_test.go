@@ -180,7 +180,7 @@ func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
 		here.publish(other, "half")
 	}
 	here.requireStoredOnce(w.dsn())
-	copies := requireAll(t, sink, here.bodies())
+	copies := w.requireAll(sink, here.bodies())
 	mu.Lock()
 	defer mu.Unlock()
 	t.Logf("paused for %v holding at least %.0f leases, with %d acknowledged; then %d more; half-read publish %d; %d copies, %d late requests; slowest answer %v",
