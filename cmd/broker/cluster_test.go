@@ -159,7 +159,7 @@ func duplicateIDs(t *testing.T, ps []*process) {
 	}
 	requireProblem(t, s.on(ps[2]).post("order-0", "X-Broker-Message-ID", "order-0"), 409, "duplicate_message_id")
 	eventually(t, "all deliveries", func() bool { return sink.distinct() == ids })
-	settled()
+	s.awaitRest(sink)
 	require.Equal(t, ids, sink.count(), "each once")
 	other := ps[1].stage(t)
 	require.Equal(t, 201, other.post("x", "X-Broker-Message-ID", "order-0").status, "IDs are per channel")
@@ -205,7 +205,8 @@ func TestClusterOneBrokerMayHaveNoFailSafeOnRealServers(t *testing.T) {
 	other := s.on(w.start("BROKER_REAPER=false"))
 	other.publish("third")
 	eventually(t, "the third", func() bool { return sink.times("third") == 1 })
-	settled()
+	w.awaitWalks(w.alive()...)
+	require.Zero(t, other.gauge(t, walks), "no fail-safe runs")
 	require.Zero(t, sink.times("second"), "nobody looks")
 	w.start()
 	eventually(t, "the second", func() bool { return sink.times("second") == 1 })

@@ -31,8 +31,7 @@ func TestFaultFlushallRepeatsNothingThatIsInFlight(t *testing.T) {
 				w.flushall()
 			}
 			eventually(t, "every message", func() bool { return s.distinct() == n })
-			settled()
-			settled()
+			w.awaitRest(s)
 			require.Equal(t, n, s.count(), "nothing twice")
 			for _, r := range s.all() {
 				require.Equal(t, "1", r.header.Get("X-Broker-Attempt"), r.body)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,7 +112,9 @@ func useEverything(t *testing.T, w *world) {
 	jobs = p.queued("pull", "limit=1")
 	require.NotEmpty(t, jobs)
 	require.Equal(t, 202, p.move("pull", jobs[0]["ID"].(string), to("INFLIGHT")).status)
-	settled() // its lease ends
+	eventually(t, "its lease to end", func() bool {
+		return slices.ContainsFunc(p.queued("pull", "limit=100"), func(j map[string]any) bool { return j["Attempts"].(float64) > 0 })
+	})
 	require.Zero(t, p.stop())
 	require.Zero(t, other.stop())
 }

@@ -102,7 +102,7 @@ func redrivePushDLQ(t *testing.T, p *process) {
 	eventually(t, "each once more", func() bool { return sink.count() == 2*n })
 	eventually(t, "no dead letters", func() bool { return len(s.dead("k", 100)) == 0 })
 	require.Equal(t, 202, s.redriveAll("k", "k-token").status, "nothing to do is fine")
-	settled()
+	s.awaitRest(sink.sink)
 	for i := range n {
 		require.Equal(t, 2, sink.times(fmt.Sprint(i)))
 	}
@@ -183,7 +183,7 @@ func retriggerByConsumer(t *testing.T, p *process) {
 	// The admin may ask at any time; a job that is over or queued stays so.
 	require.Equal(t, 202, s.do("POST", mine, "", "X-Broker-Admin-Token", adminToken).status)
 	require.Equal(t, 202, s.do("POST", waiting, "", "X-Broker-Admin-Token", adminToken).status)
-	settled()
+	s.awaitRest(sink.sink)
 	require.Equal(t, 2, sink.times("body"))
 	require.Len(t, s.queued("pull", "limit=100"), 2)
 	id := jobs[1].ID
@@ -212,7 +212,7 @@ func retriggerMessage(t *testing.T, p *process) {
 	for range 5 {
 		require.Equal(t, 202, s.do("POST", url, "", "X-Broker-Admin-Token", adminToken).status)
 	}
-	settled()
+	s.awaitRest(sink.sink)
 	require.Equal(t, 1, sink.count(), "what is delivered is not sent again")
 	require.Len(t, s.queued("pull", "limit=100"), 1, "what is queued is not queued twice")
 	require.Len(t, s.dead("dead", 10), 1, "what is dead waits for its consumer")
@@ -233,7 +233,7 @@ func TestRedriveTheAdminMayRetriggerAJobThatWaitsForItsRetry(t *testing.T) {
 		url := s.message(at).Jobs[0].RetriggerURL
 		requireProblem(t, s.do("POST", url, "", "X-Broker-Consumer-Token", "k-token"), 400, "job_not_dead")
 		require.Equal(t, 202, s.do("POST", at+"/re-trigger", "", "X-Broker-Admin-Token", adminToken).status)
-		settled()
+		s.awaitWalk()
 		require.Equal(t, 1, sink.count(), "to dispatch a message again does not hurry its retries")
 		require.Equal(t, 202, s.do("POST", url, "", "X-Broker-Admin-Token", adminToken).status)
 		eventually(t, "the second failure", func() bool { return waiting(2) })

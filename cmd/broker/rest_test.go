@@ -102,9 +102,10 @@ WHERE k.callback_url = ?
 
 // An insight is the stores of a world and what they know about one sink.
 type insight struct {
-	w     *world
-	sink  *sink
-	store *sql.DB
+	w      *world
+	sink   *sink
+	store  *sql.DB
+	shared bool // the brokers deliver to the sinks of other tests, too
 }
 
 func (w *world) insight(s *sink) *insight {
@@ -192,6 +193,9 @@ func (i *insight) busy(queue redis.UniversalClient, consumers []uint32) string {
 		return fmt.Sprint(n, " requests are under way")
 	}
 	for _, p := range i.w.alive() {
+		if i.shared {
+			break // a lease shows what is under way to this sink
+		}
 		for _, name := range []string{"penstock_fanout_pending_messages", "penstock_push_requests_in_flight"} {
 			if n, err := p.metric(name); n != 0 || err != nil {
 				return fmt.Sprint(p.base, ": ", name, " is ", n, err)
@@ -226,9 +230,18 @@ func (i *insight) busy(queue redis.UniversalClient, consumers []uint32) string {
 
 // awaitRest returns when no request can come to the sink any more: twice nothing is
 // busy, and between the two the fail-safe has walked over everything.
-func (w *world) awaitRest(s *sink) *insight {
+func (w *world) awaitRest(s *sink) { w.insight(s).awaitRest() }
+
+// awaitRest is for a stage whose brokers other tests use at the same time.
+func (s *stage) awaitRest(of *sink) {
+	i := s.world.in(s.t).insight(of)
+	i.shared = true
+	i.awaitRest()
+}
+
+func (i *insight) awaitRest() {
+	w := i.w
 	w.t.Helper()
-	i := w.insight(s)
 	queue := w.openRedis()
 	consumers := i.consumers()
 	await := func() {
@@ -245,8 +258,10 @@ func (w *world) awaitRest(s *sink) *insight {
 	await()
 	w.awaitWalks(w.alive()...)
 	await()
-	return i
 }
+
+// walks counts the rounds of the fail-safe.
+const walks = "penstock_reconcile_duration_seconds_count"
 
 // awaitWalks returns when the fail-safe of each broker that has one has looked at all
 // that is stored now.
@@ -258,15 +273,14 @@ func (w *world) awaitWalks(brokers ...*process) {
 		horizon = max(horizon, d)
 	}
 	time.Sleep(horizon)
-	const rounds = "penstock_reconcile_duration_seconds_count"
 	for _, p := range brokers {
 		if slices.Contains(p.cmd.Env, "BROKER_REAPER=false") {
 			continue
 		}
-		before, err := p.metric(rounds)
+		before, err := p.metric(walks)
 		require.NoError(w.t, err)
 		eventually(w.t, "the fail-safe of "+p.base+" to look", func() bool {
-			now, err := p.metric(rounds)
+			now, err := p.metric(walks)
 			return err == nil && now >= before+2 // the first may have begun before
 		})
 	}

@@ -57,7 +57,7 @@ func TestRestartDrainsWithoutADuplicate(t *testing.T) {
 		p = w.start()
 		s = s.on(p)
 		eventually(t, "all deliveries", func() bool { return sink.distinct() == n })
-		settled()
+		s.awaitRest(sink)
 		require.Equal(t, n, sink.count(), "each once")
 		eventually(t, "the report of the worker to be taken", func() bool { return s.move("pull", held, to("DELIVERED")).status == 202 })
 		s.awaitQueued("pull", n-1)
@@ -138,7 +138,8 @@ func TestRestartWithTheSameSeedFileChangesNothing(t *testing.T) {
 		eventually(t, "the delivery", func() bool { return sink.count() == 1 })
 		require.Equal(t, "billing-secret", sink.all()[0].header.Get("X-Broker-Consumer-Token"))
 		require.Equal(t, 0, p.stop())
-		settled() // so that a change would have another Last-Modified
+		changed := time.Now().Unix() // a change from the next second on would have another Last-Modified
+		eventually(t, "the next second", func() bool { return time.Now().Unix() > changed })
 		p = w.start()
 		require.Equal(t, first, look(p))
 		require.Equal(t, 0, p.stop())

@@ -36,7 +36,7 @@ func exactAttempts(t *testing.T, p *process) {
 	j := s.awaitStatus(at, "DEAD").Jobs[0]
 	require.Equal(t, 4, j.Attempts)
 	require.Equal(t, 500, j.StatusCode)
-	settled()
+	s.awaitRest(sink)
 	got := sink.all()
 	require.Len(t, got, 4)
 	requests := map[string]bool{}
@@ -184,6 +184,6 @@ func TestRetryALateSuccessWinsOverDeathOnRealServers(t *testing.T) {
 	s.awaitStatus(at, "DELIVERED")
 	require.Empty(t, s.dead("k", 10))
 	require.Equal(t, 202, s.redriveAll("k", "k-token").status)
-	settled()
+	s.awaitWalk()
 	require.Equal(t, "DELIVERED", s.message(at).Jobs[0].Status, "there is nothing to redrive")
 }

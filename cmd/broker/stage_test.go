@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -247,7 +246,3 @@ func serveHTTP(t *testing.T, handler func(w http.ResponseWriter, r *http.Request
 	})
 	return server.URL
 }
-
-// settled gives what must not happen a chance to happen: a few rounds of every
-// loop of a broker with quick settings.
-func settled() { time.Sleep(1500 * time.Millisecond) }
