@@ -34,6 +34,9 @@ func TestFaultKillAtEachPointLosesNothing(t *testing.T) {
 				current = w.start()
 				extra := w.requireAll(s, acked)
 				toll.requireNoMore()
+				if w.redis != nil {
+					requireRisingAttempts(t, s)
+				}
 				t.Logf("%d acknowledged, %d requests under way at the kill, %d copies", len(acked), toll.lost, extra)
 				// The restarted broker is whole: it takes and delivers.
 				current.publish("m-after")
@@ -253,6 +256,7 @@ func TestFaultKillOfOneBrokerIsTakenOverByAnother(t *testing.T) {
 					ofDying[r.body]++
 				}
 			}
+			requireRisingAttempts(t, s)
 			lost, _ := w.insight(s).unaccounted()
 			for body, n := range lost {
 				require.LessOrEqual(t, n, ofDying[body], "%s was sent again, and not because its broker died", body)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ type record struct {
 	message   ident.ID
 	delivered int // 0 or 1
 	dead      int // 0 or 1
-	failed    int // attempts
+	failed    int // attempts; not those whose lease ended, of which nothing is known
 }
 
 const selectRecords = `
@@ -94,7 +95,7 @@ SELECT
     m.payload,
     (SELECT COUNT(*) FROM deliveries d WHERE d.consumer_no = k.no AND d.message_id = m.id),
     (SELECT COUNT(*) FROM dead_jobs x WHERE x.consumer_no = k.no AND x.message_id = m.id),
-    (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = k.no AND a.message_id = m.id)
+    (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = k.no AND a.message_id = m.id AND a.status_code + a.duration_ms > 0)
 FROM consumers k
 JOIN messages m ON m.channel_no = k.channel_no
 WHERE k.callback_url = ?
@@ -339,6 +340,19 @@ func (l *toll) died(what string) {
 		l.lost += max(0, grown)
 	}
 	l.known = now
+}
+
+// requireRisingAttempts checks that each copy of a job has a higher attempt number: a
+// Redis that lost nothing knows how often the job was claimed.
+func requireRisingAttempts(t testing.TB, s *sink) {
+	t.Helper()
+	last := map[string]int{}
+	for _, r := range s.all() {
+		n, err := strconv.Atoi(r.header.Get("X-Broker-Attempt"))
+		require.NoError(t, err)
+		require.Greater(t, n, last[r.body], "the attempt of a copy of %s", r.body)
+		last[r.body] = n
+	}
 }
 
 // requireNoMore checks at rest that nothing was sent again but what was under way at a death.
