@@ -148,7 +148,7 @@ func TestConcurrentPublishesShareTransactions(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, 200, f.all())
 	require.Equal(t, 200, committed())
-	require.LessOrEqual(t, len(f.batches), committers+2, "the rest went in one transaction, or two")
+	require.Len(t, f.batches, committers+1, "the rest went in one transaction")
 	seen := map[ident.ID]bool{}
 	for _, b := range f.batches {
 		for _, m := range b {

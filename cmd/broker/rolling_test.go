@@ -165,7 +165,7 @@ func TestRollingRestartFailsNoPublishOnRealServers(t *testing.T) {
 	eventually(t, "three ready brokers", func() bool { return b.count() == 3 })
 	sink := newSink(t, nil)
 	s := brokers[0].stage(t, "k="+sink.URL)
-	through := s.on(&process{t: t, base: b.URL})
+	through := s.on(&process{t: t, world: w, base: b.URL})
 	l := startSteady(through, 6, func(int) *process { return through.process })
 	const rounds = 2
 	for range rounds {
