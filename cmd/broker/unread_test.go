@@ -7,25 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-// metric reads a metric of the broker; an absent one is 0.
-func (p *process) metric(name string) float64 {
-	p.t.Helper()
-	for line := range strings.Lines(p.do("GET", "/metrics", "").body) {
-		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
-			v, err := strconv.ParseFloat(text, 64)
-			require.NoError(p.t, err)
-			return v
-		}
-	}
-	return 0
-}
 
 // batchHead is the head of a batch request up to what says how long its body is.
 const batchHead = "POST /channel/c/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n" + rawTokens
@@ -71,7 +57,7 @@ func TestABatchClientMaySendEverythingBeforeItReads(t *testing.T) {
 				require.NoError(t, err, "line %d", i)
 			}
 			require.NoError(t, body.Close())
-			heap := p.metric("go_memstats_heap_inuse_bytes")
+			heap := p.gauge(p.t, "go_memstats_heap_inuse_bytes")
 			t.Logf("heap in use when everything is sent: %.0f MiB", heap/(1<<20))
 			require.Less(t, heap, float64(256<<20))
 
