@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/problem"
 	"github.com/penstock-broker/penstock/redisq"
@@ -108,12 +109,14 @@ func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Mess
 	g.SetLimit(jobLookups)
 	for i, k := range ch.Consumers[start:end] {
 		g.Go(func() error {
-			states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})
-			if err != nil {
-				return err
-			}
-			page[i] = located{ch, k, states[0]}
-			return nil
+			return guard.Do("states of jobs", func() error {
+				states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})
+				if err != nil {
+					return err
+				}
+				page[i] = located{ch, k, states[0]}
+				return nil
+			})
 		})
 	}
 	if err := g.Wait(); err != nil {

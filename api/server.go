@@ -38,7 +38,7 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 		o.Log = slog.Default()
 	}
 	return &fasthttp.Server{
-		Handler:                      strict(endBody(h)),
+		Handler:                      contain(strict(endBody(h))),
 		StreamRequestBody:            true, // the doors bound what they read: see package intake
 		MaxRequestBodySize:           1,    // of a streamed body this is only what is waited for before the handler runs
 		ErrorHandler:                 refuse,

@@ -13,10 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/catalogue"
@@ -241,7 +239,7 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Bodies:        bodies,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: cfg.RationalDelay,
-		Metrics:       fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})),
+		Metrics:       metricsPage(registry),
 		Registerer:    registry,
 		Version:       api.VersionView{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:           log,

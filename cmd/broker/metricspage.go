@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/valyala/fasthttp"
+)
+
+// metricsPage serves the metrics in the goroutine of the request. The adaptor of
+// fasthttp runs a net/http handler in another one, with the RequestCtx as its context,
+// and does not wait for the end of it.
+func metricsPage(registry *prometheus.Registry) fasthttp.RequestHandler {
+	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return func(rc *fasthttp.RequestCtx) {
+		// Without the headers of the request: the answer is text and not compressed.
+		page := metricsWriter{header: http.Header{}, status: http.StatusOK}
+		h.ServeHTTP(&page, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+		rc.SetStatusCode(page.status)
+		rc.SetContentType(page.header.Get("Content-Type"))
+		rc.SetBody(page.body.Bytes())
+	}
+}
+
+// A metricsWriter keeps an answer.
+type metricsWriter struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *metricsWriter) Header() http.Header         { return w.header }
+func (w *metricsWriter) WriteHeader(status int)      { w.status = status }
+func (w *metricsWriter) Write(p []byte) (int, error) { return w.body.Write(p) }
