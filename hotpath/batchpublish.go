@@ -53,6 +53,9 @@ func (p *publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 		return
 	}
 	defaults, err := p.batchDefaults(rc)
+	if err == nil && !h.IsHTTP11() {
+		err = errHTTP10
+	}
 	if err != nil {
 		problem.Write(rc, err)
 		return
@@ -61,12 +64,14 @@ func (p *publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 	if body == nil || h.ContentLength() == 0 {
 		body = bytes.NewReader(nil)
 	}
-	b := newBatch(p, ch, producer, body, rc.Conn())
+	b := newBatch(p, ch, producer, body, h.ContentLength(), rc.Conn())
 	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
 	rc.Response.SetBodyStream(b, -1)
 }
+
+var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
 
 // batchDefaults are what a line has that does not say otherwise.
 func (p *publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, error) {
@@ -100,14 +105,17 @@ type batch struct {
 	producer  *durable.Producer
 	defaults  durable.Message
 	requestID string
-	body      io.Reader
+	body      wiredBody
 	wire      *wire
 	chunks    chan *chunk // read, handed to the committer; closed by the reader
 	answers   *answers
 }
 
-func newBatch(p *publisher, ch *catalogue.Channel, producer *durable.Producer, body io.Reader, conn net.Conn) *batch {
-	return &batch{p: p, ch: ch, producer: producer, body: body, wire: newWire(conn), chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, ch.ID)}
+// newBatch returns a batch whose body has length bytes, or comes in chunks where that
+// is negative.
+func newBatch(p *publisher, ch *catalogue.Channel, producer *durable.Producer, body io.Reader, length int, conn net.Conn) *batch {
+	w := newWire(conn)
+	return &batch{p: p, ch: ch, producer: producer, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, ch.ID)}
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo.

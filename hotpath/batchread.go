@@ -40,7 +40,7 @@ func (p *publisher) unreserveChunk(c *chunk) {
 
 // read parses lines until the body ends.
 func (b *batch) read() error {
-	lines := newLineSource(wiredBody{b.body, b.wire}, b.p)
+	lines := newLineSource(&b.body, b.p)
 	defer lines.release()
 	for {
 		if err := b.awaitRoom(); err != nil {

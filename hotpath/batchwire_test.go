@@ -62,7 +62,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 
 func (d *batchDoor) batch(body io.Reader, conn net.Conn) *batch {
 	ch := &catalogue.Channel{Channel: durable.Channel{No: 1, ID: "c", Audience: 1}}
-	return newBatch(d.publisher, ch, &durable.Producer{No: 1}, body, conn)
+	return newBatch(d.publisher, ch, &durable.Producer{No: 1}, body, -1, conn)
 }
 
 // observed is a batch whose end is told.

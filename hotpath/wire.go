@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -26,15 +27,24 @@ func newWire(c net.Conn) *wire { return &wire{conn: c, gone: make(chan struct{})
 
 // A wiredBody is the body of a batch, read over its wire.
 type wiredBody struct {
-	io.Reader
-	wire *wire
+	from   io.Reader
+	wire   *wire
+	length int // below 0: it comes in chunks
+	read   int
 }
 
-func (b wiredBody) Read(p []byte) (int, error) {
+// Read takes the end of the connection for that of the body only where the body is
+// whole, which fasthttp does not.
+func (b *wiredBody) Read(p []byte) (int, error) {
 	if err := b.wire.reading(); err != nil {
 		return 0, err
 	}
-	return b.Reader.Read(p)
+	n, err := b.from.Read(p)
+	b.read += n
+	if errors.Is(err, io.EOF) && (b.read < b.length || b.length < 0 && cutShort(b.wire.conn)) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // reading is called before the reader waits for bytes.

@@ -172,6 +172,38 @@ func TestBatchPublishSurvivesAClientThatLeaves(t *testing.T) {
 	require.Equal(t, 2, s.count())
 }
 
+// An answer that has an end says that the whole request was read.
+func TestABatchThatBreaksOffHasNoEnd(t *testing.T) {
+	p := embeddedWorld(t).start()
+	p.sample()
+	line := `{"Payload":"p"}` + "\n"
+	whole := batchHead + "Transfer-Encoding: chunked\r\n\r\n" + chunk(line)
+	for name, c := range map[string]struct {
+		request string
+		whole   bool
+	}{
+		"a length, at the end of a line": {batchHead + "Content-Length: 100\r\n\r\n" + line, false},
+		"a length, inside a line":        {batchHead + "Content-Length: 100\r\n\r\n" + line + `{"Pay`, false},
+		"between chunks":                 {whole, false},
+		"inside a chunk":                 {whole + "10\r\n{", false},
+		"before the last line break":     {whole + "0\r\n", false},
+		"whole, in chunks":               {whole + "0\r\n\r\n", true},
+		"whole, of a length":             {fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", batchHead, len(line), line), true},
+	} {
+		conn := p.dial()
+		_, err := io.WriteString(conn, c.request)
+		require.NoError(t, err)
+		require.NoError(t, conn.CloseWrite())
+		answer := readRaw(conn)
+		require.Contains(t, answer, `{"Status":201,`, name)
+		require.NotContains(t, answer, "400", name)
+		require.Equal(t, c.whole, strings.HasSuffix(answer, "\r\n0\r\n\r\n"), "%s: %s", name, answer)
+		require.True(t, closed(conn), name)
+	}
+	old := rawExchange(t, p, strings.Replace(batchHead, "HTTP/1.1", "HTTP/1.0", 1)+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(line), line))
+	require.Regexp(t, `^HTTP/1\.1 505 `, old)
+}
+
 type claimed struct {
 	ID, Lease, Deadline string
 	Attempt, Priority   int
