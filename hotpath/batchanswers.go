@@ -83,7 +83,8 @@ func (a *answers) add(msg *durable.Message, err error) {
 	a.lines++
 	kind, no := byte(0), uint16(0)
 	if err != nil {
-		kind, no = hasRefusal, a.refusal(problem.From(err))
+		p := problem.From(err)
+		kind, no = hasRefusal, a.refusal(refusal{p.Status, p.Code, p.Detail})
 	}
 	if err == nil || errors.Is(err, durable.ErrDuplicate) {
 		kind |= hasID
@@ -130,8 +131,7 @@ func (a *answers) count(n int64) {
 
 // refusal returns the index of a refusal. There are few but for those that quote the
 // line.
-func (a *answers) refusal(p *problem.Problem) uint16 {
-	r := refusal{p.Status, p.Code, p.Detail}
+func (a *answers) refusal(r refusal) uint16 {
 	no, ok := a.known[r]
 	if ok {
 		return no
@@ -139,8 +139,8 @@ func (a *answers) refusal(p *problem.Problem) uint16 {
 	if a.known == nil {
 		a.known = map[refusal]uint16{}
 	}
-	if len(a.refusals) >= mostRefusals && p.Detail != oneOfMany {
-		return a.refusal(problem.New(p.Status, p.Code, oneOfMany))
+	if len(a.refusals) >= mostRefusals && r.detail != oneOfMany {
+		return a.refusal(refusal{r.status, r.code, oneOfMany})
 	}
 	no = uint16(len(a.refusals))
 	a.refusals = append(a.refusals, r)

@@ -224,6 +224,27 @@ func TestABatchLeavesItsConnectionForTheNext(t *testing.T) {
 	}
 }
 
+// Refusals that quote their lines are kept word for word only up to a number.
+func TestABatchKeepsFewRefusalsWordForWord(t *testing.T) {
+	d := newBatchDoor(t, 64<<20)
+	var lines, answer strings.Builder
+	for i := range 2 * mostRefusals {
+		fmt.Fprintf(&lines, `{"name-%d":1}`+"\n", i)
+	}
+	lines.WriteString(`{"Payload":"p","Priority":-1}`)
+	b := d.batch(strings.NewReader(lines.String()), nil)
+	_, err := b.WriteTo(&answer)
+	require.NoError(t, err)
+	got := strings.Split(strings.TrimSpace(answer.String()), "\n")
+	require.Len(t, got, 2*mostRefusals+1)
+	for i, line := range got[:2*mostRefusals] {
+		require.Contains(t, line, `{"Status":400,"code":"invalid_line"`)
+		require.Equal(t, i < mostRefusals, strings.Contains(line, fmt.Sprintf(`name-%d\"`, i)), line)
+	}
+	require.Contains(t, got[2*mostRefusals], `"code":"invalid_priority"`)
+	require.LessOrEqual(t, len(b.answers.refusals), mostRefusals+2)
+}
+
 // A panic in one of its parts ends one batch and nothing else.
 func TestAPanicInABatchEndsThatBatch(t *testing.T) {
 	d := newBatchDoor(t, 64<<20)
