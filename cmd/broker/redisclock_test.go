@@ -76,7 +76,7 @@ func TestFaultRedisClockJumpsAnHourForward(t *testing.T) {
 	free()
 	sum := l.finish()
 	require.Equal(t, len(underWay), w.requireAll(held, underWay), "each lease ended once")
-	copies := w.requireAll(sink, append(l.bodies(), "m-later")) - 1 // its second attempt is none
+	copies := w.requireAll(sink, append(l.bodies(), "m-later"))
 	ended := leasesEnded(t, p)
 	t.Logf("%d acknowledged, %d leases ended, %d copies", sum.acked, ended, copies)
 	l.requireStoredOnce(w.dsn())
@@ -118,6 +118,6 @@ func TestFaultRedisClockJumpsAnHourBack(t *testing.T) {
 	waiting.awaitQueued("lazy", 1)
 	require.Equal(t, 202, waiting.move("pull", job, to("DELIVERED")).status)
 	l.finish()
-	require.Equal(t, 1, w.requireAll(sink, append(l.bodies(), "m-later")), "the attempt that failed, and no other copy")
+	require.Zero(t, w.requireAll(sink, append(l.bodies(), "m-later")), "each once, but for the attempt that failed")
 	require.Equal(t, 2, sink.times("m-later"))
 }

@@ -127,6 +127,7 @@ func TestFaultRedisRefusesForAWhile(t *testing.T) {
 			sink := newSink(t, nil)
 			p := w.start()
 			p.sample("k="+sink.URL, "pull")
+			early := p.walkedPast(sink, 10)
 			a := admin(t, server)
 			l := startLoad(200, func() []*process { return []*process{p} })
 			eventually(t, "load", func() bool { return l.count() > 60 })
@@ -140,7 +141,7 @@ func TestFaultRedisRefusesForAWhile(t *testing.T) {
 				acked = append(acked, fmt.Sprintf("m-refused-%d", i))
 				p.publish(acked[i]) // 201
 			}
-			acked = append(acked, l.wait()...)
+			acked = append(append(acked, l.wait()...), early...)
 			r.end(t, server, a)
 			require.Zero(t, w.requireAll(sink, acked), "nothing twice: the broker remembers what it delivers")
 			finishPull(t, p, "pull", len(acked))
