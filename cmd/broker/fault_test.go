@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -238,6 +239,44 @@ func TestFaultRestartOfMySQLLosesNothing(t *testing.T) {
 		w.mysql.Restart()
 	}
 	require.Zero(t, w.requireAll(s, l.wait()), "nothing twice: the broker remembers what it delivers")
+}
+
+// MySQL stands still for longer than a lease while an outcome waits for it. The broker
+// keeps the lease meanwhile: the job becomes due for nobody.
+func TestFaultPauseOfMySQLLetsNoLeaseEnd(t *testing.T) {
+	t.Parallel()
+	w := ownMySQLWorld(t).with(quick...)
+	s := newSink(t, func(_ int, r received) int {
+		if r.body == "m-held" {
+			w.mysql.Pause() // before the outcome can be stored
+		}
+		return 204
+	})
+	p := w.start()
+	p.sample("k=" + s.URL)
+	p.publish("m-first")
+	w.requireAll(s, []string{"m-first"})
+	i := w.insight(s)
+	leased, queue := queueKeys(i.consumers()[0])[2], w.openRedis()
+	deadline := func() time.Time {
+		all, err := queue.ZRangeWithScores(t.Context(), leased, 0, -1).Result()
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(all), 1)
+		if len(all) == 0 {
+			return time.Time{}
+		}
+		return time.UnixMilli(int64(all[0].Score))
+	}
+	_ = p.tryPublish("m-held") // its fan-out needs no MySQL, its answer came before the pause
+	var first time.Time
+	eventually(t, "a lease", func() bool { first = deadline(); return !first.IsZero() })
+	eventually(t, "the first deadline to pass", func() bool { return time.Now().After(first.Add(time.Second)) })
+	require.True(t, deadline().After(time.Now()), "the lease goes on")
+	require.Equal(t, 1, s.times("m-held"))
+	w.mysql.Resume()
+	require.Zero(t, w.requireAll(s, []string{"m-first", "m-held"}))
+	require.Equal(t, 1, s.times("m-held"))
+	require.Zero(t, leasesEnded(t, p))
 }
 
 // Two brokers: one dies, the other delivers what it left.

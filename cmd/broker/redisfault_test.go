@@ -51,7 +51,8 @@ func infoHas(t *testing.T, n addressed, lines ...string) bool {
 
 // A refusal is a way in which Redis is there and of no use.
 type refusal struct {
-	args       []string // of the server
+	args       []string                                // of the server
+	before     func(t *testing.T, admin *redis.Client) // nil: nothing
 	begin, end func(t *testing.T, server *realservers.RedisServer, admin *redis.Client)
 	says       string // what a write is answered meanwhile
 }
@@ -100,9 +101,11 @@ var refusals = map[string]refusal{
 	// after the snapshot is lost with it.
 	"LOADING": {
 		args: []string{"--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"}, // µs for each key
-		begin: func(t *testing.T, s *realservers.RedisServer, a *redis.Client) {
+		before: func(t *testing.T, a *redis.Client) {
 			require.NoError(t, a.Eval(t.Context(), "for i = 1, 2000 do redis.call('SET', 'filler' .. i, i) end return 1", nil).Err())
 			require.NoError(t, a.Save(t.Context()).Err())
+		},
+		begin: func(t *testing.T, s *realservers.RedisServer, a *redis.Client) {
 			s.Kill()
 			var restarted sync.WaitGroup
 			restarted.Go(s.Restart) // returns when it has loaded
@@ -127,8 +130,14 @@ func TestFaultRedisRefusesForAWhile(t *testing.T) {
 			sink := newSink(t, nil)
 			p := w.start()
 			p.sample("k="+sink.URL, "pull")
-			early := p.walkedPast(sink, 10)
 			a := admin(t, server)
+			if r.before != nil {
+				p.publish("m-before")
+				eventually(t, "the first delivery", func() bool { return sink.times("m-before") > 0 })
+				finishPull(t, p, "pull", 1)
+				r.before(t, a)
+			}
+			early := p.walkedPast(sink, 10)
 			l := startLoad(200, func() []*process { return []*process{p} })
 			eventually(t, "load", func() bool { return l.count() > 60 })
 			r.begin(t, server, a)
