@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/intake"
 )
 
 // aliveEvery is how often at most the deadline of writing is moved.
@@ -41,7 +43,7 @@ func (b *wiredBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p)
 	b.read += n
-	if errors.Is(err, io.EOF) && (b.read < b.length || b.length < 0 && cutShort(b.wire.conn)) {
+	if errors.Is(err, io.EOF) && (b.read < b.length || b.length < 0 && intake.CutShort(b.wire.conn)) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err

@@ -68,7 +68,7 @@ func judge(rc *fasthttp.RequestCtx, n, got, most int, err error) error {
 		return ErrTooLarge
 	case !whole:
 		return broken(rc, err)
-	case cutShort(rc.Conn()):
+	case CutShort(rc.Conn()):
 		return broken(rc, io.ErrUnexpectedEOF)
 	}
 	return nil
@@ -111,10 +111,10 @@ func (g *growing) read(stream io.Reader, room, most int) error {
 	}
 }
 
-// cutShort reports whether the client had stopped sending when its body in
+// CutShort reports whether the client had stopped sending when its body in
 // chunks ended: then the last chunk is missing, which fasthttp forgives. Only
 // the connections of api.Listen can tell.
-func cutShort(c net.Conn) bool {
+func CutShort(c net.Conn) bool {
 	e, ok := c.(interface{ Ended() bool })
 	return ok && e.Ended()
 }
