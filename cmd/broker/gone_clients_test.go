@@ -252,7 +252,7 @@ func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 		}
 	}
 	client.CloseIdleConnections()
-	goroutines, files, heap := p.metric("go_goroutines"), p.metric("process_open_fds"), p.metric("go_memstats_heap_inuse_bytes")
+	goroutines, files, heap := p.gauge(t, "go_goroutines"), p.gauge(t, "process_open_fds"), p.gauge(t, "go_memstats_heap_inuse_bytes")
 
 	var good, bad sync.WaitGroup
 	for no := range 3 {
@@ -285,13 +285,13 @@ func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 	for what, limit := range map[string]float64{"go_goroutines": goroutines + 100, "process_open_fds": files + 100, "go_memstats_heap_inuse_bytes": heap + cacheBytes + 64<<20} {
 		eventually(t, fmt.Sprintf("%s below %.0f", what, limit), func() bool {
 			client.CloseIdleConnections()
-			return p.metric(what) < limit
+			return p.gauge(t, what) < limit
 		})
 	}
 	for _, where := range []string{"batch reader", "batch writer", "batch answers"} {
-		require.Zero(t, p.metric(`penstock_panics_total{where="`+where+`"}`))
+		require.Zero(t, p.count(t, `penstock_panics_total{where="`+where+`"}`))
 	}
-	require.Zero(t, p.metric("penstock_http_panics_total"))
+	require.Zero(t, p.gauge(t, "penstock_http_panics_total"))
 	conn := p.dial()
 	_, err := io.WriteString(conn, requests["batch"])
 	require.NoError(t, err)

@@ -247,6 +247,16 @@ func (p *process) gauge(t testing.TB, name string) (v float64) {
 	return v
 }
 
+// count is gauge for a metric that is absent until something was counted.
+func (p *process) count(t testing.TB, name string) float64 {
+	t.Helper()
+	if r := p.do("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken); !strings.Contains(r.body, "\n"+name+" ") {
+		require.Equal(t, 200, r.status)
+		return 0
+	}
+	return p.gauge(t, name)
+}
+
 // metric is gauge for a broker that may be away.
 func (p *process) metric(name string) (v float64, err error) {
 	r, err := p.try("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken)
