@@ -37,12 +37,12 @@ dist: ## build the release archives of all platforms into dist/
 test: ## run every test with the race detector on real servers (installs them if missing); ARGS=
 	./scripts/servers.sh $(ARGS)
 	# Without the race detector there is time for 3000 seeds; each process takes one processor.
-	$(GO) test -c -o bin/simulation.test ./internal/simulation
-	cd internal/simulation && printf '%s\n' '-test.run=TestSeeds$$ -simulation.seeds=2200' '-simulation.from=2201 -simulation.seeds=800' | \
-		xargs -P 2 -L 1 ../../bin/simulation.test
+	$(GO) test -c -o bin/simulation.test ./internal/test/simulation
+	cd internal/test/simulation && printf '%s\n' '-test.run=TestSeeds$$ -simulation.seeds=2200' '-simulation.from=2201 -simulation.seeds=800' | \
+		xargs -P 2 -L 1 ../../../bin/simulation.test
 
 test-quick: ## run the tests that need no real server, without the race detector
-	$(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/realservers$$')
+	$(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
 
 lint: ## check format, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }

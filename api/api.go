@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/internal/jobs"
 )
 
 // requestTimeout bounds what one control plane request may ask of the stores.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/internal/jobs"
 )
 
 // maxAttempts is how many attempts one GET of a job shows: with a KiB of error

@@ -4,7 +4,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // contain is the outermost layer of every request: a panic in what is around the

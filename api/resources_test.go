@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/internal/catalogue"
 )
 
 // lastModified returns the Last-Modified of an answer, which must have one.

@@ -22,11 +22,11 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 	"go.uber.org/goleak"
 
-	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/jobs"
+	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Bounds of what is asked about messages that did not arrive. Those beyond it

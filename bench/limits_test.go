@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 var allStages = []string{StageClient, StageHTTP, StagePush, StageInsert, StageOutcome, StageFsync, StageRedis1, StageRedis10, StageRedis}
@@ -28,7 +28,7 @@ func TestLimitsMeasureEveryStageOfTheEmbeddedStores(t *testing.T) {
 
 func TestLimitsMeasureEveryStageOfRealServers(t *testing.T) {
 	l, err := MeasureLimits(context.Background(), LimitsConfig{
-		MySQL: realservers.StartMySQL(t).DSN(), Redis: realservers.Redis(t), Payload: 1024, Connections: 4, Rows: 16, Writers: 2, Each: 100 * time.Millisecond,
+		MySQL: servers.StartMySQL(t).DSN(), Redis: servers.Redis(t), Payload: 1024, Connections: 4, Rows: 16, Writers: 2, Each: 100 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	for _, name := range allStages {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // errPause is how long a connection waits after an answer that is no success, so

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // A Verdict is what the ledger says about a run.

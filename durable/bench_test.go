@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // The batches of a loaded broker: two committers, 256 messages of 1 KiB.
@@ -23,7 +23,7 @@ func BenchmarkRecordSQLite(b *testing.B) { benchmarkRecord(b, benchSQLite(b), 1)
 func BenchmarkPurgeMySQL(b *testing.B)   { benchmarkPurge(b, benchMySQL(b)) }
 func BenchmarkPurgeSQLite(b *testing.B)  { benchmarkPurge(b, benchSQLite(b)) }
 
-func benchMySQL(b *testing.B) *durable.Store { return openMySQL(b, realservers.MySQL(b)) }
+func benchMySQL(b *testing.B) *durable.Store { return openMySQL(b, servers.MySQL(b)) }
 
 func benchSQLite(b *testing.B) *durable.Store {
 	s, err := durable.OpenSQLite(b.Context(), b.TempDir(), durable.Options{})

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // openThrough opens a second store on the same database behind a proxy.
@@ -35,7 +35,7 @@ type result struct {
 }
 
 func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "INSERT INTO message_keys", "COMMIT", "START TRANSACTION")
 	_, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
@@ -142,7 +142,7 @@ func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
 }
 
 func TestOutcomesAreRecordedThroughABadConnection(t *testing.T) {
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "INSERT INTO deliveries", "\nINSERT INTO", "\nDELETE FROM", "COMMIT", "START TRANSACTION")
 	p.chance.Store(8)
@@ -173,7 +173,7 @@ func TestOutcomesAreRecordedThroughABadConnection(t *testing.T) {
 }
 
 func TestWhatWasAnsweredSurvivesAKilledServer(t *testing.T) {
-	server := realservers.StartMySQL(t)
+	server := servers.StartMySQL(t)
 	s := openMySQL(t, server.DSN())
 	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestWhatWasAnsweredSurvivesAKilledServer(t *testing.T) {
 }
 
 func TestAFrozenServerIsAnsweredAtTheDeadline(t *testing.T) {
-	server := realservers.StartMySQL(t)
+	server := servers.StartMySQL(t)
 	s := openMySQL(t, server.DSN())
 	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)

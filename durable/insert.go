@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // An entry is a message of a batch and its place in the caller's slice.

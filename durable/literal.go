@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // The hot statements are built as text: one round trip and no parsing of

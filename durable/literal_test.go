@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // unescape reads a literal as the server does: up to the first quote that is not
@@ -56,7 +56,7 @@ func FuzzLiteralsHoldEveryByteAndNothingEscapesThem(f *testing.F) {
 }
 
 func TestTheServerReadsLiteralsAsTheyWereMeant(t *testing.T) {
-	s, err := OpenMySQL(t.Context(), realservers.MySQL(t), Options{})
+	s, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	check := func(v []byte) {
@@ -83,7 +83,7 @@ func TestTheServerReadsLiteralsAsTheyWereMeant(t *testing.T) {
 }
 
 func TestEveryConnectionHasTheSettingsThatCorrectnessNeeds(t *testing.T) {
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	join := "?"
 	if strings.Contains(dsn, "?") {
 		join = "&"
@@ -154,7 +154,7 @@ WHERE Variable_name IN (
 // A privileged user can keep what is stored from the replicas, a proxy can keep our
 // settings from the server.
 func TestASessionThatIsNotAsItWasSetIsRefused(t *testing.T) {
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	join := "?"
 	if strings.Contains(dsn, "?") {
 		join = "&"
@@ -185,7 +185,7 @@ func TestASessionThatIsNotAsItWasSetIsRefused(t *testing.T) {
 }
 
 func TestARowThatTheServerRefusesIsFoundAmongItsNeighbours(t *testing.T) {
-	s, err := OpenMySQL(t.Context(), realservers.MySQL(t), Options{})
+	s, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))
@@ -223,7 +223,7 @@ func TestARowThatTheServerRefusesIsFoundAmongItsNeighbours(t *testing.T) {
 }
 
 func TestAStatementAboveThePacketIsSplitAndAHopelessRowRejected(t *testing.T) {
-	s, err := OpenMySQL(t.Context(), realservers.MySQL(t), Options{})
+	s, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // A rival is another session with a transaction that holds the key of a message.
@@ -91,7 +91,7 @@ func requireBothStored(t *testing.T, s *durable.Store, errs []error) {
 // Error 1213: the server breaks a circle by rolling our transaction back.
 func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
 	t.Parallel()
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	s := openMySQL(t, dsn)
 	r := startRival(t, dsn, "b")
 	for i := range 1000 { // the server rolls back whoever has done less
@@ -107,7 +107,7 @@ func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
 // Error 1205: a lock is held for longer than a statement waits.
 func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
 	t.Parallel()
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	s := openMySQL(t, dsn)
 	r := startRival(t, dsn, "b")
 	begun := time.Now()
@@ -128,7 +128,7 @@ func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
 // outcomes of other jobs of the consumer do not wait for it.
 func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
 	t.Parallel()
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	s := openMySQL(t, dsn)
 	db, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
 // Who takes the number over has it for as long as it asked, counted from then.
 func TestANumberThatWasLockedIsLeasedFromThenOn(t *testing.T) {
 	t.Parallel()
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	s := openMySQL(t, dsn)
 	old, err := s.LeaseNode(t.Context(), "old", -time.Second) // over at once
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 const selectMarks = `

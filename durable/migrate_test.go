@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // A broker of an older release is started again after a newer one has migrated.
 func TestTablesThatANewerReleaseHasMadeAreRefused(t *testing.T) {
 	sqlite, err := OpenSQLite(t.Context(), t.TempDir(), Options{})
 	require.NoError(t, err)
-	mysql, err := OpenMySQL(t.Context(), realservers.MySQL(t), Options{})
+	mysql, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	for _, s := range []*Store{sqlite, mysql} {
 		defer func() { require.NoError(t, s.Close()) }()

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/durable/storetest"
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/storetest"
 )
 
 func TestMySQL(t *testing.T) {
 	var dsns sync.Map // of each store, so that a second broker can reach its database
 	open := func(t *testing.T) *durable.Store {
-		dsn := realservers.MySQL(t)
+		dsn := servers.MySQL(t)
 		s := openMySQL(t, dsn)
 		dsns.Store(s, dsn)
 		return s
@@ -57,7 +57,7 @@ VALUES (?, ?, 1, 0, 1, '', '', '')`, channelNo, id[:])
 // The sessions of a store speak bytes, names are text all the same: for everybody who
 // looks into the tables, and where somebody whose session has characters wrote them.
 func TestNamesAreTextForEverybodyWhoReadsTheTables(t *testing.T) {
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	s := openMySQL(t, dsn)
 	name := strings.Repeat("🙂", 254) + "é" // 255 characters, which is what a name may have
 	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c", Name: &name, NewToken: "t"})
@@ -84,7 +84,7 @@ func TestNamesAreTextForEverybodyWhoReadsTheTables(t *testing.T) {
 }
 
 func TestSeveralBrokersMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	var wg sync.WaitGroup
 	for range 3 {
 		s, err := durable.OpenMySQL(t.Context(), dsn, durable.Options{})
@@ -117,7 +117,7 @@ func TestNoErrorOfOpenNamesThePassword(t *testing.T) {
 }
 
 func TestMySQLIsDescribedAndItsWeakSettingsAreTold(t *testing.T) {
-	s := openMySQL(t, realservers.MySQL(t))
+	s := openMySQL(t, servers.MySQL(t))
 	require.Regexp(t, `^(MariaDB|MySQL) \d+\.\d+`, s.Describe())
 	for _, w := range s.Warnings() {
 		require.NotContains(t, w, "innodb_flush_log_at_trx_commit", "the test server flushes each commit")

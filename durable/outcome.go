@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Each upsert keeps what is newer, so that a repeated or late outcome changes

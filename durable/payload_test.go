@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // What passes the check is stored, however much of it must be escaped.
 func TestTheLargestPayloadThatPassesTheCheckIsStored(t *testing.T) {
-	server := realservers.StartMySQL(t, "--max-allowed-packet=1M")
+	server := servers.StartMySQL(t, "--max-allowed-packet=1M")
 	s, err := OpenMySQL(t.Context(), server.DSN(), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()

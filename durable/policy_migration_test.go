@@ -5,13 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // A broker that dies between the change of a table and the note that it was made
 // leaves a migration that runs again.
 func TestMySQLMigrationsRunAgainAfterACrash(t *testing.T) {
-	s, err := OpenMySQL(t.Context(), realservers.MySQL(t), Options{})
+	s, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))

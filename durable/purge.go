@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // MinRetention is how long a message is kept at least, counted from the age at which

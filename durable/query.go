@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // A querier is a pool, a connection or a transaction.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/durable/storetest"
+	"github.com/penstock-broker/penstock/internal/test/storetest"
 )
 
 func TestSQLite(t *testing.T) { storetest.Run(t, openSQLite, nil) }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // A stall stands between a store and its server. Armed with a statement it
@@ -104,7 +104,7 @@ func (s *stall) serve(client net.Conn) {
 // stalled opens a store behind a stall, with a read timeout that would outlast
 // the test, and makes channel 1.
 func stalled(t *testing.T) (*durable.Store, *stall, durable.NodeLease) {
-	dsn := realservers.MySQL(t)
+	dsn := servers.MySQL(t)
 	direct := openMySQL(t, dsn)
 	_, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // ErrNotFound says that there is no such row.

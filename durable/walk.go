@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // The walks of a reconciler go forward by ID and never come back, so they must

@@ -3,7 +3,7 @@ package durable
 import (
 	"context"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 const selectConcernedCount = `

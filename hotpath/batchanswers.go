@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 const (

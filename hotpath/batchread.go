@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // A chunk is consecutive lines of one batch request.

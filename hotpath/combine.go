@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // combineMost bounds what a combiner puts into one call.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // errLineTooLong says that a line was longer than allowed; it was skipped.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // errNoObject says that a JSON value is no object. The caller answers with the

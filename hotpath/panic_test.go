@@ -11,10 +11,10 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/egress"
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/problem"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

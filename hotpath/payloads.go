@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // payloadShards spreads the lock of the payload cache.

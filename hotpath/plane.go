@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/catalogue"
+	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/redisq"

@@ -5,11 +5,11 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/egress"
+	"github.com/penstock-broker/penstock/internal/egress"
 )
 
 // The data plane meets the world at three seams; its clock, the fourth, is that
-// of the process. Package internal/simulation stands behind all of them.
+// of the process. Package internal/test/simulation stands behind all of them.
 
 // A Store is the part of durable.Store that the data plane needs.
 type Store interface {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // A ledger is what the reconciler knows about one consumer. It lives in memory:

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -19,7 +19,7 @@ func BenchmarkCycle(b *testing.B) {
 	for _, batch := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
 			ctx := context.Background()
-			client := connect(b, realservers.Redis(b))
+			client := connect(b, servers.Redis(b))
 			q := redisq.New(client, redisq.Options{Prefix: ownPrefix()})
 			all := ids(b.N + batch)
 			js := jobsOf(all)

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -41,7 +41,7 @@ func TestUnusableURLsAreRefusedWithoutShowingThePassword(t *testing.T) {
 }
 
 func TestPasswordIsUsedAndNotShown(t *testing.T) {
-	server := realservers.StartRedis(t, "--requirepass", "s3:cr/et@")
+	server := servers.StartRedis(t, "--requirepass", "s3:cr/et@")
 	address := strings.TrimPrefix(server.URL(), "redis://")
 	client := connect(t, "redis://:s3%3Acr%2Fet%40@"+address)
 	require.NoError(t, client.Ping(context.Background()).Err())
@@ -52,7 +52,7 @@ func TestPasswordIsUsedAndNotShown(t *testing.T) {
 
 func TestNewRedisProcessMovesTheGenerationBeforeItIsUsed(t *testing.T) {
 	ctx := context.Background()
-	server := realservers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: server.URL(), Timeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer client.Close() //nolint:errcheck // nothing pending
@@ -105,7 +105,7 @@ func cutting(armed *atomic.Bool) func(ctx context.Context, network, addr string)
 
 func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	ctx := context.Background()
-	url := realservers.Redis(t)
+	url := servers.Redis(t)
 	var armed atomic.Bool
 	dial := cutting(&armed)
 	ours, _, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Dialer: dial, Timeout: 5 * time.Second})
@@ -142,7 +142,7 @@ func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
 // new state, which does not have the lease.
 func TestAnOfferWhoseAnswerIsLostIsNotRepeatedAfterALoss(t *testing.T) {
 	ctx := context.Background()
-	url := realservers.Redis(t)
+	url := servers.Redis(t)
 	var armed atomic.Bool
 	client := connectTo(t, redisq.ConnectOptions{URL: url, Dialer: cutting(&armed), Timeout: 5 * time.Second})
 	prefix := ownPrefix()

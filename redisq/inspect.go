@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Peek lists up to limit (at most MaxBatch) ready jobs in the order of claiming,

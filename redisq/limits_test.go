@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuetest"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/redisq"
-	"github.com/penstock-broker/penstock/redisq/queuetest"
 )
 
 // ids returns n IDs as a broker makes them.
@@ -35,7 +35,7 @@ func jobsOf(ids []ident.ID) []redisq.Job {
 
 func TestWaitingJobTakesLessThan200Bytes(t *testing.T) {
 	ctx := context.Background()
-	client := connect(t, realservers.StartRedis(t).URL())
+	client := connect(t, servers.StartRedis(t).URL())
 	q := redisq.New(client, redisq.Options{Window: 200_000})
 	used := func() int {
 		info, err := client.Info(ctx, "memory").Result()
@@ -60,7 +60,7 @@ func TestWaitingJobTakesLessThan200Bytes(t *testing.T) {
 
 func TestFullRedisRefusesNewJobsAndNothingElse(t *testing.T) {
 	ctx := context.Background()
-	client := connect(t, realservers.StartRedis(t).URL())
+	client := connect(t, servers.StartRedis(t).URL())
 	q := redisq.New(client, redisq.Options{})
 	all := ids(20)
 	_, err := q.Enqueue(ctx, 1, jobsOf(all[:10]), redisq.Fresh)

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/queuetest"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/redisq"
-	"github.com/penstock-broker/penstock/redisq/queuetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +37,7 @@ func TestMiniredis(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
-	runSuite(t, redisq.ConnectOptions{URL: realservers.Redis(t)}, removeKeys)
+	runSuite(t, redisq.ConnectOptions{URL: servers.Redis(t)}, removeKeys)
 }
 
 // runSuite runs the suite on a real server, which others use as well: remove

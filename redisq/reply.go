@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // A reader takes apart the flat reply of a script. The first thing that is not

@@ -10,20 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuetest"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/redisq"
-	"github.com/penstock-broker/penstock/redisq/queuetest"
 )
 
 func TestRedisSentinel(t *testing.T) {
-	sentinel := realservers.SharedSentinel(t)
+	sentinel := servers.SharedSentinel(t)
 	runSuite(t, redisq.ConnectOptions{URL: sentinel.URL(), Master: sentinel.MasterName}, removeKeys)
 }
 
 func TestRedisCluster(t *testing.T) {
 	// Which fails for a client of one server: see removeFromCluster.
-	runSuite(t, redisq.ConnectOptions{URL: realservers.SharedCluster(t).URL()}, removeFromCluster)
+	runSuite(t, redisq.ConnectOptions{URL: servers.SharedCluster(t).URL()}, removeFromCluster)
 }
 
 // removeFromCluster empties the part of all masters that belongs to a test.
@@ -41,7 +41,7 @@ func removeFromCluster(t testing.TB, client redis.UniversalClient, prefix string
 // different ones that every master has its share.
 func TestRedisClusterSpreadsConsumersAndKeepsEachInOneSlot(t *testing.T) {
 	ctx := context.Background()
-	cluster := realservers.SharedCluster(t)
+	cluster := servers.SharedCluster(t)
 	client := connect(t, cluster.URL())
 	q := redisq.New(client, redisq.Options{Prefix: ownPrefix()})
 	const consumers = 300
@@ -57,7 +57,7 @@ func TestRedisClusterSpreadsConsumersAndKeepsEachInOneSlot(t *testing.T) {
 			require.Equal(t, first, slot, key)
 		}
 		slots[first] = true
-		owners[cluster.Addrs()[int(first)*len(cluster.Nodes)/realservers.Slots]]++
+		owners[cluster.Addrs()[int(first)*len(cluster.Nodes)/servers.Slots]]++
 	}
 	require.Greater(t, len(slots), consumers*9/10)
 	require.Len(t, owners, len(cluster.Nodes))
@@ -68,7 +68,7 @@ func TestRedisClusterSpreadsConsumersAndKeepsEachInOneSlot(t *testing.T) {
 
 // onEveryMaster returns one consumer for each node of the cluster, as it stands
 // in cluster.Nodes.
-func onEveryMaster(t *testing.T, cluster *realservers.Cluster, client redis.UniversalClient, q *redisq.Queue) []uint32 {
+func onEveryMaster(t *testing.T, cluster *servers.Cluster, client redis.UniversalClient, q *redisq.Queue) []uint32 {
 	t.Helper()
 	consumers := make([]uint32, len(cluster.Nodes))
 	for c, found := uint32(1), 0; found < len(consumers); c++ {
@@ -87,7 +87,7 @@ func onEveryMaster(t *testing.T, cluster *realservers.Cluster, client redis.Univ
 }
 
 func TestRedisClusterIsRecognisedByOneAddress(t *testing.T) {
-	cluster := realservers.SharedCluster(t)
+	cluster := servers.SharedCluster(t)
 	one := "redis://" + cluster.Addrs()[1]
 	require.IsType(t, &redis.ClusterClient{}, connect(t, one))
 	_, _, err := redisq.Connect(context.Background(), redisq.ConnectOptions{URL: one + "/1"})
@@ -97,7 +97,7 @@ func TestRedisClusterIsRecognisedByOneAddress(t *testing.T) {
 // Three masters are three processes, and none of them is news.
 func TestRedisClusterMastersDoNotMoveTheGeneration(t *testing.T) {
 	ctx := context.Background()
-	cluster := realservers.SharedCluster(t)
+	cluster := servers.SharedCluster(t)
 	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: cluster.URL(), Timeout: 20 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
@@ -115,7 +115,7 @@ func TestRedisClusterMastersDoNotMoveTheGeneration(t *testing.T) {
 // One call for consumers everywhere has a result of its own for each.
 func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
 	ctx := context.Background()
-	cluster, err := realservers.StartCluster(ctx)
+	cluster, err := servers.StartCluster(ctx)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	client := connect(t, cluster.URL())
@@ -170,7 +170,7 @@ func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
 // one server: the client there repeats commands by other rules.
 func TestRedisClusterClaimWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	ctx := context.Background()
-	cluster := realservers.SharedCluster(t)
+	cluster := servers.SharedCluster(t)
 	var armed atomic.Bool
 	client := connectTo(t, redisq.ConnectOptions{URL: cluster.URL(), Dialer: cutting(&armed)})
 	prefix := ownPrefix()
@@ -193,7 +193,7 @@ func TestRedisClusterClaimWhoseAnswerIsLostRunsOnce(t *testing.T) {
 // moves along, so nothing is taken for lost either.
 func TestRedisClusterSlotMovesUnderLoad(t *testing.T) {
 	ctx := context.Background()
-	cluster, err := realservers.StartCluster(ctx)
+	cluster, err := servers.StartCluster(ctx)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	client := connect(t, cluster.URL())
@@ -271,7 +271,7 @@ func TestRedisClusterSlotMovesUnderLoad(t *testing.T) {
 // script may come back to such a key in the middle of a move.
 func TestRedisClusterScriptsAreWholeWhileTheirSlotMoves(t *testing.T) {
 	ctx := context.Background()
-	cluster, err := realservers.StartCluster(ctx)
+	cluster, err := servers.StartCluster(ctx)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	client := connect(t, cluster.URL())

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // ErrLeaseLost says that the caller's lease is not the current one: it ended and

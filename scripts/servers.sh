@@ -94,5 +94,5 @@ fi
 
 # Built, not `go run`: signals and the exit code then reach the right process.
 mkdir -p bin
-go build -o bin/testrun ./internal/realservers/testrun
+go build -o bin/testrun ./internal/test/servers/testrun
 exec bin/testrun "$@"

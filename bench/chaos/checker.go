@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Check compares the evidence with the promises. It puts the arrivals in order and

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Evidence is everything the checker looks at: journals of the outside, rows of

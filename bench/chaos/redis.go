@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // The kinds of Redis that a campaign can run on.
@@ -28,9 +28,9 @@ var topologies = []string{standalone, sentinel, cluster}
 // A redisWorld is the Redis of a campaign.
 type redisWorld struct {
 	kind  string
-	nodes []*realservers.RedisNode // that hold data
-	group *realservers.Sentinel    // nil unless sentinel
-	ring  *realservers.Cluster     // nil unless cluster
+	nodes []*servers.RedisNode // that hold data
+	group *servers.Sentinel    // nil unless sentinel
+	ring  *servers.Cluster     // nil unless cluster
 }
 
 func startRedis(ctx context.Context, kind string) (*redisWorld, error) {
@@ -38,16 +38,16 @@ func startRedis(ctx context.Context, kind string) (*redisWorld, error) {
 	var err error
 	switch kind {
 	case standalone:
-		var n *realservers.RedisNode
-		if n, err = realservers.StartRedisNode(); err == nil {
-			w.nodes = []*realservers.RedisNode{n}
+		var n *servers.RedisNode
+		if n, err = servers.StartRedisNode(); err == nil {
+			w.nodes = []*servers.RedisNode{n}
 		}
 	case sentinel:
-		if w.group, err = realservers.StartSentinel(ctx, realservers.SentinelOptions{}); err == nil {
+		if w.group, err = servers.StartSentinel(ctx, servers.SentinelOptions{}); err == nil {
 			w.nodes = w.group.Nodes
 		}
 	case cluster:
-		if w.ring, err = realservers.StartCluster(ctx); err == nil {
+		if w.ring, err = servers.StartCluster(ctx); err == nil {
 			w.nodes = w.ring.Nodes
 		}
 	}
@@ -80,19 +80,19 @@ func (w *redisWorld) Close() error {
 }
 
 // masters returns the nodes that take writes now.
-func (w *redisWorld) masters(ctx context.Context) ([]*realservers.RedisNode, error) {
+func (w *redisWorld) masters(ctx context.Context) ([]*servers.RedisNode, error) {
 	if w.group == nil {
 		return w.nodes, nil
 	}
 	m, err := w.group.Master(ctx)
-	return []*realservers.RedisNode{m}, err
+	return []*servers.RedisNode{m}, err
 }
 
 // redisPatience bounds a command of the rig itself.
 const redisPatience = 10 * time.Second
 
 // with calls f with a client of one node.
-func with(ctx context.Context, n *realservers.RedisNode, f func(ctx context.Context, c *redis.Client) error) error {
+func with(ctx context.Context, n *servers.RedisNode, f func(ctx context.Context, c *redis.Client) error) error {
 	c := redis.NewClient(&redis.Options{Addr: n.Addr(), Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
@@ -115,7 +115,7 @@ func (w *redisWorld) each(ctx context.Context, f func(ctx context.Context, c *re
 }
 
 // snapshotOf is the file that a node would load at its start.
-func snapshotOf(ctx context.Context, n *realservers.RedisNode) (path string, err error) {
+func snapshotOf(ctx context.Context, n *servers.RedisNode) (path string, err error) {
 	err = with(ctx, n, func(ctx context.Context, c *redis.Client) error {
 		dir, err := c.ConfigGet(ctx, "dir").Result()
 		path = filepath.Join(dir["dir"], "dump.rdb")
@@ -125,7 +125,7 @@ func snapshotOf(ctx context.Context, n *realservers.RedisNode) (path string, err
 }
 
 // restartEmpty kills a node and starts it without data after a while.
-func restartEmpty(ctx context.Context, n *realservers.RedisNode, away time.Duration) error {
+func restartEmpty(ctx context.Context, n *servers.RedisNode, away time.Duration) error {
 	path, err := snapshotOf(ctx, n)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func restartEmpty(ctx context.Context, n *realservers.RedisNode, away time.Durat
 }
 
 // restartOld makes a node come back with what it knew `age` before it was killed.
-func restartOld(ctx context.Context, n *realservers.RedisNode, age, away time.Duration) error {
+func restartOld(ctx context.Context, n *servers.RedisNode, age, away time.Duration) error {
 	err := with(ctx, n, func(ctx context.Context, c *redis.Client) error { return c.Save(ctx).Err() })
 	if err != nil {
 		return err

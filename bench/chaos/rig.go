@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // The brokers' own user may not do what an administrator may: write to a
@@ -49,7 +49,7 @@ type rig struct {
 	dir   string
 	guard *guard
 
-	mysql     *realservers.MySQLNode
+	mysql     *servers.MySQLNode
 	storeMu   sync.Mutex // held by whoever breaks MySQL
 	db        *sql.DB    // as administrator, past the proxies
 	redis     *redisWorld
@@ -88,7 +88,7 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 	if r.guard, err = startGuard(); err != nil {
 		return r, err
 	}
-	if r.mysql, err = realservers.StartMySQLNode(); err != nil {
+	if r.mysql, err = servers.StartMySQLNode(); err != nil {
 		return r, err
 	}
 	if r.redis, err = startRedis(ctx, topology); err != nil {

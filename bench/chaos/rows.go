@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // numbers returns the store's number of each channel and consumer of the plan.

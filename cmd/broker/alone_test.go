@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 func TestBrokersOnOneMySQLHaveOneRealRedis(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t)}}
-	redis := "BROKER_REDIS_URL=" + realservers.StartRedis(t).URL()
+	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t)}}
+	redis := "BROKER_REDIS_URL=" + servers.StartRedis(t).URL()
 	refused := func(env ...string) {
 		t.Helper()
 		p := w.launch(env...)
@@ -41,10 +41,10 @@ func TestBrokersOnOneMySQLHaveOneRealRedis(t *testing.T) {
 // A broker that was paused past its lease finds another one at its place.
 func TestAPausedBrokerWithAnEmbeddedRedisEndsWhenAnotherHasStarted(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t)}}
+	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t)}}
 	paused := w.start()
 	paused.freeze()
-	real := w.start("BROKER_REDIS_URL=" + realservers.StartRedis(t).URL())
+	real := w.start("BROKER_REDIS_URL=" + servers.StartRedis(t).URL())
 	paused.thaw()
 	paused.awaitEnd()
 	require.Equal(t, exitStart, paused.cmd.ProcessState.ExitCode(), paused.log)

@@ -17,15 +17,15 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/api"
-	"github.com/penstock-broker/penstock/catalogue"
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/timerslack"
-	"github.com/penstock-broker/penstock/jobs"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
 )

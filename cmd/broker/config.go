@@ -17,8 +17,8 @@ import (
 	"github.com/caarlos0/env/v10"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/egress"
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // A drain is the batch pull workers of one consumer, what they were handed, and

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // A ledger is which of the numbered messages were delivered, a bit each, and

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-broker/penstock/ident"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // BenchmarkDrillFlushall wipes Redis under a backlog of JOBS open jobs of one

@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/penstock-broker/penstock/ident"
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -50,8 +50,8 @@ type rig struct {
 
 func newRig(b *testing.B) *rig {
 	b.Helper()
-	mysql := realservers.StartMySQL(b, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G")
-	server := realservers.StartRedis(b)
+	mysql := servers.StartMySQL(b, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G")
+	server := servers.StartRedis(b)
 	w := &world{t: b, redis: server, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" + server.URL()}}
 	b.ReportMetric(0, "ns/op") // how long a drill lasts says nothing
 	fmt.Println()              // the testing package has begun a line

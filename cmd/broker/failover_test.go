@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // A relay is an address that stands for one server after another, as the name of a
@@ -75,12 +75,12 @@ func (r *relay) turn(to string) {
 // at first: what was acknowledged is there, and what was delivered stays delivered.
 func TestMySQLFailoverToASemiSynchronousReplicaLosesNothing(t *testing.T) {
 	t.Parallel()
-	pair := realservers.StartMySQLPair(t)
-	at := func(s *realservers.MySQLServer) string { return "127.0.0.1:" + strconv.Itoa(s.Port()) }
+	pair := servers.StartMySQLPair(t)
+	at := func(s *servers.MySQLServer) string { return "127.0.0.1:" + strconv.Itoa(s.Port()) }
 	dsn := pair.Primary.UserDSN("penstock")
 	r := startRelay(t, at(pair.Primary))
 	port := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	redis := realservers.StartRedis(t)
+	redis := servers.StartRedis(t)
 	w := &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + port.ReplaceAllString(dsn, r.Addr().String()), "BROKER_REDIS_URL=" + redis.URL(),
 		"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=10s"}}
 	brokers := []*process{w.start(), w.start()}

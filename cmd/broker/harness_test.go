@@ -25,7 +25,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // patience is how long a test waits for an event before it calls it missing.
@@ -36,9 +36,9 @@ const patience = 3 * time.Minute
 type world struct {
 	t       testing.TB
 	env     []string
-	program string                   // "": this test binary
-	redis   *realservers.RedisServer // nil: embedded
-	mysql   *realservers.MySQLServer // nil: embedded or shared
+	program string               // "": this test binary
+	redis   *servers.RedisServer // nil: embedded
+	mysql   *servers.MySQLServer // nil: embedded or shared
 
 	mu        sync.Mutex
 	processes []*process // all that were started
@@ -57,8 +57,8 @@ func embeddedWorld(t *testing.T) *world {
 
 // realWorld is a database of its own on the shared server and a Redis of its own.
 func realWorld(t testing.TB) *world {
-	redis := realservers.StartRedis(t)
-	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + redis.URL()}}
+	redis := servers.StartRedis(t)
+	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + redis.URL()}}
 }
 
 // with adds settings for the brokers started afterwards.
@@ -525,7 +525,7 @@ func (l *load) count() int {
 
 // ownMySQLWorld has a MySQL of its own, which the test may kill.
 func ownMySQLWorld(t testing.TB) *world {
-	mysql, redis := realservers.StartMySQL(t), realservers.StartRedis(t)
+	mysql, redis := servers.StartMySQL(t), servers.StartRedis(t)
 	return &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" + redis.URL()}}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // envStop makes the long stop of MySQL longer than a test run should wait.
@@ -26,12 +26,12 @@ type mysqlFault struct {
 }
 
 func startMySQLFault(t *testing.T, serverArgs ...string) *mysqlFault {
-	return faultOn(t, realservers.StartMySQL(t, serverArgs...))
+	return faultOn(t, servers.StartMySQL(t, serverArgs...))
 }
 
-func faultOn(t *testing.T, mysql *realservers.MySQLServer) *mysqlFault {
+func faultOn(t *testing.T, mysql *servers.MySQLServer) *mysqlFault {
 	const user = "penstock"
-	redis := realservers.StartRedis(t)
+	redis := servers.StartRedis(t)
 	f := &mysqlFault{dsn: mysql.UserDSN(user), user: user}
 	f.world = &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + f.dsn, "BROKER_REDIS_URL=" + redis.URL(),
 		"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=10s"}}

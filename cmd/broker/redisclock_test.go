@@ -12,17 +12,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // clockedWorld has a Redis whose clock the test sets.
-func clockedWorld(t *testing.T) (*world, *realservers.ClockedRedisServer) {
-	server := realservers.StartRedisClocked(t)
-	return &world{t: t, redis: server.RedisServer, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}, server
+func clockedWorld(t *testing.T) (*world, *servers.ClockedRedisServer) {
+	server := servers.StartRedisClocked(t)
+	return &world{t: t, redis: server.RedisServer, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}, server
 }
 
 // jump sets the clock of Redis and requires that scripts see it.
-func jump(t *testing.T, server *realservers.ClockedRedisServer, by time.Duration) {
+func jump(t *testing.T, server *servers.ClockedRedisServer, by time.Duration) {
 	t.Helper()
 	a := admin(t, server)
 	defer a.Close()

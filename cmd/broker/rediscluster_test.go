@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -16,17 +16,17 @@ import (
 type clusterStage struct {
 	*process
 	t       *testing.T
-	cluster *realservers.Cluster
+	cluster *servers.Cluster
 	sinks   map[string]*sink
 	slots   map[string]int // of each push consumer
 }
 
 func newClusterStage(t *testing.T, consumers int) *clusterStage {
 	t.Helper()
-	cluster, err := realservers.StartCluster(t.Context())
+	cluster, err := servers.StartCluster(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + cluster.URL()}}
+	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + cluster.URL()}}
 	s := &clusterStage{process: w.with(patient...).start(), t: t, cluster: cluster, sinks: map[string]*sink{}, slots: map[string]int{}}
 	s.sample("pull")
 	// In an empty database consumers are numbered as they come.
@@ -48,7 +48,7 @@ func newClusterStage(t *testing.T, consumers int) *clusterStage {
 }
 
 // owner is the node of a consumer's keys.
-func (s *clusterStage) owner(k string) *realservers.RedisNode {
+func (s *clusterStage) owner(k string) *servers.RedisNode {
 	s.t.Helper()
 	n, err := s.cluster.Owner(s.t.Context(), s.slots[k])
 	require.NoError(s.t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // An addressed Redis is one that tests send commands to.
@@ -53,46 +53,46 @@ func infoHas(t *testing.T, n addressed, lines ...string) bool {
 type refusal struct {
 	args       []string                                // of the server
 	before     func(t *testing.T, admin *redis.Client) // nil: nothing
-	begin, end func(t *testing.T, server *realservers.RedisServer, admin *redis.Client)
+	begin, end func(t *testing.T, server *servers.RedisServer, admin *redis.Client)
 	says       string // what a write is answered meanwhile
 }
 
 var refusals = map[string]refusal{
 	"OOM": {
-		begin: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		begin: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			require.NoError(t, a.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		},
-		end: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		end: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			require.NoError(t, a.ConfigSet(t.Context(), "maxmemory", "0").Err())
 		},
 		says: "OOM",
 	},
 	"READONLY": { // it becomes the replica of an empty one, and forgets everything
-		begin: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
-			other := realservers.StartRedis(t)
+		begin: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
+			other := servers.StartRedis(t)
 			require.NoError(t, a.ReplicaOf(t.Context(), "127.0.0.1", strconv.Itoa(other.Port())).Err())
 		},
-		end: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		end: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			require.NoError(t, a.ReplicaOf(t.Context(), "no", "one").Err())
 		},
 		says: "READONLY",
 	},
 	"wrong password": {
-		begin: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		begin: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			require.NoError(t, a.ConfigSet(t.Context(), "requirepass", "rotated").Err())
 			require.NoError(t, a.Do(t.Context(), "client", "kill", "type", "normal").Err()) // all but ourselves
 			require.NoError(t, a.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
 		},
-		end: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		end: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			require.NoError(t, a.ConfigSet(t.Context(), "requirepass", "").Err())
 		},
 		says: "NOAUTH",
 	},
 	"ACL denied": {
-		begin: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		begin: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			require.NoError(t, a.Do(t.Context(), "acl", "setuser", "default", "resetkeys").Err())
 		},
-		end: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		end: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			require.NoError(t, a.Do(t.Context(), "acl", "setuser", "default", "allkeys").Err())
 		},
 		says: "NOPERM",
@@ -105,13 +105,13 @@ var refusals = map[string]refusal{
 			require.NoError(t, a.Eval(t.Context(), "for i = 1, 2000 do redis.call('SET', 'filler' .. i, i) end return 1", nil).Err())
 			require.NoError(t, a.Save(t.Context()).Err())
 		},
-		begin: func(t *testing.T, s *realservers.RedisServer, a *redis.Client) {
+		begin: func(t *testing.T, s *servers.RedisServer, a *redis.Client) {
 			s.Kill()
 			var restarted sync.WaitGroup
 			restarted.Go(s.Restart) // returns when it has loaded
 			t.Cleanup(restarted.Wait)
 		},
-		end: func(t *testing.T, _ *realservers.RedisServer, a *redis.Client) {
+		end: func(t *testing.T, _ *servers.RedisServer, a *redis.Client) {
 			eventually(t, "the snapshot to be loaded", func() bool { return a.Ping(t.Context()).Err() == nil })
 		},
 		says: "LOADING",
@@ -124,8 +124,8 @@ func TestFaultRedisRefusesForAWhile(t *testing.T) {
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := realservers.StartRedis(t, r.args...)
-			w := &world{t: t, redis: server, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}
+			server := servers.StartRedis(t, r.args...)
+			w := &world{t: t, redis: server, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}
 			w.with(patient...)
 			sink := newSink(t, nil)
 			p := w.start()
@@ -236,7 +236,7 @@ func TestRedisThatMayEvictIsWarnedOfAtTheStart(t *testing.T) {
 	t.Parallel()
 	const warning = "Redis may evict keys of the queue"
 	for policy, warned := range map[string]bool{"allkeys-lru": true, "volatile-ttl": true, "noeviction": false} {
-		server := realservers.StartRedis(t, "--maxmemory-policy", policy)
+		server := servers.StartRedis(t, "--maxmemory-policy", policy)
 		w := &world{t: t, env: []string{"BROKER_DATA_DIR=" + t.TempDir(), "BROKER_REDIS_URL=" + server.URL()}}
 		p := w.start()
 		if warned {

@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // An authority that the system does not know is named by SSL_CERT_FILE.
 func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 	t.Parallel()
-	server := realservers.StartRedisTLS(t, "--requirepass", "s3cret")
+	server := servers.StartRedisTLS(t, "--requirepass", "s3cret")
 	url := strings.Replace(server.URL(), "rediss://", "rediss://:s3cret@", 1)
 	w := &world{t: t, env: []string{"BROKER_DATA_DIR=" + t.TempDir(), "BROKER_REDIS_URL=" + url}}
 	w.with(patient...)
@@ -46,7 +46,7 @@ const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +c
 // keys and its channel: nothing is denied to it, and nothing allowed goes unused.
 func TestRedisUserWithTheLeastRightsSuffices(t *testing.T) {
 	t.Parallel()
-	server := realservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	a := admin(t, server)
 	rules := []any{"acl", "setuser", "penstock", "on", ">s3cret"}
 	for _, rule := range strings.Fields(leastRights) {
@@ -56,7 +56,7 @@ func TestRedisUserWithTheLeastRightsSuffices(t *testing.T) {
 	require.NoError(t, a.Do(t.Context(), "acl", "setuser", "default", "off").Err()) // we are logged in and stay so
 	require.NoError(t, a.Do(t.Context(), "config", "resetstat").Err())
 	url := strings.Replace(server.URL(), "redis://", "redis://penstock:s3cret@", 1)
-	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + url}}
+	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + url}}
 	w.with(patient...).with("BROKER_QUEUE_WINDOW=20")
 	useEverything(t, w)
 

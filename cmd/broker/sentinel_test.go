@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // patient are quick settings with a delivery timeout that a busy machine keeps: a
@@ -18,8 +18,8 @@ import (
 var patient = append(append([]string{}, quick...), "BROKER_DELIVERY_TIMEOUT=10s")
 
 // sentinelWorld has a master with one replica and sentinels of its own.
-func sentinelWorld(t *testing.T, o realservers.SentinelOptions) (*world, *realservers.Sentinel) {
-	s, err := realservers.StartSentinel(t.Context(), o)
+func sentinelWorld(t *testing.T, o servers.SentinelOptions) (*world, *servers.Sentinel) {
+	s, err := servers.StartSentinel(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -27,11 +27,11 @@ func sentinelWorld(t *testing.T, o realservers.SentinelOptions) (*world, *realse
 		}
 		require.NoError(t, s.Close())
 	})
-	return &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + realservers.MySQL(t), "BROKER_REDIS_URL=" + s.URL(), "BROKER_REDIS_MASTER=" + s.MasterName}}, s
+	return &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + s.URL(), "BROKER_REDIS_MASTER=" + s.MasterName}}, s
 }
 
 // promote makes the replica n the master.
-func promote(t *testing.T, s *realservers.Sentinel, n *realservers.RedisNode) {
+func promote(t *testing.T, s *servers.Sentinel, n *servers.RedisNode) {
 	t.Helper()
 	var asked time.Time
 	eventually(t, "the other node to be promoted", func() bool {
@@ -40,7 +40,7 @@ func promote(t *testing.T, s *realservers.Sentinel, n *realservers.RedisNode) {
 			return tell(t, n, "set", "test", "written") == nil
 		}
 		// One that does not get on is given up by the Sentinels, and has to be asked for again.
-		if time.Since(asked) > realservers.FailoverTimeout+5*time.Second && s.Failover(t.Context()) == nil {
+		if time.Since(asked) > servers.FailoverTimeout+5*time.Second && s.Failover(t.Context()) == nil {
 			asked = time.Now()
 		}
 		return false
@@ -102,7 +102,7 @@ func finishPull(t *testing.T, p *process, k string, want int) {
 // before, during and after the failover, and everything is delivered.
 func TestFaultRedisSentinelFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
-	w, sentinel := sentinelWorld(t, realservers.SentinelOptions{DownAfter: 2 * time.Second})
+	w, sentinel := sentinelWorld(t, servers.SentinelOptions{DownAfter: 2 * time.Second})
 	w.with(patient...)
 	sink := newSink(t, nil)
 	p := w.start()
@@ -134,7 +134,7 @@ func TestFaultRedisSentinelPromotesANodeThatMissedWrites(t *testing.T) {
 	// Failovers are ours alone. Of several sentinels one that has not heard of the last
 	// one yet could make the new master a replica of the dead one again: for it that
 	// one is well, for an hour.
-	w, sentinel := sentinelWorld(t, realservers.SentinelOptions{Sentinels: 1, DownAfter: time.Hour})
+	w, sentinel := sentinelWorld(t, servers.SentinelOptions{Sentinels: 1, DownAfter: time.Hour})
 	w.with(patient...)
 	p := w.start()
 	p.sample("pull")

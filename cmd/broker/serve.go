@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/penstock-broker/penstock/seedfile"
+	"github.com/penstock-broker/penstock/internal/seedfile"
 )
 
 // openTimeout bounds reaching and migrating the stores at start.

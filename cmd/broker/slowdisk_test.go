@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 // The disk of MySQL becomes slow. Messages share its flushes; who cannot be stored in
@@ -16,7 +16,7 @@ import (
 // waiting; and a disk that is well again is all that is needed.
 func TestMySQLDiskIsSlow(t *testing.T) {
 	t.Parallel()
-	mysql := realservers.StartMySQLOnSlowDisk(t)
+	mysql := servers.StartMySQLOnSlowDisk(t)
 	f := faultOn(t, mysql.MySQLServer)
 	l, sink := f.load(t, 32)
 	for _, delay := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond} {

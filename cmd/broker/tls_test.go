@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/testcert"
+	"github.com/penstock-broker/penstock/internal/test/certs"
 )
 
 // A wire is a consumer below HTTP: it keeps all bytes that were sent to it.
@@ -74,11 +74,11 @@ func secured(config *tls.Config) func(net.Conn) {
 // is named by SSL_CERT_FILE gets the message.
 func TestHostileTLSOfConsumersIsNamedInTheDeadLetters(t *testing.T) {
 	t.Parallel()
-	ours, err := testcert.NewAuthority()
+	ours, err := certs.NewAuthority()
 	require.NoError(t, err)
-	theirs, err := testcert.NewAuthority()
+	theirs, err := certs.NewAuthority()
 	require.NoError(t, err)
-	with := func(a *testcert.Authority, change func(*x509.Certificate)) *tls.Config {
+	with := func(a *certs.Authority, change func(*x509.Certificate)) *tls.Config {
 		c, err := a.Issue(change)
 		require.NoError(t, err)
 		return &tls.Config{Certificates: []tls.Certificate{c}}

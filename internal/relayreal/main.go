@@ -23,7 +23,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/penstock-broker/penstock/internal/realservers"
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 func main() {
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	}
 
 	// The servers first: without them nothing is tried, rather than half of it.
-	pair, err := realservers.StartPair()
+	pair, err := servers.StartPair()
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,115 @@
+package catalogue
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// The refusals of the data plane, in the order in which they are checked. The
+// statuses are those of the older implementation, which clients rely on.
+var (
+	ErrUnknownChannel  = problem.New(404, "channel_not_found", "There is no such channel.")
+	ErrChannelToken    = problem.New(403, "channel_token_mismatch", "X-Broker-Channel-Token is missing or does not match.")
+	ErrUnknownProducer = problem.New(401, "producer_not_found", "X-Broker-Producer-ID is missing or names no producer.")
+	ErrProducerToken   = problem.New(403, "producer_token_mismatch", "X-Broker-Producer-Token is missing or does not match.")
+	ErrUnknownConsumer = problem.New(401, "consumer_not_found", "The channel has no such consumer.")
+	ErrConsumerToken   = problem.New(403, "consumer_token_mismatch", "X-Broker-Consumer-Token is missing or does not match.")
+)
+
+// TokenMatches compares a presented token with the stored one in time that
+// depends on neither. An empty stored token matches nothing.
+func TokenMatches(presented []byte, stored string) bool {
+	if stored == "" {
+		return false
+	}
+	a, b := sha256.Sum256(presented), sha256.Sum256([]byte(stored))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// refusalWithin bounds how long a refusal may wait for the store.
+const refusalWithin = 4 * time.Second
+
+// refreshFor is Refresh on behalf of one request. Only refusals come here, so
+// only they pay for a deadline.
+func (c *Catalogue) refreshFor(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refusalWithin)
+	defer cancel()
+	return c.Refresh(ctx)
+}
+
+// AuthorizeProducer answers whether the bearer of these tokens may publish to
+// the channel. The error is one of the Err values above, or that of the store
+// when it had to be asked and did not answer.
+func (c *Catalogue) AuthorizeProducer(ctx context.Context, channelID string, channelToken, producerID, producerToken []byte) (*Channel, *durable.Producer, error) {
+	ch, p, refusal := c.producer(channelID, channelToken, producerID, producerToken)
+	if refusal == nil {
+		return ch, p, nil
+	}
+	// The copy may be behind another broker: a refusal needs the store's word.
+	if err := c.refreshFor(ctx); err != nil {
+		return nil, nil, err
+	}
+	if ch, p, refusal = c.producer(channelID, channelToken, producerID, producerToken); refusal != nil {
+		return nil, nil, refusal
+	}
+	return ch, p, nil
+}
+
+func (c *Catalogue) producer(channelID string, channelToken, producerID, producerToken []byte) (*Channel, *durable.Producer, *problem.Problem) {
+	c.mu.RLock()
+	ch, p := c.channels[channelID], c.producers[string(producerID)]
+	c.mu.RUnlock()
+	switch {
+	case ch == nil:
+		return nil, nil, ErrUnknownChannel
+	case !TokenMatches(channelToken, ch.Token):
+		return nil, nil, ErrChannelToken
+	case p == nil:
+		return nil, nil, ErrUnknownProducer
+	case !TokenMatches(producerToken, p.Token):
+		return nil, nil, ErrProducerToken
+	}
+	return ch, p, nil
+}
+
+// AuthorizeConsumer answers whether the bearer of these tokens may act as the
+// consumer. Errors as AuthorizeProducer.
+func (c *Catalogue) AuthorizeConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string, consumerToken []byte) (*Channel, *durable.Consumer, error) {
+	ch, k, refusal := c.consumer(channelID, channelToken, consumerID, consumerToken)
+	if refusal == nil {
+		return ch, k, nil
+	}
+	if err := c.refreshFor(ctx); err != nil {
+		return nil, nil, err
+	}
+	if ch, k, refusal = c.consumer(channelID, channelToken, consumerID, consumerToken); refusal != nil {
+		return nil, nil, refusal
+	}
+	return ch, k, nil
+}
+
+func (c *Catalogue) consumer(channelID string, channelToken []byte, consumerID string, consumerToken []byte) (*Channel, *durable.Consumer, *problem.Problem) {
+	c.mu.RLock()
+	ch := c.channels[channelID]
+	var k *durable.Consumer
+	if ch != nil {
+		k = c.consumers[consumerKey{ch.No, consumerID}]
+	}
+	c.mu.RUnlock()
+	switch {
+	case ch == nil:
+		return nil, nil, ErrUnknownChannel
+	case !TokenMatches(channelToken, ch.Token):
+		return nil, nil, ErrChannelToken
+	case k == nil:
+		return nil, nil, ErrUnknownConsumer
+	case !TokenMatches(consumerToken, k.Token):
+		return nil, nil, ErrConsumerToken
+	}
+	return ch, k, nil
+}

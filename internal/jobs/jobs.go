@@ -1,0 +1,312 @@
+// Package jobs is one job as the store and the queue know it together, and the
+// moves that people and the fail-safe may ask for: presenting, re-triggering,
+// redriving. The hot path does not come through here.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// The four states of seed 1, as the API spells them. Seed 0's Retry-Delivery is
+// QUEUED with attempts, its Retry-In-flight is INFLIGHT with attempts.
+const (
+	Queued    = "QUEUED"
+	InFlight  = "INFLIGHT"
+	Delivered = "DELIVERED"
+	Dead      = "DEAD"
+)
+
+// ErrNotDead refuses to redrive a job that is not a dead letter.
+var ErrNotDead = errors.New("jobs: job is not dead")
+
+// A Store is the part of durable.Store used here.
+type Store interface {
+	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
+	DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)
+	Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
+}
+
+// A Queue is the part of redisq.Queue used here.
+type Queue interface {
+	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
+	Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
+	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
+	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
+	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+}
+
+// A Desk answers questions about jobs and moves them on request.
+type Desk struct {
+	Store Store
+	Queue Queue
+	// NowMs is the clock of the store, Unix ms: due times are kept by it.
+	NowMs func() int64
+	// Wake is called when a consumer got new work; it must not block.
+	Wake func(consumer uint32)
+	// Dirty is called when the store has open jobs that could not be put into
+	// the queue: the reconciler must look. It must not block.
+	Dirty func(consumer uint32)
+}
+
+// A Job is the combined state of one job.
+type Job struct {
+	ID         ident.ID // of the message
+	Status     string
+	Attempts   int
+	ChangedAt  time.Time // the message's time while nothing was stored about the job
+	NextAt     time.Time // of a job waiting for a retry; zero otherwise
+	StatusCode int
+	Error      string
+	Standing   redisq.Standing
+}
+
+// States returns the jobs of these messages for one consumer, in that order.
+// The store's word about an ended job is final. While Redis cannot be asked,
+// jobs that are not over are shown as QUEUED.
+func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]Job, error) {
+	// The queue first: a job that ends in between is then seen as ended, and not,
+	// gone from the one and not yet in the other, as queued.
+	standings, err := d.Queue.Probe(ctx, consumer, ids)
+	if err != nil {
+		standings = make([]redisq.Standing, len(ids))
+	}
+	stored, err := d.Store.JobStates(ctx, consumer, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Job, len(ids))
+	for i, id := range ids {
+		out[i] = combine(id, stored[id], standings[i])
+	}
+	return out, nil
+}
+
+// State returns one job exactly: a queue that cannot be asked is an error.
+func (d *Desk) State(ctx context.Context, consumer uint32, id ident.ID) (Job, error) {
+	// In the order of States, for the same reason.
+	standings, err := d.Queue.Probe(ctx, consumer, []ident.ID{id})
+	if err != nil {
+		return Job{}, err
+	}
+	stored, err := d.Store.JobStates(ctx, consumer, []ident.ID{id})
+	if err != nil {
+		return Job{}, err
+	}
+	return combine(id, stored[id], standings[0]), nil
+}
+
+func combine(id ident.ID, s durable.JobState, q redisq.Standing) Job {
+	j := Job{ID: id, Status: Queued, Attempts: max(s.Attempts, q.Attempts), ChangedAt: id.Time(),
+		StatusCode: s.StatusCode, Error: s.Error, Standing: q}
+	if s.Status != durable.Waiting {
+		j.ChangedAt = time.UnixMilli(s.ChangedMs).UTC()
+	}
+	switch {
+	case s.Status == durable.Delivered:
+		j.Status, j.Attempts = Delivered, s.Attempts
+	case s.Status == durable.Dead:
+		j.Status, j.Attempts = Dead, s.Attempts
+	case q.State == redisq.Leased:
+		j.Status = InFlight
+	case q.State == redisq.Delayed:
+		j.NextAt = q.At
+	case q.State == redisq.Missing && s.Status == durable.Open:
+		j.NextAt = time.UnixMilli(s.NextMs).UTC()
+	}
+	return j
+}
+
+// Presented counts what Present found.
+type Presented struct {
+	Over    int // delivered or dead: nothing to do
+	Known   int // in the queue already
+	Added   int // were missing
+	Spilled int // missing, and there is no room
+	// Upto is how many of the heads, from the first, are accounted for: the rest
+	// begins with a spilled one.
+	Upto int
+	// Outside says that the queue takes jobs to be outside its window, these or
+	// others.
+	Outside bool
+}
+
+// Present makes sure that each of these messages that is not over for the
+// consumer is in its queue. It may be called at any time, by anybody, again.
+func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Head) (Presented, error) {
+	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
+		return d.Queue.Enqueue(ctx, consumer, batch, redisq.Repeated)
+	})
+}
+
+// Recover is Present for the reconciler: the jobs go into the state in Redis of that
+// epoch, or nowhere (redisq.ErrLost).
+func (d *Desk) Recover(ctx context.Context, consumer uint32, epoch string, heads []durable.Head) (Presented, error) {
+	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
+		return d.Queue.Recover(ctx, consumer, epoch, batch)
+	})
+}
+
+func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Head, put func([]redisq.Job) (redisq.Enqueued, error)) (Presented, error) {
+	p := Presented{Upto: len(heads)}
+	if len(heads) == 0 {
+		return p, nil
+	}
+	ids := make([]ident.ID, len(heads))
+	for i, h := range heads {
+		ids[i] = h.ID
+	}
+	stored, err := d.Store.JobStates(ctx, consumer, ids)
+	if err != nil {
+		return Presented{}, err
+	}
+	now := d.NowMs()
+	batch := make([]redisq.Job, 0, len(heads))
+	index := make([]int, 0, len(heads))
+	for i, h := range heads {
+		s := stored[h.ID]
+		if s.Status == durable.Delivered || s.Status == durable.Dead {
+			p.Over++
+			continue
+		}
+		job := redisq.Job{ID: h.ID, Priority: h.Priority, Attempts: s.Attempts}
+		if s.Status == durable.Open {
+			job.Delay = time.Duration(max(s.NextMs-now, 0)) * time.Millisecond
+		}
+		batch = append(batch, job)
+		index = append(index, i)
+	}
+	if len(batch) == 0 {
+		return p, nil
+	}
+	e, err := put(batch)
+	if err != nil {
+		return Presented{}, fmt.Errorf("jobs: present: %w", err)
+	}
+	p.Known, p.Added, p.Spilled, p.Outside = e.Known, e.Added, e.Spilled, e.SpilledPriority >= 0
+	if e.FirstSpilled >= 0 {
+		p.Upto = index[e.FirstSpilled]
+	}
+	if e.Added > 0 {
+		d.Wake(consumer)
+	}
+	return p, nil
+}
+
+// RetriggerMessage runs the dispatch flow of seed 0 once more for a message:
+// each consumer of its audience whose job is missing from the queue gets it.
+func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
+	for _, k := range ch.Concerned(h) {
+		if _, err := d.Present(ctx, k.No, []durable.Head{h}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nudge is the lease of a job that is pulled forward; it is given back at once.
+const nudge = 5 * time.Second
+
+// RetriggerJob makes one job due now: a dead one is redriven, one that waits
+// for its retry stops waiting, one that the queue lost is put back. A job in
+// flight or delivered is left alone. With onlyDead a job that is not dead is
+// ErrNotDead.
+func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (Job, error) {
+	j, err := d.State(ctx, consumer, h.ID)
+	if err != nil {
+		return Job{}, err
+	}
+	switch {
+	case j.Status == Dead:
+		moved, err := d.Store.Redrive(ctx, consumer, []ident.ID{h.ID}, d.NowMs())
+		if err != nil {
+			return Job{}, err
+		}
+		if len(moved) == 0 && onlyDead { // somebody else was faster
+			return Job{}, ErrNotDead
+		}
+		d.enqueueRedriven(ctx, consumer, moved)
+	case onlyDead:
+		return Job{}, ErrNotDead
+	case j.Standing.State == redisq.Delayed:
+		lease, _, err := d.Queue.ClaimOne(ctx, consumer, redisq.Job{ID: h.ID}, nudge, false)
+		if err != nil {
+			return Job{}, err
+		}
+		if lease.Token != "" {
+			if _, err := d.Queue.Release(ctx, consumer, []redisq.Lease{lease}); err != nil {
+				return Job{}, err
+			}
+			d.Wake(consumer)
+		}
+	case j.Status == Queued && j.Standing.State == redisq.Missing:
+		// Now, not when its retry was due.
+		lost := redisq.Job{ID: h.ID, Priority: h.Priority, Attempts: j.Attempts}
+		if _, err := d.Queue.Enqueue(ctx, consumer, []redisq.Job{lost}, redisq.Repeated); err != nil {
+			return Job{}, err
+		}
+		d.Wake(consumer)
+	}
+	return d.State(ctx, consumer, h.ID)
+}
+
+// redrivePage is how many dead letters one transaction of RedriveAll moves.
+const redrivePage = 500
+
+// RedriveAll gives every dead letter of the consumer a fresh set of attempts
+// and returns how many it moved.
+func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
+	total, from := 0, ident.ID{}
+	for {
+		dead, err := d.Store.DeadJobs(ctx, consumer, from, redrivePage)
+		if err != nil || len(dead) == 0 {
+			return total, err
+		}
+		ids := make([]ident.ID, len(dead))
+		for i, j := range dead {
+			ids[i] = j.ID
+		}
+		moved, err := d.Store.Redrive(ctx, consumer, ids, d.NowMs())
+		if err != nil {
+			return total, err
+		}
+		d.enqueueRedriven(ctx, consumer, moved)
+		total += len(moved)
+		from = ids[len(ids)-1].Next()
+	}
+}
+
+// enqueueRedriven cannot fail for the caller: the store has the jobs as open,
+// so where Redis refuses them the reconciler brings them.
+func (d *Desk) enqueueRedriven(ctx context.Context, consumer uint32, moved []durable.OpenJob) {
+	if len(moved) == 0 {
+		return
+	}
+	failpoint.At(failpoint.AfterRedrive)
+	batch := make([]redisq.Job, len(moved))
+	ids := make([]ident.ID, len(moved))
+	for i, j := range moved {
+		batch[i] = redisq.Job{ID: j.ID, Priority: j.Priority, Attempts: j.Attempts}
+		ids[i] = j.ID
+	}
+	// A dead job may still sit in Redis, when its ack was lost, with all its
+	// attempts charged: forget that first.
+	_, err := d.Queue.Ack(ctx, consumer, ids)
+	var e redisq.Enqueued
+	if err == nil {
+		e, err = d.Queue.Enqueue(ctx, consumer, batch, redisq.Repeated)
+	}
+	if err != nil || e.Spilled > 0 {
+		d.Dirty(consumer)
+	}
+	d.Wake(consumer)
+}

@@ -1,0 +1,240 @@
+// Package seedfile reads the INI file that names a broker's first producers,
+// channels and consumers, so that configuration management can create them:
+//
+//	[initial-channels]         ; channel ID = name
+//	[initial-producers]        ; producer ID = name
+//	[initial-consumers]        ; consumer ID = callback URL, may be empty for pull
+//	[initial-channel-tokens]   ; channel ID = token
+//	[initial-producer-tokens]  ; producer ID = token
+//	[consumer-id]              ; one section per consumer
+//	token=...
+//	channel=...
+//	type=push                  ; or pull; push when absent or empty
+//
+// Nothing is created that the file does not name. What lacks a token gets a
+// random one when it is created.
+package seedfile
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"gopkg.in/ini.v1"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A Resource is a producer or a channel. An empty token means: none given.
+type Resource struct{ ID, Name, Token string }
+
+// A Consumer of a channel.
+type Consumer struct {
+	ID, Channel, Token, CallbackURL string
+	Type                            durable.ConsumerType
+}
+
+// A Seed is what a file names, in the order of the file.
+type Seed struct {
+	Producers, Channels []Resource
+	Consumers           []Consumer
+}
+
+// A Warning says what was left out and why. It names IDs, never tokens.
+type Warning string
+
+const (
+	channelSection       = "initial-channels"
+	producerSection      = "initial-producers"
+	consumerSection      = "initial-consumers"
+	channelTokenSection  = "initial-channel-tokens"
+	producerTokenSection = "initial-producer-tokens"
+)
+
+// Parse reads a seed file. What is wrong with one entry leaves that entry out,
+// with a warning; only text that is no INI file is an error.
+func Parse(text []byte) (Seed, []Warning, error) {
+	file, err := ini.LoadSources(ini.LoadOptions{
+		IgnoreInlineComment:     true, // a # or ; inside a URL or a token is part of it
+		IgnoreContinuation:      true,
+		PreserveSurroundedQuote: true,
+		KeyValueDelimiters:      "=", // IDs may hold a colon
+		// [a.b] must not inherit the token of [a]; no section name holds a newline.
+		ChildSectionDelimiter: "\n",
+		Insensitive:           false,
+	}, text)
+	if err != nil {
+		return Seed{}, nil, fmt.Errorf("seedfile: %w", err)
+	}
+	file.ValueMapper = nil
+	p := parser{file: file}
+	s := Seed{
+		Channels:  p.resources(channelSection, channelTokenSection),
+		Producers: p.resources(producerSection, producerTokenSection),
+	}
+	s.Consumers = p.consumers()
+	return s, p.warnings, nil
+}
+
+type parser struct {
+	file     *ini.File
+	warnings []Warning
+}
+
+func (p *parser) warn(format string, args ...any) {
+	p.warnings = append(p.warnings, Warning(fmt.Sprintf(format, args...)))
+}
+
+func (p *parser) resources(section, tokens string) []Resource {
+	var out []Resource
+	named := map[string]bool{}
+	for _, key := range p.keys(section) {
+		id := key.Name()
+		if !ident.ValidName(id) {
+			p.warn("[%s] %q is no valid ID; not created", section, id)
+			continue
+		}
+		r := Resource{ID: id, Name: key.Value(), Token: p.value(tokens, id)}
+		if !validToken(r.Token) {
+			p.warn("[%s] the token of %s is not 1 to 255 visible ASCII characters; %s is not created", tokens, id, id)
+			continue
+		}
+		named[id] = true
+		out = append(out, r)
+	}
+	for _, key := range p.keys(tokens) {
+		if !named[key.Name()] {
+			p.warn("[%s] names %q, which [%s] does not", tokens, key.Name(), section)
+		}
+	}
+	return out
+}
+
+func (p *parser) consumers() []Consumer {
+	var out []Consumer
+	for _, key := range p.keys(consumerSection) {
+		c := Consumer{ID: key.Name(), CallbackURL: key.Value(), Channel: p.value(key.Name(), "channel"), Token: p.value(key.Name(), "token")}
+		switch kind := p.value(c.ID, "type"); kind {
+		case "", "push":
+		case "pull":
+			c.Type = durable.Pull
+		default:
+			p.warn("consumer %s: type %q is neither push nor pull; not created", c.ID, kind)
+			continue
+		}
+		switch {
+		case !ident.ValidName(c.ID):
+			p.warn("[%s] %q is no valid ID; not created", consumerSection, c.ID)
+		case !ident.ValidName(c.Channel):
+			p.warn("consumer %s: its section names no channel; not created", c.ID)
+		case !validToken(c.Token):
+			p.warn("consumer %s: its token is not 1 to 255 visible ASCII characters; not created", c.ID)
+		case c.Type == durable.Push && c.CallbackURL == "":
+			p.warn("consumer %s: a push consumer needs a callback URL; not created", c.ID)
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (p *parser) keys(section string) []*ini.Key {
+	s, err := p.file.GetSection(section)
+	if err != nil {
+		return nil
+	}
+	return s.Keys()
+}
+
+func (p *parser) value(section, key string) string {
+	s, err := p.file.GetSection(section)
+	if err != nil || !s.HasKey(key) {
+		return ""
+	}
+	return s.Key(key).Value()
+}
+
+// validToken accepts an absent token: one is made then.
+func validToken(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return len(s) <= 255
+}
+
+// A Store is the part of durable.Store that Apply writes to.
+type Store interface {
+	Changes(ctx context.Context, after int64) (durable.Changes, error)
+	PutProducer(ctx context.Context, p durable.Put) (durable.Producer, bool, error)
+	PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error)
+	PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error)
+}
+
+// Apply creates and updates what the seed names. What is stored as the seed
+// says already is not written, so a restart with the same file changes nothing.
+func Apply(ctx context.Context, store Store, seed Seed) error {
+	stored, err := store.Changes(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("seedfile: read what is stored: %w", err)
+	}
+	producers := map[string]durable.Producer{}
+	for _, p := range stored.Producers {
+		producers[p.ID] = p
+	}
+	channels, channelIDs := map[string]durable.Channel{}, map[uint32]string{}
+	for _, c := range stored.Channels {
+		channels[c.ID], channelIDs[c.No] = c, c.ID
+	}
+	consumers := map[[2]string]durable.Consumer{}
+	for _, k := range stored.Consumers {
+		consumers[[2]string{channelIDs[k.ChannelNo], k.ID}] = k
+	}
+	for _, r := range seed.Producers {
+		if old, ok := producers[r.ID]; ok && same(r, old.Name, old.Token) {
+			continue
+		}
+		if _, _, err := store.PutProducer(ctx, put(r)); err != nil {
+			return fmt.Errorf("seedfile: producer %s: %w", r.ID, err)
+		}
+	}
+	for _, r := range seed.Channels {
+		if old, ok := channels[r.ID]; ok && same(r, old.Name, old.Token) {
+			continue
+		}
+		if _, _, err := store.PutChannel(ctx, put(r)); err != nil {
+			return fmt.Errorf("seedfile: channel %s: %w", r.ID, err)
+		}
+	}
+	for _, c := range seed.Consumers {
+		if old, ok := consumers[[2]string{c.Channel, c.ID}]; ok && (c.Token == "" || c.Token == old.Token) &&
+			c.Type == old.Type && (c.CallbackURL == "" || c.CallbackURL == old.CallbackURL) {
+			continue
+		}
+		p := durable.ConsumerPut{Put: put(Resource{ID: c.ID, Token: c.Token}), ChannelID: c.Channel, Type: &c.Type}
+		if c.CallbackURL != "" {
+			p.CallbackURL = &c.CallbackURL
+		}
+		if _, _, err := store.PutConsumer(ctx, p); err != nil {
+			return fmt.Errorf("seedfile: consumer %s of channel %s: %w", c.ID, c.Channel, err)
+		}
+	}
+	return nil
+}
+
+func same(r Resource, name, token string) bool {
+	return (r.Name == "" || r.Name == name) && (r.Token == "" || r.Token == token)
+}
+
+func put(r Resource) durable.Put {
+	p := durable.Put{ID: r.ID, NewToken: rand.Text()}
+	if r.Name != "" {
+		p.Name = &r.Name
+	}
+	if r.Token != "" {
+		p.Token = &r.Token
+	}
+	return p
+}

@@ -1,0 +1,179 @@
+package pages
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/api"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of routes in README.md")
+
+const root = "../../.."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// between returns the lines of a table, without its two head lines, that stands
+// between the comments <!-- name --> and <!-- /name -->.
+func between(t *testing.T, text, name string) []string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, "<!-- "+name+" -->\n")
+	require.True(t, ok, "the page has a table %q", name)
+	table, _, ok := strings.Cut(rest, "<!-- /"+name+" -->")
+	require.True(t, ok, "the table %q ends", name)
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	require.GreaterOrEqual(t, len(lines), 2)
+	return lines[2:]
+}
+
+// cells splits a line of a table.
+func cells(line string) []string {
+	parts := strings.Split(strings.Trim(line, "|"), "|")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return parts
+}
+
+func TestReadmeListsTheRoutes(t *testing.T) {
+	var want []string
+	for _, r := range api.Routes() {
+		want = append(want, fmt.Sprintf("| `%s %s` | %s | %s |", r.Method, r.Path, r.Access, r.Summary))
+	}
+	text := read(t, "README.md")
+	got := between(t, text, "routes")
+	if *update {
+		old, fresh := strings.Join(got, "\n"), strings.Join(want, "\n")
+		require.NoError(t, os.WriteFile(filepath.Join(root, "README.md"), []byte(strings.Replace(text, old, fresh, 1)), 0o644))
+		return
+	}
+	require.Equal(t, want, got, "go test ./internal/test/pages -update rewrites the table")
+}
+
+// Every route has a comment <!-- route METHOD /path access --> at its section.
+func TestAPIPageDescribesEachRouteWithItsAccess(t *testing.T) {
+	var want, got []string
+	for _, r := range api.Routes() {
+		want = append(want, fmt.Sprintf("%s %s %s", r.Method, r.Path, r.Access))
+	}
+	for _, m := range regexp.MustCompile(`<!-- route (.*) -->`).FindAllStringSubmatch(read(t, "docs/api.md"), -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	require.Equal(t, want, got)
+}
+
+func TestAPIPageListsTheErrorCodes(t *testing.T) {
+	var got []string
+	for _, line := range between(t, read(t, "docs/api.md"), "codes") {
+		c := cells(line)
+		require.Len(t, c, 3, line)
+		require.NotEmpty(t, c[2], "%s says when", c[1])
+		got = append(got, c[0]+" "+strings.Trim(c[1], "`"))
+	}
+	slices.Sort(got)
+	require.Equal(t, problems(t), got, "docs/api.md, Errors: one line for each problem in the code")
+}
+
+func TestArchitecturePageListsTheTables(t *testing.T) {
+	var want, got []string
+	for _, dialect := range []string{"mysql", "sqlite"} {
+		files, err := filepath.Glob(filepath.Join(root, "durable/migrations", dialect, "*.sql"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, m := range regexp.MustCompile(`CREATE TABLE IF NOT EXISTS (\w+)`).FindAllStringSubmatch(string(text), -1) {
+				want = append(want, m[1])
+			}
+		}
+	}
+	for _, line := range between(t, read(t, "ARCHITECTURE.md"), "tables") {
+		got = append(got, strings.Trim(cells(line)[0], "`"))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	require.Equal(t, slices.Compact(want), got)
+}
+
+// The files that ARCHITECTURE.md names as entry points, and others in code
+// quotes that look like one, exist.
+func TestPagesNameFilesThatExist(t *testing.T) {
+	named := regexp.MustCompile("`((?:[a-z0-9]+/)+[a-z_]+\\.(?:go|lua|md|sh))`")
+	for _, page := range pagesOf(t) {
+		for _, m := range named.FindAllStringSubmatch(read(t, page), -1) {
+			require.FileExists(t, filepath.Join(root, m[1]), "named in %s", page)
+		}
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, page := range pagesOf(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			path := page
+			if target != "" {
+				path = filepath.Join(filepath.Dir(page), target)
+			}
+			_, err := os.Stat(filepath.Join(root, path))
+			require.NoError(t, err, "%s links to %s", page, m[1])
+			if anchor != "" {
+				require.Contains(t, anchors(read(t, path)), anchor, "%s links to %s", page, m[1])
+			}
+		}
+	}
+}
+
+// pagesOf returns every page of the project.
+func pagesOf(t *testing.T) []string {
+	t.Helper()
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		for _, path := range found {
+			rel, err := filepath.Rel(root, path)
+			require.NoError(t, err)
+			pages = append(pages, rel)
+		}
+	}
+	require.Greater(t, len(pages), 5)
+	return pages
+}
+
+// anchors returns the anchors of a page's headings, as the usual renderers make
+// them: lower case, blanks to dashes, everything else but letters and digits out.
+func anchors(text string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ' || r == '-':
+				return '-'
+			case r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_':
+				return r
+			}
+			return -1
+		}, strings.ToLower(m[1])))
+	}
+	return all
+}

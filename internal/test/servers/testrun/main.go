@@ -1,0 +1,151 @@
+//go:build unix
+
+// Command testrun runs the project's tests against real servers.
+//
+//	testrun [-run regexp] [package ...]
+//	testrun -exec command [argument ...]
+//
+// It starts one MySQL (or MariaDB) and one Redis for the whole run, or uses
+// those that PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS name, then runs `go
+// vet` and `go test -race` over the packages (default ./...) and prints what
+// ran against what. It fails when a test fails, when one is skipped, or when
+// none ran. With -exec it runs that command instead, with the servers in its
+// environment and an empty database in PENSTOCK_BENCH_MYSQL.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/test/servers"
+)
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ok, err := run(ctx, os.Args[1:], os.Stdout)
+	interrupted := ctx.Err() != nil
+	cancel()
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(1)
+	case interrupted:
+		os.Exit(130)
+	case !ok:
+		os.Exit(1)
+	}
+}
+
+// run reports whether everything passed. An error means that the tests could
+// not be run at all.
+func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
+	flags := flag.NewFlagSet("testrun", flag.ContinueOnError)
+	pattern := flags.String("run", "", "only tests that match this regular expression, as of go test")
+	instead := flags.Bool("exec", false, "run a command with the servers instead of the tests")
+	if err := flags.Parse(args); err != nil {
+		return false, err
+	}
+	packages := flags.Args()
+	if len(packages) == 0 {
+		packages = []string{"./..."}
+	}
+
+	pair, err := servers.StartPair()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, pair.Close()) }()
+	fmt.Fprintf(out, "MySQL: %s; Redis: %s\n", pair.MySQLVersion, pair.RedisVersion)
+
+	if *instead {
+		return runInstead(ctx, pair, flags.Args(), out)
+	}
+
+	vet := command(ctx, append([]string{"vet"}, packages...)...)
+	vet.Stdout, vet.Stderr = out, out
+	vetErr := vet.Run() // what does not compile fails again below, by name
+
+	// No result from a cache: the servers are not the ones of last time.
+	testArgs := []string{"test", "-json", "-race", "-count=1", "-timeout", "20m"}
+	if *pattern != "" {
+		testArgs = append(testArgs, "-run", *pattern)
+	}
+	env := append(os.Environ(), pair.Environment()...)
+	env = append(env, "CGO_ENABLED=1") // the race detector needs it
+	started := time.Now()
+	s, err := test(ctx, append(testArgs, packages...), env, out)
+	if err != nil {
+		return false, err
+	}
+	s.vet, s.mysql, s.redis, s.elapsed = vetErr, pair.MySQLVersion, pair.RedisVersion, time.Since(started)
+	s.print(out)
+	return s.ok(), nil
+}
+
+// runInstead runs a command with the servers and reports whether it succeeded.
+func runInstead(ctx context.Context, pair *servers.Pair, args []string, out io.Writer) (ok bool, err error) {
+	if len(args) == 0 {
+		return false, errors.New("-exec needs a command")
+	}
+	dsn, drop, err := pair.Database()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = append(append(os.Environ(), pair.Environment()...), "PENSTOCK_BENCH_MYSQL="+dsn)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// test runs `go` with args and returns what its events add up to.
+func test(ctx context.Context, args, env []string, out io.Writer) (*summary, error) {
+	cmd := command(ctx, args...)
+	cmd.Env = env
+	cmd.Stderr = out
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := newSummary(out)
+	lines := bufio.NewReader(pipe)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			s.add(line)
+		}
+		if err != nil {
+			break
+		}
+	}
+	s.exit = cmd.Wait()
+	return s, nil
+}
+
+// command returns `go args`, which an end of ctx interrupts and, when that
+// does not help, kills.
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}

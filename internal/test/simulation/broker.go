@@ -1,0 +1,160 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/reaper"
+)
+
+// A broker is the core of one process, wired as cmd/broker wires it.
+type broker struct {
+	life      *life
+	queue     *queueSeam
+	catalogue *catalogue.Catalogue
+	node      *hotpath.Node
+	plane     *hotpath.Plane
+	bodies    *intake.Bound
+	reaper    *reaper.Reaper
+	desk      *jobs.Desk
+
+	once    sync.Once
+	stopped chan struct{} // closed by stop
+}
+
+// metrics are shared by all runs: nobody reads them.
+var metrics = hotpath.NewMetrics(prometheus.NewRegistry())
+
+var silent = slog.New(slog.DiscardHandler)
+
+// noRegistry takes metrics and forgets them.
+type noRegistry struct{}
+
+func (noRegistry) Register(prometheus.Collector) error  { return nil }
+func (noRegistry) MustRegister(...prometheus.Collector) {}
+func (noRegistry) Unregister(prometheus.Collector) bool { return true }
+
+// newBroker starts like a process: it needs the store, and fails without it.
+func newBroker(ctx context.Context, l *life) (*broker, error) {
+	w := l.w
+	store := storeSeam{l, w.store}
+	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), bodies: intake.NewBound(1 << 20), stopped: make(chan struct{})}
+	if err := b.catalogue.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	if b.node, err = hotpath.NewNode(ctx, store, fmt.Sprintf("broker %d", l.no), silent); err != nil {
+		return nil, err
+	}
+	wake := func(consumer uint32) { b.plane.Wake(consumer) }
+	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
+	b.reaper = reaper.New(reaper.Options{
+		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk,
+		RationalDelay: rationalDelay, MaxAttempts: maxAttempts, Wake: wake, Registry: noRegistry{}, Log: silent,
+		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
+	})
+	b.plane = hotpath.New(hotpath.Options{
+		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l},
+		Push: hotpath.PushOptions{
+			Timeout: deliveryTimeout, Lease: pushLease, MaxAttempts: maxAttempts,
+			Backoff:     hotpath.Backoff{Waits: []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}, MaxDelay: time.Second},
+			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation", RetryAfterMax: 2 * time.Second,
+		},
+		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
+		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: metrics, Log: silent,
+	})
+	b.queue.onLost = func(consumer uint32) {
+		b.reaper.Lost(consumer)
+		b.plane.Lost(consumer)
+	}
+	b.queue.onRun = func() {
+		b.reaper.RedisChanged()
+		b.plane.RedisChanged()
+	}
+	b.node.PeersChanged = b.reaper.PeersChanged
+	return b, nil
+}
+
+// stop asks the broker to stop in order: SIGTERM.
+func (b *broker) stop() { b.once.Do(func() { close(b.stopped) }) }
+
+// run works until the life is over or somebody stops it, and returns once every
+// goroutine has ended.
+func (b *broker) run() {
+	l := b.life
+	reaperCtx, stopReaper := context.WithCancel(context.Background())
+	planeCtx, stopPlane := context.WithCancel(context.Background())
+	nodeCtx, stopNode := context.WithCancel(context.Background())
+	defer stopReaper()
+	defer stopPlane()
+	defer stopNode()
+	var plane, loops, keeper sync.WaitGroup
+	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
+	loops.Go(func() { _ = b.catalogue.Run(reaperCtx) })
+	loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
+	keeper.Go(func() { _ = b.node.Run(nodeCtx) })
+	select {
+	case <-l.over:
+		stopNode()
+		stopPlane()
+	case <-b.stopped:
+		l.note("stops", 0, none, "")
+		if l.w.plan.storeFails() { // outcomes that it does not take in time are lost
+			l.w.checker.disturb(l.no, l.w.now(), l.w.now()+bound)
+		}
+	}
+	b.plane.Drain()
+	stopReaper()
+	loops.Wait()
+	stopPlane()
+	plane.Wait()
+	stopNode()
+	keeper.Wait()
+	release, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = b.node.Release(release) // else it expires
+}
+
+// occupy keeps a broker in a slot: where one ends another one starts.
+func (w *world) occupy(slot int) {
+	r := draw(w.seed, word("occupy"), uint64(slot))
+	for !w.closing.Load() {
+		time.Sleep(r.between(time.Millisecond, 500*time.Millisecond))
+		w.mu.Lock()
+		w.lives++
+		l := newLife(w, w.lives, slot)
+		w.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		b, err := newBroker(ctx, l)
+		cancel()
+		if err != nil {
+			l.note("cannot start", 0, none, err.Error())
+			continue
+		}
+		w.mu.Lock()
+		w.brokers[slot] = b
+		if w.closing.Load() {
+			b.stop()
+		}
+		w.mu.Unlock()
+		l.note("starts", 0, none, "")
+		ended := make(chan struct{})
+		w.brokering.Go(func() {
+			b.run()
+			close(ended)
+		})
+		select { // a corpse needs a while to fall down, but takes no place
+		case <-l.over:
+		case <-ended:
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package simulation
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// The invariants. What a step can break is checked at the step, by a checker;
+// what only shows in the end by final.
+//
+//	I1  nothing acknowledged is lost: stored, and delivered or dead for each
+//	    consumer of its audience; a settled mark never passes an open job
+//	I2  a job is given out again only when a fault hit while it was in flight,
+//	    and never when its outcome was stored before the claim
+//	I3  what was refused is not stored, what is not stored is not delivered, and
+//	    what no consumer accepted is not recorded as delivered
+//	I4  a delivery is the message as it was published
+//	I5  after the last fault everything is over within a bound
+//	I6  a job has one live lease, and an attempt number is sent once: also when Redis
+//	    loses its memory, unless the sender is dead, paused or cut off from it then;
+//	    a pull worker is given no lease that is over
+//	I7  no more attempts than configured
+//	I8  messages and outcomes add up
+//	I9  a message ID is one message
+//	I10 where nothing fails, a publish is answered 201
+//	I12 a job of the queue is in one set
+//
+// I11, resources, and I10 under faults are not for a simulation.
+
+// A checker watches every step of a run. The first thing that is wrong ends it.
+type checker struct {
+	w *world
+
+	mu        sync.Mutex
+	wrong     string // the first violation
+	about     ident.ID
+	jobs      map[jobKey]*trace
+	disturbed disturbances
+	cuts      disturbances // whoever did not reach Redis in time
+	losses    int
+	handedOut int
+	repeated  int // duplicates that were explained
+}
+
+func newChecker(w *world) *checker {
+	return &checker{w: w, jobs: map[jobKey]*trace{}}
+}
+
+// fail records a violation. Call it with mu held.
+func (c *checker) fail(id ident.ID, format string, args ...any) {
+	if c.wrong == "" {
+		c.wrong, c.about = fmt.Sprintf(format, args...), id
+		c.w.history.end(event{what: "VIOLATION", id: id, detail: c.wrong})
+	}
+}
+
+func (c *checker) report(id ident.ID, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(id, format, args...)
+}
+
+func (c *checker) failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrong != ""
+}
+
+// touched checks the structure of the keys after a script.
+func (c *checker) touched(l *life, consumer uint32, k *queuemodel.Consumer) {
+	if id, what := k.Structure(); what != "" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fail(id, "I12: consumer %d: a job %s (after a call of broker %d)", consumer, what, l.no)
+	}
+}
+
+// enqueued notes an offer of jobs.
+func (c *checker) enqueued(l *life, consumer uint32, jobs []redisq.Job, src redisq.Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, j := range jobs {
+		l.note("enqueued", consumer, j.ID, [...]string{"fresh", "repeated", "recovered"}[src])
+	}
+}
+
+// granted checks and notes a lease.
+func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked time.Time, span time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.trace(jobKey{consumer, lease.ID})
+	now := c.w.now()
+	g := &grant{life: l.no, token: lease.Token, attempt: lease.Attempt, asked: asked.Sub(c.w.start), at: now, span: span, until: now + span}
+	if t.live != nil && t.live.until > now && !c.disturbed.hit(0, t.live.at, now) {
+		c.fail(lease.ID, "I6: consumer %d: leased to broker %d as %s while %s of broker %d is live", consumer, l.no, g.token, t.live.token, t.live.life)
+	}
+	t.live = g
+	t.grants = append(t.grants, g)
+	l.note("leased", consumer, lease.ID, fmt.Sprintf("%s attempt %d flags %d", lease.Token, lease.Attempt, lease.Flags))
+}
+
+// held notes leases that Redis has back.
+func (c *checker) held(l *life, consumer uint32, leases []redisq.Lease, mine []bool, span time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, lease := range leases {
+		l.note("held", consumer, lease.ID, fmt.Sprintf("%s attempt %d: %t", lease.Token, lease.Attempt, mine[i]))
+		t := c.trace(jobKey{consumer, lease.ID})
+		for _, g := range t.grants {
+			if mine[i] && g.token == lease.Token && g.life == l.no {
+				g.until = max(g.until, c.w.now()+span)
+				t.live = g
+			}
+		}
+	}
+}
+
+// ended notes leases that were given back.
+func (c *checker) ended(l *life, what string, consumer uint32, leases []redisq.Lease, moved []bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, lease := range leases {
+		if !moved[i] {
+			continue
+		}
+		t := c.trace(jobKey{consumer, lease.ID})
+		t.live = nil
+		for _, g := range t.grants {
+			// Only a Redis that went back in time gives a token twice.
+			if g.token == lease.Token && g.life == l.no && what == "released" && !g.used {
+				g.used = true // it was not sent and will not be
+				break
+			}
+		}
+		l.note(what, consumer, lease.ID, lease.Token)
+	}
+}
+
+func (c *checker) acked(l *life, consumer uint32, ids []ident.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		c.trace(jobKey{consumer, id}).live = nil
+		l.note("acked", consumer, id, "")
+	}
+}
+
+func (c *checker) reclaimed(l *life, consumer uint32, x redisq.Expired) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range x.Returned {
+		c.trace(jobKey{consumer, id}).live = nil
+		l.note("reclaimed", consumer, id, "")
+	}
+	for _, lease := range x.Exhausted {
+		c.trace(jobKey{consumer, lease.ID}).live = nil
+		l.note("exhausted", consumer, lease.ID, "")
+	}
+}
+
+// answered checks that the lease which a pull worker was given at some time was not
+// over by then.
+func (c *checker) answered(l *life, consumer uint32, id ident.ID, token string, at time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	over := false
+	for _, g := range c.trace(jobKey{consumer, id}).grants {
+		if g.life != l.no || g.token != token {
+			continue
+		}
+		if over = at >= g.asked+g.span; !over {
+			return // which of them is meant is not known where Redis gave a token twice
+		}
+	}
+	if over {
+		c.fail(id, "I6: consumer %d: broker %d gave out %s, whose lease was over", consumer, l.no, token)
+	}
+}
+
+// claims notes that a pull worker is about to declare a job over.
+func (c *checker) claims(k jobKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trace(k).claimed = true
+}
+
+// recorded checks outcomes that are on disk now.
+func (c *checker) recorded(l *life, rows []durable.Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range rows {
+		t := c.trace(jobKey{o.ConsumerNo, o.ID})
+		l.note("recorded", o.ConsumerNo, o.ID, [...]string{"delivered", "retry", "dead"}[o.Kind])
+		if o.Kind != durable.OutcomeDelivered {
+			continue
+		}
+		accepted := t.claimed
+		for _, h := range t.handed {
+			accepted = accepted || h.ok
+		}
+		if !accepted {
+			c.fail(o.ID, "I3: consumer %d: recorded as delivered by broker %d, and nobody accepted it", o.ConsumerNo, l.no)
+		}
+		if t.storedAt == 0 {
+			t.storedAt = c.w.now()
+		}
+	}
+}
+
+// reopened notes a dead letter that is an open job again.
+func (c *checker) reopened(k jobKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.trace(k)
+	t.reopened++
+	t.opened = c.w.now()
+}
+
+// walked checks that a walk stays behind everything that can still be inserted: it
+// never comes back (I1).
+func (c *checker) walked(l *life, channel uint32, through ident.ID) {
+	if age := c.w.store.nowMs() - through.Millis(); age <= durable.MaxIDAge.Milliseconds() {
+		c.report(through, "I1: broker %d walks channel %d up to an ID that is %d ms old", l.no, channel, age)
+	}
+}
+
+// marked checks the settled marks: what they pass has an outcome or a row.
+func (c *checker) marked(l *life) {
+	s := c.w.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for consumer, mark := range s.marks {
+		k := s.consumers[consumer-1]
+		for _, m := range s.messages[k.ChannelNo] {
+			if m.ID.Compare(mark) <= 0 && m.Audience > k.Position && s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
+				c.report(m.ID, "I1: consumer %d: broker %d settled past a job without outcome", consumer, l.no)
+			}
+		}
+	}
+}

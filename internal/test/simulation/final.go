@@ -1,0 +1,142 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// unfinished says what is not over yet, "" when everything is: each job delivered
+// or dead, and nothing left in Redis.
+func (w *world) unfinished() (string, ident.ID) {
+	left, id := w.openJob()
+	if left != "" {
+		return left, id
+	}
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	for consumer, k := range w.server.lanes {
+		if ready, delayed, leased := k.Len(); ready+delayed+leased > 0 {
+			return fmt.Sprintf("consumer %d has %d jobs in Redis that are over (I8)", consumer, ready+delayed+leased), none
+		}
+		if k.Spilled >= 0 {
+			return fmt.Sprintf("consumer %d has jobs of priority %d outside the window although none is open", consumer, k.Spilled), none
+		}
+	}
+	return "", none
+}
+
+// openJob finds a job that is neither delivered nor dead.
+func (w *world) openJob() (string, ident.ID) {
+	s := w.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.consumers {
+		for _, m := range s.messages[k.ChannelNo] {
+			if m.Audience <= k.Position {
+				continue
+			}
+			if state := s.state(jobKey{k.No, m.ID}); state.Status != durable.Delivered && state.Status != durable.Dead {
+				return fmt.Sprintf("consumer %d has an open job, status %d after %d attempts", k.No, state.Status, state.Attempts), m.ID
+			}
+		}
+	}
+	return "", none
+}
+
+// final checks what only shows when everything is over.
+func (w *world) final() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stored := map[string]*durable.Message{}
+	removed := map[uint32][]*durable.Message{0: w.store.purged}
+	for _, part := range []map[uint32][]*durable.Message{w.store.messages, removed} {
+		for _, m := range slices.Concat(slices.Collect(maps.Values(part))...) {
+			if other := stored[string(m.Payload)]; other != nil {
+				w.checker.report(m.ID, "I9: %q is stored twice, as %s too", m.Payload, other.ID)
+			}
+			stored[string(m.Payload)] = m
+			if w.byPayload[string(m.Payload)] == nil {
+				w.checker.report(m.ID, "I3: %q is stored and nobody published it", m.Payload)
+			}
+		}
+	}
+	for _, p := range w.published {
+		w.judge(p, stored[p.payload])
+	}
+	w.balance()
+	if c := w.checker; w.plan.calm && c.repeated > 0 {
+		c.report(none, "I2: %d duplicates without any fault", c.repeated)
+	}
+}
+
+// judge compares what a producer was told of a message with what is stored.
+func (w *world) judge(p *post, m *durable.Message) {
+	unknown := false
+	for _, t := range p.tries {
+		unknown = unknown || t.unknown()
+		switch {
+		case t.stored() && m == nil:
+			w.checker.report(none, "I1: %q was answered %d and is not stored", p.payload, t.status)
+		case t.stored() && t.id != hotpath.PublicID(m):
+			w.checker.report(m.ID, "I9: %q was answered %d with the location of %s", p.payload, t.status, t.id)
+		case t.code == "message_id_conflict":
+			w.checker.report(none, "I9: %q was told that its own ID is another message's", p.payload)
+		case t.status == 201:
+			w.reached(p, t, m)
+		case w.plan.calm && p.priority <= 3 && t.status != 0 && !t.stored(): // 0: no broker was there yet
+			w.checker.report(none, "I10: %q was answered %d %s without any fault", p.payload, t.status, t.code)
+		case p.priority > 3 && t.status != 400 && t.status/100 != 5 && t.status != 0:
+			w.checker.report(none, "I3: %q has priority %d and was answered %d", p.payload, p.priority, t.status)
+		}
+		if t.stored() {
+			return
+		}
+	}
+	if m != nil && !unknown {
+		w.checker.report(m.ID, "I3: %q was refused each time and is stored", p.payload)
+	}
+}
+
+// reached checks that an acknowledged message reaches every consumer that had
+// joined before it was posted.
+func (w *world) reached(p *post, t try, m *durable.Message) {
+	for _, k := range w.store.consumers {
+		if k.ChannelNo == p.channel && w.joined[k.No] < t.sent && k.Position >= m.Audience {
+			w.checker.report(m.ID, "I1: %q was posted after consumer %d joined, and is for the first %d only", p.payload, k.No, m.Audience)
+		}
+	}
+}
+
+// balance counts: messages for a consumer = delivered + dead (I8).
+func (w *world) balance() {
+	s := w.store
+	for _, k := range s.consumers {
+		owed, delivered, dead := 0, 0, 0
+		for _, m := range s.messages[k.ChannelNo] {
+			if m.Audience > k.Position {
+				owed++
+			}
+		}
+		there := func(key jobKey) bool { // outcomes may come after their message is gone
+			return key.consumer == k.No && s.message(k.ChannelNo, key.id) != nil
+		}
+		for key := range s.deliveries {
+			if there(key) {
+				delivered++
+			}
+		}
+		for key := range s.dead {
+			if _, over := s.deliveries[key]; there(key) && !over {
+				dead++
+			}
+		}
+		if owed != delivered+dead {
+			w.checker.report(none, "I8: consumer %d: %d jobs, %d delivered and %d dead", k.No, owed, delivered, dead)
+		}
+	}
+}

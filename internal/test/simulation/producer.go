@@ -1,0 +1,146 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// none is no ID.
+var none ident.ID
+
+const contentType = "text/x-simulation"
+
+// A post is one message of a producer and what it was told.
+type post struct {
+	channel  uint32
+	payload  string
+	key      string // its message ID, "" when it has none
+	priority int
+	tries    []try
+}
+
+// A try is one publish of a message and its answer.
+type try struct {
+	sent   time.Duration
+	status int    // 0: no answer
+	code   string // of a problem
+	id     string // of the message, from Location
+}
+
+// unknown tells whether the message may be stored although it was not said so.
+func (t try) unknown() bool { return t.status == 0 || t.code == "outcome_unknown" }
+
+// stored tells whether it was said that the message is stored.
+func (t try) stored() bool { return t.status == 201 || t.code == "duplicate_message_id" }
+
+// produce publishes, with and without message IDs, and repeats what is unknown.
+func (w *world) produce(channel uint32, producer int) {
+	r := draw(w.seed, word("produce"), uint64(channel), uint64(producer))
+	pause := 2 * w.plan.active / time.Duration(w.plan.messages+1) * 9 / 20
+	for n := range w.plan.messages {
+		time.Sleep(r.between(0, pause))
+		p := &post{channel: channel, payload: fmt.Sprintf("message %d of producer %d for channel %d", n, producer, channel)}
+		if r.hit(500) {
+			p.key = fmt.Sprintf("key-%d-%d", producer, n)
+		}
+		if r.hit(300) {
+			p.priority = 1 + r.below(3)
+		}
+		if r.hit(30) {
+			p.priority = 5000 // refused
+		}
+		w.mu.Lock()
+		w.published = append(w.published, p)
+		w.byPayload[p.payload] = p
+		w.mu.Unlock()
+		w.publish(p, &r)
+	}
+}
+
+// publish tries until the answer is known, if a repeat is possible.
+func (w *world) publish(p *post, r *chance) {
+	for range 8 {
+		t := try{sent: w.now()}
+		if b := w.broker(r.below(w.plan.brokers)); b != nil {
+			b.broadcast(p, &t)
+		}
+		w.mu.Lock()
+		p.tries = append(p.tries, t)
+		w.mu.Unlock()
+		w.told("published", fmt.Sprintf("%q: %d %s %s", p.payload, t.status, t.code, t.id))
+		if t.stored() || t.status/100 == 4 || p.key == "" {
+			return
+		}
+		time.Sleep(r.between(50*time.Millisecond, 600*time.Millisecond))
+	}
+}
+
+// request makes a request to a door as the server would.
+func request(values map[string]string, headers map[string]string, body string) *fasthttp.RequestCtx {
+	var req fasthttp.Request
+	req.Header.SetMethod(fasthttp.MethodPost)
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	req.SetBodyString(body)
+	rc := &fasthttp.RequestCtx{}
+	rc.Init(&req, nil, nil)
+	for name, value := range values {
+		rc.SetUserValue(name, value)
+	}
+	return rc
+}
+
+func (b *broker) broadcast(p *post, t *try) {
+	ch := b.life.w.store.channel(p.channel)
+	headers := map[string]string{
+		"X-Broker-Channel-Token": ch.Token, "X-Broker-Producer-ID": "p", "X-Broker-Producer-Token": "t-p",
+		"X-Broker-Metadata-Headers": "X-Trace", "X-Trace": "x-" + p.payload,
+	}
+	if p.key != "" {
+		headers["X-Broker-Message-ID"] = p.key
+	}
+	if p.priority > 0 {
+		headers["X-Broker-Message-Priority"] = strconv.Itoa(p.priority)
+	}
+	rc := request(nil, headers, p.payload)
+	rc.Request.Header.SetContentType(contentType)
+	b.plane.Broadcast(rc, ch.ID)
+	if !b.life.awake() {
+		return // the connection broke
+	}
+	t.status, t.code = rc.Response.StatusCode(), problemCode(rc)
+	if location := string(rc.Response.Header.Peek("Location")); location != "" {
+		t.id = location[strings.LastIndexByte(location, '/')+1:]
+	}
+}
+
+// problemCode is the code of a problem, "" of any other answer.
+func problemCode(rc *fasthttp.RequestCtx) string {
+	var p struct{ Code string }
+	if rc.Response.StatusCode() < 400 || json.Unmarshal(rc.Response.Body(), &p) != nil {
+		return ""
+	}
+	return p.Code
+}
+
+// register lets consumers join while messages flow.
+func (w *world) register() {
+	r := draw(w.seed, word("register"))
+	for range w.plan.late {
+		time.Sleep(r.between(0, w.plan.active/2))
+		kind := durable.Push
+		if w.plan.pull > 0 && r.hit(300) {
+			kind = durable.Pull
+		}
+		w.join(w.channels[r.below(len(w.channels))], kind)
+	}
+}

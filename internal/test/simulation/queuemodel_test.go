@@ -1,0 +1,217 @@
+package simulation
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/queuemodel"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A queuePair is the queue of one consumer twice: the real scripts and the model.
+type queuePair struct {
+	t      *testing.T
+	r      chance
+	real   *redisq.Queue
+	model  *queuemodel.Consumer
+	server *miniredis.Miniredis
+	now    time.Time
+	window int
+	used   int // IDs up to it may be known
+	leases []redisq.Lease
+}
+
+// What the simulation believes of Redis is what the scripts do: random operations
+// have the same answers, tokens included.
+func TestQueueModelIsWhatTheScriptsDo(t *testing.T) {
+	for seed := range uint64(8) {
+		server := miniredis.RunT(t)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		p := &queuePair{t: t, r: draw(seed, word("queue model")), model: queuemodel.New(), server: server, now: time.UnixMilli(1_800_000_000_000)}
+		p.window = 1 + p.r.below(6)
+		p.real = redisq.New(client, redisq.Options{Window: p.window, Logger: slog.New(slog.DiscardHandler)})
+		server.SetTime(p.now)
+		_, err := p.real.Stats(t.Context(), 1)
+		require.NoError(t, err)
+		p.model.Epoch, err = client.HGet(t.Context(), p.real.Keys(1)[4], "e").Result()
+		require.NoError(t, err)
+		for range 150 {
+			p.now = p.now.Add(time.Duration(p.r.below(30)) * time.Millisecond)
+			server.SetTime(p.now)
+			p.step(t.Context())
+			p.compare(t.Context())
+		}
+		require.NoError(t, client.Close())
+	}
+}
+
+func (p *queuePair) id(n int) ident.ID {
+	id := ident.AtMillis(1_800_000_000_000 + int64(n))
+	id[9] = byte(n)
+	return id
+}
+
+// known draws the ID of a job that may be there.
+func (p *queuePair) known() ident.ID { return p.id(p.r.below(p.used + 1)) }
+
+func (p *queuePair) job(id ident.ID) redisq.Job {
+	return redisq.Job{ID: id, Priority: []int{0, 0, 1, 2, 1023}[p.r.below(5)], Attempts: p.r.below(2), Delay: time.Duration(max(p.r.below(60)-30, 0)) * time.Millisecond}
+}
+
+func (p *queuePair) step(ctx context.Context) {
+	t, now := p.t, p.now.UnixMilli()
+	span := time.Duration(1+p.r.below(60)) * time.Millisecond
+	switch p.r.below(13) {
+	case 0, 1:
+		p.enqueueFresh(ctx)
+	case 2:
+		src := []redisq.Source{redisq.Repeated, redisq.Recovered}[p.r.below(2)]
+		jobs := []redisq.Job{p.job(p.known()), p.job(p.known()), p.job(p.known())}
+		got, err := p.real.Enqueue(ctx, 1, jobs, src)
+		require.NoError(t, err)
+		require.Equal(t, p.model.Enqueue(now, p.window, jobs, src), got)
+	case 3, 4:
+		n := p.r.below(4)
+		got, err := p.real.Claim(ctx, 1, n, span)
+		require.NoError(t, err)
+		want := p.model.Claim(now, p.window, n, span)
+		require.Equal(t, want, got)
+		p.leases = append(p.leases, got.Leases...)
+	case 5:
+		job, insert := p.job(p.known()), p.r.hit(300)
+		got, before, err := p.real.ClaimOne(ctx, 1, job, span, insert)
+		require.NoError(t, err)
+		want, standing := p.model.ClaimOne(now, job, span, insert)
+		require.Equal(t, want, got)
+		require.Equal(t, standing.State, before.State)
+		p.leases = append(p.leases, got)
+	case 6:
+		p.fenced(ctx, now, span)
+	case 7:
+		ids := []ident.ID{p.known()}
+		got, err := p.real.Ack(ctx, 1, ids)
+		require.NoError(t, err)
+		require.Equal(t, p.model.Ack(ids), got)
+	case 8:
+		limit, most := 1+p.r.below(3), p.r.below(4)
+		got, err := p.real.Reclaim(ctx, 1, limit, most)
+		require.NoError(t, err)
+		require.Equal(t, p.model.Reclaim(now, limit, most), got)
+		p.leases = append(p.leases, got.Exhausted...)
+	case 9:
+		got, err := p.real.Peek(ctx, 1, nil, 2)
+		require.NoError(t, err)
+		require.Equal(t, p.model.Peek(now, nil, 2), got)
+		if len(got) > 0 {
+			after := &redisq.Cursor{Score: got[0].Score, ID: got[0].ID}
+			next, err := p.real.Peek(ctx, 1, after, 3)
+			require.NoError(t, err)
+			require.Equal(t, p.model.Peek(now, after, 3), next)
+		}
+	case 10:
+		priority, spills := p.r.below(3)-1, p.model.Spills-int64(p.r.below(2))
+		got, err := p.real.SettleSpilled(ctx, 1, priority, max(spills, 0))
+		require.NoError(t, err)
+		require.Equal(t, p.model.SettleSpilled(priority, max(spills, 0)), got)
+	case 11:
+		p.offer(ctx, span)
+	}
+}
+
+func (p *queuePair) enqueueFresh(ctx context.Context) {
+	var jobs []redisq.Job
+	for range 1 + p.r.below(4) {
+		p.used++
+		j := redisq.Job{ID: p.id(p.used), Priority: []int{0, 0, 1}[p.r.below(3)]}
+		jobs = append(jobs, j)
+	}
+	if id := p.known(); id.Millis() <= p.model.Brought { // its broker stood still
+		jobs = append(jobs, redisq.Job{ID: id})
+	}
+	got, err := p.real.Enqueue(ctx, 1, jobs, redisq.Fresh)
+	require.NoError(p.t, err)
+	require.Equal(p.t, p.model.Enqueue(p.now.UnixMilli(), p.window, jobs, redisq.Fresh), got)
+}
+
+// offer offers jobs of one priority that may be leased at once.
+func (p *queuePair) offer(ctx context.Context, span time.Duration) {
+	var jobs []redisq.Job
+	priority := p.r.below(2)
+	for range 1 + p.r.below(4) {
+		p.used++
+		jobs = append(jobs, redisq.Job{ID: p.id(p.used), Priority: priority})
+	}
+	if id := p.known(); p.r.hit(200) && id.Millis() <= p.model.Brought { // its broker stood still
+		jobs = append(jobs, redisq.Job{ID: id, Priority: priority})
+	}
+	got, errs := p.real.EnqueueMany(ctx, []redisq.Batch{{Consumer: 1, Jobs: jobs, Lease: span}})
+	require.NoError(p.t, errs[0])
+	want := p.model.Offer(p.now.UnixMilli(), p.window, jobs, redisq.Fresh, span)
+	want.Epoch = p.model.Epoch
+	if want.Spilled == 0 { // the script for plain jobs does not tell
+		want.SpilledPriority = got[0].SpilledPriority
+	}
+	require.Equal(p.t, want, got[0])
+	p.leases = append(p.leases, got[0].Leases...)
+}
+
+// fenced runs one of the calls that want a token, with one that may be old.
+func (p *queuePair) fenced(ctx context.Context, now int64, span time.Duration) {
+	if len(p.leases) == 0 {
+		return
+	}
+	leases := []redisq.Lease{p.leases[len(p.leases)-1-p.r.below(min(len(p.leases), 4))]}
+	var got, want []bool
+	var err error
+	switch p.r.below(4) {
+	case 3:
+		// A lease that is lost, of an attempt that Redis may know of or not.
+		leases[0].ID, leases[0].Priority, leases[0].Attempt = p.known(), 1, 1+p.r.below(3)
+		if s := p.model.Standing(leases[0].ID); s.State != redisq.Missing { // a job keeps its priority
+			leases[0].Priority = s.Priority
+		}
+		if leases[0].Token == "" {
+			leases[0].Token = "lost"
+		}
+		got, err = p.real.Hold(ctx, 1, leases, span)
+		want = p.model.Hold(now, leases, span)
+	case 0:
+		got, err = p.real.Extend(ctx, 1, leases, span)
+		want = p.model.Extend(now, leases, span)
+	case 1:
+		delays := []time.Duration{time.Duration(p.r.below(2)) * span}
+		got, err = p.real.Nack(ctx, 1, leases, delays)
+		want = p.model.Nack(now, leases, delays)
+	case 2:
+		got, err = p.real.Release(ctx, 1, leases)
+		want = p.model.Release(leases)
+	}
+	require.NoError(p.t, err)
+	require.Equal(p.t, want, got)
+}
+
+// compare looks at every job, at the counts, and at the structure.
+func (p *queuePair) compare(ctx context.Context) {
+	stats, err := p.real.Stats(ctx, 1)
+	require.NoError(p.t, err)
+	stats.Epoch = "" // random
+	require.Equal(p.t, p.model.Stats(p.now.UnixMilli()), stats)
+	ids := make([]ident.ID, p.used+1)
+	want := make([]redisq.Standing, len(ids))
+	for i := range ids {
+		ids[i] = p.id(i)
+		want[i] = p.model.Standing(ids[i])
+	}
+	got, err := p.real.Probe(ctx, 1, ids)
+	require.NoError(p.t, err)
+	require.Equal(p.t, want, got)
+	_, wrong := p.model.Structure()
+	require.Empty(p.t, wrong)
+}

@@ -1,0 +1,298 @@
+package simulation
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A store is what is on disk: durable.Store without SQL. Its methods take effect
+// at one moment and never fail; storeSeam is how a broker reaches it.
+type store struct {
+	clock func() time.Time
+
+	mu         sync.Mutex
+	version    int64
+	producers  []durable.Producer
+	channels   []durable.Channel
+	consumers  []durable.Consumer
+	nodes      []durable.Node
+	messages   map[uint32][]*durable.Message // by channel, in order of ID
+	keys       map[channelKey]ident.ID
+	deliveries map[jobKey]durable.Outcome
+	open       map[jobKey]durable.Outcome
+	dead       map[jobKey]durable.Outcome
+	attempts   map[attemptKey]bool
+	marks      map[uint32]ident.ID
+	purged     []*durable.Message // that were there
+	tokens     uint64             // of node leases handed out
+	flaw       flaw
+}
+
+type channelKey struct {
+	channel uint32
+	key     string
+}
+
+// A jobKey is a job: a message for one consumer.
+type jobKey struct {
+	consumer uint32
+	id       ident.ID
+}
+
+type attemptKey struct {
+	jobKey
+	atMs    int64
+	attempt int
+}
+
+func newStore(clock func() time.Time) *store {
+	return &store{
+		clock: clock, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
+		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{},
+		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{},
+	}
+}
+
+func (s *store) nowMs() int64 { return s.clock().UnixMilli() }
+
+// message returns a stored message or nil. Call it with mu held.
+func (s *store) message(channel uint32, id ident.ID) *durable.Message {
+	all := s.messages[channel]
+	if i, found := slices.BinarySearchFunc(all, id, byID); found {
+		return all[i]
+	}
+	return nil
+}
+
+func byID(m *durable.Message, id ident.ID) int { return m.ID.Compare(id) }
+
+// insert stores a batch as durable.Store.Insert does, one result per message.
+func (s *store) insert(node durable.NodeLease, batch []durable.Message) []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := make([]error, len(batch))
+	first := map[channelKey]int{}
+	var fresh []int
+	stale := false
+	for i := range batch {
+		m := &batch[i]
+		key := channelKey{m.ChannelNo, m.Key}
+		holder, held := s.keys[key]
+		earlier, repeated := first[key]
+		stored := s.message(m.ChannelNo, m.ID)
+		switch {
+		case m.Key != "" && repeated:
+			errs[i] = takenBy(&batch[earlier], m)
+			continue
+		case stored != nil && sameMessage(stored, m):
+		case m.Key != "" && held && s.flaw != keysAreForgotten:
+			errs[i] = takenBy(s.message(m.ChannelNo, holder), m)
+		case stored != nil:
+			errs[i] = durable.ErrStale
+		default:
+			fresh = append(fresh, i)
+		}
+		// Only who has a key is known before the guard is asked.
+		stale = stale || (m.Key == "" || stored == nil && !held) && !s.guard(node, m)
+		first[key] = i
+	}
+	for _, i := range fresh {
+		if stale && s.flaw != guardIsOff {
+			errs[i] = durable.ErrStale
+			continue
+		}
+		s.put(batch[i])
+	}
+	for i := range batch { // repeats of a key share the fate of the one they repeat
+		m := &batch[i]
+		key := channelKey{m.ChannelNo, m.Key}
+		j, ok := first[key]
+		if !ok || j == i || m.Key == "" || errs[j] == nil {
+			continue
+		}
+		errs[i] = errs[j]
+		if errors.Is(errs[j], durable.ErrDuplicate) || errors.Is(errs[j], durable.ErrConflict) {
+			errs[i] = takenBy(s.message(m.ChannelNo, s.keys[key]), m)
+		}
+	}
+	return errs
+}
+
+// takenBy is the answer to a message whose key a stored one holds.
+func takenBy(holder, m *durable.Message) error {
+	switch same := sameMessage(holder, m); {
+	case same && holder.ID == m.ID:
+		return nil
+	case same:
+		return &durable.DuplicateError{ID: holder.ID}
+	case holder.ID == m.ID:
+		return durable.ErrStale
+	}
+	return durable.ErrConflict
+}
+
+func sameMessage(a, b *durable.Message) bool {
+	return a.ProducerNo == b.ProducerNo && a.Priority == b.Priority && a.Key == b.Key && a.ContentType == b.ContentType &&
+		sameHeaders(a, b) && string(a.Payload) == string(b.Payload)
+}
+
+// sameHeaders compares names without regard to case, in any order.
+func sameHeaders(a, b *durable.Message) bool {
+	count := map[string]int{}
+	for _, m := range []*durable.Message{a, b} {
+		for line := range strings.Lines(string(m.Headers)) {
+			name, value, _ := strings.Cut(line, ":")
+			if m == a {
+				count[strings.ToLower(name)+":"+value]++
+			} else {
+				count[strings.ToLower(name)+":"+value]--
+			}
+		}
+	}
+	for _, n := range count {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// guard is the condition inside the INSERT: audience, node lease, age of the ID.
+func (s *store) guard(node durable.NodeLease, m *durable.Message) bool {
+	now := s.nowMs()
+	if int(node.No) >= len(s.nodes) || int(m.ChannelNo) > len(s.channels) {
+		return false
+	}
+	n := s.nodes[node.No]
+	return s.channels[m.ChannelNo-1].Audience == m.Audience && n.Token == node.Token && n.Expires.UnixMilli() > now &&
+		m.ID.Millis()+durable.MaxIDAge.Milliseconds() >= now
+}
+
+func (s *store) put(m durable.Message) {
+	if s.flaw == commitIsForgotten && s.flaw.strikes(m.ID) {
+		return
+	}
+	all := s.messages[m.ChannelNo]
+	i, _ := slices.BinarySearchFunc(all, m.ID, byID)
+	s.messages[m.ChannelNo] = slices.Insert(all, i, &m)
+	if m.Key != "" {
+		s.keys[channelKey{m.ChannelNo, m.Key}] = m.ID
+	}
+}
+
+// record stores outcomes as durable.Store.Record does.
+func (s *store) record(outcomes []durable.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sorted := slices.Clone(outcomes)
+	slices.SortStableFunc(sorted, func(a, b durable.Outcome) int {
+		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID), cmp.Compare(a.Attempts, b.Attempts))
+	})
+	known := map[attemptKey]bool{} // before this batch
+	for _, o := range sorted {
+		if k := attemptOf(o); s.attempts[k] {
+			known[k] = true
+		}
+	}
+	for _, kind := range []durable.OutcomeKind{durable.OutcomeRetry, durable.OutcomeDead, durable.OutcomeDelivered} {
+		for _, o := range sorted {
+			if o.Kind == kind && !known[attemptOf(o)] {
+				s.recordOne(o)
+			}
+		}
+	}
+}
+
+func attemptOf(o durable.Outcome) attemptKey {
+	if o.Kind == durable.OutcomeDelivered {
+		return attemptKey{} // has no row of attempts
+	}
+	return attemptKey{jobKey{o.ConsumerNo, o.ID}, o.AtMs, o.Attempts}
+}
+
+func (s *store) recordOne(o durable.Outcome) {
+	k := jobKey{o.ConsumerNo, o.ID}
+	switch o.Kind {
+	case durable.OutcomeRetry:
+		s.attempts[attemptOf(o)] = true
+		if old, ok := s.open[k]; !ok || o.Attempts > old.Attempts {
+			s.reopenAs(k, o)
+		}
+	case durable.OutcomeDead:
+		s.attempts[attemptOf(o)] = true
+		delete(s.open, k)
+		if _, ok := s.dead[k]; !ok {
+			s.dead[k] = o
+		}
+	case durable.OutcomeDelivered:
+		if s.flaw == recordIsForgotten && s.flaw.strikes(o.ID) {
+			return
+		}
+		if o.Tracked {
+			delete(s.open, k)
+			delete(s.dead, k)
+		}
+		if _, ok := s.deliveries[k]; !ok {
+			s.deliveries[k] = o
+		}
+	}
+}
+
+// reopenAs stores an open job; a row that is there keeps its priority.
+func (s *store) reopenAs(k jobKey, o durable.Outcome) {
+	if old, ok := s.open[k]; ok {
+		o.Priority = old.Priority
+	}
+	s.open[k] = o
+}
+
+// state is what is stored about a job. Call it with mu held.
+func (s *store) state(k jobKey) durable.JobState {
+	state := func(status durable.JobStatus, o durable.Outcome) durable.JobState {
+		return durable.JobState{Status: status, Attempts: o.Attempts, ChangedMs: o.AtMs, StatusCode: o.StatusCode}
+	}
+	if o, ok := s.deliveries[k]; ok {
+		return state(durable.Delivered, o)
+	}
+	if o, ok := s.dead[k]; ok {
+		j := state(durable.Dead, o)
+		j.Error = o.Error
+		return j
+	}
+	if o, ok := s.open[k]; ok {
+		j := state(durable.Open, o)
+		j.NextMs, j.Error = o.NextMs, o.Error
+		return j
+	}
+	return durable.JobState{}
+}
+
+// reopen moves dead letters to open, with a fresh count or their own.
+func (s *store) reopen(consumer uint32, ids []ident.ID, nowMs int64, again bool) []durable.OpenJob {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sorted := slices.SortedFunc(slices.Values(ids), ident.ID.Compare)
+	var out []durable.OpenJob
+	for _, id := range slices.Compact(sorted) {
+		k := jobKey{consumer, id}
+		d, ok := s.dead[k]
+		if _, over := s.deliveries[k]; !ok || over {
+			continue
+		}
+		if again {
+			d.Attempts = 0
+		}
+		d.NextMs, d.AtMs, d.StatusCode, d.Error = nowMs, nowMs, 0, ""
+		delete(s.dead, k)
+		s.reopenAs(k, d)
+		out = append(out, durable.OpenJob{ID: id, Priority: d.Priority, Attempts: d.Attempts, NextMs: nowMs})
+	}
+	return out
+}

@@ -1,0 +1,197 @@
+package simulation
+
+import (
+	"slices"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+func (s *store) jobStates(consumer uint32, ids []ident.ID) map[ident.ID]durable.JobState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[ident.ID]durable.JobState{}
+	for _, id := range ids {
+		if j := s.state(jobKey{consumer, id}); j.Status != durable.Waiting && s.flaw != statesAreHidden {
+			out[id] = j
+		}
+	}
+	return out
+}
+
+func (s *store) messagesByID(channel uint32, ids []ident.ID) []durable.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []durable.Message
+	for _, id := range ids {
+		if m := s.message(channel, id); m != nil {
+			out = append(out, *m)
+		}
+	}
+	if s.flaw == payloadsAreMixed {
+		mix(out, s.messages[channel])
+	}
+	return out
+}
+
+func (s *store) list(channel uint32, from ident.ID, limit int) []durable.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []durable.Message
+	for _, m := range s.messages[channel] {
+		if m.ID.Compare(from) >= 0 && len(out) < limit {
+			head := *m
+			head.Headers, head.Payload = nil, nil
+			out = append(out, head)
+		}
+	}
+	return out
+}
+
+// heads walks messages with after < ID <= through; priority -1 is all of them.
+func (s *store) heads(channel uint32, priority int, after, through ident.ID, limit int) []durable.Head {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []durable.Head
+	for _, m := range s.messages[channel] {
+		if m.ID.Compare(after) > 0 && m.ID.Compare(through) <= 0 && len(out) < limit && (priority < 0 || m.Priority == priority) {
+			out = append(out, durable.Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority})
+		}
+	}
+	return out
+}
+
+func (s *store) levels(channel uint32) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []int
+	for _, m := range s.messages[channel] {
+		if m.Priority > 0 && !slices.Contains(out, m.Priority) {
+			out = append(out, m.Priority)
+		}
+	}
+	slices.SortFunc(out, func(a, b int) int { return b - a })
+	return out
+}
+
+func (s *store) allDelivered(k durable.Consumer, after, through ident.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	owed, delivered := 0, 0
+	for _, m := range s.messages[k.ChannelNo] {
+		if m.ID.Compare(after) > 0 && m.ID.Compare(through) <= 0 && m.Audience > k.Position {
+			owed++
+		}
+	}
+	for d := range s.deliveries {
+		if d.consumer == k.No && d.id.Compare(after) > 0 && d.id.Compare(through) <= 0 {
+			delivered++
+		}
+	}
+	return owed == delivered
+}
+
+func (s *store) latest(after uint32, limit int) []durable.Latest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []durable.Latest
+	for _, ch := range s.channels {
+		if ch.No <= after || len(out) == limit {
+			continue
+		}
+		l := durable.Latest{ChannelNo: ch.No}
+		if all := s.messages[ch.No]; len(all) > 0 {
+			l.ID = all[len(all)-1].ID
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func (s *store) openJobs(consumer uint32, from ident.ID, limit int) []durable.OpenJob {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []durable.OpenJob
+	for k, o := range s.open {
+		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Open {
+			out = append(out, durable.OpenJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, NextMs: o.NextMs})
+		}
+	}
+	slices.SortFunc(out, func(a, b durable.OpenJob) int { return a.ID.Compare(b.ID) })
+	return out[:min(limit, len(out))]
+}
+
+func (s *store) deadJobs(consumer uint32, from ident.ID, limit int) []durable.DeadJob {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []durable.DeadJob
+	for k, o := range s.dead {
+		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Dead {
+			out = append(out, durable.DeadJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, DiedMs: o.AtMs,
+				StatusCode: o.StatusCode, Reason: o.Error, Answer: o.Answer})
+		}
+	}
+	slices.SortFunc(out, func(a, b durable.DeadJob) int { return a.ID.Compare(b.ID) })
+	return out[:min(limit, len(out))]
+}
+
+func (s *store) readMarks() map[uint32]ident.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[uint32]ident.ID{}
+	for k, v := range s.marks {
+		out[k] = v
+	}
+	return out
+}
+
+func (s *store) saveMarks(marks map[uint32]ident.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flaw == marksRunAhead {
+		marks = ahead(marks)
+	}
+	for k, v := range marks {
+		if v.Compare(s.marks[k]) > 0 {
+			s.marks[k] = v
+		}
+	}
+}
+
+func (s *store) changes(after int64) durable.Changes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := durable.Changes{Version: s.version}
+	for _, p := range s.producers {
+		if p.Version > after {
+			c.Producers = append(c.Producers, p)
+		}
+	}
+	for _, ch := range s.channels {
+		if ch.Version > after {
+			c.Channels = append(c.Channels, ch)
+		}
+	}
+	for _, k := range s.consumers {
+		if k.Version > after {
+			c.Consumers = append(c.Consumers, k)
+		}
+	}
+	return c
+}
+
+func (s *store) levelDelivered(k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool) {
+	heads := s.heads(k.ChannelNo, priority, after, through, limit)
+	last, all = through, true
+	if len(heads) == limit {
+		last = heads[limit-1].ID
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range heads {
+		if _, over := s.deliveries[jobKey{k.No, h.ID}]; !over && h.Audience > k.Position {
+			all = false
+		}
+	}
+	return last, all
+}

@@ -1,0 +1,152 @@
+// Package storetest holds the contract of durable.Store as a suite that every
+// server runs whole.
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A Hold inserts heads of messages as a second broker would, but keeps the
+// transaction open until commit is called. Only a server with row locks can.
+type Hold func(t *testing.T, s *durable.Store, channelNo uint32, ids ...ident.ID) (commit func())
+
+// Run checks every promise of durable.Store. open returns an empty, migrated
+// store that is closed when the test ends; the subtests run in parallel, each
+// with its own. hold may be nil.
+func Run(t *testing.T, open func(*testing.T) *durable.Store, hold Hold) {
+	for _, group := range []map[string]func(*testing.T, *fixture){
+		catalogueTests, nodeTests, insertTests, readTests, outcomeTests, deadTests, walkTests, purgeTests,
+	} {
+		for name, test := range group {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, newFixture(t, open(t), hold))
+			})
+		}
+	}
+}
+
+// A fixture is a store with a broker that has leased a node number.
+type fixture struct {
+	*durable.Store
+	ctx  context.Context
+	hold Hold
+	node durable.NodeLease
+	ids  *ident.Generator
+}
+
+func newFixture(t *testing.T, s *durable.Store, hold Hold) *fixture {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	t.Cleanup(cancel)
+	node, err := s.LeaseNode(ctx, t.Name(), time.Hour)
+	require.NoError(t, err)
+	now, err := s.NowMs(ctx)
+	require.NoError(t, err)
+	skew := now - time.Now().UnixMilli()
+	f := &fixture{Store: s, ctx: ctx, hold: hold, node: node}
+	f.ids = ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() + skew })
+	return f
+}
+
+// channel returns a new channel with that many consumers.
+func (f *fixture) channel(t *testing.T, id string, consumers int) (durable.Channel, []durable.Consumer) {
+	t.Helper()
+	ch, created, err := f.PutChannel(f.ctx, durable.Put{ID: id, NewToken: "t"})
+	require.NoError(t, err)
+	require.True(t, created)
+	var out []durable.Consumer
+	for i := range consumers {
+		c, created, err := f.PutConsumer(f.ctx, consumerPut(id, fmt.Sprintf("k%d", i)))
+		require.NoError(t, err)
+		require.True(t, created)
+		out = append(out, c)
+	}
+	ch.Audience = consumers
+	return ch, out
+}
+
+func consumerPut(channel, id string) durable.ConsumerPut {
+	url := "http://127.0.0.1/cb"
+	return durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: channel, CallbackURL: &url}
+}
+
+// message returns a new message for a channel, with a fresh ID.
+func (f *fixture) message(ch durable.Channel) *durable.Message {
+	return &durable.Message{
+		ID:          f.ids.Next(),
+		ChannelNo:   ch.No,
+		ProducerNo:  1,
+		Audience:    ch.Audience,
+		ContentType: "text/plain",
+		Headers:     []byte("X-A:1\n"),
+		Payload:     []byte("payload"),
+	}
+}
+
+func (f *fixture) messages(ch durable.Channel, n int) []*durable.Message {
+	out := make([]*durable.Message, n)
+	for i := range out {
+		out[i] = f.message(ch)
+		out[i].Payload = fmt.Appendf(nil, "payload %d", i)
+	}
+	return out
+}
+
+// insert stores messages that must be accepted. As a broker does, it gives new
+// IDs to those that grew too old on the way, on a busy machine: read the IDs afterwards.
+func (f *fixture) insert(t *testing.T, batch ...*durable.Message) {
+	t.Helper()
+	f.insertUntilFresh(t, batch)
+}
+
+// stored returns which of the messages are in the store, by ID.
+func (f *fixture) stored(t *testing.T, batch []*durable.Message) map[ident.ID]durable.Message {
+	t.Helper()
+	out := map[ident.ID]durable.Message{}
+	byChannel := map[uint32][]ident.ID{}
+	for _, m := range batch {
+		byChannel[m.ChannelNo] = append(byChannel[m.ChannelNo], m.ID)
+	}
+	for no, ids := range byChannel {
+		got, err := f.Messages(f.ctx, no, ids)
+		require.NoError(t, err)
+		for _, m := range got {
+			require.NotContains(t, out, m.ID, "a message is there once")
+			out[m.ID] = m
+		}
+	}
+	return out
+}
+
+// race runs f n times at once and returns when all are done.
+func race(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+func ids(batch []*durable.Message) []ident.ID {
+	out := make([]ident.ID, len(batch))
+	for i, m := range batch {
+		out[i] = m.ID
+	}
+	return out
+}
+
+func ptr[T any](v T) *T { return &v }
