@@ -28,8 +28,9 @@ help: ## print this list
 run: ## run a broker on the embedded stores, with demo data, on 127.0.0.1:8080
 	$(GO) run ./cmd/broker serve --demo
 
-build: ## build bin/broker, static
+build: ## build bin/broker and bin/bench, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/broker ./cmd/broker
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/bench ./cmd/bench
 
 dist: ## build the release archives of all platforms into dist/
 	./scripts/dist.sh $(VERSION)
@@ -80,7 +81,8 @@ test-clock: ## run the tests of a broker whose wall clock jumps; they build the 
 
 faults: ## break everything under load for MINUTES (30) and check every promise; CHAOS= more flags
 	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/broker-faults ./cmd/broker
-	./scripts/servers.sh -exec bin/broker-faults bench chaos --redis all --minutes $(MINUTES) $(CHAOS)
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./cmd/bench
+	./scripts/servers.sh -exec bin/bench chaos --broker bin/broker-faults --redis all --minutes $(MINUTES) $(CHAOS)
 
 relay-real: ## the end-to-end relay against real servers
 	./scripts/relay-real.sh

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-broker/penstock/bench/target"
 )
 
 // Bounds of the life of a broker that a bench starts.
@@ -76,11 +78,9 @@ func storeProcesses(c *Config) (out []Process) {
 }
 
 func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
-	binary := c.Binary
-	if binary == "" {
-		if binary, err = os.Executable(); err != nil {
-			return nil, fmt.Errorf("start broker: %w", err)
-		}
+	binary, err := target.Broker(c.Binary)
+	if err != nil {
+		return nil, fmt.Errorf("start broker: %w", err)
 	}
 	port, err := freePort()
 	if err != nil {

@@ -71,7 +71,7 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.Bool("embedded", true, "start a broker on the embedded stores (the default)")
 	f.StringVar(&c.MySQL, "mysql", "", "start a broker on this MySQL `DSN`: a scratch database, rows stay in it; with --url: where that broker's CPU and settings are to be looked for")
 	f.StringVar(&c.Redis, "redis", "", "and on this Redis `URL`; with --url as --mysql")
-	f.StringVar(&c.Binary, "broker-binary", "", "program to start instead of this one")
+	f.StringVar(&c.Binary, "broker-binary", "", "broker to start; default: the program broker beside this one, else in PATH")
 	f.Var(&c.BrokerEnv, "broker-env", "`NAME=VALUE` for a started broker; may be repeated")
 	f.IntVar(&c.Connections, "connections", 64, "producer connections")
 	f.Float64Var(&c.Rate, "rate", 0, "messages per second, sent on schedule (open loop); 0: as fast as answers come (closed loop)")

@@ -1,4 +1,4 @@
-// Package bench is `broker bench`: it loads a broker over HTTP, checks every
+// Package bench is the program cmd/bench: it loads a broker over HTTP, checks every
 // promise the broker made, and says what the machine would allow.
 //
 // # What is measured

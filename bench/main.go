@@ -22,7 +22,7 @@ const (
 	ExitUnproven    = 5 // deliveries were still pending when the run gave up on them
 )
 
-const usage = `usage: broker bench COMMAND [flags]
+const usage = `usage: bench COMMAND [flags]
 
   run        load a broker, check every promise, report
   publish    the same without consumers
@@ -31,12 +31,12 @@ const usage = `usage: broker bench COMMAND [flags]
   compare    A.json B.json: do two reports differ?
   chaos      break brokers, stores and links under load, check every promise
 
-broker bench COMMAND -h lists the flags. Without a command: run.
+bench COMMAND -h lists the flags. Without a command: run.
 Codes: 0 fine, 1 usage, 2 a promise was broken, 3 bound never met, 4 cannot run,
 5 deliveries still pending at the end, 130/143 signal.
 `
 
-// Main runs `broker bench` and returns its exit code. args are those after "bench".
+// Main runs the command line args and returns the exit code.
 func Main(args []string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -60,7 +60,7 @@ type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return "stopped by signal: " + s.String() }
 
-// A command is one of `broker bench`. It returns the exit code.
+// A command is one of the program. It returns the exit code.
 type command func(ctx context.Context, args []string, out, progress io.Writer) (int, error)
 
 func run(ctx context.Context, args []string, out, progress io.Writer) int {
@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 
 // flags is a flag set that reports its errors to the user once.
 func flags(name string, progress io.Writer) *flag.FlagSet {
-	f := flag.NewFlagSet("broker bench "+name, flag.ContinueOnError)
+	f := flag.NewFlagSet("bench "+name, flag.ContinueOnError)
 	f.SetOutput(progress)
 	return f
 }

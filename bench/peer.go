@@ -34,7 +34,7 @@ func startPeer(args ...string) (_ *peer, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start peer: %w", err)
 	}
-	p := &peer{cmd: exec.Command(binary, append([]string{"bench", "peer"}, args...)...)}
+	p := &peer{cmd: exec.Command(binary, append([]string{"peer"}, args...)...)}
 	ownGroup(p.cmd)
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {

@@ -15,11 +15,11 @@ for i in 1 2 3 4 5; do
 	for side in old new; do
 		binary=bin/broker
 		[ "$side" = new ] || binary="$work/old"
-		bin/broker bench run --broker-binary "$binary" --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" \
+		bin/bench run --broker-binary "$binary" --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" \
 			--connections "${CONNECTIONS:-64}" --push-consumers "${CONSUMERS:-1}" --duration 6s --warmup 2s --json "$work/$side-$i.json" >/dev/null 2>&1
 	done
 	old="$old,$work/old-$i.json"
 	new="$new,$work/new-$i.json"
 done
 echo "A = $ref, B = this tree"
-bin/broker bench compare "${old#,}" "${new#,}"
+bin/bench compare "${old#,}" "${new#,}"

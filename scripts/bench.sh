@@ -10,7 +10,7 @@ stores=(--mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS")
 run() {
 	printf '\n== %s\n' "$1"
 	shift
-	bin/broker bench run "${stores[@]}" --duration 8s --warmup 2s --with-limits "$@" 2>/dev/null
+	bin/bench run "${stores[@]}" --duration 8s --warmup 2s --with-limits "$@" 2>/dev/null
 }
 
 run "publish, no consumer, 64 connections" --push-consumers 0 --connections 64 "$@"

@@ -9,7 +9,7 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
 	name="penstock-$version-${platform%/*}-${platform#*/}"
 	mkdir "dist/$name"
 	CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} \
-		go build -trimpath -ldflags "-s -w -X main.version=$version" -o "dist/$name/broker" ./cmd/broker
+		go build -trimpath -ldflags "-s -w -X main.version=$version" -o "dist/$name/" ./cmd/broker ./cmd/bench
 	cp LICENSE "dist/$name/"
 	tar -C dist -czf "dist/$name.tar.gz" "$name"
 	rm -r "dist/$name"

@@ -72,6 +72,7 @@ fi
 version=$(git describe --tags --always --dirty 2>/dev/null || echo dev)
 mkdir -p bin/peers
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$version" -o bin/peers/broker ./cmd/broker
+CGO_ENABLED=0 go build -trimpath -o bin/peers/bench ./cmd/bench
 go build -C bench/peers -o ../../bin/peers/nats-server github.com/nats-io/nats-server/v2
 go build -C bench/peers -o ../../bin/peers/peers .
 

@@ -42,16 +42,16 @@ type node struct {
 }
 
 // newNode prepares a broker that is not started yet.
-func newNode(no int, dir string, g *guard, env []string) (*node, error) {
+func newNode(no int, r *rig, env []string) (*node, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	n := &node{no: no, addr: addr, order: filepath.Join(dir, fmt.Sprintf("broker-%d.order", no)), temp: filepath.Join(dir, fmt.Sprintf("broker-%d.tmp", no))}
+	n := &node{no: no, addr: addr, order: filepath.Join(r.dir, fmt.Sprintf("broker-%d.order", no)), temp: filepath.Join(r.dir, fmt.Sprintf("broker-%d.tmp", no))}
 	if err := os.Mkdir(n.temp, 0o700); err != nil {
 		return nil, err
 	}
-	n.child = child{name: fmt.Sprintf("broker-%d", no), dir: dir, guard: g, first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
+	n.child = child{name: fmt.Sprintf("broker-%d", no), program: r.broker, dir: r.dir, guard: r.guard, first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
 	n.env = append(withoutSettings(os.Environ()), env...)
 	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, "TMPDIR="+n.temp, failpoint.EnvOrder+"="+n.order)
 	n.front, err = startProxy(addr)

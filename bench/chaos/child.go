@@ -60,11 +60,12 @@ func (g *guard) Close() error { return errors.Join(g.pipe.Close(), g.cmd.Wait())
 // A child is a program of the rig that is started, killed and started again. Its
 // methods are called by one goroutine at a time, except those that say otherwise.
 type child struct {
-	name  string
-	args  func(start int) []string // of this program; start counts from 1
-	env   []string
-	dir   string
-	guard *guard
+	name    string
+	program string                   // "": this one
+	args    func(start int) []string // start counts from 1
+	env     []string
+	dir     string
+	guard   *guard
 
 	first endings // that a process which has just started may have
 
@@ -79,9 +80,12 @@ type child struct {
 
 // start runs the program; its output goes to <name>.log.
 func (c *child) start() error {
-	binary, err := os.Executable()
-	if err != nil {
-		return err
+	binary := c.program
+	if binary == "" {
+		var err error
+		if binary, err = os.Executable(); err != nil {
+			return err
+		}
 	}
 	log, err := os.OpenFile(filepath.Join(c.dir, c.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

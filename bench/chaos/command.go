@@ -22,6 +22,7 @@ type Config struct {
 	Seed    uint64
 	Redis   string // a topology, or "all"
 	Brokers int
+	Broker  string        // the program, built with the tag failpoint; empty: beside this one
 	Rate    float64       // messages per second
 	Every   time.Duration // from one fault to the next
 	Deaths  float64       // of clients, per second
@@ -33,15 +34,16 @@ type Config struct {
 // maxMinutes bounds a run: sequence numbers and memory are planned for a day.
 const maxMinutes = 24 * 60
 
-// Parse reads the flags of `broker bench chaos`.
+// Parse reads the flags of `bench chaos`.
 func Parse(args []string, progress io.Writer) (*Config, error) {
 	c := &Config{}
-	f := flag.NewFlagSet("broker bench chaos", flag.ContinueOnError)
+	f := flag.NewFlagSet("bench chaos", flag.ContinueOnError)
 	f.SetOutput(progress)
 	f.Float64Var(&c.Minutes, "minutes", 10, "time of load and faults, shared by the campaigns; draining comes on top")
 	f.Uint64Var(&c.Seed, "seed", 0, "of the schedule; 0: a new one")
 	f.StringVar(&c.Redis, "redis", standalone, "standalone, sentinel, cluster, or all, one after the other")
 	f.IntVar(&c.Brokers, "brokers", 3, "brokers")
+	f.StringVar(&c.Broker, "broker", "", "broker `program`, built with the tag failpoint; default: broker beside this one, else in PATH")
 	f.Float64Var(&c.Rate, "rate", 700, "messages per second")
 	f.DurationVar(&c.Every, "every", 5*time.Second, "from one fault to the next")
 	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die in the middle of something, up to 100; 0: none")
@@ -93,7 +95,7 @@ func (c *Config) campaigns() []string {
 
 // replay is the command that deals the same faults again.
 func (c *Config) replay(topology string, d time.Duration) string {
-	return fmt.Sprintf("broker bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g --keep",
+	return fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g --keep",
 		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths)
 }
 

@@ -1,4 +1,4 @@
-// Package chaos is `broker bench chaos`: it breaks everything that a Penstock
+// Package chaos is `bench chaos`: it breaks everything that a Penstock
 // installation stands on, under load, and then proves from the logs of the
 // outside and the rows of the store that every promise was kept.
 //

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/penstock-broker/penstock/bench/target"
 	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
@@ -45,9 +46,10 @@ func (g *guarded) finish(d time.Duration) {
 
 // A rig is one campaign's brokers, stores, links, producers and consumers.
 type rig struct {
-	plan  *plan
-	dir   string
-	guard *guard
+	plan   *plan
+	dir    string
+	guard  *guard
+	broker string // program
 
 	mysql     *servers.MySQLNode
 	storeMu   sync.Mutex // held by whoever breaks MySQL
@@ -85,6 +87,9 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 	r := &rig{plan: newPlan(c.Rate, c.Seed), dir: dir}
 	r.plan.Deaths = c.Deaths
 	var err error
+	if r.broker, err = target.Broker(c.Broker); err != nil {
+		return r, err
+	}
 	if r.guard, err = startGuard(); err != nil {
 		return r, err
 	}
@@ -143,7 +148,7 @@ func (r *rig) journalOf(role string, n int) string {
 // role prepares a process of the rig's own program.
 func (r *rig) role(name string) *guarded {
 	return &guarded{child: child{name: name, dir: r.dir, guard: r.guard, env: withoutSettings(os.Environ()), args: func(start int) []string {
-		args := []string{"bench", name, "--plan", r.planPath(), "--journal", r.journalOf(name, start)}
+		args := []string{name, "--plan", r.planPath(), "--journal", r.journalOf(name, start)}
 		return append(args, "--from", fmt.Sprint(firstOf(name, start)))
 	}}}
 }
@@ -223,7 +228,7 @@ func (r *rig) addBroker(ctx context.Context, i int) error {
 		"BROKER_RATIONAL_DELAY="+rationalDelay.String(), fmt.Sprint("BROKER_MAX_RETRIES=", maxRetries),
 		"BROKER_RETENTION="+retention.String(), "BROKER_RETRY_BACKOFF="+retryBackoff, "BROKER_RETRY_MAX_DELAY="+retryMaxDelay.String(),
 		"BROKER_LOG_FORMAT=json", "BROKER_LOG_LEVEL=info")
-	n, err := newNode(i, r.dir, r.guard, env)
+	n, err := newNode(i, r, env)
 	if err != nil {
 		return err
 	}

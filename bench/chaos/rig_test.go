@@ -18,11 +18,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/failpoint"
 )
 
-// buildBroker builds the program that the rig is part of, with failpoints, and
-// with the race detector when this test has it.
-func buildBroker(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "broker")
-	args := []string{"build", "-tags", "failpoint", "-o", path}
+// buildPrograms builds the broker with failpoints and the harness into one folder,
+// with the race detector when this test has it, and returns the harness.
+func buildPrograms(t *testing.T) string {
+	folder := t.TempDir()
+	args := []string{"build", "-tags", "failpoint", "-o", folder}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "-race" && s.Value == "true" {
@@ -30,18 +30,18 @@ func buildBroker(t *testing.T) string {
 			}
 		}
 	}
-	out, err := exec.Command("go", append(args, "github.com/penstock-broker/penstock/cmd/broker")...).CombinedOutput()
+	out, err := exec.Command("go", append(args, "github.com/penstock-broker/penstock/cmd/broker", "github.com/penstock-broker/penstock/cmd/bench")...).CombinedOutput()
 	require.NoError(t, err, string(out))
-	return path
+	return filepath.Join(folder, "bench")
 }
 
 // The whole rig, for some seconds: it finds that every promise is kept, and would
 // say so if it had not looked.
 func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
-	broker := buildBroker(t)
+	harness := buildPrograms(t)
 	dir := filepath.Join(t.TempDir(), "campaign")
 	report := filepath.Join(t.TempDir(), "chaos.json")
-	cmd := exec.Command(broker, "bench", "chaos", "--minutes", "0.4", "--seed", "1", "--rate", "100", "--every", "3s", "--dir", dir, "--keep", "--json", report)
+	cmd := exec.Command(harness, "chaos", "--minutes", "0.4", "--seed", "1", "--rate", "100", "--every", "3s", "--dir", dir, "--keep", "--json", report)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Run(), out.String())

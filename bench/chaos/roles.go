@@ -13,7 +13,7 @@ import (
 // Role runs the rig's own program as one of its processes, until ctx ends. It is
 // for the rig's use: flags --plan, --journal and, for those that publish, --from.
 func Role(ctx context.Context, name string, args []string, progress io.Writer) error {
-	f := flag.NewFlagSet("broker bench "+name, flag.ContinueOnError)
+	f := flag.NewFlagSet("bench "+name, flag.ContinueOnError)
 	f.SetOutput(progress)
 	planPath := f.String("plan", "", "`file` with the plan")
 	journalPath := f.String("journal", "", "`file` to write")

@@ -10,7 +10,7 @@
 // is delivered, reconciles, and stops the servers. Runs of different subjects
 // alternate, so that a slow minute of the machine hits all of them.
 //
-// Penstock is measured by `broker bench run`, as a subprocess, on a MariaDB that
+// Penstock is measured by `bench run`, as a subprocess, on a MariaDB that
 // flushes each commit and a Redis of its own. The peers are measured by this
 // program with the identities, payloads, histograms, CPU meter and ledger of that
 // same harness; only the client libraries differ. A latency counts from the

@@ -17,7 +17,7 @@ import (
 )
 
 // A load is one closed-loop measurement of a peer, with the window, the marks and
-// the ledger of `broker bench run`.
+// the ledger of `bench run`.
 type load struct {
 	o          *options
 	publishers int

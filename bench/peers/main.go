@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
-// Exit codes, those of `broker bench` where they mean the same.
+// Exit codes, those of `bench` where they mean the same.
 const (
 	exitOK       = 0
 	exitUsage    = 1
@@ -25,7 +25,7 @@ const (
 )
 
 func main() {
-	_ = timerslack.Set(timerslack.Usual) // as the load generator of broker bench, and as it first of all
+	_ = timerslack.Set(timerslack.Usual) // as the load generator of bench, and as it first of all
 	gcpace.Start()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -49,7 +49,7 @@ func parseOptions(args []string, progress io.Writer) (*options, error) {
 	names := f.String("subjects", strings.Join(subjectNames(), ","), "what to measure; penstock is what the others are compared with")
 	publishers := f.String("publishers", "16,64,256", "publishers, each a connection of its own")
 	f.StringVar(&o.broker, "broker", "bin/broker", "the broker's `program`, whose `bench run` measures Penstock")
-	f.Var(&o.brokerFlags, "bench-flag", "further `--flag=value` for `broker bench run`; may be repeated")
+	f.Var(&o.brokerFlags, "bench-flag", "further `--flag=value` for `bench run`; may be repeated")
 	f.IntVar(&o.rounds, "rounds", 3, "how often each is measured; the report gives medians")
 	f.IntVar(&o.payload, "payload", 1024, "bytes of a message")
 	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "not measured, but reconciled")

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/bench"
 )
 
-// measurePenstock starts the stores, and has `broker bench run` start a broker on
+// measurePenstock starts the stores, and has `bench run` start a broker on
 // them and load it.
 func measurePenstock(ctx context.Context, s *site, o *options, x *outcome) (err error) {
 	g, err := newGroup(s)
@@ -42,17 +42,17 @@ func measurePenstock(ctx context.Context, s *site, o *options, x *outcome) (err 
 		return err
 	}
 	if code != bench.ExitOK && code != bench.ExitPromise && code != bench.ExitUnproven {
-		return fmt.Errorf("broker bench run ended with code %d:\n%s", code, words)
+		return fmt.Errorf("bench run ended with code %d:\n%s", code, words)
 	}
 	r, err := bench.ReadReport(file)
 	if err != nil {
-		return fmt.Errorf("broker bench run ended with code %d: %w\n%s", code, err, words)
+		return fmt.Errorf("bench run ended with code %d: %w\n%s", code, err, words)
 	}
 	x.Result = r.Results[0]
 	x.Durability = r.Durability
 	x.Version = fmt.Sprintf("%s; %s", brokerVersion(r.Versions["broker"]), redisVersion)
 	if x.Result.Ledger == nil {
-		return errors.New("the report of broker bench run has no ledger")
+		return errors.New("the report of bench run has no ledger")
 	}
 	if x.Result.Messages == 0 {
 		return fmt.Errorf("nothing was acknowledged: %v", x.Result.ErrorSamples)
@@ -75,8 +75,9 @@ func runBench(ctx context.Context, folder string, o *options, connections int, d
 	if err != nil {
 		return 0, "", err
 	}
-	cmd := exec.Command(binary, append([]string{
-		"bench", "run", "--mysql", dsn, "--redis", redis, "--json", file,
+	// The harness is built beside the broker.
+	cmd := exec.Command(filepath.Join(filepath.Dir(binary), "bench"), append([]string{
+		"run", "--broker-binary", binary, "--mysql", dsn, "--redis", redis, "--json", file,
 		"--connections", strconv.Itoa(connections), "--payload", strconv.Itoa(o.payload), "--push-consumers", "1",
 		"--warmup", o.warmup.String(), "--duration", o.duration.String(), "--drain", o.drain.String(),
 	}, o.brokerFlags...)...)

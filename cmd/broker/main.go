@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-broker/penstock/bench"
 	"github.com/penstock-broker/penstock/internal/gcpace"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
@@ -75,7 +74,6 @@ Usage:
   broker migrate            create or update the tables of the store, then exit
   broker healthcheck        ask the broker of this machine whether it is ready; --live: alive
   broker listen             a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000
-  broker bench ...          load a broker and check that nothing was lost
   broker version            print the version
 
 Settings come from BROKER_* environment variables: see docs/configuration.md.
@@ -94,7 +92,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, usage) }
-	work := func() int { return exitUsage }
+	var work func() int
 	switch command {
 	case "serve":
 		demo := flags.Bool("demo", false, "add a sample producer, channel and consumers, and print what to try")
@@ -113,8 +111,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		work = func() int {
 			return withSignals(stderr, func(ctx context.Context) int { return listen(ctx, *addr, stdout, stderr) })
 		}
-	case "bench":
-		return bench.Main(args)
 	case "version":
 		work = func() int {
 			fmt.Fprintf(stdout, "penstock %s %s %s\n", version, commit(), runtime.Version())
@@ -125,6 +121,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 			fmt.Fprint(stdout, usage)
 			return exitClean
 		}
+	case "bench":
+		fmt.Fprintln(stderr, "broker: the load harness is a program of its own: bench (cmd/bench)")
+		return exitUsage
 	default:
 		fmt.Fprintf(stderr, "broker: unknown command %q\n\n%s", command, usage)
 		return exitUsage
