@@ -116,3 +116,14 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	return context.WithTimeout(ctx, patience)
 }
+
+// A failure is an error of the store with what it was asked. It is ErrFailed.
+type failure struct {
+	asked string
+	cause error
+}
+
+func failedTo(asked string, cause error) error { return &failure{asked, cause} }
+
+func (f *failure) Error() string   { return "durable: " + f.asked + ": " + f.cause.Error() }
+func (f *failure) Unwrap() []error { return []error{ErrFailed, f.cause} }

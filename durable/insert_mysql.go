@@ -56,7 +56,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			doubt, err = true, e
 		case failed:
 			if !doubt {
-				spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+				spread(part, errs, failedTo("insert", err))
 				return
 			}
 		}
@@ -66,7 +66,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 		if doubt {
 			err = errors.Join(ErrOutcomeUnknown, err)
 		}
-		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		spread(part, errs, failedTo("insert", err))
 		return
 	}
 }

@@ -100,26 +100,26 @@ VALUES (?, ?, ?, ?)`
 func (s *Store) insertSQLite(ctx context.Context, node NodeLease, part []entry, errs []error) {
 	conn, err := s.db.Conn(ctx) // the wait for the writer is the only one that ctx ends
 	if err != nil {
-		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		spread(part, errs, failedTo("insert", err))
 		return
 	}
 	defer func() { _ = conn.Close() }()
 	ctx = context.WithoutCancel(ctx)
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		spread(part, errs, failedTo("insert", err))
 		return
 	}
 	b := &sqliteBatch{ctx: ctx, tx: tx, node: node}
 	if err := b.insert(part, errs); err != nil {
 		_ = tx.Rollback()
-		spread(part, errs, fmt.Errorf("durable: insert: %w", err))
+		spread(part, errs, failedTo("insert", err))
 		return
 	}
 	if err := tx.Commit(); err != nil {
 		for _, e := range part {
 			if errs[e.i] == nil {
-				errs[e.i] = fmt.Errorf("durable: insert: %w", errors.Join(ErrOutcomeUnknown, err))
+				errs[e.i] = failedTo("insert", errors.Join(ErrOutcomeUnknown, err))
 			}
 		}
 	}

@@ -130,7 +130,7 @@ func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Conte
 		if doubt {
 			err = errors.Join(ErrOutcomeUnknown, err)
 		}
-		return fmt.Errorf("durable: %s: %w", t.name, err)
+		return failedTo(t.name, err)
 	}
 }
 
@@ -164,6 +164,6 @@ func repeat(ctx context.Context, name string, f func(ctx context.Context) error)
 		if repeatable(err) && pause(ctx, try) == nil {
 			continue
 		}
-		return fmt.Errorf("durable: %s: %w", name, err)
+		return failedTo(name, err)
 	}
 }

@@ -65,7 +65,7 @@ func (d dialect) sql(s statement) string {
 // Ping reports whether the store answers.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.reads.PingContext(ctx); err != nil {
-		return fmt.Errorf("durable: ping: %w", err)
+		return failedTo("ping", err)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)`
 func (s *Store) NowMs(ctx context.Context) (int64, error) {
 	ms, err := s.now(ctx, s.reads)
 	if err != nil {
-		return 0, fmt.Errorf("durable: clock: %w", err)
+		return 0, failedTo("clock", err)
 	}
 	return ms, nil
 }

@@ -38,6 +38,11 @@ var ErrRejected = errors.New("durable: row rejected")
 // could not be asked in time: the batch may or may not be stored, whole.
 var ErrOutcomeUnknown = errors.New("durable: outcome of the commit is unknown")
 
+// ErrFailed says that the store did not do what it was asked, for a reason of its own:
+// it cannot be reached, was too slow, or refused. Unless the error is ErrOutcomeUnknown
+// as well, nothing has changed.
+var ErrFailed = errors.New("durable: the store failed")
+
 // ErrFull says that a channel has as many consumers as message IDs can address.
 var ErrFull = errors.New("durable: channel has the maximum number of consumers")
 

@@ -89,7 +89,7 @@ func (q *Queue) runAll(ctx context.Context, calls []*call) {
 		}
 	}
 	for _, c := range pending {
-		c.err = fmt.Errorf("redisq: %s for consumer %d: %w", c.script.name, c.consumer, errUnsettled)
+		c.err = failedTo(fmt.Sprintf("%s for consumer %d", c.script.name, c.consumer), errUnsettled)
 	}
 }
 
@@ -143,7 +143,7 @@ func (c *call) take(cmd *redis.Cmd) {
 
 func (c *call) fail(err error) {
 	c.done, c.reply = true, nil
-	c.err = fmt.Errorf("redisq: %s for consumer %d: %w", c.script.name, c.consumer, err)
+	c.err = failedTo(fmt.Sprintf("%s for consumer %d", c.script.name, c.consumer), err)
 }
 
 // adoptAll takes over the epochs that stale calls were told; consumers without
@@ -199,3 +199,14 @@ func (q *Queue) adoptAll(ctx context.Context, calls []*call) {
 		}
 	}
 }
+
+// A failure is an error of Redis with what it was asked. It is ErrFailed.
+type failure struct {
+	asked string
+	cause error
+}
+
+func failedTo(asked string, cause error) error { return &failure{asked, cause} }
+
+func (f *failure) Error() string   { return "redisq: " + f.asked + ": " + f.cause.Error() }
+func (f *failure) Unwrap() []error { return []error{ErrFailed, f.cause} }

@@ -3,7 +3,6 @@ package redisq
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 )
 
 // maxHint is the largest number of consumers in one published hint.
@@ -23,7 +22,7 @@ func (q *Queue) Notify(ctx context.Context, consumers []uint32) error {
 			payload = binary.BigEndian.AppendUint32(payload, c)
 		}
 		if err := q.client.Publish(ctx, hintChannel(q.prefix), payload).Err(); err != nil {
-			return fmt.Errorf("redisq: notify: %w", err)
+			return failedTo("notify", err)
 		}
 		consumers = consumers[n:]
 	}

@@ -11,6 +11,10 @@ import (
 // was reclaimed, or the job is over.
 var ErrLeaseLost = errors.New("redisq: lease lost")
 
+// ErrFailed says that Redis did not answer a call, or refused it: it is away, full, too
+// slow or wrongly set up. The call may have had its effect all the same.
+var ErrFailed = errors.New("redisq: Redis failed")
+
 // MaxPriority is the highest priority: 0..1023, higher first.
 const MaxPriority = 1023
 

@@ -182,7 +182,7 @@ func TestARefusalIsNeverGivenFromTheCopyAlone(t *testing.T) {
 		require.ErrorIs(t, refused.err, refused.want)
 	}
 	s.mu.Lock()
-	s.err = errors.New("store is away")
+	s.err = fmt.Errorf("%w: it is away", durable.ErrFailed)
 	s.mu.Unlock()
 	_, _, err = c.AuthorizeProducer(ctx, "c", b("ct"), b("p"), b("wrong"))
 	require.Equal(t, 503, problem.From(err).Status, "without the store nobody is refused for good")

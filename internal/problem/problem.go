@@ -3,6 +3,7 @@
 package problem
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // ContentType is the media type of every error body.
@@ -80,8 +82,9 @@ func NothingStored(status int, code string) bool {
 	return false
 }
 
-// From turns any error into the problem that the caller may see. An error it
-// does not know is a store that could not do its work: 503, cause in the log.
+// From turns any error into the problem that the caller may see. A store or a queue
+// that failed is 503, and promises that nothing is known to have changed. An error that
+// From does not know promises nothing: 500. Both have their cause in the log.
 func From(err error) *Problem {
 	var p *Problem
 	switch {
@@ -101,8 +104,11 @@ func From(err error) *Problem {
 		return New(409, "channel_full", "The channel has the maximum number of consumers.")
 	case errors.Is(err, durable.ErrRejected):
 		return New(400, "rejected", "The store refuses this message for what it holds.").Because(err)
-	default:
+	case errors.Is(err, durable.ErrFailed), errors.Is(err, redisq.ErrFailed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return ErrUnavailable.Because(err)
+	default:
+		return ErrInternal.Because(err)
 	}
 }
 

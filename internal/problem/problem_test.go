@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // capture collects what is logged during a test.
@@ -39,7 +40,8 @@ func TestEveryErrorOfTheStoreHasItsStatusAndCode(t *testing.T) {
 		"precondition_failed":  {durable.ErrPrecondition, 412},
 		"channel_full":         {durable.ErrFull, 409},
 		"rejected":             {durable.ErrRejected, 400},
-		"unavailable":          {errors.New("dial tcp: refused"), 503},
+		"unavailable":          {durable.ErrFailed, 503},
+		"internal":             {errors.New("dial tcp: refused"), 500},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("durable: insert: %w", c.err)} {
 			p := From(err)
@@ -49,6 +51,17 @@ func TestEveryErrorOfTheStoreHasItsStatusAndCode(t *testing.T) {
 		}
 	}
 	require.Equal(t, 503, From(context.DeadlineExceeded).Status)
+	require.Equal(t, "unavailable", From(redisq.ErrFailed).Code)
+}
+
+// Of an error that nothing is known about, nobody is told that nothing was stored.
+func TestAnUnknownErrorPromisesNothing(t *testing.T) {
+	p := From(errors.New("a mistake of ours"))
+	require.Equal(t, 500, p.Status)
+	require.False(t, NothingStored(p.Status, p.Code))
+	lost := From(errors.Join(durable.ErrFailed, durable.ErrOutcomeUnknown))
+	require.Equal(t, "outcome_unknown", lost.Code)
+	require.False(t, NothingStored(lost.Status, lost.Code))
 }
 
 func TestAProblemStaysItselfInsideOtherErrors(t *testing.T) {
@@ -71,7 +84,7 @@ func TestWriteAnswersAndLogsAHiddenCauseOnce(t *testing.T) {
 	rc := &fasthttp.RequestCtx{}
 	rc.Response.Header.Set("X-Request-ID", "r-1")
 	rc.SetBodyString("half an answer")
-	Write(rc, fmt.Errorf("durable: put: %w", errors.New("dial tcp 10.0.0.1: refused")))
+	Write(rc, fmt.Errorf("%w: put: dial tcp 10.0.0.1: refused", durable.ErrFailed))
 
 	require.Equal(t, 503, rc.Response.StatusCode())
 	require.Equal(t, ContentType, string(rc.Response.Header.ContentType()))
