@@ -96,6 +96,21 @@ func TestStoringGoesOnWhileRedisHangs(t *testing.T) {
 	})
 }
 
+func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
+	for range 20 { // a select that has two ready cases takes either
+		store := slowRecorder{make(chan struct{}, 1)}
+		store.tokens <- struct{}{}
+		o := newOutcomes(store, slowSettler(nil), nil, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		told := make(chan error, 1)
+		o.Add(result{outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, stored: func(err error) { told <- err }})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, o.Run(ctx, time.Minute))
+		require.Len(t, told, 1, "Run returns when everybody has been told")
+		require.NoError(t, <-told)
+	}
+}
+
 // runOutcomes runs outcomes until stop, which waits for those under way.
 func runOutcomes(t *testing.T, store Recorder, queue Settler) (o *outcomes, stop func()) {
 	o = newOutcomes(store, queue, nil, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
