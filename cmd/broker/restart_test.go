@@ -137,6 +137,9 @@ func TestRestartWithTheSameSeedFileChangesNothing(t *testing.T) {
 		require.Equal(t, 201, r.status)
 		eventually(t, "the delivery", func() bool { return sink.count() == 1 })
 		require.Equal(t, "billing-secret", sink.all()[0].header.Get("X-Broker-Consumer-Token"))
+		p.put("/channel/orders", "name", "Changed since")
+		first = look(p)
+		require.Contains(t, first[0], "Changed since")
 		require.Equal(t, 0, p.stop())
 		changed := time.Now().Unix() // a change from the next second on would have another Last-Modified
 		eventually(t, "the next second", func() bool { return time.Now().Unix() > changed })
