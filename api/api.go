@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/policy"
 )
 
 // requestTimeout bounds what one control plane request may ask of the stores.
@@ -67,6 +68,8 @@ type Options struct {
 	Desk      Desk
 	Data      DataPlane
 
+	// Policies resolves what consumers set themselves; nil: no defaults.
+	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, those of the data plane
 	// included; nil: a bound of its own.
 	Bodies *intake.Bound
@@ -113,6 +116,9 @@ func New(o Options) *API {
 	a.hosts = make(map[string]bool, len(o.AllowedHosts))
 	for _, name := range o.AllowedHosts {
 		a.hosts[strings.ToLower(name)] = true
+	}
+	if a.o.Policies == nil {
+		a.o.Policies = policy.NewBook(policy.Policy{})
 	}
 	if a.o.Bodies == nil {
 		a.o.Bodies = intake.NewBound(defaultBodies)

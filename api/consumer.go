@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -27,14 +28,24 @@ type consumerView struct {
 	CallbackURL        string
 	DeadLetterQueueURL string
 	Type               string
-	Protocol           string `json:",omitempty"`
+	Protocol           string            `json:",omitempty"`
+	Policy             map[string]string // effective values
+	Inherited          []string          // names of Policy that the consumer does not set
 }
 
-func viewConsumer(channelID string, k *durable.Consumer) consumerView {
-	return consumerView{
+func (a *API) viewConsumer(channelID string, k *durable.Consumer) consumerView {
+	view := consumerView{
 		ID: k.ID, Name: k.Name, Token: k.Token, ChangedAt: changedAt(k.ChangedAt), CallbackURL: k.CallbackURL,
 		DeadLetterQueueURL: consumerPath(channelID, k.ID) + "/dlq", Type: k.Type.String(), Protocol: k.Protocol,
+		Policy: map[string]string{}, Inherited: []string{},
 	}
+	for _, s := range a.o.Policies.Show(k.Policy) {
+		view.Policy[s.Name] = s.Value
+		if s.Inherited {
+			view.Inherited = append(view.Inherited, s.Name)
+		}
+	}
+	return view
 }
 
 func consumerPath(channelID, id string) string { return channelPath(channelID) + "/consumer/" + id }
@@ -54,6 +65,9 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if put.CallbackURL, err = a.callback(f); err != nil {
 		return err
 	}
+	if put.Policy, err = f.policy(); err != nil {
+		return err
+	}
 	err = a.preconditions(ctx, rc, &put.Put, func() (*revision, error) {
 		if a.o.Catalogue.Channel(put.ChannelID) == nil {
 			return nil, catalogue.ErrUnknownChannel
@@ -62,7 +76,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if k == nil {
 			return nil, nil
 		}
-		return &revision{viewConsumer(put.ChannelID, k), k.ChangedAt}, nil
+		return &revision{a.viewConsumer(put.ChannelID, k), k.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -78,7 +92,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	failpoint.At(failpoint.AfterConfig)
 	a.changed(ctx, rc)
-	return answerPut(rc, created, consumerPath(put.ChannelID, k.ID), viewConsumer(put.ChannelID, &k), k.ChangedAt)
+	return answerPut(rc, created, consumerPath(put.ChannelID, k.ID), a.viewConsumer(put.ChannelID, &k), k.ChangedAt)
 }
 
 // consumerType returns the field "type": nil, which keeps the stored type, when
@@ -107,6 +121,28 @@ func (f form) protocol() (*string, error) {
 		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_protocol", "The protocol must be h2 or empty.")
 	}
 	return protocol, nil
+}
+
+// policy returns what the fields of the policy do to the stored record; nil, which keeps
+// it, when there are none.
+func (f form) policy() (func(record string) (string, error), error) {
+	fields := map[string]string{}
+	for _, name := range policy.Names() {
+		if value, ok := f[name]; ok {
+			fields[name] = value
+		}
+	}
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	if _, err := policy.Merge("", fields); err != nil {
+		var wrong *policy.FieldError
+		if errors.As(err, &wrong) {
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s %s.", wrong.Field, wrong.Problem)
+		}
+		return nil, err
+	}
+	return func(record string) (string, error) { return policy.Merge(record, fields) }, nil
 }
 
 // callback returns the field "callbackUrl": nil, which keeps what is stored,
@@ -158,7 +194,7 @@ func (a *API) getConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return answerResource(rc, fasthttp.StatusOK, viewConsumer(ch.ID, k), k.ChangedAt, true)
+	return answerResource(rc, fasthttp.StatusOK, a.viewConsumer(ch.ID, k), k.ChangedAt, true)
 }
 
 func (a *API) listConsumers(ctx context.Context, rc *fasthttp.RequestCtx) error {

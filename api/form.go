@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -25,7 +26,7 @@ const (
 var (
 	producerFields = []string{"name", "token"}
 	channelFields  = []string{"name", "token"}
-	consumerFields = []string{"name", "token", "callbackUrl", "type", "protocol"}
+	consumerFields = append([]string{"name", "token", "callbackUrl", "type", "protocol"}, policy.Names()...)
 	redriveFields  = []string{"requeue"}
 )
 

@@ -78,6 +78,8 @@ func TestConsumerIsCreatedReadAndUpdated(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"ID": "k", "Name": "k", "Token": secret, "CallbackURL": "https://example.com/cb?a=b&c=%2F",
 		"DeadLetterQueueURL": "/channel/c/consumer/k/dlq", "Type": "push",
+		"Policy":    map[string]any{"Timeout": "30s", "MaxRetries": "5", "Backoff": "5s,30s", "RetryOn": "all"},
+		"Inherited": []any{"Timeout", "MaxRetries", "Backoff", "RetryOn"},
 	}, v)
 	require.Equal(t, r.Body, w.get("/channel/c/consumer/k").is(200).Body)
 
@@ -88,6 +90,26 @@ func TestConsumerIsCreatedReadAndUpdated(t *testing.T) {
 	require.Equal(t, "push", w.put("/channel/c/consumer/k", "type=").is(200).json()["Type"], "an empty type is push")
 	require.Equal(t, "h2", w.put("/channel/c/consumer/k", "protocol=h2").is(200).json()["Protocol"])
 	require.NotContains(t, w.put("/channel/c/consumer/k", "protocol=").is(200).json(), "Protocol")
+}
+
+func TestAConsumerMaySetItsPolicy(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	w.put("/channel/c/consumer/k", "type=pull&timeout=1500ms&retryOn=5xx,404").is(201)
+	v := w.put("/channel/c/consumer/k", "backoff=constant:30s&maxRetries=3").is(200).json()
+	require.Equal(t, map[string]any{"Timeout": "1.5s", "MaxRetries": "3", "Backoff": "constant:30s", "RetryOn": "404,5xx"}, v["Policy"], "absent fields stay")
+	require.Equal(t, []any{}, v["Inherited"])
+	v = w.put("/channel/c/consumer/k", "timeout=").is(200).json()
+	require.Equal(t, "30s", v["Policy"].(map[string]any)["Timeout"], "an empty one goes back to the default")
+	require.Equal(t, []any{"Timeout"}, v["Inherited"])
+	require.Equal(t, v, w.get("/channel/c/consumer/k").is(200).json())
+	for _, wrong := range []string{"timeout=0s", "timeout=5", "timeout=2h", "maxRetries=-1", "maxRetries=1001", "backoff=5s,x", "backoff=constant:1s,2s", "retryOn=6xx", "retryOn=" + strings.Repeat("x", 100)} {
+		name, _, _ := strings.Cut(wrong, "=")
+		r := w.put("/channel/c/consumer/k", "name=changed&"+wrong).problem(400, "invalid_policy")
+		require.Contains(t, r.Body, name)
+	}
+	require.Equal(t, v, w.get("/channel/c/consumer/k").is(200).json(), "what is refused changes nothing")
+	w.put("/channel/c", "timeout=5s").problem(400, "unknown_field")
 }
 
 func TestPullConsumersNeedNoCallbackAndPushConsumersDo(t *testing.T) {

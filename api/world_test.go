@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -124,7 +125,8 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, NowMs: func() int64 { return time.Now().UnixMilli() }, Wake: func(uint32) {}, Dirty: func(uint32) {}}
 
 	o := Options{
-		Store: w.store, Catalogue: w.cat, Desk: w.desk, Data: (*dataPlane)(w),
+		Policies: policy.NewBook(policy.Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: policy.Waits(5*time.Second, 30*time.Second)}),
+		Store:    w.store, Catalogue: w.cat, Desk: w.desk, Data: (*dataPlane)(w),
 		AdminToken: adminToken, OpenManagement: true, AllowedHosts: []string{"broker"}, RationalDelay: 2 * time.Second,
 		Announce: func() {
 			w.mu.Lock()

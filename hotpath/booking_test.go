@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -110,7 +111,7 @@ func idleRig() *lossRig {
 	r := &lossRig{}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, payloads: newPayloads(1 << 20),
-		options: PushOptions{Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
+		options: PushOptions{Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second}), Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
 	r.outcomes = &outcomes{}
 	return r
 }

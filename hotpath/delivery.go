@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -102,8 +103,8 @@ func (v *delivery) attempt() {
 	}
 	// A process that was paused may hold a lease that is over: nobody may be
 	// called on it. What is left of the lease must cover the whole exchange.
-	begun := time.Now()
-	if d.isStopped() || begun.Sub(v.at) > d.options.Lease-d.options.Timeout {
+	begun, p := time.Now(), d.policy(v.consumer)
+	if d.isStopped() || begun.Sub(v.at) > d.lease(v.consumer)-p.Timeout {
 		d.held.remove(v)
 		d.release(v.lane, []redisq.Lease{v.lease})
 		return
@@ -111,7 +112,7 @@ func (v *delivery) attempt() {
 	failpoint.At(failpoint.BeforePost)
 	var res egress.Result
 	if err := guard.Do("delivery", func() error {
-		res = v.post(begun.Add(d.options.Timeout))
+		res = v.post(begun.Add(p.Timeout))
 		return nil
 	}); err != nil {
 		// A failed attempt, so that a job that always does this ends as a dead letter.
@@ -199,7 +200,7 @@ func (v *delivery) target() (Target, error) {
 	return target, err
 }
 
-// outcome judges the answer: 2xx is delivered, everything else failed.
+// outcome is what the answer means under the consumer's policy.
 func (v *delivery) outcome(res egress.Result) result {
 	d, m := v.d, v.d.metrics
 	m.attemptSeconds.Observe(res.Took.Seconds())
@@ -209,7 +210,9 @@ func (v *delivery) outcome(res egress.Result) result {
 		Tracked: v.tracked || v.lease.Attempt > 1,
 	}
 	r := result{lease: v.lease, ended: func() { d.held.remove(v) }}
-	if res.OK() {
+	p := d.policy(v.consumer)
+	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter}, v.lease.Attempt)
+	if verdict.Meaning == policy.Delivered {
 		out.Kind = durable.OutcomeDelivered
 		m.attempts.WithLabelValues("delivered").Inc()
 		if out.Attempts == 1 {
@@ -223,9 +226,13 @@ func (v *delivery) outcome(res egress.Result) result {
 	}
 	out.Answer, out.DurationMs = res.Answer, res.Took.Milliseconds()
 	out.Error = describeFailure(res)
-	if v.lease.Attempt >= d.options.MaxAttempts {
+	if verdict.Meaning != policy.Retry {
 		out.Kind = durable.OutcomeDead
-		out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.lease.Attempt, d.options.MaxAttempts, out.Error)
+		if verdict.Meaning == policy.Rejected {
+			out.Error = "the consumer's policy does not retry this answer: " + out.Error
+		} else {
+			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.lease.Attempt, p.MaxAttempts(), out.Error)
+		}
 		m.attempts.WithLabelValues("dead").Inc()
 		m.dead.Inc()
 		d.payloads.done(v.msg.ID)
@@ -233,10 +240,7 @@ func (v *delivery) outcome(res egress.Result) result {
 			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
 	} else {
 		out.Kind = durable.OutcomeRetry
-		r.delay = d.options.Backoff.Delay(v.lease.Attempt)
-		if res.RetryAfter > r.delay && (res.Status == 429 || res.Status == 503) {
-			r.delay = min(res.RetryAfter, max(d.options.RetryAfterMax, r.delay))
-		}
+		r.delay = verdict.Delay
 		out.NextMs = out.AtMs + r.delay.Milliseconds()
 		m.attempts.WithLabelValues("retry").Inc()
 		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
@@ -327,7 +331,7 @@ func (d *dispatcher) heartbeat(ctx context.Context) {
 		}
 		for l, leases := range d.held.older(time.Now().Add(-every)) {
 			op, cancel := context.WithTimeout(ctx, every)
-			if _, err := d.queue.Extend(op, l.no, leases, d.options.Lease); err != nil && ctx.Err() == nil {
+			if _, err := d.queue.Extend(op, l.no, leases, d.lease(l.consumer.Load())); err != nil && ctx.Err() == nil {
 				d.log.Warn("leases cannot be extended", "consumer", l.no, "jobs", len(leases), "error", err)
 			}
 			cancel()

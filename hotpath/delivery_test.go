@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/policy"
 )
 
 // A slowStart needs a while to name the target, and keeps how much time its posts get.
@@ -33,7 +34,7 @@ func (s *slowStart) Post(_ *fasthttp.Request, timeout time.Duration) egress.Resu
 // from the request's time: else it would be sent on a lease that is over.
 func TestAPostThatBeginsLateHasOnlyTheRestOfItsTime(t *testing.T) {
 	s := &slowStart{takes: 30 * time.Millisecond}
-	d := &dispatcher{client: s, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)), options: PushOptions{Timeout: time.Minute, TokenHeader: "T"}}
+	d := &dispatcher{client: s, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)), options: PushOptions{Policies: policy.NewBook(policy.Policy{Timeout: time.Minute}), TokenHeader: "T"}}
 	v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{}}
 	require.Equal(t, 204, v.post(time.Now().Add(20*time.Millisecond)).Status)
 	require.Negative(t, s.given)

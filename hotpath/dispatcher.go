@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -48,16 +49,14 @@ type Reader interface {
 
 // PushOptions are the settings of push delivery.
 type PushOptions struct {
-	Timeout       time.Duration // whole exchange of one attempt
-	Lease         time.Duration // visibility timeout of a push job, longer than Timeout
-	MaxAttempts   int           // MaxRetries + 1
-	Backoff       Backoff
-	Concurrency   int   // requests in flight, this process
-	PerConsumer   int   // requests in flight, one consumer
-	Bytes         int64 // of large payloads under way, this process
-	TokenHeader   string
-	UserAgent     string
-	RetryAfterMax time.Duration // cap on a consumer's Retry-After
+	Policies    *policy.Book  // timeout, attempts, backoff, and what an answer means
+	Lease       time.Duration // visibility timeout of a push job where Margin leaves it as long
+	Margin      time.Duration // by which a lease is longer than the timeout of an attempt
+	Concurrency int           // requests in flight, this process
+	PerConsumer int           // requests in flight, one consumer
+	Bytes       int64         // of large payloads under way, this process
+	TokenHeader string
+	UserAgent   string
 }
 
 // A dispatcher claims jobs of push consumers and delivers them.
@@ -92,6 +91,17 @@ type dispatcher struct {
 	fits       fits          // how many jobs a claim of a lane should bring
 	loading    chan struct{} // capacity servers: a claim is loading payloads
 	doubts     *pile[*lane]  // whose leases Redis may have lost
+}
+
+// policy is how the consumer is delivered to.
+func (d *dispatcher) policy(k *durable.Consumer) *policy.Policy {
+	return d.options.Policies.Of(k.Policy)
+}
+
+// lease is the visibility timeout of the consumer's jobs: it covers a whole attempt. It
+// is never shorter than the usual one, so one heartbeat suits all.
+func (d *dispatcher) lease(k *durable.Consumer) time.Duration {
+	return max(d.options.Lease, d.policy(k).Timeout+d.options.Margin)
 }
 
 // newDispatcher completes a dispatcher whose fields up to metrics are set.
@@ -255,7 +265,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	doubted := l.doubted.Load()
 	var c redisq.Claim
 	err := guard.Do("claim for push", func() (err error) {
-		c, err = d.queue.Claim(ctx, l.no, n, d.options.Lease)
+		c, err = d.queue.Claim(ctx, l.no, n, d.lease(k))
 		return err
 	})
 	generation := d.queue.Generation() // after it: the claim may be what met another Redis

@@ -223,7 +223,7 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 	bookings := make([]*booking, len(batches))
 	for i := range batches {
 		if bookings[i] = f.push.book(batches[i].Consumer, len(batches[i].Jobs)); bookings[i] != nil {
-			batches[i].Lease = f.push.options.Lease
+			batches[i].Lease = f.push.lease(bookings[i].consumer)
 		}
 	}
 	results, errs := f.enqueueMany(ctx, batches)

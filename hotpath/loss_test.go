@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -102,7 +103,7 @@ func newLossRig(t *testing.T) *lossRig {
 	r.dispatcher = newDispatcher(&dispatcher{
 		queue: r.redisq, store: r, catalogue: catalogue.New(&fakeStore{}, log), client: r, payloads: newPayloads(1 << 20), outcomes: out,
 		gate: newGate(1, 1), nowMs: func() int64 { return time.Now().UnixMilli() }, touched: func(uint32) {}, refill: func(uint32) {}, log: log, metrics: metrics,
-		options: PushOptions{Timeout: 10 * time.Second, Lease: time.Minute, MaxAttempts: 3, Backoff: Backoff{Waits: []time.Duration{time.Hour}, MaxDelay: time.Hour},
+		options: PushOptions{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second, MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour}),
 			Concurrency: 100, PerConsumer: 2},
 	})
 	ctx, cancel := context.WithCancel(context.Background())

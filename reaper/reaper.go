@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -60,7 +61,7 @@ type Options struct {
 	Cluster       Cluster
 	Desk          *jobs.Desk
 	RationalDelay time.Duration // age at which the fail-safe steps in
-	MaxAttempts   int           // MaxRetries + 1
+	Policies      *policy.Book  // how many attempts a job has
 	// Retention is the age at which a message whose jobs are all over is removed, 0:
 	// never, else at least RationalDelay + durable.MinRetention. DeadRetention is how
 	// long a dead letter counts as not over, 0: for ever.

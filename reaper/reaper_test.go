@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -73,7 +74,7 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	o := Options{
 		Store: r.store, Queue: r.queue, Catalogue: r.catalogue, Cluster: r,
 		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: func(c uint32) { r.Dirty(c) }},
-		RationalDelay: time.Second, MaxAttempts: 2, Wake: wake, Registry: prometheus.NewRegistry(), Log: log,
+		RationalDelay: time.Second, Policies: policy.NewBook(policy.Policy{MaxRetries: 1}), Wake: wake, Registry: prometheus.NewRegistry(), Log: log,
 	}
 	if change != nil {
 		change(&o)

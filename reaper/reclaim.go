@@ -103,8 +103,9 @@ func (r *Reaper) dueNow() []uint32 {
 
 // reclaim ends the leases of one consumer that are past their deadline.
 func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
+	most := r.maxAttempts(consumer)
 	for {
-		x, err := r.Queue.Reclaim(ctx, consumer, reclaimBatch, r.MaxAttempts)
+		x, err := r.Queue.Reclaim(ctx, consumer, reclaimBatch, most)
 		if err != nil {
 			return err
 		}
@@ -137,6 +138,16 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 	}
 }
 
+// maxAttempts is how many attempts a job of the consumer has. A consumer that this copy
+// does not know yet has the default of the installation.
+func (r *Reaper) maxAttempts(consumer uint32) int {
+	record := ""
+	if k := r.Catalogue.ConsumerByNo(consumer); k != nil {
+		record = k.Policy
+	}
+	return r.Policies.Of(record).MaxAttempts()
+}
+
 // bury stores jobs whose last lease ended as dead letters, then forgets them.
 func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Lease) error {
 	now := r.Cluster.NowMs()
@@ -155,7 +166,7 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 		}
 		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: consumer, ID: l.ID, Priority: l.Priority,
 			Attempts: l.Attempt, AtMs: now, Tracked: true,
-			Error: fmt.Sprintf("attempt %d of %d: the lease ended without an outcome", l.Attempt, r.MaxAttempts)})
+			Error: fmt.Sprintf("attempt %d of %d: the lease ended without an outcome", l.Attempt, r.maxAttempts(consumer))})
 	}
 	if len(dead) > 0 {
 		if err := r.Store.Record(ctx, dead); err != nil {

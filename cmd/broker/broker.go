@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
@@ -121,12 +122,12 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err := b.stillAlone(ctx); err != nil {
 		return nil, errors.Join(err, b.node.Release(ctx))
 	}
-	policy, err := egress.ParsePolicy(cfg.Egress, cfg.EgressAllow)
+	callbacks, err := egress.ParsePolicy(cfg.Egress, cfg.EgressAllow)
 	if err != nil {
 		return nil, err
 	}
-	b.client = egress.NewClient(egress.Options{Policy: policy, UserAgent: cfg.UserAgent, MaxConnsPerHost: cfg.PushConcurrency})
-	b.wire(watch, policy)
+	b.client = egress.NewClient(egress.Options{Policy: callbacks, UserAgent: cfg.UserAgent, MaxConnsPerHost: cfg.PushConcurrency})
+	b.wire(watch, callbacks)
 	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func (b *broker) checkEviction(ctx context.Context) {
 // wire makes the parts know each other. They form cycles (the data plane tells
 // the reaper what to watch, the reaper wakes the data plane), closed here by
 // functions that are only called once everything runs.
-func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
+func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	cfg, log := b.cfg, b.log
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(guard.Panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -194,10 +195,10 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	if cfg.RetriggerURL != "" {
 		b.retrigger = reaper.NewRetrigger(cfg.RetriggerURL, cfg.AdminToken)
 	}
-	maxAttempts := cfg.MaxRetries + 1
+	policies := policy.NewBook(cfg.policy())
 	b.reaper = reaper.New(reaper.Options{
 		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk,
-		RationalDelay: cfg.RationalDelay, MaxAttempts: maxAttempts, Wake: wake, Retrigger: b.retrigger,
+		RationalDelay: cfg.RationalDelay, Policies: policies, Wake: wake, Retrigger: b.retrigger,
 		Retention: cfg.Retention, DeadRetention: cfg.DeadRetention,
 		Registry: registry, Log: log,
 	})
@@ -205,11 +206,9 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	b.plane = hotpath.New(hotpath.Options{
 		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: hotpath.Over(b.client),
 		Push: hotpath.PushOptions{
-			Timeout: cfg.DeliveryTimeout, Lease: cfg.DeliveryTimeout + cfg.RationalDelay + 3*time.Second,
-			MaxAttempts: maxAttempts,
-			Backoff:     hotpath.Backoff{Waits: cfg.RetryBackoff, MaxDelay: cfg.RetryMaxDelay, Jitter: cfg.RetryJitter},
+			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),
-			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, RetryAfterMax: cfg.RetryMaxDelay,
+			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent,
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, WaitingRequests: waitingRequests,
@@ -233,8 +232,8 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 		Help: "Brokers alive on this store, as this one sees it."}, func() float64 { return float64(len(b.node.Peers())) }))
 
 	b.api = api.New(api.Options{
-		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane,
-		AdminToken: cfg.AdminToken, OpenManagement: cfg.openManagement(), AllowedHosts: cfg.allowedHosts(), CheckCallback: policy.CheckURL,
+		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane, Policies: policies,
+		AdminToken: cfg.AdminToken, OpenManagement: cfg.openManagement(), AllowedHosts: cfg.allowedHosts(), CheckCallback: callbacks.CheckURL,
 		Announce:      b.announce,
 		Bodies:        bodies,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
@@ -246,6 +245,10 @@ func (b *broker) wire(watch *redisq.RunWatch, policy egress.Policy) {
 	})
 	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), cfg.PushConcurrency), Log: log})
 }
+
+// leaseMargin is by how much the lease of a push job outlives its attempt: the outcome
+// has to be stored meanwhile.
+func leaseMargin(cfg config) time.Duration { return cfg.RationalDelay + 3*time.Second }
 
 // announce tells the other brokers that the catalogue changed. Lossy: they poll.
 func (b *broker) announce() {

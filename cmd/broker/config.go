@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
@@ -251,6 +252,9 @@ func (c *config) check() error {
 	if c.DeadRetention != 0 && c.Retention == 0 {
 		bad("BROKER_DEAD_RETENTION", "needs BROKER_RETENTION: a dead letter is removed with its message")
 	}
+	if len(c.RetryBackoff) > policy.MaxWaits {
+		bad("BROKER_RETRY_BACKOFF", "has %d waits, at most %d are allowed", len(c.RetryBackoff), policy.MaxWaits)
+	}
 	for _, d := range c.RetryBackoff {
 		if d <= 0 {
 			bad("BROKER_RETRY_BACKOFF", "holds %v; every wait must be longer than 0", d)
@@ -357,6 +361,14 @@ func (c *config) openManagement() bool {
 		return *c.OpenManagement
 	}
 	return c.onLoopback() && c.AdminToken == ""
+}
+
+// policy is how consumers are delivered to that set nothing themselves.
+func (c *config) policy() policy.Policy {
+	return policy.Policy{
+		Timeout: c.DeliveryTimeout, MaxRetries: c.MaxRetries, Backoff: policy.Waits(c.RetryBackoff...),
+		MaxDelay: c.RetryMaxDelay, Jitter: c.RetryJitter,
+	}
 }
 
 // drainDelay is the setting or its default: most load balancers look every

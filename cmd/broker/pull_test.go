@@ -131,12 +131,13 @@ func transitionBodies(t *testing.T, p *process) {
 	id := s.newJob("k")
 	for _, body := range []string{"", " ", "null", "1", `"INFLIGHT"`, "[]", `["INFLIGHT"]`, "{}", `{"NextState":null}`, `{"NextState":1003}`, `{"NextState":["INFLIGHT"]}`,
 		`{"NextState":"INFLIGHT"`, `{"NextState":"INFLIGHT"}}`, `{"NextState":"INFLIGHT"}{}`, `{"NextState":"INFLIGHT",}`, `{NextState:"INFLIGHT"}`,
-		`{"NextState": "DELIVERED"/"DEAD",}`, "NextState=INFLIGHT", "\x00", strings.Repeat("[", 100_000), `{"NextState":"` + strings.Repeat("x", 1<<20) + `"}`} {
+		`{"NextState": "DELIVERED"/"DEAD",}`, "NextState=INFLIGHT", "\x00", strings.Repeat("[", 60_000), `{"NextState":"` + strings.Repeat("x", 60_000) + `"}`} {
 		r := s.move("k", id, body)
 		require.Equal(t, 400, r.status, "%.40q: %s", body, r.body)
 		require.Equal(t, "application/problem+json", r.header.Get("Content-Type"))
 		require.Equal(t, "QUEUED", s.job("k", id).Status, "%.40q", body)
 	}
+	require.Equal(t, 413, s.move("k", id, strings.Repeat("[", 100_000)).status, "a move has at most 64 KiB")
 	// Upstream's own client sends no content type, and a client may say more.
 	r := s.do("POST", s.path("/consumer/k/job/", id), "\n{\"Reason\":\"x\", \"NextState\" : \"INFLIGHT\" }\n", consumerTokens("k")...)
 	require.Equal(t, 202, r.status, r.body)

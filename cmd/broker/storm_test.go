@@ -31,15 +31,22 @@ func stormRounds(t testing.TB) int {
 	return n
 }
 
+// plainProgram builds this test binary without the race detector and returns its path.
+func plainProgram(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "broker")
+	out, err := exec.Command("go", "test", "-race=false", "-c", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
 // A broker that is killed again and again, at every boundary there is, under
 // traffic of every kind: nothing that was acknowledged is lost, nothing that a
 // worker finished comes back, and a push is repeated only when it was in flight.
 // The first round has the race detector, if there is one; the others, which repeat
 // what it did, are three times as fast without.
 func TestFaultStormOfKillsLosesNothing(t *testing.T) {
-	plain := filepath.Join(t.TempDir(), "broker")
-	out, err := exec.Command("go", "test", "-race=false", "-c", "-o", plain, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	plain := plainProgram(t)
 	// Three storms side by side: the points of each take turns.
 	for part := range 3 {
 		t.Run(fmt.Sprint("part ", part+1), func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxWaits is how many waits a backoff lists.
-const maxWaits = 16
+// MaxWaits is how many waits a backoff lists at most.
+const MaxWaits = 16
 
 // maxWait bounds a wait where no cap is set.
 const maxWait = 365 * 24 * time.Hour
@@ -16,7 +16,7 @@ const maxWait = 365 * 24 * time.Hour
 // A Backoff is the list of waits before retry 1, 2, ...; after the list the last wait
 // doubles each time, or stays where the backoff is constant. It is comparable.
 type Backoff struct {
-	waits    [maxWaits]time.Duration
+	waits    [MaxWaits]time.Duration
 	n        int
 	constant bool
 }
@@ -41,7 +41,7 @@ const constantPrefix = "constant:"
 func parseBackoff(text string) (Backoff, error) {
 	list, constant := strings.CutPrefix(text, constantPrefix)
 	parts := strings.Split(list, ",")
-	if constant && len(parts) != 1 || len(parts) > maxWaits {
+	if constant && len(parts) != 1 || len(parts) > MaxWaits {
 		return Backoff{}, errBackoff
 	}
 	var b Backoff
@@ -59,11 +59,23 @@ func parseBackoff(text string) (Backoff, error) {
 
 var errBackoff = errors.New("must be a list of 1 to 16 durations like 5s,30s,60s, or constant:30s")
 
+// short is d without the zeros that Go writes behind it: 1m, not 1m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = text[:len(text)-2]
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = text[:len(text)-2]
+	}
+	return text
+}
+
 // String is the inverse of parseBackoff.
 func (b Backoff) String() string {
 	texts := make([]string, b.n)
 	for i := range texts {
-		texts[i] = b.waits[i].String()
+		texts[i] = short(b.waits[i])
 	}
 	list := strings.Join(texts, ",")
 	if b.constant {

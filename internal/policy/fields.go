@@ -20,7 +20,7 @@ type field struct {
 // fields is every setting there is, in the order in which they are shown.
 var fields = []field{
 	{
-		name: "timeout", about: "duration from 100ms to 1h: the whole exchange of one push attempt",
+		name: "timeout", about: "a duration from `100ms` to `1h`: the whole exchange of one push attempt",
 		parse: func(p *Policy, text string) error {
 			d, err := time.ParseDuration(text)
 			if err != nil || d < minTimeout || d > maxTimeout {
@@ -29,7 +29,7 @@ var fields = []field{
 			p.Timeout = d
 			return nil
 		},
-		format: func(p *Policy) string { return p.Timeout.String() },
+		format: func(p *Policy) string { return short(p.Timeout) },
 	},
 	{
 		name: "maxRetries", about: "0 to 1000: retries after the first attempt",
@@ -44,7 +44,7 @@ var fields = []field{
 		format: func(p *Policy) string { return strconv.Itoa(p.MaxRetries) },
 	},
 	{
-		name: "backoff", about: "list of durations, the last one doubles; constant:30s is a fixed wait",
+		name: "backoff", about: "up to 16 durations, `5s,30s,60s`: the waits before the retries; after the list the last one doubles each time. `constant:30s` is a fixed wait",
 		parse: func(p *Policy, text string) (err error) {
 			b, err := parseBackoff(text)
 			if err == nil {
@@ -55,7 +55,7 @@ var fields = []field{
 		format: func(p *Policy) string { return p.Backoff.String() },
 	},
 	{
-		name: "retryOn", about: "all, or a list of codes and classes: another answer is a dead letter at once",
+		name: "retryOn", about: "`all`, or a list of codes and classes, `5xx,404`: another answer makes the job a dead letter at once",
 		parse: func(p *Policy, text string) error {
 			r, err := parseRetryOn(text)
 			if err == nil {

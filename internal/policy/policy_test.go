@@ -182,3 +182,10 @@ func FuzzMerge(f *testing.F) {
 		require.Equal(t, record, same, "what is shown can be set")
 	})
 }
+
+func TestDurationsAreShownShort(t *testing.T) {
+	for text, d := range map[string]time.Duration{"1h": time.Hour, "1m": time.Minute, "1h1m": 61 * time.Minute, "10m": 10 * time.Minute, "20s": 20 * time.Second,
+		"1h0m5s": time.Hour + 5*time.Second, "1m30s": 90 * time.Second, "100ms": 100 * time.Millisecond} {
+		require.Equal(t, text, short(d))
+	}
+}

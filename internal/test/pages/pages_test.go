@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/policy"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of routes in README.md")
@@ -176,4 +177,19 @@ func anchors(text string) []string {
 		}, strings.ToLower(m[1])))
 	}
 	return all
+}
+
+// The table of the policy in docs/api.md is that of the code.
+func TestAPIPageListsThePolicy(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "api.md"))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(text), "<!-- policy -->\n| field | value |\n| --- | --- |\n")
+	require.True(t, ok)
+	table, _, ok := strings.Cut(rest, "<!-- /policy -->")
+	require.True(t, ok)
+	want := ""
+	for _, f := range policy.Table() {
+		want += "| `" + f[0] + "` | " + f[1] + " |\n"
+	}
+	require.Equal(t, want, table)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/reaper"
 )
 
@@ -43,6 +44,12 @@ func (noRegistry) Register(prometheus.Collector) error  { return nil }
 func (noRegistry) MustRegister(...prometheus.Collector) {}
 func (noRegistry) Unregister(prometheus.Collector) bool { return true }
 
+// policies are how all consumers are delivered to.
+var policies = policy.NewBook(policy.Policy{
+	Timeout: deliveryTimeout, MaxRetries: maxAttempts - 1, MaxDelay: time.Second,
+	Backoff: policy.Waits(100*time.Millisecond, 300*time.Millisecond),
+})
+
 // newBroker starts like a process: it needs the store, and fails without it.
 func newBroker(ctx context.Context, l *life) (*broker, error) {
 	w := l.w
@@ -59,15 +66,14 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
 	b.reaper = reaper.New(reaper.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk,
-		RationalDelay: rationalDelay, MaxAttempts: maxAttempts, Wake: wake, Registry: noRegistry{}, Log: silent,
+		RationalDelay: rationalDelay, Policies: policies, Wake: wake, Registry: noRegistry{}, Log: silent,
 		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
 	b.plane = hotpath.New(hotpath.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l},
 		Push: hotpath.PushOptions{
-			Timeout: deliveryTimeout, Lease: pushLease, MaxAttempts: maxAttempts,
-			Backoff:     hotpath.Backoff{Waits: []time.Duration{100 * time.Millisecond, 300 * time.Millisecond}, MaxDelay: time.Second},
-			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation", RetryAfterMax: 2 * time.Second,
+			Policies: policies, Lease: pushLease, Margin: pushLease - deliveryTimeout,
+			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation",
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: metrics, Log: silent,
