@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -88,15 +89,15 @@ func readConfig(environ []string) (config, error) {
 			continue
 		}
 		if base, ok := strings.CutSuffix(name, fileSuffix); ok && known[base] && !known[name] {
-			content, err := os.ReadFile(filepath.Clean(value))
+			content, err := readSetting(value)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: the file cannot be read", name))
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 				continue
 			}
 			if slices.ContainsFunc(environ, func(l string) bool { return strings.HasPrefix(l, base+"=") && l != base+"=" }) {
 				errs = append(errs, fmt.Errorf("%s and %s are both set", base, name))
 			}
-			values[base] = strings.TrimRight(string(content), "\r\n")
+			values[base] = content
 			continue
 		}
 		if isServiceLink(name, value) {
@@ -119,6 +120,31 @@ func readConfig(environ []string) (config, error) {
 	}
 	c.derive()
 	return c, c.check()
+}
+
+// maxSettingBytes is the largest file that is taken for the value of a setting.
+const maxSettingBytes = 64 << 10
+
+// readSetting returns the value in a file, without its final line break. A file
+// without one is an error, unlike an empty variable: a secret that was mounted
+// but not filled must not open management, nor choose an embedded store.
+func readSetting(path string) (string, error) {
+	f, err := os.Open(filepath.Clean(path))
+	if err != nil {
+		return "", errors.New("the file cannot be read")
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxSettingBytes+1))
+	switch value := strings.TrimRight(string(content), "\r\n"); {
+	case err != nil:
+		return "", errors.New("the file cannot be read")
+	case len(content) > maxSettingBytes:
+		return "", fmt.Errorf("the file has more than %d bytes, so it is none with a setting", maxSettingBytes)
+	case strings.TrimSpace(value) == "":
+		return "", errors.New("the file is empty")
+	default:
+		return value, nil
+	}
 }
 
 // variables returns the names of all settings, and which of them are secret.

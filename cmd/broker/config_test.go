@@ -104,6 +104,27 @@ func TestAnySettingCanComeFromAFile(t *testing.T) {
 	require.ErrorContains(t, err, "BROKER_ADMIN_TOKEN_FILE")
 }
 
+func TestAFileThatHoldsNoValueIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct{ name, content, want string }{
+		{"empty", "", "is empty"},
+		{"line-breaks", "\n\r\n", "is empty"},
+		{"blank", " \t\n", "is empty"},
+		{"huge", strings.Repeat("secret", maxSettingBytes), "more than 65536 bytes"},
+	} {
+		file := filepath.Join(dir, tc.name)
+		require.NoError(t, os.WriteFile(file, []byte(tc.content), 0o600))
+		for _, name := range []string{"BROKER_ADMIN_TOKEN_FILE", "BROKER_MYSQL_DSN_FILE", "BROKER_MAX_RETRIES_FILE"} {
+			_, err := readConfig([]string{name + "=" + file})
+			require.ErrorContains(t, err, name+": the file")
+			require.ErrorContains(t, err, tc.want, tc.name)
+			require.NotContains(t, err.Error(), "secret")
+		}
+	}
+	_, err := readConfig([]string{"BROKER_ADMIN_TOKEN_FILE=" + dir})
+	require.ErrorContains(t, err, "BROKER_ADMIN_TOKEN_FILE: the file cannot be read")
+}
+
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
 		{"BROKER_LISTN=:80", "BROKER_LISTN"},
