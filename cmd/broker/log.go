@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -46,8 +47,30 @@ func (f *logFile) Reopen() error {
 	if err := privatefile.Make(f.rotating.Filename); err != nil {
 		return err
 	}
+	if err := f.keepWhatIsNoLog(); err != nil {
+		return err
+	}
 	_, err := f.rotating.Write(nil) // opens it
 	return err
+}
+
+// keepWhatIsNoLog refuses a path that cannot be appended to, such as a folder: the
+// rotation takes that for a broken log, and renames it. It never rotates what is no
+// regular file, such as /dev/stdout, for the same reason.
+func (f *logFile) keepWhatIsNoLog() error {
+	file, err := os.OpenFile(f.rotating.Filename, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if f.rotating.MaxSize = logFileMiB; !info.Mode().IsRegular() {
+		f.rotating.MaxSize = math.MaxInt32
+	}
+	return nil
 }
 
 // Close closes the file.

@@ -58,3 +58,37 @@ func TestALogThatCannotBeWrittenIsToldAtStart(t *testing.T) {
 	_, _, err = newLogger(config{LogLevel: "loud"}, &bytes.Buffer{})
 	require.ErrorContains(t, err, "BROKER_LOG_LEVEL")
 }
+
+func TestAFolderIsNoLog(t *testing.T) {
+	parent := t.TempDir()
+	folder := filepath.Join(parent, "data")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	_, _, err := newLogger(config{LogLevel: "info", LogFile: folder}, &bytes.Buffer{})
+	require.ErrorContains(t, err, "BROKER_LOG_FILE")
+	entries, err := os.ReadDir(parent)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.True(t, entries[0].IsDir() && entries[0].Name() == "data", "it is where it was")
+}
+
+func TestADeviceIsNeverRotated(t *testing.T) {
+	dir := t.TempDir()
+	device, file := filepath.Join(dir, "stdout"), filepath.Join(dir, "file")
+	require.NoError(t, os.Symlink(os.DevNull, device))
+	f, err := openLogFile(device)
+	require.NoError(t, err)
+	defer f.Close()
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	for range logFileMiB + 1 {
+		_, err := f.rotating.Write(chunk)
+		require.NoError(t, err)
+	}
+	target, err := os.Readlink(device)
+	require.NoError(t, err, "what has the name is the link to the device")
+	require.Equal(t, os.DevNull, target)
+
+	f, err = openLogFile(file)
+	require.NoError(t, err)
+	defer f.Close()
+	require.Equal(t, logFileMiB, f.rotating.MaxSize)
+}
