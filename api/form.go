@@ -78,51 +78,11 @@ func unknownField(name string, fields []string) error {
 	if len(shown) > maxShownName {
 		shown = shown[:maxShownName] + "..."
 	}
-	if best := nearest(name, fields); best != "" {
+	if best := problem.Nearest(name, fields); best != "" {
 		meant = "Did you mean " + best + "? "
 	}
 	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, which this route does not take. %sIts fields are %s. An ampersand in a value is written %%26.",
 		shown, meant, strings.Join(fields, ", "))
-}
-
-// nearest returns the field that was probably meant, "" when none is near.
-func nearest(name string, fields []string) string {
-	name = strings.ToLower(name)
-	best, least := "", 3
-	for _, field := range fields {
-		lower := strings.ToLower(field)
-		if len(name) > len(lower)+2 { // no need to compare what may be 64 KiB
-			continue
-		}
-		if d := distance(name, lower); d < least {
-			best, least = field, d
-		} else if best == "" && len(name) > 2 && strings.Contains(lower, name) {
-			best = field
-		}
-	}
-	return best
-}
-
-// distance returns how many bytes have to be inserted, removed or replaced to
-// make b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		left := row[0] // of the row above
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := left
-			if a[i] != b[j] {
-				changed++
-			}
-			left = row[j+1]
-			row[j+1] = min(changed, left+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // field returns a form field, nil when it is absent.

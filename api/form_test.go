@@ -65,16 +65,6 @@ func TestAnUnknownFieldIsNamedWithTheNearestKnownOne(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"token", "token", 0}, {"tokn", "token", 1}, {"tokne", "token", 2}, {"kitten", "sitting", 3}} {
-		require.Equal(t, c.want, distance(c.a, c.b))
-		require.Equal(t, c.want, distance(c.b, c.a))
-	}
-}
-
 func TestNamesAndTokensHaveLimits(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	for _, bad := range []string{long, "a\x00b", "a\nb", "\xff\xfe"} {

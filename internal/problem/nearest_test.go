@@ -17,3 +17,13 @@ func TestNearestNamesWhatWasProbablyMeant(t *testing.T) {
 	}
 	require.Empty(t, Nearest("Limit", nil))
 }
+
+func TestEditsAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"token", "token", 0}, {"tokn", "token", 1}, {"tokne", "token", 2}, {"kitten", "sitting", 3}} {
+		require.Equal(t, c.want, edits(c.a, c.b))
+		require.Equal(t, c.want, edits(c.b, c.a))
+	}
+}
