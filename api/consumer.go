@@ -96,7 +96,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 }
 
 // consumerType returns the field "type": nil, which keeps the stored type, when
-// it is absent; push when it is empty, as seed 1 says.
+// it is absent; push when it is empty.
 func (f form) consumerType() (*durable.ConsumerType, error) {
 	text := f.field("type")
 	if text == nil {

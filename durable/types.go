@@ -66,7 +66,7 @@ const MaxIDAge = time.Second
 // A ConsumerType says who starts a delivery.
 type ConsumerType uint8
 
-// The two types of seed 1.
+// The two types of consumer.
 const (
 	Push ConsumerType = iota
 	Pull

@@ -159,7 +159,7 @@ func (d *dispatcher) isStopped() bool {
 	}
 }
 
-// post sends the request of seed 0: the payload as it came, our headers, and
+// post sends the request: the payload as it came, the headers of the broker, and
 // the producer's metadata where it does not pretend to be ours. It is over by the
 // deadline, also where the process stands still before it has begun.
 func (v *delivery) post(deadline time.Time) egress.Result {

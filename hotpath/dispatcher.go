@@ -87,9 +87,9 @@ type dispatcher struct {
 	quit       chan struct{}  // closed when stopped
 	held       held
 	large      largeHeld
-	fits       fits          // how many jobs a claim of a lane should bring
-	loading    chan struct{} // capacity servers: a claim is loading payloads
-	doubts     *pile[*lane]  // whose leases Redis may have lost
+	fits       fits               // how many jobs a claim of a lane should bring
+	loading    chan struct{}      // capacity servers: a claim is loading payloads
+	doubts     *dedupQueue[*lane] // whose leases Redis may have lost
 }
 
 // policy is how the consumer is delivered to.
@@ -112,7 +112,7 @@ func newDispatcher(d *dispatcher) *dispatcher {
 	d.idle, d.quit = make(chan *delivery), make(chan struct{})
 	d.held.byLane = map[*lane]map[*delivery]struct{}{}
 	d.ready.L = &d.mu
-	d.doubts = newPile[*lane](holders)
+	d.doubts = newDedupQueue[*lane](holders)
 	return d
 }
 

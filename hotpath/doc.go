@@ -11,7 +11,7 @@
 //     Crash or lost reply: as before; offering a job twice is harmless.
 //  4. The dispatcher claims jobs of push consumers, at most as many as it has
 //     free slots. Where nothing else waits, fan-out has them leased to it in step 3
-//     (see booking). Crash: the lease ends and the job is due again, its attempt
+//     (see reservation). Crash: the lease ends and the job is due again, its attempt
 //     charged. Jobs of pull consumers are claimed by their job POST.
 //  5. The delivery POSTs the payload. Crash before the outcome is stored: the
 //     job is delivered again. This is the one honest source of duplicates.

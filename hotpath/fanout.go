@@ -220,10 +220,10 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 	}
 	failpoint.At(failpoint.BeforeFanout)
 	generation := f.queue.Generation()
-	bookings := make([]*booking, len(batches))
+	reservations := make([]*reservation, len(batches))
 	for i := range batches {
-		if bookings[i] = f.push.book(batches[i].Consumer, len(batches[i].Jobs)); bookings[i] != nil {
-			batches[i].Lease = f.push.lease(bookings[i].consumer)
+		if reservations[i] = f.push.reserveRoom(batches[i].Consumer, len(batches[i].Jobs)); reservations[i] != nil {
+			batches[i].Lease = f.push.lease(reservations[i].consumer)
 		}
 	}
 	results, errs := f.enqueueMany(ctx, batches)
@@ -253,14 +253,14 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 	}
 	consumers := make([]uint32, 0, len(batches))
 	for i, b := range batches {
-		booked := bookings[i] != nil
-		if booked {
-			bookings[i].start(ctx, results[i].Leases)
+		reserved := reservations[i] != nil
+		if reserved {
+			reservations[i].start(ctx, results[i].Leases)
 		}
 		if len(results[i].Leases) == len(b.Jobs) {
 			continue
 		}
-		if booked || errs[i] == nil {
+		if reserved || errs[i] == nil {
 			f.wake(b.Consumer)
 		}
 		if errs[i] == nil {

@@ -79,9 +79,9 @@ func (l *lane) reserve(n int) {
 	l.mu.Unlock()
 }
 
-// book is reserve for jobs that are on their way to Redis. It does nothing and
+// tryReserve is reserve for jobs that are on their way to Redis. It does nothing and
 // returns false where not all of them have room, or others may be waiting.
-func (l *lane) book(n int) bool {
+func (l *lane) tryReserve(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.more || l.left() < n {

@@ -19,19 +19,19 @@ import (
 // holders is how many lanes get their leases back at the same time.
 const holders = 4
 
-// A pile is things that wait to be looked at, each once however often it was added.
-type pile[T comparable] struct {
+// A dedupQueue holds things that wait to be looked at, each once however often it was added.
+type dedupQueue[T comparable] struct {
 	signal chan struct{} // capacity: one for each goroutine that may sleep
 
 	mu     sync.Mutex
 	things map[T]struct{}
 }
 
-func newPile[T comparable](sleepers int) *pile[T] {
-	return &pile[T]{signal: make(chan struct{}, sleepers), things: map[T]struct{}{}}
+func newDedupQueue[T comparable](sleepers int) *dedupQueue[T] {
+	return &dedupQueue[T]{signal: make(chan struct{}, sleepers), things: map[T]struct{}{}}
 }
 
-func (p *pile[T]) add(thing T) {
+func (p *dedupQueue[T]) add(thing T) {
 	p.mu.Lock()
 	p.things[thing] = struct{}{}
 	p.mu.Unlock()
@@ -42,7 +42,7 @@ func (p *pile[T]) add(thing T) {
 }
 
 // take returns one of the things; ok is false when there is none.
-func (p *pile[T]) take() (thing T, ok bool) {
+func (p *dedupQueue[T]) take() (thing T, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for thing := range p.things {
@@ -142,17 +142,19 @@ func (d *dispatcher) look(ctx context.Context, l *lane) {
 	})
 }
 
-// A herald tells the other brokers of consumers whose state in Redis was lost:
+// A lossNotifier tells the other brokers of consumers whose state in Redis was lost:
 // they hold leases, too, and might not ask Redis about them for a while.
-type herald struct {
+type lossNotifier struct {
 	queue Enqueuer
-	lost  *pile[uint32]
+	lost  *dedupQueue[uint32]
 }
 
-func newHerald(q Enqueuer) *herald { return &herald{queue: q, lost: newPile[uint32](1)} }
+func newLossNotifier(q Enqueuer) *lossNotifier {
+	return &lossNotifier{queue: q, lost: newDedupQueue[uint32](1)}
+}
 
 // Run tells until ctx ends. A hint may get lost: the others poll.
-func (h *herald) Run(ctx context.Context) {
+func (h *lossNotifier) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

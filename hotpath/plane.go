@@ -44,13 +44,13 @@ type Options struct {
 type Plane struct {
 	*publisher
 	*puller
-	committer  *committer
-	fanout     *fanout
-	herald     *herald
-	dispatcher *dispatcher
-	outcomes   *outcomes
-	gate       *gate
-	stopping   chan struct{} // closed by Drain
+	committer    *committer
+	fanout       *fanout
+	lossNotifier *lossNotifier
+	dispatcher   *dispatcher
+	outcomes     *outcomes
+	gate         *gate
+	stopping     chan struct{} // closed by Drain
 }
 
 // New assembles a data plane. Nothing runs before Run.
@@ -66,7 +66,7 @@ func New(o Options) *Plane {
 		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
 	p.fanout = newFanout(o.Queue, p.dispatcher, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
-	p.herald = newHerald(o.Queue)
+	p.lossNotifier = newLossNotifier(o.Queue)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, bytes: o.Bodies}
@@ -97,7 +97,7 @@ func (p *Plane) Hinted(consumer uint32) {
 // blocks.
 func (p *Plane) Lost(consumer uint32) {
 	p.dispatcher.Doubt(consumer)
-	p.herald.lost.add(consumer)
+	p.lossNotifier.lost.add(consumer)
 	p.Wake(consumer)
 }
 
@@ -127,7 +127,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "gate", p.gate.Run) })
 	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })
-	rest.Go(func() { guard.Loop(fanoutCtx, "herald", p.herald.Run) })
+	rest.Go(func() { guard.Loop(fanoutCtx, "loss notifier", p.lossNotifier.Run) })
 	rest.Go(func() { guard.Vital("outcomes", func() { _ = p.outcomes.Run(outcomesCtx, grace) }) })
 	feed.Wait()
 	stopFanout()

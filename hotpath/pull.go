@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// Bounds of queued-jobs, from seed 1: larger limits are clipped.
+// Bounds of queued-jobs. A larger limit is clipped.
 const (
 	defaultListed = 25
 	maxListed     = 100

@@ -18,7 +18,7 @@ type queuedJob struct {
 	msg      *durable.Message
 }
 
-// A queuedJobs is the answer of queued-jobs, with the names of seed 1.
+// A queuedJobs is the answer of queued-jobs.
 type queuedJobs struct {
 	k    *durable.Consumer
 	jobs []queuedJob

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// A reservation is a group of header names that metadata cannot have.
-type reservation struct {
+// A reservedGroup is a group of header names that metadata cannot have.
+type reservedGroup struct {
 	names string // separated by blanks; a * at the end stands for any rest
 	why   string
 }
 
-// reservations are the names that a delivery never takes from a producer.
+// reservedGroups are the names that a delivery never takes from a producer.
 // docs/api.md shows them.
-var reservations = []reservation{
+var reservedGroups = []reservedGroup{
 	{"X-Broker-* X-Request-ID User-Agent", "the broker sets them"},
 	{"Content-Type Content-Length Content-Encoding Content-Range Transfer-Encoding", "they say how the payload is to be read, and the broker sends it as it came"},
 	{"Host Connection Keep-Alive Proxy Proxy-* Upgrade HTTP2-Settings TE Trailer Expect Via Max-Forwards CDN-Loop Early-Data", "they belong to one connection and its proxies; `Proxy` becomes `HTTP_PROXY` in CGI programs"},
@@ -26,12 +26,12 @@ var reservations = []reservation{
 	{"Webhook-*", "the signature of whoever sends a webhook, which is the broker"},
 }
 
-// reservedNames and reservedPrefixes are the names of reservations, folded.
-var reservedNames, reservedPrefixes = foldReservations()
+// reservedNames and reservedPrefixes are the names of reservedGroups, folded.
+var reservedNames, reservedPrefixes = foldReservedGroups()
 
-func foldReservations() (names map[string]bool, prefixes [][]byte) {
+func foldReservedGroups() (names map[string]bool, prefixes [][]byte) {
 	names = map[string]bool{}
-	for _, r := range reservations {
+	for _, r := range reservedGroups {
 		for name := range strings.FieldsSeq(r.names) {
 			if prefix, ok := strings.CutSuffix(name, "*"); ok {
 				prefixes = append(prefixes, appendFolded(nil, prefix))
@@ -44,7 +44,7 @@ func foldReservations() (names map[string]bool, prefixes [][]byte) {
 }
 
 // reservedName reports whether a header of this name is not carried as metadata:
-// it is one of reservations, or tokenHeader, which has the consumer's token.
+// it is in one of reservedGroups, or tokenHeader, which has the consumer's token.
 // Names are compared folded.
 func reservedName(name, tokenHeader string) bool {
 	var space, tokenSpace [64]byte // most names fit: no allocation

@@ -76,7 +76,7 @@ func TestWhatWasStoredBeforeItWasReservedIsNotSent(t *testing.T) {
 
 func TestAPIPageListsTheReservedNames(t *testing.T) {
 	var want []string
-	for _, r := range reservations {
+	for _, r := range reservedGroups {
 		want = append(want, "| `"+strings.ReplaceAll(r.names, " ", "` `")+"` | "+r.why+" |")
 	}
 	page, err := os.ReadFile("../docs/api.md")

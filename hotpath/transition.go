@@ -86,7 +86,7 @@ func parseTransition(body []byte) (transition, error) {
 }
 
 // MoveJob is POST /channel/{channel}/consumer/{consumer}/job/{job}: the state
-// machine of seed 1. A 202 to DELIVERED or DEAD is on disk.
+// machine of pull jobs. A 202 to DELIVERED or DEAD is on disk.
 func (p *puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 	ch, k, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)

@@ -18,5 +18,5 @@
 //     transaction, with rests; from the oldest on again once an hour.
 //
 // With a re-trigger URL the reconciler asks the broker's own endpoints, behind
-// their load balancer, instead of doing the work here, as seed 0 describes.
+// their load balancer, instead of doing the work here.
 package reaper

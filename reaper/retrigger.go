@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A Retrigger calls the re-trigger endpoint of seed 0 at a load-balanced URL. Its
+// A Retrigger calls the re-trigger endpoint at a load-balanced URL. Its
 // requests carry the admin token, so they go to that host and to no other: it
 // follows no redirect, and a proxy that the environment names is not asked.
 type Retrigger struct {

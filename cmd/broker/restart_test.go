@@ -238,7 +238,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 }
 
 // With a re-trigger URL the fail-safe repairs through the load balancer, as
-// seed 0 describes. Only what it has to bring back by priority, after a start or
+// its documentation says. Only what it has to bring back by priority, after a start or
 // a loss of Redis, it puts into the queue itself: hence more than one try.
 func TestRestartTheFailSafeRepairsThroughTheRetriggerURLOnRealServers(t *testing.T) {
 	t.Parallel()

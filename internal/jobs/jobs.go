@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// The four states of seed 1, as the API spells them. Seed 0's Retry-Delivery is
-// QUEUED with attempts, its Retry-In-flight is INFLIGHT with attempts.
+// The four states of a job, as the API spells them. A job that waits for its retry is
+// QUEUED with attempts, and one whose retry is under way INFLIGHT with attempts.
 const (
 	Queued    = "QUEUED"
 	InFlight  = "INFLIGHT"
@@ -202,7 +202,7 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 	return p, nil
 }
 
-// RetriggerMessage runs the dispatch flow of seed 0 once more for a message:
+// RetriggerMessage runs the dispatch of a message once more:
 // each consumer of its audience whose job is missing from the queue gets it.
 func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
 	for _, k := range ch.Concerned(h) {

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A booking is room in a lane for jobs on their way to Redis. Where nothing else
+// A reservation is room in a lane for jobs on their way to Redis. Where nothing else
 // waits Redis leases them in the step that takes them, which saves the claim: a
 // third of what Redis does for a message, and a round trip before its delivery. It
 // must be started, whatever became of the jobs.
-type booking struct {
+type reservation struct {
 	d        *dispatcher
 	lane     *lane
 	consumer *durable.Consumer
@@ -22,9 +22,9 @@ type booking struct {
 	doubted  int64 // calls of Doubt until then
 }
 
-// book reserves room for n jobs of a consumer that are about to be offered. It
+// reserveRoom reserves room for n jobs of a consumer that are about to be offered. It
 // returns nil where a claim would not take all of them at once either.
-func (d *dispatcher) book(consumer uint32, n int) *booking {
+func (d *dispatcher) reserveRoom(consumer uint32, n int) *reservation {
 	l := d.lane(consumer)
 	if l == nil || l.short.Load() || d.outcomes.Room() < max(n, claimMax) {
 		return nil
@@ -32,19 +32,19 @@ func (d *dispatcher) book(consumer uint32, n int) *booking {
 	k := l.consumer.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if k.Type != durable.Push || d.stopped || n > d.slots/2 || !l.book(n) {
+	if k.Type != durable.Push || d.stopped || n > d.slots/2 || !l.tryReserve(n) {
 		return nil
 	}
 	d.slots -= n
 	d.metrics.pushInFlight.Add(float64(n))
-	d.deliveries.Add(1) // whoever stops waits for what the booking starts
-	return &booking{d: d, lane: l, consumer: k, n: n, at: time.Now(), doubted: l.doubted.Load()}
+	d.deliveries.Add(1) // whoever stops waits for what the reservation starts
+	return &reservation{d: d, lane: l, consumer: k, n: n, at: time.Now(), doubted: l.doubted.Load()}
 }
 
 // start begins the deliveries of those jobs that Redis leased, and gives the other
 // room back, which a claim may have found taken: the caller wakes the lane then. It
 // never blocks: what the store must be asked about is asked beside it.
-func (b *booking) start(ctx context.Context, leases []redisq.Lease) {
+func (b *reservation) start(ctx context.Context, leases []redisq.Lease) {
 	d, l := b.d, b.lane
 	defer d.deliveries.Done()
 	generation := d.queue.Generation() // after the offer: it may be what met another Redis
@@ -56,7 +56,7 @@ func (b *booking) start(ctx context.Context, leases []redisq.Lease) {
 	d.doubtSince(l, b.doubted)
 	if len(doubtful) > 0 {
 		d.deliveries.Go(func() {
-			defer guard.Watch("booking")
+			defer guard.Watch("reservation")
 			ctx, cancel := d.whileRunning(ctx)
 			defer cancel()
 			left := d.verify(ctx, l, b.consumer, doubtful, b.at)

@@ -64,7 +64,7 @@ func TestABookedJobOfAnotherStateIsVerified(t *testing.T) {
 func TestABookedLeaseThatIsLostOnItsWayIsHeld(t *testing.T) {
 	r := newLossRig(t)
 	r.tells = make(chan struct{})
-	b, lease := r.booked()
+	b, lease := r.reserved()
 	r.server.FlushAll()
 	r.Doubt(1)
 	b.start(t.Context(), []redisq.Lease{lease})
@@ -77,20 +77,20 @@ func TestABookedLeaseThatIsLostOnItsWayIsHeld(t *testing.T) {
 	r.answer <- 204
 }
 
-// Room is booked only where a claim would take all of the jobs at once.
+// Room is reserved only where a claim would take all of the jobs at once.
 func TestWhatIsNotBooked(t *testing.T) {
 	for name, c := range map[string]struct {
-		before func(r *lossRig)
-		jobs   int
-		booked bool
+		before   func(r *lossRig)
+		jobs     int
+		reserved bool
 	}{
-		"as many as there is room for": {func(*lossRig) {}, 3, true},
-		"one more":                     {func(*lossRig) {}, 4, false},
-		"room that is booked already":  {func(r *lossRig) { r.book(1, 2) }, 2, false},
-		"something waits":              {func(r *lossRig) { r.lanes[1].leftMore(true) }, 1, false},
-		"half of the process is busy":  {func(r *lossRig) { r.slots = 5 }, 3, false},
-		"outcomes wait for the store":  {func(r *lossRig) { r.outcomes.waiting = outcomeSlots - claimMax + 1 }, 1, false},
-		"the dispatcher has stopped":   {func(r *lossRig) { r.stopped = true }, 1, false},
+		"as many as there is room for":  {func(*lossRig) {}, 3, true},
+		"one more":                      {func(*lossRig) {}, 4, false},
+		"room that is reserved already": {func(r *lossRig) { r.reserveRoom(1, 2) }, 2, false},
+		"something waits":               {func(r *lossRig) { r.lanes[1].leftMore(true) }, 1, false},
+		"half of the process is busy":   {func(r *lossRig) { r.slots = 5 }, 3, false},
+		"outcomes wait for the store":   {func(r *lossRig) { r.outcomes.waiting = outcomeSlots - claimMax + 1 }, 1, false},
+		"the dispatcher has stopped":    {func(r *lossRig) { r.stopped = true }, 1, false},
 		"a pull consumer now": {func(r *lossRig) {
 			r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Pull, Version: 2})
 		}, 1, false},
@@ -99,9 +99,9 @@ func TestWhatIsNotBooked(t *testing.T) {
 			r := idleRig()
 			r.Learn(pushConsumer())
 			c.before(r)
-			b := r.book(1, c.jobs)
-			require.Equal(t, c.booked, b != nil)
-			require.Nil(t, r.book(2, 1), "nobody knows that consumer")
+			b := r.reserveRoom(1, c.jobs)
+			require.Equal(t, c.reserved, b != nil)
+			require.Nil(t, r.reserveRoom(2, 1), "nobody knows that consumer")
 		})
 	}
 }
@@ -116,7 +116,7 @@ func idleRig() *lossRig {
 	return r
 }
 
-// Room that was booked for nothing is given back, whether Redis took the jobs or did
+// Room that was reserved for nothing is given back, whether Redis took the jobs or did
 // not answer, and the lane looks again, once: a claim may have found no room.
 func TestABookingForNothingIsGivenBack(t *testing.T) {
 	for name, queue := range map[string]Enqueuer{"queued": &slowQueue{reached: func() {}}, "no answer": &lostQueue{}} {
@@ -124,7 +124,7 @@ func TestABookingForNothingIsGivenBack(t *testing.T) {
 			r := idleRig()
 			r.Learn(pushConsumer())
 			l := r.lanes[1]
-			r.book(1, 2).start(t.Context(), nil)
+			r.reserveRoom(1, 2).start(t.Context(), nil)
 			require.Equal(t, 3, l.room())
 			require.Equal(t, 100, r.slots)
 
@@ -143,7 +143,7 @@ func TestABookingForNothingIsGivenBack(t *testing.T) {
 func TestABookedJobThatTheStoreDoesNotTellOfIsGivenBack(t *testing.T) {
 	r := newLossRig(t)
 	r.tells = make(chan struct{})
-	b, lease := r.booked()
+	b, lease := r.reserved()
 	b.start(context.Background(), []redisq.Lease{lease})
 	r.eventually(func() bool { return r.asked.Load() == 1 })
 	r.stop()
@@ -152,12 +152,12 @@ func TestABookedJobThatTheStoreDoesNotTellOfIsGivenBack(t *testing.T) {
 	require.Equal(t, redisq.Standing{State: redisq.Ready}, r.standings([]ident.ID{lease.ID})[0])
 }
 
-// booked books room for a job and has Redis lease it.
-func (r *lossRig) booked() (*booking, redisq.Lease) {
+// reserved reserves room for a job and has Redis lease it.
+func (r *lossRig) reserved() (*reservation, redisq.Lease) {
 	r.t.Helper()
 	r.Learn(pushConsumer())
 	r.looked()
-	b := r.book(1, 1)
+	b := r.reserveRoom(1, 1)
 	require.NotNil(r.t, b)
 	jobs := []redisq.Job{{ID: ident.AtMillis(1)}}
 	out, errs := r.redisq.EnqueueMany(r.t.Context(), []redisq.Batch{{Consumer: 1, Jobs: jobs, Lease: time.Minute}})
@@ -190,7 +190,7 @@ func (l *lane) waitsFor() bool {
 // back unsent and uncharged.
 func TestABookedJobIsGivenBackByADispatcherThatStops(t *testing.T) {
 	r := newLossRig(t)
-	b, lease := r.booked()
+	b, lease := r.reserved()
 	r.stop()
 	select {
 	case <-r.over:
