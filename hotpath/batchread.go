@@ -14,7 +14,7 @@ import (
 type chunk struct {
 	lines    []line
 	cost     int64
-	reserved int64         // writes that have places at the gate
+	reserved int64         // writes that are admitted
 	left     atomic.Int64  // writes not answered yet
 	done     chan struct{} // closed when left is 0
 }

@@ -37,8 +37,8 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 	t.Helper()
 	store := &fakeStore{}
 	c, _, stop := startCommitter(t, store, AnswerWithin)
-	g := newGate(gateMost, gateMost)
-	d := &batchDoor{store: store, answered: make(chan error, 1000), publisher: &publisher{committer: c, gate: g, metrics: NewMetrics(prometheus.NewRegistry()),
+	g := newAdmission(admissionMost, admissionMost)
+	d := &batchDoor{store: store, answered: make(chan error, 1000), publisher: &publisher{committer: c, admission: g, metrics: NewMetrics(prometheus.NewRegistry()),
 		maxBody: 64 << 10, maxWrites: 8192, bytes: intake.NewBound(waiting)}}
 	server := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
 		rc.Response.SetBodyStream(observed{d.batch(rc.RequestBodyStream(), rc.Conn()), d.answered}, -1)
@@ -256,7 +256,7 @@ func TestAPanicInABatchEndsThatBatch(t *testing.T) {
 		},
 		"answers": func() error {
 			b := d.batch(strings.NewReader(lines), nil)
-			b.p = &publisher{committer: d.committer, gate: d.gate, maxBody: d.maxBody, maxWrites: d.maxWrites, bytes: d.bytes} // no metrics
+			b.p = &publisher{committer: d.committer, admission: d.admission, maxBody: d.maxBody, maxWrites: d.maxWrites, bytes: d.bytes} // no metrics
 			_, err := b.WriteTo(io.Discard)
 			return err
 		},

@@ -218,7 +218,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		if out.Attempts == 1 {
 			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // both by the store's clock
 			m.endToEnd.Observe(took.Seconds())
-			d.gate.observe(took-res.Took, res.Took)
+			d.admission.observe(took-res.Took, res.Took)
 		}
 		d.payloads.done(v.msg.ID)
 		r.outcome = out

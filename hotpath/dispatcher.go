@@ -66,7 +66,7 @@ type dispatcher struct {
 	client    Deliverer
 	payloads  *payloads
 	outcomes  *outcomes
-	gate      *gate
+	admission *admission
 	options   PushOptions
 	nowMs     func() int64          // the clock of the store
 	touched   func(consumer uint32) // the consumer has leases: the reaper must watch

@@ -102,7 +102,7 @@ func newLossRig(t *testing.T) *lossRig {
 	out := newOutcomes(r, r.redisq, func(uint32, time.Duration) {}, metrics, log)
 	r.dispatcher = newDispatcher(&dispatcher{
 		queue: r.redisq, store: r, catalogue: catalogue.New(&fakeStore{}, log), client: r, payloads: newPayloads(1 << 20), outcomes: out,
-		gate: newGate(1, 1), nowMs: func() int64 { return time.Now().UnixMilli() }, touched: func(uint32) {}, refill: func(uint32) {}, log: log, metrics: metrics,
+		admission: newAdmission(1, 1), nowMs: func() int64 { return time.Now().UnixMilli() }, touched: func(uint32) {}, refill: func(uint32) {}, log: log, metrics: metrics,
 		options: PushOptions{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second, MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour}),
 			Concurrency: 100, PerConsumer: 2},
 	})

@@ -151,7 +151,7 @@ func (q *panicClaims) Claim(ctx context.Context, consumer uint32, n int, lease t
 
 func TestAPanicOfAClaimKeepsNoSlot(t *testing.T) {
 	r := newLossRig(t)
-	d := newDispatcher(&dispatcher{queue: &panicClaims{Claimer: r.redisq, left: 1}, payloads: newPayloads(1), outcomes: r.outcomes, gate: r.gate, options: r.options,
+	d := newDispatcher(&dispatcher{queue: &panicClaims{Claimer: r.redisq, left: 1}, payloads: newPayloads(1), outcomes: r.outcomes, admission: r.admission, options: r.options,
 		touched: func(uint32) {}, refill: func(uint32) {}, log: r.log, metrics: r.metrics})
 	l := &lane{no: 1, limit: 2}
 	l.consumer.Store(pushConsumer())

@@ -49,26 +49,26 @@ type Plane struct {
 	lossNotifier *lossNotifier
 	dispatcher   *dispatcher
 	outcomes     *outcomes
-	gate         *gate
+	admission    *admission
 	stopping     chan struct{} // closed by Drain
 }
 
 // New assembles a data plane. Nothing runs before Run.
 func New(o Options) *Plane {
 	cache := newPayloads(o.CacheBytes)
-	p := &Plane{stopping: make(chan struct{}), gate: newGate(min(gateMost, int(o.WaitingRequests)), int(o.WaitingRequests))}
+	p := &Plane{stopping: make(chan struct{}), admission: newAdmission(min(admissionMost, int(o.WaitingRequests)), int(o.WaitingRequests))}
 	p.outcomes = newOutcomes(o.Store, o.Queue, func(consumer uint32, after time.Duration) {
 		o.Touched(consumer)
 		p.dispatcher.WakeAfter(consumer, after)
 	}, o.Metrics, o.Log)
 	p.dispatcher = newDispatcher(&dispatcher{
-		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes, gate: p.gate,
+		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes, admission: p.admission,
 		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
 	p.fanout = newFanout(o.Queue, p.dispatcher, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
 	p.lossNotifier = newLossNotifier(o.Queue)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
-	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, gate: p.gate, metrics: o.Metrics, maxBody: o.MaxBody,
+	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, admission: p.admission, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, bytes: o.Bodies}
 	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes, nowMs: o.Node.NowMs,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, kept: o.Kept, metrics: o.Metrics, stopping: p.stopping})
@@ -125,7 +125,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	var feed, rest sync.WaitGroup
 	feed.Go(func() { _ = p.committer.Run(ctx) })
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
-	rest.Go(func() { guard.Loop(fanoutCtx, "gate", p.gate.Run) })
+	rest.Go(func() { guard.Loop(fanoutCtx, "admission", p.admission.Run) })
 	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "loss notifier", p.lossNotifier.Run) })
 	rest.Go(func() { guard.Vital("outcomes", func() { _ = p.outcomes.Run(outcomesCtx, grace) }) })

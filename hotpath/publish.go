@@ -26,7 +26,7 @@ const defaultContentType = "application/octet-stream"
 type publisher struct {
 	catalogue *catalogue.Catalogue
 	committer *committer
-	gate      *gate
+	admission *admission
 	metrics   *Metrics
 
 	maxBody      int // bytes of a payload
@@ -73,7 +73,7 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 }
 
 // commit reads the payload and waits for the store, inside the bounds of what
-// may wait. The gate comes after the payload: a client that is slow to send one
+// may wait. Admission comes after the payload: a client that is slow to send one
 // holds no place that others could use.
 func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message) error {
 	payload, held, err := p.bytes.Read(ctx, p.maxBody)
@@ -83,10 +83,10 @@ func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message) error
 	defer func() { p.bytes.Give(held) }()
 	msg.Payload = payload
 	complete := time.Now()
-	if !p.gate.enter(1, gatePatience) {
+	if !p.admission.enter(1, admissionPatience) {
 		return problem.ErrOverloaded
 	}
-	defer p.gate.leave(1)
+	defer p.admission.leave(1)
 	rest := int64(size(msg)) - held
 	if !p.tryReserve(1, rest) {
 		return problem.ErrOverloaded
@@ -112,7 +112,7 @@ func (p *publisher) tryReserve(writes, bytes int64) bool {
 // reserve is for batches: it waits for room, as the sender is held back by its
 // connection meanwhile. It gives up at a time, or when gone is closed.
 func (p *publisher) reserve(writes, bytes int64, until time.Time, gone <-chan struct{}) bool {
-	if !p.gate.enterUnless(int(writes), time.Until(until), gone) {
+	if !p.admission.enterUnless(int(writes), time.Until(until), gone) {
 		return false
 	}
 	for !p.tryReserve(writes, bytes) {
@@ -123,7 +123,7 @@ func (p *publisher) reserve(writes, bytes int64, until time.Time, gone <-chan st
 			}
 		case <-gone:
 		}
-		p.gate.leave(int(writes))
+		p.admission.leave(int(writes))
 		return false
 	}
 	return true
@@ -132,7 +132,7 @@ func (p *publisher) reserve(writes, bytes int64, until time.Time, gone <-chan st
 // unreserve is the end of reserve.
 func (p *publisher) unreserve(writes, bytes int64) {
 	p.release(writes, bytes)
-	p.gate.leave(int(writes))
+	p.admission.leave(int(writes))
 }
 
 func (p *publisher) release(writes, bytes int64) {

@@ -10,9 +10,9 @@ import (
 )
 
 func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
-	g := newGate(100, 100)
+	g := newAdmission(100, 100)
 	for range 100 {
-		require.True(t, g.enter(1, gatePatience))
+		require.True(t, g.enter(1, admissionPatience))
 	}
 	g.observe(5*time.Millisecond, time.Millisecond)
 	g.adjust()
@@ -20,31 +20,31 @@ func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
 }
 
 func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
-	g := newGate(1000, 1000)
+	g := newAdmission(1000, 1000)
 	for range 200 {
-		require.True(t, g.enter(1, gatePatience))
+		require.True(t, g.enter(1, admissionPatience))
 	}
-	late := func() { g.observe(2*gateDelay, time.Millisecond); g.adjust() }
+	late := func() { g.observe(2*admissionDelay, time.Millisecond); g.adjust() }
 	late()
 	require.Equal(t, 95, g.limit, "below what is in use: a twentieth for good, and half of that now")
 	for range 100 {
 		late()
 	}
-	require.Equal(t, gateLeast, g.limit, "some may always pass")
+	require.Equal(t, admissionLeast, g.limit, "some may always pass")
 	for range 184 {
 		g.leave(1)
 	}
 	for range 200 {
-		g.observe(gateDelay/2, time.Millisecond)
+		g.observe(admissionDelay/2, time.Millisecond)
 		g.adjust()
 	}
 	require.Equal(t, 1000, g.limit)
 }
 
-// A broker in small: what passes the gate adds to a backlog, deliveries take a
+// A broker in small: what passes admission adds to a backlog, deliveries take a
 // fixed number from it in each tick, and their delay is the length of the backlog.
 func TestTheGateSettlesAtTheDelayWithoutSwinging(t *testing.T) {
-	g := newGate(4096, 4096)
+	g := newAdmission(4096, 4096)
 	const perTick = 1000 // deliveries: 20 000/s
 	backlog, late := 0.0, 0.0
 	delays := []float64{}
@@ -54,7 +54,7 @@ func TestTheGateSettlesAtTheDelayWithoutSwinging(t *testing.T) {
 		g.inside, g.peak = inside, inside
 		g.mu.Unlock()
 		backlog = max(0, backlog+float64(inside)*5-perTick) // a publish takes 10 ms
-		delay := time.Duration(backlog / perTick * float64(gateTick))
+		delay := time.Duration(backlog / perTick * float64(admissionTick))
 		g.observe(delay, time.Millisecond)
 		g.adjust()
 		delays = append(delays, delay.Seconds())
@@ -62,15 +62,15 @@ func TestTheGateSettlesAtTheDelayWithoutSwinging(t *testing.T) {
 			late = max(late, delay.Seconds())
 		}
 	}
-	require.Less(t, late, 2*gateDelay.Seconds(), "%v", delays)
-	require.InDelta(t, gateDelay.Seconds(), delays[599], gateDelay.Seconds()/4, "%v", delays)
+	require.Less(t, late, 2*admissionDelay.Seconds(), "%v", delays)
+	require.InDelta(t, admissionDelay.Seconds(), delays[599], admissionDelay.Seconds()/4, "%v", delays)
 }
 
 // Thousands of producers offer twice what the broker can deliver: they are let in
 // at once when nothing is known yet, and accepting comes before delivering on the
 // processors. The backlog of that moment goes, and does not come back.
 func TestAFloodOfProducersDoesNotStarveDeliveries(t *testing.T) {
-	g := newGate(gateMost, 8192)
+	g := newAdmission(admissionMost, 8192)
 	const perTick = 1000 // accepting a message takes 1 of these, delivering it 2
 	backlog, late := 0.0, time.Duration(0)
 	for tick := range 1200 {
@@ -81,7 +81,7 @@ func TestAFloodOfProducersDoesNotStarveDeliveries(t *testing.T) {
 		accepted := min(float64(inside)*5, perTick*0.95)
 		delivered := min(backlog, (perTick-accepted)/2)
 		backlog += accepted - delivered
-		delay := time.Duration(backlog / max(delivered, 1) * float64(gateTick))
+		delay := time.Duration(backlog / max(delivered, 1) * float64(admissionTick))
 		g.observe(delay, time.Millisecond)
 		g.adjust()
 		if tick >= 600 {
@@ -93,18 +93,18 @@ func TestAFloodOfProducersDoesNotStarveDeliveries(t *testing.T) {
 }
 
 func TestTheGateStaysClosedForWhatItLetInTooFast(t *testing.T) {
-	g := newGate(1000, 1000)
-	g.enter(500, gatePatience)
-	g.observe(2*gateFar, time.Millisecond)
+	g := newAdmission(1000, 1000)
+	g.enter(500, admissionPatience)
+	g.observe(2*admissionFar, time.Millisecond)
 	g.adjust()
 	before := g.limit
 	for range 5 {
-		g.observe(gateYoung*2, time.Millisecond)
+		g.observe(admissionYoung*2, time.Millisecond)
 		g.adjust()
 	}
 	require.Less(t, g.limit, before)
 	before = g.limit
-	for range gateQuiet - 1 {
+	for range admissionQuiet - 1 {
 		g.adjust()
 	}
 	require.Equal(t, before, g.limit, "a broker that is too busy to deliver for a moment")
@@ -113,19 +113,19 @@ func TestTheGateStaysClosedForWhatItLetInTooFast(t *testing.T) {
 }
 
 func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
-	g := newGate(1000, 1000)
+	g := newAdmission(1000, 1000)
 	for range 50 {
-		g.enter(1, gatePatience)
+		g.enter(1, admissionPatience)
 	}
-	g.observe(gateDelay*2, gateFast*2)
-	g.observe(gateYoung*2, time.Millisecond)
+	g.observe(admissionDelay*2, admissionFast*2)
+	g.observe(admissionYoung*2, time.Millisecond)
 	g.adjust()
 	require.Equal(t, 1000, g.limit)
 }
 
 // queueUp starts n publishes of one place each, one after the other, so that they wait
 // in this order; each reports its number when it is admitted.
-func queueUp(t *testing.T, g *gate, n int) (admitted chan int) {
+func queueUp(t *testing.T, g *admission, n int) (admitted chan int) {
 	t.Helper()
 	admitted = make(chan int, n)
 	for i := range n {
@@ -143,8 +143,8 @@ func queueUp(t *testing.T, g *gate, n int) (admitted chan int) {
 func TestTheGateAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20
-		g := newGate(2, n)
-		require.True(t, g.enter(2, gatePatience))
+		g := newAdmission(2, n)
+		require.True(t, g.enter(2, admissionPatience))
 		admitted := queueUp(t, g, n)
 		require.Empty(t, admitted, "no place is free")
 		for i := range n {
@@ -162,10 +162,10 @@ func TestTheGateAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) {
 
 func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10, 10)
-		require.True(t, g.enter(8, gatePatience))
+		g := newAdmission(10, 10)
+		require.True(t, g.enter(8, admissionPatience))
 		large := make(chan bool, 1)
-		go func() { large <- g.enter(6, gatePatience) }()
+		go func() { large <- g.enter(6, admissionPatience) }()
 		synctest.Wait()
 		small := queueUpBehind(t, g)
 		require.Empty(t, small, "two places are free, but the larger one came first")
@@ -179,7 +179,7 @@ func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtTheGate(t *testing.T) {
 }
 
 // queueUpBehind starts a publish of one place that waits behind another one.
-func queueUpBehind(t *testing.T, g *gate) (admitted chan bool) {
+func queueUpBehind(t *testing.T, g *admission) (admitted chan bool) {
 	t.Helper()
 	admitted = make(chan bool, 1)
 	go func() { admitted <- g.enter(1, time.Hour) }()
@@ -190,12 +190,12 @@ func queueUpBehind(t *testing.T, g *gate) (admitted chan bool) {
 
 func TestTheGateRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10, 2)
-		require.True(t, g.enter(9, gatePatience))
+		g := newAdmission(10, 2)
+		require.True(t, g.enter(9, admissionPatience))
 		refused := make(chan time.Duration, 1)
 		go func() {
 			begun := time.Now()
-			if !g.enter(2, gatePatience) {
+			if !g.enter(2, admissionPatience) {
 				refused <- time.Since(begun)
 			}
 		}()
@@ -203,54 +203,54 @@ func TestTheGateRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T) {
 		behind := queueUpBehind(t, g)
 
 		begun := time.Now()
-		require.False(t, g.enter(1, gatePatience), "two may wait")
+		require.False(t, g.enter(1, admissionPatience), "two may wait")
 		require.Zero(t, time.Since(begun), "the third is refused at once")
 
-		require.Equal(t, gatePatience, <-refused)
+		require.Equal(t, admissionPatience, <-refused)
 		require.True(t, <-behind, "the place that was too small for the first one")
 		require.Empty(t, g.waiting)
 		require.Equal(t, 10, g.inside, "a refused publish holds no place")
 		g.leave(10)
-		require.True(t, g.enter(10, gatePatience))
+		require.True(t, g.enter(10, admissionPatience))
 	})
 }
 
 func TestALimitThatGrowsAdmitsThoseWhoWaitAndOneThatShrinksNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1000, 1000)
-		require.True(t, g.enter(100, gatePatience))
+		g := newAdmission(1000, 1000)
+		require.True(t, g.enter(100, admissionPatience))
 		for range 100 {
-			g.observe(2*gateDelay, time.Millisecond)
+			g.observe(2*admissionDelay, time.Millisecond)
 			g.adjust()
 		}
-		require.Equal(t, gateLeast, g.limit)
+		require.Equal(t, admissionLeast, g.limit)
 		admitted := queueUp(t, g, 3)
-		g.leave(100 - gateLeast)
+		g.leave(100 - admissionLeast)
 		synctest.Wait()
 		require.Empty(t, admitted, "as many are inside as the limit allows")
 		g.leave(1)
 		require.Equal(t, 0, <-admitted)
 		synctest.Wait()
 		require.Empty(t, admitted)
-		for range gateQuiet { // nothing is delivered any more
+		for range admissionQuiet { // nothing is delivered any more
 			g.adjust()
 		}
 		require.Equal(t, 1000, g.limit)
 		require.Equal(t, []int{1, 2}, sorted(<-admitted, <-admitted), "admitted by the limit: no place became free")
-		require.Equal(t, gateLeast+2, g.inside)
+		require.Equal(t, admissionLeast+2, g.inside)
 	})
 }
 
 func sorted(n ...int) []int { slices.Sort(n); return n }
 
 func TestABatchTakesItsPlacesTogetherAndALargeOneGoesAlone(t *testing.T) {
-	g := newGate(10, 10)
-	require.True(t, g.enter(256, gatePatience), "it would never fit")
+	g := newAdmission(10, 10)
+	require.True(t, g.enter(256, admissionPatience), "it would never fit")
 	require.False(t, g.enter(1, time.Millisecond))
 	g.leave(256)
-	require.True(t, g.enter(6, gatePatience))
+	require.True(t, g.enter(6, admissionPatience))
 	require.False(t, g.enter(6, time.Millisecond))
-	require.True(t, g.enter(4, gatePatience))
+	require.True(t, g.enter(4, admissionPatience))
 	g.leave(10)
 	require.Zero(t, g.inside)
 }
