@@ -140,7 +140,7 @@ func (a *API) jobInPath(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalo
 		return nil, errUnknownJob
 	}
 	m, err := a.headline(ctx, ch, messageID)
-	if errors.Is(err, errUnknownMessage) || err == nil && pos >= m.Audience {
+	if errors.Is(err, errUnknownMessage) || err == nil && !k.Concerns(m.Head()) {
 		return nil, errUnknownJob
 	}
 	return m, err

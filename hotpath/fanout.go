@@ -307,7 +307,7 @@ func (f *fanout) concerns(m committed, consumers map[uint32]bool) bool {
 	if ch == nil {
 		return true
 	}
-	for _, k := range ch.Consumers[:min(m.Audience, len(ch.Consumers))] {
+	for _, k := range ch.Concerned(m.Head) {
 		if consumers[k.No] {
 			return true
 		}
@@ -367,7 +367,7 @@ func (f *fanout) batches(msgs []committed) []redisq.Batch {
 		if ch == nil {
 			continue // impossible: the message was accepted from this catalogue
 		}
-		for _, k := range ch.Consumers[:min(m.Audience, len(ch.Consumers))] {
+		for _, k := range ch.Concerned(m.Head) {
 			i, known := index[k.No]
 			if !known {
 				i = len(out)

@@ -212,7 +212,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	if err != nil {
 		return lease, err
 	}
-	if m.k.Position >= msg.Audience {
+	if !m.k.Concerns(msg.Head()) {
 		return lease, errJobNotFound
 	}
 	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
@@ -381,7 +381,7 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 	if err != nil {
 		return false, err
 	}
-	if m.k.Position >= msg.Audience {
+	if !m.k.Concerns(msg.Head()) {
 		return false, errJobNotFound
 	}
 	stats, err := p.queue.Stats(ctx, m.k.No)
@@ -425,7 +425,7 @@ func (m *move) queued(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if m.k.Position >= msg.Audience {
+		if !m.k.Concerns(msg.Head()) {
 			return errJobNotFound
 		}
 	}
