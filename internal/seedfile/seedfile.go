@@ -16,9 +16,11 @@
 package seedfile
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sort"
 
 	"gopkg.in/ini.v1"
 
@@ -53,19 +55,12 @@ const (
 )
 
 // Parse reads a seed file. What is wrong with one entry leaves that entry out,
-// with a warning; only text that is no INI file is an error.
+// with a warning; only text that is no INI file is an error, which quotes nothing
+// of it.
 func Parse(text []byte) (Seed, []Warning, error) {
-	file, err := ini.LoadSources(ini.LoadOptions{
-		IgnoreInlineComment:     true, // a # or ; inside a URL or a token is part of it
-		IgnoreContinuation:      true,
-		PreserveSurroundedQuote: true,
-		KeyValueDelimiters:      "=", // IDs may hold a colon
-		// [a.b] must not inherit the token of [a]; no section name holds a newline.
-		ChildSectionDelimiter: "\n",
-		Insensitive:           false,
-	}, text)
-	if err != nil {
-		return Seed{}, nil, fmt.Errorf("seedfile: %w", err)
+	file, err := load(text)
+	if err != nil { // it quotes the line, which may hold a token
+		return Seed{}, nil, fmt.Errorf("seedfile: line %d is neither [section] nor key=value, nor a comment", badLine(text))
 	}
 	file.ValueMapper = nil
 	p := parser{file: file}
@@ -75,6 +70,28 @@ func Parse(text []byte) (Seed, []Warning, error) {
 	}
 	s.Consumers = p.consumers()
 	return s, p.warnings, nil
+}
+
+func load(text []byte) (*ini.File, error) {
+	return ini.LoadSources(ini.LoadOptions{
+		IgnoreInlineComment:     true, // a # or ; inside a URL or a token is part of it
+		IgnoreContinuation:      true,
+		PreserveSurroundedQuote: true,
+		KeyValueDelimiters:      "=", // IDs may hold a colon
+		// [a.b] must not inherit the token of [a]; no section name holds a newline.
+		ChildSectionDelimiter: "\n",
+		Insensitive:           false,
+	}, text)
+}
+
+// badLine returns the number of the line at which text ceases to be an INI file:
+// the lines before it can be read, those with it cannot.
+func badLine(text []byte) int {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	return 1 + sort.Search(len(lines)-1, func(n int) bool {
+		_, err := load(bytes.Join(lines[:n+1], nil))
+		return err != nil
+	})
 }
 
 type parser struct {

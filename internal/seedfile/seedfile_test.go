@@ -124,6 +124,23 @@ func TestTextThatIsNoINIIsAnError(t *testing.T) {
 	}
 }
 
+func TestAnErrorNamesTheLineAndShowsNoToken(t *testing.T) {
+	const head = "[initial-channels]\nc=C\n\n[initial-channel-tokens]\n"
+	for text, line := range map[string]string{
+		head + "c secret-token\n":            "line 5",
+		head + "=secret-token\nd=x\n":        "line 5",
+		head + "d=x\n`c=secret-token\ne=x\n": "line 6",
+		head + "c=\"\"\"secret-token\ne=x\n": "line 5",
+		head + "[secret-token\n[k]\n":        "line 5",
+		"secret-token":                       "line 1",
+		head + "c=x\r\n\r\nsecret-token\r\n": "line 7",
+	} {
+		_, _, err := seedfile.Parse([]byte(text))
+		require.ErrorContains(t, err, line+" ", text)
+		require.NotContains(t, err.Error(), "secret", text)
+	}
+}
+
 // writes counts the Puts that reach a real store.
 type writes struct {
 	*durable.Store
