@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,6 +160,10 @@ func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
 	w := embeddedWorld(t)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("[broken"), 0o600))
+	orphan := filepath.Join(t.TempDir(), "orphan")
+	require.NoError(t, os.WriteFile(orphan, []byte("[initial-consumers]\nk=http://h/\n[k]\nchannel=nowhere\ntoken=file-secret\n"), 0o600))
+	name := filepath.Join(t.TempDir(), "name")
+	require.NoError(t, os.WriteFile(name, []byte("[initial-channels]\nc="+strings.Repeat("n", 256)+"\n"), 0o600))
 	taken := w.start()
 	nobody := freeAddr(t)
 	for name, tc := range map[string]struct {
@@ -172,6 +177,8 @@ func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
 		"no admin token for all":    {[]string{"BROKER_LISTEN=0.0.0.0:0", "BROKER_ADMIN_TOKEN="}, 1, "BROKER_ADMIN_TOKEN"},
 		"a broken seed file":        {[]string{"BROKER_SEED_FILE=" + file}, 1, "seed"},
 		"no seed file":              {[]string{"BROKER_SEED_FILE=" + file + ".none"}, 1, "seed"},
+		"a seed of no channel":      {[]string{"BROKER_SEED_FILE=" + orphan}, 1, "nowhere"},
+		"a seed's name too long":    {[]string{"BROKER_SEED_FILE=" + name}, 1, "name has at most 255"},
 		"no MySQL":                  {[]string{"BROKER_MYSQL_DSN=user:dsn-secret@tcp(" + nobody + ")/penstock"}, 3, "refused"},
 		"no DSN":                    {[]string{"BROKER_MYSQL_DSN=::dsn-secret::"}, 3, "DSN"},
 		"no Redis":                  {[]string{"BROKER_REDIS_URL=redis://:url-secret@" + nobody}, 3, "refused"},
@@ -188,6 +195,33 @@ func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
 			require.NotContains(t, p.log.String(), adminToken)
 		})
 	}
+}
+
+func TestASeedMakesNoConsumerThatCannotBeCalled(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "seed")
+	require.NoError(t, os.WriteFile(file, []byte(`[initial-channels]
+c=C
+[initial-consumers]
+good=http://127.0.0.1:9/
+text=call-secret me
+user=http://name:pass-secret@127.0.0.1:9/
+meta=http://169.254.169.254/latest
+[good]
+channel=c
+[text]
+channel=c
+[user]
+channel=c
+[meta]
+channel=c
+`), 0o600))
+	p := embeddedWorld(t).start("BROKER_SEED_FILE=" + file)
+	require.Equal(t, 200, p.do("GET", "/channel/c/consumer/good", "", "X-Broker-Admin-Token", adminToken).status)
+	for _, k := range []string{"text", "user", "meta"} {
+		require.Equal(t, 404, p.do("GET", "/channel/c/consumer/"+k, "", "X-Broker-Admin-Token", adminToken).status, k)
+		require.Contains(t, p.log.String(), "consumer "+k+": the broker may not post")
+	}
+	require.NotContains(t, p.log.String(), "-secret")
 }
 
 func TestRestartKeepsEverything(t *testing.T) {

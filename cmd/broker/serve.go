@@ -10,11 +10,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/seedfile"
 )
 
@@ -124,6 +127,20 @@ func (b *broker) applySeeds(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errSeed, err)
 	}
+	policy, err := egress.ParsePolicy(b.cfg.Egress, b.cfg.EgressAllow)
+	if err != nil {
+		return err
+	}
+	seed.Consumers = slices.DeleteFunc(seed.Consumers, func(c seedfile.Consumer) bool {
+		if c.CallbackURL == "" {
+			return false
+		}
+		err := policy.CheckURL(c.CallbackURL)
+		if err != nil { // it does not quote the URL, which may hold a secret
+			warnings = append(warnings, seedfile.Warning(fmt.Sprintf("consumer %s: the broker may not post to its callback URL: %v; not created", c.ID, err)))
+		}
+		return err != nil
+	})
 	for _, w := range warnings {
 		b.log.Warn("seed skipped", "reason", w)
 	}
@@ -135,7 +152,10 @@ func (b *broker) applySeeds(ctx context.Context) error {
 			err = b.store.SetSetting(ctx, seedSetting, fingerprint)
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, durable.ErrNotFound), errors.Is(err, durable.ErrRejected), errors.Is(err, durable.ErrConsumerInvalid):
+		return fmt.Errorf("%w: %w", errSeed, err) // the store is well: the file asks for what cannot be
+	case err != nil:
 		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	return nil
