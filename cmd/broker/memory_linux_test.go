@@ -107,6 +107,7 @@ func sendAll(addr, head string, body []byte, chunked bool) (int, error) {
 // runs without the race detector, which would keep memory of its own; without the
 // bounds a list alone takes 4 GiB.
 func TestMemoryOfLargeMessagesIsBounded(t *testing.T) {
+	t.Parallel()
 	plain := plainProgram(t)
 	t.Run("text", func(t *testing.T) { largeMessages(t, plain, "x", 1, 700) })
 	t.Run("text that JSON makes six times as long", func(t *testing.T) { largeMessages(t, plain, "\x01", 6, 1400) })
