@@ -81,6 +81,13 @@ func (s *Store) openSQLite(ctx context.Context, file string, o Options) error {
 		return err
 	}
 	s.describe = "SQLite " + version
+	for _, path := range []string{file, s.lock.Name()} {
+		opened, err := placeOf(path)
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, opened)
+	}
 	readers := o.MaxConns
 	if readers <= 0 {
 		readers = 4

@@ -37,6 +37,7 @@ type Store struct {
 	warnings []string
 	packet   int      // bytes of the largest statement the server takes
 	lock     *os.File // SQLite: held as long as the store is open
+	files    []place  // SQLite: the database and the lock
 
 	migrating sync.Mutex // SQLite: one migration at a time
 }

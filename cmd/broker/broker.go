@@ -295,6 +295,9 @@ func (b *broker) Run(ctx context.Context) error {
 	loops.Go(func() {
 		guard.Loop(reaperCtx, "hints", func(ctx context.Context) { _ = b.queue.Subscribe(ctx, b.hinted) })
 	})
+	if b.cfg.MySQLDSN == "" {
+		loops.Go(func() { b.keepInPlace(reaperCtx) })
+	}
 	if b.cfg.Reaper {
 		loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
 	}
