@@ -29,9 +29,6 @@ type logFile struct{ rotating *lumberjack.Logger }
 
 func openLogFile(path string) (*logFile, error) {
 	f := &logFile{&lumberjack.Logger{Filename: filepath.Clean(path), MaxSize: logFileMiB, MaxBackups: logFiles, MaxAge: logFileDays, Compress: true}}
-	if err := privatefile.Folder(filepath.Dir(f.rotating.Filename)); err != nil {
-		return nil, err
-	}
 	return f, f.Reopen()
 }
 
@@ -42,6 +39,9 @@ func (f *logFile) Reopen() error {
 		return nil
 	}
 	if err := f.rotating.Close(); err != nil {
+		return err
+	}
+	if err := privatefile.Folder(filepath.Dir(f.rotating.Filename)); err != nil {
 		return err
 	}
 	if err := privatefile.Make(f.rotating.Filename); err != nil {

@@ -92,3 +92,16 @@ func TestADeviceIsNeverRotated(t *testing.T) {
 	defer f.Close()
 	require.Equal(t, logFileMiB, f.rotating.MaxSize)
 }
+
+func TestAReopenedLogGetsItsFolderBack(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "log")
+	f, err := openLogFile(filepath.Join(folder, "broker.log"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, os.RemoveAll(folder))
+	require.NoError(t, f.Reopen())
+	info, err := os.Stat(folder)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	require.FileExists(t, filepath.Join(folder, "broker.log"))
+}
