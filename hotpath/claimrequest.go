@@ -35,6 +35,9 @@ var (
 // parameter that stands in both places is refused, also with the same value.
 func (p *puller) parseClaim(args *fasthttp.Args, body []byte) (claimRequest, error) {
 	q := claimRequest{limit: defaultClaimed, timeout: p.visible}
+	if err := eachOnce(args, "limit", "wait", "timeout"); err != nil {
+		return q, err
+	}
 	for _, member := range claimMembers {
 		if name := strings.ToLower(member); args.Has(name) {
 			if err := q.set(name, string(args.Peek(name))); err != nil {
@@ -62,6 +65,20 @@ func (p *puller) parseClaim(args *fasthttp.Args, body []byte) (claimRequest, err
 		return q, errClaimBody
 	}
 	return q, err
+}
+
+// eachOnce refuses a query in which one of these parameters occurs twice: a proxy
+// may have read the other one.
+func eachOnce(args *fasthttp.Args, names ...string) error {
+	if args.Len() < 2 { // as nearly always
+		return nil
+	}
+	for _, name := range names {
+		if len(args.PeekMulti(name)) > 1 {
+			return problem.Newf(400, "invalid_query", "The parameter %s occurs more than once.", name)
+		}
+	}
+	return nil
 }
 
 // set reads a parameter. Both places have it in the same form: whole numbers, and

@@ -150,3 +150,17 @@ func TestAnUpdateWithAMemberThatIsNotKnownIsRefused(t *testing.T) {
 		require.Contains(t, problem.From(err).Detail, detail, body)
 	}
 }
+
+func TestAParameterThatOccursTwiceIsRefused(t *testing.T) {
+	for _, query := range []string{"limit=1&limit=2", "limit=1&limit=1", "wait=1s&x=1&wait=2s", "timeout=5&%74imeout=6", "limit=5&limit="} {
+		_, err := parseClaimText(query, "")
+		require.ErrorContains(t, err, "invalid_query", query)
+	}
+	for _, query := range []string{"", "limit=1", "limit=1&wait=1s&timeout=5", "x=1&x=2"} {
+		_, err := parseClaimText(query, "")
+		require.NoError(t, err, query)
+	}
+	var args fasthttp.Args
+	args.Parse("after=a&limit=1&after=b")
+	require.ErrorContains(t, eachOnce(&args, "limit", "after"), "invalid_query")
+}

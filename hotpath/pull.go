@@ -131,6 +131,9 @@ const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
 func (p *puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*queuedJobs, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
 	defer cancel()
+	if err := eachOnce(rc.QueryArgs(), "limit", "after"); err != nil {
+		return nil, err
+	}
 	limit, err := parseLimit(rc.QueryArgs())
 	if err != nil {
 		return nil, err
