@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,36 +170,45 @@ func (f *mysqlFault) killed(t *testing.T) {
 	f.requireWhole(t, l, sink, healed)
 }
 
-// occupy takes every connection that the server has left, until ctx ends.
-func (f *mysqlFault) occupy(t *testing.T, ctx context.Context) (done chan struct{}) {
+// squatters take every connection that the server has left.
+type squatters struct {
+	held  atomic.Int64
+	leave func() // gives all of them back
+}
+
+// occupy starts squatters.
+func (f *mysqlFault) occupy(t *testing.T) *squatters {
 	db, err := sql.Open("mysql", f.mysql.UserDSN("crowd"))
 	require.NoError(t, err)
-	done = make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	c, done := &squatters{}, make(chan struct{})
 	go func() {
 		defer close(done)
 		defer db.Close()
 		for ctx.Err() == nil {
 			if conn, err := db.Conn(ctx); err == nil {
 				defer conn.Close()
+				c.held.Add(1)
 				continue
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	return done
+	c.leave = func() { cancel(); <-done }
+	return c
 }
 
 func (f *mysqlFault) exhausted(t *testing.T) {
+	const places = 20
 	l, sink := f.load(t, 4)
-	f.exec(t, "SET GLOBAL max_connections = 20")
-	ctx, leave := context.WithCancel(t.Context())
-	crowd := f.occupy(t, ctx)
-	// Ours are killed until the crowd has taken their places.
-	eventually(t, "the broker to have no connection", func() bool { return f.kill(t) == 0 })
-	begun := time.Now()
-	l.awaitRefusal(begun)
-	leave()
-	<-crowd
+	f.exec(t, fmt.Sprint("SET GLOBAL max_connections = ", places))
+	c := f.occupy(t)
+	// The broker's connections are killed until the squatters have every place but that of the
+	// administrator. An instant in which the broker has no connection is not enough, because it
+	// may connect again before the squatters do.
+	eventually(t, "the squatters to have every place", func() bool { return f.kill(t) == 0 && c.held.Load() >= places-1 })
+	l.awaitRefusal(time.Now())
+	c.leave()
 	f.exec(t, "SET GLOBAL max_connections = 500")
 	f.requireWhole(t, l, sink, time.Now())
 }
