@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/valyala/fastjson"
 )
@@ -27,6 +28,21 @@ type pulledMessage struct {
 	id       string
 	identity []byte // of the run, where the payload has none
 	body     []byte
+	job      *fastjson.Value
+}
+
+// details reads what an audit compares. A claim tells the attempt that it began,
+// a list those before it.
+func (m *pulledMessage) details() details {
+	message := m.job.Get("Message")
+	attempt := m.job.GetInt("Attempts")
+	if !m.job.Exists("Lease") {
+		attempt++
+	}
+	return details{
+		messageID: m.id, contentType: string(message.GetStringBytes("ContentType")),
+		name: string(message.GetStringBytes("Headers", nameHeader)), attempt: strconv.Itoa(attempt),
+	}
 }
 
 // parseJobs reads the answer of queued-jobs or of a batch claim.
@@ -43,7 +59,7 @@ func parseJobs(p *fastjson.Parser, body []byte) ([]pulledJob, error) {
 		}
 		j := pulledJob{id: string(v.GetStringBytes("ID")), lease: string(v.GetStringBytes("Lease"))}
 		j.message = pulledMessage{
-			id: string(m.GetStringBytes("MessageID")), identity: m.GetStringBytes("Headers", identityHeader), body: m.GetStringBytes("Payload"),
+			id: string(m.GetStringBytes("MessageID")), identity: m.GetStringBytes("Headers", identityHeader), body: m.GetStringBytes("Payload"), job: v,
 		}
 		if string(m.GetStringBytes("PayloadEncoding")) == "base64" {
 			if j.message.body, err = base64.StdEncoding.AppendDecode(nil, j.message.body); err != nil {

@@ -90,7 +90,7 @@ func (p *batchPublisher) line(id Identity) {
 	w := p.w
 	p.body = w.payloads.Append(p.body[:0], id)
 	w.ledger.Plan(id.Seq, sum(p.body))
-	b := append(p.lines, `{"ContentType":"application/octet-stream"`...)
+	b := append(append(append(p.lines, `{"ContentType":"`...), w.config.ContentType...), '"')
 	if priority := w.mix.Priority(w.mix.Level(id.Seq)); priority != 0 {
 		b = strconv.AppendInt(append(b, `,"Priority":`...), int64(priority), 10)
 	}
@@ -98,7 +98,11 @@ func (p *batchPublisher) line(id Identity) {
 		b = append(appendKey(append(b, `,"MessageID":"`...), id.Run, id.Seq), '"')
 	}
 	if w.payloads.Real() {
-		b = append(id.Append(append(b, `,"Headers":{"`+identityHeader+`":"`...)), `"}`...)
+		b = append(id.Append(append(b, `,"Headers":{"`+identityHeader+`":"`...)), '"')
+		if w.audit != nil {
+			b = append(append(append(b, `,"`+nameHeader+`":"`...), w.payloads.Name(id.Seq)...), '"')
+		}
+		b = append(b, '}')
 		b = base64.StdEncoding.AppendEncode(append(b, `,"PayloadBase64":"`...), p.body)
 	} else { // printable ASCII without quotes: nothing to escape
 		b = append(append(b, `,"Payload":"`...), p.body...)

@@ -27,10 +27,13 @@ type Config struct {
 	Rate        float64 // messages per second, open loop; 0: closed loop
 	Payload     int     // bytes
 	PayloadFrom string  `json:",omitempty"`
-	Priority    string
-	Channels    int
-	Batch       int  // messages per POST to the batch door; 1: single door
-	MessageIDs  bool // the producer names its messages, and may repeat uncertain posts
+	// PayloadField names the arrays of a JSON file that hold the bodies; empty: a file is a body.
+	PayloadField string `json:",omitempty"`
+	ContentType  string
+	Priority     string
+	Channels     int
+	Batch        int  // messages per POST to the batch door; 1: single door
+	MessageIDs   bool // the producer names its messages, and may repeat uncertain posts
 
 	PushConsumers int // per channel
 	Sink          string
@@ -43,9 +46,11 @@ type Config struct {
 	Warmup   time.Duration
 	Duration time.Duration
 	Messages uint64 // ends the run where Duration is 0
+	Passes   int    `json:",omitempty"` // sends every body of PayloadFrom this often
 	// MaxBacklog holds a closed loop while more deliveries than this are owed; 0: never.
 	MaxBacklog int64
 	Drain      time.Duration // without any delivery, before the rest is given up
+	Quiet      time.Duration // without any delivery, after everything owed has arrived
 	Timeout    time.Duration // of one request
 	Late       time.Duration
 	Slack      time.Duration // of the order check
@@ -53,6 +58,7 @@ type Config struct {
 
 	WithLimits bool
 	Strict     bool // duplicates and overtaking are failures too
+	Audit      bool `json:",omitempty"` // as Strict, and the audit must find nothing
 }
 
 // A list is a flag that may be given several times.
@@ -77,6 +83,8 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.Float64Var(&c.Rate, "rate", 0, "messages per second, sent on schedule (open loop); 0: as fast as answers come (closed loop)")
 	f.IntVar(&c.Payload, "payload", 1024, "bytes of a body")
 	f.StringVar(&c.PayloadFrom, "payload-from", "", "take bodies from a `file or folder`")
+	f.StringVar(&c.PayloadField, "payload-field", "", "--payload-from is a JSON file, an array of objects: take every element of the arrays in this `field` as a body, as it is spelled")
+	f.StringVar(&c.ContentType, "content-type", "application/octet-stream", "Content-Type of every message")
 	f.StringVar(&c.Priority, "priority", "0", "priority mix, as 0:90,1023:10 (priority:weight)")
 	f.IntVar(&c.Channels, "channels", 1, "channels, used in turn")
 	f.IntVar(&c.Batch, "batch", 1, "messages per request; above 1 through the batch door")
@@ -89,6 +97,8 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "not measured, but reconciled")
 	f.DurationVar(&c.Duration, "duration", 10*time.Second, "measured time")
 	f.Uint64Var(&c.Messages, "messages", 0, "send this many messages instead of a duration")
+	f.IntVar(&c.Passes, "passes", 0, "send every body of --payload-from this often instead of a duration; with --messages the two must agree")
+	f.DurationVar(&c.Quiet, "quiet", 500*time.Millisecond, "after all that is owed, wait this long for copies")
 	f.DurationVar(&c.Drain, "drain", 30*time.Second, "give up on the rest when nothing has arrived for this long")
 	f.Int64Var(&c.MaxBacklog, "max-backlog", 0, "hold producers of a closed loop while more deliveries than this are owed; 0: never")
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "of one request")
@@ -97,6 +107,7 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.IntVar(&c.Repeat, "repeat", 1, "measure this often, on the same broker")
 	f.BoolVar(&c.WithLimits, "with-limits", false, "measure the ceilings of this machine between the repeats and print the efficiency")
 	f.BoolVar(&c.Strict, "strict", false, "fail also for duplicates and for messages out of priority order")
+	f.BoolVar(&c.Audit, "audit", false, "as --strict, with --message-ids; compare each delivery with its message byte for byte, headers and attempt included, ask the broker about every message, and fail for any difference or error")
 }
 
 // validate refuses what has no bound or no meaning.
@@ -123,6 +134,7 @@ func (c *Config) validate() error {
 		between("repeat", c.Repeat, 1, 100),
 		lasting("warmup", c.Warmup, 0, time.Hour),
 		lasting("drain", c.Drain, 0, 24*time.Hour),
+		lasting("quiet", c.Quiet, 0, time.Hour),
 		lasting("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
 		lasting("late", c.Late, 0, time.Hour),
 		lasting("order-slack", c.Slack, 0, time.Hour),
@@ -132,6 +144,7 @@ func (c *Config) validate() error {
 	} else if _, err := os.Stat(c.PayloadFrom); err != nil {
 		errs = append(errs, fmt.Errorf("--payload-from: %w", err))
 	}
+	errs = append(errs, c.settlePasses(), c.settleAudit())
 	if c.Messages > MaxMessages {
 		errs = append(errs, fmt.Errorf("--messages is %d: want at most %d", c.Messages, MaxMessages))
 	}
@@ -166,6 +179,9 @@ func (c *Config) validate() error {
 			errs = append(errs, errors.New("--broker-env wants NAME=VALUE"))
 		}
 	}
+	if strings.ContainsFunc(c.ContentType, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) || c.ContentType == "" {
+		errs = append(errs, errors.New("--content-type: want printable ASCII without quotes"))
+	}
 	if _, err := ParseMix(c.Priority); err != nil {
 		errs = append(errs, err)
 	}
@@ -184,10 +200,49 @@ func (c *Config) consumersPerChannel() int {
 }
 
 func (c *Config) payloads() (*Payloads, error) {
-	if c.PayloadFrom != "" {
+	switch {
+	case c.PayloadField != "":
+		return ReadPayloadField(c.PayloadFrom, c.PayloadField)
+	case c.PayloadFrom != "":
 		return ReadPayloads(c.PayloadFrom)
+	default:
+		return NewPayloads(c.Payload)
 	}
-	return NewPayloads(c.Payload)
+}
+
+// settlePasses turns Passes into Messages.
+func (c *Config) settlePasses() error {
+	if c.PayloadFrom == "" && (c.Passes != 0 || c.PayloadField != "") {
+		return errors.New("--passes and --payload-field need --payload-from")
+	}
+	if c.Passes == 0 {
+		return nil
+	}
+	if c.Passes < 0 || c.Passes > 1_000_000 {
+		return fmt.Errorf("--passes is %d: want 0 to 1000000", c.Passes)
+	}
+	p, err := c.payloads()
+	if err != nil {
+		return err
+	}
+	n := uint64(c.Passes) * uint64(p.Bodies())
+	if c.Messages != 0 && c.Messages != n {
+		return fmt.Errorf("--passes %d of %d bodies are %d messages, not %d", c.Passes, p.Bodies(), n, c.Messages)
+	}
+	c.Messages = n
+	return nil
+}
+
+// settleAudit turns on what an audit needs.
+func (c *Config) settleAudit() error {
+	if !c.Audit {
+		return nil
+	}
+	c.Strict, c.MessageIDs = true, true
+	if c.Messages == 0 || c.Messages > maxAudit {
+		return fmt.Errorf("--audit needs --messages or --passes, at most %d messages", maxAudit)
+	}
+	return nil
 }
 
 // stores says what the broker runs on, for people.

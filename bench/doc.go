@@ -23,6 +23,14 @@
 // corrupted, delivered against a refusal, late, or overtaken by a lower
 // priority. A run that lost or corrupted anything fails, however fast it was.
 //
+// # The audit
+//
+// A run with --audit proves one thing more: that every delivery was the first and
+// only one and equals what was published. It compares bytes instead of checksums,
+// the message ID, the content type, the metadata headers and the attempt, then
+// asks the broker about every message. With --payload-from and --passes real
+// bodies go through, each as often as there are passes.
+//
 // # Limits and efficiency
 //
 // The ceilings of the stages (HTTP, durable insert, outcome rows, fsync, Redis

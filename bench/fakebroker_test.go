@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
@@ -37,6 +38,9 @@ type fakeBroker struct {
 	lastFirst                          bool // pull consumers see low priorities first
 	stallAt                            int  // message that takes stallFor, and all that come meanwhile
 	stallFor                           time.Duration
+	damageAt                           int // message whose jobs are damaged
+	damage                             func(*fakeJob)
+	forgetAt                           int // message that the broker does not know any more
 
 	mu        sync.Mutex
 	ids       *ident.Generator
@@ -63,8 +67,10 @@ type fakeConsumer struct {
 type fakeJob struct {
 	id, lease, messageID string
 	priority             int
+	contentType          string
 	headers              map[string]string
 	body                 []byte
+	attempts             int // before the first
 	done                 bool
 }
 
@@ -158,11 +164,15 @@ func (f *fakeBroker) broadcast(rc *fasthttp.RequestCtx, channel string) {
 		return
 	}
 	headers := map[string]string{}
-	if name := string(h.Peek("X-Broker-Metadata-Headers")); name != "" {
-		headers[name] = string(h.Peek(name))
+	for _, name := range strings.Split(string(h.Peek("X-Broker-Metadata-Headers")), ", ") {
+		if name != "" {
+			headers[name] = string(h.Peek(name))
+		}
 	}
 	priority, _ := strconv.Atoi(string(h.Peek("X-Broker-Message-Priority")))
-	status, location, code := f.store(channel, string(h.Peek("X-Broker-Message-ID")), priority, headers, bytes.Clone(rc.PostBody()))
+	status, location, code := f.store(channel, string(h.Peek("X-Broker-Message-ID")), &fakeJob{
+		priority: priority, contentType: string(h.ContentType()), headers: headers, body: bytes.Clone(rc.PostBody()),
+	})
 	rc.SetStatusCode(status)
 	if code != "" {
 		fmt.Fprintf(rc, "{\"code\":%q}\n", code)
@@ -177,8 +187,9 @@ func (f *fakeBroker) taken() int {
 	return f.count
 }
 
-// store takes a message and returns the answer, with the code of an error that has one.
-func (f *fakeBroker) store(channel, key string, priority int, headers map[string]string, body []byte) (status int, location, errorCode string) {
+// store takes a message, of which m has the contents, and returns the answer, with
+// the code of an error that has one.
+func (f *fakeBroker) store(channel, key string, m *fakeJob) (status int, location, errorCode string) {
 	f.mu.Lock()
 	f.count++
 	n := f.count
@@ -206,11 +217,17 @@ func (f *fakeBroker) store(channel, key string, priority int, headers map[string
 	}
 	if !hits(f.loseEvery) {
 		if hits(f.corruptEvery) {
-			body[len(body)-1] ^= 1
+			m.body[len(m.body)-1] ^= 1
 		}
 		for _, k := range consumers {
 			for range 1 + btoi(hits(f.copyEvery)) {
-				f.enqueue(k, &fakeJob{id: id.Job(k.position).String(), messageID: public, priority: priority, headers: headers, body: body})
+				j := *m
+				j.id, j.messageID = id.Job(k.position).String(), public
+				if f.damage != nil && n == f.damageAt {
+					j.headers = maps.Clone(j.headers)
+					f.damage(&j)
+				}
+				f.enqueue(k, &j)
 			}
 		}
 	}
@@ -247,6 +264,8 @@ func (f *fakeBroker) enqueue(k *fakeConsumer, j *fakeJob) {
 			req.SetRequestURI(k.callback)
 			req.Header.SetMethod("POST")
 			req.Header.Set("X-Broker-Message-ID", j.messageID)
+			req.Header.Set("X-Broker-Attempt", strconv.Itoa(j.attempts+1))
+			req.Header.SetContentType(j.contentType)
 			for name, value := range j.headers {
 				req.Header.Set(name, value)
 			}
@@ -272,9 +291,9 @@ func (f *fakeBroker) batch(rc *fasthttp.RequestCtx, channel string) {
 	var out bytes.Buffer
 	for text := range bytes.Lines(rc.PostBody()) {
 		var line struct {
-			MessageID, Payload, PayloadBase64 string
-			Priority                          int
-			Headers                           map[string]string
+			MessageID, Payload, PayloadBase64, ContentType string
+			Priority                                       int
+			Headers                                        map[string]string
 		}
 		if err := json.Unmarshal(text, &line); err != nil {
 			fmt.Fprintln(&out, `{"Status":400,"code":"invalid_line"}`)
@@ -284,7 +303,9 @@ func (f *fakeBroker) batch(rc *fasthttp.RequestCtx, channel string) {
 		if line.PayloadBase64 != "" {
 			body, _ = base64.StdEncoding.DecodeString(line.PayloadBase64)
 		}
-		status, location, code := f.store(channel, line.MessageID, line.Priority, line.Headers, body)
+		status, location, code := f.store(channel, line.MessageID, &fakeJob{
+			priority: line.Priority, contentType: line.ContentType, headers: line.Headers, body: body,
+		})
 		fmt.Fprintf(&out, "{\"Status\":%d,\"Location\":%q,\"code\":%q}\n", status, location, code)
 	}
 	rc.SetBodyStreamWriter(func(w *bufio.Writer) { _, _ = w.Write(out.Bytes()) }) // chunked
@@ -345,8 +366,18 @@ func (f *fakeBroker) message(rc *fasthttp.RequestCtx, channel, id string) {
 	f.mu.Lock()
 	list := f.consumers[channel]
 	f.mu.Unlock()
-	type job struct{ ConsumerID, Status string }
-	view := struct{ Jobs []job }{}
+	type job struct {
+		ConsumerID, Status string
+		Attempts           int
+	}
+	view := struct {
+		Status string
+		Jobs   []job
+	}{Status: "DISPATCHED"}
+	if f.forgetAt > 0 && strings.HasSuffix(id, "-"+strconv.Itoa(f.forgetAt)) {
+		rc.SetStatusCode(404)
+		return
+	}
 	for _, k := range list {
 		k.mu.Lock()
 		status := "DELIVERED"
@@ -356,7 +387,7 @@ func (f *fakeBroker) message(rc *fasthttp.RequestCtx, channel, id string) {
 			}
 		}
 		k.mu.Unlock()
-		view.Jobs = append(view.Jobs, job{k.path[strings.LastIndexByte(k.path, '/')+1:], status})
+		view.Jobs = append(view.Jobs, job{k.path[strings.LastIndexByte(k.path, '/')+1:], status, 1})
 	}
 	answerJSON(rc, view)
 }
@@ -373,11 +404,13 @@ func (f *fakeBroker) listJobs(rc *fasthttp.RequestCtx, k *fakeConsumer, limit in
 		if f.idle || j.lease != "" || len(out.Result) == limit {
 			continue
 		}
-		m := map[string]any{"MessageID": j.messageID, "Payload": base64.StdEncoding.EncodeToString(j.body), "PayloadEncoding": "base64", "Headers": j.headers}
+		m := map[string]any{"MessageID": j.messageID, "Payload": base64.StdEncoding.EncodeToString(j.body), "PayloadEncoding": "base64", "Headers": j.headers, "ContentType": j.contentType}
+		job := map[string]any{"ID": j.id, "Attempts": j.attempts, "Message": m}
 		if claim {
 			j.lease = "lease-" + j.id
+			job["Lease"], job["Attempts"] = j.lease, j.attempts+1
 		}
-		out.Result = append(out.Result, map[string]any{"ID": j.id, "Lease": j.lease, "Message": m})
+		out.Result = append(out.Result, job)
 	}
 	answerJSON(rc, out)
 }

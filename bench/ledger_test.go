@@ -31,7 +31,7 @@ func promise(l *Ledger, n uint64) {
 	}
 }
 
-func arrival(consumer int, seq uint64) Delivery {
+func arrivalOf(consumer int, seq uint64) Delivery {
 	return Delivery{Consumer: consumer, ID: Identity{Run: testRun, Seq: seq}, Known: true, Sum: uint32(seq)}
 }
 
@@ -40,9 +40,9 @@ func TestTheLedgerFindsExactlyWhatIsMissing(t *testing.T) {
 	const n = pageLen + 100
 	promise(l, n)
 	for seq := range uint64(n) {
-		l.Received(arrival(0, seq))
+		l.Received(arrivalOf(0, seq))
 		if seq != 5 && seq != pageLen+64 {
-			l.Received(arrival(1, seq))
+			l.Received(arrivalOf(1, seq))
 		}
 	}
 	require.EqualValues(t, 2, l.Owed())
@@ -61,7 +61,7 @@ func TestTheLedgerFindsExactlyWhatIsMissing(t *testing.T) {
 func TestADeadLetterIsNotLostAndNeitherIsAQueuedJob(t *testing.T) {
 	l := testLedger(t, LedgerOptions{Consumers: []Subscription{{0, "a"}}})
 	promise(l, 4)
-	l.Received(arrival(0, 0))
+	l.Received(arrivalOf(0, 0))
 	v := l.Reconcile(4, func(consumer int, seq uint64, id ident.ID) Standing {
 		require.Zero(t, consumer)
 		require.Equal(t, ident.AtMillis(int64(seq)+1), id)
@@ -76,10 +76,10 @@ func TestADeadLetterIsNotLostAndNeitherIsAQueuedJob(t *testing.T) {
 func TestCopiesAreCountedPerConsumer(t *testing.T) {
 	l := testLedger(t, LedgerOptions{Consumers: []Subscription{{0, "a"}, {0, "b"}}})
 	promise(l, 2)
-	require.True(t, l.Received(arrival(0, 0)))
-	require.False(t, l.Received(arrival(0, 0)))
-	require.False(t, l.Received(arrival(0, 0)))
-	require.True(t, l.Received(arrival(1, 0)), "another consumer's first is no copy")
+	require.True(t, l.Received(arrivalOf(0, 0)))
+	require.False(t, l.Received(arrivalOf(0, 0)))
+	require.False(t, l.Received(arrivalOf(0, 0)))
+	require.True(t, l.Received(arrivalOf(1, 0)), "another consumer's first is no copy")
 	v := l.Reconcile(1, nil)
 	require.EqualValues(t, 2, v.Duplicates)
 	require.Equal(t, 3, v.MaxCopies)
@@ -89,12 +89,12 @@ func TestCopiesAreCountedPerConsumer(t *testing.T) {
 func TestABodyThatChangedIsCorruptedAndNotLost(t *testing.T) {
 	l := testLedger(t, LedgerOptions{Consumers: []Subscription{{0, "a"}}})
 	promise(l, 2)
-	changed := arrival(0, 0)
+	changed := arrivalOf(0, 0)
 	changed.Sum++
 	l.Received(changed)
 	unreadable := Delivery{Consumer: 0, Label: "m1"}
 	l.Received(unreadable)
-	never := arrival(0, 90*pageLen) // a sequence that nobody has sent
+	never := arrivalOf(0, 90*pageLen) // a sequence that nobody has sent
 	l.Received(never)
 	v := l.Reconcile(2, nil)
 	require.EqualValues(t, 3, v.Corrupted)
@@ -105,14 +105,14 @@ func TestABodyThatChangedIsCorruptedAndNotLost(t *testing.T) {
 func TestAMessageOfAnotherChannelIsCorrupted(t *testing.T) {
 	l := testLedger(t, LedgerOptions{Channels: 2, Consumers: []Subscription{{0, "a"}, {1, "b"}}})
 	promise(l, 2)
-	l.Received(arrival(0, 1))
+	l.Received(arrivalOf(0, 1))
 	require.EqualValues(t, 1, l.Reconcile(2, nil).Corrupted)
 }
 
 func TestMessagesOfOtherRunsAreStrangers(t *testing.T) {
 	l := testLedger(t, LedgerOptions{Consumers: []Subscription{{0, "a"}}})
 	promise(l, 1)
-	d := arrival(0, 0)
+	d := arrivalOf(0, 0)
 	d.ID.Run++
 	require.False(t, l.Received(d))
 	v := l.Reconcile(1, nil)
@@ -130,7 +130,7 @@ func TestStripedChannelsShareTheBitmapWithoutCollisions(t *testing.T) {
 		const n = 3*pageLen + 17
 		promise(l, n)
 		for seq := range uint64(n) {
-			require.True(t, l.Received(arrival(l.Channel(seq), seq)))
+			require.True(t, l.Received(arrivalOf(l.Channel(seq), seq)))
 		}
 		v := l.Reconcile(n, nil)
 		require.True(t, v.OK())
@@ -147,8 +147,8 @@ func TestARefusalThatWasStoredAndAnUncertainOneAreToldApart(t *testing.T) {
 	l.Refused(1)
 	l.Uncertain(2)
 	l.Uncertain(3)
-	l.Received(arrival(0, 1))
-	l.Received(arrival(0, 3))
+	l.Received(arrivalOf(0, 1))
+	l.Received(arrivalOf(0, 3))
 	v := l.Reconcile(4, nil)
 	require.EqualValues(t, 1, v.Unpromised)
 	require.EqualValues(t, 1, v.Bonus)
@@ -170,7 +170,7 @@ func TestOvertakingIsCountedBeyondTheSlackOnly(t *testing.T) {
 	l := testLedger(t, LedgerOptions{Mix: m, SlackNs: 1e9, LateNs: 5e9, Consumers: []Subscription{{0, "a"}}})
 	promise(l, 100) // all acknowledged at the start of the run
 	at := func(seq uint64, ns int64) Delivery {
-		d := arrival(0, seq)
+		d := arrivalOf(0, seq)
 		d.NowNs = ns
 		return d
 	}
@@ -196,7 +196,7 @@ func TestAMillionMessagesFitInModestMemory(t *testing.T) {
 	for k := range 3 {
 		wg.Go(func() {
 			for seq := range uint64(n) {
-				l.Received(arrival(k, seq))
+				l.Received(arrivalOf(k, seq))
 			}
 		})
 	}

@@ -2,18 +2,20 @@ package bench
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
-	"unicode/utf8"
+	"strconv"
 )
 
 // Bounds of real bodies read with --payload-from.
 const (
-	maxPayloadFiles = 10_000
+	maxPayloads     = 10_000
 	maxPayloadBytes = 512 << 20 // in all
 	maxBodyBytes    = 16 << 20  // of one
 )
@@ -24,7 +26,7 @@ type Payloads struct {
 	filler []byte
 
 	bodies [][]byte // real ones; nil: synthetic
-	text   []bool   // the body may stand in a JSON string after escaping
+	names  []string // of the bodies, as they may stand in a header
 }
 
 // NewPayloads returns synthetic bodies of that many bytes: the identity, then
@@ -65,22 +67,88 @@ func ReadPayloads(path string) (*Payloads, error) {
 			return err
 		}
 		total += len(body)
-		if len(body) > maxBodyBytes || total > maxPayloadBytes || len(p.bodies) == maxPayloadFiles {
-			return fmt.Errorf("%s: more than %d files, %d bytes in one or %d in all", name, maxPayloadFiles, maxBodyBytes, maxPayloadBytes)
+		if len(body) > maxBodyBytes || total > maxPayloadBytes || len(p.bodies) == maxPayloads {
+			return fmt.Errorf("%s: more than %d files, %d bytes in one or %d in all", name, maxPayloads, maxBodyBytes, maxPayloadBytes)
 		}
-		p.bodies = append(p.bodies, body)
-		p.text = append(p.text, utf8.Valid(body))
-		p.size += len(body)
+		label, err := filepath.Rel(path, name)
+		if err != nil {
+			return err
+		}
+		p.add(label, body)
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read payloads: %w", err)
 	}
+	return p.complete()
+}
+
+// ReadPayloadField takes bodies from a JSON file: an array of objects, each with
+// an array in that field. Every element of those arrays is a body, exactly as the
+// file spells it. The name of a body is the field "name" of its object and its
+// place in the array.
+func ReadPayloadField(path, field string) (*Payloads, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read payloads: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxPayloadBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read payloads: %w", err)
+	}
+	if len(text) > maxPayloadBytes {
+		return nil, fmt.Errorf("read payloads: %s has more than %d bytes", path, maxPayloadBytes)
+	}
+	var objects []map[string]json.RawMessage
+	if err := json.Unmarshal(text, &objects); err != nil {
+		return nil, fmt.Errorf("read payloads: %s: %w", path, err)
+	}
+	p := &Payloads{}
+	for i, o := range objects {
+		var name string
+		if json.Unmarshal(o["name"], &name) != nil {
+			name = strconv.Itoa(i)
+		}
+		var bodies []json.RawMessage
+		if err := json.Unmarshal(o[field], &bodies); err != nil {
+			return nil, fmt.Errorf("read payloads: %s: field %q of object %d: %w", path, field, i, err)
+		}
+		for k, body := range bodies {
+			if len(body) > maxBodyBytes || len(p.bodies) == maxPayloads {
+				return nil, fmt.Errorf("read payloads: %s: more than %d bodies or %d bytes in one", path, maxPayloads, maxBodyBytes)
+			}
+			p.add(fmt.Sprintf("%s.%d", name, k), body)
+		}
+	}
+	return p.complete()
+}
+
+// add takes a body. The escapes of a URL make any name fit into a header.
+func (p *Payloads) add(name string, body []byte) {
+	p.bodies = append(p.bodies, body)
+	p.names = append(p.names, url.PathEscape(name))
+	p.size += len(body)
+}
+
+// complete ends the reading of real bodies.
+func (p *Payloads) complete() (*Payloads, error) {
 	if len(p.bodies) == 0 {
-		return nil, errors.New("read payloads: no regular file there")
+		return nil, errors.New("read payloads: no body there")
 	}
 	p.size /= len(p.bodies)
 	return p, nil
+}
+
+// Bodies is the number of real bodies, 0 when they are synthetic.
+func (p *Payloads) Bodies() int { return len(p.bodies) }
+
+// Name returns the name of the real body of a message, empty when it is synthetic.
+func (p *Payloads) Name(seq uint64) string {
+	if !p.Real() {
+		return ""
+	}
+	return p.names[seq%uint64(len(p.names))]
 }
 
 // Size is the mean length of a body in bytes.
@@ -105,11 +173,6 @@ func (p *Payloads) Append(b []byte, id Identity) []byte {
 	b = id.Append(b)
 	shift := int(mix(id.Seq) % fillerShift)
 	return append(b, p.filler[shift:shift+p.size-IdentitySize]...)
-}
-
-// Text reports whether the body of a message is valid UTF-8.
-func (p *Payloads) Text(seq uint64) bool {
-	return !p.Real() || p.text[seq%uint64(len(p.bodies))]
 }
 
 // identityOf finds who a delivered message says it is: in its header where

@@ -92,6 +92,9 @@ func (p *publisher) build(id Identity) {
 		b = append(b, identityHeader+": "...)
 		b = id.Append(b)
 		b = append(b, "\r\n"...)
+		if w.audit != nil {
+			b = rawhttp.AppendField(b, nameHeader, []byte(w.payloads.Name(id.Seq)))
+		}
 	}
 	if w.config.MessageIDs {
 		p.key = appendKey(p.key[:0], id.Run, id.Seq)

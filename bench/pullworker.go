@@ -60,7 +60,7 @@ func (f *pullFeed) next(p *pullWorker, list []byte) (j pulledJob, ok bool) {
 
 // arrived notes a job that this worker holds.
 func (w *window) arrived(consumer, worker int, m *pulledMessage) {
-	w.received(consumer, worker, m.identity, m.body, func() string { return m.id })
+	w.received(consumer, worker, arrival{identity: m.identity, body: m.body, details: m.details})
 }
 
 // Run works until ctx ends.

@@ -28,6 +28,7 @@ type Result struct {
 	Memory       map[string]Memory  `json:",omitempty"` // resident, by process, in the measured time
 	Series       []Sample
 	Ledger       *Verdict
+	Audit        *Audit `json:",omitempty"` // nil: none
 }
 
 // stolen is how many cores the host kept back.

@@ -74,7 +74,7 @@ func runAndReport(ctx context.Context, kind string, c *Config, o output, out, pr
 	}
 	code := ExitOK
 	for _, x := range r.Results {
-		if !x.Ledger.OK() || c.Strict && (x.Ledger.Duplicates > 0 || x.Ledger.Overtaken > 0) {
+		if !x.Ledger.OK() || c.Strict && (x.Ledger.Duplicates > 0 || x.Ledger.Overtaken > 0) || x.Audit != nil && x.Audit.Deviations > 0 {
 			code = ExitPromise
 		} else if !x.Ledger.Proven() && code == ExitOK {
 			code = ExitUnproven

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -21,14 +22,14 @@ type Sink struct {
 	url       string
 	server    *fasthttp.Server
 	behaviour *Behaviour
-	receive   func(consumer int, identity, body []byte, label func() string)
+	receive   func(consumer int, a arrival)
 	closing   chan struct{}
 	served    sync.WaitGroup
 }
 
 // StartSink listens on a free port. receive is called for each delivery that the
 // sink accepts, before it is answered; its slices are valid during the call.
-func StartSink(b *Behaviour, receive func(consumer int, identity, body []byte, label func() string)) (*Sink, error) {
+func StartSink(b *Behaviour, receive func(consumer int, a arrival)) (*Sink, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start sink: %w", err)
@@ -81,9 +82,19 @@ func (s *Sink) handle(rc *fasthttp.RequestCtx) {
 		rc.SetConnectionClose()
 		rc.SetStatusCode(fasthttp.StatusServiceUnavailable)
 	default:
-		s.receive(consumer, rc.Request.Header.Peek(identityHeader), rc.PostBody(), func() string {
-			return string(rc.Request.Header.Peek("X-Broker-Message-ID"))
+		s.receive(consumer, arrival{
+			identity: rc.Request.Header.Peek(identityHeader), body: rc.PostBody(),
+			details: func() details { return detailsOf(&rc.Request.Header) },
 		})
+	}
+}
+
+// detailsOf reads what an audit compares. Values of a field that came more than
+// once are joined, so that they differ from the one that was sent.
+func detailsOf(h *fasthttp.RequestHeader) details {
+	field := func(name string) string { return string(bytes.Join(h.PeekAll(name), []byte(", "))) }
+	return details{
+		messageID: field("X-Broker-Message-ID"), contentType: field("Content-Type"), name: field(nameHeader), attempt: field("X-Broker-Attempt"),
 	}
 }
 
@@ -96,8 +107,12 @@ func (s *Sink) wait(d time.Duration) {
 	}
 }
 
-// identityHeader carries the identity where bodies are real ones.
-const identityHeader = "X-Bench-Identity"
+// Metadata headers of messages: the identity where bodies are real ones, and in
+// an audit the name of the body.
+const (
+	identityHeader = "X-Bench-Identity"
+	nameHeader     = "X-Bench-Body"
+)
 
 // silent drops what fasthttp says about connections that broke.
 type silent struct{}

@@ -126,4 +126,11 @@ func printLedger(out io.Writer, run int, x *Result) {
 	for _, o := range v.Offenders {
 		fmt.Fprintln(out, "  "+o)
 	}
+	if a := x.Audit; a != nil {
+		fmt.Fprintf(out, "audit %d: %d messages, %d deliveries compared with %d bytes, %d alike; %d deviations\n",
+			run, a.Messages, a.Compared, a.Bytes, a.Alike, a.Deviations)
+		for _, o := range a.Offenders {
+			fmt.Fprintln(out, "  "+o)
+		}
+	}
 }

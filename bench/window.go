@@ -26,6 +26,7 @@ type window struct {
 	mix      Mix
 	payloads *Payloads
 	ledger   *Ledger
+	audit    *audit // nil: none
 	schedule Schedule
 	single   []*rawhttp.Template // by channel and priority level
 	batch    []*rawhttp.Template // by channel
@@ -75,15 +76,18 @@ func (w *window) failed(kind string, detail []byte) {
 }
 
 // received notes a delivery that a consumer accepts.
-func (w *window) received(consumer, worker int, header, body []byte, label func() string) {
+func (w *window) received(consumer, worker int, a arrival) {
 	if consumer >= len(w.subject.consumers) {
 		return // of another run: the sink's address was used before
 	}
 	now := w.now()
-	id, err := identityOf(header, body)
-	d := Delivery{Consumer: consumer, ID: id, Known: err == nil, Sum: sum(body), NowNs: w.unix(now), StartNs: w.base.UnixNano()}
+	id, err := identityOf(a.identity, a.body)
+	d := Delivery{Consumer: consumer, ID: id, Known: err == nil, Sum: sum(a.body), NowNs: w.unix(now), StartNs: w.base.UnixNano()}
 	if err != nil {
-		d.Label = label()
+		d.Label = a.details().messageID
+	}
+	if w.audit != nil {
+		w.audit.compare(w.subject.consumers[consumer].id, d, a)
 	}
 	if w.ledger.Received(d) && w.measured(id.Intended-d.StartNs) {
 		w.delivery.Record(worker, d.NowNs-id.Intended)
@@ -128,13 +132,19 @@ func newWindow(c *Config, control *Control, addr string) (*window, error) {
 	if w.payloads.Real() {
 		metadata = []string{"X-Broker-Metadata-Headers", identityHeader}
 	}
+	if c.Audit {
+		w.audit = &audit{run: w.run, payloads: w.payloads, contentType: c.ContentType}
+		if w.payloads.Real() {
+			metadata[1] += ", " + nameHeader
+		}
+	}
 	for ch := range c.Channels {
 		for level := range w.mix.Len() {
 			fields := metadata
 			if p := w.mix.Priority(level); p != 0 {
 				fields = append([]string{"X-Broker-Message-Priority", fmt.Sprint(p)}, metadata...)
 			}
-			w.single = append(w.single, w.subject.publishTemplate(ch, "broadcast", addr, "application/octet-stream", fields...))
+			w.single = append(w.single, w.subject.publishTemplate(ch, "broadcast", addr, c.ContentType, fields...))
 		}
 		w.batch = append(w.batch, w.subject.publishTemplate(ch, "batch", addr, "application/x-ndjson"))
 	}
@@ -151,8 +161,8 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 	}
 	w.base = time.Now() // deliveries of nobody may come before the load starts
 	var turn atomic.Int64
-	sink, err := StartSink(behaviour, func(consumer int, header, body []byte, label func() string) {
-		w.received(consumer, int(turn.Add(1)), header, body, label)
+	sink, err := StartSink(behaviour, func(consumer int, a arrival) {
+		w.received(consumer, int(turn.Add(1)), a)
 	})
 	if err != nil {
 		return nil, err
@@ -210,7 +220,12 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	return s.result(w.inquiry(asking))
+	r, err := s.result(w.inquiry(asking))
+	if err != nil || w.audit == nil {
+		return r, err
+	}
+	r.Audit, err = w.audit.close(asking, w, r)
+	return r, err
 }
 
 // start fixes the zero of time and the schedule.
@@ -290,15 +305,12 @@ func (w *window) startPullers(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// quietTime is how long nothing may arrive before the drain is taken as done
-// where counters alone cannot tell: copies may follow, and uncertain messages.
-const quietTime = 500 * time.Millisecond
-
 // maxDrains bounds a drain that still makes progress, in multiples of Config.Drain.
 const maxDrains = 20
 
 // drain waits until everything that is owed has arrived, or nothing has for
-// Config.Drain. It returns how many arrived meanwhile and how long that took.
+// Config.Drain. Counters alone cannot tell the end: copies may follow, and uncertain
+// messages, so nothing may arrive for Config.Quiet. It returns how many arrived meanwhile and how long that took.
 func (w *window) drain(ctx context.Context) (arrived int64, took time.Duration) {
 	if len(w.subject.consumers) == 0 {
 		return 0, 0
@@ -314,7 +326,7 @@ func (w *window) drain(ctx context.Context) (arrived int64, took time.Duration) 
 			last, since = d, time.Now()
 		}
 		quiet := time.Since(since)
-		if w.ledger.Owed() <= 0 && quiet > quietTime || quiet > w.config.Drain {
+		if w.ledger.Owed() <= 0 && quiet > w.config.Quiet || quiet > w.config.Drain {
 			break
 		}
 	}
