@@ -31,17 +31,13 @@ type pulledMessage struct {
 	job      *fastjson.Value
 }
 
-// details reads what an audit compares. A claim tells the attempt that it began,
-// a list those before it.
+// details reads what an audit compares. A list and a claim both show the attempts
+// before this one.
 func (m *pulledMessage) details() details {
 	message := m.job.Get("Message")
-	attempt := m.job.GetInt("Attempts")
-	if !m.job.Exists("Lease") {
-		attempt++
-	}
 	return details{
 		messageID: m.id, contentType: string(message.GetStringBytes("ContentType")),
-		name: string(message.GetStringBytes("Headers", nameHeader)), attempt: strconv.Itoa(attempt),
+		name: string(message.GetStringBytes("Headers", nameHeader)), attempt: strconv.Itoa(m.job.GetInt("Attempts") + 1),
 	}
 }
 

@@ -408,7 +408,7 @@ func (f *fakeBroker) listJobs(rc *fasthttp.RequestCtx, k *fakeConsumer, limit in
 		job := map[string]any{"ID": j.id, "Attempts": j.attempts, "Message": m}
 		if claim {
 			j.lease = "lease-" + j.id
-			job["Lease"], job["Attempts"] = j.lease, j.attempts+1
+			job["Lease"] = j.lease
 		}
 		out.Result = append(out.Result, job)
 	}
