@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/test/proxy"
 )
 
 const (
@@ -33,12 +34,12 @@ type node struct {
 	child
 	mu    sync.Mutex // held by whoever does something to the process
 	no    int
-	addr  string // where it listens
-	order string // file for orders to a failpoint
-	temp  string // its folder for temporary files
-	front *proxy // clients -> broker
-	mysql *proxy // broker -> MySQL
-	redis *proxy // broker -> Redis; nil where Redis announces its own addresses
+	addr  string       // where it listens
+	order string       // file for orders to a failpoint
+	temp  string       // its folder for temporary files
+	front *proxy.Proxy // clients -> broker
+	mysql *proxy.Proxy // broker -> MySQL
+	redis *proxy.Proxy // broker -> Redis; nil where Redis announces its own addresses
 }
 
 // newNode prepares a broker that is not started yet.
@@ -54,7 +55,7 @@ func newNode(no int, r *rig, env []string) (*node, error) {
 	n.child = child{name: fmt.Sprintf("broker-%d", no), program: r.broker, dir: r.dir, guard: r.guard, first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
 	n.env = append(withoutSettings(os.Environ()), env...)
 	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, "TMPDIR="+n.temp, failpoint.EnvOrder+"="+n.order)
-	n.front, err = startProxy(addr)
+	n.front, err = proxy.Start(addr)
 	return n, err
 }
 
@@ -118,7 +119,7 @@ func (n *node) arm(point string, count int) error {
 // Close kills the broker and ends its links.
 func (n *node) Close() {
 	n.kill()
-	for _, p := range []*proxy{n.front, n.mysql, n.redis} {
+	for _, p := range []*proxy.Proxy{n.front, n.mysql, n.redis} {
 		if p != nil {
 			_ = p.Close() // a listener that is closed twice
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/test/proxy"
 )
 
 // A Fault is one that was injected.
@@ -125,9 +127,9 @@ func linkKinds(redisToo bool) []kind {
 }
 
 // breakLink draws what happens to a link, and for how long.
-func breakLink(p *proxy, rng *rand.Rand) blow {
+func breakLink(p *proxy.Proxy, rng *rand.Rand) blow {
 	d := between(rng, time.Second, 5*time.Second)
-	var w weather
+	var w proxy.Weather
 	var detail string
 	cuts := 0
 	switch rng.IntN(7) {
@@ -136,32 +138,32 @@ func breakLink(p *proxy, rng *rand.Rand) blow {
 	case 1:
 		detail, cuts = "cut again and again", 2+rng.IntN(6)
 	case 2:
-		detail, w = "refused", weather{refuse: true}
+		detail, w = "refused", proxy.Weather{Refuse: true}
 	case 3:
-		detail, w = "silent both ways", weather{stallUp: true, stallDown: true}
+		detail, w = "silent both ways", proxy.Weather{StallUp: true, StallDown: true}
 	case 4:
-		detail, w = "silent towards the client", weather{stallDown: true}
+		detail, w = "silent towards the client", proxy.Weather{StallDown: true}
 	case 5:
-		w.delay = between(rng, 20*time.Millisecond, 300*time.Millisecond)
-		detail = fmt.Sprintf("%v late", w.delay)
+		w.Delay = between(rng, 20*time.Millisecond, 300*time.Millisecond)
+		detail = fmt.Sprintf("%v late", w.Delay)
 	case 6:
-		detail, w = "answers lost", weather{loseAnswers: true}
+		detail, w = "answers lost", proxy.Weather{LoseAnswers: true}
 	}
 	b := blow{Fault: Fault{Detail: detail, Broker: nobody, Channel: nobody}}
 	b.run = func(ctx context.Context) error {
 		if cuts > 0 {
 			for range cuts {
-				p.cut()
+				p.Cut()
 				pause(ctx, 200*time.Millisecond)
 			}
 			return nil
 		}
-		p.set(w)
+		p.Set(w)
 		pause(ctx, d)
-		if w.stallUp || w.stallDown { // what was held back is lost, as in a partition
-			p.cut()
+		if w.StallUp || w.StallDown { // what was held back is lost, as in a partition
+			p.Cut()
 		}
-		p.set(weather{})
+		p.Set(proxy.Weather{})
 		return nil
 	}
 	return b

@@ -85,9 +85,9 @@ func (n *node) usage(ctx context.Context) (u Usage, err error) {
 	if found == 0 {
 		return u, errors.New("metrics of " + n.name + " tell of no goroutines")
 	}
-	mysql, redis := n.mysql.connections(), 0
+	mysql, redis := n.mysql.Connections(), 0
 	if n.redis != nil {
-		redis = n.redis.connections()
+		redis = n.redis.Connections()
 	}
 	u.Goroutines, u.Descriptors = u.Goroutines-mysql, u.Descriptors-mysql-redis // the driver of MySQL has one for each
 	entries, err := os.ReadDir(n.temp)

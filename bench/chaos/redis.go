@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/penstock-broker/penstock/internal/test/proxy"
 	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
@@ -55,14 +56,14 @@ func startRedis(ctx context.Context, kind string) (*redisWorld, error) {
 }
 
 // settings are what a broker is told. link is its proxy, used where it can be.
-func (w *redisWorld) settings(link *proxy) []string {
+func (w *redisWorld) settings(link *proxy.Proxy) []string {
 	switch w.kind {
 	case sentinel:
 		return []string{"BROKER_REDIS_URL=" + w.group.URL(), "BROKER_REDIS_MASTER=" + w.group.MasterName}
 	case cluster:
 		return []string{"BROKER_REDIS_URL=" + w.ring.URL()}
 	}
-	return []string{"BROKER_REDIS_URL=redis://" + link.addr() + "/0"}
+	return []string{"BROKER_REDIS_URL=redis://" + link.Addr() + "/0"}
 }
 
 func (w *redisWorld) Close() error {

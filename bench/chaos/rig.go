@@ -19,6 +19,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-broker/penstock/bench/target"
+	"github.com/penstock-broker/penstock/internal/test/proxy"
 	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
@@ -57,7 +58,7 @@ type rig struct {
 	redis     *redisWorld
 	redisMu   sync.Mutex // held by whoever breaks Redis
 	nodes     []*node
-	sinkLinks []*proxy // brokers -> push endpoints, by channel
+	sinkLinks []*proxy.Proxy // brokers -> push endpoints, by channel
 
 	producer, sinks, puller, mortals *guarded
 	victims                          []*child // one of each kind, at most one of them alive
@@ -196,7 +197,7 @@ func (r *rig) startSinks() error {
 	}
 	r.plan.Sinks = addr
 	for range r.plan.Channels {
-		p, err := startProxy(addr)
+		p, err := proxy.Start(addr)
 		if err != nil {
 			return err
 		}
@@ -211,18 +212,18 @@ func (r *rig) startSinks() error {
 
 // addBroker starts a broker with its links to MySQL, Redis and clients.
 func (r *rig) addBroker(ctx context.Context, i int) error {
-	toMySQL, err := startProxy(fmt.Sprintf("127.0.0.1:%d", r.mysql.Port()))
+	toMySQL, err := proxy.Start(fmt.Sprintf("127.0.0.1:%d", r.mysql.Port()))
 	if err != nil {
 		return err
 	}
-	var toRedis *proxy
+	var toRedis *proxy.Proxy
 	if r.redis.kind == standalone {
-		if toRedis, err = startProxy(r.redis.nodes[0].Addr()); err != nil {
+		if toRedis, err = proxy.Start(r.redis.nodes[0].Addr()); err != nil {
 			return errors.Join(err, toMySQL.Close())
 		}
 	}
 	env := append(r.redis.settings(toRedis),
-		"BROKER_MYSQL_DSN="+brokerUser+"@tcp("+toMySQL.addr()+")/"+database,
+		"BROKER_MYSQL_DSN="+brokerUser+"@tcp("+toMySQL.Addr()+")/"+database,
 		"BROKER_ADMIN_TOKEN="+adminToken, "BROKER_OPEN_MANAGEMENT=true",
 		"BROKER_DELIVERY_TIMEOUT="+deliveryTimeout.String(), "BROKER_STOP_TIMEOUT="+stopTimeout.String(),
 		"BROKER_RATIONAL_DELAY="+rationalDelay.String(), fmt.Sprint("BROKER_MAX_RETRIES=", maxRetries),
@@ -234,7 +235,7 @@ func (r *rig) addBroker(ctx context.Context, i int) error {
 	}
 	n.mysql, n.redis = toMySQL, toRedis
 	r.nodes = append(r.nodes, n)
-	r.plan.Brokers, r.plan.Doors = append(r.plan.Brokers, n.front.addr()), append(r.plan.Doors, n.addr)
+	r.plan.Brokers, r.plan.Doors = append(r.plan.Brokers, n.front.Addr()), append(r.plan.Doors, n.addr)
 	return n.up(ctx)
 }
 
@@ -263,7 +264,7 @@ func (r *rig) consumerForm(k int) url.Values {
 	form := url.Values{"token": {r.plan.Token}, "type": {"pull"}}
 	if !c.Does.pull() {
 		form.Set("type", "push")
-		form.Set("callbackUrl", fmt.Sprintf("http://%s/%d", r.sinkLinks[c.Channel].addr(), k))
+		form.Set("callbackUrl", fmt.Sprintf("http://%s/%d", r.sinkLinks[c.Channel].Addr(), k))
 	}
 	return form
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/test/proxy"
 )
 
 // buildPrograms builds the broker with failpoints and the harness into one folder,
@@ -62,7 +63,7 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 
 // What a seed deals does not depend on when it is asked.
 func TestOneSeedDealsOneSchedule(t *testing.T) {
-	r := &rig{plan: newPlan(1, 1), redis: &redisWorld{kind: cluster}, nodes: []*node{{no: 0}, {no: 1}, {no: 2}}, sinkLinks: make([]*proxy, 4)}
+	r := &rig{plan: newPlan(1, 1), redis: &redisWorld{kind: cluster}, nodes: []*node{{no: 0}, {no: 1}, {no: 2}}, sinkLinks: make([]*proxy.Proxy, 4)}
 	r.redis.nodes = append(r.redis.nodes, nil, nil, nil)
 	deal := func(seed uint64) (out []Fault) {
 		s := &schedule{seed: seed, kinds: r.kinds()}

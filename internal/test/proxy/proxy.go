@@ -1,6 +1,6 @@
-//go:build unix
-
-package chaos
+// Package proxy forwards TCP connections and breaks them in the ways that networks
+// do. The chaos campaign and the tests share it.
+package proxy
 
 import (
 	"errors"
@@ -9,28 +9,26 @@ import (
 	"time"
 )
 
-// A proxy is a link of the rig: it forwards TCP connections, and breaks them in
-// the ways that networks do. toxiproxy would do as well, but as a library it
-// brings eight modules into the broker's binary that nothing else there needs.
-type proxy struct {
-	ln     net.Listener
-	target string
+// A Proxy stands in front of one server at a time.
+type Proxy struct {
+	ln net.Listener
 
 	mu      sync.Mutex
-	weather weather
+	target  string
+	weather Weather
 	changed chan struct{} // closed when the weather changes
 	links   map[*link]struct{}
 	closed  bool
 	wg      sync.WaitGroup
 }
 
-// A weather is what a proxy does to its connections. The zero value forwards.
-type weather struct {
-	refuse      bool          // connections are reset as soon as they are made
-	stallUp     bool          // what clients send stays in the proxy
-	stallDown   bool          // what the server answers stays in the proxy
-	delay       time.Duration // of each chunk, either way
-	loseAnswers bool          // the next answer is thrown away and the connection reset
+// A Weather is what a Proxy does to its connections. The zero value forwards.
+type Weather struct {
+	Refuse      bool          // connections are reset as soon as they are made
+	StallUp     bool          // what clients send stays in the proxy
+	StallDown   bool          // what the server answers stays in the proxy
+	Delay       time.Duration // of each chunk, either way
+	LoseAnswers bool          // the next answer is thrown away and the connection reset
 }
 
 // A link is one forwarded connection.
@@ -40,21 +38,22 @@ type link struct {
 	ended          chan struct{}
 }
 
-// startProxy listens on a port of its own in front of target, host:port.
-func startProxy(target string) (*proxy, error) {
+// Start listens on a port of its own in front of target, host:port.
+func Start(target string) (*Proxy, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{ln: ln, target: target, changed: make(chan struct{}), links: map[*link]struct{}{}}
+	p := &Proxy{ln: ln, target: target, changed: make(chan struct{}), links: map[*link]struct{}{}}
 	p.wg.Go(p.accept)
 	return p, nil
 }
 
-func (p *proxy) addr() string { return p.ln.Addr().String() }
+// Addr is host:port of the proxy.
+func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
-// set changes the weather for connections old and new.
-func (p *proxy) set(w weather) {
+// Set changes the weather for connections old and new.
+func (p *Proxy) Set(w Weather) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.weather = w
@@ -62,21 +61,21 @@ func (p *proxy) set(w weather) {
 	p.changed = make(chan struct{})
 }
 
-func (p *proxy) now() (weather, <-chan struct{}) {
+func (p *Proxy) now() (Weather, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.weather, p.changed
 }
 
-// connections counts those that are open.
-func (p *proxy) connections() int {
+// Connections counts those that are open.
+func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// cut resets every connection.
-func (p *proxy) cut() {
+// Cut resets every connection.
+func (p *Proxy) Cut() {
 	p.mu.Lock()
 	links := make([]*link, 0, len(p.links))
 	for l := range p.links {
@@ -88,18 +87,26 @@ func (p *proxy) cut() {
 	}
 }
 
+// Turn leads later connections to another server and resets those that are open.
+func (p *Proxy) Turn(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.Cut()
+}
+
 // Close ends everything.
-func (p *proxy) Close() error {
+func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	err := p.ln.Close()
-	p.cut()
+	p.Cut()
 	p.wg.Wait()
 	return err
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		c, err := p.ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -113,23 +120,26 @@ func (p *proxy) accept() {
 	}
 }
 
-func (p *proxy) serve(client *net.TCPConn) {
+func (p *Proxy) serve(client *net.TCPConn) {
 	l := &link{client: client, ended: make(chan struct{})}
-	if w, _ := p.now(); w.refuse {
+	if w, _ := p.now(); w.Refuse {
 		l.reset()
 		return
 	}
-	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.DialTimeout("tcp", target, 5*time.Second)
 	if err != nil {
 		l.reset()
 		return
 	}
 	l.server = server.(*net.TCPConn)
 	p.mu.Lock()
-	closed := p.closed
+	over := p.closed || p.target != target // turned during the dial
 	p.links[l] = struct{}{}
 	p.mu.Unlock()
-	if closed {
+	if over {
 		l.reset()
 	}
 	var both sync.WaitGroup
@@ -143,7 +153,7 @@ func (p *proxy) serve(client *net.TCPConn) {
 }
 
 // forward copies one direction until it ends or the weather does not let it.
-func (p *proxy) forward(l *link, from, to *net.TCPConn, down bool) {
+func (p *Proxy) forward(l *link, from, to *net.TCPConn, down bool) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -164,16 +174,16 @@ func (p *proxy) forward(l *link, from, to *net.TCPConn, down bool) {
 }
 
 // pass waits until a chunk may go on; false means that its connection is over.
-func (p *proxy) pass(l *link, down bool) bool {
+func (p *Proxy) pass(l *link, down bool) bool {
 	for {
 		w, changed := p.now()
 		switch {
-		case w.refuse, down && w.loseAnswers:
+		case w.Refuse, down && w.LoseAnswers:
 			l.reset()
 			return false
-		case !down && !w.stallUp, down && !w.stallDown:
-			if w.delay > 0 {
-				time.Sleep(w.delay)
+		case !down && !w.StallUp, down && !w.StallDown:
+			if w.Delay > 0 {
+				time.Sleep(w.Delay)
 			}
 			return true
 		}
