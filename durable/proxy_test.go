@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A proxy stands between a store and its server and cuts connections around the
-// statements that matter.
+// A proxy stands between a store and its MySQL server. It reads the packets of the
+// protocol, and cuts connections around statements, or stalls at one. A TCP proxy
+// that knows no statements is in internal/test/proxy.
 type proxy struct {
 	listener net.Listener
 	server   string
@@ -23,6 +24,10 @@ type proxy struct {
 	chance   atomic.Int64 // percent of watched statements that meet a fault
 	faults   [4]atomic.Int64
 	wg       sync.WaitGroup
+
+	mu  sync.Mutex
+	at  []byte // the statement that stalls next; nil: none
+	hit bool   // it came
 }
 
 // What happens to a watched statement.
@@ -50,6 +55,32 @@ func startProxy(t *testing.T, server string, watched ...string) *proxy {
 		}
 	})
 	return p
+}
+
+// arm makes the next statement that begins with text stall: the proxy swallows it
+// and everything after it, and stays silent until the client leaves, as a server
+// that stands still just then. Connections made later work again.
+func (p *proxy) arm(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at, p.hit = []byte(text), false
+}
+
+// wasHit reports whether the statement came.
+func (p *proxy) wasHit() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hit
+}
+
+func (p *proxy) stalls(packet []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at == nil || len(packet) < 5 || !bytes.HasPrefix(packet[5:], p.at) {
+		return false
+	}
+	p.at, p.hit = nil, true
+	return true
 }
 
 // stop waits until every statement on its way has arrived.
@@ -84,6 +115,10 @@ func (p *proxy) serve(client net.Conn) {
 	for {
 		packet, err := readPacket(client)
 		if err != nil {
+			return
+		}
+		if p.stalls(packet) {
+			_, _ = io.Copy(io.Discard, client)
 			return
 		}
 		if !p.isWatched(packet) || rand.Int64N(100) >= p.chance.Load() {

@@ -1,11 +1,7 @@
 package durable_test
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,93 +13,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
-// A stall stands between a store and its server. Armed with a statement it
-// swallows that statement and everything after it, and stays silent until the
-// client leaves, as a server that stands still just then. Connections made later
-// work again.
-type stall struct {
-	listener net.Listener
-	server   string
-	wg       sync.WaitGroup
-
-	mu  sync.Mutex
-	at  []byte // the statement that stalls next; nil: none
-	hit bool   // it came
-}
-
-func startStall(t *testing.T, server string) *stall {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &stall{listener: l, server: server}
-	s.wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.wg.Go(func() { s.serve(c) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		s.wg.Wait()
-	})
-	return s
-}
-
-// arm makes the next statement that begins with text stall.
-func (s *stall) arm(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at, s.hit = []byte(text), false
-}
-
-// wasHit reports whether the statement came.
-func (s *stall) wasHit() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hit
-}
-
-func (s *stall) stalls(packet []byte) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at == nil || len(packet) < 5 || !bytes.HasPrefix(packet[5:], s.at) {
-		return false
-	}
-	s.at, s.hit = nil, true
-	return true
-}
-
-func (s *stall) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", s.server)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	s.wg.Go(func() {
-		_, _ = io.Copy(client, server)
-		_ = client.Close()
-	})
-	for {
-		packet, err := readPacket(client)
-		if err != nil {
-			return
-		}
-		if s.stalls(packet) {
-			_, _ = io.Copy(io.Discard, client)
-			return
-		}
-		if _, err := server.Write(packet); err != nil {
-			return
-		}
-	}
-}
-
-// stalled opens a store behind a stall, with a read timeout that would outlast
+// stalled opens a store behind a proxy that can stall, with a read timeout that would outlast
 // the test, and makes channel 1.
-func stalled(t *testing.T) (*durable.Store, *stall, durable.NodeLease) {
+func stalled(t *testing.T) (*durable.Store, *proxy, durable.NodeLease) {
 	dsn := servers.MySQL(t)
 	direct := openMySQL(t, dsn)
 	_, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
@@ -112,12 +24,13 @@ func stalled(t *testing.T) (*durable.Store, *stall, durable.NodeLease) {
 	require.NoError(t, err)
 	cfg, err := mysql.ParseDSN(dsn)
 	require.NoError(t, err)
-	proxy := startStall(t, cfg.Addr)
-	cfg.Addr, cfg.ReadTimeout = proxy.listener.Addr().String(), 10*time.Minute
+	p := startProxy(t, cfg.Addr)
+	t.Cleanup(func() { p.stop(t) })
+	cfg.Addr, cfg.ReadTimeout = p.listener.Addr().String(), 10*time.Minute
 	s, err := durable.OpenMySQL(t.Context(), cfg.FormatDSN(), durable.Options{MaxConns: 4})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s, proxy, node
+	return s, p, node
 }
 
 // within runs f with a deadline of a second and requires that it obeys.
