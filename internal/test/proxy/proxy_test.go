@@ -142,3 +142,13 @@ func TestALinkCanRefuseLoseAndHoldBack(t *testing.T) {
 		p.Set(Weather{})
 	})
 }
+
+func TestAClientThatEndsItsStreamStillGetsTheAnswer(t *testing.T) {
+	p, _ := newEcho(t)
+	c := dial(t, p)
+	fmt.Fprintln(c, "last words")
+	require.NoError(t, c.(*net.TCPConn).CloseWrite())
+	answer, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, "last words\n", string(answer))
+}
