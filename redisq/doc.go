@@ -6,7 +6,7 @@
 //
 // A job of a consumer is in exactly one of three sorted sets or unknown:
 //
-//	           Enqueue           Claim, ClaimEach, Hold
+//	           Enqueue           Claim, ClaimEach, RestoreLeases
 //	unknown -----------> ready ----------------------> leased --Ack--> unknown
 //	    |                 ^  ^                          | | |
 //	    | Enqueue(delay)  |  |   Release, Nack(0)       | | |
@@ -16,7 +16,7 @@
 //	    |                        Nack(delay)                |
 //	    +---------------------------------------------------+
 //
-// Hold also leases a job that is unknown or delayed: its holder's lease was lost.
+// RestoreLeases also leases a job that is unknown or delayed: its holder's lease was lost.
 // EnqueueMany may lease fresh jobs at once, which is Enqueue and Claim in one step,
 // where a Claim would take just them.
 // Ack takes a job out of every state: the store has its outcome, so Redis has

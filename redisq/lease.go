@@ -75,18 +75,18 @@ func (q *Queue) Extend(ctx context.Context, consumer uint32, leases []Lease, lea
 	})
 }
 
-// Hold gives the caller leases back that Redis has lost together with everything
+// RestoreLeases gives the caller leases back that Redis has lost together with everything
 // else, for lease from now: the same ones, with their tokens and attempts, so that
 // a copy that is sent later counts on. Leases that Redis still has stay as they
 // are. The result says for each whether it is the caller's; where it is false
 // somebody else has the job, or it waits and that attempt is counted as over. It
 // may be repeated. The lease of a job that was acked meanwhile comes back, too:
 // it ends, and who claims the job then is told by the store that it is over.
-func (q *Queue) Hold(ctx context.Context, consumer uint32, leases []Lease, lease time.Duration) ([]bool, error) {
+func (q *Queue) RestoreLeases(ctx context.Context, consumer uint32, leases []Lease, lease time.Duration) ([]bool, error) {
 	if lease <= 0 {
-		return nil, fmt.Errorf("redisq: hold: a lease of %s", lease)
+		return nil, fmt.Errorf("redisq: restore leases: a lease of %s", lease)
 	}
-	return q.fenced(ctx, consumer, holdScript, leases, []any{millis(lease)}, func(args []any, i int) []any {
+	return q.fenced(ctx, consumer, restoreLeasesScript, leases, []any{millis(lease)}, func(args []any, i int) []any {
 		l := leases[i]
 		return append(args, string(l.ID[:]), l.Token, l.Priority, l.Attempt)
 	})

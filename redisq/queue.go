@@ -27,7 +27,7 @@ type Options struct {
 // enough; all methods may be called concurrently.
 //
 // A method that returns an error may or may not have had its effect, unless the
-// error is a refusal by Redis. Ack, Extend, Hold, Nack, Release, Peek, Probe, Stats
+// error is a refusal by Redis. Ack, Extend, RestoreLeases, Nack, Release, Peek, Probe, Stats
 // and Enqueue of Repeated or Recovered jobs may simply be repeated; jobs of a
 // Claim whose answer was lost come back when their lease ends.
 type Queue struct {

@@ -75,7 +75,7 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 			{claimScript, []any{1, 1000, 100}},
 			{claimEachScript, []any{ids[0], 5, 0, 1000, 1, ids[1], 5, 0, 1000, 0}},
 			{extendScript, []any{1000, leased, free(token)}},
-			{holdScript, []any{1000, leased, free(token), 5, 1}},
+			{restoreLeasesScript, []any{1000, leased, free(token), 5, 1}},
 			{ackScript, []any{ids[0]}},
 			{nackScript, []any{leased, free(token), 1000}},
 			{releaseScript, []any{leased, free(token)}},

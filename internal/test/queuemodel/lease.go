@@ -97,8 +97,8 @@ func (k *Consumer) Extend(now int64, leases []redisq.Lease, lease time.Duration)
 	return out
 }
 
-// Hold is hold.lua: it gives lost leases back to their holders.
-func (k *Consumer) Hold(now int64, leases []redisq.Lease, lease time.Duration) []bool {
+// RestoreLeases is restore_leases.lua: it gives lost leases back to their holders.
+func (k *Consumer) RestoreLeases(now int64, leases []redisq.Lease, lease time.Duration) []bool {
 	out := make([]bool, len(leases))
 	seen := map[ident.ID]bool{}
 	for i, l := range leases {

@@ -144,7 +144,7 @@ func lateFreshJobsAreVerified(t *testing.T, s Server) {
 			for _, j := range js {
 				leases = append(leases, redisq.Lease{ID: j.ID, Priority: j.Priority, Attempt: 1, Token: "t" + j.ID.String()})
 			}
-			ok, err := q.Hold(ctx, consumer, leases, never)
+			ok, err := q.RestoreLeases(ctx, consumer, leases, never)
 			require.NoError(t, err)
 			require.Equal(t, each(len(js), true), ok)
 			_, err = q.Release(ctx, consumer, leases)

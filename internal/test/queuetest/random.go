@@ -254,9 +254,9 @@ func (w *walker) hold(rt *rapid.T) {
 		leases = append(leases, l)
 	}
 	w.fresh++
-	got, err := w.begin(rt).Hold(context.Background(), consumer, leases, lease)
+	got, err := w.begin(rt).RestoreLeases(context.Background(), consumer, leases, lease)
 	require.NoError(rt, err)
-	require.Equal(rt, w.m.Hold(w.now, leases, lease), got)
+	require.Equal(rt, w.m.RestoreLeases(w.now, leases, lease), got)
 	w.end()
 }
 

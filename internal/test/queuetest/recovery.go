@@ -80,7 +80,7 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 			return errs[0]
 		},
 		"hold": func() error {
-			_, err := q.Hold(ctx, consumer, []redisq.Lease{{ID: at(1), Token: "a.1", Attempt: 1}}, never)
+			_, err := q.RestoreLeases(ctx, consumer, []redisq.Lease{{ID: at(1), Token: "a.1", Attempt: 1}}, never)
 			return err
 		},
 		"nack":    func() error { _, err := q.Nack(ctx, consumer, one, each(1, never)); return err },
@@ -378,7 +378,7 @@ func lostLeasesComeBack(t *testing.T, s Server) {
 	put(t, reconciler, []redisq.Job{{ID: at(0), Priority: 5}, {ID: at(1), Priority: 5, Delay: never}}, redisq.Recovered)
 	leases[0].Attempt = 3
 	for _, span := range []time.Duration{50 * time.Millisecond, never} { // the second time nothing happens
-		ok, err := q.Hold(ctx, consumer, leases, span)
+		ok, err := q.RestoreLeases(ctx, consumer, leases, span)
 		require.NoError(t, err)
 		require.Equal(t, each(n, true), ok)
 		check(t, s, q)
@@ -403,13 +403,13 @@ func leasesOfOthersDoNotComeBack(t *testing.T, s Server) {
 	put(t, b, jobs(1, 1, 0), redisq.Recovered)
 	other := claim(t, b, 1, never).Leases[0]
 	put(t, b, []redisq.Job{{ID: at(2), Attempts: 1}, {ID: at(3), Attempts: 1, Delay: never}}, redisq.Recovered)
-	ok, err := a.Hold(ctx, consumer, append(held, held[3]), never)
+	ok, err := a.RestoreLeases(ctx, consumer, append(held, held[3]), never)
 	require.NoError(t, err)
 	require.Equal(t, []bool{false, false, false, true, false}, ok)
 	require.Equal(t, other.Token, standing(t, a, at(1)).Token)
 	require.Equal(t, redisq.Ready, standing(t, a, at(2)).State, "attempt 1 is over: the next one is due")
 	require.Equal(t, redisq.Delayed, standing(t, a, at(3)).State)
-	_, err = a.Hold(ctx, consumer, held, 0)
+	_, err = a.RestoreLeases(ctx, consumer, held, 0)
 	require.Error(t, err)
 	check(t, s, a)
 }

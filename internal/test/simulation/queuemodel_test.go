@@ -180,8 +180,8 @@ func (p *queuePair) fenced(ctx context.Context, now int64, span time.Duration) {
 		if leases[0].Token == "" {
 			leases[0].Token = "lost"
 		}
-		got, err = p.real.Hold(ctx, 1, leases, span)
-		want = p.model.Hold(now, leases, span)
+		got, err = p.real.RestoreLeases(ctx, 1, leases, span)
+		want = p.model.RestoreLeases(now, leases, span)
 	case 0:
 		got, err = p.real.Extend(ctx, 1, leases, span)
 		want = p.model.Extend(now, leases, span)

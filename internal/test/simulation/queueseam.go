@@ -173,13 +173,13 @@ func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq
 	return slices.Clone(out), nil
 }
 
-func (q *queueSeam) Hold(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+func (q *queueSeam) RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
 	out := make([]bool, len(leases))
 	if q.r.flaw == leasesAreNotHeld {
 		return slices.Repeat([]bool{true}, len(leases)), nil
 	}
-	err := q.run(ctx, "Hold", consumer, func(k *queuemodel.Consumer, now int64) {
-		copy(out, k.Hold(now, leases, lease))
+	err := q.run(ctx, "RestoreLeases", consumer, func(k *queuemodel.Consumer, now int64) {
+		copy(out, k.RestoreLeases(now, leases, lease))
 		q.l.w.checker.held(q.l, consumer, leases, out, lease)
 	})
 	if err != nil {

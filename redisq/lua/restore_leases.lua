@@ -1,4 +1,4 @@
--- hold.lua: give leases that Redis has lost back to their holders.
+-- restore_leases.lua: give leases that Redis has lost back to their holders.
 --
 -- ARGV[2]    lease ms
 -- ARGV[3..]  1..500 times: message ID, token, priority, attempt of the lease
@@ -13,7 +13,7 @@
 -- the call is refused the second time.
 -- Replay: harmless. Removes before it adds, as extend.lua. Cost: O(k log n).
 local lease, n = int(ARGV[2], 1, 1099511627776), (#ARGV - 2) / 4
-if not lease or not int(n, 1, 500) then return bad('hold') end
+if not lease or not int(n, 1, 500) then return bad('restore_leases') end
 local ids, tokens, priorities, attempts = {}, {}, {}, {}
 for i = 1, n do
   local a = 4 * i
