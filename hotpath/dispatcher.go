@@ -35,7 +35,7 @@ type Claimer interface {
 	Generation() uint64
 	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
-	Hold(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
+	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 }

@@ -111,7 +111,7 @@ func (d *dispatcher) hold(ctx context.Context, l *lane) {
 	}
 	op, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
-	mine, err := d.queue.Hold(op, l.no, leases, d.lease(l.consumer.Load()))
+	mine, err := d.queue.RestoreLeases(op, l.no, leases, d.lease(l.consumer.Load()))
 	if err != nil {
 		if ctx.Err() == nil {
 			d.log.Debug("leases that Redis may have lost cannot be given back; trying again", "consumer", l.no, "jobs", len(leases), "error", err)
