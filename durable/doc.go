@@ -5,7 +5,7 @@
 //
 // # What is on disk when a call returns
 //
-// Insert, Record, every Put, Redrive, Revive and SaveMarks return nil only after
+// Insert, Record, every Put, Redrive, Revive and SaveWatermarks return nil only after
 // the server has answered the commit; with innodb_flush_log_at_trx_commit=1 (and
 // sync_binlog=1 where a binary log is kept), or SQLite's synchronous=FULL, that
 // means flushed. Warnings tells in words where a server is set weaker than that.

@@ -75,7 +75,7 @@ func (r *Reaper) rereadMarks(ctx context.Context) error {
 }
 
 func (r *Reaper) readMarks(ctx context.Context) error {
-	marks, err := r.Store.Marks(ctx)
+	marks, err := r.Store.Watermarks(ctx)
 	if err != nil {
 		return err
 	}

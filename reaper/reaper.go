@@ -28,8 +28,8 @@ type Store interface {
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 	OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error)
 	Record(ctx context.Context, outcomes []durable.Outcome) error
-	Marks(ctx context.Context) (map[uint32]ident.ID, error)
-	SaveMarks(ctx context.Context, marks map[uint32]ident.ID) error
+	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
+	SaveWatermarks(ctx context.Context, watermarks map[uint32]ident.ID) error
 	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
 }
 

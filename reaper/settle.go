@@ -67,7 +67,7 @@ func (r *Reaper) settle(ctx context.Context) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	if err := r.Store.SaveMarks(ctx, moved); err != nil {
+	if err := r.Store.SaveWatermarks(ctx, moved); err != nil {
 		return err
 	}
 	r.mu.Lock()

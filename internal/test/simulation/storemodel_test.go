@@ -94,7 +94,7 @@ func (p *storePair) step() {
 		}
 		if len(p.ids) > 0 {
 			marks := map[uint32]ident.ID{k.No: p.id()}
-			require.NoError(t, p.real.SaveMarks(ctx, marks))
+			require.NoError(t, p.real.SaveWatermarks(ctx, marks))
 			p.model.saveMarks(marks)
 		}
 	}
@@ -227,7 +227,7 @@ func (p *storePair) compare() {
 	list, err := p.real.ListMessages(ctx, p.channel, after, 3)
 	require.NoError(t, err)
 	require.Equal(t, p.model.list(p.channel, after, 3), list)
-	marks, err := p.real.Marks(ctx)
+	marks, err := p.real.Watermarks(ctx)
 	require.NoError(t, err)
 	require.Equal(t, p.model.readMarks(), marks)
 	for _, k := range p.consumers {

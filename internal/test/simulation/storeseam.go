@@ -172,13 +172,13 @@ func (t storeSeam) reopen(ctx context.Context, op string, consumerNo uint32, ids
 	})
 }
 
-func (t storeSeam) Marks(ctx context.Context) (map[uint32]ident.ID, error) {
-	return read(ctx, t, "Marks", 0, t.s.readMarks)
+func (t storeSeam) Watermarks(ctx context.Context) (map[uint32]ident.ID, error) {
+	return read(ctx, t, "Watermarks", 0, t.s.readMarks)
 }
 
-func (t storeSeam) SaveMarks(ctx context.Context, marks map[uint32]ident.ID) error {
-	return t.do(ctx, "SaveMarks", 0, func() {
-		t.s.saveMarks(marks)
+func (t storeSeam) SaveWatermarks(ctx context.Context, watermarks map[uint32]ident.ID) error {
+	return t.do(ctx, "SaveWatermarks", 0, func() {
+		t.s.saveMarks(watermarks)
 		t.l.w.checker.marked(t.l)
 	})
 }

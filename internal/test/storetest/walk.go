@@ -239,14 +239,14 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.Zero(t, other)
 	},
 	"marks only move forward": func(t *testing.T, f *fixture) {
-		none, err := f.Marks(f.ctx)
+		none, err := f.Watermarks(f.ctx)
 		require.NoError(t, err)
 		require.Empty(t, none)
 		a, b, c := f.ids.Next(), f.ids.Next(), f.ids.Next()
-		require.NoError(t, f.SaveMarks(f.ctx, map[uint32]ident.ID{1: b, 2: b}))
-		require.NoError(t, f.SaveMarks(f.ctx, map[uint32]ident.ID{1: a, 2: c, 3: a}))
-		require.NoError(t, f.SaveMarks(f.ctx, nil))
-		got, err := f.Marks(f.ctx)
+		require.NoError(t, f.SaveWatermarks(f.ctx, map[uint32]ident.ID{1: b, 2: b}))
+		require.NoError(t, f.SaveWatermarks(f.ctx, map[uint32]ident.ID{1: a, 2: c, 3: a}))
+		require.NoError(t, f.SaveWatermarks(f.ctx, nil))
+		got, err := f.Watermarks(f.ctx)
 		require.NoError(t, err)
 		require.Equal(t, map[uint32]ident.ID{1: b, 2: c, 3: a}, got)
 		many := map[uint32]ident.ID{}
@@ -254,11 +254,11 @@ var walkTests = map[string]func(*testing.T, *fixture){
 			many[i+10] = f.ids.Next()
 		}
 		race(3, func(int) {
-			if err := f.SaveMarks(f.ctx, many); err != nil {
+			if err := f.SaveWatermarks(f.ctx, many); err != nil {
 				t.Error(err)
 			}
 		})
-		got, err = f.Marks(f.ctx)
+		got, err = f.Watermarks(f.ctx)
 		require.NoError(t, err)
 		require.Len(t, got, 1103)
 	},
