@@ -1,9 +1,9 @@
--- ack.lua: forget jobs whose outcome the store has.
+-- ack.lua: remove jobs whose outcome is stored.
 --
 -- ARGV[2..]  1..500 message IDs
 --
--- Returns {how many were known}. Needs no lease: the store has decided, and
--- whoever holds a lease would only learn that the job is over.
+-- Returns {number of jobs that were in a set}. Needs no token: the outcome is
+-- stored, so a lease on the job has no use any more.
 -- Replay: harmless, returns 0. Cost: O(k log n).
 if #ARGV < 2 or #ARGV > 501 then return bad('ack') end
 for i = 2, #ARGV do

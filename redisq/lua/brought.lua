@@ -1,17 +1,20 @@
--- brought.lua: stands behind the prelude of scripts that bring jobs by another way
--- than the fresh offer of the broker that published them.
+-- brought.lua: part of the scripts that can add a job before its publishing broker
+-- does. Follows the prelude.
 --
--- That broker can be stopped on the way to its offer until others have brought the
--- job, and perhaps delivered it. A fresh offer that is not newer than everything
--- brought is therefore looked up in every set, and its jobs are flagged.
+-- A job enters Redis in one of two ways. The fresh offer comes from the broker that
+-- published the message. Any other call "brings" the job: the scan of the store, a
+-- claim by ID, a repeated offer, restored leases. The publishing broker may stall
+-- before its fresh offer, while another broker brings the job and even delivers it.
+-- The control field b therefore keeps the newest time in the ID of a brought job.
+-- A fresh offer with an ID up to that time is looked up in every set and flagged.
 
--- made is the time in a message ID, Unix ms.
+-- made returns the time in a message ID, Unix ms.
 local function made(id)
   local b1, b2, b3, b4, b5, b6 = string.byte(id, 1, 6)
   return ((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6
 end
 
--- bring notes that jobs came.
+-- bring records in b that these jobs were brought.
 local function bring(ids)
   local newest = brought
   for _, id in ipairs(ids) do newest = math.max(newest, made(id)) end

@@ -1,17 +1,17 @@
 -- claim.lua: lease the first ready jobs.
 --
--- ARGV[2]  how many: 0..500 (0 only promotes and counts)
+-- ARGV[2]  most jobs to lease: 0..500 (0 only promotes and counts)
 -- ARGV[3]  lease ms
 -- ARGV[4]  window
 --
 -- Returns {ready left, highest spilled priority or -1, next due ms, first
 -- fence, then for each job: message ID, (attempt * 4 + flags) * 1024 + priority}.
--- The tokens are <epoch>.<fence> with fences counting up from the first.
+-- The tokens are <epoch>.<fence>; the fences count up from the first.
 --
--- Promotes due jobs first. What may be granted is the rule of grant.lua.
--- Invariant: what leaves ready is leased with a token in the same step, and its
--- attempt is charged. Ready may be empty then and is not touched again (see
--- extend.lua). Cost: O(k log n).
+-- Promotes due jobs first. grant.lua has the rule of how many jobs may be leased.
+-- Invariant: a job that leaves ready is leased with a token and charged an attempt
+-- in the same call. The removal may empty ready, so ready is not touched after it
+-- (see extend.lua). Cost: O(k log n).
 local n, lease, cap = int(ARGV[2], 0, 500), int(ARGV[3], 1, 1099511627776), int(ARGV[4], 1, 2147483647)
 if not n or not lease or not cap or #ARGV ~= 4 then return bad('claim') end
 local now = clock()
@@ -41,8 +41,8 @@ if #popped > 0 then
     leases[2 * i - 1] = deadline
     leases[2 * i] = id
     out[2 * i + 3] = id
-    -- All numbers here are far below 1e14, up to which Lua's own conversion is exact;
-    -- the part that plain jobs of a priority share is made once.
+    -- Lua converts numbers below 1e14 exactly, and these are far below.
+    -- Plain jobs of one priority share the first part of their meta value.
     behind[i] = '|' .. ready
     if metas[i] then
       local _, attempts, flags = unpack_meta(metas[i], priority)

@@ -1,22 +1,22 @@
--- claim_each.lua: lease jobs that the callers name, one after the other.
+-- claim_each.lua: lease jobs by ID, in the order of the arguments.
 --
 -- ARGV[2..]  1..500 groups of five:
 --            message ID
 --            priority, used when the job is unknown
 --            attempts before, used when the job is unknown
 --            lease ms
---            1: lease it although it is unknown, 0: do not
+--            1: lease the job even if it is unknown, 0: only a known job
 --
--- Returns for each: {1 leased by this group or 0, state before (0 unknown, 1
--- ready, 2 delayed, 3 leased), score before or '', meta before or '', fence,
--- priority, attempt, flags}; the last four only mean something when it was leased.
+-- Returns for each group: 1 if this group leased the job or 0, state before (0
+-- unknown, 1 ready, 2 delayed, 3 leased), score before or '', meta before or '',
+-- fence, priority, attempt, flags. The last four are 0 where the job was not leased.
 --
--- A job leased already is left alone, also when its deadline has passed: only
--- reclaim ends a lease, so it is counted once. An unknown job is flagged: Redis
--- cannot tell whether it was delivered. A job that is named again finds itself
--- leased by the first group that got it.
--- Invariant: of any number of racing groups and calls one leases. Everything is
--- read before the first write. Cost: O(k log n).
+-- A leased job stays unchanged, even past its deadline: only reclaim ends a lease,
+-- so each lease ends once. An unknown job is flagged, because Redis cannot tell
+-- whether it was delivered. Where two groups name one job, the second finds it
+-- leased by the first.
+-- Invariant: of racing groups and calls for one job, one gets the lease. The script
+-- reads everything before its first write. Cost: O(k log n).
 if #ARGV < 6 or #ARGV > 2501 or #ARGV % 5 ~= 1 then return bad('claim_each') end
 local ids, wishes = {}, {}
 for i = 2, #ARGV, 5 do
@@ -34,9 +34,9 @@ local scores = {}
 for set = 1, 3 do scores[set] = redis.call('ZMSCORE', KEYS[set], unpack(ids)) end
 local now = clock()
 local fence = tonumber(redis.call('HGET', KEYS[5], 'f') or '0')
-local out, taken = {}, {} -- taken: what this call leased: ID -> {deadline, meta}
+local out, taken = {}, {} -- taken: jobs leased by this call, ID -> {deadline, meta}
 local gone, unknown = {{}, {}}, {}
-local named, before_fence, behind_fence, leases = {}, {}, {}, {} -- what grant takes
+local named, before_fence, behind_fence, leases = {}, {}, {}, {} -- arguments of grant
 for i, id in ipairs(ids) do
   local priority, attempts, lease, insert = unpack(wishes[i])
   local state, before, meta = 0, '', metas[i] or ''

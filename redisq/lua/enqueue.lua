@@ -1,23 +1,25 @@
--- enqueue.lua: put jobs into the queue as far as the window has room.
+-- enqueue.lua: add jobs to the queue as far as the window has room.
 --
--- ARGV[2]    window: ready jobs kept here
+-- ARGV[2]    window: ready jobs kept in Redis
 -- ARGV[3]    source: 0 fresh, 1 repeated, 2 recovered
 -- ARGV[4..]  1..500 times: message ID, priority, delay ms, attempts before
 --
 -- Returns {added, known, spilled, highest spilled priority or -1, position of
 -- the first spilled job or -1}.
 --
--- A fresh job that is newer than everything brought is looked up in ready (a
--- delayed one in delayed as well), others everywhere; known jobs stay as they are.
--- A ready job is admitted when
---   fresh, repeated: there is room and its priority is above the spilled ones
---   recovered:       there is room: it may be the very one that was spilled
---   fresh, repeated: it goes before the worst ready job and before everything
---                    spilled, and ready is below two windows
---   recovered:       it goes before the worst ready job, and fewer than a window
---                    of jobs go before it: what is less urgent never keeps it out
--- and is spilled otherwise. Delayed jobs are always admitted. Recovered jobs
--- keep the place that the time in their ID gives them; others join at the end.
+-- A fresh job with an ID newer than b (see brought.lua) is looked up in ready only,
+-- and in delayed too if it has a delay. Any other job is looked up in every set.
+-- Known jobs stay unchanged. A delayed job is always added.
+--
+-- A ready job is added in these cases and spilled in all others:
+--   fresh or repeated: its priority is above the highest spilled one, and
+--                      ready holds less than a window; or ready holds less than
+--                      two windows and the job's priority is above the lowest in ready
+--   recovered:         ready holds less than a window (the job may be a spilled one);
+--                      or the job's priority is above the lowest in ready and fewer
+--                      than a window of ready jobs have its priority or a higher one,
+--                      so less urgent jobs never keep it out
+-- A recovered job is ready since the time in its ID, others since now.
 -- Invariant: a job is in one set. Cost: O(k log n).
 local cap = int(ARGV[2], 1, 2147483647)
 local source = int(ARGV[3], 0, 2)
@@ -51,8 +53,8 @@ local function flags_of(id)
   return 0
 end
 
-local lowest = 1023 -- of those that this call admits: they are not in the set yet
-local worst -- priority at the end of the set, looked up when there is no room
+local lowest = 1023 -- lowest priority that this call adds; those jobs are not in the set yet
+local worst -- lowest priority in ready; read only when the window is full
 local function before_worst(p)
   if not worst then
     local tail = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
@@ -60,7 +62,9 @@ local function before_worst(p)
   end
   return p > math.min(worst, lowest)
 end
-local base, placed = {}, {} -- priority -> ready jobs of at least it before this call; of just it, by this call
+-- base: priority -> ready jobs of that priority or higher, before this call.
+-- placed: priority -> jobs of that priority that this call adds.
+local base, placed = {}, {}
 local function ahead(p)
   if not base[p] then base[p] = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. fmt((1024 - p) * P42)) end
   local n = base[p]
@@ -104,7 +108,7 @@ for i = 1, n do
       metas[#metas + 1] = pack(p, attempts[i], flags, '', '')
     end
   else
-    seen[id] = true -- named again in this call it counts as known
+    seen[id] = true -- if the call names it again, it counts as known
     out = out + 1
     if p > spilled then spilled = p end
     if first < 0 then first = i - 1 end
@@ -115,7 +119,7 @@ if #later > 0 then redis.call('ZADD', KEYS[2], unpack(later)) end
 if #metas > 0 then redis.call('HSET', KEYS[4], unpack(metas)) end
 if source > 0 then bring(ids) end
 if spilled ~= before then redis.call('HSET', KEYS[5], 'sp', fmt(spilled)) end
--- A refill that clears sp must see that others spilled meanwhile; what the
--- recovering walk itself spilled it knows.
+-- A refill clears sp only when ss has not changed, so the spills of others count.
+-- The scan that offers recovered jobs knows its own spills.
 if out > 0 and source ~= 2 then redis.call('HINCRBY', KEYS[5], 'ss', 1) end
 return {added, known, out, spilled, first}

@@ -4,10 +4,10 @@
 -- ARGV[3..]  1..500 times: message ID, token
 --
 -- Returns for each 1 extended, 0 lease lost.
--- Its first write is one that can only remove, so a full Redis does not refuse it.
--- It does not empty leased to fill it again: while a slot of a Cluster moves to
--- another node, a script that comes back to a key that is gone is cut off there,
--- and what it did before stays. Cost: O(k log n).
+-- The first write only removes, so a Redis at its memory limit accepts the script.
+-- The script never removes the last member of leased and adds members afterwards.
+-- While a slot of a Cluster moves to another node, Redis stops a script that returns
+-- to a missing key, and keeps the writes before that point. Cost: O(k log n).
 local lease, n = int(ARGV[2], 1, 1099511627776), (#ARGV - 2) / 2
 if not lease or not int(n, 1, 500) then return bad('extend') end
 local ids, tokens = {}, {}
@@ -26,7 +26,7 @@ for i, meta in ipairs(held(ids, tokens)) do
   end
 end
 if #adds > 0 then
-  redis.call('ZREM', KEYS[3], '') -- nobody
+  redis.call('ZREM', KEYS[3], '') -- removes nothing; see the header
   redis.call('ZADD', KEYS[3], unpack(adds))
 end
 return out

@@ -1,24 +1,25 @@
--- grant.lua: stands behind the prelude of scripts that lease jobs: the one rule of
--- what may be granted, and the one place that writes leases.
+-- grant.lua: part of the scripts that lease jobs. It has the only rule of how many
+-- jobs may be leased, and the only code that writes new leases. Follows the prelude.
 
--- grantable returns how many of n leases may be granted now, in the order of the
--- queue. None while delayed holds four windows: a consumer that fails every job must
--- not move its whole backlog there. A hold or a rate of the consumer lowers the
--- answer here. Cost: one count.
+-- grantable returns how many of n leases may be granted now, in queue order. It
+-- returns 0 while delayed holds four windows: a consumer that fails every job must
+-- not move its whole backlog to delayed. A limit for the consumer, such as a rate,
+-- belongs here. Cost: one count.
 local function grantable(n, cap)
   if n > 0 and redis.call('ZCARD', KEYS[2]) >= 4 * cap then return 0 end
   return n
 end
 
--- reachable tells whether the ready job at that score may be granted, and reach is the
--- end of their range: jobs below the highest spilled priority stay, because the store
--- has better ones and the refill brings them.
+-- reachable reports whether a ready job with that score may be leased; reach returns
+-- the upper bound of such scores. A job below the highest spilled priority may not be
+-- leased: the store has more urgent jobs, which the refill loads.
 local function reachable(s) return spilled < 0 or priority_of(s) >= spilled end
 local function reach() return '(' .. fmt((1024 - spilled) * P42) end
 
--- grant leases n jobs that the caller has taken out of their sets, and returns the
--- first fence. The meta value of the i-th is before[i], its fence and behind[i], as
--- pack writes it; before ends with the epoch and a dot. leases is what ZADD takes.
+-- grant leases n jobs that the caller has removed from their sets, and returns the
+-- first fence. The meta value of job i is before[i] .. fence .. behind[i], in the form
+-- that pack writes; before[i] ends with the epoch and a dot. leases holds the
+-- arguments of ZADD: deadline, ID, ...
 local function grant(n, ids, before, behind, leases)
   local fence = redis.call('HINCRBY', KEYS[5], 'f', n) - n
   local values = {}

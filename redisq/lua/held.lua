@@ -1,8 +1,7 @@
--- held.lua: stands behind the prelude of scripts that need the lease.
+-- held.lua: part of the scripts that need a lease. Follows the prelude.
 --
--- held returns, for the i-th of the IDs, its meta value when the i-th token is
--- the one of its current lease, else false. A lease whose deadline has passed
--- is current until it is reclaimed.
+-- held returns for each ID its meta value if tokens[i] belongs to the current lease,
+-- else false. A lease past its deadline stays current until reclaim ends it.
 local function held(ids, tokens)
   local metas = redis.call('HMGET', KEYS[4], unpack(ids))
   local leased = redis.call('ZMSCORE', KEYS[3], unpack(ids))

@@ -1,8 +1,8 @@
--- nack.lua: give leased jobs back for a later attempt.
+-- nack.lua: end leases; the jobs wait for another attempt.
 --
 -- ARGV[2..]  1..500 times: message ID, token, delay ms (0: ready at once)
 --
--- Returns for each 1 given back, 0 lease lost. The attempt stays charged.
+-- Returns for each 1 ended, 0 lease lost. The attempt stays charged.
 -- Replay: harmless, returns 0. Removes before it adds. Cost: O(k log n).
 local n = (#ARGV - 1) / 3
 if not int(n, 1, 500) then return bad('nack') end

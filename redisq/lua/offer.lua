@@ -1,22 +1,23 @@
--- offer.lua: put fresh jobs of one priority into the queue, all or none, and lease
--- them to the caller at once where nothing else waits.
+-- offer.lua: add fresh jobs of one priority, all or none, and lease them to the
+-- caller if no other job waits.
 --
--- ARGV[2]    window: ready jobs kept here
--- ARGV[3]    priority of all of them
+-- ARGV[2]    window: ready jobs kept in Redis
+-- ARGV[3]    priority of all the jobs
 -- ARGV[4]    oldest time in their IDs, Unix ms
--- ARGV[5]    lease ms, 0: only put them into the queue
+-- ARGV[5]    lease ms, 0: add without leasing
 -- ARGV[6..]  1..500 message IDs
 --
--- Returns {added, known, first fence}: a fence other than 0 says that all of them
--- are leased, with the tokens <epoch>.<fence>, counting up, and their first attempt
--- charged; otherwise they are ready. Or {-1, 0, 0} and does nothing when the window
--- has no room for all of them or has spilled before, or one may have come another
--- way (see brought.lua): then enqueue.lua decides one by one.
+-- Returns {added, known, first fence}. With fence 0 the jobs are ready. With another
+-- fence all of them are leased and charged their first attempt; the tokens are
+-- <epoch>.<fence>, and the fences count up from the first.
+-- Returns {-1, 0, 0} and changes nothing when the window has no room for all of them,
+-- when jobs are spilled, or when an ID is not newer than b (see brought.lua).
+-- enqueue.lua then decides for each job.
 --
--- This is what runs for every published message, so it does one thing: jobs
--- that nobody offered before, due now, never attempted. Known ones stay as they are.
--- A lease here is what claim.lua right behind this script would give, and under the
--- same rule (grant.lua): no job is ready, none is due, and all n may be granted.
+-- This script runs for every published message, so it handles one case only: jobs
+-- that are offered for the first time, due now and never attempted. Known jobs stay
+-- unchanged. A lease from here equals the one that claim.lua would give right after,
+-- under the rule of grant.lua: no job is ready or due, and n leases may be granted.
 -- Invariant: a fresh job is in no other set. Cost: O(k log n), one ZADD, and one
 -- HSET for leases.
 local cap, priority = int(ARGV[2], 1, 2147483647), int(ARGV[3], 0, 1023)
@@ -27,7 +28,7 @@ for i = 1, n do
   local id = ARGV[i + 5]
   if #id ~= 12 then return bad('offer') end
   if lease > 0 then
-    if named[id] then lease = 0 end -- it is known the second time
+    if named[id] then lease = 0 end -- the second time it counts as known
     named[id] = true
   end
 end

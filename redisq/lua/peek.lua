@@ -1,19 +1,19 @@
--- peek.lua: list ready jobs in the order in which claim would take them.
+-- peek.lua: list ready jobs in the order in which claim leases them.
 --
--- ARGV[2]  how many: 1..500
--- ARGV[3]  score of the job behind which to go on, '' from the start
--- ARGV[4]  its message ID
+-- ARGV[2]  most jobs to list: 1..500
+-- ARGV[3]  score of the job after which the list begins, '': from the start
+-- ARGV[4]  message ID of that job
 --
--- Returns for each: message ID, score, meta or ''. Lets due jobs in first, and
--- like claim stops at the jobs below the highest spilled priority.
--- The place behind a job that is gone is found by bisection of those with the
--- same score, so a page costs O(log^2 n) however many share a millisecond.
+-- Returns for each: message ID, score, meta or ''. Promotes due jobs first, and stops
+-- at the highest spilled priority, as claim does.
+-- The job of ARGV[4] may be gone. Binary search among the jobs with its score finds
+-- the place, so a page costs O(log^2 n) however many jobs share a millisecond.
 local limit = int(ARGV[2], 1, 500)
 local from = ARGV[3] ~= '' and int(ARGV[3], 0, 9007199254740991)
 if #ARGV ~= 4 or not limit or (ARGV[3] ~= '' and (not from or #ARGV[4] ~= 12)) then return bad('peek') end
 promote(clock())
 
--- after compares bytes: the < of Lua follows the locale.
+-- after reports whether a > b in byte order; the < of Lua uses the locale.
 local function after(a, b)
   for i = 1, 12 do
     local x, y = string.byte(a, i), string.byte(b, i)

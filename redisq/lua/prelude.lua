@@ -1,22 +1,22 @@
--- prelude.lua: stands before every script of a consumer.
+-- prelude.lua: the first part of every script of a consumer.
 --
 -- KEYS[1]  ready    ZSET  message ID -> (1023 - priority) * 2^42 + ready ms
 -- KEYS[2]  delayed  ZSET  message ID -> due ms
 -- KEYS[3]  leased   ZSET  message ID -> deadline ms
 -- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms
 -- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills,
---                         t when it was last looked at by reclaim, b newest time in
---                         the ID of a job that came by another way than a fresh offer
+--                         t time of the last reclaim, ms, b newest time in the ID of
+--                         a job that no fresh offer added, ms (see brought.lua)
 -- ARGV[1]  the epoch that the caller knows
 --
--- Returns {'STALE', current epoch or ''} and does nothing when the epoch is
--- another one: Redis was emptied or somebody rebuilt the consumer.
+-- Returns {'STALE', current epoch or ''} and changes nothing when the epochs differ:
+-- Redis lost the state of the consumer, or a broker replaced it.
 -- Clock: TIME of this Redis, in every script.
 local control = redis.call('HMGET', KEYS[5], 'e', 'sp', 'b')
 if control[1] ~= ARGV[1] then return {'STALE', control[1] or ''} end
 local epoch = ARGV[1]
 local spilled = tonumber(control[2] or '-1') -- highest priority outside the window, -1 none
-local brought = tonumber(control[3] or '-1') -- ms, -1 nothing was
+local brought = tonumber(control[3] or '-1') -- ms, -1 no job was brought
 
 local P42 = 4398046511104 -- 2^42
 local VERIFY, RECOVERED = 1, 2
@@ -41,8 +41,8 @@ end
 local function score(priority, ms) return fmt((1023 - priority) * P42 + ms) end
 local function priority_of(s) return 1023 - math.floor(s / P42) end
 
--- pack and unpack_meta are the two directions of a meta value. A job without
--- one is plain: unpack_meta then gives the given priority and zeros.
+-- pack writes a meta value and unpack_meta reads it. A plain job has no meta value:
+-- unpack_meta then returns the given priority and zeros.
 local function pack(priority, attempts, flags, token, ready)
   return fmt(priority) .. '|' .. fmt(attempts) .. '|' .. fmt(flags) .. '|' .. token .. '|' .. ready
 end
@@ -54,15 +54,15 @@ local function unpack_meta(v, priority)
   return priority, 0, 0, '', ''
 end
 
--- has_flag tells whether flags contain the single bit.
+-- has_flag reports whether flags contain the bit.
 local function has_flag(flags, bit) return math.floor(flags / bit) % 2 == 1 end
 local function with_flag(flags, bit)
   if has_flag(flags, bit) then return flags end
   return flags + bit
 end
 
--- next_due is the time in ms until the first delayed job is due or the first
--- lease ends, at least 1; 0 when there is neither.
+-- next_due returns the time in ms until the first delayed job is due or the first
+-- lease ends, at least 1. It returns 0 when no job is delayed or leased.
 local function next_due(now)
   local first
   for i = 2, 3 do

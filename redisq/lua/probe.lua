@@ -1,4 +1,4 @@
--- probe.lua: tell where jobs are.
+-- probe.lua: report the state of jobs.
 --
 -- ARGV[2..]  1..500 message IDs
 --

@@ -1,8 +1,8 @@
--- promote.lua: stands behind the prelude of scripts that let due jobs in.
+-- promote.lua: part of the scripts that promote due jobs. Follows the prelude.
 --
--- promote moves at most 128 delayed jobs that are due to ready, at the place of
--- their due time; the next call goes on. A job that has nothing else to say
--- loses its meta field. Cost: one range when nothing is due.
+-- promote moves up to 128 due jobs from delayed to ready, with the due time in their
+-- score; the next call moves the rest. A job with no attempt and no flag loses its
+-- meta field. Cost: one range when nothing is due.
 local function promote(now)
   local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
   if not head[1] or tonumber(head[2]) > now then return end

@@ -1,12 +1,12 @@
--- rebuild.lua: give a consumer without an epoch one.
+-- rebuild.lua: set the epoch of a consumer that has none.
 --
--- KEYS[5]  control  HASH  e epoch, t when reclaim last looked
+-- KEYS[5]  control  HASH  e epoch, t time of the last reclaim, ms
 -- ARGV[1]  a new, random epoch
 --
--- Returns the epoch that holds from now on: of racing callers one wins. Stands
--- without the prelude, as there is no epoch to check. Members that are still
--- there stay: what happened to them is not known here, and probing tells. The new
--- state counts as looked at, so that reclaim knows when the clock goes back at once.
+-- Returns the epoch that is valid from now on; one of several racing callers wins.
+-- Has no prelude, since there is no epoch to compare. Members that are still in the
+-- sets stay. The script sets t, so that the first reclaim can already notice a clock
+-- that went back.
 if #ARGV ~= 1 or #ARGV[1] < 1 then return redis.error_reply('ERR malformed rebuild') end
 if redis.call('HSETNX', KEYS[5], 'e', ARGV[1]) == 1 then
   redis.call('HSET', KEYS[5], 't', redis.call('TIME')[1] .. '000')

@@ -1,24 +1,25 @@
--- reclaim.lua: return jobs whose lease has ended; let due jobs in.
+-- reclaim.lua: end leases that are past their deadline; promote due jobs.
 --
--- ARGV[2]  most leases to look at: 1..500
--- ARGV[3]  attempts after which a job is exhausted; 0 never
+-- ARGV[2]  most leases to end: 1..500
+-- ARGV[3]  attempts after which a job is exhausted; 0: never
 -- ARGV[4]  ms that an exhausted job stays leased to the caller
 --
--- Where the clock of Redis went back, which would make everything late that waits
--- for a time by it, the consumer's keys are dropped and the answer is that of the
--- prelude: lost state is rebuilt with times by the clock that holds now. A step of
--- 5 s or less is waited for; time is written down about once a second.
+-- If the clock of Redis went back by more than 5 s, the script deletes the consumer's
+-- keys and returns {'STALE', ''}, as the prelude does for lost state. Otherwise every
+-- delayed job and every lease would wait longer by that step. The rebuilt state has
+-- times of the new clock. Smaller steps are waited out. The script writes the time
+-- about once a second.
 --
 -- Returns {next due ms, 1 when the consumer has no job at all else 0, number of
 -- returned jobs, first fence, the returned message IDs, then for each exhausted
 -- job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
 --
--- A returned job is ready since now and flagged: its holder may have delivered
--- it. An exhausted one gets a new token and deadline, so that only the caller
--- handles it and somebody else does when the caller dies.
--- Invariant: an ended lease is seen by one call. Removes before it adds, and
--- leaves exhausted jobs where they are, so that leased is not emptied and then
--- used again (see extend.lua). Cost: O(k log n).
+-- A returned job is ready since now and flagged, because its worker may have delivered
+-- it. An exhausted job gets a new token and deadline: only the caller handles it, and
+-- if the caller dies, a later reclaim returns it again.
+-- Invariant: one call ends a lease. The script removes before it adds. Exhausted jobs
+-- stay in leased, so that the script never empties leased and adds to it afterwards
+-- (see extend.lua). Cost: O(k log n).
 local limit, most = int(ARGV[2], 1, 500), int(ARGV[3], 0, 2147483647)
 local grace = int(ARGV[4], 1, 1099511627776)
 if #ARGV ~= 4 or not limit or not most or not grace then return bad('reclaim') end
@@ -28,7 +29,7 @@ if now < seen - 5000 then
   redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   return {'STALE', ''}
 end
--- A Redis that is full refuses this, and nothing else depends on it.
+-- A Redis at its memory limit refuses this write; the rest does not depend on it.
 if now >= seen + 1000 then redis.pcall('HSET', KEYS[5], 't', fmt(now)) end
 local out, tail = {0, 0, 0, 0}, {}
 local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', fmt(now), 'LIMIT', 0, fmt(limit))

@@ -2,8 +2,8 @@
 --
 -- ARGV[2..]  1..500 times: message ID, token
 --
--- Returns for each 1 back in ready at its old place with the attempt not
--- charged, 0 lease lost. A job that is plain again loses its meta field.
+-- Returns for each 1 ready again, 0 lease lost. A released job gets its old place in
+-- ready, and its attempt is not charged. A job that is plain again loses its meta field.
 -- Replay: harmless, returns 0. Removes before it adds. Cost: O(k log n).
 local n = (#ARGV - 1) / 2
 if not int(n, 1, 500) then return bad('release') end

@@ -1,16 +1,16 @@
--- restore_leases.lua: give leases that Redis has lost back to their holders.
+-- restore_leases.lua: write leases that Redis has lost again.
 --
 -- ARGV[2]    lease ms
 -- ARGV[3..]  1..500 times: message ID, token, priority, attempt of the lease
 --
--- Returns for each 1 the caller's, 0 not: somebody else has it, or it waits after
--- an attempt with that number, which is therefore over.
+-- Returns for each 1 if the caller has the lease, else 0: the job is leased with
+-- another token, or it waits and that attempt, or a later one, is already charged.
 --
--- A job that is leased with the token stays as it is. One that is unknown, or
--- waits with fewer attempts because it was put back from the store, is leased with
--- the old token and attempt, flagged: Redis cannot tell whether it was delivered.
--- The token stays unique: what it proves is the same lease. An ID named again in
--- the call is refused the second time.
+-- A job that is leased with the token stays unchanged. An unknown job is leased with
+-- the old token and attempt, and so is a job that waits with fewer attempts because
+-- the scan of the store added it. Both are flagged, because Redis cannot tell whether
+-- the job was delivered. A token still proves one lease only, since it is the same
+-- lease. The second of two equal IDs in a call gets 0.
 -- Replay: harmless. Removes before it adds, as extend.lua. Cost: O(k log n).
 local lease, n = int(ARGV[2], 1, 1099511627776), (#ARGV - 2) / 4
 if not lease or not int(n, 1, 500) then return bad('restore_leases') end
@@ -54,7 +54,7 @@ for i, id in ipairs(ids) do
   seen[id] = true
 end
 if #adds > 0 then
-  redis.call('ZREM', KEYS[3], '') -- nobody
+  redis.call('ZREM', KEYS[3], '') -- removes nothing; see extend.lua
   if #gone[1] > 0 then redis.call('ZREM', KEYS[1], unpack(gone[1])) end
   if #gone[2] > 0 then redis.call('ZREM', KEYS[2], unpack(gone[2])) end
   redis.call('ZADD', KEYS[3], unpack(adds))

@@ -1,9 +1,9 @@
--- spilled.lua: say which jobs are still outside the window.
+-- spilled.lua: set the highest priority that has jobs outside the window.
 --
--- ARGV[2]  highest priority with jobs outside, -1 none
--- ARGV[3]  spills that the caller has seen (see stats.lua), -1: set in any case
+-- ARGV[2]  highest priority with jobs outside, -1: none
+-- ARGV[3]  number of spills that the caller read (see stats.lua), -1: set in any case
 --
--- Returns {1 set, 0 others spilled since then}.
+-- Returns {1 set, 0 jobs were spilled after the caller read}.
 local priority, spills = int(ARGV[2], -1, 1023), int(ARGV[3], -1, 9007199254740991)
 if #ARGV ~= 3 or not priority or not spills then return bad('spilled') end
 if spills >= 0 and tonumber(redis.call('HGET', KEYS[5], 'ss') or '0') ~= spills then return {0} end
