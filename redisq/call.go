@@ -8,19 +8,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxRounds bounds how often a call is repeated because the script or the epoch
-// was unknown to Redis. Each round has a cause that is gone in the next; only a
-// Redis that is emptied again and again uses them up.
+// maxRounds bounds the repetitions of a call for which Redis did not know the script or
+// the epoch. Each round removes the cause of its repetition, so a call uses up all
+// rounds only when Redis is emptied again and again.
 const maxRounds = 6
 
-// maxPipelineArgs bounds the arguments sent at once, so that a fan-out to
-// thousands of consumers stays far below the read timeout.
+// maxPipelineArgs bounds the arguments of one pipeline, so that a fan-out to thousands
+// of consumers stays far below the read timeout.
 const maxPipelineArgs = 20_000
 
-// ErrLost says that Redis lost the state that a call was meant for.
+// ErrLost means that Redis has lost the state that a call is for.
 var ErrLost = errors.New("state in Redis was lost")
 
-// errUnsettled says that Redis lost its state during every round.
+// errUnsettled means that Redis lost its state during every round.
 var errUnsettled = errors.New("state in Redis is being replaced repeatedly")
 
 // A call is one script for one consumer.
@@ -28,20 +28,20 @@ type call struct {
 	consumer uint32
 	script   *script
 	args     []any  // without the epoch
-	pinned   string // the only epoch to send it with; empty: the one that holds
+	pinned   string // the only epoch that the call is valid for; empty: the current one
 
-	known string // epoch it was sent with
+	known string // epoch of the last send
 	eval  bool   // Redis does not know the digest
 	reply []any
 	err   error
 	done  bool
 }
 
-// onceCmd is a command that the client must not send again on its own: a claim
-// that ran and whose answer was lost would lease a second batch.
+// onceCmd is a command that the client must not retry: after a lost reply, a repeated
+// claim would lease a second batch.
 type onceCmd struct{ *redis.Cmd }
 
-// NoRetry tells the client so.
+// NoRetry disables the retries of the client.
 func (onceCmd) NoRetry() bool { return true }
 
 // cmd builds the command for the next round.
@@ -64,15 +64,15 @@ func (q *Queue) cmd(ctx context.Context, c *call) onceCmd {
 	return onceCmd{cmd}
 }
 
-// run runs one script and returns its reply; the epoch never shows.
+// run runs one script and returns its reply, without the epoch.
 func (q *Queue) run(ctx context.Context, consumer uint32, s *script, args ...any) ([]any, error) {
 	c := &call{consumer: consumer, script: s, args: args}
 	q.runAll(ctx, []*call{c})
 	return c.reply, c.err
 }
 
-// runAll runs the calls, each to its own reply or error, pipelined. Calls for the
-// same consumer run in their order.
+// runAll runs the calls in pipelines. Each call gets its own reply or error. Calls for
+// the same consumer run in their order.
 func (q *Queue) runAll(ctx context.Context, calls []*call) {
 	pending := calls
 	for range maxRounds {
@@ -93,7 +93,7 @@ func (q *Queue) runAll(ctx context.Context, calls []*call) {
 	}
 }
 
-// send makes one round of the calls and sorts the answers.
+// send sends each call once and stores the replies.
 func (q *Queue) send(ctx context.Context, calls []*call) {
 	if len(calls) == 1 {
 		cmd := q.cmd(ctx, calls[0])
@@ -119,8 +119,8 @@ func (q *Queue) send(ctx context.Context, calls []*call) {
 	}
 }
 
-// take reads the answer of a round: a reply or error ends the call, an unknown
-// digest or epoch asks for another round.
+// take reads the reply of one round. A reply or error ends the call; an unknown digest
+// or epoch needs another round.
 func (c *call) take(cmd *redis.Cmd) {
 	v, err := cmd.Result()
 	if err != nil {
@@ -146,8 +146,8 @@ func (c *call) fail(err error) {
 	c.err = failedTo(fmt.Sprintf("%s for consumer %d", c.script.name, c.consumer), err)
 }
 
-// adoptAll takes over the epochs that stale calls were told; consumers without
-// one get one.
+// adoptAll adopts the epochs that stale calls received. A consumer without an epoch
+// gets a new one.
 func (q *Queue) adoptAll(ctx context.Context, calls []*call) {
 	var empty []*call // the first stale call of each consumer without an epoch
 	pipe := q.client.Pipeline()

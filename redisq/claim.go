@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Claim leases up to n ready jobs (at most MaxBatch), best first, and charges
-// each an attempt. n = 0 leases none and only lets due jobs in. When the answer
-// is lost the jobs come back as their leases end.
+// Claim leases the first n ready jobs (at most MaxBatch) in queue order and charges each
+// an attempt. n = 0 leases none and only promotes due jobs. If the reply is lost, the
+// jobs become ready again when their leases end.
 func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (Claim, error) {
 	if lease <= 0 {
 		return Claim{}, fmt.Errorf("redisq: claim: a lease of %s", lease)
@@ -36,25 +36,25 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	return out, r.err
 }
 
-// A Wish is one job to be leased by ID, from ready or delayed. With Insert a job
-// that Redis does not know is leased all the same, with the priority and attempts
-// of Job, and flagged FlagVerify.
+// A Wish asks for the lease of one ready or delayed job by ID. With Insert, a job that
+// Redis does not know is leased too, with the priority and attempts of Job, and flagged
+// FlagVerify.
 type Wish struct {
 	Job    Job
 	Lease  time.Duration
 	Insert bool
 }
 
-// A Grant is the answer to a Wish. Before is how the job stood: when it is Leased
-// somebody else has it, and when it is Missing and was not to be inserted Redis
-// does not know it; the Lease is zero in both cases.
+// A Grant is the answer to a Wish. Before is the state of the job before the call. The
+// Lease is zero if Before is Leased, since another lease exists, or if Before is Missing
+// and the wish has no Insert.
 type Grant struct {
 	Lease  Lease
 	Before Standing
 }
 
-// ClaimEach leases the jobs of the wishes, in their order, at most MaxBatch, and
-// charges each an attempt.
+// ClaimEach leases the jobs of up to MaxBatch wishes, in their order, and charges each
+// leased job an attempt.
 func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) ([]Grant, error) {
 	if len(wishes) == 0 || len(wishes) > MaxBatch {
 		return nil, fmt.Errorf("redisq: claim each of %d jobs", len(wishes))
@@ -94,7 +94,7 @@ func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) (
 	return grants, nil
 }
 
-// ClaimOne is ClaimEach of one job.
+// ClaimOne is ClaimEach for one job.
 func (q *Queue) ClaimOne(ctx context.Context, consumer uint32, job Job, lease time.Duration, insert bool) (Lease, Standing, error) {
 	grants, err := q.ClaimEach(ctx, consumer, []Wish{{Job: job, Lease: lease, Insert: insert}})
 	if err != nil {
@@ -103,7 +103,7 @@ func (q *Queue) ClaimOne(ctx context.Context, consumer uint32, job Job, lease ti
 	return grants[0].Lease, grants[0].Before, nil
 }
 
-// token is the token that claim.lua, claim_each.lua and reclaim.lua wrote.
+// token returns the lease token in the form that the scripts write.
 func token(epoch string, fence int64) string { return epoch + "." + strconv.FormatInt(fence, 10) }
 
 // lease reads ID, priority, attempt and flags.

@@ -14,25 +14,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ConnectOptions of Connect. URL is required.
+// ConnectOptions are the options of Connect. URL is required.
 type ConnectOptions struct {
-	// URL is redis:// or rediss:// (TLS), with user, password and database as
-	// usual; several comma-separated addresses are the seeds of a Cluster, or the
-	// sentinels when Master is set. Only the first needs scheme and user. A single
-	// address may be a node of a Cluster as well.
+	// URL is redis:// or rediss:// (TLS), with user, password and database in their
+	// usual places. Several addresses, separated by commas, are the seeds of a Cluster,
+	// or the sentinels when Master is set. Only the first needs scheme and user. A
+	// single address may also be a node of a Cluster.
 	URL    string
 	Master string // Sentinel master name
 	// Dialer replaces the TCP (and, for rediss, TLS) dialer when not nil.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-	// PoolSize is the number of connections; 0: ten per CPU.
+	// PoolSize is the number of connections; 0 means ten per CPU.
 	PoolSize int
-	// Timeout bounds one exchange where the context does not; 0: one second.
+	// Timeout bounds one exchange if the context has no earlier deadline; 0 means one
+	// second.
 	Timeout time.Duration
 }
 
-// Connect opens a client for a Queue and checks that Redis answers and is new
-// enough. The client never repeats a script on its own and obeys deadlines of
-// contexts. Pass the RunWatch to New. No error contains a password.
+// Connect opens a client for a Queue. It checks that Redis answers and has version 6.2 or
+// later. The client never retries a script and obeys the deadlines of contexts. The
+// caller passes the RunWatch to New. No error contains a password.
 func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *RunWatch, error) {
 	u, err := parseURL(o.URL)
 	if err != nil {
@@ -48,7 +49,7 @@ func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *Run
 	u.MasterName = o.Master
 	u.Dialer = o.Dialer
 	u.OnConnect = watch.connected
-	u.Protocol = 2 // nothing of RESP3 is used, and proxies know 2
+	u.Protocol = 2 // no feature of RESP3 is used, and proxies support 2
 	u.DisableIdentity = true
 	u.MaxRetries = -1
 	u.DialTimeout = 2 * time.Second
@@ -60,8 +61,9 @@ func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *Run
 	u.ContextTimeoutEnabled = true
 	client := redis.NewUniversalClient(u)
 	if o.Master == "" && isCluster(ctx, client) {
-		// One address, as a Cluster behind a single name has, made it a client of
-		// one server. (With a database number it never got as far as this.)
+		// With a single address the client assumes one server, but a Cluster may be
+		// behind a single name. (With a database number, the Cluster refuses the
+		// connection, and check reports that.)
 		_ = client.Close()
 		u.IsClusterMode = true
 		client = redis.NewUniversalClient(u)
@@ -72,7 +74,7 @@ func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *Run
 	return client, watch, nil
 }
 
-// isCluster reports whether a client of one server talks to a node of a Cluster.
+// isCluster reports whether a client of one server is connected to a Cluster node.
 func isCluster(ctx context.Context, client redis.UniversalClient) bool {
 	if _, already := client.(*redis.ClusterClient); already {
 		return false
@@ -81,14 +83,14 @@ func isCluster(ctx context.Context, client redis.UniversalClient) bool {
 	return err == nil && infoField(info, "redis_mode") == "cluster"
 }
 
-// check asks Redis for an answer and its version; one that hides its version is
-// taken as it is.
+// check verifies that Redis answers and is not older than 6.2. A Redis that hides its
+// version passes.
 func check(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redisq: connect: %w", err)
 	}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		// Meet all masters now: later each would look like a new process.
+		// Connect to all masters now: later each would look like a new process.
 		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
 	}
 	info, err := client.Info(ctx, "server").Result()
@@ -108,11 +110,11 @@ func check(ctx context.Context, client redis.UniversalClient) error {
 	return nil
 }
 
-// parseURL reads addresses, credentials, database and TLS. Its errors say which
-// part is wrong but never show it: it may be the password.
+// parseURL reads addresses, credentials, database and TLS. Its errors name the wrong part
+// but never quote it, because it may be the password.
 func parseURL(s string) (*redis.UniversalOptions, error) {
 	out := &redis.UniversalOptions{}
-	// A comma separates addresses only behind the credentials.
+	// A comma separates addresses only after the credentials.
 	rest, found := strings.CutPrefix(s, "redis://")
 	if !found {
 		if rest, found = strings.CutPrefix(s, "rediss://"); !found {
@@ -126,7 +128,7 @@ func parseURL(s string) (*redis.UniversalOptions, error) {
 		out.Username, err1 = url.PathUnescape(user)
 		out.Password, err2 = url.PathUnescape(password)
 		if err1 != nil || err2 != nil {
-			return nil, errors.New("redisq: user or password in the Redis URL is not well escaped")
+			return nil, errors.New("redisq: user or password in the Redis URL is not correctly percent-encoded")
 		}
 		rest = rest[at+1:]
 	}

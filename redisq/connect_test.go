@@ -31,7 +31,7 @@ func TestUnusableURLsAreRefusedWithoutShowingThePassword(t *testing.T) {
 		"redis://u:s3cret@127.0.0.1/0?pool=s3cret",
 		"redis://u:s3cret@a:1,b:2/1",
 		"redis://u:s3cret@a:1,",
-		"redis://u:s3cret@127.0.0.1:1", // nobody listens
+		"redis://u:s3cret@127.0.0.1:1", // refuses connections
 	} {
 		client, _, err := redisq.Connect(context.Background(), redisq.ConnectOptions{URL: url, Timeout: 5 * time.Second})
 		require.Error(t, err, url)
@@ -76,8 +76,8 @@ func TestNewRedisProcessMovesTheGenerationBeforeItIsUsed(t *testing.T) {
 	require.EqualValues(t, 3, q.Generation())
 }
 
-// A cutter loses the answer to the next command once it is armed: Redis runs it,
-// the caller sees a broken connection.
+// A cutter that is armed cuts the connection after the next command: Redis runs the
+// command, and the client never reads the reply.
 type cutter struct {
 	net.Conn
 	armed *atomic.Bool
@@ -137,9 +137,9 @@ func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	}
 }
 
-// The answer to an offer is lost, somebody claims the job, Redis loses its memory, and
-// another call of the same process notices that: the offer is not made again to the
-// new state, which does not have the lease.
+// The reply to an offer is lost, another broker claims the job, and Redis is emptied.
+// Another call of the first process notices the loss. The offer must not be repeated to
+// the new state, which lacks the lease.
 func TestAnOfferWhoseAnswerIsLostIsNotRepeatedAfterALoss(t *testing.T) {
 	ctx := context.Background()
 	url := servers.Redis(t)
@@ -157,7 +157,7 @@ func TestAnOfferWhoseAnswerIsLostIsNotRepeatedAfterALoss(t *testing.T) {
 	batch.Epoch = out[0].Epoch
 	c, err := q.Claim(ctx, 1, 10, time.Hour)
 	require.NoError(t, err)
-	require.Len(t, c.Leases, 2, "it was carried out")
+	require.Len(t, c.Leases, 2, "Redis has run the offer")
 	removeKeys(t, client, prefix)
 	s, err := q.Stats(ctx, 1)
 	require.NoError(t, err)

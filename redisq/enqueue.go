@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A Batch is jobs of one consumer that were committed just now.
+// A Batch is a set of jobs of one consumer whose messages have just been stored.
 type Batch struct {
 	Consumer uint32
 	Jobs     []Job
-	// Epoch is the state in Redis that the jobs were offered to, or that was there
-	// when they might first have been. EnqueueMany does not look at it.
+	// Epoch names the state in Redis that the first offer of the jobs was for.
+	// EnqueueMany ignores it.
 	Epoch string
-	// Lease is for how long EnqueueMany may lease the jobs to the caller at once, where
-	// nothing else waits; 0 and below: it does not. Jobs with a delay or attempts
-	// never are.
+	// Lease is the length of the leases that EnqueueMany may give the caller at once, if
+	// no other job waits. 0 or less: no leases. Jobs with a delay or attempts never get
+	// one.
 	Lease time.Duration
 }
 
-// Enqueue puts jobs into the queue of a consumer as far as its window has room.
-// What is Spilled the caller leaves to the walk of the store. On an error any
-// part of the jobs may have been enqueued: offer them again as Repeated.
+// Enqueue adds jobs to the queue of a consumer as far as its window has room. The scan of
+// the store loads the spilled jobs later. After an error any part of the jobs may be in
+// the queue; the caller offers them again as Repeated.
 func (q *Queue) Enqueue(ctx context.Context, consumer uint32, jobs []Job, src Source) (Enqueued, error) {
 	calls, err := enqueueCalls(consumer, jobs, src, q.window)
 	if err != nil {
@@ -32,9 +32,9 @@ func (q *Queue) Enqueue(ctx context.Context, consumer uint32, jobs []Job, src So
 	return enqueued(calls)
 }
 
-// Recover is Enqueue of Recovered jobs into the state of that epoch (Stats.Epoch),
-// and ErrLost where there is another one by now: who walks the store in an order of
-// its own must not go on in the middle of it after a loss.
+// Recover is Enqueue of Recovered jobs into the state with that epoch (Stats.Epoch). It
+// returns ErrLost if Redis has another epoch by now: after a loss, a scan of the store
+// must start again instead of going on in the middle.
 func (q *Queue) Recover(ctx context.Context, consumer uint32, epoch string, jobs []Job) (Enqueued, error) {
 	calls, err := enqueueCalls(consumer, jobs, Recovered, q.window)
 	if err != nil {
@@ -47,9 +47,9 @@ func (q *Queue) Recover(ctx context.Context, consumer uint32, epoch string, jobs
 	return enqueued(calls)
 }
 
-// EnqueueMany is Enqueue of Fresh jobs for many consumers in few round trips. The
-// results and errors stand at the place of their batch. A batch with an error is
-// offered again with the Epoch of its result, by EnqueueAgain.
+// EnqueueMany is Enqueue of Fresh jobs for many consumers in few round trips. Result i
+// and error i belong to batch i. The caller offers a batch with an error again, with the
+// Epoch of its result, by EnqueueAgain.
 func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, []error) {
 	out, errs := make([]Enqueued, len(batches)), make([]error, len(batches))
 	offers := make([][]*offer, len(batches))
@@ -67,7 +67,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, [
 	for i, b := range batches {
 		out[i] = nothingEnqueued()
 		for j, o := range offers[i] {
-			if j == 0 { // what followed into a later state may have been in this one, too
+			if j == 0 { // later calls may have reached this state before they met the next one
 				out[i].Epoch = o.known
 			}
 			if errs[i] == nil {
@@ -78,11 +78,11 @@ func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, [
 	return out, errs
 }
 
-// EnqueueAgain is Enqueue of Repeated jobs for many consumers in few round trips.
-// The errors stand at the place of their batch: in a Cluster that lacks a master
-// the batches for the others are taken all the same. ErrLost: Redis has lost the
-// state of their Epoch, or they have none, and may hold no lease of those that are
-// under way; the walk of the store, which comes after the leases, has to bring them.
+// EnqueueAgain is Enqueue of Repeated jobs for many consumers in few round trips. Error i
+// belongs to batch i: in a Cluster that lacks a master, the batches for the other masters
+// succeed. ErrLost means that Redis has lost the state of the batch's Epoch, or that the
+// batch has no Epoch. The leases of jobs in flight may then be missing in Redis, so the
+// caller leaves the batch to the scan of the store, which runs after their restoration.
 func (q *Queue) EnqueueAgain(ctx context.Context, batches []Batch) []error {
 	errs := make([]error, len(batches))
 	calls := make([][]*call, len(batches))
@@ -107,19 +107,18 @@ func (q *Queue) EnqueueAgain(ctx context.Context, batches []Batch) []error {
 	return errs
 }
 
-// An offer is jobs of one batch that share a priority, in one call, with their
-// places in the batch.
+// An offer is one call for jobs of one batch, with their indexes in the batch.
 type offer struct {
 	*call
 	jobs   []Job
 	places []int
 }
 
-// offers splits a batch into calls of the script for plain jobs: one priority,
-// due now, never attempted. The others get a call of the careful script each.
+// offers splits a batch into calls. Jobs of one priority that are due now and were never
+// attempted share calls of offer.lua. All other jobs share calls of enqueue.lua.
 func (q *Queue) offers(b Batch) []*offer {
 	var out []*offer
-	open := map[int]*offer{} // by priority, -1: not plain
+	open := map[int]*offer{} // by priority; -1: for enqueue.lua
 	for i, j := range b.Jobs {
 		kind := j.Priority
 		if j.Delay > 0 || j.Attempts > 0 {
@@ -151,8 +150,8 @@ func (q *Queue) offers(b Batch) []*offer {
 	return out
 }
 
-// settleOffer adds the reply of an offer to the sum of its batch. An offer for
-// which there was no room is made again, job by job.
+// settleOffer adds the reply of an offer to the sum of its batch. If offer.lua refused
+// the jobs, settleOffer runs enqueue.lua, which decides for each of them.
 func (q *Queue) settleOffer(ctx context.Context, consumer uint32, o *offer, sum *Enqueued) error {
 	c := o.call
 	if c.err == nil && c.script == offerScript {

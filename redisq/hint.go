@@ -8,12 +8,12 @@ import (
 // maxHint is the largest number of consumers in one published hint.
 const maxHint = 1024
 
-// LostHint, set in a consumer's number, makes a hint say that Redis has lost the
-// state of the consumer. No consumer has such a number.
+// LostHint is a bit that Notify callers set in a consumer's number to report that Redis
+// has lost the state of the consumer. No consumer number has this bit.
 const LostHint uint32 = 1 << 31
 
-// Notify tells the subscribed brokers, this one included, that these consumers
-// have new jobs. It is a hint: it may get lost, and nothing may depend on it.
+// Notify tells the subscribed brokers, this one included, that these consumers have new
+// jobs. A hint may get lost, so correctness must not depend on it.
 func (q *Queue) Notify(ctx context.Context, consumers []uint32) error {
 	for len(consumers) > 0 {
 		n := min(len(consumers), maxHint)
@@ -29,9 +29,9 @@ func (q *Queue) Notify(ctx context.Context, consumers []uint32) error {
 	return nil
 }
 
-// Subscribe calls f with the consumers of each hint until ctx ends, and returns
-// nil then. It reconnects by itself; hints meanwhile are lost. f must not block
-// for long: hints that come faster than it takes them are dropped.
+// Subscribe calls f with the consumers of each hint until ctx ends, then returns nil. It
+// reconnects by itself; hints sent in between are lost. f must not block for long, since
+// hints that arrive faster than f returns are dropped.
 func (q *Queue) Subscribe(ctx context.Context, f func(consumers []uint32)) error {
 	sub := q.client.Subscribe(ctx, hintChannel(q.prefix))
 	defer func() { _ = sub.Close() }()
@@ -51,7 +51,7 @@ func (q *Queue) Subscribe(ctx context.Context, f func(consumers []uint32)) error
 	}
 }
 
-// parseHint reads the payload of a hint; what is not one gives nothing.
+// parseHint returns the consumers in the payload of a hint, or nil if it is malformed.
 func parseHint(payload string) []uint32 {
 	if len(payload)%4 != 0 || len(payload) > 4*maxHint {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// Peek lists up to limit (at most MaxBatch) ready jobs in the order of claiming,
-// from the start or behind after, which need not exist any more. Like Claim it
-// lets due jobs in and leaves out those that must wait for the refill.
+// Peek lists up to limit (at most MaxBatch) ready jobs in the order in which Claim leases
+// them, from the start or after the cursor, whose job may be gone. Like Claim, it
+// promotes due jobs first and leaves out jobs that must wait for the refill.
 func (q *Queue) Peek(ctx context.Context, consumer uint32, after *Cursor, limit int) ([]Waiting, error) {
 	score, id := any(""), ""
 	if after != nil {
@@ -30,7 +30,7 @@ func (q *Queue) Peek(ctx context.Context, consumer uint32, after *Cursor, limit 
 	return out, r.err
 }
 
-// Probe tells where jobs stand, in the order of ids.
+// Probe returns the state of each job, in the order of ids.
 func (q *Queue) Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]Standing, error) {
 	var calls []*call
 	for from := 0; from < len(ids); from += MaxBatch {

@@ -2,8 +2,8 @@ package redisq
 
 import "strconv"
 
-// DefaultPrefix begins every key; the number is the version of the layout, so
-// that brokers with another layout share a Redis without harm.
+// DefaultPrefix is the start of every key. Its number is the version of the key layout,
+// so brokers with different layouts can share a Redis.
 const DefaultPrefix = "p1:"
 
 // The five keys of a consumer, in the order in which scripts take them.
@@ -12,11 +12,11 @@ var keyNames = [...]string{
 	"d", // delayed ZSET message ID -> due, Unix ms
 	"x", // leased  ZSET message ID -> deadline of the lease, Unix ms
 	"m", // meta    HASH message ID -> meta, see meta.go
-	"c", // control HASH e = epoch, f = last fence, sp = highest spilled priority, ss = spills so far, t = when Reclaim last looked or the epoch began
+	"c", // control HASH epoch, fence, spill and times, see lua/prelude.lua
 }
 
-// keysOf returns the keys of one consumer. They share the hash tag
-// {c<number>}, so that in a cluster a script finds all of them on one node.
+// keysOf returns the keys of one consumer. They share the hash tag {c<number>}, so all of
+// them are on one node of a Cluster.
 func keysOf(prefix string, consumer uint32) []string {
 	tag := prefix + "{c" + strconv.FormatUint(uint64(consumer), 10) + "}:"
 	keys := make([]string, len(keyNames))

@@ -19,11 +19,10 @@ func TestKeysAreTheOnesTheScriptsName(t *testing.T) {
 	}
 }
 
-// In a Cluster a script may only touch keys that it was handed: others may be
-// on another node, or on their way to one.
-func TestScriptsTouchNoKeyThatTheyWereNotHanded(t *testing.T) {
+// In a Cluster a script may only use the keys in KEYS: others may be on another node.
+func TestScriptsUseOnlyTheKeysInKEYS(t *testing.T) {
 	calls := regexp.MustCompile(`redis\.p?call\(([^,)]*),?\s*([^,)]*)`)
-	// i and set run over the three sets, state is one of them.
+	// i and set are loop variables over the three sets, state is one of them.
 	handed := regexp.MustCompile(`^KEYS\[([1-5]|i|set|state)\]$`)
 	files, err := fs.Glob(lua, "lua/*.lua")
 	require.NoError(t, err)
@@ -60,7 +59,7 @@ func TestEveryScriptBeginsWithItsContract(t *testing.T) {
 	}
 }
 
-func TestMetaThatIsNoneIsAnError(t *testing.T) {
+func TestMalformedMetaIsAnError(t *testing.T) {
 	m, err := parseMeta("1023|7|3|e.9|1763658000123")
 	require.NoError(t, err)
 	require.Equal(t, meta{priority: 1023, attempts: 7, flags: 3, token: "e.9"}, m)

@@ -8,22 +8,22 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// Done is jobs of one consumer that are over.
+// Done lists jobs of one consumer that are over.
 type Done struct {
 	Consumer uint32
 	IDs      []ident.ID
 }
 
-// Ack forgets jobs whose outcome the store has, in whatever state they are, and
-// returns how many Redis knew. It needs no lease and may be repeated.
+// Ack removes jobs whose outcome is stored, in any state, and returns how many of them
+// were in Redis. It needs no lease and may be repeated.
 func (q *Queue) Ack(ctx context.Context, consumer uint32, ids []ident.ID) (removed int, err error) {
 	calls := ackCalls(consumer, ids)
 	q.runAll(ctx, calls)
 	return acked(calls)
 }
 
-// AckMany is Ack for many consumers in few round trips. The results and errors
-// stand at the place of their Done.
+// AckMany is Ack for many consumers in few round trips. Result i and error i belong to
+// done[i].
 func (q *Queue) AckMany(ctx context.Context, done []Done) ([]int, []error) {
 	out, errs := make([]int, len(done)), make([]error, len(done))
 	parts := make([][]*call, len(done))
@@ -63,9 +63,8 @@ func acked(calls []*call) (removed int, err error) {
 	return removed, nil
 }
 
-// Extend lets leases end after lease from now, which may be sooner than before.
-// The result says for each whether the lease was still the caller's; where it is
-// false the caller must stop working on the job.
+// Extend sets the deadline of leases to lease from now, which may be earlier than before.
+// Result i is false if lease i was lost; the caller must then stop working on the job.
 func (q *Queue) Extend(ctx context.Context, consumer uint32, leases []Lease, lease time.Duration) ([]bool, error) {
 	if lease <= 0 {
 		return nil, fmt.Errorf("redisq: extend: a lease of %s", lease)
@@ -75,13 +74,15 @@ func (q *Queue) Extend(ctx context.Context, consumer uint32, leases []Lease, lea
 	})
 }
 
-// RestoreLeases gives the caller leases back that Redis has lost together with everything
-// else, for lease from now: the same ones, with their tokens and attempts, so that
-// a copy that is sent later counts on. Leases that Redis still has stay as they
-// are. The result says for each whether it is the caller's; where it is false
-// somebody else has the job, or it waits and that attempt is counted as over. It
-// may be repeated. The lease of a job that was acked meanwhile comes back, too:
-// it ends, and who claims the job then is told by the store that it is over.
+// RestoreLeases writes leases again that Redis has lost with its other state, to end after
+// lease from now. A restored lease has its old token and attempt, so a later delivery
+// counts on from that attempt. A lease that Redis still has stays unchanged. Result i is
+// true if the caller has lease i. It is false if the job has another lease, or if it waits
+// and Redis counts that attempt as ended.
+//
+// The call may be repeated. It also restores the lease of a job that was acknowledged in
+// the meantime. Such a lease ends at its deadline, and the store tells the next claim that
+// the job is over.
 func (q *Queue) RestoreLeases(ctx context.Context, consumer uint32, leases []Lease, lease time.Duration) ([]bool, error) {
 	if lease <= 0 {
 		return nil, fmt.Errorf("redisq: restore leases: a lease of %s", lease)
@@ -92,9 +93,8 @@ func (q *Queue) RestoreLeases(ctx context.Context, consumer uint32, leases []Lea
 	})
 }
 
-// Nack gives jobs back for a later attempt after their delay, which has one
-// element per lease; 0 and below: ready at once. The attempt stays charged. The
-// result says for each whether the lease was still the caller's.
+// Nack ends leases and makes their jobs due after delays, one per lease; 0 or less means
+// ready at once. The attempt stays charged. Result i is false if lease i was lost.
 func (q *Queue) Nack(ctx context.Context, consumer uint32, leases []Lease, delays []time.Duration) ([]bool, error) {
 	if len(delays) != len(leases) {
 		return nil, fmt.Errorf("redisq: nack: %d delays for %d leases", len(delays), len(leases))
@@ -104,18 +104,16 @@ func (q *Queue) Nack(ctx context.Context, consumer uint32, leases []Lease, delay
 	})
 }
 
-// Release undoes a claim: the jobs were not sent, so no attempt is charged and
-// they are ready at their old place. The result says for each whether the lease
-// was still the caller's.
+// Release undoes a claim of jobs that were not sent: no attempt is charged, and the jobs
+// are ready at their old place. Result i is false if lease i was lost.
 func (q *Queue) Release(ctx context.Context, consumer uint32, leases []Lease) ([]bool, error) {
 	return q.fenced(ctx, consumer, releaseScript, leases, nil, func(args []any, i int) []any {
 		return append(args, string(leases[i].ID[:]), leases[i].Token)
 	})
 }
 
-// fenced runs a script that wants tokens, in batches, and returns its answer per
-// lease. On an error the answers of the batches that succeeded are there, the
-// others are false.
+// fenced runs a script that takes lease tokens, in batches, and returns one result per
+// lease. After an error the results of failed batches are false.
 func (q *Queue) fenced(ctx context.Context, consumer uint32, s *script, leases []Lease, head []any,
 	item func(args []any, i int) []any,
 ) ([]bool, error) {

@@ -10,15 +10,15 @@ import (
 //
 //	priority|attempts|flags|token|ready
 //
-// in decimal. token is empty unless the job is leased; ready is its time in the
-// ready set before the lease, for Release, and empty unless leased.
+// in decimal. token and ready are empty unless the job is leased; ready is the job's time
+// in the ready set before the lease, for Release.
 type meta struct {
 	priority, attempts int
 	flags              Flags
 	token              string
 }
 
-// parseMeta reads a packed meta value; "" is the meta of a plain job.
+// parseMeta reads a packed meta value. A plain job has the value "".
 func parseMeta(s string) (meta, error) {
 	if s == "" {
 		return meta{}, nil

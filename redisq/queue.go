@@ -12,24 +12,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DefaultWindow is how many ready jobs of one consumer Redis keeps.
+// DefaultWindow is the number of ready jobs of one consumer that Redis keeps.
 const DefaultWindow = 100_000
 
-// Options of New. The zero value is usable.
+// Options are the options of New. The zero value is usable.
 type Options struct {
-	Prefix string       // of every key; DefaultPrefix when empty
-	Window int          // ready jobs per consumer kept in Redis; DefaultWindow when below 1
-	Runs   *RunWatch    // from Connect: a new Redis process moves the generation; may be nil
-	Logger *slog.Logger // lost state is logged here; slog.Default when nil
+	Prefix string       // of every key; "" means DefaultPrefix
+	Window int          // ready jobs per consumer kept in Redis; below 1 means DefaultWindow
+	Runs   *RunWatch    // from Connect: a new Redis process changes the generation; may be nil
+	Logger *slog.Logger // for lost state; nil means slog.Default
 }
 
-// A Queue is the queues of all consumers in one Redis. One per process is
-// enough; all methods may be called concurrently.
+// A Queue holds the queues of all consumers in one Redis. A process needs only one. All
+// methods may be called concurrently.
 //
-// A method that returns an error may or may not have had its effect, unless the
-// error is a refusal by Redis. Ack, Extend, RestoreLeases, Nack, Release, Peek, Probe, Stats
-// and Enqueue of Repeated or Recovered jobs may simply be repeated; jobs of a
-// Claim whose answer was lost come back when their lease ends.
+// A method that returns an error may have had its effect, unless the error is a refusal
+// by Redis. Ack, Extend, RestoreLeases, Nack, Release, Peek, Probe, Stats, and Enqueue of
+// Repeated or Recovered jobs may be repeated. If the reply of a Claim is lost, its jobs
+// become ready again when their leases end.
 type Queue struct {
 	client redis.UniversalClient
 	prefix string
@@ -39,11 +39,11 @@ type Queue struct {
 	generation atomic.Uint64
 
 	mu     sync.RWMutex
-	epochs map[uint32]string // as this process last saw them
+	epochs map[uint32]string // the last known epoch of each consumer
 	onLost []func(consumer uint32)
 }
 
-// New returns a queue on client, which stays the caller's to close.
+// New returns a queue on client. The caller closes the client.
 func New(client redis.UniversalClient, o Options) *Queue {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
@@ -70,17 +70,17 @@ func New(client redis.UniversalClient, o Options) *Queue {
 	return q
 }
 
-// Generation increments whenever what this process remembers about Redis may
-// have become wrong: a consumer's epoch was adopted, or another Redis process
-// answers. A job may be sent without asking the store only when it was enqueued
-// as Fresh by this process in the current generation: read the generation before
-// Enqueue is called, and compare when the job is claimed.
+// Generation increments when the process's knowledge about Redis may have become wrong: a
+// consumer's epoch was adopted, or another Redis process answers. A job may be sent
+// without a question to the store only if this process enqueued it as Fresh in the
+// current generation. The caller reads the generation before it calls Enqueue, and
+// compares it when the job is claimed.
 func (q *Queue) Generation() uint64 { return q.generation.Load() }
 
-// OnLost registers a function that is told when a consumer's state in Redis was
-// lost or replaced, or is seen for the first time: its jobs must be walked in the
-// store. It is called once per adoption of an epoch, from the goroutine whose call
-// noticed, before that call is repeated; it must not block nor call the Queue.
+// OnLost registers a function for consumers whose state in Redis was lost or replaced, or
+// is seen for the first time. The store must then be scanned for their jobs. The Queue
+// calls f once per adopted epoch, on the goroutine that noticed it, before it repeats the
+// call. f must neither block nor call the Queue.
 func (q *Queue) OnLost(f func(consumer uint32)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,17 +94,16 @@ func (q *Queue) Keys(consumer uint32) []string { return keysOf(q.prefix, consume
 // Window returns how many ready jobs of one consumer Redis keeps.
 func (q *Queue) Window() int { return q.window }
 
-// Epoch names the state of a consumer in Redis as this process knows it, "" before
-// the first contact.
+// Epoch returns the last known epoch of a consumer, "" before the first contact.
 func (q *Queue) Epoch(consumer uint32) string {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.epochs[consumer]
 }
 
-// adopt replaces the epoch known in the failed call by the current one. When
-// another goroutine was faster nothing happens: its adoption has been reported,
-// and a call that is repeated with a wrong epoch is told again.
+// adopt replaces the epoch that a stale call was sent with by the current one. If another
+// goroutine was faster, adopt does nothing: that goroutine reports the loss, and a repeated
+// call with a wrong epoch is stale again.
 func (q *Queue) adopt(consumer uint32, known, current string) {
 	q.mu.Lock()
 	if q.epochs[consumer] != known || known == current {
@@ -123,7 +122,7 @@ func (q *Queue) adopt(consumer uint32, known, current string) {
 	}
 }
 
-// newEpoch returns 80 random bits: epochs never repeat, and so tokens neither.
+// newEpoch returns 80 random bits. Epochs never repeat, and therefore tokens do not either.
 func newEpoch() string {
 	var b [10]byte
 	if _, err := rand.Read(b[:]); err != nil {

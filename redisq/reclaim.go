@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// exhaustedLease is how long Reclaim keeps an exhausted job for its caller: time
-// to store the dead letter, and not long when the caller dies.
+// exhaustedLease is how long Reclaim leases an exhausted job to its caller. The caller has
+// time to store the dead letter, and the job is not blocked for long if the caller dies.
 const exhaustedLease = 10 * time.Second
 
-// Reclaim ends up to limit (at most MaxBatch) leases whose deadline has passed:
-// their jobs are ready again, flagged FlagVerify, with the attempt charged; those
-// with maxAttempts attempts or more (0 and below: never) are handed to the caller
-// to be stored as dead. Of concurrent calls one sees each ended lease. It also
-// lets in up to 128 due delayed jobs. Where the clock of Redis went back by more than
-// five seconds since the last call, the consumer's state is dropped, as if lost.
+// Reclaim ends up to limit (at most MaxBatch) leases that are past their deadline. Their
+// jobs are ready again, flagged FlagVerify, with the attempt charged. A job with
+// maxAttempts or more attempts (0 or less: no limit) is leased to the caller instead, which
+// stores it as dead. Each ended lease appears in the result of one call. Reclaim also
+// promotes up to 128 due jobs. If the clock of Redis went back by more than five seconds
+// since the last call, Reclaim drops the consumer's state and reports it as lost.
 func (q *Queue) Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (Expired, error) {
 	c := &call{
 		consumer: consumer,

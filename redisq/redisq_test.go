@@ -40,8 +40,7 @@ func TestRedis(t *testing.T) {
 	runSuite(t, redisq.ConnectOptions{URL: servers.Redis(t)}, removeKeys)
 }
 
-// runSuite runs the suite on a real server, which others use as well: remove
-// removes the keys with a prefix.
+// runSuite runs the suite on a shared server. remove deletes the keys with a prefix.
 func runSuite(t *testing.T, o redisq.ConnectOptions, remove func(tb testing.TB, client redis.UniversalClient, prefix string)) {
 	queuetest.Run(t, func(t *testing.T) queuetest.Server {
 		client := connectTo(t, o)
@@ -73,12 +72,12 @@ func connectTo(tb testing.TB, o redisq.ConnectOptions) redis.UniversalClient {
 
 var prefixes atomic.Int64
 
-// ownPrefix makes key prefixes that no other test of any run uses.
+// ownPrefix returns a key prefix that is unique among all test runs.
 func ownPrefix() string {
 	return fmt.Sprintf("test%x.%d:", time.Now().UnixNano(), prefixes.Add(1))
 }
 
-// removeKeys empties the part of a shared server that belongs to a test.
+// removeKeys deletes the keys of one test from a shared server.
 func removeKeys(tb testing.TB, client redis.UniversalClient, prefix string) {
 	tb.Helper()
 	ctx := context.Background()
@@ -106,8 +105,8 @@ func wait(tb testing.TB, client redis.UniversalClient, d time.Duration) {
 	}
 }
 
-// A clock that goes back by more than a hiccup would hold up whatever waits for a time
-// by it: the state of such a consumer is dropped, and told as lost.
+// After a large step back of the clock, delayed jobs and leases would wait too long: the
+// consumer's state is dropped and reported as lost.
 func TestStateIsDroppedWhereTheClockWentBack(t *testing.T) {
 	ctx := context.Background()
 	server := miniredis.RunT(t)
@@ -137,18 +136,18 @@ func TestStateIsDroppedWhereTheClockWentBack(t *testing.T) {
 		server.SetTime(now)
 		require.False(t, look(1).Empty)
 	}
-	require.Empty(t, lost, "a hiccup, and the clock goes on")
+	require.Empty(t, lost, "a step of 5 s or less is waited out")
 	server.SetTime(now.Add(-5001 * time.Millisecond))
 	require.True(t, look(1).Empty)
 	require.Equal(t, []uint32{1}, lost)
 	require.NotEqual(t, epoch, q.Epoch(1))
 	require.Equal(t, []string{q.Keys(1)[4]}, server.Keys(), "nothing but the new epoch is left")
 	put(1)
-	require.False(t, look(1).Empty, "and it is good for as much as before")
+	require.False(t, look(1).Empty, "the new state works as before")
 	require.Equal(t, []uint32{1}, lost)
 
-	put(2) // nobody has looked at this one when the clock goes back
+	put(2) // no reclaim has run for this consumer when the clock goes back
 	server.SetTime(now.Add(-time.Hour))
 	require.True(t, look(2).Empty)
-	require.Equal(t, []uint32{1, 2, 2}, lost, "met, and lost")
+	require.Equal(t, []uint32{1, 2, 2}, lost, "reported at the first contact and at the loss")
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A reader takes apart the flat reply of a script. The first thing that is not
-// as the contract says makes err non-nil; later reads give zeros.
+// A reader reads the flat reply of a script. The first item that breaks the contract sets
+// err; later reads return zeros.
 type reader struct {
 	items []any
 	err   error
 }
 
-// left is how many items have not been read.
+// left returns the number of unread items.
 func (r *reader) left() int {
 	if r.err != nil {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A value of the meta hash is read as it was packed, or refused: a Redis that
-// somebody else wrote to must not make up attempts or leases.
+// parseMeta reads a meta value as it was packed, or returns an error: foreign writes to
+// Redis must not result in invented attempts or leases.
 func FuzzMeta(f *testing.F) {
 	for _, s := range []string{"", "0|0|0||", "1023|5|3|abc.7|1730000000000", "a|b|c|d|e", "1|2|3|4", "1|2|3|4|5|6", "-1|-1|-1||", "99999999999999999999|0|0||", "1e3|0|0||"} {
 		f.Add(s)
@@ -27,8 +27,8 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// Whatever a script answers, the reader neither panics nor reads on after the
-// first thing that is not as the contract says.
+// For any reply the reader does not panic, and it stops at the first item that breaks the
+// contract.
 func FuzzReply(f *testing.F) {
 	id := string(make([]byte, ident.Size))
 	f.Add("1", int64(5), id, "0|0|0||", uint8(0))

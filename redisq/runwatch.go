@@ -9,33 +9,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A RunWatch notices when another Redis process answers: restarted, failed over,
-// restored from a backup. Its state may then be older than what this process
-// remembers, with the same epoch. A process that was a replica meanwhile counts
-// as another one: it has lost what it did not get from its master in time.
+// A RunWatch notices when another Redis process answers: after a restart, a failover or a
+// restored backup. The new process may have older state with the same epoch. A process
+// that was a replica in between also counts as another one, because it lacks the writes
+// that its master had not replicated in time.
 type RunWatch struct {
 	mu       sync.Mutex
-	seen     map[string]bool // run_id and the ID of the history of writes
+	seen     map[string]bool // run_id and replication ID
 	onChange []func()
 }
 
-// OnChange registers a function that is called when a connection reaches a Redis
-// process not seen before, other than the first. It runs before that connection
-// is used, and must not block nor use the client.
+// OnChange registers a function that the RunWatch calls when a connection reaches a new
+// Redis process, except for the first process. f runs before the connection is used, and
+// must neither block nor use the client.
 func (w *RunWatch) OnChange(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.onChange = append(w.onChange, f)
 }
 
-// connected is the client's hook for each new connection. A server that does not
-// tell its run_id, such as an embedded one, lives and dies with this process.
+// connected is the client's hook for each new connection. A server without a run_id is
+// ignored: the embedded server lives as long as this process.
 func (w *RunWatch) connected(ctx context.Context, cn *redis.Conn) error {
 	run, err := field(ctx, cn, "server", "run_id")
 	if err != nil || run == "" {
 		return err
 	}
-	// Redis takes a new one when it is promoted.
+	// Redis takes a new replication ID when it is promoted to master.
 	history, err := field(ctx, cn, "replication", "master_replid")
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (w *RunWatch) connected(ctx context.Context, cn *redis.Conn) error {
 	return nil
 }
 
-// field asks for a field of INFO, "" when the server does not tell.
+// field reads a field of INFO, "" if the server refuses or lacks it.
 func field(ctx context.Context, cn *redis.Conn, section, name string) (string, error) {
 	info, err := cn.Info(ctx, section).Result()
 	var refused redis.Error
@@ -74,7 +74,7 @@ func (w *RunWatch) observe(run string) {
 	}
 }
 
-// infoField returns a field of an INFO reply, "" when it is not there.
+// infoField returns a field of an INFO reply, "" if it is absent.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {

@@ -5,29 +5,29 @@ import "time"
 // readyBits is the width of the time in the score of a ready job.
 const readyBits = 42
 
-// maxDelay bounds delays, so that every due time fits readyBits until 2099.
+// maxDelay bounds delays. Until 2099 every due time then fits into readyBits.
 const maxDelay = 10 * 366 * 24 * time.Hour
 
-// readyScore is the place of a job in the ready set, lowest first:
+// readyScore returns the score of a job in the ready set. The lowest score is first:
 //
 //	bits 42..51  1023 - priority
-//	bits  0..41  Unix milliseconds since when the job is ready (until the year 2109)
+//	bits  0..41  time since which the job is ready, Unix ms (until the year 2109)
 //
-// The largest score is 2^52-1, below the 2^53 up to which a double, and so a
-// Redis score and a Lua number, is exact. Equal scores are ordered by the bytes
-// of the ID. The scripts compute the same in prelude.lua.
+// The largest score is 2^52-1. Redis scores and Lua numbers are doubles, which are exact
+// up to 2^53. Equal scores are ordered by the bytes of the ID. prelude.lua computes the
+// same score.
 func readyScore(priority int, readyMillis int64) int64 {
 	return int64(MaxPriority-priority)<<readyBits + readyMillis
 }
 
-// priorityOf is the priority in a ready score.
+// priorityOf returns the priority in a ready score.
 func priorityOf(score int64) int { return MaxPriority - int(score>>readyBits) }
 
-// readyMillisOf is the ready time in a ready score.
+// readyMillisOf returns the ready time in a ready score.
 func readyMillisOf(score int64) int64 { return score & (1<<readyBits - 1) }
 
-// millis rounds a duration up to milliseconds, so that nothing is due early,
-// and clamps it to 0..maxDelay.
+// millis rounds a duration up to milliseconds, so that no job is due early, and clamps it
+// to 0..maxDelay.
 func millis(d time.Duration) int64 {
 	d = min(max(d, 0), maxDelay)
 	return int64((d + time.Millisecond - 1) / time.Millisecond)

@@ -10,7 +10,7 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// The scripts, one per verb; the head of each file is its contract.
+// The scripts, one per verb. The header of each file is its contract.
 var (
 	offerScript         = load("prelude", "grant", "offer")
 	enqueueScript       = load("prelude", "brought", "enqueue")
@@ -35,8 +35,7 @@ type script struct {
 	name, text, hash string
 }
 
-// code drops the lines that are only comment: the embedded server parses a
-// script at each call.
+// code removes comment lines, because the embedded server parses a script at each call.
 func code(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -48,8 +47,8 @@ func code(text string) string {
 	return b.String()
 }
 
-// load joins Lua files to one script: Redis has no modules, so what scripts
-// share stands before them.
+// load joins Lua files to one script. Redis has no modules, so shared code comes first in
+// each script.
 func load(parts ...string) *script {
 	var text string
 	for _, part := range parts {

@@ -31,7 +31,7 @@ func onBoth(t *testing.T, test func(t *testing.T, client redis.UniversalClient, 
 	}
 }
 
-// dump is all that Redis holds for consumer 1.
+// dump returns the whole content of Redis for consumer 1.
 func dump(t *testing.T, client redis.UniversalClient, q *Queue) string {
 	t.Helper()
 	ctx := context.Background()
@@ -64,7 +64,7 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 		leased, token := string(claim.Leases[0].ID[:]), claim.Leases[0].Token
 		before := dump(t, client, q)
 
-		// Tokens are not checked for shape: a wrong one is just not held.
+		// The scripts do not check the form of tokens: a wrong one matches no lease.
 		type free string
 		for _, c := range []struct {
 			script *script

@@ -5,19 +5,18 @@ import (
 	"fmt"
 )
 
-// SetSpilled records that the highest priority with jobs outside the window is
-// now priority, -1 for none, whatever happened meanwhile. A job that another
-// broker spills at the same moment is then out of sight until the next walk of
-// the store: a refill uses SettleSpilled.
+// SetSpilled sets the highest priority that has jobs outside the window, -1 for none. It
+// ignores spills by other brokers at the same time, whose jobs then stay outside until the
+// next scan of the store. A refill therefore uses SettleSpilled.
 func (q *Queue) SetSpilled(ctx context.Context, consumer uint32, priority int) error {
 	_, err := q.settle(ctx, consumer, priority, -1)
 	return err
 }
 
-// SettleSpilled is SetSpilled unless jobs were spilled since the caller read
-// Stats.Spills, before it began to refill; then nothing changes, it returns false
-// and the caller looks at the store again. Spills of Recovered jobs do not count:
-// the walk that offers them knows about them.
+// SettleSpilled is SetSpilled for a refill that read Stats.Spills before it began. If jobs
+// were spilled since that read, SettleSpilled changes nothing and returns false, and the
+// caller reads the store again. Spills of Recovered jobs do not count, because the scan
+// that offers them knows about them.
 func (q *Queue) SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
 	return q.settle(ctx, consumer, priority, max(spills, 0))
 }
@@ -35,12 +34,11 @@ func (q *Queue) settle(ctx context.Context, consumer uint32, priority int, spill
 	return set, r.err
 }
 
-// Renew gives the consumer a new epoch although Redis has one: another Redis
-// process answers, and how much of the state it has nobody knows. Jobs and leases
-// stay. It changes the epoch only from the one this process knows, so of brokers
-// that notice together one does; every process that then meets the new epoch
-// reports it to OnLost. When this process has met the consumer never before, or
-// not the present epoch, meeting it is all that happens.
+// Renew replaces the epoch of a consumer after another Redis process has answered, which
+// may have only a part of the state. Jobs and leases stay. Renew replaces only the epoch
+// that this process knows, so one of several brokers that notice the change succeeds.
+// Every process that then meets the new epoch reports it to OnLost. If this process does
+// not know the current epoch, Renew only adopts it.
 func (q *Queue) Renew(ctx context.Context, consumer uint32) error {
 	known := q.Epoch(consumer)
 	c := &call{consumer: consumer, script: renewScript, args: []any{newEpoch()}}

@@ -22,11 +22,11 @@ func TestRedisSentinel(t *testing.T) {
 }
 
 func TestRedisCluster(t *testing.T) {
-	// Which fails for a client of one server: see removeFromCluster.
+	// ForEachMaster in removeFromCluster fails for a client of one server.
 	runSuite(t, redisq.ConnectOptions{URL: servers.SharedCluster(t).URL()}, removeFromCluster)
 }
 
-// removeFromCluster empties the part of all masters that belongs to a test.
+// removeFromCluster deletes the keys of one test from all masters.
 func removeFromCluster(t testing.TB, client redis.UniversalClient, prefix string) {
 	t.Helper()
 	require.IsType(t, &redis.ClusterClient{}, client)
@@ -37,8 +37,8 @@ func removeFromCluster(t testing.TB, client redis.UniversalClient, prefix string
 	require.NoError(t, err)
 }
 
-// Redis itself says in which slot a key is: one for each consumer, and so many
-// different ones that every master has its share.
+// CLUSTER KEYSLOT gives one slot for all keys of a consumer, and enough different slots
+// for all consumers that every master has some.
 func TestRedisClusterSpreadsConsumersAndKeepsEachInOneSlot(t *testing.T) {
 	ctx := context.Background()
 	cluster := servers.SharedCluster(t)
@@ -66,8 +66,7 @@ func TestRedisClusterSpreadsConsumersAndKeepsEachInOneSlot(t *testing.T) {
 	}
 }
 
-// onEveryMaster returns one consumer for each node of the cluster, as it stands
-// in cluster.Nodes.
+// onEveryMaster returns one consumer for each master, in the order of cluster.Nodes.
 func onEveryMaster(t *testing.T, cluster *servers.Cluster, client redis.UniversalClient, q *redisq.Queue) []uint32 {
 	t.Helper()
 	consumers := make([]uint32, len(cluster.Nodes))
@@ -91,10 +90,10 @@ func TestRedisClusterIsRecognisedByOneAddress(t *testing.T) {
 	one := "redis://" + cluster.Addrs()[1]
 	require.IsType(t, &redis.ClusterClient{}, connect(t, one))
 	_, _, err := redisq.Connect(context.Background(), redisq.ConnectOptions{URL: one + "/1"})
-	require.ErrorContains(t, err, "cluster mode", "it has database 0 only")
+	require.ErrorContains(t, err, "cluster mode", "a Cluster has database 0 only")
 }
 
-// Three masters are three processes, and none of them is news.
+// The three masters are three processes that are known from the start.
 func TestRedisClusterMastersDoNotMoveTheGeneration(t *testing.T) {
 	ctx := context.Background()
 	cluster := servers.SharedCluster(t)
@@ -109,10 +108,10 @@ func TestRedisClusterMastersDoNotMoveTheGeneration(t *testing.T) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, len(consumers), q.Generation(), "each consumer was adopted, and nothing else")
+	require.EqualValues(t, len(consumers), q.Generation(), "only the first contact with each consumer counts")
 }
 
-// One call for consumers everywhere has a result of its own for each.
+// One call for consumers on all masters returns a result for each consumer.
 func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
 	ctx := context.Background()
 	cluster, err := servers.StartCluster(ctx)
@@ -150,7 +149,7 @@ func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
 	}
 	repeated := batches(1)
 	for i := range repeated {
-		require.NotEmpty(t, added[i].Epoch, "also where it failed")
+		require.NotEmpty(t, added[i].Epoch, "also after an error")
 		repeated[i].Epoch = added[i].Epoch
 	}
 	errs = q.EnqueueAgain(ctx, repeated)
@@ -163,11 +162,11 @@ func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
 	require.NoError(t, cluster.AwaitHealthy(ctx))
 	_, err = q.Stats(ctx, consumers[1])
 	require.NoError(t, err)
-	require.Equal(t, map[uint32]int{consumers[1]: 1}, lost, "it came back empty")
+	require.Equal(t, map[uint32]int{consumers[1]: 1}, lost, "the master came back empty")
 }
 
-// A claim whose answer is lost must not run twice, in a Cluster no more than on
-// one server: the client there repeats commands by other rules.
+// A claim whose reply is lost must not run twice. The Cluster client has its own rules for
+// retries, so this test repeats the one for a single server.
 func TestRedisClusterClaimWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	ctx := context.Background()
 	cluster := servers.SharedCluster(t)
@@ -188,9 +187,9 @@ func TestRedisClusterClaimWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	require.Equal(t, 5, s.Leased)
 }
 
-// A slot moves to another master, key by key, while its consumer works: calls
-// meet ASK, TRYAGAIN and MOVED. Nothing is lost or leased twice, and the epoch
-// moves along, so nothing is taken for lost either.
+// A slot moves to another master, key by key, while its consumer works, and calls get ASK,
+// TRYAGAIN and MOVED. No job is lost or leased twice. The epoch moves with the slot, so no
+// loss is reported.
 func TestRedisClusterSlotMovesUnderLoad(t *testing.T) {
 	ctx := context.Background()
 	cluster, err := servers.StartCluster(ctx)
@@ -202,8 +201,8 @@ func TestRedisClusterSlotMovesUnderLoad(t *testing.T) {
 	slot, err := client.ClusterKeySlot(ctx, q.Keys(consumer)[0]).Result()
 	require.NoError(t, err)
 	all := ids(3000)
-	// Never due: a consumer without one would be refused for as long as the slot
-	// moves, because scripts need all keys on one side.
+	// This job is never due, so the delayed key always exists. Without that key Redis would
+	// refuse the scripts while the slot moves, because it wants all their keys on one node.
 	_, err = q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[0], Delay: time.Hour}}, redisq.Fresh)
 	require.NoError(t, err)
 	var lost atomic.Int64
@@ -266,9 +265,9 @@ func TestRedisClusterSlotMovesUnderLoad(t *testing.T) {
 	require.Same(t, cluster.Nodes[0], owner)
 }
 
-// While a slot moves, Redis cuts a script off at a key that is not there any more,
-// even if the script itself emptied it. What the script did before stays, so no
-// script may come back to such a key in the middle of a move.
+// While a slot moves, Redis stops a script at a missing key, even if the script itself
+// emptied it, and keeps the writes before that point. No script may therefore return to a
+// key that it may have emptied.
 func TestRedisClusterScriptsAreWholeWhileTheirSlotMoves(t *testing.T) {
 	ctx := context.Background()
 	cluster, err := servers.StartCluster(ctx)

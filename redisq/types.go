@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// ErrLeaseLost says that the caller's lease is not the current one: it ended and
-// was reclaimed, or the job is over.
+// ErrLeaseLost means that the caller's lease is not the current one: reclaim ended it, or
+// the job is over.
 var ErrLeaseLost = errors.New("redisq: lease lost")
 
 // ErrFailed says that Redis did not answer a call, or refused it: it is away, full, too
@@ -18,7 +18,7 @@ var ErrFailed = errors.New("redisq: Redis failed")
 // MaxPriority is the highest priority: 0..1023, higher first.
 const MaxPriority = 1023
 
-// MaxBatch is the largest number of jobs in one script call; methods split larger slices.
+// MaxBatch is the largest number of jobs in one script call. Methods split larger slices.
 const MaxBatch = 500
 
 // A Job enters the queue of one consumer.
@@ -26,41 +26,40 @@ type Job struct {
 	ID       ident.ID // of the message
 	Priority int
 	Delay    time.Duration // until it is due; 0 and below: at once
-	Attempts int           // attempts charged before
+	Attempts int           // attempts charged so far
 }
 
-// A Source tells Enqueue where jobs come from and so how careful it must be.
+// A Source tells Enqueue where jobs come from, and thereby which sets it must search.
 type Source uint8
 
 const (
-	// Fresh jobs were committed by this process just now and never offered to
-	// Redis before: membership is checked in the ready set alone, unless jobs as
-	// new as these have come another way; then everywhere, and they are marked
-	// FlagVerify.
+	// Fresh jobs have just been stored by this process and are offered for the first
+	// time. Enqueue searches the ready set only. If jobs as new as these have been added
+	// by any other call, it searches every set and flags the jobs FlagVerify.
 	Fresh Source = iota
-	// Repeated jobs may have been offered before: the reply was lost, or an
-	// operator asks. Known ones are left alone, new ones are marked FlagVerify.
+	// Repeated jobs may have been offered before: a reply was lost, or an operator
+	// requested it. Known jobs stay unchanged; new ones are flagged FlagVerify.
 	Repeated
-	// Recovered jobs come from a walk of the store: as Repeated, also marked
-	// FlagRecovered, and admitted although the window has spilled jobs, because
-	// the walk is what brings those back.
+	// Recovered jobs come from a scan of the store. They are treated as Repeated and also
+	// flagged FlagRecovered. They enter the window even while jobs are spilled, because
+	// the scan is the way in which spilled jobs return.
 	Recovered
 )
 
 // Enqueued counts what became of the jobs of one call.
 type Enqueued struct {
-	Added   int // now in the queue
-	Known   int // were in the queue: nothing changed
-	Spilled int // no room in the window: only the store has them
-	// SpilledPriority is the highest priority known to have jobs outside the
-	// window, -1 when none.
+	Added   int // new in the queue
+	Known   int // already in the queue, unchanged
+	Spilled int // outside the full window, in the store only
+	// SpilledPriority is the highest priority that has jobs outside the window, -1 if
+	// there are none.
 	SpilledPriority int
-	// FirstSpilled is the index of the first job that was spilled, -1 when none.
+	// FirstSpilled is the index of the first spilled job, -1 if there is none.
 	FirstSpilled int
-	// Epoch is the state in Redis that the jobs were, or may have been, offered to;
-	// of EnqueueMany alone, and also where that failed.
+	// Epoch names the state in Redis that the jobs were first sent to. Only EnqueueMany
+	// sets it, also after an error.
 	Epoch string
-	// Leases are those of the jobs that EnqueueMany leased at once, as Batch.Lease asked.
+	// Leases are the leases that EnqueueMany got at once, as Batch.Lease requests.
 	Leases []Lease
 }
 
@@ -68,11 +67,11 @@ type Enqueued struct {
 type Flags uint8
 
 const (
-	// FlagVerify marks a job that may have been delivered already as far as
-	// Redis can tell (reclaimed, offered twice): ask the store before sending.
+	// FlagVerify marks a job that may already be delivered, for example a reclaimed one
+	// or one that was offered twice. The store must be asked before the job is sent.
 	FlagVerify Flags = 1 << iota
-	// FlagRecovered marks a job that came back from the store after its state in
-	// Redis was lost: it may have been in flight, and its holder may still report.
+	// FlagRecovered marks a job that a scan of the store has added. It may have been in
+	// flight when Redis lost its state, and its worker may still report an outcome.
 	FlagRecovered
 )
 
@@ -80,22 +79,22 @@ const (
 type Lease struct {
 	ID       ident.ID
 	Priority int
-	Attempt  int // counted at claim: the first is 1
+	Attempt  int // counted at the claim; the first is 1
 	Flags    Flags
-	Token    string // proof of the lease, unique for ever
+	Token    string // proof of the lease; never reused
 }
 
 // A Claim is the answer to Queue.Claim.
 type Claim struct {
 	Leases []Lease
-	// NextDue is how long until a delayed job is due or a lease ends; 0 when
-	// there is none. With Leases empty it says when asking again makes sense.
+	// NextDue is the time until a delayed job is due or a lease ends, 0 if there is
+	// none. After a Claim without Leases, the next Claim is useful at that time.
 	NextDue time.Duration
 	Ready   int  // jobs left in the ready set
-	Spilled bool // the store holds more than the window: wake the refill
+	Spilled bool // jobs are outside the window, so the refill has work
 }
 
-// A State is where a job stands in Redis.
+// A State is the state of a job in Redis.
 type State uint8
 
 const (
@@ -105,7 +104,7 @@ const (
 	Leased
 )
 
-// A Standing is one job as Redis sees it.
+// A Standing describes one job in Redis.
 type Standing struct {
 	State    State
 	Priority int
@@ -115,13 +114,13 @@ type Standing struct {
 	At       time.Time // Delayed: due; Leased: deadline (Redis clock)
 }
 
-// A Cursor is a place in the ready order: peeking goes on behind it.
+// A Cursor is a place in the ready set. Peek lists the jobs after it.
 type Cursor struct {
 	Score int64
 	ID    ident.ID
 }
 
-// A Waiting job as Peek lists it.
+// A Waiting is a ready job as Peek lists it.
 type Waiting struct {
 	ID       ident.ID
 	Priority int
@@ -132,10 +131,10 @@ type Waiting struct {
 
 // Expired is the answer to Queue.Reclaim.
 type Expired struct {
-	// Returned went back to ready, marked FlagVerify.
+	// Returned jobs are ready again, flagged FlagVerify.
 	Returned []ident.ID
-	// Exhausted have no attempt left. They stay leased a little longer, so that
-	// nobody else handles them, for the caller to store as dead and then Ack.
+	// Exhausted jobs have no attempt left. They are leased to the caller for a short
+	// time, in which the caller stores them as dead and then calls Ack.
 	Exhausted []Lease
 	NextDue   time.Duration // as in Claim
 	Empty     bool          // the consumer has no job in Redis at all
@@ -144,9 +143,9 @@ type Expired struct {
 // Stats are the sizes of one consumer's sets.
 type Stats struct {
 	Ready, Delayed, Leased int
-	SpilledPriority        int           // -1 when nothing is outside the window
-	Spills                 int64         // counts calls that spilled, for SettleSpilled
-	Oldest                 time.Duration // since the job at the head of ready became due; 0 when none
+	SpilledPriority        int           // -1 if no job is outside the window
+	Spills                 int64         // number of calls that spilled jobs, for SettleSpilled
+	Oldest                 time.Duration // age of the first ready job since it became due; 0 if none
 	NextDue                time.Duration
-	Epoch                  string // of the state that this is about, for Recover
+	Epoch                  string // of the described state, for Recover
 }

@@ -5,8 +5,8 @@
 -- KEYS[3]  leased   ZSET  message ID -> deadline ms
 -- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms
 -- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills,
---                         t time of the last reclaim, ms, b newest time in the ID of
---                         a job that no fresh offer added, ms (see brought.lua)
+--                         t time of the last reclaim or rebuild, ms, b newest time in
+--                         the ID of a job that no fresh offer added, ms (brought.lua)
 -- ARGV[1]  the epoch that the caller knows
 --
 -- Returns {'STALE', current epoch or ''} and changes nothing when the epochs differ:
