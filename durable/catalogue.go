@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// The catalogue is what changes by PUT: producers, channels, consumers. It has
-// one version, and every change takes the row of the version first. That row
-// lock makes the order of commits the order of versions, so a reader that asks
-// for everything after a version can never miss a change that commits late.
+// The catalogue is the set of producers, channels and consumers, which change by PUT. It
+// has one version, in one row, and every change locks that row first. Commits therefore
+// happen in the order of their versions, and a reader that asks for all changes after a
+// version never misses a change that commits late.
 
 const (
 	bumpCatalogue = `
@@ -33,12 +33,11 @@ type change struct {
 	nowMs   int64
 }
 
-// errUnchanged rolls back a Put that would change nothing, so that others do not reload for it.
+// errUnchanged rolls back a Put that changes nothing, so that no broker reloads for it.
 var errUnchanged = errors.New("durable: nothing changed")
 
-// put runs f with a new version of the catalogue. It is not repeated when the
-// outcome of the commit is unknown: the second run would answer that the row
-// was there before.
+// put runs f with a new version of the catalogue. If the outcome of the commit is unknown,
+// put does not repeat it: the second run would report that the row existed before.
 func (s *Store) put(ctx context.Context, name string, f func(ctx context.Context, c change) error) error {
 	err := s.run(ctx, transaction{name: name}, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, bumpCatalogue); err != nil {
@@ -60,15 +59,15 @@ func (s *Store) put(ctx context.Context, name string, f func(ctx context.Context
 	return err
 }
 
-// next returns 1 + the highest number of a table. The lock on the version keeps
-// two creators apart, and nothing in the catalogue is ever deleted.
+// next returns 1 + the highest number of a table. The lock on the version serialises
+// creators, and no row of the catalogue is ever deleted, so numbers are not reused.
 func (c change) next(ctx context.Context, selectMax string) (uint32, error) {
 	var highest uint32
 	err := c.tx.QueryRowContext(ctx, selectMax).Scan(&highest)
 	return highest + 1, err
 }
 
-// A named is what producers and channels have in common.
+// A named has the fields that producers and channels share.
 type named struct {
 	No              uint32
 	ID, Name, Token string
@@ -76,11 +75,11 @@ type named struct {
 	Version         int64
 }
 
-// namedSQL are the statements of one kind of named resource.
+// namedSQL has the statements of one kind of named resource.
 type namedSQL struct{ max, insert, update string }
 
-// putNamed creates or updates a named resource. stored is the row that is there,
-// nil when there is none.
+// putNamed creates or updates a named resource. stored is the existing row, nil if there is
+// none.
 func (c change) putNamed(ctx context.Context, p Put, stored *named, q namedSQL) (out named, created bool, err error) {
 	if stored == nil {
 		created, stored = true, &named{ID: p.ID, Name: p.ID, Token: p.NewToken}
@@ -108,8 +107,8 @@ func (c change) putNamed(ctx context.Context, p Put, stored *named, q namedSQL) 
 	return out, false, err
 }
 
-// check refuses a precondition that does not hold. exists and changed describe
-// the stored row.
+// check returns ErrPrecondition if a precondition does not hold. exists and changed
+// describe the stored row.
 func (p Put) check(exists bool, changed time.Time) error {
 	switch {
 	case p.Exists != nil && *p.Exists != exists,
@@ -120,11 +119,11 @@ func (p Put) check(exists bool, changed time.Time) error {
 	return nil
 }
 
-// stamp returns the time of the change in Unix ms. HTTP dates have whole
-// seconds, so each change of a resource gets a second of its own, and one under
-// UnmodifiedSince a second after that date: the same date then refuses the next
-// writer. Several changes within a second are therefore dated ahead. A date in
-// the future is no reason to date a change there.
+// stamp returns the time of the change in Unix ms. HTTP dates have whole seconds, so each
+// change of a resource gets a second of its own; further changes within a second get times
+// ahead of the clock. A change with UnmodifiedSince in the present second gets the second
+// after that date, so that the same date refuses the next writer. A date in the future has
+// no effect on the time.
 func (c change) stamp(p Put, exists bool, changed time.Time) int64 {
 	ms := c.nowMs
 	if exists {
@@ -136,7 +135,8 @@ func (c change) stamp(p Put, exists bool, changed time.Time) int64 {
 	return ms
 }
 
-// valid refuses what no column can hold, so that both servers refuse the same.
+// valid rejects values that the columns cannot hold, so that MySQL and SQLite reject the
+// same values.
 func (p Put) valid() error {
 	switch {
 	case p.ID == "" || len(p.ID) > 255:
@@ -149,8 +149,8 @@ func (p Put) valid() error {
 	return nil
 }
 
-// merge returns the name and token of a row after p, given those it has; of a
-// row that is created, the defaults.
+// merge returns the name and token that a row with this name and token has after p. For a
+// new row the arguments are the defaults.
 func (p Put) merge(name, token string) (string, string) {
 	if p.Name != nil {
 		name = *p.Name
@@ -161,9 +161,9 @@ func (p Put) merge(name, token string) (string, string) {
 	return name, token
 }
 
-// Changes returns the rows changed after a version of the catalogue, 0 for all
-// of them, in one consistent snapshot. When nothing changed it costs one read by
-// key. A version from the future, left by a restored backup, returns everything.
+// Changes returns the rows that changed after a version of the catalogue, in one consistent
+// snapshot. Version 0 returns all rows, and so does a version from the future, which a
+// restored backup can cause. Without a change the call costs one read by key.
 func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 	var c Changes
 	err := repeat(ctx, "read the version of the catalogue", func(ctx context.Context) error {
@@ -180,7 +180,7 @@ func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 	}
 	err = s.run(ctx, snapshot, func(ctx context.Context, tx *sql.Tx) error {
 		c = Changes{}
-		// The first read makes the snapshot.
+		// The first read establishes the snapshot.
 		if err := tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.Version); err != nil {
 			return err
 		}

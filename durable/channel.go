@@ -57,8 +57,8 @@ SET
     version = ?
 WHERE no = ?`
 
-	// changed_ms stays: a new consumer is no change of the channel that a
-	// client could see, and must not spoil its precondition.
+	// changed_ms stays: clients see no change of the channel when it gets a consumer, so
+	// their preconditions must still hold.
 	growAudience = `
 UPDATE channels
 SET
@@ -67,8 +67,8 @@ SET
 WHERE no = ?`
 )
 
-// PutChannel creates or updates a channel. Of several racing creators exactly
-// one gets created.
+// PutChannel creates or updates a channel. created is true for exactly one of several
+// racing creators.
 func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created bool, err error) {
 	if err := p.valid(); err != nil {
 		return Channel{}, false, err

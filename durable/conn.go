@@ -6,14 +6,13 @@ import (
 	"errors"
 )
 
-// A boundedConn is a connection to MySQL whose transactions end when their
-// context does. database/sql has no context for COMMIT and ROLLBACK: the driver
-// would wait for a server that stands still until its read timeout, and with it
-// everybody who waits for the transaction, long past the deadline.
+// A boundedConn is a connection to MySQL whose transactions end with their context.
+// database/sql has no context for COMMIT and ROLLBACK. Without a boundedConn the driver
+// would wait for a stalled server until its read timeout, and every caller that waits for
+// the transaction would wait past its deadline.
 type boundedConn struct{ mysqlConn }
 
-// mysqlConn is everything that a connection of the driver can do and that
-// database/sql looks for.
+// mysqlConn has the interfaces of the driver's connection that database/sql uses.
 type mysqlConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -40,9 +39,8 @@ type boundedTx struct {
 	conn mysqlConn
 }
 
-// errCommitCut says that the deadline came while COMMIT was under way: whether
-// the server has got it is not known. It is no error of the context, which
-// would mean that COMMIT was not sent.
+// errCommitCut means that the deadline passed while COMMIT was under way, so the outcome is
+// unknown. It does not wrap the error of the context, which means that COMMIT was not sent.
 var errCommitCut = errors.New("the deadline came before COMMIT was answered")
 
 // Commit implements driver.Tx.
@@ -55,8 +53,8 @@ func (t boundedTx) Commit() error {
 	return err
 }
 
-// Rollback implements driver.Tx. What cannot be rolled back in time is left to
-// the server, which does so when the connection closes.
+// Rollback implements driver.Tx. If the deadline passes first, the connection is closed and
+// the server rolls back.
 func (t boundedTx) Rollback() error {
 	if _, err := t.conn.ExecContext(t.ctx, "ROLLBACK", nil); err != nil {
 		t.drop()
@@ -65,6 +63,6 @@ func (t boundedTx) Rollback() error {
 	return nil
 }
 
-// drop closes the connection: the transaction may still be open on it, and its
-// next user would commit what is left of it by beginning another.
+// drop closes the connection. A transaction may still be open on it, and BEGIN of the next
+// user would commit that transaction.
 func (t boundedTx) drop() { _ = t.conn.Close() }

@@ -81,9 +81,9 @@ SET
 WHERE no = ?`
 )
 
-// PutConsumer creates or updates a consumer of an existing channel. When it
-// returns a created consumer, every message inserted later names it in its
-// audience. ErrNotFound: no such channel. ErrFull: no position is left.
+// PutConsumer creates or updates a consumer of an existing channel. After it has returned a
+// created consumer, the audience of every message inserted later includes that consumer.
+// ErrNotFound: the channel does not exist. ErrFull: no position is left.
 func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, created bool, err error) {
 	if err := p.valid(); err != nil {
 		return Consumer{}, false, err

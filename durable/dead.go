@@ -37,8 +37,8 @@ WHERE consumer_no = ?
   AND message_id IN (?...)`
 )
 
-// The row lock makes one of several racing calls the one that moves a job. The
-// writer of SQLite is alone anyway.
+// On MySQL the row lock ensures that one of several racing calls moves a job. SQLite has
+// only one writer.
 var (
 	takeDeadJobs = statement{
 		mysql: `
@@ -102,8 +102,8 @@ ON CONFLICT DO UPDATE SET
 	}
 )
 
-// DeadJobs returns up to limit dead letters of a consumer in order of their
-// messages' IDs, beginning with from.
+// DeadJobs returns up to limit dead letters of a consumer with message IDs from from on, in
+// order of the IDs.
 func (s *Store) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]DeadJob, error) {
 	var out []DeadJob
 	err := repeat(ctx, "list dead letters", func(ctx context.Context) error {
@@ -118,10 +118,10 @@ func (s *Store) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, 
 	return out, err
 }
 
-// Redrive makes dead letters open jobs with all their attempts before them, due
-// at nowMs. It returns those that this call moved, in order of their IDs: of several
-// racing calls exactly one returns a job. After ErrOutcomeUnknown they may have been
-// moved; OpenJobs then lists them.
+// Redrive turns dead letters into open jobs with no attempt charged, due at nowMs. It
+// returns the jobs that this call moved, in order of their IDs; exactly one of several
+// racing calls returns a job. After ErrOutcomeUnknown the jobs may have been moved; OpenJobs
+// then lists them.
 func (s *Store) Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]OpenJob, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -129,8 +129,8 @@ func (s *Store) Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, 
 	return s.reopen(ctx, "redrive", consumerNo, ids, nowMs, true)
 }
 
-// Revive makes one dead letter an open job that keeps its attempts, due at
-// nowMs. ErrNotFound: it is not dead, or another call was quicker.
+// Revive turns one dead letter into an open job that keeps its attempts, due at nowMs.
+// ErrNotFound: the job is not dead, or another call moved it first.
 func (s *Store) Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (OpenJob, error) {
 	moved, err := s.reopen(ctx, "revive", consumerNo, []ident.ID{id}, nowMs, false)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	var args []any
 	for _, j := range dead {
 		if slices.Contains(delivered, j.ID) {
-			continue // a success is never taken back
+			continue // a delivered job stays delivered
 		}
 		moved = append(moved, j)
 		gone = append(gone, j.ID)

@@ -13,29 +13,29 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// A verdict says what an error of a statement or commit means for what was sent.
+// A verdict is the meaning of an error for the statement or commit that returned it.
 type verdict uint8
 
 const (
-	failed    verdict = iota // answered, nothing stored, no use to try again
-	transient                // nothing stored, the same statement may work next time
-	unknown                  // stored or not: only the server can tell
-	bad                      // a value in it can never be stored
-	exists                   // a key in it is taken
-	stale                    // the guard made a NULL
+	failed    verdict = iota // refused, nothing stored; a repetition fails too
+	transient                // nothing stored; a repetition may succeed
+	unknown                  // stored or not
+	bad                      // the server cannot store a value of the statement
+	exists                   // a key of the statement is taken
+	stale                    // the guard resulted in NULL
 )
 
-// judge tells what err, returned by the execution of a statement that commits
-// by itself, or by COMMIT, means.
+// judge returns the verdict on err, which COMMIT or a statement that commits by itself has
+// returned.
 func judge(err error) verdict {
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
 		switch {
-		case errors.Is(err, driver.ErrBadConn): // the driver returns it only when no byte has left, or the server refused
+		case errors.Is(err, driver.ErrBadConn): // the driver sent no byte, or the server refused
 			return transient
 		case errors.Is(err, mysql.ErrPktTooLarge): // refused before sending
 			return bad
-		default: // connection lost, timed out or cancelled underway
+		default: // the connection was lost, timed out or was cancelled on the way
 			return unknown
 		}
 	}
@@ -56,9 +56,9 @@ func judge(err error) verdict {
 	return failed
 }
 
-// withoutValues is an error of a statement as it may be logged: the text of some of
-// the server's errors quotes what the statement held. Those that only name columns
-// and constraints stay as they are.
+// withoutValues returns an error of a statement in a form that may be logged. Some error
+// texts of the server quote values of the statement; only the numbers of those errors are
+// kept. Error texts that name only columns and constraints are kept.
 func withoutValues(err error) error {
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
@@ -71,15 +71,15 @@ func withoutValues(err error) error {
 	return fmt.Errorf("error %d (%s) of the MySQL server", answer.Number, answer.SQLState[:])
 }
 
-// broken reports whether err says that the connection, not the statement, failed.
+// broken reports whether err means that the connection failed, rather than the statement.
 func broken(err error) bool {
 	var network net.Error
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
 }
 
-// repeatable reports whether a transaction that failed with err before its
-// COMMIT was sent may run again. A server that cannot be dialled is not tried again.
+// repeatable reports whether a transaction that failed with err before its COMMIT was sent
+// may run again. After a failed dial it may not.
 func repeatable(err error) bool {
 	var answer *mysql.MySQLError
 	if errors.As(err, &answer) {
@@ -93,9 +93,9 @@ func repeatable(err error) bool {
 	return broken(err)
 }
 
-// pause waits before the try-th repetition: a few milliseconds at first, up to
-// half a second, with jitter so that rivals part. It returns early with the
-// error of ctx.
+// pause waits before repetition number try: a few milliseconds at first, later up to three
+// quarters of a second, with jitter that separates rivals. It returns early with the error
+// of ctx.
 func pause(ctx context.Context, try int) error {
 	longest := 500 * time.Millisecond
 	d := min(longest, 4*time.Millisecond<<min(try, 10))

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// lockFolder cannot lock on this system: there SQLite's own locks keep the file
-// whole, and running one broker per folder is up to the operator.
+// lockFolder does not lock on this system. SQLite's own locks protect the file, and the
+// operator must ensure that only one broker uses the folder.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -22,19 +22,19 @@ type entry struct {
 // Insert stores a batch, each part of up to 1024 rows and MaxBatchBytes in one
 // transaction, and returns one result per message:
 //
-//   - nil: on disk;
-//   - *DuplicateError: the channel has this message under its Key, an earlier one
-//     of the batch included: producer, priority, content type, headers and payload
-//     are the same. A message that was stored before with the same ID and the same
-//     content is nil, so a batch may be inserted again after ErrOutcomeUnknown;
+//   - nil: the message is on disk. A message that was stored before with the same ID and
+//     content is also nil, so a batch may be inserted again after ErrOutcomeUnknown;
+//   - *DuplicateError: the channel, or an earlier message of the batch, has this Key with
+//     the same producer, priority, content type, headers and payload;
 //   - ErrConflict: the channel has another message under this Key;
-//   - ErrStale: refresh the catalogue or the lease, take new IDs, insert again;
-//   - ErrRejected: this message can never be stored; the others are not concerned;
+//   - ErrStale: the caller refreshes the catalogue or the lease, takes new IDs and inserts
+//     again;
+//   - ErrRejected: this message can never be stored; the others are not affected;
 //   - ErrOutcomeUnknown: ctx ended before the server could be asked;
-//   - any other: not stored.
+//   - any other error: the message is not stored.
 //
-// Insert neither changes nor keeps batch. Rows of a batch that are good are
-// stored whatever the others are, except that ErrStale concerns a whole part.
+// Insert neither changes nor keeps batch. Valid rows are stored whatever happens to the
+// others, except that ErrStale applies to a whole part.
 func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -45,7 +45,7 @@ func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []
 			todo = append(todo, entry{m, i})
 		}
 	}
-	// One round, unless a batch has the same key twice.
+	// A batch needs one round, unless a key occurs twice in it.
 	for len(todo) > 0 {
 		now, later, first := distinct(todo)
 		slices.SortFunc(now, byKey)
@@ -62,8 +62,8 @@ func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []
 	return errs
 }
 
-// storable refuses what the columns cannot hold, so that both servers refuse the
-// same and a bad row rarely costs its batch a second statement.
+// storable rejects values that the columns cannot hold. MySQL and SQLite therefore reject
+// the same messages, and a bad row rarely costs its batch a second statement.
 func storable(m *Message) error {
 	switch {
 	case m.Priority < 0 || m.Priority > maxPriority:
@@ -88,8 +88,8 @@ type channelKey struct {
 	key     string
 }
 
-// distinct splits entries into those that may be inserted together and those
-// whose key is used by an earlier one, which first then names.
+// distinct splits entries into now, which may be inserted together, and later, whose keys
+// occur in now. first maps each such key to its entry in now.
 func distinct(all []entry) (now, later []entry, first map[channelKey]entry) {
 	if !slices.ContainsFunc(all, func(e entry) bool { return e.Key != "" }) {
 		return all, nil, nil
@@ -107,9 +107,10 @@ func distinct(all []entry) (now, later []entry, first map[channelKey]entry) {
 	return now, later, first
 }
 
-// settleRepeated answers the messages whose key an earlier one of their batch
-// had. It returns those that are free to try because that one was rejected, and
-// those whose key had been taken before, from that one: they may be what is stored.
+// settleRepeated sets the results of messages whose key occurs earlier in the batch. It
+// returns two groups without a result. The messages of again may be inserted, because the
+// earlier message was rejected. For the messages of contested the key was taken before the
+// batch: a stored message has it, and that message may equal them.
 func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (again, contested []entry) {
 	var dup *DuplicateError
 	for _, e := range later {
@@ -123,15 +124,16 @@ func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (ag
 			contested = append(contested, e)
 		case errors.Is(err, ErrRejected):
 			again = append(again, e)
-		default: // not stored for the same reason
+		default: // the reason of the first message applies to this one
 			errs[e.i] = err
 		}
 	}
 	return again, contested
 }
 
-// settleContested answers all messages whose key was taken before, in one read: a
-// batch may hold many of one key. It returns those whose key is free by now.
+// settleContested sets the results of messages whose key was taken before the batch. One
+// read serves all of them, since a batch may have many messages of one key. It returns the
+// messages whose key is free by now.
 func (s *Store) settleContested(ctx context.Context, contested []entry, errs []error) (rest []entry) {
 	if len(contested) == 0 {
 		return nil
@@ -153,16 +155,16 @@ func (s *Store) settleContested(ctx context.Context, contested []entry, errs []e
 	return rest
 }
 
-// takenBy is the answer to a message whose key a stored one holds, which is the
-// same or another one.
+// takenBy returns the result of a message whose key belongs to the stored message holder.
+// same reports whether both messages are equal.
 func takenBy(holder ident.ID, e entry, same bool) error {
 	switch {
 	case same && holder == e.ID:
-		return nil // our own earlier commit
+		return nil // an earlier commit of this message
 	case same:
 		return &DuplicateError{ID: holder}
 	case holder == e.ID:
-		return ErrStale // the ID is somebody else's: take a new one
+		return ErrStale // another message has the ID; the caller takes a new one
 	}
 	return ErrConflict
 }
@@ -172,8 +174,8 @@ func byKey(a, b entry) int {
 	return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), a.ID.Compare(b.ID))
 }
 
-// parts cuts sorted entries into transactions. A message above MaxBatchBytes
-// gets one of its own.
+// parts cuts sorted entries into transactions. A message above MaxBatchBytes gets a
+// transaction of its own.
 func (s *Store) parts(all []entry) [][]entry {
 	var out [][]entry
 	limit := s.MaxBatchBytes()
@@ -192,15 +194,15 @@ func (s *Store) parts(all []entry) [][]entry {
 	return out
 }
 
-// spread gives every entry of a part the same result.
+// spread sets the same result for every entry of a part.
 func spread(part []entry, errs []error, err error) {
 	for _, e := range part {
 		errs[e.i] = err
 	}
 }
 
-// same reports whether a stored message is the one that a caller inserts: then it
-// is an earlier commit of it, else another message with its ID or key.
+// same reports whether a stored message equals m. If it does, an earlier commit has stored
+// m; otherwise it is another message with the ID or key of m.
 func same(stored, m *Message) bool {
 	return sameHead(stored, m) && string(stored.Payload) == string(m.Payload)
 }
@@ -214,8 +216,8 @@ func sameHead(stored, m *Message) bool {
 		sameHeaders(stored.Headers, m.Headers)
 }
 
-// sameHeaders compares headers by what they mean: a producer that repeats a
-// message may name them in another order, such as that of a hash table.
+// sameHeaders compares headers without regard to their order. A producer that repeats a
+// message may send them in another order, such as that of a hash table.
 func sameHeaders(a, b []byte) bool {
 	return bytes.Equal(a, b) || slices.Equal(sortedHeaders(a), sortedHeaders(b))
 }

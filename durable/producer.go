@@ -55,8 +55,8 @@ SET
 WHERE no = ?`
 )
 
-// PutProducer creates or updates a producer. Of several racing creators exactly
-// one gets created.
+// PutProducer creates or updates a producer. created is true for exactly one of several
+// racing creators.
 func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created bool, err error) {
 	if err := p.valid(); err != nil {
 		return Producer{}, false, err
@@ -91,7 +91,7 @@ func producersSince(ctx context.Context, q querier, version int64) ([]Producer, 
 	return out, err
 }
 
-// A scanner is a row in hand.
+// A scanner is the current row of a result.
 type scanner interface{ Scan(dest ...any) error }
 
 func scanProducer(r scanner) (Producer, error) {
