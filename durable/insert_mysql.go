@@ -15,12 +15,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// insertMySQL stores a part, all or nothing for the rows that are good, and sets
-// a result for every entry. It repeats the same statement with the same IDs until
-// the answer is known, so a row that a broken connection left behind is found
-// by its key and never stored twice.
+// insertMySQL stores a part, with all of its valid rows or none, and sets a result for every
+// entry. It repeats the same statement with the same IDs until the outcome is known. A row
+// that was stored over a broken connection is then found by its key and never stored twice.
 func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, errs []error) {
-	doubt := false // an earlier try may have been committed
+	doubt := false // an earlier try may have committed
 	for try := 0; len(part) > 0; try++ {
 		v, err := s.sendInsert(ctx, node, part)
 		if err == nil {
@@ -31,8 +30,8 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 		case unknown:
 			doubt = true
 		case bad:
-			// The statement fails for what it holds, so no earlier try of it can
-			// have been committed either.
+			// The statement fails because of its values, so no earlier try can have
+			// committed either.
 			if len(part) == 1 {
 				errs[part[0].i] = fmt.Errorf("%w: %w", ErrRejected, withoutValues(err))
 				return
@@ -71,17 +70,17 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 	}
 }
 
-// sendInsert sends a part once and says what an error means.
+// sendInsert sends a part once and returns the verdict on an error.
 func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (verdict, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		var answer *mysql.MySQLError
 		if errors.As(err, &answer) || errors.Is(err, mysql.ErrInvalidConn) {
-			return transient, err // too many connections, or lost while it was made
+			return transient, err // too many connections, or a connection lost while dialling
 		}
 		return failed, err
 	}
-	defer func() { _ = conn.Close() }() // gives it back; a broken one is dropped there
+	defer func() { _ = conn.Close() }() // returns it to the pool, which drops a broken one
 	w := newBuilder()
 	defer w.release()
 
@@ -102,7 +101,7 @@ func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (v
 		return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
 	})
 	v, err := failed, error(nil)
-	if len(keyed) > 0 { // first: a duplicate is found before the payloads are sent
+	if len(keyed) > 0 { // keys first, so that a duplicate is found before payloads are sent
 		v, err = s.send(ctx, tx, w.keys(keyed))
 	}
 	if err == nil && len(prior) > 0 {
@@ -117,15 +116,15 @@ func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (v
 	}
 	if err := tx.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return transient, err // database/sql did not send it
+			return transient, err // database/sql has not sent the COMMIT
 		}
 		return judge(err), err
 	}
 	return failed, nil
 }
 
-// beforeCommit is v of a statement inside a transaction: what has no answer is
-// rolled back there.
+// beforeCommit returns the verdict on a statement inside a transaction, where unknown means
+// rolled back.
 func beforeCommit(v verdict) verdict {
 	if v == unknown {
 		return transient
@@ -147,8 +146,8 @@ func (s *Store) send(ctx context.Context, q interface {
 }
 
 const (
-	// Locking reads wait for a transaction that is about to commit such a row.
-	// Key and message are inserted and removed together.
+	// The locking reads wait for a transaction that is about to commit such a row. A key and
+	// its message are inserted and removed together.
 	selectHolders = `
 SELECT
     k.id,
@@ -181,8 +180,8 @@ WHERE channel_no = ?
 LOCK IN SHARE MODE`
 )
 
-// settle answers the entries that the store can answer already: those whose key
-// another message holds, and those that are stored. It returns the rest, in order.
+// settle sets the results of entries that are stored and of entries whose key another
+// message has. It returns the rest, in order.
 func (s *Store) settle(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
 	for len(part) > 0 {
 		n := 1
@@ -221,7 +220,7 @@ func (s *Store) settleChunk(ctx context.Context, part []entry, errs []error) (re
 		h, held := holders[e.Key]
 		switch {
 		case found && same(&m, e.Message):
-			errs[e.i] = nil // our own earlier commit
+			errs[e.i] = nil // an earlier commit of this message
 		case held && h.ID != e.ID && !h.alike(e.Message):
 			errs[e.i] = ErrConflict
 		case held && h.ID != e.ID:
@@ -231,7 +230,7 @@ func (s *Store) settleChunk(ctx context.Context, part []entry, errs []error) (re
 			}
 			errs[e.i] = takenBy(h.ID, e, same(&m, e.Message))
 		case found:
-			errs[e.i] = ErrStale // the ID is somebody else's: take a new one
+			errs[e.i] = ErrStale // another message has the ID; the caller takes a new one
 		default:
 			rest = append(rest, e)
 		}
@@ -239,14 +238,14 @@ func (s *Store) settleChunk(ctx context.Context, part []entry, errs []error) (re
 	return rest, nil
 }
 
-// A holder is the message that has a key, with the size of its payload instead of
-// the payload.
+// A holder is the message that has a key, with the size of its payload instead of the
+// payload.
 type holder struct {
 	Message
 	size int
 }
 
-// alike reports whether the payload decides if m is the message of the holder.
+// alike reports whether m and the message of the holder can differ only in the payload.
 func (h *holder) alike(m *Message) bool { return h.size == len(m.Payload) && sameHead(&h.Message, m) }
 
 func (s *Store) holders(ctx context.Context, part []entry) (map[string]*holder, error) {
@@ -280,13 +279,13 @@ func (s *Store) stored(ctx context.Context, channelNo uint32, ids []ident.ID) (m
 	return out, err
 }
 
-// staleMargin is how long after MaxIDAge a statement that passed the guard may
-// need to write its first row.
+// staleMargin is how long after MaxIDAge a statement that passed the guard may still write
+// its first row.
 const staleMargin = 250 * time.Millisecond
 
-// settleStale returns the entries that are not stored and, by the guard, never
-// will be. In doubt it waits until the oldest ID is too old for the guard: only
-// then can a copy of the statement that is still on its way not succeed any more.
+// settleStale returns the entries that are not stored and, by the guard, never will be. With
+// doubt, a copy of the statement may still be on its way to the server. settleStale then
+// waits until the oldest ID is too old for the guard, so that such a copy must fail.
 func (s *Store) settleStale(ctx context.Context, part []entry, doubt bool, errs []error) ([]entry, error) {
 	rest, err := s.settle(ctx, part, errs)
 	if err != nil || len(rest) == 0 || !doubt {

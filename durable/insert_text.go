@@ -5,18 +5,18 @@ import (
 	"unsafe"
 )
 
-// A builder assembles hot statements of MySQL in a buffer that is used again.
+// A builder assembles frequent MySQL statements in a reusable buffer.
 type builder struct{ b []byte }
 
-// Buffers above this size are left to the garbage collector: one batch of large
-// messages must not keep memory for ever.
+// Buffers above this size are left to the garbage collector, so that one batch of large
+// messages does not keep its memory.
 const maxPooledBytes = 4 << 20
 
 var builders = sync.Pool{New: func() any { return &builder{b: make([]byte, 0, 64<<10)} }}
 
 func newBuilder() *builder { return builders.Get().(*builder) }
 
-// release gives the buffer back. No text of it may be in use.
+// release returns the buffer to the pool. No text of the builder may be in use.
 func (w *builder) release() {
 	if cap(w.b) <= maxPooledBytes {
 		w.b = w.b[:0]
@@ -24,17 +24,16 @@ func (w *builder) release() {
 	}
 }
 
-// text returns the statement without copying it: valid until the builder is
-// changed or released. The driver copies it into its own buffer before it
-// returns, and keeps nothing.
+// text returns the statement without a copy. It is valid until the builder changes or is
+// released. The driver copies the text into its own buffer before it returns.
 func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
 
-// messages builds the insert of sorted entries. The first row of each channel
-// (and of each audience, should a batch disagree with itself) carries the guard:
-// its audience is read from the channel if everything the batch was built from
-// still holds, and else NULL, which the server refuses with error 1048 for the
-// whole statement. SYSDATE, not NOW: NOW stands still from the arrival of the
-// statement, SYSDATE counts a wait before the row is written.
+// messages builds the insert of sorted entries. The first row of each channel contains the
+// guard, as does the first row of each audience if a batch has several for one channel. The
+// guard is a subquery for the audience: it returns the audience of the channel if all facts
+// of the batch are still true, and NULL otherwise. For NULL the server refuses the whole
+// statement with error 1048. The guard uses SYSDATE, which includes a wait before the row is
+// written; NOW is fixed at the arrival of the statement.
 func (w *builder) messages(node NodeLease, part []entry) string {
 	b := append(w.b[:0], `INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload) VALUES `...)
 	for i, e := range part {
@@ -83,8 +82,8 @@ func appendGuard(b []byte, node NodeLease, e entry) []byte {
 	return append(b, ` >= UNIX_TIMESTAMP(SYSDATE(3)) * 1000)`...)
 }
 
-// keys builds the insert of the producers' message IDs. Entries are sorted by
-// channel and key.
+// keys builds the insert of the producers' message IDs. The entries are sorted by channel and
+// key.
 func (w *builder) keys(part []entry) string {
 	b := append(w.b[:0], `INSERT INTO message_keys (channel_no, msg_key, id) VALUES `...)
 	for i, e := range part {
@@ -103,8 +102,8 @@ func (w *builder) keys(part []entry) string {
 	return w.text()
 }
 
-// prioritised builds the insert of the index of prioritised messages. Entries
-// are sorted by its key.
+// prioritised builds the insert into the index of prioritised messages. The entries are
+// sorted by its key.
 func (w *builder) prioritised(part []entry) string {
 	b := append(w.b[:0], `INSERT INTO prioritised (channel_no, inv_priority, id, audience) VALUES `...)
 	for i, e := range part {
@@ -145,7 +144,7 @@ func (w *builder) deliveries(part []Outcome) string {
 		b = appendInt(b, int64(o.StatusCode))
 		b = append(b, ')')
 	}
-	// A job that is delivered stays as it was delivered first.
+	// A delivered job keeps its first row.
 	b = append(b, ` ON DUPLICATE KEY UPDATE attempts = attempts`...)
 	w.b = b
 	return w.text()

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// One statement, so that the three tables are read at one moment.
+	// One statement reads the three tables at one moment.
 	selectJobStates = `
 SELECT
     message_id,
@@ -86,8 +86,8 @@ ORDER BY at_ms DESC, attempt DESC
 LIMIT ?`
 )
 
-// JobStates returns what is stored about jobs of a consumer. A job without any
-// row is not in the map: it is Waiting, as the zero JobState says.
+// JobStates returns the stored states of jobs of a consumer. A job without a row is not in
+// the map. It is Waiting, which is the zero JobState.
 func (s *Store) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]JobState, error) {
 	out := make(map[ident.ID]JobState, len(ids))
 	for _, part := range chunks(ids, maxInList) {
@@ -116,8 +116,8 @@ func (s *Store) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID
 	return out, nil
 }
 
-// OpenJobs returns up to limit jobs of a consumer that left the happy path and
-// are not over, in order of their messages' IDs, beginning with from.
+// OpenJobs returns up to limit rows of open_jobs of a consumer, whose jobs are not over, with
+// message IDs from from on, in order of the IDs.
 func (s *Store) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]OpenJob, error) {
 	var out []OpenJob
 	err := repeat(ctx, "list open jobs", func(ctx context.Context) error {
@@ -132,8 +132,8 @@ func (s *Store) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, 
 	return out, err
 }
 
-// Attempts returns the newest failed attempts of a job, up to limit, in order of
-// time. After a redrive the numbers begin with 1 again.
+// Attempts returns the newest failed attempts of a job, up to limit, in order of time. After
+// a redrive the attempt numbers start at 1 again.
 func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]Attempt, error) {
 	var out []Attempt
 	err := repeat(ctx, "list attempts", func(ctx context.Context) error {

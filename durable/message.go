@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// maxInList bounds the IDs of one statement; longer lists are read in turns.
+// maxInList bounds the IDs of one statement. Longer lists take several statements.
 const maxInList = 500
 
 const (
@@ -62,8 +62,8 @@ WHERE channel_no = ?
   AND msg_key = ?`
 )
 
-// Messages returns those of the messages that exist, in any order, with payload.
-// Memory is the size of all of them: ask for as many as you can hold.
+// Messages returns the existing messages among ids, in any order, with payload. All of them
+// are in memory at once, so the caller bounds the number of IDs.
 func (s *Store) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]Message, error) {
 	out := make([]Message, 0, len(ids))
 	for _, part := range chunks(ids, maxInList) {
@@ -84,12 +84,11 @@ func (s *Store) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) 
 	return out, nil
 }
 
-// MessagesUpTo reads the messages in the order asked for, as many as have budget
-// bytes of payload and headers together; the first is read whatever its size. It
-// returns those of ids[:read] that exist, in that order, and nothing is known of
-// ids[read:]. It reads from at most maxInList IDs, and from one at least. Small messages
-// take one statement; payloads larger than their share of the budget are
-// fetched with a second one, once it is known which of them fit.
+// MessagesUpTo reads messages in the order of ids, as long as their payloads and headers fit
+// into budget bytes together; the first message is read whatever its size. It returns the
+// existing messages of ids[:read], in that order, and read no message of ids[read:]. read is
+// at least 1 and at most maxInList. Small messages take one statement. Payloads larger than
+// their share of the budget take a second statement, after their sizes are known.
 func (s *Store) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []Message, read int, err error) {
 	ids = ids[:min(len(ids), maxInList)]
 	if len(ids) <= 1 {
@@ -131,7 +130,7 @@ func (s *Store) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.
 	for _, m := range msgs {
 		if found[m.ID].size > share {
 			var exists bool
-			if m, exists = byID[m.ID]; !exists { // removed since
+			if m, exists = byID[m.ID]; !exists { // removed since the first statement
 				continue
 			}
 		}
@@ -140,7 +139,7 @@ func (s *Store) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.
 	return kept, read, nil
 }
 
-// A sizedMessage has no payload where that is larger than was asked for.
+// A sizedMessage has no payload if the payload is larger than the requested share.
 type sizedMessage struct {
 	Message
 	size int // of the payload, bytes
@@ -160,7 +159,7 @@ func (s *Store) sizedMessages(ctx context.Context, channelNo uint32, ids []ident
 	return found, err
 }
 
-// MessageByKey returns the message of a channel that has this producer's message
+// MessageByKey returns the ID of the message of a channel that has this producer's message
 // ID, or ErrNotFound.
 func (s *Store) MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error) {
 	var id ident.ID
@@ -174,8 +173,8 @@ func (s *Store) MessageByKey(ctx context.Context, channelNo uint32, key string) 
 	return id, err
 }
 
-// ListMessages returns up to limit messages of a channel in order of their IDs,
-// beginning with from, without headers and payload.
+// ListMessages returns up to limit messages of a channel with IDs from from on, in order of
+// the IDs, without headers and payload.
 func (s *Store) ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]Message, error) {
 	var out []Message
 	err := repeat(ctx, "list messages", func(ctx context.Context) error {

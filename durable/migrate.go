@@ -14,9 +14,8 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// The lock belongs to a connection, so a broker that dies while it migrates
-// does not keep the others out. The name holds the database because such locks
-// belong to the whole server.
+// The lock belongs to a connection, so it ends when a migrating broker dies. Its name contains
+// the database, because such locks are global to the server.
 const (
 	lockMigrations = `
 SELECT GET_LOCK(CONCAT('penstock ', SHA1(DATABASE())), 2)`
@@ -25,16 +24,16 @@ SELECT GET_LOCK(CONCAT('penstock ', SHA1(DATABASE())), 2)`
 SELECT RELEASE_LOCK(CONCAT('penstock ', SHA1(DATABASE())))`
 )
 
-// ErrNewerSchema says that a newer release has changed the tables: what this one
-// would write into them, or read from them, need not mean the same any more.
+// ErrNewerSchema means that a newer release has changed the tables. Rows that this release
+// writes or reads could have another meaning there.
 var ErrNewerSchema = errors.New("durable: the tables are newer than this program")
 
-// Migrate brings the schema up to date. It may run at any time and in several
-// brokers at once: one of them works, the others wait. ErrNewerSchema: it is newer.
+// Migrate brings the schema up to date. Several brokers may call it at any time: one of them
+// migrates and the others wait. ErrNewerSchema: the schema is newer than this program.
 func (s *Store) Migrate(ctx context.Context) (err error) {
 	folder, kind := "migrations/mysql", goose.DialectMySQL
 	if s.dialect == sqliteDialect {
-		folder, kind = "migrations/sqlite", goose.DialectSQLite3 // the folder's lock keeps other processes out
+		folder, kind = "migrations/sqlite", goose.DialectSQLite3 // the lock on the folder excludes other processes
 		s.migrating.Lock()
 		defer s.migrating.Unlock()
 	} else {
@@ -71,8 +70,8 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	return nil
 }
 
-// migrationLock waits for the lock in short steps: a single long wait would
-// meet the read timeout of the connection.
+// migrationLock waits for the lock in short steps, because a long wait would exceed the read
+// timeout of the connection.
 func (s *Store) migrationLock(ctx context.Context) (*sql.Conn, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// OpenMySQL connects to a MySQL or MariaDB server. Of the DSN it keeps address,
-// credentials, database, TLS and timeouts; what correctness depends on (strict
-// mode, time zone, isolation, character set, found rows) it sets itself on every
-// connection. No error names the DSN or the password.
+// OpenMySQL connects to a MySQL or MariaDB server. From the DSN it takes address, credentials,
+// database, TLS and timeouts. It sets the options that correctness depends on itself, on
+// every connection: strict mode, time zone, isolation, character set, found rows. No error
+// contains the DSN or the password.
 func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	cfg, err := mysqlConfig(dsn)
 	if err != nil {
@@ -29,7 +29,7 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if conns <= 0 {
 		conns = 32
 	}
-	conns = max(conns, 2) // Migrate holds its lock on one and works on another
+	conns = max(conns, 2) // Migrate has its lock on one connection and works on another
 	db := sql.OpenDB(sessions{inner})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
@@ -43,8 +43,8 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// mysqlConfig returns the settings for a DSN. Its errors are fixed sentences:
-// what the parser says may quote a piece of the password.
+// mysqlConfig returns the settings for a DSN. Its errors are fixed sentences, because errors
+// of the parser may quote a piece of the password.
 func mysqlConfig(dsn string) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -53,20 +53,20 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	if cfg.DBName == "" {
 		return nil, errors.New("durable: open MySQL: the DSN names no database")
 	}
-	// Bytes are bytes: what a client sends is not looked at for characters. In utf8mb4
-	// MariaDB asks at each byte of a literal how long its character is, and literals need
-	// an introducer: a fifth of what a row costs it. Names are UTF-8 because Put sees to it.
+	// In the character set binary the server does not check literals for characters. In
+	// utf8mb4 MariaDB decodes every character of a literal, and literals need an introducer;
+	// both cost a fifth of the work for a row. Put ensures that names are UTF-8.
 	if err := cfg.Apply(mysql.Charset("binary", "binary")); err != nil {
 		return nil, fmt.Errorf("durable: open MySQL: %w", err)
 	}
-	cfg.ClientFoundRows = true   // an idempotent UPDATE has matched its row
-	cfg.MultiStatements = false  // one statement each, whatever a value holds
+	cfg.ClientFoundRows = true   // count the matched rows of an UPDATE, changed or not
+	cfg.MultiStatements = false  // no value can start a second statement
 	cfg.InterpolateParams = true // one round trip instead of two; safe without multi-byte characters and with backslash escapes
 	cfg.AllowAllFiles = false
 	cfg.CheckConnLiveness = true
-	cfg.RejectReadOnly = true // after a failover: leave a server that became a replica
+	cfg.RejectReadOnly = true // after a failover, leave a server that is now a replica
 	cfg.ParseTime = false
-	cfg.Logger = &mysql.NopLogger{} // every error is returned, and logged by whom it concerns
+	cfg.Logger = &mysql.NopLogger{} // every error is returned, and the caller logs it
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
 	}
@@ -76,7 +76,7 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 10 * time.Second
 	}
-	// The server says what it takes, also of statements above the driver's own bound.
+	// The server's limit applies, even above the default limit of the driver.
 	cfg.MaxAllowedPacket = 1 << 30
 	return cfg, nil
 }
@@ -97,7 +97,7 @@ WHERE Variable_name IN (
 )`
 )
 
-// inspect reads what the server is and how safe it is set.
+// inspect reads the product, the version and the durability settings of the server.
 func (s *Store) inspect(ctx context.Context) error {
 	var version string
 	if err := s.db.QueryRowContext(ctx, selectVersion).Scan(&version); err != nil {
@@ -120,14 +120,14 @@ func (s *Store) inspect(ctx context.Context) error {
 		return fmt.Errorf("durable: read the settings of the MySQL server: %w", err)
 	}
 	if s.packet, err = strconv.Atoi(vars["max_allowed_packet"]); err != nil {
-		return errors.New("durable: the MySQL server does not tell its max_allowed_packet")
+		return errors.New("durable: the MySQL server does not report its max_allowed_packet")
 	}
 	s.warnings = weaknesses(vars)
 	return nil
 }
 
-// product turns the answer of VERSION() into a name and refuses servers that
-// are too old for the statements here.
+// product turns the result of VERSION() into a name. It refuses servers that are too old for
+// the statements of this package.
 func product(version string) (string, error) {
 	number, _, _ := strings.Cut(version, "-")
 	name, oldest := "MySQL", [2]int{8, 0}

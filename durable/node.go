@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Node numbers make the IDs of two brokers different. A row per number, never
-// deleted, so that the numbers in use stay dense and low.
+// Node numbers make the IDs of two brokers different. Each number has a row that is never
+// deleted, so the numbers in use stay low and dense.
 
 const (
-	// One lease is given at a time: the row lock keeps rivals apart.
+	// The row lock serialises LeaseNode calls.
 	lockNodes = `
 UPDATE settings
 SET value = value + 1
@@ -66,9 +66,9 @@ FROM nodes
 ORDER BY no`
 )
 
-// LeaseNode takes the lowest node number that is free or whose lease has
-// expired. Only with the returned lease, and while it lasts, does Insert accept
-// messages. name is for people who read Nodes.
+// LeaseNode takes the lowest node number that is free or whose lease has expired. Insert
+// accepts messages only with the returned lease, and only while it lasts. name is a label
+// for readers of Nodes.
 func (s *Store) LeaseNode(ctx context.Context, name string, ttl time.Duration) (NodeLease, error) {
 	var lease NodeLease
 	_, _ = rand.Read(lease.Token[:]) // never fails, says its documentation
@@ -84,7 +84,7 @@ func (s *Store) LeaseNode(ctx context.Context, name string, ttl time.Duration) (
 	}
 }
 
-// errRenewed says that the lease which looked expired was renewed just then.
+// errRenewed means that an expired lease was renewed before takeExpired could take it.
 var errRenewed = errors.New("lease was renewed")
 
 func (s *Store) leaseOnce(ctx context.Context, name string, ttl time.Duration, lease *NodeLease) error {
@@ -117,10 +117,10 @@ func (s *Store) leaseOnce(ctx context.Context, name string, ttl time.Duration, l
 	})
 }
 
-// takeExpired makes an expired number ours, unless its owner has renewed it in
-// the meantime; then the transaction starts again. An owner that stands still in the
-// middle of an insert locks the row, for longer perhaps than a lease lasts: it begins
-// when the row is ours.
+// takeExpired takes an expired number. If its owner has renewed it in the meantime,
+// takeExpired returns errRenewed and the transaction starts again. An owner that stalls
+// during an insert has the row locked, perhaps for longer than a lease lasts. The new lease
+// therefore starts when the row lock is acquired.
 func (s *Store) takeExpired(ctx context.Context, tx *sql.Tx, name string, ttl time.Duration, lease *NodeLease, nowMs int64) error {
 	res, err := tx.ExecContext(ctx, takeNode, name, lease.Token[:], lease.Expires.UnixMilli(), lease.No, nowMs)
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *Store) takeExpired(ctx context.Context, tx *sql.Tx, name string, ttl ti
 	return err
 }
 
-// RenewNode prolongs a lease to ttl from now, also one that has expired and was
-// not taken. ErrStale: another broker has the number now; lease a new one.
+// RenewNode extends a lease to ttl from now, even an expired one that no other broker has
+// taken. ErrStale: another broker has the number; the caller leases a new one.
 func (s *Store) RenewNode(ctx context.Context, lease NodeLease, ttl time.Duration) (NodeLease, error) {
 	err := repeat(ctx, "renew a node lease", func(ctx context.Context) error {
 		now, err := s.now(ctx, s.reads)
@@ -157,8 +157,8 @@ func (s *Store) RenewNode(ctx context.Context, lease NodeLease, ttl time.Duratio
 	return lease, nil
 }
 
-// ReleaseNode gives a number back, so that the next broker can take it at once.
-// A lease that is lost already is no error.
+// ReleaseNode ends a lease, so that the next broker can take the number at once. It returns
+// nil for a lease that is already lost.
 func (s *Store) ReleaseNode(ctx context.Context, lease NodeLease) error {
 	err := repeat(ctx, "release a node lease", func(ctx context.Context) error {
 		return s.setNode(ctx, lease, 0)
@@ -210,8 +210,8 @@ const expireNodes = `
 UPDATE nodes
 SET expires_ms = 0`
 
-// ForgetNodes ends every node lease. Only for a store that no other process can
-// be using, such as a SQLite folder whose lock we hold: its former owner is dead.
+// ForgetNodes ends every node lease. It may be called only if no other process can use the
+// store, as with a locked SQLite folder, whose former owner is dead.
 func (s *Store) ForgetNodes(ctx context.Context) error {
 	return repeat(ctx, "forget nodes", func(ctx context.Context) error {
 		_, err := s.db.ExecContext(ctx, expireNodes)

@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// Each upsert keeps what is newer, so that a repeated or late outcome changes
-// nothing. MySQL calls VALUES() deprecated, but its successor is unknown to
-// MariaDB, and both understand VALUES().
+// Each upsert keeps the newer outcome, so a repeated or late outcome changes nothing. MySQL
+// deprecates VALUES(), but MariaDB lacks its successor, and both support VALUES().
 var (
 	insertAttempts = statement{
 		mysql: `
@@ -43,7 +42,7 @@ VALUES (?, ...)
 ON CONFLICT DO NOTHING`,
 	}
 
-	// attempts last: the conditions before it need the stored value.
+	// attempts comes last, because the conditions before it need its stored value.
 	upsertOpenJobs = statement{
 		mysql: `
 INSERT INTO open_jobs (
@@ -137,8 +136,8 @@ WHERE consumer_no = ?
   AND message_id IN (?...)`
 )
 
-// A jobTable is a table of jobs: what finds rows of a consumer in it, in order, by
-// their IDs or in a stretch, and what removes them.
+// A jobTable has the statements of one table of jobs. find and stretch select rows of a
+// consumer, in order, by their IDs or in an ID range; remove deletes rows.
 type jobTable struct{ find, stretch, remove string }
 
 var (
@@ -167,10 +166,10 @@ DELETE FROM ` + name + some,
 	}
 }
 
-// Record stores the ends of attempts, all of them or none. It may be called with
-// the same outcomes again, and does so itself while a connection breaks: what
-// is recorded is not changed by it. A batch of successes on the happy path is one
-// statement. Record neither changes nor keeps outcomes.
+// Record stores the ends of attempts, all of them or none. It may be called with the same
+// outcomes again and repeats itself after broken connections; recorded outcomes do not
+// change. A batch of untracked successes takes one statement. Record neither changes nor
+// keeps outcomes.
 func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -191,8 +190,8 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 	})
 }
 
-// A ledger is a batch of outcomes by kind, each sorted by key: two brokers that
-// record the same jobs then take the locks in the same order.
+// A ledger is a batch of outcomes by kind. Each kind is sorted by key, so two brokers that
+// record the same jobs take the locks in the same order.
 type ledger struct {
 	delivered, retry, dead []Outcome
 	tracked                bool // some delivered job may have rows to remove
@@ -253,8 +252,8 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 	})
 }
 
-// recordFailures stores what is not recorded yet. An outcome whose attempt is
-// there is a repetition and must not kill a job that was redriven since.
+// recordFailures stores the failures that are not recorded yet. An outcome whose attempt is
+// recorded is a repetition, and must not end a job that was redriven since.
 func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Outcome) error {
 	known, err := recorded(ctx, tx, retry, dead)
 	if err != nil {
@@ -327,16 +326,14 @@ func write(ctx context.Context, q querier, query string, columns int, outcomes [
 	return nil
 }
 
-// deletedAtOnce bounds one DELETE: where few rows are named among many each is looked
-// up by its key, while a long list may be found by reading all rows of the consumer,
-// with their locks.
+// deletedAtOnce bounds one DELETE. The server looks each row of a short list up by its key.
+// For a long list it may read, and lock, all rows of the consumer.
 const deletedAtOnce = 50
 
-// deleteFound deletes the rows of jobs that are over. Few of them have one, so it
-// looks first, without locks: a DELETE of everything that may be there waited for the
-// rows that other brokers were just writing, and they for it. A row that somebody
-// commits meanwhile stays, and counts for nothing (see the package's rule on rows of
-// several kinds).
+// deleteFound deletes the rows of jobs that are over. Few jobs have a row, so it first reads
+// the existing ones without locks. A DELETE for all the jobs would wait for rows that other
+// brokers are writing, and they would wait for it. A row that another broker commits after the
+// read stays and has no effect, because deliveries and dead_jobs outrank it.
 func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Outcome) error {
 	for _, part := range byConsumer(outcomes) {
 		found, err := selectIDs(ctx, tx, list(table.find, len(part)), jobArgs(part))
@@ -352,8 +349,8 @@ func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Out
 	return nil
 }
 
-// byConsumer cuts sorted outcomes into pieces of one consumer: `(a, b) IN (...)`
-// reads a whole table on some servers, `a = ? AND b IN (...)` on none.
+// byConsumer cuts sorted outcomes into pieces of one consumer. For `(a, b) IN (...)` some
+// servers read a whole table; for `a = ? AND b IN (...)` none does.
 func byConsumer(outcomes []Outcome) [][]Outcome {
 	var out [][]Outcome
 	for start := 0; start < len(outcomes); {

@@ -10,30 +10,30 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// MinRetention is how long a message is kept at least, counted from the age at which
-// the fail-safe steps in: readers take what is younger and has no outcome for open.
+// MinRetention is the shortest time for which a message is kept after it has reached the
+// rational delay. Readers treat a job of a younger message without an outcome as open.
 const MinRetention = time.Minute
 
-// A Purge asks for one page of a walk that removes what is over.
+// A Purge is a request to remove one page of messages whose jobs are over.
 type Purge struct {
 	ChannelNo      uint32
-	Consumers      []*Consumer // all of the channel, by position
+	Consumers      []*Consumer // all consumers of the channel, by position
 	After, Through ident.ID    // messages with After < ID <= Through
-	// DeadBeforeMs: dead letters that died before that time, Unix ms, count as
-	// over. 0: none does.
+	// Dead letters that died before DeadBeforeMs, Unix ms, count as over. With 0 no dead
+	// letter does.
 	DeadBeforeMs int64
-	Limit        int // messages to look at
+	Limit        int // messages to examine
 }
 
-// A Purged is what one page came to.
+// A Purged is the result of one Purge.
 type Purged struct {
-	Last    ident.ID // go on behind it: the last message looked at, or Through
-	Removed int      // messages
-	Kept    int      // messages with a job that is not over
+	Last    ident.ID // After of the next page: the last message examined, or Through
+	Removed int      // number of removed messages
+	Kept    int      // number of messages with a job that is not over
 }
 
-// Most of a page is over, so its rows are removed as one stretch of each key, without
-// those that stay: by far cheaper than by a list of IDs.
+// Most messages of a page are over. Each table therefore loses one range of its key, except
+// for the rows that stay, which is far cheaper than a list of IDs.
 var (
 	deleteMessages    = deleteStretch("messages", "channel_no = ?", "id")
 	deletePrioritised = deleteStretch("prioritised", "channel_no = ?\n  AND inv_priority = ?", "id")
@@ -64,11 +64,11 @@ WHERE consumer_no = ?
 )
 
 var (
-	// The lock waits for a row that is inserted and not committed yet, as a walk does.
+	// The lock waits for a row that is inserted but not committed yet, as a scan does.
 	takeHeads = statement{mysql: selectPurgeHeads + `
 FOR UPDATE`, sqlite: selectPurgeHeads}
 
-	// The lock makes one of a removal and a redrive the one that gets the dead letter.
+	// Of a purge and a redrive, the one that gets the lock first gets the dead letter.
 	takeDead = statement{mysql: selectDeadBefore + `
 FOR UPDATE`, sqlite: selectDeadBefore}
 )
@@ -96,15 +96,15 @@ WHERE consumer_no = ?
   AND died_ms < ?`
 )
 
-// jobTables are the tables with rows of few jobs: what is to be removed from them is
-// looked for first, without locks (see deleteFound).
+// jobTables are the tables that have rows of few jobs. A purge first reads the rows to remove
+// from them, without locks (see deleteFound).
 var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts")}
 
-// Purge removes those messages of a stretch whose jobs are all over, with everything
-// that is stored about them, all of it or nothing; rows of jobs whose message is gone
-// already go too. A message with one job that is open, or a dead letter that is to be
-// kept, stays whole. Through must be older than anything that can still be inserted.
-// It may run again, and at several brokers at once.
+// Purge removes the messages of an ID range whose jobs are all over, with all their rows, in
+// one transaction. It also removes rows of jobs whose message is already gone. A message
+// with an open job, or with a dead letter that must be kept, stays whole. Through must be
+// older than any message that can still be inserted. Purge may be repeated, and several
+// brokers may run it at once.
 func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 	err = s.run(ctx, transaction{name: "purge", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		out, err = s.purge(ctx, tx, p)
@@ -113,7 +113,7 @@ func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 	return out, err
 }
 
-// A purgeHead is what the removal of a message needs to know of it.
+// A purgeHead has the fields of a message that its removal needs.
 type purgeHead struct {
 	Head
 	key []byte
@@ -157,7 +157,7 @@ func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) 
 func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []purgeHead) ([]ident.ID, error) {
 	open := map[ident.ID]bool{}
 	for _, h := range heads {
-		if h.Audience > len(p.Consumers) { // we do not know all of them yet
+		if h.Audience > len(p.Consumers) { // the caller does not know all its consumers yet
 			open[h.ID] = true
 		}
 	}
@@ -185,7 +185,7 @@ func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []pur
 	return keep, nil
 }
 
-// notOver returns those of the messages whose job of the consumer is not over.
+// notOver returns the messages whose job for the consumer is not over.
 func (s *Store) notOver(ctx context.Context, tx *sql.Tx, p Purge, consumerNo uint32, ids []ident.ID) ([]ident.ID, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -201,7 +201,7 @@ func (s *Store) notOver(ctx context.Context, tx *sql.Tx, p Purge, consumerNo uin
 	return without(ids, over), err
 }
 
-// without returns ids without those of others, in ids' place.
+// without returns ids without the elements of others. It reuses the array of ids.
 func without(ids, others []ident.ID) []ident.ID {
 	gone := make(map[ident.ID]bool, len(others))
 	for _, id := range others {
@@ -210,7 +210,7 @@ func without(ids, others []ident.ID) []ident.ID {
 	return slices.DeleteFunc(ids, func(id ident.ID) bool { return gone[id] })
 }
 
-// removeMessages removes what is stored about the messages themselves.
+// removeMessages removes the rows of the messages themselves.
 func (p *Purge) removeMessages(ctx context.Context, tx *sql.Tx, over []purgeHead, keep []ident.ID) error {
 	if len(over) == 0 {
 		return nil
@@ -219,7 +219,7 @@ func (p *Purge) removeMessages(ctx context.Context, tx *sql.Tx, over []purgeHead
 	if err != nil {
 		return err
 	}
-	if n != int64(len(over)) { // rather nothing than a message that nobody has looked at
+	if n != int64(len(over)) { // never remove a message that was not examined
 		return fmt.Errorf("%d messages would be removed where %d are over", n, len(over))
 	}
 	var keys []any
@@ -245,8 +245,7 @@ func (p *Purge) removeMessages(ctx context.Context, tx *sql.Tx, over []purgeHead
 	return nil
 }
 
-// removeJobs removes what is stored about jobs of a consumer, also where the message
-// is gone already.
+// removeJobs removes the rows of a consumer's jobs, even if their message is already gone.
 func (p *Purge) removeJobs(ctx context.Context, tx *sql.Tx, consumerNo uint32, keep []ident.ID) error {
 	for _, table := range jobTables {
 		found, err := selectIDs(ctx, tx, table.stretch, []any{consumerNo, p.After[:], p.Through[:]})
@@ -263,11 +262,11 @@ func (p *Purge) removeJobs(ctx context.Context, tx *sql.Tx, consumerNo uint32, k
 	return err
 }
 
-// removeStretch runs a DELETE over the page but for what stays, and returns how many
-// rows it removed.
+// removeStretch runs a DELETE over the page, except for the messages in keep, and returns
+// the number of removed rows.
 func (p *Purge) removeStretch(ctx context.Context, tx *sql.Tx, query string, keep []ident.ID, key ...any) (int64, error) {
 	if len(keep) == 0 {
-		keep = []ident.ID{p.After} // in no stretch that begins behind it
+		keep = []ident.ID{p.After} // outside of every range that begins after it
 	}
 	args := append(slices.Clone(key), p.After[:], p.Through[:])
 	for i := range keep {

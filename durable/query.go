@@ -17,7 +17,7 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// each calls f for every row. It returns all rows or an error, never fewer.
+// each calls f for every row. If it cannot read all rows, it returns an error.
 func each(ctx context.Context, q querier, query string, args []any, f func(*sql.Rows) error) (err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -32,7 +32,7 @@ func each(ctx context.Context, q querier, query string, args []any, f func(*sql.
 	return rows.Err()
 }
 
-// selectIDs returns the only column of a query, which is an ID.
+// selectIDs returns the IDs of a query with one column.
 func selectIDs(ctx context.Context, q querier, query string, args []any) (ids []ident.ID, err error) {
 	err = each(ctx, q, query, args, func(r *sql.Rows) error {
 		var id ident.ID
@@ -43,14 +43,14 @@ func selectIDs(ctx context.Context, q querier, query string, args []any) (ids []
 	return ids, err
 }
 
-// list writes n placeholders in place of the only `(?...)` of query: the form of
-// an IN list whose length is known at run time.
+// list replaces the only `(?...)` of query by n placeholders, for an IN list whose length is
+// known at run time.
 func list(query string, n int) string {
 	return strings.ReplaceAll(query, "(?...)", "("+strings.Repeat("?, ", n-1)+"?)")
 }
 
-// rows writes a placeholder row per value in place of the only `(?, ...)` of
-// query: the form of an INSERT of n rows with that many columns.
+// rows replaces the only `(?, ...)` of query by n rows of placeholders, for an INSERT of n
+// rows with that many columns.
 func rows(query string, n, columns int) string {
 	row := "(" + strings.Repeat("?, ", columns-1) + "?)"
 	return strings.Replace(query, "(?, ...)", strings.Repeat(row+",\n", n-1)+row, 1)
@@ -79,7 +79,7 @@ func inArgs(first any, ids []ident.ID) []any {
 	return args
 }
 
-// blob is b as an argument: nil would be NULL.
+// blob returns b as an argument that is never NULL, as nil would be.
 func blob(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -87,7 +87,7 @@ func blob(b []byte) []byte {
 	return b
 }
 
-// scanID is a destination of Scan.
+// scanID is the destination of an ID in Scan.
 type scanID struct{ *ident.ID }
 
 // Scan implements sql.Scanner.
@@ -100,17 +100,17 @@ func (d scanID) Scan(v any) error {
 	return nil
 }
 
-// A transaction that fails before its COMMIT runs again while it is of use.
+// A transaction that fails before its COMMIT is repeated until its context ends.
 type transaction struct {
 	name     string
 	options  *sql.TxOptions
 	reads    bool // on the read pool
-	harmless bool // it may run twice: repeat it also when the outcome of its COMMIT is unknown
+	harmless bool // may run twice, so it is repeated even if the outcome of COMMIT is unknown
 }
 
-// run executes f in a transaction and commits it, repeating deadlocks, lock
-// waits and broken connections until ctx ends. f must not keep anything of a
-// failed run. A commit without an answer is ErrOutcomeUnknown unless t is harmless.
+// run executes f in a transaction and commits it. After a deadlock, a lock wait timeout or a
+// broken connection it repeats f, until ctx ends. f must not keep results of a failed run.
+// If COMMIT gets no answer, run returns ErrOutcomeUnknown unless t is harmless.
 func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Context, tx *sql.Tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -140,19 +140,19 @@ func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx conte
 		return false, err
 	}
 	if err := f(ctx, tx); err != nil {
-		_ = tx.Rollback() // the error of f says what is wrong; a lost connection rolls back by itself
+		_ = tx.Rollback() // the error of f is the cause; the server rolls back a lost connection
 		return false, err
 	}
 	if err := tx.Commit(); err != nil {
-		// database/sql refuses to send the COMMIT of an ended context.
+		// database/sql does not send a COMMIT after the end of the context.
 		sent := !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 		return sent && judge(err) == unknown, err
 	}
 	return false, nil
 }
 
-// repeat runs one statement that reads, or that commits by itself and may run
-// twice, again and again like run.
+// repeat runs one statement with the repetitions of run. The statement reads, or it commits by
+// itself and may run twice.
 func repeat(ctx context.Context, name string, f func(ctx context.Context) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

@@ -10,26 +10,24 @@ import (
 	"strings"
 )
 
-// sessions is a connector whose connections have the settings that the statements
-// here rely on, and obey deadlines in COMMIT, too. The settings are made after
-// those of the DSN, in which a variable has many names and a value may hold
-// further assignments; then the server is asked what came of it, because a proxy
-// in between may keep statements for itself.
+// sessions is a connector whose connections have the settings that the statements of this
+// package rely on, and obey deadlines in COMMIT. It makes its settings after those of the
+// DSN, because a variable has several names there and a value may contain further
+// assignments. It then reads the settings back, because a proxy may swallow statements.
 type sessions struct{ driver.Connector }
 
 const (
-	// Without strict mode the NULL of a stale guard would become 0 and be
-	// stored; with NO_BACKSLASH_ESCAPES, or a client character set in which a
-	// character can end in a quote, the literals would end early.
+	// Without strict mode the NULL of a stale guard would be stored as 0. With
+	// NO_BACKSLASH_ESCAPES, or with a client character set in which a character can end in
+	// a quote, literals would end early.
 	//
-	// A limit of rows makes lists shorter than they are, a completion type begins
-	// a transaction at the end of another, and without unique checks InnoDB may
-	// store a key twice.
+	// sql_select_limit can cut lists short. completion_type can begin a transaction at the
+	// end of another. Without unique_checks InnoDB may store a key twice.
 	//
-	// A broker that stands still, or that the network lost, keeps the locks of its
-	// transaction no longer than wait_timeout, and walks of the others wait for
-	// them. It is longer than the pool keeps an idle connection. An ALTER TABLE must
-	// not hold statements back for ever.
+	// The scans of other brokers wait for the locks of a transaction. wait_timeout bounds
+	// the time for which a stalled or disconnected broker keeps its locks; it is longer than
+	// the idle time of a connection in the pool. lock_wait_timeout bounds the time for which
+	// an ALTER TABLE can block statements.
 	setSession = `SET
     SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
     SESSION time_zone = '+00:00',
@@ -45,7 +43,7 @@ const (
     SESSION lock_wait_timeout = 10,
     SESSION wait_timeout = 60`
 
-	// By a statement because the variable has different names in MySQL and MariaDB.
+	// A statement sets it, because the variable has different names in MySQL and MariaDB.
 	setReadCommitted = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
 
 	selectSession = `
@@ -81,7 +79,7 @@ func (c sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	return bounded, nil
 }
 
-// prepare makes the settings of a new session and looks at them.
+// prepare makes the settings of a new session and verifies them.
 func (c boundedConn) prepare(ctx context.Context) error {
 	for _, set := range []string{setSession, setReadCommitted} {
 		if _, err := c.ExecContext(ctx, set, nil); err != nil {
@@ -121,7 +119,7 @@ func text(v driver.Value) string {
 	return fmt.Sprint(v)
 }
 
-// A sessionError says that a session is not what the statements rely on.
+// A sessionError means that a setting of a session differs from the one that was made.
 type sessionError struct{ name, value, want string }
 
 func (e *sessionError) Error() string {
@@ -129,15 +127,15 @@ func (e *sessionError) Error() string {
 		e.name, e.value, e.want)
 }
 
-// checkSession refuses a session whose settings are not the ones that were made.
-// A variable that this server does not have is none of them.
+// checkSession returns an error if a setting of a session differs from the one that was made.
+// It ignores variables that the server does not have.
 func checkSession(vars map[string]string) error {
 	for _, v := range [][]string{
 		{"time_zone", "+00:00"},
 		{"autocommit", "ON", "1"},
 		{"completion_type", "NO_CHAIN", "0"},
 		{"unique_checks", "ON", "1"},
-		{"sql_log_bin", "ON", "1"}, // else the replicas lack what was answered 201
+		{"sql_log_bin", "ON", "1"}, // otherwise replicas lack messages that were acknowledged
 		{"sql_select_limit", "18446744073709551615"},
 		{"character_set_client", "BINARY"},
 		{"character_set_connection", "BINARY"},

@@ -28,8 +28,8 @@ VALUES (?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value`,
 }
 
-// Setting returns a number that a broker keeps for itself, such as what it has
-// seeded from; 0 when it was never set.
+// Setting returns a number that brokers store under a name, such as the version of the seed
+// data; 0 if it was never set.
 func (s *Store) Setting(ctx context.Context, name string) (value int64, err error) {
 	err = repeat(ctx, "read setting", func(ctx context.Context) error {
 		err := s.reads.QueryRowContext(ctx, selectSetting, []byte(name)).Scan(&value)
@@ -41,7 +41,7 @@ func (s *Store) Setting(ctx context.Context, name string) (value int64, err erro
 	return value, err
 }
 
-// SetSetting stores it.
+// SetSetting stores a number under a name.
 func (s *Store) SetSetting(ctx context.Context, name string, value int64) error {
 	return repeat(ctx, "store setting", func(ctx context.Context) error {
 		_, err := s.db.ExecContext(ctx, s.dialect.sql(upsertSetting), []byte(name), value)

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/privatefile"
 )
 
-// OpenSQLite opens the embedded store in the folder dir, which it creates when
-// needed. Its files are readable by their owner only, whatever the folder is. A
-// second process that opens the same folder gets an error.
+// OpenSQLite opens the embedded store in the folder dir, and creates the folder if needed.
+// Only the owner can read its files, whatever the permissions of the folder are. A second
+// process that opens the same folder gets an error.
 func OpenSQLite(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err := privatefile.Folder(dir); err != nil {
 		return nil, fmt.Errorf("durable: data folder: %w", err)
@@ -39,8 +39,9 @@ const (
 	lockFile     = "penstock.lock"
 )
 
-// makePrivate makes the two files that stay. SQLite gives those beside its database
-// the rights of the database, but only when it makes them.
+// makePrivate creates the lock file and the database file for their owner only. SQLite gives
+// a file beside its database the permissions of the database, but only when it creates the
+// file. makePrivate therefore restricts existing ones.
 func makePrivate(dir string) error {
 	for _, name := range []string{lockFile, databaseFile} {
 		if err := privatefile.Make(filepath.Join(dir, name)); err != nil {
@@ -55,7 +56,7 @@ func makePrivate(dir string) error {
 	return nil
 }
 
-// closeAll closes what a failed open has left.
+// closeAll closes the files and pools of a failed open.
 func (s *Store) closeAll() error {
 	var errs []error
 	for _, db := range []*sql.DB{s.reads, s.db} {
@@ -71,8 +72,8 @@ SELECT sqlite_version()`
 
 func (s *Store) openSQLite(ctx context.Context, file string, o Options) error {
 	var err error
-	// _txlock=immediate: a transaction of the writer never has to upgrade a
-	// read lock, which is where SQLITE_BUSY cannot be waited out.
+	// With _txlock=immediate a transaction of the writer never upgrades a read lock. Waiting
+	// would not help against SQLITE_BUSY at such an upgrade.
 	if s.db, err = openSQLitePool(file, 1, "synchronous(FULL)", "immediate"); err != nil {
 		return err
 	}
@@ -110,9 +111,8 @@ func openSQLitePool(file string, conns int, pragma, txlock string) (*sql.DB, err
 	return db, nil
 }
 
-// barrier returns after every transaction that the writer of SQLite has begun is
-// over, so that a following read sees its rows. MySQL needs none: there the
-// reads in question wait for the row locks.
+// barrier waits for the end of the present transaction of SQLite's writer, so that a following
+// read sees its rows. MySQL needs no barrier, because there such reads wait for row locks.
 func (s *Store) barrier(ctx context.Context) error {
 	if s.dialect != sqliteDialect {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Bounds of one INSERT statement. More than 1024 rows gain nothing and make
-// everybody in the batch wait (measured: 17 % more rows at three times the
-// latency from 256 to 1024).
+// Bounds of one INSERT statement. More than 1024 rows gain nothing and make all messages of
+// the batch wait (measured from 256 to 1024: 17 % more rows a second at three times the
+// latency).
 const (
 	maxBatchRows  = 1024
 	maxBatchBytes = 8 << 20
@@ -23,20 +23,20 @@ const patience = 30 * time.Second
 
 // Options tune a Store. The zero value is ready to use.
 type Options struct {
-	// MaxConns bounds the connections to MySQL, or the readers of SQLite
-	// (which has one writer always). 0: 32, or 4.
+	// MaxConns bounds the connections to MySQL, or the readers of SQLite, which always has
+	// one writer. 0 means 32 connections, or 4 readers.
 	MaxConns int
 }
 
 // A Store is the durable store. It is safe for concurrent use.
 type Store struct {
 	dialect  dialect
-	db       *sql.DB // everything; of SQLite, the one writer
+	db       *sql.DB // MySQL: for all statements; SQLite: the only writer
 	reads    *sql.DB // MySQL: the same as db
 	describe string
 	warnings []string
-	packet   int      // bytes of the largest statement the server takes
-	lock     *os.File // SQLite: held as long as the store is open
+	packet   int      // bytes of the largest statement that the server accepts
+	lock     *os.File // SQLite: locked while the store is open
 	files    []place  // SQLite: the database and the lock
 
 	migrating sync.Mutex // SQLite: one migration at a time
@@ -50,7 +50,7 @@ const (
 	sqliteDialect
 )
 
-// A statement is spelled twice only where the dialects differ.
+// A statement has a text for each dialect. It is used only where the dialects differ.
 type statement struct {
 	mysql  string
 	sqlite string
@@ -78,7 +78,7 @@ func (s *Store) Close() error {
 		err = errors.Join(s.reads.Close(), err)
 	}
 	if s.lock != nil {
-		err = errors.Join(err, s.lock.Close()) // closing gives the lock back
+		err = errors.Join(err, s.lock.Close()) // closing the file ends the lock
 	}
 	if err != nil {
 		return fmt.Errorf("durable: close: %w", err)
@@ -86,26 +86,26 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Describe returns the product and version of the server, for people.
+// Describe returns the product and version of the server as text.
 func (s *Store) Describe() string { return s.describe }
 
-// Warnings returns a sentence for each setting of the server that makes the
-// promise of a 201 weaker than it reads.
+// Warnings returns a sentence for each setting of the server that weakens the promise of a
+// 201.
 func (s *Store) Warnings() []string { return s.warnings }
 
-// MaxBatchBytes is how many bytes of payloads, headers and keys one batch of
-// Insert should hold at most: a quarter of what the server takes in a statement,
-// because escaping can double them, and never more than 8 MiB.
+// MaxBatchBytes returns how many bytes of payloads, headers and keys one batch of Insert
+// should contain at most: a quarter of the largest statement, because escaping can double
+// them, and no more than 8 MiB.
 func (s *Store) MaxBatchBytes() int { return min(s.packet/4, maxBatchBytes) }
 
-// overhead is what an insert of one message holds beside the payload: 64 KiB of
-// headers, which escaping can double, and small things.
+// overhead bounds the bytes of an insert of one message besides the payload: 64 KiB of
+// headers, which escaping can double, and small fields.
 const overhead = 2*(64<<10) + 4<<10
 
-// CheckPayload returns a sentence when the server cannot take every payload of up
-// to n bytes: a statement has a largest size, and escaping can double a payload.
+// CheckPayload returns an error if the server cannot store every payload of up to n bytes. The
+// size of a statement is limited, and escaping can double a payload.
 func (s *Store) CheckPayload(n int) error {
-	if s.dialect == sqliteDialect { // nothing is escaped, and its bound is 1 GB
+	if s.dialect == sqliteDialect { // SQLite needs no escaping, and its limit is 1 GB
 		return nil
 	}
 	if most := (s.packet - overhead) / 2; n > most {
@@ -118,8 +118,8 @@ func (s *Store) CheckPayload(n int) error {
 const nowMySQL = `
 SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)`
 
-// NowMs returns the clock that decides about leases and the age of IDs, in Unix
-// milliseconds: the server's, or for SQLite that of this process.
+// NowMs returns the time of the clock that decides about node leases and the age of IDs, in
+// Unix ms. It is the clock of the MySQL server, or with SQLite the clock of this process.
 func (s *Store) NowMs(ctx context.Context) (int64, error) {
 	ms, err := s.now(ctx, s.reads)
 	if err != nil {

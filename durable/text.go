@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxNote is how much is kept of an error text and of a consumer's answer.
+// maxNote bounds the stored bytes of an error text and of a consumer's answer.
 const maxNote = 1024
 
 // clip returns at most n characters of s.
@@ -24,7 +24,7 @@ func note(s string) []byte {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) > maxNote {
 		s = s[:maxNote]
-		for len(s) > 0 { // not half a character
+		for len(s) > 0 { // remove an incomplete character
 			if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
 				break
 			}

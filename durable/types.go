@@ -8,34 +8,32 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// ErrNotFound says that there is no such row.
+// ErrNotFound means that the row does not exist.
 var ErrNotFound = errors.New("durable: not found")
 
-// ErrDuplicate says that the message is stored already: the channel has one with
-// the same Key, of the same producer and with the same content. The error in hand
-// is a *DuplicateError.
+// ErrDuplicate means that the message is already stored: the channel has a message with the
+// same Key, producer and content. The error is a *DuplicateError.
 var ErrDuplicate = errors.New("durable: duplicate message ID in channel")
 
-// ErrConflict says that the Key is another message's in the channel: of another
-// producer, or with other content. This message is not stored.
+// ErrConflict means that another message of the channel has the Key, from another producer or
+// with other content. The message of the call is not stored.
 var ErrConflict = errors.New("durable: message ID of another message in channel")
 
-// ErrStale says that a batch was built from old knowledge and nothing of it was
-// stored: a channel has more consumers than the messages name, the node lease
-// is lost, or the IDs are older than MaxIDAge. Refresh and insert again with
+// ErrStale means that a batch was built from stale knowledge and nothing of it is stored: a
+// channel has more consumers than the audience in the messages, the node lease is lost, or
+// the IDs are older than MaxIDAge. The caller refreshes its knowledge and inserts again with
 // new IDs.
 var ErrStale = errors.New("durable: stale audience, node lease or message ID")
 
-// ErrPrecondition says that a precondition of a Put does not hold; nothing was
-// stored.
+// ErrPrecondition means that a precondition of a Put does not hold. Nothing is stored.
 var ErrPrecondition = errors.New("durable: precondition of the change does not hold")
 
-// ErrRejected says that the server refuses this one row for what it holds; the
-// rest of its batch is not concerned.
+// ErrRejected means that the values of this row can never be stored. The other rows of its
+// batch are not affected.
 var ErrRejected = errors.New("durable: row rejected")
 
-// ErrOutcomeUnknown says that the connection broke around COMMIT and the server
-// could not be asked in time: the batch may or may not be stored, whole.
+// ErrOutcomeUnknown means that the connection broke around COMMIT and the server could not be
+// asked in time. Either the whole batch is stored or nothing of it.
 var ErrOutcomeUnknown = errors.New("durable: outcome of the commit is unknown")
 
 // ErrFailed says that the store did not do what it was asked, for a reason of its own:
@@ -43,14 +41,13 @@ var ErrOutcomeUnknown = errors.New("durable: outcome of the commit is unknown")
 // as well, nothing has changed.
 var ErrFailed = errors.New("durable: the store failed")
 
-// ErrFull says that a channel has as many consumers as message IDs can address.
+// ErrFull means that a channel has as many consumers as message IDs can address.
 var ErrFull = errors.New("durable: channel has the maximum number of consumers")
 
-// ErrConsumerInvalid says that the merged consumer would be one that cannot be
-// delivered to: a push consumer without a callback URL.
+// ErrConsumerInvalid means that a Put would result in a push consumer without a callback URL.
 var ErrConsumerInvalid = errors.New("durable: push consumer without callback URL")
 
-// A DuplicateError names the message that is stored already.
+// A DuplicateError contains the ID of the stored message.
 type DuplicateError struct{ ID ident.ID }
 
 func (e *DuplicateError) Error() string { return fmt.Sprintf("%v: held by %s", ErrDuplicate, e.ID) }
@@ -58,12 +55,11 @@ func (e *DuplicateError) Error() string { return fmt.Sprintf("%v: held by %s", E
 // Is makes errors.Is(err, ErrDuplicate) true.
 func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 
-// MaxIDAge is how old a message ID may be when its row is inserted, by the
-// server's clock. The reconciler relies on it: below its own horizon, which is
-// further back, no new row can appear.
+// MaxIDAge bounds the age of a message ID when its row is inserted, by the server's clock. The
+// reconciler scans only messages older than that, so no new row appears behind its scan.
 const MaxIDAge = time.Second
 
-// A ConsumerType says who starts a delivery.
+// A ConsumerType tells whether the broker or the consumer starts a delivery.
 type ConsumerType uint8
 
 // The two types of consumer.
@@ -100,7 +96,7 @@ type Channel struct {
 	Version   int64
 }
 
-// A Consumer gets one job for each message posted to its channel after it was created.
+// A Consumer gets one job for each message posted to its channel after its creation.
 type Consumer struct {
 	No          uint32
 	ChannelNo   uint32
@@ -111,25 +107,24 @@ type Consumer struct {
 	CallbackURL string
 	Type        ConsumerType
 	Protocol    string // "" or "h2": HTTP/2 for deliveries
-	Policy      string // record of package policy: what the consumer sets itself
+	Policy      string // record of package policy: the consumer's own settings
 	ChangedAt   time.Time
 	Version     int64
 }
 
-// A Put is what the three resources share when they are created or updated.
-// A nil field keeps the stored value; on creation Name defaults to the ID and
-// Token to NewToken.
+// A Put creates or updates a resource; the three kinds of resources share it. A nil field keeps
+// the stored value. On creation Name defaults to the ID and Token to NewToken.
 type Put struct {
 	ID       string
 	Name     *string
 	Token    *string
 	NewToken string // used on creation when Token is nil
 
-	// Preconditions. The transaction that writes checks them on the row that it
-	// replaces, so of writers with the same precondition only one passes.
-	Exists          *bool     // nil: none; else whether there must be such a resource
-	Revision        time.Time // zero: none; else the ChangedAt that the stored resource must have
-	UnmodifiedSince time.Time // zero: none; compared in whole seconds, and only where there is a resource
+	// Preconditions. The writing transaction checks them on the row that it replaces, so
+	// only one of several writers with the same precondition passes.
+	Exists          *bool     // nil: none; otherwise whether the resource must exist
+	Revision        time.Time // zero: none; otherwise the required ChangedAt of the resource
+	UnmodifiedSince time.Time // zero: none; compared in whole seconds, if the resource exists
 }
 
 // A ConsumerPut creates or updates a consumer of an existing channel.
@@ -139,14 +134,14 @@ type ConsumerPut struct {
 	CallbackURL *string
 	Type        *ConsumerType // nil: push on creation
 	Protocol    *string
-	// Policy makes the new record from the stored one, inside the transaction; nil
-	// keeps it. Its error is returned as it is, and nothing is stored.
+	// Policy returns the new record for the stored one. It runs inside the transaction; nil
+	// keeps the record. If it fails, its error is returned unchanged and nothing is stored.
 	Policy func(record string) (string, error)
 }
 
 // Changes are the rows written after a version of the catalogue.
 type Changes struct {
-	Version   int64 // pass it as `after` next time
+	Version   int64 // argument of the next Changes call
 	Producers []Producer
 	Channels  []Channel
 	Consumers []Consumer
@@ -159,7 +154,7 @@ type NodeLease struct {
 	Expires time.Time // by the store's clock
 }
 
-// A Node is a broker as the others see it.
+// A Node is a node number with the broker that last leased it.
 type Node struct {
 	No      uint16
 	Name    string
@@ -168,35 +163,35 @@ type Node struct {
 	Alive   bool // by the store's clock
 }
 
-// A Message is what a producer published: immutable once stored.
+// A Message is a published message. It never changes after it is stored.
 type Message struct {
 	ID          ident.ID
 	ChannelNo   uint32
 	ProducerNo  uint32
 	Audience    int    // consumers of the channel when it was stored: positions 0..Audience-1
 	Priority    int    // 0..1023, higher first
-	Key         string // the producer's own message ID, "" when it gave none
+	Key         string // the producer's message ID, "" if it gave none
 	ContentType string
 	Headers     []byte // metadata headers, "name:value\n" each, in the producer's order
 	Payload     []byte
 }
 
-// A Head is what the reconciler needs of a message.
+// A Head has the fields of a message that the reconciler needs.
 type Head struct {
 	ID       ident.ID
 	Audience int
 	Priority int
 }
 
-// A JobStatus is what the store knows of a job. Without a row it is Waiting:
-// queued or in flight, which only the queue can tell.
+// A JobStatus is the stored status of a job. A job without a row is Waiting: it is queued or in
+// flight, which only the queue can distinguish.
 type JobStatus uint8
 
-// Where rows of several kinds exist, the highest of these counts: a consumer's
-// success is never taken back.
+// If a job has rows in several tables, the highest of these statuses counts. A delivered job
+// stays delivered.
 const (
 	Waiting   JobStatus = iota
-	Open                // left the happy path, not over: retry or redrive
+	Open                // failed or redriven, and not over
 	Dead                // a dead letter
 	Delivered           // over
 )
@@ -211,7 +206,7 @@ type JobState struct {
 	Error      string
 }
 
-// An OutcomeKind says how an attempt ended.
+// An OutcomeKind is the way in which an attempt ended.
 type OutcomeKind uint8
 
 // The three ends of an attempt.
@@ -226,17 +221,17 @@ type Outcome struct {
 	Kind       OutcomeKind
 	ConsumerNo uint32
 	ID         ident.ID // of the message
-	Priority   int      // kept in open_jobs, so that the queue can be rebuilt from it
+	Priority   int      // stored in open_jobs, from which the queue can be rebuilt
 	Attempts   int      // attempts charged, this one included
 	AtMs       int64    // Unix ms
 	StatusCode int      // HTTP status of the consumer, 0 when there was none
-	// Tracked says that the job may have an open_jobs or dead_jobs row, which
-	// the outcome then removes. False on the happy path: no statement for it.
+	// Tracked is set if the job may have a row in open_jobs or dead_jobs, which the outcome
+	// then removes. Without it a delivery takes no statement for such rows.
 	Tracked bool
 
 	// Retry and Dead only:
 	NextMs     int64  // Retry: Unix ms of the next attempt
-	Error      string // what went wrong, for people; cut to 1 KiB
+	Error      string // description of the failure, cut to 1 KiB
 	Answer     []byte // first KiB of the consumer's answer
 	DurationMs int64
 }

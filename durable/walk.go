@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// The walks of a reconciler go forward by ID and never come back, so they must
-// not skip a row that is inserted but not committed yet. On MySQL the locking
-// read waits for it; READ COMMITTED locks rows and no gaps, so it holds up
-// nobody. On SQLite the walk first waits until the writer is free.
+// The scans of a reconciler go forward by ID and never return, so they must not skip a row
+// that is inserted but not committed yet. On MySQL their locking reads wait for such a row.
+// READ COMMITTED locks rows but no gaps, so the scans do not delay inserts. On SQLite a scan
+// first waits for the writer.
 
 var (
 	selectHeads = statement{
@@ -103,7 +103,7 @@ FROM prioritised
 WHERE channel_no = ?
   AND inv_priority >= ?`
 
-	// One step down each channel's key, whatever it holds.
+	// One lookup by key per channel, however many messages it has.
 	selectLatest = `
 SELECT
     c.no,
@@ -120,8 +120,8 @@ ORDER BY c.no
 LIMIT ?`
 )
 
-// Heads returns up to limit messages of a channel with after < ID <= through, in
-// order. A message that is being inserted there is waited for, never skipped.
+// Heads returns up to limit messages of a channel with after < ID <= through, in order. It
+// waits for uncommitted messages in that range and skips none.
 func (s *Store) Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]Head, error) {
 	return s.heads(ctx, selectHeads, channelNo, after[:], through[:], limit)
 }
@@ -151,8 +151,8 @@ func (s *Store) heads(ctx context.Context, query statement, args ...any) ([]Head
 	return out, err
 }
 
-// Levels returns the priorities above 0 that messages of a channel have, highest
-// first. Each costs one step down the key, however many messages it has.
+// Levels returns the priorities above 0 that messages of a channel have, highest first. Each
+// priority costs one lookup by key, however many messages it has.
 func (s *Store) Levels(ctx context.Context, channelNo uint32) ([]int, error) {
 	var out []int
 	err := repeat(ctx, "list priorities", func(ctx context.Context) error {
@@ -175,8 +175,8 @@ func (s *Store) Levels(ctx context.Context, channelNo uint32) ([]int, error) {
 	return out, err
 }
 
-// LatestMessages returns up to limit channels with a number above afterChannel, in
-// order, each with its newest message: one read by key per channel.
+// LatestMessages returns up to limit channels with a number above afterChannel, in order, each
+// with its newest message. It costs one read by key per channel.
 func (s *Store) LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]Latest, error) {
 	var out []Latest
 	err := repeat(ctx, "find the newest messages", func(ctx context.Context) error {

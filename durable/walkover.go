@@ -22,8 +22,8 @@ var (
 	countLevelOver = countOver("prioritised", "inv_priority")
 )
 
-// countOver looks at the messages of one level of a table: the last of them, how
-// many they are, and how many have nothing left to do for the consumer.
+// countOver examines messages of one priority in a table. It selects the last ID, the number
+// of messages, and how many of them have no undelivered job for the consumer.
 func countOver(table, level string) statement {
 	query := func(lock string) string {
 		return `
@@ -58,18 +58,17 @@ WHERE consumer_no = ?
   AND message_id > ?
   AND message_id <= ?`
 
-// AllDelivered reports whether every job that messages with after < ID <= through
-// gave the consumer is delivered. It compares two counts and sends no rows, so
-// where nothing is amiss a walk costs a tenth of reading it. Like Heads it waits
-// for messages that are being inserted.
+// AllDelivered reports whether all jobs of the consumer for messages with after < ID <= through
+// are delivered. It compares two counts and transfers no rows, so where all is delivered it
+// costs a tenth of a scan. Like Heads it waits for uncommitted messages.
 func (s *Store) AllDelivered(ctx context.Context, k Consumer, after, through ident.ID) (bool, error) {
 	var owed, delivered int64
 	err := repeat(ctx, "compare deliveries", func(ctx context.Context) error {
 		if err := s.barrier(ctx); err != nil {
 			return err
 		}
-		// The messages first: a delivery that is stored in between can only be one
-		// of a message that is counted already.
+		// The messages are counted first. A delivery that is stored in between then belongs
+		// to a message that is already counted.
 		if err := s.reads.QueryRowContext(ctx, s.dialect.sql(countHeads), k.ChannelNo, after[:], through[:], k.Position).Scan(&owed); err != nil {
 			return err
 		}
@@ -78,11 +77,10 @@ func (s *Store) AllDelivered(ctx context.Context, k Consumer, after, through ide
 	return err == nil && owed == delivered, err
 }
 
-// LevelDelivered looks at up to limit messages of one priority of the consumer's
-// channel with after < ID <= through, in order, and reports whether every job that
-// they gave the consumer is delivered; last is the last of them, or through when
-// there are no more. It sends no rows. Like Heads it waits for messages that are
-// being inserted.
+// LevelDelivered examines up to limit messages of one priority of the consumer's channel with
+// after < ID <= through, in order. It reports whether all jobs of the consumer for them are
+// delivered. last is the last message examined, or through if there are no more. Like
+// AllDelivered it transfers no rows, and like Heads it waits for uncommitted messages.
 func (s *Store) LevelDelivered(ctx context.Context, k Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool, err error) {
 	query, level := countLevelOver, maxPriority-priority
 	if priority == 0 {
