@@ -28,8 +28,8 @@ VALUES (?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value`,
 }
 
-// Setting returns a number that brokers store under a name, such as the version of the seed
-// data; 0 if it was never set.
+// Setting returns a number that brokers store under a name, such as the fingerprint of the
+// seed file; 0 if it was never set.
 func (s *Store) Setting(ctx context.Context, name string) (value int64, err error) {
 	err = repeat(ctx, "read setting", func(ctx context.Context) error {
 		err := s.reads.QueryRowContext(ctx, selectSetting, []byte(name)).Scan(&value)
