@@ -1,9 +1,9 @@
-// Package queuemodel is the queue of one consumer as a model: what the scripts of
-// redisq/lua do, on maps, each at one moment. The conformance suite compares every
-// server with it, and the simulation runs on it, so the rules of the queue stand in
-// two texts: the scripts and this package.
+// Package queuemodel is a model of the queue of one consumer. It implements each script of
+// redisq/lua as one atomic operation on maps. The conformance suite compares every server
+// with the model, and the simulation runs on it, so the rules of the queue have two texts:
+// the scripts and this package.
 //
-// Times are Unix milliseconds, and the caller gives them: the model has no clock.
+// Times are Unix milliseconds. The model has no clock; the caller passes the time.
 package queuemodel
 
 import (
@@ -22,22 +22,22 @@ type Consumer struct {
 	Epoch   string
 	Fence   int64
 	Spilled int   // highest priority outside the window, -1 none
-	Brought int64 // newest time in the ID of a job that another way than a fresh offer brought, ms
-	Looked  int64 // last reclaim, ms
+	Brought int64 // newest time in the ID of a job that no fresh offer added, ms
+	Looked  int64 // time of the last reclaim, ms
 
-	Spills  int64              // how often jobs were left outside the window
+	Spills  int64              // number of calls that spilled jobs
 	ready   map[ident.ID]int64 // score
 	delayed map[ident.ID]int64 // due, ms
 	leased  map[ident.ID]int64 // deadline, ms
 	metas   map[ident.ID]meta
 }
 
-// A meta is what the meta hash says of a job that is not plain.
+// A meta is the value of a job in the meta hash. A plain job has none.
 type meta struct {
 	priority, attempts int
 	flags              redisq.Flags
 	token              string
-	since              int64 // in ready before the lease; 0: not leased
+	since              int64 // time in ready before the lease, ms; 0: not leased
 }
 
 // New returns the keys of a consumer that Redis does not know.
@@ -52,7 +52,7 @@ func (k *Consumer) Clone() *Consumer {
 	return &c
 }
 
-// Scores as in redisq: priority above time.
+// readyBits is the width of the time in a score, as in redisq.
 const readyBits = 42
 
 func score(priority int, ms int64) int64 {
@@ -61,7 +61,7 @@ func score(priority int, ms int64) int64 {
 func priorityOf(s int64) int { return redisq.MaxPriority - int(s>>readyBits) }
 func sinceOf(s int64) int64  { return s & (1<<readyBits - 1) }
 
-// ordered lists a set by score, then ID.
+// ordered returns the IDs of a set by score, then ID.
 func ordered(set map[ident.ID]int64) []ident.ID {
 	if len(set) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func ordered(set map[ident.ID]int64) []ident.ID {
 	return ids
 }
 
-// token makes the next fence into a token.
+// token returns a token with the next fence.
 func (k *Consumer) token() string {
 	k.Fence++
 	return fmt.Sprintf("%s.%d", k.Epoch, k.Fence)
@@ -92,7 +92,7 @@ func (k *Consumer) Promote(now int64) {
 	}
 }
 
-// nextDue is the time until a delayed job is due or a lease ends.
+// nextDue returns the time until a delayed job is due or a lease ends, 0 if there is none.
 func (k *Consumer) nextDue(now int64) time.Duration {
 	first := int64(0)
 	for _, set := range []map[ident.ID]int64{k.delayed, k.leased} {
@@ -108,7 +108,7 @@ func (k *Consumer) nextDue(now int64) time.Duration {
 	return time.Duration(max(first-now, 1)) * time.Millisecond
 }
 
-// metaOf is what is known of a job in ready.
+// metaOf returns the meta of a ready job.
 func (k *Consumer) metaOf(id ident.ID) meta {
 	m, ok := k.metas[id]
 	if !ok {
@@ -117,8 +117,8 @@ func (k *Consumer) metaOf(id ident.ID) meta {
 	return m
 }
 
-// Structure returns a job that breaks an invariant of the keys, and says which; ""
-// when every job is in its place.
+// Structure returns a job that breaks an invariant of the keys, with a description of the
+// breach. The description is "" if all jobs keep the invariants.
 func (k *Consumer) Structure() (ident.ID, string) {
 	for id := range k.ready {
 		if _, ok := k.delayed[id]; ok {
@@ -143,7 +143,7 @@ func (k *Consumer) Structure() (ident.ID, string) {
 		_, ready := k.ready[id]
 		_, delayed := k.delayed[id]
 		if !leased && !ready && !delayed {
-			return id, "has a meta field and is nowhere"
+			return id, "has a meta field and is in no set"
 		}
 		if !leased && m.token != "" {
 			return id, "has a token and no lease"
@@ -157,8 +157,7 @@ func (k *Consumer) Len() (ready, delayed, leased int) {
 	return len(k.ready), len(k.delayed), len(k.leased)
 }
 
-// IDs lists the jobs of a state in their order: ready ones as a claim takes them,
-// the others by time.
+// IDs returns the jobs of a state in their order: ready jobs in claim order, others by time.
 func (k *Consumer) IDs(state redisq.State) []ident.ID {
 	switch state {
 	case redisq.Ready:
@@ -171,14 +170,14 @@ func (k *Consumer) IDs(state redisq.State) []ident.ID {
 	return nil
 }
 
-// SetToken replaces the token of a lease: that of a server whose epoch is random.
+// SetToken replaces the token of a lease by that of a server, whose epoch is random.
 func (k *Consumer) SetToken(id ident.ID, token string) {
 	m := k.metas[id]
 	m.token = token
 	k.metas[id] = m
 }
 
-// ForgetLeases makes every leased job ready: a mistake for tests of checkers.
+// ForgetLeases makes every leased job ready. It is a planted mistake for tests of checkers.
 func (k *Consumer) ForgetLeases() {
 	for id := range k.leased {
 		m := k.metas[id]

@@ -7,12 +7,12 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// millis rounds up, as redisq does: no job is due early.
+// millis rounds up, as redisq does, so that no job is due early.
 func millis(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Enqueue is enqueue.lua: it puts jobs into the queue as far as the window has room.
+// Enqueue is enqueue.lua: it adds jobs to the queue as far as the window has room.
 func (k *Consumer) Enqueue(now int64, window int, jobs []redisq.Job, src redisq.Source) redisq.Enqueued {
 	out := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
 	brought := k.Brought
@@ -64,8 +64,8 @@ func (k *Consumer) Enqueue(now int64, window int, jobs []redisq.Job, src redisq.
 	return out
 }
 
-// Offer is offer.lua: Enqueue of jobs that are leased at once where a claim right
-// behind it would take just them. A lease of 0 only enqueues.
+// Offer is offer.lua: it is Enqueue, and leases the jobs at once if a claim right after it
+// would lease exactly these jobs. A lease of 0 only enqueues.
 func (k *Consumer) Offer(now int64, window int, jobs []redisq.Job, src redisq.Source, lease time.Duration) redisq.Enqueued {
 	idle := lease > 0 && k.idle(now) && k.grantable(window, len(jobs)) == len(jobs) && len(jobs) <= window
 	for _, j := range jobs {
@@ -82,7 +82,7 @@ func (k *Consumer) Offer(now int64, window int, jobs []redisq.Job, src redisq.So
 	return out
 }
 
-// idle reports whether a claim would find no job, here or outside the window.
+// idle reports whether no job waits for a claim, inside or outside the window.
 func (k *Consumer) idle(now int64) bool {
 	for _, due := range k.delayed {
 		if due <= now {
@@ -92,10 +92,11 @@ func (k *Consumer) idle(now int64) bool {
 	return len(k.ready) == 0 && k.Spilled < 0
 }
 
-// bring notes a job that came by another way than a fresh offer.
+// bring records a job that is added by another call than a fresh offer.
 func (k *Consumer) bring(id ident.ID) { k.Brought = max(k.Brought, id.Millis()) }
 
-// seen looks jobs up. Without careful it looks only where a fresh job can be.
+// seen reports which jobs are known. Without careful it searches ready, and delayed if one
+// of the jobs is delayed; with careful it searches every set.
 func (k *Consumer) seen(jobs []redisq.Job, careful, delayed bool) map[ident.ID]bool {
 	out := map[ident.ID]bool{}
 	for _, j := range jobs {
@@ -107,8 +108,7 @@ func (k *Consumer) seen(jobs []redisq.Job, careful, delayed bool) map[ident.ID]b
 	return out
 }
 
-// admits is the rule of the window: it reports whether a ready job of that priority
-// gets a place.
+// admits is the rule of the window: it reports whether a ready job of that priority enters.
 func (k *Consumer) admits(priority, window int, src redisq.Source) bool {
 	worst, ahead := redisq.MaxPriority, 0
 	for _, s := range k.ready {

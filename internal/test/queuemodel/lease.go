@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// Visible lists the ready jobs that may be granted, in order: none below the highest
-// priority that has jobs outside the window.
+// Visible returns the ready jobs that may be leased, in order. Jobs below the highest priority
+// that has jobs outside the window may not.
 func (k *Consumer) Visible() []ident.ID {
 	ids := ordered(k.ready)
 	for i, id := range ids {
@@ -19,9 +19,9 @@ func (k *Consumer) Visible() []ident.ID {
 	return ids
 }
 
-// grantable is the rule of grant.lua: it returns how many of n leases may be granted
-// now, in the order of the queue. While delayed holds four windows it is none: a
-// consumer that fails every job must not move its whole backlog there.
+// grantable is the rule of grant.lua: it returns how many of n leases may be granted now, in
+// queue order. It returns 0 while delayed holds four windows: a consumer that fails every job
+// must not move its whole backlog to delayed.
 func (k *Consumer) grantable(window, n int) int {
 	if len(k.delayed) >= 4*window {
 		return 0
@@ -46,7 +46,7 @@ func (k *Consumer) Claim(now int64, window, n int, lease time.Duration) redisq.C
 	return out
 }
 
-// lease makes a job leased that is in no set, and charges the attempt.
+// lease leases a job that is in no set, and charges the attempt.
 func (k *Consumer) lease(now int64, id ident.ID, m meta, lease time.Duration) redisq.Lease {
 	m.attempts++
 	m.token = k.token()
@@ -55,8 +55,8 @@ func (k *Consumer) lease(now int64, id ident.ID, m meta, lease time.Duration) re
 	return redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token}
 }
 
-// ClaimOne is claim_each.lua for one job: it leases the job in whatever state it
-// waits, also an unknown one with insert.
+// ClaimOne is claim_each.lua for one job: it leases a ready or delayed job, and with insert
+// also an unknown one.
 func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing) {
 	before := k.Standing(job.ID)
 	m := meta{priority: job.Priority, attempts: job.Attempts, flags: redisq.FlagVerify, since: now}
@@ -80,7 +80,7 @@ func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, inse
 	return k.lease(now, job.ID, m, lease), before
 }
 
-// held reports whether the token is that of the job's lease.
+// held reports whether the token belongs to the current lease of the job.
 func (k *Consumer) held(l redisq.Lease) bool {
 	_, leased := k.leased[l.ID]
 	return leased && l.Token != "" && k.metas[l.ID].token == l.Token
@@ -97,7 +97,7 @@ func (k *Consumer) Extend(now int64, leases []redisq.Lease, lease time.Duration)
 	return out
 }
 
-// RestoreLeases is restore_leases.lua: it gives lost leases back to their holders.
+// RestoreLeases is restore_leases.lua: it writes lost leases again.
 func (k *Consumer) RestoreLeases(now int64, leases []redisq.Lease, lease time.Duration) []bool {
 	out := make([]bool, len(leases))
 	seen := map[ident.ID]bool{}
@@ -147,7 +147,7 @@ func (k *Consumer) Nack(now int64, leases []redisq.Lease, delays []time.Duration
 	return out
 }
 
-// Release is release.lua: it undoes claims, with the attempts uncharged.
+// Release is release.lua: it undoes claims and their attempts.
 func (k *Consumer) Release(leases []redisq.Lease) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {
@@ -165,7 +165,7 @@ func (k *Consumer) Release(leases []redisq.Lease) []bool {
 	return out
 }
 
-// Ack is ack.lua: it forgets jobs and returns how many it knew.
+// Ack is ack.lua: it removes jobs and returns how many of them were in a set.
 func (k *Consumer) Ack(ids []ident.ID) int {
 	n := 0
 	for _, id := range ids {
@@ -180,14 +180,14 @@ func (k *Consumer) Ack(ids []ident.ID) int {
 	return n
 }
 
-// exhaustedLease is how long reclaim keeps an exhausted job for its caller.
+// exhaustedLease is how long reclaim leases an exhausted job to its caller.
 const exhaustedLease = 10 * time.Second
 
-// clockBack is how far the clock may go back before reclaim drops the keys.
+// clockBack is how far the clock may go back until reclaim drops the keys.
 const clockBack = 5 * time.Second
 
-// WentBack is the start of reclaim.lua: it drops the keys and returns true where the
-// clock went back, else it notes the time.
+// WentBack is the start of reclaim.lua. If the clock went back, it drops the keys and returns
+// true; otherwise it records the time.
 func (k *Consumer) WentBack(now int64) bool {
 	if now < k.Looked-millis(clockBack) {
 		*k = *New()
@@ -199,8 +199,8 @@ func (k *Consumer) WentBack(now int64) bool {
 	return false
 }
 
-// Reclaim is reclaim.lua: it ends up to limit leases that are past their deadline.
-// Jobs with most attempts stay leased under a new token; 0: none is exhausted.
+// Reclaim is reclaim.lua: it ends up to limit leases that are past their deadline. A job with
+// most or more attempts stays leased under a new token. With most 0 no job is exhausted.
 func (k *Consumer) Reclaim(now int64, limit, most int) redisq.Expired {
 	var out redisq.Expired
 	for _, id := range ordered(k.leased) {
@@ -221,7 +221,7 @@ func (k *Consumer) Reclaim(now int64, limit, most int) redisq.Expired {
 		}
 		k.metas[id] = m
 	}
-	k.Fence += int64(len(out.Returned)) // the script counts all that it looked at
+	k.Fence += int64(len(out.Returned)) // the script takes a fence for every ended lease
 	k.Promote(now)
 	out.NextDue = k.nextDue(now)
 	out.Empty = out.NextDue == 0 && len(k.ready) == 0

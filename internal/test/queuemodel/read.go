@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// Peek is peek.lua: it lists the jobs that a claim would take, from behind a place.
+// Peek is peek.lua: it lists the jobs that may be leased, in order, after the cursor.
 func (k *Consumer) Peek(now int64, after *redisq.Cursor, limit int) []redisq.Waiting {
 	k.Promote(now)
 	var out []redisq.Waiting
@@ -49,8 +49,8 @@ func (k *Consumer) Stats(now int64) redisq.Stats {
 	return s
 }
 
-// SettleSpilled is spilled.lua: it notes the highest priority outside the window,
-// unless jobs were spilled since the caller looked.
+// SettleSpilled is spilled.lua: it sets the highest priority outside the window, unless jobs
+// were spilled since the caller read spills.
 func (k *Consumer) SettleSpilled(priority int, spills int64) bool {
 	if k.Spills != spills {
 		return false
