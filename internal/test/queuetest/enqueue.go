@@ -49,7 +49,7 @@ func higherPriorityGoesFirst(t *testing.T, s Server) {
 
 func oldestGoesFirst(t *testing.T, s Server) {
 	q := s.Queue(100)
-	// Inside a millisecond the ID decides, whatever the order in the call.
+	// Inside a millisecond the ID decides, not the order in the call.
 	put(t, q, []redisq.Job{{ID: at(9)}, {ID: at(7)}, {ID: at(8)}}, redisq.Fresh)
 	s.Advance(2 * time.Millisecond)
 	put(t, q, jobs(1, 3, 0), redisq.Fresh)
@@ -68,7 +68,7 @@ func delayedJobBecomesReady(t *testing.T, s Server) {
 	check(t, s, q)
 	s.Advance(15 * time.Millisecond)
 	c := claim(t, q, 10, never)
-	require.Equal(t, span(3, 3), idsOf(c.Leases)[:1], "priority counts as soon as both are due")
+	require.Equal(t, span(3, 3), idsOf(c.Leases)[:1], "priority decides between due jobs")
 	require.Equal(t, span(1, 1), idsOf(c.Leases)[1:])
 	require.Equal(t, 1, c.Leases[1].Attempt)
 	require.InDelta(t, never.Seconds(), c.NextDue.Seconds(), 60)
@@ -123,8 +123,8 @@ func offeredAgainIsFlagged(t *testing.T, s Server) {
 	check(t, s, q)
 }
 
-// A fresh offer that was stopped on its way until others had brought its jobs changes
-// nothing of those, whatever became of them, and has the store asked about the rest.
+// A fresh offer is delayed until other calls have added its jobs. It changes none of those
+// jobs, and it flags the jobs that Redis does not know, so that the store is asked.
 func lateFreshJobsAreVerified(t *testing.T, s Server) {
 	ctx := context.Background()
 	ways := map[string]func(t *testing.T, q *redisq.Queue, js []redisq.Job){
@@ -186,7 +186,7 @@ func recoveredJobKeepsItsPlace(t *testing.T, s Server) {
 	q := s.Queue(100)
 	put(t, q, jobs(5, 2, 0), redisq.Fresh)
 	put(t, q, jobs(1, 2, 0), redisq.Recovered)
-	future := ident.AtMillis(4_000_000_000_000) // of a broker whose clock is wrong
+	future := ident.AtMillis(4_000_000_000_000) // ID from a broker with a wrong clock
 	put(t, q, []redisq.Job{{ID: future}}, redisq.Recovered)
 	s.Advance(2 * time.Millisecond)
 	put(t, q, jobs(9, 1, 0), redisq.Fresh)
@@ -269,8 +269,8 @@ func fanOutReachesEveryConsumer(t *testing.T, s Server) {
 	}
 }
 
-// A fan-out that mixes priorities, retries and more than the window holds is
-// admitted job by job, and told which was the first without room.
+// In a fan-out with several priorities, retries and more jobs than the window holds, each job
+// is admitted or spilled on its own, and the result names the first spilled one.
 func fanOutOfMixedJobsSpillsWhatHasNoRoom(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(3)
@@ -374,7 +374,7 @@ func extremesAreExact(t *testing.T, s Server) {
 	put(t, q, []redisq.Job{{ID: ident.ID{5: 1}, Priority: 0}, {ID: ident.Max(), Priority: 1023}}, redisq.Recovered)
 	put(t, q, []redisq.Job{{ID: at(1), Priority: 1, Delay: 1 << 62}}, redisq.Fresh)
 	tenYears := time.Now().AddDate(9, 0, 0)
-	require.True(t, standing(t, q, at(1)).At.After(tenYears), "a delay is cut, not wrapped")
+	require.True(t, standing(t, q, at(1)).At.After(tenYears), "a delay is clamped and does not overflow")
 	check(t, s, q)
 	waiting, err := q.Peek(context.Background(), consumer, nil, 10)
 	require.NoError(t, err)

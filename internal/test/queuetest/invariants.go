@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// CheckInvariants reads the live keys of a consumer in one transaction and fails
-// when they contradict each other:
+// CheckInvariants reads the keys of a consumer in one transaction and fails the test if they
+// break an invariant:
 //
 //   - a job is in one of ready, delayed and leased;
-//   - a leased job has a token of its own, others have none;
-//   - delayed jobs have a meta field, ready ones only when it says something the
-//     score does not, and what is in no set has none;
-//   - there is an epoch as soon as there is anything;
+//   - a leased job has a unique token, other jobs have none;
+//   - a delayed job has a meta field; a ready job has one only with an attempt or a flag;
+//     a job in no set has none;
+//   - a consumer with jobs has an epoch;
 //   - no key expires.
 func CheckInvariants(t require.TestingT, client redis.UniversalClient, q *redisq.Queue, consumer uint32) {
 	ctx := context.Background()
@@ -77,7 +77,7 @@ func CheckInvariants(t require.TestingT, client redis.UniversalClient, q *redisq
 	}
 }
 
-// check is CheckInvariants of the usual consumer.
+// check is CheckInvariants of the common consumer.
 func check(t require.TestingT, s Server, q *redisq.Queue) {
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()

@@ -178,8 +178,8 @@ func namedTwiceMovesOnce(t *testing.T, s Server) {
 	check(t, s, q)
 }
 
-// A caller that lost an answer does the step again. The second time must not
-// move anything that has a new owner meanwhile.
+// A caller repeats a step after a lost reply. The repetition must not move a job that has a
+// new lease by then.
 func replayChangesNothing(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(100)

@@ -20,8 +20,8 @@ func offer(t *testing.T, q *redisq.Queue, js []redisq.Job, lease time.Duration) 
 	return out[0]
 }
 
-// What an offer leases is what a claim right behind it would get, and nothing goes
-// before what waits already.
+// An offer leases the jobs that a claim right after it would lease. It does not overtake
+// waiting jobs.
 func offeredIsLeasedAtOnce(t *testing.T, s Server) {
 	ctx := context.Background()
 	const window = 4
@@ -75,7 +75,7 @@ func offeredIsLeasedAtOnce(t *testing.T, s Server) {
 				}
 				return
 			}
-			require.Empty(t, claim(t, q, 100, never).Leases, "nobody else gets them")
+			require.Empty(t, claim(t, q, 100, never).Leases, "no other claim gets them")
 			ok, err := q.Release(ctx, consumer, out.Leases[:1])
 			require.NoError(t, err)
 			require.Equal(t, each(1, true), ok)
@@ -88,7 +88,7 @@ func offeredIsLeasedAtOnce(t *testing.T, s Server) {
 	}
 }
 
-// later returns jobs that wait for a time.
+// later returns jobs with a delay.
 func later(from, n int, delay time.Duration) []redisq.Job {
 	js := jobs(from, n, 0)
 	for i := range js {

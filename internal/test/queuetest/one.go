@@ -22,7 +22,7 @@ func claimedByName(t *testing.T, s Server) {
 	l, before, err := q.ClaimOne(ctx, consumer, redisq.Job{ID: at(2), Priority: 1, Attempts: 50}, never, true)
 	require.NoError(t, err)
 	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 9}, before)
-	require.Equal(t, redisq.Lease{ID: at(2), Priority: 9, Attempt: 1, Token: l.Token}, l, "Redis knows better")
+	require.Equal(t, redisq.Lease{ID: at(2), Priority: 9, Attempt: 1, Token: l.Token}, l, "the priority in Redis counts")
 	require.Equal(t, l.Token, standing(t, q, at(2)).Token)
 
 	d, before, err := q.ClaimOne(ctx, consumer, redisq.Job{ID: at(3)}, never, false)

@@ -14,20 +14,20 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// walker drives a queue, as two brokers, and the model side by side. The model has
-// logical time: a short delay or lease ends between two steps, never ends in no step.
+// walker runs the same operations on a queue, as two brokers, and on the model. The model has
+// logical time: a short delay or lease ends between two steps, and never has no end.
 type walker struct {
 	s       Server
 	m       *queuemodel.Consumer
 	now     int64 // of the model, Unix ms
 	window  int
 	brokers []*redisq.Queue
-	fresh   int                   // IDs from here on were never used
+	fresh   int                   // number of the first unused ID
 	tokens  map[ident.ID][]string // every token a job ever had
 }
 
-// randomOperations runs random operations and compares every answer, and after
-// each operation where every job stands, with the model.
+// randomOperations runs random operations. It compares every result with the model, and after
+// each operation the state of every job.
 func randomOperations(t *testing.T, s Server) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s.Flush()
@@ -45,7 +45,7 @@ func randomOperations(t *testing.T, s Server) {
 			"claim":      w.claim,
 			"claim each": w.claimEach,
 			"extend":     w.extend,
-			"hold":       w.hold,
+			"restore":    w.restoreLeases,
 			"nack":       w.nack,
 			"release":    w.release,
 			"ack":        w.ack,
@@ -57,8 +57,8 @@ func randomOperations(t *testing.T, s Server) {
 	})
 }
 
-// Times of the model, ms. begin is later than the time in every ID that the test uses;
-// all the steps of a test end before what the scripts themselves give time for.
+// Times of the model, ms. begin is later than the time in every ID of the test. A test ends
+// before any time limit of the scripts themselves.
 const (
 	begin    = 1 << 41
 	stepTime = 2
@@ -71,7 +71,7 @@ func (w *walker) begin(rt *rapid.T) *redisq.Queue {
 	return w.brokers[rapid.IntRange(0, 1).Draw(rt, "broker")]
 }
 
-// end lets what is short end.
+// end waits for the end of short delays and leases.
 func (w *walker) end() {
 	w.s.Advance(stepTime * time.Millisecond)
 	w.now += stepTime
@@ -106,8 +106,8 @@ func (w *walker) enqueueFresh(rt *rapid.T) {
 	w.end()
 }
 
-// offer offers fresh jobs that may be leased at once. One may be named twice, or may
-// have come another way.
+// offer offers fresh jobs that may be leased at once. A job may be named twice, or may
+// already be added by another call.
 func (w *walker) offer(rt *rapid.T) {
 	lease := rapid.SampledFrom([]time.Duration{0, time.Millisecond, never, never}).Draw(rt, "lease")
 	priority := rapid.SampledFrom([]int{0, 1, 1023}).Draw(rt, "priority")
@@ -132,8 +132,8 @@ func (w *walker) offer(rt *rapid.T) {
 	w.end()
 }
 
-// enqueueLate offers jobs as fresh that may have come another way meanwhile, and
-// may be over.
+// enqueueLate offers jobs as fresh that other calls may have added already, and that may be
+// over.
 func (w *walker) enqueueLate(rt *rapid.T) {
 	var js []redisq.Job
 	for range rapid.IntRange(1, 5).Draw(rt, "n") {
@@ -159,15 +159,15 @@ func (w *walker) enqueueAgain(rt *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(rt, "n") {
 		js = append(js, w.drawJob(rt, w.known(rt)))
 	}
-	w.fresh++ // the last may have been used just now
+	w.fresh++ // this step may have used the last ID
 	got, err := w.begin(rt).Enqueue(context.Background(), consumer, js, src)
 	require.NoError(rt, err)
 	require.Equal(rt, w.m.Enqueue(w.now, w.window, js, src), got)
 	w.end()
 }
 
-// leased compares leases with the model's, and teaches the model their tokens: the
-// epoch in them is random.
+// leased compares leases with those of the model. It copies the tokens to the model, since
+// their epoch is random.
 func (w *walker) leased(rt *rapid.T, want, got []redisq.Lease) {
 	require.Len(rt, got, len(want))
 	for i, l := range got {
@@ -213,7 +213,7 @@ func (w *walker) claimEach(rt *rapid.T) {
 	w.end()
 }
 
-// drawLeases draws leases, current and long lost.
+// drawLeases draws current and lost leases.
 func (w *walker) drawLeases(rt *rapid.T) []redisq.Lease {
 	var out []redisq.Lease
 	for range rapid.IntRange(1, 5).Draw(rt, "n") {
@@ -238,9 +238,9 @@ func (w *walker) extend(rt *rapid.T) {
 	w.end()
 }
 
-// hold asks for leases back, in whatever state their jobs are: attempts that are
-// higher than what Redis knows, and that are not.
-func (w *walker) hold(rt *rapid.T) {
+// restoreLeases restores leases of jobs in any state, with attempts above and below those
+// that Redis has.
+func (w *walker) restoreLeases(rt *rapid.T) {
 	lease := durations.Draw(rt, "lease")
 	var leases []redisq.Lease
 	for _, l := range w.drawLeases(rt) {
@@ -333,7 +333,7 @@ func (w *walker) spilled(rt *rapid.T) {
 	w.end()
 }
 
-// lose empties Redis, or changes the epoch under the brokers.
+// lose empties Redis or replaces the epoch.
 func (w *walker) lose(rt *rapid.T) {
 	switch rapid.IntRange(0, 5).Draw(rt, "loss") {
 	case 0:
@@ -346,7 +346,7 @@ func (w *walker) lose(rt *rapid.T) {
 	w.end()
 }
 
-// compare checks the live keys and where every job stands.
+// compare checks the invariants of the keys and the state of every job.
 func (w *walker) compare(rt *rapid.T) {
 	q := w.brokers[0]
 	ids := make([]ident.ID, w.fresh+1)

@@ -25,7 +25,7 @@ func endedLeaseIsReadyAgain(t *testing.T, s Server) {
 	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 8, Attempts: 1, Flags: redisq.FlagVerify}, standing(t, q, at(1)))
 	check(t, s, q)
 	c := claim(t, q, 10, never)
-	require.Equal(t, span(2, 1), idsOf(c.Leases), "it waits behind those that are ready")
+	require.Equal(t, span(2, 1), idsOf(c.Leases), "it goes after the jobs that are ready")
 	require.Equal(t, 2, c.Leases[1].Attempt, "the lost attempt counts")
 	require.Empty(t, reclaim(t, q, 3).Returned)
 }
@@ -46,12 +46,12 @@ func exhaustedStaysWithReclaimer(t *testing.T, s Server) {
 	require.Equal(t, redisq.Leased, stands.State)
 	require.Equal(t, l.Token, stands.Token)
 	check(t, s, q)
-	require.Empty(t, reclaim(t, q, 3).Exhausted, "nobody else handles it meanwhile")
-	ok, err := q.Extend(ctx, consumer, []redisq.Lease{l}, time.Millisecond) // its holder dies
+	require.Empty(t, reclaim(t, q, 3).Exhausted, "no other caller gets it during the lease")
+	ok, err := q.Extend(ctx, consumer, []redisq.Lease{l}, time.Millisecond) // the caller dies
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, ok)
 	s.Advance(3 * time.Millisecond)
-	require.Len(t, reclaim(t, q, 3).Exhausted, 1, "somebody else does when its holder dies")
+	require.Len(t, reclaim(t, q, 3).Exhausted, 1, "another caller gets it after the lease")
 	n, err := q.Ack(ctx, consumer, span(1, 1))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)

@@ -79,7 +79,7 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 			_, errs := q.AckMany(ctx, []redisq.Done{{Consumer: consumer, IDs: span(1, 1)}})
 			return errs[0]
 		},
-		"hold": func() error {
+		"restore leases": func() error {
 			_, err := q.RestoreLeases(ctx, consumer, []redisq.Lease{{ID: at(1), Token: "a.1", Attempt: 1}}, never)
 			return err
 		},
@@ -104,16 +104,16 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 	}
 }
 
-// Who walks the store puts jobs back only into the state that it has seen: whether
-// it is the first to meet another one, or somebody else was.
+// A scan of the store puts jobs back only into the state with the epoch that it has read,
+// whether this broker or another one notices the loss first.
 func recoverOnlyInto(t *testing.T, s Server) {
 	ctx := context.Background()
 	walker, other := s.Queue(100), s.Queue(100)
 	lost := watch(walker)
 	for name, meet := range map[string]func(){
-		"unnoticed":            func() {},
-		"noticed by another":   func() { put(t, other, jobs(9, 1, 0), redisq.Fresh) },
-		"noticed by ourselves": func() { put(t, walker, jobs(9, 1, 0), redisq.Fresh) },
+		"unnoticed":              func() {},
+		"noticed by another":     func() { put(t, other, jobs(9, 1, 0), redisq.Fresh) },
+		"noticed by this broker": func() { put(t, walker, jobs(9, 1, 0), redisq.Fresh) },
 	} {
 		stats, err := walker.Stats(ctx, consumer)
 		require.NoError(t, err, name)
@@ -137,8 +137,8 @@ func recoverOnlyInto(t *testing.T, s Server) {
 	}
 }
 
-// Jobs that may have been offered before go only where that was: their leases went
-// with it. What was offered nowhere is left to the walk of the store.
+// Repeated jobs are offered only to the state of their first offer, since their leases were
+// lost with that state. Jobs without a first offer are left to the scan of the store.
 func offerAgainOnlyThere(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(100)
@@ -161,22 +161,22 @@ func offerAgainOnlyThere(t *testing.T, s Server) {
 	batch.Epoch = out[0].Epoch
 	claim(t, q, 1, never)
 	require.NoError(t, again(q))
-	require.Equal(t, []redisq.State{redisq.Leased, redisq.Ready, redisq.Ready}, states(), "what is known stays as it is")
+	require.Equal(t, []redisq.State{redisq.Leased, redisq.Ready, redisq.Ready}, states(), "known jobs stay unchanged")
 
 	lost.take()
 	s.Flush()
 	require.ErrorIs(t, again(q), redisq.ErrLost)
 	require.Equal(t, []uint32{consumer}, lost.take())
 	require.Equal(t, []redisq.State{redisq.Missing, redisq.Missing, redisq.Missing}, states())
-	require.ErrorIs(t, again(q), redisq.ErrLost, "also when it knows of the loss")
+	require.ErrorIs(t, again(q), redisq.ErrLost, "also after the queue has noticed the loss")
 	require.ErrorIs(t, again(s.Queue(100)), redisq.ErrLost)
-	require.Empty(t, lost.take(), "a loss is told once")
+	require.Empty(t, lost.take(), "a loss is reported once")
 	require.Equal(t, []redisq.State{redisq.Missing, redisq.Missing, redisq.Missing}, states())
 	check(t, s, q)
 }
 
-// The life of some jobs is cut by a flush behind each of its steps. A store
-// that remembers which are over offers the others again when told of the loss.
+// A flush follows one step in the life of some jobs, for each step in turn. After the report
+// of the loss, a store that knows which jobs are over offers the others again.
 func flushAtAnyStep(t *testing.T, s Server) {
 	ctx := context.Background()
 	const n = 6
@@ -251,7 +251,7 @@ func flushAtAnyStep(t *testing.T, s Server) {
 			check(t, s, q)
 		}
 		for i := range n {
-			require.True(t, over[at(i)], "job %d, flushed behind step %d", i, cut)
+			require.True(t, over[at(i)], "job %d, flushed after step %d", i, cut)
 		}
 		s.Flush()
 	}
@@ -309,10 +309,10 @@ func renewIsNoticed(t *testing.T, s Server) {
 	la, lb := watch(a), watch(b)
 	require.NoError(t, a.Renew(ctx, consumer))
 	require.Equal(t, []uint32{consumer}, la.take())
-	require.NoError(t, b.Renew(ctx, consumer), "it knows the epoch before: it only adopts")
+	require.NoError(t, b.Renew(ctx, consumer), "it knows the old epoch and only adopts the new one")
 	require.Equal(t, []uint32{consumer}, lb.take())
 	stats(t, a)
-	require.Empty(t, la.take(), "of brokers that notice together one renews")
+	require.Empty(t, la.take(), "one of several brokers that notice the change renews")
 
 	require.Equal(t, redisq.Stats{Ready: 1, Leased: 2, SpilledPriority: -1}, func() redisq.Stats {
 		got := stats(t, a)
@@ -325,7 +325,7 @@ func renewIsNoticed(t *testing.T, s Server) {
 
 	c := s.Queue(100)
 	lc := watch(c)
-	require.NoError(t, c.Renew(ctx, consumer), "meeting it is enough")
+	require.NoError(t, c.Renew(ctx, consumer), "a broker without an epoch only adopts")
 	require.Equal(t, []uint32{consumer}, lc.take())
 	stats(t, a)
 	require.Empty(t, la.take())
@@ -374,10 +374,10 @@ func lostLeasesComeBack(t *testing.T, s Server) {
 	put(t, q, jobs(0, n, 5), redisq.Fresh)
 	leases := append(claim(t, q, 500, never).Leases, claim(t, q, 100, never).Leases...)
 	s.Flush()
-	// One is put back before its holder has noticed, one as waiting for a retry.
+	// One job is put back before its lease is restored, and one waits for a retry.
 	put(t, reconciler, []redisq.Job{{ID: at(0), Priority: 5}, {ID: at(1), Priority: 5, Delay: never}}, redisq.Recovered)
 	leases[0].Attempt = 3
-	for _, span := range []time.Duration{50 * time.Millisecond, never} { // the second time nothing happens
+	for _, span := range []time.Duration{50 * time.Millisecond, never} { // the second call changes nothing
 		ok, err := q.RestoreLeases(ctx, consumer, leases, span)
 		require.NoError(t, err)
 		require.Equal(t, each(n, true), ok)
@@ -388,10 +388,10 @@ func lostLeasesComeBack(t *testing.T, s Server) {
 		Token: leases[0].Token, At: got.At}, got)
 	ok, err := q.Extend(ctx, consumer, leases[1:2], never)
 	require.NoError(t, err)
-	require.Equal(t, []bool{true}, ok, "the old token holds")
+	require.Equal(t, []bool{true}, ok, "the old token is valid")
 	require.Empty(t, claim(t, q, 10, never).Leases)
 	s.Advance(60 * time.Millisecond)
-	require.Contains(t, reclaim(t, q, 0).Returned, at(0), "it ends as any lease does")
+	require.Contains(t, reclaim(t, q, 0).Returned, at(0), "a restored lease ends as any lease does")
 }
 
 func leasesOfOthersDoNotComeBack(t *testing.T, s Server) {

@@ -1,5 +1,5 @@
-// Package queuetest holds the promises of redisq.Queue as a suite that every
-// Redis it runs on must pass.
+// Package queuetest is the conformance suite of redisq.Queue. Every kind of Redis that the
+// queue supports must pass it.
 package queuetest
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A Server is one Redis, or a part of one that a test has for itself.
+// A Server is one Redis, or the part of one that belongs to a test.
 type Server struct {
 	Client redis.UniversalClient
 	Prefix string // of the keys of this test
-	// Flush empties it, as FLUSHALL would.
+	// Flush removes all keys of the server, as FLUSHALL does.
 	Flush func()
 	// Advance returns when the clock of the server has moved on by at least d.
 	Advance func(d time.Duration)
 }
 
-// Queue returns a queue on the server as a broker of its own would have it:
-// queues of one server share jobs, and nothing else.
+// Queue returns a queue on the server, as another broker would have it. Queues of one server
+// share jobs and nothing else.
 func (s Server) Queue(window int) *redisq.Queue {
 	return redisq.New(s.Client, redisq.Options{
 		Prefix: s.Prefix,
@@ -36,13 +36,13 @@ func (s Server) Queue(window int) *redisq.Queue {
 	})
 }
 
-// consumer is the one most tests use.
+// consumer is the number of the consumer that most tests use.
 const consumer = uint32(42)
 
 // never is a lease or delay that no test waits for.
 const never = time.Hour
 
-// at returns the ID number n of a time long past.
+// at returns ID number n, with a time long past.
 func at(n int) ident.ID {
 	id := ident.AtMillis(1_700_000_000_000 + int64(n))
 	binary.BigEndian.PutUint16(id[6:], 7)
@@ -67,7 +67,7 @@ func idsOf(leases []redisq.Lease) []ident.ID {
 	return out
 }
 
-// span lists the IDs from..to, going down when to is below.
+// span lists the IDs from..to, in descending order if to is below from.
 func span(from, to int) []ident.ID {
 	var out []ident.ID
 	for n := from; ; {
@@ -105,7 +105,7 @@ func standing(t *testing.T, q *redisq.Queue, id ident.ID) redisq.Standing {
 	return got[0]
 }
 
-// stats leaves out the epoch, which is random.
+// stats returns Stats without the epoch, which is random.
 func stats(t *testing.T, q *redisq.Queue) redisq.Stats {
 	t.Helper()
 	got, err := q.Stats(context.Background(), consumer)
@@ -122,7 +122,7 @@ func reclaim(t *testing.T, q *redisq.Queue, maxAttempts int) redisq.Expired {
 	return got
 }
 
-// each returns n times v.
+// each returns a slice of n times v.
 func each[T any](n int, v T) []T {
 	out := make([]T, n)
 	for i := range out {

@@ -20,7 +20,7 @@ func hintReachesSubscribers(t *testing.T, s Server) {
 	go func() {
 		ended <- q.Subscribe(ctx, func(consumers []uint32) { got <- consumers })
 	}()
-	// Hints before the subscription stands are lost, as promised: repeat.
+	// Hints before the subscription is active are lost, so the test repeats them.
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(10 * time.Second)
@@ -35,7 +35,7 @@ func hintReachesSubscribers(t *testing.T, s Server) {
 			t.Fatal("no hint arrived")
 		}
 	}
-	require.NoError(t, s.Client.Publish(ctx, s.Prefix+"hint", "abc").Err(), "somebody else's noise")
+	require.NoError(t, s.Client.Publish(ctx, s.Prefix+"hint", "abc").Err(), "a foreign message on the channel")
 	many := make([]uint32, 1500)
 	require.NoError(t, q.Notify(ctx, many))
 	for sum := 0; sum < len(many); {
@@ -93,8 +93,8 @@ func slot(key string) uint16 {
 	return crc % 16384
 }
 
-// The embedded server sorts a whole set per call, so there the window does what
-// it is for: most of the backlog stays outside.
+// The embedded server sorts a whole set per call. The small window keeps most of the backlog
+// outside of it.
 func manyJobsDrain(t *testing.T, s Server) {
 	ctx := context.Background()
 	const n, window = 40_000, 2_000
@@ -102,7 +102,7 @@ func manyJobsDrain(t *testing.T, s Server) {
 	next, spills := 0, int64(0)
 	refill := func() {
 		for next < n {
-			// One batch at a time, as a walk reads pages.
+			// One batch at a time, as a scan reads pages.
 			js := jobs(next, min(redisq.MaxBatch, n-next), 0)
 			got := put(t, q, js, redisq.Recovered)
 			if got.FirstSpilled >= 0 {

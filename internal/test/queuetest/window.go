@@ -17,7 +17,7 @@ func jobsPastTheWindowAreSpilled(t *testing.T, s Server) {
 	require.Equal(t, redisq.Missing, standing(t, q, at(6)).State)
 	require.Equal(t, 3, stats(t, q).SpilledPriority)
 	c := claim(t, q, 100, never)
-	require.Equal(t, span(1, 5), idsOf(c.Leases), "those of the spilled priority are older")
+	require.Equal(t, span(1, 5), idsOf(c.Leases), "older jobs of the spilled priority go first")
 	require.True(t, c.Spilled)
 	check(t, s, q)
 }
@@ -30,9 +30,9 @@ func betterJobEntersFullWindow(t *testing.T, s Server) {
 	require.Equal(t, 3, got.Spilled)
 	require.Equal(t, 4, got.SpilledPriority)
 	require.Equal(t, 10, stats(t, q).Ready)
-	require.Equal(t, 1, put(t, q, jobs(20, 1, 1023), redisq.Fresh).Spilled, "two windows are the end")
+	require.Equal(t, 1, put(t, q, jobs(20, 1, 1023), redisq.Fresh).Spilled, "ready never exceeds two windows")
 	got = put(t, q, jobs(21, 8, 1023), redisq.Recovered)
-	require.Equal(t, 5, got.Added, "a window of it, whatever less urgent is there")
+	require.Equal(t, 5, got.Added, "up to a window of urgent jobs enters, however many less urgent ones wait")
 	require.Equal(t, 3, got.Spilled)
 	check(t, s, q)
 }
@@ -47,7 +47,7 @@ func freshJobsDoNotOvertake(t *testing.T, s Server) {
 	}
 	require.Equal(t, 3, stats(t, q).SpilledPriority, "a lower one does not lower it")
 	require.Equal(t, 1, put(t, q, jobs(12, 1, 4), redisq.Fresh).Added)
-	require.Equal(t, 1, put(t, q, jobs(6, 1, 3), redisq.Recovered).Added, "the walk brings the spilled ones")
+	require.Equal(t, 1, put(t, q, jobs(6, 1, 3), redisq.Recovered).Added, "the scan loads the spilled ones")
 	check(t, s, q)
 }
 
@@ -60,7 +60,7 @@ func nothingBelowSpilled(t *testing.T, s Server) {
 	require.Equal(t, span(10, 12), idsOf(c.Leases))
 	require.Equal(t, 3, c.Ready)
 	require.True(t, c.Spilled)
-	require.Empty(t, claim(t, q, 100, never).Leases, "the store has better ones")
+	require.Empty(t, claim(t, q, 100, never).Leases, "the store has more urgent ones")
 	waiting, err := q.Peek(ctx, consumer, nil, 10)
 	require.NoError(t, err)
 	require.Empty(t, waiting)
@@ -78,7 +78,7 @@ func refillBringsBack(t *testing.T, s Server) {
 	q := s.Queue(10)
 	const n = 55
 	put(t, q, jobs(0, n, 2), redisq.Fresh)
-	next := 0 // the refill walks the store
+	next := 0 // position of the refill in the store
 	var order []redisq.Lease
 	for len(order) < n {
 		seen := stats(t, q)
@@ -111,7 +111,7 @@ func refillSeesOthersSpill(t *testing.T, s Server) {
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.Equal(t, 0, stats(t, q).SpilledPriority)
-	put(t, q, jobs(3, 1, 0), redisq.Recovered) // the walk's own spill does not disturb it
+	put(t, q, jobs(3, 1, 0), redisq.Recovered) // spills of recovered jobs do not count
 	ok, err = q.SettleSpilled(ctx, consumer, -1, stats(t, q).Spills)
 	require.NoError(t, err)
 	require.True(t, ok)
