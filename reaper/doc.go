@@ -1,22 +1,22 @@
-// Package reaper is the fail-safe: loops that repair what crashes, lost replies
-// and a wiped Redis leave behind. Correctness never depends on which broker
-// runs them, or on how many do; consumers are shared between brokers by
-// rendezvous hashing only to save work.
+// Package reaper is the fail-safe: loops that repair the damage of crashes, lost
+// replies and a wiped Redis. Correctness depends neither on which broker runs them nor
+// on how many brokers do. Rendezvous hashing shares the consumers between the brokers
+// only to save work.
 //
-//   - reclaim: leases past their deadline go back to ready, or, with no attempt
-//     left, to the dead letters. Looks at a consumer when its next lease ends,
-//     and at all of them, slowly, all the time. At most 32 jobs a call.
-//   - reconcile: messages older than the rational delay whose jobs are neither
-//     over nor in Redis are put into Redis. Walks each channel with new messages
-//     once per tick, 1000 messages a page; after a loss of Redis state from the
-//     consumer's settled mark on, highest priority first.
-//   - refill: the same walk for consumers whose backlog is larger than the
-//     window, as soon as there is room.
-//   - settle: moves the marks below which nothing is open any more, so that a
-//     restart does not walk everything ever stored.
+//   - reclaim: ends leases past their deadline. Their jobs are ready again, or dead when
+//     no attempt is left. The loop visits a consumer when its next lease ends, and all
+//     consumers slowly and continuously. It ends at most 32 leases a call.
+//   - reconcile: offers Redis the messages older than the rational delay whose jobs are
+//     neither over nor in Redis. It scans each channel with new messages once per tick,
+//     1000 messages a page. After a loss of Redis state it scans from the consumer's
+//     settled watermark, highest priority first.
+//   - refill: the same scan for a consumer whose backlog is larger than its window, as
+//     soon as the window has room.
+//   - watermarks: advances the settled watermarks, so that a restart scans only what is
+//     newer than they are.
 //   - retention: removes messages past their age whose jobs are all over, 500 a
-//     transaction, with rests; from the oldest on again once an hour.
+//     transaction, with pauses. It starts again at the oldest message once an hour.
 //
-// With a re-trigger URL the reconciler asks the broker's own endpoints, behind
-// their load balancer, instead of doing the work here.
+// With a re-trigger URL the reconciler calls the re-trigger endpoint of the brokers,
+// behind their load balancer, instead of offering the jobs itself.
 package reaper

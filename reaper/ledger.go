@@ -7,57 +7,57 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A ledger is what the reconciler knows about one consumer. It lives in memory:
-// a broker that starts, or takes a consumer over, begins at the settled mark.
+// A ledger is the progress of the reconciler on one consumer. It exists in memory only:
+// a broker that starts, or takes a consumer over, begins at the settled watermark.
 type ledger struct {
 	// settled: every message up to it has an outcome or an open_jobs row. Stored.
 	settled ident.ID
-	// checked: every message up to it was seen in Redis or is over, since Redis
-	// last lost state.
+	// checked: since the last loss of Redis state, every message up to it was seen in
+	// Redis or is over.
 	checked ident.ID
-	// lost is set when Redis lost state: begin again.
+	// lost is set when Redis lost state: the next scan restarts the ledger.
 	lost bool
-	// levels is not nil while the backlog does not fit the window: one checked
-	// mark per priority, so that the highest priority comes first.
+	// levels is not nil while the backlog is larger than the window. It has one checked
+	// watermark per priority, so that the highest priority comes first.
 	levels map[int]ident.ID
-	// spilled is set when a claim was told that jobs are outside the window.
+	// spilled is set when a claim reports that jobs are outside the window.
 	spilled bool
-	// fullAt is the priority at which the last walk found no more room; it means
-	// nothing while levels has no marks.
+	// fullAt is the priority at which the last scan found the window full. It has no
+	// meaning while levels is empty.
 	fullAt int
-	// heldAt is when hold began to hold less urgent jobs back, by the store's
-	// clock in Unix ms, 0: it does not; heldFor is the highest priority that had
-	// jobs outside then.
-	heldAt  int64
-	heldFor int
-	// openFrom is how far the open_jobs rows were offered to Redis in this round;
-	// openDone says that the round is over.
+	// withheldAt is the time, by the store's clock in Unix ms, at which withhold began to
+	// withhold less urgent jobs; 0 when it withholds none. withheldFor is the highest
+	// priority that had jobs outside the window at that time.
+	withheldAt  int64
+	withheldFor int
+	// openFrom is the first open_jobs row that this round has not offered to Redis yet.
+	// openDone is set at the end of the round.
 	openFrom ident.ID
 	openDone bool
 }
 
-// restart puts the marks back to what is known without Redis. Loading begins by
-// priority: after a loss the most urgent jobs should be the first to be back.
+// restart sets the watermarks back to the settled one, which does not depend on Redis.
+// The next scan goes by priority, so that the most urgent jobs return first after a loss.
 func (l *ledger) restart() {
 	l.lost = false
 	l.checked = l.settled
-	l.levels, l.heldAt = map[int]ident.ID{}, 0
+	l.levels, l.withheldAt = map[int]ident.ID{}, 0
 	l.openFrom, l.openDone = ident.ID{}, false
 }
 
-// level returns the mark of a priority: a level without one begins where the
-// common walk had come to.
+// level returns the watermark of a priority. A level without one begins at checked, the
+// position of the common scan.
 func (l *ledger) level(priority int) ident.ID {
-	if mark, ok := l.levels[priority]; ok {
-		return mark
+	if watermark, ok := l.levels[priority]; ok {
+		return watermark
 	}
 	return l.checked
 }
 
-// rereadMarks takes over, after brokers came or went, how far others have settled
-// their consumers since: what they leave to us is then walked from there on, and
-// not from where it stood when this process began.
-func (r *Reaper) rereadMarks(ctx context.Context) error {
+// rereadWatermarks reads the settled watermarks again after brokers came or went. The
+// scan of a consumer that another broker leaves to this one then begins at the present
+// watermark, and not at the one that was stored when this process started.
+func (r *Reaper) rereadWatermarks(ctx context.Context) error {
 	r.mu.Lock()
 	reread := r.reread
 	r.reread = false
@@ -65,7 +65,7 @@ func (r *Reaper) rereadMarks(ctx context.Context) error {
 	if !reread {
 		return nil
 	}
-	err := r.readMarks(ctx)
+	err := r.readWatermarks(ctx)
 	if err != nil {
 		r.mu.Lock()
 		r.reread = true
@@ -74,34 +74,34 @@ func (r *Reaper) rereadMarks(ctx context.Context) error {
 	return err
 }
 
-func (r *Reaper) readMarks(ctx context.Context) error {
-	marks, err := r.Store.Watermarks(ctx)
+func (r *Reaper) readWatermarks(ctx context.Context) error {
+	watermarks, err := r.Store.Watermarks(ctx)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for consumer, mark := range marks {
+	for consumer, watermark := range watermarks {
 		l := r.ledgers[consumer]
 		if l == nil {
-			l = &ledger{settled: mark}
+			l = &ledger{settled: watermark}
 			l.restart()
 			r.ledgers[consumer] = l
 		}
-		if mark.Compare(l.settled) > 0 {
-			l.settled = mark
+		if watermark.Compare(l.settled) > 0 {
+			l.settled = watermark
 		}
 	}
 	return nil
 }
 
-func (r *Reaper) loadMarks(ctx context.Context) bool {
+func (r *Reaper) loadWatermarks(ctx context.Context) bool {
 	for {
-		err := r.readMarks(ctx)
+		err := r.readWatermarks(ctx)
 		if err == nil {
 			return true
 		}
-		r.Log.Warn("settled marks cannot be read; trying again", "error", err)
+		r.Log.Warn("the settled watermarks cannot be read; the reconciler tries again", "error", err)
 		select {
 		case <-ctx.Done():
 			return false
@@ -110,7 +110,8 @@ func (r *Reaper) loadMarks(ctx context.Context) bool {
 	}
 }
 
-// forget drops the ledger of a consumer that another broker looks after.
+// forget marks the ledger of a consumer that another broker looks after: the ledger
+// restarts when the consumer returns to this broker.
 func (r *Reaper) forget(consumer uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

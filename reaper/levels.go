@@ -9,44 +9,45 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// walkLevels loads a backlog by priority, highest first, until the window is
-// full or everything up to through is accounted for. It reports whether jobs
-// remain outside the window. newest is the channel's last message.
-func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk, through, newest ident.ID) (bool, error) {
-	stats, err := r.Queue.Stats(ctx, w.k.No)
+// scanLevels loads a backlog by priority, highest first, until the window is full or
+// every message up to through is over or in Redis. It reports whether jobs remain
+// outside the window. newest is the channel's last message.
+func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan, through, newest ident.ID) (bool, error) {
+	stats, err := r.Queue.Stats(ctx, s.k.No)
 	if err != nil {
 		return true, err
 	}
-	next, err := r.Queue.Peek(ctx, w.k.No, nil, 1)
+	next, err := r.Queue.Peek(ctx, s.k.No, nil, 1)
 	if err != nil {
 		return true, err
 	}
-	// What is in the window has to wait for something more urgent outside it:
-	// there will be no room before that is brought.
+	// The queue is blocked when every job of the window waits for a more urgent job
+	// outside it: claims make no room before that job is loaded.
 	blocked := stats.Ready > 0 && len(next) == 0
-	// Room for a page worth reading comes soon. What is more urgent than where the
-	// last walk ended needs none: it may have been too new for that walk. There is
-	// enough to hand out meanwhile, so nothing is settled.
+	// The window is crowded when it has no room for a page worth reading; claims make
+	// room soon. Only levels more urgent than fullAt are scanned then: their jobs may
+	// have been too new for the last scan, and they need no room. The ready jobs suffice
+	// for the claims meanwhile, so the scan leaves the spill as it is.
 	crowded := stats.Ready > r.Queue.Window()*3/4 && !blocked
 	if crowded {
-		r.save(w, func(l *ledger) { l.heldAt = 0 })
+		r.save(s, func(l *ledger) { l.withheldAt = 0 })
 	}
 	levels, err := r.Store.Levels(ctx, ch.No)
 	if err != nil {
 		return true, err
 	}
 	for _, priority := range append(levels, 0) {
-		if crowded && len(w.levels) > 0 && priority <= w.fullAt {
+		if crowded && len(s.levels) > 0 && priority <= s.fullAt {
 			break
 		}
-		full, err := r.walkLevel(ctx, ch, w, priority, through)
+		full, err := r.scanLevel(ctx, ch, s, priority, through)
 		if err != nil {
 			return true, err
 		}
 		if full {
-			r.save(w, func(l *ledger) { l.fullAt = priority })
-			if !crowded && !r.hold(w, stats, through, newest) {
-				_, err = r.Queue.SettleSpilled(ctx, w.k.No, priority, stats.Spills)
+			r.save(s, func(l *ledger) { l.fullAt = priority })
+			if !crowded && !r.withhold(s, stats, through, newest) {
+				_, err = r.Queue.SettleSpilled(ctx, s.k.No, priority, stats.Spills)
 			}
 			return true, err
 		}
@@ -54,64 +55,65 @@ func (r *Reaper) walkLevels(ctx context.Context, ch *catalogue.Channel, w *walk,
 	if crowded {
 		return true, nil
 	}
-	if r.hold(w, stats, through, newest) {
+	if r.withhold(s, stats, through, newest) {
 		return true, nil
 	}
-	settled, err := r.Queue.SettleSpilled(ctx, w.k.No, -1, stats.Spills)
-	if err != nil || !settled { // more was spilled meanwhile: look again
+	settled, err := r.Queue.SettleSpilled(ctx, s.k.No, -1, stats.Spills)
+	if err != nil || !settled { // other jobs were spilled meanwhile: scan again
 		return true, err
 	}
-	r.save(w, func(l *ledger) { l.checked, l.levels = through, nil })
+	r.save(s, func(l *ledger) { l.checked, l.levels = through, nil })
 	return false, nil
 }
 
-// hold reports whether less urgent jobs of the window must go on waiting
-// although the walk has brought all that it can: what was spilled last is too
-// new to be walked over. They wait until everything spilled before now was, and
-// not for ever, because where messages keep coming there is always a newest; only a
-// more urgent one lets them wait anew. What counts is how far the walk has come,
-// not the time: a slow machine walks late.
-func (r *Reaper) hold(w *walk, stats redisq.Stats, through, newest ident.ID) bool {
+// withhold reports whether the less urgent jobs of the window must go on waiting although
+// the scan has loaded every job that it can: the jobs spilled last are too new for it.
+// The jobs wait until the scan has passed the time at which withholding began. They do
+// not wait for the newest message, because a busy channel always has a newer one. Only
+// a more urgent spilled job starts the wait again. The wait is measured by the progress
+// of the scan and not by a clock, because a slow machine scans late.
+func (r *Reaper) withhold(s *scan, stats redisq.Stats, through, newest ident.ID) bool {
 	if stats.Ready == 0 || stats.SpilledPriority < 0 || newest.Compare(through) <= 0 {
-		r.save(w, func(l *ledger) { l.heldAt = 0 })
+		r.save(s, func(l *ledger) { l.withheldAt = 0 })
 		return false
 	}
-	if w.heldAt == 0 || stats.SpilledPriority > w.heldFor {
-		r.save(w, func(l *ledger) { l.heldAt, l.heldFor = r.Cluster.NowMs(), stats.SpilledPriority })
+	if s.withheldAt == 0 || stats.SpilledPriority > s.withheldFor {
+		r.save(s, func(l *ledger) { l.withheldAt, l.withheldFor = r.Cluster.NowMs(), stats.SpilledPriority })
 	}
-	if through.Millis() <= w.heldAt {
+	if through.Millis() <= s.withheldAt {
 		return true
 	}
-	r.save(w, func(l *ledger) { l.heldAt = 0 })
+	r.save(s, func(l *ledger) { l.withheldAt = 0 })
 	return false
 }
 
-// A stride is how many messages of a level are compared by counts at once. It
-// grows from the first page on that is over, and falls back where something is open.
+// A stride is the number of messages of a level that one comparison of counts covers. The
+// first page without an open job starts it, each stride that is over doubles it, and an
+// open job ends it.
 const firstStride, longestStride = 1000, 32_000
 
-// walkLevel loads one priority and reports whether the window is full. Where a
-// backlog is drained by priority whole levels may be over already: stretches of them
-// are passed by counts.
-func (r *Reaper) walkLevel(ctx context.Context, ch *catalogue.Channel, w *walk, priority int, through ident.ID) (full bool, err error) {
+// scanLevel loads one priority and reports whether the window is full. Claims drain a
+// backlog by priority, so a whole level may be over already: scanLevel passes such
+// stretches by comparing counts.
+func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, priority int, through ident.ID) (full bool, err error) {
 	for stride := 0; ; {
-		mark := w.level(priority)
-		if mark.Compare(through) >= 0 {
+		watermark := s.level(priority)
+		if watermark.Compare(through) >= 0 {
 			return false, nil
 		}
 		if stride > 0 {
-			last, over, err := r.Store.LevelDelivered(ctx, *w.k, priority, mark, through, stride)
+			last, over, err := r.Store.LevelDelivered(ctx, *s.k, priority, watermark, through, stride)
 			if err != nil {
 				return false, err
 			}
 			if over {
-				r.save(w, func(l *ledger) { l.setLevel(priority, last) })
+				r.save(s, func(l *ledger) { l.setLevel(priority, last) })
 				stride = min(2*stride, longestStride)
 				continue
 			}
 			stride = 0
 		}
-		heads, err := r.Store.LevelHeads(ctx, ch.No, priority, mark, through, pageSize)
+		heads, err := r.Store.LevelHeads(ctx, ch.No, priority, watermark, through, pageSize)
 		if err != nil {
 			return false, err
 		}
@@ -121,30 +123,30 @@ func (r *Reaper) walkLevel(ctx context.Context, ch *catalogue.Channel, w *walk, 
 		}
 		mine := make([]durable.Head, 0, len(heads))
 		for _, h := range heads {
-			if w.k.Concerns(h) {
+			if s.k.Concerns(h) {
 				mine = append(mine, h)
 			}
 		}
-		open := w.open
-		upto, err := r.offer(ctx, ch, w, mine)
+		open := s.open
+		upto, err := r.offer(ctx, ch, s, mine)
 		if err != nil {
 			return false, err
 		}
-		if len(heads) == pageSize && w.open == open {
+		if len(heads) == pageSize && s.open == open {
 			stride = firstStride
 		}
 		if upto < len(mine) {
-			mark = before(mine, upto, mark)
-			r.save(w, func(l *ledger) { l.setLevel(priority, mark) })
+			watermark = before(mine, upto, watermark)
+			r.save(s, func(l *ledger) { l.setLevel(priority, watermark) })
 			return true, nil
 		}
-		r.save(w, func(l *ledger) { l.setLevel(priority, last) })
+		r.save(s, func(l *ledger) { l.setLevel(priority, last) })
 	}
 }
 
-func (l *ledger) setLevel(priority int, mark ident.ID) {
+func (l *ledger) setLevel(priority int, watermark ident.ID) {
 	if l.levels == nil {
 		return
 	}
-	l.levels[priority] = mark
+	l.levels[priority] = watermark
 }

@@ -73,12 +73,12 @@ func (r *rig) state(consumer uint32, id ident.ID) redisq.State {
 }
 
 // One master of a Cluster is away: in the same round the consumers of the others
-// get what they lack, in the walk by priority and in the common one.
+// get the jobs that Redis lacks, in the scan by priority and in the common scan.
 func TestAConsumerThatFailsDoesNotKeepTheOthersWaiting(t *testing.T) {
 	r, q, nos := newPartlyAwayRig(t)
-	for _, walk := range []string{"by priority", "common"} {
+	for _, scan := range []string{"by priority", "common"} {
 		id := r.publish(0)[0]
-		if walk == "common" {
+		if scan == "common" {
 			q.away[nos[0]] = false
 			r.round() // the first one catches up
 			q.away[nos[0]], q.looks = true, true
@@ -86,13 +86,13 @@ func TestAConsumerThatFailsDoesNotKeepTheOthersWaiting(t *testing.T) {
 		}
 		clear(r.resting)
 		_, err := r.reconcile(t.Context()) // meets the consumers for the first time
-		require.ErrorIs(t, err, errAway, walk)
+		require.ErrorIs(t, err, errAway, scan)
 		clear(r.resting)
 		_, err = r.reconcile(t.Context())
-		require.ErrorIs(t, err, errAway, walk)
-		require.Equal(t, redisq.Missing, r.state(nos[0], id), walk)
+		require.ErrorIs(t, err, errAway, scan)
+		require.Equal(t, redisq.Missing, r.state(nos[0], id), scan)
 		for _, no := range nos[1:] {
-			require.Equal(t, redisq.Ready, r.state(no, id), walk)
+			require.Equal(t, redisq.Ready, r.state(no, id), scan)
 		}
 	}
 }
@@ -115,14 +115,14 @@ func TestRenewingGoesOnPastAConsumerThatFails(t *testing.T) {
 	require.Len(t, q.renewed, 1)
 }
 
-// Who delivers a job has a moment to give Redis its lease back.
+// A broker that is delivering a job has time to restore the job's lease.
 func TestAfterALossNothingIsPutBackForAMoment(t *testing.T) {
 	r := newRig(t, 100, nil)
 	id := r.publish(0)[0]
 	r.round()
 	r.server.FlushAll()
 	clear(r.resting)
-	r.ledgers[r.consumer.No].restart() // a walk is due, and meets the loss
+	r.ledgers[r.consumer.No].restart() // a scan is due, and meets the loss
 	_, err := r.reconcile(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, redisq.Missing, r.state(r.consumer.No, id))
@@ -137,8 +137,7 @@ func TestAfterALossNothingIsPutBackForAMoment(t *testing.T) {
 	require.Equal(t, redisq.Ready, r.state(r.consumer.No, id))
 }
 
-// A wiped is a queue whose Redis loses its memory just before one of the walk's
-// calls.
+// A wiped is a queue whose Redis loses its data just before one of the scan's calls.
 type wiped struct {
 	*redisq.Queue
 	calls, at int

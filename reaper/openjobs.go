@@ -8,17 +8,17 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// walkOpen offers the jobs that left the happy path, with their attempts and
-// due times. It stops while Redis holds as many delayed jobs as it will claim
-// around, and goes on in a later round.
-func (r *Reaper) walkOpen(ctx context.Context, w *walk) error {
+// scanOpen offers the jobs that failed or were redriven, with their attempts and due
+// times. It stops while Redis has delayed jobs for four windows, and continues in a later
+// round.
+func (r *Reaper) scanOpen(ctx context.Context, s *scan) error {
 	for {
-		open, err := r.Store.OpenJobs(ctx, w.k.No, w.openFrom, pageSize)
+		open, err := r.Store.OpenJobs(ctx, s.k.No, s.openFrom, pageSize)
 		if err != nil {
 			return err
 		}
 		if len(open) > 0 {
-			stats, err := r.Queue.Stats(ctx, w.k.No)
+			stats, err := r.Queue.Stats(ctx, s.k.No)
 			if err != nil {
 				return err
 			}
@@ -31,26 +31,26 @@ func (r *Reaper) walkOpen(ctx context.Context, w *walk) error {
 				batch[i] = redisq.Job{ID: j.ID, Priority: j.Priority, Attempts: j.Attempts,
 					Delay: time.Duration(max(j.NextMs-now, 0)) * time.Millisecond}
 			}
-			e, err := r.Queue.Recover(ctx, w.k.No, w.epoch, batch)
+			e, err := r.Queue.Recover(ctx, s.k.No, s.epoch, batch)
 			if err != nil {
 				return err
 			}
 			if e.Added > 0 {
 				r.recovered.Add(float64(e.Added))
-				r.Touch(w.k.No)
-				r.Wake(w.k.No)
+				r.Touch(s.k.No)
+				r.Wake(s.k.No)
 			}
 			if e.FirstSpilled >= 0 {
 				from := open[e.FirstSpilled].ID
-				r.save(w, func(l *ledger) { l.openFrom = from })
+				r.save(s, func(l *ledger) { l.openFrom = from })
 				return nil
 			}
 		}
 		if len(open) < pageSize {
-			r.save(w, func(l *ledger) { l.openFrom, l.openDone = ident.ID{}, true })
+			r.save(s, func(l *ledger) { l.openFrom, l.openDone = ident.ID{}, true })
 			return nil
 		}
 		from := open[len(open)-1].ID.Next()
-		r.save(w, func(l *ledger) { l.openFrom = from })
+		r.save(s, func(l *ledger) { l.openFrom = from })
 	}
 }

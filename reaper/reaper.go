@@ -46,7 +46,7 @@ type Queue interface {
 	Window() int
 }
 
-// A Cluster says which consumers this broker looks after, and the store's time.
+// A Cluster tells which consumers this broker repairs, and the store's time.
 type Cluster interface {
 	Owns(consumer uint32) bool
 	NowMs() int64
@@ -76,29 +76,30 @@ type Options struct {
 type Reaper struct {
 	Options
 	reclaimed, exhausted, recovered, adopted, purged prometheus.Counter
-	walkSeconds                                      prometheus.Histogram
+	reconcileSeconds                                 prometheus.Histogram
 	overdue                                          prometheus.Gauge
 
 	mu      sync.Mutex
 	ledgers map[uint32]*ledger
-	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> when to look
-	sweep   bool                 // look at all consumers soon: a broker came or went
-	reread  bool                 // brokers came or went: others have settled what may be ours now
+	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> time of the next visit
+	sweep   bool                 // brokers came or went: reclaim visits all consumers soon
+	reread  bool                 // brokers came or went: read the settled watermarks again
 	resting map[uint32]time.Time // consumers whose state was lost -> when to rebuild it
-	renew   bool                 // another Redis process answers: its state is in doubt
+	renew   bool                 // another Redis process answers: every consumer needs a new epoch
 	wake    chan struct{}        // capacity 1: reconcile now
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
 }
 
-// lossGrace is how long the reconciler leaves a consumer alone whose state in Redis
-// was lost: meanwhile the brokers that are delivering its jobs give Redis their leases
-// back. A job that is put back earlier may be sent a second time. This process has
-// nothing under way when it meets a consumer for the first time; others may.
+// lossGrace is the time for which the reconciler leaves a consumer alone after Redis lost
+// the consumer's state. Meanwhile the brokers that are delivering its jobs restore their
+// leases. A job that the reconciler offers earlier may be sent a second time. The grace
+// also applies when this process meets a consumer for the first time: this broker has no
+// job of it in flight then, but other brokers may.
 const lossGrace = 300 * time.Millisecond
 
-// horizonLeast keeps the reconciler away from IDs that may still be committed:
-// twice what durable lets a message ID age before it is inserted.
+// horizonLeast keeps scans behind the IDs that may still be committed. It is twice the
+// age at which the insert refuses a message ID.
 const horizonLeast = 2 * durable.MaxIDAge
 
 // New returns a reaper. It reads nothing before Run.
@@ -110,31 +111,32 @@ func New(o Options) *Reaper {
 		o.Registry.MustRegister(c)
 		return c
 	}
-	r.reclaimed = counter("penstock_reclaimed_jobs_total", "Jobs whose lease ended and that are due again.")
-	r.exhausted = counter("penstock_exhausted_jobs_total", "Jobs whose last lease ended: dead letters.")
-	r.recovered = counter("penstock_recovered_jobs_total", "Jobs that the reconciler put into Redis.")
-	r.adopted = counter("penstock_redis_adoptions_total", "Times the Redis state of a consumer was met new, lost or replaced.")
-	r.purged = counter("penstock_purged_messages_total", "Messages removed because all their jobs were over and their retention was.")
-	r.walkSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_reconcile_duration_seconds",
+	r.reclaimed = counter("penstock_reclaimed_jobs_total", "Jobs that are due again because their lease ended.")
+	r.exhausted = counter("penstock_exhausted_jobs_total", "Jobs that became dead letters because the lease of their last attempt ended.")
+	r.recovered = counter("penstock_recovered_jobs_total", "Jobs that Redis lacked and the reconciler offered.")
+	r.adopted = counter("penstock_redis_adoptions_total", "Times a broker found the Redis state of a consumer new, lost or replaced.")
+	r.purged = counter("penstock_purged_messages_total", "Messages removed because their retention had passed and all their jobs were over.")
+	r.reconcileSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_reconcile_duration_seconds",
 		Help: "Time of one reconcile round.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14)})
 	r.overdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_retention_overdue_seconds",
-		Help: "How far the removal of messages past their retention is behind; 0 when it has caught up."})
-	o.Registry.MustRegister(r.walkSeconds, r.overdue)
+		Help: "Delay of the removal of messages past their retention; 0 when it has caught up."})
+	o.Registry.MustRegister(r.reconcileSeconds, r.overdue)
 	return r
 }
 
-// Touch says that a consumer has leases or delayed jobs: watch it. Never blocks.
+// Touch makes the reaper watch a consumer, which has leases or delayed jobs. It never
+// blocks.
 func (r *Reaper) Touch(consumer uint32) {
 	r.mu.Lock()
 	_, known := r.watch[consumer]
 	if !known {
-		r.watch[consumer] = time.Now().Add(settleIn)
+		r.watch[consumer] = time.Now().Add(firstLook)
 	}
 	r.mu.Unlock()
 }
 
-// Lost says that Redis lost or replaced the state of a consumer: walk again from
-// its settled mark, in a moment. Never blocks.
+// Lost reports that Redis lost or replaced the state of a consumer. After lossGrace the
+// reconciler scans again from the settled watermark. Lost never blocks.
 func (r *Reaper) Lost(consumer uint32) {
 	r.adopted.Inc()
 	r.mu.Lock()
@@ -147,8 +149,8 @@ func (r *Reaper) Lost(consumer uint32) {
 	time.AfterFunc(lossGrace, r.poke)
 }
 
-// Dirty says that the store may hold open jobs of a consumer that Redis lacks.
-// Never blocks.
+// Dirty reports that the store may have open_jobs rows of a consumer that Redis lacks. The
+// reconciler offers all of them again. Dirty never blocks.
 func (r *Reaper) Dirty(consumer uint32) {
 	r.mu.Lock()
 	if l := r.ledgers[consumer]; l != nil {
@@ -158,9 +160,10 @@ func (r *Reaper) Dirty(consumer uint32) {
 	r.poke()
 }
 
-// Refill says that the window of a consumer has room while the queue takes jobs
-// to be outside it. Where that is not so any more, because they came in on another
-// way, somebody has to say so: until then every new job stays outside. Never blocks.
+// Refill reports that the window of a consumer has room while the queue assumes that jobs
+// are outside it. The reconciler loads those jobs. Where none is left, because the jobs
+// entered Redis in another way, the reconciler ends the spill: until then every new job
+// stays outside the window. Refill never blocks.
 func (r *Reaper) Refill(consumer uint32) {
 	r.mu.Lock()
 	if l := r.ledgers[consumer]; l != nil {
@@ -170,8 +173,8 @@ func (r *Reaper) Refill(consumer uint32) {
 	r.poke()
 }
 
-// PeersChanged says that a broker came or went: what it held must be looked at,
-// and consumers change hands. Never blocks.
+// PeersChanged reports that a broker came or went. Its leases may have ended, and consumers
+// move between brokers. PeersChanged never blocks.
 func (r *Reaper) PeersChanged() {
 	r.mu.Lock()
 	r.sweep, r.reread = true, true
@@ -179,9 +182,10 @@ func (r *Reaper) PeersChanged() {
 	r.poke()
 }
 
-// RedisChanged says that another Redis process answers than before. What it
-// holds may be older than what was acknowledged: every consumer gets a new
-// epoch, which makes all brokers doubt and walk. Never blocks.
+// RedisChanged reports that another Redis process answers than before. Its data may be
+// older than the last acknowledged changes. The reconciler therefore gives every consumer
+// a new epoch, which makes all brokers restore their leases and scan again. RedisChanged
+// never blocks.
 func (r *Reaper) RedisChanged() {
 	r.mu.Lock()
 	r.renew, r.sweep = true, true
@@ -196,22 +200,22 @@ func (r *Reaper) poke() {
 	}
 }
 
-// Run repairs until ctx ends and returns nil then. An error of one round is
-// logged and the next round tries again: nothing waits for the reaper.
+// Run repairs until ctx ends and returns nil then. Run logs an error of one round, and the
+// next round tries again.
 func (r *Reaper) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { guard.Loop(ctx, "reclaim", r.reclaimLoop) })
 	wg.Go(func() { guard.Loop(ctx, "reconcile", r.reconcileLoop) })
-	wg.Go(func() { guard.Loop(ctx, "settle", r.settleLoop) })
+	wg.Go(func() { guard.Loop(ctx, "settle", r.watermarkLoop) })
 	wg.Go(func() { guard.Loop(ctx, "retention", r.retentionLoop) })
 	wg.Wait()
 	return nil
 }
 
-// A streak is a row of rounds of one loop that failed: only the first is told.
+// A streak is a sequence of failed rounds of one loop. Only its first failure is logged.
 type streak struct{ failing bool }
 
-// round takes in how a round ended; warning says what does not work meanwhile.
+// round records the result of a round. It logs warning with the error of the first failure.
 func (s *streak) round(ctx context.Context, log *slog.Logger, warning string, err error) {
 	if err != nil && ctx.Err() == nil && !s.failing {
 		log.Warn(warning, "error", err)

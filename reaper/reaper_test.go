@@ -23,9 +23,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A rig is a reaper on the embedded stores, with no data plane: what gets into
-// Redis was put there by it. Its clock is ahead, so that messages are past the
-// horizon at once.
+// A rig is a reaper on the embedded stores, without a data plane: only the reaper puts
+// jobs into Redis. Its clock is ahead, so that messages are past the horizon at once.
 type rig struct {
 	*Reaper
 	t         *testing.T
@@ -84,7 +83,7 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	return r
 }
 
-// publish commits messages that nobody offers to Redis: their broker died.
+// publish commits messages without an offer to Redis, as if their broker died.
 func (r *rig) publish(priorities ...int) []ident.ID {
 	r.t.Helper()
 	ids := make([]ident.ID, len(priorities))
@@ -99,7 +98,7 @@ func (r *rig) publish(priorities ...int) []ident.ID {
 	return ids
 }
 
-// round reconciles, again after the grace of a loss that it met.
+// round reconciles, and once more after lossGrace when it met a loss.
 func (r *rig) round() bool {
 	r.t.Helper()
 	for {
@@ -200,8 +199,8 @@ func TestABacklogLargerThanTheWindowIsDrainedInOrder(t *testing.T) {
 	require.Equal(t, -1, stats.SpilledPriority)
 }
 
-// What was too new for the walk that filled the window, and is not known in Redis
-// to be outside, does not wait until consumers have made room.
+// A job that was too new for the scan that filled the window, and that Redis does not
+// count as spilled, does not wait until consumers have made room.
 func TestMoreUrgentWorkGetsIntoAWindowThatIsFull(t *testing.T) {
 	r := newRig(t, 4, nil)
 	r.publish(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
@@ -277,18 +276,18 @@ func TestTheSettledMarkStopsAtTheFirstOpenJobAndIsWhereARestartBegins(t *testing
 	ids := r.publish(0, 0, 0, 0)
 	r.round()
 	r.deliver(ids[0], ids[1], ids[3])
-	require.NoError(t, r.settle(t.Context()))
+	require.NoError(t, r.advanceWatermarks(t.Context()))
 	marks, err := r.store.Watermarks(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, ids[1], marks[r.consumer.No])
 	r.deliver(ids[2])
-	require.NoError(t, r.settle(t.Context()))
+	require.NoError(t, r.advanceWatermarks(t.Context()))
 	marks, err = r.store.Watermarks(t.Context())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, marks[r.consumer.No].Compare(ids[3]), 0)
 
 	next := New(r.Options2())
-	require.True(t, next.loadMarks(t.Context()))
+	require.True(t, next.loadWatermarks(t.Context()))
 	require.Equal(t, marks[r.consumer.No], next.ledgers[r.consumer.No].checked)
 }
 
@@ -319,27 +318,27 @@ func (s *levelReader) LevelHeads(ctx context.Context, channelNo uint32, priority
 	return s.Store.LevelHeads(ctx, channelNo, priority, after, through, limit)
 }
 
-// A broker that takes a consumer over walks on from where the other one had
-// settled it, and not from what it knew when it began itself.
+// A broker that takes a consumer over scans from the settled watermark that the other
+// broker stored, and not from the watermark that it read at its own start.
 func TestAConsumerIsTakenOverWhereTheOtherBrokerHadSettledIt(t *testing.T) {
 	r := newRig(t, 100, nil)
 	o := r.Options2()
 	store := &levelReader{Store: o.Store}
 	o.Store = store
 	heir := New(o)
-	require.True(t, heir.loadMarks(t.Context())) // before the first message
+	require.True(t, heir.loadWatermarks(t.Context())) // before the first message
 	ids := r.publish(0, 0)
 	r.round()
 	r.deliver(ids...)
-	require.NoError(t, r.settle(t.Context()))
+	require.NoError(t, r.advanceWatermarks(t.Context()))
 	r.publish(0)
 
 	heir.PeersChanged()
 	_, err := heir.reconcile(t.Context())
 	require.NoError(t, err)
 	require.Len(t, store.after, 1)
-	require.GreaterOrEqual(t, store.after[0].Compare(ids[1]), 0, "what is settled is not walked again")
-	require.Len(t, r.claim(2, time.Minute), 1, "what is open is found")
+	require.GreaterOrEqual(t, store.after[0].Compare(ids[1]), 0, "the scan begins at the settled watermark")
+	require.Len(t, r.claim(2, time.Minute), 1, "the scan finds the open job")
 }
 
 func TestConsumersOfAnotherBrokerAreLeftToIt(t *testing.T) {
@@ -366,7 +365,7 @@ func TestWithAURLTheReconcilerAsksTheReTriggerEndpoint(t *testing.T) {
 	r := newRig(t, 100, func(o *Options) { o.Retrigger = NewRetrigger(server.URL+"/", "admin") })
 	t.Cleanup(r.Retrigger.Close)
 	r.publish(0)
-	r.round() // the first walk of a consumer loads by priority, in process
+	r.round() // the first scan of a consumer loads by priority, in process
 	ids := r.publish(0, 0)
 	r.round()
 	r.deliver(ids[0])
@@ -393,8 +392,8 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A drained level is passed by counts, in strides; what is open in the middle of it
-// is found all the same, and so is what is behind it.
+// The scan passes a drained level by counts, in strides. It still finds an open job in the
+// middle of the level, and the jobs behind it.
 func TestADrainedLevelIsPassedWithoutLosingWhatIsOpen(t *testing.T) {
 	for _, priority := range []int{0, 9} {
 		store := &levelReader{}

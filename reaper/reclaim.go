@@ -12,21 +12,22 @@ import (
 )
 
 const (
-	// reclaimBatch is how many leases one script call ends.
+	// reclaimBatch is the number of leases that one script call ends.
 	reclaimBatch = 32
-	// reclaimTick is how often the watch is looked through.
+	// reclaimTick is the interval at which the loop searches the watch for due consumers.
 	reclaimTick = 100 * time.Millisecond
-	// settleIn is when a consumer that just got its first lease is looked at: by
-	// then the sets are there and their next due time is known.
-	settleIn = time.Second
-	// failuresTake is how long a round goes on after a failure: the consumers that
-	// it leaves out come first or by chance in a later one.
+	// firstLook is the delay of the first visit after a consumer got its first lease: by
+	// then Redis has its sets, and the visit learns the next due time.
+	firstLook = time.Second
+	// failuresTake is the time after which a round with a failure stops. The consumers
+	// that it leaves out come first or by chance in a later round.
 	failuresTake = 2 * time.Second
-	// watchAgain is the longest a watched consumer goes unseen: its next due time
-	// is only what it was at the last look.
+	// watchAgain is the longest time between two visits of a watched consumer, because its
+	// next due time may have changed since the last visit.
 	watchAgain = 10 * time.Second
-	// sweepPerSecond paces the look at all consumers that never ends: the net
-	// under the watch. A sweep after a broker came or went is sweepFast.
+	// sweepPerSecond is the rate of the continuous sweep over all consumers, which finds
+	// the leases that the watch has missed. After a broker came or went the rate is
+	// sweepFast.
 	sweepPerSecond = 4
 	sweepFast      = 1000
 )
@@ -69,8 +70,8 @@ func (r *Reaper) reclaimLoop(ctx context.Context) {
 		if len(due) == 0 {
 			continue
 		}
-		// One master of a Cluster may be away: the consumers of the others go on, as
-		// long as the failures do not take all the time.
+		// One master of a Cluster may be away. The consumers of the other masters continue
+		// until the failures have used up failuresTake.
 		var failure error
 		start := time.Now()
 		for _, consumer := range due {
@@ -81,12 +82,12 @@ func (r *Reaper) reclaimLoop(ctx context.Context) {
 				}
 			}
 		}
-		failures.round(ctx, r.Log, "ended leases cannot be reclaimed; trying again", failure)
+		failures.round(ctx, r.Log, "ended leases cannot be reclaimed; reclaim tries again", failure)
 	}
 }
 
-// dueNow returns the watched consumers whose time has come, and moves them
-// ahead, so that an error does not lose them.
+// dueNow returns the watched consumers that are due. It moves their next visit ahead by
+// firstLook, so that an error does not lose them.
 func (r *Reaper) dueNow() []uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +96,7 @@ func (r *Reaper) dueNow() []uint32 {
 	for consumer, at := range r.watch {
 		if !at.After(now) {
 			due = append(due, consumer)
-			r.watch[consumer] = now.Add(settleIn)
+			r.watch[consumer] = now.Add(firstLook)
 		}
 	}
 	return due
@@ -127,19 +128,19 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 		switch {
 		case x.NextDue > 0:
 			r.watch[consumer] = time.Now().Add(min(x.NextDue, watchAgain))
-		default: // no lease and nothing delayed: the next claim says so
+		default: // no lease and no delayed job: the next claim calls Touch
 			delete(r.watch, consumer)
 		}
 		r.mu.Unlock()
 		if !x.Empty {
-			r.Wake(consumer) // something is there: returned, promoted, or left by a broker that is gone
+			r.Wake(consumer) // jobs are ready: returned, promoted, or left by a broker that is gone
 		}
 		return nil
 	}
 }
 
-// maxAttempts is how many attempts a job of the consumer has. A consumer that this copy
-// does not know yet has the default of the installation.
+// maxAttempts is the number of attempts of a job of the consumer. A consumer that the
+// catalogue's copy does not contain yet has the default of the installation.
 func (r *Reaper) maxAttempts(consumer uint32) int {
 	record := ""
 	if k := r.Catalogue.ConsumerByNo(consumer); k != nil {
@@ -148,7 +149,7 @@ func (r *Reaper) maxAttempts(consumer uint32) int {
 	return r.Policies.Of(record).MaxAttempts()
 }
 
-// bury stores jobs whose last lease ended as dead letters, then forgets them.
+// bury stores jobs whose last lease ended as dead letters, then acknowledges them.
 func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Lease) error {
 	now := r.Cluster.NowMs()
 	ids := make([]ident.ID, len(leases))
@@ -162,7 +163,7 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 	var dead []durable.Outcome
 	for _, l := range leases {
 		if states[l.ID].Status == durable.Delivered {
-			continue // only its ack was lost
+			continue // only its acknowledgement was lost
 		}
 		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: consumer, ID: l.ID, Priority: l.Priority,
 			Attempts: l.Attempt, AtMs: now, Tracked: true,
@@ -179,7 +180,7 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 	return err
 }
 
-// name is how the log calls a consumer.
+// name returns the consumer's name in the log.
 func (r *Reaper) name(consumer uint32) string {
 	k := r.Catalogue.ConsumerByNo(consumer)
 	if k == nil {

@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// pageSize is how many messages one statement of a walk reads.
+	// pageSize is the number of messages that one statement of a scan reads.
 	pageSize = 1000
-	// channelPage is how many channels are asked for their newest message at once.
+	// channelPage is the number of channels whose newest message one statement reads.
 	channelPage = 500
-	// refillTick is how often consumers with more jobs than the window are looked at.
+	// refillTick is the interval of rounds while a consumer has more jobs than its window.
 	refillTick = 50 * time.Millisecond
-	// openEvery is how often all open_jobs rows are offered to Redis again, per
-	// thousand consumers: the net under a crash between a row and its place in Redis.
+	// openEvery, per thousand consumers, is the interval at which the reconciler offers
+	// all open_jobs rows to Redis again. It repairs a crash after the row was stored and
+	// before the job was in Redis.
 	openEvery = time.Minute
 )
 
-// tick is how often channels are looked at for messages past the horizon.
+// tick is the interval at which the reconciler looks for messages past the horizon.
 func (r *Reaper) tick() time.Duration {
 	return min(max(r.RationalDelay/2, 100*time.Millisecond), time.Second)
 }
 
 func (r *Reaper) reconcileLoop(ctx context.Context) {
-	if !r.loadMarks(ctx) {
+	if !r.loadWatermarks(ctx) {
 		return
 	}
 	var failures streak
@@ -50,8 +51,8 @@ func (r *Reaper) reconcileLoop(ctx context.Context) {
 		unrenewed := r.renewAll(ctx)
 		spilled, err := r.reconcile(ctx)
 		err = cmp.Or(err, unrenewed)
-		r.walkSeconds.Observe(time.Since(start).Seconds())
-		failures.round(ctx, r.Log, "reconcile round failed; trying again", err)
+		r.reconcileSeconds.Observe(time.Since(start).Seconds())
+		failures.round(ctx, r.Log, "a round of the reconciler failed; it tries again", err)
 		wait := r.tick()
 		if spilled {
 			wait = refillTick
@@ -60,17 +61,17 @@ func (r *Reaper) reconcileLoop(ctx context.Context) {
 	}
 }
 
-// renewAll gives every consumer a new epoch after another Redis process answered.
-// Those whose Redis does not answer get theirs in a later round: one master of a
-// Cluster may be away, and the consumers of the others go on. It returns the last
-// error.
+// renewAll gives every consumer a new epoch after another Redis process answered. A
+// consumer whose Redis does not answer gets its epoch in a later round: one master of a
+// Cluster may be away, and the consumers of the other masters continue. renewAll returns
+// the last error.
 func (r *Reaper) renewAll(ctx context.Context) (failure error) {
 	r.mu.Lock()
 	renew := r.renew
 	r.renew = false
 	r.mu.Unlock()
 	if renew {
-		r.Log.Warn("another Redis process answers; every job it holds is checked against the store")
+		r.Log.Warn("another Redis process answers; the reconciler checks all of its jobs against the store")
 		r.unrenewed = r.Catalogue.ConsumerNos()
 	}
 	var left []uint32
@@ -90,7 +91,7 @@ func (r *Reaper) consumers() int {
 	return len(r.ledgers)
 }
 
-// reopen starts another round over the open_jobs rows of all consumers.
+// reopen starts a new round over the open_jobs rows of all consumers.
 func (r *Reaper) reopen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,20 +102,20 @@ func (r *Reaper) reopen() {
 	}
 }
 
-// through is the newest ID that the walk may rely on: older than the rational
-// delay, and than anything that can still be inserted.
+// through is the last ID that a scan may read: it is older than the rational delay, and
+// older than every ID that can still be inserted.
 func (r *Reaper) through() ident.ID {
 	return ident.AtMillis(r.Cluster.PastMs() - r.horizon().Milliseconds())
 }
 
-// horizon is the age that through stands for.
+// horizon is the age of through.
 func (r *Reaper) horizon() time.Duration { return max(r.RationalDelay, horizonLeast) }
 
-// reconcile does one round over all channels and reports whether any consumer
-// has more jobs than its window. A consumer that fails does not keep the others
-// waiting; the last error is returned.
+// reconcile does one round over all channels and reports whether any consumer has more
+// jobs than its window. After the failure of one consumer it continues with the others.
+// It returns the last error.
 func (r *Reaper) reconcile(ctx context.Context) (spilled bool, failure error) {
-	if err := r.rereadMarks(ctx); err != nil {
+	if err := r.rereadWatermarks(ctx); err != nil {
 		return false, err
 	}
 	through := r.through()
@@ -141,71 +142,71 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 	}
 	ch := r.Catalogue.ChannelByNo(latest.ChannelNo)
 	if ch == nil {
-		return false, nil // newer than the copy: next round
+		return false, nil // the catalogue's copy lacks the channel: next round
 	}
 	if latest.ID.Compare(through) < 0 {
 		through = latest.ID
 	}
-	var common []*walk
+	var common []*scan
 	for _, k := range ch.Consumers {
 		if !r.Cluster.Owns(k.No) {
 			r.forget(k.No)
 			continue
 		}
-		w := r.begin(k)
-		if w == nil {
+		s := r.begin(k)
+		if s == nil {
 			continue
 		}
-		more, rest, err := r.reconcileConsumer(ctx, ch, w, through, latest.ID)
+		more, rest, err := r.reconcileConsumer(ctx, ch, s, through, latest.ID)
 		failure = cmp.Or(unlessLost(err), failure)
 		spilled = spilled || more
 		if rest {
-			common = append(common, w)
+			common = append(common, s)
 		}
 	}
-	return spilled, cmp.Or(r.walkCommon(ctx, ch, common, through), failure)
+	return spilled, cmp.Or(r.scanCommon(ctx, ch, common, through), failure)
 }
 
-// reconcileConsumer does what concerns one consumer alone. It reports whether the
-// consumer has more jobs than its window, and whether it takes part in the walk over
-// the channel's messages that is left.
-func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, w *walk, through, newest ident.ID) (spilled, common bool, err error) {
-	behind := w.levels == nil && w.checked.Compare(through) < 0
+// reconcileConsumer does the part of a round that concerns one consumer alone. It reports
+// whether the consumer has more jobs than its window, and whether the common scan of the
+// channel must include the consumer.
+func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s *scan, through, newest ident.ID) (spilled, common bool, err error) {
+	behind := s.levels == nil && s.checked.Compare(through) < 0
 	if behind {
-		over, err := r.allDelivered(ctx, w.k, w.checked, through)
+		over, err := r.allDelivered(ctx, s.k, s.checked, through)
 		if err != nil {
 			return false, false, err
 		}
 		if over {
-			r.save(w, func(l *ledger) { l.checked = through })
+			r.save(s, func(l *ledger) { l.checked = through })
 			behind = false
 		}
 	}
-	if w.openDone && w.levels == nil && !behind {
+	if s.openDone && s.levels == nil && !behind {
 		return false, false, nil
 	}
-	if same, err := r.stillThere(ctx, w); !same || err != nil {
+	if same, err := r.stillThere(ctx, s); !same || err != nil {
 		return false, false, err
 	}
-	if !w.openDone {
-		if err := r.walkOpen(ctx, w); err != nil {
+	if !s.openDone {
+		if err := r.scanOpen(ctx, s); err != nil {
 			return false, false, err
 		}
 	}
-	if w.levels != nil {
-		spilled, err = r.walkLevels(ctx, ch, w, through, newest)
+	if s.levels != nil {
+		spilled, err = r.scanLevels(ctx, ch, s, through, newest)
 	}
 	return spilled, behind, err
 }
 
 // shortcutSpan is the longest stretch of time before the horizon that is compared by
-// counts. A longer one is walked in pages, which hold no locks for long. An older one
-// may have lost messages to their retention: then an outcome that came after its message
-// was gone would be counted for another one.
+// counts. A longer stretch is scanned in pages, which keep no lock for long. In an older
+// stretch, retention may have removed messages: the outcome of a removed message would be
+// counted for a message that is open.
 const shortcutSpan = durable.MinRetention / 2
 
-// allDelivered reports whether a stretch needs no walk: all of it is delivered,
-// as is usual where consumers keep up.
+// allDelivered reports whether a stretch needs no scan because all of its jobs are
+// delivered. This is the usual case of a consumer that keeps up.
 func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, through ident.ID) (bool, error) {
 	if r.through().Millis()-after.Millis() > shortcutSpan.Milliseconds() {
 		return false, nil

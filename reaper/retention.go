@@ -11,29 +11,30 @@ import (
 )
 
 const (
-	// purgePage is how many messages, and purgeJobs how many jobs, one transaction
-	// of the retention looks at.
+	// purgePage is the number of messages, and purgeJobs the number of jobs, that one
+	// transaction examines at most.
 	purgePage = 500
 	purgeJobs = 20_000
-	// purgePause is how long it rests after a transaction, as a multiple of what that
-	// took: a fifth of one connection's time is what it may cost, and half of it where
-	// it is behind by purgeBehind of the retention.
+	// purgePause is the pause after a transaction, as a multiple of the transaction's
+	// time: retention takes a fifth of one connection's time. A purger that is behind by
+	// a purgeBehind-th of the retention pauses only as long as the transaction took, and
+	// takes half.
 	purgePause, purgeBehind = 4, 10
-	// purgeTimeout bounds a transaction: it may wait for a message whose broker
-	// stands still, and holds others up meanwhile.
+	// purgeTimeout bounds a transaction, which may wait for the row lock of a broker that
+	// stands still, and whose own locks delay others meanwhile.
 	purgeTimeout = 10 * time.Second
-	// purgeAgain is how often it begins at the oldest message again: for those that
-	// it kept and that are over by now.
+	// purgeAgain is the interval at which the purger starts again at the oldest message:
+	// jobs of messages that it kept may be over by then.
 	purgeAgain = time.Hour
 )
 
-// A purger removes the messages of this broker's channels whose jobs are over and
-// whose time has come. Only its loop uses it.
+// A purger removes the messages of this broker's channels that are past their retention
+// and whose jobs are over. Only its loop uses it.
 type purger struct {
 	*Reaper
-	began  time.Time           // of the walk from the oldest messages on
-	walked map[uint32]ident.ID // channel -> how far this walk has come
-	passed map[uint32]ident.ID // channel -> how far any walk has come
+	began   time.Time           // when the present scan began at the oldest messages
+	scanned map[uint32]ident.ID // channel -> position of the present scan
+	passed  map[uint32]ident.ID // channel -> furthest position of any scan
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -50,15 +51,15 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		failures.round(ctx, r.Log, "messages past their retention cannot be removed; trying again", p.round(ctx))
+		failures.round(ctx, r.Log, "messages past their retention cannot be removed; retention tries again", p.round(ctx))
 	}
 }
 
-// round looks at all channels once. One that fails does not keep the others
-// waiting; the last error is returned.
+// round visits all channels once. After the failure of one channel it continues with the
+// others. It returns the last error.
 func (p *purger) round(ctx context.Context) (failure error) {
 	if time.Since(p.began) >= min(purgeAgain, p.Retention) {
-		p.began, p.walked = time.Now(), map[uint32]ident.ID{}
+		p.began, p.scanned = time.Now(), map[uint32]ident.ID{}
 	}
 	past := p.Cluster.PastMs()
 	job := durable.Purge{Through: minID(p.through(), ident.AtMillis(past-p.Retention.Milliseconds()))}
@@ -85,10 +86,11 @@ func (p *purger) round(ctx context.Context) (failure error) {
 	}
 }
 
-// channel removes what is over of one channel, whose last message is latest.
+// channel removes the messages of one channel whose jobs are over. Its last message is
+// latest.
 func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable.Purge, latest ident.ID) error {
 	job.ChannelNo, job.Consumers = ch.No, ch.Consumers
-	job.After, job.Through = p.walked[ch.No], minID(job.Through, latest)
+	job.After, job.Through = p.scanned[ch.No], minID(job.Through, latest)
 	job.Limit = min(max(purgeJobs/(1+len(ch.Consumers)), 1), purgePage)
 	for job.After.Compare(job.Through) < 0 {
 		start := time.Now()
@@ -98,7 +100,7 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 		}
 		p.purged.Add(float64(done.Removed))
 		job.After = done.Last
-		p.walked[ch.No] = done.Last
+		p.scanned[ch.No] = done.Last
 		if done.Last.Compare(p.passed[ch.No]) > 0 {
 			p.passed[ch.No] = done.Last
 			p.overdue.Set(float64(job.Through.Millis()-done.Last.Millis()) / 1000)
@@ -113,8 +115,8 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 	return nil
 }
 
-// rest is how long to pause after a page. One that found hardly anything to remove, old
-// messages with open jobs, is no reason to hurry.
+// rest is the pause after a page. The purger hurries only after a page with more messages
+// removed than kept: old messages with open jobs do not make it hurry.
 func (p *purger) rest(took time.Duration, done durable.Purged, behind time.Duration) time.Duration {
 	if done.Removed > done.Kept && behind > p.Retention/purgeBehind {
 		return took

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// newRetention has a clock of a minute ahead, so that what is published is half
-// past its retention.
+// newRetention has a clock that is a minute ahead, so that a published message is halfway
+// through its retention.
 func newRetention(t *testing.T, retention time.Duration) (*rig, *purger) {
 	r := newRig(t, 100, func(o *Options) { o.Retention = retention })
 	return r, &purger{Reaper: r.Reaper, passed: map[uint32]ident.ID{}}
@@ -58,7 +58,7 @@ func TestMessagesAreRemovedWhenTheyAreOverAndTheirTimeHasCome(t *testing.T) {
 
 	r.deliver(ids[2])
 	require.NoError(t, old.round(t.Context()))
-	require.Equal(t, 1, r.left(ids), "the walk is past it")
+	require.Equal(t, 1, r.left(ids), "the scan is past it")
 	old.began = time.Time{}
 	require.NoError(t, old.round(t.Context()))
 	require.Zero(t, r.left(ids), "it begins again now and then")
@@ -144,8 +144,8 @@ func TestAChannelThatCannotBePurgedDoesNotKeepTheOthersWaiting(t *testing.T) {
 	require.Zero(t, r.left(first))
 }
 
-// An outcome may come after its message is gone. Where a stretch is compared by
-// counts it would be taken for the outcome of a job that is open.
+// An outcome may arrive after retention removed its message. A comparison by counts would
+// take it for the outcome of an open job.
 func TestAnOutcomeOfARemovedMessageHidesNoOpenJob(t *testing.T) {
 	r, _ := newRetention(t, 30*time.Second)
 	first := r.publish(0)

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A Retrigger calls the re-trigger endpoint at a load-balanced URL. Its
-// requests carry the admin token, so they go to that host and to no other: it
-// follows no redirect, and a proxy that the environment names is not asked.
+// A Retrigger calls the re-trigger endpoint of a message at a load-balanced URL. Its
+// requests carry the admin token, so they go only to the host of that URL: the client
+// follows no redirect and ignores the proxy settings of the environment.
 type Retrigger struct {
 	base   string
 	token  string
@@ -35,7 +35,7 @@ func NewRetrigger(base, adminToken string) *Retrigger {
 // Close drops idle connections.
 func (t *Retrigger) Close() { t.client.CloseIdleConnections() }
 
-// Message asks for the dispatch flow of one message.
+// Message requests the dispatch of one message.
 func (t *Retrigger) Message(ctx context.Context, channelID string, id ident.ID) error {
 	url := t.base + "/channel/" + channelID + "/message/" + id.String() + "/re-trigger"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
@@ -57,23 +57,24 @@ func (t *Retrigger) Message(ctx context.Context, channelID string, id ident.ID) 
 	return nil
 }
 
-// retrigger asks for those of the heads whose job is neither over nor in Redis.
-func (r *Reaper) retrigger(ctx context.Context, ch *catalogue.Channel, w *walk, heads []durable.Head) error {
+// retrigger requests the dispatch of the messages in heads whose job is neither over nor
+// in Redis.
+func (r *Reaper) retrigger(ctx context.Context, ch *catalogue.Channel, s *scan, heads []durable.Head) error {
 	ids := make([]ident.ID, len(heads))
 	for i, h := range heads {
 		ids[i] = h.ID
 	}
-	states, err := r.Store.JobStates(ctx, w.k.No, ids)
+	states, err := r.Store.JobStates(ctx, s.k.No, ids)
 	if err != nil {
 		return err
 	}
-	standings, err := r.Queue.Probe(ctx, w.k.No, ids)
+	standings, err := r.Queue.Probe(ctx, s.k.No, ids)
 	if err != nil {
 		return err
 	}
 	for i, id := range ids {
-		s := states[id].Status
-		if s == durable.Delivered || s == durable.Dead || standings[i].State != redisq.Missing {
+		status := states[id].Status
+		if status == durable.Delivered || status == durable.Dead || standings[i].State != redisq.Missing {
 			continue
 		}
 		if err := r.Retrigger.Message(ctx, ch.ID, id); err != nil {

@@ -30,8 +30,8 @@ func TestTheAdminTokenFollowsNoRedirect(t *testing.T) {
 }
 
 func TestTheAdminTokenGoesThroughNoProxyOfTheEnvironment(t *testing.T) {
-	// The standard library reads the environment once in a process, and never uses
-	// a proxy for loopback: the setting itself is what can be asked.
+	// The standard library reads the environment once in a process, and never uses a proxy
+	// for loopback. The test therefore inspects the setting of the transport.
 	r := NewRetrigger("http://balancer.example", "s3cret")
 	t.Cleanup(r.Close)
 	transport, ok := r.client.Transport.(*http.Transport)

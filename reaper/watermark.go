@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// settleEvery is how often the settled marks are moved. What is newer than
-	// the mark is walked again after a restart.
-	settleEvery = 10 * time.Second
-	// settlePages bounds one consumer's share of one round.
-	settlePages = 500
+	// watermarkTick is the interval at which the settled watermarks advance. A restart
+	// scans the messages that are newer than the watermark again.
+	watermarkTick = 10 * time.Second
+	// watermarkPages bounds the pages that one round reads for one consumer.
+	watermarkPages = 500
 )
 
-func (r *Reaper) settleLoop(ctx context.Context) {
-	tick := time.NewTicker(settleEvery)
+func (r *Reaper) watermarkLoop(ctx context.Context) {
+	tick := time.NewTicker(watermarkTick)
 	defer tick.Stop()
 	for {
 		select {
@@ -25,15 +25,15 @@ func (r *Reaper) settleLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := r.settle(ctx); err != nil && ctx.Err() == nil {
-			r.Log.Debug("settled marks cannot be moved", "error", err)
+		if err := r.advanceWatermarks(ctx); err != nil && ctx.Err() == nil {
+			r.Log.Debug("the settled watermarks cannot advance", "error", err)
 		}
 	}
 }
 
-// settle moves the mark of each consumer up to the first message whose job the
-// store knows nothing about.
-func (r *Reaper) settle(ctx context.Context) error {
+// advanceWatermarks moves the settled watermark of each consumer forward, to just before
+// the first message whose job has no outcome and no open_jobs row.
+func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 	through := r.through()
 	moved := map[uint32]ident.ID{}
 	for after := uint32(0); ; {
@@ -51,12 +51,12 @@ func (r *Reaper) settle(ctx context.Context) error {
 				if !r.Cluster.Owns(k.No) {
 					continue
 				}
-				mark, changed, err := r.settleOne(ctx, k, minID(latest.ID, through))
+				watermark, changed, err := r.advanceOne(ctx, k, minID(latest.ID, through))
 				if err != nil {
 					return err
 				}
 				if changed {
-					moved[k.No] = mark
+					moved[k.No] = watermark
 				}
 			}
 		}
@@ -72,38 +72,40 @@ func (r *Reaper) settle(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for consumer, mark := range moved {
+	for consumer, watermark := range moved {
 		if l := r.ledgers[consumer]; l != nil {
-			l.settled = mark
+			l.settled = watermark
 		}
 	}
 	return nil
 }
 
-func (r *Reaper) settleOne(ctx context.Context, k *durable.Consumer, through ident.ID) (mark ident.ID, changed bool, err error) {
+// advanceOne returns the new settled watermark of one consumer and reports whether it
+// changed. It writes nothing.
+func (r *Reaper) advanceOne(ctx context.Context, k *durable.Consumer, through ident.ID) (watermark ident.ID, changed bool, err error) {
 	r.mu.Lock()
 	l := r.ledgers[k.No]
 	if l != nil {
-		mark = l.settled
+		watermark = l.settled
 	}
 	r.mu.Unlock()
 	if l == nil {
-		return mark, false, nil
+		return watermark, false, nil
 	}
-	start := mark
-	for range settlePages {
-		if mark.Compare(through) >= 0 {
+	start := watermark
+	for range watermarkPages {
+		if watermark.Compare(through) >= 0 {
 			break
 		}
-		over, err := r.allDelivered(ctx, k, mark, through)
+		over, err := r.allDelivered(ctx, k, watermark, through)
 		if err != nil {
 			return start, false, err
 		}
 		if over {
-			mark = through
+			watermark = through
 			break
 		}
-		heads, err := r.Store.Heads(ctx, k.ChannelNo, mark, through, pageSize)
+		heads, err := r.Store.Heads(ctx, k.ChannelNo, watermark, through, pageSize)
 		if err != nil {
 			return start, false, err
 		}
@@ -125,16 +127,16 @@ func (r *Reaper) settleOne(ctx context.Context, k *durable.Consumer, through ide
 				blocked = true
 				break
 			}
-			mark = h.ID
+			watermark = h.ID
 		}
 		if blocked {
 			break
 		}
 		if len(heads) < pageSize {
-			mark = through
+			watermark = through
 		}
 	}
-	return mark, mark != start, nil
+	return watermark, watermark != start, nil
 }
 
 func minID(a, b ident.ID) ident.ID {
