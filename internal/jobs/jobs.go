@@ -1,6 +1,6 @@
-// Package jobs is one job as the store and the queue know it together, and the
-// moves that people and the fail-safe may ask for: presenting, re-triggering,
-// redriving. The hot path does not come through here.
+// Package jobs combines the state of a job in the store with its state in the queue. It
+// also contains the changes that operators and the fail-safe request: present, re-trigger
+// and redrive. The hot path does not use this package.
 package jobs
 
 import (
@@ -49,12 +49,12 @@ type Queue interface {
 type Desk struct {
 	Store Store
 	Queue Queue
-	// NowMs is the clock of the store, Unix ms: due times are kept by it.
+	// NowMs is the clock of the store, in Unix ms. Due times are measured by it.
 	NowMs func() int64
-	// Wake is called when a consumer got new work; it must not block.
+	// Wake is called when a consumer gets new jobs. It must not block.
 	Wake func(consumer uint32)
-	// Dirty is called when the store has open jobs that could not be put into
-	// the queue: the reconciler must look. It must not block.
+	// Dirty is called when the store has open jobs that the queue did not take. The
+	// reconciler must offer them. Dirty must not block.
 	Dirty func(consumer uint32)
 }
 
@@ -63,19 +63,19 @@ type Job struct {
 	ID         ident.ID // of the message
 	Status     string
 	Attempts   int
-	ChangedAt  time.Time // the message's time while nothing was stored about the job
+	ChangedAt  time.Time // the message's time while the job has no outcome
 	NextAt     time.Time // of a job waiting for a retry; zero otherwise
 	StatusCode int
 	Error      string
 	Standing   redisq.Standing
 }
 
-// States returns the jobs of these messages for one consumer, in that order.
-// The store's word about an ended job is final. While Redis cannot be asked,
-// jobs that are not over are shown as QUEUED.
+// States returns the jobs of these messages for one consumer, in that order. For a job
+// that is over the store decides. While Redis does not answer, States returns QUEUED for
+// the jobs that are not over.
 func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]Job, error) {
-	// The queue first: a job that ends in between is then seen as ended, and not,
-	// gone from the one and not yet in the other, as queued.
+	// The queue is read first. A job that ends between the two reads is then found over in
+	// the store. In the other order it would be missing in both, and look queued.
 	standings, err := d.Queue.Probe(ctx, consumer, ids)
 	if err != nil {
 		standings = make([]redisq.Standing, len(ids))
@@ -91,9 +91,9 @@ func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]J
 	return out, nil
 }
 
-// State returns one job exactly: a queue that cannot be asked is an error.
+// State returns one job exactly: it returns an error when the queue does not answer.
 func (d *Desk) State(ctx context.Context, consumer uint32, id ident.ID) (Job, error) {
-	// In the order of States, for the same reason.
+	// The order of the reads is that of States, for the same reason.
 	standings, err := d.Queue.Probe(ctx, consumer, []ident.ID{id})
 	if err != nil {
 		return Job{}, err
@@ -128,28 +128,28 @@ func combine(id ident.ID, s durable.JobState, q redisq.Standing) Job {
 
 // Presented counts what Present found.
 type Presented struct {
-	Over    int // delivered or dead: nothing to do
-	Known   int // in the queue already
-	Added   int // were missing
-	Spilled int // missing, and there is no room
-	// Upto is how many of the heads, from the first, are accounted for: the rest
-	// begins with a spilled one.
+	Over    int // delivered or dead
+	Known   int // already in the queue
+	Added   int // missing in the queue, and added
+	Spilled int // missing in the queue, which has no room
+	// Upto is the number of leading heads that are over or in the queue. The head after
+	// them is spilled.
 	Upto int
-	// Outside says that the queue takes jobs to be outside its window, these or
+	// Outside is set when the queue assumes that jobs are outside its window, these or
 	// others.
 	Outside bool
 }
 
-// Present makes sure that each of these messages that is not over for the
-// consumer is in its queue. It may be called at any time, by anybody, again.
+// Present puts those of the messages into the consumer's queue that are not over for the
+// consumer and not in the queue yet. It is idempotent and safe for concurrent use.
 func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Head) (Presented, error) {
 	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
 		return d.Queue.Enqueue(ctx, consumer, batch, redisq.Repeated)
 	})
 }
 
-// Recover is Present for the reconciler: the jobs go into the state in Redis of that
-// epoch, or nowhere (redisq.ErrLost).
+// Recover is Present for the reconciler. The jobs go into the Redis state of that epoch;
+// with another epoch Recover changes nothing and returns redisq.ErrLost.
 func (d *Desk) Recover(ctx context.Context, consumer uint32, epoch string, heads []durable.Head) (Presented, error) {
 	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
 		return d.Queue.Recover(ctx, consumer, epoch, batch)
@@ -202,8 +202,8 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 	return p, nil
 }
 
-// RetriggerMessage runs the dispatch of a message once more:
-// each consumer of its audience whose job is missing from the queue gets it.
+// RetriggerMessage repeats the dispatch of a message: it adds the job of each consumer in
+// the message's audience whose job is open and missing in the queue.
 func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
 	for _, k := range ch.Concerned(h) {
 		if _, err := d.Present(ctx, k.No, []durable.Head{h}); err != nil {
@@ -213,13 +213,14 @@ func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h du
 	return nil
 }
 
-// nudge is the lease of a job that is pulled forward; it is given back at once.
+// nudge is the lease with which RetriggerJob makes a delayed job due. RetriggerJob
+// releases it at once.
 const nudge = 5 * time.Second
 
-// RetriggerJob makes one job due now: a dead one is redriven, one that waits
-// for its retry stops waiting, one that the queue lost is put back. A job in
-// flight or delivered is left alone. With onlyDead a job that is not dead is
-// ErrNotDead.
+// RetriggerJob makes one job due now. It redrives a dead job, ends the delay of a job that
+// waits for its retry, and adds a job that the queue lost. It does not change a job that
+// is in flight or delivered. With onlyDead it returns ErrNotDead for a job that is not
+// dead.
 func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (Job, error) {
 	j, err := d.State(ctx, consumer, h.ID)
 	if err != nil {
@@ -231,7 +232,7 @@ func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head
 		if err != nil {
 			return Job{}, err
 		}
-		if len(moved) == 0 && onlyDead { // somebody else was faster
+		if len(moved) == 0 && onlyDead { // another request has redriven it
 			return Job{}, ErrNotDead
 		}
 		d.enqueueRedriven(ctx, consumer, moved)
@@ -249,7 +250,7 @@ func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head
 			d.Wake(consumer)
 		}
 	case j.Status == Queued && j.Standing.State == redisq.Missing:
-		// Now, not when its retry was due.
+		// The job has no Delay: it is due now and not at the time of its retry.
 		lost := redisq.Job{ID: h.ID, Priority: h.Priority, Attempts: j.Attempts}
 		if _, err := d.Queue.Enqueue(ctx, consumer, []redisq.Job{lost}, redisq.Repeated); err != nil {
 			return Job{}, err
@@ -259,7 +260,7 @@ func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head
 	return d.State(ctx, consumer, h.ID)
 }
 
-// redrivePage is how many dead letters one transaction of RedriveAll moves.
+// redrivePage is the number of dead letters that one transaction of RedriveAll moves.
 const redrivePage = 500
 
 // RedriveAll gives every dead letter of the consumer a fresh set of attempts
@@ -285,8 +286,8 @@ func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
 	}
 }
 
-// enqueueRedriven cannot fail for the caller: the store has the jobs as open,
-// so where Redis refuses them the reconciler brings them.
+// enqueueRedriven adds redriven jobs to the queue. It returns no error: the jobs are open
+// in the store, so the reconciler offers those that Redis did not take.
 func (d *Desk) enqueueRedriven(ctx context.Context, consumer uint32, moved []durable.OpenJob) {
 	if len(moved) == 0 {
 		return
@@ -298,8 +299,8 @@ func (d *Desk) enqueueRedriven(ctx context.Context, consumer uint32, moved []dur
 		batch[i] = redisq.Job{ID: j.ID, Priority: j.Priority, Attempts: j.Attempts}
 		ids[i] = j.ID
 	}
-	// A dead job may still sit in Redis, when its ack was lost, with all its
-	// attempts charged: forget that first.
+	// A dead job whose acknowledgement was lost is still in Redis, with all its attempts
+	// counted. Acknowledge it first.
 	_, err := d.Queue.Ack(ctx, consumer, ids)
 	var e redisq.Enqueued
 	if err == nil {
