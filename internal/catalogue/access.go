@@ -21,8 +21,8 @@ var (
 	ErrConsumerToken   = problem.New(403, "consumer_token_mismatch", "X-Broker-Consumer-Token is missing or does not match.")
 )
 
-// TokenMatches compares a presented token with the stored one in time that
-// depends on neither. An empty stored token matches nothing.
+// TokenMatches compares a presented token with the stored one in a time that depends on
+// neither. An empty stored token matches no token.
 func TokenMatches(presented []byte, stored string) bool {
 	if stored == "" {
 		return false
@@ -34,23 +34,23 @@ func TokenMatches(presented []byte, stored string) bool {
 // refusalWithin bounds how long a refusal may wait for the store.
 const refusalWithin = 4 * time.Second
 
-// refreshFor is Refresh on behalf of one request. Only refusals come here, so
-// only they pay for a deadline.
+// refreshFor is Refresh with the deadline of one refusal. An accepted request does not
+// call it and pays for no deadline.
 func (c *Catalogue) refreshFor(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refusalWithin)
 	defer cancel()
 	return c.Refresh(ctx)
 }
 
-// AuthorizeProducer answers whether the bearer of these tokens may publish to
-// the channel. The error is one of the Err values above, or that of the store
-// when it had to be asked and did not answer.
+// AuthorizeProducer returns the channel and the producer when these tokens may publish to
+// the channel. The error is one of the Err values above, or the error of a store that did
+// not answer.
 func (c *Catalogue) AuthorizeProducer(ctx context.Context, channelID string, channelToken, producerID, producerToken []byte) (*Channel, *durable.Producer, error) {
 	ch, p, refusal := c.producer(channelID, channelToken, producerID, producerToken)
 	if refusal == nil {
 		return ch, p, nil
 	}
-	// The copy may be behind another broker: a refusal needs the store's word.
+	// The copy may be behind another broker: refresh it before a refusal.
 	if err := c.refreshFor(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -77,8 +77,8 @@ func (c *Catalogue) producer(channelID string, channelToken, producerID, produce
 	return ch, p, nil
 }
 
-// AuthorizeConsumer answers whether the bearer of these tokens may act as the
-// consumer. Errors as AuthorizeProducer.
+// AuthorizeConsumer returns the channel and the consumer when these tokens may act as the
+// consumer. Its errors are those of AuthorizeProducer.
 func (c *Catalogue) AuthorizeConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string, consumerToken []byte) (*Channel, *durable.Consumer, error) {
 	ch, k, refusal := c.consumer(channelID, channelToken, consumerID, consumerToken)
 	if refusal == nil {

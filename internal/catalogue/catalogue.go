@@ -1,12 +1,11 @@
-// Package catalogue is a broker's copy of all producers, channels and
-// consumers: the hot path reads it and never queries them.
+// Package catalogue is a broker's copy of all producers, channels and consumers. The hot
+// path reads the copy and sends no query for them.
 //
-// It is right across brokers in this sense. A change of a resource reaches
-// every catalogue within the poll interval, usually at once by a hint. A
-// negative answer (unknown ID, wrong token) is never given from the copy alone:
-// the store is asked first, so whoever got a 201 from one broker is known to
-// all others. The audience of a message is not trusted to the copy at all: the
-// commit itself checks it (durable.Store.Insert).
+// A change of a resource reaches every catalogue within the poll interval, and usually at
+// once by a hint. The catalogue refreshes its copy from the store before it refuses a
+// request (unknown ID, wrong token). Every broker therefore knows a resource as soon as
+// one broker has answered 201 for it. The audience of a message does not depend on the
+// copy: the insert of the message verifies it (durable.Store.Insert).
 package catalogue
 
 import (
@@ -25,18 +24,18 @@ type Source interface {
 	Changes(ctx context.Context, after int64) (durable.Changes, error)
 }
 
-// PollInterval is how stale a catalogue may be when every hint is lost.
+// PollInterval is the largest age of a copy when every hint is lost.
 const PollInterval = time.Second
 
 // A Channel is a channel with its consumers in the order of their positions.
-// It is immutable: a change makes a new one.
+// It is immutable: a change replaces it by a new Channel.
 type Channel struct {
 	durable.Channel
 	Consumers []*durable.Consumer // index = position, length = Audience
 }
 
-// Concerned returns the consumers that the message has a job for. A consumer that this
-// copy does not know yet is missing; the insert of a message never relies on the copy.
+// Concerned returns the consumers for which the message has a job. A consumer that the copy
+// does not contain yet is missing; the insert of a message never relies on the copy.
 func (ch *Channel) Concerned(h durable.Head) []*durable.Consumer {
 	return ch.Consumers[:min(h.Audience, len(ch.Consumers))]
 }
@@ -68,7 +67,7 @@ type consumerKey struct {
 	id      string
 }
 
-// orders are the IDs in ascending order, made when a list asks for them.
+// orders are the IDs in ascending order. A list route sorts them when they are missing.
 type orders struct {
 	producers, channels []string
 	consumers           map[uint32][]string
@@ -91,9 +90,8 @@ func New(source Source, log *slog.Logger) *Catalogue {
 	}
 }
 
-// Watch calls f for each consumer that is new or changed from now on, and for
-// all that are known already. f must not call back into the catalogue's Watch
-// or Refresh.
+// Watch calls f for all consumers in the copy, and from then on for each consumer that is
+// new or changed. f must not call Watch or Refresh.
 func (c *Catalogue) Watch(f func(*durable.Consumer)) {
 	c.mu.Lock()
 	c.watchers = append(c.watchers, f)
@@ -121,13 +119,13 @@ func (c *Catalogue) Run(ctx context.Context) error {
 		}
 		err := c.Refresh(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			c.log.Warn("catalogue cannot be refreshed; going on with the last copy", "error", err)
+			c.log.Warn("the catalogue cannot be refreshed; the broker uses the last copy", "error", err)
 		}
 		failing = err != nil
 	}
 }
 
-// Hint asks Run for a refresh now: another broker changed something.
+// Hint makes Run refresh the copy now, because another broker changed a resource.
 func (c *Catalogue) Hint() {
 	select {
 	case c.hint <- struct{}{}:
@@ -136,14 +134,15 @@ func (c *Catalogue) Hint() {
 }
 
 // Refresh returns once the copy shows everything that was committed before the
-// call. Concurrent calls share one query: a refresh that began after the call
-// serves it, one that was already under way does not.
+// call. Concurrent calls share one query: a refresh that began after the call serves the
+// call, and a refresh that was under way before does not.
 func (c *Catalogue) Refresh(ctx context.Context) error {
 	c.mu.RLock()
 	need := c.started + 1
 	c.mu.RUnlock()
 
-	// Not a mutex: who has a deadline must not wait for a refresh that has none.
+	// A channel and not a mutex: a call with a deadline must not wait for a refresh that
+	// has none.
 	select {
 	case c.refreshing <- struct{}{}:
 		defer func() { <-c.refreshing }()
@@ -176,8 +175,8 @@ func (c *Catalogue) apply(changes durable.Changes, refresh uint64) {
 	}
 }
 
-// take puts changes into the copy. After a panic nobody waits for its lock, and the
-// next refresh takes them again.
+// take puts changes into the copy. A panic releases its lock, and the next refresh takes
+// the changes again.
 func (c *Catalogue) take(changes durable.Changes, refresh uint64) (news []*durable.Consumer, watchers []func(*durable.Consumer)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
