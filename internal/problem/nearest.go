@@ -2,12 +2,12 @@ package problem
 
 import "strings"
 
-// farthest is how many letters may be wrong in a name for Nearest.
+// farthest is the largest edit distance of a name that Nearest accepts.
 const farthest = 2
 
-// Nearest returns the known name that a name was probably meant to be, "" where
-// none is like it: with up to two letters too many, too few or wrong, or a part
-// of it. Upper and lower case are the same. It is for the detail of a refusal.
+// Nearest returns the known name that is most similar to a misspelled name, or "". A known
+// name is similar when up to two letters are inserted, missing or replaced, or when it
+// contains the misspelled name. Case is ignored. Refusals suggest the name in their detail.
 func Nearest(name string, known []string) string {
 	best, least := "", farthest+1
 	name = strings.ToLower(name[:min(len(name), 64)])
@@ -22,8 +22,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// edits is the least number of letters to insert, remove or replace in a that
-// makes b of it (Levenshtein's distance), one row of the table at a time.
+// edits is the Levenshtein distance of a and b: the least number of letters to insert,
+// remove or replace. It computes one row of the table at a time.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,5 +1,5 @@
-// Package problem is how errors leave the broker over HTTP: RFC 9457
-// application/problem+json with a stable code that clients may compare.
+// Package problem turns errors into HTTP answers: application/problem+json of RFC 9457,
+// with a stable code that clients may compare.
 package problem
 
 import (
@@ -19,12 +19,12 @@ import (
 // ContentType is the media type of every error body.
 const ContentType = "application/problem+json"
 
-// A Problem is an answer other than success. It is an error, so that code far
-// from the handler can decide it.
+// A Problem is an answer other than success. It implements error, so that packages below
+// the handler can choose the answer.
 type Problem struct {
 	Status     int    // HTTP status
 	Code       string // stable, snake_case
-	Detail     string // a sentence for people; never a token, SQL or a DSN
+	Detail     string // a sentence for people, without tokens, SQL and DSNs
 	RetryAfter int    // seconds, 0 = no header
 	cause      error
 }
@@ -39,7 +39,7 @@ func Newf(status int, code, format string, args ...any) *Problem {
 	return New(status, code, fmt.Sprintf(format, args...))
 }
 
-// Because returns a copy of p that keeps err for the log. err is never shown.
+// Because returns a copy of p that keeps err for the log. The client never gets err.
 func (p *Problem) Because(err error) *Problem {
 	q := *p
 	q.cause = err
@@ -56,7 +56,7 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.cause }
 
-// The problems that more than one package answers.
+// The problems that more than one package returns.
 var (
 	ErrUnavailable = &Problem{Status: 503, Code: "unavailable", RetryAfter: 1,
 		Detail: "A store cannot be reached right now. Nothing is known to have changed; send the request again."}
@@ -69,9 +69,9 @@ var (
 	ErrInternal = &Problem{Status: 500, Code: "internal", Detail: "The broker failed to handle this request. Its log has the request ID."}
 )
 
-// NothingStored reports, to a client, whether the answer to a publish says that the
-// message is not stored. 409 duplicate_message_id says so of this request only: an
-// earlier one stored the message.
+// NothingStored reports whether an answer to a publish promises that the request stored no
+// message. For 409 duplicate_message_id it returns true although the message is stored:
+// an earlier request stored it.
 func NothingStored(status int, code string) bool {
 	switch {
 	case status >= 400 && status < 500:
@@ -82,9 +82,9 @@ func NothingStored(status int, code string) bool {
 	return false
 }
 
-// From turns any error into the problem that the caller may see. A store or a queue
-// that failed is 503, and promises that nothing is known to have changed. An error that
-// From does not know promises nothing: 500. Both have their cause in the log.
+// From turns any error into the problem that the client gets. The failure of a store or a
+// queue is 503, and promises that no change is known. An error that From does not know is
+// 500, and promises nothing. Both keep their cause for the log.
 func From(err error) *Problem {
 	var p *Problem
 	switch {
@@ -99,11 +99,11 @@ func From(err error) *Problem {
 	case errors.Is(err, durable.ErrNotFound):
 		return New(404, "not_found", "There is no such resource.")
 	case errors.Is(err, durable.ErrPrecondition):
-		return New(412, "precondition_failed", "The resource is not as If-Match, If-None-Match or If-Unmodified-Since asks for.")
+		return New(412, "precondition_failed", "The resource does not meet the condition in If-Match, If-None-Match or If-Unmodified-Since.")
 	case errors.Is(err, durable.ErrFull):
 		return New(409, "channel_full", "The channel has the maximum number of consumers.")
 	case errors.Is(err, durable.ErrRejected):
-		return New(400, "rejected", "The store refuses this message for what it holds.").Because(err)
+		return New(400, "rejected", "The store refuses the content of this message.").Because(err)
 	case errors.Is(err, durable.ErrFailed), errors.Is(err, redisq.ErrFailed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return ErrUnavailable.Because(err)
@@ -112,8 +112,8 @@ func From(err error) *Problem {
 	}
 }
 
-// Write answers err. What hides a cause, a 5xx or a message that the store rejects,
-// is logged here, once, with the request ID; the caller sees code and detail only.
+// Write answers err. Write also logs the cause of a problem that has one, with the request
+// ID: a 5xx, or a message that the store rejects. The client gets code and detail only.
 func Write(ctx *fasthttp.RequestCtx, err error) {
 	p := From(err)
 	requestID := ctx.Response.Header.Peek("X-Request-ID")
@@ -124,7 +124,7 @@ func Write(ctx *fasthttp.RequestCtx, err error) {
 	ctx.SetStatusCode(p.Status)
 	ctx.SetContentType(ContentType)
 	if p.Status == fasthttp.StatusUnauthorized {
-		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `BrokerToken realm="broker"`) // RFC 9110 wants one
+		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `BrokerToken realm="broker"`) // RFC 9110 requires it
 	}
 	if p.RetryAfter > 0 {
 		ctx.Response.Header.Set("Retry-After", strconv.Itoa(p.RetryAfter))
@@ -142,7 +142,7 @@ func (p *Problem) JSON(requestID string) []byte {
 		Code      string `json:"code"`
 		RequestID string `json:"request_id,omitempty"`
 	}{"about:blank", fasthttp.StatusMessage(p.Status), p.Status, p.Detail, p.Code, requestID})
-	if err != nil { // strings and an int: cannot happen
+	if err != nil { // impossible: the struct has strings and an int only
 		return []byte("{}\n")
 	}
 	return append(b, '\n')
