@@ -2,5 +2,5 @@
 
 package failpoint
 
-// Built reports whether this program can be told to kill itself at a point.
+// Built reports whether a signal can make this program kill itself at a point.
 const Built = false

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Built reports whether this program can be told to kill itself at a point.
+// Built reports whether a signal can make this program kill itself at a point.
 const Built = true
 
-// An order is what the process was told last.
+// An order is the last order that the process read.
 type order struct {
 	point string
 	left  atomic.Int64

@@ -1,6 +1,6 @@
-// Package gcpace collects garbage less often while the heap is small: a program
-// with a few megabytes of live objects and a high rate of requests spends several
-// percent of its CPU time on collecting a heap of a size that nobody minds.
+// Package gcpace makes the garbage collector run less often while the heap is small. With a
+// few megabytes of live objects and a high rate of requests, a program otherwise spends
+// several percent of its CPU time on keeping a small heap small.
 package gcpace
 
 import (
@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// extra is how much garbage may gather, bytes: small beside a broker's limits,
-	// large beside what a second of publishing allocates.
+	// extra is the amount of garbage that may accumulate, in bytes. It is small compared
+	// with the memory limit of a broker, and large compared with the allocations of a
+	// second of publishing.
 	extra = 128 << 20
-	// most is the highest percentage: 1/most of the CPU time is saved already.
+	// most is the highest percentage. A higher one would save hardly any CPU time.
 	most = 800
-	// usual is Go's own percentage, for heaps where extra is less than that.
+	// usual is Go's default percentage. It applies to heaps larger than extra.
 	usual = 100
-	// every is how often the percentage is set anew.
+	// every is the interval at which the percentage is set.
 	every = 2 * time.Second
 )
 
-// Start begins to set the garbage collector's percentage by the size of the live
-// heap, until the process ends. GOGC in the environment keeps it from that.
+// Start sets the garbage collector's percentage by the size of the live heap until the
+// process ends. It does nothing when the environment sets GOGC.
 func Start() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -39,15 +40,16 @@ func Start() {
 	}()
 }
 
-// percent lets extra bytes of garbage gather on top of live bytes.
+// percent returns the percentage with which extra bytes of garbage accumulate on top of
+// live bytes.
 func percent(live uint64) int {
-	if live == 0 { // nothing was collected yet
+	if live == 0 { // no collection has finished yet
 		return most
 	}
 	return int(min(most, max(usual, extra*100/live)))
 }
 
-// live returns the bytes that the last collection left.
+// live returns the size of the heap after the last collection.
 func live() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)

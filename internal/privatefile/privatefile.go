@@ -1,5 +1,5 @@
-// Package privatefile makes files that only their owner may read, whatever the
-// umask says and whatever they were before. Messages and tokens are in them.
+// Package privatefile creates files that only their owner may read, because they contain
+// messages and tokens. The result depends neither on the umask nor on an earlier mode.
 package privatefile
 
 import (
@@ -15,8 +15,8 @@ const (
 	others     fs.FileMode = 0o077
 )
 
-// Make creates an empty file unless there is one, and takes the rights of others
-// from one that is there. What is no regular file, such as a terminal, stays as it is.
+// Make creates an empty file. It removes the permissions of group and others from a file
+// that exists. It does not change a path that is no regular file, such as a terminal.
 func Make(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, fileMode)
 	if errors.Is(err, fs.ErrExist) {
@@ -25,11 +25,11 @@ func Make(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Chmod(fileMode), f.Close()) // the umask may have taken too much
+	return errors.Join(f.Chmod(fileMode), f.Close()) // the umask may have removed the owner's permissions
 }
 
-// Tighten takes the rights of others from a regular file; one that is not there is
-// no error.
+// Tighten removes the permissions of group and others from a regular file. A file that does
+// not exist is no error.
 func Tighten(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,13 +42,13 @@ func Tighten(path string) error {
 		return nil
 	}
 	if err := os.Chmod(path, info.Mode().Perm()&^others); err != nil {
-		return fmt.Errorf("others may read it, and that cannot be changed: %w", err)
+		return fmt.Errorf("other users may read the file, and its permissions cannot be changed: %w", err)
 	}
 	return nil
 }
 
-// Folder creates a folder, with those above it, that only its owner may enter. One
-// that is there stays as it is: others may have business in it.
+// Folder creates a folder that only its owner may enter, and its parents. It does not change
+// a folder that exists: other users may need it.
 func Folder(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil

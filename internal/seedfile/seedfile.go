@@ -11,8 +11,8 @@
 //	channel=...
 //	type=push                  ; or pull; push when absent or empty
 //
-// Nothing is created that the file does not name. What lacks a token gets a
-// random one when it is created.
+// The broker creates only the resources that the file names. A new resource without a token
+// gets a random one.
 package seedfile
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A Resource is a producer or a channel. An empty token means: none given.
+// A Resource is a producer or a channel. An empty token means that the file names none.
 type Resource struct{ ID, Name, Token string }
 
 // A Consumer of a channel.
@@ -37,13 +37,14 @@ type Consumer struct {
 	Type                            durable.ConsumerType
 }
 
-// A Seed is what a file names, in the order of the file.
+// A Seed contains the resources that a file names, in the order of the file.
 type Seed struct {
 	Producers, Channels []Resource
 	Consumers           []Consumer
 }
 
-// A Warning says what was left out and why. It names IDs, never tokens.
+// A Warning names an entry that Parse left out, and the reason. It contains IDs and no
+// tokens.
 type Warning string
 
 const (
@@ -54,12 +55,11 @@ const (
 	producerTokenSection = "initial-producer-tokens"
 )
 
-// Parse reads a seed file. What is wrong with one entry leaves that entry out,
-// with a warning; only text that is no INI file is an error, which quotes nothing
-// of it.
+// Parse reads a seed file. It leaves out an entry with a mistake and returns a warning for
+// it. Only text that is no INI file is an error. The error does not quote the text.
 func Parse(text []byte) (Seed, []Warning, error) {
 	file, err := load(text)
-	if err != nil { // it quotes the line, which may hold a token
+	if err != nil { // err quotes the line, which may contain a token
 		return Seed{}, nil, fmt.Errorf("seedfile: line %d is neither [section] nor key=value, nor a comment", badLine(text))
 	}
 	file.ValueMapper = nil
@@ -77,15 +77,15 @@ func load(text []byte) (*ini.File, error) {
 		IgnoreInlineComment:     true, // a # or ; inside a URL or a token is part of it
 		IgnoreContinuation:      true,
 		PreserveSurroundedQuote: true,
-		KeyValueDelimiters:      "=", // IDs may hold a colon
-		// [a.b] must not inherit the token of [a]; no section name holds a newline.
+		KeyValueDelimiters:      "=", // an ID may contain a colon
+		// [a.b] must not inherit the token of [a]. No section name contains a newline.
 		ChildSectionDelimiter: "\n",
 		Insensitive:           false,
 	}, text)
 }
 
-// badLine returns the number of the line at which text ceases to be an INI file:
-// the lines before it can be read, those with it cannot.
+// badLine returns the number of the first line that is no INI: load accepts the lines
+// before it, and refuses them together with it.
 func badLine(text []byte) int {
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	return 1 + sort.Search(len(lines)-1, func(n int) bool {
@@ -172,7 +172,7 @@ func (p *parser) value(section, key string) string {
 	return s.Key(key).Value()
 }
 
-// validToken accepts an absent token: one is made then.
+// validToken accepts an empty token: Apply creates a random one then.
 func validToken(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x21 || s[i] > 0x7e {
@@ -190,12 +190,12 @@ type Store interface {
 	PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error)
 }
 
-// Apply creates and updates what the seed names. What is stored as the seed
-// says already is not written, so a restart with the same file changes nothing.
+// Apply creates and updates the resources of the seed. It does not write a resource that is
+// stored with the same values, so a restart with the same file changes nothing.
 func Apply(ctx context.Context, store Store, seed Seed) error {
 	stored, err := store.Changes(ctx, 0)
 	if err != nil {
-		return fmt.Errorf("seedfile: read what is stored: %w", err)
+		return fmt.Errorf("seedfile: read the stored resources: %w", err)
 	}
 	producers := map[string]durable.Producer{}
 	for _, p := range stored.Producers {

@@ -1,24 +1,22 @@
-// Package timerslack makes the timers of this program less exact, so that the
-// machine is woken less often.
+// Package timerslack increases the timer slack of this program, so that the machine wakes
+// up less often.
 //
-// While any of its threads runs, the Go runtime looks after them every 20
-// microseconds, from a thread that sleeps in between, and that tick cannot be set
-// (golang.org/issue/18236). Linux adds 50 microseconds of slack to such a sleep.
-// Where waking up is dear, as in a virtual machine, that monitor costs a tenth of
-// the CPU time of a program that mostly waits for sockets and stores. With more
-// slack it sleeps longer, and so do the short waits of threads that look for work.
-// docs/decisions/015 has the measurements.
+// While any thread of a Go program runs, the runtime's monitor thread wakes up every 20
+// microseconds. That interval has no setting (golang.org/issue/18236). Linux adds 50
+// microseconds of slack to each of its sleeps. Waking up is expensive in a virtual machine:
+// the monitor costs a tenth of the CPU time of a program that mostly waits for sockets and
+// stores. With more slack the monitor sleeps longer, and so do threads that search for
+// work. docs/decisions/015 has the measurements.
 package timerslack
 
 import "time"
 
-// Usual is the slack with which a message cost least: 150 microseconds, 1 and 2
-// milliseconds cost more or delayed more. Nothing in a broker waits for a shorter
-// time than that on purpose.
+// Usual is the slack with which a message costs least. 150 microseconds, 1 millisecond and
+// 2 milliseconds cost more or delay messages more. No timer of a broker is shorter.
 const Usual = 500 * time.Microsecond
 
-// System is the slack that Linux gives a program of which nobody wants another one.
+// System is Linux's default timer slack.
 const System = 50 * time.Microsecond
 
-// Most is the largest slack that makes sense: timers would be late by as much.
+// Most is the largest slack that is useful, because timers may be late by the slack.
 const Most = 10 * time.Millisecond

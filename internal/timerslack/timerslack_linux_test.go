@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asked is the variable with which this program is run as one that sets its slack.
+// asked is the environment variable that makes this test program set its slack.
 const asked = "TIMERSLACK_OF_A_TEST"
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ func TestWhatTheSlackIsAlreadyNeedsNoNewStart(t *testing.T) {
 	require.Len(t, lines, 6)
 }
 
-// As on a system that takes the slack away when a program starts over.
+// The test simulates a system that resets the slack when a program starts over.
 func TestAProgramStartsOverOnlyOnce(t *testing.T) {
 	before, err := Now()
 	require.NoError(t, err)
