@@ -176,6 +176,15 @@ type Message struct {
 	Payload     []byte
 }
 
+// PublicID is the ID of the message outside of the broker: the producer's own, or ID if the
+// producer gave none.
+func (m *Message) PublicID() string {
+	if m.Key != "" {
+		return m.Key
+	}
+	return m.ID.String()
+}
+
 // A Head has the fields of a message that the reconciler needs.
 type Head struct {
 	ID       ident.ID

@@ -267,7 +267,7 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 		return append(buf, "}\n"...), n
 	}
 	buf = append(buf, `,"MessageID":"`...)
-	buf = append(buf, PublicID(&m)...)
+	buf = append(buf, m.PublicID()...)
 	buf = append(buf, `","Location":"`...)
 	buf = appendMessageURL(buf, a.channelID, &m)
 	return append(buf, "\"}\n"...), n

@@ -191,7 +191,7 @@ func (p *puller) check(ctx context.Context, ch *catalogue.Channel, k *durable.Co
 func (p *puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	p.metrics.released.Add(float64(len(leases)))
+	p.metrics.Released.Add(float64(len(leases)))
 	if _, err := p.queue.Release(ctx, consumer, leases); err != nil {
 		return false // the leases end by themselves
 	}

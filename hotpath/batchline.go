@@ -9,6 +9,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -298,8 +299,8 @@ func (r *lineReader) headers() (map[string]string, error) {
 		if folded[lower] {
 			return errHeaderTwice
 		}
-		if len(headers) == maxMetadataNames {
-			return errMetadataSize
+		if len(headers) == metadata.MaxNames {
+			return metadata.ErrSize
 		}
 		if r.at == len(r.b) || r.b[r.at] != '"' {
 			return errLineHeaders
@@ -318,7 +319,7 @@ func checkLineHeaders(headers map[string]string, tokenHeader string) error {
 		switch {
 		case strings.EqualFold(name, "X-Broker-Scheduled-For"):
 			return errScheduled
-		case reservedName(name, tokenHeader):
+		case metadata.Reserved(name, tokenHeader):
 			return errReservedHeaders
 		}
 	}

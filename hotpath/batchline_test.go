@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -84,12 +85,12 @@ func TestBatchLinesThatReadersReadDifferentlyAreRefused(t *testing.T) {
 		var l batchLine
 		require.Equal(t, want, l.parse([]byte(text)), text)
 	}
-	names := make([]string, maxMetadataNames+1)
+	names := make([]string, metadata.MaxNames+1)
 	for i := range names {
 		names[i] = fmt.Sprintf(`"h%d":"v"`, i)
 	}
 	var l batchLine
-	require.Equal(t, errMetadataSize, l.parse([]byte(`{"Payload":"x","Headers":{`+strings.Join(names, ",")+`}}`)))
+	require.Equal(t, metadata.ErrSize, l.parse([]byte(`{"Payload":"x","Headers":{`+strings.Join(names, ",")+`}}`)))
 	err := l.parse([]byte(`{"` + strings.Repeat("\xff", 1<<20) + `":1}`))
 	require.Less(t, len(problem.From(err).Detail), 1<<10, "a refusal is short")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -89,8 +90,8 @@ func (p *publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, err
 	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
 		return durable.Message{}, errScheduled
 	}
-	metadata, err := collectMetadata(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
-	return durable.Message{Priority: priority, ContentType: defaultContentType, Headers: metadata}, err
+	carried, err := metadata.Collect(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
+	return durable.Message{Priority: priority, ContentType: defaultContentType, Headers: carried}, err
 }
 
 // A batch is one batch request under way, and the body of its answer. fasthttp
@@ -208,7 +209,7 @@ func (b *batch) record(c *chunk) {
 		b.answers.add(msg, err)
 	}
 	b.answers.flush()
-	b.p.metrics.published.Add(float64(stored))
-	b.p.metrics.publishBytes.Add(float64(bytes))
-	b.p.metrics.batchRefused.Add(float64(len(c.lines) - stored))
+	b.p.metrics.Published.Add(float64(stored))
+	b.p.metrics.PublishBytes.Add(float64(bytes))
+	b.p.metrics.BatchRefused.Add(float64(len(c.lines) - stored))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -151,7 +152,7 @@ func (b *batch) message(text []byte) (*durable.Message, error) {
 		if err := checkLineHeaders(l.headers, b.p.tokenHeader); err != nil {
 			return nil, err
 		}
-		headers, err := mergeMetadata(b.defaults.Headers, l.headers, b.p.tokenHeader)
+		headers, err := metadata.Merge(b.defaults.Headers, l.headers, b.p.tokenHeader)
 		if err != nil {
 			return nil, err
 		}

@@ -320,7 +320,7 @@ func (u *updating) appendResults(b []byte) []byte {
 		b = append(b, '}')
 	}
 	for o, n := range counts {
-		u.p.metrics.transitions.WithLabelValues(o.next, strconv.Itoa(o.status)).Add(float64(n))
+		u.p.metrics.Transitions.WithLabelValues(o.next, strconv.Itoa(o.status)).Add(float64(n))
 	}
 	return append(b, "]}\n"...)
 }

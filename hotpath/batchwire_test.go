@@ -17,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -38,7 +39,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 	store := &fakeStore{}
 	c, _, stop := startCommitter(t, store, AnswerWithin)
 	g := newAdmission(admissionMost, admissionMost)
-	d := &batchDoor{store: store, answered: make(chan error, 1000), publisher: &publisher{committer: c, admission: g, metrics: NewMetrics(prometheus.NewRegistry()),
+	d := &batchDoor{store: store, answered: make(chan error, 1000), publisher: &publisher{committer: c, admission: g, metrics: metrics.New(prometheus.NewRegistry()),
 		maxBody: 64 << 10, maxWrites: 8192, bytes: intake.NewBound(waiting)}}
 	server := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
 		rc.Response.SetBodyStream(observed{d.batch(rc.RequestBodyStream(), rc.Conn()), d.answered}, -1)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -90,12 +92,12 @@ func (w *write) finish(err error) {
 type committer struct {
 	store     Inserter
 	catalogue *catalogue.Catalogue
-	node      *Node
+	node      *cluster.Node
 	ids       *ident.Generator
 	committed func([]*durable.Message) // told after the callers were answered
 	timeout   time.Duration            // from a request's arrival to the last try
 	log       *slog.Logger
-	metrics   *Metrics
+	metrics   *metrics.Metrics
 	writes    sync.Pool // not shared between committers: a channel belongs to the synctest bubble that made it
 
 	mu      sync.Mutex
@@ -107,7 +109,7 @@ type committer struct {
 	closed  bool
 }
 
-func newCommitter(store Inserter, cat *catalogue.Catalogue, node *Node, timeout time.Duration, committed func([]*durable.Message), m *Metrics, log *slog.Logger) *committer {
+func newCommitter(store Inserter, cat *catalogue.Catalogue, node *cluster.Node, timeout time.Duration, committed func([]*durable.Message), m *metrics.Metrics, log *slog.Logger) *committer {
 	c := &committer{store: store, catalogue: cat, node: node, ids: node.IDs(), timeout: timeout, committed: committed, metrics: m, log: log}
 	c.ready.L = &c.mu
 	c.writes.New = func() any { return &write{done: make(chan error, 1)} }
@@ -244,7 +246,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, maxTime(deadline, start.Add(commitLeast)))
 	defer cancel()
-	c.metrics.commitBatch.Observe(float64(len(batch)))
+	c.metrics.CommitBatch.Observe(float64(len(batch)))
 
 	msgs := make([]*durable.Message, len(batch))
 	for i, w := range batch {
@@ -260,7 +262,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 		results = repeat(durable.ErrOutcomeUnknown, len(msgs))
 	}
 	failpoint.At(failpoint.AfterCommit)
-	c.metrics.commitSeconds.Observe(time.Since(start).Seconds())
+	c.metrics.CommitSeconds.Observe(time.Since(start).Seconds())
 	stored := msgs[:0]
 	for i, err := range results {
 		if err == nil {
@@ -288,7 +290,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 func (c *committer) tellRejected(batch []*write, results []error) {
 	for i, err := range results {
 		if batch[i].chunk != nil && errors.Is(err, durable.ErrRejected) {
-			c.log.Warn("the store rejects a line of a batch", "message", PublicID(batch[i].msg), "error", err)
+			c.log.Warn("the store rejects a line of a batch", "message", batch[i].msg.PublicID(), "error", err)
 			return
 		}
 	}
@@ -298,7 +300,7 @@ func (c *committer) tellRejected(batch []*write, results []error) {
 // store says that this knowledge is stale it refreshes and tries again.
 func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error {
 	for try := 0; ; try++ {
-		lease, err := c.node.Lease() // before the IDs, see Node.Renew
+		lease, err := c.node.Lease() // before the IDs, see cluster.Node.Renew
 		if err != nil {
 			return repeat(err, len(msgs))
 		}

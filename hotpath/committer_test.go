@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -68,14 +70,14 @@ func (f *fakeStore) Changes(_ context.Context, after int64) (durable.Changes, er
 }
 
 func (f *fakeStore) LeaseNode(context.Context, string, time.Duration) (durable.NodeLease, error) {
-	return durable.NodeLease{No: 3, Token: [16]byte{1}, Expires: time.Now().Add(NodeTTL)}, nil
+	return durable.NodeLease{No: 3, Token: [16]byte{1}, Expires: time.Now().Add(cluster.TTL)}, nil
 }
 
 func (f *fakeStore) RenewNode(_ context.Context, l durable.NodeLease, _ time.Duration) (durable.NodeLease, error) {
 	f.mu.Lock()
 	f.renewed++
 	f.mu.Unlock()
-	l.Expires = time.Now().Add(NodeTTL)
+	l.Expires = time.Now().Add(cluster.TTL)
 	return l, nil
 }
 func (f *fakeStore) ReleaseNode(context.Context, durable.NodeLease) error { return nil }
@@ -97,7 +99,7 @@ func startCommitter(t *testing.T, f *fakeStore, timeout time.Duration) (c *commi
 	f.channels = append(f.channels, durable.Channel{No: 1, ID: "c", Audience: 1, Version: f.version})
 	cat := catalogue.New(f, slog.New(slog.DiscardHandler))
 	require.NoError(t, cat.Refresh(t.Context()))
-	node, err := NewNode(t.Context(), f, "test", slog.New(slog.DiscardHandler))
+	node, err := cluster.New(t.Context(), f, "test", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	var mu sync.Mutex
 	n := 0
@@ -105,7 +107,7 @@ func startCommitter(t *testing.T, f *fakeStore, timeout time.Duration) (c *commi
 		mu.Lock()
 		n += len(m)
 		mu.Unlock()
-	}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	}, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = c.Run(ctx) })
@@ -243,8 +245,8 @@ func BenchmarkCommitter(b *testing.B) {
 	f.channels = []durable.Channel{{No: 1, ID: "c", Audience: 1, Version: 1}}
 	cat := catalogue.New(f, slog.New(slog.DiscardHandler))
 	_ = cat.Refresh(b.Context())
-	node, _ := NewNode(b.Context(), f, "bench", slog.New(slog.DiscardHandler))
-	c := newCommitter(noStore{}, cat, node, time.Minute, func([]*durable.Message) {}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	node, _ := cluster.New(b.Context(), f, "bench", slog.New(slog.DiscardHandler))
+	c := newCommitter(noStore{}, cat, node, time.Minute, func([]*durable.Message) {}, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { _ = c.Run(ctx) }()

@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -171,7 +172,7 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	defer fasthttp.ReleaseRequest(req)
 	h := &req.Header
 	o := &v.d.options
-	setMetadata(h, v.msg.Headers, o.TokenHeader)
+	metadata.Set(h, v.msg.Headers, o.TokenHeader)
 	h.SetContentType(v.msg.ContentType)
 	h.SetUserAgent(o.UserAgent)
 	h.Set(o.TokenHeader, v.consumer.Token)
@@ -179,7 +180,7 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 		h.Set("X-Broker-Channel-ID", ch.ID)
 	}
 	h.Set("X-Broker-Consumer-ID", v.consumer.ID)
-	h.Set("X-Broker-Message-ID", PublicID(v.msg))
+	h.Set("X-Broker-Message-ID", v.msg.PublicID())
 	h.Set("X-Broker-Message-Priority", strconv.Itoa(v.msg.Priority))
 	job := v.msg.ID.Job(v.consumer.Position).String()
 	attempt := strconv.Itoa(v.lease.Attempt)
@@ -203,7 +204,7 @@ func (v *delivery) target() (Target, error) {
 // outcome is what the answer means under the consumer's policy.
 func (v *delivery) outcome(res egress.Result) result {
 	d, m := v.d, v.d.metrics
-	m.attemptSeconds.Observe(res.Took.Seconds())
+	m.AttemptSeconds.Observe(res.Took.Seconds())
 	out := durable.Outcome{
 		ConsumerNo: v.consumer.No, ID: v.msg.ID, Priority: v.msg.Priority,
 		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status,
@@ -214,10 +215,10 @@ func (v *delivery) outcome(res egress.Result) result {
 	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter}, v.lease.Attempt)
 	if verdict.Meaning == policy.Delivered {
 		out.Kind = durable.OutcomeDelivered
-		m.attempts.WithLabelValues("delivered").Inc()
+		m.Attempts.WithLabelValues("delivered").Inc()
 		if out.Attempts == 1 {
 			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // both by the store's clock
-			m.endToEnd.Observe(took.Seconds())
+			m.EndToEnd.Observe(took.Seconds())
 			d.admission.observe(took-res.Took, res.Took)
 		}
 		d.payloads.done(v.msg.ID)
@@ -233,8 +234,8 @@ func (v *delivery) outcome(res egress.Result) result {
 		} else {
 			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.lease.Attempt, p.MaxAttempts(), out.Error)
 		}
-		m.attempts.WithLabelValues("dead").Inc()
-		m.dead.Inc()
+		m.Attempts.WithLabelValues("dead").Inc()
+		m.Dead.Inc()
 		d.payloads.done(v.msg.ID)
 		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
 			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
@@ -242,7 +243,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		out.Kind = durable.OutcomeRetry
 		r.delay = verdict.Delay
 		out.NextMs = out.AtMs + r.delay.Milliseconds()
-		m.attempts.WithLabelValues("retry").Inc()
+		m.Attempts.WithLabelValues("retry").Inc()
 		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
 			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.delay)
 	}

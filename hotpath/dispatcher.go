@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -72,7 +73,7 @@ type dispatcher struct {
 	touched   func(consumer uint32) // the consumer has leases: the reaper must watch
 	refill    func(consumer uint32) // the store holds more of its jobs
 	log       *slog.Logger
-	metrics   *Metrics
+	metrics   *metrics.Metrics
 
 	mu      sync.Mutex
 	lanes   map[uint32]*lane
@@ -307,7 +308,7 @@ func (d *dispatcher) reserve(l *lane, n int) int {
 	d.slots -= n
 	d.mu.Unlock()
 	l.reserve(n)
-	d.metrics.pushInFlight.Add(float64(n))
+	d.metrics.PushInFlight.Add(float64(n))
 	return n
 }
 
@@ -321,7 +322,7 @@ func (d *dispatcher) unreserve(l *lane, n int) {
 
 // free gives slots of the process back, and wakes the lanes that wait for some.
 func (d *dispatcher) free(n int) {
-	d.metrics.pushInFlight.Sub(float64(n))
+	d.metrics.PushInFlight.Sub(float64(n))
 	d.mu.Lock()
 	d.slots += n
 	starved := d.starved
@@ -336,7 +337,7 @@ func (d *dispatcher) free(n int) {
 func (d *dispatcher) release(l *lane, leases []redisq.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	d.metrics.released.Add(float64(len(leases)))
+	d.metrics.Released.Add(float64(len(leases)))
 	err := guard.Do("release of leases", func() error {
 		_, err := d.queue.Release(ctx, l.no, leases)
 		return err

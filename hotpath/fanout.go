@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -38,6 +39,12 @@ type Enqueuer interface {
 	Notify(ctx context.Context, consumers []uint32) error
 }
 
+// A Node is the part of cluster.Node that fan-out needs.
+type Node interface {
+	NowMs() int64 // the clock of the store, Unix ms
+	Alone() bool  // no other broker shares the store
+}
+
 // A fanout makes one job per consumer of each committed message. The process
 // may die between the commit and this: then the reconciler of any broker finds
 // the message missing from Redis, so nothing here needs to be remembered.
@@ -46,10 +53,10 @@ type fanout struct {
 	push      *dispatcher // may take jobs on their way
 	catalogue *catalogue.Catalogue
 	payloads  *payloads
-	node      *Node
+	node      Node
 	wake      func(consumer uint32) // there is new work for a consumer
 	log       *slog.Logger
-	metrics   *Metrics
+	metrics   *metrics.Metrics
 
 	mu         sync.Mutex
 	pending    []committed
@@ -74,7 +81,7 @@ type offeredTo struct {
 	epoch    string
 }
 
-func newFanout(queue Enqueuer, push *dispatcher, cat *catalogue.Catalogue, p *payloads, node *Node, wake func(uint32), m *Metrics, log *slog.Logger) *fanout {
+func newFanout(queue Enqueuer, push *dispatcher, cat *catalogue.Catalogue, p *payloads, node Node, wake func(uint32), m *metrics.Metrics, log *slog.Logger) *fanout {
 	return &fanout{queue: queue, push: push, catalogue: cat, payloads: p, node: node, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1)}
 }
 
@@ -97,7 +104,7 @@ func (f *fanout) keep(msgs []*durable.Message) bool {
 			continue
 		}
 		if len(f.pending) >= fanoutPending {
-			f.metrics.fanoutDeferred.Inc()
+			f.metrics.FanoutDeferred.Inc()
 			continue
 		}
 		f.payloads.put(m)
@@ -232,12 +239,12 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 		switch {
 		case errs[i] != nil:
 			doubtful[b.Consumer], away[b.Consumer] = true, true
-			f.metrics.fanoutErrors.Inc()
+			f.metrics.FanoutErrors.Inc()
 			b.Epoch = results[i].Epoch
 			f.giveBack(b)
 		case results[i].Spilled > 0:
 			doubtful[b.Consumer] = true
-			f.metrics.spilled.Add(float64(results[i].Spilled))
+			f.metrics.Spilled.Add(float64(results[i].Spilled))
 		}
 	}
 	if err := firstError(errs); err != nil {
@@ -267,7 +274,7 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 			consumers = append(consumers, b.Consumer)
 		}
 	}
-	f.metrics.fannedOut.Add(float64(len(msgs)))
+	f.metrics.FannedOut.Add(float64(len(msgs)))
 	if !f.node.Alone() && len(consumers) > 0 {
 		// Lossy by design: a broker that misses it polls.
 		_ = guard.Do("hint to the others", func() error { return f.queue.Notify(ctx, consumers) })
@@ -333,7 +340,7 @@ func (f *fanout) splitLate(msgs []committed, since uint64) (fresh []committed, l
 	}
 	late = f.batches(old)
 	if f.queue.Generation() != since { // after their epochs were read
-		f.metrics.fanoutDeferred.Add(float64(len(old)))
+		f.metrics.FanoutDeferred.Add(float64(len(old)))
 		return fresh, nil
 	}
 	return fresh, late
@@ -347,7 +354,7 @@ func (f *fanout) giveBack(b redisq.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.repeatJobs+len(b.Jobs) > fanoutPending {
-		f.metrics.fanoutDeferred.Inc()
+		f.metrics.FanoutDeferred.Inc()
 		return
 	}
 	if f.repeat == nil {

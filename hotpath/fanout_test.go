@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -66,6 +68,14 @@ func (s subscribedStore) Changes(ctx context.Context, after int64) (durable.Chan
 	return c, err
 }
 
+// A slowNode is the node of a process that was paused for late, ms.
+type slowNode struct {
+	*cluster.Node
+	late int64
+}
+
+func (n *slowNode) NowMs() int64 { return n.Node.NowMs() + n.late }
+
 // A process may be paused between its look at the clock and the arrival of its
 // jobs in Redis. By then the reconciler of another broker may have offered them
 // and somebody delivered them, so they may not be sent without asking the store.
@@ -77,11 +87,7 @@ func TestAFanOutThatWasPausedOnItsWayIsNotFresh(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			queue := &slowQueue{}
 			f, msg := oneToFanOut(t, queue)
-			queue.reached = func() {
-				now := *f.node.clock.Load()
-				now.ms += c.pause.Milliseconds()
-				f.node.clock.Store(&now)
-			}
+			queue.reached = func() { f.node.(*slowNode).late += c.pause.Milliseconds() }
 			require.True(t, f.flush(t.Context()))
 			got, generation := f.payloads.get(msg.ID)
 			require.Same(t, msg, got)
@@ -101,9 +107,9 @@ func oneToPush(t *testing.T, q Enqueuer, push *dispatcher, wake func(uint32)) (*
 	store := subscribedStore{&fakeStore{version: 1, channels: []durable.Channel{{No: 1, ID: "c", Audience: 1, Version: 1}}}}
 	cat := catalogue.New(store, log)
 	require.NoError(t, cat.Refresh(t.Context()))
-	node, err := NewNode(t.Context(), store, "test", log)
+	node, err := cluster.New(t.Context(), store, "test", log)
 	require.NoError(t, err)
-	f := newFanout(q, push, cat, push.payloads, node, wake, NewMetrics(prometheus.NewRegistry()), log)
+	f := newFanout(q, push, cat, push.payloads, &slowNode{Node: node}, wake, metrics.New(prometheus.NewRegistry()), log)
 	msg := &durable.Message{ID: node.IDs().Next(), ChannelNo: 1, Audience: 1}
 	f.Add([]*durable.Message{msg})
 	return f, msg
@@ -141,9 +147,7 @@ func TestLateOffersAreLeftToTheWalkAfterALoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			queue := &lostQueue{}
 			f, _ := oneToFanOut(t, queue)
-			now := *f.node.clock.Load()
-			now.ms += 2 * fanoutFresh.Milliseconds()
-			f.node.clock.Store(&now)
+			f.node.(*slowNode).late += 2 * fanoutFresh.Milliseconds()
 			want := []string{"now"}
 			if lost {
 				queue.generation++

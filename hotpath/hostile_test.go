@@ -13,49 +13,11 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
-
-func TestALineNamesHeadersThatAreNames(t *testing.T) {
-	for _, name := range []string{"", "a,b", " a", "a\r\n", "a:b", "a b", "\u00e4", "a\x00", strings.Repeat("a", 257)} {
-		_, err := mergeMetadata(nil, map[string]string{name: "v"}, "X-Key")
-		require.Equal(t, 400, problem.From(err).Status, "%q", name)
-	}
-	for _, value := range []string{"a\r\nX-Evil: 1", "a\n", "\x00", "\x1b[2J", "\x7f", "a\x0bb"} {
-		_, err := mergeMetadata(nil, map[string]string{"X-A": value}, "X-Key")
-		require.Equal(t, 400, problem.From(err).Status, "%q", value)
-	}
-	got, err := mergeMetadata([]byte("X-A:1\n"), map[string]string{"x-a": "tab\tand \u00e4", "X-B": "2"}, "X-Key")
-	require.NoError(t, err)
-	require.Equal(t, "X-A:tab\tand \u00e4\nX-B:2\n", string(got))
-}
-
-// Metadata of a batch line never becomes a header that the line did not name.
-func FuzzLineMetadata(f *testing.F) {
-	f.Add("X-A", "v", "x-b:w\n")
-	f.Add("a,b", "v\r\nX-Broker-Consumer-Token: forged", "")
-	f.Add("X-Broker-Job-ID", "v", "x-a:1\nx-b:2\n")
-	f.Fuzz(func(t *testing.T, name, value, stored string) {
-		if _, err := collectMetadata([]byte(stored), "", func(string) []byte { return []byte("v") }); err != nil {
-			return
-		}
-		got, err := mergeMetadata(nil, map[string]string{name: value}, "X-Key")
-		if err != nil {
-			require.Equal(t, 400, problem.From(err).Status)
-			return
-		}
-		n := 0
-		for k, v := range MetadataHeaders(got) {
-			n++
-			require.Equal(t, name, k)
-			require.Equal(t, value, v)
-		}
-		require.LessOrEqual(t, n, 1)
-		require.Equal(t, n, bytes.Count(got, []byte{'\n'}))
-	})
-}
 
 func FuzzUpdates(f *testing.F) {
 	for _, s := range []string{`{"Updates":[{"ID":"06gvk862do000000000g","Lease":"x.1","NextState":"DELIVERED"}]}`, `{"Updates":[]}`, `{"Updates":null}`, `{"Updates":[{"Delay":1e99}]}`, `[[[[`, `{"Updates":[{"IncrementalTimeout":-9223372036854775808}]} {}`} {
@@ -172,7 +134,7 @@ func FuzzMessageMetadataJSON(f *testing.F) {
 	f.Add("X-A", "v\"\\\u2028", "a/b")
 	f.Add("X-A", "\xff", "\xfe")
 	f.Fuzz(func(t *testing.T, name, value, contentType string) {
-		stored, err := mergeMetadata(nil, map[string]string{name: value}, "X-Key")
+		stored, err := metadata.Merge(nil, map[string]string{name: value}, "X-Key")
 		if err != nil || checkContentType(contentType) != nil {
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -98,7 +99,7 @@ func newLossRig(t *testing.T) *lossRig {
 		return redisq.New(client, redisq.Options{Logger: log})
 	}
 	r.redisq, r.other = open(), open()
-	metrics := NewMetrics(prometheus.NewRegistry())
+	metrics := metrics.New(prometheus.NewRegistry())
 	out := newOutcomes(r, r.redisq, func(uint32, time.Duration) {}, metrics, log)
 	r.dispatcher = newDispatcher(&dispatcher{
 		queue: r.redisq, store: r, catalogue: catalogue.New(&fakeStore{}, log), client: r, payloads: newPayloads(1 << 20), outcomes: out,

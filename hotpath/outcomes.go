@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/redisq"
@@ -60,7 +61,7 @@ type outcomes struct {
 	queue   Settler
 	wake    func(consumer uint32, after time.Duration) // a retry is due then
 	log     *slog.Logger
-	metrics *Metrics
+	metrics *metrics.Metrics
 
 	mu        sync.Mutex
 	pending   []result
@@ -72,7 +73,7 @@ type outcomes struct {
 	unsettled chan struct{} // capacity 1: there are stored ones
 }
 
-func newOutcomes(store Recorder, queue Settler, wake func(uint32, time.Duration), m *Metrics, log *slog.Logger) *outcomes {
+func newOutcomes(store Recorder, queue Settler, wake func(uint32, time.Duration), m *metrics.Metrics, log *slog.Logger) *outcomes {
 	return &outcomes{store: store, queue: queue, wake: wake, metrics: m, log: log,
 		signal: make(chan struct{}, 1), rush: make(chan struct{}, 1), unsettled: make(chan struct{}, 1)}
 }
@@ -218,7 +219,7 @@ func (o *outcomes) record(ctx context.Context, batch []result) error {
 	for i := range batch {
 		rows[i] = batch[i].outcome
 	}
-	o.metrics.outcomeBatch.Observe(float64(len(batch)))
+	o.metrics.OutcomeBatch.Observe(float64(len(batch)))
 	store := func() error {
 		return guard.Do("record of outcomes", func() error { return o.store.Record(ctx, rows) })
 	}

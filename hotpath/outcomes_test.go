@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -100,7 +101,7 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 	for range 20 { // a select that has two ready cases takes either
 		store := slowRecorder{make(chan struct{}, 1)}
 		store.tokens <- struct{}{}
-		o := newOutcomes(store, slowSettler(nil), nil, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		o := newOutcomes(store, slowSettler(nil), nil, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		told := make(chan error, 1)
 		o.Add(result{outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, stored: func(err error) { told <- err }})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +114,7 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 
 // runOutcomes runs outcomes until stop, which waits for those under way.
 func runOutcomes(t *testing.T, store Recorder, queue Settler) (o *outcomes, stop func()) {
-	o = newOutcomes(store, queue, nil, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	o = newOutcomes(store, queue, nil, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.Run(ctx, time.Minute) }()

@@ -3,7 +3,6 @@ package hotpath
 import (
 	"encoding/base64"
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -73,45 +72,6 @@ func FuzzTransition(f *testing.F) {
 		require.Contains(t, []string{"INFLIGHT", "DELIVERED", "DEAD", "QUEUED"}, tr.next)
 		require.GreaterOrEqual(t, tr.extra, time.Duration(0))
 		require.True(t, tr.extra == 0 || tr.next == "INFLIGHT")
-	})
-}
-
-func TestMetadataCarriesNamedHeadersAndNothingOfOurs(t *testing.T) {
-	headers := map[string]string{"x-tenant": "T1", "traceparent": "00-a-b-01", "X-Broker-Consumer-Token": "forged", "Authorization": "secret", "Host": "h", "X-Key": "forged"}
-	got, err := collectMetadata([]byte("traceparent, x-tenant,absent,X-Broker-Consumer-Token,Authorization,Host,x-key,x-tenant"), "X-Key",
-		func(name string) []byte { return []byte(headers[name]) })
-	require.NoError(t, err)
-	require.Equal(t, "traceparent:00-a-b-01\nx-tenant:T1\n", string(got))
-}
-
-func TestMetadataIsBounded(t *testing.T) {
-	long := func(string) []byte { return []byte(strings.Repeat("v", maxMetadataBytes)) }
-	_, err := collectMetadata([]byte("a"), "", long)
-	require.Equal(t, 400, problem.From(err).Status)
-	_, err = collectMetadata([]byte("not a token"), "", long)
-	require.Equal(t, 400, problem.From(err).Status)
-	var names []string
-	for i := range maxMetadataNames + 1 {
-		names = append(names, "h"+strings.Repeat("x", i))
-	}
-	_, err = collectMetadata([]byte(strings.Join(names, ",")), "", func(string) []byte { return []byte("v") })
-	require.Equal(t, 400, problem.From(err).Status)
-}
-
-func FuzzMetadata(f *testing.F) {
-	f.Add([]byte("traceparent,x-tenant"), []byte("v"))
-	f.Add([]byte(",,a b,\n"), []byte("a\r\nX-Broker-Consumer-Token: forged"))
-	f.Fuzz(func(t *testing.T, list, value []byte) {
-		got, err := collectMetadata(list, "X-Key", func(string) []byte { return value })
-		if err != nil {
-			return
-		}
-		for name, v := range MetadataHeaders(got) {
-			require.True(t, isToken(name))
-			require.False(t, strings.ContainsFunc(v, func(r rune) bool { return r != '\t' && (r < ' ' || r == 0x7f) }), "%q", v)
-			require.Equal(t, string(value), v)
-			require.False(t, reservedName(name, "X-Key"))
-		}
 	})
 }
 

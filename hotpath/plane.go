@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -17,7 +19,7 @@ type Options struct {
 	Store     Store
 	Queue     Queue
 	Catalogue *catalogue.Catalogue
-	Node      *Node
+	Node      *cluster.Node
 	Client    Deliverer
 	Push      PushOptions
 	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
@@ -35,7 +37,7 @@ type Options struct {
 	// of consumers whose window has room while the store holds more. Neither may block.
 	Touched func(consumer uint32)
 	Refill  func(consumer uint32)
-	Metrics *Metrics
+	Metrics *metrics.Metrics
 	Log     *slog.Logger
 }
 

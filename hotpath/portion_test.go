@@ -18,6 +18,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
@@ -62,7 +63,7 @@ func pullerOf(t *testing.T, cached bool, msgs ...durable.Message) (*puller, *she
 	queue := redisq.New(client, redisq.Options{Logger: slog.New(slog.DiscardHandler)})
 	store := &shelf{messages: map[ident.ID]durable.Message{}}
 	p := newPuller(&puller{queue: queue, store: store, payloads: newPayloads(1 << 30), visible: time.Minute, kept: 1 << 62, nowMs: func() int64 { return 0 },
-		touched: func(uint32) {}, refill: func(uint32) {}, metrics: NewMetrics(prometheus.NewRegistry())})
+		touched: func(uint32) {}, refill: func(uint32) {}, metrics: metrics.New(prometheus.NewRegistry())})
 	jobs := make([]redisq.Job, len(msgs))
 	for i := range msgs {
 		m := &msgs[i]

@@ -9,6 +9,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -27,7 +29,7 @@ type publisher struct {
 	catalogue *catalogue.Catalogue
 	committer *committer
 	admission *admission
-	metrics   *Metrics
+	metrics   *metrics.Metrics
 
 	maxBody      int // bytes of a payload
 	contentTypes contentTypes
@@ -66,8 +68,8 @@ func (p *publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	if err != nil {
 		return err
 	}
-	p.metrics.published.Inc()
-	p.metrics.publishBytes.Add(float64(len(msg.Payload)))
+	p.metrics.Published.Inc()
+	p.metrics.PublishBytes.Add(float64(len(msg.Payload)))
 	ctx.SetStatusCode(fasthttp.StatusCreated)
 	return nil
 }
@@ -161,13 +163,13 @@ func (p *publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, pro
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := collectMetadata(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
+	carried, err := metadata.Collect(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
 	if err != nil {
 		return nil, err
 	}
 	return &durable.Message{
 		ChannelNo: ch.No, ProducerNo: producer.No, Audience: ch.Audience,
-		Priority: priority, Key: key, ContentType: contentType, Headers: metadata,
+		Priority: priority, Key: key, ContentType: contentType, Headers: carried,
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -57,7 +58,7 @@ type puller struct {
 	refill    func(consumer uint32)
 	visible   time.Duration // visibility timeout without IncrementalTimeout
 	kept      time.Duration // an age up to which every message is stored
-	metrics   *Metrics
+	metrics   *metrics.Metrics
 	waiters   waiters
 	fits      fits
 	claims    combiner[redisq.Wish, redisq.Grant] // of the single doors

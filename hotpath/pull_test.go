@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
@@ -57,7 +58,7 @@ func (oneMessage) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]d
 func slowPuller(takes ...time.Duration) (*puller, *pausedQueue) {
 	q := &pausedQueue{takes: takes}
 	return newPuller(&puller{queue: q, store: oneMessage{}, payloads: newPayloads(1 << 20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
-		touched: func(uint32) {}, refill: func(uint32) {}, metrics: NewMetrics(prometheus.NewRegistry())}), q
+		touched: func(uint32) {}, refill: func(uint32) {}, metrics: metrics.New(prometheus.NewRegistry())}), q
 }
 
 // A broker that is paused between a claim and its answer (SIGSTOP, a machine that
@@ -148,7 +149,7 @@ func (o *overtaken) Ack(_ context.Context, _ uint32, ids []ident.ID) (int, error
 func TestAJobThatIsOverByTheTimeItIsPutBackIsNotHandedOut(t *testing.T) {
 	both := &overtaken{}
 	p := newPuller(&puller{queue: both, store: both, payloads: newPayloads(1 << 20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
-		touched: func(uint32) {}, refill: func(uint32) {}, metrics: NewMetrics(prometheus.NewRegistry())})
+		touched: func(uint32) {}, refill: func(uint32) {}, metrics: metrics.New(prometheus.NewRegistry())})
 	m := move{p: p, ch: &catalogue.Channel{Channel: durable.Channel{No: 1}}, k: &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull},
 		id: ident.AtMillis(1), t: transition{next: "INFLIGHT"}}
 	lease, err := m.take(t.Context())

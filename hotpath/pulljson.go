@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -54,7 +55,7 @@ func (q *queuedJobs) appendJSON(b []byte) []byte {
 // as text where it is UTF-8, else in base64, and then the encoding is named.
 func appendMessage(b []byte, m *durable.Message) []byte {
 	b = append(b, `{"MessageID":`...)
-	b = appendJSONText(b, PublicID(m))
+	b = appendJSONText(b, m.PublicID())
 	b = append(b, `,"Payload":`...)
 	if utf8.Valid(m.Payload) {
 		b = appendJSONText(b, m.Payload)
@@ -65,7 +66,7 @@ func appendMessage(b []byte, m *durable.Message) []byte {
 	}
 	b = append(b, `,"Headers":{`...)
 	first := true
-	for name, value := range MetadataHeaders(m.Headers) {
+	for name, value := range metadata.Headers(m.Headers) {
 		if !first {
 			b = append(b, ',')
 		}

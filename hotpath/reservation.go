@@ -36,7 +36,7 @@ func (d *dispatcher) reserveRoom(consumer uint32, n int) *reservation {
 		return nil
 	}
 	d.slots -= n
-	d.metrics.pushInFlight.Add(float64(n))
+	d.metrics.PushInFlight.Add(float64(n))
 	d.deliveries.Add(1) // whoever stops waits for what the reservation starts
 	return &reservation{d: d, lane: l, consumer: k, n: n, at: time.Now(), doubted: l.doubted.Load()}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
@@ -109,7 +110,7 @@ func TestWhatIsNotBooked(t *testing.T) {
 // idleRig is a lossRig whose dispatcher does not run.
 func idleRig() *lossRig {
 	r := &lossRig{}
-	metrics := NewMetrics(prometheus.NewRegistry())
+	metrics := metrics.New(prometheus.NewRegistry())
 	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, payloads: newPayloads(1 << 20),
 		options: PushOptions{Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second}), Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
 	r.outcomes = &outcomes{}

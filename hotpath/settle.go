@@ -58,13 +58,13 @@ func (o *outcomes) settle(ctx context.Context, batch []result) {
 			batches = append(batches, redisq.Done{Consumer: k, IDs: ids})
 		}
 		if _, errs := o.queue.AckMany(ctx, batches); firstError(errs) != nil {
-			o.metrics.settleErrors.Inc()
+			o.metrics.SettleErrors.Inc()
 			o.log.Debug("acks not taken by Redis; the leases will end", "error", firstError(errs))
 		}
 	}
 	for k, n := range retries {
 		if _, err := o.queue.Nack(ctx, k, n.leases, n.delays); err != nil {
-			o.metrics.settleErrors.Inc()
+			o.metrics.SettleErrors.Inc()
 			o.log.Debug("nacks not taken by Redis; the leases will end", "error", err)
 			continue
 		}

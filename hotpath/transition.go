@@ -99,7 +99,7 @@ func (p *puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 	} else {
 		rc.SetStatusCode(fasthttp.StatusAccepted)
 	}
-	p.metrics.transitions.WithLabelValues(state, strconv.Itoa(rc.Response.StatusCode())).Inc()
+	p.metrics.Transitions.WithLabelValues(state, strconv.Itoa(rc.Response.StatusCode())).Inc()
 }
 
 func (p *puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (state string, err error) {
@@ -340,7 +340,7 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (out durable.Outc
 	}
 	if m.t.next == "DEAD" {
 		out.Kind, out.Error = durable.OutcomeDead, "declared dead by the consumer"
-		m.p.metrics.dead.Inc()
+		m.p.metrics.Dead.Inc()
 	}
 	return out, true, nil
 }

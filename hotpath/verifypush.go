@@ -16,7 +16,7 @@ import (
 // the store must be asked about the others, which it returns, first (the fresh rule).
 func (d *dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time, generation uint64) (doubtful []redisq.Lease) {
 	failpoint.At(failpoint.AfterClaim)
-	d.metrics.claimed.Add(float64(len(leases)))
+	d.metrics.Claimed.Add(float64(len(leases)))
 	d.touched(l.no)
 	for _, lease := range leases {
 		msg, gen := d.payloads.get(lease.ID)
@@ -38,7 +38,7 @@ func (d *dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 	if len(leases) == 0 {
 		return 0
 	}
-	d.metrics.verified.Add(float64(len(leases)))
+	d.metrics.Verified.Add(float64(len(leases)))
 	ids := make([]ident.ID, len(leases))
 	for i, lease := range leases {
 		ids[i] = lease.ID

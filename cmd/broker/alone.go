@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
 )
 
 // withEmbeddedRedis is part of the name of a broker whose Redis is its own, so that
@@ -27,7 +27,7 @@ func nodeName(host string, pid int, cfg config) string {
 		name += withEmbeddedRedis
 	}
 	if !cfg.Reaper {
-		name += hotpath.NoFailSafe // which ends a name
+		name += cluster.NoFailSafe // which ends a name
 	}
 	return name
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
@@ -57,7 +59,7 @@ type broker struct {
 	redis     redis.UniversalClient
 	queue     *redisq.Queue
 	catalogue *catalogue.Catalogue
-	node      *hotpath.Node
+	node      *cluster.Node
 	client    *egress.Client
 	plane     *hotpath.Plane
 	reaper    *reaper.Reaper
@@ -116,7 +118,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err := b.awaitAlone(ctx); err != nil {
 		return nil, err
 	}
-	if b.node, err = hotpath.NewNode(ctx, b.store, nodeName(host, os.Getpid(), cfg), log); err != nil {
+	if b.node, err = cluster.New(ctx, b.store, nodeName(host, os.Getpid(), cfg), log); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.stillAlone(ctx); err != nil {
@@ -213,7 +215,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, WaitingRequests: waitingRequests,
 		Touched: b.reaper.Touch, Refill: b.reaper.Refill,
-		Metrics: hotpath.NewMetrics(registry), Log: log,
+		Metrics: metrics.New(registry), Log: log,
 	})
 	b.queue.OnLost(func(consumer uint32) {
 		b.reaper.Lost(consumer)

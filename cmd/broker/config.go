@@ -18,7 +18,7 @@ import (
 	"github.com/caarlos0/env/v10"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/timerslack"
@@ -327,7 +327,7 @@ func (c *config) check() error {
 	}
 	if !isHeaderName(c.ConsumerTokenHeader) {
 		bad("BROKER_CONSUMER_TOKEN_HEADER", "is not a header name: %q", c.ConsumerTokenHeader)
-	} else if hotpath.ReservedHeader(c.ConsumerTokenHeader) {
+	} else if metadata.ReservedHeader(c.ConsumerTokenHeader) {
 		bad("BROKER_CONSUMER_TOKEN_HEADER", "cannot be %s, which deliveries use for something else", c.ConsumerTokenHeader)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
@@ -22,7 +24,7 @@ type broker struct {
 	life      *life
 	queue     *queueSeam
 	catalogue *catalogue.Catalogue
-	node      *hotpath.Node
+	node      *cluster.Node
 	plane     *hotpath.Plane
 	bodies    *intake.Bound
 	reaper    *reaper.Reaper
@@ -32,8 +34,8 @@ type broker struct {
 	stopped chan struct{} // closed by stop
 }
 
-// metrics are shared by all runs: nobody reads them.
-var metrics = hotpath.NewMetrics(prometheus.NewRegistry())
+// unread are the metrics that all runs share.
+var unread = metrics.New(prometheus.NewRegistry())
 
 var silent = slog.New(slog.DiscardHandler)
 
@@ -59,7 +61,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		return nil, err
 	}
 	var err error
-	if b.node, err = hotpath.NewNode(ctx, store, fmt.Sprintf("broker %d", l.no), silent); err != nil {
+	if b.node, err = cluster.New(ctx, store, fmt.Sprintf("broker %d", l.no), silent); err != nil {
 		return nil, err
 	}
 	wake := func(consumer uint32) { b.plane.Wake(consumer) }
@@ -76,7 +78,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation",
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
-		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: metrics, Log: silent,
+		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: unread, Log: silent,
 	})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)

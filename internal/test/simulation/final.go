@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -82,7 +81,7 @@ func (w *world) judge(p *post, m *durable.Message) {
 		switch {
 		case t.stored() && m == nil:
 			w.checker.report(none, "I1: %q was answered %d and is not stored", p.payload, t.status)
-		case t.stored() && t.id != hotpath.PublicID(m):
+		case t.stored() && t.id != m.PublicID():
 			w.checker.report(m.ID, "I9: %q was answered %d with the location of %s", p.payload, t.status, t.id)
 		case t.code == "message_id_conflict":
 			w.checker.report(none, "I9: %q was told that its own ID is another message's", p.payload)

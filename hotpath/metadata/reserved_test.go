@@ -1,4 +1,4 @@
-package hotpath
+package metadata
 
 import (
 	"os"
@@ -22,32 +22,32 @@ func TestANameThatAServerMayTakeForAReservedOneIsReserved(t *testing.T) {
 		"Accept", "Accept_Encoding", "webhook-signature", "Webhook_ID", "X-Request-ID", "X_Request_Id", "User_Agent",
 		"X-Acme-Token", "x_acme_token", "X.Acme_Token",
 	} {
-		require.True(t, reservedName(name, "X-Acme-Token"), name)
+		require.True(t, Reserved(name, "X-Acme-Token"), name)
 	}
 	for _, name := range []string{
 		"X-Tenant", "X_Tenant", "traceparent", "tracestate", "baggage", "X-Brokerage", "X-Brok", "XBroker-Token", "X--Broker-Token", "Proxied", "Hostname",
 		"X-Forward", "Vial", "Content-MD5", "Content-Digest", "Content-Language", "X-Original-Message", "X-GitHub-Event", "X-Hub-Signature-256",
 		"Acceptance", "Ranges", "Iffy", "Webhook", "Idempotency-Key", "X-Acme-Tokens", "Acme-Token", strings.Repeat("x", 256),
 	} {
-		require.False(t, reservedName(name, "X-Acme-Token"), name)
+		require.False(t, Reserved(name, "X-Acme-Token"), name)
 	}
 }
 
 func TestANameIsJudgedWithoutMemory(t *testing.T) {
-	require.Zero(t, testing.AllocsPerRun(100, func() { reservedName("X-Some-Tenant-Of-Ours", "X-Broker-Consumer-Token") }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { Reserved("X-Some-Tenant-Of-Ours", "X-Broker-Consumer-Token") }))
 }
 
 func TestOfTwoNamesThatAServerMayTakeForTheSameNoneIsChosen(t *testing.T) {
 	present := func(string) []byte { return []byte("v") }
 	for _, list := range []string{"X-A-B,X-A_B", "x_a_b, y, X-A-B", "X.A,X-A,X-A"} {
-		_, err := collectMetadata([]byte(list), "X-Key", present)
+		_, err := Collect([]byte(list), "X-Key", present)
 		require.Equal(t, 400, problem.From(err).Status, list)
 		require.Equal(t, "invalid_metadata_headers", problem.From(err).Code)
 	}
-	got, err := collectMetadata([]byte("X-A-B,x-a-b,X-A-B"), "X-Key", present)
+	got, err := Collect([]byte("X-A-B,x-a-b,X-A-B"), "X-Key", present)
 	require.NoError(t, err)
 	require.Equal(t, "X-A-B:v\n", string(got), "one name however often and in which case")
-	got, err = collectMetadata([]byte("X-A-B,X-A_B"), "X-Key", func(name string) []byte {
+	got, err = Collect([]byte("X-A-B,X-A_B"), "X-Key", func(name string) []byte {
 		if name == "X-A_B" {
 			return []byte("v")
 		}
@@ -55,13 +55,13 @@ func TestOfTwoNamesThatAServerMayTakeForTheSameNoneIsChosen(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, "X-A_B:v\n", string(got), "the other one is not there")
-	_, err = mergeMetadata([]byte("X-A-B:1\n"), map[string]string{"X-A_B": "2"}, "X-Key")
+	_, err = Merge([]byte("X-A-B:1\n"), map[string]string{"X-A_B": "2"}, "X-Key")
 	require.Equal(t, 400, problem.From(err).Status, "a line does not replace what only looks alike")
 }
 
 func TestWhatWasStoredBeforeItWasReservedIsNotSent(t *testing.T) {
 	var h fasthttp.RequestHeader
-	setMetadata(&h, []byte("X-Forwarded-For:1.2.3.4\nX_Acme_Token:forged\nX-B:2\nX-A:1\n"), "X-Acme-Token")
+	Set(&h, []byte("X-Forwarded-For:1.2.3.4\nX_Acme_Token:forged\nX-B:2\nX-A:1\n"), "X-Acme-Token")
 	require.Equal(t, "1", string(h.Peek("X-A")))
 	require.Empty(t, h.Peek("X-Forwarded-For"))
 	require.Empty(t, h.Peek("X_Acme_Token"))
@@ -69,7 +69,7 @@ func TestWhatWasStoredBeforeItWasReservedIsNotSent(t *testing.T) {
 
 	for _, stored := range []string{"", "X-Forwarded-For:1.2.3.4\n"} {
 		h.Reset()
-		setMetadata(&h, []byte(stored), "X-Acme-Token")
+		Set(&h, []byte(stored), "X-Acme-Token")
 		require.Zero(t, h.Len(), stored)
 	}
 }
@@ -79,7 +79,7 @@ func TestAPIPageListsTheReservedNames(t *testing.T) {
 	for _, r := range reservedGroups {
 		want = append(want, "| `"+strings.ReplaceAll(r.names, " ", "` `")+"` | "+r.why+" |")
 	}
-	page, err := os.ReadFile("../docs/api.md")
+	page, err := os.ReadFile("../../docs/api.md")
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(page), "<!-- reserved -->\n")
 	table, _, ok := strings.Cut(rest, "<!-- /reserved -->")

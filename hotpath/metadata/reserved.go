@@ -1,4 +1,4 @@
-package hotpath
+package metadata
 
 import (
 	"bytes"
@@ -43,10 +43,10 @@ func foldReservedGroups() (names map[string]bool, prefixes [][]byte) {
 	return names, prefixes
 }
 
-// reservedName reports whether a header of this name is not carried as metadata:
+// Reserved reports whether a header of this name is not carried as metadata:
 // it is in one of reservedGroups, or tokenHeader, which has the consumer's token.
 // Names are compared folded.
-func reservedName(name, tokenHeader string) bool {
+func Reserved(name, tokenHeader string) bool {
 	var space, tokenSpace [64]byte // most names fit: no allocation
 	folded := appendFolded(space[:0], name)
 	if reservedNames[string(folded)] {
@@ -71,7 +71,7 @@ func ReservedHeader(name string) bool {
 	case "x-broker-consumer-token":
 		return folded != strings.ToLower(name)
 	}
-	return reservedName(name, "")
+	return Reserved(name, "")
 }
 
 // foldedName is equal for names that a server may take for the same: CGI, WSGI

@@ -1,4 +1,7 @@
-package hotpath
+// Package cluster makes a process one of the brokers of a store. A Node holds the leased
+// number that makes message IDs unique, follows the store's clock, and knows which brokers
+// are alive and which of them looks after a consumer.
+package cluster
 
 import (
 	"context"
@@ -13,25 +16,25 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// NodeTTL is how long a node number stays ours without renewal, by the store's
-// clock: after it the others take over what it looked after. NodeRenew is how
+// TTL is how long a node number stays ours without renewal, by the store's
+// clock: after it the others take over what it looked after. Renew is how
 // often it is renewed.
 const (
-	NodeTTL   = 4 * time.Second
-	NodeRenew = time.Second
+	TTL        = 4 * time.Second
+	RenewEvery = time.Second
 )
 
 // peerLate is how long a broker may have gone without renewing its lease before the
 // others look after its consumers as well. To repair twice does no harm, so that
 // need not wait for the end of the lease, which fences numbers.
-const peerLate = 2 * NodeRenew
+const peerLate = 2 * RenewEvery
 
 // NoFailSafe ends the name of a broker whose fail-safe is off, so that the
 // others do not leave consumers to it.
 const NoFailSafe = " (no fail-safe)"
 
-// A NodeStore is the part of durable.Store that leases node numbers.
-type NodeStore interface {
+// A Store is the part of durable.Store that leases node numbers.
+type Store interface {
 	LeaseNode(ctx context.Context, name string, ttl time.Duration) (durable.NodeLease, error)
 	RenewNode(ctx context.Context, lease durable.NodeLease, ttl time.Duration) (durable.NodeLease, error)
 	ReleaseNode(ctx context.Context, lease durable.NodeLease) error
@@ -43,7 +46,7 @@ type NodeStore interface {
 // and knows which other brokers are alive. The insert itself checks the lease,
 // so a process that was paused past it cannot store anything under the number.
 type Node struct {
-	store NodeStore
+	store Store
 	name  string
 	log   *slog.Logger
 	ids   *ident.Generator
@@ -67,11 +70,11 @@ type reading struct {
 	at, answered time.Time // it was read between these; only their monotonic parts count
 }
 
-// NewNode leases a number. It needs the store.
-func NewNode(ctx context.Context, store NodeStore, name string, log *slog.Logger) (*Node, error) {
+// New leases a number. It needs the store.
+func New(ctx context.Context, store Store, name string, log *slog.Logger) (*Node, error) {
 	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}, renewing: make(chan struct{}, 1)}
 	sent := time.Now()
-	lease, err := store.LeaseNode(ctx, name, NodeTTL)
+	lease, err := store.LeaseNode(ctx, name, TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +133,10 @@ func (n *Node) Renew(ctx context.Context) error {
 	}
 	defer done()
 	sent, old := time.Now(), *n.lease.Load()
-	lease, err := n.store.RenewNode(ctx, old, NodeTTL)
+	lease, err := n.store.RenewNode(ctx, old, TTL)
 	if errors.Is(err, durable.ErrStale) {
 		sent = time.Now()
-		if lease, err = n.store.LeaseNode(ctx, n.name, NodeTTL); err == nil {
+		if lease, err = n.store.LeaseNode(ctx, n.name, TTL); err == nil {
 			n.log.Warn("node lease was lost; took another number", "was", old.No, "now", lease.No)
 		}
 	}
@@ -152,12 +155,12 @@ func (n *Node) Renew(ctx context.Context) error {
 // at `sent`. The answer is from between then and now; taking the earlier makes
 // IDs a little too new rather than too old, which the insert would refuse.
 func (n *Node) setClock(sent time.Time, lease durable.NodeLease) {
-	n.clock.Store(&reading{ms: lease.Expires.Add(-NodeTTL).UnixMilli(), at: sent, answered: time.Now()})
+	n.clock.Store(&reading{ms: lease.Expires.Add(-TTL).UnixMilli(), at: sent, answered: time.Now()})
 }
 
 // Run keeps the lease and the list of peers until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
-	tick := time.NewTicker(NodeRenew)
+	tick := time.NewTicker(RenewEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -165,7 +168,7 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		op, cancel := context.WithTimeout(ctx, NodeRenew)
+		op, cancel := context.WithTimeout(ctx, RenewEvery)
 		if err := n.Renew(op); err != nil && ctx.Err() == nil {
 			n.log.Warn("node lease cannot be renewed", "error", err)
 		}
@@ -191,7 +194,7 @@ func (n *Node) readPeers(ctx context.Context) {
 	}
 	alive := make([]durable.Node, 0, len(all))
 	repairers := make([]durable.Node, 0, len(all))
-	punctual := time.UnixMilli(n.PastMs()).Add(NodeTTL - peerLate) // ends of leases renewed since then
+	punctual := time.UnixMilli(n.PastMs()).Add(TTL - peerLate) // ends of leases renewed since then
 	for _, p := range all {
 		if !p.Alive {
 			continue

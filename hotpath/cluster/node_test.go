@@ -1,4 +1,4 @@
-package hotpath
+package cluster
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (s *clockStore) requireFollowed(t *testing.T, n *Node) {
 }
 
 func newTestNode(t *testing.T, s *clockStore) *Node {
-	n, err := NewNode(t.Context(), s, "test", slog.New(slog.DiscardHandler))
+	n, err := New(t.Context(), s, "test", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	return n
 }
@@ -135,7 +135,7 @@ func TestAnIDBelongsToTheLeaseReadBeforeIt(t *testing.T) {
 func TestClockOfTheStoreIsKnownFromBothSidesWhenItsAnswerIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, way := range []*slowStore{{to: 3 * time.Second}, {from: 3 * time.Second}} {
-			n, err := NewNode(t.Context(), way, "test", slog.New(slog.DiscardHandler))
+			n, err := New(t.Context(), way, "test", slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			now := time.Now().UnixMilli()
 			require.LessOrEqual(t, n.PastMs(), now)
@@ -166,15 +166,15 @@ type peerStore struct {
 }
 
 func (s *peerStore) Nodes(context.Context) ([]durable.Node, error) {
-	expires := s.now().Add(NodeTTL - s.renewed)
-	return []durable.Node{{No: 9, Token: [16]byte{9}, Expires: expires, Alive: s.renewed < NodeTTL}}, nil
+	expires := s.now().Add(TTL - s.renewed)
+	return []durable.Node{{No: 9, Token: [16]byte{9}, Expires: expires, Alive: s.renewed < TTL}}, nil
 }
 
 // The consumers of a broker that is late with its renewal are looked after before
 // its lease has ended; its number is its own until then.
 func TestConsumersOfALateBrokerAreNotLeftToIt(t *testing.T) {
 	s := &peerStore{}
-	n, err := NewNode(t.Context(), s, "test", slog.New(slog.DiscardHandler))
+	n, err := New(t.Context(), s, "test", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	changes := 0
 	n.PeersChanged = func() { changes++ }
@@ -187,9 +187,9 @@ func TestConsumersOfALateBrokerAreNotLeftToIt(t *testing.T) {
 		owned          bool
 		peers, changes int
 	}{
-		{NodeRenew, false, 1, 0},
-		{peerLate + NodeRenew/2, true, 1, 1},
-		{NodeTTL, true, 0, 2},
+		{RenewEvery, false, 1, 0},
+		{peerLate + RenewEvery/2, true, 1, 1},
+		{TTL, true, 0, 2},
 		{0, false, 1, 3},
 	} {
 		s.renewed = stage.renewed

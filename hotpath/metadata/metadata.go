@@ -1,4 +1,6 @@
-package hotpath
+// Package metadata carries headers of a producer's request to the consumers: which names may
+// be carried, how they are stored, and how a delivery gets them.
+package metadata
 
 import (
 	"bytes"
@@ -9,18 +11,17 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // Bounds of the metadata that a producer may attach to a message.
 const (
-	maxMetadataNames = 64
-	maxMetadataBytes = 8 << 10
+	MaxNames = 64
+	maxBytes = 8 << 10
 )
 
-// MetadataHeaders yields the metadata headers stored with a message.
-func MetadataHeaders(stored []byte) iter.Seq2[string, string] {
+// Headers yields the metadata headers stored with a message.
+func Headers(stored []byte) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for line := range bytes.SplitSeq(stored, []byte{'\n'}) {
 			name, value, ok := bytes.Cut(line, []byte{':'})
@@ -31,13 +32,13 @@ func MetadataHeaders(stored []byte) iter.Seq2[string, string] {
 	}
 }
 
-// setMetadata gives a delivery the metadata headers of its message and, where
+// Set gives a delivery the metadata headers of its message and, where
 // there are any, the sorted list of their names. A name that was stored before it
 // was reserved, or before the tokens' header got it, is left out.
-func setMetadata(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
+func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	var names []string
-	for name, value := range MetadataHeaders(stored) {
-		if reservedName(name, tokenHeader) {
+	for name, value := range Headers(stored) {
+		if Reserved(name, tokenHeader) {
 			continue
 		}
 		h.Set(name, value)
@@ -49,14 +50,14 @@ func setMetadata(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	}
 }
 
-// collectMetadata reads the headers that the list names and returns them as
+// Collect reads the headers that the list names and returns them as
 // they are stored. Absent, empty and reserved ones are left out. header looks one
 // up. Of two that a server may take for the same, which the consumer gets would be
 // left to its server: they are refused.
 // A value with a control character, which only a batch line can name, is
 // refused: CR LF would begin a header of its own, and consumers and HTTP/2
 // refuse requests with the others.
-func collectMetadata(list []byte, tokenHeader string, header func(string) []byte) ([]byte, error) {
+func Collect(list []byte, tokenHeader string, header func(string) []byte) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -69,9 +70,9 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 			continue
 		}
 		if !isToken(name) {
-			return nil, errMetadataName
+			return nil, errName
 		}
-		if reservedName(name, tokenHeader) {
+		if Reserved(name, tokenHeader) {
 			continue
 		}
 		value := header(name)
@@ -85,11 +86,11 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 			continue
 		}
 		seen[folded] = name
-		if names++; names > maxMetadataNames || len(out)+len(name)+len(value) > maxMetadataBytes {
-			return nil, errMetadataSize
+		if names++; names > MaxNames || len(out)+len(name)+len(value) > maxBytes {
+			return nil, ErrSize
 		}
 		if bytes.ContainsFunc(value, controls) {
-			return nil, errMetadataByte
+			return nil, errByte
 		}
 		out = append(out, name...)
 		out = append(out, ':')
@@ -102,23 +103,23 @@ func collectMetadata(list []byte, tokenHeader string, header func(string) []byte
 func controls(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 var (
-	errMetadataName = problem.New(400, "invalid_metadata_headers", "X-Broker-Metadata-Headers is a comma separated list of header names.")
-	errMetadataSize = problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.", maxMetadataNames, maxMetadataBytes)
-	errMetadataByte = problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
+	errName = problem.New(400, "invalid_metadata_headers", "X-Broker-Metadata-Headers is a comma separated list of header names.")
+	ErrSize = problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.", MaxNames, maxBytes)
+	errByte = problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
 )
 
-// mergeMetadata is the metadata of a batch line: that of the request, replaced
+// Merge is the metadata of a batch line: that of the request, replaced
 // and completed by the line's own, in the order of their names.
-func mergeMetadata(stored []byte, own map[string]string, tokenHeader string) ([]byte, error) {
+func Merge(stored []byte, own map[string]string, tokenHeader string) ([]byte, error) {
 	all, names := map[string]string{}, []string{}
-	for name, value := range MetadataHeaders(stored) {
+	for name, value := range Headers(stored) {
 		all[strings.ToLower(name)] = value
 		names = append(names, name)
 	}
 	more := make([]string, 0, len(own))
 	for name, value := range own {
 		if !isToken(name) { // in a list it would be two names, or another one
-			return nil, errMetadataName
+			return nil, errName
 		}
 		if _, known := all[strings.ToLower(name)]; !known {
 			more = append(more, name)
@@ -127,7 +128,7 @@ func mergeMetadata(stored []byte, own map[string]string, tokenHeader string) ([]
 	}
 	sort.Strings(more)
 	list := strings.Join(append(names, more...), ",")
-	return collectMetadata([]byte(list), tokenHeader, func(name string) []byte { return []byte(all[strings.ToLower(name)]) })
+	return Collect([]byte(list), tokenHeader, func(name string) []byte { return []byte(all[strings.ToLower(name)]) })
 }
 
 // isToken reports whether s is a token of RFC 9110: what a header name may be.
@@ -143,13 +144,4 @@ func isToken(s string) bool {
 		return false
 	}
 	return true
-}
-
-// PublicID is the ID by which a message is known outside: the producer's own,
-// where it gave one.
-func PublicID(m *durable.Message) string {
-	if m.Key != "" {
-		return m.Key
-	}
-	return m.ID.String()
 }
