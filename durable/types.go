@@ -185,6 +185,9 @@ func (m *Message) PublicID() string {
 	return m.ID.String()
 }
 
+// Bytes returns about how much memory the message takes.
+func (m *Message) Bytes() int { return len(m.Payload) + len(m.Headers) + 256 }
+
 // A Head has the fields of a message that the reconciler needs.
 type Head struct {
 	ID       ident.ID

@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -29,26 +29,26 @@ const (
 // ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up
 // to limit due jobs at once, and waits for the first one when there is none.
 func (p *puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
-	ch, k, held, err := p.open(rc, body)
+	_, k, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
 	var q claimRequest
 	if err == nil {
 		q, err = p.parseClaim(rc.QueryArgs(), rc.Request.Body())
 	}
 	if err == nil {
-		err = p.claimJobs(rc, ch, k, q)
+		err = p.claimJobs(rc, k, q)
 	}
 	if err != nil {
 		problem.Write(rc, err)
 	}
 }
 
-func (p *puller) claimJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer, q claimRequest) error {
+func (p *puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claimRequest) error {
 	end := time.Now().Add(q.wait)
 	var t *ticket
 	for {
 		deadline := time.Now().Add(q.timeout)
-		claim, jobs, err := p.claimOnce(ch, k, q)
+		claim, jobs, err := p.claimOnce(k, q)
 		if err != nil {
 			return err
 		}
@@ -125,10 +125,10 @@ type claimedJob struct {
 	size  int // as shown
 }
 
-func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
+func (p *puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
 	defer cancel()
-	n := p.fits.of(k.No, q.limit)
+	n := p.fits.Of(k.No, q.limit)
 	c, err := p.queue.Claim(ctx, k.No, n, q.timeout)
 	generation := p.queue.Generation() // after it: the claim may be what met another Redis
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRe
 	}
 	failpoint.At(failpoint.AfterPullHold)
 	p.touched(k.No)
-	jobs, surplus, err := p.check(ctx, ch, k, c.Leases, generation)
+	jobs, surplus, err := p.check(ctx, k, c.Leases, generation)
 	if err != nil {
 		if _, e := p.queue.Release(ctx, k.No, c.Leases); e != nil {
 			return c, nil, e // the leases end by themselves
@@ -158,33 +158,29 @@ func (p *puller) claimOnce(ch *catalogue.Channel, k *durable.Consumer, q claimRe
 
 // check pairs leases with their messages, and drops those whose job is over. Those
 // that do not fit into one answer it returns as surplus.
-func (p *puller) check(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, leases []redisq.Lease, generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
-	cs := make([]candidate, len(leases))
-	for i, l := range leases {
-		cs[i] = candidate{id: l.ID, untouched: l.Attempt == 1 && l.Flags == 0}
-	}
-	fit, err := p.look(ctx, ch, k, cs, generation)
+func (p *puller) check(ctx context.Context, k *durable.Consumer, leases []redisq.Lease, generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
+	cs := verify.Leased(leases)
+	sizes, err := p.look(ctx, k, cs, generation)
 	if err != nil {
 		return nil, nil, err
 	}
-	p.fits.learn(k.No, len(cs), fit)
-	jobs = make([]claimedJob, 0, fit)
+	jobs = make([]claimedJob, 0, len(sizes))
 	var over []ident.ID
-	for i, c := range cs[:fit] {
-		if c.over {
-			over = append(over, c.id)
+	for i, size := range sizes {
+		c, lease := &cs[i], leases[i]
+		if c.Verdict.Ends() {
+			over = append(over, c.ID)
 			continue
 		}
-		lease := leases[i]
-		lease.Attempt = max(lease.Attempt, c.state.Attempts+1)
-		jobs = append(jobs, claimedJob{lease, c.msg, c.size})
+		lease.Attempt = c.Attempt(lease)
+		jobs = append(jobs, claimedJob{lease, c.Message, size})
 	}
 	if len(over) > 0 {
 		if _, err := p.queue.Ack(ctx, k.No, over); err != nil {
 			return nil, nil, err
 		}
 	}
-	return jobs, leases[fit:], nil
+	return jobs, leases[len(sizes):], nil
 }
 
 // giveBack releases leases that nobody got, uncharged: the jobs are where they were.

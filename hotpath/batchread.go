@@ -125,7 +125,7 @@ func (b *batch) readChunk(lines *lineSource) (*chunk, error) {
 			c.lines = append(c.lines, line{err: err})
 			continue
 		}
-		c.cost += int64(size(msg))
+		c.cost += int64(msg.Bytes())
 		c.lines = append(c.lines, line{write: &write{msg: msg, chunk: c}})
 	}
 	return c, nil

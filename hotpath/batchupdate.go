@@ -241,7 +241,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		case a := <-answers:
 			delete(waiting, a.i)
 			if u.errs[a.i] = a.err; a.err == nil {
-				u.p.payloads.done(u.ids[a.i])
+				u.p.verifier.Cache.Done(u.ids[a.i])
 			}
 		case <-ctx.Done():
 			for i := range waiting {

@@ -221,7 +221,7 @@ func (v *delivery) outcome(res egress.Result) result {
 			m.EndToEnd.Observe(took.Seconds())
 			d.admission.observe(took-res.Took, res.Took)
 		}
-		d.payloads.done(v.msg.ID)
+		d.verifier.Cache.Done(v.msg.ID)
 		r.outcome = out
 		return r
 	}
@@ -236,7 +236,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		}
 		m.Attempts.WithLabelValues("dead").Inc()
 		m.Dead.Inc()
-		d.payloads.done(v.msg.ID)
+		d.verifier.Cache.Done(v.msg.ID)
 		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
 			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
 	} else {

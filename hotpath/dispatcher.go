@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -41,12 +42,6 @@ type Claimer interface {
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 }
 
-// A Reader is the part of durable.Store that claims are checked against.
-type Reader interface {
-	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error)
-	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
-}
-
 // PushOptions are the settings of push delivery.
 type PushOptions struct {
 	Policies    *policy.Book  // timeout, attempts, backoff, and what an answer means
@@ -62,10 +57,9 @@ type PushOptions struct {
 // A dispatcher claims jobs of push consumers and delivers them.
 type dispatcher struct {
 	queue     Claimer
-	store     Reader
 	catalogue *catalogue.Catalogue
 	client    Deliverer
-	payloads  *payloads
+	verifier  *verify.Verifier
 	outcomes  *outcomes
 	admission *admission
 	options   PushOptions
@@ -88,7 +82,7 @@ type dispatcher struct {
 	quit       chan struct{}  // closed when stopped
 	held       held
 	large      largeHeld
-	fits       fits               // how many jobs a claim of a lane should bring
+	fits       verify.Fits        // how many jobs a claim of a lane should bring
 	loading    chan struct{}      // capacity servers: a claim is loading payloads
 	doubts     *dedupQueue[*lane] // whose leases Redis may have lost
 }
@@ -256,7 +250,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 		l.setTimer(storePause, func() { d.Wake(l.no) })
 		return false
 	}
-	n := d.reserve(l, d.fits.of(l.no, min(room, claimMax)))
+	n := d.reserve(l, d.fits.Of(l.no, min(room, claimMax)))
 	if n == 0 {
 		return false // starved: a free slot wakes the lane
 	}
@@ -281,7 +275,7 @@ func (d *dispatcher) claim(ctx context.Context, l *lane) bool {
 	l.leftMore(c.Ready > 0)
 	if got > 0 {
 		left := d.verify(ctx, l, k, d.start(l, k, c.Leases, start, generation), start)
-		d.fits.learn(l.no, got, got-left)
+		d.fits.Learn(l.no, got, got-left)
 		d.doubtSince(l, doubted)
 	}
 	// What it left although it had room for it waits for something outside.

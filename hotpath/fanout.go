@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -52,7 +53,7 @@ type fanout struct {
 	queue     Enqueuer
 	push      *dispatcher // may take jobs on their way
 	catalogue *catalogue.Catalogue
-	payloads  *payloads
+	payloads  *verify.Cache
 	node      Node
 	wake      func(consumer uint32) // there is new work for a consumer
 	log       *slog.Logger
@@ -81,7 +82,7 @@ type offeredTo struct {
 	epoch    string
 }
 
-func newFanout(queue Enqueuer, push *dispatcher, cat *catalogue.Catalogue, p *payloads, node Node, wake func(uint32), m *metrics.Metrics, log *slog.Logger) *fanout {
+func newFanout(queue Enqueuer, push *dispatcher, cat *catalogue.Catalogue, p *verify.Cache, node Node, wake func(uint32), m *metrics.Metrics, log *slog.Logger) *fanout {
 	return &fanout{queue: queue, push: push, catalogue: cat, payloads: p, node: node, wake: wake, metrics: m, log: log, signal: make(chan struct{}, 1)}
 }
 
@@ -107,7 +108,7 @@ func (f *fanout) keep(msgs []*durable.Message) bool {
 			f.metrics.FanoutDeferred.Inc()
 			continue
 		}
-		f.payloads.put(m)
+		f.payloads.Put(m)
 		if len(f.pending) == 0 {
 			f.since = f.queue.Generation()
 		}
@@ -255,7 +256,7 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 	bound := f.lateBefore()
 	for _, m := range msgs {
 		if m.ID.Millis() >= bound && (len(doubtful) == 0 || !f.concerns(m, doubtful)) {
-			f.payloads.setFresh(m.ID, generation)
+			f.payloads.SetFresh(m.ID, generation)
 		}
 	}
 	consumers := make([]uint32, 0, len(batches))

@@ -89,7 +89,7 @@ func TestAFanOutThatWasPausedOnItsWayIsNotFresh(t *testing.T) {
 			f, msg := oneToFanOut(t, queue)
 			queue.reached = func() { f.node.(*slowNode).late += c.pause.Milliseconds() }
 			require.True(t, f.flush(t.Context()))
-			got, generation := f.payloads.get(msg.ID)
+			got, generation := f.payloads.Get(msg.ID)
 			require.Same(t, msg, got)
 			require.Equal(t, c.fresh, generation)
 		})
@@ -98,7 +98,7 @@ func TestAFanOutThatWasPausedOnItsWayIsNotFresh(t *testing.T) {
 
 // oneToFanOut returns a fan-out that has one message for one consumer.
 func oneToFanOut(t *testing.T, q Enqueuer) (*fanout, *durable.Message) {
-	return oneToPush(t, q, newDispatcher(&dispatcher{payloads: newPayloads(1 << 20)}), func(uint32) {})
+	return oneToPush(t, q, newDispatcher(&dispatcher{verifier: verifierOf(nil, 1<<20)}), func(uint32) {})
 }
 
 // oneToPush is oneToFanOut with a dispatcher that may take the job on its way.
@@ -109,7 +109,7 @@ func oneToPush(t *testing.T, q Enqueuer, push *dispatcher, wake func(uint32)) (*
 	require.NoError(t, cat.Refresh(t.Context()))
 	node, err := cluster.New(t.Context(), store, "test", log)
 	require.NoError(t, err)
-	f := newFanout(q, push, cat, push.payloads, &slowNode{Node: node}, wake, metrics.New(prometheus.NewRegistry()), log)
+	f := newFanout(q, push, cat, push.verifier.Cache, &slowNode{Node: node}, wake, metrics.New(prometheus.NewRegistry()), log)
 	msg := &durable.Message{ID: node.IDs().Next(), ChannelNo: 1, Audience: 1}
 	f.Add([]*durable.Message{msg})
 	return f, msg

@@ -115,7 +115,7 @@ func (r *lossRig) recordedJobs() int {
 
 // What waits for Redis is bounded in bytes by the cache alone.
 func TestMessagesThatWaitForFanOutHoldNoPayload(t *testing.T) {
-	f, _ := oneToPush(t, absentQueue{}, newDispatcher(&dispatcher{payloads: newPayloads(1 << 20)}), func(uint32) {})
+	f, _ := oneToPush(t, absentQueue{}, newDispatcher(&dispatcher{verifier: verifierOf(nil, 1<<20)}), func(uint32) {})
 	before := liveHeap()
 	for range 100 {
 		f.Add([]*durable.Message{{ID: f.node.(*slowNode).IDs().Next(), ChannelNo: 1, Audience: 1, Payload: make([]byte, 1<<20)}})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -27,19 +28,20 @@ import (
 // on a queue that loses its memory.
 type lossRig struct {
 	*dispatcher
-	t        *testing.T
-	server   *miniredis.Miniredis
-	redisq   *redisq.Queue // as the dispatcher has it
-	other    *redisq.Queue // of another broker
-	answer   chan int      // the status of one request
-	mu       sync.Mutex
-	payload  []byte   // of every message
-	posted   []string // job-attempt
-	recorded []durable.Outcome
-	asked    atomic.Int64       // how often the store was asked what it knows of jobs
-	tells    chan struct{}      // the store answers that when it is closed; nil: at once
-	stop     context.CancelFunc // of the dispatcher
-	over     chan struct{}      // closed when its Run has returned
+	verify.Store // of which two methods are replaced
+	t            *testing.T
+	server       *miniredis.Miniredis
+	redisq       *redisq.Queue // as the dispatcher has it
+	other        *redisq.Queue // of another broker
+	answer       chan int      // the status of one request
+	mu           sync.Mutex
+	payload      []byte   // of every message
+	posted       []string // job-attempt
+	recorded     []durable.Outcome
+	asked        atomic.Int64       // how often the store was asked what it knows of jobs
+	tells        chan struct{}      // the store answers that when it is closed; nil: at once
+	stop         context.CancelFunc // of the dispatcher
+	over         chan struct{}      // closed when its Run has returned
 }
 
 func (r *lossRig) Target(string, string) (Target, error) { return r, nil }
@@ -102,7 +104,7 @@ func newLossRig(t *testing.T) *lossRig {
 	metrics := metrics.New(prometheus.NewRegistry())
 	out := newOutcomes(r, r.redisq, func(uint32, time.Duration) {}, metrics, log)
 	r.dispatcher = newDispatcher(&dispatcher{
-		queue: r.redisq, store: r, catalogue: catalogue.New(&fakeStore{}, log), client: r, payloads: newPayloads(1 << 20), outcomes: out,
+		queue: r.redisq, catalogue: catalogue.New(&fakeStore{}, log), client: r, verifier: verifierOf(r, 1<<20), outcomes: out,
 		admission: newAdmission(1, 1), nowMs: func() int64 { return time.Now().UnixMilli() }, touched: func(uint32) {}, refill: func(uint32) {}, log: log, metrics: metrics,
 		options: PushOptions{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second, MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour}),
 			Concurrency: 100, PerConsumer: 2},

@@ -79,7 +79,7 @@ func TestAPanicOfAnOfferRepeatsItWithCare(t *testing.T) {
 	q := &panicQueue{}
 	f, msg := oneToFanOut(t, q)
 	require.False(t, f.flush(t.Context()))
-	_, generation := f.payloads.get(msg.ID)
+	_, generation := f.payloads.Get(msg.ID)
 	require.Zero(t, generation, "it may be known to Redis: not fresh")
 	require.True(t, f.flush(t.Context()))
 	require.Equal(t, []string{"now"}, q.again)
@@ -151,7 +151,7 @@ func (q *panicClaims) Claim(ctx context.Context, consumer uint32, n int, lease t
 
 func TestAPanicOfAClaimKeepsNoSlot(t *testing.T) {
 	r := newLossRig(t)
-	d := newDispatcher(&dispatcher{queue: &panicClaims{Claimer: r.redisq, left: 1}, payloads: newPayloads(1), outcomes: r.outcomes, admission: r.admission, options: r.options,
+	d := newDispatcher(&dispatcher{queue: &panicClaims{Claimer: r.redisq, left: 1}, verifier: verifierOf(nil, 1), outcomes: r.outcomes, admission: r.admission, options: r.options,
 		touched: func(uint32) {}, refill: func(uint32) {}, log: r.log, metrics: r.metrics})
 	l := &lane{no: 1, limit: 2}
 	l.consumer.Store(pushConsumer())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -57,23 +58,23 @@ type Plane struct {
 
 // New assembles a data plane. Nothing runs before Run.
 func New(o Options) *Plane {
-	cache := newPayloads(o.CacheBytes)
+	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept}
 	p := &Plane{stopping: make(chan struct{}), admission: newAdmission(min(admissionMost, int(o.WaitingRequests)), int(o.WaitingRequests))}
 	p.outcomes = newOutcomes(o.Store, o.Queue, func(consumer uint32, after time.Duration) {
 		o.Touched(consumer)
 		p.dispatcher.WakeAfter(consumer, after)
 	}, o.Metrics, o.Log)
 	p.dispatcher = newDispatcher(&dispatcher{
-		queue: o.Queue, store: o.Store, catalogue: o.Catalogue, client: o.Client, payloads: cache, outcomes: p.outcomes, admission: p.admission,
+		queue: o.Queue, catalogue: o.Catalogue, client: o.Client, verifier: verifier, outcomes: p.outcomes, admission: p.admission,
 		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
 	})
-	p.fanout = newFanout(o.Queue, p.dispatcher, o.Catalogue, cache, o.Node, p.Wake, o.Metrics, o.Log)
+	p.fanout = newFanout(o.Queue, p.dispatcher, o.Catalogue, verifier.Cache, o.Node, p.Wake, o.Metrics, o.Log)
 	p.lossNotifier = newLossNotifier(o.Queue)
 	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
 	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, admission: p.admission, metrics: o.Metrics, maxBody: o.MaxBody,
 		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, bytes: o.Bodies}
-	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, payloads: cache, outcomes: p.outcomes, nowMs: o.Node.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, kept: o.Kept, metrics: o.Metrics, stopping: p.stopping})
+	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: verifier, outcomes: p.outcomes, nowMs: o.Node.NowMs,
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	return p
 }

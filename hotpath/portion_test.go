@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
@@ -26,6 +27,7 @@ import (
 
 // A shelf is a store of messages that notes how many bytes it hands out at once.
 type shelf struct {
+	verify.Store
 	PullStore
 	messages map[ident.ID]durable.Message
 	most     int // bytes of payload of one read
@@ -62,7 +64,7 @@ func pullerOf(t *testing.T, cached bool, msgs ...durable.Message) (*puller, *she
 	t.Cleanup(func() { _ = client.Close() })
 	queue := redisq.New(client, redisq.Options{Logger: slog.New(slog.DiscardHandler)})
 	store := &shelf{messages: map[ident.ID]durable.Message{}}
-	p := newPuller(&puller{queue: queue, store: store, payloads: newPayloads(1 << 30), visible: time.Minute, kept: 1 << 62, nowMs: func() int64 { return 0 },
+	p := newPuller(&puller{queue: queue, store: store, verifier: verifierOf(store, 1<<30), visible: time.Minute, nowMs: func() int64 { return 0 },
 		touched: func(uint32) {}, refill: func(uint32) {}, metrics: metrics.New(prometheus.NewRegistry())})
 	jobs := make([]redisq.Job, len(msgs))
 	for i := range msgs {
@@ -71,7 +73,7 @@ func pullerOf(t *testing.T, cached bool, msgs ...durable.Message) (*puller, *she
 		jobs[i] = redisq.Job{ID: m.ID, Priority: m.Priority}
 		store.messages[m.ID] = *m
 		if cached {
-			p.payloads.put(m)
+			p.verifier.Cache.Put(m)
 		}
 	}
 	_, err := queue.Enqueue(t.Context(), 1, jobs, redisq.Fresh)
@@ -102,6 +104,7 @@ var answerSets = map[string]struct {
 	msgs  []durable.Message
 	first int
 }{
+
 	"small ones":                     {filled(300, 200, "x"), 300},
 	"plain text":                     {filled(5, 3<<20, "x"), 2},
 	"text that grows with escaping":  {filled(4, 1<<20, "\x01"), 1},
@@ -130,7 +133,7 @@ func TestAClaimHandsOutWhatFitsIntoAnAnswer(t *testing.T) {
 				for claims := 0; len(got) < len(c.msgs); claims++ {
 					require.Less(t, claims, len(c.msgs)+1)
 					var rc fasthttp.RequestCtx
-					require.NoError(t, p.claimJobs(&rc, portionChannel, portionConsumer, claimRequest{limit: 500, timeout: time.Minute}))
+					require.NoError(t, p.claimJobs(&rc, portionConsumer, claimRequest{limit: 500, timeout: time.Minute}))
 					var a shown
 					require.NoError(t, json.Unmarshal(rc.Response.Body(), &a))
 					require.NotEmpty(t, a.Result)
@@ -191,7 +194,7 @@ func TestWhatAClaimGivesBackWakesTheNextWorker(t *testing.T) {
 	p, _ := pullerOf(t, true, filled(2, answerBytes, "x")...)
 	waiting := p.waiters.join(1)
 	defer waiting.leave()
-	_, jobs, err := p.claimOnce(portionChannel, portionConsumer, claimRequest{limit: 10, timeout: time.Minute})
+	_, jobs, err := p.claimOnce(portionConsumer, claimRequest{limit: 10, timeout: time.Minute})
 	require.NoError(t, err)
 	require.Len(t, jobs, 1)
 	require.Len(t, waiting.wake, 1)
@@ -208,22 +211,7 @@ func TestALargeAnswerLeavesNoBuffer(t *testing.T) {
 	}
 }
 
-func TestAConsumerIsAskedForFewLargeJobsUntilTheyAreSmall(t *testing.T) {
-	var f fits
-	require.Equal(t, 500, f.of(1, 500))
-	f.learn(1, 500, 500)
-	require.Equal(t, 500, f.of(1, 500))
-	f.learn(1, 500, 3)
-	require.Equal(t, 6, f.of(1, 500))
-	require.Equal(t, 2, f.of(1, 2))
-	require.Equal(t, 500, f.of(2, 500), "others are not concerned")
-	f.learn(1, 2, 2)
-	require.Equal(t, 6, f.of(1, 500), "a small claim proves nothing")
-	f.learn(1, 6, 0)
-	require.Equal(t, 2, f.of(1, 500))
-	for range 4 {
-		f.learn(1, f.of(1, 500), f.of(1, 500))
-	}
-	require.Equal(t, 500, f.of(1, 500))
-	require.Empty(t, f.most)
+// verifierOf returns a verifier for which every message is stored.
+func verifierOf(store verify.Store, cacheBytes int) *verify.Verifier {
+	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 { return 0 }, Kept: 1 << 62}
 }

@@ -89,7 +89,7 @@ func (p *publisher) commit(ctx *fasthttp.RequestCtx, msg *durable.Message) error
 		return problem.ErrOverloaded
 	}
 	defer p.admission.leave(1)
-	rest := int64(size(msg)) - held
+	rest := int64(msg.Bytes()) - held
 	if !p.tryReserve(1, rest) {
 		return problem.ErrOverloaded
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -41,8 +42,6 @@ type PullQueue interface {
 
 // A PullStore is the part of durable.Store that pull consumers work with.
 type PullStore interface {
-	Reader
-	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
 	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
 }
 
@@ -51,16 +50,15 @@ type puller struct {
 	catalogue *catalogue.Catalogue
 	queue     PullQueue
 	store     PullStore
-	payloads  *payloads
+	verifier  *verify.Verifier
 	outcomes  *outcomes
 	nowMs     func() int64 // the clock of the store
 	touched   func(consumer uint32)
 	refill    func(consumer uint32)
 	visible   time.Duration // visibility timeout without IncrementalTimeout
-	kept      time.Duration // an age up to which every message is stored
 	metrics   *metrics.Metrics
 	waiters   waiters
-	fits      fits
+	fits      verify.Fits
 	claims    combiner[redisq.Wish, redisq.Grant] // of the single doors
 	probes    combiner[ident.ID, redisq.Standing]
 	stopping  <-chan struct{} // closed when long polls must answer
@@ -147,12 +145,12 @@ func (p *puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *d
 	// A page may hold jobs that are over (their ack was lost): go on behind
 	// them rather than show a short list. Bounded, since each round ends them.
 	for round := 0; limit > len(page.jobs) && round < 4; round++ {
-		want := p.fits.of(k.No, limit-len(page.jobs))
+		want := p.fits.Of(k.No, limit-len(page.jobs))
 		waiting, err := p.queue.Peek(ctx, k.No, after, want)
 		if err != nil {
 			return nil, err
 		}
-		shown, err := p.describe(ctx, ch, k, waiting, page)
+		shown, err := p.describe(ctx, k, waiting, page)
 		if err != nil {
 			return nil, err
 		}
@@ -174,44 +172,24 @@ func (p *puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *d
 	return page, nil
 }
 
-// recall returns the message of a job as this process remembers it, nil when it does
-// not, and whether it may be handed out without asking the store (the fresh rule).
-// untouched says that Redis has the job as it was put there.
-func (p *puller) recall(id ident.ID, generation uint64, untouched bool) (msg *durable.Message, fresh bool) {
-	msg, gen := p.payloads.get(id)
-	if fresh = msg != nil && gen == generation && untouched; !fresh && p.mayBeRemoved(id) {
-		return nil, false
-	}
-	return msg, fresh
-}
-
-// mayBeRemoved reports whether a message is so old that having no outcome does not
-// mean that its job is open: a Redis that went back in time knows such jobs again.
-func (p *puller) mayBeRemoved(id ident.ID) bool {
-	return p.nowMs()-id.Millis() > p.kept.Milliseconds()
-}
-
 // describe adds the waiting jobs to the page, with their messages: as many as
 // shown, which is fewer when the page is full.
-func (p *puller) describe(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) (shown int, err error) {
+func (p *puller) describe(ctx context.Context, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) (shown int, err error) {
 	generation := p.queue.Generation()
-	cs := make([]candidate, len(waiting))
-	for i, w := range waiting {
-		cs[i] = candidate{id: w.ID, untouched: w.Attempts == 0 && w.Flags == 0}
-	}
-	fit, err := p.look(ctx, ch, k, cs, generation)
+	cs := verify.Waiting(waiting)
+	sizes, err := p.look(ctx, k, cs, generation)
 	if err != nil {
 		return 0, err
 	}
-	p.fits.learn(k.No, len(cs), fit)
 	var over []ident.ID
-	for i, c := range cs[:fit] {
-		if c.over {
-			over = append(over, c.id)
-		} else if !page.size.add(c.size) {
+	for i, size := range sizes {
+		c := &cs[i]
+		if c.Verdict.Ends() {
+			over = append(over, c.ID)
+		} else if !page.size.add(size) {
 			break
 		} else {
-			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.state.Attempts), msg: c.msg})
+			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts), msg: c.Message})
 		}
 		shown++
 	}

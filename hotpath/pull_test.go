@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
@@ -40,7 +41,10 @@ func (q *pausedQueue) ClaimEach(context.Context, uint32, []redisq.Wish) ([]redis
 	return []redisq.Grant{{Lease: q.answer()}}, nil
 }
 
-type oneMessage struct{ PullStore }
+type oneMessage struct {
+	verify.Store
+	PullStore
+}
 
 func (oneMessage) Messages(context.Context, uint32, []ident.ID) ([]durable.Message, error) {
 	return []durable.Message{{ID: ident.AtMillis(1), ChannelNo: 1, Audience: 1, Payload: []byte("hello")}}, nil
@@ -57,7 +61,7 @@ func (oneMessage) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]d
 
 func slowPuller(takes ...time.Duration) (*puller, *pausedQueue) {
 	q := &pausedQueue{takes: takes}
-	return newPuller(&puller{queue: q, store: oneMessage{}, payloads: newPayloads(1 << 20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
+	return newPuller(&puller{queue: q, store: oneMessage{}, verifier: verifierOf(oneMessage{}, 1<<20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
 		touched: func(uint32) {}, refill: func(uint32) {}, metrics: metrics.New(prometheus.NewRegistry())}), q
 }
 
@@ -79,7 +83,7 @@ func TestALeaseThatIsOverIsNotHandedOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, queue := slowPuller(c.takes...)
 				var rc fasthttp.RequestCtx
-				require.NoError(t, p.claimJobs(&rc, channel, consumer, claimRequest{limit: 10, wait: c.wait, timeout: 5 * time.Second}))
+				require.NoError(t, p.claimJobs(&rc, consumer, claimRequest{limit: 10, wait: c.wait, timeout: 5 * time.Second}))
 				require.Contains(t, string(rc.Response.Body()), c.body)
 				require.Equal(t, c.calls, queue.claims)
 			})
@@ -148,7 +152,7 @@ func (o *overtaken) Ack(_ context.Context, _ uint32, ids []ident.ID) (int, error
 
 func TestAJobThatIsOverByTheTimeItIsPutBackIsNotHandedOut(t *testing.T) {
 	both := &overtaken{}
-	p := newPuller(&puller{queue: both, store: both, payloads: newPayloads(1 << 20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
+	p := newPuller(&puller{queue: both, store: both, verifier: verifierOf(both, 1<<20), visible: 5 * time.Second, nowMs: func() int64 { return 0 },
 		touched: func(uint32) {}, refill: func(uint32) {}, metrics: metrics.New(prometheus.NewRegistry())})
 	m := move{p: p, ch: &catalogue.Channel{Channel: durable.Channel{No: 1}}, k: &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull},
 		id: ident.AtMillis(1), t: transition{next: "INFLIGHT"}}

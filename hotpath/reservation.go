@@ -52,15 +52,15 @@ func (b *reservation) start(ctx context.Context, leases []redisq.Lease) {
 	if len(leases) == 0 {
 		return
 	}
-	doubtful := d.start(l, b.consumer, leases, b.at, generation)
+	unverified := d.start(l, b.consumer, leases, b.at, generation)
 	d.doubtSince(l, b.doubted)
-	if len(doubtful) > 0 {
+	if len(unverified) > 0 {
 		d.deliveries.Go(func() {
 			defer guard.Watch("reservation")
 			ctx, cancel := d.whileRunning(ctx)
 			defer cancel()
-			left := d.verify(ctx, l, b.consumer, doubtful, b.at)
-			d.fits.learn(l.no, len(doubtful), len(doubtful)-left)
+			left := d.verify(ctx, l, b.consumer, unverified, b.at)
+			d.fits.Learn(l.no, len(unverified), len(unverified)-left)
 			d.doubtSince(l, b.doubted)
 		})
 	}

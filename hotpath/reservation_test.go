@@ -111,7 +111,7 @@ func TestWhatIsNotBooked(t *testing.T) {
 func idleRig() *lossRig {
 	r := &lossRig{}
 	metrics := metrics.New(prometheus.NewRegistry())
-	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, payloads: newPayloads(1 << 20),
+	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, verifier: verifierOf(nil, 1<<20),
 		options: PushOptions{Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second}), Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
 	r.outcomes = &outcomes{}
 	return r

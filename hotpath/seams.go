@@ -5,6 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/egress"
 )
 
@@ -15,6 +16,7 @@ import (
 type Store interface {
 	Inserter
 	Recorder
+	verify.Store
 	PullStore
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -151,14 +152,11 @@ func (p *puller) foreign(ctx context.Context, ch *catalogue.Channel, id ident.ID
 
 // head returns the message without its payload; errJobNotFound when the channel has none.
 func (p *puller) head(ctx context.Context, ch *catalogue.Channel, id ident.ID) (*durable.Message, error) {
-	msgs, err := p.store.ListMessages(ctx, ch.No, id, 1)
-	if err != nil {
-		return nil, err
+	msg, err := p.verifier.Head(ctx, ch.No, id)
+	if err == nil && msg == nil {
+		err = errJobNotFound
 	}
-	if len(msgs) == 0 || msgs[0].ID != id {
-		return nil, errJobNotFound
-	}
-	return &msgs[0], nil
+	return msg, err
 }
 
 // A move is one transition under way.
@@ -208,18 +206,14 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 		return lease, nil
 	}
 	// Redis does not know the job: the store decides.
-	msg, err := p.head(ctx, m.ch, m.id)
+	msg, err := m.message(ctx)
 	if err != nil {
 		return lease, err
 	}
-	if !m.k.Concerns(msg.Head()) {
-		return lease, errJobNotFound
-	}
-	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	s, err := p.verifier.State(ctx, m.k, m.id)
 	if err != nil {
 		return lease, err
 	}
-	s := states[m.id]
 	attempts := s.Attempts
 	switch s.Status {
 	case durable.Delivered:
@@ -248,6 +242,16 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	return lease, nil
 }
 
+// message returns the message of the job without its payload; errJobNotFound if the consumer
+// has no such job.
+func (m *move) message(ctx context.Context) (*durable.Message, error) {
+	msg, err := m.p.head(ctx, m.ch, m.id)
+	if err == nil && !m.k.Concerns(msg.Head()) {
+		err = errJobNotFound
+	}
+	return msg, err
+}
+
 // claim asks Redis for the job. insert: also when Redis does not know it.
 func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
 	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visible + m.t.extra, Insert: insert})
@@ -258,45 +262,26 @@ func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.L
 // lost. Then that very lease, and no later one, is ended, so that the job can be
 // claimed like any other that Redis has in doubt.
 func (m *move) forgetOver(ctx context.Context, held redisq.Standing) (over bool, err error) {
-	if over, err = m.over(ctx); err != nil || !over {
+	c := verify.Candidate{ID: m.id}
+	if err = m.p.verifier.One(ctx, m.k, &c); err != nil || !c.Verdict.Ends() {
 		return false, err
 	}
 	_, err = m.p.queue.Nack(ctx, m.k.No, []redisq.Lease{{ID: m.id, Token: held.Token}}, []time.Duration{0})
 	return true, err
 }
 
-// over reports whether the job is over, or was so long ago that nothing is stored of
-// it any more.
-func (m *move) over(ctx context.Context) (bool, error) {
-	states, err := m.p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
-	if err != nil {
-		return false, err
-	}
-	switch s := states[m.id].Status; {
-	case s == durable.Delivered || s == durable.Dead:
-		return true, nil
-	case !m.p.mayBeRemoved(m.id):
-		return false, nil
-	}
-	_, err = m.p.head(ctx, m.ch, m.id)
-	if errors.Is(err, errJobNotFound) {
-		return true, nil
-	}
-	return false, err
-}
-
 // claimed checks a fresh lease against the store where Redis may be behind it.
 func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, error) {
 	p := m.p
 	p.touched(m.k.No)
-	if _, fresh := p.recall(m.id, p.queue.Generation(), lease.Attempt == 1 && lease.Flags == 0); fresh {
+	c := verify.OfLease(&lease)
+	if p.verifier.Fresh(&c, p.queue.Generation()) {
 		return lease, nil
 	}
-	over, err := m.over(ctx)
-	if err != nil {
+	if err := p.verifier.One(ctx, m.k, &c); err != nil {
 		return redisq.Lease{}, err // the lease ends by itself
 	}
-	if over {
+	if c.Verdict.Ends() {
 		if _, err := p.queue.Ack(ctx, m.k.No, []ident.ID{m.id}); err != nil {
 			return redisq.Lease{}, err
 		}
@@ -318,7 +303,7 @@ func (m *move) finish(ctx context.Context) error {
 	if err := m.p.outcomes.Store(ctx, out); err != nil {
 		return err
 	}
-	m.p.payloads.done(m.id)
+	m.p.verifier.Cache.Done(m.id)
 	return nil
 }
 
@@ -355,11 +340,11 @@ const fanoutSettled = 2 * time.Second
 // flight, and the one who reports it is believed. accept says to go on.
 func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bool, err error) {
 	p := m.p
-	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	s, err := p.verifier.State(ctx, m.k, m.id)
 	if err != nil {
 		return false, err
 	}
-	switch states[m.id].Status {
+	switch s.Status {
 	case durable.Delivered:
 		if m.t.next != "DELIVERED" {
 			return false, errTransition
@@ -377,12 +362,8 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 	if q.State != redisq.Missing || time.Duration(p.nowMs()-m.id.Millis())*time.Millisecond < fanoutSettled {
 		return false, m.unleased()
 	}
-	msg, err := p.head(ctx, m.ch, m.id)
-	if err != nil {
+	if _, err := m.message(ctx); err != nil {
 		return false, err
-	}
-	if !m.k.Concerns(msg.Head()) {
-		return false, errJobNotFound
 	}
 	stats, err := p.queue.Stats(ctx, m.k.No)
 	if err != nil {
@@ -413,21 +394,15 @@ func (m *move) queued(ctx context.Context) error {
 	if standing.State == redisq.Leased {
 		return errTransition
 	}
-	states, err := p.store.JobStates(ctx, m.k.No, []ident.ID{m.id})
+	s, err := p.verifier.State(ctx, m.k, m.id)
 	if err != nil {
 		return err
 	}
-	if s := states[m.id].Status; s == durable.Delivered || s == durable.Dead {
+	if s.Status == durable.Delivered || s.Status == durable.Dead {
 		return errTransition
 	}
 	if standing.State == redisq.Missing {
-		msg, err := p.head(ctx, m.ch, m.id)
-		if err != nil {
-			return err
-		}
-		if !m.k.Concerns(msg.Head()) {
-			return errJobNotFound
-		}
+		_, err = m.message(ctx)
 	}
-	return nil
+	return err
 }

@@ -1,4 +1,4 @@
-package hotpath
+package verify
 
 import (
 	"sync"
@@ -7,54 +7,54 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// payloadShards spreads the lock of the payload cache.
-const payloadShards = 16
+// shards spreads the lock of the payload cache.
+const shards = 16
 
-// A payloads is the byte-bounded memory of messages that this process stored
+// A Cache is the byte-bounded memory of messages that this process stored
 // itself: it saves the SELECT before a delivery, and its entries carry what the
 // fresh rule needs. Losing an entry is always correct, only slower.
-type payloads struct {
-	shards [payloadShards]payloadShard
+type Cache struct {
+	shards [shards]shard
 }
 
-type payloadShard struct {
+type shard struct {
 	mu    sync.Mutex
-	byID  map[ident.ID]*payload
+	byID  map[ident.ID]*entry
 	order []ident.ID // oldest first; may name entries that are gone
 	bytes int
 	limit int
 }
 
-// A payload is a cached message. It is fresh for generation gen: every one of
+// An entry is a cached message. It is fresh for generation gen: every one of
 // its jobs was put into Redis by this process, once, with a known reply, and
 // nothing has happened to Redis since if the generation is still the same.
-type payload struct {
+type entry struct {
 	msg  *durable.Message
 	gen  uint64 // 0: not fresh
 	left int    // jobs not over
 }
 
-func newPayloads(limitBytes int) *payloads {
-	p := &payloads{}
-	for i := range p.shards {
-		p.shards[i].byID = map[ident.ID]*payload{}
-		p.shards[i].limit = limitBytes / payloadShards
+// NewCache returns a cache of at most limitBytes.
+func NewCache(limitBytes int) *Cache {
+	c := &Cache{}
+	for i := range c.shards {
+		c.shards[i].byID = map[ident.ID]*entry{}
+		c.shards[i].limit = limitBytes / shards
 	}
-	return p
+	return c
 }
 
 // shard picks by the sequence bytes, which differ between neighbours.
-func (p *payloads) shard(id ident.ID) *payloadShard { return &p.shards[id[9]%payloadShards] }
+func (c *Cache) shard(id ident.ID) *shard { return &c.shards[id[9]%shards] }
 
-func size(m *durable.Message) int { return len(m.Payload) + len(m.Headers) + 256 }
-
-func (p *payloads) put(m *durable.Message) {
-	s := p.shard(m.ID)
+// Put adds a message of which no job is over.
+func (c *Cache) Put(m *durable.Message) {
+	s := c.shard(m.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byID[m.ID] = &payload{msg: m, left: m.Audience}
+	s.byID[m.ID] = &entry{msg: m, left: m.Audience}
 	s.order = append(s.order, m.ID)
-	s.bytes += size(m)
+	s.bytes += m.Bytes()
 	for s.bytes > s.limit && len(s.order) > 0 {
 		s.drop(s.order[0])
 		s.order = s.order[1:]
@@ -72,16 +72,16 @@ func (p *payloads) put(m *durable.Message) {
 	}
 }
 
-func (s *payloadShard) drop(id ident.ID) {
+func (s *shard) drop(id ident.ID) {
 	if e := s.byID[id]; e != nil {
-		s.bytes -= size(e.msg)
+		s.bytes -= e.msg.Bytes()
 		delete(s.byID, id)
 	}
 }
 
-// setFresh records that fan-out of the message is confirmed under gen.
-func (p *payloads) setFresh(id ident.ID, gen uint64) {
-	s := p.shard(id)
+// SetFresh records that fan-out of the message is confirmed under gen.
+func (c *Cache) SetFresh(id ident.ID, gen uint64) {
+	s := c.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.byID[id]; e != nil {
@@ -89,10 +89,10 @@ func (p *payloads) setFresh(id ident.ID, gen uint64) {
 	}
 }
 
-// get returns the message, nil when it is not cached, and the generation for
+// Get returns the message, nil when it is not cached, and the generation for
 // which it is fresh.
-func (p *payloads) get(id ident.ID) (*durable.Message, uint64) {
-	s := p.shard(id)
+func (c *Cache) Get(id ident.ID) (*durable.Message, uint64) {
+	s := c.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.byID[id]; e != nil {
@@ -101,9 +101,9 @@ func (p *payloads) get(id ident.ID) (*durable.Message, uint64) {
 	return nil, 0
 }
 
-// done says that one job of the message is over; the last one drops it.
-func (p *payloads) done(id ident.ID) {
-	s := p.shard(id)
+// Done says that one job of the message is over; the last one drops it.
+func (c *Cache) Done(id ident.ID) {
+	s := c.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.byID[id]; e != nil {

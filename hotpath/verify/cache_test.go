@@ -1,4 +1,4 @@
-package hotpath
+package verify
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 )
 
 func TestPayloadsStayWithinTheirBytes(t *testing.T) {
-	p := newPayloads(1 << 20)
+	p := NewCache(1 << 20)
 	g := ident.NewGenerator(1, func() int64 { return 1 })
 	for range 20_000 {
-		p.put(&durable.Message{ID: g.Next(), Audience: 1, Payload: make([]byte, 1000)})
+		p.Put(&durable.Message{ID: g.Next(), Audience: 1, Payload: make([]byte, 1000)})
 	}
 	total, names := 0, 0
 	for i := range p.shards {
@@ -26,29 +26,29 @@ func TestPayloadsStayWithinTheirBytes(t *testing.T) {
 }
 
 func TestAPayloadLeavesWithItsLastJob(t *testing.T) {
-	p := newPayloads(1 << 20)
+	p := NewCache(1 << 20)
 	m := &durable.Message{ID: ident.AtMillis(1), Audience: 2}
-	p.put(m)
-	p.setFresh(m.ID, 7)
-	got, gen := p.get(m.ID)
+	p.Put(m)
+	p.SetFresh(m.ID, 7)
+	got, gen := p.Get(m.ID)
 	require.Same(t, m, got)
 	require.Equal(t, uint64(7), gen)
-	p.done(m.ID)
-	got, _ = p.get(m.ID)
+	p.Done(m.ID)
+	got, _ = p.Get(m.ID)
 	require.NotNil(t, got)
-	p.done(m.ID)
-	got, _ = p.get(m.ID)
+	p.Done(m.ID)
+	got, _ = p.Get(m.ID)
 	require.Nil(t, got)
 	require.Zero(t, p.shard(m.ID).bytes)
 }
 
 func TestNamesOfEndedPayloadsDoNotPileUp(t *testing.T) {
-	p := newPayloads(1 << 30)
+	p := NewCache(1 << 30)
 	g := ident.NewGenerator(1, func() int64 { return 1 })
 	for range 100_000 {
 		id := g.Next()
-		p.put(&durable.Message{ID: id, Audience: 1})
-		p.done(id)
+		p.Put(&durable.Message{ID: id, Audience: 1})
+		p.Done(id)
 	}
 	for i := range p.shards {
 		require.Less(t, len(p.shards[i].order), 200)
