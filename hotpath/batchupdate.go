@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -220,10 +221,6 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		u.fail(entries, err)
 		return
 	}
-	type answer struct {
-		i   int
-		err error
-	}
 	answers := make(chan answer, len(entries))
 	waiting := map[int]bool{}
 	for n, i := range entries {
@@ -234,7 +231,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 			continue
 		}
 		waiting[i] = true
-		u.p.outcomes.Add(result{outcome: out, urgent: true, stored: func(err error) { answers <- answer{i, err} }})
+		u.p.outcomes.Add(outcome.Result{Outcome: out, Urgent: true, Sink: answerTo{i, answers}})
 	}
 	for len(waiting) > 0 {
 		select {
@@ -251,6 +248,22 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		}
 	}
 }
+
+// An answer is the fate of the outcome of entry i.
+type answer struct {
+	i   int
+	err error
+}
+
+// An answerTo is the sink of an outcome. The channel has room for all answers.
+type answerTo struct {
+	i       int
+	answers chan answer
+}
+
+func (answerTo) Ended()                 {}
+func (answerTo) Retrying(time.Duration) {}
+func (a answerTo) Done(err error)       { a.answers <- answer{a.i, err} }
 
 func (u *updating) leases(entries []int) []redisq.Lease {
 	leases := make([]redisq.Lease, len(entries))

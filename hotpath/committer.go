@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -259,7 +260,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 		return nil
 	})
 	if err != nil { // it may have come to the commit
-		results = repeat(durable.ErrOutcomeUnknown, len(msgs))
+		results = slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(msgs))
 	}
 	failpoint.At(failpoint.AfterCommit)
 	c.metrics.CommitSeconds.Observe(time.Since(start).Seconds())
@@ -302,7 +303,7 @@ func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error
 	for try := 0; ; try++ {
 		lease, err := c.node.Lease() // before the IDs, see cluster.Node.Renew
 		if err != nil {
-			return repeat(err, len(msgs))
+			return slices.Repeat([]error{err}, len(msgs))
 		}
 		for _, m := range msgs {
 			m.ID = c.ids.Next()
@@ -324,10 +325,10 @@ func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error
 			return c.settleStale(ctx, msgs, results)
 		}
 		if ctx.Err() != nil {
-			return repeat(problem.ErrUnavailable.Because(durable.ErrStale), len(msgs))
+			return slices.Repeat([]error{problem.ErrUnavailable.Because(durable.ErrStale)}, len(msgs))
 		}
 		if err := c.refresh(ctx, try); err != nil {
-			return repeat(err, len(msgs))
+			return slices.Repeat([]error{err}, len(msgs))
 		}
 	}
 }
@@ -365,12 +366,4 @@ func (c *committer) refresh(ctx context.Context, try int) error {
 		return err
 	}
 	return c.node.Renew(ctx)
-}
-
-func repeat(err error, n int) []error {
-	out := make([]error, n)
-	for i := range out {
-		out[i] = err
-	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,7 +41,7 @@ func (f *fakeStore) Insert(ctx context.Context, _ durable.NodeLease, batch []*du
 		select {
 		case <-f.gate:
 		case <-ctx.Done():
-			return repeat(durable.ErrOutcomeUnknown, len(batch))
+			return slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(batch))
 		}
 	}
 	f.mu.Lock()
@@ -195,7 +196,7 @@ func TestAStaleAudienceIsRefreshedAndStoredWithNewIDs(t *testing.T) {
 		if call == 0 { // another broker registered a consumer a moment ago
 			f.version++
 			f.channels = append(f.channels, durable.Channel{No: 1, ID: "c", Audience: 2, Version: f.version})
-			return repeat(durable.ErrStale, len(batch))
+			return slices.Repeat([]error{durable.ErrStale}, len(batch))
 		}
 		return make([]error, len(batch))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -132,7 +133,7 @@ func (v *delivery) attempt() {
 		// The lease ends by itself.
 		d.held.remove(v)
 	default:
-		var r result
+		var r outcome.Result
 		if err := guard.Do("outcome of a delivery", func() error {
 			r = v.outcome(res)
 			return nil
@@ -202,7 +203,7 @@ func (v *delivery) target() (Target, error) {
 }
 
 // outcome is what the answer means under the consumer's policy.
-func (v *delivery) outcome(res egress.Result) result {
+func (v *delivery) outcome(res egress.Result) outcome.Result {
 	d, m := v.d, v.d.metrics
 	m.AttemptSeconds.Observe(res.Took.Seconds())
 	out := durable.Outcome{
@@ -210,7 +211,7 @@ func (v *delivery) outcome(res egress.Result) result {
 		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status,
 		Tracked: v.tracked || v.lease.Attempt > 1,
 	}
-	r := result{lease: v.lease, ended: func() { d.held.remove(v) }}
+	r := outcome.Result{Lease: v.lease, Sink: v}
 	p := d.policy(v.consumer)
 	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter}, v.lease.Attempt)
 	if verdict.Meaning == policy.Delivered {
@@ -222,7 +223,7 @@ func (v *delivery) outcome(res egress.Result) result {
 			d.admission.observe(took-res.Took, res.Took)
 		}
 		d.verifier.Cache.Done(v.msg.ID)
-		r.outcome = out
+		r.Outcome = out
 		return r
 	}
 	out.Answer, out.DurationMs = res.Answer, res.Took.Milliseconds()
@@ -241,15 +242,27 @@ func (v *delivery) outcome(res egress.Result) result {
 			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
 	} else {
 		out.Kind = durable.OutcomeRetry
-		r.delay = verdict.Delay
-		out.NextMs = out.AtMs + r.delay.Milliseconds()
+		r.Delay = verdict.Delay
+		out.NextMs = out.AtMs + r.Delay.Milliseconds()
 		m.Attempts.WithLabelValues("retry").Inc()
 		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
-			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.delay)
+			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.Delay)
 	}
-	r.outcome = out
+	r.Outcome = out
 	return r
 }
+
+// Ended ends the claim of the delivery on its lease: its outcome is stored, or given up.
+func (v *delivery) Ended() { v.d.held.remove(v) }
+
+// Retrying wakes the lane when the job is due again.
+func (v *delivery) Retrying(after time.Duration) {
+	v.d.touched(v.lane.no)
+	v.d.WakeAfter(v.lane.no, after)
+}
+
+// Done does nothing: no request waits for the outcome of a push.
+func (v *delivery) Done(error) {}
 
 func describeFailure(res egress.Result) string {
 	if res.Err != nil {

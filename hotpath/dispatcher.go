@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -42,6 +43,12 @@ type Claimer interface {
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 }
 
+// Outcomes are where the ends of attempts go: an outcome.Committer.
+type Outcomes interface {
+	Add(r outcome.Result)
+	Room() int
+}
+
 // PushOptions are the settings of push delivery.
 type PushOptions struct {
 	Policies    *policy.Book  // timeout, attempts, backoff, and what an answer means
@@ -60,7 +67,7 @@ type dispatcher struct {
 	catalogue *catalogue.Catalogue
 	client    Deliverer
 	verifier  *verify.Verifier
-	outcomes  *outcomes
+	outcomes  Outcomes
 	admission *admission
 	options   PushOptions
 	nowMs     func() int64          // the clock of the store

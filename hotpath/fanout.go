@@ -1,9 +1,11 @@
 package hotpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -248,7 +250,7 @@ func (f *fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 			f.metrics.Spilled.Add(float64(results[i].Spilled))
 		}
 	}
-	if err := firstError(errs); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		f.log.Warn("fan-out to Redis failed; it is tried again", "messages", len(msgs), "error", err)
 	}
 	// Asked again: a process that was paused on the way offers jobs that the
@@ -290,7 +292,7 @@ func (f *fanout) enqueueMany(ctx context.Context, batches []redisq.Batch) (resul
 		return nil
 	})
 	if err != nil {
-		results, errs = make([]redisq.Enqueued, len(batches)), repeat(err, len(batches))
+		results, errs = make([]redisq.Enqueued, len(batches)), slices.Repeat([]error{err}, len(batches))
 		for i := range batches {
 			results[i].Epoch = batches[i].Epoch
 		}
@@ -304,7 +306,7 @@ func (f *fanout) enqueueAgain(ctx context.Context, batches []redisq.Batch) (errs
 		return nil
 	})
 	if err != nil {
-		errs = repeat(err, len(batches))
+		errs = slices.Repeat([]error{err}, len(batches))
 	}
 	return errs
 }
@@ -386,13 +388,4 @@ func (f *fanout) batches(msgs []committed) []redisq.Batch {
 		}
 	}
 	return out
-}
-
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
@@ -33,7 +34,8 @@ type lossRig struct {
 	server       *miniredis.Miniredis
 	redisq       *redisq.Queue // as the dispatcher has it
 	other        *redisq.Queue // of another broker
-	answer       chan int      // the status of one request
+	committer    *outcome.Committer
+	answer       chan int // the status of one request
 	mu           sync.Mutex
 	payload      []byte   // of every message
 	posted       []string // job-attempt
@@ -102,9 +104,9 @@ func newLossRig(t *testing.T) *lossRig {
 	}
 	r.redisq, r.other = open(), open()
 	metrics := metrics.New(prometheus.NewRegistry())
-	out := newOutcomes(r, r.redisq, func(uint32, time.Duration) {}, metrics, log)
+	r.committer = outcome.New(r, r.redisq, metrics, log)
 	r.dispatcher = newDispatcher(&dispatcher{
-		queue: r.redisq, catalogue: catalogue.New(&fakeStore{}, log), client: r, verifier: verifierOf(r, 1<<20), outcomes: out,
+		queue: r.redisq, catalogue: catalogue.New(&fakeStore{}, log), client: r, verifier: verifierOf(r, 1<<20), outcomes: r.committer,
 		admission: newAdmission(1, 1), nowMs: func() int64 { return time.Now().UnixMilli() }, touched: func(uint32) {}, refill: func(uint32) {}, log: log, metrics: metrics,
 		options: PushOptions{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second, MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour}),
 			Concurrency: 100, PerConsumer: 2},
@@ -114,7 +116,7 @@ func newLossRig(t *testing.T) *lossRig {
 	r.stop, r.over = stop, make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = r.Run(running); close(r.over) })
-	wg.Go(func() { _ = out.Run(ctx, time.Second) })
+	wg.Go(func() { _ = r.committer.Run(ctx, time.Second) })
 	t.Cleanup(func() {
 		cancel()
 		close(r.answer) // status 0 for who still waits

@@ -2,7 +2,6 @@ package hotpath
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -85,31 +84,11 @@ func TestAPanicOfAnOfferRepeatsItWithCare(t *testing.T) {
 	require.Equal(t, []string{"now"}, q.again)
 }
 
-// panicRecorder cannot store outcomes of one consumer.
-type panicRecorder struct{ stored chan uint32 }
-
-func (r panicRecorder) Record(_ context.Context, rows []durable.Outcome) error {
-	if slices.ContainsFunc(rows, func(o durable.Outcome) bool { return o.ConsumerNo == 13 }) {
-		panic("boom")
-	}
-	r.stored <- rows[0].ConsumerNo
-	return nil
-}
-
-func TestAPanicOfARecordFailsItsOutcomesAndNoOthers(t *testing.T) {
-	store := panicRecorder{make(chan uint32, 1)}
-	o, stop := runOutcomes(t, store, slowSettler(nil))
-	require.ErrorIs(t, o.Store(t.Context(), durable.Outcome{ConsumerNo: 13}), guard.ErrPanic)
-	require.NoError(t, o.Store(t.Context(), durable.Outcome{ConsumerNo: 1}))
-	require.EqualValues(t, 1, <-store.stored)
-	stop()
-	require.Equal(t, outcomeSlots, o.Room())
-}
-
 // panicTarget cannot be posted to.
 type panicTarget struct{}
 
-func (panicTarget) Target(string, string) (Target, error)               { return panicTarget{}, nil }
+func (panicTarget) Target(string, string) (Target, error) { return panicTarget{}, nil }
+
 func (panicTarget) Post(*fasthttp.Request, time.Duration) egress.Result { panic("boom") }
 
 // The attempt failed, with a reason; the next one comes after its wait, and the last

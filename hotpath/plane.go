@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -51,7 +52,7 @@ type Plane struct {
 	fanout       *fanout
 	lossNotifier *lossNotifier
 	dispatcher   *dispatcher
-	outcomes     *outcomes
+	outcomes     *outcome.Committer
 	admission    *admission
 	stopping     chan struct{} // closed by Drain
 }
@@ -60,10 +61,7 @@ type Plane struct {
 func New(o Options) *Plane {
 	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept}
 	p := &Plane{stopping: make(chan struct{}), admission: newAdmission(min(admissionMost, int(o.WaitingRequests)), int(o.WaitingRequests))}
-	p.outcomes = newOutcomes(o.Store, o.Queue, func(consumer uint32, after time.Duration) {
-		o.Touched(consumer)
-		p.dispatcher.WakeAfter(consumer, after)
-	}, o.Metrics, o.Log)
+	p.outcomes = outcome.New(o.Store, o.Queue, o.Metrics, o.Log)
 	p.dispatcher = newDispatcher(&dispatcher{
 		queue: o.Queue, catalogue: o.Catalogue, client: o.Client, verifier: verifier, outcomes: p.outcomes, admission: p.admission,
 		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -45,13 +46,19 @@ type PullStore interface {
 	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
 }
 
+// A Recorder stores outcomes: an outcome.Committer.
+type Recorder interface {
+	Add(r outcome.Result)
+	Store(ctx context.Context, out durable.Outcome) error
+}
+
 // A puller is the door for pull consumers.
 type puller struct {
 	catalogue *catalogue.Catalogue
 	queue     PullQueue
 	store     PullStore
 	verifier  *verify.Verifier
-	outcomes  *outcomes
+	outcomes  Recorder
 	nowMs     func() int64 // the clock of the store
 	touched   func(consumer uint32)
 	refill    func(consumer uint32)

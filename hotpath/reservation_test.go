@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
@@ -90,7 +91,7 @@ func TestWhatIsNotBooked(t *testing.T) {
 		"room that is reserved already": {func(r *lossRig) { r.reserveRoom(1, 2) }, 2, false},
 		"something waits":               {func(r *lossRig) { r.lanes[1].leftMore(true) }, 1, false},
 		"half of the process is busy":   {func(r *lossRig) { r.slots = 5 }, 3, false},
-		"outcomes wait for the store":   {func(r *lossRig) { r.outcomes.waiting = outcomeSlots - claimMax + 1 }, 1, false},
+		"outcomes wait for the store":   {func(r *lossRig) { r.outcomes = fullOutcomes{} }, 1, false},
 		"the dispatcher has stopped":    {func(r *lossRig) { r.stopped = true }, 1, false},
 		"a pull consumer now": {func(r *lossRig) {
 			r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Pull, Version: 2})
@@ -107,13 +108,19 @@ func TestWhatIsNotBooked(t *testing.T) {
 	}
 }
 
+// fullOutcomes have room for fewer outcomes than one claim may bring.
+type fullOutcomes struct{}
+
+func (fullOutcomes) Add(outcome.Result) {}
+func (fullOutcomes) Room() int          { return claimMax - 1 }
+
 // idleRig is a lossRig whose dispatcher does not run.
 func idleRig() *lossRig {
 	r := &lossRig{}
 	metrics := metrics.New(prometheus.NewRegistry())
 	r.dispatcher = newDispatcher(&dispatcher{queue: redisq.New(nil, redisq.Options{}), metrics: metrics, verifier: verifierOf(nil, 1<<20),
 		options: PushOptions{Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second}), Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
-	r.outcomes = &outcomes{}
+	r.outcomes = outcome.New(nil, nil, metrics, nil)
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/egress"
 )
@@ -15,7 +16,7 @@ import (
 // A Store is the part of durable.Store that the data plane needs.
 type Store interface {
 	Inserter
-	Recorder
+	outcome.Store
 	verify.Store
 	PullStore
 }
@@ -24,7 +25,7 @@ type Store interface {
 type Queue interface {
 	Enqueuer
 	Claimer
-	Settler
+	outcome.Queue
 	PullQueue
 }
 

@@ -1,4 +1,4 @@
-package hotpath
+package outcome
 
 import (
 	"context"
@@ -41,29 +41,36 @@ func (slowSettler) Nack(context.Context, uint32, []redisq.Lease, []time.Duration
 	return nil, nil
 }
 
+// A counter is a sink that counts.
+type counter struct{ ended, done int }
+
+func (c *counter) Ended()               { c.ended++ }
+func (*counter) Retrying(time.Duration) {}
+func (c *counter) Done(error)           { c.done++ }
+
 func TestNothingIsClaimedWhileOutcomesAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slowRecorder{make(chan struct{})}
 		o, stop := runOutcomes(t, store, slowSettler(nil))
-		add := func() { o.Add(result{outcome: durable.Outcome{Kind: durable.OutcomeDelivered}}) }
-		require.Equal(t, outcomeSlots, o.Room())
+		add := func() { o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}}) }
+		require.Equal(t, slots, o.Room())
 
 		add()
-		time.Sleep(outcomeLate)
-		require.Equal(t, outcomeSlots-1, o.Room())
+		time.Sleep(late)
+		require.Equal(t, slots-1, o.Room())
 		add() // waits behind the first
 		time.Sleep(time.Millisecond)
 		require.Zero(t, o.Room(), "the first is late")
 
 		store.tokens <- struct{}{}
 		synctest.Wait()
-		require.Equal(t, outcomeSlots-1, o.Room(), "the second has not waited long")
-		time.Sleep(outcomeLate)
+		require.Equal(t, slots-1, o.Room(), "the second has not waited long")
+		time.Sleep(late)
 		require.Zero(t, o.Room())
 		store.tokens <- struct{}{}
 		synctest.Wait()
-		time.Sleep(outcomeLate)
-		require.Equal(t, outcomeSlots, o.Room(), "nothing waits")
+		time.Sleep(late)
+		require.Equal(t, slots, o.Room(), "nothing waits")
 
 		stop()
 	})
@@ -73,27 +80,27 @@ func TestStoringGoesOnWhileRedisHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := slowRecorder{make(chan struct{})}, make(slowSettler)
 		o, stop := runOutcomes(t, store, queue)
-		ended, told := 0, 0
+		var counts counter
 		add := func() {
-			o.Add(result{outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, ended: func() { ended++ }, stored: func(error) { told++ }})
+			o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: &counts})
 		}
 		for n := 1; n <= 3; n++ {
 			add()
 			store.tokens <- struct{}{} // would deadlock if the store was not asked
 			synctest.Wait()
-			require.Equal(t, n, ended)
+			require.Equal(t, n, counts.ended)
 		}
-		time.Sleep(2 * outcomeLate)
-		require.Equal(t, outcomeSlots-3, o.Room(), "what is stored is not late, but it is there")
-		require.Zero(t, told, "Redis knows of nothing")
+		time.Sleep(2 * late)
+		require.Equal(t, slots-3, o.Room(), "what is stored is not late, but it is there")
+		require.Zero(t, counts.done, "Redis knows of nothing")
 
 		queue <- struct{}{}
 		synctest.Wait()
-		require.Equal(t, 1, told)
+		require.Equal(t, 1, counts.done)
 		queue <- struct{}{} // the other two together
 		stop()
-		require.Equal(t, 3, told)
-		require.Equal(t, outcomeSlots, o.Room())
+		require.Equal(t, 3, counts.done)
+		require.Equal(t, slots, o.Room())
 	})
 }
 
@@ -101,9 +108,9 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 	for range 20 { // a select that has two ready cases takes either
 		store := slowRecorder{make(chan struct{}, 1)}
 		store.tokens <- struct{}{}
-		o := newOutcomes(store, slowSettler(nil), nil, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-		told := make(chan error, 1)
-		o.Add(result{outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, stored: func(err error) { told <- err }})
+		o := New(store, slowSettler(nil), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		told := make(waiter, 1)
+		o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: told})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, o.Run(ctx, time.Minute))
@@ -113,8 +120,8 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 }
 
 // runOutcomes runs outcomes until stop, which waits for those under way.
-func runOutcomes(t *testing.T, store Recorder, queue Settler) (o *outcomes, stop func()) {
-	o = newOutcomes(store, queue, nil, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+func runOutcomes(t *testing.T, store Store, queue Queue) (o *Committer, stop func()) {
+	o = New(store, queue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.Run(ctx, time.Minute) }()

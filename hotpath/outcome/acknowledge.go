@@ -1,6 +1,7 @@
-package hotpath
+package outcome
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,17 +12,17 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// settleStored tells Redis of stored outcomes until o.unsettled is closed. Storing
+// acknowledgeStored tells Redis of stored outcomes until o.unacknowledged is closed. Storing
 // does not wait for it: a Redis that hangs, or one node of it, must not keep the
 // outcomes of deliveries from the disk.
-func (o *outcomes) settleStored(ctx context.Context) {
-	for range o.unsettled {
+func (o *Committer) acknowledgeStored(ctx context.Context) {
+	for range o.unacknowledged {
 		o.mu.Lock()
 		batch := o.stored
 		o.stored = nil
 		o.mu.Unlock()
-		_ = guard.Do("settling of outcomes", func() error { // without it the leases end by themselves
-			o.settle(ctx, batch)
+		_ = guard.Do("acknowledgement of outcomes", func() error { // without it the leases end by themselves
+			o.acknowledge(ctx, batch)
 			return nil
 		})
 		failpoint.At(failpoint.AfterSettle)
@@ -30,18 +31,19 @@ func (o *outcomes) settleStored(ctx context.Context) {
 	}
 }
 
-// settle ends the leases of stored outcomes. Redis may fail here without harm.
-func (o *outcomes) settle(ctx context.Context, batch []result) {
+// acknowledge ends the leases of stored outcomes. Redis may fail here without harm.
+func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 	acks := map[uint32][]ident.ID{}
 	type nacks struct {
 		leases []redisq.Lease
 		delays []time.Duration
+		sinks  []Sink
 	}
 	retries := map[uint32]*nacks{}
 	for _, r := range batch {
-		k := r.outcome.ConsumerNo
-		if r.outcome.Kind != durable.OutcomeRetry {
-			acks[k] = append(acks[k], r.outcome.ID)
+		k := r.Outcome.ConsumerNo
+		if r.Outcome.Kind != durable.OutcomeRetry {
+			acks[k] = append(acks[k], r.Outcome.ID)
 			continue
 		}
 		n := retries[k]
@@ -49,17 +51,18 @@ func (o *outcomes) settle(ctx context.Context, batch []result) {
 			n = &nacks{}
 			retries[k] = n
 		}
-		n.leases = append(n.leases, r.lease)
-		n.delays = append(n.delays, r.delay)
+		n.leases = append(n.leases, r.Lease)
+		n.delays = append(n.delays, r.Delay)
+		n.sinks = append(n.sinks, r.Sink)
 	}
 	if len(acks) > 0 {
 		batches := make([]redisq.Done, 0, len(acks))
 		for k, ids := range acks {
 			batches = append(batches, redisq.Done{Consumer: k, IDs: ids})
 		}
-		if _, errs := o.queue.AckMany(ctx, batches); firstError(errs) != nil {
+		if _, errs := o.queue.AckMany(ctx, batches); cmp.Or(errs...) != nil {
 			o.metrics.SettleErrors.Inc()
-			o.log.Debug("acks not taken by Redis; the leases will end", "error", firstError(errs))
+			o.log.Debug("acks not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 		}
 	}
 	for k, n := range retries {
@@ -68,8 +71,10 @@ func (o *outcomes) settle(ctx context.Context, batch []result) {
 			o.log.Debug("nacks not taken by Redis; the leases will end", "error", err)
 			continue
 		}
-		for _, d := range n.delays {
-			o.wake(k, d)
+		for i, sink := range n.sinks {
+			if sink != nil {
+				sink.Retrying(n.delays[i])
+			}
 		}
 	}
 }

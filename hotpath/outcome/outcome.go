@@ -1,4 +1,4 @@
-package hotpath
+package outcome
 
 import (
 	"context"
@@ -15,71 +15,87 @@ import (
 )
 
 const (
-	// outcomeLinger is the least time between two transactions of outcomes, as
+	// linger is the least time between two transactions of outcomes, as
 	// fanoutLinger: 1.14 times the throughput at 64 connections.
-	outcomeLinger = 10 * time.Millisecond
-	// outcomeRows bounds one transaction of outcomes.
-	outcomeRows = 1024
-	// outcomePause is the wait after the store refused a batch.
-	outcomePause = 200 * time.Millisecond
-	// outcomeSlots bounds the outcomes that wait for the store; past it no new
+	linger = 10 * time.Millisecond
+	// rowsAtOnce bounds one transaction of outcomes.
+	rowsAtOnce = 1024
+	// pause is the wait after the store refused a batch.
+	pause = 200 * time.Millisecond
+	// slots bounds the outcomes that wait for the store; past it no new
 	// jobs are claimed, so a store that is away stops delivery, not memory.
-	outcomeSlots = 8192
-	// outcomeLate is how long an outcome may wait before no new jobs are claimed:
+	slots = 8192
+	// late is how long an outcome may wait before no new jobs are claimed:
 	// what is not stored when its broker dies is delivered again. A transaction
 	// takes milliseconds; a store that needs this long is not well.
-	outcomeLate = time.Second
+	late = time.Second
 )
 
-// A Recorder is the part of durable.Store that stores outcomes.
-type Recorder interface {
+// A Store is the part of durable.Store that stores outcomes.
+type Store interface {
 	Record(ctx context.Context, outcomes []durable.Outcome) error
 }
 
-// A Settler is the part of redisq.Queue that ends leases.
-type Settler interface {
+// A Queue is the part of redisq.Queue that ends leases.
+type Queue interface {
 	AckMany(ctx context.Context, done []redisq.Done) ([]int, []error)
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 }
 
-// A result is the end of one attempt on its way into the store.
-type result struct {
-	outcome durable.Outcome
-	added   time.Time     // by Add
-	lease   redisq.Lease  // of a retry: given back with delay once stored
-	delay   time.Duration // of a retry
-	urgent  bool          // somebody waits for it: no lingering
-	ended   func()        // of a push job: called once when its fate is known, before Redis hears of it
-	stored  func(error)   // of a pull job: called once, after Redis was told; nil error: it is on disk
+// A Result is the end of one attempt on its way into the store.
+type Result struct {
+	Outcome durable.Outcome
+	Lease   redisq.Lease  // of a retry: given back with Delay once stored
+	Delay   time.Duration // of a retry
+	Urgent  bool          // a request waits for it: no lingering
+	Sink    Sink          // told what becomes of it; nil: nothing is
+	added   time.Time
 }
 
-// An outcomes is the group committer of outcomes. The order is always store,
+// A Sink is told what becomes of a result, in the order of its methods. No method may block.
+type Sink interface {
+	// Ended is called once, when the result is stored or given up, before Redis hears of it.
+	Ended()
+	// Retrying says that Redis has the job again, due after a delay.
+	Retrying(after time.Duration)
+	// Done is called once, after Redis was told. A nil error: the outcome is on disk.
+	Done(err error)
+}
+
+// A waiter is the sink of a request that waits for one result. Its capacity is 1.
+type waiter chan error
+
+func (waiter) Ended()                 {}
+func (waiter) Retrying(time.Duration) {}
+func (w waiter) Done(err error)       { w <- err }
+
+// A Committer is the group committer of outcomes. The order is always store,
 // then Redis: a crash in between leaves a lease that ends, and its next claim
 // sees the stored outcome and forgets the job.
-type outcomes struct {
-	store   Recorder
-	queue   Settler
-	wake    func(consumer uint32, after time.Duration) // a retry is due then
+type Committer struct {
+	store   Store
+	queue   Queue
 	log     *slog.Logger
 	metrics *metrics.Metrics
 
-	mu        sync.Mutex
-	pending   []result
-	oldest    time.Time     // when the first that is not stored was added; zero: all are
-	stored    []result      // Redis was not told yet
-	waiting   int           // those that are not stored or not settled
-	signal    chan struct{} // capacity 1
-	rush      chan struct{} // capacity 1: an urgent one waits
-	unsettled chan struct{} // capacity 1: there are stored ones
+	mu             sync.Mutex
+	pending        []Result
+	oldest         time.Time     // when the first that is not stored was added; zero: all are
+	stored         []Result      // Redis was not told yet
+	waiting        int           // those that are not stored or not acknowledged
+	signal         chan struct{} // capacity 1
+	rush           chan struct{} // capacity 1: an urgent one waits
+	unacknowledged chan struct{} // capacity 1: there are stored ones
 }
 
-func newOutcomes(store Recorder, queue Settler, wake func(uint32, time.Duration), m *metrics.Metrics, log *slog.Logger) *outcomes {
-	return &outcomes{store: store, queue: queue, wake: wake, metrics: m, log: log,
-		signal: make(chan struct{}, 1), rush: make(chan struct{}, 1), unsettled: make(chan struct{}, 1)}
+// New returns a committer. Nothing is stored before Run.
+func New(store Store, queue Queue, m *metrics.Metrics, log *slog.Logger) *Committer {
+	return &Committer{store: store, queue: queue, metrics: m, log: log,
+		signal: make(chan struct{}, 1), rush: make(chan struct{}, 1), unacknowledged: make(chan struct{}, 1)}
 }
 
-// Add takes over a result; r.ended and r.stored are called when its fate is known.
-func (o *outcomes) Add(r result) {
+// Add takes over a result; its sink is told what becomes of it.
+func (o *Committer) Add(r Result) {
 	r.added = time.Now()
 	o.mu.Lock()
 	if o.oldest.IsZero() {
@@ -89,7 +105,7 @@ func (o *outcomes) Add(r result) {
 	o.waiting++
 	o.mu.Unlock()
 	wake := o.signal
-	if r.urgent {
+	if r.Urgent {
 		wake = o.rush
 	}
 	select {
@@ -100,9 +116,9 @@ func (o *outcomes) Add(r result) {
 
 // Store adds the outcome and waits until it is on disk. When ctx ends first the
 // outcome may still be stored later: to the caller it is unknown.
-func (o *outcomes) Store(ctx context.Context, out durable.Outcome) error {
-	done := make(chan error, 1)
-	o.Add(result{outcome: out, urgent: true, stored: func(err error) { done <- err }})
+func (o *Committer) Store(ctx context.Context, out durable.Outcome) error {
+	done := make(waiter, 1)
+	o.Add(Result{Outcome: out, Urgent: true, Sink: done})
 	select {
 	case err := <-done:
 		return err
@@ -112,28 +128,28 @@ func (o *outcomes) Store(ctx context.Context, out durable.Outcome) error {
 }
 
 // Room reports how many more outcomes may wait before claiming must stop: none
-// while one has waited for the store for outcomeLate.
-func (o *outcomes) Room() int {
+// while one has waited for the store for late.
+func (o *Committer) Room() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.oldest.IsZero() && time.Since(o.oldest) > outcomeLate {
+	if !o.oldest.IsZero() && time.Since(o.oldest) > late {
 		return 0
 	}
-	return outcomeSlots - o.waiting
+	return slots - o.waiting
 }
 
-// Run stores and settles outcomes until ctx ends and what was added before is
+// Run stores and acknowledges outcomes until ctx ends and what was added before is
 // stored, or grace has passed after that.
-func (o *outcomes) Run(ctx context.Context, grace time.Duration) error {
+func (o *Committer) Run(ctx context.Context, grace time.Duration) error {
 	// The end of ctx must not abort the transaction under way.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	defer stop()
-	var settling sync.WaitGroup
-	settling.Go(func() { guard.Vital("settler", func() { o.settleStored(work) }) })
-	defer settling.Wait()
-	defer close(o.unsettled)
+	var acknowledging sync.WaitGroup
+	acknowledging.Go(func() { guard.Vital("acknowledger", func() { o.acknowledgeStored(work) }) })
+	defer acknowledging.Wait()
+	defer close(o.unacknowledged)
 	var last time.Time
 	for {
 		select {
@@ -142,7 +158,7 @@ func (o *outcomes) Run(ctx context.Context, grace time.Duration) error {
 			}
 			return nil
 		case <-o.signal:
-			o.linger(outcomeLinger - time.Since(last))
+			o.linger(linger - time.Since(last))
 		case <-o.rush:
 		}
 		last = time.Now()
@@ -152,7 +168,7 @@ func (o *outcomes) Run(ctx context.Context, grace time.Duration) error {
 }
 
 // linger waits for more outcomes, unless somebody waits for one.
-func (o *outcomes) linger(wait time.Duration) {
+func (o *Committer) linger(wait time.Duration) {
 	if wait <= 0 {
 		return
 	}
@@ -164,11 +180,11 @@ func (o *outcomes) linger(wait time.Duration) {
 	}
 }
 
-// flush stores one batch and hands it on to be settled. It reports whether there was
+// flush stores one batch and hands it on to be acknowledged. It reports whether there was
 // one.
-func (o *outcomes) flush(ctx context.Context) bool {
+func (o *Committer) flush(ctx context.Context) bool {
 	o.mu.Lock()
-	n := min(len(o.pending), outcomeRows)
+	n := min(len(o.pending), rowsAtOnce)
 	batch := o.pending[:n:n]
 	o.pending = o.pending[n:]
 	if len(o.pending) == 0 {
@@ -181,8 +197,8 @@ func (o *outcomes) flush(ctx context.Context) bool {
 	err := o.record(ctx, batch)
 	// Before Redis is told: a lease of a job that is over is not taken anew.
 	for i := range batch {
-		if batch[i].ended != nil {
-			batch[i].ended()
+		if sink := batch[i].Sink; sink != nil {
+			sink.Ended()
 		}
 	}
 	if err != nil {
@@ -196,7 +212,7 @@ func (o *outcomes) flush(ctx context.Context) bool {
 }
 
 // pass ends the wait of the batch under way and hands what is stored on.
-func (o *outcomes) pass(stored []result) {
+func (o *Committer) pass(stored []Result) {
 	o.mu.Lock()
 	o.oldest = time.Time{}
 	if len(o.pending) > 0 {
@@ -208,16 +224,16 @@ func (o *outcomes) pass(stored []result) {
 		return
 	}
 	select {
-	case o.unsettled <- struct{}{}:
+	case o.unacknowledged <- struct{}{}:
 	default:
 	}
 }
 
 // record stores a batch, trying until ctx ends.
-func (o *outcomes) record(ctx context.Context, batch []result) error {
+func (o *Committer) record(ctx context.Context, batch []Result) error {
 	rows := make([]durable.Outcome, len(batch))
 	for i := range batch {
-		rows[i] = batch[i].outcome
+		rows[i] = batch[i].Outcome
 	}
 	o.metrics.OutcomeBatch.Observe(float64(len(batch)))
 	store := func() error {
@@ -231,7 +247,7 @@ func (o *outcomes) record(ctx context.Context, batch []result) error {
 			failing = true
 		}
 		select {
-		case <-time.After(outcomePause):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
@@ -242,10 +258,10 @@ func (o *outcomes) record(ctx context.Context, batch []result) error {
 }
 
 // finish tells those who wait for results that they are over.
-func (o *outcomes) finish(batch []result, err error) {
+func (o *Committer) finish(batch []Result, err error) {
 	for i := range batch {
-		if batch[i].stored != nil {
-			batch[i].stored(err)
+		if sink := batch[i].Sink; sink != nil {
+			sink.Done(err)
 		}
 	}
 	o.mu.Lock()
