@@ -6,9 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/fanout"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/hotpath/pull"
+	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -16,14 +20,30 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
+// A Store is the part of durable.Store that the data plane needs.
+type Store interface {
+	accept.Store
+	outcome.Store
+	verify.Store
+	pull.Store
+}
+
+// A Queue is the part of redisq.Queue that the data plane needs.
+type Queue interface {
+	fanout.Queue
+	push.Queue
+	pull.Queue
+	outcome.Queue
+}
+
 // Options assemble a data plane.
 type Options struct {
 	Store     Store
 	Queue     Queue
 	Catalogue *catalogue.Catalogue
 	Node      *cluster.Node
-	Client    Deliverer
-	Push      PushOptions
+	Client    push.Deliverer
+	Push      push.Settings
 	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
 	// Kept is an age up to which every message is stored: what is younger and has no
 	// outcome is open, what is older may have been removed since it was over.
@@ -43,52 +63,65 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// A Plane is the data plane of one broker: three doors over HTTP and the
-// goroutines behind them.
+// A Plane is the data plane of one broker: the routes of producers and of pull
+// consumers, and the goroutines behind them.
 type Plane struct {
-	*publisher
-	*puller
-	committer    *committer
-	fanout       *fanout
-	lossNotifier *lossNotifier
-	dispatcher   *dispatcher
+	*accept.Publisher
+	*pull.Puller
+	fanout       *fanout.Fanout
+	lossNotifier *push.LossNotifier
+	dispatcher   *push.Dispatcher
 	outcomes     *outcome.Committer
-	admission    *admission
+	admission    *accept.Admission
 	stopping     chan struct{} // closed by Drain
 }
 
-// New assembles a data plane. Nothing runs before Run.
+// New assembles a data plane, the last room first. Nothing runs before Run.
 func New(o Options) *Plane {
+	p := &Plane{stopping: make(chan struct{}), admission: accept.NewAdmission(o.WaitingRequests), lossNotifier: push.NewLossNotifier(o.Queue)}
 	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept}
-	p := &Plane{stopping: make(chan struct{}), admission: newAdmission(min(admissionMost, int(o.WaitingRequests)), int(o.WaitingRequests))}
 	p.outcomes = outcome.New(o.Store, o.Queue, o.Metrics, o.Log)
-	p.dispatcher = newDispatcher(&dispatcher{
-		queue: o.Queue, catalogue: o.Catalogue, client: o.Client, verifier: verifier, outcomes: p.outcomes, admission: p.admission,
-		options: o.Push, nowMs: o.Node.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
+	p.dispatcher = push.New(push.Options{
+		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Outcomes: p.outcomes, Pace: p.admission, Settings: o.Push,
+		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Log: o.Log,
 	})
-	p.fanout = newFanout(o.Queue, p.dispatcher, o.Catalogue, verifier.Cache, o.Node, p.Wake, o.Metrics, o.Log)
-	p.lossNotifier = newLossNotifier(o.Queue)
-	p.committer = newCommitter(o.Store, o.Catalogue, o.Node, AnswerWithin-commitLeast, p.fanout.Add, o.Metrics, o.Log)
-	p.publisher = &publisher{catalogue: o.Catalogue, committer: p.committer, admission: p.admission, metrics: o.Metrics, maxBody: o.MaxBody,
-		tokenHeader: o.Push.TokenHeader, maxWrites: o.WaitingRequests, bytes: o.Bodies}
-	p.puller = newPuller(&puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: verifier, outcomes: p.outcomes, nowMs: o.Node.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: p.stopping})
+	p.Puller = pull.New(pull.Options{
+		Queue: o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Outcomes: p.outcomes, Visible: o.Visible,
+		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Stopping: p.stopping,
+	})
+	p.fanout = fanout.New(fanout.Options{
+		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,
+		Wake: p.Wake, Metrics: o.Metrics, Log: o.Log,
+	})
+	p.Publisher = accept.New(accept.Options{
+		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add, MaxBody: o.MaxBody,
+		TokenHeader: o.Push.TokenHeader, WaitingRequests: o.WaitingRequests, Bodies: o.Bodies, Metrics: o.Metrics, Log: o.Log,
+	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	return p
 }
 
-// Wake says that a consumer may have due jobs: something outside this package
-// put them there. It never blocks.
+// A taker lets a dispatcher take jobs on their way into Redis.
+type taker struct{ *push.Dispatcher }
+
+func (t taker) Reserve(consumer uint32, n int) fanout.Reservation {
+	if r := t.Dispatcher.Reserve(consumer, n); r != nil {
+		return r
+	}
+	return nil // and not a Reservation that holds a nil pointer
+}
+
+// Wake says that a consumer may have due jobs. It never blocks.
 func (p *Plane) Wake(consumer uint32) {
 	p.dispatcher.Wake(consumer)
-	p.waiters.Wake(consumer)
+	p.Puller.Wake(consumer)
 }
 
 // Hinted takes a hint from another broker, see redisq.Queue.Subscribe. It never blocks.
 func (p *Plane) Hinted(consumer uint32) {
 	if consumer&redisq.LostHint != 0 {
 		consumer &^= redisq.LostHint
-		p.dispatcher.Doubt(consumer)
+		p.dispatcher.SuspectLoss(consumer)
 	}
 	p.Wake(consumer)
 }
@@ -97,14 +130,14 @@ func (p *Plane) Hinted(consumer uint32) {
 // delivered to it gets its leases back, here and at the other brokers. It never
 // blocks.
 func (p *Plane) Lost(consumer uint32) {
-	p.dispatcher.Doubt(consumer)
-	p.lossNotifier.lost.add(consumer)
+	p.dispatcher.SuspectLoss(consumer)
+	p.lossNotifier.Lost(consumer)
 	p.Wake(consumer)
 }
 
 // RedisChanged says that another Redis process answers than before: it may know
 // nothing of the deliveries under way. It never blocks.
-func (p *Plane) RedisChanged() { p.dispatcher.DoubtAll() }
+func (p *Plane) RedisChanged() { p.dispatcher.SuspectAll() }
 
 // Drain lets long polls answer at once: the server is about to stop. Call it once.
 func (p *Plane) Drain() { close(p.stopping) }
@@ -124,7 +157,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	defer stopFanout()
 	defer stopOutcomes()
 	var feed, rest sync.WaitGroup
-	feed.Go(func() { _ = p.committer.Run(ctx) })
+	feed.Go(func() { p.Publisher.Run(ctx) })
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "admission", p.admission.Run) })
 	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
@@ -206,8 +207,8 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	})
 	bodies := intake.NewBound(bodyBytes)
 	b.plane = hotpath.New(hotpath.Options{
-		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: hotpath.Over(b.client),
-		Push: hotpath.PushOptions{
+		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client),
+		Push: push.Settings{
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent,

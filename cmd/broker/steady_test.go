@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answerWithin is the promise of hotpath.AnswerWithin and what a machine that
+// answerWithin is the promise of intake.AnswerWithin and what a machine that
 // runs several tests at once may add to it.
 const answerWithin = 5*time.Second + 5*time.Second
 

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
@@ -73,7 +74,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	})
 	b.plane = hotpath.New(hotpath.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l},
-		Push: hotpath.PushOptions{
+		Push: push.Settings{
 			Policies: policies, Lease: pushLease, Margin: pushLease - deliveryTimeout,
 			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation",
 		},

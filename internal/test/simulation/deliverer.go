@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -20,7 +20,7 @@ import (
 type deliverer struct{ l *life }
 
 // Target reads the number of the consumer from its URL.
-func (d deliverer) Target(rawURL, _ string) (hotpath.Target, error) {
+func (d deliverer) Target(rawURL, _ string) (push.Target, error) {
 	no, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(rawURL, "http://k"), ".example/"))
 	if err != nil {
 		return nil, fmt.Errorf("simulation: callback %q: %w", rawURL, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/pull"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 )
@@ -60,7 +60,7 @@ func (p *worker) round() {
 func (p *worker) ask(b *broker, door func(*fasthttp.RequestCtx, intake.Limit), query, job, lease, body string) *fasthttp.RequestCtx {
 	ch := p.w.store.channel(p.k.ChannelNo)
 	values := map[string]string{"channel": ch.ID, "consumer": p.k.ID, "job": job}
-	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token, hotpath.LeaseHeader: lease}, body)
+	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token, pull.LeaseHeader: lease}, body)
 	rc.URI().SetQueryString(query)
 	door(rc, intake.NewLimit(b.bodies, 64<<10))
 	p.at = p.w.now()
@@ -161,10 +161,10 @@ func (p *worker) single(b *broker) {
 		time.Sleep(p.r.between(0, longest))
 	}
 	rc = p.ask(b, b.plane.MoveJob, "", id, "", `{"NextState":"INFLIGHT"}`)
-	if rc == nil || rc.Response.StatusCode() != 202 || len(rc.Response.Header.Peek(hotpath.LeaseHeader)) == 0 {
+	if rc == nil || rc.Response.StatusCode() != 202 || len(rc.Response.Header.Peek(pull.LeaseHeader)) == 0 {
 		return
 	}
-	lease := string(rc.Response.Header.Peek(hotpath.LeaseHeader))
+	lease := string(rc.Response.Header.Peek(pull.LeaseHeader))
 	if message, ok := messageOf(id); ok {
 		p.w.checker.answered(b.life, p.k.No, message, lease, p.at)
 	}

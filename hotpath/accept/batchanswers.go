@@ -1,0 +1,275 @@
+package accept
+
+import (
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+const (
+	// mostUnread bounds the results of one batch that its client has not read, in
+	// bytes as they are kept: 13 for a stored line, or 2 and its MessageID. Many
+	// clients read nothing before they have sent everything.
+	mostUnread = 32 << 20
+	// leastUnread is what each batch may leave unread when all batches together
+	// have left half of what may wait in this process.
+	leastUnread = 64 << 10
+	// stallPatience is how long a client that has left too much unread may read
+	// nothing. One that reads is only held back.
+	stallPatience = 5 * time.Second
+	// A block of results, bytes.
+	firstBlock, largestBlock = 512, 64 << 10
+	// mostRefusals bounds the different refusals of one batch that are kept word
+	// for word.
+	mostRefusals = 256
+)
+
+// oneOfMany is the detail of the refusals past mostRefusals.
+const oneOfMany = "The line is refused; those before it say more."
+
+// errAnswersUnread is the last line of a batch whose client does not read.
+var errAnswersUnread = problem.New(413, "answers_unread",
+	"Too many answers of this batch are unread. The lines answered above are done with, none after them was stored: send those again, in smaller batches, or read while sending.")
+
+// answers are the results of the lines of one batch that its client has not read,
+// oldest first. They are kept in few bytes and put into words when they are
+// written. One goroutine adds, another one takes.
+type answers struct {
+	p         *Publisher
+	channelID string
+	taken     chan struct{} // capacity 1: the client has read something
+
+	mu       sync.Mutex
+	more     sync.Cond // there are some, or no more will come
+	blocks   [][]byte  // results, each as appendResult keeps it
+	at       int       // bytes of blocks[0] that were taken
+	size     int64     // capacity of blocks, counted in p.bytes and p.unread
+	ended    bool
+	lines    int64 // added
+	writing  time.Time
+	refusals []refusal
+	known    map[refusal]uint16
+}
+
+// A refusal is why a line is not stored, as the client sees it.
+type refusal struct {
+	status       int
+	code, detail string
+}
+
+// A kept result begins with a byte of these.
+const (
+	hasID      = 1 << iota // the ID of the message follows
+	hasKey                 // the length of the producer's ID and that ID follow
+	hasRefusal             // two bytes follow: the index in refusals
+)
+
+func newAnswers(p *Publisher, channelID string) *answers {
+	a := &answers{p: p, channelID: channelID, taken: make(chan struct{}, 1)}
+	a.more.L = &a.mu
+	return a
+}
+
+// add keeps the result of the next line; msg is nil where the line was none.
+func (a *answers) add(msg *durable.Message, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lines++
+	kind, no := byte(0), uint16(0)
+	if err != nil {
+		p := problem.From(err)
+		kind, no = hasRefusal, a.refusal(refusal{p.Status, p.Code, p.Detail})
+	}
+	if err == nil || errors.Is(err, durable.ErrDuplicate) {
+		kind |= hasID
+		if msg.Key != "" {
+			kind ^= hasID | hasKey
+		}
+	}
+	a.room(3 + ident.Size + 256)
+	last := len(a.blocks) - 1
+	b := append(a.blocks[last], kind)
+	if kind&hasRefusal != 0 {
+		b = binary.BigEndian.AppendUint16(b, no)
+	}
+	if kind&hasID != 0 {
+		b = append(b, msg.ID[:]...)
+	}
+	if kind&hasKey != 0 {
+		b = append(append(b, byte(len(msg.Key))), msg.Key...) // ident.ValidName: at most 255
+	}
+	a.blocks[last] = b
+}
+
+// room makes sure that the last block has room for n bytes.
+func (a *answers) room(n int) {
+	capacity := firstBlock
+	if last := len(a.blocks) - 1; last >= 0 {
+		b := a.blocks[last]
+		if cap(b)-len(b) >= n {
+			return
+		}
+		capacity = min(2*cap(b), largestBlock)
+	}
+	a.blocks = append(a.blocks, make([]byte, 0, capacity))
+	a.count(int64(capacity))
+}
+
+// count adds to the memory of the unread answers. They were accepted, so there is
+// no refusing them: the reader stops in time.
+func (a *answers) count(n int64) {
+	a.size += n
+	a.p.bytes.Add(n)
+	a.p.unread.Add(n)
+}
+
+// refusal returns the index of a refusal. There are few but for those that quote the
+// line.
+func (a *answers) refusal(r refusal) uint16 {
+	no, ok := a.known[r]
+	if ok {
+		return no
+	}
+	if a.known == nil {
+		a.known = map[refusal]uint16{}
+	}
+	if len(a.refusals) >= mostRefusals && r.detail != oneOfMany {
+		return a.refusal(refusal{r.status, r.code, oneOfMany})
+	}
+	no = uint16(len(a.refusals))
+	a.refusals = append(a.refusals, r)
+	a.known[r] = no
+	return no
+}
+
+// flush hands what was added to the writer.
+func (a *answers) flush() { a.more.Signal() }
+
+// end says that no more will come.
+func (a *answers) end() {
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.more.Signal()
+}
+
+// drop gives the memory of what nobody will read back.
+func (a *answers) drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.blocks = nil
+	a.count(-a.size)
+}
+
+// full reports whether the client has left too much unread.
+func (a *answers) full() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.size > mostUnread || a.size > leastUnread && a.p.unread.Load() > a.p.bytes.Most()/2
+}
+
+// stalled returns for how long the client has read nothing of what is written.
+func (a *answers) stalled() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.writing.IsZero() {
+		return 0
+	}
+	return time.Since(a.writing)
+}
+
+// wrote says that what next returned was written.
+func (a *answers) wrote() {
+	a.mu.Lock()
+	a.writing = time.Time{}
+	a.mu.Unlock()
+	select {
+	case a.taken <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for answers and appends as many as fit into the capacity of buf, at
+// least one. It returns buf as it was when there are no more.
+func (a *answers) next(buf []byte) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for !a.waiting() {
+		if a.ended {
+			return buf
+		}
+		a.more.Wait()
+	}
+	for a.waiting() && len(buf) < cap(buf)-longestAnswer {
+		b := a.blocks[0][a.at:]
+		var n int
+		buf, n = a.appendResult(buf, b)
+		a.at += n
+	}
+	a.writing = time.Now()
+	return buf
+}
+
+// longestAnswer is a bound of most answers, bytes: an ID of 255 twice, the channel's
+// and what is around them.
+const longestAnswer = 1 << 10
+
+// waiting reports whether there is a result in the first block, and gives blocks
+// back that were taken whole.
+func (a *answers) waiting() bool {
+	for len(a.blocks) > 0 && a.at == len(a.blocks[0]) {
+		a.at = 0
+		if len(a.blocks) == 1 {
+			a.blocks[0] = a.blocks[0][:0]
+			return false
+		}
+		a.count(-int64(cap(a.blocks[0])))
+		a.blocks[0] = nil
+		a.blocks = a.blocks[1:]
+	}
+	return len(a.blocks) > 0
+}
+
+// appendResult puts the first of the kept results into words, and returns how many
+// bytes it took.
+func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
+	kind, n := kept[0], 1
+	if kind&hasRefusal == 0 {
+		buf = append(buf, `{"Status":201`...)
+	} else {
+		r := &a.refusals[binary.BigEndian.Uint16(kept[n:])]
+		n += 2
+		buf = append(buf, `{"Status":`...)
+		buf = strconv.AppendInt(buf, int64(r.status), 10)
+		buf = append(buf, `,"code":`...)
+		buf = jsontext.Append(buf, r.code)
+		buf = append(buf, `,"detail":`...)
+		buf = jsontext.Append(buf, r.detail)
+		if r.code == errAnswersUnread.Code {
+			buf = append(buf, `,"Taken":`...)
+			buf = strconv.AppendInt(buf, a.lines-1, 10)
+		}
+	}
+	var m durable.Message
+	switch {
+	case kind&hasID != 0:
+		n += copy(m.ID[:], kept[n:])
+	case kind&hasKey != 0:
+		m.Key = string(kept[n+1 : n+1+int(kept[n])])
+		n += 1 + len(m.Key)
+	default:
+		return append(buf, "}\n"...), n
+	}
+	buf = append(buf, `,"MessageID":"`...)
+	buf = append(buf, m.PublicID()...)
+	buf = append(buf, `","Location":"`...)
+	buf = appendMessageURL(buf, a.channelID, &m)
+	return append(buf, "\"}\n"...), n
+}

@@ -1,0 +1,313 @@
+package accept
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// A batchLine is one line of a batch publish, read. Absent members keep the
+// values it had before.
+type batchLine struct {
+	messageID   string
+	priority    int
+	contentType string
+	headers     map[string]string
+	payload     []byte // its own memory
+	hasPayload  bool
+}
+
+// The refusals of a line that is not what it has to be.
+var (
+	errLine = problem.New(400, "invalid_line",
+		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "ContentType" and "Headers".`)
+	errSurrogate = problem.New(400, "invalid_line", `A string of the line holds half of a surrogate pair (\ud800 to \udfff), which is no character.`)
+	errLineText  = problem.New(400, "invalid_line", "A string of the line is not UTF-8.")
+	errRepeated  = problem.New(400, "invalid_line", "The line has a member twice.")
+
+	errPayloadText     = problem.New(400, "invalid_payload", "Payload is not UTF-8: send such bytes as PayloadBase64.")
+	errPayloadBase64   = problem.New(400, "invalid_payload", "PayloadBase64 is not standard base64 with padding.")
+	errLineHeaders     = problem.New(400, "invalid_metadata_headers", "Headers must be a JSON object of strings.")
+	errHeaderTwice     = problem.New(400, "invalid_metadata_headers", "Headers has a name twice; upper and lower case are the same there.")
+	errReservedHeaders = problem.New(400, "invalid_metadata_headers",
+		"Headers has a name that belongs to the broker, to the connection or to credentials; priority, message ID and content type are members of the line.")
+)
+
+// longestQuote is how much of an unknown member's name is quoted, bytes.
+const longestQuote = 64
+
+// parse reads a line. It is a JSON reader of its own because most of a line is
+// one long string, which encoding/json walks three times; only a string with escapes
+// is handed to that package. What other readers might read differently is refused:
+// an unknown or repeated member, half of a surrogate pair.
+func (l *batchLine) parse(line []byte) error {
+	r := readerOf(line)
+	seen := members(0)
+	err := r.object(errLine, func(name []byte) error { return l.member(name, &r, &seen) })
+	if err != nil {
+		return err
+	}
+	if !r.Ends() || !l.hasPayload {
+		return errLine
+	}
+	return nil
+}
+
+// members is a set of the members of a line.
+type members uint8
+
+// add reports whether the member was not there.
+func (m *members) add(no int) bool {
+	was := *m
+	*m |= 1 << no
+	return was != *m
+}
+
+// lineMembers are the members of a line; their index is their number.
+var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers"}
+
+func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
+	no := 0
+	for no < len(lineMembers) && lineMembers[no] != string(name) {
+		no++
+	}
+	switch {
+	case no == len(lineMembers):
+		return problem.Newf(400, "invalid_line", "A line has no member %q.", name[:min(len(name), longestQuote)])
+	case !seen.add(no):
+		return errRepeated
+	case no > 1 && r.null():
+		return nil
+	}
+	var err error
+	switch lineMembers[no] {
+	case "Payload", "PayloadBase64":
+		if l.hasPayload {
+			return errLine
+		}
+		l.hasPayload = true
+		l.payload, err = r.payload(no == 1)
+	case "MessageID":
+		if l.messageID, err = r.word(); err == nil && l.messageID != "" && !ident.ValidName(l.messageID) {
+			err = errMessageID
+		}
+	case "ContentType":
+		if l.contentType, err = r.word(); err == nil {
+			err = checkContentType(l.contentType)
+		}
+	case "Priority":
+		l.priority, err = r.priority()
+	case "Headers":
+		l.headers, err = r.headers()
+	}
+	return err
+}
+
+// A lineReader reads JSON from memory.
+type lineReader struct{ jsontext.Cursor }
+
+func readerOf(line []byte) lineReader { return lineReader{jsontext.Cursor{Text: line}} }
+
+func (r *lineReader) null() bool {
+	if bytes.HasPrefix(r.Text[r.At:], []byte("null")) {
+		r.At += 4
+		return true
+	}
+	return false
+}
+
+// object reads an object: member is called with the name of each member to read its
+// value. notOne is the error of what is not an object.
+func (r *lineReader) object(notOne error, member func(name []byte) error) error {
+	if r.Space(); !r.Take('{') {
+		return notOne
+	}
+	if r.Space(); r.Take('}') {
+		return nil
+	}
+	for {
+		name, err := r.text()
+		if err != nil {
+			return err
+		}
+		if r.Space(); !r.Take(':') {
+			return notOne
+		}
+		r.Space()
+		if err := member(name); err != nil {
+			return err
+		}
+		if r.Space(); r.Take('}') {
+			return nil
+		}
+		if !r.Take(',') {
+			return notOne
+		}
+		r.Space()
+	}
+}
+
+// text reads a string, which may not be UTF-8 where it has no escapes. The result
+// is part of the line unless it had escapes.
+func (r *lineReader) text() ([]byte, error) {
+	if !r.Take('"') {
+		return nil, errLine
+	}
+	start := r.At
+	end := bytes.IndexByte(r.Text[start:], '"')
+	if end < 0 {
+		return nil, errLine
+	}
+	plain := r.Text[start : start+end]
+	if bytes.IndexByte(plain, '\\') < 0 {
+		r.At = start + end + 1
+		for _, c := range plain {
+			if c < 0x20 {
+				return nil, errLine
+			}
+		}
+		return plain, nil
+	}
+	for i := start; i < len(r.Text); i++ {
+		switch r.Text[i] {
+		case '\\':
+			i++
+		case '"':
+			raw := r.Text[start-1 : i+1]
+			if !utf8.Valid(raw) {
+				return nil, errLineText // encoding/json would replace what is no UTF-8
+			}
+			var text string
+			if err := json.Unmarshal(raw, &text); err != nil {
+				return nil, errLine
+			}
+			if !paired(raw) { // and this
+				return nil, errSurrogate
+			}
+			r.At = i + 1
+			return []byte(text), nil
+		}
+	}
+	return nil, errLine
+}
+
+// paired reports whether each surrogate that a valid JSON string has as an escape is
+// followed by its other half.
+func paired(raw []byte) bool {
+	for i := bytes.IndexByte(raw, '\\'); i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if i++; raw[i] != 'u' {
+			continue
+		}
+		first := hex4(raw[i+1:])
+		i += 4
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if i+7 > len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' || utf16.DecodeRune(first, hex4(raw[i+3:])) == utf8.RuneError {
+			return false
+		}
+		i += 6
+	}
+	return true
+}
+
+// hex4 reads the four digits of an escape.
+func hex4(digits []byte) rune {
+	n, _ := strconv.ParseUint(string(digits[:4]), 16, 16) // json.Unmarshal has checked them
+	return rune(n)
+}
+
+// word reads a string that is UTF-8.
+func (r *lineReader) word() (string, error) {
+	text, err := r.text()
+	if err == nil && !utf8.Valid(text) {
+		err = errLineText
+	}
+	return string(text), err
+}
+
+// payload reads a payload, into memory of its own.
+func (r *lineReader) payload(inBase64 bool) ([]byte, error) {
+	text, err := r.text()
+	switch {
+	case err != nil:
+		return nil, err
+	case !inBase64 && !utf8.Valid(text):
+		return nil, errPayloadText
+	case !inBase64:
+		return append([]byte{}, text...), nil
+	}
+	// The decoder passes over line breaks, which only escapes can bring in here.
+	if bytes.ContainsAny(text, "\r\n") {
+		return nil, errPayloadBase64
+	}
+	payload := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Strict().Decode(payload, text)
+	if err != nil {
+		return nil, errPayloadBase64
+	}
+	return payload[:n], nil
+}
+
+// priority reads a number as JSON has it: no sign, no zeros in front.
+func (r *lineReader) priority() (int, error) {
+	start := r.At
+	for r.At < len(r.Text) && bytes.IndexByte([]byte(",} \t\r\n"), r.Text[r.At]) < 0 {
+		r.At++
+	}
+	digits := r.Text[start:r.At]
+	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
+		return 0, errPriority
+	}
+	return parsePriority(digits)
+}
+
+// headers reads an object of strings whose names differ by more than case.
+func (r *lineReader) headers() (map[string]string, error) {
+	headers, folded := map[string]string{}, map[string]bool{}
+	if r.At == len(r.Text) || r.Text[r.At] != '{' {
+		return nil, errLineHeaders
+	}
+	err := r.object(errLineHeaders, func(name []byte) error {
+		lower := strings.ToLower(string(name))
+		if folded[lower] {
+			return errHeaderTwice
+		}
+		if len(headers) == metadata.MaxNames {
+			return metadata.ErrSize
+		}
+		if r.At == len(r.Text) || r.Text[r.At] != '"' {
+			return errLineHeaders
+		}
+		value, err := r.word()
+		folded[lower], headers[string(name)] = true, value
+		return err
+	})
+	return headers, err
+}
+
+// checkLineHeaders refuses names that a broadcast would pass over: in a line they
+// were written on purpose.
+func checkLineHeaders(headers map[string]string, tokenHeader string) error {
+	for name := range headers {
+		switch {
+		case strings.EqualFold(name, "X-Broker-Scheduled-For"):
+			return errScheduled
+		case metadata.Reserved(name, tokenHeader):
+			return errReservedHeaders
+		}
+	}
+	return nil
+}

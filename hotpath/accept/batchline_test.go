@@ -1,0 +1,196 @@
+package accept
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+func TestBatchLinesAreReadOrRefusedWhole(t *testing.T) {
+	ok := map[string]batchLine{
+		`{"Payload":"x"}`:                                       {payload: []byte("x")},
+		`{"\u0050ayload":"x"}`:                                  {payload: []byte("x")},
+		`{"Payload":"\ud83d\ude00\\ud800"}`:                     {payload: []byte("\U0001F600\\ud800")},
+		`{"Payload":"x","Priority":0}`:                          {payload: []byte("x")},
+		`{"Payload":""}`:                                        {payload: []byte{}},
+		" {\t\"Payload\" : \"a\\u00e9\\n\\\"b\\\\\" } ":         {payload: []byte("aé\n\"b\\")},
+		`{"PayloadBase64":"/wAB"}`:                              {payload: []byte{0xff, 0, 1}},
+		`{"PayloadBase64":""}`:                                  {payload: []byte{}},
+		`{"MessageID":"m","Payload":"x","Priority":1023}`:       {payload: []byte("x"), messageID: "m", priority: 1023},
+		`{"Payload":"x","MessageID":null,"Priority":null}`:      {payload: []byte("x")},
+		`{"Payload":"x","Headers":{},"ContentType":"a/b"}`:      {payload: []byte("x"), headers: map[string]string{}, contentType: "a/b"},
+		`{"Headers":{"a":"}\"{","b":"c"},"Payload":"x"}`:        {payload: []byte("x"), headers: map[string]string{"a": `}"{`, "b": "c"}},
+		"{\"Payload\":\"grüße \U0001F600\",\"MessageID\":\"\"}": {payload: []byte("grüße \U0001F600")},
+	}
+	for text, want := range ok {
+		var got batchLine
+		require.NoError(t, got.parse([]byte(text)), text)
+		want.hasPayload = true
+		require.Equal(t, want, got, text)
+	}
+	bad := []string{
+		``, `null`, `[]`, `{}`, `"x"`, `{"Payload":"x"`, `{"Payload":"x"}}`, `{"Payload":"x"} {}`, `{"Payload":"x",}`, `{,"Payload":"x"}`,
+		`{"Payload":null}`, `{"Payload":1}`, `{"Payload":{"a":1}}`, `{"payload":"x"}`, `{"Payload":"x","Payload":"y"}`, `{"Payload":"x","PayloadBase64":"eA=="}`,
+		`{"MessageID":"m"}`, `{"Payload":"x","Priority":1.5}`, `{"Payload":"x","Priority":-1}`, `{"Payload":"x","Priority":1024}`, `{"Payload":"x","Priority":"1"}`, `{"Payload":"x","Priority":}`,
+		`{"Payload":"x","MessageID":5}`, `{"Payload":"x","MessageID":"a b"}`, `{"Payload":"x","MessageID":".."}`, `{"Payload":"x","ContentType":"a\nb"}`, `{"Payload":"x","Headers":[]}`, `{"Payload":"x","Headers":{"a":1}}`, `{"Payload":"x","Headers":{"a":"b"`,
+		`{"Payload":"x","Unknown":1}`, "{\"Payload\":\"a\nb\"}", "{\"Payload\":\"\xff\"}", `{"Payload":"\x"}`, `{"Payload":"\`, `{"PayloadBase64":"%%%"}`, `{"PayloadBase64":"eA"}`, `{'Payload':'x'}`,
+		`{"Payload":"x","Priority":+5}`, `{"Payload":"x","Priority":007}`, `{"Payload":"x","Priority":1e1}`, `{"Payload":"x","Priority":[1]}`, `{"Payload":"x","MessageID":nullx}`,
+		"{\"Payload\":\"x\",\"ContentType\":\"\xff\"}", "{\"Payload\":\"x\",\"Headers\":{\"a\":\"\xff\"}}", "{\"Pay\xffload\":\"x\"}", `{"PayloadBase64":"eA\n=="}`,
+		`{"Payload":"x","Headers":{"a":null}}`, `{"Payload":"x","Headers":{"a":["b"]}}`, `{"Payload":"x","Headers":{"a":{"b":"c"}}}`, `{"Payload":"x","Headers":{"a":"b",}}`, `{"Payload":"x","Headers":{"a" "b"}}`,
+		`{"Payload":"x","Headers":{,}}`, `{"Payload":"x","Headers":{]}`, `{"Payload":"x","Headers":{"a":"b"]}`, `{"Payload":"x","Headers":"a"}`, `{"Payload":"x","Headers":{true}}`, `{"Payload":"x","Headers":`, `{"Payload":"x","Headers":{"a":`,
+	}
+	for _, text := range bad {
+		var l batchLine
+		err := l.parse([]byte(text))
+		require.Error(t, err, text)
+		require.Equal(t, 400, problem.From(err).Status, text)
+	}
+}
+
+// Another reader of the same line may take the other one of two, or a replacement
+// for half a character: whoever signs, filters or routes by it would be deceived.
+func TestBatchLinesThatReadersReadDifferentlyAreRefused(t *testing.T) {
+	for text, want := range map[string]error{
+		`{"Payload":"\ud800"}`:                            errSurrogate,
+		`{"Payload":"\udc00"}`:                            errSurrogate,
+		`{"Payload":"a\ud83dz"}`:                          errSurrogate,
+		`{"Payload":"\ud83d\ud83d"}`:                      errSurrogate,
+		`{"Payload":"\ud83d\u0041"}`:                      errSurrogate,
+		`{"Payload":"\ud83d\n"}`:                          errSurrogate,
+		`{"Payload":"\ude00\ud83d"}`:                      errSurrogate,
+		`{"Payload":"\ud83d\ude00\uDE00"}`:                errSurrogate,
+		`{"Payload":"x","ContentType":"a/\uD800"}`:        errSurrogate,
+		`{"Payload":"x","Headers":{"a":"\udfff"}}`:        errSurrogate,
+		`{"Payload":"x","Headers":{"\udfff":"a"}}`:        errSurrogate,
+		`{"Payload":"x","Payload":"y"}`:                   errRepeated,
+		`{"Payload":"x","\u0050ayload":"y"}`:              errRepeated,
+		`{"Payload":"x","PayloadBase64":"eA=="}`:          errLine,
+		`{"Payload":"x","Priority":1,"Priority":2}`:       errRepeated,
+		`{"Payload":"x","MessageID":null,"MessageID":""}`: errRepeated,
+		`{"Headers":{},"Payload":"x","Headers":null}`:     errRepeated,
+		`{"Payload":"x","Headers":{"a":"1","a":"1"}}`:     errHeaderTwice,
+		`{"Payload":"x","Headers":{"X-A":"1","x-a":"2"}}`: errHeaderTwice,
+	} {
+		var l batchLine
+		require.Equal(t, want, l.parse([]byte(text)), text)
+	}
+	names := make([]string, metadata.MaxNames+1)
+	for i := range names {
+		names[i] = fmt.Sprintf(`"h%d":"v"`, i)
+	}
+	var l batchLine
+	require.Equal(t, metadata.ErrSize, l.parse([]byte(`{"Payload":"x","Headers":{`+strings.Join(names, ",")+`}}`)))
+	err := l.parse([]byte(`{"` + strings.Repeat("\xff", 1<<20) + `":1}`))
+	require.Less(t, len(problem.From(err).Detail), 1<<10, "a refusal is short")
+}
+
+func TestBatchLinesNameNoHeadersOfTheBroker(t *testing.T) {
+	for name, want := range map[string]error{
+		"X-Broker-Scheduled-For": errScheduled, "x-broker-scheduled-FOR": errScheduled,
+		"X-Broker-Message-ID": errReservedHeaders, "x-broker-anything": errReservedHeaders, "X-BROKER-Consumer-Token": errReservedHeaders,
+		"Host": errReservedHeaders, "content-length": errReservedHeaders, "Authorization": errReservedHeaders, "x-key": errReservedHeaders,
+		"X-Tenant": nil, "Broker": nil,
+	} {
+		require.Equal(t, want, checkLineHeaders(map[string]string{"a": "b", name: "v"}, "X-Key"), name)
+	}
+}
+
+// What the reader accepts is JSON, and it reads the same as encoding/json does.
+func FuzzBatchLine(f *testing.F) {
+	for _, seed := range []string{`{"Payload":"x"}`, `{"PayloadBase64":"/wAB","Priority":7}`, `{"MessageID":"m","Headers":{"a":"b\"}"},"Payload":"\ud83d\ude00"}`, `{"Payload":"\ud800"}`,
+		`{"Payload":"x","Payload":"y"}`, `{"Payload":"x","Priority":+1}`, `{"Payload":"x","Priority":01}`, `{"Payload":"x","Headers":{"a":"1","A":"2"}}`, `{"Payload":"x","Headers":{"a":null}}`,
+		`{"Payload":"x","Headers":{"a":{"b":"c"}}}`, `{"Payload":"\\ud800\ud83d\ude00\ud83d"}`, "{\"Payload\":\"x\",\"ContentType\":\"\xff\"}", `{"PayloadBase64":"eA\n=="}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var l batchLine
+		if err := l.parse(line); err != nil {
+			require.Equal(t, 400, problem.From(err).Status)
+			return
+		}
+		require.True(t, json.Valid(line), "%q", line)
+		var want struct {
+			Payload, PayloadBase64 *string
+			MessageID, ContentType string
+			Priority               int
+			Headers                map[string]string
+		}
+		dec := json.NewDecoder(bytes.NewReader(line))
+		dec.DisallowUnknownFields()
+		require.NoError(t, dec.Decode(&want), "%q", line)
+		if want.Payload != nil {
+			require.Equal(t, *want.Payload, string(l.payload))
+			require.True(t, utf8.Valid(l.payload))
+		} else {
+			b, err := base64.StdEncoding.DecodeString(*want.PayloadBase64)
+			require.NoError(t, err)
+			require.Equal(t, b, l.payload)
+		}
+		require.Equal(t, want.Priority, l.priority)
+		require.Equal(t, want.MessageID, l.messageID)
+		require.Equal(t, want.ContentType, l.contentType)
+		require.Equal(t, len(want.Headers), len(l.headers))
+		for name, value := range l.headers {
+			require.Equal(t, want.Headers[name], value)
+		}
+		requireStrict(t, line)
+	})
+}
+
+// requireStrict checks, apart from the reader, what encoding/json forgives: bytes that
+// are no UTF-8, halves of surrogate pairs, and names that occur twice in an object.
+func requireStrict(t *testing.T, line []byte) {
+	require.True(t, utf8.Valid(line), "%q", line)
+	whole := bytes.ReplaceAll(line, []byte(`\\`), nil)
+	whole = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`).ReplaceAll(whole, nil)
+	require.NotRegexp(t, `(?i)\\ud[89a-f][0-9a-f]{2}`, string(whole))
+	dec := json.NewDecoder(bytes.NewReader(line))
+	var seen []map[string]bool
+	for name := false; ; { // whether a name comes next
+		token, err := dec.Token()
+		if err == io.EOF {
+			return
+		}
+		require.NoError(t, err)
+		switch v := token.(type) {
+		case json.Delim:
+			if name = v == '{'; name {
+				seen = append(seen, map[string]bool{})
+			} else {
+				seen, name = seen[:len(seen)-1], true
+			}
+		case string:
+			if name {
+				v = strings.ToLower(v)
+				require.False(t, seen[len(seen)-1][v], "%q", line)
+				seen[len(seen)-1][v] = true
+			}
+			name = !name
+		default:
+			name = true
+		}
+	}
+}
+
+func BenchmarkBatchLine(b *testing.B) {
+	line := []byte(`{"MessageID":"m-1","Priority":7,"Payload":"` + string(bytes.Repeat([]byte("x"), 1024)) + `"}`)
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		var l batchLine
+		if err := l.parse(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

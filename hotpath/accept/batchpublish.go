@@ -1,0 +1,215 @@
+package accept
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+const (
+	// chunkLines and chunkBytes bound what is read before it is handed to the
+	// committer; chunksAhead bounds how many such chunks of one request wait for
+	// it. Together with mostUnread they are the memory of one batch request.
+	chunkLines  = 256
+	chunkBytes  = 512 << 10
+	chunksAhead = 8
+	// batchIdle is how long a batch request may send nothing, batchUnread how
+	// long it may read nothing while it sends nothing either.
+	batchIdle   = 30 * time.Second
+	batchUnread = 60 * time.Second
+	// batchRoom is how long a full broker makes a batch wait before it refuses a
+	// line: the sender is held back by the connection meanwhile.
+	batchRoom = 10 * time.Second
+	// batchWrite is how many bytes of answers are written at once.
+	batchWrite = 32 << 10
+	// mostSkipped and longestSkip bound what is read of a refused batch: its
+	// client reads the refusal only after it has sent everything.
+	mostSkipped = 64 << 20
+	longestSkip = 60 * time.Second
+)
+
+// BroadcastBatch is POST /channel/{channel}/batch: NDJSON in, NDJSON out, in
+// the same order, each line answered once its message is committed. The request
+// is streamed, any length in bounded memory; one bad line never fails another.
+func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
+	h := &rc.Request.Header
+	channelID, _ := rc.UserValue("channel").(string)
+	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
+		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	if err != nil {
+		problem.Write(rc, err)
+		return
+	}
+	defaults, err := p.batchDefaults(rc)
+	if err == nil && !h.IsHTTP11() {
+		err = errHTTP10
+	}
+	if err != nil {
+		problem.Write(rc, err)
+		return
+	}
+	body := rc.RequestBodyStream()
+	if body == nil || h.ContentLength() == 0 {
+		body = bytes.NewReader(nil)
+	}
+	b := newBatch(p, ch, producer, body, h.ContentLength(), rc.Conn())
+	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
+	rc.SetContentType("application/x-ndjson")
+	rc.SetStatusCode(fasthttp.StatusOK)
+	rc.Response.SetBodyStream(b, -1)
+}
+
+var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
+
+// batchDefaults are what a line has that does not say otherwise.
+func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, error) {
+	h := &rc.Request.Header
+	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); err != nil || kind != "application/x-ndjson" {
+		return durable.Message{}, problem.New(415, "unsupported_media_type", "A batch is application/x-ndjson.")
+	}
+	if len(h.Peek("X-Broker-Message-ID")) > 0 {
+		return durable.Message{}, problem.New(400, "invalid_message_id", "In a batch each line has its own MessageID.")
+	}
+	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
+	if err != nil {
+		return durable.Message{}, err
+	}
+	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
+		return durable.Message{}, errScheduled
+	}
+	carried, err := metadata.Collect(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
+	return durable.Message{Priority: priority, ContentType: defaultContentType, Headers: carried}, err
+}
+
+// A batch is one batch request under way, and the body of its answer. fasthttp
+// calls WriteTo in the goroutine of the connection, after the handler and before
+// the request and its RequestCtx are released. The two other goroutines, which
+// read the request and collect the results, live inside that call: nothing of a
+// batch touches the connection later, when it or its memory may be another
+// client's. None of the three has the RequestCtx.
+type batch struct {
+	p         *Publisher
+	ch        *catalogue.Channel
+	producer  *durable.Producer
+	defaults  durable.Message
+	requestID string
+	body      wiredBody
+	wire      *wire
+	chunks    chan *chunk // read, handed to the committer; closed by the reader
+	answers   *answers
+}
+
+// newBatch returns a batch whose body has length bytes, or comes in chunks where that
+// is negative.
+func newBatch(p *Publisher, ch *catalogue.Channel, producer *durable.Producer, body io.Reader, length int, conn net.Conn) *batch {
+	w := newWire(conn)
+	return &batch{p: p, ch: ch, producer: producer, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, ch.ID)}
+}
+
+// SupportsBodyWriteTo makes fasthttp call WriteTo.
+func (b *batch) SupportsBodyWriteTo() bool { return true }
+
+// Read makes a batch an io.Reader, as a body must be. It is the answer only by
+// WriteTo.
+func (b *batch) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// WriteTo reads the request and writes its answers. An error ends the
+// connection: the answers are not complete, or where the next request would begin
+// is not known.
+func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
+	var parts sync.WaitGroup
+	var read, collected error
+	parts.Go(func() {
+		defer close(b.chunks)
+		read = b.guarded("batch reader", b.read)
+	})
+	parts.Go(func() {
+		defer b.answers.end()
+		collected = b.collect()
+	})
+	err = b.guarded("batch writer", func() (err error) {
+		written, err = b.write(w)
+		return err
+	})
+	if err != nil {
+		b.wire.cut() // the reader may be waiting for bytes that will not come
+	}
+	parts.Wait() // what was accepted is stored all the same
+	b.answers.drop()
+	return written, errors.Join(err, read, collected)
+}
+
+// guarded is a part of the batch whose panic fails this request only.
+func (b *batch) guarded(part string, f func() error) error {
+	return guard.Do(part, f, "request_id", b.requestID, "channel", b.ch.ID)
+}
+
+// write writes answers until there are no more.
+func (b *batch) write(w io.Writer) (written int64, err error) {
+	buf := make([]byte, 0, batchWrite)
+	for {
+		if buf = b.answers.next(buf[:0]); len(buf) == 0 {
+			return written, nil
+		}
+		if err := b.wire.writing(); err != nil {
+			return written, err
+		}
+		n, err := w.Write(buf)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+		b.answers.wrote()
+	}
+}
+
+// collect takes the results of chunks in their order as they are committed. After
+// a panic it only waits for the others: answers that do not follow the lines would
+// be worse than none.
+func (b *batch) collect() (err error) {
+	for c := range b.chunks {
+		c.wait()
+		if err == nil {
+			err = b.guarded("batch answers", func() error {
+				b.record(c)
+				return nil
+			})
+		}
+		c.release()
+	}
+	return err
+}
+
+// record keeps the results of a chunk and counts them.
+func (b *batch) record(c *chunk) {
+	stored, bytes, submitted := 0, 0, 0
+	for _, l := range c.lines {
+		err := l.err
+		if l.msg != nil {
+			err = c.sub.Outcome(submitted)
+			submitted++
+		}
+		if err == nil {
+			stored++
+			bytes += len(l.msg.Payload)
+		}
+		b.answers.add(l.msg, err)
+	}
+	b.answers.flush()
+	b.p.metrics.Published.Add(float64(stored))
+	b.p.metrics.PublishBytes.Add(float64(bytes))
+	b.p.metrics.BatchRefused.Add(float64(len(c.lines) - stored))
+}

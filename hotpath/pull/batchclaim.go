@@ -1,0 +1,237 @@
+package pull
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Bounds of a batch claim.
+const (
+	defaultClaimed = 100
+	maxClaimed     = 500
+	maxClaimWait   = 20 * time.Second
+	// goneCheck is how often a waiting claim looks whether its client is there,
+	// and the first of the waiting whether there is work that woke nobody.
+	goneCheck = time.Second
+)
+
+// ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up
+// to limit due jobs at once, and waits for the first one when there is none.
+func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
+	_, k, held, err := p.open(rc, body)
+	defer body.Drop(rc, held)
+	var q claimRequest
+	if err == nil {
+		q, err = p.parseClaim(rc.QueryArgs(), rc.Request.Body())
+	}
+	if err == nil {
+		err = p.claimJobs(rc, k, q)
+	}
+	if err != nil {
+		problem.Write(rc, err)
+	}
+}
+
+func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claimRequest) error {
+	end := time.Now().Add(q.wait)
+	var t *ticket
+	for {
+		deadline := time.Now().Add(q.timeout)
+		claim, jobs, err := p.claimOnce(k, q)
+		if err != nil {
+			return err
+		}
+		if !time.Now().Before(deadline) {
+			jobs = nil // this process was paused: others may have them, and be through with them
+		}
+		left := time.Until(end)
+		if len(jobs) > 0 || left <= 0 || p.drains() {
+			if t != nil {
+				t.leave()
+			}
+			if claim.Ready > 0 {
+				p.waiters.Wake(k.No)
+			}
+			if len(jobs) > 0 && gone(rc.Conn()) {
+				p.giveBack(k.No, leasesOf(jobs))
+				return nil // nobody reads the answer
+			}
+			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
+			writeJSON(rc, sizeOf(jobs), func(b []byte) []byte { return appendClaimed(b, k, jobs, deadline) })
+			return nil
+		}
+		if t == nil { // join, then look once more: what came in between woke nobody
+			t = p.waiters.join(k.No)
+			continue
+		}
+		if !p.await(rc, t, claim.NextDue, left) {
+			t.leave()
+			return nil
+		}
+	}
+}
+
+// drains reports whether the broker is stopping.
+func (p *Puller) drains() bool {
+	select {
+	case <-p.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits until there may be work, and reports whether the client is there.
+func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Duration) bool {
+	wait := min(left, goneCheck)
+	if nextDue > 0 {
+		wait = min(wait, nextDue)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for end := time.Now().Add(left); ; {
+		select {
+		case <-t.wake:
+			return !gone(rc.Conn())
+		case <-p.stopping:
+			return true
+		case <-timer.C:
+		}
+		if gone(rc.Conn()) {
+			return false
+		}
+		if nextDue > 0 || t.first() || time.Until(end) <= 0 {
+			return true
+		}
+		timer.Reset(min(goneCheck, max(time.Until(end), time.Millisecond)))
+	}
+}
+
+// A claimedJob is a lease with its message.
+type claimedJob struct {
+	lease redisq.Lease
+	msg   *durable.Message
+	size  int // as shown
+}
+
+func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	n := p.fits.Of(k.No, q.limit)
+	c, err := p.queue.Claim(ctx, k.No, n, q.timeout)
+	generation := p.queue.Generation() // after it: the claim may be what met another Redis
+	if err != nil {
+		return c, nil, err
+	}
+	// What it left although it was asked for it waits for something outside.
+	if c.Spilled && (c.Ready < q.limit || len(c.Leases) < n) {
+		p.refill(k.No)
+	}
+	if len(c.Leases) == 0 {
+		return c, nil, nil
+	}
+	failpoint.At(failpoint.AfterPullHold)
+	p.touched(k.No)
+	jobs, surplus, err := p.check(ctx, k, c.Leases, generation)
+	if err != nil {
+		if _, e := p.queue.Release(ctx, k.No, c.Leases); e != nil {
+			return c, nil, e // the leases end by themselves
+		}
+		return c, nil, err
+	}
+	if len(surplus) > 0 && p.giveBack(k.No, surplus) {
+		c.Ready += len(surplus)
+	}
+	return c, jobs, nil
+}
+
+// check pairs leases with their messages, and drops those whose job is over. Those
+// that do not fit into one answer it returns as surplus.
+func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq.Lease, generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
+	cs := verify.Leased(leases)
+	sizes, err := p.look(ctx, k, cs, generation)
+	if err != nil {
+		return nil, nil, err
+	}
+	jobs = make([]claimedJob, 0, len(sizes))
+	var over []ident.ID
+	for i, size := range sizes {
+		c, lease := &cs[i], leases[i]
+		if c.Verdict.Ends() {
+			over = append(over, c.ID)
+			continue
+		}
+		lease.Attempt = c.Attempt(lease)
+		jobs = append(jobs, claimedJob{lease, c.Message, size})
+	}
+	if len(over) > 0 {
+		if _, err := p.queue.Ack(ctx, k.No, over); err != nil {
+			return nil, nil, err
+		}
+	}
+	return jobs, leases[len(sizes):], nil
+}
+
+// giveBack releases leases that nobody got, uncharged: the jobs are where they were.
+func (p *Puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	p.metrics.Released.Add(float64(len(leases)))
+	if _, err := p.queue.Release(ctx, consumer, leases); err != nil {
+		return false // the leases end by themselves
+	}
+	p.waiters.Wake(consumer)
+	return true
+}
+
+// sizeOf returns about how long the jobs are as JSON.
+func sizeOf(jobs []claimedJob) (size int) {
+	for _, j := range jobs {
+		size += j.size
+	}
+	return size
+}
+
+func leasesOf(jobs []claimedJob) []redisq.Lease {
+	leases := make([]redisq.Lease, len(jobs))
+	for i, j := range jobs {
+		leases[i] = j.lease
+	}
+	return leases
+}
+
+func appendClaimed(b []byte, k *durable.Consumer, jobs []claimedJob, deadline time.Time) []byte {
+	b = append(b, `{"Result":[`...)
+	until := deadline.UTC().Format(time.RFC3339Nano)
+	for i, j := range jobs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"ID":"`...)
+		b = j.msg.ID.Job(k.Position).AppendText(b)
+		b = append(b, `","Lease":`...)
+		b = jsontext.Append(b, j.lease.Token)
+		b = append(b, `,"Attempt":`...)
+		b = strconv.AppendInt(b, int64(j.lease.Attempt), 10)
+		b = append(b, `,"Deadline":"`...)
+		b = append(b, until...)
+		b = append(b, `","Priority":`...)
+		b = strconv.AppendInt(b, int64(j.msg.Priority), 10)
+		b = append(b, `,"Message":`...)
+		b = appendMessage(b, j.msg)
+		b = append(b, '}')
+	}
+	return append(b, "]}\n"...)
+}

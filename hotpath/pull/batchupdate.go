@@ -1,0 +1,349 @@
+package pull
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// maxUpdates bounds one batch update, as claims are.
+const maxUpdates = maxClaimed
+
+// An update is one entry of a batch update.
+type update struct {
+	ID                 string
+	Lease              string
+	NextState          string
+	IncrementalTimeout int64
+	Delay              int64
+}
+
+// UpdateJobs is POST /channel/{channel}/consumer/{consumer}/jobs: many
+// transitions in one request, each with an answer of its own, in order. A 202
+// to DELIVERED or DEAD is on disk.
+func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
+	ch, k, held, err := p.open(rc, body)
+	defer body.Drop(rc, held)
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	var updates []update
+	if err == nil {
+		updates, err = parseUpdates(rc.Request.Body())
+	}
+	if err != nil {
+		problem.Write(rc, err)
+		return
+	}
+	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
+	u.run(ctx)
+	writeJSON(rc, 0, u.appendResults)
+}
+
+func parseUpdates(body []byte) ([]update, error) {
+	updates, ok := plainUpdates(body)
+	if !ok {
+		invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
+		var err error
+		if updates, err = anyUpdates(body); errors.Is(err, errNoObject) || err == nil && updates == nil {
+			return nil, invalid
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if len(updates) > maxUpdates {
+		return nil, errTooMany
+	}
+	return updates, nil
+}
+
+// updatesMembers are the members of the body of a batch update, updateMembers those
+// of an entry.
+var (
+	updatesMembers = []string{"Updates"}
+	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay"}
+)
+
+// anyUpdates reads the body of a batch update, however it is written. A member that
+// is not known is refused: without a misspelt Lease a worker that lost the job would
+// be believed.
+func anyUpdates(body []byte) (updates []update, err error) {
+	if !json.Valid(body) {
+		return nil, errNoObject
+	}
+	err = eachMember(body, updatesMembers, func(_ string, value []byte) error {
+		var entries []json.RawMessage
+		if json.Unmarshal(value, &entries) != nil {
+			return errNoObject
+		}
+		if len(entries) > maxUpdates {
+			return errTooMany
+		}
+		updates = make([]update, len(entries))
+		for i, entry := range entries {
+			if err := eachMember(entry, updateMembers, updates[i].set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return updates, err
+}
+
+func (u *update) set(member string, value []byte) error {
+	var to any
+	switch member {
+	case "ID":
+		to = &u.ID
+	case "Lease":
+		to = &u.Lease
+	case "NextState":
+		to = &u.NextState
+	case "IncrementalTimeout":
+		to = &u.IncrementalTimeout
+	case "Delay":
+		to = &u.Delay
+	}
+	if json.Unmarshal(value, to) != nil {
+		return errNoObject
+	}
+	return nil
+}
+
+// An updating is one batch update under way. errs[i] is the answer to entry i,
+// nil for 202.
+type updating struct {
+	p       *Puller
+	ch      *catalogue.Channel
+	k       *durable.Consumer
+	updates []update
+	ids     []ident.ID
+	errs    []error
+}
+
+var (
+	errNextState = problem.New(400, "invalid_next_state", "NextState must be DELIVERED, DEAD, QUEUED or INFLIGHT.")
+	errNeedLease = problem.New(400, "lease_required", "QUEUED and INFLIGHT in a batch need the Lease of the job.")
+	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.", MaxIncrementalTimeout)
+	errTooMany   = problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
+	errTwice     = problem.New(400, "job_twice", "The job is in this request twice; the first entry counts.")
+)
+
+func (u *updating) run(ctx context.Context) {
+	seen := map[ident.ID]bool{}
+	var finish, giveBack []int
+	extend := map[int64][]int{} // by IncrementalTimeout
+	for i, e := range u.updates {
+		if u.errs[i] = u.admit(ctx, i, e); u.errs[i] != nil {
+			continue
+		}
+		if seen[u.ids[i]] {
+			u.errs[i] = errTwice
+			continue
+		}
+		seen[u.ids[i]] = true
+		switch e.NextState {
+		case "DELIVERED", "DEAD":
+			finish = append(finish, i)
+		case "QUEUED":
+			giveBack = append(giveBack, i)
+		case "INFLIGHT":
+			extend[e.IncrementalTimeout] = append(extend[e.IncrementalTimeout], i)
+		}
+	}
+	u.finish(ctx, finish)
+	u.giveBack(ctx, giveBack)
+	for seconds, entries := range extend {
+		u.extend(ctx, time.Duration(seconds)*time.Second, entries)
+	}
+}
+
+// admit checks an entry by itself.
+func (u *updating) admit(ctx context.Context, i int, e update) error {
+	job, err := ident.Parse(e.ID)
+	if err != nil {
+		return errJobNotFound
+	}
+	id, pos, ok := job.Split()
+	if !ok {
+		return errJobNotFound
+	}
+	if pos != u.k.Position {
+		return u.p.foreign(ctx, u.ch, id, pos)
+	}
+	u.ids[i] = id
+	switch e.NextState {
+	case "DELIVERED", "DEAD":
+	case "QUEUED", "INFLIGHT":
+		if e.Lease == "" {
+			return errNeedLease
+		}
+	default:
+		return errNextState
+	}
+	if e.IncrementalTimeout < 0 || e.IncrementalTimeout > MaxIncrementalTimeout || e.IncrementalTimeout > 0 && e.NextState != "INFLIGHT" {
+		return errTimeout
+	}
+	if e.Delay < 0 || e.Delay > MaxIncrementalTimeout || e.Delay > 0 && e.NextState != "QUEUED" {
+		return errDelay
+	}
+	return nil
+}
+
+func (u *updating) fail(entries []int, err error) {
+	for _, i := range entries {
+		u.errs[i] = err
+	}
+}
+
+// finish stores DELIVERED and DEAD, all in one wait.
+func (u *updating) finish(ctx context.Context, entries []int) {
+	if len(entries) == 0 {
+		return
+	}
+	ids := make([]ident.ID, len(entries))
+	for n, i := range entries {
+		ids[n] = u.ids[i]
+	}
+	standings, err := u.p.queue.Probe(ctx, u.k.No, ids)
+	if err != nil {
+		u.fail(entries, err)
+		return
+	}
+	answers := make(chan answer, len(entries))
+	waiting := map[int]bool{}
+	for n, i := range entries {
+		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], t: transition{next: u.updates[i].NextState}, token: u.updates[i].Lease}
+		out, accept, err := m.outcome(ctx, standings[n])
+		if !accept {
+			u.errs[i] = err
+			continue
+		}
+		waiting[i] = true
+		u.p.outcomes.Add(outcome.Result{Outcome: out, Urgent: true, Sink: answerTo{i, answers}})
+	}
+	for len(waiting) > 0 {
+		select {
+		case a := <-answers:
+			delete(waiting, a.i)
+			if u.errs[a.i] = a.err; a.err == nil {
+				u.p.verifier.Cache.Done(u.ids[a.i])
+			}
+		case <-ctx.Done():
+			for i := range waiting {
+				u.errs[i] = durable.ErrOutcomeUnknown
+			}
+			return
+		}
+	}
+}
+
+// An answer is the fate of the outcome of entry i.
+type answer struct {
+	i   int
+	err error
+}
+
+// An answerTo is the sink of an outcome. The channel has room for all answers.
+type answerTo struct {
+	i       int
+	answers chan answer
+}
+
+func (answerTo) Ended()                 {}
+func (answerTo) Retrying(time.Duration) {}
+func (a answerTo) Done(err error)       { a.answers <- answer{a.i, err} }
+
+func (u *updating) leases(entries []int) []redisq.Lease {
+	leases := make([]redisq.Lease, len(entries))
+	for n, i := range entries {
+		leases[n] = redisq.Lease{ID: u.ids[i], Token: u.updates[i].Lease}
+	}
+	return leases
+}
+
+func (u *updating) giveBack(ctx context.Context, entries []int) {
+	if len(entries) == 0 {
+		return
+	}
+	delays := make([]time.Duration, len(entries))
+	for n, i := range entries {
+		delays[n] = time.Duration(u.updates[i].Delay) * time.Second
+	}
+	moved, err := u.p.queue.Nack(ctx, u.k.No, u.leases(entries), delays)
+	u.settle(entries, moved, err)
+	if err == nil {
+		u.p.waiters.Wake(u.k.No)
+		u.p.touched(u.k.No)
+	}
+}
+
+func (u *updating) extend(ctx context.Context, extra time.Duration, entries []int) {
+	moved, err := u.p.queue.Extend(ctx, u.k.No, u.leases(entries), u.p.visible+extra)
+	u.settle(entries, moved, err)
+}
+
+func (u *updating) settle(entries []int, moved []bool, err error) {
+	for n, i := range entries {
+		switch {
+		case err != nil:
+			u.errs[i] = err
+		case !moved[n]:
+			u.errs[i] = errLeaseLost
+		}
+	}
+}
+
+func (u *updating) appendResults(b []byte) []byte {
+	type outcome struct {
+		next   string
+		status int
+	}
+	counts := map[outcome]int{}
+	b = append(b, `{"Result":[`...)
+	for i, e := range u.updates {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"ID":`...)
+		b = jsontext.Append(b, e.ID)
+		status, code := 202, ""
+		if u.errs[i] != nil {
+			p := problem.From(u.errs[i])
+			status, code = p.Status, p.Code
+		}
+		counts[outcome{stateLabel(e.NextState), status}]++
+		b = append(b, `,"Status":`...)
+		b = strconv.AppendInt(b, int64(status), 10)
+		if code != "" {
+			b = append(b, `,"code":`...)
+			b = jsontext.Append(b, code)
+		}
+		b = append(b, '}')
+	}
+	for o, n := range counts {
+		u.p.metrics.Transitions.WithLabelValues(o.next, strconv.Itoa(o.status)).Add(float64(n))
+	}
+	return append(b, "]}\n"...)
+}
+
+// stateLabel keeps what clients send out of the labels of metrics.
+func stateLabel(next string) string {
+	switch next {
+	case "INFLIGHT", "DELIVERED", "DEAD", "QUEUED":
+		return next
+	}
+	return "refused"
+}

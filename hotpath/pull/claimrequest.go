@@ -1,0 +1,113 @@
+package pull
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// A claimRequest is what a batch claim asks for.
+type claimRequest struct {
+	limit   int
+	wait    time.Duration
+	timeout time.Duration // of the leases
+}
+
+// claimMembers are the members of the body of a claim. In lower case they are the
+// parameters of its query.
+var claimMembers = []string{"Limit", "Wait", "Timeout"}
+
+var (
+	errClaimBody  = problem.New(400, "invalid_body", `The body must be empty or a JSON object like {"Limit":100,"Wait":"20s","Timeout":60}.`)
+	errClaimLimit = problem.New(400, "invalid_limit", "limit must be an integer of at least 1.")
+	errClaimWait  = problem.New(400, "invalid_wait", "wait must be a duration like 20s, or a number of seconds.")
+	errClaimTime  = problem.Newf(400, "invalid_timeout", "timeout must be whole seconds from 1 to %d.", MaxIncrementalTimeout)
+)
+
+// parseClaim reads what a claim asks for, from its query and from a JSON object in
+// its body. A body is read whatever its Content-Type, as those of moves are; a
+// parameter that stands in both places is refused, also with the same value.
+func (p *Puller) parseClaim(args *fasthttp.Args, body []byte) (claimRequest, error) {
+	q := claimRequest{limit: defaultClaimed, timeout: p.visible}
+	if err := eachOnce(args, "limit", "wait", "timeout"); err != nil {
+		return q, err
+	}
+	for _, member := range claimMembers {
+		if name := strings.ToLower(member); args.Has(name) {
+			if err := q.set(name, string(args.Peek(name))); err != nil {
+				return q, err
+			}
+		}
+	}
+	if len(body) == 0 {
+		return q, nil
+	}
+	if !json.Valid(body) {
+		return q, errClaimBody
+	}
+	err := eachMember(body, claimMembers, func(member string, value []byte) error {
+		name, text := strings.ToLower(member), string(value)
+		if args.Has(name) {
+			return problem.Newf(400, "duplicate_field", "%s stands in the query and in the body.", name)
+		}
+		if name == "wait" && json.Unmarshal(value, &text) != nil {
+			text = string(value) // not a string: as it is
+		}
+		return q.set(name, text)
+	})
+	if errors.Is(err, errNoObject) {
+		return q, errClaimBody
+	}
+	return q, err
+}
+
+// eachOnce refuses a query in which one of these parameters occurs twice: a proxy
+// may have read the other one.
+func eachOnce(args *fasthttp.Args, names ...string) error {
+	if args.Len() < 2 { // as nearly always
+		return nil
+	}
+	for _, name := range names {
+		if len(args.PeekMulti(name)) > 1 {
+			return problem.Newf(400, "invalid_query", "The parameter %s occurs more than once.", name)
+		}
+	}
+	return nil
+}
+
+// set reads a parameter. Both places have it in the same form: whole numbers, and
+// durations.
+func (q *claimRequest) set(name, text string) error {
+	n, err := strconv.Atoi(text)
+	if errors.Is(err, strconv.ErrRange) {
+		err = nil // n is the nearest int, and out of range below, or clipped
+	}
+	switch name {
+	case "limit":
+		if err != nil || n < 1 {
+			return errClaimLimit
+		}
+		q.limit = min(n, maxClaimed)
+	case "wait":
+		d := time.Duration(min(max(n, -1), 3600)) * time.Second
+		if err != nil {
+			d, err = time.ParseDuration(text)
+		}
+		if err != nil || d < 0 {
+			return errClaimWait
+		}
+		q.wait = min(d, maxClaimWait)
+	case "timeout":
+		if err != nil || n < 1 || n > MaxIncrementalTimeout {
+			return errClaimTime
+		}
+		q.timeout = time.Duration(n) * time.Second
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// combineMost bounds what a combiner puts into one call.
+const combineMost = 100
+
+// errShort says that a combined call had fewer answers than questions.
+var errShort = errors.New("hotpath: answers are missing")
+
+// A combiner makes one call of the questions about a consumer that come while its
+// last call is under way: a pool of workers that each move one job costs Redis as
+// many calls as there are rounds, not workers. Nothing waits for a timer: the first
+// question goes out at once.
+type combiner[Q, A any] struct {
+	// call answers the questions in their order.
+	call func(ctx context.Context, consumer uint32, questions []Q) ([]A, error)
+
+	mu      sync.Mutex
+	waiting map[uint32][]asked[Q, A] // by consumer; present while a goroutine serves it
+}
+
+// An asked is a question and where its answer goes.
+type asked[Q, A any] struct {
+	question Q
+	answer   chan answered[A] // capacity 1
+}
+
+type answered[A any] struct {
+	answer A
+	err    error
+}
+
+// Ask returns the answer to the question. When ctx ends first its effect is unknown.
+func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (A, error) {
+	a := asked[Q, A]{question, make(chan answered[A], 1)}
+	c.mu.Lock()
+	if c.waiting == nil {
+		c.waiting = map[uint32][]asked[Q, A]{}
+	}
+	queue, served := c.waiting[consumer]
+	c.waiting[consumer] = append(queue, a)
+	c.mu.Unlock()
+	if !served {
+		go guard.Vital("combiner", func() { c.serve(consumer) })
+	}
+	select {
+	case got := <-a.answer:
+		return got.answer, got.err
+	case <-ctx.Done():
+		var none A
+		return none, ctx.Err()
+	}
+}
+
+// serve makes calls until nobody waits.
+func (c *combiner[Q, A]) serve(consumer uint32) {
+	runtime.Gosched() // requests that arrived together go together
+	for {
+		c.mu.Lock()
+		queue := c.waiting[consumer]
+		if len(queue) == 0 {
+			delete(c.waiting, consumer)
+			c.mu.Unlock()
+			return
+		}
+		n := min(len(queue), combineMost)
+		c.waiting[consumer] = queue[n:]
+		c.mu.Unlock()
+		c.answer(consumer, queue[:n:n])
+	}
+}
+
+func (c *combiner[Q, A]) answer(consumer uint32, batch []asked[Q, A]) {
+	questions := make([]Q, len(batch))
+	for i := range batch {
+		questions[i] = batch[i].question
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	var answers []A
+	err := guard.Do("combined call", func() (err error) {
+		answers, err = c.call(ctx, consumer, questions)
+		return err
+	})
+	if errors.Is(err, guard.ErrPanic) {
+		err = problem.ErrInternal.Because(err)
+	}
+	if err == nil && len(answers) != len(batch) {
+		err = errShort
+	}
+	for i := range batch {
+		got := answered[A]{err: err}
+		if err == nil {
+			got.answer = answers[i]
+		}
+		batch[i].answer <- got
+	}
+}

@@ -1,0 +1,274 @@
+// Package pull has the routes of pull consumers: a look at the queue, the state machine of one
+// job, and the batch routes that claim and move many. A job is verified (package verify) before
+// it is handed out; its end goes to package outcome.
+package pull
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// Bounds of queued-jobs. A larger limit is clipped.
+const (
+	defaultListed = 25
+	maxListed     = 100
+)
+
+// A Queue is the part of redisq.Queue that pull consumers work with.
+type Queue interface {
+	Generation() uint64
+	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
+	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
+	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
+	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
+	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
+	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
+	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
+}
+
+// A Store is the part of durable.Store that pull consumers work with.
+type Store interface {
+	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
+}
+
+// A Outcomes stores outcomes: an outcome.Committer.
+type Outcomes interface {
+	Add(r outcome.Result)
+	Store(ctx context.Context, out durable.Outcome) error
+}
+
+// Options assemble the pull routes.
+type Options struct {
+	Catalogue *catalogue.Catalogue
+	Queue     Queue
+	Store     Store
+	Verifier  *verify.Verifier
+	Outcomes  Outcomes
+	NowMs     func() int64 // the clock of the store
+	// Touched is told of consumers that have leases or delayed jobs now, Refill of consumers
+	// whose window has room while the store holds more jobs. Neither may block.
+	Touched  func(consumer uint32)
+	Refill   func(consumer uint32)
+	Visible  time.Duration // visibility timeout without IncrementalTimeout
+	Metrics  *metrics.Metrics
+	Stopping <-chan struct{} // closed when long polls must answer
+}
+
+// A Puller has the routes of pull consumers.
+type Puller struct {
+	catalogue *catalogue.Catalogue
+	queue     Queue
+	store     Store
+	verifier  *verify.Verifier
+	outcomes  Outcomes
+	nowMs     func() int64
+	touched   func(consumer uint32)
+	refill    func(consumer uint32)
+	visible   time.Duration
+	metrics   *metrics.Metrics
+	stopping  <-chan struct{}
+
+	waiters waiters
+	fits    verify.Fits
+	claims  combiner[redisq.Wish, redisq.Grant] // of the single routes
+	probes  combiner[ident.ID, redisq.Standing]
+}
+
+// New returns the pull routes.
+func New(o Options) *Puller {
+	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, outcomes: o.Outcomes, nowMs: o.NowMs,
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: o.Stopping}
+	p.claims.call, p.probes.call = p.queue.ClaimEach, p.queue.Probe
+	return p
+}
+
+// Wake says that a consumer may have jobs that are due: one of its long polls looks. It never
+// blocks.
+func (p *Puller) Wake(consumer uint32) { p.waiters.Wake(consumer) }
+
+// errNotPull refuses a push consumer at the doors of pull consumers.
+var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pull consumer.")
+
+// errJobNotFound refuses a job that does not exist.
+var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
+
+// open lets a request in: its tokens first, then its body, which is dropped again
+// with body.Drop(rc, held).
+func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, held int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	if ch, k, err = p.authorize(ctx, rc); err == nil {
+		held, err = body.Load(rc)
+	}
+	return ch, k, held, err
+}
+
+func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
+	channelID, _ := rc.UserValue("channel").(string)
+	consumerID, _ := rc.UserValue("consumer").(string)
+	h := &rc.Request.Header
+	ch, k, err := p.catalogue.AuthorizeConsumer(ctx, channelID, h.Peek("X-Broker-Channel-Token"), consumerID, h.Peek("X-Broker-Consumer-Token"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if k.Type != durable.Pull { // the copy may be behind a PUT elsewhere
+		if err := p.catalogue.Refresh(ctx); err != nil {
+			return nil, nil, err
+		}
+		if k = p.catalogue.ConsumerByNo(k.No); k.Type != durable.Pull {
+			return nil, nil, errNotPull
+		}
+	}
+	return ch, k, nil
+}
+
+// QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: a look
+// at what is due, highest priority first, oldest first inside a priority. It
+// claims nothing.
+func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
+	ch, k, held, err := p.open(rc, body)
+	defer body.Drop(rc, held)
+	var page *queuedJobs
+	if err == nil {
+		page, err = p.queuedJobs(rc, ch, k)
+	}
+	if err != nil {
+		problem.Write(rc, err)
+		return
+	}
+	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))
+	writeJSON(rc, page.size.bytes, page.appendJSON)
+}
+
+// httpDate is the IMF-fixdate of RFC 9110.
+const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*queuedJobs, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	if err := eachOnce(rc.QueryArgs(), "limit", "after"); err != nil {
+		return nil, err
+	}
+	limit, err := parseLimit(rc.QueryArgs())
+	if err != nil {
+		return nil, err
+	}
+	after, err := parseCursor(rc.QueryArgs().Peek("after"))
+	if err != nil {
+		return nil, err
+	}
+	page := &queuedJobs{k: k}
+	// A page may hold jobs that are over (their ack was lost): go on behind
+	// them rather than show a short list. Bounded, since each round ends them.
+	for round := 0; limit > len(page.jobs) && round < 4; round++ {
+		want := p.fits.Of(k.No, limit-len(page.jobs))
+		waiting, err := p.queue.Peek(ctx, k.No, after, want)
+		if err != nil {
+			return nil, err
+		}
+		shown, err := p.describe(ctx, k, waiting, page)
+		if err != nil {
+			return nil, err
+		}
+		if shown > 0 {
+			last := waiting[shown-1]
+			after = &redisq.Cursor{Score: last.Score, ID: last.ID}
+		}
+		if shown < len(waiting) { // the page is full
+			break
+		}
+		if len(waiting) < want {
+			return page, nil
+		}
+	}
+	if limit > 0 && after != nil {
+		page.next = "/channel/" + ch.ID + "/consumer/" + k.ID + "/queued-jobs?limit=" + strconv.Itoa(limit) +
+			"&after=" + url.QueryEscape(formatCursor(*after))
+	}
+	return page, nil
+}
+
+// describe adds the waiting jobs to the page, with their messages: as many as
+// shown, which is fewer when the page is full.
+func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) (shown int, err error) {
+	generation := p.queue.Generation()
+	cs := verify.Waiting(waiting)
+	sizes, err := p.look(ctx, k, cs, generation)
+	if err != nil {
+		return 0, err
+	}
+	var over []ident.ID
+	for i, size := range sizes {
+		c := &cs[i]
+		if c.Verdict.Ends() {
+			over = append(over, c.ID)
+		} else if !page.size.add(size) {
+			break
+		} else {
+			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts), msg: c.Message})
+		}
+		shown++
+	}
+	if len(over) > 0 {
+		_, err = p.queue.Ack(ctx, k.No, over)
+	}
+	return shown, err
+}
+
+func parseLimit(args *fasthttp.Args) (int, error) {
+	if !args.Has("limit") {
+		return defaultListed, nil
+	}
+	text := string(args.Peek("limit"))
+	n, err := strconv.Atoi(text)
+	if errors.Is(err, strconv.ErrRange) && !strings.HasPrefix(text, "-") {
+		return maxListed, nil
+	}
+	if err != nil || n < 0 || strings.HasPrefix(text, "+") {
+		return 0, problem.New(400, "invalid_limit", "limit must be an integer of at least 0.")
+	}
+	return min(n, maxListed), nil
+}
+
+// A cursor is opaque to clients: score and message ID of the last job listed.
+func formatCursor(c redisq.Cursor) string {
+	return strconv.FormatInt(c.Score, 36) + "." + c.ID.String()
+}
+
+func parseCursor(b []byte) (*redisq.Cursor, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	invalid := problem.New(400, "invalid_cursor", "after must be taken from Pages.next.")
+	score, id, ok := strings.Cut(string(b), ".")
+	if !ok || len(score) > 12 {
+		return nil, invalid
+	}
+	n, err := strconv.ParseInt(score, 36, 64)
+	if err != nil || n < 0 || n >= 1<<53 {
+		return nil, invalid
+	}
+	parsed, err := ident.Parse(id)
+	if err != nil {
+		return nil, invalid
+	}
+	return &redisq.Cursor{Score: n, ID: parsed}, nil
+}

@@ -1,0 +1,128 @@
+// Package push claims the jobs of push consumers and POSTs them.
+//
+// Each consumer has a lane: its slots, what it has claimed, and when it claims next. A lane that
+// hangs costs the others nothing but its own slots. A claimed job is verified (package verify),
+// delivered, judged by the consumer's policy, and its outcome handed on (package outcome).
+package push
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// claim takes what the lane has room for and starts its deliveries. It reports
+// whether the lane should be served again at once.
+func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
+	k := l.consumer.Load()
+	if k.Type != durable.Push {
+		return false
+	}
+	// Until a claim has told otherwise there may be something: whatever keeps us
+	// from claiming now, the end of a request tries again.
+	l.leftMore(true)
+	room := l.room()
+	if room <= 0 || l.short.Load() {
+		return false
+	}
+	if since := time.Since(l.claimed); since < claimPause && room < l.limit/2 {
+		l.setTimer(claimPause-since, func() { d.Wake(l.no) })
+		return false
+	}
+	if d.outcomes.Room() < claimMax {
+		l.setTimer(storePause, func() { d.Wake(l.no) })
+		return false
+	}
+	n := d.reserve(l, d.fits.Of(l.no, min(room, claimMax)))
+	if n == 0 {
+		return false // starved: a free slot wakes the lane
+	}
+	start := time.Now()
+	l.claimed = start
+	suspected := l.suspected.Load()
+	var c redisq.Claim
+	err := guard.Do("claim for push", func() (err error) {
+		c, err = d.queue.Claim(ctx, l.no, n, d.lease(k))
+		return err
+	})
+	generation := d.queue.Generation() // after it: the claim may be what met another Redis
+	if err != nil {
+		d.unreserve(l, n)
+		if ctx.Err() == nil {
+			l.setTimer(storePause, func() { d.Wake(l.no) })
+		}
+		return false
+	}
+	got := len(c.Leases)
+	d.unreserve(l, n-got)
+	l.leftMore(c.Ready > 0)
+	if got > 0 {
+		left := d.verify(ctx, l, k, d.start(l, k, c.Leases, start, generation), start)
+		d.fits.Learn(l.no, got, got-left)
+		d.suspectSince(l, suspected)
+	}
+	// What it left although it had room for it waits for something outside.
+	if c.Spilled && (c.Ready < l.limit*2 || got < n) {
+		d.refill(l.no)
+	}
+	if c.Ready > 0 && got == n {
+		return true
+	}
+	if c.NextDue > 0 {
+		l.setTimer(c.NextDue, func() { d.Wake(l.no) })
+	}
+	return false
+}
+
+// reserve takes up to n slots of the process for the lane: never more than half
+// of those that are left, so that consumers that hang cannot take them all.
+func (d *Dispatcher) reserve(l *lane, n int) int {
+	d.mu.Lock()
+	n = min(n, max(d.slots/2, 1), d.slots)
+	if n == 0 {
+		d.starved = append(d.starved, l)
+	}
+	d.slots -= n
+	d.mu.Unlock()
+	l.reserve(n)
+	d.metrics.PushInFlight.Add(float64(n))
+	return n
+}
+
+// unreserve gives back slots that a claim did not use.
+func (d *Dispatcher) unreserve(l *lane, n int) {
+	if n > 0 {
+		l.unreserve(n)
+		d.free(n)
+	}
+}
+
+// free gives slots of the process back, and wakes the lanes that wait for some.
+func (d *Dispatcher) free(n int) {
+	d.metrics.PushInFlight.Sub(float64(n))
+	d.mu.Lock()
+	d.slots += n
+	starved := d.starved
+	d.starved = nil
+	for _, s := range starved {
+		d.wake(s)
+	}
+	d.mu.Unlock()
+}
+
+// release gives leases back that were not sent, at their old place, uncharged.
+func (d *Dispatcher) release(l *lane, leases []redisq.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	d.metrics.Released.Add(float64(len(leases)))
+	err := guard.Do("release of leases", func() error {
+		_, err := d.queue.Release(ctx, l.no, leases)
+		return err
+	})
+	if err != nil {
+		d.log.Debug("unsent jobs could not be given back; their leases will end", "error", err)
+	}
+}

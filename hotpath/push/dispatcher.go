@@ -1,0 +1,245 @@
+// Package push claims the jobs of push consumers and POSTs them.
+//
+// Each consumer has a lane: its slots, what it has claimed, and when it claims next. A lane that
+// hangs costs the others nothing but its own slots. A claimed job is verified (package verify),
+// delivered, judged by the consumer's policy, and its outcome handed on (package outcome).
+package push
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/policy"
+)
+
+const (
+	// servers is how many lanes claim at the same time.
+	servers = 4
+	// claimPause is the least time between two claims of a lane that still has
+	// half of its slots in use: larger batches, same latency.
+	claimPause = 2 * time.Millisecond
+	// claimMax bounds one claim.
+	claimMax = 100
+	// idlePollsPerSecond bounds what polling idle consumers costs Redis. Wake-ups
+	// carry the load; polling repairs lost ones.
+	idlePollsPerSecond = 4
+	// storePause is the wait after the store or Redis failed a claim.
+	storePause = 250 * time.Millisecond
+)
+
+// A Dispatcher claims jobs of push consumers and delivers them.
+type Dispatcher struct {
+	queue     Queue
+	catalogue *catalogue.Catalogue
+	client    Deliverer
+	verifier  *verify.Verifier
+	outcomes  Outcomes
+	pace      Pace
+	settings  Settings
+	nowMs     func() int64
+	touched   func(consumer uint32)
+	refill    func(consumer uint32)
+	log       *slog.Logger
+	metrics   *metrics.Metrics
+
+	mu      sync.Mutex
+	lanes   map[uint32]*lane
+	run     []*lane // woken, not yet served
+	slots   int     // free, of settings.Concurrency
+	starved []*lane // woken while there was no free slot
+	stopped bool
+	ready   sync.Cond // run is not empty, or stopped
+
+	deliveries sync.WaitGroup
+	idle       chan *delivery // unbuffered: to workers that wait for work
+	quit       chan struct{}  // closed when stopped
+	inFlight   inFlight
+	large      largePayloads
+	fits       verify.Fits        // how many jobs a claim of a lane should bring
+	loading    chan struct{}      // capacity servers: a claim is loading payloads
+	suspects   *dedupQueue[*lane] // whose leases Redis may have lost
+}
+
+// policy is how the consumer is delivered to.
+func (d *Dispatcher) policy(k *durable.Consumer) *policy.Policy {
+	return d.settings.Policies.Of(k.Policy)
+}
+
+// lease is the visibility timeout of the consumer's jobs: it covers a whole attempt. It
+// is never shorter than the usual one, so one heartbeat suits all.
+func (d *Dispatcher) lease(k *durable.Consumer) time.Duration {
+	return max(d.settings.Lease, d.policy(k).Timeout+d.settings.Margin)
+}
+
+// New returns a dispatcher. Nothing is claimed before Run.
+func New(o Options) *Dispatcher {
+	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, outcomes: o.Outcomes, pace: o.Pace,
+		settings: o.Settings, nowMs: o.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics}
+	d.lanes = map[uint32]*lane{}
+	d.slots = d.settings.Concurrency
+	d.large.most = d.settings.Bytes
+	d.loading = make(chan struct{}, servers)
+	d.idle, d.quit = make(chan *delivery), make(chan struct{})
+	d.inFlight.byLane = map[*lane]map[*delivery]struct{}{}
+	d.ready.L = &d.mu
+	d.suspects = newDedupQueue[*lane](restorers)
+	return d
+}
+
+// Learn is told of every consumer that is new or changed.
+func (d *Dispatcher) Learn(k *durable.Consumer) {
+	d.mu.Lock()
+	l := d.lanes[k.No]
+	if l == nil {
+		if k.Type != durable.Push {
+			d.mu.Unlock()
+			return
+		}
+		l = &lane{no: k.No, limit: d.settings.PerConsumer}
+		d.lanes[k.No] = l
+	}
+	l.consumer.Store(k)
+	d.mu.Unlock()
+	d.Wake(k.No)
+}
+
+// Wake says that the consumer may have jobs that are due. It never blocks, and
+// does nothing for pull consumers.
+func (d *Dispatcher) Wake(consumer uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lanes[consumer]; l != nil {
+		d.wake(l)
+	}
+}
+
+// WakeAfter is Wake after a while.
+func (d *Dispatcher) WakeAfter(consumer uint32, after time.Duration) {
+	if l := d.lane(consumer); l != nil {
+		l.setTimer(after, func() { d.Wake(consumer) })
+	}
+}
+
+// lane returns the lane of a consumer, nil when it never was a push consumer.
+func (d *Dispatcher) lane(consumer uint32) *lane {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lanes[consumer]
+}
+
+func (d *Dispatcher) wake(l *lane) {
+	if d.stopped {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queued {
+		l.again = true
+		return
+	}
+	l.queued = true
+	d.run = append(d.run, l)
+	d.ready.Signal()
+}
+
+// Run dispatches until ctx ends, then waits for the deliveries under way, at
+// most for the delivery timeout, which each of them obeys by itself.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		d.stopped = true
+		for _, l := range d.lanes {
+			l.stopTimer()
+		}
+		d.mu.Unlock()
+		close(d.quit)
+		d.ready.Broadcast()
+	})
+	defer stop()
+	var wg sync.WaitGroup
+	for range servers {
+		wg.Go(func() { guard.Vital("dispatcher", func() { d.serve(ctx) }) })
+	}
+	wg.Go(func() { guard.Vital("dispatcher poll", func() { d.poll(ctx) }) })
+	heartbeat, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var beat sync.WaitGroup
+	beat.Go(func() { guard.Loop(heartbeat, "heartbeat of leases", d.heartbeat) })
+	for range restorers {
+		beat.Go(func() { guard.Loop(heartbeat, "return of leases", d.restoreSuspected) })
+	}
+	wg.Wait()
+	d.deliveries.Wait()
+	cancel()
+	beat.Wait()
+	return nil
+}
+
+func (d *Dispatcher) serve(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		for len(d.run) == 0 && !d.stopped {
+			d.ready.Wait()
+		}
+		if d.stopped {
+			d.mu.Unlock()
+			return
+		}
+		l := d.run[0]
+		d.run = d.run[1:]
+		d.mu.Unlock()
+
+		more := d.claim(ctx, l)
+
+		l.mu.Lock()
+		l.queued = false
+		again := l.again || more
+		l.again = false
+		l.mu.Unlock()
+		if again {
+			d.mu.Lock()
+			d.wake(l)
+			d.mu.Unlock()
+		}
+	}
+}
+
+// poll asks every consumer now and then: the net under the wake-ups, and under the
+// hints that Redis lost a consumer's state.
+func (d *Dispatcher) poll(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		all := make([]*lane, 0, len(d.lanes))
+		for _, l := range d.lanes {
+			all = append(all, l)
+		}
+		d.mu.Unlock()
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		pause := time.Second / time.Duration(min(max(len(all), 1), idlePollsPerSecond))
+		if len(all) == 0 {
+			all = []*lane{nil}
+		}
+		for _, l := range all {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			if l != nil {
+				d.mu.Lock()
+				d.wake(l)
+				d.mu.Unlock()
+				if l.room() <= 0 {
+					d.look(ctx, l)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package push
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// A lane is one push consumer inside this broker: what it has claimed and not
+// finished, and when it should be asked for work next. Lanes are the bulkheads:
+// what hangs in one costs the others nothing but its own slots.
+type lane struct {
+	no    uint32
+	limit int // requests in flight
+
+	consumer  atomic.Pointer[durable.Consumer]
+	target    atomic.Pointer[laneTarget]
+	service   atomic.Int64 // average time of a request, ns
+	suspected atomic.Int64 // counts calls of SuspectLoss
+	short     atomic.Bool  // a large payload found no room: largePayloads wakes the lane
+	large     int64        // bytes of large payloads charged to the lane, under the lock of largePayloads
+
+	mu      sync.Mutex
+	claims  int         // reserved for a claim under way
+	waiting []*delivery // claimed, no request yet
+	posting int         // requests in flight, or about to be
+	queued  bool        // in the run queue or being served
+	again   bool        // woken while it was being served
+	more    bool        // the last claim left jobs behind, or could not be made
+	timer   *time.Timer
+	timerAt time.Time // zero: no timer
+
+	claimed time.Time // last claim; only the server of the lane uses it
+}
+
+// A laneTarget is where a consumer's requests go, for one value of its record.
+type laneTarget struct {
+	version int64
+	target  Target
+	err     error // the URL cannot be delivered to
+}
+
+// fastService is the time of a request up to which a lane claims ahead.
+const fastService = 50 * time.Millisecond
+
+// ahead is how many jobs a lane may claim beyond its requests in flight, so
+// that a finished request finds the next job here and not behind a round trip
+// to Redis. None for a consumer that takes one at a time, where priority counts
+// to the last job, and none for a slow one, whose leases would run meanwhile.
+func (l *lane) ahead() int {
+	if l.service.Load() > int64(fastService) {
+		return 0
+	}
+	return l.limit - 1
+}
+
+// observe averages the time of requests.
+func (l *lane) observe(took time.Duration) {
+	old := l.service.Load()
+	l.service.Store(old + (int64(took)-old)/16) // a lost update of an average is none
+}
+
+// room returns how many more jobs the lane may claim.
+func (l *lane) room() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left()
+}
+
+// left is room for who holds mu.
+func (l *lane) left() int { return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting }
+
+// reserve counts n jobs that a claim may bring.
+func (l *lane) reserve(n int) {
+	l.mu.Lock()
+	l.claims += n
+	l.mu.Unlock()
+}
+
+// tryReserve is reserve for jobs that are on their way to Redis. It does nothing and
+// returns false where not all of them have room, or others may be waiting.
+func (l *lane) tryReserve(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.more || l.left() < n {
+		return false
+	}
+	l.claims += n
+	return true
+}
+
+// unreserve takes back what the claim did not bring.
+func (l *lane) unreserve(n int) {
+	l.mu.Lock()
+	l.claims -= n
+	l.mu.Unlock()
+}
+
+// put adds a claimed job, for which a place was reserved. It returns the job if
+// a request may begin at once, else nil: a request that ends takes it.
+func (l *lane) put(v *delivery) *delivery {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.claims--
+	if l.posting >= l.limit {
+		l.waiting = append(l.waiting, v)
+		return nil
+	}
+	l.posting++
+	return v
+}
+
+// leftMore records whether there is, or may be, something to claim: then the
+// end of a request claims it. Else the lane waits for a wake-up.
+func (l *lane) leftMore(more bool) {
+	l.mu.Lock()
+	l.more = more
+	l.mu.Unlock()
+}
+
+// next ends a request. It returns the job whose request begins in its place,
+// nil when none waits, and whether the lane should claim again: it left jobs
+// behind and has much room now.
+func (l *lane) next() (v *delivery, claim bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 {
+		v = l.waiting[0]
+		l.waiting[0] = nil
+		l.waiting = l.waiting[1:]
+	} else {
+		l.posting--
+	}
+	left := l.claims + len(l.waiting) + l.posting
+	return v, l.more && left <= (l.limit+l.ahead())*3/4
+}
+
+// setTimer arranges one wake-up at the earliest time asked for.
+func (l *lane) setTimer(after time.Duration, wake func()) {
+	at := time.Now().Add(after)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.timerAt.IsZero() && l.timerAt.Before(at) && l.timerAt.After(time.Now()) {
+		return
+	}
+	l.timerAt = at
+	if l.timer == nil {
+		l.timer = time.AfterFunc(after, wake)
+		return
+	}
+	l.timer.Reset(after)
+}
+
+func (l *lane) stopTimer() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}

@@ -1,0 +1,73 @@
+// Package push claims the jobs of push consumers and POSTs them.
+//
+// Each consumer has a lane: its slots, what it has claimed, and when it claims next. A lane that
+// hangs costs the others nothing but its own slots. A claimed job is verified (package verify),
+// delivered, judged by the consumer's policy, and its outcome handed on (package outcome).
+package push
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A Queue is the part of redisq.Queue that the dispatcher needs.
+type Queue interface {
+	Generation() uint64
+	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
+	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
+	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
+	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+}
+
+// Outcomes are where the ends of attempts go: an outcome.Committer.
+type Outcomes interface {
+	Add(r outcome.Result)
+	Room() int
+}
+
+// Settings are the settings of push delivery.
+type Settings struct {
+	Policies    *policy.Book  // timeout, attempts, backoff, and what an answer means
+	Lease       time.Duration // visibility timeout of a push job where Margin leaves it as long
+	Margin      time.Duration // by which a lease is longer than the timeout of an attempt
+	Concurrency int           // requests in flight, this process
+	PerConsumer int           // requests in flight, one consumer
+	Bytes       int64         // of large payloads under way, this process
+	TokenHeader string
+	UserAgent   string
+}
+
+// A Pace is told how long messages wait for their delivery: the admission of publishes.
+type Pace interface {
+	// Observe takes the delay of a first attempt from the commit to its request, and how long
+	// the request took.
+	Observe(delay, took time.Duration)
+}
+
+// Options assemble a dispatcher.
+type Options struct {
+	Queue     Queue
+	Catalogue *catalogue.Catalogue
+	Deliverer Deliverer
+	Verifier  *verify.Verifier
+	Outcomes  Outcomes
+	Pace      Pace
+	Settings  Settings
+	NowMs     func() int64 // the clock of the store
+	// Touched is told of consumers that have leases: the reaper must watch them. Refill is told
+	// of consumers whose window has room while the store holds more jobs. Neither may block.
+	Touched func(consumer uint32)
+	Refill  func(consumer uint32)
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
+}
