@@ -15,7 +15,7 @@
 //  1. Broadcast checks tokens against the catalogue, copies the request and
 //     submits it. Crash: nothing is stored, no answer was given.
 //  2. The committer stores a group of messages in one transaction and answers
-//     201. Crash: the messages are in the store; the reconciler (package reaper)
+//  201. Crash: the messages are in the store; the reconciler (package reaper)
 //     of any broker finds that Redis does not have their jobs.
 //  3. Fan-out puts one job per consumer of the message's audience into Redis.
 //     Crash or lost reply: as before; offering a job twice is harmless.
