@@ -18,7 +18,7 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		race(3, func(int) { require.NoError(t, f.Migrate(f.ctx)) })
 		f.channel(t, "c", 1)
 	},
-	"a migrated store says what it is and how fast its clock runs": func(t *testing.T, f *fixture) {
+	"a migrated store reports its product and its clock": func(t *testing.T, f *fixture) {
 		require.NoError(t, f.Ping(f.ctx))
 		require.NotEmpty(t, f.Describe())
 		a, err := f.NowMs(f.ctx)
@@ -70,7 +70,7 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, "h2", k2.Protocol)
 		require.Equal(t, k.Position, k2.Position)
 	},
-	"exactly one of racing creators is told created": func(t *testing.T, f *fixture) {
+	"created is true for one of several racing creators": func(t *testing.T, f *fixture) {
 		var producers, channels, consumers atomic.Int32
 		count := func(n *atomic.Int32, created bool, err error) {
 			if err != nil {
@@ -135,7 +135,7 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.NotEqual(t, a[0].No, b[0].No)
 		require.NotEqual(t, a[0].ChannelNo, b[0].ChannelNo)
 	},
-	"what no column can hold is rejected": func(t *testing.T, f *fixture) {
+	"values that no column can hold are rejected": func(t *testing.T, f *fixture) {
 		long := strings.Repeat("x", 256)
 		for _, p := range []durable.Put{{ID: ""}, {ID: long}, {ID: "p", Name: &long}, {ID: "p", Token: &long}, {ID: "p", Name: ptr("\xff")}} {
 			_, _, err := f.PutProducer(f.ctx, p)
@@ -167,10 +167,10 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		_, _, err = f.PutConsumer(f.ctx, put)
 		require.ErrorIs(t, err, durable.ErrPrecondition)
 		_, created, err = f.PutChannel(f.ctx, durable.Put{ID: "new", UnmodifiedSince: time.Unix(1, 0)})
-		require.NoError(t, err, "what does not exist was not modified")
+		require.NoError(t, err, "a missing resource passes UnmodifiedSince")
 		require.True(t, created)
 	},
-	"of writers with the same precondition one passes": func(t *testing.T, f *fixture) {
+	"one of several writers with the same precondition passes": func(t *testing.T, f *fixture) {
 		f.channel(t, "c", 1)
 		p, _, err := f.PutProducer(f.ctx, durable.Put{ID: "p", NewToken: "t"})
 		require.NoError(t, err)
@@ -235,7 +235,7 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 			require.ErrorIs(t, err, durable.ErrPrecondition)
 		}
 	},
-	"a precondition may ask whether there is something": func(t *testing.T, f *fixture) {
+	"a precondition may require that a resource exists, or does not": func(t *testing.T, f *fixture) {
 		put := durable.Put{ID: "p", NewToken: "t", Exists: ptr(true)}
 		_, _, err := f.PutProducer(f.ctx, put)
 		require.ErrorIs(t, err, durable.ErrPrecondition)
@@ -255,7 +255,7 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 	"a policy is merged inside the change, and every copy sees it": func(t *testing.T, f *fixture) {
 		_, consumers := f.channel(t, "c", 1)
 		id := consumers[0].ID
-		race(8, func(i int) { // each adds a letter to what is stored
+		race(8, func(i int) { // each adds a letter to the stored policy
 			_, _, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: id}, ChannelID: "c",
 				Policy: func(record string) (string, error) { return record + string(rune('a'+i)), nil }})
 			require.NoError(t, err)
@@ -292,7 +292,7 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, 1, c.Channels[0].Audience, "a refused consumer takes no position")
 	},
-	"changes are what was written after a version": func(t *testing.T, f *fixture) {
+	"changes are the rows written after a version": func(t *testing.T, f *fixture) {
 		c0, err := f.Changes(f.ctx, 0)
 		require.NoError(t, err)
 		require.Empty(t, c0.Producers)
@@ -316,9 +316,9 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.Changes{Version: c2.Version}, c3)
 		ahead, err := f.Changes(f.ctx, c2.Version+100)
 		require.NoError(t, err)
-		require.Len(t, ahead.Channels, 1, "a version from the future means another database: everything")
+		require.Len(t, ahead.Channels, 1, "a version from the future means another database, so all rows are returned")
 	},
-	"a put that changes nothing makes nobody reload": func(t *testing.T, f *fixture) {
+	"a put that changes nothing keeps the version": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 0)
 		again, created, err := f.PutChannel(f.ctx, durable.Put{ID: "c", NewToken: "unused"})
 		require.NoError(t, err)

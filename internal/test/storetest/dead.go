@@ -38,7 +38,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.Open, f.state(t, k, id[0]).Status)
 		require.Equal(t, 2, f.state(t, k, id[1]).Attempts, "a job that is not dead is left alone")
 
-		f.record(t, d) // a repetition of the old death
+		f.record(t, d) // the outcome that made the job dead, once more
 		require.Equal(t, durable.Open, f.state(t, k, id[0]).Status)
 		f.record(t, retry(k, id[0], 1, 6000))
 		require.Equal(t, 1, f.state(t, k, id[0]).Attempts)
@@ -46,12 +46,12 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.Dead, f.state(t, k, id[0]).Status)
 		attempts, err := f.Attempts(f.ctx, k, id[0], 100)
 		require.NoError(t, err)
-		require.Len(t, attempts, 3, "both lives are kept")
+		require.Len(t, attempts, 3, "the attempts before and after the redrive are kept")
 		moved, err = f.Redrive(f.ctx, k, nil, 1)
 		require.NoError(t, err)
 		require.Empty(t, moved)
 	},
-	"of racing redrives each job has one winner": func(t *testing.T, f *fixture) {
+	"each job is moved by one of several racing redrives": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 60)
 		for _, j := range id {
 			f.record(t, dead(k, j, 6, 1000))
@@ -78,7 +78,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 			require.Equal(t, 1, n)
 		}
 	},
-	"more dead letters than one statement names are redriven": func(t *testing.T, f *fixture) {
+	"more dead letters than fit one statement are redriven": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 1200)
 		var all []durable.Outcome
 		for _, j := range id {
@@ -95,7 +95,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Len(t, page, 2)
 	},
-	"a revived job keeps its attempts, and one of many revivers gets it": func(t *testing.T, f *fixture) {
+	"a revived job keeps its attempts, and one of several racing calls gets it": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 2)
 		f.record(t, dead(k, id[0], 6, 1000), retry(k, id[1], 1, 1000))
 		var won atomic.Int32
@@ -118,7 +118,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		_, err := f.Revive(f.ctx, k, id[1], 1)
 		require.ErrorIs(t, err, durable.ErrNotFound)
 	},
-	"a redrive and a revival of one job race to one winner": func(t *testing.T, f *fixture) {
+	"of a redrive and a revival that race for a job, one succeeds": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 20)
 		for _, j := range id {
 			f.record(t, dead(k, j, 6, 1000))

@@ -82,7 +82,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		f.insert(t, m)
 		require.Equal(t, 0, f.stored(t, []*durable.Message{m})[m.ID].Audience)
 	},
-	"a batch that names too few consumers is stale and leaves nothing": func(t *testing.T, f *fixture) {
+	"a batch with too small an audience is stale and stores nothing": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		other, _ := f.channel(t, "d", 1)
 		_, created, err := f.PutConsumer(f.ctx, consumerPut("c", "late"))
@@ -104,7 +104,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 			require.Len(t, f.stored(t, batch), 4)
 		}
 	},
-	"a batch that disagrees with itself about the audience is stale": func(t *testing.T, f *fixture) {
+	"a batch with two audiences for one channel is stale": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 2)
 		batch := f.messages(ch, 3)
 		batch[2].Audience = 1
@@ -146,7 +146,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 	"an unknown channel is stale": func(t *testing.T, f *fixture) {
 		requireStale(t, f, f.node, f.messages(durable.Channel{No: 4711}, 2))
 	},
-	"a message that is stored under its key names its holder and spares its neighbours": func(t *testing.T, f *fixture) {
+	"a duplicate gets the ID of the stored message and does not affect its neighbours": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		first := f.message(ch)
 		first.Key = "order-1"
@@ -169,7 +169,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, batch[400].ID, id)
 	},
-	"a key of another message is a conflict and spares its neighbours": func(t *testing.T, f *fixture) {
+	"a key of another message is a conflict and does not affect its neighbours": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		first := f.message(ch)
 		first.Key, first.Headers = "order-1", []byte("X-A:1\nX-B:2\n")
@@ -184,7 +184,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 				batch = append(batch, m)
 				require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{m})[0], want, "alone")
 			}
-			for i, err := range f.Insert(f.ctx, f.node, batch) { // the first answers for the others, or does not
+			for i, err := range f.Insert(f.ctx, f.node, batch) { // equal messages get the ID of the first, others conflict
 				if i < 5 {
 					require.NoError(t, err)
 				} else {
@@ -201,14 +201,14 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		emptied.Payload = nil
 		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{emptied})[0], durable.ErrConflict)
 	},
-	"of one batch each repeat of a key is compared with what is stored": func(t *testing.T, f *fixture) {
+	"each repeat of a key in a batch is compared with the stored message": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		first := f.message(ch)
 		first.Key = "k"
 		f.insert(t, first)
 		other := func() *durable.Message {
 			m := f.again(first)
-			m.Payload = []byte("anothe") // and as long as the other others
+			m.Payload = []byte("anothe") // as long as the other payloads
 			return m
 		}
 		for _, batch := range [][]*durable.Message{{other(), f.again(first), other(), f.again(first)}, {f.again(first), other(), f.again(first), other()}} {
@@ -220,7 +220,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 				}
 			}
 		}
-		// Of new ones the first is stored.
+		// When no message of a key is stored, the first of the batch is.
 		fresh := []*durable.Message{other(), f.again(first), other()}
 		for _, m := range fresh {
 			m.Key = "fresh"
@@ -229,7 +229,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, errs[0])
 		require.ErrorIs(t, errs[1], durable.ErrConflict)
 		requireDuplicate(t, errs[2], fresh[0].ID)
-		// Many of one key are one question, whatever they hold.
+		// Many messages of one key, each with its own payload.
 		var many []*durable.Message
 		for i := range 600 {
 			m := f.again(first)
@@ -258,7 +258,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		require.ErrorIs(t, errs[0], durable.ErrConflict)
 		require.NoError(t, errs[1])
 	},
-	"inside a batch the first of a key wins": func(t *testing.T, f *fixture) {
+	"the first message of a key in a batch is stored": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		batch := f.messages(ch, 6)
 		batch[3].Payload = batch[1].Payload
@@ -303,7 +303,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		_, err := f.MessageByKey(f.ctx, a.No, "abC")
 		require.ErrorIs(t, err, durable.ErrNotFound)
 	},
-	"of racing producers with one key one is stored, the others learn which": func(t *testing.T, f *fixture) {
+	"one of several racing producers with one key succeeds, the others get its ID": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		const rivals, keys = 6, 20
 		batches := make([][]*durable.Message, rivals)
@@ -337,7 +337,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 			}
 		}
 	},
-	"of racing messages with one key one is stored, and those with its content learn that": func(t *testing.T, f *fixture) {
+	"one of several racing messages with one key is stored, and equal ones are duplicates": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		const rivals, contents, keys = 10, 3, 8
 		batches, results := make([][]*durable.Message, rivals), make([][]error, rivals)
@@ -373,7 +373,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 			}
 		}
 	},
-	"a repeat that meets the removal of its message is a duplicate or stored anew": func(t *testing.T, f *fixture) {
+	"a repeat during the removal of its message is a duplicate or stored anew": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 0) // without consumers a message is over at once
 		for range 30 {
 			first := f.message(ch)
@@ -398,7 +398,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 			}
 			require.LessOrEqual(t, len(stored), 2)
 			for _, err := range results {
-				if err != nil && !errors.Is(err, durable.ErrStale) { // stale: the machine was too slow for its ID
+				if err != nil && !errors.Is(err, durable.ErrStale) { // stale: its ID became too old on a slow machine
 					var dup *durable.DuplicateError
 					require.ErrorAs(t, err, &dup)
 					require.True(t, stored[dup.ID])
@@ -408,7 +408,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 			require.NoError(t, err)
 		}
 	},
-	"the same batch again is stored already, also when its IDs are old by then": func(t *testing.T, f *fixture) {
+	"a repeated batch succeeds, even when its IDs are old by then": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		batch := f.messages(ch, 5)
 		batch[1].Key, batch[2].Priority = "k", 9
@@ -424,7 +424,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		f.insert(t, batch...)
 		heads, err := f.Heads(f.ctx, ch.No, ident.ID{}, ident.Max(), 100)
 		require.NoError(t, err)
-		require.Len(t, heads, 8, "nothing is there twice")
+		require.Len(t, heads, 8, "no message is stored twice")
 	},
 	"an ID that another message has is stale, not overwritten": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
@@ -438,7 +438,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, errs[2])
 		require.Equal(t, batch[1].Payload, f.stored(t, batch)[clash.ID].Payload)
 	},
-	"what can never be stored is rejected alone": func(t *testing.T, f *fixture) {
+	"a message that can never be stored is rejected alone": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		batch := f.messages(ch, 6)
 		batch[0].Priority = -1
@@ -486,7 +486,7 @@ var insertTests = map[string]func(*testing.T, *fixture){
 				case err == nil:
 					stored = append(stored, m)
 				default:
-					audience++ // stale: one more consumer has come
+					audience++ // stale: the channel has one more consumer
 				}
 			}
 		}()
@@ -519,7 +519,8 @@ var insertTests = map[string]func(*testing.T, *fixture){
 	},
 }
 
-// changes are what a message may differ in and still be the same, or not.
+// changes returns edits of a message: for ErrDuplicate those that leave it the same message, for
+// any other error those that make it another one.
 func changes(want error) []func(m *durable.Message) {
 	if want == durable.ErrDuplicate {
 		return []func(m *durable.Message){
@@ -543,15 +544,15 @@ func changes(want error) []func(m *durable.Message) {
 	}
 }
 
-// again is a repeat of a message: all but the ID.
+// again returns a repeat of a message, with another ID.
 func (f *fixture) again(m *durable.Message) *durable.Message {
 	repeat := *m
 	repeat.ID = f.ids.Next()
 	return &repeat
 }
 
-// insertUntilFresh inserts as a broker does: a message that is stale, here because
-// its large neighbours took longer than MaxIDAge, is not stored and gets a new ID.
+// insertUntilFresh inserts as a broker does: a stale message gets a new ID. Messages are stale
+// here when their large neighbours take longer than MaxIDAge.
 func (f *fixture) insertUntilFresh(t *testing.T, batch []*durable.Message) {
 	t.Helper()
 	for range 20 {
@@ -561,7 +562,7 @@ func (f *fixture) insertUntilFresh(t *testing.T, batch []*durable.Message) {
 				continue
 			}
 			require.ErrorIs(t, err, durable.ErrStale, "message %d", i)
-			require.Empty(t, f.stored(t, batch[i:i+1]), "what is stale is not stored")
+			require.Empty(t, f.stored(t, batch[i:i+1]), "stale messages are not stored")
 			again = append(again, batch[i])
 		}
 		if batch = again; len(batch) == 0 {

@@ -19,7 +19,7 @@ var nodeTests = map[string]func(*testing.T, *fixture){
 			require.False(t, n.Alive)
 		}
 		_, err = f.RenewNode(f.ctx, f.node, time.Minute)
-		require.NoError(t, err, "nobody took the number meanwhile")
+		require.NoError(t, err, "no other broker took the number in between")
 	},
 	"racing brokers get different node numbers": func(t *testing.T, f *fixture) {
 		var mu sync.Mutex
@@ -57,9 +57,9 @@ var nodeTests = map[string]func(*testing.T, *fixture){
 		require.NotEqual(t, a.Token, c.Token)
 		_, err = f.RenewNode(f.ctx, a, time.Hour)
 		require.ErrorIs(t, err, durable.ErrStale)
-		require.NoError(t, f.ReleaseNode(f.ctx, a), "giving back what is lost is no error")
+		require.NoError(t, f.ReleaseNode(f.ctx, a), "the release of a lost lease is no error")
 		c2, err := f.RenewNode(f.ctx, c, time.Hour)
-		require.NoError(t, err, "and does not hurt the new owner")
+		require.NoError(t, err, "the new owner keeps the number")
 		require.Equal(t, c.No, c2.No)
 	},
 	"an expired lease may be renewed until it is taken": func(t *testing.T, f *fixture) {
@@ -76,7 +76,7 @@ var nodeTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, a.Expires, nodes[a.No].Expires)
 		require.Equal(t, a.Token, nodes[a.No].Token)
 	},
-	"one of many takes an expired number": func(t *testing.T, f *fixture) {
+	"one of several brokers takes an expired number": func(t *testing.T, f *fixture) {
 		a, err := f.LeaseNode(f.ctx, "a", -time.Second)
 		require.NoError(t, err)
 		var mu sync.Mutex

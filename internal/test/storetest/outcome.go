@@ -105,7 +105,7 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, attempts[1:], newest, "the newest, in order of time")
 	},
-	"a tracked success removes the rows of the job, a failure after it counts for nothing": func(t *testing.T, f *fixture) {
+	"a tracked success removes the rows of the job, and a later failure has no effect": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 3)
 		f.record(t, retry(k, id[0], 1, 1000), retry(k, id[1], 1, 1000), dead(k, id[2], 1, 1000))
 		ok := delivered(k, id[0], 2, 2000)
@@ -129,7 +129,7 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Len(t, open, 1)
 	},
-	"a success that did not know of rows wins all the same": func(t *testing.T, f *fixture) {
+	"an untracked success outranks the rows of the job": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 2)
 		f.record(t, retry(k, id[0], 1, 1000), dead(k, id[1], 1, 1000))
 		f.record(t, delivered(k, id[0], 1, 900), delivered(k, id[1], 1, 900))
@@ -144,9 +144,9 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		require.Empty(t, letters)
 		moved, err := f.Redrive(f.ctx, k, id, 1)
 		require.NoError(t, err)
-		require.Empty(t, moved, "a success is never taken back")
+		require.Empty(t, moved, "a delivered job stays delivered")
 	},
-	"a dead job leaves the open ones and is told with its last answer": func(t *testing.T, f *fixture) {
+	"a dead job leaves open_jobs and is listed with its last answer": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 2)
 		f.record(t, retry(k, id[0], 1, 1000))
 		d := dead(k, id[0], 2, 2000)

@@ -13,7 +13,7 @@ import (
 )
 
 var purgeTests = map[string]func(*testing.T, *fixture){
-	"a purge removes what is over, and nothing of what is not": func(t *testing.T, f *fixture) {
+	"a purge removes the messages that are over, and no others": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 2)
 		in := f.messages(ch, 8)
 		for i, m := range in {
@@ -52,10 +52,10 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 		f.requireOnly(t, ch, ks, in, left)
 
 		again := f.message(ch)
-		again.Key = over.Key // its time is over
+		again.Key = over.Key // free again, since its message is removed
 		f.insert(t, again)
 	},
-	"a purge goes on page by page and comes back to what it kept": func(t *testing.T, f *fixture) {
+	"a purge goes on page by page and returns to the messages it kept": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		in := f.messages(ch, 25)
 		f.insert(t, in...)
@@ -106,7 +106,7 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.Purged{Last: in[1].ID, Removed: 2}, got)
 		f.requireOnly(t, ch, []durable.Consumer{late}, in, in[2:])
 	},
-	"outcomes that come after the message is gone go at the next purge": func(t *testing.T, f *fixture) {
+	"outcomes stored after the removal of their message go at the next purge": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		in := f.messages(ch, 4)
 		f.insert(t, in...)
@@ -151,8 +151,8 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, len(in), removed+len(moved))
 		open, err := f.OpenJobs(f.ctx, ks[0].No, ident.ID{}, 100)
 		require.NoError(t, err)
-		require.Len(t, open, len(moved), "what was redriven is open")
-		require.Len(t, f.stored(t, in), len(moved), "and its message is there")
+		require.Len(t, open, len(moved), "the redriven jobs are open")
+		require.Len(t, f.stored(t, in), len(moved), "their messages are stored")
 	},
 	"two purges at once remove everything once": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
@@ -173,15 +173,15 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 		f.requireOnly(t, ch, ks, in, nil)
 	},
 	"a purge waits for a message that is being inserted": func(t *testing.T, f *fixture) {
-		if f.hold == nil {
-			return // a server with one writer has nothing to hold
+		if f.openInsert == nil {
+			return // a server with one writer has no concurrent insert
 		}
 		ch, ks := f.channel(t, "c", 1)
 		first := f.message(ch)
 		f.insert(t, first)
 		f.end(t, ks[0], durable.OutcomeDelivered, first)
 		pending := f.ids.Next()
-		commit := f.hold(t, f.Store, ch.No, pending)
+		commit := f.openInsert(t, f.Store, ch.No, pending)
 		done := make(chan durable.Purged, 1)
 		go func() {
 			got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: consumers(ks), Through: ident.Max(), Limit: 10})
@@ -202,7 +202,7 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 	},
 }
 
-// died is when every dead letter of these tests died.
+// died is the time at which the dead letters of these tests died.
 const died = 1000
 
 func (f *fixture) end(t *testing.T, k durable.Consumer, kind durable.OutcomeKind, batch ...*durable.Message) {
@@ -222,7 +222,7 @@ func consumers(ks []durable.Consumer) []*durable.Consumer {
 	return out
 }
 
-// requireOnly checks that the store knows the messages of left and nothing of the others.
+// requireOnly checks that the store has the messages of left and no row of the others.
 func (f *fixture) requireOnly(t *testing.T, ch durable.Channel, ks []durable.Consumer, all, left []*durable.Message) {
 	t.Helper()
 	stored := f.stored(t, all)

@@ -15,7 +15,7 @@ import (
 func isNotFound(err error) bool { return errors.Is(err, durable.ErrNotFound) }
 
 var readTests = map[string]func(*testing.T, *fixture){
-	"reading messages leaves out those that are not there": func(t *testing.T, f *fixture) {
+	"missing messages are left out": func(t *testing.T, f *fixture) {
 		a, _ := f.channel(t, "a", 1)
 		b, _ := f.channel(t, "b", 1)
 		in := f.messages(a, 1200)
@@ -31,7 +31,7 @@ var readTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Empty(t, got)
 	},
-	"messages are read in the order asked for, up to a number of bytes": func(t *testing.T, f *fixture) {
+	"messages are read in the order of the IDs asked for, up to a number of bytes": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		in := f.messages(ch, 8)
 		sizes := []int{10, 200_000, 0, 3_000_000, 50_000, 10, 70_000, 10}
@@ -65,7 +65,7 @@ var readTests = map[string]func(*testing.T, *fixture){
 			"also from the end":           {reversed, 130_000, 4, []int{7, 6, 5, 4}},
 			"the first whatever its size": {all[3:], 1000, 1, []int{3}},
 			"the first without a budget":  {all[1:], 0, 1, []int{1}},
-			"what is not there is read":   {[]ident.ID{gone, all[3], gone, all[1]}, 1000, 3, []int{3}},
+			"missing messages count":      {[]ident.ID{gone, all[3], gone, all[1]}, 1000, 3, []int{3}},
 			"none":                        {nil, 1000, 0, nil},
 			"one":                         {all[3:4], 0, 1, []int{3}},
 			"one that is not there":       {[]ident.ID{gone}, 0, 1, nil},

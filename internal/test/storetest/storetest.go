@@ -1,5 +1,5 @@
-// Package storetest holds the contract of durable.Store as a suite that every
-// server runs whole.
+// Package storetest is the conformance suite of durable.Store. Every server that the store
+// supports must pass it.
 package storetest
 
 import (
@@ -15,21 +15,21 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A Hold inserts heads of messages as a second broker would, but keeps the
-// transaction open until commit is called. Only a server with row locks can.
-type Hold func(t *testing.T, s *durable.Store, channelNo uint32, ids ...ident.ID) (commit func())
+// An OpenInsert inserts messages as a second broker does, in a transaction that stays open
+// until commit is called. Only servers with row locks have one.
+type OpenInsert func(t *testing.T, s *durable.Store, channelNo uint32, ids ...ident.ID) (commit func())
 
 // Run checks every promise of durable.Store. open returns an empty, migrated
-// store that is closed when the test ends; the subtests run in parallel, each
-// with its own. hold may be nil.
-func Run(t *testing.T, open func(*testing.T) *durable.Store, hold Hold) {
+// store that is closed when the test ends. The subtests run in parallel, each with a store of
+// its own. openInsert is nil for a server without row locks.
+func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInsert) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
 		catalogueTests, nodeTests, insertTests, readTests, outcomeTests, deadTests, walkTests, purgeTests,
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				test(t, newFixture(t, open(t), hold))
+				test(t, newFixture(t, open(t), openInsert))
 			})
 		}
 	}
@@ -38,13 +38,13 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, hold Hold) {
 // A fixture is a store with a broker that has leased a node number.
 type fixture struct {
 	*durable.Store
-	ctx  context.Context
-	hold Hold
-	node durable.NodeLease
-	ids  *ident.Generator
+	ctx        context.Context
+	openInsert OpenInsert
+	node       durable.NodeLease
+	ids        *ident.Generator
 }
 
-func newFixture(t *testing.T, s *durable.Store, hold Hold) *fixture {
+func newFixture(t *testing.T, s *durable.Store, openInsert OpenInsert) *fixture {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	t.Cleanup(cancel)
 	node, err := s.LeaseNode(ctx, t.Name(), time.Hour)
@@ -52,7 +52,7 @@ func newFixture(t *testing.T, s *durable.Store, hold Hold) *fixture {
 	now, err := s.NowMs(ctx)
 	require.NoError(t, err)
 	skew := now - time.Now().UnixMilli()
-	f := &fixture{Store: s, ctx: ctx, hold: hold, node: node}
+	f := &fixture{Store: s, ctx: ctx, openInsert: openInsert, node: node}
 	f.ids = ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() + skew })
 	return f
 }
@@ -101,14 +101,14 @@ func (f *fixture) messages(ch durable.Channel, n int) []*durable.Message {
 	return out
 }
 
-// insert stores messages that must be accepted. As a broker does, it gives new
-// IDs to those that grew too old on the way, on a busy machine: read the IDs afterwards.
+// insert stores messages that must be accepted. On a slow machine their IDs may become too
+// old. insert then gives them new IDs, as a broker does, so callers read the IDs afterwards.
 func (f *fixture) insert(t *testing.T, batch ...*durable.Message) {
 	t.Helper()
 	f.insertUntilFresh(t, batch)
 }
 
-// stored returns which of the messages are in the store, by ID.
+// stored returns the messages that are in the store, by ID.
 func (f *fixture) stored(t *testing.T, batch []*durable.Message) map[ident.ID]durable.Message {
 	t.Helper()
 	out := map[ident.ID]durable.Message{}

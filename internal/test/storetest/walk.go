@@ -48,7 +48,7 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, heads(in[6:7]), got)
 	},
-	"all is delivered when every job of a range is, and not before": func(t *testing.T, f *fixture) {
+	"a range is delivered when every job of it is": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		first := f.messages(ch, 3)
 		f.insert(t, first...)
@@ -77,9 +77,9 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		check(late, true)
 		got, err := f.AllDelivered(f.ctx, ks[0], all[5].ID, ident.Max())
 		require.NoError(t, err)
-		require.True(t, got, "of nothing, everything")
+		require.True(t, got, "an empty range is delivered")
 	},
-	"a level is delivered as far as every job of it is": func(t *testing.T, f *fixture) {
+	"a level is delivered up to its first undelivered job": func(t *testing.T, f *fixture) {
 		for _, priority := range []int{0, 7} {
 			ch, ks := f.channel(t, fmt.Sprint("c", priority), 1)
 			var all []*durable.Message
@@ -95,13 +95,13 @@ var walkTests = map[string]func(*testing.T, *fixture){
 				all = append(all, m)
 			}
 			late := ks[0]
-			late.No, late.Position = late.No+1000, 1 // none of its jobs is delivered, and the first three messages are not its
+			late.No, late.Position = late.No+1000, 1 // none of its jobs is delivered, and the first three messages do not concern it
 			for i, m := range all {
 				require.NoError(t, f.Record(f.ctx, []durable.Outcome{{ConsumerNo: ks[0].No, ID: m.ID, Attempts: 1, AtMs: 1}}))
 				for limit := 1; limit <= 7; limit++ {
 					last, over, err := f.LevelDelivered(f.ctx, ks[0], priority, ident.ID{}, all[5].ID, limit)
 					require.NoError(t, err)
-					require.Equal(t, limit <= i+1 || i == 5, over, "%d delivered, %d looked at", i+1, limit)
+					require.Equal(t, limit <= i+1 || i == 5, over, "%d delivered, %d examined", i+1, limit)
 					require.Equal(t, all[min(limit, 6)-1].ID, last)
 					_, over, err = f.LevelDelivered(f.ctx, late, priority, ident.ID{}, all[5].ID, limit)
 					require.NoError(t, err)
@@ -122,12 +122,12 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.Empty(t, levels)
 	},
 	"heads wait for a message that is being inserted": func(t *testing.T, f *fixture) {
-		if f.hold == nil {
-			return // a server with one writer has nothing to hold
+		if f.openInsert == nil {
+			return // a server with one writer has no concurrent insert
 		}
 		ch, _ := f.channel(t, "c", 1)
 		before, held, after := f.ids.Next(), f.ids.Next(), f.ids.Next()
-		commit := f.hold(t, f.Store, ch.No, held)
+		commit := f.openInsert(t, f.Store, ch.No, held)
 		m, n := f.message(ch), f.message(ch)
 		m.ID, n.ID = before, after
 		f.insert(t, m, n)
@@ -149,7 +149,7 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.Len(t, got, 3)
 		require.Equal(t, held, got[1].ID)
 	},
-	"a walk behind concurrent inserts misses nothing": func(t *testing.T, f *fixture) {
+	"a scan behind concurrent inserts misses no message": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		done := make(chan struct{})
 		written := make([][]*durable.Message, 3)
@@ -159,7 +159,7 @@ var walkTests = map[string]func(*testing.T, *fixture){
 				for len(written[w]) < 15*30 {
 					batch := f.messages(ch, 30)
 					errs := f.Insert(f.ctx, f.node, batch)
-					if errors.Is(errs[0], durable.ErrStale) { // this machine is slow: new IDs, as the broker takes
+					if errors.Is(errs[0], durable.ErrStale) { // on a slow machine: new IDs, as the broker takes
 						continue
 					}
 					for _, err := range errs {
@@ -225,7 +225,7 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, want[3:], got)
 	},
-	"a setting is what it was last set to, and zero before": func(t *testing.T, f *fixture) {
+	"a setting has its last value, and zero before the first": func(t *testing.T, f *fixture) {
 		for _, want := range []int64{0, 7, -3, 1<<63 - 1} {
 			if want != 0 {
 				require.NoError(t, f.SetSetting(f.ctx, "test", want))
@@ -238,7 +238,7 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Zero(t, other)
 	},
-	"marks only move forward": func(t *testing.T, f *fixture) {
+	"watermarks only move forward": func(t *testing.T, f *fixture) {
 		none, err := f.Watermarks(f.ctx)
 		require.NoError(t, err)
 		require.Empty(t, none)
