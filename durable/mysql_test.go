@@ -54,8 +54,8 @@ VALUES (?, ?, 1, 0, 1, '', '', '')`, channelNo, id[:])
 	return func() { require.NoError(t, tx.Commit()) }
 }
 
-// The sessions of a store speak bytes, names are text all the same: for everybody who
-// looks into the tables, and where somebody whose session has characters wrote them.
+// The sessions of a store use the binary character set. Names are text all the same: sessions
+// with a character set read them as text, and the store reads names that such sessions wrote.
 func TestNamesAreTextForEverybodyWhoReadsTheTables(t *testing.T) {
 	dsn := servers.MySQL(t)
 	s := openMySQL(t, dsn)
