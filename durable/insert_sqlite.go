@@ -261,7 +261,7 @@ func (b *sqliteBatch) taken(e entry, holder ident.ID) (answer, err error) {
 	return takenBy(holder, e, err == nil && sameSize && same(&m, e.Message)), nil
 }
 
-// fresh is the guard. It stays true until the commit, because SQLite has one writer.
+// fresh is the guard. SQLite has one writer, so no lease or audience changes until the commit.
 func (b *sqliteBatch) fresh(part []entry) (bool, error) {
 	now := time.Now().UnixMilli()
 	var leased int

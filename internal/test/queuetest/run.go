@@ -77,7 +77,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"racing calls after a flush report it once", racingAfterFlush},
 		{"many consumers are adopted at once", manyAdoptedAtOnce},
 		{"lost leases are restored", lostLeasesComeBack},
-		{"a lease is not restored over another lease or a later attempt", leasesOfOthersDoNotComeBack},
+		{"a lease is not restored over another lease or an attempt that has ended", leasesOfOthersDoNotComeBack},
 		{"renewing is noticed by every broker and keeps jobs", renewIsNoticed},
 		{"scripts forgotten by Redis are sent again", forgottenScripts},
 		{"tokens never repeat over a flush", tokensNeverRepeat},
