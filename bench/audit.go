@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// maxAudit bounds the messages of an audited run: the broker is asked about each.
+// maxAudit bounds the messages of an audited run, because the audit asks the broker about each.
 const maxAudit = maxInquiry
 
 // An arrival is a delivery as a consumer sees it. Its slices are valid while it
@@ -28,15 +28,15 @@ type details struct{ messageID, contentType, name, attempt string }
 type Audit struct {
 	Messages   int   // that the broker was asked about
 	Compared   int64 // deliveries
-	Alike      int64 // of those, equal in every respect
+	Alike      int64 // compared deliveries that equal the published message
 	Bytes      int64 // of the bodies compared
 	Deviations int64
 	Offenders  []string `json:",omitempty"` // the first of them
 }
 
-// An audit compares while a run goes on. It proves more than the ledger: the
-// bytes themselves instead of a checksum, every field of the delivery, and that
-// the first attempt was the only one.
+// An audit compares deliveries during a run. It proves more than the ledger: it compares bytes
+// instead of a checksum, every field of the delivery, and it requires that the first attempt is the
+// only one.
 type audit struct {
 	run         uint64
 	payloads    *Payloads
@@ -83,7 +83,7 @@ func (a *audit) compare(consumer string, d Delivery, got arrival) {
 	}
 }
 
-// close asks the broker about every message and adds what the run itself found.
+// close asks the broker about every message and adds the failures of the run itself.
 func (a *audit) close(ctx context.Context, w *window, r *Result) (*Audit, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,10 +115,9 @@ func (a *audit) close(ctx context.Context, w *window, r *Result) (*Audit, error)
 	return &a.sum, nil
 }
 
-// account returns how the broker's record of a message differs from one delivered
-// job for each consumer with one attempt; empty when it does not. An outcome may
-// be recorded a moment after its answer, so an unfinished job is asked for again
-// until ctx ends.
+// account returns the difference between the broker's record of a message and one delivered job
+// with one attempt for each consumer, empty if there is none. The broker may record an outcome a
+// moment after its answer, so account asks again about an unfinished job until ctx ends.
 func (w *window) account(ctx context.Context, seq uint64) (fault string, err error) {
 	consumers := map[string]bool{}
 	for _, k := range w.subject.consumers {
@@ -150,7 +149,7 @@ func (w *window) account(ctx context.Context, seq uint64) (fault string, err err
 	}
 }
 
-// A messageView is what an audit reads of the broker's answer about a message.
+// A messageView has the fields that an audit reads from the broker's answer about a message.
 type messageView struct {
 	Status string
 	Jobs   []struct {
@@ -159,8 +158,8 @@ type messageView struct {
 	}
 }
 
-// fault returns how the view differs from one first delivery to each consumer,
-// empty when it does not. final is false while the view may still change.
+// fault returns the difference between the view and one first delivery to each consumer, empty if
+// there is none. final is false while the view may still change.
 func (m *messageView) fault(consumers map[string]bool) (fault string, final bool) {
 	if m.Status != "DISPATCHED" || len(m.Jobs) != len(consumers) {
 		return fmt.Sprintf("is %s with %d jobs, not DISPATCHED with %d", m.Status, len(m.Jobs), len(consumers)), m.Status == "DISPATCHED"

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// A batchPublisher is one producer connection at the batch door: one request
-// per ticket, one line per message.
+// A batchPublisher is one producer connection at the batch route: one request per ticket, one line
+// per message.
 type batchPublisher struct {
 	w     *window
 	no    int
@@ -26,7 +26,7 @@ type batchPublisher struct {
 	parser fastjson.Parser
 }
 
-// Run sends what the schedule gives until there is no more.
+// Run sends a request for each ticket of the schedule until the schedule ends.
 func (p *batchPublisher) Run(ctx context.Context) error {
 	defer p.conn.Close()
 	for {
@@ -85,7 +85,7 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 	}
 }
 
-// line appends one message to p.lines and notes its body in the ledger.
+// line appends one message to p.lines and records its body in the ledger.
 func (p *batchPublisher) line(id Identity) {
 	w := p.w
 	p.body = w.payloads.Append(p.body[:0], id)

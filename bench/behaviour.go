@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// A Behaviour is how a push sink treats deliveries. What it does to one is
-// drawn for each attempt, so that a retry may succeed.
+// A Behaviour is how a push sink treats deliveries. The treatment is drawn for each attempt, so a
+// retry may succeed.
 type Behaviour struct {
 	Slow                 time.Duration // before every answer
-	Fail, Hang, Throttle float64       // parts of all attempts: 500, no answer, 429
+	Fail, Hang, Throttle float64       // fractions of all attempts: 500, no answer, 429
 
 	draws atomic.Uint64
 }
 
-// A fate is what happens to one attempt.
+// A fate is the treatment of one attempt.
 type fate uint8
 
 const (
@@ -72,7 +72,7 @@ func parsePart(s string, given bool, def float64) (float64, error) {
 		f /= 100
 	}
 	if err != nil || !(f >= 0 && f <= 1) {
-		return 0, fmt.Errorf("want a part like 5%% or 0.05")
+		return 0, fmt.Errorf("want a fraction like 5%% or 0.05")
 	}
 	return f, nil
 }

@@ -24,8 +24,8 @@ const (
 	stopWithin  = 20 * time.Second
 )
 
-// A Broker is what is loaded: one that runs already, or one that was started
-// for it and goes away with it.
+// A Broker is the broker under load: a running one, or one that was started for the measurement and
+// is stopped after it.
 type Broker struct {
 	URL       string
 	Processes []Process // whose CPU time belongs to the cost of a message
@@ -155,8 +155,7 @@ func (b *Broker) lastWords() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// Warnings is the end of the log of a started broker: at its level only what
-// went wrong is in it.
+// Warnings returns the end of the log of a started broker, which logs only warnings and errors.
 func (b *Broker) Warnings() string {
 	if b.cmd == nil {
 		return ""
@@ -176,8 +175,8 @@ func (b *Broker) Close() error {
 	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
-// stop ends the process politely. One that has ended before is an error: it was
-// to live as long as the run.
+// stop ends the process with SIGTERM. A process that ended before is an error, because it must live
+// as long as the run.
 func (b *Broker) stop() error {
 	select {
 	case err := <-b.exited:
@@ -198,8 +197,8 @@ func (b *Broker) stop() error {
 	}
 }
 
-// freePort asks the kernel for a port; another process could take it before the
-// broker does, which then says so.
+// freePort asks the kernel for a port. Another process could take it before the broker does; the
+// broker then reports that.
 func freePort() (int, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/bench/chaos"
 )
 
-// chaosCommands are the rig that breaks everything, and the processes it is made of.
+// chaosCommands are the chaos rig and the processes that it starts.
 func chaosCommands() map[string]command {
 	commands := map[string]command{"chaos": chaosCommand}
 	for _, name := range chaos.Roles {

@@ -10,24 +10,25 @@ import (
 	"text/tabwriter"
 )
 
-// A Comparison is one number in two reports.
+// A Comparison compares one number of two reports.
 type Comparison struct {
 	Name           string
 	A, B           float64 // medians
 	Ratio          float64 // B / A
 	Noise          float64 // how much the number moves by itself, as a part of A
-	Samples        string  // what the noise was seen in
-	Judged         bool    // there are enough samples to know the noise
+	Samples        string  // the samples that show the noise
+	Judged         bool    // there are enough samples to estimate the noise
 	Differs        bool    // the difference exceeds the noise
 	HigherIsBetter bool
 }
 
-// minRepeats is how many repeats tell more about noise than the seconds of one run.
+// minRepeats is the number of repeats from which on they show the noise better than the seconds of
+// one run.
 const minRepeats = 3
 
-// contrast compares two sets of values of the same thing. The difference of the
-// medians counts when it is larger than what each side does by itself: its whole
-// range for up to ten values, the range without the outer tenths for more.
+// contrast compares two sets of values of one measure. The difference of the medians counts if it
+// is larger than the noise of each side: its whole range for up to ten values, the range without
+// the outer tenths for more.
 func contrast(name string, a, b []float64, higherIsBetter bool) Comparison {
 	c := Comparison{Name: name, A: median(a), B: median(b), HigherIsBetter: higherIsBetter}
 	noise := max(spread(a), spread(b))
@@ -64,7 +65,7 @@ type metric struct {
 	name           string
 	higherIsBetter bool
 	repeat         func(*Result) float64
-	second         func(Sample) float64 // nil: not known by the second
+	second         func(Sample) float64 // nil: not measured each second
 }
 
 var metrics = []metric{
@@ -90,8 +91,8 @@ func Compare(a, b *Report) []Comparison {
 		c := contrast(m.name, va, vb, m.higherIsBetter)
 		c.Samples = fmt.Sprintf("%d and %d repeats", len(va), len(vb))
 		if !repeats {
-			// Seconds of one run are a weak witness: they share its luck. Still
-			// they show how much the number moves.
+			// Seconds of one run are weak evidence, because they share the conditions of that run.
+			// They still show how much the number varies.
 			sa, sb := perSecond(a, m.second), perSecond(b, m.second)
 			c.Judged, c.Differs, c.Noise, c.Samples = false, false, 0, "too few repeats"
 			if len(sa) > 1 && len(sb) > 1 {
@@ -119,7 +120,7 @@ func perSecond(r *Report, f func(Sample) float64) (out []float64) {
 	return out
 }
 
-// Verdict says in a word what a comparison means.
+// Verdict returns the result of a comparison in a word.
 func (c Comparison) Verdict() string {
 	switch {
 	case !c.Judged:
@@ -139,7 +140,7 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 		return ExitUsage, err
 	}
 	if f.NArg() != 2 {
-		return ExitUsage, errors.New("compare wants two reports: A.json B.json (each may be several, separated by commas)")
+		return ExitUsage, errors.New("compare needs two reports: A.json B.json (each may be several files, separated by commas)")
 	}
 	a, err := readReports(f.Arg(0))
 	if err != nil {
@@ -160,8 +161,8 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 	return ExitOK, w.Flush()
 }
 
-// readReports reads one side of a comparison: runs that were interleaved with
-// those of the other side are in files of their own.
+// readReports reads one side of a comparison. Runs that were interleaved with runs of the other
+// side are in separate files.
 func readReports(names string) (*Report, error) {
 	var all *Report
 	for name := range strings.SplitSeq(names, ",") {
@@ -178,7 +179,7 @@ func readReports(names string) (*Report, error) {
 	return all, nil
 }
 
-// unlike lists what makes two reports a poor comparison.
+// unlike lists the reasons why two reports are hard to compare.
 func unlike(a, b *Report) (out []string) {
 	if a.Hardware != b.Hardware {
 		out = append(out, "different machines")
@@ -198,7 +199,7 @@ func unlike(a, b *Report) (out []string) {
 	for _, r := range []*Report{a, b} {
 		for _, x := range r.Results {
 			if x.Ledger != nil && !x.Ledger.OK() {
-				out = append(out, "one of them broke a promise: its speed is worth nothing")
+				out = append(out, "one of them broke a promise, so its speed does not count")
 			}
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Config is one run as the flags describe it; it is part of the report.
+// Config has the settings of one run, as given by the flags. It is part of the report.
 type Config struct {
-	URL        string `json:",omitempty"` // of a running broker; empty: one is started
+	URL        string `json:",omitempty"` // of a running broker; empty: the run starts one
 	Own        bool   `json:",omitempty"` // the URL need not be loopback
 	AdminToken string `json:"-"`
 	MySQL      string `json:"-"` // DSN for a started broker; empty: embedded
@@ -27,7 +27,8 @@ type Config struct {
 	Rate        float64 // messages per second, open loop; 0: closed loop
 	Payload     int     // bytes
 	PayloadFrom string  `json:",omitempty"`
-	// PayloadField names the arrays of a JSON file that hold the bodies; empty: a file is a body.
+	// PayloadField names the arrays of a JSON file that contain the bodies. If it is empty, each
+	// file is a body.
 	PayloadField string `json:",omitempty"`
 	ContentType  string
 	Priority     string
@@ -47,9 +48,9 @@ type Config struct {
 	Duration time.Duration
 	Messages uint64 // ends the run where Duration is 0
 	Passes   int    `json:",omitempty"` // sends every body of PayloadFrom this often
-	// MaxBacklog holds a closed loop while more deliveries than this are owed; 0: never.
+	// MaxBacklog pauses a closed loop while more deliveries than this are owed; 0: never.
 	MaxBacklog int64
-	Drain      time.Duration // without any delivery, before the rest is given up
+	Drain      time.Duration // without any delivery, until the run gives up on the rest
 	Quiet      time.Duration // without any delivery, after everything owed has arrived
 	Timeout    time.Duration // of one request
 	Late       time.Duration
@@ -58,7 +59,7 @@ type Config struct {
 
 	WithLimits bool
 	Strict     bool // duplicates and overtaking are failures too
-	Audit      bool `json:",omitempty"` // as Strict, and the audit must find nothing
+	Audit      bool `json:",omitempty"` // as Strict, and the audit must find no difference
 }
 
 // A list is a flag that may be given several times.
@@ -71,26 +72,26 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 const maxPullBatch = 500
 
 func (c *Config) register(f *flag.FlagSet) {
-	f.StringVar(&c.URL, "url", "", "broker to load; without it one is started")
+	f.StringVar(&c.URL, "url", "", "broker to load; without it the run starts one")
 	f.BoolVar(&c.Own, "i-own-this-broker", false, "allow a --url that is not on loopback")
 	f.StringVar(&c.AdminToken, "admin-token", "", "X-Broker-Admin-Token, where management is not open")
 	f.Bool("embedded", true, "start a broker on the embedded stores (the default)")
 	f.StringVar(&c.MySQL, "mysql", "", "start a broker on this MySQL `DSN`: a scratch database, rows stay in it; with --url: where that broker's CPU and settings are to be looked for")
 	f.StringVar(&c.Redis, "redis", "", "and on this Redis `URL`; with --url as --mysql")
-	f.StringVar(&c.Binary, "broker-binary", "", "broker to start; default: the program broker beside this one, else in PATH")
+	f.StringVar(&c.Binary, "broker-binary", "", "broker to start; default: the program broker in the folder of this one, otherwise in PATH")
 	f.Var(&c.BrokerEnv, "broker-env", "`NAME=VALUE` for a started broker; may be repeated")
 	f.IntVar(&c.Connections, "connections", 64, "producer connections")
 	f.Float64Var(&c.Rate, "rate", 0, "messages per second, sent on schedule (open loop); 0: as fast as answers come (closed loop)")
 	f.IntVar(&c.Payload, "payload", 1024, "bytes of a body")
 	f.StringVar(&c.PayloadFrom, "payload-from", "", "take bodies from a `file or folder`")
-	f.StringVar(&c.PayloadField, "payload-field", "", "--payload-from is a JSON file, an array of objects: take every element of the arrays in this `field` as a body, as it is spelled")
+	f.StringVar(&c.PayloadField, "payload-field", "", "--payload-from is a JSON file with an array of objects; each element of the arrays in this `field` is a body, byte for byte")
 	f.StringVar(&c.ContentType, "content-type", "application/octet-stream", "Content-Type of every message")
 	f.StringVar(&c.Priority, "priority", "0", "priority mix, as 0:90,1023:10 (priority:weight)")
 	f.IntVar(&c.Channels, "channels", 1, "channels, used in turn")
 	f.IntVar(&c.Batch, "batch", 1, "messages per request; above 1 through the batch door")
 	f.BoolVar(&c.MessageIDs, "message-ids", false, "send X-Broker-Message-ID and repeat posts whose outcome is unknown")
 	f.IntVar(&c.PushConsumers, "push-consumers", 1, "push consumers per channel, served by sinks in this process")
-	f.StringVar(&c.Sink, "sink", "ok", "what sinks do: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several with commas")
+	f.StringVar(&c.Sink, "sink", "ok", "behaviour of the sinks: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several, separated by commas")
 	f.IntVar(&c.PullWorkers, "pull-workers", 0, "workers per channel of one pull consumer")
 	f.IntVar(&c.PullBatch, "pull-batch", 1, "jobs per claim; above 1 through the batch doors")
 	f.BoolVar(&c.ConsumeAfter, "consume-after", false, "pull workers begin only when publishing has ended: a backlog builds up, then its drain is measured")
@@ -98,9 +99,9 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.DurationVar(&c.Duration, "duration", 10*time.Second, "measured time")
 	f.Uint64Var(&c.Messages, "messages", 0, "send this many messages instead of a duration")
 	f.IntVar(&c.Passes, "passes", 0, "send every body of --payload-from this often instead of a duration; with --messages the two must agree")
-	f.DurationVar(&c.Quiet, "quiet", 500*time.Millisecond, "after all that is owed, wait this long for copies")
-	f.DurationVar(&c.Drain, "drain", 30*time.Second, "give up on the rest when nothing has arrived for this long")
-	f.Int64Var(&c.MaxBacklog, "max-backlog", 0, "hold producers of a closed loop while more deliveries than this are owed; 0: never")
+	f.DurationVar(&c.Quiet, "quiet", 500*time.Millisecond, "wait this long for copies after the last delivery that is owed")
+	f.DurationVar(&c.Drain, "drain", 30*time.Second, "give up on the rest when no delivery has arrived for this long")
+	f.Int64Var(&c.MaxBacklog, "max-backlog", 0, "pause the producers of a closed loop while more deliveries than this are owed; 0: never")
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "of one request")
 	f.DurationVar(&c.Late, "late", time.Second, "a delivery after this time counts as late; 0: none does")
 	f.DurationVar(&c.Slack, "order-slack", 200*time.Millisecond, "overtaking closer than this is not counted")
@@ -110,7 +111,7 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.BoolVar(&c.Audit, "audit", false, "as --strict, with --message-ids; compare each delivery with its message byte for byte, headers and attempt included, ask the broker about every message, and fail for any difference or error")
 }
 
-// validate refuses what has no bound or no meaning.
+// validate rejects settings without a bound or a meaning.
 func (c *Config) validate() error {
 	between := func(name string, v, low, high int) error {
 		if v < low || v > high {
@@ -233,7 +234,7 @@ func (c *Config) settlePasses() error {
 	return nil
 }
 
-// settleAudit turns on what an audit needs.
+// settleAudit turns on the settings that an audit needs.
 func (c *Config) settleAudit() error {
 	if !c.Audit {
 		return nil
@@ -245,7 +246,7 @@ func (c *Config) settleAudit() error {
 	return nil
 }
 
-// stores says what the broker runs on, for people.
+// stores returns the stores of the broker as text for the report.
 func (c *Config) stores() string {
 	switch {
 	case c.URL != "":
@@ -257,8 +258,8 @@ func (c *Config) stores() string {
 	}
 }
 
-// checkURL lets a load program loose on this machine only, unless its user says
-// that the broker is his.
+// checkURL allows only a broker on this machine, unless the user confirms that the broker is
+// theirs.
 func checkURL(raw string, own bool) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Path != "" && u.Path != "/" {
@@ -271,7 +272,7 @@ func checkURL(raw string, own bool) error {
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost") {
 		return nil
 	}
-	return errors.New("--url is not on loopback: load only what is yours, and say so with --i-own-this-broker")
+	return errors.New("--url is not on loopback: load only your own broker, and confirm that with --i-own-this-broker")
 }
 
 // hostPort returns the address of an http URL with its port.
@@ -290,5 +291,5 @@ func hostPort(raw string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// cores is what the machine offers to all processes of a run together.
+// cores is the number of processors that all processes of a run share.
 func cores() int { return runtime.NumCPU() }

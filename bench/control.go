@@ -78,7 +78,7 @@ func (c *Control) Put(ctx context.Context, path string, form url.Values) error {
 	return nil
 }
 
-// Version is what the broker says about itself, nil where it does not.
+// Version returns the broker's own version information, nil if it has none.
 func (c *Control) Version(ctx context.Context) map[string]any {
 	status, body, err := c.do(ctx, http.MethodGet, "/version", nil)
 	var v map[string]any
@@ -88,7 +88,7 @@ func (c *Control) Version(ctx context.Context) map[string]any {
 	return v
 }
 
-// Ready waits until the broker takes messages.
+// Ready waits until the broker accepts messages.
 func (c *Control) Ready(ctx context.Context, alive func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -108,7 +108,7 @@ func (c *Control) Ready(ctx context.Context, alive func() error) error {
 	}
 }
 
-// DeadLetters are the messages a consumer has given up on.
+// DeadLetters lists the dead letters of a consumer.
 type DeadLetters struct {
 	ids  map[ident.ID]bool
 	keys map[string]bool
@@ -147,7 +147,7 @@ func (c *Control) DeadLetters(ctx context.Context, s subscriber) (*DeadLetters, 
 	return d, nil
 }
 
-// A statusError is an answer that was not the one hoped for.
+// A statusError is an answer with an unexpected status.
 type statusError struct {
 	status int
 	body   string

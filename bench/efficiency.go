@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// An Efficiency compares a run with what the machine would do if the stages it
-// needs cost what they cost alone, and everything else nothing.
+// An Efficiency compares a run with the rate that the machine would reach if a message cost only
+// the sum of its stages, each measured alone.
 type Efficiency struct {
 	Parts     []Part
 	SumMicros float64 // CPU per message
 	Bound     float64 // messages per second: cores / SumMicros
 	Rate      float64 // measured: acknowledged, and delivered as often as needed
 	Ratio     float64 // Rate / Bound
-	Stolen    float64 // of the cores, what the host kept back while they had work to do
+	Stolen    float64 // cores that the host kept back while they had work to do
 	Processes []ProcessCost
 }
 
-// A ProcessCost compares what a process of the run cost per message with what its
-// part of the stages costs alone: the load client does the same in both.
+// A ProcessCost compares the cost of a process of the run per message with the cost of its part of
+// the stages alone. The load client does the same work in both.
 type ProcessCost struct {
 	Name        string
 	Alone, Here float64 // CPU microseconds
 }
 
-// standIn says which process of a run does what a process of a stage did. Those that
-// are not named are what they are called; "bench" plays the broker where it is not.
+// standIn returns the process of a run that does the work of a process of a stage. In the stages,
+// "bench" and "peer" play the load client or the broker; other names stay the same.
 func standIn(stage, process string) string {
 	const peer, bench, broker = "peer", "bench", "broker"
 	switch {
@@ -47,7 +47,7 @@ type Part struct {
 	Micros float64 // CPU, in all
 }
 
-// Efficient weighs a result against the ceilings measured beside it.
+// Efficient compares a result with the ceilings that were measured with it.
 func Efficient(c *Config, r *Result, l *Limits, cores int) Efficiency {
 	var e Efficiency
 	alone := map[string]float64{}
@@ -107,7 +107,7 @@ func PrintEfficiency(out io.Writer, r *Report) {
 		fmt.Fprintf(out, "bound: %d cores / %.1f us = %.0f messages/s; measured %.0f: efficiency %.0f %%\n",
 			r.Hardware.Cores, e.SumMicros, e.Bound, e.Rate, 100*e.Ratio)
 		if left := float64(r.Hardware.Cores) - e.Stolen; e.Stolen > deprived && left > 0 {
-			fmt.Fprintf(out, "the host kept back %.2f cores: %.0f %% of what the others allow\n", e.Stolen, 100*e.Ratio*float64(r.Hardware.Cores)/left)
+			fmt.Fprintf(out, "the host kept back %.2f cores: %.0f %% of the bound of the others\n", e.Stolen, 100*e.Ratio*float64(r.Hardware.Cores)/left)
 		}
 		if len(e.Processes) > 0 {
 			fmt.Fprint(out, "CPU us per message, in its stages alone -> in this run:")

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A Search is how find-max came to its answer.
+// A Search is the course of a find-max.
 type Search struct {
 	P99Ms float64 // the bound
-	Best  float64 // messages per second; 0: none kept the bound
+	Best  float64 // messages per second; 0: no rate kept the bound
 	Steps []SearchStep
 }
 
@@ -24,9 +24,8 @@ type SearchStep struct {
 	Why                               string `json:",omitempty"` // it was not kept
 }
 
-// searchFor calls try with rates until the largest that is kept is known to the
-// precision, at most steps times: doubling up to the first failure, then halving
-// the interval.
+// searchFor finds the largest rate that try accepts, to the given precision, with at most steps
+// calls. It doubles the rate until the first failure, then halves the interval.
 func searchFor(start, precision float64, steps int, try func(rate float64) (bool, error)) (best float64, err error) {
 	low, high := 0.0, 0.0
 	for rate := start; steps > 0; steps-- {
@@ -60,7 +59,7 @@ func searchFor(start, precision float64, steps int, try func(rate float64) (bool
 
 const maxSearchRate = 5_000_000
 
-// judge says why a result does not keep the bound, empty when it does.
+// judge returns the reason why a result does not keep the bound, empty if it does.
 func judge(c *Config, x *Result, bound time.Duration) string {
 	second := c.Rate * float64(c.consumersPerChannel()) // deliveries owed by one second of load
 	switch {
@@ -92,7 +91,7 @@ func findMaxCommand(ctx context.Context, args []string, out, progress io.Writer)
 	bound := f.Duration("p99", 10*time.Millisecond, "the bound on the ack latency from intended time")
 	start := f.Float64("start", 1000, "first rate to try, messages per second")
 	steps := f.Int("max-steps", 16, "rates to try at most")
-	precision := f.Float64("precision", 0.05, "stop when the answer is known to this part")
+	precision := f.Float64("precision", 0.05, "stop when the answer is known to this fraction")
 	f.Lookup("duration").Usage = "of each step"
 	if err := parse(f, args); err != nil {
 		return ExitUsage, err
@@ -101,7 +100,7 @@ func findMaxCommand(ctx context.Context, args []string, out, progress io.Writer)
 		return ExitUsage, err
 	}
 	if c.Messages > 0 || c.Rate > 0 || *bound <= 0 || !(*start >= 1 && *start <= maxSearchRate) || *steps < 1 || *steps > 200 || !(*precision >= 0.001 && *precision <= 1) {
-		return ExitUsage, errors.New("find-max wants --p99, --start from 1, --max-steps 1 to 200, --precision 0.001 to 1, and neither --rate nor --messages")
+		return ExitUsage, errors.New("find-max needs --p99, --start from 1, --max-steps 1 to 200, --precision 0.001 to 1, and neither --rate nor --messages")
 	}
 	r, err := search(ctx, &c, *bound, *start, *precision, *steps, progress)
 	if r == nil || len(r.Search.Steps) == 0 {
@@ -141,7 +140,7 @@ func search(ctx context.Context, c *Config, bound time.Duration, start, precisio
 			r.Results = append(r.Results, x)
 			r.Search.Steps = append(r.Search.Steps, SearchStep{Rate: rate, AckedRate: x.AckedRate, P99: x.Ack.P99,
 				DeliveryP99: x.Delivery.P99, Backlog: x.BacklogAtEnd, Kept: why == "", Why: why})
-			// A near miss on a machine that others use too may be their doing.
+			// Other processes of the machine may have caused a near miss.
 			if why == "" || again > 0 || x.Ack.P99 > 3*r.Search.P99Ms {
 				return why == "", nil
 			}

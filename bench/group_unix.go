@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps a terminal's Ctrl-C from a child: it is to stop when the ledger
-// is done with it, not before.
+// ownGroup protects a child from a terminal's Ctrl-C: the child must run until the ledger no longer
+// needs it.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

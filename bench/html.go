@@ -8,8 +8,7 @@ import (
 	"math"
 )
 
-// RenderHTML makes one page with everything in it: tables, plots, and the
-// report itself for those who want to compute.
+// RenderHTML returns a page with tables, plots, and the report itself as data.
 func RenderHTML(r *Report) ([]byte, error) {
 	raw, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -44,8 +43,8 @@ func RenderHTML(r *Report) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// plotsOf makes the plots of a run: latency by percentile, and over time what
-// was acknowledged, delivered, owed and how long it took.
+// plotsOf returns the plots of a run: latency by percentile, and over time the rates, the backlog
+// and the latencies.
 func plotsOf(r *Report) ([]plot, error) {
 	byPercentile := plot{title: "Latency by percentile", xName: "percentile", yName: "ms", xTicks: percentileTicks()}
 	throughput := plot{title: "Throughput over time", xName: "seconds", yName: "per second"}
@@ -90,8 +89,8 @@ func plotsOf(r *Report) ([]plot, error) {
 	return []plot{byPercentile, throughput, latency, backlog}, nil
 }
 
-// measured is NaN, which is no point of a curve, for a second in which nothing
-// was measured: the warm-up, and the drain.
+// measured returns NaN, which draws no point, for a second without a measurement, as in the warm-up
+// and the drain.
 func measured(latency float64) float64 {
 	if latency == 0 {
 		return math.NaN()
@@ -99,7 +98,8 @@ func measured(latency float64) float64 {
 	return latency
 }
 
-// versionText shows a version as it came: a text, or what a broker says about itself.
+// versionText returns a version as text. The version is a text or the version information of a
+// broker.
 func versionText(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -111,8 +111,8 @@ func versionText(v any) string {
 // maxPlotted bounds how many repeats share a plot.
 const maxPlotted = 3
 
-// tail is where a percentile stands on an axis that stretches the tail: 0 at
-// 0 %, 1 at 90 %, 2 at 99 %, 3 at 99.9 %.
+// tail returns the position of a percentile on an axis that stretches the tail: 0 at 0 %, 1 at 90
+// %, 2 at 99 %, 3 at 99.9 %.
 func tail(percentile float64) float64 { return -math.Log10(1 - percentile/100) }
 
 func percentileTicks() (out []tick) {
@@ -128,7 +128,7 @@ func percentileCurve(name string, l Latency) (curve, error) {
 	if err != nil || h == nil {
 		return c, err
 	}
-	// As far as there is a measurement to show: one in n values is above 1 - 1/n.
+	// The axis ends at the last measured value: one in n values is above 1 - 1/n.
 	end := math.Log10(float64(max(l.Count, 2)))
 	const steps = 120
 	for i := range steps + 1 {

@@ -48,7 +48,7 @@ func TestThePageHoldsTheNumbersThePlotsAndNothingFromElsewhere(t *testing.T) {
 		require.Contains(t, page, title)
 	}
 	require.Equal(t, 4, strings.Count(page, "<svg "))
-	require.Contains(t, page, "other processes took 0.4 cores")
+	require.Contains(t, page, "other processes used 0.4 cores")
 	require.NotContains(t, page, "<script")
 	require.NotRegexp(t, regexp.MustCompile(`(src|href)=|url\(|https?://`), page)
 	for _, svg := range regexp.MustCompile(`(?s)<svg .*?</svg>`).FindAllString(page, -1) {

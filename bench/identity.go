@@ -6,17 +6,17 @@ import (
 	"hash/crc32"
 )
 
-// An Identity is what every message says about itself, so that whoever receives
-// it can tell which one it is and how long it took.
+// An Identity travels with every message. A receiver reads from it which message it has and how
+// long it took.
 type Identity struct {
-	Run      uint64 // of one measurement: messages of others are strangers
+	Run      uint64 // number of the measurement; messages of other runs are strangers
 	Seq      uint64 // 0-based
 	Intended int64  // Unix ns at which the schedule wanted it sent
 	Sent     int64  // Unix ns at which it was sent, for the first time
 }
 
-// IdentitySize is the length of an identity as text. It is ASCII without
-// quotes, so it may stand in a header, in JSON and at the front of a payload.
+// IdentitySize is the length of an identity as text. The text is ASCII without quotes, so it fits
+// into a header, into JSON and at the front of a payload.
 const IdentitySize = len(identityMagic) + 4*17
 
 const identityMagic = "PENBENCH2"
@@ -62,6 +62,6 @@ func ParseIdentity(b []byte) (Identity, error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum is the checksum the ledger keeps of a body: CRC-32C, which the processor
-// computes at many GB/s and which finds what goes wrong by accident.
+// sum is the ledger's checksum of a body: CRC-32C, which the processor computes at many GB/s and
+// which detects accidental changes.
 func sum(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }

@@ -9,24 +9,24 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// Bounds of what is asked about messages that did not arrive. Those beyond it
-// count as pending: nobody has said that they are gone.
+// Bounds of the questions about messages that did not arrive. Messages beyond them count as
+// pending, since their state is not known.
 const (
 	askWithin  = 2 * time.Minute
 	askBriefly = 5 * time.Second // after a signal
 	maxInquiry = 20_000          // messages
 )
 
-// An inquirer asks the broker what became of messages that did not arrive:
-// first for the dead letters in bulk, then for each message.
+// An inquirer asks the broker about messages that did not arrive: first for all dead letters, then
+// for each message.
 type inquirer struct {
 	ctx   context.Context // of the inquiry, bounded by askWithin
 	w     *window
 	dead  []*DeadLetters
-	known map[uint64]map[string]string // status of jobs by consumer ID, of messages that were asked about
+	known map[uint64]map[string]string // status of jobs by consumer ID, of the messages asked about so far
 }
 
-// inquiry returns what Reconcile asks, nil where everything has arrived.
+// inquiry returns the Ask of Reconcile, nil if everything has arrived.
 func (w *window) inquiry(ctx context.Context) Ask {
 	if w.ledger.Owed() <= 0 && w.ledger.uncertain.Load() == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (q *inquirer) standing(consumer int, seq uint64, id ident.ID) Standing {
 		}
 		var err error
 		if jobs, err = q.w.control.Jobs(q.ctx, k.channel, key); err != nil {
-			q.w.failed("messages cannot be asked for", []byte(err.Error()))
+			q.w.failed("the broker cannot be asked about messages", []byte(err.Error()))
 			return StandingPending
 		}
 		q.known[seq] = jobs
@@ -80,8 +80,8 @@ func (q *inquirer) standing(consumer int, seq uint64, id ident.ID) Standing {
 	}
 }
 
-// Jobs returns the status of the jobs of a message by consumer, nothing when the
-// broker does not know the message.
+// Jobs returns the status of the jobs of a message by consumer, an empty map if the broker does not
+// know the message.
 func (c *Control) Jobs(ctx context.Context, channel, message string) (map[string]string, error) {
 	status, body, err := c.do(ctx, http.MethodGet, "/channel/"+channel+"/message/"+message, nil)
 	if err != nil {

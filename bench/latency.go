@@ -14,16 +14,16 @@ const (
 	latencyFig = 3
 )
 
-// recorderShards spreads the workers over several histograms, so that they
-// seldom wait for each other's lock.
+// recorderShards spreads the workers over several histograms, so that they seldom wait for the same
+// lock.
 const recorderShards = 8
 
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, maxLatency.Microseconds(), latencyFig)
 }
 
-// A Recorder takes latencies from many goroutines. Interval empties it into the
-// total, so a sampler sees each interval by itself.
+// A Recorder collects latencies from many goroutines. Interval moves them to the total, so a
+// sampler sees each interval separately.
 type Recorder struct {
 	shards [recorderShards]struct {
 		mu sync.Mutex
@@ -42,7 +42,7 @@ func NewRecorder() *Recorder {
 	return r
 }
 
-// Record notes one latency. worker is any number that spreads callers.
+// Record adds one latency. worker is any number that spreads callers.
 func (r *Recorder) Record(worker int, ns int64) {
 	us := min(max(ns/1000, 1), maxLatency.Microseconds())
 	s := &r.shards[worker%recorderShards]
@@ -51,8 +51,8 @@ func (r *Recorder) Record(worker int, ns int64) {
 	s.mu.Unlock()
 }
 
-// Interval returns what was recorded since the last call, valid until the next.
-// Only one goroutine may call Interval and Total.
+// Interval returns the latencies since the last call, valid until the next. Only one goroutine may
+// call Interval and Total.
 func (r *Recorder) Interval() *hdrhistogram.Histogram {
 	r.scratch.Reset()
 	for i := range r.shards {
@@ -72,7 +72,7 @@ func (r *Recorder) Total() *hdrhistogram.Histogram {
 	return r.total
 }
 
-// A Latency is a distribution as it stands in a report, in milliseconds.
+// A Latency is the distribution of latencies in a report, in milliseconds.
 type Latency struct {
 	Count                                      int64
 	Mean, Min, P50, P90, P95, P99, P999, P9999 float64

@@ -11,21 +11,20 @@ import (
 // MaxMessages bounds one measurement.
 const MaxMessages = 100_000_000
 
-// pageLen is how many messages a page of the ledger holds. Pages are made as the
-// sequence grows: about 22 bytes per message and one bit per message and consumer.
+// pageLen is the number of messages in a page of the ledger. Pages are allocated as the sequence
+// grows: about 22 bytes per message and one bit per message and consumer.
 const pageLen = 1 << 16
 
-// A Ledger holds what was promised to producers and what consumers got, and
-// finds the difference. Messages of a channel go to all its consumers; channels
-// take turns, a stripe of consecutive sequences each. All
-// methods but Reconcile may be called concurrently.
+// A Ledger records the promises to producers and the deliveries to consumers, and finds the
+// difference. Messages of a channel go to all its consumers. Channels take turns, with a stripe of
+// consecutive sequences each. All methods but Reconcile may be called concurrently.
 type Ledger struct {
 	run      uint64
 	channels uint64
 	stripe   uint64
 	mix      Mix
 	key      func(seq uint64) string
-	slackNs  int64 // an overtaking closer than this is not counted
+	slackNs  int64 // a message overtaken by less than this does not count
 	lateNs   int64
 
 	pages     []atomic.Pointer[page]
@@ -42,12 +41,12 @@ type page struct {
 }
 
 const (
-	stateUnknown = iota // never sent, or no answer that tells
+	stateUnknown = iota // never sent, or no definite answer
 	stateAcked
 	stateRefused
 )
 
-// An account is what one consumer got.
+// An account records the deliveries to one consumer.
 type account struct {
 	channel int
 	name    string
@@ -59,7 +58,7 @@ type account struct {
 
 	mu     sync.Mutex
 	copies map[uint64]int // deliveries beyond the first, by sequence
-	bad    []string       // what is known of corrupted deliveries, up to maxListed
+	bad    []string       // descriptions of corrupted deliveries, up to maxListed
 }
 
 // maxListed bounds every list of offenders in a verdict.
@@ -73,9 +72,9 @@ type LedgerOptions struct {
 	Messages  uint64 // at most; 0: MaxMessages
 	Mix       Mix
 	SlackNs   int64 // tolerated overtaking
-	LateNs    int64 // 0: nothing is late
+	LateNs    int64 // 0: no delivery is late
 	Consumers []Subscription
-	// Key names a message whose ID the broker did not tell; may be nil.
+	// Key names a message whose ID the broker did not report; may be nil.
 	Key func(seq uint64) string
 }
 
@@ -118,12 +117,12 @@ func (l *Ledger) page(seq uint64) *page {
 // Channel returns the channel of a message.
 func (l *Ledger) Channel(seq uint64) int { return int(seq / l.stripe % l.channels) }
 
-// local is the place of a message among those of its channel.
+// local returns the index of a message among those of its channel.
 func (l *Ledger) local(seq uint64) uint64 {
 	return seq/(l.stripe*l.channels)*l.stripe + seq%l.stripe
 }
 
-// Plan notes the checksum of a message before it is sent.
+// Plan records the checksum of a message before it is sent.
 func (l *Ledger) Plan(seq uint64, bodySum uint32) {
 	l.page(seq).sum[seq%pageLen].Store(bodySum)
 	l.planned.Add(1)
@@ -139,18 +138,18 @@ func (l *Ledger) Acked(seq uint64, atNs int64, id ident.ID) {
 	l.acked.Add(1)
 }
 
-// ackUnit is the resolution of the time of an acknowledgement, in ns. 31 bits of
-// it are six hours: later ones count as acknowledged then, which only makes the
-// order check more forgiving.
+// ackUnit is the resolution of the time of an acknowledgement, in ns. 31 bits of it are six hours.
+// Later acknowledgements get the time at that limit, which only makes the order check more
+// tolerant.
 const ackUnit = 10_000
 
-// Refused notes an answer that says nothing was stored.
+// Refused records an answer that promises that nothing was stored.
 func (l *Ledger) Refused(seq uint64) {
 	l.page(seq).state[seq%pageLen] = stateRefused
 	l.refused.Add(1)
 }
 
-// Uncertain notes that no answer tells whether the message is stored.
+// Uncertain records that no answer tells whether the message is stored.
 func (l *Ledger) Uncertain(seq uint64) {
 	l.uncertain.Add(1)
 }
@@ -161,13 +160,13 @@ type Delivery struct {
 	ID       Identity
 	Known    bool   // ID could be read
 	Sum      uint32 // of the body as it arrived
-	Label    string // how to find it again: the broker's message ID
+	Label    string // the broker's message ID, for the report
 	NowNs    int64  // Unix ns
 	StartNs  int64  // Unix ns of the start of the run
 }
 
-// Received notes a delivery that the consumer accepts and reports whether it is
-// the first of its message to this consumer.
+// Received records a delivery that the consumer accepts and reports whether it is the first of its
+// message to this consumer.
 func (l *Ledger) Received(d Delivery) (first bool) {
 	a := l.consumers[d.Consumer]
 	if d.Known && d.ID.Run != l.run {
@@ -203,9 +202,9 @@ func (l *Ledger) Received(d Delivery) (first bool) {
 	return true
 }
 
-// order counts a message that was overtaken: a message of lower priority arrived
-// although this one had been acknowledged long before. The slack covers what is
-// no fault: jobs claimed together, in flight side by side.
+// order counts an overtaken message: it was acknowledged long before a message of lower priority
+// that arrived first. The slack allows for jobs that are claimed together and in flight at the same
+// time.
 func (a *account) order(l *Ledger, d Delivery, acked int32) {
 	level := l.mix.Level(d.ID.Seq)
 	storeMax(&a.latest[level], d.NowNs)
@@ -260,8 +259,8 @@ func (l *Ledger) Counts() (acked, refused, uncertain int64) {
 	return l.acked.Load(), l.refused.Load(), l.uncertain.Load()
 }
 
-// Owed is the number of first deliveries that acknowledged messages still need,
-// as far as counters tell: deliveries of uncertain messages make it too small.
+// Owed returns the number of first deliveries that acknowledged messages still need. It is computed
+// from counters, so deliveries of uncertain messages make it too small.
 func (l *Ledger) Owed() int64 {
 	perChannel := 0
 	if len(l.consumers) > 0 {

@@ -22,19 +22,19 @@ import (
 	"github.com/penstock-broker/penstock/bench/rawhttp"
 )
 
-// A Stage is the ceiling of one part of a message's way, measured alone.
+// A Stage is the ceiling of one step of a message, measured alone.
 type Stage struct {
 	Name      string
 	Rate      float64 // operations per second
 	CPUMicros float64 // per operation, over all processes involved
 	// Micros is CPUMicros by process.
 	Micros  map[string]float64
-	Others  float64 // cores that other processes took meanwhile
+	Others  float64 // cores that other processes used in that time
 	Workers int
-	Unit    string // what an operation is
+	Unit    string // the operation that is counted
 }
 
-// Limits are the ceilings of a machine in one minute.
+// Limits are the ceilings of a machine, measured at one time.
 type Limits struct {
 	At     time.Time
 	Stages []Stage
@@ -63,7 +63,7 @@ func (l *Limits) Stage(name string) *Stage {
 	return nil
 }
 
-// A LimitsConfig says what to measure and how long.
+// A LimitsConfig has the settings of a measurement of limits.
 type LimitsConfig struct {
 	MySQL, Redis string // empty: the embedded stores
 	Payload      int
@@ -75,7 +75,7 @@ type LimitsConfig struct {
 
 func (c *LimitsConfig) register(f *flag.FlagSet) {
 	f.StringVar(&c.MySQL, "mysql", "", "measure this MySQL `DSN`: a scratch database, rows stay in it; empty: SQLite in a temporary folder")
-	f.StringVar(&c.Redis, "redis", "", "measure this Redis `URL`, under a prefix of its own; empty: the embedded server")
+	f.StringVar(&c.Redis, "redis", "", "measure this Redis `URL`, under a separate key prefix; empty: the embedded server")
 	f.IntVar(&c.Payload, "payload", 1024, "bytes of a message")
 	f.IntVar(&c.Connections, "connections", 64, "of the HTTP stages")
 	f.IntVar(&c.Rows, "rows", 256, "per batch of the durable stages")
@@ -95,7 +95,7 @@ func (c *LimitsConfig) validate() error {
 	return nil
 }
 
-// limitsConfigOf measures what a run uses.
+// limitsConfigOf returns the settings that measure the stores and sizes of a run.
 func limitsConfigOf(c *Config) LimitsConfig {
 	return LimitsConfig{MySQL: c.MySQL, Redis: c.Redis, Payload: min(max(c.Payload, IdentitySize), 1<<20),
 		Connections: min(c.Connections, 4096), Rows: 256, Writers: 2, Each: time.Second}
@@ -167,8 +167,8 @@ func perOperation(seconds map[string]float64, n float64) map[string]float64 {
 	return out
 }
 
-// httpLimits measures the load client against the cheapest possible answer and
-// against an HTTP server that does nothing, and the client that pushes use.
+// httpLimits measures the load client against the cheapest possible answer and against an HTTP
+// server with an empty handler, and the HTTP client of push deliveries.
 func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error {
 	payloads, err := NewPayloads(c.Payload)
 	if err != nil {

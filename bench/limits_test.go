@@ -80,7 +80,7 @@ func TestWhatTheHostKeepsBackIsNoWorkOfThisMachine(t *testing.T) {
 	PrintEfficiency(&out, r)
 	require.Contains(t, out.String(), "broker 0.60 others 0.10 stolen 0.40 of 2\n")
 	require.Contains(t, out.String(), "kept back 0.40 cores that had work to do")
-	require.Contains(t, out.String(), "efficiency 20 %\nthe host kept back 0.40 cores: 25 % of what the others allow\n")
+	require.Contains(t, out.String(), "efficiency 20 %\nthe host kept back 0.40 cores: 25 % of the bound of the others\n")
 	cpu[Stolen] = 0.5
 	out.Reset()
 	PrintRun(&out, r)

@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A noop is an HTTP server whose handler does next to nothing.
+// A noop is an HTTP server with an almost empty handler.
 type noop struct {
 	addr   string
 	server *fasthttp.Server
@@ -32,13 +32,13 @@ func startNoop(h fasthttp.RequestHandler) (*noop, error) {
 func (n *noop) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = n.server.ShutdownWithContext(ctx) // clients that keep connections open do not matter any more
+	_ = n.server.ShutdownWithContext(ctx) // open connections of clients no longer matter
 	n.served.Wait()
 	return nil
 }
 
-// An echo answers every so many bytes with the same words, unread: what is left
-// to measure is the client and the kernel.
+// An echo sends a fixed answer after each given number of bytes, without parsing them. Only the
+// client and the kernel are left to measure.
 type echo struct {
 	addr string
 	ln   net.Listener
@@ -73,7 +73,7 @@ func startEcho(requestBytes int) (*echo, error) {
 	return e, nil
 }
 
-// keep remembers a connection for Close, false when that has come.
+// keep records a connection for Close. It returns false after Close.
 func (e *echo) keep(c net.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// limitsLease is how long the stages may hold their node number.
+// limitsLease is the lease of the node number of the stages.
 const limitsLease = 10 * time.Minute
 
 // durableLimits measures rows of messages and of outcomes, through the same
@@ -83,8 +83,8 @@ func durableLimits(ctx context.Context, c *LimitsConfig, dir string, l *Limits) 
 	})
 }
 
-// limitsCatalogue registers what rows refer to. The channel of the messages has
-// no consumer, so that a broker on the same store finds nothing to deliver.
+// limitsCatalogue registers the producer, channel and consumer that the rows refer to. The channel
+// of the messages has no consumer, so a broker on the same store has nothing to deliver.
 func limitsCatalogue(ctx context.Context, store *durable.Store) (p durable.Producer, ch durable.Channel, k durable.Consumer, err error) {
 	put := func(id string) durable.Put { return durable.Put{ID: id, NewToken: "bench-limits-token"} }
 	if p, _, err = store.PutProducer(ctx, put("bench-limits")); err != nil {
@@ -144,8 +144,8 @@ func redisLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) (err
 	q := redisq.New(client, redisq.Options{Prefix: fmt.Sprintf("bench%x:", rand.Uint64()), Runs: runs})
 	const consumer = 1
 	defer func() {
-		// Not by name patterns: exactly the keys of this queue, one by one since
-		// they may live in a cluster.
+		// Deletes exactly the keys of this queue instead of a name pattern, one by one, since they
+		// may be in a Cluster.
 		for _, key := range q.Keys(consumer) {
 			err = errors.Join(err, client.Del(context.WithoutCancel(ctx), key).Err())
 		}
@@ -165,7 +165,7 @@ func redisLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) (err
 	return nil
 }
 
-// cycle takes a batch of jobs through the queue; concurrent cycles may end each other's.
+// cycle takes a batch of jobs through the queue. Concurrent cycles may end each other's jobs.
 func cycle(ctx context.Context, q *redisq.Queue, consumer uint32, ids *ident.Generator, batch int) (int, error) {
 	jobs := make([]redisq.Job, batch)
 	for i := range jobs {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Exit codes of Main, beside 128 + the signal.
+// Exit codes of Main. After a signal the exit code is 128 + the signal.
 const (
 	ExitOK          = 0
 	ExitUsage       = 1 // flags or configuration
@@ -50,7 +50,7 @@ func Main(args []string) int {
 		case code := <-done:
 			return code
 		case s := <-signals:
-			cancel(signalled{s}) // the ledger of what was sent is still worth printing
+			cancel(signalled{s}) // the run still prints its ledger
 		}
 	}
 }
@@ -60,7 +60,7 @@ type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return "stopped by signal: " + s.String() }
 
-// A command is one of the program. It returns the exit code.
+// A command is one command of the program. It returns the exit code.
 type command func(ctx context.Context, args []string, out, progress io.Writer) (int, error)
 
 func run(ctx context.Context, args []string, out, progress io.Writer) int {

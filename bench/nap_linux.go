@@ -9,5 +9,5 @@ import (
 // of microseconds.
 func napFor(d time.Duration) {
 	ts := syscall.NsecToTimespec(d.Nanoseconds())
-	_ = syscall.Nanosleep(&ts, nil) // a signal ends it early: the caller looks at the clock again
+	_ = syscall.Nanosleep(&ts, nil) // a signal may end it early; the caller reads the clock again
 }

@@ -20,20 +20,20 @@ const (
 	maxBodyBytes    = 16 << 20  // of one
 )
 
-// Payloads makes the bodies of messages. It is safe for concurrent use.
+// Payloads returns the bodies of messages. It is safe for concurrent use.
 type Payloads struct {
 	size   int
 	filler []byte
 
 	bodies [][]byte // real ones; nil: synthetic
-	names  []string // of the bodies, as they may stand in a header
+	names  []string // of the bodies, escaped for a header
 }
 
-// NewPayloads returns synthetic bodies of that many bytes: the identity, then
-// printable filler that differs from message to message and does not compress to nothing.
+// NewPayloads returns synthetic bodies of that many bytes: the identity, then printable filler that
+// differs between messages and does not compress to almost nothing.
 func NewPayloads(size int) (*Payloads, error) {
 	if size < IdentitySize || size > maxBodyBytes {
-		return nil, fmt.Errorf("a payload of %d bytes: want %d (the identity) to %d", size, IdentitySize, maxBodyBytes)
+		return nil, fmt.Errorf("a payload of %d bytes: want %d (size of the identity) to %d", size, IdentitySize, maxBodyBytes)
 	}
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	filler := make([]byte, size+fillerShift)
@@ -48,8 +48,8 @@ func NewPayloads(size int) (*Payloads, error) {
 // fillerShift is how far the filler of different messages is shifted.
 const fillerShift = 1021
 
-// ReadPayloads takes every regular file of a folder, or one file, as bodies. The
-// identity of a message then travels in a metadata header.
+// ReadPayloads reads one file, or every regular file of a folder, as bodies. The identity of a
+// message then travels in a metadata header.
 func ReadPayloads(path string) (*Payloads, error) {
 	p := &Payloads{}
 	total := 0
@@ -83,10 +83,9 @@ func ReadPayloads(path string) (*Payloads, error) {
 	return p.complete()
 }
 
-// ReadPayloadField takes bodies from a JSON file: an array of objects, each with
-// an array in that field. Every element of those arrays is a body, exactly as the
-// file spells it. The name of a body is the field "name" of its object and its
-// place in the array.
+// ReadPayloadField reads bodies from a JSON file: an array of objects, each with an array in that
+// field. Every element of those arrays is a body, byte for byte as in the file. The name of a body
+// is the field "name" of its object and its index in the array.
 func ReadPayloadField(path, field string) (*Payloads, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,7 +123,7 @@ func ReadPayloadField(path, field string) (*Payloads, error) {
 	return p.complete()
 }
 
-// add takes a body. The escapes of a URL make any name fit into a header.
+// add adds a body. URL escapes make any name fit into a header.
 func (p *Payloads) add(name string, body []byte) {
 	p.bodies = append(p.bodies, body)
 	p.names = append(p.names, url.PathEscape(name))
@@ -143,7 +142,7 @@ func (p *Payloads) complete() (*Payloads, error) {
 // Bodies is the number of real bodies, 0 when they are synthetic.
 func (p *Payloads) Bodies() int { return len(p.bodies) }
 
-// Name returns the name of the real body of a message, empty when it is synthetic.
+// Name returns the name of the body from a file that a message has, empty if the body is synthetic.
 func (p *Payloads) Name(seq uint64) string {
 	if !p.Real() {
 		return ""
@@ -154,7 +153,7 @@ func (p *Payloads) Name(seq uint64) string {
 // Size is the mean length of a body in bytes.
 func (p *Payloads) Size() int { return p.size }
 
-// Real reports whether bodies come from files: the identity is not inside.
+// Real reports whether the bodies come from files, which do not contain the identity.
 func (p *Payloads) Real() bool { return p.bodies != nil }
 
 // Len returns the length of the body of a message in bytes.
@@ -175,8 +174,8 @@ func (p *Payloads) Append(b []byte, id Identity) []byte {
 	return append(b, p.filler[shift:shift+p.size-IdentitySize]...)
 }
 
-// identityOf finds who a delivered message says it is: in its header where
-// bodies are real, else at the front of the body.
+// identityOf reads the identity of a delivered message: from its header if bodies come from files,
+// otherwise from the front of the body.
 func identityOf(header, body []byte) (Identity, error) {
 	if len(header) > 0 {
 		return ParseIdentity(bytes.TrimSpace(header))
@@ -184,8 +183,8 @@ func identityOf(header, body []byte) (Identity, error) {
 	return ParseIdentity(body)
 }
 
-// mix is the finalizer of SplitMix64: every bit of x decides about every bit of
-// the result. It makes deterministic choices per message without storing them.
+// mix is the finalizer of SplitMix64: every bit of x affects every bit of the result. It makes
+// deterministic choices per message without stored state.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -14,10 +14,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A peer is this program once more, as the other end of an exchange. In one
-// process both ends would share a scheduler and wake each other for nothing:
-// measured, that halves the CPU of an exchange, which a producer and a broker
-// have to pay in full.
+// A peer is a second process of this program, the other end of an exchange. In one process both
+// ends share a scheduler and cause needless wake-ups of each other. In measurements a peer halved
+// the CPU of an exchange, which a producer and a broker pay in full.
 type peer struct {
 	addr    string
 	process Process
@@ -53,7 +52,7 @@ func startPeer(args ...string) (_ *peer, err error) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	late.Stop()
 	if err != nil {
-		return nil, errors.Join(errors.New("start peer: it did not tell its address"), p.Close())
+		return nil, errors.Join(errors.New("start peer: it did not report its address"), p.Close())
 	}
 	p.addr = strings.TrimSpace(line)
 	return p, nil
@@ -68,16 +67,16 @@ func (p *peer) Close() error {
 	return errors.Join(err, p.cmd.Wait())
 }
 
-// peerCommand is the other end: an HTTP server that does next to nothing, or an
-// echo. It is for this program's own use.
+// peerCommand is the other end: an HTTP server with an almost empty handler, or an echo. Only this
+// program calls it.
 func peerCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
 	f := flags("peer", progress)
-	size := f.Int("echo", 0, "answer every so many bytes, unread")
+	size := f.Int("echo", 0, "answer each time so many bytes have arrived, without parsing them")
 	if err := parse(f, args); err != nil {
 		return ExitUsage, err
 	}
 	if *size < 0 || *size > maxBodyBytes {
-		return ExitUsage, errors.New("peer: want a size that fits a request")
+		return ExitUsage, errors.New("peer: --echo needs a size that fits a request")
 	}
 	var addr string
 	var stop func() error

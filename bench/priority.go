@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Mix is how often each priority is used. The priority of a message follows
-// from its sequence, so nobody has to remember it.
+// A Mix is the frequency of each priority. The priority of a message follows from its sequence, so
+// it is not stored.
 type Mix struct {
 	levels []level
 	total  uint64

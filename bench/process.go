@@ -15,7 +15,7 @@ import (
 // userHz is the unit of CPU times in /proc: 100 on every Linux that Go runs on.
 const userHz = 100
 
-// A Process is one whose CPU time counts.
+// A Process is a process whose CPU time counts.
 type Process struct {
 	Name string
 	PID  int
@@ -45,8 +45,8 @@ func (p Process) ResidentMB() (mb float64, ok bool) {
 	return float64(pages) * float64(os.Getpagesize()) / (1 << 20), err == nil
 }
 
-// parseStat reads utime and stime. The name in parentheses may hold anything,
-// so fields are counted from the last one.
+// parseStat reads utime and stime. The name in parentheses may contain any bytes, so parseStat
+// counts the fields from the last parenthesis.
 func parseStat(b []byte) (time.Duration, bool) {
 	_, after, ok := bytes.Cut(b[max(bytes.LastIndexByte(b, ')'), 0):], []byte{' '})
 	fields := bytes.Fields(after)
@@ -79,17 +79,17 @@ func NewCPUMeter(others []Process) *CPUMeter {
 	return m
 }
 
-// Names under which Seconds counts what belongs to no process of the measurement:
-// with much of it the measurement is worth little.
+// Names under which Seconds counts CPU time that belongs to no process of the measurement. With
+// much of it the measurement is of little value.
 const (
 	// Disturbance is everything else on the machine.
 	Disturbance = "others"
-	// Stolen is what the host of a virtual machine gave to other machines while this
-	// one had work to do.
+	// Stolen is CPU time that the host of a virtual machine gave to other machines while this one
+	// had work to do.
 	Stolen = "stolen"
 )
 
-// Foreign reports whether Seconds counts under name what is no part of the measurement.
+// Foreign reports whether Seconds counts CPU time under name that is not part of the measurement.
 func Foreign(name string) bool { return name == Disturbance || name == Stolen }
 
 // Seconds returns the CPU seconds of each process since NewCPUMeter, by name.
@@ -120,13 +120,13 @@ func total(seconds map[string]float64) (sum float64) {
 	return sum
 }
 
-// A machineTime is what all processors together did since the machine started.
+// A machineTime is the time of all processors together since the machine started.
 type machineTime struct {
 	busy   time.Duration
 	stolen time.Duration
 }
 
-// readMachine reads the times so far. ok is false where /proc does not tell.
+// readMachine reads the times so far. ok is false if /proc lacks them.
 func readMachine() (t machineTime, ok bool) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -152,9 +152,9 @@ func parseMachine(b []byte) (t machineTime, ok bool) {
 	return t, true
 }
 
-// listener finds the process of this machine that listens on host:port: the
-// database or Redis whose CPU belongs to the cost of a message. ok is false when
-// it is elsewhere, or not ours to see.
+// listener finds the process of this machine that listens on host:port. It is the database or the
+// Redis whose CPU time is part of the cost of a message. ok is false if the process is on another
+// machine or hidden from this user.
 func listener(name, addr string) (Process, bool) {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Progress shows a run as it goes: one line that is written over and over on
-// a terminal, a line every ten seconds elsewhere.
+// A Progress prints the state of a run: one line that is overwritten on a terminal, otherwise a
+// line every ten seconds.
 type Progress struct {
 	out      io.Writer
 	terminal bool

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// errPause is how long a connection waits after an answer that is no success, so
-// that a broker that refuses is not hammered at the speed of its refusals.
+// errPause is how long a connection waits after an answer without success, so that a refusing
+// broker does not get requests at the rate of its refusals.
 const errPause = 20 * time.Millisecond
 
 // A post with a message ID is repeated while its outcome is unknown.
@@ -23,7 +23,7 @@ const (
 	repeatPause = 50 * time.Millisecond // doubled each time up to a second
 )
 
-// A publisher is one producer connection at the single door.
+// A publisher is one producer connection at the single route.
 type publisher struct {
 	w    *window
 	no   int
@@ -32,7 +32,7 @@ type publisher struct {
 	key  []byte
 }
 
-// Run sends what the schedule gives until there is no more.
+// Run sends a message for each ticket of the schedule until the schedule ends.
 func (p *publisher) Run(ctx context.Context) error {
 	defer p.conn.Close()
 	for {
@@ -52,7 +52,7 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 	for repeat, doubt := 0, false; ; repeat++ {
 		res, err := p.conn.Do(p.buf)
 		now := w.now()
-		// A duplicate was stored by a post whose answer was lost.
+		// An earlier post, whose answer was lost, has stored a duplicate.
 		if err == nil && (res.Status == 201 || res.Status == 202 || repeat > 0 && codeOf(res.Body) == "duplicate_message_id") {
 			w.ledger.Acked(seq, now, messageID(res.Header("location")))
 			w.answered(p.no, intended, sent, now)
@@ -84,7 +84,7 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 	}
 }
 
-// build makes the request in p.buf and notes its body in the ledger.
+// build writes the request into p.buf and records its body in the ledger.
 func (p *publisher) build(id Identity) {
 	w := p.w
 	b := w.single[w.ledger.Channel(id.Seq)*w.mix.Len()+w.mix.Level(id.Seq)].AppendHead(p.buf[:0])
@@ -113,8 +113,8 @@ func appendKey(b []byte, run, seq uint64) []byte {
 	return strconv.AppendUint(append(b, '-'), seq, 10)
 }
 
-// messageID reads the ID from the Location of a message, zero when it is not
-// one of the broker's own.
+// messageID reads the ID from the Location of a message. It returns zero for an ID that the broker
+// did not generate.
 func messageID(location []byte) ident.ID {
 	id, err := ident.Parse(string(location[bytes.LastIndexByte(location, '/')+1:]))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/bench/rawhttp"
 )
 
-// Waits of a pull worker that finds nothing to do: doubled up to the longest.
+// Waits of a pull worker that finds no job: doubled each time, up to the longest.
 const (
 	shortestPoll = 2 * time.Millisecond
 	longestPoll  = 100 * time.Millisecond
@@ -21,9 +21,8 @@ const (
 // maxQueuedJobs is the largest limit of queued-jobs.
 const maxQueuedJobs = 100
 
-// A pullWorker takes jobs through the single doors: claim one, finish it. The
-// workers of a consumer share what is listed, as a real one would: a pool of
-// workers behind one look at the queue.
+// A pullWorker works through the single routes: it claims one job and finishes it. The workers of a
+// consumer share the listed jobs, like a pool of workers with one reader of the queue.
 type pullWorker struct {
 	w        *window
 	consumer int
@@ -39,13 +38,13 @@ type pullFeed struct {
 	jobs []pulledJob
 }
 
-// next returns a listed job, and looks at the queue when there is none. ok is
-// false when the queue is empty or cannot be seen.
+// next returns a listed job, and lists the queue again if no listed job is left. ok is false if the
+// queue is empty or cannot be read.
 func (f *pullFeed) next(p *pullWorker, list []byte) (j pulledJob, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.jobs) == 0 {
-		// A parser of its own: other workers still read what the last one gave.
+		// The feed has a separate parser, since other workers still read results of the last list.
 		var ok bool
 		if f.jobs, ok = p.w.pulled("queued-jobs", p.conn, list, &fastjson.Parser{}); !ok {
 			return j, false
@@ -58,7 +57,7 @@ func (f *pullFeed) next(p *pullWorker, list []byte) (j pulledJob, ok bool) {
 	return j, true
 }
 
-// arrived notes a job that this worker holds.
+// arrived records a job that this worker has claimed.
 func (w *window) arrived(consumer, worker int, m *pulledMessage) {
 	w.received(consumer, worker, arrival{identity: m.identity, body: m.body, details: m.details})
 }
@@ -87,13 +86,13 @@ var (
 	finishBody = []byte(`{"NextState":"DELIVERED"}`)
 )
 
-// work claims a job and finishes it, unless another worker has it: everybody
-// who asks is answered 202, only the one who claimed gets a lease.
+// work claims a job and finishes it, unless another worker has claimed it. Every claim is answered
+// 202, but only the first gets a lease.
 func (p *pullWorker) work(k subscriber, job string, m *pulledMessage) {
 	path := k.path() + "/job/" + job
 	res, err := p.conn.Do(p.request(path, k, "", claimBody))
 	if err != nil || res.Status != 202 {
-		// 400: somebody else has finished it between the list and now.
+		// 400: another worker has finished it after the list was read.
 		if err != nil || res.Status != 400 {
 			p.w.pullFailed("claim", res, err)
 		}
@@ -129,8 +128,8 @@ type batchPullWorker struct {
 	buf      []byte
 }
 
-// claimWait is how long the broker may hold a claim that finds nothing; the end
-// of a run waits for it.
+// claimWait is how long the broker may delay the answer to a claim that finds no job. The end of a
+// run waits for it.
 const claimWait = "1s"
 
 // Run works until ctx ends.
@@ -146,7 +145,7 @@ func (p *batchPullWorker) Run(ctx context.Context) error {
 			continue
 		}
 		if len(jobs) == 0 {
-			pause(ctx, shortestPoll) // a broker that does not wait must not be asked without pause
+			pause(ctx, shortestPoll) // protects a broker that answers an empty claim at once
 			continue
 		}
 		for i := range jobs {
@@ -157,7 +156,7 @@ func (p *batchPullWorker) Run(ctx context.Context) error {
 	return nil
 }
 
-// finish says that the jobs are delivered. IDs and leases of a broker need no escapes.
+// finish reports the jobs as delivered. IDs and leases of a broker need no escapes.
 func (p *batchPullWorker) finish(template *rawhttp.Template, jobs []pulledJob) {
 	b := append(p.body[:0], `{"Updates":[`...)
 	for i, j := range jobs {
@@ -186,7 +185,7 @@ func (p *batchPullWorker) finish(template *rawhttp.Template, jobs []pulledJob) {
 	}
 }
 
-// pulled asks for jobs; ok is false when there was no answer that can be read.
+// pulled sends a request for jobs. ok is false without a readable answer.
 func (w *window) pulled(what string, conn *rawhttp.Conn, request []byte, parser *fastjson.Parser) (jobs []pulledJob, ok bool) {
 	res, err := conn.Do(request)
 	if err == nil && res.Status == 200 {
@@ -199,11 +198,11 @@ func (w *window) pulled(what string, conn *rawhttp.Conn, request []byte, parser 
 	return jobs, true
 }
 
-// pullFailed notes an answer that a pull worker did not expect.
+// pullFailed records an unexpected answer to a pull worker.
 func (w *window) pullFailed(what string, res *rawhttp.Response, err error) {
 	switch {
 	case errors.Is(err, errAnswer):
-		w.failed("pull: "+what+": answer cannot be read", res.Body)
+		w.failed("pull: "+what+": unreadable answer", res.Body)
 	case err != nil:
 		w.failed("pull: "+what+": connection lost", []byte(err.Error()))
 	default:

@@ -22,7 +22,7 @@ type Report struct {
 	Hardware Hardware
 	Versions map[string]any
 	Stores   string
-	// Durability says how the durable store flushes, as far as can be asked.
+	// Durability describes how the durable store flushes, as far as the server reports it.
 	Durability []string `json:",omitempty"`
 	Config     Config
 	Results    []*Result    `json:",omitempty"` // one per repeat
@@ -44,7 +44,7 @@ type Hardware struct {
 	OS       string
 }
 
-// ThisMachine describes the hardware as far as the system tells.
+// ThisMachine describes the hardware as far as the system reports it.
 func ThisMachine() Hardware {
 	h := Hardware{Cores: cores(), OS: runtime.GOOS + "/" + runtime.GOARCH}
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -89,7 +89,7 @@ func durability(ctx context.Context, c *Config) []string {
 	case c.MySQL != "":
 		s, err := durable.OpenMySQL(ctx, c.MySQL, durable.Options{MaxConns: 1})
 		if err != nil {
-			return []string{"the database cannot be asked"}
+			return []string{"the database cannot be reached"}
 		}
 		defer s.Close()
 		warnings := s.Warnings()
@@ -113,10 +113,10 @@ func (r *Report) Write(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// maxReportBytes bounds a report that is read.
+// maxReportBytes bounds the size of a report that ReadReport accepts.
 const maxReportBytes = 256 << 20
 
-// ReadReport reads what Write has written.
+// ReadReport reads a report that Write has written.
 func ReadReport(path string) (*Report, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -137,12 +137,12 @@ func ReadReport(path string) (*Report, error) {
 		return nil, fmt.Errorf("%s: format %d: this program reads %d", path, r.Format, reportFormat)
 	}
 	if len(r.Results) == 0 || slices.Contains(r.Results, nil) {
-		return nil, errors.New(path + ": holds no results of a run")
+		return nil, errors.New(path + ": contains no results of a run")
 	}
 	return &r, nil
 }
 
-// median returns the middle of the values, the lower one of two, 0 of none.
+// median returns the middle of the values, the lower one of two middle values, 0 without values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -152,7 +152,7 @@ func median(values []float64) float64 {
 	return s[(len(s)-1)/2]
 }
 
-// pick takes one number of each result.
+// pick returns one number of each result.
 func pick(results []*Result, f func(*Result) float64) []float64 {
 	out := make([]float64, 0, len(results))
 	for _, r := range results {

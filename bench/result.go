@@ -2,7 +2,7 @@ package bench
 
 import "time"
 
-// A Result is what one measurement found.
+// A Result is the result of one measurement.
 type Result struct {
 	Started       time.Time
 	Seconds       float64 // measured, without warm-up and drain
@@ -11,19 +11,19 @@ type Result struct {
 	AckedRate     float64 // messages per second
 	DeliveredRate float64 // first deliveries per second, over all consumers
 	BacklogAtEnd  int64   // deliveries owed when publishing ended
-	Drain         Drain   // what arrived after that
+	Drain         Drain   // deliveries after the publishing
 	Unsent        int64   // open loop: due, but every connection was busy to the end
 
 	Ack      Latency // intended time to acknowledgement
 	Service  Latency // request sent to acknowledgement
 	Delivery Latency // intended time to first arrival, per consumer
 	Transit  Latency // request sent to first arrival, per consumer
-	// Levels are the deliveries by priority, lowest first; empty when all have one.
+	// Levels are the deliveries by priority, lowest first; empty if there is only one priority.
 	Levels []LevelLatency `json:",omitempty"`
 
 	Errors       map[string]int64   `json:",omitempty"`
 	ErrorSamples map[string]string  `json:",omitempty"`
-	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine, Stolen what its host kept
+	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine, Stolen the time its host kept back
 	CPUMicros    float64            // of all of them but the rest, per acknowledged message
 	Memory       map[string]Memory  `json:",omitempty"` // resident, by process, in the measured time
 	Series       []Sample
@@ -34,7 +34,7 @@ type Result struct {
 // stolen is how many cores the host kept back.
 func (r *Result) stolen() float64 { return r.CPUSeconds[Stolen] / max(r.Seconds, 1e-9) }
 
-// A Drain is what arrived after the publishing.
+// A Drain describes the deliveries after the publishing.
 type Drain struct {
 	Deliveries int64
 	Seconds    float64            // to the last of them
@@ -57,7 +57,7 @@ func (d Drain) Rate() float64 {
 	return float64(d.Deliveries) / d.Seconds
 }
 
-// A LevelLatency is how long messages of one priority took to arrive.
+// A LevelLatency is the delivery latency of one priority.
 type LevelLatency struct {
 	Priority int
 	Delivery Latency
@@ -78,7 +78,7 @@ func (m Memory) with(mb float64) Memory {
 	return m
 }
 
-// ErrorCount is the number of answers that were no success.
+// ErrorCount returns the number of answers without success.
 func (r *Result) ErrorCount() (n int64) {
 	for _, k := range r.Errors {
 		n += k

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// output are the files a command writes beside its table.
+// output has the paths of the files that a command writes in addition to its table.
 type output struct{ json, html string }
 
 func (o *output) register(f *flag.FlagSet) {
@@ -45,7 +45,7 @@ func runCommand(ctx context.Context, args []string, out, progress io.Writer) (in
 	return runAndReport(ctx, "run", &c, o, out, progress)
 }
 
-// publishCommand is a run that nobody listens to: the way in by itself.
+// publishCommand is a run without consumers. It measures publishing alone.
 func publishCommand(ctx context.Context, args []string, out, progress io.Writer) (int, error) {
 	var c Config
 	var o output
@@ -89,8 +89,8 @@ func runAndReport(ctx context.Context, kind string, c *Config, o output, out, pr
 	return code, errors.Join(err, o.write(r))
 }
 
-// measure opens the broker and runs all repeats. On an error the report holds
-// what was measured before.
+// measure opens the broker and runs all repeats. After an error the report contains the completed
+// repeats.
 func measure(ctx context.Context, kind string, c *Config, progress io.Writer) (r *Report, err error) {
 	b, err := OpenBroker(ctx, c)
 	if err != nil {

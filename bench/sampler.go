@@ -10,7 +10,7 @@ import (
 // samplePeriod is the resolution of the curves.
 const samplePeriod = time.Second
 
-// A Sample is one point of the curves: what happened since the one before.
+// A Sample is one point of the curves, for the time since the previous sample.
 type Sample struct {
 	At         float64 // seconds since the start of the load
 	Acked      float64 // messages per second
@@ -22,7 +22,7 @@ type Sample struct {
 	Warm       bool // part of the measurement
 }
 
-// A Live is what a progress line shows.
+// A Live has the numbers of a progress line.
 type Live struct {
 	Sample
 	Left     time.Duration // of the publishing; 0 when unknown
@@ -35,7 +35,7 @@ type sampler struct {
 	processes []Process
 	watch     func(Live)
 
-	mu         sync.Mutex // guards what follows: Run and published both write
+	mu         sync.Mutex // guards the fields below, which Run and published write
 	started    time.Time
 	samples    []Sample
 	last       marks // of the previous sample
@@ -47,7 +47,7 @@ type sampler struct {
 	isDraining bool
 }
 
-// marks are the counters at a moment.
+// marks are the values of the counters at one time.
 type marks struct {
 	at        int64 // ns since the base
 	acked     int64
@@ -83,7 +83,7 @@ func (s *sampler) Run(ctx context.Context) {
 	}
 }
 
-// begin marks the end of the warm-up.
+// begin records the end of the warm-up.
 func (s *sampler) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,11 +94,11 @@ func (s *sampler) begin() {
 	s.from, s.meter = &m, NewCPUMeter(s.processes)
 }
 
-// published marks the end of the publishing.
+// published records the end of the publishing.
 func (s *sampler) published() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.from == nil { // shorter than the warm-up
+	if s.from == nil { // the run was shorter than the warm-up
 		s.from, s.meter = &marks{}, NewCPUMeter(s.processes)
 	}
 	m := s.marks()
@@ -108,7 +108,7 @@ func (s *sampler) published() {
 	s.isDraining = true
 }
 
-// drained notes what arrived after the publishing.
+// drained records the deliveries after the publishing.
 func (s *sampler) drained(arrived int64, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,30 +12,30 @@ type Ticket struct {
 	N     int
 }
 
-// A Schedule says when each message should be sent. Times are ns since the
-// start of the run.
+// A Schedule gives the time at which each message should be sent. Times are ns since the start of
+// the run.
 type Schedule interface {
-	// Next waits until the next ticket is due. ok is false when there are no more.
+	// Next waits until the next ticket is due. ok is false after the last ticket.
 	Next(ctx context.Context) (t Ticket, ok bool)
 	// Intended is when a message of a ticket should have been sent; now where
 	// the schedule has no opinion.
 	Intended(seq uint64, now int64) int64
-	// Issued is how many messages have been given out.
+	// Issued returns the number of tickets so far.
 	Issued() uint64
 }
 
-// A closedLoop gives a ticket whenever a connection asks: the next request of a
-// connection waits for the answer to the one before, so a slow broker is asked
-// less. It finds capacity; its latencies say little about what users would see.
+// A closedLoop returns a ticket whenever a connection asks. Each connection sends its next request
+// after the answer to the one before, so a slow broker gets fewer requests. A closed loop finds the
+// capacity; its latencies say little about those that users would see.
 type closedLoop struct {
 	batch   int
 	limit   uint64 // messages
 	end     time.Time
-	hold    func() bool // true while consumers are too far behind; may be nil
+	hold    func() bool // reports whether the backlog of the consumers is too large; may be nil
 	started atomic.Uint64
 }
 
-// holdPause is how often a producer that is held looks whether it may go on.
+// holdPause is the interval at which a paused producer calls hold again.
 const holdPause = time.Millisecond
 
 func (c *closedLoop) Next(ctx context.Context) (Ticket, bool) {
@@ -59,17 +59,17 @@ func (c *closedLoop) Intended(_ uint64, now int64) int64 { return now }
 
 func (c *closedLoop) Issued() uint64 { return min(c.started.Load(), c.limit) }
 
-// An openLoop sends at a fixed rate whatever the broker does. A message whose
-// time comes while every connection waits is sent late, but its latency counts
-// from its intended time: a broker that stalls for a second shows a second of
-// bad latencies, not one bad request (no coordinated omission).
+// An openLoop sends at a fixed rate, independent of the broker. A message that is due while every
+// connection is busy is sent late, but its latency counts from its intended time. A broker that
+// stalls for a second therefore shows a second of bad latencies instead of one bad request (no
+// coordinated omission).
 type openLoop struct {
 	batch  int
 	limit  uint64
 	rate   float64       // messages per second
 	base   time.Time     // intended time of message 0
 	length time.Duration // messages intended later are not sent; 0: until limit
-	grace  time.Duration // how long after that what is overdue may still be sent
+	grace  time.Duration // how long after that overdue messages may still be sent
 	out    chan Ticket
 	issued atomic.Uint64
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// hangFor bounds how long a sink keeps a delivery without an answer; it is
-// longer than any delivery timeout a bench would use.
+// hangFor bounds how long a sink leaves a delivery without an answer. It is longer than any usual
+// delivery timeout.
 const hangFor = 2 * time.Minute
 
-// A Sink is the push consumers of a run: one HTTP server on loopback for all.
+// A Sink is all push consumers of a run, in one HTTP server on loopback.
 type Sink struct {
 	url       string
 	server    *fasthttp.Server
@@ -27,8 +27,8 @@ type Sink struct {
 	served    sync.WaitGroup
 }
 
-// StartSink listens on a free port. receive is called for each delivery that the
-// sink accepts, before it is answered; its slices are valid during the call.
+// StartSink listens on a free port. It calls receive for each delivery that the sink accepts,
+// before the answer; the slices of an arrival are valid during the call.
 func StartSink(b *Behaviour, receive func(consumer int, a arrival)) (*Sink, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +49,7 @@ func StartSink(b *Behaviour, receive func(consumer int, a arrival)) (*Sink, erro
 // URL returns the callback of a consumer.
 func (s *Sink) URL(consumer int) string { return s.url + strconv.Itoa(consumer) }
 
-// Close refuses new deliveries and waits shortly for those under way.
+// Close refuses new deliveries and waits a short time for those under way.
 func (s *Sink) Close() error {
 	close(s.closing)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -89,8 +89,8 @@ func (s *Sink) handle(rc *fasthttp.RequestCtx) {
 	}
 }
 
-// detailsOf reads what an audit compares. Values of a field that came more than
-// once are joined, so that they differ from the one that was sent.
+// detailsOf reads the fields that an audit compares. It joins the values of a repeated field, so
+// that they differ from the value that was sent.
 func detailsOf(h *fasthttp.RequestHeader) details {
 	field := func(name string) string { return string(bytes.Join(h.PeekAll(name), []byte(", "))) }
 	return details{
@@ -114,7 +114,7 @@ const (
 	nameHeader     = "X-Bench-Body"
 )
 
-// silent drops what fasthttp says about connections that broke.
+// silent discards the messages of fasthttp about broken connections.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-broker/penstock/bench/rawhttp"
 )
 
-// A subject is what a measurement creates in the broker: names of its own, so
-// that nothing of an earlier measurement is in its way.
+// A subject has the resources that a measurement creates in the broker. Their names are new, so
+// earlier measurements do not interfere.
 type subject struct {
 	producer, producerToken string
 	channels                []string
@@ -45,7 +45,7 @@ func newSubject(run uint64, c *Config) *subject {
 	return s
 }
 
-// create registers everything. callback gives the URL of a push consumer.
+// create registers all resources. callback returns the URL of a push consumer.
 func (s *subject) create(ctx context.Context, c *Control, callback func(consumer int) string) error {
 	if err := c.Put(ctx, "/producer/"+s.producer, url.Values{"token": {s.producerToken}}); err != nil {
 		return err

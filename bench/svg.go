@@ -13,7 +13,7 @@ type curve struct {
 	x, y []float64
 }
 
-// A plot is drawn as SVG into the page itself: the page needs nothing else.
+// A plot is drawn as SVG inside the page, which loads no other files.
 type plot struct {
 	title, xName, yName string
 	curves              []curve
@@ -26,7 +26,7 @@ type tick struct {
 	text string
 }
 
-// Size of a plot in its own units, and the room around the axes.
+// Size of a plot in SVG units, and the margins around the axes.
 const (
 	plotWidth, plotHeight            = 900.0, 300.0
 	leftRoom, rightRoom              = 70.0, 20.0

@@ -37,10 +37,10 @@ func PrintRun(out io.Writer, r *Report) {
 	}
 	fmt.Fprintf(out, " of %d\n", r.Hardware.Cores)
 	if others := last.CPUSeconds[Disturbance] / max(last.Seconds, 1e-9); others > disturbed {
-		fmt.Fprintf(out, "CAUTION: other processes took %.1f cores: these numbers are lower than the truth\n", others)
+		fmt.Fprintf(out, "CAUTION: other processes used %.1f cores, so these numbers are too low\n", others)
 	}
 	if stolen := last.stolen(); stolen > deprived {
-		fmt.Fprintf(out, "CAUTION: the host of this machine kept back %.2f cores that had work to do: these numbers are lower than the truth\n", stolen)
+		fmt.Fprintf(out, "CAUTION: the host of this machine kept back %.2f cores that had work to do, so these numbers are too low\n", stolen)
 	}
 	if c.Rate > 0 {
 		fmt.Fprintf(out, "From the sending, without the wait for a free connection: ack p50 %s p99 %s ms", millis(last.Service.P50), millis(last.Service.P99))
@@ -50,7 +50,7 @@ func PrintRun(out io.Writer, r *Report) {
 		fmt.Fprintln(out)
 	}
 	if c.Rate == 0 {
-		fmt.Fprintln(out, "Closed loop: latencies are those of a client that waits; use --rate for what users would see.")
+		fmt.Fprintln(out, "Closed loop: the latencies are those of a waiting client; --rate measures those that users would see.")
 	}
 	printMemory(out, last)
 	for i, x := range r.Results {
@@ -62,7 +62,7 @@ func PrintRun(out io.Writer, r *Report) {
 	}
 }
 
-// printDrain shows how fast a backlog went, and what a job of it cost each process.
+// printDrain prints how fast the backlog was delivered, and the cost of a job for each process.
 func printDrain(out io.Writer, run int, d Drain) {
 	fmt.Fprintf(out, "drain %d: %d deliveries in %.1f s, %.0f/s, %.1f us of CPU each:", run, d.Deliveries, d.Seconds, d.Rate(), d.Micros())
 	for _, name := range slices.Sorted(maps.Keys(d.CPUSeconds)) {
@@ -71,7 +71,7 @@ func printDrain(out io.Writer, run int, d Drain) {
 	fmt.Fprintln(out)
 }
 
-// printMemory shows how much the processes hold, and whether that grows.
+// printMemory prints the memory of the processes and its growth.
 func printMemory(out io.Writer, x *Result) {
 	for _, name := range slices.Sorted(maps.Keys(x.Memory)) {
 		m := x.Memory[name]
@@ -79,15 +79,15 @@ func printMemory(out io.Writer, x *Result) {
 	}
 }
 
-// printLevels shows what a priority is worth.
+// printLevels prints the latency of each priority.
 func printLevels(out io.Writer, run int, x *Result) {
 	for _, l := range x.Levels {
 		fmt.Fprintf(out, "priority %d, run %d: %d deliveries, p50 %s p99 %s ms\n", l.Priority, run, l.Delivery.Count, millis(l.Delivery.P50), millis(l.Delivery.P99))
 	}
 }
 
-// disturbed is how many cores of others make a measurement doubtful, and deprived how
-// many that the host kept back.
+// disturbed is the number of cores used by other processes from which on a measurement is doubtful;
+// deprived is that number for cores that the host kept back.
 const disturbed, deprived = 0.3, 0.15
 
 func printResult(w io.Writer, name string, x *Result) {
@@ -96,7 +96,7 @@ func printResult(w io.Writer, name string, x *Result) {
 		x.BacklogAtEnd, x.ErrorCount(), x.CPUMicros)
 }
 
-// medianResult holds the medians of what printResult shows.
+// medianResult returns the medians of the numbers that printResult prints.
 func medianResult(results []*Result) *Result {
 	m := func(f func(*Result) float64) float64 { return median(pick(results, f)) }
 	return &Result{

@@ -8,56 +8,56 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A Verdict is what the ledger says about a run.
+// A Verdict is the conclusion of the ledger about a run.
 type Verdict struct {
 	Sent      int64 // messages that were planned and sent
 	Acked     int64 // answered with the promise to deliver
 	Refused   int64 // answered with "nothing was stored"
-	Uncertain int64 // no answer that tells
+	Uncertain int64 // without a definite answer
 	Consumers int
 	Expected  int64 // deliveries owed: acked x consumers of the channel
-	Delivered int64 // of those owed, arrived
-	Dead      int64 // of those owed, listed by the broker as dead letters
+	Delivered int64 // owed deliveries that arrived
+	Dead      int64 // owed deliveries that the broker lists as dead letters
 
-	Pending    int64 // of those owed, still queued or in flight at the broker when the run ended
-	Lost       int64 // owed, not arrived, and the broker has no job for it that could still come
+	Pending    int64 // owed deliveries still queued or in flight at the broker when the run ended
+	Lost       int64 // owed deliveries that did not arrive and for which the broker has no unfinished job
 	Duplicates int64 // copies beyond the first
 	MaxCopies  int   // of one message at one consumer, the first included
 	Corrupted  int64 // body or identity differs from what was sent
-	Unpromised int64 // arrived although the broker said that nothing was stored
+	Unpromised int64 // arrived although the broker promised that nothing was stored
 	Bonus      int64 // arrived although the answer was uncertain: allowed
 	Overtaken  int64 // arrived after a message of lower priority that was due later
 	Late       int64
 	Strangers  int64 // messages of other runs
 
 	MaxOvertakenMs float64
-	Offenders      []string `json:",omitempty"` // up to 100 of each kind, for people
+	Offenders      []string `json:",omitempty"` // descriptions, up to 100 of each kind
 }
 
-// OK reports whether the promise was kept: nothing lost, corrupted or stored
-// against its answer. Duplicates are allowed where a fault hit, so only a caller
-// that injected none may judge them.
+// OK reports whether the promise was kept: no message was lost, corrupted, or stored against its
+// answer. Duplicates are allowed after faults, so only a caller that injected no fault may judge
+// them.
 //
 // Pending deliveries prove nothing in either direction: see Proven.
 func (v *Verdict) OK() bool { return v.Lost == 0 && v.Corrupted == 0 && v.Unpromised == 0 }
 
-// Proven reports whether every delivery that is owed was seen to its end.
+// Proven reports whether the run knows the end of every owed delivery.
 func (v *Verdict) Proven() bool { return v.Pending == 0 }
 
-// A Standing is where the broker says that a job stands which did not arrive.
+// A Standing is the broker's state of a job that did not arrive.
 type Standing uint8
 
 const (
-	StandingGone    Standing = iota // unknown to the broker, or delivered as it believes
+	StandingGone    Standing = iota // unknown to the broker, or delivered according to it
 	StandingDead                    // a dead letter
 	StandingPending                 // queued or in flight
 )
 
-// Ask tells where a job stands. It is asked only about messages that did not arrive.
+// Ask returns the standing of a job. It is called only for messages that did not arrive.
 type Ask func(consumer int, seq uint64, id ident.ID) Standing
 
-// Reconcile compares the two sides. ask may be nil: then what did not arrive is
-// lost. Call it when producers and consumers have ended.
+// Reconcile compares the two sides after all producers and consumers have ended. ask may be nil;
+// messages that did not arrive then count as lost.
 func (l *Ledger) Reconcile(sent uint64, ask Ask) *Verdict {
 	v := &Verdict{
 		Sent: l.planned.Load(), Acked: l.acked.Load(), Refused: l.refused.Load(), Uncertain: l.uncertain.Load(),
@@ -113,7 +113,7 @@ func (v *Verdict) missing(l *Ledger, consumer int, seq uint64, id ident.ID, ask 
 	}
 }
 
-// tell adds what was noted while deliveries arrived.
+// tell adds the findings that were recorded while deliveries arrived.
 func (a *account) tell(v *Verdict) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,7 +137,7 @@ func (a *account) tell(v *Verdict) {
 	}
 }
 
-// Problems says in words what is wrong, empty when nothing is.
+// Problems describes the broken promises, empty if there are none.
 func (v *Verdict) Problems() string {
 	var out []string
 	add := func(n int64, what string) {

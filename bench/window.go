@@ -31,18 +31,18 @@ type window struct {
 	single   []*rawhttp.Template // by channel and priority level
 	batch    []*rawhttp.Template // by channel
 
-	measureFrom int64        // ns since base: what was intended before is warm-up
+	measureFrom int64        // ns since base; messages intended before are warm-up
 	measureTo   atomic.Int64 // set when the measurement has ended
 
 	ack, service, delivery, transit *Recorder   // as in Result
-	byLevel                         []*Recorder // deliveries by priority level; nil when there is one
+	byLevel                         []*Recorder // deliveries by priority level; nil if there is only one
 
 	mu     sync.Mutex
 	errors map[string]int64
 	sample map[string]string // the first answer of each kind
 }
 
-// maxErrorKinds bounds what is remembered of answers that were no success.
+// maxErrorKinds bounds the recorded kinds of answers without success.
 const maxErrorKinds = 50
 
 // now is the time in ns since the base, by the monotonic clock.
@@ -63,7 +63,7 @@ func (w *window) answered(worker int, intended, sent, now int64) {
 	}
 }
 
-// failed counts an answer that is no success.
+// failed counts an answer without success.
 func (w *window) failed(kind string, detail []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,15 +151,15 @@ func newWindow(c *Config, control *Control, addr string) (*window, error) {
 	return w, nil
 }
 
-// Window loads the broker once and returns what was measured. watch is told the
-// live numbers; processes are those whose CPU time belongs to the cost.
+// Window loads the broker once and returns the measurement. It calls watch with the live numbers.
+// processes are those whose CPU time is part of the cost.
 func (w *window) Window(ctx context.Context, processes []Process, watch func(Live)) (_ *Result, err error) {
 	c := w.config
 	behaviour, err := ParseBehaviour(c.Sink)
 	if err != nil {
 		return nil, err
 	}
-	w.base = time.Now() // deliveries of nobody may come before the load starts
+	w.base = time.Now() // foreign deliveries may arrive before the load starts
 	var turn atomic.Int64
 	sink, err := StartSink(behaviour, func(consumer int, a arrival) {
 		w.received(consumer, int(turn.Add(1)), a)
@@ -215,7 +215,7 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 		return nil, err
 	}
 	patience := askWithin
-	if ctx.Err() != nil { // somebody wants to leave
+	if ctx.Err() != nil { // the user has interrupted the run
 		patience = askBriefly
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -274,8 +274,8 @@ func (w *window) publish(ctx context.Context) error {
 	}
 	err := producers.Wait()
 	if isOpen {
-		// What was due and never sent has waited at least until now: leaving it
-		// out would be the omission that open loops are there to avoid.
+		// Messages that were due and never sent have waited at least until now. To leave them out
+		// would be the omission that an open loop avoids.
 		now := w.now()
 		for seq := open.Issued(); seq < open.Unsent(time.Now()); seq++ {
 			if intended := open.Intended(seq, now); w.measured(intended) {
@@ -308,9 +308,10 @@ func (w *window) startPullers(ctx context.Context, g *errgroup.Group) {
 // maxDrains bounds a drain that still makes progress, in multiples of Config.Drain.
 const maxDrains = 20
 
-// drain waits until everything that is owed has arrived, or nothing has for
-// Config.Drain. Counters alone cannot tell the end: copies may follow, and uncertain
-// messages, so nothing may arrive for Config.Quiet. It returns how many arrived meanwhile and how long that took.
+// drain waits until everything that is owed has arrived, or until nothing has arrived for
+// Config.Drain. Counters alone cannot show the end, since copies and uncertain messages may follow,
+// so drain also waits until nothing has arrived for Config.Quiet. It returns the number of
+// deliveries in that time and its length.
 func (w *window) drain(ctx context.Context) (arrived int64, took time.Duration) {
 	if len(w.subject.consumers) == 0 {
 		return 0, 0
