@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 )
 
-// withEmbeddedRedis is part of the name of a broker whose Redis is its own, so that
-// the others on the same store know.
+// withEmbeddedRedis is part of the name of a broker with an embedded Redis. Other brokers on the
+// same store recognise it by that.
 const withEmbeddedRedis = " (embedded Redis)"
 
-// errAnotherRedis says that a broker with another Redis works on the same store: each
-// of the two would hold an order, and leases, that the other one knows nothing of.
+// errAnotherRedis means that a broker with another Redis works on the same store. Each of the two
+// would have an order and leases that are unknown to the other.
 var errAnotherRedis = errors.New("brokers on one MySQL need one Redis")
 
 // nodeName is how a broker calls itself in the list of nodes.
@@ -32,8 +32,8 @@ func nodeName(host string, pid int, cfg config) string {
 	return name
 }
 
-// conflict returns why a broker cannot work beside the other nodes that are alive,
-// nil when it can. own is the token of its lease.
+// conflict returns the reason why a broker cannot work in parallel with the other nodes that are
+// alive, nil if it can. own is the token of its lease.
 func conflict(own [16]byte, embedded bool, nodes []durable.Node) (other *durable.Node, err error) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -50,12 +50,12 @@ func conflict(own [16]byte, embedded bool, nodes []durable.Node) (other *durable
 	return nil, nil
 }
 
-// peerLook is how often a starting broker looks at those that are in its way.
+// peerLook is the interval at which a starting broker reads the nodes that conflict with it.
 const peerLook = 200 * time.Millisecond
 
-// awaitAlone returns nil once no broker is in the way of this one, which has no
-// lease yet: those that run need not hear of one that cannot start. The lease of a
-// broker that was killed goes on for a while: only one that renews it is alive.
+// awaitAlone returns nil once no node conflicts with this broker. It runs before the broker has a
+// lease, so running brokers do not notice a broker that cannot start. The lease of a killed broker
+// lasts for a while; only a broker that renews its lease is alive.
 func (b *broker) awaitAlone(ctx context.Context) error {
 	seen := map[[16]byte]time.Time{} // ends of leases
 	for {
@@ -70,7 +70,7 @@ func (b *broker) awaitAlone(ctx context.Context) error {
 		end, known := seen[other.Token]
 		switch {
 		case !known:
-			b.log.Info("another broker is in the way, if it is alive", "broker", other.Name)
+			b.log.Info("another broker conflicts with this one if it is alive; waiting for its lease", "broker", other.Name)
 			seen[other.Token] = other.Expires
 		case other.Expires.After(end):
 			return err
@@ -83,8 +83,8 @@ func (b *broker) awaitAlone(ctx context.Context) error {
 	}
 }
 
-// stillAlone is the same once this broker has its lease: of two that started at the
-// same time at least one sees the other.
+// stillAlone repeats that check once this broker has its lease. If two brokers start at the same
+// time, at least one sees the other.
 func (b *broker) stillAlone(ctx context.Context) error {
 	lease, err := b.node.Lease()
 	if err != nil {
@@ -98,9 +98,10 @@ func (b *broker) stillAlone(ctx context.Context) error {
 	return err
 }
 
-// checkPeers ends this broker when one that is in the way came although both had
-// made sure: it was paused, its lease ran out, and it goes on now. Of two one must
-// go: that with the embedded Redis, and of two such the one with the lower token.
+// checkPeers ends this broker if a conflicting one has appeared although both had checked. That
+// happens after a pause: the lease of a paused broker expires, and the broker continues later. Of
+// two conflicting brokers the one with the embedded Redis ends; of two with an embedded Redis, the
+// one with the lower token.
 func (b *broker) checkPeers() {
 	if b.embedded == nil {
 		return
@@ -115,6 +116,6 @@ func (b *broker) checkPeers() {
 	}
 	select {
 	case b.failed <- err:
-	default: // it is ending
+	default: // the broker is already stopping
 	}
 }

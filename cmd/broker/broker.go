@@ -34,11 +34,11 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// Bounds of one process that are no settings: they only have to be larger than
-// what the machine can do and smaller than its memory.
+// Bounds of one process that are not settings. They only have to be above the capacity of the
+// machine and below its memory.
 const (
 	cacheBytes      = 128 << 20 // payloads kept for delivery
-	bodyBytes       = 256 << 20 // bodies of requests that come or wait for the store
+	bodyBytes       = 256 << 20 // bodies of requests that arrive or wait for the store
 	pushBytes       = 128 << 20 // large payloads of deliveries under way
 	waitingRequests = 8192      // publishes waiting for the store
 	stopGrace       = 10 * time.Second
@@ -46,11 +46,11 @@ const (
 	embeddedTimeout = 10 * time.Second
 )
 
-// catalogueHint is the consumer number that no consumer has: in a hint between
-// brokers it says that the catalogue changed.
+// catalogueHint is a number that no consumer has. In a hint between brokers it means that the
+// catalogue has changed.
 const catalogueHint = 0
 
-// A broker is one process's parts, wired.
+// A broker has the wired parts of one process.
 type broker struct {
 	cfg config
 	log *slog.Logger
@@ -71,9 +71,8 @@ type broker struct {
 	failed    chan error // capacity 1: why the broker must end
 }
 
-// openBroker opens the stores, migrates, and wires everything; nothing runs
-// yet. Errors that exit code 3 stands for are errStore, those of code 1 errSettings
-// and errSeed.
+// openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit
+// code 3 are errStore, those for code 1 errSettings and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
 	b := &broker{cfg: cfg, log: log, failed: make(chan error, 1)}
 	defer func() {
@@ -91,8 +90,8 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	if cfg.MySQLDSN == "" {
-		// The folder's lock is ours, so whoever holds a lease in it was killed:
-		// its consumers are ours at once.
+		// This process has the lock of the folder, so any other owner of a node lease in it is
+		// dead. Its consumers can be taken over at once.
 		if err := b.store.ForgetNodes(ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", errStore, err)
 		}
@@ -164,9 +163,8 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 	return watch, nil
 }
 
-// checkEviction warns of a Redis that may drop keys under memory pressure. A
-// dropped key is noticed and rebuilt like a wiped Redis, but jobs are late and
-// those in flight may be repeated.
+// checkEviction warns of a Redis that may drop keys under memory pressure. A dropped key is noticed
+// and rebuilt like a wiped Redis, but jobs are late and jobs in flight may be repeated.
 func (b *broker) checkEviction(ctx context.Context) {
 	if b.embedded != nil {
 		return
@@ -181,14 +179,14 @@ func (b *broker) checkEviction(ctx context.Context) {
 	}
 }
 
-// wire makes the parts know each other. They form cycles (the data plane tells
-// the reaper what to watch, the reaper wakes the data plane), closed here by
-// functions that are only called once everything runs.
+// wire connects the parts. They form cycles: the data plane reports work to the reaper, and the
+// reaper wakes the data plane. Functions close these cycles; they are called only after everything
+// runs.
 func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	cfg, log := b.cfg, b.log
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(guard.Panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels tell what runs.",
+	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels name the version and the store.",
 		ConstLabels: prometheus.Labels{"version": version, "store": b.store.Describe()}})
 	buildInfo.Set(1)
 	registry.MustRegister(buildInfo)
@@ -232,7 +230,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 		Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }))
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_brokers",
-		Help: "Brokers alive on this store, as this one sees it."}, func() float64 { return float64(len(b.node.Peers())) }))
+		Help: "Brokers alive on this store, as seen by this broker."}, func() float64 { return float64(len(b.node.Peers())) }))
 
 	b.api = api.New(api.Options{
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane, Policies: policies,
@@ -249,11 +247,12 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), cfg.PushConcurrency), Log: log})
 }
 
-// leaseMargin is by how much the lease of a push job outlives its attempt: the outcome
-// has to be stored meanwhile.
+// leaseMargin is how much longer the lease of a push job is than its attempt. The broker stores the
+// outcome in that time.
 func leaseMargin(cfg config) time.Duration { return cfg.RationalDelay + 3*time.Second }
 
-// announce tells the other brokers that the catalogue changed. Lossy: they poll.
+// announce sends a hint to the other brokers that the catalogue has changed. The hint may get lost,
+// since they also poll.
 func (b *broker) announce() {
 	if b.node.Alone() {
 		return
@@ -278,10 +277,9 @@ func (b *broker) hinted(consumers []uint32) {
 // Addr is where the broker listens.
 func (b *broker) Addr() string { return b.listener.Addr().String() }
 
-// Run serves until ctx ends, then drains in the order of the flow: not ready
-// (for BROKER_DRAIN_DELAY), no new connections, requests answered, publishes
-// committed, jobs offered to Redis, deliveries ended, outcomes stored, node
-// number given back.
+// Run serves until ctx ends. It then drains in the order of the flow: not ready (for
+// BROKER_DRAIN_DELAY), no new connections, requests answered, publishes committed, jobs offered to
+// Redis, deliveries ended, outcomes stored, node number released.
 func (b *broker) Run(ctx context.Context) error {
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -308,7 +306,7 @@ func (b *broker) Run(ctx context.Context) error {
 
 	served := make(chan error, 1)
 	go func() { served <- b.server.Serve(api.Listen(b.listener)) }()
-	slack, _ := timerslack.Now() // 0 where it is not known
+	slack, _ := timerslack.Now() // 0 if unknown
 	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
 
 	var failure error
@@ -333,18 +331,17 @@ func (b *broker) Run(ctx context.Context) error {
 	release, cancelRelease := context.WithTimeout(background, time.Second)
 	defer cancelRelease()
 	if err := b.node.Release(release); err != nil {
-		b.log.Debug("node number not given back; it expires", "error", err)
+		b.log.Debug("node number not released; its lease expires", "error", err)
 	}
 	return failure
 }
 
-// drain ends the HTTP server without a failed request: the broker says that it
-// is not ready and closes each connection with its answer, but goes on serving
-// until load balancers have noticed; then it closes the listener and waits for
-// the requests under way.
+// drain ends the HTTP server without a failed request. The broker reports that it is not ready and
+// closes each connection after its answer, but serves requests until load balancers have noticed.
+// It then closes the listener and waits for the requests under way.
 func (b *broker) drain(ctx context.Context) {
 	delay := b.cfg.drainDelay()
-	b.log.Info("stopping: not ready any more, finishing what was accepted", "drain_delay", delay.String())
+	b.log.Info("stopping: not ready, finishing accepted requests", "drain_delay", delay.String())
 	b.api.SetDraining(true)
 	failpoint.At(failpoint.Draining)
 	time.Sleep(delay)
@@ -364,7 +361,7 @@ func (b *broker) nodeNo() uint16 {
 	return lease.No
 }
 
-// close closes what was opened, in the reverse order.
+// close closes the opened parts in reverse order.
 func (b *broker) close() {
 	if b.listener != nil {
 		_ = b.listener.Close() // closed already after Run

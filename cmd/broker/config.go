@@ -33,11 +33,11 @@ type config struct {
 	RedisMaster string `env:"BROKER_REDIS_MASTER" doc:"Sentinel master name; the addresses of BROKER_REDIS_URL are then the sentinels."`
 	DataDir     string `env:"BROKER_DATA_DIR" envDefault:"./data" doc:"Folder of the embedded store."`
 
-	DrainDelay *time.Duration `env:"BROKER_DRAIN_DELAY" default:"3s (on loopback 0s)" doc:"At the end, how long the broker goes on serving after /readyz has turned 503, so that load balancers notice before it closes its listener."`
+	DrainDelay *time.Duration `env:"BROKER_DRAIN_DELAY" default:"3s (on loopback 0s)" doc:"How long a stopping broker keeps serving after /readyz turns 503, so that load balancers notice before it closes its listener."`
 
-	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse everybody, and the broker listens on loopback only. No blanks."`
+	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
 	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT and GET of producers, channels, consumers, messages and dead letters need no token."`
-	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Names, beside loopback's and the listen address, under which open management answers: what clients may send as Host. No ports, no patterns."`
+	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
 	SeedFile       string   `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
 
 	DeliveryTimeout time.Duration   `env:"BROKER_DELIVERY_TIMEOUT" envDefault:"30s" doc:"Whole exchange of one push attempt."`
@@ -52,17 +52,17 @@ type config struct {
 	QueueWindow     int             `env:"BROKER_QUEUE_WINDOW" default:"100000 (embedded 2000)" doc:"Jobs of one consumer kept in Redis; the rest of its backlog waits in the store."`
 
 	Retention     time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
-	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; then it is removed with it. 0: for ever."`
+	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
 
 	MaxBody             string   `env:"BROKER_MAX_BODY" envDefault:"4MiB" doc:"Largest request body; a larger one is 413."`
 	PushConcurrency     int      `env:"BROKER_PUSH_CONCURRENCY" envDefault:"512" doc:"Push requests in flight, this process."`
 	ConsumerConcurrency int      `env:"BROKER_CONSUMER_CONCURRENCY" envDefault:"64" doc:"Push requests in flight, one consumer."`
 	Egress              string   `env:"BROKER_EGRESS" envDefault:"private" doc:"Where callbacks may be. private: anywhere but link-local and cloud-metadata addresses; public: public addresses only."`
-	EgressAllow         []string `env:"BROKER_EGRESS_ALLOW" doc:"CIDRs that are allowed whatever BROKER_EGRESS says."`
+	EgressAllow         []string `env:"BROKER_EGRESS_ALLOW" doc:"CIDRs that are allowed with any value of BROKER_EGRESS."`
 	UserAgent           string   `env:"BROKER_USER_AGENT" default:"Penstock/<version>" doc:"User-Agent of deliveries."`
-	ConsumerTokenHeader string   `env:"BROKER_CONSUMER_TOKEN_HEADER" envDefault:"X-Broker-Consumer-Token" doc:"Header of deliveries that carries the consumer's token; none that they use for something else."`
+	ConsumerTokenHeader string   `env:"BROKER_CONSUMER_TOKEN_HEADER" envDefault:"X-Broker-Consumer-Token" doc:"Header of deliveries that contains the consumer's token; not a header with another meaning in deliveries."`
 
-	TimerSlack time.Duration `env:"BROKER_TIMER_SLACK" envDefault:"500us" doc:"Linux: how late timers of this process may be, so that the machine is woken less often; the program starts over with it, in the same process. 0: as the system gives it."`
+	TimerSlack time.Duration `env:"BROKER_TIMER_SLACK" envDefault:"500us" doc:"Linux: how late timers of this process may be, so that the machine wakes less often. The program restarts itself in the same process to set it. 0: the default of the system."`
 
 	LogLevel  string `env:"BROKER_LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
 	LogFormat string `env:"BROKER_LOG_FORMAT" default:"json (text on a terminal)" doc:"json or text."`
@@ -72,8 +72,8 @@ type config struct {
 	serviceLinks []string // names of the environment that were passed over
 }
 
-// fileSuffix makes a variable name a file that holds the value: how mounted
-// secrets arrive.
+// fileSuffix turns the name of a variable into that of a file with the value, as mounted secrets
+// need it.
 const fileSuffix = "_FILE"
 
 // readConfig reads and checks the settings. Its errors name variables and never
@@ -108,7 +108,7 @@ func readConfig(environ []string) (config, error) {
 			errs = append(errs, fmt.Errorf("%s is no setting of this broker%s", name, suggestion(name, known)))
 			continue
 		}
-		if value != "" { // an empty variable is an absent one
+		if value != "" { // an empty variable counts as absent
 			values[name] = value
 		}
 	}
@@ -122,12 +122,12 @@ func readConfig(environ []string) (config, error) {
 	return c, c.check()
 }
 
-// maxSettingBytes is the largest file that is taken for the value of a setting.
+// maxSettingBytes bounds a file with the value of a setting.
 const maxSettingBytes = 64 << 10
 
-// readSetting returns the value in a file, without its final line break. A file
-// without one is an error, unlike an empty variable: a secret that was mounted
-// but not filled must not open management, nor choose an embedded store.
+// readSetting returns the value in a file, without its final line break. A file without a value is
+// an error, unlike an empty variable: a mounted secret that was not filled must neither open
+// management nor select an embedded store.
 func readSetting(path string) (string, error) {
 	f, err := os.Open(filepath.Clean(path))
 	if err != nil {
@@ -139,7 +139,7 @@ func readSetting(path string) (string, error) {
 	case err != nil:
 		return "", errors.New("the file cannot be read")
 	case len(content) > maxSettingBytes:
-		return "", fmt.Errorf("the file has more than %d bytes, so it is none with a setting", maxSettingBytes)
+		return "", fmt.Errorf("the file has more than %d bytes, too many for a setting", maxSettingBytes)
 	case strings.TrimSpace(value) == "":
 		return "", errors.New("the file is empty")
 	default:
@@ -178,8 +178,8 @@ func suggestion(name string, known map[string]bool) string {
 	return ""
 }
 
-// describe turns the library's error into one that names the variable and the
-// value, unless that is a secret.
+// describe turns an error of the library into one with the name of the variable and the value,
+// unless the value is secret.
 func describe(err error, values map[string]string, secret map[string]bool) error {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
@@ -254,11 +254,11 @@ func (c *config) check() error {
 	}
 	for _, name := range c.AllowedHosts {
 		if !isHostname(name) {
-			bad("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses without ports, and * is none, not %q", name)
+			bad("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses, without ports and without *, not %q", name)
 		}
 	}
 	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		bad("BROKER_ADMIN_TOKEN", "holds a blank or a control character, which a header does not carry unchanged")
+		bad("BROKER_ADMIN_TOKEN", "contains a blank or a control character, which a header does not transport unchanged")
 	}
 	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout,
 		"BROKER_RATIONAL_DELAY": c.RationalDelay, "BROKER_RETRY_MAX_DELAY": c.RetryMaxDelay} {
@@ -283,7 +283,7 @@ func (c *config) check() error {
 	}
 	for _, d := range c.RetryBackoff {
 		if d <= 0 {
-			bad("BROKER_RETRY_BACKOFF", "holds %v; every wait must be longer than 0", d)
+			bad("BROKER_RETRY_BACKOFF", "contains %v; every wait must be longer than 0", d)
 		}
 	}
 	for name, n := range map[string]int{"BROKER_QUEUE_WINDOW": c.QueueWindow, "BROKER_PUSH_CONCURRENCY": c.PushConcurrency, "BROKER_CONSUMER_CONCURRENCY": c.ConsumerConcurrency} {
@@ -323,7 +323,7 @@ func (c *config) check() error {
 		bad("BROKER_LOG_FORMAT", "must be json or text, not %q", c.LogFormat)
 	}
 	if strings.ContainsAny(c.UserAgent, "\r\n\x00") {
-		bad("BROKER_USER_AGENT", "holds a control character")
+		bad("BROKER_USER_AGENT", "contains a control character")
 	}
 	if !isHeaderName(c.ConsumerTokenHeader) {
 		bad("BROKER_CONSUMER_TOKEN_HEADER", "is not a header name: %q", c.ConsumerTokenHeader)
@@ -365,7 +365,7 @@ func isHostname(s string) bool {
 	return true
 }
 
-// allowedHosts are the names, beside loopback's, under which management is open.
+// allowedHosts are the names, besides those of loopback, under which management is open.
 func (c *config) allowedHosts() []string {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
@@ -380,8 +380,8 @@ func (c *config) onLoopback() bool {
 	return err == nil && isLoopback(host)
 }
 
-// openManagement is the setting or its default: whoever sets an admin token
-// expects that it is asked for.
+// openManagement returns the setting or its default. With an admin token management is closed by
+// default.
 func (c *config) openManagement() bool {
 	if c.OpenManagement != nil {
 		return *c.OpenManagement
@@ -389,7 +389,7 @@ func (c *config) openManagement() bool {
 	return c.onLoopback() && c.AdminToken == ""
 }
 
-// policy is how consumers are delivered to that set nothing themselves.
+// policy returns the delivery policy of consumers without settings of their own.
 func (c *config) policy() policy.Policy {
 	return policy.Policy{
 		Timeout: c.DeliveryTimeout, MaxRetries: c.MaxRetries, Backoff: policy.Waits(c.RetryBackoff...),
@@ -397,8 +397,8 @@ func (c *config) policy() policy.Policy {
 	}
 }
 
-// drainDelay is the setting or its default: most load balancers look every
-// second or two, and a broker on loopback rarely has one.
+// drainDelay returns the setting or its default. Most load balancers check every second or two, and
+// a broker on loopback rarely has one.
 func (c *config) drainDelay() time.Duration {
 	switch {
 	case c.DrainDelay != nil:

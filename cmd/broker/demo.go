@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 )
 
-// The sample of `make run`. The tokens are no secrets: they are in the README,
-// and a broker with a demo listens where its settings say, loopback by default.
+// The sample of `make run`. Its tokens are not secret, since the README contains them. A broker
+// with a demo listens at the address of its settings, loopback by default.
 const (
 	sampleProducer = "sample-producer"
 	sampleChannel  = "sample-channel"
@@ -25,9 +25,9 @@ const (
 	samplePull     = "sample-pull"
 )
 
-// A demo is the sample's push consumer: a server that prints what it is sent.
+// A demo is the push consumer of the sample: a server that prints its deliveries.
 type demo struct {
-	name     string // in what is printed; "": the consumer that is called
+	name     string // printed name; "": the consumer in the request
 	server   *http.Server
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -66,7 +66,7 @@ pull consumer. Try, in another terminal:
 	return d, nil
 }
 
-// startSink starts a push consumer that prints what it gets.
+// startSink starts a push consumer that prints its deliveries.
 func startSink(addr string, out io.Writer) (*demo, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -85,7 +85,7 @@ func listen(ctx context.Context, addr string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "broker listen: %v\n", err)
 		return exitStart
 	}
-	fmt.Fprintf(stdout, "a push consumer listens on http://%s and prints what it gets\n", d.listener.Addr())
+	fmt.Fprintf(stdout, "a push consumer listens on http://%s and prints its deliveries\n", d.listener.Addr())
 	<-ctx.Done()
 	d.Close()
 	return exitClean

@@ -2,5 +2,5 @@
 
 package main
 
-// maxDescriptors is not known here.
+// maxDescriptors returns 0: the limit of this system is unknown.
 func maxDescriptors() int { return 0 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// maxDescriptors returns how many files and connections this process may have
-// open, 0 if that is not known. Go has raised it to the hard limit at the start.
+// maxDescriptors returns how many files and connections this process may have open, 0 if unknown.
+// Go raises the limit to the hard limit at the start.
 func maxDescriptors() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

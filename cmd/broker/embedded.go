@@ -7,9 +7,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// An embeddedRedis is the in-process Redis of a broker without a Redis URL. It
-// listens on loopback, behind a password that nobody knows; all that it holds
-// is rebuilt from the store at the next start.
+// An embeddedRedis is the in-process Redis of a broker without a Redis URL. It listens on loopback
+// with a random password. The next start rebuilds its content from the store.
 type embeddedRedis struct {
 	server   *miniredis.Miniredis
 	password string

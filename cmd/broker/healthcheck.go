@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// healthTimeout bounds the whole of a health check: shorter than what those who run
-// one usually grant it.
+// healthTimeout bounds a whole health check. It is shorter than the usual limits of container
+// runtimes.
 const healthTimeout = 4 * time.Second
 
-// healthcheck asks the broker that listens at BROKER_LISTEN of these settings, on
-// this machine, whether it is ready, or only alive. It is what an image without a
-// shell checks itself with.
+// healthcheck asks the broker that listens at BROKER_LISTEN of these settings, on this machine,
+// whether it is ready, or with live whether it is alive. An image without a shell uses it as its
+// health check.
 func healthcheck(environ []string, live bool, stdout, stderr io.Writer) int {
 	addr, err := healthAddr(environ)
 	if err != nil {
@@ -41,10 +41,10 @@ func healthcheck(environ []string, live bool, stdout, stderr io.Writer) int {
 	return exitClean
 }
 
-// healthAddr is where this machine reaches the broker. Of the settings it reads the
-// address and no other: a secret may come from a file that can be read once only.
+// healthAddr returns the address at which this machine reaches the broker. It reads no other
+// setting, because the file of a secret may be readable only once.
 func healthAddr(environ []string) (string, error) {
-	own := []string{"BROKER_ADMIN_TOKEN=any"} // the check that one is set is the broker's
+	own := []string{"BROKER_ADMIN_TOKEN=any"} // the broker itself checks that a token is set
 	for _, line := range environ {
 		if strings.HasPrefix(line, "BROKER_LISTEN=") || strings.HasPrefix(line, "BROKER_LISTEN"+fileSuffix+"=") {
 			own = append(own, line)
@@ -62,14 +62,14 @@ func healthAddr(environ []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A listener on all addresses takes IPv4 where the machine has it.
+	// A listener on all addresses accepts IPv4 if the machine has it.
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// askHealth returns the answer of a broker that is well.
+// askHealth returns the answer of a healthy broker.
 func askHealth(ctx context.Context, addr, path string) (string, error) {
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// placeInterval is how often the embedded store is looked for: what is accepted
-// in between, after its files were taken away, is lost.
+// placeInterval is the interval of the checks for the files of the embedded store. Messages
+// accepted between the removal of the files and the next check are lost.
 const placeInterval = 500 * time.Millisecond
 
-// keepInPlace ends this broker when the files of the embedded store are taken
-// away: SQLite goes on in files without a name, so a 201 would promise what the
-// next start cannot find.
+// keepInPlace ends this broker if the files of the embedded store are removed. SQLite keeps using
+// the unlinked files, so a 201 would promise messages that the next start cannot find.
 func (b *broker) keepInPlace(ctx context.Context) {
 	tick := time.NewTicker(placeInterval)
 	defer tick.Stop()
@@ -24,7 +23,7 @@ func (b *broker) keepInPlace(ctx context.Context) {
 		if err := b.store.InPlace(); err != nil {
 			select {
 			case b.failed <- err:
-			default: // it is ending
+			default: // the broker is already stopping
 			}
 			return
 		}

@@ -23,8 +23,7 @@ const (
 	logFileDays = 28
 )
 
-// A logFile is the file that a broker logs to; nil is none. It is readable by its
-// owner only.
+// A logFile is the log file of a broker; nil means none. Only its owner can read it.
 type logFile struct{ rotating *lumberjack.Logger }
 
 func openLogFile(path string) (*logFile, error) {
@@ -32,8 +31,8 @@ func openLogFile(path string) (*logFile, error) {
 	return f, f.Reopen()
 }
 
-// Reopen goes on in the file that has the name now: what another program renamed
-// or removed is let go.
+// Reopen continues in the file that has the name now. It closes a file that another program has
+// renamed or removed.
 func (f *logFile) Reopen() error {
 	if f == nil {
 		return nil
@@ -54,9 +53,9 @@ func (f *logFile) Reopen() error {
 	return err
 }
 
-// keepWhatIsNoLog refuses a path that cannot be appended to, such as a folder: the
-// rotation takes that for a broken log, and renames it. It never rotates what is no
-// regular file, such as /dev/stdout, for the same reason.
+// keepWhatIsNoLog returns an error for a path that cannot be appended to, such as a folder, because
+// the rotation would rename it as a broken log. For the same reason it disables the rotation of
+// files that are not regular, such as /dev/stdout.
 func (f *logFile) keepWhatIsNoLog() error {
 	file, err := os.OpenFile(f.rotating.Filename, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -102,9 +101,9 @@ func newLogger(cfg config, stderr io.Writer) (*slog.Logger, *logFile, error) {
 	return slog.New(slog.NewJSONHandler(out, options)), file, nil
 }
 
-// reopenAtHangup reopens the log file at each SIGHUP, which programs that rotate
-// logs send after they have renamed it. The signal never ends the process: main
-// ignores it until here. It returns what stops this.
+// reopenAtHangup reopens the log file at each SIGHUP, which programs that rotate logs send after a
+// rename. The signal never ends the process, since main ignores it until here. The result stops the
+// reopening.
 func reopenAtHangup(hangups chan os.Signal, file *logFile, log *slog.Logger, stderr io.Writer) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -124,8 +123,9 @@ func reopenAtHangup(hangups chan os.Signal, file *logFile, log *slog.Logger, std
 	}
 }
 
-// redisLog takes what the Redis client would print to stderr, past the format and
-// level of our log. It tells of each failed dial, and the calls report those too.
+// redisLog receives the log of the Redis client, which otherwise prints to stderr without the
+// format and level of the broker's log. It contains each failed dial, and the calls report those
+// too.
 type redisLog struct{ log *slog.Logger }
 
 func (l redisLog) Printf(ctx context.Context, format string, v ...any) {

@@ -32,9 +32,9 @@ const (
 )
 
 var (
-	// errStore says that a store cannot be reached or migrated.
+	// errStore means that a store cannot be reached or migrated.
 	errStore = errors.New("store cannot be used")
-	// errSettings says that a setting does not fit what the broker has found.
+	// errSettings means that a setting does not fit the state that the broker has found.
 	errSettings = errors.New("settings cannot be used")
 )
 
@@ -43,17 +43,17 @@ func main() {
 	if command == "serve" || command == "migrate" {
 		signal.Ignore(syscall.SIGHUP) // which a program that starts over inherits
 	}
-	if command != "healthcheck" { // it is over in a moment
-		// First of all, because the program starts over with it. Where that fails, timers
-		// stay as they are: a broker tells what it has when it is ready.
+	if command != "healthcheck" { // a health check ends too soon to need it
+		// This comes first, because the program starts over with the new slack. If it fails, timers
+		// stay as they are; the broker logs its slack when it is ready.
 		_ = timerslack.Set(slack(os.Environ()))
 		gcpace.Start()
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// slack reads the setting of the timer slack and no other: a secret may come from a
-// file that can be read once only. Who needs settings says what is wrong with them.
+// slack reads the setting of the timer slack and no other, because the file of a secret may be
+// readable only once. The commands that read all settings report wrong ones.
 func slack(environ []string) time.Duration {
 	var own []string
 	for _, line := range environ {
@@ -104,7 +104,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return withSignals(stderr, func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
 		}
 	case "healthcheck":
-		live := flags.Bool("live", false, "ask whether it is alive")
+		live := flags.Bool("live", false, "ask whether the broker is alive, instead of ready")
 		work = func() int { return healthcheck(os.Environ(), *live, stdout, stderr) }
 	case "listen":
 		addr := flags.String("on", "127.0.0.1:9000", "address of the push consumer")
@@ -122,7 +122,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return exitClean
 		}
 	case "bench":
-		fmt.Fprintln(stderr, "broker: the load harness is a program of its own: bench (cmd/bench)")
+		fmt.Fprintln(stderr, "broker: the load harness is a separate program: bench (cmd/bench)")
 		return exitUsage
 	default:
 		fmt.Fprintf(stderr, "broker: unknown command %q\n\n%s", command, usage)
@@ -155,7 +155,7 @@ func withSignals(stderr io.Writer, f func(context.Context) int) int {
 		}
 		cancel()
 		if s, ok := <-signals; ok {
-			fmt.Fprintln(stderr, "second signal: leaving at once; what is unfinished is recovered at the next start")
+			fmt.Fprintln(stderr, "second signal: exiting at once; the next start recovers unfinished work")
 			os.Exit(exitSignal + int(s.(syscall.Signal)))
 		}
 	}()
@@ -165,7 +165,7 @@ func withSignals(stderr io.Writer, f func(context.Context) int) int {
 	return code
 }
 
-// commit is the revision that was built, where the build knows it.
+// commit returns the revision of the build, if it is known.
 func commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

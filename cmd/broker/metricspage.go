@@ -9,13 +9,13 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// metricsPage serves the metrics in the goroutine of the request. The adaptor of
-// fasthttp runs a net/http handler in another one, with the RequestCtx as its context,
-// and does not wait for the end of it.
+// metricsPage serves the metrics in the goroutine of the request. The adaptor of fasthttp runs a
+// net/http handler in another goroutine, with the RequestCtx as its context, and does not wait for
+// its end.
 func metricsPage(registry *prometheus.Registry) fasthttp.RequestHandler {
 	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return func(rc *fasthttp.RequestCtx) {
-		// Without the headers of the request: the answer is text and not compressed.
+		// The page ignores the headers of the request, so the answer is uncompressed text.
 		page := metricsWriter{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&page, &http.Request{Method: http.MethodGet, Header: http.Header{}})
 		rc.SetStatusCode(page.status)
@@ -24,7 +24,7 @@ func metricsPage(registry *prometheus.Registry) fasthttp.RequestHandler {
 	}
 }
 
-// A metricsWriter keeps an answer.
+// A metricsWriter stores an answer.
 type metricsWriter struct {
 	header http.Header
 	status int

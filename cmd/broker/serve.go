@@ -32,10 +32,10 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	if demo && !cfg.onLoopback() {
-		fmt.Fprintf(stderr, "broker: --demo is for loopback only, and BROKER_LISTEN is %q: everybody knows the tokens of the sample\n", cfg.Listen)
+		fmt.Fprintf(stderr, "broker: --demo is for loopback only, and BROKER_LISTEN is %q: the tokens of the sample are public\n", cfg.Listen)
 		return exitUsage
 	}
-	hangups := make(chan os.Signal, 1) // from before the file is opened: none is missed
+	hangups := make(chan os.Signal, 1) // registered before the file is opened, so that no signal is missed
 	signal.Notify(hangups, syscall.SIGHUP)
 	log, file, err := newLogger(cfg, stderr)
 	if err != nil {
@@ -44,13 +44,13 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 	}
 	defer file.Close()
 	defer reopenAtHangup(hangups, file, log, stderr)()
-	slog.SetDefault(log) // what has no logger of its own, such as problem.Write
+	slog.SetDefault(log) // for code without its own logger, such as problem.Write
 	redis.SetLogger(redisLog{log})
 	if len(cfg.serviceLinks) > 0 {
 		log.Info("variables of Kubernetes services are no settings; passed over", "names", cfg.serviceLinks)
 	}
 	if cfg.MySQLDSN == "" || cfg.RedisURL == "" {
-		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for more than that",
+		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for larger ones",
 			"embedded_store", cfg.MySQLDSN == "", "embedded_redis", cfg.RedisURL == "", "data", cfg.DataDir)
 	}
 	open, cancel := context.WithTimeout(ctx, openTimeout)
@@ -107,14 +107,14 @@ func migrate(ctx context.Context, stdout, stderr io.Writer) int {
 	return exitClean
 }
 
-// errSeed says that the seed file cannot be read.
+// errSeed means that the seed file cannot be applied.
 var errSeed = errors.New("seed file cannot be used")
 
 // seedSetting keeps the fingerprint of the seed file that was applied last.
 const seedSetting = "seed"
 
-// applySeeds creates and updates what the seed file names, once for each
-// content of the file: what was changed through the API since stays changed.
+// applySeeds creates and updates the resources of the seed file, once for each content of the file.
+// Later changes through the API stay.
 func (b *broker) applySeeds(ctx context.Context) error {
 	if b.cfg.SeedFile == "" {
 		return nil
@@ -136,7 +136,7 @@ func (b *broker) applySeeds(ctx context.Context) error {
 			return false
 		}
 		err := policy.CheckURL(c.CallbackURL)
-		if err != nil { // it does not quote the URL, which may hold a secret
+		if err != nil { // err omits the URL, which may contain a secret
 			warnings = append(warnings, seedfile.Warning(fmt.Sprintf("consumer %s: the broker may not post to its callback URL: %v; not created", c.ID, err)))
 		}
 		return err != nil
@@ -154,7 +154,7 @@ func (b *broker) applySeeds(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, durable.ErrNotFound), errors.Is(err, durable.ErrRejected), errors.Is(err, durable.ErrConsumerInvalid):
-		return fmt.Errorf("%w: %w", errSeed, err) // the store is well: the file asks for what cannot be
+		return fmt.Errorf("%w: %w", errSeed, err) // the store works, but the file has an impossible request
 	case err != nil:
 		return fmt.Errorf("%w: %w", errStore, err)
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Kubernetes tells each container of the services of its namespace by variables
-// that begin with the name of the service. Where one is named broker, or
-// broker-mysql, these look like settings of ours:
+// Kubernetes announces the services of its namespace to each container in variables
+// that begin with the name of the service. If a service is named broker, or
+// broker-mysql, these variables look like settings of the broker:
 //
 //	BROKER_SERVICE_HOST=10.0.0.11         BROKER_PORT=tcp://10.0.0.11:8080
 //	BROKER_SERVICE_PORT=8080              BROKER_PORT_8080_TCP=tcp://10.0.0.11:8080
@@ -24,8 +24,8 @@ var (
 	linkPart   = regexp.MustCompile(`^BROKER(?:_[A-Z0-9_]+)?_PORT_([0-9]+)_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)$`)
 )
 
-// isServiceLink reports whether a variable is one of these, by its name and its
-// value: BROKER_PORT=8080 is a mistake. A name can have two of the forms:
+// isServiceLink reports whether a variable is one of these, by its name and its value;
+// BROKER_PORT=8080 is a mistake of the operator. A name can have two of the forms:
 // BROKER_SERVICE_PORT also belongs to a service that is named broker-service.
 func isServiceLink(name, value string) bool {
 	switch {
@@ -52,8 +52,8 @@ func isIP(s string) bool { _, err := netip.ParseAddr(s); return err == nil }
 
 func isPort(s string) bool { _, err := strconv.ParseUint(s, 10, 16); return err == nil }
 
-// isEndpoint reports whether s is tcp://10.0.0.11:8080, with that port and
-// protocol where they are given.
+// isEndpoint reports whether s has the form tcp://10.0.0.11:8080, with the given port and protocol
+// unless they are empty.
 func isEndpoint(s, port, protocol string) bool {
 	scheme, address, ok := strings.Cut(s, "://")
 	if !ok || protocol != "" && scheme != strings.ToLower(protocol) || scheme != "tcp" && scheme != "udp" && scheme != "sctp" {
