@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// repeatEvery is how many batches there are for each that is sent a second time
-// although every line was answered: its lines with an ID are there already.
+// repeatEvery is the number of batches per batch that is sent a second time although every line was
+// answered. Its lines with an ID are then already stored.
 const repeatEvery = 10
 
-// batch posts several messages through the batch door, each line judged by itself,
-// and lines with an ID again until their answers are definite.
+// batch posts several messages through the batch route and judges each line separately. It posts
+// lines with an ID again until their answers are definite.
 func (p *producer) batch(ctx context.Context, rng *rand.Rand) {
 	posts, intent := p.several(rng, p.channel(rng), batchLines)
 	if intent.Wait() != nil {
@@ -36,7 +36,7 @@ func (p *producer) batch(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// several makes messages of one channel. The flush is that of the last one.
+// several makes messages of one channel. It returns the flush of the last one.
 func (p *producer) several(rng *rand.Rand, channel, n int) (posts []post, intent *flush) {
 	for range n {
 		var m post
@@ -69,8 +69,8 @@ func (m *post) line() []byte {
 	return append(b, '\n')
 }
 
-// postBatch sends messages of one channel once, writes the answers down, and returns
-// those to send again.
+// postBatch sends messages of one channel once, records the answers, and returns the messages to
+// send again.
 func (p *producer) postBatch(posts []post, broker int) (again []post) {
 	var body bytes.Buffer
 	for i := range posts {
@@ -90,7 +90,7 @@ func (p *producer) postBatch(posts []post, broker int) (again []post) {
 // A lineVerdict is the answer to one message.
 type lineVerdict struct {
 	verdict string
-	status  int // 0: none
+	status  int // 0: no answer
 	code    string
 }
 
@@ -130,15 +130,15 @@ func (p *producer) askBatch(channel, broker int, body io.Reader, n int) []lineVe
 	return out
 }
 
-// refusal reads an answer that is none to the single lines.
+// refusal reads an answer to the whole request, which has no answers to single lines.
 func refusal(res *http.Response) lineVerdict {
 	var problem struct{ Code string }
 	_ = json.NewDecoder(res.Body).Decode(&problem) // the status is enough
 	return lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code}
 }
 
-// readLine reads the answer to one line of a batch. Where there is none that can be
-// read, the verdict is unknown.
+// readLine reads the answer to one line of a batch. Without a readable answer the verdict is
+// unknown.
 func readLine(lines *bufio.Reader) (lineVerdict, error) {
 	text, err := lines.ReadBytes('\n')
 	var answer struct {

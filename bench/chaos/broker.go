@@ -21,28 +21,28 @@ import (
 
 const (
 	adminToken = "chaos-admin"
-	// readyWithin is for a broker that starts while its stores are being broken:
-	// its own patience with them is a minute, and it is started again then.
+	// readyWithin bounds the start of a broker during faults in its stores. A broker gives up on
+	// its stores after a minute and is started again.
 	readyWithin = 3 * time.Minute
-	// stopWithin is longer than a broker needs for the deliveries under way, its
-	// outcomes and its last requests.
+	// stopWithin is longer than a broker needs for its deliveries under way, its outcomes and its
+	// last requests.
 	stopWithin = 45 * time.Second
 )
 
-// A node is one broker with the links around it.
+// A node is one broker with its links.
 type node struct {
 	child
-	mu    sync.Mutex // held by whoever does something to the process
+	mu    sync.Mutex // locked during each change to the process
 	no    int
 	addr  string       // where it listens
 	order string       // file for orders to a failpoint
 	temp  string       // its folder for temporary files
 	front *proxy.Proxy // clients -> broker
 	mysql *proxy.Proxy // broker -> MySQL
-	redis *proxy.Proxy // broker -> Redis; nil where Redis announces its own addresses
+	redis *proxy.Proxy // broker -> Redis; nil if Redis announces its own addresses
 }
 
-// newNode prepares a broker that is not started yet.
+// newNode prepares a broker. It does not start it.
 func newNode(no int, r *rig, env []string) (*node, error) {
 	addr, err := freeAddr()
 	if err != nil {
@@ -69,8 +69,7 @@ func withoutSettings(env []string) (out []string) {
 	return out
 }
 
-// up starts the broker, and again when it gives up on its stores, and returns
-// when it is ready.
+// up starts the broker, starts it again if it gives up on its stores, and returns when it is ready.
 func (n *node) up(ctx context.Context) error {
 	deadline := time.Now().Add(readyWithin)
 	for time.Now().Before(deadline) && ctx.Err() == nil {
@@ -106,7 +105,7 @@ func (n *node) ready(ctx context.Context) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// arm has the broker kill itself the count-th time it comes to a point from now.
+// arm makes the broker kill itself at the count-th pass of a point from now on.
 func (n *node) arm(point string, count int) error {
 	if err := os.WriteFile(n.order, fmt.Appendf(nil, "%s:%d", point, count), 0o600); err != nil {
 		return err
@@ -121,13 +120,13 @@ func (n *node) Close() {
 	n.kill()
 	for _, p := range []*proxy.Proxy{n.front, n.mysql, n.redis} {
 		if p != nil {
-			_ = p.Close() // a listener that is closed twice
+			_ = p.Close() // the error of a second close
 		}
 	}
 }
 
-// freeAddr returns an address below those that the system gives to outgoing
-// connections, so that it is still free when a killed process comes back.
+// freeAddr returns an address with a port below the range of outgoing connections, so that it is
+// still free when a killed process is started again.
 func freeAddr() (string, error) {
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(3_000))

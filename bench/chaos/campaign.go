@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// redriveEvery is how often somebody redrives the dead letters of a consumer.
+	// redriveEvery is the interval between redrives of the dead letters of a consumer.
 	redriveEvery = 20 * time.Second
-	// superviseEvery is how often somebody looks for processes that died by themselves.
+	// superviseEvery is the interval of the checks for processes that died by themselves.
 	superviseEvery = 200 * time.Millisecond
-	// drainPatience is how long nothing may become less before it is called stuck:
-	// longer than the last retry, than the longest lease, and than a consumer's
-	// whole list of attempts that end by time-out.
+	// drainPatience is how long a drain without progress goes on until it counts as stuck. It is
+	// longer than the last retry, the longest lease, and a consumer's whole list of attempts that
+	// end by time-out.
 	drainPatience = 90 * time.Second
 	drainTick     = time.Second
 )
 
-// run is one campaign on a rig that is built: load and faults for d, the last part of
-// it without faults, then drain.
-// It returns the first error of the rig itself.
+// run runs one campaign on a built rig: load and faults for d, with no faults in the last part of
+// it, then the drain. It returns the first error of the rig itself.
 func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(format string, args ...any)) error {
 	load, stop := context.WithCancel(ctx)
 	defer stop()
@@ -41,7 +40,7 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	}
 	wg.Go(func() { r.redriveNowAndThen(load, rand.New(rand.NewPCG(c.Seed, 1<<63))) })
 	err := r.inject(ctx, storm, c, say)
-	say("faults are over; the load goes on for a while")
+	say("faults have ended; the load continues for a while")
 	if err == nil {
 		pause(ctx, calm(d))
 	}
@@ -65,8 +64,8 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	return err
 }
 
-// calm is how long the load, and the deaths of clients, go on after the last fault of a
-// campaign of d: a broker that a fault restarts has forgotten what clients left behind.
+// calm is how long the load, and the deaths of clients, continue after the last fault of a campaign
+// of d. A broker that a fault restarts no longer has what clients left behind.
 func calm(d time.Duration) time.Duration { return min(d/6, 30*time.Second) }
 
 // inject deals faults until storm ends; the last ones are waited for, unless ctx ends.
@@ -91,7 +90,7 @@ func (r *rig) inject(ctx, storm context.Context, c *Config, say func(format stri
 	return ctx.Err()
 }
 
-// strike injects one fault and writes down when it began and ended.
+// strike injects one fault and records when it began and ended.
 func (r *rig) strike(ctx context.Context, b blow) error {
 	f := b.Fault
 	f.Start = time.Now()
@@ -106,7 +105,7 @@ func (r *rig) strike(ctx context.Context, b blow) error {
 	return nil
 }
 
-// supervise starts what died without anybody's doing, and writes that down.
+// supervise starts processes that died without a fault, and records their deaths.
 func (r *rig) supervise(ctx context.Context) {
 	tick := time.NewTicker(superviseEvery)
 	defer tick.Stop()
@@ -142,7 +141,7 @@ func (r *rig) supervise(ctx context.Context) {
 	}
 }
 
-// redriveNowAndThen is an operator who believes in second chances.
+// redriveNowAndThen plays an operator who redrives dead letters.
 func (r *rig) redriveNowAndThen(ctx context.Context, rng *rand.Rand) {
 	for {
 		pause(ctx, redriveEvery)
@@ -158,8 +157,8 @@ type progress struct{ open, known int64 }
 
 func newProgress() *progress { return &progress{math.MaxInt64, math.MaxInt64} }
 
-// made reports whether less is open than ever before, or, where that stays, less
-// is known to Redis. What is known alone tells nothing: after a loss it grows.
+// made reports whether fewer jobs are open than ever before, or, with equally many, fewer are known
+// to Redis. The number known to Redis alone shows nothing, since it grows after a loss.
 func (p *progress) made(open, known int64) bool {
 	if open > p.open || open == p.open && known >= p.known {
 		return false
@@ -168,8 +167,8 @@ func (p *progress) made(open, known int64) bool {
 	return true
 }
 
-// drain waits until no job is open, or until there has been no progress for long.
-// What is left then is for the checker to name.
+// drain waits until no job is open, or until there has been no progress for drainPatience. The
+// checker reports the remaining jobs.
 func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) error {
 	p := newProgress()
 	since := time.Now()
@@ -189,7 +188,7 @@ func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) e
 			since = time.Now()
 		}
 		if time.Since(since) > drainPatience {
-			say("%d jobs are open in the store and %d known to Redis, and stay so", open, known)
+			say("%d jobs stay open in the store and %d known to Redis", open, known)
 			return nil
 		}
 		say("draining: %d jobs open, %d known to Redis", open, known)

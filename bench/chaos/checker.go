@@ -12,11 +12,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// Check compares the evidence with the promises. It puts the arrivals in order and
-// adds what the store knows about reports that were not answered.
+// Check compares the evidence with the promises. It sorts the arrivals and adds the store's
+// outcomes of reports without an answer.
 func Check(e *Evidence) *Verdict {
 	c := &checker{e: e, v: newVerdict(e), rows: map[int64][]*Stored{}, byID: map[ident.ID]*Stored{}}
-	c.exits() // first: such a violation may be the cause of the others
+	c.exits() // first, since such a violation may cause the others
 	c.index()
 	c.unanswered()
 	for _, s := range e.Sent {
@@ -47,7 +47,7 @@ type checker struct {
 	deliveries map[jobKey][]*Arrival
 }
 
-// A jobKey names a job from the outside: which message, for whom.
+// A jobKey identifies a job from the outside, by message and consumer.
 type jobKey struct {
 	seq      int64
 	consumer int
@@ -68,9 +68,9 @@ func (c *checker) index() {
 	}
 }
 
-// verdictOf folds the answers to all posts of a message: a success is final, a
-// post without a definite answer leaves doubt, and so does a producer that was
-// killed before it knew, whatever it had heard of an earlier post.
+// verdictOf combines the answers to all posts of a message. A success is final. A post without a
+// definite answer makes the message uncertain, and so does the death of a producer that did not
+// know the outcome, whatever the answers to earlier posts were.
 func verdictOf(s *Sent) string {
 	verdict := refused
 	if len(s.Tries) < s.Posts {
@@ -87,7 +87,7 @@ func verdictOf(s *Sent) string {
 	return verdict
 }
 
-// message compares what was answered to a producer with what is stored.
+// message compares the answers to a producer with the stored message.
 func (c *checker) message(s *Sent) {
 	v, rows := c.v, c.rows[s.Seq]
 	created := 0
@@ -146,16 +146,16 @@ func describe(tries []Try) (out []string) {
 	return out
 }
 
-// clock is how times are shown: those of journals have microseconds.
+// clock is the format of times in reports; times of journals have microseconds.
 const clock = "15:04:05.000000"
 
-// arrival checks one delivery by itself.
+// arrival checks one delivery on its own.
 func (c *checker) arrival(a *Arrival) {
 	v := c.v
 	v.Deliveries++
 	s := c.e.Sent[a.Seq]
 	if s == nil {
-		v.broken("phantoms", "%s got what nobody sent: sequence %d, job %s, at %s", c.name(a.Consumer), a.Seq, a.Job, a.At.Format(clock))
+		v.broken("phantoms", "%s got a message that no producer sent: sequence %d, job %s, at %s", c.name(a.Consumer), a.Seq, a.Job, a.At.Format(clock))
 		return
 	}
 	if len(c.rows[a.Seq]) == 0 && verdictOf(s) != acked { // acked ones are reported as lost
@@ -181,7 +181,7 @@ func publicID(s *Stored) string {
 
 func (c *checker) name(consumer int) string { return c.e.Plan.Consumers[consumer].ID }
 
-// jobs follows every stored message to each of its consumers.
+// jobs checks the jobs of every stored message for each of its consumers.
 func (c *checker) jobs() {
 	v := c.v
 	for i := range c.e.Stored {
@@ -223,7 +223,7 @@ func (c *checker) counters() {
 		for _, set := range []map[ident.ID]bool{o.Delivered, o.Dead} {
 			for id := range set {
 				if c.byID[id] == nil {
-					v.broken("counter mismatches", "%s has an outcome of %s, which is no message", c.name(k), id)
+					v.broken("counter mismatches", "%s has an outcome of %s, which is not a message", c.name(k), id)
 				}
 			}
 		}
@@ -270,7 +270,7 @@ func (c *checker) availability() {
 			if t.died() && t.Verdict != acked { // it did not wait
 				continue
 			}
-			if away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused { // a balancer knows who is away
+			if away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused { // a load balancer would skip a broker that is away
 				continue
 			}
 			v.PostsHealthy++
@@ -292,7 +292,7 @@ func (c *checker) availability() {
 	}
 }
 
-// recovery is added to a fault before publishing is called healthy again.
+// recovery is the time after a fault until publishing counts as healthy again.
 const recovery = 3 * time.Second
 
 // A span is from one time to another.

@@ -277,7 +277,7 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.fault(Fault{Kind: "link", Repeats: true, Broker: nobody, Channel: 0}, 1.5, 2.09)
 			c.arrive(0, 2, 2, 2.4)
 		}},
-		"the other broker slept before it answered": {"held back on its way to the worker", func(c story) { c.pulled(1, "broker-1", 1) }},
+		"the other broker slept before it answered": {"delayed on its way to the worker", func(c story) { c.pulled(1, "broker-1", 1) }},
 		"Redis forgot it":                {"Redis emptied", func(c story) { c.fault(empty, 2.2, 2.2); c.arrive(0, 2, 1, 2.4) }},
 		"it answered too late":           {"answered too late", func(c story) { c.Arrivals[2].OKAt = at(2.1).Add(deliveryTimeout); c.arrive(0, 2, 2, 7) }},
 		"its lease was old when it came": {"answered too late", func(c story) { c.heldFrom(2.1, 5.8) }},

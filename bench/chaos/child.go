@@ -14,15 +14,16 @@ import (
 	"time"
 )
 
-// A guard kills the rig's processes when the rig itself is killed: a shell that
-// holds the other end of a pipe.
+// A guard kills the processes of the rig if the rig itself is killed. It is a shell at the other
+// end of a pipe.
 type guard struct {
 	mu   sync.Mutex
 	pipe io.WriteCloser
 	cmd  *exec.Cmd
 }
 
-// guardScript keeps a list of process IDs, one in or out with each line, until the pipe closes.
+// guardScript keeps a list of process IDs. Each line adds or removes one. When the pipe closes, the
+// script kills the listed processes.
 const guardScript = `
 pids=
 while read -r op pid; do
@@ -51,17 +52,17 @@ func startGuard() (*guard, error) {
 func (g *guard) tell(op string, pid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, _ = fmt.Fprintln(g.pipe, op, pid) // a guard that is gone guards nothing
+	_, _ = fmt.Fprintln(g.pipe, op, pid) // fails only if the guard has ended
 }
 
-// Close lets the guard kill what is left.
+// Close ends the guard, which kills the remaining processes.
 func (g *guard) Close() error { return errors.Join(g.pipe.Close(), g.cmd.Wait()) }
 
-// A child is a program of the rig that is started, killed and started again. Its
-// methods are called by one goroutine at a time, except those that say otherwise.
+// A child is a program of the rig that is started, killed and started again. Unless noted, its
+// methods must be called by one goroutine at a time.
 type child struct {
 	name    string
-	program string                   // "": this one
+	program string                   // "": this program
 	args    func(start int) []string // start counts from 1
 	env     []string
 	dir     string
@@ -116,7 +117,7 @@ func (c *child) start() error {
 	return nil
 }
 
-// running tells whether the process has not ended.
+// running reports whether the process has not ended.
 func (c *child) running() bool {
 	if c.cmd == nil {
 		return false
@@ -161,8 +162,8 @@ func (c *child) wait(d time.Duration) bool {
 	}
 }
 
-// stop ends the process politely, and not so when it takes longer than d. clean
-// tells whether it ended by itself with code 0.
+// stop ends the process with SIGTERM, and kills it after d. clean reports whether it ended by
+// itself with code 0.
 func (c *child) stop(d time.Duration) (clean bool) {
 	if !c.running() {
 		return c.cmd != nil && c.cmd.ProcessState.ExitCode() == 0

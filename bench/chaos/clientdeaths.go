@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// died tells whether the client that posted was one that dies.
+// died reports whether the client of the post is one of those that die.
 func (t *Try) died() bool {
 	return slices.ContainsFunc(deaths, func(d death) bool { return d.kind == t.Client })
 }
@@ -34,9 +34,9 @@ func (c *checker) deaths() {
 // rowPrecision is that of the times in the store.
 const rowPrecision = time.Millisecond
 
-// unanswered looks at the reports of pull workers that got no answer, because the
-// worker died or the answer was lost. Where the store has the very delivery, the
-// report counts like one that was answered: the death of the worker explains no copy after it.
+// unanswered checks the reports of pull workers without an answer, because the worker died or the
+// answer was lost. If the store has that very delivery, the report counts as answered, and the
+// death of the worker explains no later copy.
 func (c *checker) unanswered() {
 	for k, arrivals := range c.deliveries {
 		if !c.e.Plan.Consumers[k.consumer].Does.pull() {
@@ -70,9 +70,9 @@ func (c *checker) unanswered() {
 	}
 }
 
-// leases looks for jobs that were handed out while another pull worker held them. At
-// the batch doors nobody can end a lease but its holder; the single ones believe every
-// worker that has the tokens.
+// leases looks for jobs that a second pull worker got during the lease of the first. At the batch
+// routes only the owner of a lease can end it. The single routes accept a report from any worker
+// with the tokens.
 func (c *checker) leases() {
 	for k, arrivals := range c.deliveries {
 		if c.e.Plan.Consumers[k.consumer].Does != batched {
@@ -92,9 +92,9 @@ func (c *checker) leases() {
 // leaseSlack is for the rounding of times by the broker and Redis.
 const leaseSlack = 50 * time.Millisecond
 
-// held tells whether the worker that got a still had the job when another one got b,
-// wherever between request and answer the claims were. A worker that has ended the job
-// or gave it back has it no more; the loss of Redis's memory ends leases, too.
+// held reports whether the worker that got a still had the job when another worker got b, for any
+// time of the claims between request and answer. A worker no longer has a job that it has ended or
+// given back. A loss of Redis's memory also ends leases.
 func (c *checker) held(a, b *Arrival) bool {
 	if b.At.Sub(a.Asked) >= pullVisible-leaseSlack || a.OK || a.GaveBack || c.heldBack(b, a) {
 		return false

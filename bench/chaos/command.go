@@ -22,7 +22,7 @@ type Config struct {
 	Seed    uint64
 	Redis   string // a topology, or "all"
 	Brokers int
-	Broker  string        // the program, built with the tag failpoint; empty: beside this one
+	Broker  string        // the program, built with the tag failpoint; empty: see target.Broker
 	Rate    float64       // messages per second
 	Every   time.Duration // from one fault to the next
 	Deaths  float64       // of clients, per second
@@ -39,14 +39,14 @@ func Parse(args []string, progress io.Writer) (*Config, error) {
 	c := &Config{}
 	f := flag.NewFlagSet("bench chaos", flag.ContinueOnError)
 	f.SetOutput(progress)
-	f.Float64Var(&c.Minutes, "minutes", 10, "time of load and faults, shared by the campaigns; draining comes on top")
+	f.Float64Var(&c.Minutes, "minutes", 10, "time of load and faults, divided among the campaigns, without the time for draining")
 	f.Uint64Var(&c.Seed, "seed", 0, "of the schedule; 0: a new one")
-	f.StringVar(&c.Redis, "redis", standalone, "standalone, sentinel, cluster, or all, one after the other")
+	f.StringVar(&c.Redis, "redis", standalone, "standalone, sentinel, cluster, or all of them in sequence")
 	f.IntVar(&c.Brokers, "brokers", 3, "brokers")
-	f.StringVar(&c.Broker, "broker", "", "broker `program`, built with the tag failpoint; default: broker beside this one, else in PATH")
+	f.StringVar(&c.Broker, "broker", "", "broker `program`, built with the tag failpoint; default: broker in the folder of this program, otherwise in PATH")
 	f.Float64Var(&c.Rate, "rate", 700, "messages per second")
 	f.DurationVar(&c.Every, "every", 5*time.Second, "from one fault to the next")
-	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die in the middle of something, up to 100; 0: none")
+	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die during an exchange, up to 100; 0: none")
 	f.StringVar(&c.Dir, "dir", "", "`folder` for journals and logs, which must not exist; default: a temporary one")
 	f.StringVar(&c.JSON, "json", "", "write the verdicts to this `file`")
 	f.BoolVar(&c.Keep, "keep", false, "keep the folder also when every promise was kept")
@@ -93,14 +93,14 @@ func (c *Config) campaigns() []string {
 	return []string{c.Redis}
 }
 
-// replay is the command that deals the same faults again.
+// replay returns the command that injects the same faults again.
 func (c *Config) replay(topology string, d time.Duration) string {
 	return fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g --keep",
 		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths)
 }
 
-// Run runs the campaigns and prints their verdicts. kept is false where a promise
-// was broken; an error is the rig's own failure, and says nothing about promises.
+// Run runs the campaigns and prints their verdicts. kept is false if a promise was broken. An error
+// is a failure of the rig itself and says nothing about the promises.
 func Run(ctx context.Context, c *Config, out, progress io.Writer) (kept bool, err error) {
 	dir := c.Dir
 	if dir == "" {
@@ -119,7 +119,7 @@ func Run(ctx context.Context, c *Config, out, progress io.Writer) (kept bool, er
 		v, failure := campaign(ctx, c, topology, filepath.Join(dir, topology), d, progress)
 		if failure != nil {
 			err = fmt.Errorf("%s: %w\nthe logs are in %s; again: %s", topology, failure, dir, c.replay(topology, d))
-			break // what the campaigns before have shown is still worth printing
+			break // the verdicts of the earlier campaigns are still printed
 		}
 		all = append(all, v)
 		if !v.OK() {
@@ -133,8 +133,7 @@ func Run(ctx context.Context, c *Config, out, progress io.Writer) (kept bool, er
 	return kept, err
 }
 
-// report prints the verdicts, with a column for all of them where there are
-// several, and what was broken.
+// report prints the verdicts and the violations. Several campaigns also get a column for their sum.
 func (c *Config) report(all []*Verdict, d time.Duration, out io.Writer) error {
 	if len(all) == 0 {
 		return nil

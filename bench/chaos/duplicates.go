@@ -12,22 +12,20 @@ import (
 )
 
 const (
-	// settleWithin is how long after the consumer's success its outcome may still
-	// be on the way into the store with nothing broken: on two cores that seven
-	// processes and others share, commits of 1.5 s were seen.
+	// settleWithin is how long the outcome may take into the store after the consumer's success,
+	// without any fault. Commits of 1.5 s were measured on two cores that seven processes share.
 	settleWithin = 3 * time.Second
-	// transit is how long after a fault has ended a request that met it may still
-	// arrive: it waits in the buffers of a link that is cut already, and then for
-	// the consumer's turn on a busy machine.
+	// transit is how long after the end of a fault a request that met it may still arrive. The
+	// request waits in the buffers of a cut link, and then for the consumer on a busy machine.
 	transit = 500 * time.Millisecond
-	// lateBy is how near to the broker's time-out an answer may come and still
-	// have been too late for it.
+	// lateBy is how close to the broker's time-out an answer may come and still be too late for the
+	// broker.
 	lateBy = 500 * time.Millisecond
 )
 
-// duplicates looks at every delivery after one that the consumer had taken. Each
-// must have a reason in the one that was taken last before it, so that one fault
-// explains one copy; a copy that the consumer did not take may be tried again.
+// duplicates checks every delivery after one that the consumer has accepted. The reason of each
+// copy must be a fault during the last accepted delivery before it, so one fault explains one copy.
+// A copy that the consumer did not accept may be retried.
 func (c *checker) duplicates() {
 	for k, arrivals := range c.deliveries {
 		if c.e.Sent[k.seq] == nil {
@@ -48,12 +46,12 @@ func (c *checker) duplicates() {
 	v := c.v
 	v.Bound = c.bound()
 	if v.DuplicatesByFaults > v.Bound {
-		v.broken("unexplained duplicates", "%d duplicates are more than the %d deliveries under way at faults", v.DuplicatesByFaults, v.Bound)
+		v.broken("unexplained duplicates", "%d duplicates exceed the %d deliveries under way at faults", v.DuplicatesByFaults, v.Bound)
 	}
 }
 
-// duplicate judges the delivery a of a job that was taken before. retry tells that
-// the copy before it was not taken.
+// duplicate judges the delivery a of a job that was accepted before. retry is set if the copy
+// before it was not accepted.
 func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	v := c.v
 	v.Duplicates++
@@ -62,7 +60,7 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	}
 	reason, byFault := c.explain(taken)
 	if reason == "" && c.heldBack(a, taken) {
-		reason = "held back on its way to the worker"
+		reason = "delayed on its way to the worker"
 	}
 	switch {
 	case retry:
@@ -90,8 +88,7 @@ func (c *checker) heldBack(a, taken *Arrival) bool {
 	})
 }
 
-// explain returns why a delivery that was taken may have been repeated, empty if
-// nothing explains it.
+// explain returns the reason why an accepted delivery may have been repeated, empty without one.
 func (c *checker) explain(taken *Arrival) (reason string, byFault bool) {
 	until := c.settled(taken)
 	for i := range c.e.Faults {
@@ -117,10 +114,10 @@ func (c *checker) explain(taken *Arrival) (reason string, byFault bool) {
 	return "", false
 }
 
-// settled is when the outcome of a delivery was in the store, at the latest.
+// settled returns the latest time at which the outcome of a delivery was in the store.
 func (c *checker) settled(a *Arrival) time.Time {
 	until := a.OKAt.Add(settleWithin)
-	for changed := true; changed; { // one such fault may follow another
+	for changed := true; changed; { // such faults may follow each other
 		changed = false
 		for i := range c.e.Faults {
 			f := &c.e.Faults[i]
@@ -132,12 +129,12 @@ func (c *checker) settled(a *Arrival) time.Time {
 	return until
 }
 
-// hits tells whether a fault that may repeat deliveries met this one.
+// hits reports whether a fault that may repeat deliveries affected this one.
 func (c *checker) hits(f *Fault, a *Arrival, until time.Time) bool {
 	return f.Repeats && c.concerns(f, a) && !f.Start.After(until) && !f.End.Add(transit).Before(a.Asked)
 }
 
-// concerns tells whether a fault was one of this delivery's broker and consumer.
+// concerns reports whether a fault affected this delivery's broker and consumer.
 func (c *checker) concerns(f *Fault, a *Arrival) bool {
 	if f.Broker != nobody && a.Broker != fmt.Sprintf("broker-%d", f.Broker) {
 		return false

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// Evidence is everything the checker looks at: journals of the outside, rows of
-// the store, dead-letter lists of the API, and what was done to it all.
+// Evidence is the input of the checker: the journals of the clients, the rows of the store, the
+// dead-letter lists of the API, and the faults.
 type Evidence struct {
 	Plan     *plan
 	Sent     map[int64]*Sent
@@ -33,7 +33,7 @@ type Evidence struct {
 	InRedis int64
 }
 
-// A Sent is a message and what was answered to its posts.
+// A Sent is a message with the answers to its posts.
 type Sent struct {
 	Seq      int64
 	Channel  int
@@ -51,10 +51,10 @@ type Try struct {
 	Code           string
 	Broker         int
 	Sent, Answered time.Time
-	Client         string // that posted: one that lives, or the way in which it died
+	Client         string // that posted: a living one, or the way in which it died
 }
 
-// An Arrival is one delivery as the consumer saw it.
+// An Arrival is one delivery in the journal of the consumer.
 type Arrival struct {
 	Consumer int
 	Seq      int64 // -1: not readable
@@ -63,7 +63,7 @@ type Arrival struct {
 	Job      string
 	Message  string    // public ID
 	Broker   string    // that delivered it
-	Asked    time.Time // its lease may count from then: a pull worker asked for it; a push: as At
+	Asked    time.Time // request of the pull worker, from which on its lease may count; push: as At
 	At       time.Time
 	Promised bool      // the consumer was about to answer with success
 	OK       bool      // it has; of a pull worker: the broker has accepted it
@@ -83,7 +83,7 @@ type Stored struct {
 	Removed  bool // it was there, until its retention was over
 }
 
-// Outcomes are the ends of one consumer's jobs as the store has them.
+// Outcomes are the stored ends of one consumer's jobs.
 type Outcomes struct {
 	Delivered map[ident.ID]bool
 	Dead      map[ident.ID]bool            // and not delivered
@@ -104,7 +104,7 @@ type failure struct {
 	Attempt int
 }
 
-// A failedDelivery is what the broker wrote down about it.
+// A failedDelivery is the broker's record of a failed attempt.
 type failedDelivery struct {
 	Took  time.Duration
 	Error string
@@ -164,7 +164,7 @@ func (e *Evidence) readProducer(path string) error {
 	})
 }
 
-// gatherDeaths reads what clients did that died.
+// gatherDeaths reads the journals of clients that died.
 func (r *rig) gatherDeaths(e *Evidence) error {
 	if r.mortals == nil {
 		return nil
@@ -239,7 +239,7 @@ func (r *rig) deadLetters(ctx context.Context, k int) (map[ident.ID]bool, error)
 			Pages    map[string]string
 		}
 		err = json.NewDecoder(res.Body).Decode(&page)
-		_, _ = io.Copy(io.Discard, res.Body) // what follows the object is of no interest
+		_, _ = io.Copy(io.Discard, res.Body) // the bytes after the object are not needed
 		_ = res.Body.Close()
 		if err != nil || res.StatusCode != http.StatusOK {
 			return nil, fmt.Errorf("read dead letters: status %d: %w", res.StatusCode, err)
@@ -257,7 +257,7 @@ func (r *rig) deadLetters(ctx context.Context, k int) (map[ident.ID]bool, error)
 	return out, nil
 }
 
-// readLogs looks for words that no broker's log may hold.
+// readLogs looks for words that a broker's log must not contain.
 func (r *rig) readLogs(e *Evidence) error {
 	for _, n := range r.nodes {
 		path := filepath.Join(r.dir, n.name+".log")

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// endings are the ways in which a process may end because of what the rig has done
-// to it. They are set before it is done.
+// endings are the ways in which a process may end because of a fault. They are set before the
+// fault.
 type endings struct {
-	Killed  bool // by SIGKILL, its own at a failpoint included
+	Killed  bool // by SIGKILL, also its own at a failpoint
 	Clean   bool // with code 0, after SIGTERM
 	GivesUp bool // it starts, and may find that it cannot: its stores are broken, too
 }
@@ -31,7 +31,7 @@ const (
 type Exit struct {
 	Process string
 	At      time.Time
-	State   string // as the system tells it
+	State   string // as the system reports it
 	Code    int    // -1: a signal
 	Signal  syscall.Signal
 	May     endings
@@ -82,9 +82,8 @@ const (
 	tailWidth = 300
 )
 
-// lastLines returns what a process wrote last to its log, which it began at an offset:
-// the beginning of its panic where there is one, else the last lines. A log that
-// cannot be read has none.
+// lastLines returns the last lines of the log of a process, which began at an offset. If the log
+// has a panic, the lines are the beginning of it. An unreadable log has no lines.
 func lastLines(path string, from int64) (last []string) {
 	file, err := os.Open(path)
 	if err != nil {

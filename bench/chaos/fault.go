@@ -11,25 +11,25 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/proxy"
 )
 
-// A Fault is one that was injected.
+// A Fault is an injected fault.
 type Fault struct {
 	Kind       string // as in the verdict
-	Detail     string // what exactly, to whom
+	Detail     string // the exact fault and its target
 	Catalogue  string // numbers of the fault catalogue
 	Start, End time.Time
-	// Repeats: what is under way at the fault may honestly be delivered again.
+	// Repeats: a delivery under way at the fault may be repeated.
 	Repeats bool
-	// Delays: what the broker has given to a pull worker may arrive after it.
+	// Delays: a job that the broker has given to a pull worker may arrive after the fault.
 	Delays bool
-	// Holds: outcomes cannot be stored meanwhile, so deliveries stay under way.
+	// Holds: outcomes cannot be stored during the fault, so deliveries stay under way.
 	Holds bool
 	// Store: MySQL as a whole is away, so publishes may fail.
 	Store   bool
-	Broker  int // the only one hit; nobody: all of them
-	Channel int // the only one whose push consumers are hit; nobody: all of them
+	Broker  int // the only broker affected; nobody: all of them
+	Channel int // the only channel whose push consumers are affected; nobody: all of them
 }
 
-// nobody stands for "no one in particular".
+// nobody means no particular one.
 const nobody = -1
 
 // A blow is a fault about to happen.
@@ -38,10 +38,10 @@ type blow struct {
 	run func(ctx context.Context) error
 }
 
-// A kind makes blows. It draws what is random when it makes one, so that the seed
-// alone decides it, whatever happens meanwhile.
+// A kind makes blows. It draws everything random when it makes one, so only the seed decides about
+// it.
 type kind struct {
-	weight int // how often it comes in a round
+	weight int // blows in a round
 	make   func(r *rig, rng *rand.Rand) blow
 }
 
@@ -50,15 +50,14 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)+1)).Round(time.Millisecond)
 }
 
-// kinds are those that this rig can inject.
+// kinds are the kinds of faults that this rig can inject.
 func (r *rig) kinds() []kind {
 	out := append(processKinds(), storeKinds()...)
 	out = append(out, linkKinds(r.redis.kind == standalone)...)
 	return append(out, redisKinds(r.redis.kind)...)
 }
 
-// A schedule deals blows: every kind as often as its weight in each round, in an
-// order of its own.
+// A schedule deals blows: in each round every kind as often as its weight, in random order.
 type schedule struct {
 	seed  uint64
 	kinds []kind
@@ -66,10 +65,10 @@ type schedule struct {
 	round []kind
 }
 
-// pairEvery is how often two faults come at once.
+// pairEvery is the share of steps with two blows: one step in pairEvery.
 const pairEvery = 6
 
-// next returns the blows of one step: one, or now and then two.
+// next returns the blows of one step: one, and in some steps two.
 func (s *schedule) next(r *rig) []blow {
 	rng := rand.New(rand.NewPCG(s.seed, s.step))
 	s.step++
@@ -126,7 +125,7 @@ func linkKinds(redisToo bool) []kind {
 	return out
 }
 
-// breakLink draws what happens to a link, and for how long.
+// breakLink draws the fault of a link and its length.
 func breakLink(p *proxy.Proxy, rng *rand.Rand) blow {
 	d := between(rng, time.Second, 5*time.Second)
 	var w proxy.Weather
@@ -136,7 +135,7 @@ func breakLink(p *proxy.Proxy, rng *rand.Rand) blow {
 	case 0:
 		detail, cuts = "cut", 1
 	case 1:
-		detail, cuts = "cut again and again", 2+rng.IntN(6)
+		detail, cuts = "cut repeatedly", 2+rng.IntN(6)
 	case 2:
 		detail, w = "refused", proxy.Weather{Refuse: true}
 	case 3:
@@ -160,7 +159,7 @@ func breakLink(p *proxy.Proxy, rng *rand.Rand) blow {
 		}
 		p.Set(w)
 		pause(ctx, d)
-		if w.StallUp || w.StallDown { // what was held back is lost, as in a partition
+		if w.StallUp || w.StallDown { // delayed bytes are lost, as in a partition
 			p.Cut()
 		}
 		p.Set(proxy.Weather{})
@@ -169,7 +168,7 @@ func breakLink(p *proxy.Proxy, rng *rand.Rand) blow {
 	return b
 }
 
-// pause waits, or not so long when ctx ends: what was broken is mended anyway.
+// pause waits for d, or until ctx ends; the caller mends the fault in both cases.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

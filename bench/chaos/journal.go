@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// journalLinger lets lines of several goroutines share one flush.
+// journalLinger is how long lines of several goroutines wait to share one flush.
 const journalLinger = 2 * time.Millisecond
 
 // lineEnd shows that a line is whole: half a number looks like a number.
@@ -45,8 +45,8 @@ func (f *flush) Wait() error {
 	return f.err
 }
 
-// openJournal appends to the file at path. A last line that is torn, because the
-// process before was killed, is ended so that it spoils no other.
+// openJournal appends to the file at path. It ends an incomplete last line of a killed process, so
+// that the line spoils no other.
 func openJournal(path string) (*journal, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -109,7 +109,7 @@ func (j *journal) run() {
 	}
 }
 
-// Close writes what is left. No Add may follow.
+// Close writes the remaining lines. Add must not be called afterwards.
 func (j *journal) Close() error {
 	j.mu.Lock()
 	j.closed = true
@@ -127,8 +127,8 @@ func (j *journal) Close() error {
 	return j.file.Close()
 }
 
-// A line is one whole line of a journal. Its methods return zero for a field that
-// is not there: journals are written and read by one version of one program.
+// A line is one whole line of a journal. Its methods return zero for a missing field, since one
+// version of one program writes and reads a journal.
 type line struct{ fields [][]byte }
 
 func (l *line) text(i int) string {
@@ -139,15 +139,14 @@ func (l *line) text(i int) string {
 }
 
 func (l *line) number(i int) int64 {
-	n, _ := strconv.ParseInt(l.text(i), 10, 64) // zero then, as said
+	n, _ := strconv.ParseInt(l.text(i), 10, 64) // zero for a missing field
 	return n
 }
 
 func (l *line) time(i int) time.Time { return time.UnixMicro(l.number(i)) }
 
-// readJournal calls f with each line. A torn line is only possible where a
-// process was killed while it wrote: nothing was done on its strength, so it is
-// passed over.
+// readJournal calls f with each line. It skips an incomplete line, which only occurs if a process
+// was killed while it wrote; the process had not acted on that line.
 func readJournal(path string, f func(kind byte, l *line)) error {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

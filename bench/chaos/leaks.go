@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// A Usage is what a broker process holds, its connections to the stores left out where
-// they are links of the rig: what dead clients may leave behind.
+// A Usage is the resources of a broker process that dead clients may leave behind, without its
+// connections to the stores if those are links of the rig.
 type Usage struct {
 	Goroutines, Descriptors int
 	Files                   []string // temporary ones
 }
 
-// A Rest is what a broker held without load, before the campaign and after it.
+// A Rest is the usage of a broker without load, before the campaign and after it.
 type Rest struct {
 	Broker        string
 	Pool          int // connections that it may keep to a Redis without a link
@@ -29,19 +29,19 @@ type Rest struct {
 }
 
 const (
-	// moreGoroutines and moreDescriptors are what a broker may hold after the load
-	// beyond what it held before: a start that was calm has begun less.
+	// moreGoroutines and moreDescriptors are how much a broker may have after the load beyond its
+	// usage before, since an idle start has begun less work.
 	moreGoroutines  = 8
 	moreDescriptors = 4
 	// redisPool is for the connections to a Redis that announces its own addresses.
 	redisPool = 100
-	// restPatience is how long a broker may take to let go of what clients left
-	// behind: longer than it lets an idle connection live.
+	// restPatience is how long a broker may take to release the resources of dead clients. It is
+	// longer than the life of an idle connection.
 	restPatience = 100 * time.Second
 	restTick     = time.Second
 )
 
-// leaked names what a broker has not let go of, empty where there is nothing.
+// leaked lists the resources that a broker has not released.
 func (r *Rest) leaked() (out []string) {
 	if n := r.After.Goroutines - r.Before.Goroutines; n > moreGoroutines+r.Pool {
 		out = append(out, fmt.Sprintf("%d goroutines more than the %d before", n, r.Before.Goroutines))
@@ -55,7 +55,7 @@ func (r *Rest) leaked() (out []string) {
 	return out
 }
 
-// usage asks a broker what it holds, and looks into its folder for temporary files.
+// usage reads the usage of a broker from its metrics and looks for temporary files in its folder.
 func (n *node) usage(ctx context.Context) (u Usage, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.addr+"/metrics", nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func (n *node) usage(ctx context.Context) (u Usage, err error) {
 		return u, fmt.Errorf("metrics of %s: %w", n.name, err)
 	}
 	if found == 0 {
-		return u, errors.New("metrics of " + n.name + " tell of no goroutines")
+		return u, errors.New("metrics of " + n.name + " do not report goroutines")
 	}
 	mysql, redis := n.mysql.Connections(), 0
 	if n.redis != nil {
@@ -97,7 +97,7 @@ func (n *node) usage(ctx context.Context) (u Usage, err error) {
 	return u, err
 }
 
-// measure asks every broker what it holds before the load.
+// measure reads the usage of every broker before the load.
 func (r *rig) measure(ctx context.Context) error {
 	for _, n := range r.nodes {
 		u, err := n.usage(ctx)
@@ -113,8 +113,8 @@ func (r *rig) measure(ctx context.Context) error {
 	return nil
 }
 
-// comeToRest waits until every broker, whose clients are all gone, has let go of what
-// they left behind, or until it has had long enough. What is left then is for the checker to name.
+// comeToRest waits until every broker, whose clients are all gone, has released their resources, or
+// until restPatience ends. The checker reports the remaining resources.
 func (r *rig) comeToRest(ctx context.Context, say func(format string, args ...any)) {
 	deadline := time.Now().Add(restPatience)
 	for i, n := range r.nodes {
@@ -125,14 +125,14 @@ func (r *rig) comeToRest(ctx context.Context, say func(format string, args ...an
 			u, err = n.usage(ctx)
 		}
 		if err != nil {
-			r.note("does not tell what it holds", "%v", err)
+			r.note("does not report its usage", "%v", err)
 		}
 		say("%s at rest: %d goroutines, %d before; %d descriptors, %d before", n.name,
 			u.Goroutines, rest.Before.Goroutines, u.Descriptors, rest.Before.Descriptors)
 	}
 }
 
-// rests looks for what brokers have not let go of.
+// rests reports the resources that brokers have not released.
 func (c *checker) rests() {
 	for i := range c.e.Rests {
 		for _, what := range c.e.Rests[i].leaked() {

@@ -18,8 +18,8 @@ func (m *mortal) fields() []string {
 	return []string{"X-Broker-Channel-Token", m.plan.Token, "X-Broker-Producer-ID", m.plan.Producer, "X-Broker-Producer-Token", m.plan.Token}
 }
 
-// single makes a message and the request that posts it. Its intent is on disk; false
-// means that it is not.
+// single makes a message and the request that posts it, and writes its intent to disk. It returns
+// false if that fails.
 func (m *mortal) single() (post, script, bool) {
 	one, intent := m.next(m.rng, m.channel(m.rng))
 	fields := append(m.fields(), "X-Broker-Message-Priority", strconv.Itoa(one.priority))
@@ -30,9 +30,9 @@ func (m *mortal) single() (post, script, bool) {
 	return one, s, intent.Wait() == nil
 }
 
-// again posts what has an ID until it is known to be stored, as another client: what
-// the dead one has stored must be there once. Some are left alone, so that the rows of
-// the store show what its request alone did.
+// again posts messages with an ID, as another client, until they are known to be stored. A message
+// that the dead client has stored must then exist once. Some messages are not posted again, so that
+// the rows of the store show the effect of the dead client's request alone.
 func (m *mortal) again(ctx context.Context, posts ...post) {
 	posts = keyed(posts)
 	if len(posts) == 0 || m.rng.IntN(2) == 0 {
@@ -50,7 +50,7 @@ func (m *mortal) again(ctx context.Context, posts ...post) {
 	}
 }
 
-// producerInRequest dies at a byte of a request, which is no message then.
+// producerInRequest dies at a byte of a request, which must not be stored.
 func (m *mortal) producerInRequest(ctx context.Context) string {
 	one, s, ok := m.single()
 	if !ok {
@@ -73,7 +73,7 @@ func (m *mortal) producerInRequest(ctx context.Context) string {
 
 func (m *mortal) producerBeforeAnswer(ctx context.Context) string { return m.unheard(ctx, 0) }
 
-// producerInAnswer dies at a byte of the answer. Where its status was read it counts.
+// producerInAnswer dies at a byte of the answer. The answer counts if its status was read.
 func (m *mortal) producerInAnswer(ctx context.Context) string {
 	return m.unheard(ctx, 1+m.rng.IntN(40))
 }
@@ -81,7 +81,7 @@ func (m *mortal) producerInAnswer(ctx context.Context) string {
 // statusBytes is the length of "HTTP/1.1 201".
 const statusBytes = 12
 
-// unheard posts a message, reads so many bytes of the answer, and dies.
+// unheard posts a message, reads that many bytes of the answer, and dies.
 func (m *mortal) unheard(ctx context.Context, read int) string {
 	one, s, ok := m.single()
 	if !ok {
@@ -118,9 +118,8 @@ type mortalBatch struct {
 	lines []int // of each post, in the request
 }
 
-// batchOf makes some messages of one channel and the request that posts them, with so
-// many lines in the middle that are no messages. Their intent is on disk; false
-// means that it is not.
+// batchOf makes messages of one channel and the request that posts them, with that many malformed
+// lines in the middle, and writes their intent to disk. ok is false if that fails.
 func (m *mortal) batchOf(bad int) (b mortalBatch, ok bool) {
 	n := 2 + m.rng.IntN(40)
 	posts, intent := m.several(m.rng, m.channel(m.rng), n)
@@ -140,7 +139,7 @@ func (m *mortal) batchOf(bad int) (b mortalBatch, ok bool) {
 	return b, intent.Wait() == nil
 }
 
-// writeWithin is how long a client goes on writing what is not taken.
+// writeWithin is how long a client keeps writing bytes that the broker does not read.
 const writeWithin = 2 * time.Second
 
 // send dials and sends the first n bytes. sent is how many of them may have arrived.
@@ -156,8 +155,8 @@ func (m *mortal) send(b *mortalBatch, n int) (w *wire, sent int, err error) {
 	return w, sent, err
 }
 
-// buried writes what is known of each message of a dead client: what was answered; of
-// the others only what was sent to the end of its line may be stored.
+// buried records the verdict on each message of a dead client: the answer if there is one. Of the
+// other messages, only those sent up to the end of their line may be stored.
 func (m *mortal) buried(ctx context.Context, b *mortalBatch, sent int, answers []lineVerdict, start time.Time) {
 	complete := b.sent(sent)
 	var open []post
@@ -177,20 +176,20 @@ func (m *mortal) buried(ctx context.Context, b *mortalBatch, sent int, answers [
 	m.again(ctx, open...)
 }
 
-// batchInRequest dies at a byte of its request, and has read nothing.
+// batchInRequest dies at a byte of its request, without reading.
 func (m *mortal) batchInRequest(ctx context.Context) string {
 	return m.silently(ctx, 0, m.upTo(30*time.Millisecond), true)
 }
 
-// batchStalled sends a part of its request, and then nothing for long.
+// batchStalled sends a part of its request, and then no byte for a long time.
 func (m *mortal) batchStalled(ctx context.Context) string {
 	return m.silently(ctx, 0, m.long(), true)
 }
 
-// unreadLines are answered with more than the buffers between the two hold.
+// unreadLines is a number of lines whose answers exceed the buffers between the two sides.
 const unreadLines = 40_000
 
-// batchNeverReading sends all that the broker takes and reads nothing for long.
+// batchNeverReading sends as much as the broker reads, and reads nothing for a long time.
 func (m *mortal) batchNeverReading(ctx context.Context) string {
 	return m.silently(ctx, unreadLines, m.long(), false)
 }
@@ -218,7 +217,7 @@ func (m *mortal) silently(ctx context.Context, bad int, d time.Duration, part bo
 	return how
 }
 
-// batchAfterAnswers reads the answers to some of the lines that it has sent, and dies.
+// batchAfterAnswers reads the answers to some of its lines, and dies.
 func (m *mortal) batchAfterAnswers(ctx context.Context) (how string) {
 	b, ok := m.batchOf(0)
 	if !ok {
@@ -245,8 +244,8 @@ func (m *mortal) batchAfterAnswers(ctx context.Context) (how string) {
 
 var errRefused = errors.New("chaos: the whole batch was refused")
 
-// someAnswers reads the answers to the first n of the lines. A refusal of the whole
-// request answers all of them.
+// someAnswers reads the answers to the first n lines. A refusal of the whole request is the answer
+// to each of them.
 func (m *mortal) someAnswers(w *wire, n, of int) (out []lineVerdict, err error) {
 	res, err := http.ReadResponse(w.answers, nil)
 	if err != nil {

@@ -28,8 +28,8 @@ func (m *mortal) worker() *pullWorker {
 
 var errNoJob = errors.New("chaos: there is no job to claim")
 
-// claim returns the request with which a worker claims jobs. At the single doors it
-// names one that is queued now.
+// claim returns the request with which a worker claims jobs. At the single routes the request names
+// a job that is queued now.
 func (m *mortal) claim(w *pullWorker, wait time.Duration) (s script, j *pulledJob, err error) {
 	if m.plan.Consumers[w.k].Does == batched {
 		path := fmt.Sprintf("%s/claim?limit=%d&wait=%v", w.path, 1+m.rng.IntN(8), wait)
@@ -44,7 +44,7 @@ func (m *mortal) claim(w *pullWorker, wait time.Duration) (s script, j *pulledJo
 	return s, j, err
 }
 
-// moving is the request that moves one job.
+// moving returns the request that moves one job.
 func (m *mortal) moving(w *pullWorker, job, state string, fields ...string) (script, error) {
 	body, err := json.Marshal(move{state})
 	return whole(request(w.path+"/job/"+job, "application/json", m.workerFields(fields...)...), body), err
@@ -61,7 +61,7 @@ func (m *mortal) ask(s script) (*wire, error) {
 	return w, err
 }
 
-// pullerInLongPoll dies while the broker has nothing for it.
+// pullerInLongPoll dies while the broker delays the answer to an empty claim.
 func (m *mortal) pullerInLongPoll(ctx context.Context) string {
 	k := m.plan.consumerThat(batched)
 	w := &pullWorker{puller: m.puller, k: k, path: m.plan.path(k), broker: m.broker}
@@ -77,15 +77,14 @@ func (m *mortal) pullerInLongPoll(ctx context.Context) string {
 	if how := c.die(m.rng); waited {
 		return how
 	}
-	return "" // it was given something at once
+	return "" // it got jobs at once
 }
 
 func (m *mortal) pullerBeforeJobs(ctx context.Context) string { return m.unclaimed(ctx, 0) }
 
 func (m *mortal) pullerInJobs(ctx context.Context) string { return m.unclaimed(ctx, 1+m.rng.IntN(300)) }
 
-// unclaimed claims, reads so many bytes of the answer, and dies: it never knows which
-// jobs it had.
+// unclaimed claims, reads that many bytes of the answer, and dies without knowledge of its jobs.
 func (m *mortal) unclaimed(ctx context.Context, read int) string {
 	s, _, err := m.claim(m.worker(), 2*time.Second)
 	if err != nil {
@@ -136,7 +135,7 @@ func (m *mortal) hold() (*holding, error) {
 	return h, nil
 }
 
-// read reads the answer to a claim: of j, or of many.
+// read reads the answer to a claim of j, or of many jobs.
 func (h *holding) read(j *pulledJob) error {
 	res, err := http.ReadResponse(h.wire.answers, nil)
 	if err != nil {
@@ -174,7 +173,7 @@ func (m *mortal) pullerHolding(ctx context.Context) string {
 	return h.wire.die(m.rng)
 }
 
-// report is the request that ends the jobs of a holding. said tells for each how.
+// report returns the request that ends the jobs of a holding. said has the reported status of each.
 func (m *mortal) report(h *holding) (s script, said []int, err error) {
 	if m.plan.Consumers[h.k].Does == single {
 		var fields []string
@@ -197,7 +196,7 @@ func (m *mortal) report(h *holding) (s script, said []int, err error) {
 	return whole(request(h.path+"/jobs", "application/json", m.workerFields()...), body), said, err
 }
 
-// pullerInReport dies at a byte of its report, which is none then.
+// pullerInReport dies at a byte of its report, which must have no effect.
 func (m *mortal) pullerInReport(ctx context.Context) (how string) {
 	h, err := m.hold()
 	if err != nil {
@@ -214,8 +213,8 @@ func (m *mortal) pullerInReport(ctx context.Context) (how string) {
 	return how
 }
 
-// pullerBeforeAnswer reports, reads a part of the answer or nothing, and dies. The
-// report may count or not.
+// pullerBeforeAnswer reports, reads a part of the answer or nothing, and dies. The report may or
+// may not have an effect.
 func (m *mortal) pullerBeforeAnswer(ctx context.Context) (how string) {
 	h, err := m.hold()
 	if err != nil {

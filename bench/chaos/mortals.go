@@ -17,9 +17,9 @@ type Death struct {
 	Start, End time.Time
 }
 
-// A death is a way in which a client dies inside of the process of the mortals. happen
-// lets one live and die so, and returns how it left its connection; empty where it
-// could not come that far.
+// A death is a way in which a client dies inside the process of the mortals. happen runs a client
+// until that death and returns how it left its connection, empty if the client did not come that
+// far.
 type death struct {
 	kind   string
 	happen func(m *mortal, ctx context.Context) (how string)
@@ -42,8 +42,7 @@ var deaths = []death{
 	{"pull worker, before the answer to its report", (*mortal).pullerBeforeAnswer},
 }
 
-// deathKinds are the ways in which clients die in a campaign, those of whole processes
-// included.
+// deathKinds are the ways in which clients die in a campaign, including those of whole processes.
 func deathKinds() (out []string) {
 	for _, d := range deaths {
 		out = append(out, d.kind)
@@ -57,8 +56,8 @@ func deathKinds() (out []string) {
 const (
 	// mortalsAtOnce bounds the clients that are alive: some stall for long.
 	mortalsAtOnce = 48
-	// lives is how often a client that does not come as far as it should begins anew,
-	// at the next broker: the one that it wanted may be down.
+	// lives is how often a client starts again, at the next broker, if it does not come as far as
+	// its death: its broker may be down.
 	lives = 8
 )
 
@@ -107,7 +106,7 @@ func (m *mortals) run(ctx context.Context) {
 	m.puller.http.CloseIdleConnections()
 }
 
-// live has a client die in one way.
+// live runs a client that dies in one way.
 func (m *mortals) live(ctx context.Context, d death, rng *rand.Rand) {
 	broker := rng.IntN(len(m.plan.Doors))
 	for range lives {
@@ -125,7 +124,7 @@ func (m *mortals) live(ctx context.Context, d death, rng *rand.Rand) {
 	}
 }
 
-// A mortal is a client that is going to die, of one broker.
+// A mortal is a client of one broker that is going to die.
 type mortal struct {
 	*mortals
 	rng    *rand.Rand
@@ -138,8 +137,8 @@ func (m *mortal) dial() (*wire, error) { return dialWire(m.plan.Doors[m.broker])
 // upTo draws a time.
 func (m *mortal) upTo(most time.Duration) time.Duration { return between(m.rng, 0, most) }
 
-// long draws how long a client keeps a connection open that does nothing: mostly
-// seconds, and now and then longer than the broker's patience.
+// long draws how long a client keeps an idle connection: mostly seconds, sometimes longer than the
+// broker's time-out.
 func (m *mortal) long() time.Duration {
 	if m.rng.IntN(8) == 0 {
 		return 70 * time.Second

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Settings of the brokers of a campaign: short enough that what waits for a
-// time-out is over in a minute, long enough that a busy machine is no fault.
+// Settings of the brokers of a campaign: short enough that every time-out ends within a minute,
+// long enough that a busy machine does not look like a fault.
 const (
 	deliveryTimeout = 4 * time.Second
 	stopTimeout     = 4 * time.Second
@@ -24,14 +24,14 @@ const (
 	maxRetries      = 7
 	retryBackoff    = "200ms,500ms,1s"
 	retryMaxDelay   = 2 * time.Second
-	// retention is longer than a producer goes on asking about a message.
+	// retention is longer than a producer keeps asking about a message.
 	retention = 90 * time.Second
 	// pullVisible is how long a claimed pull job is hidden.
 	pullVisible = stopTimeout + rationalDelay
 	maxAttempts = maxRetries + 1
 )
 
-// A behaviour is what a consumer does to its broker.
+// A behaviour is how a consumer answers its broker.
 type behaviour string
 
 const (
@@ -45,14 +45,14 @@ const (
 
 func (b behaviour) pull() bool { return b == single || b == batched }
 
-// A consumer is one of the plan; its number is its index there.
+// A consumer is a consumer of the plan; its number is its index there.
 type consumer struct {
 	Channel int // index
 	ID      string
 	Does    behaviour
 }
 
-// A plan is what every process of a campaign knows.
+// A plan has the facts that every process of a campaign knows.
 type plan struct {
 	Channels  []string
 	Weights   []int // of the channels, for producers
@@ -109,13 +109,13 @@ func readPlan(path string) (*plan, error) {
 	return p, json.Unmarshal(b, p)
 }
 
-// Every body begins with its sequence number as seqBytes hexadecimal digits, so
-// that it can be told apart wherever it turns up.
+// Every body begins with its sequence number as seqBytes hexadecimal digits, which identifies it
+// everywhere.
 const seqBytes = 10
 
-// incarnation is how far apart the sequence numbers of a producer and of its
-// successor begin. Those of the mortals and of each kind of victim have a range of
-// their own; a victim lives shortly and its successor begins soon after it.
+// incarnation is the distance between the first sequence numbers of a producer and of its
+// successor. The mortals and each kind of victim have a range of their own, since a victim lives a
+// short time and its successor starts soon after it.
 const (
 	incarnation       = 1 << 28
 	firstMortal       = 1 << 38
@@ -133,8 +133,8 @@ func parseSeq(body []byte) (int64, bool) {
 	return n, err == nil
 }
 
-// newBody makes the body of a message: mostly small ones, some of 64 KiB, half
-// of them text and half any bytes.
+// newBody makes the body of a message: mostly small, some of 64 KiB, half of them text and half
+// random bytes.
 func newBody(rng *rand.Rand, seq int64) []byte {
 	var size int
 	switch n := rng.IntN(1000); {
@@ -167,6 +167,6 @@ func hashOf(body []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// poisoned reports whether no pull worker of the single doors ever finishes the
-// message: its leases end, one after the other, until it is dead.
+// poisoned reports whether no pull worker of the single routes ever finishes the message. Its
+// leases end, one after the other, until it is dead.
 func poisoned(seq int64) bool { return seq%997 == 0 }

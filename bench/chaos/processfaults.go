@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/failpoint"
 )
 
-// orderPatience is how long a broker may take to come to its failpoint; one that
-// does not is killed as it stands.
+// orderPatience is how long a broker may take to reach its failpoint. After that it is killed
+// wherever it is.
 const orderPatience = 5 * time.Second
 
 // processKinds hit brokers, producers and consumers.
@@ -36,7 +36,7 @@ func processKinds() []kind {
 	return out
 }
 
-// onBroker is a blow to the process of a random broker, which is up again at its end.
+// onBroker is a blow to the process of a random broker, which is up again at the end.
 func onBroker(r *rig, rng *rand.Rand, f Fault, hit func(ctx context.Context, n *node) error) blow {
 	n := r.nodes[rng.IntN(len(r.nodes))]
 	f.Broker, f.Channel = n.no, nobody
@@ -68,7 +68,7 @@ func brokerKilledAt(r *rig, rng *rand.Rand) blow {
 	k := rng.IntN(len(r.plan.Consumers))
 	f := Fault{Kind: "broker killed at a failpoint", Detail: point, Catalogue: "F1-F10", Repeats: true}
 	return onBroker(r, rng, f, func(ctx context.Context, n *node) error {
-		switch point { // these come seldom by themselves
+		switch point { // these points are rarely reached without help
 		case failpoint.AfterReclaim, failpoint.AfterRedrive, failpoint.AfterConfig, failpoint.AfterPage, failpoint.Draining:
 			count = 1
 		}

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// publishers bounds the posts under way. Those that a fault holds back
-	// must not keep the others from being sent.
+	// publishers bounds the posts under way. It is large, so that posts delayed by a fault do not
+	// stop the others.
 	publishers = 96
 	// postTimeout is longer than a broker takes to answer 503.
 	postTimeout = 8 * time.Second
-	// finishWithin is how long a producer that is told to stop goes on asking
-	// about posts whose outcome it does not know.
+	// finishWithin is how long a stopping producer keeps asking about posts with an unknown
+	// outcome.
 	finishWithin = 30 * time.Second
 	// batchEvery is how many single posts there are for each batch of batchLines.
 	batchEvery = 40
@@ -40,11 +40,11 @@ const (
 	batchClient  = "batch"
 )
 
-// What the answer to a post says about the message.
+// The verdicts on a message after the answer to a post.
 const (
 	acked   = "A" // 201, or 409 duplicate_message_id: it was there already
 	refused = "R" // stated as not stored
-	unknown = "U" // no answer, or one that says so
+	unknown = "U" // no answer, or an answer that says that the outcome is unknown
 )
 
 // Lines of the producer's journal: "I" is written before the first post of a
@@ -54,7 +54,7 @@ const (
 //	P seq
 //	T seq verdict status code broker sent answered client
 
-// A producer publishes until it is told to stop.
+// A producer publishes until it is stopped.
 type producer struct {
 	plan    *plan
 	log     *journal
@@ -64,7 +64,7 @@ type producer struct {
 	under   []atomic.Int64 // posts under way, by broker
 }
 
-// A post is one message on its way.
+// A post is one message to be posted.
 type post struct {
 	seq      int64
 	channel  int
@@ -111,8 +111,8 @@ func (p *producer) Close() {
 	}
 }
 
-// pace sends to due so many times a second until ctx ends. What nobody takes is
-// dropped: after a fault there is no burst of what could not be sent.
+// pace sends to due at the given rate until ctx ends. It drops a tick without a receiver, so a
+// fault is not followed by a burst.
 func pace(ctx context.Context, rate float64, due chan<- struct{}) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -134,7 +134,7 @@ func pace(ctx context.Context, rate float64, due chan<- struct{}) {
 	}
 }
 
-// next makes a message and has its intent on disk.
+// next makes a message and writes its intent to disk.
 func (p *producer) next(rng *rand.Rand, channel int) (post, *flush) {
 	m := post{seq: p.seq.Add(1), channel: channel, keyed: rng.IntN(2) == 0}
 	if rng.IntN(10) == 0 {
@@ -158,7 +158,7 @@ func (p *producer) channel(rng *rand.Rand) int {
 	return 0
 }
 
-// publish posts one message, and again where its ID makes that safe.
+// publish posts one message, and repeats the post if its ID makes that safe.
 func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
 	m, intent := p.next(rng, p.channel(rng))
 	if intent.Wait() != nil {
@@ -203,8 +203,7 @@ func (p *producer) further(posts ...post) error {
 	return last.Wait()
 }
 
-// told writes what was answered to a post of a message by a client; status 0 is no
-// answer.
+// told records the answer to a client's post of a message; status 0 means no answer.
 func (p *producer) told(m post, v lineVerdict, client string, broker int, sent time.Time) {
 	p.log.Add("T", m.seq, v.verdict, v.status, orDash(v.code), broker, sent, time.Now(), client)
 }
@@ -216,8 +215,8 @@ func lateContext(ctx context.Context, grace time.Duration) (context.Context, con
 	return late, func() { stop(); cancel() }
 }
 
-// post sends the message once and tells whether to do it again: what never left
-// this process, and what has an ID and no definite answer.
+// post sends the message once and reports whether to send it again. It does for a request that
+// never left this process, and for a message with an ID and no definite answer.
 func (p *producer) post(m post, broker int) (again bool) {
 	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[m.channel]+"/broadcast", bytes.NewReader(m.body))
 	if err != nil {
@@ -238,10 +237,10 @@ func (p *producer) post(m post, broker int) (again bool) {
 		p.told(m, lineVerdict{verdict: verdict}, singleClient, broker, start)
 		return m.keyed || !sent
 	}
-	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // the status is the answer
+	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // the status decides
 	_ = res.Body.Close()
 	var problem struct{ Code string }
-	_ = json.Unmarshal(body, &problem) // a success has none
+	_ = json.Unmarshal(body, &problem) // a success has no problem document
 	p.told(m, lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code}, singleClient, broker, start)
 	return m.keyed && res.StatusCode >= 500
 }
@@ -252,9 +251,9 @@ func (p *producer) identify(req *http.Request) {
 	req.Header.Set("X-Broker-Producer-Token", p.plan.Token)
 }
 
-// pick returns the broker whose turn it is, or the next one that has not got more
-// than its share of the posts under way: as behind a balancer that counts
-// connections, a broker that is asleep must not hold every producer.
+// pick returns the broker whose turn it is, or the next one with no more than its share of the
+// posts under way. Like a load balancer that counts connections, it prevents a sleeping broker from
+// blocking every producer.
 func (p *producer) pick(turn int) int {
 	share := int64(publishers / (len(p.under) + 1))
 	for i := range p.under {
@@ -274,10 +273,10 @@ func orDash(s string) string {
 	return s
 }
 
-// codeDuplicate goes with 409: the message is stored already.
+// codeDuplicate is the error code of a 409 for a message that is already stored.
 const codeDuplicate = "duplicate_message_id"
 
-// judge reads an answer as the API page defines it.
+// judge returns the verdict on an answer, as the API page defines it.
 func judge(status int, code string) string {
 	switch {
 	case status == http.StatusCreated, status == http.StatusConflict && code == codeDuplicate:
@@ -288,7 +287,7 @@ func judge(status int, code string) string {
 	return unknown
 }
 
-// judgeError tells a request that never left from one that may have arrived.
+// judgeError distinguishes a request that never left from one that may have arrived.
 func judgeError(err error) (verdict string, sent bool) {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

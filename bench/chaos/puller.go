@@ -63,7 +63,7 @@ func (p *puller) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// A pullWorker is one of them; it stays with a broker until that has nothing.
+// A pullWorker stays with a broker until the broker has no more jobs for it.
 type pullWorker struct {
 	*puller
 	k      int
@@ -74,8 +74,8 @@ type pullWorker struct {
 // A pulledJob is a job as either door shows it.
 type pulledJob struct {
 	ID, Lease string
-	Attempt   int // at the batch door: this one
-	Attempts  int // at the single door: those before
+	Attempt   int // at the batch route: the number of this attempt
+	Attempts  int // at the single route: the number of earlier attempts
 	Message   struct{ MessageID, Payload, PayloadEncoding string }
 }
 
@@ -90,7 +90,7 @@ func (j *pulledJob) body() []byte {
 	return []byte(j.Message.Payload)
 }
 
-// do sends a request with the consumer's tokens; status 0 is no answer.
+// do sends a request with the consumer's tokens; status 0 means no answer.
 func (w *pullWorker) do(method, path string, in any, out any, fields ...string) (status int, header http.Header) {
 	var body io.Reader
 	if in != nil {
@@ -124,7 +124,7 @@ func (w *pullWorker) do(method, path string, in any, out any, fields ...string) 
 	return res.StatusCode, res.Header
 }
 
-// arrived writes that a job was handed to the worker, who had asked for it then.
+// arrived records that the worker got a job, with the time of its request.
 func (w *pullWorker) arrived(j *pulledJob, attempt int, asked time.Time) (arrival, seq int64) {
 	body := j.body()
 	seq, ok := parseSeq(body)
@@ -140,7 +140,7 @@ func (w *pullWorker) said(arrival int64, status int) *flush {
 	return w.log.Add("O", arrival, status, time.Now())
 }
 
-// single looks at the list and takes some of it, one request for each step.
+// single lists jobs and works on some of them, with one request for each step.
 func (p *puller) single(w *pullWorker) (found bool) {
 	var page struct{ Result []pulledJob }
 	if status, _ := w.do("GET", w.path+"/queued-jobs?limit=50", nil, &page); status != http.StatusOK || len(page.Result) == 0 {
@@ -156,7 +156,7 @@ func (p *puller) single(w *pullWorker) (found bool) {
 // move is the body of the single door.
 type move struct{ NextState string }
 
-// take claims a job and, mostly, finishes it.
+// take claims a job and usually finishes it.
 func (w *pullWorker) take(j *pulledJob) {
 	door := w.path + "/job/" + j.ID
 	n := rand.IntN(1000)

@@ -29,7 +29,7 @@ var topologies = []string{standalone, sentinel, cluster}
 // A redisWorld is the Redis of a campaign.
 type redisWorld struct {
 	kind  string
-	nodes []*servers.RedisNode // that hold data
+	nodes []*servers.RedisNode // that store data
 	group *servers.Sentinel    // nil unless sentinel
 	ring  *servers.Cluster     // nil unless cluster
 }
@@ -55,7 +55,7 @@ func startRedis(ctx context.Context, kind string) (*redisWorld, error) {
 	return w, err
 }
 
-// settings are what a broker is told. link is its proxy, used where it can be.
+// settings are the settings of a broker for this Redis. link is its proxy, used if possible.
 func (w *redisWorld) settings(link *proxy.Proxy) []string {
 	switch w.kind {
 	case sentinel:
@@ -80,7 +80,7 @@ func (w *redisWorld) Close() error {
 	return errors.Join(errs...)
 }
 
-// masters returns the nodes that take writes now.
+// masters returns the nodes that accept writes now.
 func (w *redisWorld) masters(ctx context.Context) ([]*servers.RedisNode, error) {
 	if w.group == nil {
 		return w.nodes, nil
@@ -101,7 +101,7 @@ func with(ctx context.Context, n *servers.RedisNode, f func(ctx context.Context,
 	return f(ctx, c)
 }
 
-// each calls f for every node that takes writes.
+// each calls f for every node that accepts writes.
 func (w *redisWorld) each(ctx context.Context, f func(ctx context.Context, c *redis.Client) error) error {
 	nodes, err := w.masters(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func restartEmpty(ctx context.Context, n *servers.RedisNode, away time.Duration)
 	return n.Restart()
 }
 
-// restartOld makes a node come back with what it knew `age` before it was killed.
+// restartOld restarts a node with the data that it had `age` before it was killed.
 func restartOld(ctx context.Context, n *servers.RedisNode, age, away time.Duration) error {
 	err := with(ctx, n, func(ctx context.Context, c *redis.Client) error { return c.Save(ctx).Err() })
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *redisWorld) healthy(ctx context.Context) error {
 	return fmt.Errorf("sentinel: the group did not become whole: %w", ctx.Err())
 }
 
-// waiting counts the jobs that Redis knows.
+// waiting counts the jobs in Redis.
 func (w *redisWorld) waiting(ctx context.Context) (n int64, err error) {
 	err = w.each(ctx, func(ctx context.Context, c *redis.Client) error {
 		keys, err := c.Keys(ctx, "p1:*").Result() // five for each consumer

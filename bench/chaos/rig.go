@@ -30,11 +30,11 @@ const (
 	database   = "penstock"
 )
 
-// A guarded is a process that faults and supervision take turns with.
+// A guarded is a process that faults and supervision change in turn.
 type guarded struct {
-	mu sync.Mutex // held by whoever does something to the process
+	mu sync.Mutex // locked during each change to the process
 	child
-	finished bool // it has done its work and is not started again
+	finished bool // the process has done its work and is not started again
 }
 
 // finish ends the process for good.
@@ -45,7 +45,7 @@ func (g *guarded) finish(d time.Duration) {
 	g.stop(d)
 }
 
-// A rig is one campaign's brokers, stores, links, producers and consumers.
+// A rig has the brokers, stores, links, producers and consumers of one campaign.
 type rig struct {
 	plan   *plan
 	dir    string
@@ -53,10 +53,10 @@ type rig struct {
 	broker string // program
 
 	mysql     *servers.MySQLNode
-	storeMu   sync.Mutex // held by whoever breaks MySQL
+	storeMu   sync.Mutex // locked during a fault of MySQL
 	db        *sql.DB    // as administrator, past the proxies
 	redis     *redisWorld
-	redisMu   sync.Mutex // held by whoever breaks Redis
+	redisMu   sync.Mutex // locked during a fault of Redis
 	nodes     []*node
 	sinkLinks []*proxy.Proxy // brokers -> push endpoints, by channel
 
@@ -154,7 +154,7 @@ func (r *rig) role(name string) *guarded {
 	}}}
 }
 
-// roles are those that live for the whole campaign.
+// roles are the processes that live for the whole campaign.
 func (r *rig) roles() (out []*guarded) {
 	for _, c := range []*guarded{r.producer, r.sinks, r.puller, r.mortals} {
 		if c != nil {
@@ -269,14 +269,13 @@ func (r *rig) consumerForm(k int) url.Values {
 	return form
 }
 
-// touchConsumer registers a consumer again as it is. Whether that succeeds is the
-// broker's affair: it may be told to die there.
+// touchConsumer registers a consumer again without a change. Its success does not matter, since the
+// broker may be set to die there.
 func (r *rig) touchConsumer(ctx context.Context, base string, k int) {
 	_ = put(ctx, base+r.plan.path(k), r.consumerForm(k))
 }
 
-// redrive asks for all dead letters of a consumer to be tried again, under the
-// same condition.
+// redrive asks for all dead letters of a consumer to be redriven, under the same condition.
 func (r *rig) redrive(ctx context.Context, base string, k int) {
 	_, _ = send(ctx, http.MethodPost, base+r.plan.path(k)+"/dlq", url.Values{"requeue": {r.plan.Token}})
 }
@@ -310,7 +309,7 @@ func put(ctx context.Context, target string, form url.Values) error {
 	return nil
 }
 
-// Close ends every process and link. What a campaign left in its folder stays.
+// Close ends every process and link. The files of the campaign stay in its folder.
 func (r *rig) Close() error {
 	for _, c := range r.roles() {
 		c.kill()

@@ -10,8 +10,8 @@ import (
 	"io"
 )
 
-// Role runs the rig's own program as one of its processes, until ctx ends. It is
-// for the rig's use: flags --plan, --journal and, for those that publish, --from.
+// Role runs one of the processes of the rig until ctx ends. Only the rig starts it. The flags are
+// --plan, --journal and, for those that publish, --from.
 func Role(ctx context.Context, name string, args []string, progress io.Writer) error {
 	f := flag.NewFlagSet("bench "+name, flag.ContinueOnError)
 	f.SetOutput(progress)
@@ -50,6 +50,6 @@ func Role(ctx context.Context, name string, args []string, progress io.Writer) e
 	return errors.Join(err, log.Close())
 }
 
-// Roles lists the names that Role knows.
+// Roles are the names that Role accepts.
 var Roles = []string{"chaos-producer", "chaos-sinks", "chaos-puller", "chaos-mortals",
 	victims[singleVictim].role, victims[batchVictim].role, victims[pullVictim].role}

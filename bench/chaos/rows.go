@@ -56,7 +56,7 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 	return open, nil
 }
 
-// gone is the database of what was removed from the brokers': evidence, too.
+// gone is the database with the rows that brokers have removed, which are also evidence.
 const gone = "gone"
 
 // archive has MySQL keep every message that is removed, with its outcomes and failed
@@ -95,7 +95,7 @@ func (r *rig) readStore(ctx context.Context, e *Evidence) error {
 	if err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	defer func() { _ = tx.Rollback() }() // nothing was changed
 	e.Jobs = make([]Outcomes, len(consumers))
 	for k := range e.Jobs {
 		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Ended: map[ident.ID]success{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
@@ -136,7 +136,7 @@ func readMessages(ctx context.Context, tx *sql.Tx, e *Evidence, from string, cha
 	})
 }
 
-// readDead reads who is dead and was not delivered: a delivery beats a death.
+// readDead reads the jobs that are dead and not delivered, since a delivery outranks a dead letter.
 func readDead(ctx context.Context, tx *sql.Tx, o *Outcomes, no int64) error {
 	return readRows(ctx, tx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
 		var id []byte
@@ -193,7 +193,7 @@ func readRows(ctx context.Context, tx *sql.Tx, query string, arg int64, scan fun
 	return rows.Err()
 }
 
-// countLines counts the lines of a file that hold a word.
+// countLines counts the lines of a file that contain a word.
 func countLines(path, word string) (n int, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -47,7 +47,7 @@ func (s *sinks) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = server.ShutdownWithContext(late) // who still hangs is cut
+		_ = server.ShutdownWithContext(late) // connections that still hang are cut
 	})
 	defer stop()
 	return server.Serve(ln)
@@ -71,7 +71,7 @@ func (s *sinks) handle(rc *fasthttp.RequestCtx) {
 	s.answer(rc, s.plan.Consumers[k].Does, arrival)
 }
 
-// say has the answer on disk before it is given.
+// say flushes the answer to disk before it sends it.
 func (s *sinks) say(rc *fasthttp.RequestCtx, arrival int64, status int) {
 	if s.log.Add("O", arrival, status, time.Now()).Wait() != nil {
 		status = fasthttp.StatusInsufficientStorage
@@ -101,7 +101,7 @@ func (s *sinks) answer(rc *fasthttp.RequestCtx, does behaviour, arrival int64) {
 	case does == hanging && n < 4:
 		time.Sleep(deliveryTimeout + time.Second)
 		s.say(rc, arrival, 503)
-	case does == hanging && n < 6: // a success that nobody waits for any more
+	case does == hanging && n < 6: // a success after the broker's time-out
 		time.Sleep(deliveryTimeout + time.Second)
 		s.say(rc, arrival, 204)
 	case does == hanging && n < 20:

@@ -90,12 +90,12 @@ func killConnections(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	for _, id := range ids {
-		_, _ = db.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // it may have ended meanwhile
+		_, _ = db.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // the connection may have ended
 	}
 	return nil
 }
 
-// redisKinds hit Redis: what all topologies share, and what only one has.
+// redisKinds are the kinds that affect Redis: the common ones and those of the topology.
 func redisKinds(topology string) []kind {
 	out := []kind{
 		{2, func(r *rig, rng *rand.Rand) blow { return flushed(r, "Redis emptied", "F20", 1, 0) }},
@@ -140,7 +140,7 @@ func redisKinds(topology string) []kind {
 	}})
 }
 
-// onRedis is a blow after which Redis is whole again.
+// onRedis is a blow after which Redis works again.
 func onRedis(r *rig, f Fault, hit func(ctx context.Context) error) blow {
 	f.Broker, f.Channel = nobody, nobody
 	return blow{f, func(ctx context.Context) error {
@@ -167,8 +167,7 @@ func flushed(r *rig, name, catalogue string, times int, apart time.Duration) blo
 	})
 }
 
-// redisPaused freezes a node. Behind Sentinel that is a failover with a master
-// that comes back.
+// redisPaused freezes a node. Behind Sentinel that causes a failover, and the old master returns.
 func redisPaused(r *rig, rng *rand.Rand) blow {
 	i, d := rng.IntN(len(r.redis.nodes)), between(rng, time.Second, 10*time.Second)
 	f := Fault{Kind: "Redis paused", Detail: fmt.Sprintf("node %d for %v", i, d), Catalogue: "F26", Repeats: r.redis.kind == sentinel}
@@ -182,7 +181,7 @@ func redisPaused(r *rig, rng *rand.Rand) blow {
 	})
 }
 
-// redisFull takes away the memory, so that Redis refuses every write that adds.
+// redisFull limits the memory, so that Redis refuses every write that adds data.
 func redisFull(r *rig, rng *rand.Rand) blow {
 	d := between(rng, time.Second, 6*time.Second)
 	limit := func(ctx context.Context, bytes string) error {

@@ -18,7 +18,7 @@ import (
 var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
 	"leases not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "leaks", "client deaths missing", "rig notes"}
 
-// A Verdict is what a campaign, or several, have shown.
+// A Verdict is the result of one or more campaigns.
 type Verdict struct {
 	Redis   string
 	Brokers int
@@ -26,37 +26,37 @@ type Verdict struct {
 	Seconds float64        // of the whole campaign
 	Faults  map[string]int // injected, by kind
 
-	Acked, Refused, Unknown int64 // messages, by what their producer was told
+	Acked, Refused, Unknown int64 // messages, by the answer to their producer
 	UnknownStored           int64 // of the unknown ones
 	BatchLines              int64 // lines of batches that were answered, of producers that live
 	Removed                 int64 // stored messages whose retention was over
 	Jobs, Delivered, Dead   int64 // of stored messages, at the end
-	DeadAfterSuccess        int64 // their consumer had said yes, and the answer was lost
+	DeadAfterSuccess        int64 // the consumer answered with success, and the answer was lost
 	Deliveries              int64 // arrivals, retries included
 
-	Duplicates         int64          // arrivals after one that was taken
-	DuplicatesByFaults int            // of those, explained by a fault
+	Duplicates         int64          // arrivals after an accepted one
+	DuplicatesByFaults int            // duplicates explained by a fault
 	Explained          map[string]int // duplicates by reason
 	Bound              int            // deliveries under way at faults that may repeat them
-	SameAttempt        int64          // duplicates with the attempt number of the taken one
+	SameAttempt        int64          // duplicates with the attempt number of the accepted one
 
 	Deaths       map[string]int // of clients, by kind
 	Unanswered   int64          // reports of pull workers that got no answer
-	Recorded     int64          // of those, that the store has
+	Recorded     int64          // of those, with an outcome in the store
 	Held         int64          // claims of a job that its pull worker neither ended nor gave back
 	PlannedExits int64          // of broker processes, that the rig had caused
 
 	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
 	LongestGap, LongestGapHealthy time.Duration // without any success
 
-	Violations map[string]int // by promise; nothing is missing where it is empty
+	Violations map[string]int // by promise; empty if every promise was kept
 	Samples    []string       `json:",omitempty"`
 	Dir        string         `json:",omitempty"` // kept, because something is to be seen there
 
 	explained []string // each duplicate with its reason
 }
 
-// maxSamples bounds how many violations of a kind are told one by one.
+// maxSamples bounds how many violations of a kind are listed.
 const maxSamples = 200
 
 func newVerdict(e *Evidence) *Verdict {
@@ -146,7 +146,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("deliveries, retries included", func(v *Verdict) int64 { return v.Deliveries })
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
-	count("jobs that a pull worker held and left", func(v *Verdict) int64 { return v.Held })
+	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Held })
 	count("reports of pull workers without an answer", func(v *Verdict) int64 { return v.Unanswered })
 	count("  of those, stored", func(v *Verdict) int64 { return v.Recorded })
 	count("duplicates", func(v *Verdict) int64 { return v.Duplicates })

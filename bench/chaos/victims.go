@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A victim is a process of this program that is an ordinary client until it is killed.
-// It does one thing, without a pause worth mentioning, so that it is in the middle of it.
+// A victim is a process of this program that is an ordinary client until it is killed. It repeats
+// one operation with hardly a pause, so that it dies during that operation.
 type victim struct{ kind, role string }
 
 // The victims, by number.
@@ -62,8 +62,8 @@ func (p *producer) hurry(ctx context.Context, work func(context.Context, *rand.R
 	p.Close()
 }
 
-// sacrifice starts one victim after the other, each kind in turn, and kills it. One
-// that was not in the middle of something is no death: another one follows.
+// sacrifice starts one victim after the other, each kind in turn, and kills it. A victim that was
+// idle does not count as a death and is followed by another one.
 func (r *rig) sacrifice(ctx context.Context, rng *rand.Rand) {
 	for n := 0; ctx.Err() == nil; {
 		next := time.Now().Add(victimEvery)
@@ -85,8 +85,8 @@ func (r *rig) sacrifice(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// kill lets a victim live for d and reports whether it was in the middle of something: a
-// pull worker always is, a producer where its journal has a post without an answer.
+// kill lets a victim live for d and reports whether it was busy. A pull worker always is; a
+// producer is if its journal has a post without an answer.
 func (r *rig) kill(ctx context.Context, i int, d time.Duration) (busy bool, err error) {
 	c := r.victims[i]
 	if err := c.start(); err != nil {

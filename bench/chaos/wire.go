@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// A wire is a client's connection straight to a broker, byte by byte. No proxy is in
-// between: what the kernel does when a client dies is what the broker sees.
+// A wire is a client's connection straight to a broker, byte by byte, without a proxy. The broker
+// sees exactly what the kernel does when a client dies.
 type wire struct {
 	*net.TCPConn
 	answers *bufio.Reader
 }
 
-// wirePatience bounds what a client on a wire waits for.
+// wirePatience bounds the waits of a client on a wire.
 const wirePatience = 10 * time.Second
 
 // dialWire connects to a broker.
@@ -37,8 +37,8 @@ func dialWire(addr string) (*wire, error) {
 	return &wire{c.(*net.TCPConn), bufio.NewReaderSize(c, 4<<10)}, nil
 }
 
-// die ends the connection as a dying client's kernel may: with a reset, politely, or
-// first of all with the end of what it sends.
+// die ends the connection as the kernel of a dying client may: with a reset, with an orderly close,
+// or with the end of the sending direction first.
 func (w *wire) die(rng *rand.Rand) (how string) {
 	switch rng.IntN(3) {
 	case 0:
@@ -55,7 +55,7 @@ func (w *wire) die(rng *rand.Rand) (how string) {
 	return how
 }
 
-// silent waits for d, less when ctx ends, and reports whether nothing came meanwhile.
+// silent waits for d, or until ctx ends, and reports whether no byte arrived in that time.
 func (w *wire) silent(ctx context.Context, d time.Duration) bool {
 	stop := context.AfterFunc(ctx, func() { _ = w.SetReadDeadline(time.Now()) })
 	defer stop()

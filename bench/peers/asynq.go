@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// taskQueue is asynq on a Redis of its own: a library, so everything but Redis
-// runs in this process. Publishers have one connection each, the consumer a pool
-// that none of its handlers waits for.
+// taskQueue is asynq on its own Redis. asynq is a library, so everything but Redis runs in this
+// process. Publishers have one connection each; the consumer has a pool that is large enough for
+// all its handlers.
 type taskQueue struct {
 	*group
 	redis    asynq.RedisClientOpt
@@ -24,7 +24,7 @@ const (
 	// The default of a second would let the consumer sleep whenever it has
 	// caught up.
 	idleCheck = 10 * time.Millisecond
-	// The last handlers may take that long before their tasks go back.
+	// handlersWithin bounds the last handlers; after it their tasks return to the queue.
 	handlersWithin = 5 * time.Second
 	redisTimeout   = 10 * time.Second
 )
@@ -67,7 +67,7 @@ func (t *taskQueue) Left(context.Context) (int64, error) {
 	return int64(q.Size), nil
 }
 
-// Publisher implements server. The connection is made now, not by the first task.
+// Publisher implements server. It connects now instead of at the first task.
 func (t *taskQueue) Publisher(ctx context.Context) (publisher, error) {
 	c := redis.NewClient(&redis.Options{Addr: t.redis.Addr, ReadTimeout: redisTimeout, WriteTimeout: redisTimeout, PoolSize: 1})
 	if err := c.Ping(ctx).Err(); err != nil {
@@ -92,7 +92,8 @@ func (p *taskPublisher) Close() error { return p.redis.Close() }
 
 // Consume implements server.
 func (t *taskQueue) Consume(receive func([]byte)) (consumer, error) {
-	// Beside the handlers: fetching, heartbeat, forwarding, recovery, subscription.
+	// Connections besides those of the handlers: fetching, heartbeat, forwarding, recovery,
+	// subscription.
 	const housekeeping = 16
 	srv := asynq.NewServer(t.pool(t.handlers+housekeeping), asynq.Config{
 		Concurrency: t.handlers, TaskCheckInterval: idleCheck, ShutdownTimeout: handlersWithin, LogLevel: asynq.FatalLevel,
@@ -112,7 +113,7 @@ func (t *taskQueue) Consume(receive func([]byte)) (consumer, error) {
 
 type taskConsumer struct{ server *asynq.Server }
 
-// Close implements consumer: no new tasks, then the end of those under way.
+// Close implements consumer. It stops fetching and waits for the tasks under way.
 func (k taskConsumer) Close() error {
 	k.server.Stop()
 	k.server.Shutdown()

@@ -11,23 +11,23 @@
 // alternate, so that a slow minute of the machine hits all of them.
 //
 // Penstock is measured by `bench run`, as a subprocess, on a MariaDB that
-// flushes each commit and a Redis of its own. The peers are measured by this
-// program with the identities, payloads, histograms, CPU meter and ledger of that
-// same harness; only the client libraries differ. A latency counts from the
+// flushes each commit and a Redis of its own. This program measures the peers with the
+// identities, payloads, histograms, CPU meter and ledger of the same harness; only the client
+// libraries differ. A latency counts from the
 // moment of sending to the acknowledgement, or to the arrival at the consumer.
 //
 // # What is verified
 //
-// The ledger finds lost, duplicated and corrupted messages. What a consumer did
-// not get within the drain must still be counted by the server, or it is lost.
-// After the consumer has gone the server must hold nothing else: an
-// acknowledgement of the consumer that the server never took would show there.
+// The ledger finds lost, duplicated and corrupted messages. A message that does not
+// arrive within the drain is lost, unless the server still counts it. After the consumer
+// is closed, the server must have no other message; one more would show an
+// acknowledgement of the consumer that the server has not processed.
 //
 // # Servers
 //
-// They listen on loopback, on ports found free, with data in a temporary folder
-// on a real disk (a flush to a memory file system costs nothing and is refused).
-// They are stopped by process ID, and die with this program however it ends.
+// They listen on free ports of loopback, with data in a temporary folder on a real disk. A
+// folder in memory is refused, because a flush there costs nothing. The program stops the
+// servers by process ID, and they die with the program in any case.
 //
 // The program is a module of its own, so that the broker does not carry the
 // clients of its peers. It runs on Linux only: it needs /proc.

@@ -85,7 +85,7 @@ func (j *jetStream) declare(ctx context.Context) (err error) {
 	}
 	j.queue, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: queueName, AckPolicy: jetstream.AckExplicitPolicy,
-		MaxAckPending: 2 * j.prefetch, // what the client has asked for is the bound, not this
+		MaxAckPending: 2 * j.prefetch, // above the prefetch of the client, which is the effective bound
 	})
 	j.version = fmt.Sprintf("nats-server %s; %s", j.control.ConnectedServerVersion(), moduleVersion("github.com/nats-io/nats.go"))
 	return err
@@ -130,8 +130,8 @@ type natsPublisher struct {
 	stream     jetstream.JetStream
 }
 
-// Publish implements publisher. The client repeats a publish only where no
-// stream listens, never one that may have been stored.
+// Publish implements publisher. The client repeats a publish only if no stream listens, never one
+// that may be stored.
 func (p *natsPublisher) Publish(ctx context.Context, body []byte) error {
 	_, err := p.stream.Publish(ctx, queueName, body)
 	return err
@@ -143,7 +143,7 @@ func (p *natsPublisher) Close() error {
 	return nil
 }
 
-// Consume implements server. The consumer has a connection of its own.
+// Consume implements server. The consumer has its own connection.
 func (j *jetStream) Consume(receive func([]byte)) (consumer, error) {
 	c, err := j.connect()
 	if err != nil {
@@ -183,7 +183,7 @@ func (k *natsConsumer) start(j *jetStream, receive func([]byte)) error {
 	return err
 }
 
-// Close implements consumer. The flush takes the last acknowledgements to the server.
+// Close implements consumer. The flush sends the last acknowledgements to the server.
 func (k *natsConsumer) Close() error {
 	k.consuming.Stop()
 	var lost error

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A load is one closed-loop measurement of a peer, with the window, the marks and
-// the ledger of `bench run`.
+// A load is one closed-loop measurement of a peer, with the same window, counters and ledger as
+// `bench run`.
 type load struct {
 	o          *options
 	publishers int
@@ -38,12 +38,12 @@ type load struct {
 	samples map[string]string
 }
 
-// marks are the counters at a moment.
+// marks are the values of the counters at one time.
 type marks struct{ at, acked, delivered int64 }
 
 const (
 	errPause      = 20 * time.Millisecond  // of a publisher after an error
-	answerWithin  = 10 * time.Second       // the last answers may take that long
+	answerWithin  = 10 * time.Second       // bound of the wait for the last answers
 	quietTime     = 500 * time.Millisecond // copies may follow the last message
 	settledWithin = 10 * time.Second       // for the server to take the last acknowledgements
 	openAtOnce    = 16                     // connections being opened
@@ -85,9 +85,8 @@ func (l *load) marks() marks {
 	return marks{at: l.now(), acked: acked, delivered: l.ledger.Delivered()}
 }
 
-// run loads the server once. held is what the server still counted at the end,
-// -1 when it could not be asked. With an error beside it, a result is what was
-// seen, but proves nothing.
+// run loads the server once. held is the server's count at the end, -1 if it could not be read. A
+// result with an error is a measurement that proves nothing.
 func (l *load) run(ctx context.Context) (r *bench.Result, held int64, err error) {
 	var turn atomic.Int64
 	c, err := l.server.Consume(func(body []byte) { l.received(int(turn.Add(1)&0xffff), body) })
@@ -153,7 +152,8 @@ func (l *load) open(ctx context.Context) ([]publisher, error) {
 	return opened, nil
 }
 
-// publish runs warm-up and measured time and returns the marks at both ends.
+// publish runs the warm-up and the measured time and returns the counters at both ends of the
+// latter.
 func (l *load) publish(ctx context.Context, publishers []publisher) (from, to marks, cpu map[string]float64) {
 	length := l.o.warmup + l.o.duration
 	ctx, cancel := context.WithTimeout(ctx, length+answerWithin)
@@ -220,7 +220,7 @@ func (l *load) failed(err error) {
 	}
 }
 
-// drain waits until everything that is owed has arrived, or for as long as allowed.
+// drain waits until everything that is owed has arrived, or until the drain time ends.
 func (l *load) drain(ctx context.Context) {
 	end := time.Now().Add(l.o.drain)
 	last, since := l.ledger.Delivered(), time.Now()
@@ -235,8 +235,8 @@ func (l *load) drain(ctx context.Context) {
 	}
 }
 
-// held asks the server what it still has, until that is what is owed or the
-// server was given time enough: it takes the last acknowledgements when it can.
+// held asks the server for its remaining count, until the count equals the owed deliveries or
+// settledWithin has passed, since the server may process the last acknowledgements late.
 func (l *load) held(ctx context.Context) (held int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settledWithin)
 	defer cancel()
@@ -248,7 +248,7 @@ func (l *load) held(ctx context.Context) (held int64, err error) {
 		select {
 		case <-ctx.Done():
 			if err != nil {
-				return -1, fmt.Errorf("ask what is left: %w", err)
+				return -1, fmt.Errorf("read the remaining count: %w", err)
 			}
 			return held, nil
 		case <-time.After(100 * time.Millisecond):
@@ -256,7 +256,7 @@ func (l *load) held(ctx context.Context) (held int64, err error) {
 	}
 }
 
-// result fills r. The error says why it proves nothing.
+// result fills r. The error is the reason why r proves nothing.
 func (l *load) result(r *bench.Result, from, to marks, held int64) (err error) {
 	r.Seconds = float64(to.at-from.at) / 1e9
 	r.Messages = to.acked - from.acked
@@ -285,14 +285,14 @@ func (l *load) result(r *bench.Result, from, to marks, held int64) (err error) {
 		return fmt.Errorf("nothing was acknowledged: %v", l.samples)
 	}
 	if rest := held - r.Ledger.Pending; held >= 0 && rest > r.Ledger.Uncertain {
-		return fmt.Errorf("the server holds %d messages more than were not delivered", rest)
+		return fmt.Errorf("the server has %d messages more than the undelivered ones", rest)
 	}
 	return nil
 }
 
-// standing answers for messages that did not arrive. Nobody can ask these
-// servers for one message, so their count decides: as many as the server still
-// holds are pending, those beyond it are lost.
+// standing returns the standing of messages that did not arrive. These servers cannot look up a
+// single message, so their count decides: as many messages as the server still has are pending, all
+// others are lost.
 func standing(held int64) bench.Ask {
 	return func(int, uint64, ident.ID) bench.Standing {
 		if held--; held >= 0 {

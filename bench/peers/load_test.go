@@ -164,7 +164,7 @@ func TestDeliveriesThatTheServerStillHoldsAreNotProven(t *testing.T) {
 	m.forget = -2 // two acknowledgements never reached it
 	x := runOn(t, m)
 	require.Zero(t, x.Result.Ledger.Lost)
-	require.Contains(t, x.doubt(), "holds 2 messages more")
+	require.Contains(t, x.doubt(), "has 2 messages more")
 	require.Equal(t, exitUnproven, (&report{Runs: []*outcome{x}}).verdict())
 }
 

@@ -15,24 +15,24 @@ import (
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
-// Exit codes, those of `bench` where they mean the same.
+// Exit codes, equal to those of `bench` with the same meaning.
 const (
 	exitOK       = 0
 	exitUsage    = 1
 	exitPromise  = 2 // a ledger found a loss or a corruption
 	exitCannot   = 4 // a server or a file
-	exitUnproven = 5 // a server held more, or less, than it should at the end
+	exitUnproven = 5 // a server had more, or fewer, messages than it should at the end
 )
 
 func main() {
-	_ = timerslack.Set(timerslack.Usual) // as the load generator of bench, and as it first of all
+	_ = timerslack.Set(timerslack.Usual) // first, as in the load generator of bench
 	gcpace.Start()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() { // ends with the program
 		for s := range signals {
-			cancel(signalled{s.(syscall.Signal)}) // what was measured is still worth printing
+			cancel(signalled{s.(syscall.Signal)}) // the completed measurements are still printed
 		}
 	}()
 	code, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -51,8 +51,8 @@ type signalled struct{ syscall.Signal }
 
 func (s signalled) Error() string { return "stopped by signal: " + s.String() }
 
-// run measures what the arguments ask for. The report goes to out, what goes on
-// meanwhile to progress.
+// run measures the subjects of the arguments. It writes the report to out and the progress to
+// progress.
 func run(ctx context.Context, args []string, out, progress io.Writer) (_ int, err error) {
 	o, err := parseOptions(args, progress)
 	if errors.Is(err, flag.ErrHelp) {
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (_ int, er
 		x := measure(ctx, s, o, step)
 		fmt.Fprintln(progress, x.line())
 		if x.Failure != "" && ctx.Err() != nil {
-			break // cut short, which says nothing about the subject
+			break // an interrupted run says nothing about the subject
 		}
 		r.Runs = append(r.Runs, x)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// startMariaDB starts an empty MariaDB that flushes each commit and returns the
-// DSN of an empty database. The sizes are those of a small production server, so
-// that neither the pool nor the log is what limits.
+// startMariaDB starts an empty MariaDB that flushes each commit and returns the DSN of an empty
+// database. The sizes are those of a small production server, so that neither the pool nor the log
+// limits the rate.
 func startMariaDB(ctx context.Context, s *site, g *group) (dsn string, err error) {
 	template, err := mariaDBTemplate(ctx, s)
 	if err != nil {
@@ -34,7 +34,7 @@ func startMariaDB(ctx context.Context, s *site, g *group) (dsn string, err error
 		"--max-connections=500", "--skip-log-bin", "--performance-schema=OFF",
 		"--innodb-buffer-pool-size=2G", "--innodb-log-file-size=1G",
 		"--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON",
-		"--innodb-fast-shutdown=2", // the data goes away with the folder
+		"--innodb-fast-shutdown=2", // the data is removed with the folder
 	)...))
 	if err != nil {
 		return "", err
@@ -67,11 +67,12 @@ func mariaDBTemplate(ctx context.Context, s *site) (string, error) {
 	return data, nil
 }
 
-// mariaDBArguments are those of initialisation and operation. The first must be first.
+// mariaDBArguments are the common arguments of initialisation and operation. --no-defaults must
+// come first.
 func mariaDBArguments(data string) []string {
 	args := []string{"--no-defaults", "--datadir=" + data}
 	if os.Getuid() == 0 {
-		args = append(args, "--user=root") // it declines to run as root unless told
+		args = append(args, "--user=root") // it does not run as root without this
 	}
 	return args
 }

@@ -31,9 +31,9 @@ type options struct {
 	programs    map[string]string // by the name of the flag
 }
 
-// defaultPrefetch is the most a quorum queue takes. Measured with 256 publishers:
-// at 256 the quorum queue and JetStream deliver a third less than they acknowledge,
-// from 1000 on both keep up.
+// defaultPrefetch is the largest prefetch that a quorum queue accepts. In measurements with 256
+// publishers and a prefetch of 256, the quorum queue and JetStream deliver a third less than they
+// acknowledge; from 1000 on both keep up.
 const defaultPrefetch = 2000
 
 // A list is a flag that may be given several times.
@@ -46,18 +46,18 @@ func parseOptions(args []string, progress io.Writer) (*options, error) {
 	o := &options{programs: map[string]string{}}
 	f := flag.NewFlagSet("peers", flag.ContinueOnError)
 	f.SetOutput(progress)
-	names := f.String("subjects", strings.Join(subjectNames(), ","), "what to measure; penstock is what the others are compared with")
-	publishers := f.String("publishers", "16,64,256", "publishers, each a connection of its own")
+	names := f.String("subjects", strings.Join(subjectNames(), ","), "subjects to measure; the others are compared with penstock")
+	publishers := f.String("publishers", "16,64,256", "numbers of publishers, each with its own connection")
 	f.StringVar(&o.broker, "broker", "bin/broker", "the broker's `program`, whose `bench run` measures Penstock")
 	f.Var(&o.brokerFlags, "bench-flag", "further `--flag=value` for `bench run`; may be repeated")
-	f.IntVar(&o.rounds, "rounds", 3, "how often each is measured; the report gives medians")
+	f.IntVar(&o.rounds, "rounds", 3, "measurements of each subject; the report has medians")
 	f.IntVar(&o.payload, "payload", 1024, "bytes of a message")
 	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "not measured, but reconciled")
 	f.DurationVar(&o.duration, "duration", 10*time.Second, "measured time of a run")
-	f.DurationVar(&o.drain, "drain", 60*time.Second, "how long the rest may take to arrive when publishing has ended")
+	f.DurationVar(&o.drain, "drain", 60*time.Second, "how long the rest may take to arrive after publishing")
 	f.IntVar(&o.prefetch, "prefetch", defaultPrefetch, "messages that RabbitMQ and JetStream send ahead of their acknowledgement")
 	f.IntVar(&o.handlers, "handlers", 64, "concurrent handlers of the asynq consumer, as many as Penstock's default of deliveries in flight")
-	f.DurationVar(&o.limit, "limit", 2*time.Hour, "of everything; what was measured by then is reported")
+	f.DurationVar(&o.limit, "limit", 2*time.Hour, "bound of all measurements; the report has those completed by then")
 	f.StringVar(&o.dir, "dir", "", "`folder` for the servers' data, on a real disk (default: the system's temporary folder)")
 	f.StringVar(&o.json, "json", "", "write all runs to this `file`")
 	for name, usage := range programFlags {
@@ -118,7 +118,7 @@ func (o *options) validate() error {
 	)
 }
 
-// words are the options as they stand in a report.
+// words returns the options as text for a report.
 func (o *options) words() string {
 	s := fmt.Sprintf("%d bytes, closed loop, one consumer; warm-up %s, %s measured, %d round(s), subjects alternating; prefetch %d, %d asynq handlers",
 		o.payload, o.warmup, o.duration, o.rounds, o.prefetch, o.handlers)
@@ -134,8 +134,8 @@ type step struct {
 	subject           *subject
 }
 
-// plan lists all runs. Subjects alternate; each round begins with another one,
-// so that none always follows the same neighbour's dirty pages.
+// plan lists all runs. Subjects alternate. Each round begins with another one, so that no subject
+// always runs after the same neighbour, with its dirty pages.
 func (o *options) plan() []step {
 	var out []step
 	for round := range o.rounds {

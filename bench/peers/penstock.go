@@ -60,7 +60,7 @@ func measurePenstock(ctx context.Context, s *site, o *options, x *outcome) (err 
 	return nil
 }
 
-// brokerVersion is what a broker says of itself, as the report has it.
+// brokerVersion returns the broker's version from the report.
 func brokerVersion(told any) string {
 	v, ok := told.(map[string]any)
 	if !ok {
@@ -81,13 +81,13 @@ func runBench(ctx context.Context, folder string, o *options, connections int, d
 		"--connections", strconv.Itoa(connections), "--payload", strconv.Itoa(o.payload), "--push-consumers", "1",
 		"--warmup", o.warmup.String(), "--duration", o.duration.String(), "--drain", o.drain.String(),
 	}, o.brokerFlags...)...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+folder) // what its broker writes goes away with the rest
+	cmd.Env = append(os.Environ(), "TMPDIR="+folder) // the files of its broker are removed with the folder
 	// SIGTERM lets it stop the broker that it started.
 	p, err := start("bench", folder, syscall.SIGTERM, cmd)
 	if err != nil {
 		return 0, "", err
 	}
-	p.grace = time.Minute // it asks for what is missing, and stops a broker
+	p.grace = time.Minute // it asks about missing messages and stops a broker
 	// Start, ledger inquiry and stop have bounds of their own, below this one.
 	const overhead = 5 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, o.warmup+o.duration+o.drain+overhead)

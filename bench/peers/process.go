@@ -44,8 +44,8 @@ var launcher = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// start runs a server in a process group of its own, so that a terminal's
-// interrupt is for us, and lets death of ours send it the signal onDeath.
+// start runs a server in its own process group, so that a terminal's interrupt reaches only this
+// program. If this program dies, the server gets the signal onDeath.
 func start(name, folder string, onDeath syscall.Signal, cmd *exec.Cmd) (*process, error) {
 	p := &process{name: name, cmd: cmd, log: filepath.Join(folder, name+".log"), exited: make(chan struct{}), grace: stopWithin}
 	log, err := os.Create(p.log)
@@ -57,7 +57,7 @@ func start(name, folder string, onDeath syscall.Signal, cmd *exec.Cmd) (*process
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
 	started := make(chan error)
 	launcher() <- func() {
-		// A server has the timers that the system gives, however late our own may be.
+		// The server runs with the system's timer slack, not with that of this program.
 		if err := timerslack.SetThread(timerslack.System); err != nil {
 			started <- err
 			return
@@ -93,8 +93,8 @@ func (p *process) ready(ctx context.Context, check func(context.Context) error) 
 	}
 }
 
-// stop ends the server and waits until it is gone. A server that had ended by
-// itself is an error: it was to live as long as its run.
+// stop ends the server and waits for its end. A server that had ended by itself is an error,
+// because it must live as long as its run.
 func (p *process) stop() error {
 	select {
 	case <-p.exited:
@@ -116,7 +116,7 @@ func (p *process) measured() bench.Process {
 	return bench.Process{Name: p.name, PID: p.cmd.Process.Pid}
 }
 
-// lastWords is the end of the log, for people.
+// lastWords returns the end of the log.
 func (p *process) lastWords() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

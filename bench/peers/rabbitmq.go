@@ -27,9 +27,8 @@ type rabbitMQ struct {
 	version  string
 }
 
-// openRabbitMQ starts a node. Everything it would take from the system's own
-// installation (cookie, configuration, plugins, folders) is in the folder of the
-// run, and it meets a port mapper of its own.
+// openRabbitMQ starts a node with its own port mapper. The cookie, the configuration, the plugins
+// and the data are in the folder of the run instead of the system's installation.
 func openRabbitMQ(kind string) func(context.Context, *site, *options) (server, error) {
 	return func(ctx context.Context, s *site, o *options) (_ server, err error) {
 		var ports [3]int
@@ -85,9 +84,9 @@ func (r *rabbitMQ) environment(mapperPort, distPort int) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
 		"LANG=C.UTF-8",
-		"HOME=" + r.folder, // where Erlang makes its cookie
-		// The script then becomes the node instead of watching it: signals and
-		// CPU time are those of the process that was started.
+		"HOME=" + r.folder, // Erlang creates its cookie there
+		// With this setting the script becomes the node instead of watching it, so the started
+		// process gets the signals and has the CPU time.
 		"RUNNING_UNDER_SYSTEMD=true",
 		"ERL_EPMD_PORT=" + strconv.Itoa(mapperPort),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
@@ -106,7 +105,7 @@ func (r *rabbitMQ) environment(mapperPort, distPort int) []string {
 	}
 }
 
-// declare makes the queue, which shows that the node is ready.
+// declare creates the queue, which shows that the node is ready.
 func (r *rabbitMQ) declare(context.Context) error {
 	return r.once(func(c *amqp.Connection, ch *amqp.Channel) error {
 		r.version = fmt.Sprintf("RabbitMQ %v; %s", c.Properties["version"], moduleVersion("github.com/rabbitmq/amqp091-go"))
@@ -117,7 +116,7 @@ func (r *rabbitMQ) declare(context.Context) error {
 
 func (r *rabbitMQ) arguments() amqp.Table { return amqp.Table{"x-queue-type": r.kind} }
 
-// once does something on a connection of its own.
+// once calls f with a connection that it closes afterwards.
 func (r *rabbitMQ) once(f func(*amqp.Connection, *amqp.Channel) error) error {
 	c, ch, err := r.dial()
 	if err != nil {
@@ -141,8 +140,8 @@ func (r *rabbitMQ) dial() (*amqp.Connection, *amqp.Channel, error) {
 // Version implements server.
 func (r *rabbitMQ) Version() string { return r.version }
 
-// Left implements server. The channel of the consumer is closed by now, so what
-// it had not acknowledged is back in the queue and counted.
+// Left implements server. The consumer's channel is closed by now, so unacknowledged messages are
+// back in the queue and counted.
 func (r *rabbitMQ) Left(context.Context) (n int64, err error) {
 	err = r.once(func(_ *amqp.Connection, ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(queueName, true, false, false, false, r.arguments())
@@ -229,8 +228,8 @@ type amqpConsumer struct {
 	err        error // the first one; read after done
 }
 
-// Close implements consumer. Without deliveries in the client nothing can be
-// acknowledged after the channel has gone.
+// Close implements consumer. It returns after the last delivery in the client is handled, so that
+// no delivery is acknowledged after the channel has closed.
 func (k *amqpConsumer) Close() error {
 	select {
 	case <-k.done:
@@ -240,7 +239,7 @@ func (k *amqpConsumer) Close() error {
 	err := k.connection.Close()
 	<-k.done
 	if errors.Is(k.err, amqp.ErrClosed) {
-		k.err = nil // what was still in the client goes back to the queue
+		k.err = nil // messages in the client return to the queue
 	}
 	return errors.Join(err, k.err)
 }

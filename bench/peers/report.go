@@ -28,7 +28,7 @@ func (r *report) write(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// verdict is the exit code: broken promises first, then what could not be measured.
+// verdict returns the exit code. Broken promises come first, then failed measurements.
 func (r *report) verdict() int {
 	code := exitOK
 	for _, x := range r.Runs {
@@ -44,8 +44,8 @@ func (r *report) verdict() int {
 	return code
 }
 
-// doubt says why a run that has a result proves nothing, empty when it does. A
-// backlog that the server counts to the last message is no doubt.
+// doubt returns the reason why a run with a result proves nothing, empty if there is none. A
+// backlog that the server counts exactly is no reason.
 func (x *outcome) doubt() string {
 	switch {
 	case x.Failure != "":
@@ -61,7 +61,7 @@ func (x *outcome) doubt() string {
 	}
 }
 
-// line is a run in a few words, for whoever watches.
+// line returns a run as a short progress line.
 func (x *outcome) line() string {
 	if x.Result == nil {
 		return "FAILED: " + x.Failure
@@ -78,7 +78,7 @@ func (x *outcome) line() string {
 		s += fmt.Sprintf(", %d errors %v", n, r.ErrorSamples)
 	}
 	if x.disturbed() {
-		s += fmt.Sprintf("; CAUTION: others took %.1f cores", x.others())
+		s += fmt.Sprintf("; CAUTION: others used %.1f cores", x.others())
 	}
 	if d := x.doubt(); d != "" {
 		s += "; NOT PROVEN: " + d
@@ -86,7 +86,8 @@ func (x *outcome) line() string {
 	return s
 }
 
-// disturbedCores is how much of other processes makes a run doubtful, as in the harness.
+// disturbedCores is the use of cores by other processes from which on a run is doubtful, as in the
+// harness.
 const disturbedCores = 0.3
 
 func (x *outcome) others() float64 {
@@ -148,7 +149,7 @@ func median(values []float64) float64 {
 	return s[(len(s)-1)/2]
 }
 
-// moduleVersion names a client library as it was built in.
+// moduleVersion returns the version of a client library that is built in.
 func moduleVersion(path string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	info, ok := debug.ReadBuildInfo()

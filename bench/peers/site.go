@@ -29,14 +29,14 @@ var programFlags = map[string]string{
 	"mariadb-install-db": "`path`",
 }
 
-// places are where programs are beside PATH. They come first: Debian puts a
-// wrapper of rabbitmq-server into PATH that drops the environment.
+// places are folders of programs outside of PATH. They come first, because Debian has a wrapper of
+// rabbitmq-server in PATH that drops the environment.
 var places = map[string][]string{
 	"rabbitmq-server": {"/usr/lib/rabbitmq/bin/rabbitmq-server"},
 	"mariadbd":        {"/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd"},
 }
 
-// leastFree is the space the data of one run may need, and some.
+// leastFree is more than the space that the data of one run needs.
 const leastFree = 6 << 30
 
 // File systems in memory, from linux/magic.h.
@@ -45,7 +45,7 @@ const (
 	ramfsMagic = 0x858458f6
 )
 
-// newSite makes the folder and makes sure that flushing there means something.
+// newSite creates the folder and checks that a flush there reaches a disk.
 func newSite(parent string) (*site, error) {
 	folder, err := os.MkdirTemp(parent, "penstock-peers-")
 	if err != nil {
@@ -103,15 +103,15 @@ func locate(name, given string) (string, error) {
 	return "", err
 }
 
-// run makes an empty folder for one run.
+// run creates an empty folder for one run.
 func (s *site) run() (string, error) {
 	s.runs++
 	folder := filepath.Join(s.folder, strconv.Itoa(s.runs))
 	return folder, os.Mkdir(folder, 0o700)
 }
 
-// settle writes what is dirty: pages of removed files are dropped, and those of
-// others do not disturb the next run.
+// settle writes dirty pages to disk, so that they do not disturb the next run. Pages of removed
+// files are dropped.
 func (s *site) settle() { syscall.Sync() }
 
 func (s *site) remove() error { return os.RemoveAll(s.folder) }

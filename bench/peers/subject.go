@@ -12,11 +12,11 @@ import (
 type subject struct {
 	name  string // of the -subjects flag
 	title string // in tables
-	// flushed says whether a message is on disk when it is acknowledged.
+	// flushed tells whether a message is on disk when it is acknowledged.
 	flushed string
-	// programs are the names of the flags of what must be installed.
+	// programs are the flags of the programs that must be installed.
 	programs []string
-	// open starts a peer. It is nil for Penstock, which measures itself.
+	// open starts a peer. It is nil for Penstock, which `bench run` measures.
 	open func(ctx context.Context, s *site, o *options) (server, error)
 }
 
@@ -54,19 +54,18 @@ func subjectNamed(name string) (*subject, error) {
 type server interface {
 	// Version names server and client.
 	Version() string
-	// Processes are those whose CPU time is the cost of the peer.
+	// Processes returns the processes whose CPU time is the cost of the peer.
 	Processes() []bench.Process
-	// Publisher opens a connection of its own.
+	// Publisher opens a new connection.
 	Publisher(ctx context.Context) (publisher, error)
 	// Consume starts the one consumer. receive is called for each delivery
 	// before it is acknowledged, maybe from several goroutines; the body is
 	// valid during the call.
 	Consume(receive func(body []byte)) (consumer, error)
-	// Left is how many messages the queue still holds, those given to a
-	// consumer and not acknowledged included. It is asked when the consumer has
-	// been closed.
+	// Left returns the number of messages that the queue still has, including those given to a
+	// consumer without an acknowledgement. It is called after the consumer is closed.
 	Left(ctx context.Context) (int64, error)
-	// Close stops the processes. It is an error when one had ended before.
+	// Close stops the processes. It returns an error if one had ended before.
 	Close() error
 }
 
@@ -78,7 +77,7 @@ type publisher interface {
 	Close() error
 }
 
-// A consumer runs until it is closed, which waits for what it has begun.
+// A consumer runs until it is closed. Close waits for the deliveries under way.
 type consumer interface{ Close() error }
 
 // An outcome is one run of a subject.
@@ -88,7 +87,7 @@ type outcome struct {
 	Version           string
 	Durability        []string      `json:",omitempty"`
 	Result            *bench.Result `json:",omitempty"`
-	// Held is what the server counted at the end, -1 where nobody asked.
+	// Held is the server's count at the end, -1 if it was not read.
 	Held    int64
 	Failure string `json:",omitempty"` // why there is no result, or why it proves nothing
 }
@@ -96,7 +95,7 @@ type outcome struct {
 // measure runs one step. It does not return an error: the next step may work.
 func measure(ctx context.Context, s *site, o *options, st step) *outcome {
 	x := &outcome{Subject: st.subject.name, Publishers: st.publishers, Round: st.round, Held: -1}
-	// What the run before left to be written is not this one's cost.
+	// Dirty pages of the previous run must not count as a cost of this one.
 	s.settle()
 	if err := x.measure(ctx, s, o, st); err != nil {
 		x.Failure = err.Error()

@@ -54,8 +54,8 @@ func printTable(out io.Writer, r *report, publishers int) {
 func ackedRate(x *outcome) float64     { return x.Result.AckedRate }
 func deliveredRate(x *outcome) float64 { return x.Result.DeliveredRate }
 
-// backlogShare is what was not delivered when publishing ended, in percent of
-// what was acknowledged in all, warm-up included.
+// backlogShare returns the messages that were not delivered when publishing ended, in percent of
+// all acknowledged messages, including the warm-up.
 func backlogShare(x *outcome) float64 {
 	return 100 * float64(x.Result.BacklogAtEnd) / float64(max(x.Result.Ledger.Acked, 1))
 }
@@ -102,7 +102,7 @@ func (r *report) publishers() (out []int) {
 	return out
 }
 
-// printVersions names what was measured, each once.
+// printVersions prints the version of each measured subject once.
 func printVersions(out io.Writer, r *report) {
 	fmt.Fprint(out, "\nMeasured:\n\n")
 	for _, s := range subjects {
@@ -121,7 +121,7 @@ func printVersions(out io.Writer, r *report) {
 	}
 }
 
-// printDoubts sums up the ledgers and lists what must not be overlooked.
+// printDoubts prints the sums of the ledgers and the doubtful runs.
 func printDoubts(out io.Writer, r *report) {
 	var acked, arrived, pending, lost, copies, corrupted, uncertain int64
 	var doubts []string

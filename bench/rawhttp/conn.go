@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// ErrNotSent says that no byte of the request left this process.
+// ErrNotSent means that no byte of the request left this process.
 var ErrNotSent = errors.New("rawhttp: request not sent")
 
-// ErrTooLarge says that an answer is larger than MaxBody.
+// ErrTooLarge means that an answer is larger than MaxBody.
 var ErrTooLarge = errors.New("rawhttp: response body too large")
 
 // MaxBody bounds the body of an answer, in bytes.
@@ -33,8 +33,7 @@ type Response struct {
 	headers []byte
 }
 
-// Header returns the value of the first header of that lower-case name, nil when
-// there is none.
+// Header returns the value of the first header with that lower-case name, nil if there is none.
 func (r *Response) Header(lower string) []byte {
 	for rest := r.headers; len(rest) > 0; {
 		eol := bytes.IndexByte(rest, '\n')
@@ -49,8 +48,8 @@ func (r *Response) Header(lower string) []byte {
 	return nil
 }
 
-// A Conn is one keep-alive connection, made at the first Do and again after it
-// broke. It is used by one goroutine at a time.
+// A Conn is one keep-alive connection. It is made at the first Do, and again after it broke. Only
+// one goroutine at a time may use it.
 type Conn struct {
 	addr    string
 	timeout time.Duration
@@ -63,9 +62,8 @@ type Conn struct {
 	res      Response
 }
 
-// New returns a connection to host:port that will be dialled when it is needed.
-// timeout bounds an exchange loosely: it lasts at least that long and at most
-// twice as long before it is given up.
+// New returns a connection to host:port, which the first Do dials. timeout is a loose bound of an
+// exchange, which fails after at least that time and at most twice that time.
 func New(addr string, timeout time.Duration) *Conn {
 	return &Conn{addr: addr, timeout: timeout, buf: make([]byte, 4<<10)}
 }
@@ -90,7 +88,7 @@ func (c *Conn) Do(request []byte) (*Response, error) {
 // Close closes the connection; the next Do makes a new one.
 func (c *Conn) Close() {
 	if c.c != nil {
-		_ = c.c.Close() // nothing was promised about what it held
+		_ = c.c.Close() // unread bytes of the connection do not matter
 		c.c = nil
 	}
 }
@@ -125,8 +123,8 @@ func (c *Conn) exchange(request []byte) error {
 	}
 	if n, err := c.c.Write(request); err != nil {
 		if n == 0 {
-			// The kernel took nothing; still the peer may have closed before, so
-			// nothing of this request was seen.
+			// The kernel took no byte, and the peer may have closed before, so it has seen nothing
+			// of this request.
 			return fmt.Errorf("%w: %w", ErrNotSent, err)
 		}
 		return err
@@ -175,7 +173,7 @@ func (c *Conn) receive() error {
 	return nil
 }
 
-// fill reads more bytes, making room where there is none.
+// fill reads more bytes and makes room for them if necessary.
 func (c *Conn) fill() error {
 	if c.w == len(c.buf) {
 		if c.r > 0 {

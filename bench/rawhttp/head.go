@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// ErrMalformed says that an answer is not HTTP/1.1 as a server should write it.
+// ErrMalformed means that an answer is not valid HTTP/1.1.
 var ErrMalformed = errors.New("rawhttp: malformed response")
 
-// A head is what is read of status line and headers.
+// A head has the parsed fields of status line and headers.
 type head struct {
 	status  int
 	length  int // of the body; lengthChunked, lengthUntilClose
@@ -18,7 +18,7 @@ type head struct {
 	headers []byte
 }
 
-// Lengths of a body that the head does not tell.
+// Values of length for a head without a Content-Length.
 const (
 	lengthChunked    = -1
 	lengthUntilClose = -2
@@ -29,8 +29,8 @@ const maxHeadBytes = 64 << 10
 
 var headEnd = []byte("\r\n\r\n")
 
-// parseHead reads one head from the start of b. n is its length with the empty
-// line, 0 when b does not hold all of it yet.
+// parseHead reads one head from the start of b. n is its length including the empty line, 0 if b
+// does not contain the whole head yet.
 func parseHead(b []byte) (h head, n int, err error) {
 	end := bytes.Index(b, headEnd)
 	if end < 0 {
@@ -89,7 +89,7 @@ func parseHead(b []byte) (h head, n int, err error) {
 			}
 		}
 	}
-	if seen && h.length == lengthChunked { // two ways to say where it ends: smuggling
+	if seen && h.length == lengthChunked { // two lengths of one body: request smuggling
 		return h, 0, ErrMalformed
 	}
 	if h.status < 200 || h.status == 204 || h.status == 304 {

@@ -6,8 +6,8 @@ import "strconv"
 // Content-Length. It may be used by many goroutines.
 type Template struct{ head []byte }
 
-// NewTemplate prepares requests to a path. fields are names and values in turn;
-// neither may hold CR or LF.
+// NewTemplate prepares requests to a path. fields are names and values in turn; they must not
+// contain CR or LF.
 func NewTemplate(method, path, host string, fields ...string) *Template {
 	b := make([]byte, 0, 256)
 	b = append(b, method...)

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Broker returns the program to start as a broker: the one that is named, else the
-// program broker beside this one, else the one in PATH.
+// Broker returns the program to start as a broker: the named one if any, otherwise the program
+// broker in the folder of this program, otherwise the one in PATH.
 func Broker(named string) (string, error) {
 	if named != "" {
 		return named, nil
