@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The short measurement behind `make bench`: each kind of traffic for a few
-# seconds, with the ceilings of this machine measured in between, and every
-# message accounted for. Arguments go to each run (e.g. --duration 30s).
+# seconds, with the ceilings of this machine measured in between. The ledger
+# checks every message. Arguments go to each run (e.g. --duration 30s).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 make --no-print-directory build >&2

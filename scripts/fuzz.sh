@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs each fuzz target of the module for a while: scripts/fuzz.sh [duration]
-# (10s unless told). Go fuzzes one target at a time, so does this.
+# (default 10s). Go fuzzes one target at a time, so the script does too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 duration=${1:-10s}

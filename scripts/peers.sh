@@ -4,10 +4,10 @@
 #   scripts/peers.sh [flags of bench/peers, such as -rounds 5 -json peers.json]
 #
 # The table goes to standard output as Markdown, progress to standard error; the
-# page docs/peers.md explains both. What is missing is installed first: RabbitMQ,
-# Redis and MariaDB with apt, and a current NATS server as a Go module, because
-# that of the distribution may not know sync_interval. PEERS_INSTALL=no leaves
-# the system as it is; -subjects then names what can be measured.
+# page docs/peers.md explains both. The script first installs missing programs:
+# RabbitMQ, Redis and MariaDB with apt, and a current NATS server as a Go module,
+# because that of the distribution may lack sync_interval. With PEERS_INSTALL=no
+# it installs nothing; -subjects then selects the subjects that can be measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH often lacks the folders where servers are.
@@ -29,8 +29,8 @@ complete() {
 }
 
 # forbid_services keeps packages from starting their servers while they are
-# installed: a benchmark should not leave a broker listening. A policy that is
-# there already is left alone.
+# installed: a benchmark should not leave a broker listening. An existing policy
+# stays unchanged.
 policy=/usr/sbin/policy-rc.d
 forbid_services() {
 	[ ! -e "$policy" ] || return 0

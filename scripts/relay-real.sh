@@ -6,9 +6,9 @@
 #   scripts/relay-real.sh
 #
 # The bodies are the examples of the npm package @octokit/webhooks-examples.
-# They are fetched into a temporary folder and are no part of this project.
-# Servers named by PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS are used, else
-# private ones are started; scripts/servers.sh installs what is missing for that.
+# They are fetched into a temporary folder and are not part of this project.
+# The script uses the servers of PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS if
+# set, otherwise it starts private ones; scripts/servers.sh installs these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +34,7 @@ tar -xzf "$folder/$archive" -C "$folder"
 CGO_ENABLED=0 go build -o "$folder/broker" ./cmd/broker
 CGO_ENABLED=0 go build -o "$folder/bench" ./cmd/bench
 
-# Copies would come after a rational delay and a sweep of the reaper: --quiet is longer.
+# Copies arrive after a rational delay and a sweep of the reaper, so --quiet is longer.
 relay() {
 	printf '\n== @octokit/webhooks-examples %s, %d bodies: %s\n' "$VERSION" "$BODIES" "$1"
 	shift

@@ -3,10 +3,10 @@
 #
 #   scripts/servers.sh [-run regexp] [package ...]
 #
-# What is missing is installed first: the two servers, curl, and a C compiler
-# for the race detector. Servers come from PATH, else apt or brew, else docker
-# compose. One set in PENSTOCK_TEST_MYSQL or PENSTOCK_TEST_REDIS is used as the
-# shared server; the tests that kill a server still start their own.
+# The script first installs missing programs: the two servers, curl, and a C
+# compiler for the race detector. Servers come from PATH, otherwise from apt or
+# brew, otherwise from docker compose. A server in PENSTOCK_TEST_MYSQL or
+# PENSTOCK_TEST_REDIS is the shared server; tests that kill a server start their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH often lacks the folders where servers are.
@@ -19,8 +19,8 @@ as_root() {
 	if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# usable_mysql: can a server be started from a folder of ours? A confined
-# mysqld (AppArmor on Ubuntu) is installed but cannot, so it is tried.
+# usable_mysql tests whether a server can use a temporary folder. It tries mysqld,
+# because a confined one (AppArmor on Ubuntu) is installed but cannot.
 usable_mysql() {
 	if have mariadbd; then
 		have mariadb-install-db || have mysql_install_db || return 1
@@ -41,8 +41,8 @@ usable_cc() {
 	echo '#include <stdlib.h>' | "$(command -v gcc || command -v clang)" -E - >/dev/null 2>&1
 }
 
-# install_apt names the packages of what is missing. The core packages of
-# MariaDB hold the programs without a system service.
+# install_apt installs the packages of missing programs. The core packages of
+# MariaDB contain the programs without a system service.
 install_apt() {
 	say "Installing with apt what the tests need ..."
 	as_root apt-get update -q >&2
@@ -61,7 +61,7 @@ install_apt() {
 		apt-get install -q -y --no-install-recommends "${packages[@]}" >&2
 }
 
-# install_compose has no way to give the fault tests servers of their own.
+# install_compose cannot give the fault tests their own servers.
 install_compose() {
 	say "Starting MySQL and Redis with docker compose. Tests that kill or pause a server"
 	say "will fail: they need mariadbd and redis-server on this machine."
