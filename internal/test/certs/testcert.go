@@ -69,7 +69,7 @@ func issued() (serial *big.Int, from, until time.Time) {
 	return big.NewInt(now.UnixNano()), now.Add(-time.Hour), now.Add(24 * time.Hour)
 }
 
-// Pool trusts the authority and nobody else.
+// Pool returns a pool that trusts only the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)

@@ -1,8 +1,7 @@
-// Package clockjump builds programs whose wall clock jumps when a test says so.
+// Package clockjump builds programs whose wall clock jumps when a test requests it.
 //
-// A Go program reads the clock without the C library, so nothing that is loaded
-// before it can change what it sees. What can be changed is the standard
-// library that it is built with.
+// A Go program reads the clock without the C library, so a preloaded library cannot change the
+// time. Package clockjump therefore changes the standard library that the program is built with.
 package clockjump
 
 import (

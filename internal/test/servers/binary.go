@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 )
 
-// sbin are folders that hold servers but are often missing from the PATH of an
-// ordinary user.
+// sbin are folders of servers that are often missing from the PATH of an ordinary user.
 var sbin = []string{"/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/opt/homebrew/bin", "/usr/local/mysql/bin"}
 
 // findBinary returns the path of the first name that exists, in PATH or sbin.

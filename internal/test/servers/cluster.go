@@ -27,8 +27,8 @@ type Cluster struct {
 	Nodes []*RedisNode
 }
 
-// StartCluster starts a Cluster and returns when every node says that all is
-// well. args are further options of redis-server. Close removes it.
+// StartCluster starts a Cluster and returns when every node reports a healthy state. args are
+// further options of redis-server. Close removes it.
 func StartCluster(ctx context.Context, args ...string) (*Cluster, error) {
 	c := &Cluster{}
 	if err := c.start(ctx, args); err != nil {
@@ -114,7 +114,7 @@ func (c *Cluster) Owner(ctx context.Context, slot int) (*RedisNode, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("servers: nobody owns slot %d", slot)
+	return nil, fmt.Errorf("servers: no node owns slot %d", slot)
 }
 
 // ownerIn returns the port of the master in an entry of CLUSTER SLOTS, 0 when the
@@ -134,7 +134,7 @@ func ownerIn(entry any, slot int) int {
 	return int(port)
 }
 
-// BeginMove says that a slot is on its way to another node, and moves no key yet.
+// BeginMove marks a slot as moving to another node. It moves no key.
 func (c *Cluster) BeginMove(ctx context.Context, slot int, to *RedisNode) error {
 	from, err := c.Owner(ctx, slot)
 	if err != nil || from == to {
@@ -186,7 +186,7 @@ func (c *Cluster) MoveSlot(ctx context.Context, slot int, to *RedisNode) error {
 			return fmt.Errorf("servers: migrate %s: %w", keys[0], err)
 		}
 	}
-	// The target first: then there is no moment at which nobody owns the slot.
+	// The target comes first, so that the slot has an owner at any time.
 	for _, n := range append([]*RedisNode{to, from}, c.Nodes...) {
 		if err := n.do(ctx, "cluster", "setslot", slot, "node", toID); err != nil {
 			return err

@@ -32,8 +32,8 @@ func createDatabase(dsn string) (string, func() error, error) {
 	return cfg.FormatDSN(), drop, nil
 }
 
-// createUser makes a user, without a password, who may do everything in the
-// database of dsn, and returns the DSN with that user.
+// createUser makes a user without a password, with all rights in the database of dsn, and returns
+// the DSN with that user.
 func createUser(dsn, user string) (string, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -63,7 +63,7 @@ func execute(dsn, statement string) error {
 
 func pingMySQL(dsn string) error { return execute(dsn, "DO 1") }
 
-// mysqlVersion returns what the server calls itself.
+// mysqlVersion returns the version text of the server.
 func mysqlVersion(dsn string) (string, error) {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {

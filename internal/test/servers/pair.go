@@ -43,7 +43,7 @@ func (p *Pair) start() error {
 		p.started, p.Redis = append(p.started, server), redisURL(server.port)
 	}
 	var err error
-	// The addresses may hold passwords: they are not part of the errors.
+	// The errors leave out the addresses, which may contain passwords.
 	if p.MySQLVersion, err = mysqlVersion(p.MySQL); err != nil {
 		return fmt.Errorf("servers: ask the MySQL server for its version: %w", err)
 	}
@@ -53,7 +53,7 @@ func (p *Pair) start() error {
 	return nil
 }
 
-// Database returns the DSN of a new empty database and what drops it.
+// Database returns the DSN of a new empty database and a function that drops it.
 func (p *Pair) Database() (dsn string, drop func() error, err error) { return createDatabase(p.MySQL) }
 
 // Environment returns the variables, in the form of os.Environ, that make MySQL

@@ -12,9 +12,8 @@ import (
 	"path/filepath"
 )
 
-// A preload is a library that a server loads before its C library, to change what
-// the system does to it. What it does follows one number, in a file that it has
-// mapped. It needs a C compiler.
+// A preload is a library that a server loads before its C library. It changes the results of system
+// calls according to a number in a mapped file. It needs a C compiler.
 type preload struct {
 	name   string
 	source []byte
@@ -32,7 +31,8 @@ var (
 	slowdisk  = preload{"slowdisk", slowdiskSource}   // milliseconds for each flush
 )
 
-// env has a server load it from its own folder, where it starts.
+// env returns the environment with which a server loads the library from its folder, where it
+// starts.
 func (l preload) env() []string {
 	return []string{"LD_PRELOAD=./" + l.name + ".so", "PENSTOCK_TEST_NUMBER=./" + l.name}
 }

@@ -24,8 +24,8 @@ const (
 	portAttempts = 10
 )
 
-// launch becomes the server after it has told the janitor, on descriptor 3,
-// who it is: there is no moment at which a server runs that nobody would kill.
+// launch reports its process ID to the janitor, on descriptor 3, and then becomes the server. The
+// janitor therefore knows every running server.
 const launch = `echo $$ >&3; exec "$@" 3>&-`
 
 // errStopped is returned for a server that is not running.
@@ -42,13 +42,13 @@ type process struct {
 	pid int // 0: not running
 }
 
-// A program is what one kind of server needs to be started.
+// A program has the facts that are needed to start one kind of server.
 type program struct {
 	binary string
 	args   func(port int) []string
-	ready  string // what the log says once the server listens and has recovered
+	ready  string // text in the log once the server listens and has recovered
 	ping   func(port int) error
-	env    []string // in addition to ours
+	env    []string // in addition to the environment of this process
 	bus    int      // it listens on port + bus as well; 0: it does not
 }
 
@@ -72,10 +72,9 @@ func startProcess(f *folder, g program) (*process, error) {
 	return nil, errors.Join(failure, f.remove())
 }
 
-// freePort returns a port that nobody listens on, nor on the one that is bus
-// higher. Both are below the range from which systems take the ports of outgoing
-// connections (32768 and up on Linux, 49152 and up elsewhere), so they are still
-// free when a killed server restarts.
+// freePort returns a port that is free, as is the one that is bus higher. Both are below the range
+// from which systems take the ports of outgoing connections (32768 and up on Linux, 49152 and up
+// elsewhere), so they are still free when a killed server restarts.
 func freePort(bus int) (int, error) {
 	for range 100 {
 		port := 15000 + rand.IntN(17000-bus)
@@ -86,7 +85,7 @@ func freePort(bus int) (int, error) {
 	return 0, errors.New("servers: found no free port between 15000 and 32000")
 }
 
-// isFree reports whether nobody listens on a port.
+// isFree reports whether no process listens on a port.
 func isFree(port int) bool {
 	ln, err := listen(port)
 	return err == nil && ln.Close() == nil
@@ -131,8 +130,8 @@ func (p *process) start() error {
 		if err != nil {
 			return errors.Join(err, p.killLocked())
 		}
-		// The log, not the port, says that it is our server that is ready:
-		// another process might have taken the port first.
+		// The log shows that the started server is ready. The port alone does not, since another
+		// process might have taken it first.
 		if bytes.Contains(text, []byte(p.ready)) && p.ping(p.port) == nil {
 			return nil
 		}
@@ -146,7 +145,7 @@ func (p *process) start() error {
 	}
 }
 
-// kill is power loss for the process: SIGKILL, and it is gone on return.
+// kill acts like a power loss for the process: SIGKILL, and the process is gone on return.
 func (p *process) kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,8 +194,8 @@ func (p *process) signal(sig syscall.Signal) error {
 	return syscall.Kill(p.pid, sig)
 }
 
-// pause stops the server and returns when all its threads stand still: the
-// signal only asks for that.
+// pause stops the server and returns when all its threads have stopped, which the signal only
+// requests.
 func (p *process) pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,5 +260,5 @@ func (p *process) logSince(offset int64) ([]byte, error) {
 	return text[min(int(offset), len(text)):], nil
 }
 
-// tail returns the end of a log, for people.
+// tail returns the end of a log.
 func tail(log []byte) []byte { return log[max(0, len(log)-4000):] }

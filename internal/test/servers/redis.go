@@ -55,8 +55,8 @@ func (s *RedisServer) Pause() { report(s.tb, s.node.Pause()) }
 // Resume lets a paused server go on.
 func (s *RedisServer) Resume() { report(s.tb, s.node.Resume()) }
 
-// Restart starts the server on its old port and folder, after a clean stop if
-// it is still running, and returns when it has loaded what it had saved.
+// Restart starts the server on its old port and folder, after a clean stop if it is still running.
+// It returns when the server has loaded its saved data.
 func (s *RedisServer) Restart() {
 	s.tb.Helper()
 	if err := s.node.Restart(); err != nil {

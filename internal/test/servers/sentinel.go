@@ -26,7 +26,7 @@ type SentinelOptions struct {
 	Args      []string      // further options of the redis-server processes
 }
 
-// FailoverTimeout is after what time Sentinels give up a failover at the latest.
+// FailoverTimeout is the time after which Sentinels give up a failover.
 const FailoverTimeout = 30 * time.Second
 
 // A Sentinel is a Redis master with its replicas and the sentinels that watch
@@ -170,9 +170,9 @@ func (n *RedisNode) askSentinel() *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10, ReadTimeout: adminTimeout / 10, MaxRetries: -1})
 }
 
-// Settled returns nil where every sentinel thinks well of the same master: none is
-// about to replace it, or in the middle of that. A master that answers again after a
-// short absence is not enough, because they may have agreed on a failover by then.
+// Settled returns nil if every sentinel sees the same healthy master and no failover is planned or
+// under way. A master that answers again after a short absence is not enough, because the sentinels
+// may have agreed on a failover by then.
 func (s *Sentinel) Settled(ctx context.Context) error {
 	m, err := s.Master(ctx)
 	if err != nil {
@@ -192,13 +192,13 @@ func (s *Sentinel) Settled(ctx context.Context) error {
 	return nil
 }
 
-// Failover has a replica promoted now, whether the master is well or not. It
-// returns before that is done; an error says that it cannot begin at the moment.
+// Failover promotes a replica now, even if the master is healthy. It returns before the promotion
+// is done. An error means that the failover cannot begin at the moment.
 func (s *Sentinel) Failover(ctx context.Context) error {
 	return s.Sentinels[0].do(ctx, "sentinel", "failover", s.MasterName)
 }
 
-// Logs is the end of what each process logged, for people: the sentinels first.
+// Logs returns the end of the log of each process, those of the sentinels first.
 func (s *Sentinel) Logs() string {
 	var b strings.Builder
 	for _, n := range slices.Concat(s.Sentinels, s.Nodes) {
@@ -254,7 +254,7 @@ func pingRedis(port int) error {
 	return c.Ping(ctx).Err()
 }
 
-// await polls until a condition holds, for at most startTimeout.
+// await polls until condition returns true, for at most startTimeout.
 func await(ctx context.Context, what string, condition func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -48,8 +48,8 @@ func Redis(tb TB) string {
 	return redisURL(p.port)
 }
 
-// SharedSentinel returns the master, replica and sentinels that the tests of this
-// process share, with the same manners as for Redis. Nothing fails over there.
+// SharedSentinel returns the master, replica and sentinels that the tests of this process share,
+// under the same rules as Redis. Tests must not cause a failover there.
 func SharedSentinel(tb TB) *Sentinel {
 	tb.Helper()
 	s, err := sharedSentinel()
@@ -81,5 +81,5 @@ var (
 	sharedCluster = sync.OnceValues(func() (*Cluster, error) { return StartCluster(context.Background(), politeRedis...) })
 )
 
-// politeRedis takes away what would disturb the other users of a shared Redis.
+// politeRedis disables commands that would disturb the other users of a shared Redis.
 var politeRedis = []string{"--rename-command", "FLUSHALL", "", "--rename-command", "FLUSHDB", ""}

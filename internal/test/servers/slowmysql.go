@@ -4,8 +4,7 @@ package servers
 
 import "time"
 
-// A SlowMySQLServer is a MySQLServer on a disk whose flushes take as long as the
-// test says.
+// A SlowMySQLServer is a MySQLServer on a disk with a flush time that the test sets.
 type SlowMySQLServer struct{ *MySQLServer }
 
 // StartMySQLOnSlowDisk is StartMySQL with a disk that begins fast. It needs a C
@@ -15,8 +14,8 @@ func StartMySQLOnSlowDisk(tb TB, extraArgs ...string) *SlowMySQLServer {
 	return &SlowMySQLServer{startMySQLServer(tb, extraArgs, slowdisk.build, slowdisk.env())}
 }
 
-// Slow has every flush take d longer from now on, in whole milliseconds, one flush
-// after the other.
+// Slow makes every flush take d longer from now on, in whole milliseconds, one flush after the
+// other.
 func (s *SlowMySQLServer) Slow(d time.Duration) {
 	report(s.tb, slowdisk.set(s.process.folder.path, d.Milliseconds()))
 }

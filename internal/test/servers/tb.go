@@ -1,8 +1,7 @@
 package servers
 
-// A TB is what this package needs of a *testing.T or *testing.B. It is not
-// testing.TB so that a program that is no test can start servers without
-// linking the package testing.
+// A TB has the methods of *testing.T and *testing.B that this package uses. It is not testing.TB,
+// so that other programs can start servers without linking the package testing.
 type TB interface {
 	Helper()
 	Cleanup(f func())

@@ -15,7 +15,7 @@ import (
 // what only shows in the end by final.
 //
 //	I1  nothing acknowledged is lost: stored, and delivered or dead for each
-//	    consumer of its audience; a settled mark never passes an open job
+//	    consumer of its audience; a settled watermark never passes an open job
 //	I2  a job is given out again only when a fault hit while it was in flight,
 //	    and never when its outcome was stored before the claim
 //	I3  what was refused is not stored, what is not stored is not delivered, and
@@ -33,7 +33,7 @@ import (
 //
 // I11, resources, and I10 under faults are not for a simulation.
 
-// A checker watches every step of a run. The first thing that is wrong ends it.
+// A checker checks every step of a run. The first violation ends the run.
 type checker struct {
 	w *world
 
@@ -42,7 +42,7 @@ type checker struct {
 	about     ident.ID
 	jobs      map[jobKey]*trace
 	disturbed disturbances
-	cuts      disturbances // whoever did not reach Redis in time
+	cuts      disturbances // calls that did not reach Redis in time
 	losses    int
 	handedOut int
 	repeated  int // duplicates that were explained
@@ -81,7 +81,7 @@ func (c *checker) touched(l *life, consumer uint32, k *queuemodel.Consumer) {
 	}
 }
 
-// enqueued notes an offer of jobs.
+// enqueued records an offer of jobs.
 func (c *checker) enqueued(l *life, consumer uint32, jobs []redisq.Job, src redisq.Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *checker) enqueued(l *life, consumer uint32, jobs []redisq.Job, src redi
 	}
 }
 
-// granted checks and notes a lease.
+// granted checks and records a lease.
 func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked time.Time, span time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	l.note("leased", consumer, lease.ID, fmt.Sprintf("%s attempt %d flags %d", lease.Token, lease.Attempt, lease.Flags))
 }
 
-// held notes leases that Redis has back.
+// held records leases that are restored in Redis.
 func (c *checker) held(l *life, consumer uint32, leases []redisq.Lease, mine []bool, span time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *checker) held(l *life, consumer uint32, leases []redisq.Lease, mine []b
 	}
 }
 
-// ended notes leases that were given back.
+// ended records leases that were given back.
 func (c *checker) ended(l *life, what string, consumer uint32, leases []redisq.Lease, moved []bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *checker) ended(l *life, what string, consumer uint32, leases []redisq.L
 		t := c.trace(jobKey{consumer, lease.ID})
 		t.live = nil
 		for _, g := range t.grants {
-			// Only a Redis that went back in time gives a token twice.
+			// Only a Redis that went back in time issues a token twice.
 			if g.token == lease.Token && g.life == l.no && what == "released" && !g.used {
 				g.used = true // it was not sent and will not be
 				break
@@ -164,8 +164,7 @@ func (c *checker) reclaimed(l *life, consumer uint32, x redisq.Expired) {
 	}
 }
 
-// answered checks that the lease which a pull worker was given at some time was not
-// over by then.
+// answered checks that the lease of a pull worker had not ended at the time of the answer.
 func (c *checker) answered(l *life, consumer uint32, id ident.ID, token string, at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +174,7 @@ func (c *checker) answered(l *life, consumer uint32, id ident.ID, token string, 
 			continue
 		}
 		if over = at >= g.asked+g.span; !over {
-			return // which of them is meant is not known where Redis gave a token twice
+			return // the lease is ambiguous if Redis issued a token twice
 		}
 	}
 	if over {
@@ -183,14 +182,14 @@ func (c *checker) answered(l *life, consumer uint32, id ident.ID, token string, 
 	}
 }
 
-// claims notes that a pull worker is about to declare a job over.
+// claims records that a pull worker is about to report a job as over.
 func (c *checker) claims(k jobKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trace(k).claimed = true
 }
 
-// recorded checks outcomes that are on disk now.
+// recorded checks outcomes that are now on disk.
 func (c *checker) recorded(l *life, rows []durable.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +212,7 @@ func (c *checker) recorded(l *life, rows []durable.Outcome) {
 	}
 }
 
-// reopened notes a dead letter that is an open job again.
+// reopened records a dead letter that is an open job again.
 func (c *checker) reopened(k jobKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,15 +221,15 @@ func (c *checker) reopened(k jobKey) {
 	t.opened = c.w.now()
 }
 
-// walked checks that a walk stays behind everything that can still be inserted: it
-// never comes back (I1).
+// walked checks that a scan stays behind all messages that can still be inserted, since it never
+// returns (I1).
 func (c *checker) walked(l *life, channel uint32, through ident.ID) {
 	if age := c.w.store.nowMs() - through.Millis(); age <= durable.MaxIDAge.Milliseconds() {
 		c.report(through, "I1: broker %d walks channel %d up to an ID that is %d ms old", l.no, channel, age)
 	}
 }
 
-// marked checks the settled marks: what they pass has an outcome or a row.
+// marked checks the settled watermarks: every job up to them has an outcome or a row.
 func (c *checker) marked(l *life) {
 	s := c.w.store
 	s.mu.Lock()

@@ -17,18 +17,18 @@ var (
 // happened reports whether a call that returned err may have had its effect.
 func happened(err error) bool { return err != nil && !errors.Is(err, errRefused) }
 
-// A life is one broker process from its start to its end, and the gate through
-// which all its calls go. After its end it reaches nobody.
+// A life is one broker process from its start to its end. All its calls go through the life. After
+// its end they have no effect.
 type life struct {
 	w    *world
-	no   int // of all lives, from 1
+	no   int // number of the life, from 1
 	slot int
 	over chan struct{} // closed by crash
 
 	mu      sync.Mutex
 	crashed bool
 	calls   map[callName]uint64
-	frozen  time.Time // stands still until then
+	frozen  time.Time // the process is paused until then
 }
 
 type callName struct {
@@ -40,7 +40,7 @@ func newLife(w *world, no, slot int) *life {
 	return &life{w: w, no: no, slot: slot, over: make(chan struct{}), calls: map[callName]uint64{}}
 }
 
-// note adds to the history.
+// note adds an event to the history.
 func (l *life) note(what string, consumer uint32, id ident.ID, detail string) {
 	l.w.history.add(event{life: l.no, what: what, consumer: consumer, id: id, detail: detail})
 }
@@ -65,7 +65,7 @@ func (l *life) dead() bool {
 	return l.crashed
 }
 
-// freeze makes the process stand still: SIGSTOP.
+// freeze pauses the process, as SIGSTOP does.
 func (l *life) freeze(span time.Duration) {
 	l.mu.Lock()
 	l.frozen = time.Now().Add(span)
@@ -81,7 +81,7 @@ func (l *life) thaw() {
 	l.mu.Unlock()
 }
 
-// awake waits while the process stands still; false: it is dead.
+// awake waits until the process is not paused. It returns false if the process is dead.
 func (l *life) awake() bool {
 	for {
 		l.mu.Lock()
@@ -99,8 +99,7 @@ func (l *life) awake() bool {
 	}
 }
 
-// sleep waits and reports whether the time has passed: neither has ctx ended nor
-// the process.
+// sleep waits and reports whether the time has passed before the end of ctx and of the process.
 func (l *life) sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -113,7 +112,7 @@ func (l *life) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// chance is the stream of the next call of that name.
+// chance returns the random stream of the next call of that name.
 func (l *life) chance(op string, consumer uint32) chance {
 	name := callName{op, consumer}
 	l.mu.Lock()
@@ -135,7 +134,7 @@ type call struct {
 	overdue func()
 }
 
-// fate is what becomes of a call.
+// A fate is the result of a call.
 type fate struct {
 	before, after, late     time.Duration
 	refuse, lose, overdue   bool
@@ -162,8 +161,8 @@ func (l *life) fate(c call) fate {
 // patience is how long a call waits for a server that is away.
 const patience = 400 * time.Millisecond
 
-// do makes a call, and returns nil when its effect has happened and the caller
-// knows. See happened for the errors.
+// do makes a call. It returns nil if the effect has happened and the caller has the reply. For
+// errors see happened.
 func (l *life) do(ctx context.Context, c call) error {
 	if !l.awake() {
 		return context.Canceled
@@ -177,7 +176,7 @@ func (l *life) do(ctx context.Context, c call) error {
 			return errors.Join(errRefused, ctx.Err())
 		}
 	}
-	if !l.w.faulty() { // the quiet began meanwhile
+	if !l.w.faulty() { // the quiet phase has begun
 		f = fate{after: f.after}
 	}
 	switch {
@@ -214,7 +213,7 @@ func (l *life) do(ctx context.Context, c call) error {
 	return nil
 }
 
-// overdue lets the effect happen a while after its caller was told an error.
+// overdue runs the effect some time after the caller got an error.
 func (l *life) overdue(c call, f fate) {
 	effect := c.overdue
 	if effect == nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A disturbance is a fault that can make a broker give out a job that is in
-// flight a second time.
+// A disturbance is a fault that can make a broker deliver a job in flight a second time.
 type disturbance struct {
 	from, to time.Duration
 	life     int // 0: all
@@ -18,17 +17,17 @@ type disturbance struct {
 
 type disturbances []disturbance
 
-// hit tells whether one of a life, or of all, fell into a stretch of time.
+// hit reports whether a disturbance of a life, or of all, is in a period of time.
 func (ds disturbances) hit(life int, from, to time.Duration) bool {
 	return ds.only(life, from, to) || life != 0 && ds.only(0, from, to)
 }
 
-// only is hit of that life alone.
+// only is hit for that life alone.
 func (ds disturbances) only(life int, from, to time.Duration) bool {
 	return slices.ContainsFunc(ds, func(d disturbance) bool { return d.life == life && d.from <= to && d.to >= from })
 }
 
-// disturb notes a fault of a life, 0: of all.
+// disturb records a fault of a life; life 0 is all lives.
 func (c *checker) disturb(life int, from, to time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,18 +37,18 @@ func (c *checker) disturb(life int, from, to time.Duration) {
 	}
 }
 
-// cut notes a call of Redis that failed or took long, of a life, 0: a hint that
-// may have reached nobody.
+// cut records a call to Redis that failed or took long, of a life; life 0 is a hint that may have
+// reached no broker.
 func (c *checker) cut(life int, from, to time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cuts = append(c.cuts, disturbance{from: from, to: to, life: life})
 }
 
-// wentBack notes a Redis that forgets only what is new.
+// wentBack records a Redis that has lost only its latest writes.
 func (c *checker) wentBack() { c.cut(0, c.w.now(), c.w.now()) }
 
-// hand notes that a job reaches its consumer, and checks whether it may.
+// hand records that a job reaches its consumer, and checks whether it may.
 func (c *checker) hand(l *life, k durable.Consumer, id ident.ID, attempt int) *handed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,9 +93,9 @@ func (c *checker) handPush(k durable.Consumer, id ident.ID, t *trace, h *handed)
 	}
 }
 
-// miscounted tells whether an attempt may have the number of an earlier one: Redis
-// lost the count, and one of the two who made them, each with a lease that the other
-// did not see, was dead, paused or cut off from Redis and could not give it back.
+// miscounted reports whether an attempt may have the number of an earlier one. That happens if
+// Redis lost the count, and one of the two lives of these attempts, each with a lease unknown to
+// the other, was dead, paused or cut off from Redis and could not restore its lease.
 func (c *checker) miscounted(t *trace, first, again *handed) bool {
 	if !c.disturbed.hit(0, t.grants[0].asked, again.at) {
 		return false
@@ -106,9 +105,8 @@ func (c *checker) miscounted(t *trace, first, again *handed) bool {
 		c.cuts.hit(first.life, from, again.at) || c.cuts.hit(again.life, from, again.at)
 }
 
-// explained tells whether a job that was accepted may be given out again: the
-// answer was lost, a fault hit one of the two while it was in flight, or somebody
-// redrove the job then, which ends its lease.
+// explained reports whether an accepted job may be delivered again: the answer was lost, a fault
+// hit one of the two lives while the job was in flight, or a redrive in that time ended its lease.
 func (c *checker) explained(t *trace, first, again *handed) bool {
 	end := again.at
 	if t.storedAt > 0 {
@@ -118,9 +116,9 @@ func (c *checker) explained(t *trace, first, again *handed) bool {
 		c.shaken(t, first.asked)
 }
 
-// shaken tells whether Redis lost state while the job was leased to anybody whose
-// lease could still be used at a time. A restored Redis gives the tokens of such
-// leases again, so that two brokers hold the same one.
+// shaken reports whether Redis lost state during a lease of the job that was still usable at a
+// given time. A restored Redis issues the tokens of such leases again, so two brokers have the same
+// token.
 func (c *checker) shaken(t *trace, from time.Duration) bool {
 	for _, g := range t.grants {
 		if g.until >= from && c.disturbed.hit(0, g.asked, g.until) {
@@ -130,8 +128,7 @@ func (c *checker) shaken(t *trace, from time.Duration) bool {
 	return false
 }
 
-// accepted notes that the consumer has done its work; lost that its answer will
-// not arrive.
+// accepted records that the consumer has done its work. With lost its answer does not arrive.
 func (c *checker) accepted(h *handed, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ var (
 	timesFlag = flag.Int("simulation.times", 1, "how often to run each seed")
 )
 
-// An outcome is what is left of a run.
+// An outcome is the result of a run.
 type outcome struct {
 	wrong   string // "" when every invariant holds
 	history string
@@ -27,7 +27,7 @@ type outcome struct {
 	virtual time.Duration
 }
 
-// simulate runs a seed in a bubble of its own.
+// simulate runs a seed in a new bubble.
 func simulate(t *testing.T, seed uint64, p plan, f flaw) (out outcome) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
@@ -52,8 +52,8 @@ func check(t *testing.T, seed uint64) outcome {
 	return out
 }
 
-// Seeds that found something in the product, as long as nobody changes what a seed
-// decides; with the mend taken back each of them fails. They run first.
+// Seeds that found a defect in the product. Without the fix each of them fails, unless a change of
+// the simulation has changed the meaning of seeds. They run first.
 var regressions = map[string][]uint64{
 	"a repeated offer after a loss put a job back that was under way":                                       {927},
 	"a broker that slept handed out leases that were over":                                                  {197, 759},
@@ -75,7 +75,7 @@ func TestSeedsThatFailedOnceHold(t *testing.T) {
 	}
 }
 
-// enough is how many seeds may fail before nobody reads on.
+// enough is the number of failing seeds after which TestSeeds stops.
 const enough = 5
 
 func TestSeeds(t *testing.T) {
@@ -110,8 +110,8 @@ func TestSeeds(t *testing.T) {
 		n, time.Since(began).Round(time.Millisecond), sum.virtual.Round(time.Second), sum.lives, sum.handed, sum.repeats)
 }
 
-// A restored snapshot is the fault with the most ways to go wrong: Redis knows
-// jobs again that are over, under an epoch that everybody trusts.
+// A restored snapshot is the most dangerous fault: Redis has jobs again that are over, under an
+// epoch that every broker trusts.
 func TestRedisThatGoesBackInTimeRepeatsNothingThatIsOver(t *testing.T) {
 	for seed := uint64(1); seed <= defaultSeeds/5 && !t.Failed(); seed++ {
 		p := newPlan(seed)
@@ -122,8 +122,8 @@ func TestRedisThatGoesBackInTimeRepeatsNothingThatIsOver(t *testing.T) {
 	}
 }
 
-// The clock of Redis goes back by an hour: what waits for a time by it is not late by
-// an hour, and nothing is repeated that was not in flight.
+// The clock of Redis goes back by an hour. Delayed jobs and leases must not be late by an hour, and
+// only jobs in flight may be repeated.
 func TestAClockOfRedisThatGoesBackHoldsUpNothing(t *testing.T) {
 	for seed := uint64(1); seed <= defaultSeeds/15 && !t.Failed(); seed++ {
 		p := newPlan(seed)
@@ -134,9 +134,9 @@ func TestAClockOfRedisThatGoesBackHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// What is over is removed while messages flow and everything else fails: nothing
-// that is open goes with it, and what a Redis that goes back in time knows of removed
-// messages reaches nobody.
+// Retention removes messages that are over while messages flow and all other faults happen. No
+// message with an open job is removed. Jobs of removed messages that a restored Redis still has
+// reach no consumer.
 func TestRetentionRemovesNothingThatIsOpenAndRepeatsNothingThatIsGone(t *testing.T) {
 	for seed := uint64(1); seed <= defaultSeeds/50 && !t.Failed(); seed++ {
 		p := newPlan(seed)
@@ -152,8 +152,8 @@ func TestRetentionRemovesNothingThatIsOpenAndRepeatsNothingThatIsGone(t *testing
 	}
 }
 
-// Where nothing but Redis's memory fails, a wipe costs nothing: who delivers a job
-// gives Redis its lease back before anybody else gets it.
+// If only Redis loses its memory, a wipe repeats no delivery: each broker restores the leases of
+// its deliveries in flight before another broker can claim these jobs.
 func TestRedisThatIsWipedUnderWayRepeatsNothing(t *testing.T) {
 	for seed := uint64(1); seed <= defaultSeeds/15 && !t.Failed(); seed++ {
 		p := newPlan(seed)
@@ -165,8 +165,8 @@ func TestRedisThatIsWipedUnderWayRepeatsNothing(t *testing.T) {
 	}
 }
 
-// A worker that thinks about a list takes up jobs that have died meanwhile, also when
-// everything seemed to be over: such a job comes to its end once more.
+// A pull worker that works slowly through a list claims jobs that have died since, even after all
+// jobs seemed to be over. Such a job must come to an end again.
 func TestAWorkerThatTakesUpADeadJobLateIsWaitedFor(t *testing.T) {
 	for _, seed := range []uint64{290, 980, 2755, 2761} {
 		for range 5 {
