@@ -117,7 +117,7 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience)
 }
 
-// A failure is an error of the store with what it was asked. It is ErrFailed.
+// A failure is an error of the store with the name of the call. It is ErrFailed.
 type failure struct {
 	asked string
 	cause error

@@ -151,8 +151,8 @@ WHERE Variable_name IN (
 	}
 }
 
-// A privileged user can keep what is stored from the replicas, a proxy can keep our
-// settings from the server.
+// A privileged user can exclude its writes from the replicas, and a proxy can drop the settings of
+// a session.
 func TestASessionThatIsNotAsItWasSetIsRefused(t *testing.T) {
 	dsn := servers.MySQL(t)
 	join := "?"

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
-// A rival is another session with a transaction that holds the key of a message.
+// A rival is another session with a transaction that has a lock on the key of a message.
 type rival struct {
 	db *sql.DB
 	tx *sql.Tx
@@ -36,9 +36,8 @@ func (r *rival) insert(key string) error {
 	return err
 }
 
-// awaitWaiter waits until another session waits for a lock in this database. It
-// asks seldom: InnoDB answers from a cache that it renews only when nobody has
-// read it for a tenth of a second.
+// awaitWaiter waits until another session waits for a lock in this database. It polls slowly,
+// because InnoDB answers from a cache that it renews only after a tenth of a second without a read.
 func (r *rival) awaitWaiter(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -53,7 +52,7 @@ WHERE t.trx_state = 'LOCK WAIT'
 	}, time.Minute, 500*time.Millisecond)
 }
 
-// insertBoth inserts two messages with the keys a and b and tells their fates.
+// insertBoth inserts two messages with the keys a and b and sends their results.
 func insertBoth(t *testing.T, s *durable.Store) chan []error {
 	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)
@@ -88,13 +87,13 @@ func requireBothStored(t *testing.T, s *durable.Store, errs []error) {
 	}
 }
 
-// Error 1213: the server breaks a circle by rolling our transaction back.
+// Error 1213: the server resolves a deadlock by a rollback of the store's transaction.
 func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
 	t.Parallel()
 	dsn := servers.MySQL(t)
 	s := openMySQL(t, dsn)
 	r := startRival(t, dsn, "b")
-	for i := range 1000 { // the server rolls back whoever has done less
+	for i := range 1000 { // the server rolls back the transaction with fewer changes
 		require.NoError(t, r.insert(fmt.Sprint("weight ", i)))
 	}
 	fates := insertBoth(t, s)
@@ -104,7 +103,7 @@ func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
 	requireBothStored(t, s, <-fates)
 }
 
-// Error 1205: a lock is held for longer than a statement waits.
+// Error 1205: a lock is not released within the time for which a statement waits.
 func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
 	t.Parallel()
 	dsn := servers.MySQL(t)
@@ -152,8 +151,8 @@ func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
 	require.NoError(t, s.Record(t.Context(), outcomes), "it would wait for its whole patience, and fail")
 }
 
-// A broker that stands still in the middle of an insert locks the row of its number.
-// Who takes the number over has it for as long as it asked, counted from then.
+// A broker that stalls during an insert locks the row of its number. The broker that takes the
+// number then gets a full lease, counted from the release of the lock.
 func TestANumberThatWasLockedIsLeasedFromThenOn(t *testing.T) {
 	t.Parallel()
 	dsn := servers.MySQL(t)

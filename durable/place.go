@@ -18,16 +18,15 @@ func placeOf(path string) (place, error) {
 	return place{path, info}, err
 }
 
-// InPlace returns an error when the database of the embedded store, or its lock,
-// is not any more the file at its path. What is written then is flushed to a file
-// that no later start will find, or a second process may write, too; no statement
-// fails of it. MySQL is always in place.
+// InPlace returns an error if the database of the embedded store, or its lock, is no longer the
+// file at its path. Writes then go to a file that no later start finds, or a second process may
+// write to the database as well, and no statement fails because of that. MySQL is always in place.
 func (s *Store) InPlace() error {
 	for _, file := range s.files {
 		now, err := os.Stat(file.path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(file.was, now) {
 			return fmt.Errorf("durable: %s was removed, renamed or replaced while it was in use", file.path)
-		} // another error tells nothing about the file
+		} // other errors do not show a change of the file
 	}
 	return nil
 }

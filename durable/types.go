@@ -36,9 +36,8 @@ var ErrRejected = errors.New("durable: row rejected")
 // asked in time. Either the whole batch is stored or nothing of it.
 var ErrOutcomeUnknown = errors.New("durable: outcome of the commit is unknown")
 
-// ErrFailed says that the store did not do what it was asked, for a reason of its own:
-// it cannot be reached, was too slow, or refused. Unless the error is ErrOutcomeUnknown
-// as well, nothing has changed.
+// ErrFailed means that the store did not carry out a call: it is unreachable, was too slow, or
+// refused. Unless the error is also ErrOutcomeUnknown, nothing has changed.
 var ErrFailed = errors.New("durable: the store failed")
 
 // ErrFull means that a channel has as many consumers as message IDs can address.

@@ -200,7 +200,7 @@ func (q *Queue) adoptAll(ctx context.Context, calls []*call) {
 	}
 }
 
-// A failure is an error of Redis with what it was asked. It is ErrFailed.
+// A failure is an error of Redis with the name of the call. It is ErrFailed.
 type failure struct {
 	asked string
 	cause error

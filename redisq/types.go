@@ -11,8 +11,8 @@ import (
 // the job is over.
 var ErrLeaseLost = errors.New("redisq: lease lost")
 
-// ErrFailed says that Redis did not answer a call, or refused it: it is away, full, too
-// slow or wrongly set up. The call may have had its effect all the same.
+// ErrFailed means that Redis did not answer a call, or refused it: it is away, full, too slow or
+// misconfigured. The call may have had its effect.
 var ErrFailed = errors.New("redisq: Redis failed")
 
 // MaxPriority is the highest priority: 0..1023, higher first.
