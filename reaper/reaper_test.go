@@ -232,6 +232,34 @@ func TestJobsThatWaitForARetryComeBackWithTheirAttempts(t *testing.T) {
 	require.Equal(t, 4, standings[0].Priority)
 }
 
+// A job that failed does not hold the settled watermark back. After a loss, only its
+// open_jobs row brings it back: no scan reads messages below the watermark.
+func TestAJobBelowTheSettledWatermarkComesBackAfterALoss(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 4, 0)
+	r.round()
+	r.deliver(ids[0])
+	at := time.Now().UnixMilli()
+	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{
+		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[1], Priority: 4, Attempts: 1, AtMs: at, NextMs: at + time.Hour.Milliseconds()},
+		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[2], Attempts: 2, AtMs: at, NextMs: at},
+	}))
+	require.NoError(t, r.advanceWatermarks(t.Context()))
+	watermarks, err := r.store.Watermarks(t.Context())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, watermarks[r.consumer.No].Compare(ids[2]), 0, "both jobs have a row")
+
+	r.server.FlushAll()
+	_, err = r.queue.Stats(t.Context(), r.consumer.No) // any call notices
+	require.NoError(t, err)
+	r.round()
+	require.Equal(t, redisq.Missing, r.state(r.consumer.No, ids[0]), "it is over")
+	require.Equal(t, redisq.Delayed, r.state(r.consumer.No, ids[1]), "its due time has come back as well")
+	leases := r.claim(10, time.Minute)
+	require.Equal(t, ids[2:], idsOf(leases))
+	require.Equal(t, 3, leases[0].Attempt)
+}
+
 func TestEndedLeasesGoBackAndTheLastOneBuries(t *testing.T) {
 	r := newRig(t, 100, nil) // two attempts
 	ids := r.publish(0)
