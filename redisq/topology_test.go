@@ -2,6 +2,9 @@ package redisq_test
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -185,6 +188,71 @@ func TestRedisClusterClaimWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	s, err := q.Stats(ctx, 1)
 	require.NoError(t, err)
 	require.Equal(t, 5, s.Leased)
+}
+
+// A client whose map of the slots is old gets MOVED. It follows to the other master within
+// the call: a caller never sees the redirection, for one script as for a pipeline.
+func TestRedisClusterCallsFollowMOVED(t *testing.T) {
+	ctx := context.Background()
+	cluster, err := servers.StartCluster(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	prefix := ownPrefix()
+	other := connect(t, cluster.URL())
+	named := redisq.New(other, redisq.Options{Prefix: prefix})
+	consumers := onEveryMaster(t, cluster, other, named)
+	slot, err := other.ClusterKeySlot(ctx, named.Keys(consumers[0])[0]).Result()
+	require.NoError(t, err)
+	batches := make([]redisq.Batch, len(consumers))
+	for i, consumer := range consumers {
+		batches[i] = redisq.Batch{Consumer: consumer, Jobs: jobsOf(ids(2))}
+	}
+	for name, call := range map[string]func(q *redisq.Queue) error{
+		"one script": func(q *redisq.Queue) error {
+			_, err := q.Stats(ctx, consumers[0])
+			return err
+		},
+		"a pipeline": func(q *redisq.Queue) error {
+			_, errs := q.EnqueueMany(ctx, batches)
+			return errors.Join(errs...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := redisq.New(connect(t, cluster.URL()), redisq.Options{Prefix: prefix})
+			require.NoError(t, call(q)) // the client knows the slots from now on
+			for {                       // again if the client has read the slots anew before the call
+				from, err := cluster.Owner(ctx, int(slot))
+				require.NoError(t, err)
+				to := cluster.Nodes[0]
+				if from == to {
+					to = cluster.Nodes[1]
+				}
+				require.NoError(t, cluster.MoveSlot(ctx, int(slot), to))
+				before := redirections(t, from)
+				require.NoError(t, call(q))
+				if redirections(t, from) > before {
+					return
+				}
+			}
+		})
+	}
+}
+
+// redirections returns how often a node has answered MOVED.
+func redirections(t *testing.T, n *servers.RedisNode) int {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: n.Addr(), Protocol: 2, DisableIdentity: true})
+	defer c.Close() //nolint:errcheck // nothing pending
+	info, err := c.Info(context.Background(), "errorstats").Result()
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(info, "errorstat_MOVED:count=")
+	if !found {
+		return 0
+	}
+	digits, _, _ := strings.Cut(rest, "\r\n")
+	count, err := strconv.Atoi(digits)
+	require.NoError(t, err)
+	return count
 }
 
 // A slot moves to another master, key by key, while its consumer works, and calls get ASK,
