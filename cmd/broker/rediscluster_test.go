@@ -21,13 +21,13 @@ type clusterStage struct {
 	slots   map[string]int // of each push consumer
 }
 
-func newClusterStage(t *testing.T, consumers int) *clusterStage {
+func newClusterStage(t *testing.T, consumers int, env ...string) *clusterStage {
 	t.Helper()
 	cluster, err := servers.StartCluster(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + cluster.URL()}}
-	s := &clusterStage{process: w.with(patient...).start(), t: t, cluster: cluster, sinks: map[string]*sink{}, slots: map[string]int{}}
+	s := &clusterStage{process: w.with(patient...).with(env...).start(), t: t, cluster: cluster, sinks: map[string]*sink{}, slots: map[string]int{}}
 	s.sample("pull")
 	// In an empty database consumers are numbered as they come.
 	q := redisq.New(nil, redisq.Options{})
@@ -94,6 +94,37 @@ func TestFaultRedisClusterMasterKilledHoldsUpOnlyItsConsumers(t *testing.T) {
 		require.Zero(t, s.world.requireAll(sink, acked), "nothing twice")
 	}
 	finishPull(t, s.process, "pull", len(acked)-1)
+}
+
+// While one master of three is dead, fan-out itself serves the consumers of the others. The
+// rational delay keeps the reconciler from these messages, because it would bring the jobs
+// of a fan-out that failed as a whole.
+func TestFaultRedisClusterMasterKilledLeavesFanOutToTheOthersWhole(t *testing.T) {
+	t.Parallel()
+	s := newClusterStage(t, 6, "BROKER_RATIONAL_DELAY=1h")
+	dead := s.owner("k0")
+	var here, away []*sink
+	for k, sink := range s.sinks {
+		if s.owner(k) == dead {
+			away = append(away, sink)
+		} else {
+			here = append(here, sink)
+		}
+	}
+	require.NotEmpty(t, here)
+	require.NoError(t, dead.Kill())
+	acked := []string{"m-first"}
+	for i := range 50 {
+		acked = append(acked, fmt.Sprintf("m-without-%d", i))
+		s.publish(acked[len(acked)-1]) // 201
+	}
+	for _, sink := range here {
+		eventually(t, "all messages at a consumer of a master that runs", func() bool { return sink.hasAll(acked) })
+	}
+	for _, sink := range away {
+		require.Equal(t, 1, sink.count(), "its Redis is away")
+	}
+	require.Zero(t, s.count(t, "penstock_recovered_jobs_total"), "the reconciler has no part in it")
 }
 
 // The slots of consumers move to other masters under load: MOVED, ASK and
