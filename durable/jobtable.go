@@ -1,0 +1,59 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+)
+
+// A jobTable has the statements of one table of jobs. find and stretch select rows of a
+// consumer, in order, by their IDs or in an ID range; remove deletes rows.
+type jobTable struct{ find, stretch, remove string }
+
+var (
+	openJobs = newJobTable("open_jobs")
+	deadJobs = newJobTable("dead_jobs")
+)
+
+func newJobTable(name string) jobTable {
+	const some = `
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+	return jobTable{
+		find: `
+SELECT message_id
+FROM ` + name + some + `
+ORDER BY message_id`,
+		stretch: `
+SELECT message_id
+FROM ` + name + `
+WHERE consumer_no = ?
+  AND message_id > ?
+  AND message_id <= ?
+ORDER BY message_id`,
+		remove: `
+DELETE FROM ` + name + some,
+	}
+}
+
+// deletedAtOnce bounds one DELETE. The server looks each row of a short list up by its key.
+// For a long list it may read, and lock, all rows of the consumer.
+const deletedAtOnce = 50
+
+// deleteFound deletes the rows of jobs that are over. Few jobs have a row, so it first reads
+// the existing ones without locks. A DELETE for all the jobs would wait for rows that other
+// brokers are writing, and they would wait for it. A row that another broker commits after the
+// read stays and has no effect, because deliveries and dead_jobs outrank it.
+func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Outcome) error {
+	for _, part := range byConsumer(outcomes) {
+		found, err := selectIDs(ctx, tx, list(table.find, len(part)), jobArgs(part))
+		if err != nil {
+			return err
+		}
+		for _, ids := range chunks(found, deletedAtOnce) {
+			if _, err := tx.ExecContext(ctx, list(table.remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
