@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/timerslack"
+)
+
+// faults are the settings that are refused, each with its reason.
+type faults []error
+
+func (f *faults) add(name, format string, args ...any) {
+	*f = append(*f, fmt.Errorf(name+" "+format, args...))
+}
+
+// check refuses settings that are out of range or do not go together. It reports all of
+// them, in the order of their names.
+func (c *config) check() error {
+	var f faults
+	c.checkListener(&f)
+	c.checkTimes(&f)
+	c.checkAttempts(&f)
+	c.checkBounds(&f)
+	c.checkConsumers(&f)
+	c.checkStores(&f)
+	c.checkLog(&f)
+	slices.SortFunc(f, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(f...)
+}
+
+// checkListener checks who reaches the broker, and with which token.
+func (c *config) checkListener(f *faults) {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		f.add("BROKER_LISTEN", "must be host:port, not %q", c.Listen)
+	} else if c.AdminToken == "" && !isLoopback(host) {
+		f.add("BROKER_LISTEN", "%q is reachable from other machines, which needs BROKER_ADMIN_TOKEN; without one the broker listens on loopback only", c.Listen)
+	}
+	for _, name := range c.AllowedHosts {
+		if !isHostname(name) {
+			f.add("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses without ports, and * is none, not %q", name)
+		}
+	}
+	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		f.add("BROKER_ADMIN_TOKEN", "holds a blank or a control character, which a header does not carry unchanged")
+	}
+}
+
+// checkTimes checks delays, and how long messages are kept.
+func (c *config) checkTimes(f *faults) {
+	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout,
+		"BROKER_RATIONAL_DELAY": c.RationalDelay, "BROKER_RETRY_MAX_DELAY": c.RetryMaxDelay} {
+		if d <= 0 || d > 7*24*time.Hour {
+			f.add(name, "must be longer than 0 and at most 168h, not %v", d)
+		}
+	}
+	if d := c.DrainDelay; d != nil && (*d < 0 || *d > time.Hour) {
+		f.add("BROKER_DRAIN_DELAY", "must be from 0s to 1h, not %v", *d)
+	}
+	least := c.RationalDelay + durable.MinRetention
+	for name, d := range map[string]time.Duration{"BROKER_RETENTION": c.Retention, "BROKER_DEAD_RETENTION": c.DeadRetention} {
+		if d != 0 && d < least {
+			f.add(name, "must be 0 or at least %v (BROKER_RATIONAL_DELAY + %v), not %v", least, durable.MinRetention, d)
+		}
+	}
+	if c.DeadRetention != 0 && c.Retention == 0 {
+		f.add("BROKER_DEAD_RETENTION", "needs BROKER_RETENTION: a dead letter is removed with its message")
+	}
+	if c.TimerSlack < 0 || c.TimerSlack > timerslack.Most {
+		f.add("BROKER_TIMER_SLACK", "must be from 0s to %v, not %v", timerslack.Most, c.TimerSlack)
+	}
+}
+
+// checkAttempts checks the retries of a delivery.
+func (c *config) checkAttempts(f *faults) {
+	if c.MaxRetries < 0 || c.MaxRetries > 10_000 {
+		f.add("BROKER_MAX_RETRIES", "must be from 0 to 10000, not %d", c.MaxRetries)
+	}
+	if len(c.RetryBackoff) > policy.MaxWaits {
+		f.add("BROKER_RETRY_BACKOFF", "has %d waits, at most %d are allowed", len(c.RetryBackoff), policy.MaxWaits)
+	}
+	for _, d := range c.RetryBackoff {
+		if d <= 0 {
+			f.add("BROKER_RETRY_BACKOFF", "holds %v; every wait must be longer than 0", d)
+		}
+	}
+	if !(c.RetryJitter >= 0 && c.RetryJitter <= 1) {
+		f.add("BROKER_RETRY_JITTER", "must be from 0 to 1, not %v", c.RetryJitter)
+	}
+}
+
+// checkBounds checks counts and sizes.
+func (c *config) checkBounds(f *faults) {
+	for name, n := range map[string]int{"BROKER_QUEUE_WINDOW": c.QueueWindow, "BROKER_PUSH_CONCURRENCY": c.PushConcurrency, "BROKER_CONSUMER_CONCURRENCY": c.ConsumerConcurrency} {
+		if n < 1 {
+			f.add(name, "must be at least 1, not %d", n)
+		}
+	}
+	var err error
+	if c.bodyLimit, err = parseSize(c.MaxBody); err != nil {
+		f.add("BROKER_MAX_BODY", "must be a size like 4MiB of at most 64MiB, not %q", c.MaxBody)
+	}
+}
+
+// checkConsumers checks where deliveries go, and their headers.
+func (c *config) checkConsumers(f *faults) {
+	if _, err := egress.ParsePolicy(c.Egress, c.EgressAllow); err != nil {
+		f.add("BROKER_EGRESS or BROKER_EGRESS_ALLOW", "is wrong: %v", err)
+	}
+	if strings.ContainsAny(c.UserAgent, "\r\n\x00") {
+		f.add("BROKER_USER_AGENT", "holds a control character")
+	}
+	if !isHeaderName(c.ConsumerTokenHeader) {
+		f.add("BROKER_CONSUMER_TOKEN_HEADER", "is not a header name: %q", c.ConsumerTokenHeader)
+	} else if metadata.ReservedHeader(c.ConsumerTokenHeader) {
+		f.add("BROKER_CONSUMER_TOKEN_HEADER", "cannot be %s, which deliveries use for something else", c.ConsumerTokenHeader)
+	}
+}
+
+// checkStores checks Redis and the endpoints of the fail-safe.
+func (c *config) checkStores(f *faults) {
+	if c.RedisMaster != "" && c.RedisURL == "" {
+		f.add("BROKER_REDIS_MASTER", "needs BROKER_REDIS_URL")
+	}
+	if c.RetriggerURL != "" {
+		if u, err := url.Parse(c.RetriggerURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			f.add("BROKER_RETRIGGER_URL", "must be an absolute http or https URL")
+		} else if c.AdminToken == "" {
+			f.add("BROKER_RETRIGGER_URL", "needs BROKER_ADMIN_TOKEN")
+		}
+	}
+}
+
+// checkLog checks the settings of the log.
+func (c *config) checkLog(f *faults) {
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel) {
+		f.add("BROKER_LOG_LEVEL", "must be debug, info, warn or error, not %q", c.LogLevel)
+	}
+	if !slices.Contains([]string{"", "json", "text"}, c.LogFormat) {
+		f.add("BROKER_LOG_FORMAT", "must be json or text, not %q", c.LogFormat)
+	}
+}
+
+func isHeaderName(s string) bool {
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// isHostname reports whether s can be the name in a URL: an address, or labels of
+// letters, digits, - and _.
+func isHostname(s string) bool {
+	if net.ParseIP(s) != nil {
+		return true
+	}
+	for _, label := range strings.Split(s, ".") {
+		if !isHeaderName(label) { // the same characters
+			return false
+		}
+	}
+	return true
+}
+
+// maxBodyLimit keeps a message far below the packets of the store.
+const maxBodyLimit = 64 << 20
+
+// parseSize reads bytes, KiB, MiB or GiB.
+func parseSize(s string) (int, error) {
+	number, factor := s, 1
+	for suffix, f := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if n, ok := strings.CutSuffix(s, suffix); ok {
+			number, factor = n, f
+		}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(number))
+	if err != nil || n < 1 || n > maxBodyLimit/factor {
+		return 0, errors.New("not a size")
+	}
+	return n * factor, nil
+}
