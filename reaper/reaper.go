@@ -60,6 +60,7 @@ type Options struct {
 	Catalogue     *catalogue.Catalogue
 	Cluster       Cluster
 	Desk          *jobs.Desk
+	Agenda        *Agenda       // of this Reaper alone
 	RationalDelay time.Duration // age at which the fail-safe steps in
 	Policies      *policy.Book  // how many attempts a job has
 	// Retention is the age at which a message whose jobs are all over is removed, 0:
@@ -75,18 +76,10 @@ type Options struct {
 // A Reaper is the fail-safe of one broker.
 type Reaper struct {
 	Options
+	*Agenda
 	reclaimed, exhausted, recovered, adopted, purged prometheus.Counter
 	reconcileSeconds                                 prometheus.Histogram
 	overdue                                          prometheus.Gauge
-
-	mu      sync.Mutex
-	ledgers map[uint32]*ledger
-	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> time of the next visit
-	sweep   bool                 // brokers came or went: reclaim visits all consumers soon
-	reread  bool                 // brokers came or went: read the settled watermarks again
-	resting map[uint32]time.Time // consumers whose state was lost -> when to rebuild it
-	renew   bool                 // another Redis process answers: every consumer needs a new epoch
-	wake    chan struct{}        // capacity 1: reconcile now
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
 }
@@ -104,8 +97,7 @@ const horizonLeast = 2 * durable.MaxIDAge
 
 // New returns a reaper. It reads nothing before Run.
 func New(o Options) *Reaper {
-	r := &Reaper{Options: o, ledgers: map[uint32]*ledger{}, watch: map[uint32]time.Time{}, sweep: true,
-		resting: map[uint32]time.Time{}, wake: make(chan struct{}, 1)}
+	r := &Reaper{Options: o, Agenda: o.Agenda}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		o.Registry.MustRegister(c)
@@ -124,17 +116,6 @@ func New(o Options) *Reaper {
 	return r
 }
 
-// Touch makes the reaper watch a consumer, which has leases or delayed jobs. It never
-// blocks.
-func (r *Reaper) Touch(consumer uint32) {
-	r.mu.Lock()
-	_, known := r.watch[consumer]
-	if !known {
-		r.watch[consumer] = time.Now().Add(firstLook)
-	}
-	r.mu.Unlock()
-}
-
 // Lost reports that Redis lost or replaced the state of a consumer. After lossGrace the
 // reconciler scans again from the settled watermark. Lost never blocks.
 func (r *Reaper) Lost(consumer uint32) {
@@ -147,30 +128,6 @@ func (r *Reaper) Lost(consumer uint32) {
 	r.resting[consumer] = time.Now().Add(lossGrace)
 	r.mu.Unlock()
 	time.AfterFunc(lossGrace, r.poke)
-}
-
-// Dirty reports that the store may have open_jobs rows of a consumer that Redis lacks. The
-// reconciler offers all of them again. Dirty never blocks.
-func (r *Reaper) Dirty(consumer uint32) {
-	r.mu.Lock()
-	if l := r.ledgers[consumer]; l != nil {
-		l.openFrom, l.openDone = ident.ID{}, false
-	}
-	r.mu.Unlock()
-	r.poke()
-}
-
-// Refill reports that the window of a consumer has room while the queue assumes that jobs
-// are outside it. The reconciler loads those jobs. Where none is left, because the jobs
-// entered Redis in another way, the reconciler ends the spill: until then every new job
-// stays outside the window. Refill never blocks.
-func (r *Reaper) Refill(consumer uint32) {
-	r.mu.Lock()
-	if l := r.ledgers[consumer]; l != nil {
-		l.spilled = true
-	}
-	r.mu.Unlock()
-	r.poke()
 }
 
 // PeersChanged reports that a broker came or went. Its leases may have ended, and consumers
@@ -191,13 +148,6 @@ func (r *Reaper) RedisChanged() {
 	r.renew, r.sweep = true, true
 	r.mu.Unlock()
 	r.poke()
-}
-
-func (r *Reaper) poke() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Run repairs until ctx ends and returns nil then. Run logs an error of one round, and the

@@ -70,9 +70,11 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	r.catalogue = catalogue.New(r.store, log)
 	require.NoError(t, r.catalogue.Refresh(ctx))
 	wake := func(uint32) { r.mu.Lock(); r.woken++; r.mu.Unlock() }
+	agenda := NewAgenda()
 	o := Options{
 		Store: r.store, Queue: r.queue, Catalogue: r.catalogue, Cluster: r,
-		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: func(c uint32) { r.Dirty(c) }},
+		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: agenda.Dirty},
+		Agenda:        agenda,
 		RationalDelay: time.Second, Policies: policy.NewBook(policy.Policy{MaxRetries: 1}), Wake: wake, Registry: prometheus.NewRegistry(), Log: log,
 	}
 	if change != nil {
@@ -322,7 +324,7 @@ func TestTheSettledMarkStopsAtTheFirstOpenJobAndIsWhereARestartBegins(t *testing
 // Options2 are the rig's options for a second reaper.
 func (r *rig) Options2() Options {
 	o := r.Options
-	o.Registry = prometheus.NewRegistry()
+	o.Registry, o.Agenda = prometheus.NewRegistry(), NewAgenda()
 	return o
 }
 

@@ -65,13 +65,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	if b.node, err = cluster.New(ctx, store, fmt.Sprintf("broker %d", l.no), silent); err != nil {
 		return nil, err
 	}
-	wake := func(consumer uint32) { b.plane.Wake(consumer) }
-	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: wake, Dirty: func(consumer uint32) { b.reaper.Dirty(consumer) }}
-	b.reaper = reaper.New(reaper.Options{
-		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk,
-		RationalDelay: rationalDelay, Policies: policies, Wake: wake, Registry: noRegistry{}, Log: silent,
-		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
-	})
+	agenda := reaper.NewAgenda()
 	b.plane = hotpath.New(hotpath.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l},
 		Push: push.Settings{
@@ -79,7 +73,13 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation",
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
-		Touched: b.reaper.Touch, Refill: b.reaper.Refill, Metrics: unread, Log: silent,
+		Touched: agenda.Touch, Refill: agenda.Refill, Metrics: unread, Log: silent,
+	})
+	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
+	b.reaper = reaper.New(reaper.Options{
+		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk, Agenda: agenda,
+		RationalDelay: rationalDelay, Policies: policies, Wake: b.plane.Wake, Registry: noRegistry{}, Log: silent,
+		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)

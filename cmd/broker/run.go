@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/timerslack"
+)
+
+// stopGrace bounds the last requests and the last write of outcomes of a broker that stops.
+const stopGrace = 10 * time.Second
+
+// Run serves until ctx ends, then drains in the order of the flow: not ready
+// (for BROKER_DRAIN_DELAY), no new connections, requests answered, publishes
+// committed, jobs offered to Redis, deliveries ended, outcomes stored, node
+// number given back.
+func (b *broker) Run(ctx context.Context) error {
+	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	planeCtx, stopPlane := context.WithCancel(background)
+	reaperCtx, stopReaper := context.WithCancel(background)
+	nodeCtx, stopNode := context.WithCancel(background)
+	defer stopPlane()
+	defer stopReaper()
+	defer stopNode()
+
+	var plane, loops, keeper sync.WaitGroup
+	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
+	loops.Go(func() { guard.Loop(reaperCtx, "catalogue", func(ctx context.Context) { _ = b.catalogue.Run(ctx) }) })
+	loops.Go(func() {
+		guard.Loop(reaperCtx, "hints", func(ctx context.Context) { _ = b.queue.Subscribe(ctx, b.hinted) })
+	})
+	if b.cfg.MySQLDSN == "" {
+		loops.Go(func() { b.keepInPlace(reaperCtx) })
+	}
+	if b.cfg.Reaper {
+		loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
+	}
+	keeper.Go(func() { guard.Loop(nodeCtx, "node lease", func(ctx context.Context) { _ = b.node.Run(ctx) }) })
+
+	served := make(chan error, 1)
+	go func() { served <- b.server.Serve(api.Listen(b.listener)) }()
+	slack, _ := timerslack.Now() // 0 where it is not known
+	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
+
+	var failure error
+	select {
+	case <-ctx.Done():
+		b.drain(background)
+		<-served
+	case failure = <-b.failed:
+		b.drain(background)
+		<-served
+	case failure = <-served:
+		if failure == nil {
+			failure = errors.New("listener closed")
+		}
+	}
+	stopReaper()
+	loops.Wait()
+	stopPlane()
+	plane.Wait()
+	stopNode()
+	keeper.Wait()
+	release, cancelRelease := context.WithTimeout(background, time.Second)
+	defer cancelRelease()
+	if err := b.node.Release(release); err != nil {
+		b.log.Debug("node number not given back; it expires", "error", err)
+	}
+	return failure
+}
+
+// drain ends the HTTP server without a failed request: the broker says that it
+// is not ready and closes each connection with its answer, but goes on serving
+// until load balancers have noticed; then it closes the listener and waits for
+// the requests under way.
+func (b *broker) drain(ctx context.Context) {
+	delay := b.cfg.drainDelay()
+	b.log.Info("stopping: not ready any more, finishing what was accepted", "drain_delay", delay.String())
+	b.api.SetDraining(true)
+	failpoint.At(failpoint.Draining)
+	time.Sleep(delay)
+	b.plane.Drain()
+	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DeliveryTimeout+stopGrace)
+	defer cancel()
+	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		b.log.Warn("listener did not close cleanly", "error", err)
+	}
+}

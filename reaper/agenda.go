@@ -1,0 +1,70 @@
+package reaper
+
+import (
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// An Agenda is the work that waits for a Reaper: the consumers to visit and the progress of
+// their scans. The parts that a Reaper needs report to its Agenda, so an Agenda is made
+// before them and the Reaper after them.
+type Agenda struct {
+	mu      sync.Mutex
+	ledgers map[uint32]*ledger
+	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> time of the next visit
+	sweep   bool                 // brokers came or went: reclaim visits all consumers soon
+	reread  bool                 // brokers came or went: read the settled watermarks again
+	resting map[uint32]time.Time // consumers whose state was lost -> when to rebuild it
+	renew   bool                 // another Redis process answers: every consumer needs a new epoch
+	wake    chan struct{}        // capacity 1: reconcile now
+}
+
+// NewAgenda returns the Agenda of a Reaper that starts.
+func NewAgenda() *Agenda {
+	return &Agenda{ledgers: map[uint32]*ledger{}, watch: map[uint32]time.Time{}, sweep: true,
+		resting: map[uint32]time.Time{}, wake: make(chan struct{}, 1)}
+}
+
+// Touch makes the reaper watch a consumer, which has leases or delayed jobs. It never
+// blocks.
+func (a *Agenda) Touch(consumer uint32) {
+	a.mu.Lock()
+	_, known := a.watch[consumer]
+	if !known {
+		a.watch[consumer] = time.Now().Add(firstLook)
+	}
+	a.mu.Unlock()
+}
+
+// Dirty reports that the store may have open_jobs rows of a consumer that Redis lacks. The
+// reconciler offers all of them again. Dirty never blocks.
+func (a *Agenda) Dirty(consumer uint32) {
+	a.mu.Lock()
+	if l := a.ledgers[consumer]; l != nil {
+		l.openFrom, l.openDone = ident.ID{}, false
+	}
+	a.mu.Unlock()
+	a.poke()
+}
+
+// Refill reports that the window of a consumer has room while the queue assumes that jobs
+// are outside it. The reconciler loads those jobs. Where none is left, because the jobs
+// entered Redis in another way, the reconciler ends the spill: until then every new job
+// stays outside the window. Refill never blocks.
+func (a *Agenda) Refill(consumer uint32) {
+	a.mu.Lock()
+	if l := a.ledgers[consumer]; l != nil {
+		l.spilled = true
+	}
+	a.mu.Unlock()
+	a.poke()
+}
+
+func (a *Agenda) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
