@@ -113,19 +113,26 @@ func (c *Config) register(f *flag.FlagSet) {
 
 // validate rejects settings without a bound or a meaning.
 func (c *Config) validate() error {
-	between := func(name string, v, low, high int) error {
-		if v < low || v > high {
-			return fmt.Errorf("--%s is %d: want %d to %d", name, v, low, high)
-		}
-		return nil
+	return errors.Join(c.checkBounds(), c.checkLoad(), c.checkConsumers(), c.checkBroker(), c.checkMessages())
+}
+
+func between(name string, v, low, high int) error {
+	if v < low || v > high {
+		return fmt.Errorf("--%s is %d: want %d to %d", name, v, low, high)
 	}
-	lasting := func(name string, v, low, high time.Duration) error {
-		if v < low || v > high {
-			return fmt.Errorf("--%s is %s: want %s to %s", name, v, low, high)
-		}
-		return nil
+	return nil
+}
+
+func lasting(name string, v, low, high time.Duration) error {
+	if v < low || v > high {
+		return fmt.Errorf("--%s is %s: want %s to %s", name, v, low, high)
 	}
-	errs := []error{
+	return nil
+}
+
+// checkBounds checks the flags that have a range and nothing else.
+func (c *Config) checkBounds() error {
+	return errors.Join(
 		between("connections", c.Connections, 1, 8192),
 		between("channels", c.Channels, 1, 1000),
 		between("batch", c.Batch, 1, 5000),
@@ -139,7 +146,13 @@ func (c *Config) validate() error {
 		lasting("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
 		lasting("late", c.Late, 0, time.Hour),
 		lasting("order-slack", c.Slack, 0, time.Hour),
-	}
+	)
+}
+
+// checkLoad checks how much is sent. It settles the number of messages and the flags that an
+// audit needs.
+func (c *Config) checkLoad() error {
+	var errs []error
 	if c.PayloadFrom == "" {
 		errs = append(errs, between("payload", c.Payload, IdentitySize, maxBodyBytes))
 	} else if _, err := os.Stat(c.PayloadFrom); err != nil {
@@ -160,6 +173,11 @@ func (c *Config) validate() error {
 	if c.Rate*(c.Warmup+c.Duration).Seconds() > MaxMessages {
 		errs = append(errs, fmt.Errorf("rate and duration make more than %d messages", MaxMessages))
 	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkConsumers() error {
+	var errs []error
 	if n := c.Channels * c.consumersPerChannel(); n > 10_000 {
 		errs = append(errs, fmt.Errorf("%d consumers in all: want at most 10000", n))
 	}
@@ -169,6 +187,12 @@ func (c *Config) validate() error {
 	if c.ConsumeAfter && (c.PullWorkers == 0 || c.MaxBacklog > 0) {
 		errs = append(errs, errors.New("--consume-after needs --pull-workers, and goes without --max-backlog"))
 	}
+	return errors.Join(errs...)
+}
+
+// checkBroker checks which broker is loaded, or started.
+func (c *Config) checkBroker() error {
+	var errs []error
 	if (c.MySQL == "") != (c.Redis == "") {
 		errs = append(errs, errors.New("--mysql and --redis go together"))
 	}
@@ -180,6 +204,12 @@ func (c *Config) validate() error {
 			errs = append(errs, errors.New("--broker-env wants NAME=VALUE"))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// checkMessages checks the form of messages and what sinks answer.
+func (c *Config) checkMessages() error {
+	var errs []error
 	if strings.ContainsFunc(c.ContentType, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) || c.ContentType == "" {
 		errs = append(errs, errors.New("--content-type: want printable ASCII without quotes"))
 	}

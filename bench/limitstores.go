@@ -22,16 +22,7 @@ const limitsLease = 10 * time.Minute
 // durableLimits measures rows of messages and of outcomes, through the same
 // statements and connections as the broker's.
 func durableLimits(ctx context.Context, c *LimitsConfig, dir string, l *Limits) (err error) {
-	var store *durable.Store
-	var others []Process
-	name := "SQLite"
-	if c.MySQL != "" {
-		name = "MySQL"
-		others = storeProcesses(&Config{MySQL: c.MySQL})
-		store, err = durable.OpenMySQL(ctx, c.MySQL, durable.Options{})
-	} else {
-		store, err = durable.OpenSQLite(ctx, dir, durable.Options{})
-	}
+	name, store, others, err := openLimitsStore(ctx, c, dir)
 	if err != nil {
 		return err
 	}
@@ -81,6 +72,16 @@ func durableLimits(ctx context.Context, c *LimitsConfig, dir string, l *Limits) 
 		}
 		return c.Rows, store.Record(ctx, batch)
 	})
+}
+
+// openLimitsStore opens the store of the configuration and names its processes.
+func openLimitsStore(ctx context.Context, c *LimitsConfig, dir string) (name string, store *durable.Store, processes []Process, err error) {
+	if c.MySQL == "" {
+		store, err = durable.OpenSQLite(ctx, dir, durable.Options{})
+		return "SQLite", store, nil, err
+	}
+	store, err = durable.OpenMySQL(ctx, c.MySQL, durable.Options{})
+	return "MySQL", store, storeProcesses(&Config{MySQL: c.MySQL}), err
 }
 
 // limitsCatalogue registers the producer, channel and consumer that the rows refer to. The channel

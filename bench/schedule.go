@@ -74,13 +74,15 @@ type openLoop struct {
 	issued atomic.Uint64
 }
 
-func newOpenLoop(rate float64, batch int, limit uint64, base time.Time, length, grace time.Duration) *openLoop {
-	if length > 0 {
-		limit = min(limit, uint64(rate*length.Seconds()))
+// newOpenLoop completes a loop whose settings are filled in.
+func newOpenLoop(o *openLoop) *openLoop {
+	if o.length > 0 {
+		o.limit = min(o.limit, uint64(o.rate*o.length.Seconds()))
 	} else {
-		length = time.Duration(float64(limit) / rate * 1e9)
+		o.length = time.Duration(float64(o.limit) / o.rate * 1e9)
 	}
-	return &openLoop{batch: batch, limit: limit, rate: rate, base: base, length: length, grace: grace, out: make(chan Ticket)}
+	o.out = make(chan Ticket)
+	return o
 }
 
 // Run issues tickets until ctx ends, all are issued, or the grace is over.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAnOpenLoopKeepsItsTimesWhenNobodyTakesThem(t *testing.T) {
-	o := newOpenLoop(1000, 1, MaxMessages, time.Now(), 200*time.Millisecond, time.Second)
+	o := newOpenLoop(&openLoop{rate: 1000, batch: 1, limit: MaxMessages, base: time.Now(), length: 200 * time.Millisecond, grace: time.Second})
 	var wg sync.WaitGroup
 	wg.Go(func() { require.NoError(t, o.Run(context.Background())) })
 	time.Sleep(150 * time.Millisecond) // a worker that is busy
@@ -30,7 +30,7 @@ func TestAnOpenLoopKeepsItsTimesWhenNobodyTakesThem(t *testing.T) {
 }
 
 func TestWhatIsNeverTakenIsKnownAsUnsent(t *testing.T) {
-	o := newOpenLoop(1000, 1, MaxMessages, time.Now(), 50*time.Millisecond, 20*time.Millisecond)
+	o := newOpenLoop(&openLoop{rate: 1000, batch: 1, limit: MaxMessages, base: time.Now(), length: 50 * time.Millisecond, grace: 20 * time.Millisecond})
 	require.NoError(t, o.Run(context.Background()))
 	require.Zero(t, o.Issued())
 	require.EqualValues(t, 50, o.Unsent(time.Now().Add(time.Hour)))
@@ -39,7 +39,7 @@ func TestWhatIsNeverTakenIsKnownAsUnsent(t *testing.T) {
 
 func TestABatchIsSentWhenItsLastMessageIsDue(t *testing.T) {
 	start := time.Now()
-	o := newOpenLoop(1000, 50, 70, start, 0, time.Second)
+	o := newOpenLoop(&openLoop{rate: 1000, batch: 50, limit: 70, base: start, grace: time.Second})
 	var wg sync.WaitGroup
 	wg.Go(func() { require.NoError(t, o.Run(context.Background())) })
 	first, ok := o.Next(context.Background())

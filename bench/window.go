@@ -167,14 +167,7 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 	if err != nil {
 		return nil, err
 	}
-	sinkOpen := true
-	closeSink := func() error {
-		if !sinkOpen {
-			return nil
-		}
-		sinkOpen = false
-		return sink.Close()
-	}
+	closeSink := sync.OnceValue(sink.Close)
 	defer func() { err = errors.Join(err, closeSink()) }()
 	if err := w.subject.create(ctx, w.control, sink.URL); err != nil {
 		return nil, err
@@ -211,9 +204,12 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 	if err := consumers.Wait(); err != nil {
 		return nil, err
 	}
-	if err := closeSink(); err != nil {
-		return nil, err
-	}
+	_ = closeSink() // returned at the end
+	return w.conclude(ctx, s)
+}
+
+// conclude asks the broker about what is uncertain and returns the result.
+func (w *window) conclude(ctx context.Context, s *sampler) (*Result, error) {
 	patience := askWithin
 	if ctx.Err() != nil { // the user has interrupted the run
 		patience = askBriefly
@@ -239,7 +235,7 @@ func (w *window) start() {
 	}
 	total := c.Warmup + c.Duration
 	if c.Rate > 0 {
-		w.schedule = newOpenLoop(c.Rate, c.Batch, limit, w.base, total, openLoopGrace)
+		w.schedule = newOpenLoop(&openLoop{rate: c.Rate, batch: c.Batch, limit: limit, base: w.base, length: total, grace: openLoopGrace})
 		return
 	}
 	loop := &closedLoop{batch: c.Batch, limit: limit}

@@ -40,17 +40,8 @@ func parseHead(b []byte) (h head, n int, err error) {
 		return h, 0, nil
 	}
 	n = end + len(headEnd)
-	// HTTP/1.1 NNN, the reason may be absent together with its space.
-	if end < 12 || string(b[:7]) != "HTTP/1." || b[7] != '0' && b[7] != '1' || b[8] != ' ' {
-		return h, 0, ErrMalformed
-	}
-	for _, c := range b[9:12] {
-		if c < '0' || c > '9' {
-			return h, 0, ErrMalformed
-		}
-		h.status = h.status*10 + int(c-'0')
-	}
-	if h.status < 100 || end > 12 && b[12] != ' ' && b[12] != '\r' {
+	var ok bool
+	if h.status, ok = parseStatus(b[:end]); !ok {
 		return h, 0, ErrMalformed
 	}
 	h.close = b[7] == '0'
@@ -96,6 +87,21 @@ func parseHead(b []byte) (h head, n int, err error) {
 		h.length = 0
 	}
 	return h, n, nil
+}
+
+// parseStatus reads the status of a head: HTTP/1.1 NNN, where the reason may be absent
+// together with its space.
+func parseStatus(b []byte) (status int, ok bool) {
+	if len(b) < 12 || string(b[:7]) != "HTTP/1." || b[7] != '0' && b[7] != '1' || b[8] != ' ' {
+		return 0, false
+	}
+	for _, c := range b[9:12] {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		status = status*10 + int(c-'0')
+	}
+	return status, status >= 100 && (len(b) == 12 || b[12] == ' ' || b[12] == '\r')
 }
 
 // splitField cuts "name: value\r\n".
