@@ -100,14 +100,15 @@ func (j located) viewInMessage(messagePath string) jobView {
 // jobsOf returns up to n jobs of a message in the order of their IDs, from the
 // position start.
 func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Message, start, n int) ([]located, error) {
-	end := min(start+n, m.Audience, len(ch.Consumers))
+	consumers := ch.Concerned(m.Head())
+	end := min(start+n, len(consumers))
 	if start >= end {
 		return nil, nil
 	}
 	page := make([]located, end-start)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(jobLookups)
-	for i, k := range ch.Consumers[start:end] {
+	for i, k := range consumers[start:end] {
 		g.Go(func() error {
 			return guard.Do("states of jobs", func() error {
 				states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})

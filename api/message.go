@@ -245,7 +245,7 @@ func (v *messageView) encode() ([]byte, error) {
 func positionOf(m *durable.Message, jobID string) (int, error) {
 	id, err := ident.Parse(jobID)
 	message, pos, ok := id.Split()
-	if err != nil || !ok || message != m.ID || pos >= m.Audience {
+	if err != nil || !ok || message != m.ID || !m.Head().HasJobAt(pos) {
 		return 0, problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no job of this message.")
 	}
 	return pos, nil

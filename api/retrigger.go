@@ -13,10 +13,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-func headOf(m *durable.Message) durable.Head {
-	return durable.Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority}
-}
-
 // retriggerMessage runs the dispatch of a message once more: jobs that are
 // neither over nor queued are queued.
 func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -24,7 +20,7 @@ func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) err
 	if err != nil {
 		return err
 	}
-	if err := a.o.Desk.RetriggerMessage(ctx, ch, headOf(m)); err != nil {
+	if err := a.o.Desk.RetriggerMessage(ctx, ch, m.Head()); err != nil {
 		return err
 	}
 	return accepted(rc)
@@ -42,7 +38,7 @@ func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return errUnknownJob
 	}
 	message, pos, ok := id.Split()
-	if !ok || message != m.ID || pos >= m.Audience || pos >= len(ch.Consumers) {
+	if !ok || message != m.ID || !m.Head().HasJobAt(pos) || pos >= len(ch.Consumers) {
 		return errUnknownJob
 	}
 	return a.redrive(ctx, rc, ch.Consumers[pos], m, !byAdmin(rc))
@@ -86,7 +82,7 @@ func (a *API) requeueDeadJob(ctx context.Context, rc *fasthttp.RequestCtx) error
 }
 
 func (a *API) redrive(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Consumer, m *durable.Message, onlyDead bool) error {
-	_, err := a.o.Desk.RetriggerJob(ctx, k.No, headOf(m), onlyDead)
+	_, err := a.o.Desk.RetriggerJob(ctx, k.No, m.Head(), onlyDead)
 	if errors.Is(err, jobs.ErrNotDead) {
 		return problem.New(fasthttp.StatusBadRequest, "job_not_dead", "The job is not dead, so its consumer cannot redrive it.")
 	}

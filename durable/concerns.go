@@ -6,7 +6,17 @@ package durable
 // some consumers, and replay generations (docs/decisions/017).
 
 // Concerns reports whether the message has a job for the consumer.
-func (k *Consumer) Concerns(h Head) bool { return k.Position < h.Audience }
+func (k *Consumer) Concerns(h Head) bool { return h.HasJobAt(k.Position) }
+
+// HasJobAt is Concerns where only the position of the consumer is known, from the ID of a
+// job: the caller's copy of the catalogue may lack the consumer.
+func (h Head) HasJobAt(position int) bool { return position < h.Audience }
+
+// Concerned returns those of a channel's consumers that the message concerns. The consumers
+// are in the order of their positions, from 0; the last ones may be missing.
+func (h Head) Concerned(consumers []*Consumer) []*Consumer {
+	return consumers[:min(h.Audience, len(consumers))]
+}
 
 // Head returns the fields that decide which consumers the message concerns, and its
 // priority.

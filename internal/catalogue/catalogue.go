@@ -36,7 +36,7 @@ type Channel struct {
 // Concerned returns the consumers for which the message has a job. A consumer that the copy
 // does not contain yet is missing; the insert of a message never relies on the copy.
 func (ch *Channel) Concerned(h durable.Head) []*durable.Consumer {
-	return ch.Consumers[:min(h.Audience, len(ch.Consumers))]
+	return h.Concerned(ch.Consumers)
 }
 
 // A Catalogue is safe for concurrent use.
