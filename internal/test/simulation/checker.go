@@ -237,7 +237,7 @@ func (c *checker) marked(l *life) {
 	for consumer, mark := range s.marks {
 		k := s.consumers[consumer-1]
 		for _, m := range s.messages[k.ChannelNo] {
-			if m.ID.Compare(mark) <= 0 && m.Audience > k.Position && s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
+			if m.ID.Compare(mark) <= 0 && concerns(m.Audience, k) && s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
 				c.report(m.ID, "I1: consumer %d: broker %d settled past a job without outcome", consumer, l.no)
 			}
 		}

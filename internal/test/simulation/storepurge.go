@@ -64,7 +64,7 @@ func (s *store) isOver(m *durable.Message, p durable.Purge) bool {
 	}
 	known := 0
 	for _, k := range p.Consumers {
-		if k.Position >= m.Audience {
+		if !concerns(m.Audience, *k) {
 			continue
 		}
 		known++
@@ -82,7 +82,7 @@ func (c *checker) removed(l *life, m *durable.Message) {
 	l.note("removed", 0, m.ID, "")
 	s := c.w.store
 	for _, k := range s.consumers {
-		if k.ChannelNo != m.ChannelNo || k.Position >= m.Audience {
+		if k.ChannelNo != m.ChannelNo || !concerns(m.Audience, k) {
 			continue
 		}
 		if status := s.state(jobKey{k.No, m.ID}).Status; status != durable.Delivered && (status != durable.Dead || c.w.plan.deadRetention == 0) {
