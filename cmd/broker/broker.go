@@ -30,7 +30,7 @@ const (
 	waitingRequests = 8192      // publishes waiting for the store
 )
 
-// A broker is one process's parts, wired.
+// A broker has the wired parts of one process.
 type broker struct {
 	cfg config
 	log *slog.Logger
@@ -105,8 +105,8 @@ func (b *broker) prepareStore(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if b.cfg.MySQLDSN == "" {
-		// The folder's lock is ours, so whoever holds a lease in it was killed:
-		// its consumers are ours at once.
+		// This process has the lock of the folder, so any other owner of a node lease in it is
+		// dead. Its consumers can be taken over at once.
 		if err := b.store.ForgetNodes(ctx); err != nil {
 			return fmt.Errorf("%w: %w", errStore, err)
 		}

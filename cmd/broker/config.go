@@ -71,7 +71,7 @@ func (c *config) derive() {
 	}
 }
 
-// allowedHosts are the names, beside loopback's, under which management is open.
+// allowedHosts are the names, besides those of loopback, under which management is open.
 func (c *config) allowedHosts() []string {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {

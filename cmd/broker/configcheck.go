@@ -50,11 +50,11 @@ func (c *config) checkListener(f *faults) {
 	}
 	for _, name := range c.AllowedHosts {
 		if !isHostname(name) {
-			f.add("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses without ports, and * is none, not %q", name)
+			f.add("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses, without ports and without *, not %q", name)
 		}
 	}
 	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		f.add("BROKER_ADMIN_TOKEN", "holds a blank or a control character, which a header does not carry unchanged")
+		f.add("BROKER_ADMIN_TOKEN", "contains a blank or a control character, which a header does not transport unchanged")
 	}
 }
 
@@ -93,7 +93,7 @@ func (c *config) checkAttempts(f *faults) {
 	}
 	for _, d := range c.RetryBackoff {
 		if d <= 0 {
-			f.add("BROKER_RETRY_BACKOFF", "holds %v; every wait must be longer than 0", d)
+			f.add("BROKER_RETRY_BACKOFF", "contains %v; every wait must be longer than 0", d)
 		}
 	}
 	if !(c.RetryJitter >= 0 && c.RetryJitter <= 1) {
@@ -120,7 +120,7 @@ func (c *config) checkConsumers(f *faults) {
 		f.add("BROKER_EGRESS or BROKER_EGRESS_ALLOW", "is wrong: %v", err)
 	}
 	if strings.ContainsAny(c.UserAgent, "\r\n\x00") {
-		f.add("BROKER_USER_AGENT", "holds a control character")
+		f.add("BROKER_USER_AGENT", "contains a control character")
 	}
 	if !isHeaderName(c.ConsumerTokenHeader) {
 		f.add("BROKER_CONSUMER_TOKEN_HEADER", "is not a header name: %q", c.ConsumerTokenHeader)

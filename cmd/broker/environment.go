@@ -14,8 +14,8 @@ import (
 	"github.com/caarlos0/env/v10"
 )
 
-// fileSuffix makes a variable name a file that holds the value: how mounted
-// secrets arrive.
+// fileSuffix turns the name of a variable into that of a file with the value, as mounted secrets
+// need it.
 const fileSuffix = "_FILE"
 
 // readConfig reads and checks the settings. Its errors name variables and never
@@ -50,7 +50,7 @@ func readConfig(environ []string) (config, error) {
 			errs = append(errs, fmt.Errorf("%s is no setting of this broker%s", name, suggestion(name, known)))
 			continue
 		}
-		if value != "" { // an empty variable is an absent one
+		if value != "" { // an empty variable counts as absent
 			values[name] = value
 		}
 	}
@@ -64,12 +64,12 @@ func readConfig(environ []string) (config, error) {
 	return c, c.check()
 }
 
-// maxSettingBytes is the largest file that is taken for the value of a setting.
+// maxSettingBytes bounds a file with the value of a setting.
 const maxSettingBytes = 64 << 10
 
-// readSetting returns the value in a file, without its final line break. A file
-// without one is an error, unlike an empty variable: a secret that was mounted
-// but not filled must not open management, nor choose an embedded store.
+// readSetting returns the value in a file, without its final line break. A file without a value is
+// an error, unlike an empty variable: a mounted secret that was not filled must neither open
+// management nor select an embedded store.
 func readSetting(path string) (string, error) {
 	f, err := os.Open(filepath.Clean(path))
 	if err != nil {
@@ -81,7 +81,7 @@ func readSetting(path string) (string, error) {
 	case err != nil:
 		return "", errors.New("the file cannot be read")
 	case len(content) > maxSettingBytes:
-		return "", fmt.Errorf("the file has more than %d bytes, so it is none with a setting", maxSettingBytes)
+		return "", fmt.Errorf("the file has more than %d bytes, too many for a setting", maxSettingBytes)
 	case strings.TrimSpace(value) == "":
 		return "", errors.New("the file is empty")
 	default:
@@ -120,8 +120,8 @@ func suggestion(name string, known map[string]bool) string {
 	return ""
 }
 
-// describe turns the library's error into one that names the variable and the
-// value, unless that is a secret.
+// describe turns an error of the library into one with the name of the variable and the value,
+// unless the value is secret.
 func describe(err error, values map[string]string, secret map[string]bool) error {
 	var all env.AggregateError
 	if !errors.As(err, &all) {

@@ -15,10 +15,9 @@ import (
 // stopGrace bounds the last requests and the last write of outcomes of a broker that stops.
 const stopGrace = 10 * time.Second
 
-// Run serves until ctx ends, then drains in the order of the flow: not ready
-// (for BROKER_DRAIN_DELAY), no new connections, requests answered, publishes
-// committed, jobs offered to Redis, deliveries ended, outcomes stored, node
-// number given back.
+// Run serves until ctx ends. It then drains in the order of the flow: not ready (for
+// BROKER_DRAIN_DELAY), no new connections, requests answered, publishes committed, jobs offered to
+// Redis, deliveries ended, outcomes stored, node number released.
 func (b *broker) Run(ctx context.Context) error {
 	background, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -45,7 +44,7 @@ func (b *broker) Run(ctx context.Context) error {
 
 	served := make(chan error, 1)
 	go func() { served <- b.server.Serve(api.Listen(b.listener)) }()
-	slack, _ := timerslack.Now() // 0 where it is not known
+	slack, _ := timerslack.Now() // 0 if unknown
 	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
 
 	var failure error
@@ -70,18 +69,17 @@ func (b *broker) Run(ctx context.Context) error {
 	release, cancelRelease := context.WithTimeout(background, time.Second)
 	defer cancelRelease()
 	if err := b.node.Release(release); err != nil {
-		b.log.Debug("node number not given back; it expires", "error", err)
+		b.log.Debug("node number not released; its lease expires", "error", err)
 	}
 	return failure
 }
 
-// drain ends the HTTP server without a failed request: the broker says that it
-// is not ready and closes each connection with its answer, but goes on serving
-// until load balancers have noticed; then it closes the listener and waits for
-// the requests under way.
+// drain ends the HTTP server without a failed request. The broker reports that it is not ready and
+// closes each connection after its answer, but serves requests until load balancers have noticed.
+// It then closes the listener and waits for the requests under way.
 func (b *broker) drain(ctx context.Context) {
 	delay := b.cfg.drainDelay()
-	b.log.Info("stopping: not ready any more, finishing what was accepted", "drain_delay", delay.String())
+	b.log.Info("stopping: not ready, finishing accepted requests", "drain_delay", delay.String())
 	b.api.SetDraining(true)
 	failpoint.At(failpoint.Draining)
 	time.Sleep(delay)

@@ -39,9 +39,8 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 	return watch, nil
 }
 
-// checkEviction warns of a Redis that may drop keys under memory pressure. A
-// dropped key is noticed and rebuilt like a wiped Redis, but jobs are late and
-// those in flight may be repeated.
+// checkEviction warns of a Redis that may drop keys under memory pressure. A dropped key is noticed
+// and rebuilt like a wiped Redis, but jobs are late and jobs in flight may be repeated.
 func (b *broker) checkEviction(ctx context.Context) {
 	if b.embedded != nil {
 		return

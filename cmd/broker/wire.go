@@ -52,7 +52,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_brokers",
-			Help: "Brokers alive on this store, as this one sees it."}, func() float64 { return float64(len(b.node.Peers())) }),
+			Help: "Brokers alive on this store, as seen by this broker."}, func() float64 { return float64(len(b.node.Peers())) }),
 	)
 	b.api = api.New(api.Options{
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane, Policies: policies,
@@ -72,7 +72,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 // newRegistry returns a registry with the metrics of the process.
 func (b *broker) newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels tell what runs.",
+	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels name the version and the store.",
 		ConstLabels: prometheus.Labels{"version": version, "store": b.store.Describe()}})
 	buildInfo.Set(1)
 	registry.MustRegister(guard.Panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo)
@@ -96,15 +96,16 @@ func (b *broker) planeOptions(agenda *reaper.Agenda, policies *policy.Book, bodi
 	}
 }
 
-// catalogueHint is the consumer number that no consumer has: in a hint between
-// brokers it says that the catalogue changed.
+// catalogueHint is a number that no consumer has. In a hint between brokers it means that the
+// catalogue has changed.
 const catalogueHint = 0
 
-// leaseMargin is by how much the lease of a push job outlives its attempt: the outcome
-// has to be stored meanwhile.
+// leaseMargin is how much longer the lease of a push job is than its attempt. The broker stores the
+// outcome in that time.
 func leaseMargin(cfg config) time.Duration { return cfg.RationalDelay + 3*time.Second }
 
-// announce tells the other brokers that the catalogue changed. Lossy: they poll.
+// announce sends a hint to the other brokers that the catalogue has changed. The hint may get lost,
+// since they also poll.
 func (b *broker) announce() {
 	if b.node.Alone() {
 		return

@@ -65,7 +65,7 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 	if body == nil || h.ContentLength() == 0 {
 		body = bytes.NewReader(nil)
 	}
-	b := newBatch(p, ch, producer, body, h.ContentLength(), rc.Conn())
+	b := newBatch(p, sender{ch, producer}, body, h.ContentLength(), rc.Conn())
 	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
@@ -94,6 +94,12 @@ func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, err
 	return durable.Message{Priority: priority, ContentType: defaultContentType, Headers: carried}, err
 }
 
+// A sender is an authorised producer and its channel.
+type sender struct {
+	ch       *catalogue.Channel
+	producer *durable.Producer
+}
+
 // A batch is one batch request under way, and the body of its answer. fasthttp
 // calls WriteTo in the goroutine of the connection, after the handler and before
 // the request and its RequestCtx are released. The two other goroutines, which
@@ -101,9 +107,8 @@ func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, err
 // batch touches the connection later, when it or its memory may be another
 // client's. None of the three has the RequestCtx.
 type batch struct {
-	p         *Publisher
-	ch        *catalogue.Channel
-	producer  *durable.Producer
+	p *Publisher
+	sender
 	defaults  durable.Message
 	requestID string
 	body      wiredBody
@@ -112,11 +117,11 @@ type batch struct {
 	answers   *answers
 }
 
-// newBatch returns a batch whose body has length bytes, or comes in chunks where that
-// is negative.
-func newBatch(p *Publisher, ch *catalogue.Channel, producer *durable.Producer, body io.Reader, length int, conn net.Conn) *batch {
+// newBatch returns a batch of a producer whose body has length bytes, or comes in chunks where
+// that is negative.
+func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
-	return &batch{p: p, ch: ch, producer: producer, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, ch.ID)}
+	return &batch{p: p, sender: from, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, from.ch.ID)}
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo.

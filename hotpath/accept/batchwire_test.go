@@ -63,7 +63,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 
 func (d *batchDoor) batch(body io.Reader, conn net.Conn) *batch {
 	ch := &catalogue.Channel{Channel: durable.Channel{No: 1, ID: "c", Audience: 1}}
-	return newBatch(d.Publisher, ch, &durable.Producer{No: 1}, body, -1, conn)
+	return newBatch(d.Publisher, sender{ch, &durable.Producer{No: 1}}, body, -1, conn)
 }
 
 // observed is a batch whose end is told.

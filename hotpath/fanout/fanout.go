@@ -138,7 +138,7 @@ func (f *Fanout) keep(msgs []*durable.Message) bool {
 		if len(f.pending) == 0 {
 			f.since = f.queue.Generation()
 		}
-		f.pending = append(f.pending, committed{durable.Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority}, m.ChannelNo})
+		f.pending = append(f.pending, committed{m.Head(), m.ChannelNo})
 	}
 	return len(f.pending) > 0
 }

@@ -62,6 +62,12 @@ func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 			f.giveBack(b)
 		}
 	}
+	f.offerNew(ctx, msgs, batches, doubtful, away)
+}
+
+// offerNew makes the call. It adds the consumers of jobs that may go another way as well to
+// doubtful, and those that did not take their jobs to away.
+func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redisq.Batch, doubtful, away map[uint32]bool) {
 	failpoint.At(failpoint.BeforeFanout)
 	generation := f.queue.Generation()
 	reservations := make([]Reservation, len(batches))
@@ -87,34 +93,38 @@ func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 	if err := cmp.Or(errs...); err != nil {
 		f.log.Warn("fan-out to Redis failed; it is tried again", "messages", len(msgs), "error", err)
 	}
-	// Asked again: a process that was paused on the way offers jobs that the
-	// reconciler of another broker may have offered long ago.
+	f.confirm(msgs, doubtful, generation)
+	f.metrics.FannedOut.Add(float64(len(msgs)))
+	var ready []uint32 // consumers with jobs that any broker may claim
+	for i, b := range batches {
+		if r := reservations[i]; r != nil {
+			r.Start(ctx, results[i].Leases)
+		}
+		if len(results[i].Leases) == len(b.Jobs) { // none is left for a claim
+			continue
+		}
+		if reservations[i] != nil || errs[i] == nil {
+			f.wake(b.Consumer)
+		}
+		if errs[i] == nil {
+			ready = append(ready, b.Consumer)
+		}
+	}
+	if !f.node.Alone() && len(ready) > 0 {
+		// Lossy by design: a broker that misses it polls.
+		_ = guard.Do("hint to the others", func() error { return f.queue.Notify(ctx, ready) })
+	}
+}
+
+// confirm marks messages fresh whose offers all went one way. The clock is read again: a process
+// that was paused on the way offers jobs that the reconciler of another broker may have offered
+// long ago.
+func (f *Fanout) confirm(msgs []committed, doubtful map[uint32]bool, generation uint64) {
 	bound := f.lateBefore()
 	for _, m := range msgs {
 		if m.ID.Millis() >= bound && (len(doubtful) == 0 || !f.concerns(m, doubtful)) {
 			f.cache.SetFresh(m.ID, generation)
 		}
-	}
-	consumers := make([]uint32, 0, len(batches))
-	for i, b := range batches {
-		reserved := reservations[i] != nil
-		if reserved {
-			reservations[i].Start(ctx, results[i].Leases)
-		}
-		if len(results[i].Leases) == len(b.Jobs) {
-			continue
-		}
-		if reserved || errs[i] == nil {
-			f.wake(b.Consumer)
-		}
-		if errs[i] == nil {
-			consumers = append(consumers, b.Consumer)
-		}
-	}
-	f.metrics.FannedOut.Add(float64(len(msgs)))
-	if !f.node.Alone() && len(consumers) > 0 {
-		// Lossy by design: a broker that misses it polls.
-		_ = guard.Do("hint to the others", func() error { return f.queue.Notify(ctx, consumers) })
 	}
 }
 

@@ -83,27 +83,6 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	}
 }
 
-// foreign tells a job of another consumer (401) from one that does not exist (404).
-func (p *Puller) foreign(ctx context.Context, ch *catalogue.Channel, id ident.ID, pos int) error {
-	msg, err := p.head(ctx, ch, id)
-	if err != nil {
-		return err
-	}
-	if pos >= msg.Audience {
-		return errJobNotFound
-	}
-	return errForeign
-}
-
-// head returns the message without its payload; errJobNotFound when the channel has none.
-func (p *Puller) head(ctx context.Context, ch *catalogue.Channel, id ident.ID) (*durable.Message, error) {
-	msg, err := p.verifier.Head(ctx, ch.No, id)
-	if err == nil && msg == nil {
-		err = errJobNotFound
-	}
-	return msg, err
-}
-
 // A move is one transition under way.
 type move struct {
 	p     *Puller
