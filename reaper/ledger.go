@@ -27,9 +27,12 @@ type ledger struct {
 	fullAt int
 	// withheldAt is the time, by the store's clock in Unix ms, at which withhold began to
 	// withhold less urgent jobs; 0 when it withholds none. withheldFor is the highest
-	// priority that had jobs outside the window at that time.
-	withheldAt  int64
-	withheldFor int
+	// spilled priority then, withheldSpills the count of spills, and withheldAgain says that
+	// this is the second wait.
+	withheldAt     int64
+	withheldFor    int
+	withheldSpills int64
+	withheldAgain  bool
 	// openFrom is the first open_jobs row that this round has not offered to Redis yet.
 	// openDone is set at the end of the round.
 	openFrom ident.ID

@@ -36,6 +36,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 	if err != nil {
 		return true, err
 	}
+	open := s.open
 	for _, priority := range append(levels, 0) {
 		if crowded && len(s.levels) > 0 && priority <= s.fullAt {
 			break
@@ -46,7 +47,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 		}
 		if full {
 			r.save(s, func(l *ledger) { l.fullAt = priority })
-			if !crowded && !r.withhold(s, stats, through, newest) {
+			if !crowded && !r.withhold(s, stats, s.open > open, through, newest) {
 				_, err = r.Queue.SettleSpilled(ctx, s.k.No, priority, stats.Spills)
 			}
 			return true, err
@@ -55,7 +56,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 	if crowded {
 		return true, nil
 	}
-	if r.withhold(s, stats, through, newest) {
+	if r.withhold(s, stats, s.open > open, through, newest) {
 		return true, nil
 	}
 	settled, err := r.Queue.SettleSpilled(ctx, s.k.No, -1, stats.Spills)
@@ -68,20 +69,28 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 
 // withhold reports whether the less urgent jobs of the window must go on waiting although
 // the scan has loaded every job that it can: the jobs spilled last are too new for it.
-// The jobs wait until the scan has passed the time at which withholding began. They do
-// not wait for the newest message, because a busy channel always has a newer one. Only
-// a more urgent spilled job starts the wait again. The wait is measured by the progress
-// of the scan and not by a clock, because a slow machine scans late.
-func (r *Reaper) withhold(s *scan, stats redisq.Stats, through, newest ident.ID) bool {
-	if stats.Ready == 0 || stats.SpilledPriority < 0 || newest.Compare(through) <= 0 {
-		r.save(s, func(l *ledger) { l.withheldAt = 0 })
-		return false
-	}
-	if s.withheldAt == 0 || stats.SpilledPriority > s.withheldFor {
-		r.save(s, func(l *ledger) { l.withheldAt, l.withheldFor = r.Cluster.NowMs(), stats.SpilledPriority })
-	}
-	if through.Millis() <= s.withheldAt {
+// The jobs wait until the scan has passed the time at which withholding began, and once more
+// if jobs were spilled meanwhile. They do not wait for the newest message, because a busy channel
+// always has a newer one. Only a more urgent spilled job starts the waits again. The wait is
+// measured by the progress of the scan and not by a clock, because a slow machine scans late.
+//
+// loaded says that this scan has brought jobs: an empty window does not stay empty then, and
+// what was brought may be less urgent than the jobs that are too new.
+func (r *Reaper) withhold(s *scan, stats redisq.Stats, loaded bool, through, newest ident.ID) bool {
+	begin := func(again bool) bool {
+		r.save(s, func(l *ledger) {
+			l.withheldAt, l.withheldFor, l.withheldSpills, l.withheldAgain = r.Cluster.NowMs(), stats.SpilledPriority, stats.Spills, again
+		})
 		return true
+	}
+	switch {
+	case stats.Ready == 0 && !loaded || stats.SpilledPriority < 0 || newest.Compare(through) <= 0:
+	case s.withheldAt == 0 || stats.SpilledPriority > s.withheldFor:
+		return begin(false)
+	case through.Millis() <= s.withheldAt:
+		return true
+	case !s.withheldAgain && stats.Spills > s.withheldSpills:
+		return begin(true)
 	}
 	r.save(s, func(l *ledger) { l.withheldAt = 0 })
 	return false
