@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -103,6 +104,30 @@ func TestBatchLinesNameNoHeadersOfTheBroker(t *testing.T) {
 		"X-Tenant": nil, "Broker": nil,
 	} {
 		require.Equal(t, want, checkLineHeaders(map[string]string{"a": "b", name: "v"}, "X-Key"), name)
+	}
+}
+
+// A line of the largest size may hold millions of values, or brackets in brackets. The
+// reader refuses it at the first value that a line does not have: it builds nothing for
+// the values behind it and does not descend.
+func TestAHostileBatchLineCostsNoMemory(t *testing.T) {
+	const size = 8 << 20
+	for name, line := range map[string]string{
+		"values":         `{"Payload":[` + strings.Repeat("0,", size/2) + `0]}`,
+		"brackets":       `{"Payload":` + strings.Repeat("[", size),
+		"objects":        `{"Headers":` + strings.Repeat(`{"a":`, size/5),
+		"members":        `{` + strings.Repeat(`"a":0,`, size/6) + `"Payload":"x"}`,
+		"header members": `{"Payload":"x","Headers":{"a":` + strings.Repeat(`"x","a":`, size/8) + `"x"}}`,
+	} {
+		text := []byte(line)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var l batchLine
+		err := l.parse(text)
+		runtime.ReadMemStats(&after)
+		require.Error(t, err, name)
+		require.Equal(t, 400, problem.From(err).Status, name)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
 	}
 }
 
