@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/penstock-broker/penstock/bench"
-	"github.com/penstock-broker/penstock/internal/gcpace"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
@@ -14,6 +13,5 @@ func main() {
 	// First of all, because the program starts over with it: the load generator has
 	// the timers that the broker has, so that both wait alike.
 	_ = timerslack.Set(timerslack.Usual)
-	gcpace.Start()
 	os.Exit(bench.Main(os.Args[1:]))
 }
