@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,12 +25,49 @@ const (
 // whole. And it waits where no connection can be accepted for the moment:
 // fasthttp would end the server for good. Connections that are not TCP are
 // handed through.
-func Listen(ln net.Listener) net.Listener { return &listener{Listener: ln} }
+//
+// Close also closes the connections on which no byte has come. fasthttp would wait for their
+// first request until its timeout, and clients that connect ahead would hold up a stop.
+func Listen(ln net.Listener) net.Listener {
+	return &listener{Listener: ln, silent: map[*clientConn]struct{}{}}
+}
 
 // A listener is asked by one goroutine at a time.
 type listener struct {
 	net.Listener
 	warned time.Time // the last time that a failure was logged
+
+	mu     sync.Mutex
+	silent map[*clientConn]struct{} // connections without a byte; nil: the listener is closed
+}
+
+// add remembers a connection until its first byte, unless the listener is closed.
+func (l *listener) add(c *clientConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.silent == nil {
+		return false
+	}
+	l.silent[c] = struct{}{}
+	return true
+}
+
+func (l *listener) forget(c *clientConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.silent, c)
+}
+
+// Close closes the listener and the connections on which no byte has come.
+func (l *listener) Close() error {
+	err := l.Listener.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.silent {
+		_ = c.TCPConn.Close()
+	}
+	l.silent = nil
+	return err
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -43,7 +82,12 @@ func (l *listener) Accept() (net.Conn, error) {
 			continue
 		}
 		if tcp, ok := c.(*net.TCPConn); ok && err == nil {
-			return &clientConn{TCPConn: tcp}, nil
+			client := &clientConn{TCPConn: tcp, from: l}
+			if !l.add(client) {
+				_ = tcp.Close()
+				return nil, net.ErrClosed
+			}
+			return client, nil
 		}
 		return c, err
 	}
@@ -62,10 +106,26 @@ func passes(err error) bool {
 type clientConn struct {
 	*net.TCPConn
 	ended bool
+	from  *listener
+	heard atomic.Bool // from does not remember the connection any more
+}
+
+func (c *clientConn) Close() error {
+	c.forget()
+	return c.TCPConn.Close()
+}
+
+func (c *clientConn) forget() {
+	if !c.heard.Swap(true) {
+		c.from.forget(c)
+	}
 }
 
 func (c *clientConn) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
+	if !c.heard.Load() {
+		c.forget()
+	}
 	if err != nil && errors.Is(err, io.EOF) {
 		c.ended = true
 	}

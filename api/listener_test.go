@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 )
 
 // A starved listener has no descriptor for the first connections.
@@ -56,4 +57,52 @@ func TestTheServerEndsWithItsListener(t *testing.T) {
 	defer ln.Close()
 	err = NewServer(echo, ServerOptions{}).Serve(Listen(&starved{ln, []error{syscall.EBADF}}))
 	require.ErrorIs(t, err, syscall.EBADF)
+}
+
+// A client that connects ahead and sends nothing does not hold up a stop. One whose request is
+// under way gets its answer.
+func TestAStopDoesNotWaitForConnectionsWithoutARequest(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ln := Listen(inner).(*listener)
+	entered, release := make(chan struct{}), make(chan struct{})
+	s := NewServer(func(rc *fasthttp.RequestCtx) {
+		entered <- struct{}{}
+		<-release
+		rc.SetStatusCode(204)
+	}, ServerOptions{})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	silent, busy := dial(), dial()
+	_, err = io.WriteString(busy, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	require.NoError(t, err)
+	<-entered
+	remembered := func() int {
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		return len(ln.silent)
+	}
+	require.Eventually(t, func() bool { return remembered() == 1 }, 30*time.Second, time.Millisecond, "the silent one, and not the other")
+	gone := dial()
+	require.Eventually(t, func() bool { return remembered() == 2 }, 30*time.Second, time.Millisecond)
+	require.NoError(t, gone.Close())
+	require.Eventually(t, func() bool { return remembered() == 1 }, 30*time.Second, time.Millisecond, "a client that leaves is forgotten")
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Shutdown() }()
+	_, err = silent.Read(make([]byte, 1)) // returns only when the server closes it
+	require.Error(t, err)
+	close(release)
+	answer := make([]byte, 12)
+	_, err = io.ReadFull(busy, answer)
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.1 204", string(answer))
+	require.NoError(t, <-stopped)
+	require.NoError(t, <-served)
 }
