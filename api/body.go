@@ -9,25 +9,24 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxSkipped is how much of a body that nobody read is read to keep the
-// connection; past it the connection is closed instead.
+// maxSkipped is the number of bytes of an unread body that endBody skips to keep the
+// connection. It closes the connection when the body is longer.
 const maxSkipped = 64 << 10
 
-// endBody makes sure that nothing of a streamed body is left on the connection,
-// where it would be taken for the next request: the rest is skipped, or the
-// connection closed.
+// endBody removes the unread rest of a streamed body from the connection, where the server
+// would take it for the next request. It skips the rest, or closes the connection.
 func endBody(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(rc *fasthttp.RequestCtx) {
 		next(rc)
-		stream := rc.RequestBodyStream() // gone when the body was replaced by a read one
+		stream := rc.RequestBodyStream() // nil when the body has been read into memory
 		if stream == nil || rc.Response.IsBodyStream() {
-			return // a streamed answer is still reading, and sees to it itself
+			return // a streamed answer still reads the body, and ends it itself
 		}
 		switch {
-		case rc.Response.ConnectionClose(): // what comes matters to the answer only, see drain
+		case rc.Response.ConnectionClose(): // the rest only matters to the answer, see drain
 			_ = rc.Conn().SetReadDeadline(time.Now().Add(drainPause))
 		case rc.Response.StatusCode() >= fasthttp.StatusBadRequest:
-			// Refused before its body was read, which may never come.
+			// The request was refused before its body was read. The body may never come.
 			_ = rc.Conn().SetReadDeadline(time.Now().Add(drainTimeout))
 		}
 		if !skip(stream) {
@@ -37,11 +36,11 @@ func endBody(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	}
 }
 
-// skipBuffers are small: a thousand clients that were refused, and go on sending,
-// take four megabytes.
+// skipBuffers are small: a thousand refused clients that continue to send take four
+// megabytes.
 var skipBuffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-// skip reads what is left of a body, and reports whether that was all.
+// skip reads the rest of a body within maxSkipped, and reports whether it reached the end.
 func skip(body io.Reader) bool {
 	buf := skipBuffers.Get().(*[4 << 10]byte)
 	defer skipBuffers.Put(buf)

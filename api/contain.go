@@ -7,9 +7,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// contain is the outermost layer of every request: a panic in what is around the
-// routes (each of which has a recover of its own, see instrument) fails the request
-// and not the process. What was read of it is not known then, so its connection ends.
+// contain is the outermost layer of every request. A panic in the layers around the routes
+// fails the request and not the process; each route has a recover of its own, see
+// instrument. After the panic the position in the request is unknown, so contain closes the
+// connection.
 func contain(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(rc *fasthttp.RequestCtx) {
 		if guard.Do("http server", func() error { next(rc); return nil }) == nil {

@@ -18,13 +18,15 @@ const (
 	acceptWarnEvery  = time.Minute
 )
 
-// Listen returns a listener for servers of NewServer, which need it for two
-// reasons. Its connections remember that their client has stopped sending:
-// fasthttp takes the end of the connection between two chunks for the end of the
-// body, and a message that was cut short there would be stored as if it were
-// whole. And it waits where no connection can be accepted for the moment:
-// fasthttp would end the server for good. Connections that are not TCP are
-// handed through.
+// Listen returns a listener for servers of NewServer, which need it for two reasons.
+//
+// First, its connections record that the client has stopped sending. fasthttp takes the end
+// of the connection between two chunks for the end of the body, and would store a truncated
+// message as a whole one.
+//
+// Second, it waits while no connection can be accepted, where fasthttp would end the server.
+//
+// Connections that are not TCP are passed through.
 //
 // Close also closes the connections on which no byte has come. fasthttp would wait for their
 // first request until its timeout, and clients that connect ahead would hold up a stop.
@@ -32,7 +34,7 @@ func Listen(ln net.Listener) net.Listener {
 	return &listener{Listener: ln, silent: map[*clientConn]struct{}{}}
 }
 
-// A listener is asked by one goroutine at a time.
+// One goroutine at a time calls a listener.
 type listener struct {
 	net.Listener
 	warned time.Time // the last time that a failure was logged
@@ -76,7 +78,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil && passes(err) {
 			if time.Since(l.warned) > acceptWarnEvery {
 				l.warned = time.Now()
-				slog.Warn("no connection can be accepted for the moment", "error", err)
+				slog.Warn("the listener cannot accept connections at the moment", "error", err)
 			}
 			time.Sleep(pause)
 			continue
@@ -93,16 +95,15 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passing are the failures that say nothing about the listener: descriptors or
-// memory are used up, or the connection was gone or forbidden before it was
-// accepted.
+// passing are the failures after which the listener still works: descriptors or memory are
+// used up, or the connection ended or was forbidden before it was accepted.
 var passing = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM}
 
 func passes(err error) bool {
 	return slices.ContainsFunc(passing, func(e error) bool { return errors.Is(err, e) })
 }
 
-// A clientConn is read by one goroutine at a time, the one that asks Ended.
+// One goroutine at a time reads a clientConn, and the same one calls Ended.
 type clientConn struct {
 	*net.TCPConn
 	ended bool
@@ -132,6 +133,6 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Ended reports whether the end of what the client sends was met. A body in
-// chunks that is over when this is true has no last chunk.
+// Ended reports whether the client has closed its sending side. A chunked body that ends
+// with Ended true has no last chunk, and is truncated.
 func (c *clientConn) Ended() bool { return c.ended }

@@ -15,8 +15,8 @@ type metrics struct {
 	panics   prometheus.Counter
 }
 
-// routeMetrics are the counters of one route. Looking a counter up by its
-// labels costs more than counting, so each status is looked up once.
+// routeMetrics are the counters of one route. A look-up of a counter by its labels costs
+// more than the count, so each status is looked up once.
 type routeMetrics struct {
 	name     string
 	requests *prometheus.CounterVec
@@ -30,7 +30,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "penstock_http_requests_total", Help: "Requests answered, by route and status.",
 		}, []string{"route", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "penstock_http_request_duration_seconds", Help: "Time from the whole request read to the answer made.",
+			Name: "penstock_http_request_duration_seconds", Help: "Time from the end of reading a request to its answer.",
 			// 0.25 ms to 8 s: an fsync is about 1 ms, the longest wait is the request timeout.
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
 		}, []string{"route"}),

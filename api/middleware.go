@@ -56,8 +56,8 @@ func (a *API) instrument(m *routeMetrics, next fasthttp.RequestHandler) fasthttp
 	}
 }
 
-// setRequestID puts the caller's request ID, or a new one where that is missing
-// or could not stand in a log line, on the response.
+// setRequestID sets the X-Request-ID of the response. It is the client's, or a new one when
+// the client's is missing or unfit for a log line.
 func setRequestID(rc *fasthttp.RequestCtx) {
 	if id := rc.Request.Header.Peek(headerRequestID); len(id) > 0 && len(id) <= maxRequestIDBytes && visibleASCII(id) {
 		rc.Response.Header.SetBytesV(headerRequestID, id)
@@ -74,8 +74,8 @@ func requestID(rc *fasthttp.RequestCtx) string {
 
 var requestIDText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// appendRequestID appends 20 characters. They tell requests apart and prove
-// nothing, so the fast generator is good enough.
+// appendRequestID appends 20 characters. A request ID is no secret, so the fast generator
+// suffices.
 func appendRequestID(text []byte) []byte {
 	var b [12]byte
 	binary.BigEndian.PutUint64(b[:8], rand.Uint64())

@@ -14,26 +14,25 @@ import (
 
 var (
 	errHost = problem.New(fasthttp.StatusForbidden, "host_not_allowed",
-		"Management without a token is open under loopback names, the address that the broker listens on, and the names in BROKER_ALLOWED_HOSTS. Send one of those as Host, or a token.")
+		"Management without a token accepts as Host a loopback name, the address on which the broker listens, or a name in BROKER_ALLOWED_HOSTS. Send one of these, or a token.")
 	errOrigin = problem.New(fasthttp.StatusForbidden, "origin_not_allowed",
-		"Management without a token refuses requests that a browser sends for a page of another site.")
+		"Management without a token refuses a browser's requests from pages of other sites.")
 )
 
-// checkOpen decides whether a request without a token may use open management.
-// That it reaches the listener proves nothing: a page of any site can make a
-// browser on this machine send it, under a name that the site's own DNS points to
-// loopback (DNS rebinding). Such a request cannot hide its name: the browser
-// writes Host, Origin and Sec-Fetch-Site, and the page cannot change them. What a
-// proxy says in X-Forwarded-Host or Forwarded does not count: any client can
-// write that.
+// checkOpen decides whether a request without a token may use open management. A request
+// that reaches the listener need not be local: a page of any site can make a browser on
+// this machine send it, under a name that the site's DNS resolves to loopback (DNS
+// rebinding). Such a request cannot hide that name: the browser sets Host, Origin and
+// Sec-Fetch-Site, and the page cannot change them. checkOpen ignores X-Forwarded-Host and
+// Forwarded, which any client can set.
 func (a *API) checkOpen(rc *fasthttp.RequestCtx) error {
 	h := &rc.Request.Header
 	if !a.namedHere(rc, string(h.Host())) {
 		return errHost
 	}
-	// A target in absolute form names a host of its own, which counts before Host
-	// (RFC 9112, 3.2.2), and which readers of URLs tell apart differently. The
-	// router uses what fasthttp made of it.
+	// A target in absolute form contains a host, which takes precedence over Host (RFC 9112,
+	// 3.2.2). URL parsers disagree about it, so this check uses fasthttp's result, as the
+	// router does.
 	if target := h.RequestURI(); !bytes.HasPrefix(target, []byte("/")) {
 		u, err := url.Parse(string(target))
 		if err != nil || u.User != nil || !a.namedHere(rc, u.Host) {
@@ -57,9 +56,9 @@ func (a *API) checkOpen(rc *fasthttp.RequestCtx) error {
 	return nil
 }
 
-// namedHere reports whether host, with or without a port, names this broker: as
-// loopback, by the address on which the connection came in, or by a name in
-// AllowedHosts. An address cannot be rebound to another machine, a name can.
+// namedHere reports whether host, with or without a port, names this broker: as loopback,
+// by the local address of the connection, or by a name in AllowedHosts. A name can be
+// rebound to another machine, an address cannot.
 func (a *API) namedHere(rc *fasthttp.RequestCtx, host string) bool {
 	name, ok := hostname(host)
 	if !ok {
@@ -80,8 +79,7 @@ func (a *API) namedHere(rc *fasthttp.RequestCtx, host string) bool {
 }
 
 // hostname returns the name or address in the value of a Host header, in lower
-// case, without port, brackets and the final dot of a name. It refuses whatever
-// else there could be in it.
+// case, without port, brackets and the final dot of a name. It refuses every other value.
 func hostname(host string) (string, bool) {
 	name, port := host, ""
 	if end := strings.IndexByte(host, ']'); strings.HasPrefix(host, "[") && end > 0 {

@@ -16,11 +16,18 @@ import (
 )
 
 const (
-	readTimeout     = 30 * time.Second // a head with the beginning of its body; package intake gives a large body more
-	writeTimeout    = 60 * time.Second // an answer: a message of the largest size on a slow line
-	idleTimeout     = 75 * time.Second // between requests; longer than the usual 60 s of load balancers: a side that closes while the other sends fails a request
-	maxHeaderBytes  = 16 << 10         // request line and headers: the read buffer has to hold them
-	maxDrainedBytes = 64 << 20         // of a body that is too large, see drain
+	// readTimeout bounds a head with the beginning of its body. Package intake gives a large
+	// body more time.
+	readTimeout = 30 * time.Second
+	// writeTimeout bounds an answer. It allows a message of the largest size on a slow line.
+	writeTimeout = 60 * time.Second
+	// idleTimeout bounds the time between requests. It is longer than the usual 60 s of load
+	// balancers, because a request fails when the broker closes while the balancer sends.
+	idleTimeout = 75 * time.Second
+	// maxHeaderBytes bounds the request line and headers, which the read buffer must contain.
+	maxHeaderBytes = 16 << 10
+	// maxDrainedBytes, drainTimeout and drainPause bound drain.
+	maxDrainedBytes = 64 << 20
 	drainTimeout    = 5 * time.Second
 	drainPause      = 100 * time.Millisecond
 )
@@ -31,16 +38,16 @@ type ServerOptions struct {
 	Log         *slog.Logger
 }
 
-// NewServer returns a server for h, usually the Handler of an API, that refuses
-// what is too large, too slow or ambiguous, and says so as h would.
+// NewServer returns a server for h, usually the Handler of an API. It refuses requests that
+// are too large, too slow or ambiguous, with answers of the form that h uses.
 func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	return &fasthttp.Server{
 		Handler:                      contain(strict(endBody(h))),
-		StreamRequestBody:            true, // the doors bound what they read: see package intake
-		MaxRequestBodySize:           1,    // of a streamed body this is only what is waited for before the handler runs
+		StreamRequestBody:            true, // the handlers bound their bodies: see package intake
+		MaxRequestBodySize:           1,    // with streaming: only the bytes that the server awaits before the handler
 		ErrorHandler:                 refuse,
 		Logger:                       serverLog{o.Log},
 		Concurrency:                  o.Concurrency,
@@ -50,16 +57,16 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 		IdleTimeout:                  idleTimeout,
 		TCPKeepalive:                 true,
 		CloseOnShutdown:              true,
-		DisablePreParseMultipartForm: true, // a body is bytes, whatever its type claims
+		DisablePreParseMultipartForm: true, // a body is bytes, whatever its content type is
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,
 	}
 }
 
-// strict refuses what fasthttp forgives: headers that a proxy in front of the
-// broker may have read differently, so that the two disagree about where this
-// request ends. Costs a pass over the header bytes.
+// strict refuses headers that fasthttp accepts and a proxy in front of the broker may read
+// differently: the two would disagree about the end of the request. It costs one pass over
+// the header bytes.
 func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	twice := endBody(func(rc *fasthttp.RequestCtx) { refuse(rc, errTwice) })
 	return func(rc *fasthttp.RequestCtx) {
@@ -72,7 +79,7 @@ func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			twice(rc)
 			return
 		}
-		if rc.IsConnect() { // there is no tunnel, and what follows was meant for its other end
+		if rc.IsConnect() { // there is no tunnel, so the next bytes are no request
 			rc.SetConnectionClose()
 		}
 		next(rc)
@@ -84,15 +91,15 @@ var (
 	errTwice     = errors.New("api: a header of the broker occurs twice")
 )
 
-// usualNames is how many headers of the broker a request may have before their
-// names need memory of their own and are sorted. Clients send six or seven.
+// usualNames is the number of X-Broker- headers up to which inspect allocates and sorts
+// nothing. Clients send six or seven.
 const usualNames = 16
 
-// inspect returns errAmbiguous when a header block has a folded line (obsolete
-// since RFC 7230), a line that does not end in CR LF, a name with a blank in it,
-// a transfer encoding other than chunked, or both a length and an encoding. It
-// returns errTwice when two headers of the broker have the same name: the broker
-// would read the first one, and a proxy that checks tokens perhaps the last.
+// inspect returns errAmbiguous when a header block has a folded line (obsolete since RFC
+// 7230), a line that does not end in CR LF, a name with a blank in it, a transfer encoding
+// other than chunked, or both a length and an encoding. It returns errTwice when two
+// X-Broker- headers have the same name: the broker would read the first one, and a proxy
+// that checks tokens perhaps the last.
 func inspect(block []byte) error {
 	length, encoding := false, false
 	var space [usualNames][]byte
@@ -143,11 +150,11 @@ func inspect(block []byte) error {
 	return nil
 }
 
-// brokerPrefix begins the names of all headers that the broker reads or sends.
+// brokerPrefix is the prefix of the headers that the broker defines.
 const brokerPrefix = "X-Broker-"
 
-// repeated reports whether two of these header names are the same. It sorts them
-// when there are so many that comparing each with each would take long.
+// repeated reports whether two of these header names are the same. It sorts them when they
+// are too many for a comparison of each pair.
 func repeated(names [][]byte) bool {
 	if len(names) > usualNames {
 		slices.SortFunc(names, compareNames)
@@ -168,13 +175,13 @@ func repeated(names [][]byte) bool {
 	return false
 }
 
-// compareNames orders header names by length, which mostly decides, then by
-// their bytes in lower case.
+// compareNames orders header names by length, which usually decides, then by their bytes in
+// lower case.
 func compareNames(a, b []byte) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)
 	}
-	for i := len(a) - 1; i >= 0; i-- { // they begin alike
+	for i := len(a) - 1; i >= 0; i-- { // from the end, because the beginnings are the same
 		x, y := a[i], b[i]
 		if 'A' <= x && x <= 'Z' {
 			x += 'a' - 'A'
@@ -193,8 +200,8 @@ func isName(b []byte, name string) bool {
 	return len(b) == len(name) && strings.EqualFold(string(b), name)
 }
 
-// refuse answers a request that could not be read. The connection is closed
-// after it: where the next request would start is not known.
+// refuse answers a request that could not be read. The server then closes the connection,
+// because the start of the next request is unknown.
 func refuse(rc *fasthttp.RequestCtx, err error) {
 	setRequestID(rc)
 	var small *fasthttp.ErrSmallBuffer
@@ -215,9 +222,9 @@ func refuse(rc *fasthttp.RequestCtx, err error) {
 	problem.Write(rc, p)
 }
 
-// drain reads what the client is still sending, within bounds. Closing a
-// connection with unread bytes resets it, and most clients would then report
-// the reset instead of our answer.
+// drain reads the bytes that the client still sends, within bounds. A connection that is
+// closed with unread bytes is reset, and most clients would report the reset instead of the
+// answer.
 func drain(c net.Conn) {
 	if c == nil {
 		return
@@ -226,7 +233,7 @@ func drain(c net.Conn) {
 	buf := skipBuffers.Get().(*[4 << 10]byte)
 	defer skipBuffers.Put(buf)
 	for total := 0; total < maxDrainedBytes && time.Now().Before(end); {
-		// A client that pauses has sent everything, or waits for us.
+		// A client that pauses has sent the whole request, or waits for the answer.
 		if c.SetReadDeadline(time.Now().Add(drainPause)) != nil {
 			return
 		}
@@ -238,8 +245,8 @@ func drain(c net.Conn) {
 	}
 }
 
-// serverLog takes fasthttp's lines about connections that broke: nobody has to
-// act on one.
+// serverLog logs fasthttp's lines about broken connections at level debug, because an
+// operator need not act on them.
 type serverLog struct{ log *slog.Logger }
 
 func (l serverLog) Printf(format string, args ...any) {
