@@ -21,15 +21,15 @@ const (
 
 var (
 	errTokenMissing = problem.New(fasthttp.StatusUnauthorized, "token_missing",
-		"This needs a token: X-Broker-Admin-Token, or where a consumer or producer may act, the tokens of that one and of the channel.")
+		"This route needs a token: X-Broker-Admin-Token, or where a consumer or producer has access, its token and the token of the channel.")
 	errAdminToken = problem.New(fasthttp.StatusForbidden, "admin_token_mismatch",
 		"X-Broker-Admin-Token does not match.")
 	errNoAdmin = problem.New(fasthttp.StatusForbidden, "admin_disabled",
-		"No admin token is configured, so nobody may do this.")
+		"This route needs an admin token, and this broker has none configured.")
 )
 
-// admit decides whether a request may go on, before its body is read. Only a token
-// that is in the body, AccessForm, is left to the handler.
+// admit checks the access of a request before its body is read. The handler checks a token
+// in the body (AccessForm).
 func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
 	switch access {
 	case AccessAdmin:
@@ -48,9 +48,9 @@ func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access)
 	}
 }
 
-// admitReader admits everybody while management is open, else the bearers of
-// tokens. A producer is admitted to the channel only: publisher tells the handler
-// whose messages it may show.
+// admitReader admits every request while management is open, and else requests with
+// tokens. It admits a producer to the channel only: publisher tells the handler whose
+// messages it may show.
 func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
 	var refusal error
 	if a.o.OpenManagement {
@@ -86,7 +86,7 @@ func (a *API) admitConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	return err
 }
 
-// publisherKey is the user value that holds the producer that admitProducer found.
+// publisherKey is the user value with the producer that admitProducer found.
 const publisherKey = "publisher"
 
 func (a *API) admitProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -99,18 +99,18 @@ func (a *API) admitProducer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	return nil
 }
 
-// publisher returns the producer as which the request was admitted. nil: it may
-// see the messages of all producers.
+// publisher returns the producer with whose tokens the request was admitted. nil: the
+// request may read the messages of all producers.
 func publisher(rc *fasthttp.RequestCtx) *durable.Producer {
 	p, _ := rc.UserValue(publisherKey).(*durable.Producer)
 	return p
 }
 
-// byAdmin reports whether the request says that it comes from the admin.
+// byAdmin reports whether the request has an admin token, right or wrong.
 func byAdmin(rc *fasthttp.RequestCtx) bool { return len(rc.Request.Header.Peek(headerAdminToken)) > 0 }
 
-// checkAdmin answers whether the request comes from the admin. Without a
-// configured token it is refused whatever it carries.
+// checkAdmin returns nil when the request has the right admin token. Without a configured
+// token it refuses every request.
 func (a *API) checkAdmin(rc *fasthttp.RequestCtx) error {
 	token := rc.Request.Header.Peek(headerAdminToken)
 	switch {

@@ -17,7 +17,7 @@ const jsonType = "application/json"
 // millis is RFC 3339 with milliseconds, the precision that is stored.
 const millis = "2006-01-02T15:04:05.000Z07:00"
 
-// A stamp is a time as the JSON of messages and jobs shows it.
+// A stamp is a time in the JSON of messages and jobs.
 type stamp time.Time
 
 // MarshalJSON writes t in UTC with milliseconds.
@@ -25,12 +25,12 @@ func (t stamp) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + time.Time(t).UTC().Format(millis) + `"`), nil
 }
 
-// changedAt is the time of a resource as its JSON shows it: in whole seconds, so
-// that it equals Last-Modified, which clients compare it with.
+// changedAt is the time of a resource in its JSON. It has whole seconds, so that it equals
+// Last-Modified, with which clients compare it.
 func changedAt(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// encode returns v as JSON. Markup characters are left as they are: payloads
-// are shown to people far more often than embedded in pages.
+// encode returns v as JSON. It does not escape markup characters: people read payloads far
+// more often than pages embed them.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -41,7 +41,7 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// answer writes v as JSON, for what has no date.
+// answer writes v, which has no date, as JSON.
 func answer(rc *fasthttp.RequestCtx, status int, v any) error {
 	body, err := encode(v)
 	if err != nil {
@@ -54,9 +54,9 @@ func answer(rc *fasthttp.RequestCtx, status int, v any) error {
 	return nil
 }
 
-// answerResource writes the representation of a resource with its validators,
-// or 304 when the caller has it. byDate tells whether lastModified alone can
-// decide that; see the package comment.
+// answerResource writes the representation of a resource with its validators, or 304 when
+// the client has it already. byDate tells whether lastModified alone proves that; see the
+// package comment.
 func answerResource(rc *fasthttp.RequestCtx, status int, v any, lastModified time.Time, byDate bool) error {
 	body, err := encode(v)
 	if err != nil {
@@ -71,8 +71,8 @@ func answerEncoded(rc *fasthttp.RequestCtx, status int, body []byte, lastModifie
 	h := &rc.Response.Header
 	h.Set(fasthttp.HeaderLastModified, lastModified.UTC().Format(http.TimeFormat))
 	h.Set(fasthttp.HeaderETag, etag)
-	// Representations hold tokens: no shared cache may keep them, a private one
-	// has to ask each time.
+	// Representations contain tokens: a shared cache must not store them, and a private
+	// cache must revalidate them each time.
 	h.Set(fasthttp.HeaderCacheControl, "private, no-cache")
 	if (rc.IsGet() || rc.IsHead()) && notModified(rc, etag, lastModified, byDate) {
 		rc.Response.ResetBody()

@@ -19,10 +19,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
-// requestTimeout bounds what one control plane request may ask of the stores.
+// requestTimeout bounds the time that one control plane request spends in the stores.
 const requestTimeout = 10 * time.Second
 
-// defaultBodies bounds the bodies in memory of an API that shares no bound, bytes.
+// defaultBodies is the bound on bodies in memory, in bytes, of an API without
+// Options.Bodies.
 const defaultBodies = 64 << 20
 
 // A Store is the part of durable.Store used here.
@@ -46,13 +47,13 @@ type Desk interface {
 	RedriveAll(ctx context.Context, consumer uint32) (int, error)
 }
 
-// A DataPlane handles the routes that run for every message. It finds checked
-// path parameters as the user values "channel", "consumer" and "job". It checks
-// tokens itself, and loads the body within the limit of the route once they are
-// right; nothing of it is in memory before.
+// A DataPlane handles the routes that run for every message. The checked path parameters
+// are the user values "channel", "consumer" and "job". The data plane checks the tokens
+// itself. After that it loads the body within the limit of the route; no part of the body
+// is in memory before.
 type DataPlane interface {
-	// Broadcast gets the channel ID, valid until it returns: this route runs for
-	// every message and takes no detour over user values.
+	// Broadcast gets the channel ID as an argument, which is valid until Broadcast returns:
+	// user values would cost time for every message.
 	Broadcast(ctx *fasthttp.RequestCtx, channelID string)
 	BroadcastBatch(ctx *fasthttp.RequestCtx)
 	ClaimJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
@@ -61,37 +62,37 @@ type DataPlane interface {
 	MoveJob(ctx *fasthttp.RequestCtx, body intake.Limit)
 }
 
-// Options are what an API is made of.
+// Options are the dependencies and settings of an API.
 type Options struct {
 	Store     Store
 	Catalogue *catalogue.Catalogue
 	Desk      Desk
 	Data      DataPlane
 
-	// Policies resolves what consumers set themselves; nil: no defaults.
+	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
-	// Bodies counts the bodies of all requests in memory, those of the data plane
-	// included; nil: a bound of its own.
+	// Bodies counts the bodies of all requests in memory, including those of the data
+	// plane; nil: the API uses a bound of its own.
 	Bodies *intake.Bound
 
-	AdminToken     string   // "" : nobody is the admin
+	AdminToken     string   // "": every admin request is refused
 	OpenManagement bool     // management needs no token
-	AllowedHosts   []string // names of this broker, beside loopback's, under which management is open
+	AllowedHosts   []string // names of this broker besides loopback under which management is open
 
-	// CheckCallback refuses callback URLs the broker will not post to. Its error
-	// is shown to the caller. nil: every http and https URL will do.
+	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
+	// its error. nil: every http and https URL is accepted.
 	CheckCallback func(rawURL string) error
-	// Announce tells other brokers that the catalogue changed. It must not
-	// block: a lost announcement costs them one poll interval. nil: nobody to tell.
+	// Announce tells other brokers that the catalogue changed. It must not block: after a
+	// lost announcement they learn the change at their next poll. nil: there are no others.
 	Announce func()
 	// PingQueue reports whether Redis answers, for /readyz. nil: not reported.
 	PingQueue func(ctx context.Context) error
-	// RationalDelay is the age from which a message counts as dispatched although
-	// no job of it is known to the queue: the fail-safe is at work.
+	// RationalDelay is the age from which a message counts as dispatched even if the queue
+	// has none of its jobs: from that age on the fail-safe dispatches it.
 	RationalDelay time.Duration
 
 	Metrics    fasthttp.RequestHandler // serves /metrics; nil: 404
-	Registerer prometheus.Registerer   // where request metrics are registered; nil: nowhere
+	Registerer prometheus.Registerer   // registers the request metrics; nil: not registered
 	Version    VersionView
 	Log        *slog.Logger // nil: slog.Default()
 }
@@ -107,7 +108,7 @@ type API struct {
 	draining atomic.Bool
 }
 
-// New returns the API. Its Handler goes to a server, see NewServer.
+// New returns the API. Pass its Handler to NewServer.
 func New(o Options) *API {
 	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer)}
 	if a.log == nil {
@@ -131,21 +132,21 @@ func New(o Options) *API {
 	return a
 }
 
-// SetDraining tells the API that this broker is about to stop, or not: while it
-// is, /readyz answers 503 and every answer asks the client to connect elsewhere.
+// SetDraining sets whether this broker is about to stop. While it is, /readyz answers 503
+// and every answer closes the client's connection, so that the client connects elsewhere.
 func (a *API) SetDraining(on bool) { a.draining.Store(on) }
 
-// fresh brings the catalogue up to date with the store. Reads of the control
-// plane start with it, so that behind a load balancer whoever wrote through one
-// broker reads it back from any other. Cheap when nothing changed: one row.
+// fresh refreshes the catalogue from the store. Every read of the control plane calls it
+// first, so that a client behind a load balancer reads its own writes from any broker. A
+// refresh without changes reads one row.
 func (a *API) fresh(ctx context.Context) error { return a.o.Catalogue.Refresh(ctx) }
 
-// changed spreads a change that this broker has just stored.
+// changed refreshes the catalogue after a write of this broker and announces the change.
 func (a *API) changed(ctx context.Context, rc *fasthttp.RequestCtx) {
 	if err := a.fresh(ctx); err != nil {
-		// The change is stored all the same, and no message can miss a new
-		// consumer: the commit checks the audience. The poll will catch up.
-		a.log.Warn("catalogue not refreshed after a change", "error", err, "request_id", requestID(rc))
+		// The change is stored. No message can miss a new consumer, because the insert
+		// verifies the audience. The next poll refreshes the copy.
+		a.log.Warn("the catalogue could not be refreshed after a change", "error", err, "request_id", requestID(rc))
 	}
 	if a.o.Announce != nil {
 		a.o.Announce()

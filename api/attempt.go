@@ -12,30 +12,29 @@ import (
 	"github.com/penstock-broker/penstock/internal/jobs"
 )
 
-// maxAttempts is how many attempts one GET of a job shows: with a KiB of error
-// and one of answer each, the answer stays far below a MiB.
+// maxAttempts is the number of attempts that one GET of a job shows. Each has up to a KiB of
+// error and a KiB of answer, so the response stays far below a MiB.
 const maxAttempts = 100
 
-// An attemptView is an attempt as JSON. Answer holds base64 when the bytes are
-// not UTF-8, and AnswerEncoding then says so.
+// An attemptView is an attempt as JSON. Answer is base64 when the bytes are not UTF-8;
+// AnswerEncoding is set then.
 type attemptView struct {
 	Attempt        int
 	At             stamp  // of its end
-	StatusCode     int    `json:",omitempty"` // none: no answer came, or a pull consumer reported
-	DurationMs     *int64 `json:",omitempty"` // not known of a success
+	StatusCode     int    `json:",omitempty"` // absent without an answer, and for a report of a pull consumer
+	DurationMs     *int64 `json:",omitempty"` // unknown for a success
 	Error          string `json:",omitempty"`
 	Answer         string `json:",omitempty"` // the first KiB
 	AnswerEncoding string `json:",omitempty"`
 }
 
-// A history is what is stored of the attempts of a job: those that failed, and
-// the one that succeeded.
+// A history contains the stored attempts of a job: the failed ones and the successful one.
 type history struct {
 	AttemptHistory          []attemptView // in order of time
-	AttemptHistoryTruncated bool          `json:",omitempty"` // there are older ones
+	AttemptHistoryTruncated bool          `json:",omitempty"` // older attempts are not shown
 }
 
-// history returns the newest attempts of a job that has ended them.
+// history returns the newest ended attempts of a job.
 func (a *API) history(ctx context.Context, j located) (history, error) {
 	stored, err := a.o.Store.Attempts(ctx, j.consumer.No, j.state.ID, maxAttempts+1)
 	if err != nil {
@@ -47,8 +46,7 @@ func (a *API) history(ctx context.Context, j located) (history, error) {
 	}
 	if j.state.Status == jobs.Delivered {
 		h.AttemptHistory = append(h.AttemptHistory, attemptView{Attempt: j.state.Attempts, At: stamp(j.state.ChangedAt), StatusCode: j.state.StatusCode})
-		// A success that is reported late is the end of the job all the same, but
-		// not its last attempt.
+		// A success that is reported late ends the job, but is not its last attempt.
 		slices.SortStableFunc(h.AttemptHistory, func(a, b attemptView) int { return time.Time(a.At).Compare(time.Time(b.At)) })
 	}
 	if over := len(h.AttemptHistory) - maxAttempts; over > 0 {
@@ -65,8 +63,7 @@ func (h history) last() time.Time {
 	return time.Time(h.AttemptHistory[len(h.AttemptHistory)-1].At)
 }
 
-// hideConsumer takes out what the consumer answered, and errors, which may name
-// its callback.
+// hideConsumer removes the answers of the consumer, and errors, which may name its callback.
 func (h history) hideConsumer() {
 	for i := range h.AttemptHistory {
 		v := &h.AttemptHistory[i]
@@ -90,8 +87,8 @@ func viewAttempt(a *durable.Attempt) attemptView {
 	return v
 }
 
-// wholeRunes returns b without the beginning of a character at its end, where a
-// text was cut.
+// wholeRunes returns b, which is the beginning of a longer text, without an incomplete
+// character at its end.
 func wholeRunes(b []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {

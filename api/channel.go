@@ -80,8 +80,8 @@ func (a *API) consumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue
 	return ch, k, nil
 }
 
-// authorizeConsumer returns the channel and the consumer that the path names
-// once the request has shown the tokens of both.
+// authorizeConsumer returns the channel and the consumer that the path names when the
+// request has the tokens of both.
 func (a *API) authorizeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
 	h := &rc.Request.Header
 	return a.o.Catalogue.AuthorizeConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), param(rc, "consumer"), h.Peek(headerConsumerToken))

@@ -14,17 +14,17 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// A revision is the stored state of a resource as a GET shows it now.
+// A revision is the stored state of a resource that a GET returns now.
 type revision struct {
 	view      any
 	changedAt time.Time
 }
 
-// preconditions reads the preconditions of a PUT into p, for the transaction of
-// the write to check. current returns the resource of a fresh catalogue, nil when
-// there is none. A tag in If-Match stands for the revision that it belongs to:
-// when another writer comes in between, the transaction finds another revision.
-// A tag in If-None-Match needs no second look: no later revision has it.
+// preconditions reads the preconditions of a PUT into p. The transaction of the write checks
+// them. current returns the resource in a fresh catalogue, nil when there is none. A tag in
+// If-Match is translated to its revision: after a concurrent write the transaction finds
+// another revision. A tag in If-None-Match needs no check in the transaction, because no
+// later revision has it.
 func (a *API) preconditions(ctx context.Context, rc *fasthttp.RequestCtx, p *durable.Put, current func() (*revision, error)) error {
 	match, err := readTags(rc, fasthttp.HeaderIfMatch)
 	if err != nil {
@@ -68,9 +68,9 @@ func (a *API) preconditions(ctx context.Context, rc *fasthttp.RequestCtx, p *dur
 	return nil
 }
 
-// unmodifiedSince returns the If-Unmodified-Since of the request, zero when it
-// has none. A date that cannot be read is refused rather than ignored: the
-// caller asked not to overwrite, and without a date we cannot tell.
+// unmodifiedSince returns the If-Unmodified-Since of the request, zero when it has none. It
+// refuses a malformed date instead of ignoring it: an ignored date could overwrite a change
+// that the client wants to keep.
 func unmodifiedSince(ctx *fasthttp.RequestCtx) (time.Time, error) {
 	values := ctx.Request.Header.PeekAll(fasthttp.HeaderIfUnmodifiedSince)
 	if len(values) == 0 {
@@ -79,19 +79,18 @@ func unmodifiedSince(ctx *fasthttp.RequestCtx) (time.Time, error) {
 	t, err := http.ParseTime(string(values[0]))
 	if err != nil || len(values) > 1 || t.IsZero() {
 		return time.Time{}, problem.New(fasthttp.StatusBadRequest, "invalid_date",
-			"If-Unmodified-Since must be one HTTP date, as Last-Modified is.")
+			"If-Unmodified-Since must be one HTTP date in the format of Last-Modified.")
 	}
 	return t, nil
 }
 
-// notModified reports whether the caller's copy is the current representation.
-// As RFC 9110 section 13.2.2 says, If-None-Match decides when it is present.
-// byDate tells whether the date alone can (see the package comment).
+// notModified reports whether the client's copy is the current representation. If-None-Match
+// decides when it is present (RFC 9110, 13.2.2). byDate tells whether the date alone can
+// decide; see the package comment.
 func notModified(ctx *fasthttp.RequestCtx, etag string, lastModified time.Time, byDate bool) bool {
 	h := &ctx.Request.Header
 	if none, err := readTags(ctx, fasthttp.HeaderIfNoneMatch); none != nil || err != nil {
-		// A list that cannot be read matches nothing: the answer is then only
-		// longer than needed.
+		// A malformed list matches no tag: the answer is only longer than necessary.
 		return err == nil && none.weak(etag)
 	}
 	since := h.Peek(fasthttp.HeaderIfModifiedSince)
@@ -99,15 +98,15 @@ func notModified(ctx *fasthttp.RequestCtx, etag string, lastModified time.Time, 
 		return false
 	}
 	t, err := http.ParseTime(string(since))
-	// A date that cannot be read is ignored (RFC 9110, 13.1.3): the answer is
-	// then only longer than needed.
+	// A malformed date is ignored (RFC 9110, 13.1.3): the answer is only longer than
+	// necessary.
 	return err == nil && !lastModified.Truncate(time.Second).After(t)
 }
 
 // A tagList is the value of If-Match or If-None-Match.
 type tagList struct {
 	any  bool     // *
-	tags []string // as they were sent: with quotes, and W/ where they are weak
+	tags []string // as sent: with quotes, and with W/ when weak
 }
 
 // weak reports whether etag, a strong one, is in the list by weak comparison.
@@ -120,12 +119,12 @@ func (l *tagList) weak(etag string) bool {
 	return l.any
 }
 
-// strong reports the same by strong comparison: a weak tag equals nothing.
+// strong reports the same by strong comparison: a weak tag equals no tag.
 func (l *tagList) strong(etag string) bool { return l.any || slices.Contains(l.tags, etag) }
 
 // readTags returns the list in all headers of that name, nil when there is none.
-// A list that cannot be read is an error: to ignore it in a PUT would overwrite
-// what the caller asked to keep.
+// A malformed list is an error: a PUT that ignored it could overwrite a change that the
+// client wants to keep.
 func readTags(rc *fasthttp.RequestCtx, header string) (*tagList, error) {
 	values := rc.Request.Header.PeekAll(header)
 	if len(values) == 0 {
@@ -134,13 +133,13 @@ func readTags(rc *fasthttp.RequestCtx, header string) (*tagList, error) {
 	text := string(bytes.Join(values, []byte{','}))
 	l, ok := parseTags(text)
 	if !ok {
-		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_etag", header+" must be * or a list of entity tags in quotes, as ETag is.")
+		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_etag", header+" must be * or a list of quoted entity tags in the format of ETag.")
 	}
 	return l, nil
 }
 
-// parseTags reads a list of entity tags (RFC 9110, 8.8.3). Empty members are
-// passed over, as 5.6.1.2 says; a list of nothing else is none.
+// parseTags reads a list of entity tags (RFC 9110, 8.8.3). It skips empty members (5.6.1.2)
+// and refuses a list that has no other.
 func parseTags(text string) (*tagList, bool) {
 	if strings.Trim(text, blank) == "*" {
 		return &tagList{any: true}, true

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// maxCallbackBytes is the longest callback URL: what proxies and servers
-// commonly accept as a request target.
+// maxCallbackBytes is the longest callback URL. Proxies and servers commonly accept a request
+// target of that length.
 const maxCallbackBytes = 2048
 
 // A consumerView is a consumer as JSON.
@@ -113,8 +113,8 @@ func (f form) consumerType() (*durable.ConsumerType, error) {
 	return &t, nil
 }
 
-// protocol returns the field "protocol": nil, which keeps what is stored, when
-// it is absent; empty goes back to HTTP/1.1.
+// protocol returns the field "protocol": nil, which keeps the stored one, when it is absent.
+// An empty field sets HTTP/1.1.
 func (f form) protocol() (*string, error) {
 	protocol := f.field("protocol")
 	if protocol != nil && *protocol != "" && *protocol != "h2" {
@@ -123,8 +123,8 @@ func (f form) protocol() (*string, error) {
 	return protocol, nil
 }
 
-// policy returns what the fields of the policy do to the stored record; nil, which keeps
-// it, when there are none.
+// policy returns the change that the policy fields make to the stored record; nil, which
+// keeps the record, when the form has none.
 func (f form) policy() (func(record string) (string, error), error) {
 	fields := map[string]string{}
 	for _, name := range policy.Names() {
@@ -145,8 +145,8 @@ func (f form) policy() (func(record string) (string, error), error) {
 	return func(record string) (string, error) { return policy.Merge(record, fields) }, nil
 }
 
-// callback returns the field "callbackUrl": nil, which keeps what is stored,
-// when it is absent. Empty takes it away, which only a pull consumer may.
+// callback returns the field "callbackUrl": nil, which keeps the stored one, when it is
+// absent. An empty field removes the URL, which only a pull consumer may do.
 func (a *API) callback(f form) (*string, error) {
 	raw := f.field("callbackUrl")
 	if raw == nil || *raw == "" {
@@ -163,8 +163,8 @@ func (a *API) callback(f form) (*string, error) {
 	return raw, nil
 }
 
-// checkCallback looks at the form of a callback URL only. Its answers never
-// quote the URL, which may hold a secret.
+// checkCallback checks the syntax of a callback URL only. Its errors do not quote the URL,
+// which may contain a secret.
 func checkCallback(raw string) error {
 	invalid := func(detail string) error {
 		return problem.New(fasthttp.StatusBadRequest, "invalid_callback", detail)

@@ -63,8 +63,8 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return answerResource(rc, fasthttp.StatusOK, view, at, false)
 }
 
-// deadFrom reads the parameter first of a DLQ: the ID of a job of the consumer,
-// which need not be dead any more, or of a message.
+// deadFrom reads the parameter first of a DLQ: the ID of a message, or of a job of the
+// consumer. The job may have been redriven meanwhile.
 func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, first string) (ident.ID, error) {
 	if id, err := ident.Parse(first); err == nil {
 		if message, pos, ok := id.Split(); ok && pos == k.Position {
@@ -78,8 +78,8 @@ func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Co
 	return id, err
 }
 
-// messageURL returns the link to a message under the ID it is known by. One
-// that is no longer stored keeps its internal ID.
+// messageURL returns the link to a message under its public ID. A message that is no longer
+// stored keeps its internal ID.
 func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID) (string, error) {
 	m, err := a.headline(ctx, ch, id)
 	if errors.Is(err, errUnknownMessage) {
@@ -91,8 +91,8 @@ func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID
 	return messagePath(ch.ID, publicID(m)), nil
 }
 
-// redriveDLQ gives every dead letter of a consumer new attempts. What was moved
-// before an error stays moved, and asking again moves the rest.
+// redriveDLQ gives every dead letter of a consumer new attempts. The jobs that it moved
+// before an error stay moved, and a repeated request moves the rest.
 func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	f, err := readForm(rc, redriveFields)
 	if err != nil {

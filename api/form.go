@@ -17,12 +17,12 @@ import (
 
 const (
 	formType      = "application/x-www-form-urlencoded"
-	maxFormBytes  = 64 << 10 // far above the longest legal form, far below what hurts to parse
+	maxFormBytes  = 64 << 10 // far above the longest valid form, and cheap to parse
 	maxNameBytes  = 255      // width of the column
 	maxTokenBytes = 255      // width of the column
 )
 
-// The fields of each form. A field that is not listed here is refused.
+// The fields of each form. parseForm refuses every other field.
 var (
 	producerFields = []string{"name", "token"}
 	channelFields  = []string{"name", "token"}
@@ -33,8 +33,8 @@ var (
 // A form is a decoded form body in which no field occurs twice and each is known.
 type form map[string]string
 
-// readForm decodes the body of a PUT or POST with these fields. Nothing of the query string
-// counts: a token in a URL would end up in access logs.
+// readForm decodes the body of a PUT or POST with these fields. It ignores the query string,
+// because access logs would contain a token in a URL.
 func readForm(ctx *fasthttp.RequestCtx, fields []string) (form, error) {
 	mediaType, _, err := mime.ParseMediaType(string(ctx.Request.Header.ContentType()))
 	if err != nil || mediaType != formType {
@@ -50,7 +50,7 @@ func parseForm(body []byte, fields []string) (form, error) {
 			"A form may have at most 65536 bytes.")
 	}
 	values, err := url.ParseQuery(string(body))
-	if err != nil { // its text quotes the input, which may be a token
+	if err != nil { // err quotes the input, which may be a token
 		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_form", "The form is not well encoded.")
 	}
 	f := make(form, len(values))
@@ -68,11 +68,11 @@ func parseForm(body []byte, fields []string) (form, error) {
 	return f, nil
 }
 
-// maxShownName is how much of an unknown field's name its refusal quotes.
+// maxShownName is the number of bytes of an unknown field's name that the refusal quotes.
 const maxShownName = 40
 
-// unknownField refuses a field that would do nothing. Its value is never shown.
-// The name may be the rest of a value in which & was not encoded.
+// unknownField refuses a field that would have no effect. The refusal does not quote the
+// value. The name may be the rest of a value in which & was not encoded.
 func unknownField(name string, fields []string) error {
 	shown, meant := name, ""
 	if len(shown) > maxShownName {
@@ -116,7 +116,7 @@ func (f form) name() (*string, error) {
 }
 
 // token returns the field "token"; nil, which keeps the stored token, when it
-// is absent or empty: an empty token would be one that everybody knows.
+// is absent or empty: an empty token would be no secret.
 func (f form) token() (*string, error) {
 	token := f.field("token")
 	if token == nil || *token == "" {

@@ -14,8 +14,8 @@ func invalidID(what string) *problem.Problem {
 		what+" must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither \".\" nor \"..\".")
 }
 
-// decodePathID turns a raw path segment into the ID it spells. What is checked
-// is what is used afterwards: the decoded text, once.
+// decodePathID decodes a raw path segment, once, and checks the decoded text, which is the
+// ID.
 func decodePathID(name, raw string) (string, error) {
 	if ident.ValidName(raw) { // the usual case: nothing is encoded
 		return raw, nil
@@ -27,8 +27,8 @@ func decodePathID(name, raw string) (string, error) {
 	return id, nil
 }
 
-// decodePathIDs replaces the raw path parameters of the request, as the router
-// left them in the user values, by the decoded and checked IDs.
+// decodePathIDs replaces the raw path parameters, which the router has put into the user
+// values, by the decoded and checked IDs.
 func decodePathIDs(ctx *fasthttp.RequestCtx, names []string) error {
 	for _, name := range names {
 		raw, _ := ctx.UserValue(name).(string)

@@ -16,12 +16,12 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// jobLookups is how many consumers of a message are asked about at a time: a
-// page of 1000 jobs must not take the connections of the hot path.
+// jobLookups is the number of concurrent look-ups of job states for one message: a page of
+// 1000 jobs must not take the connections of the hot path.
 const jobLookups = 4
 
-// A jobView is a job as JSON, in its message, in the DLQ and alone; each place
-// fills what it promises.
+// A jobView is a job as JSON, in its message, in the DLQ and alone. Each of the three sets
+// the members that docs/api.md promises for it.
 type jobView struct {
 	ID               string
 	ListenerEndpoint string
@@ -43,13 +43,13 @@ type jobView struct {
 	JobRequeueURL string // set while the job is dead
 }
 
-// A jobDetail is a job as JSON alone, with its attempts.
+// A jobDetail is the JSON of a single job, with its attempts.
 type jobDetail struct {
 	jobView
 	history
 }
 
-// A located is a job with all that its links need.
+// A located is a job with its channel and consumer, which its links contain.
 type located struct {
 	channel  *catalogue.Channel
 	consumer *durable.Consumer
@@ -62,10 +62,10 @@ func (j located) path() string {
 	return consumerPath(j.channel.ID, j.consumer.ID) + "/job/" + j.id()
 }
 
-// over reports whether the job has ended; a redrive may still wake a dead one.
+// over reports whether the job has ended. A redrive may open a dead job again.
 func (j located) over() bool { return j.state.Status == jobs.Delivered || j.state.Status == jobs.Dead }
 
-// known reports whether the store or the queue has heard of the job.
+// known reports whether the store or the queue has a trace of the job.
 func (j located) known() bool {
 	return j.state.Status != jobs.Queued || j.state.Attempts > 0 || j.state.Standing.State != redisq.Missing
 }
@@ -86,8 +86,8 @@ func (j located) view() jobView {
 	return v
 }
 
-// hideConsumer takes out what concerns the consumer and not the producer of the
-// message: the callback, which may hold a secret, and texts that may name it.
+// hideConsumer removes what the producer of the message must not see: the callback, which
+// may contain a secret, and texts that may name it.
 func (v *jobView) hideConsumer() { v.ListenerEndpoint, v.Reason = "", "" }
 
 func (j located) viewInMessage(messagePath string) jobView {
@@ -128,9 +128,9 @@ func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Mess
 
 var errUnknownJob = problem.New(fasthttp.StatusNotFound, "job_not_found", "There is no such job here.")
 
-// jobInPath returns the message, without payload, of the job that the path
-// names for that consumer. A job of another consumer or channel is not found:
-// the ID says whose it is, and the message must exist in this channel.
+// jobInPath returns the message, without payload, of the job of that consumer that the path
+// names. A job of another consumer or channel is not found: the job ID contains the
+// consumer's position, and the message must exist in this channel.
 func (a *API) jobInPath(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*durable.Message, error) {
 	id, err := ident.Parse(param(rc, "job"))
 	if err != nil {

@@ -23,13 +23,13 @@ const (
 	dispatched   = "DISPATCHED"
 )
 
-// maxInlineJobs is how many jobs one GET of a message shows; the parameters
-// first and size page through the others.
+// maxInlineJobs is the number of jobs that one GET of a message shows. The parameters first
+// and size page through the others.
 const maxInlineJobs = 1000
 
-// A messageView is a message as JSON, without its ID and payload, which stand
-// before the rest: a payload is large, and encoding/json would copy it several times.
-// It is text, or base64 when the bytes are not UTF-8, and PayloadEncoding then says so.
+// A messageView is a message as JSON, without its ID and payload. encode writes these two
+// in front: a payload is large, and encoding/json would copy it several times. The payload
+// is text, or base64 when the bytes are not UTF-8; PayloadEncoding is set then.
 type messageView struct {
 	payload         []byte
 	id              string
@@ -47,7 +47,8 @@ type messageView struct {
 
 var errUnknownMessage = problem.New(fasthttp.StatusNotFound, "message_not_found", "The channel has no such message.")
 
-// publicID is the ID a message is known by outside: its producer's, if given.
+// publicID is the ID of a message outside the broker: the one that its producer gave it, or
+// else the internal one.
 func publicID(m *durable.Message) string {
 	if m.Key != "" {
 		return m.Key
@@ -57,9 +58,9 @@ func publicID(m *durable.Message) string {
 
 func messagePath(channelID, id string) string { return channelPath(channelID) + "/message/" + id }
 
-// locate returns the internal ID for a message's ID as callers know it. The
-// producer's ID comes first. A text that could be an internal ID is taken for
-// one without asking whether that message exists.
+// locate returns the internal ID of a message that a client names. The producer's ID comes
+// first. locate returns a text that has the form of an internal ID without a check that the
+// message exists.
 func (a *API) locate(ctx context.Context, ch *catalogue.Channel, id string) (ident.ID, error) {
 	held, err := a.o.Store.MessageByKey(ctx, ch.No, id)
 	if err == nil {
@@ -120,8 +121,8 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		}
 	}
 	if q.Since != nil {
-		// A message is out for delivery from its commit on, so its status changed
-		// at the moment that its ID holds.
+		// Delivery of a message begins with its commit, so its status changed at the time
+		// that its ID contains.
 		if since := firstIDAt(*q.Since); since.Compare(from) > 0 {
 			from = since
 		}
@@ -144,7 +145,7 @@ func firstIDAt(t time.Time) ident.ID {
 	if t.After(time.UnixMilli(ms)) {
 		ms++
 	}
-	const end = 1<<48 - 1 // the last millisecond an ID can hold, in the year 10889
+	const end = 1<<48 - 1 // the last millisecond that an ID can contain, in the year 10889
 	return ident.AtMillis(min(ms, end))
 }
 
@@ -201,9 +202,9 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if end := start + len(page); end < m.Audience {
 		view.Pages = q.next(path, m.ID.Job(end).String())
 	}
-	// The fan-out leaves no mark in the store. It is taken for done when the
-	// queue or the store knows a job, and from the age at which the fail-safe
-	// makes up for it.
+	// The store does not record the fan-out. A message counts as dispatched when the queue
+	// or the store has a trace of one of its jobs, and from the age at which the fail-safe
+	// dispatches it.
 	if !known && time.Since(m.ID.Time()) < a.o.RationalDelay {
 		view.Status = acknowledged
 	}
@@ -238,7 +239,7 @@ func (v *messageView) encode() ([]byte, error) {
 		b = append(b, '"')
 	}
 	b = append(b, next)
-	return append(b, rest[1:]...), nil // without its brace: there are always members
+	return append(b, rest[1:]...), nil // without its opening brace; the view always has members
 }
 
 // positionOf returns the place in the audience of m whose job has that ID.

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// pingTimeout bounds each question of /readyz: probes give up after a second
-// or a few.
+// pingTimeout bounds each ping of /readyz: probes give up after one to a few seconds.
 const pingTimeout = time.Second
 
 // A VersionView is the answer of /version.
@@ -26,14 +25,14 @@ type stateView struct {
 	Queue  string `json:",omitempty"`
 }
 
-// livez depends on nothing: a store that is down must not make an orchestrator
-// restart every broker.
+// livez depends on no store: while a store is down, the orchestrator must not restart every
+// broker.
 func (a *API) livez(_ context.Context, rc *fasthttp.RequestCtx) error {
 	return answer(rc, fasthttp.StatusOK, stateView{Status: "alive"})
 }
 
-// readyz answers whether this broker can take messages. Redis is only reported:
-// without it messages are still taken, and delivered when it is back.
+// readyz answers whether this broker can accept messages. The state of Redis is in the body
+// only: without Redis the broker still accepts messages, and delivers them when it is back.
 func (a *API) readyz(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if a.draining.Load() {
 		return problem.ErrDraining
@@ -69,8 +68,9 @@ func (a *API) getVersion(_ context.Context, rc *fasthttp.RequestCtx) error {
 	return answer(rc, fasthttp.StatusOK, a.o.Version)
 }
 
-// getStatus serves health checks made for the older implementation: 3 means
-// initialised. The seed data that it showed here held every token.
+// getStatus serves health checks that were written for the older implementation: 3 means
+// initialised. It leaves out the seed data of the older implementation, which contained
+// every token.
 func (a *API) getStatus(_ context.Context, rc *fasthttp.RequestCtx) error {
 	return answer(rc, fasthttp.StatusOK, struct{ AppStatus int }{3})
 }

@@ -22,15 +22,15 @@ type links struct {
 	Next string `json:"next,omitempty"`
 }
 
-// A listView is the answer of a list of resources. Links is there, always null,
-// because clients of the older implementation decode it.
+// A listView is the answer of a list of resources. Links is always null; it exists because
+// clients of the older implementation decode it.
 type listView struct {
 	Result []string
 	Pages  links
 	Links  *struct{}
 }
 
-// A pageQuery is what the query string of a list asks for.
+// A pageQuery contains the parameters of a list.
 type pageQuery struct {
 	First string     // ID the page starts at, "" for the beginning
 	Size  int        // 1..max
@@ -38,8 +38,8 @@ type pageQuery struct {
 	keep  url.Values // parameters that the link to the next page carries
 }
 
-// readPage reads size, first and statusChangedSince. Parameters it does not
-// know are left alone and not carried on.
+// readPage reads size, first and statusChangedSince. It ignores other parameters; links do
+// not repeat them.
 func readPage(ctx *fasthttp.RequestCtx, defaultSize, maxSize int) (pageQuery, error) {
 	return parsePage(string(ctx.URI().QueryString()), defaultSize, maxSize)
 }
@@ -94,8 +94,8 @@ func parseSize(value string, maxSize int) (int, error) {
 	return 0, problem.New(fasthttp.StatusBadRequest, "invalid_size", "The parameter size must be a number above 0.")
 }
 
-// parseSince reads an RFC 3339 time. A blank in it is a plus sign that was not
-// encoded: "+02:00" arrives as " 02:00" from callers who paste it into a URL.
+// parseSince reads an RFC 3339 time. It takes a blank for a plus sign that was not encoded:
+// "+02:00" pasted into a URL arrives as " 02:00".
 func parseSince(value string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(value, " ", "+"))
 	if err != nil {

@@ -25,10 +25,10 @@ func viewProducer(p *durable.Producer) producerView {
 
 func producerPath(id string) string { return "/producer/" + id }
 
-// noTime is the Last-Modified of a list that has nothing to take it from.
+// noTime is the Last-Modified of an empty list without a parent resource.
 var noTime = time.Unix(0, 0).UTC()
 
-// readPut reads what the PUTs of the three resources have in common.
+// readPut reads the form fields that the PUTs of the three resources have in common.
 func readPut(rc *fasthttp.RequestCtx, id string, fields []string) (durable.Put, form, error) {
 	f, err := readForm(rc, fields)
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return answerPut(rc, created, producerPath(p.ID), viewProducer(&p), p.ChangedAt)
 }
 
-// answerPut answers a PUT. A creation names what it made, as RFC 9110 asks.
+// answerPut answers a PUT. The answer to a creation has a Location (RFC 9110, 15.3.2).
 func answerPut(rc *fasthttp.RequestCtx, created bool, path string, view any, at time.Time) error {
 	if created {
 		setLocation(rc, path)
@@ -111,9 +111,9 @@ type entry struct {
 	at   time.Time
 }
 
-// answerList answers a list with up to q.Size+1 entries: the one too many is
-// where the next page starts. Last-Modified covers it too, because its coming
-// changes Pages. empty is the Last-Modified of a page without entries.
+// answerList answers a list with up to q.Size+1 entries. The entry after q.Size is the first
+// of the next page. Last-Modified includes it, because its arrival changes Pages. empty is
+// the Last-Modified of a page without entries.
 func answerList(rc *fasthttp.RequestCtx, q pageQuery, path string, entries []entry, empty time.Time, byDate bool) error {
 	view := listView{Result: make([]string, 0, len(entries))}
 	var at time.Time

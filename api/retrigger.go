@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// retriggerMessage runs the dispatch of a message once more: jobs that are
-// neither over nor queued are queued.
+// retriggerMessage repeats the dispatch of a message: it queues the jobs that are neither
+// over nor queued.
 func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	ch, m, err := a.messageInPath(ctx, rc)
 	if err != nil {
@@ -26,8 +26,8 @@ func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) err
 	return accepted(rc)
 }
 
-// retriggerJob makes a job due now. The admin may do that at any time, its
-// consumer when the job is dead.
+// retriggerJob makes a job due now. The admin may call it at any time, the job's consumer
+// when the job is dead.
 func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	ch, m, err := a.messageInPath(ctx, rc)
 	if err != nil {
@@ -44,9 +44,9 @@ func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return a.redrive(ctx, rc, ch.Consumers[pos], m, !byAdmin(rc))
 }
 
-// admitConsumerOfJob checks that the request carries the token of the consumer
-// whose job the path names. The ID alone says whose it is, so nobody without
-// that token learns which messages and jobs there are.
+// admitConsumerOfJob checks that the request has the token of the consumer whose job the
+// path names. It finds the consumer by the job ID alone, so a client without that token
+// cannot learn which messages and jobs exist.
 func (a *API) admitConsumerOfJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	token := rc.Request.Header.Peek(headerConsumerToken)
 	if len(token) == 0 {
@@ -56,7 +56,7 @@ func (a *API) admitConsumerOfJob(ctx context.Context, rc *fasthttp.RequestCtx) e
 	if err != nil {
 		return err
 	}
-	want := "" // matches nothing
+	want := "" // matches no token
 	if id, err := ident.Parse(param(rc, "job")); err == nil {
 		if _, pos, ok := id.Split(); ok && pos < len(ch.Consumers) {
 			want = ch.Consumers[pos].Token

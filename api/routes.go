@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// An Access says who may call a route; the package comment has the rules.
+// An Access is the kind of token that a route requires; the package comment has the rules.
 type Access string
 
 // The kinds of access.
@@ -37,7 +37,7 @@ type Route struct {
 	Path    string // parameters in braces
 	Access  Access
 	Summary string
-	Body    int // bytes of a body at most; 0: it takes none; OwnBody: the handler reads it
+	Body    int // largest body in bytes; 0: the route takes none; OwnBody: the handler reads it
 
 	serve func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
 	data  func(DataPlane, *fasthttp.RequestCtx, intake.Limit)     // data plane
@@ -46,7 +46,7 @@ type Route struct {
 // The limits of bodies, bytes.
 const (
 	OwnBody     = -1
-	smallBody   = maxFormBytes // forms, and what is no larger
+	smallBody   = maxFormBytes // forms, and other bodies of that size
 	updatesBody = 256 << 10    // 500 updates with all their members
 )
 
@@ -57,8 +57,7 @@ const (
 	post = fasthttp.MethodPost
 )
 
-// table is every route there is. A GET route is also the route of HEAD: the
-// server leaves the body out.
+// table contains all routes. A GET route also serves HEAD: the server leaves the body out.
 var table = []Route{
 	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", Body: smallBody, serve: (*API).putProducer},
 	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", serve: (*API).listProducers},
@@ -76,7 +75,7 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", Body: smallBody, serve: (*API).retriggerMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", Body: smallBody, serve: (*API).retriggerJob},
 
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "jobs a pull consumer may take", data: DataPlane.QueuedJobs},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "list the queued jobs of a pull consumer", data: DataPlane.QueuedJobs},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", Body: smallBody, data: DataPlane.MoveJob},
 
 	{Method: post, Path: "/channel/{channel}/batch", Access: AccessData, Summary: "publish many messages, NDJSON", Body: OwnBody, data: batch},
@@ -88,9 +87,9 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessForm, Summary: "redrive all dead letters of a consumer", Body: smallBody, serve: (*API).redriveDLQ},
 
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
-	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can take messages", serve: (*API).readyz},
+	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can accept messages", serve: (*API).readyz},
 	{Method: get, Path: "/metrics", Access: AccessOps, Summary: "metrics in Prometheus text", serve: (*API).getMetrics},
-	{Method: get, Path: "/version", Access: AccessOps, Summary: "what is running", serve: (*API).getVersion},
+	{Method: get, Path: "/version", Access: AccessOps, Summary: "version and build of this broker", serve: (*API).getVersion},
 	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
 }
 
@@ -104,9 +103,9 @@ func broadcast(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) {
 
 func batch(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.BroadcastBatch(rc) }
 
-// broadcastChannel recognises a broadcast by the plain spelling of its path,
-// which is what clients send: no query, nothing encoded. It returns the channel
-// ID as part of the request's memory. Everything else takes the router.
+// broadcastChannel recognises a broadcast by its plain path, without query and without
+// encoded characters. Clients send this form. The channel ID that it returns is part of the
+// request's memory. Every other request takes the router.
 func broadcastChannel(rc *fasthttp.RequestCtx) (channelID string, ok bool) {
 	const prefix, suffix = "/channel/", "/broadcast"
 	uri := rc.RequestURI()
@@ -133,15 +132,15 @@ func (r Route) params() []string {
 	return names
 }
 
-// newRouter never redirects: a redirect would make clients repeat their tokens
-// to wherever it points. A path with a trailing slash names nothing: 404.
+// newRouter never redirects, because clients would send their tokens to the target of a
+// redirect. A path with a trailing slash is 404.
 func (a *API) newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash = false
 	r.RedirectFixedPath = false
 	unmatched := a.metrics.route("unmatched")
 	r.NotFound = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
-		a.fail(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "There is nothing at this path."))
+		a.fail(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "This path names no resource."))
 	})
 	r.MethodNotAllowed = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
 		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
@@ -156,9 +155,9 @@ func (a *API) newRouter() *router.Router {
 	return r
 }
 
-// handler does what all requests of a route have in common, in an order that costs
-// a client without a token no memory: path, tokens, body. The data plane looks
-// at tokens itself, and asks for the body after it.
+// handler does the common steps of a route in the order path, tokens, body, so that a
+// request without a token costs no memory. The data plane checks tokens itself, and loads
+// the body after that.
 func (a *API) handler(route Route) fasthttp.RequestHandler {
 	params := route.params()
 	body := intake.NewLimit(a.o.Bodies, max(route.Body, 0))
@@ -177,9 +176,9 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 			err = within(func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
 		}
 		if err == nil {
-			var held int64
-			held, err = body.Load(rc)
-			defer body.Drop(rc, held)
+			var loaded int64
+			loaded, err = body.Load(rc)
+			defer body.Drop(rc, loaded)
 		}
 		if err == nil {
 			err = within(func(ctx context.Context) error { return route.serve(a, ctx, rc) })
@@ -190,10 +189,9 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 	}
 }
 
-// within calls f with the time that the stores have for a request. It is not
-// that of the request: its body may take longer. And the context is not derived
-// from the request, which is used again for others while the database driver may
-// still look at it.
+// within calls f with requestTimeout. The timeout covers the work in the stores and not the
+// whole request, whose body may take longer. The context is not derived from the request:
+// the server reuses the request while the database driver may still read the context.
 func within(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
