@@ -10,20 +10,9 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
-
-const jsonType = "application/json"
-
-// millis is RFC 3339 with milliseconds, the precision that is stored.
-const millis = "2006-01-02T15:04:05.000Z07:00"
-
-// A stamp is a time in the JSON of messages and jobs.
-type stamp time.Time
-
-// MarshalJSON writes t in UTC with milliseconds.
-func (t stamp) MarshalJSON() ([]byte, error) {
-	return []byte(`"` + time.Time(t).UTC().Format(millis) + `"`), nil
-}
 
 // changedAt is the time of a resource in its JSON. It has whole seconds, so that it equals
 // Last-Modified, with which clients compare it.
@@ -48,7 +37,7 @@ func answer(rc *fasthttp.RequestCtx, status int, v any) error {
 		return err
 	}
 	rc.SetStatusCode(status)
-	rc.SetContentType(jsonType)
+	rc.SetContentType(apitype.MediaJSON)
 	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	rc.Response.SetBodyRaw(body)
 	return nil
@@ -80,7 +69,7 @@ func answerEncoded(rc *fasthttp.RequestCtx, status int, body []byte, lastModifie
 		return nil
 	}
 	rc.SetStatusCode(status)
-	rc.SetContentType(jsonType)
+	rc.SetContentType(apitype.MediaJSON)
 	rc.Response.SetBodyRaw(body)
 	return nil
 }

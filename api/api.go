@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -93,7 +94,7 @@ type Options struct {
 
 	Metrics    fasthttp.RequestHandler // serves /metrics; nil: 404
 	Registerer prometheus.Registerer   // registers the request metrics; nil: not registered
-	Version    VersionView
+	Version    apitype.Version
 	Log        *slog.Logger // nil: slog.Default()
 }
 

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/jobs"
 )
 
@@ -16,38 +17,20 @@ import (
 // error and a KiB of answer, so the response stays far below a MiB.
 const maxAttempts = 100
 
-// An attemptView is an attempt as JSON. Answer is base64 when the bytes are not UTF-8;
-// AnswerEncoding is set then.
-type attemptView struct {
-	Attempt        int
-	At             stamp  // of its end
-	StatusCode     int    `json:",omitempty"` // absent without an answer, and for a report of a pull consumer
-	DurationMs     *int64 `json:",omitempty"` // unknown for a success
-	Error          string `json:",omitempty"`
-	Answer         string `json:",omitempty"` // the first KiB
-	AnswerEncoding string `json:",omitempty"`
-}
-
-// A history contains the stored attempts of a job: the failed ones and the successful one.
-type history struct {
-	AttemptHistory          []attemptView // in order of time
-	AttemptHistoryTruncated bool          `json:",omitempty"` // older attempts are not shown
-}
-
 // history returns the newest ended attempts of a job.
-func (a *API) history(ctx context.Context, j located) (history, error) {
+func (a *API) history(ctx context.Context, j located) (apitype.History, error) {
 	stored, err := a.o.Store.Attempts(ctx, j.consumer.No, j.state.ID, maxAttempts+1)
 	if err != nil {
-		return history{}, err
+		return apitype.History{}, err
 	}
-	h := history{AttemptHistory: make([]attemptView, 0, len(stored)+1)}
+	h := apitype.History{AttemptHistory: make([]apitype.Attempt, 0, len(stored)+1)}
 	for i := range stored {
 		h.AttemptHistory = append(h.AttemptHistory, viewAttempt(&stored[i]))
 	}
 	if j.state.Status == jobs.Delivered {
-		h.AttemptHistory = append(h.AttemptHistory, attemptView{Attempt: j.state.Attempts, At: stamp(j.state.ChangedAt), StatusCode: j.state.StatusCode})
+		h.AttemptHistory = append(h.AttemptHistory, apitype.Attempt{Attempt: j.state.Attempts, At: apitype.Time{Time: j.state.ChangedAt}, StatusCode: j.state.StatusCode})
 		// A success that is reported late ends the job, but is not its last attempt.
-		slices.SortStableFunc(h.AttemptHistory, func(a, b attemptView) int { return time.Time(a.At).Compare(time.Time(b.At)) })
+		slices.SortStableFunc(h.AttemptHistory, func(a, b apitype.Attempt) int { return a.At.Compare(b.At.Time) })
 	}
 	if over := len(h.AttemptHistory) - maxAttempts; over > 0 {
 		h.AttemptHistory, h.AttemptHistoryTruncated = h.AttemptHistory[over:], true
@@ -55,25 +38,25 @@ func (a *API) history(ctx context.Context, j located) (history, error) {
 	return h, nil
 }
 
-// last returns when the newest attempt ended, zero when there is none.
-func (h history) last() time.Time {
+// lastAttempt returns when the newest attempt ended, zero when there is none.
+func lastAttempt(h apitype.History) time.Time {
 	if len(h.AttemptHistory) == 0 {
 		return time.Time{}
 	}
-	return time.Time(h.AttemptHistory[len(h.AttemptHistory)-1].At)
+	return h.AttemptHistory[len(h.AttemptHistory)-1].At.Time
 }
 
-// hideConsumer removes the answers of the consumer, and errors, which may name its callback.
-func (h history) hideConsumer() {
+// hideAnswers removes the answers of the consumer, and errors, which may name its callback.
+func hideAnswers(h apitype.History) {
 	for i := range h.AttemptHistory {
 		v := &h.AttemptHistory[i]
 		v.Error, v.Answer, v.AnswerEncoding = "", "", ""
 	}
 }
 
-func viewAttempt(a *durable.Attempt) attemptView {
-	v := attemptView{
-		Attempt: a.No, At: stamp(time.UnixMilli(a.AtMs)), StatusCode: a.StatusCode, DurationMs: &a.DurationMs,
+func viewAttempt(a *durable.Attempt) apitype.Attempt {
+	v := apitype.Attempt{
+		Attempt: a.No, At: apitype.Time{Time: time.UnixMilli(a.AtMs)}, StatusCode: a.StatusCode, DurationMs: &a.DurationMs,
 		Error: strings.ToValidUTF8(a.Error, "\uFFFD"),
 	}
 	answer := a.Answer
@@ -82,7 +65,7 @@ func viewAttempt(a *durable.Attempt) attemptView {
 	}
 	v.Answer = string(answer)
 	if !utf8.Valid(answer) {
-		v.Answer, v.AnswerEncoding = base64.StdEncoding.EncodeToString(a.Answer), "base64"
+		v.Answer, v.AnswerEncoding = base64.StdEncoding.EncodeToString(a.Answer), apitype.Base64
 	}
 	return v
 }

@@ -2,29 +2,18 @@ package api
 
 import (
 	"context"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// A channelView is a channel as JSON.
-type channelView struct {
-	ID           string
-	Name         string
-	Token        string
-	ChangedAt    time.Time
-	ConsumersURL string
-	MessagesURL  string
-	BroadcastURL string
-}
-
-func viewChannel(ch *durable.Channel) channelView {
+func viewChannel(ch *durable.Channel) apitype.Channel {
 	path := channelPath(ch.ID)
-	return channelView{
+	return apitype.Channel{
 		ID: ch.ID, Name: ch.Name, Token: ch.Token, ChangedAt: changedAt(ch.ChangedAt),
 		ConsumersURL: path + "/consumers", MessagesURL: path + "/messages", BroadcastURL: path + "/broadcast",
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"time"
+	"reflect"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/policy"
@@ -19,28 +20,16 @@ import (
 // target of that length.
 const maxCallbackBytes = 2048
 
-// A consumerView is a consumer as JSON.
-type consumerView struct {
-	ID                 string
-	Name               string
-	Token              string
-	ChangedAt          time.Time
-	CallbackURL        string
-	DeadLetterQueueURL string
-	Type               string
-	Protocol           string            `json:",omitempty"`
-	Policy             map[string]string // effective values
-	Inherited          []string          // names of Policy that the consumer does not set
-}
-
-func (a *API) viewConsumer(channelID string, k *durable.Consumer) consumerView {
-	view := consumerView{
+func (a *API) viewConsumer(channelID string, k *durable.Consumer) apitype.Consumer {
+	view := apitype.Consumer{
 		ID: k.ID, Name: k.Name, Token: k.Token, ChangedAt: changedAt(k.ChangedAt), CallbackURL: k.CallbackURL,
 		DeadLetterQueueURL: consumerPath(channelID, k.ID) + "/dlq", Type: k.Type.String(), Protocol: k.Protocol,
-		Policy: map[string]string{}, Inherited: []string{},
+		Inherited: []string{},
 	}
+	// A test holds the members of apitype.Policy equal to the names of package policy.
+	members := reflect.ValueOf(&view.Policy).Elem()
 	for _, s := range a.o.Policies.Show(k.Policy) {
-		view.Policy[s.Name] = s.Value
+		members.FieldByName(s.Name).SetString(s.Value)
 		if s.Inherited {
 			view.Inherited = append(view.Inherited, s.Name)
 		}

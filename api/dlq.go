@@ -8,17 +8,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
-
-// A dlqView is a page of dead letters, oldest message first.
-type dlqView struct {
-	DeadJobs []jobView
-	Pages    links
-}
 
 func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	q, err := readPage(rc, defaultPage, maxPage)
@@ -39,7 +34,7 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	view := dlqView{DeadJobs: make([]jobView, 0, len(dead))}
+	view := apitype.DeadLetters{DeadJobs: make([]apitype.Job, 0, len(dead))}
 	var at time.Time
 	for i, d := range dead {
 		j := located{ch, k, jobs.Job{

@@ -11,12 +11,13 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 const (
-	formType      = "application/x-www-form-urlencoded"
+	formType      = apitype.MediaForm
 	maxFormBytes  = 64 << 10 // far above the longest valid form, and cheap to parse
 	maxNameBytes  = 255      // width of the column
 	maxTokenBytes = 255      // width of the column

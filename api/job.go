@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -19,35 +20,6 @@ import (
 // jobLookups is the number of concurrent look-ups of job states for one message: a page of
 // 1000 jobs must not take the connections of the hot path.
 const jobLookups = 4
-
-// A jobView is a job as JSON, in its message, in the DLQ and alone. Each of the three sets
-// the members that docs/api.md promises for it.
-type jobView struct {
-	ID               string
-	ListenerEndpoint string
-	ListenerName     string
-	Status           string
-	StatusChangedAt  stamp
-	Attempts         int
-	NextAttemptAt    *stamp `json:",omitempty"`
-	Reason           string `json:",omitempty"` // of the last failure
-	StatusCode       int    `json:",omitempty"` // last answer of the consumer
-
-	ConsumerID    string `json:",omitempty"`
-	ConsumerURL   string `json:",omitempty"`
-	MessageURL    string `json:",omitempty"`
-	ChannelURL    string `json:",omitempty"`
-	ProducerURL   string `json:",omitempty"`
-	JobURL        string `json:",omitempty"`
-	RetriggerURL  string `json:",omitempty"`
-	JobRequeueURL string // set while the job is dead
-}
-
-// A jobDetail is the JSON of a single job, with its attempts.
-type jobDetail struct {
-	jobView
-	history
-}
 
 // A located is a job with its channel and consumer, which its links contain.
 type located struct {
@@ -70,15 +42,14 @@ func (j located) known() bool {
 	return j.state.Status != jobs.Queued || j.state.Attempts > 0 || j.state.Standing.State != redisq.Missing
 }
 
-func (j located) view() jobView {
-	v := jobView{
+func (j located) view() apitype.Job {
+	v := apitype.Job{
 		ID: j.id(), ListenerEndpoint: j.consumer.CallbackURL, ListenerName: j.consumer.Name,
-		Status: j.state.Status, StatusChangedAt: stamp(j.state.ChangedAt), Attempts: j.state.Attempts,
+		Status: j.state.Status, StatusChangedAt: apitype.Time{Time: j.state.ChangedAt}, Attempts: j.state.Attempts,
 		Reason: j.state.Error, StatusCode: j.state.StatusCode,
 	}
 	if !j.state.NextAt.IsZero() {
-		next := stamp(j.state.NextAt)
-		v.NextAttemptAt = &next
+		v.NextAttemptAt = &apitype.Time{Time: j.state.NextAt}
 	}
 	if j.state.Status == jobs.Dead {
 		v.JobRequeueURL = j.path() + "/requeue-dead-job"
@@ -88,9 +59,9 @@ func (j located) view() jobView {
 
 // hideConsumer removes what the producer of the message must not see: the callback, which
 // may contain a secret, and texts that may name it.
-func (v *jobView) hideConsumer() { v.ListenerEndpoint, v.Reason = "", "" }
+func hideConsumer(v *apitype.Job) { v.ListenerEndpoint, v.Reason = "", "" }
 
-func (j located) viewInMessage(messagePath string) jobView {
+func (j located) viewInMessage(messagePath string) apitype.Job {
 	v := j.view()
 	v.ConsumerID, v.ConsumerURL = j.consumer.ID, consumerPath(j.channel.ID, j.consumer.ID)
 	v.JobURL, v.RetriggerURL = j.path(), messagePath+"/job/"+j.id()+"/re-trigger"
@@ -175,10 +146,10 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	at := newest(newest(newest(m.ID.Time(), states[0].ChangedAt), k.ChangedAt), past.last())
+	at := newest(newest(newest(m.ID.Time(), states[0].ChangedAt), k.ChangedAt), lastAttempt(past))
 	if producer != nil {
-		v.hideConsumer()
-		past.hideConsumer()
+		hideConsumer(&v)
+		hideAnswers(past)
 	}
-	return answerResource(rc, fasthttp.StatusOK, jobDetail{v, past}, at, j.over())
+	return answerResource(rc, fasthttp.StatusOK, apitype.JobDetail{Job: v, History: past}, at, j.over())
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -11,39 +12,16 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// The two states of a message.
-const (
-	acknowledged = "ACKNOWLEDGED"
-	dispatched   = "DISPATCHED"
-)
-
 // maxInlineJobs is the number of jobs that one GET of a message shows. The parameters first
 // and size page through the others.
 const maxInlineJobs = 1000
-
-// A messageView is a message as JSON, without its ID and payload. encode writes these two
-// in front: a payload is large, and encoding/json would copy it several times. The payload
-// is text, or base64 when the bytes are not UTF-8; PayloadEncoding is set then.
-type messageView struct {
-	payload         []byte
-	id              string
-	PayloadEncoding string `json:",omitempty"`
-	ContentType     string
-	Priority        int
-	ProducedBy      string
-	ReceivedAt      stamp
-	DispatchedAt    stamp
-	Status          string
-	Jobs            []jobView
-	Pages           links
-	Headers         map[string]string
-}
 
 var errUnknownMessage = problem.New(fasthttp.StatusNotFound, "message_not_found", "The channel has no such message.")
 
@@ -185,7 +163,7 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	view := viewMessage(m, path, page)
 	if producer != nil {
 		for i := range view.Jobs {
-			view.Jobs[i].hideConsumer()
+			hideConsumer(&view.Jobs[i])
 		}
 	}
 	at, over := m.ID.Time(), true
@@ -206,40 +184,43 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	// or the store has a trace of one of its jobs, and from the age at which the fail-safe
 	// dispatches it.
 	if !known && time.Since(m.ID.Time()) < a.o.RationalDelay {
-		view.Status = acknowledged
+		view.Status = apitype.Acknowledged
 	}
-	body, err := view.encode()
+	body, err := encodeMessage(&view, m.Payload)
 	if err != nil {
 		return err
 	}
 	return answerEncoded(rc, fasthttp.StatusOK, body, at, over)
 }
 
-// encode returns the whole message as JSON.
-func (v *messageView) encode() ([]byte, error) {
-	rest, err := encode(v)
+// encodeMessage returns v, whose Payload is empty, with payload as JSON. It writes the payload
+// itself: a payload is large, and encoding/json would copy it several times.
+func encodeMessage(v *apitype.Message, payload []byte) ([]byte, error) {
+	around, err := encode(v)
 	if err != nil {
 		return nil, err
 	}
-	const id, payload, next = `{"ID":`, `,"Payload":`, ','
-	size := len(id) + jsontext.Size(v.id) + len(payload) + 1 + len(rest)
-	if v.PayloadEncoding == "" {
-		size += jsontext.Size(v.payload)
-	} else {
-		size += 2 + base64.StdEncoding.EncodedLen(len(v.payload))
+	// Only the ID comes before the payload, and an ID contains no quotes.
+	before, after, ok := bytes.Cut(around, []byte(`"Payload":""`))
+	if !ok {
+		return nil, errors.New("api: a message has no place for its payload")
 	}
-	b := append(make([]byte, 0, size), id...)
-	b = jsontext.Append(b, v.id)
-	b = append(b, payload...)
+	size := len(around)
 	if v.PayloadEncoding == "" {
-		b = jsontext.Append(b, v.payload)
+		size += jsontext.Size(payload)
+	} else {
+		size += base64.StdEncoding.EncodedLen(len(payload))
+	}
+	b := append(make([]byte, 0, size), before...)
+	b = append(b, `"Payload":`...)
+	if v.PayloadEncoding == "" {
+		b = jsontext.Append(b, payload)
 	} else {
 		b = append(b, '"')
-		b = base64.StdEncoding.AppendEncode(b, v.payload)
+		b = base64.StdEncoding.AppendEncode(b, payload)
 		b = append(b, '"')
 	}
-	b = append(b, next)
-	return append(b, rest[1:]...), nil // without its opening brace; the view always has members
+	return append(b, after...), nil
 }
 
 // positionOf returns the place in the audience of m whose job has that ID.
@@ -252,14 +233,16 @@ func positionOf(m *durable.Message, jobID string) (int, error) {
 	return pos, nil
 }
 
-func viewMessage(m *durable.Message, path string, page []located) messageView {
-	view := messageView{
-		id: publicID(m), payload: m.Payload, ContentType: m.ContentType, Priority: m.Priority,
-		ReceivedAt: stamp(m.ID.Time()), DispatchedAt: stamp(m.ID.Time()), Status: dispatched,
-		Jobs: make([]jobView, len(page)), Headers: headersOf(m.Headers),
+// viewMessage returns m with a page of its jobs, without its payload.
+func viewMessage(m *durable.Message, path string, page []located) apitype.Message {
+	at := apitype.Time{Time: m.ID.Time()}
+	view := apitype.Message{
+		ID: publicID(m), ContentType: m.ContentType, Priority: m.Priority,
+		ReceivedAt: at, DispatchedAt: at, Status: apitype.Dispatched,
+		Jobs: make([]apitype.Job, len(page)), Headers: headersOf(m.Headers),
 	}
 	if !utf8.Valid(m.Payload) {
-		view.PayloadEncoding = "base64"
+		view.PayloadEncoding = apitype.Base64
 	}
 	for i, j := range page {
 		view.Jobs[i] = j.viewInMessage(path)

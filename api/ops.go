@@ -6,29 +6,17 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // pingTimeout bounds each ping of /readyz: probes give up after one to a few seconds.
 const pingTimeout = time.Second
 
-// A VersionView is the answer of /version.
-type VersionView struct {
-	Version string
-	Commit  string
-	Go      string
-}
-
-type stateView struct {
-	Status string
-	Store  string `json:",omitempty"`
-	Queue  string `json:",omitempty"`
-}
-
 // livez depends on no store: while a store is down, the orchestrator must not restart every
 // broker.
 func (a *API) livez(_ context.Context, rc *fasthttp.RequestCtx) error {
-	return answer(rc, fasthttp.StatusOK, stateView{Status: "alive"})
+	return answer(rc, fasthttp.StatusOK, apitype.Health{Status: "alive"})
 }
 
 // readyz answers whether this broker can accept messages. The state of Redis is in the body
@@ -37,7 +25,7 @@ func (a *API) readyz(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if a.draining.Load() {
 		return problem.ErrDraining
 	}
-	view := stateView{Status: "ready", Store: "ok"}
+	view := apitype.Health{Status: "ready", Store: "ok"}
 	if a.o.PingQueue != nil {
 		view.Queue = "ok"
 		if err := a.ping(ctx, a.o.PingQueue); err != nil {
@@ -72,5 +60,5 @@ func (a *API) getVersion(_ context.Context, rc *fasthttp.RequestCtx) error {
 // initialised. It leaves out the seed data of the older implementation, which contained
 // every token.
 func (a *API) getStatus(_ context.Context, rc *fasthttp.RequestCtx) error {
-	return answer(rc, fasthttp.StatusOK, struct{ AppStatus int }{3})
+	return answer(rc, fasthttp.StatusOK, apitype.Status{AppStatus: 3})
 }

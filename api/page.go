@@ -8,6 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -16,19 +17,6 @@ const (
 	defaultPage = 25
 	maxPage     = 100
 )
-
-// links are the Pages of a list. The last page has none.
-type links struct {
-	Next string `json:"next,omitempty"`
-}
-
-// A listView is the answer of a list of resources. Links is always null; it exists because
-// clients of the older implementation decode it.
-type listView struct {
-	Result []string
-	Pages  links
-	Links  *struct{}
-}
 
 // A pageQuery contains the parameters of a list.
 type pageQuery struct {
@@ -106,7 +94,7 @@ func parseSince(value string) (time.Time, error) {
 }
 
 // next returns the link to the page that starts at first.
-func (q pageQuery) next(path, first string) links {
+func (q pageQuery) next(path, first string) apitype.Pages {
 	q.keep.Set("first", first)
-	return links{Next: path + "?" + q.keep.Encode()}
+	return apitype.Pages{Next: path + "?" + q.keep.Encode()}
 }

@@ -8,19 +8,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// A producerView is a producer as JSON.
-type producerView struct {
-	ID        string
-	Name      string
-	Token     string
-	ChangedAt time.Time
-}
-
-func viewProducer(p *durable.Producer) producerView {
-	return producerView{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt)}
+func viewProducer(p *durable.Producer) apitype.Producer {
+	return apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt)}
 }
 
 func producerPath(id string) string { return "/producer/" + id }
@@ -115,7 +108,7 @@ type entry struct {
 // of the next page. Last-Modified includes it, because its arrival changes Pages. empty is
 // the Last-Modified of a page without entries.
 func answerList(rc *fasthttp.RequestCtx, q pageQuery, path string, entries []entry, empty time.Time, byDate bool) error {
-	view := listView{Result: make([]string, 0, len(entries))}
+	view := apitype.List{Result: make([]string, 0, len(entries))}
 	var at time.Time
 	for i, e := range entries {
 		at = newest(at, e.at)

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -34,6 +35,9 @@ import (
 // secret is part of every token in these tests: no refusal and no log line may
 // hold it.
 const secret = "s3cret"
+
+// millis is the format of times of messages and jobs.
+const millis = "2006-01-02T15:04:05.000Z07:00"
 
 const (
 	adminToken = secret + "-admin"
@@ -136,7 +140,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		PingQueue:  func(ctx context.Context) error { return client.Ping(ctx).Err() },
 		Metrics:    func(rc *fasthttp.RequestCtx) { rc.SetBodyString("# metrics\n") },
 		Registerer: w.reg,
-		Version:    VersionView{Version: "1.2.3", Commit: "abc", Go: "go1"},
+		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
 	if change != nil {
 		change(&o)
@@ -243,7 +247,7 @@ func (w *world) put(path, form string, headers ...string) reply {
 // json returns the body, which must be JSON and say so.
 func (r reply) json() map[string]any {
 	r.t.Helper()
-	require.Equal(r.t, jsonType, r.Header("Content-Type"), "%d %s", r.Status, r.Body)
+	require.Equal(r.t, apitype.MediaJSON, r.Header("Content-Type"), "%d %s", r.Status, r.Body)
 	require.True(r.t, strings.HasSuffix(r.Body, "\n"), "bodies end in a newline")
 	var v map[string]any
 	require.NoError(r.t, json.Unmarshal([]byte(r.Body), &v), r.Body)

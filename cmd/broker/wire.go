@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -63,7 +64,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 		RationalDelay: b.cfg.RationalDelay,
 		Metrics:       metricsPage(registry),
 		Registerer:    registry,
-		Version:       api.VersionView{Version: version, Commit: commit(), Go: runtime.Version()},
+		Version:       apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:           b.log,
 	})
 	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), b.cfg.PushConcurrency), Log: b.log})

@@ -13,11 +13,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
 // ContentType is the media type of every error body.
-const ContentType = "application/problem+json"
+const ContentType = apitype.MediaProblem
 
 // A Problem is an answer other than success. It implements error, so that packages below
 // the handler can choose the answer.
@@ -134,14 +135,10 @@ func Write(ctx *fasthttp.RequestCtx, err error) {
 
 // JSON returns the body of p, ending in a newline.
 func (p *Problem) JSON(requestID string) []byte {
-	b, err := json.Marshal(struct {
-		Type      string `json:"type"`
-		Title     string `json:"title"`
-		Status    int    `json:"status"`
-		Detail    string `json:"detail,omitempty"`
-		Code      string `json:"code"`
-		RequestID string `json:"request_id,omitempty"`
-	}{"about:blank", fasthttp.StatusMessage(p.Status), p.Status, p.Detail, p.Code, requestID})
+	b, err := json.Marshal(apitype.Problem{
+		Type: "about:blank", Title: fasthttp.StatusMessage(p.Status), Status: p.Status,
+		Detail: p.Detail, Code: p.Code, RequestID: requestID,
+	})
 	if err != nil { // impossible: the struct has strings and an int only
 		return []byte("{}\n")
 	}

@@ -1,0 +1,81 @@
+package apitype
+
+// The states of a message.
+const (
+	Acknowledged = "ACKNOWLEDGED" // stored, fan-out not done yet
+	Dispatched   = "DISPATCHED"   // out for delivery
+)
+
+// A Message is a message with a page of its jobs.
+type Message struct {
+	ID              string `json:"ID"`      // of the producer, else of the broker
+	Payload         string `json:"Payload"` // base64 when PayloadEncoding is set
+	PayloadEncoding string `json:"PayloadEncoding,omitempty"`
+	ContentType     string `json:"ContentType"`
+	Priority        int    `json:"Priority"`     // 0 to 1023, higher first
+	ProducedBy      string `json:"ProducedBy"`   // name of the producer, not its ID
+	ReceivedAt      Time   `json:"ReceivedAt"`   // of the commit
+	DispatchedAt    Time   `json:"DispatchedAt"` // equals ReceivedAt: dispatch begins with the commit
+	Status          string `json:"Status"`       // Acknowledged or Dispatched
+	Jobs            []Job  `json:"Jobs"`         // in the order of their IDs, never null
+	Pages           Pages  `json:"Pages"`        // of Jobs
+	// Headers are the metadata headers, never null. Each byte sequence that is no UTF-8 is U+FFFD.
+	Headers map[string]string `json:"Headers"`
+}
+
+// Base64 is the value of PayloadEncoding and AnswerEncoding: standard base64 with padding, for
+// bytes that are not UTF-8.
+const Base64 = "base64"
+
+// A Job is a job in its message, in the DLQ and alone. Each of the three sets the links that it
+// needs. For the producer of the message ListenerEndpoint is empty and Reason absent.
+type Job struct {
+	ID               string `json:"ID"`
+	ListenerEndpoint string `json:"ListenerEndpoint"` // callback URL of the consumer
+	ListenerName     string `json:"ListenerName"`     // name of the consumer, not its ID
+	Status           string `json:"Status"`           // QUEUED, INFLIGHT, DELIVERED or DEAD
+	StatusChangedAt  Time   `json:"StatusChangedAt"`
+	Attempts         int    `json:"Attempts"`                // with the attempt in flight; since the last redrive
+	NextAttemptAt    *Time  `json:"NextAttemptAt,omitempty"` // present while the job waits for a retry
+	Reason           string `json:"Reason,omitempty"`        // of the last failure
+	StatusCode       int    `json:"StatusCode,omitempty"`    // last answer of the consumer
+
+	ConsumerID    string `json:"ConsumerID,omitempty"`   // in a message
+	ConsumerURL   string `json:"ConsumerURL,omitempty"`  // in a message, and alone
+	MessageURL    string `json:"MessageURL,omitempty"`   // in the DLQ, and alone
+	ChannelURL    string `json:"ChannelURL,omitempty"`   // alone
+	ProducerURL   string `json:"ProducerURL,omitempty"`  // alone
+	JobURL        string `json:"JobURL,omitempty"`       // in a message
+	RetriggerURL  string `json:"RetriggerURL,omitempty"` // in a message
+	JobRequeueURL string `json:"JobRequeueURL"`          // "" unless the job is dead
+}
+
+// A JobDetail is the answer to GET of a job.
+type JobDetail struct {
+	Job
+	History
+}
+
+// A History contains the stored attempts of a job: the failed ones and the successful one.
+type History struct {
+	AttemptHistory          []Attempt `json:"AttemptHistory"`                    // the newest 100 in order of time, never null
+	AttemptHistoryTruncated bool      `json:"AttemptHistoryTruncated,omitempty"` // older attempts are not shown
+}
+
+// An Attempt is an attempt that ended. For the producer of the message Error and Answer are
+// absent.
+type Attempt struct {
+	Attempt        int    `json:"Attempt"`                  // from 1; starts again after a redrive
+	At             Time   `json:"At"`                       // of its end
+	StatusCode     int    `json:"StatusCode,omitempty"`     // absent without an answer, and for a report of a pull consumer
+	DurationMs     *int64 `json:"DurationMs,omitempty"`     // milliseconds; absent for a success
+	Error          string `json:"Error,omitempty"`          // why the attempt failed
+	Answer         string `json:"Answer,omitempty"`         // the first KiB; base64 when AnswerEncoding is set
+	AnswerEncoding string `json:"AnswerEncoding,omitempty"` // Base64, or absent
+}
+
+// A DeadLetters is a page of the DLQ of a consumer, oldest message first.
+type DeadLetters struct {
+	DeadJobs []Job `json:"DeadJobs"` // never null
+	Pages    Pages `json:"Pages"`
+}

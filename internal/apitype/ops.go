@@ -1,0 +1,31 @@
+package apitype
+
+// A Problem is the answer to every request that fails: application/problem+json of RFC 9457.
+type Problem struct {
+	Type   string `json:"type"`             // always "about:blank"
+	Title  string `json:"title"`            // the text of Status
+	Status int    `json:"status"`           // of the response
+	Detail string `json:"detail,omitempty"` // a sentence for people
+	Code   string `json:"code"`             // stable, snake_case: for programs
+	// RequestID is the X-Request-ID of the response. The log of the broker contains it.
+	RequestID string `json:"request_id,omitempty"`
+}
+
+// A Health is the answer to /livez and /readyz.
+type Health struct {
+	Status string `json:"Status"`          // "alive" of /livez, "ready" of /readyz
+	Store  string `json:"Store,omitempty"` // of /readyz: "ok"
+	Queue  string `json:"Queue,omitempty"` // of /readyz: "ok" or "unreachable"
+}
+
+// A Version is the answer to /version.
+type Version struct {
+	Version string `json:"Version"`
+	Commit  string `json:"Commit"`
+	Go      string `json:"Go"` // version of the Go toolchain
+}
+
+// A Status is the answer to /_status, for health checks of the older implementation.
+type Status struct {
+	AppStatus int `json:"AppStatus"` // always 3: initialised
+}

@@ -1,0 +1,85 @@
+package apitype
+
+import "time"
+
+// QueuedJobs is a page of the jobs that a pull consumer may claim, highest priority first.
+type QueuedJobs struct {
+	Result []QueuedJob `json:"Result"` // never null
+	Pages  Pages       `json:"Pages"`
+}
+
+// A QueuedJob is a job that may be claimed.
+type QueuedJob struct {
+	ID                 string      `json:"ID"`
+	Priority           int         `json:"Priority"`           // 0 to 1023
+	IncrementalTimeout int         `json:"IncrementalTimeout"` // always 0: clients of the older implementation decode it
+	Attempts           int         `json:"Attempts"`           // claims so far
+	Message            PullMessage `json:"Message"`
+}
+
+// A PullMessage is a message as pull consumers get it.
+type PullMessage struct {
+	MessageID       string `json:"MessageID"` // of the producer, else of the broker
+	Payload         string `json:"Payload"`   // base64 when PayloadEncoding is set
+	PayloadEncoding string `json:"PayloadEncoding,omitempty"`
+	// Headers are the metadata headers, never null. A value that is not UTF-8 is read as Latin-1,
+	// so that no byte is lost.
+	Headers     map[string]string `json:"Headers"`
+	ContentType string            `json:"ContentType"` // a value that is not UTF-8 as in Headers
+}
+
+// A MoveRequest moves one job of a pull consumer. Other members are ignored.
+type MoveRequest struct {
+	NextState string `json:"NextState"` // INFLIGHT, DELIVERED or DEAD
+	// IncrementalTimeout lengthens the lease of INFLIGHT: whole seconds, at most a week.
+	IncrementalTimeout int64 `json:"IncrementalTimeout,omitempty"`
+}
+
+// A ClaimRequest leases many jobs. Every member is optional. The query parameters with these
+// names in lower case are an alternative.
+type ClaimRequest struct {
+	Limit   int    `json:"Limit,omitempty"`   // jobs: 1 to 500, 100 by default
+	Wait    string `json:"Wait,omitempty"`    // for the first job: a Go duration or whole seconds, at most 20s; a number is accepted too
+	Timeout int64  `json:"Timeout,omitempty"` // of the leases: whole seconds, at most a week
+}
+
+// ClaimedJobs is the answer to a ClaimRequest.
+type ClaimedJobs struct {
+	Result []ClaimedJob `json:"Result"` // highest priority first, never null
+}
+
+// A ClaimedJob is a leased job.
+type ClaimedJob struct {
+	ID       string      `json:"ID"`
+	Lease    string      `json:"Lease"`    // token of the lease
+	Attempt  int         `json:"Attempt"`  // from 1
+	Deadline time.Time   `json:"Deadline"` // end of the lease, by the clock of the broker
+	Priority int         `json:"Priority"` // 0 to 1023
+	Message  PullMessage `json:"Message"`
+}
+
+// An UpdatesRequest moves many jobs of a pull consumer.
+type UpdatesRequest struct {
+	Updates []Update `json:"Updates"` // at most 500, each job once
+}
+
+// An Update moves one job.
+type Update struct {
+	ID                 string `json:"ID"`
+	Lease              string `json:"Lease,omitempty"`              // QUEUED and INFLIGHT need it
+	NextState          string `json:"NextState"`                    // DELIVERED, DEAD, QUEUED or INFLIGHT
+	IncrementalTimeout int64  `json:"IncrementalTimeout,omitempty"` // of INFLIGHT: as of a MoveRequest
+	Delay              int64  `json:"Delay,omitempty"`              // of QUEUED: whole seconds until the job is due, at most a week
+}
+
+// UpdateResults is the answer to an UpdatesRequest, in its order.
+type UpdateResults struct {
+	Result []UpdateResult `json:"Result"` // never null
+}
+
+// An UpdateResult is the answer to an Update.
+type UpdateResult struct {
+	ID     string `json:"ID"`             // as in the request
+	Status int    `json:"Status"`         // 202, or that of a Problem
+	Code   string `json:"code,omitempty"` // of the Problem
+}

@@ -1,0 +1,81 @@
+package apitype
+
+import "slices"
+
+// The media types of bodies.
+const (
+	MediaJSON    = "application/json"
+	MediaForm    = "application/x-www-form-urlencoded"
+	MediaLines   = "application/x-ndjson"     // one JSON value a line
+	MediaProblem = "application/problem+json" // a Problem
+	MediaMetrics = "text/plain"               // the text format of Prometheus
+	MediaAny     = "*/*"                      // any bytes
+)
+
+// A Body is the body of a request or an answer.
+type Body struct {
+	Media string // "": there is no body
+	Value any    // the zero value of its struct, or of the struct of one line; nil: bytes
+}
+
+// An Answer is a successful answer.
+type Answer struct {
+	Status int
+	Body
+}
+
+// A Route is the request and the answers of one route. Every other answer is a Problem, or 304
+// without body.
+type Route struct {
+	Method  string
+	Path    string // parameters in braces
+	Request Body
+	Answers []Answer
+}
+
+// Routes returns all routes of the API, for generators and tests.
+func Routes() []Route { return slices.Clone(routes) }
+
+var routes = []Route{
+	{"PUT", "/producer/{producer}", form(ProducerForm{}), put(Producer{})},
+	{"GET", "/producer/{producer}", none, ok(Producer{})},
+	{"GET", "/producers", none, ok(List{})},
+	{"PUT", "/channel/{channel}", form(ChannelForm{}), put(Channel{})},
+	{"GET", "/channel/{channel}", none, ok(Channel{})},
+	{"GET", "/channels", none, ok(List{})},
+	{"PUT", "/channel/{channel}/consumer/{consumer}", form(ConsumerForm{}), put(Consumer{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}", none, ok(Consumer{})},
+	{"GET", "/channel/{channel}/consumers", none, ok(List{})},
+
+	{"POST", "/channel/{channel}/broadcast", Body{MediaAny, nil}, []Answer{{201, none}}},
+	{"POST", "/channel/{channel}/batch", Body{MediaLines, BatchLine{}}, []Answer{{200, Body{MediaLines, BatchResult{}}}}},
+	{"GET", "/channel/{channel}/messages", none, ok(List{})},
+	{"GET", "/channel/{channel}/message/{message}", none, ok(Message{})},
+	{"POST", "/channel/{channel}/message/{message}/re-trigger", none, accepted},
+	{"POST", "/channel/{channel}/message/{message}/job/{job}/re-trigger", none, accepted},
+
+	{"GET", "/channel/{channel}/consumer/{consumer}/queued-jobs", none, ok(QueuedJobs{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/job/{job}", Body{MediaJSON, MoveRequest{}}, accepted},
+	{"POST", "/channel/{channel}/consumer/{consumer}/claim", Body{MediaJSON, ClaimRequest{}}, ok(ClaimedJobs{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/jobs", Body{MediaJSON, UpdatesRequest{}}, ok(UpdateResults{})},
+
+	{"GET", "/channel/{channel}/consumer/{consumer}/job/{job}", none, ok(JobDetail{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}/dlq", none, ok(DeadLetters{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/dlq", form(RedriveForm{}), accepted},
+	{"POST", "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", none, accepted},
+
+	{"GET", "/livez", none, ok(Health{})},
+	{"GET", "/readyz", none, ok(Health{})},
+	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}}},
+	{"GET", "/version", none, ok(Version{})},
+	{"GET", "/_status", none, ok(Status{})},
+}
+
+var (
+	none     = Body{}
+	accepted = []Answer{{202, none}}
+)
+
+func form(v any) Body    { return Body{MediaForm, v} }
+func ok(v any) []Answer  { return []Answer{{200, Body{MediaJSON, v}}} }
+func put(v any) []Answer { return []Answer{{201, Body{MediaJSON, v}}, {200, Body{MediaJSON, v}}} }
