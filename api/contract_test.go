@@ -1,0 +1,128 @@
+package api
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
+)
+
+// contracts are the routes of package apitype by method and path.
+func contracts(t *testing.T) map[string]apitype.Route {
+	t.Helper()
+	all := map[string]apitype.Route{}
+	for _, r := range apitype.Routes() {
+		name := r.Method + " " + r.Path
+		require.NotContains(t, all, name, "a route occurs twice")
+		all[name] = r
+	}
+	return all
+}
+
+func TestEveryRouteHasItsTypes(t *testing.T) {
+	all := contracts(t)
+	for _, r := range Routes() {
+		name := r.Method + " " + r.Path
+		require.Contains(t, all, name, "internal/apitype has no types of this route")
+		c := all[name]
+		delete(all, name)
+		require.NotEmpty(t, c.Answers, name)
+		for _, a := range c.Answers {
+			require.True(t, a.Status >= 200 && a.Status < 300, name)
+			require.True(t, a.Media != "" || a.Value == nil, name)
+			require.True(t, a.Media != apitype.MediaJSON && a.Media != apitype.MediaLines || a.Value != nil, name)
+		}
+		if c.Request.Media != "" {
+			require.NotZero(t, r.Body, "%s takes no body", name)
+		}
+		require.True(t, c.Request.Media == "" || c.Request.Media == apitype.MediaAny || c.Request.Value != nil, name)
+		require.True(t, r.Method != get || c.Request == apitype.Body{}, name)
+	}
+	require.Empty(t, all, "package api has no such routes")
+}
+
+// Each answer of the control plane has the type that apitype.Routes names, and each member of
+// these types occurs in an answer.
+func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
+	w := newWorld(t, nil)
+	all, members, called := contracts(t), strictjson.Of(apitype.Problem{}), map[string]bool{}
+	for _, r := range Routes() {
+		if r.serve != nil {
+			for _, a := range all[r.Method+" "+r.Path].Answers {
+				if a.Value != nil {
+					maps.Copy(members, strictjson.Of(a.Value))
+				}
+				called[r.Method+" "+r.Path] = false
+			}
+		}
+	}
+	for _, e := range append(exchanges(w), manyAttempts(w)) {
+		body := apitype.Body{Media: apitype.MediaProblem, Value: apitype.Problem{}}
+		if e.Status < 400 {
+			answers := all[e.route].Answers
+			i := slices.IndexFunc(answers, func(a apitype.Answer) bool { return a.Status == e.Status })
+			require.GreaterOrEqual(t, i, 0, "%s answers %d", e.route, e.Status)
+			body, called[e.route] = answers[i].Body, true
+		}
+		switch {
+		case body.Media == "":
+			require.Empty(t, e.Body, e.path)
+			continue
+		case body.Value != nil:
+			members.Decode(t, []byte(e.Body), reflect.New(reflect.TypeOf(body.Value)).Interface())
+		}
+		require.True(t, strings.HasPrefix(e.Header("Content-Type"), body.Media), e.path)
+	}
+	require.Empty(t, members.Missing(), "no answer has these members")
+	for route, was := range called {
+		require.True(t, was, route)
+	}
+}
+
+// manyAttempts is a GET of a job that has more attempts than an answer shows. The queue of w is
+// down.
+func manyAttempts(w *world) exchange {
+	k, m := w.cat.Consumer("c", "pull"), w.insert(durable.Message{})
+	for n := 1; n <= maxAttempts+1; n++ {
+		w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: time.Now().UnixMilli(), Tracked: true})
+	}
+	return exchange{"GET /channel/{channel}/consumer/{consumer}/job/{job}", jobPath(k, m), w.get(jobPath(k, m)).is(200)}
+}
+
+// Each form has the fields of its struct and no others.
+func TestFormsHaveTheFieldsOfTheirTypes(t *testing.T) {
+	for _, c := range []struct {
+		form   any
+		fields []string
+	}{
+		{apitype.ProducerForm{}, producerFields},
+		{apitype.ChannelForm{}, channelFields},
+		{apitype.ConsumerForm{}, consumerFields},
+		{apitype.RedriveForm{}, redriveFields},
+	} {
+		require.ElementsMatch(t, c.fields, strictjson.Names(c.form), "%T", c.form)
+	}
+}
+
+// A setting that package policy has, and apitype.Policy has not, could not be shown.
+func TestThePolicyOfAConsumerHasTheSettingsOfPackagePolicy(t *testing.T) {
+	var names []string
+	for _, s := range policy.NewBook(policy.Policy{}).Show("") {
+		names = append(names, s.Name)
+	}
+	members := strictjson.Names(apitype.Policy{})
+	require.ElementsMatch(t, names, members)
+	require.True(t, slices.IsSorted(members))
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[apitype.Policy]()) {
+		require.Equal(t, field.Name, strictjson.Name(field), "the field is found by the name of the member")
+	}
+}
