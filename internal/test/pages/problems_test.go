@@ -100,6 +100,9 @@ func problemAt(n ast.Node, pkg string) (status, code ast.Expr) {
 	case *ast.CompositeLit:
 		named := n.Type
 		if s, ok := named.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "apitype" { // the JSON of a problem
+				return nil, nil
+			}
 			named = s.Sel
 		}
 		if id, ok := named.(*ast.Ident); !ok || id.Name != "Problem" {

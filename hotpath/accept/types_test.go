@@ -1,0 +1,123 @@
+package accept
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/test/apitest"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
+)
+
+func TestBatchAnswersAreOfTheirType(t *testing.T) {
+	require.IsType(t, apitype.BatchResult{}, apitest.AnswerType(t, "POST", "/channel/{channel}/batch"))
+	members := strictjson.Of(apitype.BatchResult{})
+	channel := strings.Repeat("c", 255)
+	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 30)}}, channel)
+	var want []apitype.BatchResult
+	add := func(m *durable.Message, err error, r apitype.BatchResult) {
+		if r.MessageID != "" {
+			r.Location = "/channel/" + channel + "/message/" + r.MessageID
+		}
+		a.add(m, err)
+		want = append(want, r)
+	}
+	for i, text := range apitest.HostileTexts {
+		keyed := &durable.Message{ID: ident.AtMillis(int64(i)), Key: strings.Repeat("k", 1+i*25)}
+		internal := &durable.Message{ID: ident.AtMillis(int64(i))}
+		add(keyed, nil, apitype.BatchResult{Status: 201, MessageID: keyed.Key})
+		add(internal, nil, apitype.BatchResult{Status: 201, MessageID: internal.ID.String()})
+		for _, err := range []error{durable.ErrDuplicate, durable.ErrConflict, durable.ErrOutcomeUnknown, errors.New("secret"), errLine} {
+			p := problem.From(err)
+			r := apitype.BatchResult{Status: p.Status, Code: p.Code, Detail: p.Detail}
+			if errors.Is(err, durable.ErrDuplicate) {
+				r.MessageID = keyed.Key
+			}
+			add(keyed, err, r)
+			add(keyed, problem.New(400+i, "code", "detail "+text), apitype.BatchResult{Status: 400 + i, Code: "code", Detail: "detail " + text})
+		}
+	}
+	taken := int64(len(want))
+	add(nil, errAnswersUnread, apitype.BatchResult{Status: 413, Code: "answers_unread", Detail: errAnswersUnread.Detail, Taken: &taken})
+	a.end()
+	var text []byte
+	for buf := make([]byte, 0, 1<<20); ; {
+		if buf = a.next(buf[:0]); len(buf) == 0 {
+			break
+		}
+		text = append(text, buf...)
+	}
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	require.Len(t, lines, len(want))
+	for i, line := range lines {
+		var got apitype.BatchResult
+		members.Decode(t, line, &got)
+		require.Equal(t, want[i], got)
+	}
+	require.Empty(t, members.Missing())
+}
+
+func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
+	require.ElementsMatch(t, strictjson.Names(apitype.BatchLine{}), lineMembers)
+	x, priority, zero := "x", 1023, 0
+	for _, c := range []struct {
+		line apitype.BatchLine
+		want batchLine
+	}{
+		{apitype.BatchLine{Payload: &x}, batchLine{payload: []byte(x)}},
+		{apitype.BatchLine{Payload: &x, Priority: &zero}, batchLine{payload: []byte(x)}},
+		{apitype.BatchLine{Payload: &x, Priority: &priority}, batchLine{payload: []byte(x), priority: 1023}},
+		{apitype.BatchLine{Payload: &x, MessageID: "~m"}, batchLine{payload: []byte(x), messageID: "~m"}},
+		{apitype.BatchLine{Payload: &x, ContentType: "a/<b>"}, batchLine{payload: []byte(x), contentType: "a/<b>"}},
+		{apitype.BatchLine{Payload: &x, Headers: map[string]string{"a": "\u2028\"", "b": ""}}, batchLine{payload: []byte(x), headers: map[string]string{"a": "\u2028\"", "b": ""}}},
+		{apitype.BatchLine{PayloadBase64: []byte{0xff, 0}}, batchLine{payload: []byte{0xff, 0}}},
+	} {
+		var got batchLine
+		require.NoError(t, got.parse([]byte(apitest.Encoded(t, c.line))))
+		c.want.hasPayload = true
+		require.Equal(t, c.want, got)
+	}
+	for _, text := range append(slices.Clone(apitest.HostileTexts), apitest.HostileBytes...) {
+		for _, line := range []apitype.BatchLine{{Payload: &text}, {PayloadBase64: []byte(text)}} {
+			if line.Payload != nil && strings.ToValidUTF8(text, "") != text || line.Payload == nil && text == "" {
+				continue // base64 is for the first, and the empty payload is a text
+			}
+			var got batchLine
+			require.NoError(t, got.parse([]byte(apitest.Encoded(t, line))))
+			require.Equal(t, text, string(got.payload))
+		}
+	}
+	apitest.RequireOnlyKnown(t, apitype.BatchLine{}, "invalid_line", func(a, b string) bool { return a == b }, func(member string) string {
+		switch member {
+		case "Payload", "PayloadBase64":
+			return fmt.Sprintf(`{%q:%q}`, member, base64.StdEncoding.EncodeToString([]byte(x)))
+		}
+		return fmt.Sprintf(`{"Payload":"x",%q:null}`, member)
+	}, func(line string) error { return new(batchLine).parse([]byte(line)) })
+}
+
+// The answers that this package writes are the same bytes as ever.
+func TestWrittenAnswersAreTheseBytes(t *testing.T) {
+	m := &durable.Message{ID: ident.AtMillis(1), Key: "m"}
+	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 20)}}, "c")
+	a.add(m, nil)
+	a.add(nil, problem.New(400, "code", "a \"b\""))
+	a.add(m, durable.ErrDuplicate)
+	a.add(nil, problem.New(413, errAnswersUnread.Code, "d"))
+	require.Equal(t, `{"Status":201,"MessageID":"m","Location":"/channel/c/message/m"}
+{"Status":400,"code":"code","detail":"a \"b\""}
+{"Status":409,"code":"duplicate_message_id","detail":"`+problem.From(durable.ErrDuplicate).Detail+`","MessageID":"m","Location":"/channel/c/message/m"}
+{"Status":413,"code":"answers_unread","detail":"d","Taken":3}
+`, string(a.next(make([]byte, 0, 32<<10))))
+}

@@ -1,0 +1,101 @@
+package pull
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/test/apitest"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
+)
+
+func TestAClaimTakesTheMembersOfItsType(t *testing.T) {
+	require.Equal(t, strictjson.Names(apitype.ClaimRequest{}), claimMembers)
+	absent, err := parseClaimText("", "")
+	require.NoError(t, err)
+	for text, set := range map[string]func(q *claimRequest){
+		apitest.Encoded(t, apitype.ClaimRequest{}):                                         func(*claimRequest) {},
+		apitest.Encoded(t, apitype.ClaimRequest{Limit: 7}):                                 func(q *claimRequest) { q.limit = 7 },
+		apitest.Encoded(t, apitype.ClaimRequest{Wait: "1.5s"}):                             func(q *claimRequest) { q.wait = 1500 * time.Millisecond },
+		apitest.Encoded(t, apitype.ClaimRequest{Wait: "3"}):                                func(q *claimRequest) { q.wait = 3 * time.Second },
+		apitest.Encoded(t, apitype.ClaimRequest{Timeout: 9}):                               func(q *claimRequest) { q.timeout = 9 * time.Second },
+		apitest.Encoded(t, apitype.ClaimRequest{Limit: 500, Wait: "20s", Timeout: 604800}): func(q *claimRequest) { *q = claimRequest{500, 20 * time.Second, 604800 * time.Second} },
+	} {
+		want := absent
+		set(&want)
+		got, err := parseClaimText("", text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	apitest.RequireOnlyKnown(t, apitype.ClaimRequest{}, "invalid_body", strings.EqualFold, func(member string) string { return fmt.Sprintf(`{%q:null}`, member) },
+		func(body string) error { _, err := parseClaimText("", body); return err })
+}
+
+func TestUpdatesTakeTheMembersOfTheirTypes(t *testing.T) {
+	require.Equal(t, strictjson.Names(apitype.UpdatesRequest{}), updatesMembers)
+	require.Equal(t, strictjson.Names(apitype.Update{}), updateMembers)
+	request := apitype.UpdatesRequest{Updates: []apitype.Update{
+		{}, {ID: "a"}, {Lease: "t.1"}, {NextState: "DEAD"}, {IncrementalTimeout: 7}, {Delay: 8},
+		{ID: "b", Lease: "t.2", NextState: "QUEUED", IncrementalTimeout: 604800, Delay: 604800},
+	}}
+	for _, text := range apitest.HostileTexts {
+		request.Updates = append(request.Updates, apitype.Update{ID: text, Lease: text, NextState: text})
+	}
+	for _, r := range []apitype.UpdatesRequest{{Updates: []apitype.Update{}}, {Updates: request.Updates[:7]}, request} {
+		body := apitest.Encoded(t, r)
+		plain, ok := plainUpdates([]byte(body))
+		require.Equal(t, len(r.Updates) <= 7, ok, "the fast reader reads what clients send")
+		any, err := anyUpdates([]byte(body))
+		require.NoError(t, err)
+		got, err := parseUpdates([]byte(body))
+		require.NoError(t, err)
+		if ok {
+			require.Equal(t, plain, any)
+		}
+		require.Equal(t, got, any)
+		require.Len(t, got, len(r.Updates))
+		for i, u := range r.Updates {
+			require.Equal(t, update(u), got[i])
+		}
+	}
+	parse := func(body string) error { _, err := parseUpdates([]byte(body)); return err }
+	apitest.RequireOnlyKnown(t, apitype.Update{}, "invalid_body", strings.EqualFold, func(member string) string { return fmt.Sprintf(`{"Updates":[{%q:null}]}`, member) }, parse)
+	apitest.RequireOnlyKnown(t, apitype.UpdatesRequest{}, "invalid_body", strings.EqualFold, func(member string) string {
+		if member == "Updates" {
+			return `{"Updates":[]}`
+		}
+		return fmt.Sprintf(`{"Updates":[],%q:null}`, member)
+	}, parse)
+}
+
+// A move ignores the members that its type lacks.
+func TestAMoveTakesTheMembersOfItsType(t *testing.T) {
+	for _, c := range []struct {
+		request apitype.MoveRequest
+		want    transition
+	}{
+		{apitype.MoveRequest{NextState: "INFLIGHT"}, transition{next: "INFLIGHT"}},
+		{apitype.MoveRequest{NextState: "DELIVERED"}, transition{next: "DELIVERED"}},
+		{apitype.MoveRequest{NextState: "DEAD"}, transition{next: "DEAD"}},
+		{apitype.MoveRequest{NextState: "INFLIGHT", IncrementalTimeout: 604800}, transition{next: "INFLIGHT", extra: 604800 * time.Second}},
+	} {
+		body := apitest.Encoded(t, c.request)
+		got, err := parseTransition([]byte(body))
+		require.NoError(t, err, body)
+		require.Equal(t, c.want, got, body)
+		for _, name := range apitest.Members() {
+			if slices.Contains(strictjson.Names(c.request), name) {
+				continue
+			}
+			more := fmt.Sprintf(`%s,%q:[1]}`, strings.TrimSuffix(body, "}"), name)
+			got, err := parseTransition([]byte(more))
+			require.NoError(t, err, more)
+			require.Equal(t, c.want, got, more)
+		}
+	}
+}
