@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 func nobodyThere(t *testing.T, p *process) {
@@ -111,7 +113,7 @@ func independentStatus(t *testing.T, p *process) {
 	bad := newSink(t, func(int, received) int { return 500 })
 	s := p.stage(t, "good="+good.URL, "bad="+bad.URL, "pull")
 	at := s.publish("body")
-	var jobs []shownJob
+	var jobs []apitype.Job
 	eventually(t, "each job to have its own status", func() bool {
 		jobs = s.message(at).Jobs
 		return jobs[0].Status == "DELIVERED" && jobs[1].Status == "DEAD" && jobs[2].Status == "QUEUED"

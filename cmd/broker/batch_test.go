@@ -15,26 +15,23 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
-// lineResult is one line of a batch publish's answer.
-type lineResult struct {
-	Status                            int
-	MessageID, Location, Code, Detail string
-}
-
-func parseLines(t testing.TB, body string) []lineResult {
+func parseLines(t testing.TB, body string) []apitype.BatchResult {
 	t.Helper()
-	var out []lineResult
+	var out []apitype.BatchResult
 	for line := range strings.Lines(body) {
-		var r lineResult
-		require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+		var r apitype.BatchResult
+		strictjson.Decode(t, []byte(line), &r)
 		out = append(out, r)
 	}
 	return out
 }
 
-func (p *process) batch(lines ...string) []lineResult {
+func (p *process) batch(lines ...string) []apitype.BatchResult {
 	p.t.Helper()
 	r := p.do("POST", "/channel/c/batch", strings.Join(lines, "\n"), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	require.Equal(p.t, 200, r.status, r.body)
@@ -133,7 +130,7 @@ func TestBatchPublishStreams(t *testing.T) {
 	require.Equal(t, 200, res.StatusCode)
 	n := 0
 	for scanner := bufio.NewScanner(res.Body); scanner.Scan(); n++ {
-		var r lineResult
+		var r apitype.BatchResult
 		require.NoError(t, json.Unmarshal(scanner.Bytes(), &r))
 		if n == 1 {
 			require.Equal(t, 413, r.Status, "the long line")
@@ -204,36 +201,24 @@ func TestABatchThatBreaksOffHasNoEnd(t *testing.T) {
 	require.Regexp(t, `^HTTP/1\.1 505 `, old)
 }
 
-type claimed struct {
-	ID, Lease, Deadline string
-	Attempt, Priority   int
-	Message             struct{ MessageID, Payload, PayloadEncoding, ContentType string }
-}
-
-func (p *process) claim(consumer, query string) ([]claimed, http.Header) {
+func (p *process) claim(consumer, query string) ([]apitype.ClaimedJob, http.Header) {
 	p.t.Helper()
 	r := p.do("POST", "/channel/c/consumer/"+consumer+"/claim?"+query, "", consumerTokens(consumer)...)
 	require.Equal(p.t, 200, r.status, r.body)
-	var page struct{ Result []claimed }
-	require.NoError(p.t, json.Unmarshal([]byte(r.body), &page))
+	var page apitype.ClaimedJobs
+	strictjson.Decode(p.t, []byte(r.body), &page)
 	require.NotNil(p.t, page.Result)
 	return page.Result, r.header
 }
 
-type updateResult struct {
-	ID     string
-	Status int
-	Code   string `json:"code"`
-}
-
-func (p *process) update(consumer string, updates ...map[string]any) []updateResult {
+func (p *process) update(consumer string, updates ...map[string]any) []apitype.UpdateResult {
 	p.t.Helper()
 	body, err := json.Marshal(map[string]any{"Updates": updates})
 	require.NoError(p.t, err)
 	r := p.do("POST", "/channel/c/consumer/"+consumer+"/jobs", string(body), consumerTokens(consumer)...)
 	require.Equal(p.t, 200, r.status, r.body)
-	var page struct{ Result []updateResult }
-	require.NoError(p.t, json.Unmarshal([]byte(r.body), &page))
+	var page apitype.UpdateResults
+	strictjson.Decode(p.t, []byte(r.body), &page)
 	require.Len(p.t, page.Result, len(updates))
 	return page.Result
 }
@@ -247,7 +232,7 @@ func TestBatchClaimLeasesJobsByPriorityAndUpdateEndsThem(t *testing.T) {
 		for i := range 6 {
 			p.publish(fmt.Sprint(i), "X-Broker-Message-Priority", fmt.Sprint(i%3))
 		}
-		var got []claimed
+		var got []apitype.ClaimedJob
 		eventually(t, "all six", func() bool { return len(p.queued("k")) == 6 })
 		got, header := p.claim("k", "limit=4&timeout=60")
 		require.Len(t, got, 4)
@@ -255,9 +240,7 @@ func TestBatchClaimLeasesJobsByPriorityAndUpdateEndsThem(t *testing.T) {
 		require.Equal(t, []int{2, 2, 1, 1}, []int{got[0].Priority, got[1].Priority, got[2].Priority, got[3].Priority})
 		require.Equal(t, "2", got[0].Message.Payload)
 		require.Equal(t, 1, got[0].Attempt)
-		deadline, err := time.Parse(time.RFC3339, got[0].Deadline)
-		require.NoError(t, err)
-		require.Greater(t, time.Until(deadline), 30*time.Second)
+		require.Greater(t, time.Until(got[0].Deadline), 30*time.Second)
 
 		done := p.update("k",
 			map[string]any{"ID": got[0].ID, "Lease": got[0].Lease, "NextState": "DELIVERED"},
@@ -320,7 +303,7 @@ func TestFiftyWaitingClaimersNeverGetOneJobTwice(t *testing.T) {
 						t.Errorf("claim: %v %d %s", err, r.status, r.body)
 						return
 					}
-					var page struct{ Result []claimed }
+					var page apitype.ClaimedJobs
 					_ = json.Unmarshal([]byte(r.body), &page)
 					if len(page.Result) == 0 && published.Load() {
 						return
@@ -376,10 +359,10 @@ func TestAWaitingClaimIsWokenByAPublishOnAnotherBrokerOverRealRedis(t *testing.T
 		return strings.Contains(a.do("GET", "/metrics", "").body, "penstock_brokers 2")
 	})
 	for i := range 5 {
-		got := make(chan []claimed, 1)
+		got := make(chan []apitype.ClaimedJob, 1)
 		go func() {
 			r, err := a.try("POST", "/channel/c/consumer/k/claim?wait=20s", "", consumerTokens("k")...)
-			var page struct{ Result []claimed }
+			var page apitype.ClaimedJobs
 			if err == nil {
 				_ = json.Unmarshal([]byte(r.body), &page)
 			}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // claimWith claims with a body, sent as curl -d sends it when contentType is "".
@@ -30,13 +32,11 @@ func TestAClaimTakesItsParametersAsJSON(t *testing.T) {
 	claimed := func(r reply, n int, atLeast time.Duration) {
 		t.Helper()
 		require.Equal(t, 200, r.status, r.body)
-		var page struct{ Result []claimed }
+		var page apitype.ClaimedJobs
 		require.NoError(t, json.Unmarshal([]byte(r.body), &page))
 		require.Len(t, page.Result, n)
 		for _, j := range page.Result {
-			deadline, err := time.Parse(time.RFC3339, j.Deadline)
-			require.NoError(t, err)
-			require.Greater(t, time.Until(deadline), atLeast)
+			require.Greater(t, time.Until(j.Deadline), atLeast)
 		}
 	}
 	claimed(s.claimWith("", `{"Limit":1,"Timeout":3600}`, "application/json"), 1, 30*time.Minute)

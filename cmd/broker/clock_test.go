@@ -93,7 +93,7 @@ func TestFaultClockOfABrokerJumpsOnRealServers(t *testing.T) {
 		failing.Store(true)
 		n := sink.times("m-retry")
 		late := retries.on(p).publish("m-retry")
-		eventually(t, "a failed attempt", func() bool { return retries.on(p).message(late).Jobs[0].NextAttemptAt != "" })
+		eventually(t, "a failed attempt", func() bool { return retries.on(p).message(late).Jobs[0].NextAttemptAt != nil })
 		failing.Store(false)
 		failed := time.Now()
 		w.flushall()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -19,7 +20,7 @@ type drain struct {
 	want   int // different messages in the end
 	limit  int // jobs of a claim
 	// handed is told of each job that a claim brought, at the time of its answer.
-	handed func(j claimed, at time.Time) (first bool)
+	handed func(j apitype.ClaimedJob, at time.Time) (first bool)
 
 	mu      sync.Mutex
 	claims  []time.Duration // of each claim that brought jobs, waiting for them included
@@ -37,7 +38,10 @@ type drain struct {
 
 func newDrain(p *process, l *ledger, want int) *drain {
 	return &drain{p: p, ledger: l, want: want, limit: drillBatch, floor: -1, floorAll: -1,
-		handed: func(j claimed, _ time.Time) (first bool) { _, first = l.deliver(j.ID, j.Message.Payload); return first }}
+		handed: func(j apitype.ClaimedJob, _ time.Time) (first bool) {
+			_, first = l.deliver(j.ID, j.Message.Payload)
+			return first
+		}}
 }
 
 // work claims and finishes until everything was delivered and nothing is left.
@@ -60,7 +64,7 @@ func (d *drain) work() error {
 	}
 }
 
-func (d *drain) claim() ([]claimed, error) {
+func (d *drain) claim() ([]apitype.ClaimedJob, error) {
 	d.mu.Lock()
 	floor, floorAll, atFlush := d.floor, d.floorAll, d.atFlush
 	d.mu.Unlock()
@@ -74,7 +78,7 @@ func (d *drain) claim() ([]claimed, error) {
 	if err != nil || r.status != 200 {
 		return nil, fmt.Errorf("claim: %d %s %w", r.status, r.body, err)
 	}
-	var page struct{ Result []claimed }
+	var page apitype.ClaimedJobs
 	if err := json.Unmarshal([]byte(r.body), &page); err != nil {
 		return nil, err
 	}
@@ -135,7 +139,7 @@ func (d *drain) refuse() {
 
 // finish reports the jobs delivered, until it is told that they are. 409 is what a
 // job is answered whose lease went with Redis: it comes again.
-func (d *drain) finish(jobs []claimed) error {
+func (d *drain) finish(jobs []apitype.ClaimedJob) error {
 	var body strings.Builder
 	body.WriteString(`{"Updates":[`)
 	for i, j := range jobs {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -121,7 +122,7 @@ func (d *flushDrill) arrived(job, body string, at time.Time) (first bool) {
 func (d *flushDrill) pull(stop <-chan struct{}) error {
 	worker := newDrain(d.p, d.ledger, 0)
 	worker.limit = 1
-	worker.handed = func(j claimed, at time.Time) bool { return d.arrived(j.ID, j.Message.Payload, at) }
+	worker.handed = func(j apitype.ClaimedJob, at time.Time) bool { return d.arrived(j.ID, j.Message.Payload, at) }
 	for {
 		select {
 		case <-stop:

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // A departure is how a client leaves its connection.
@@ -193,7 +195,7 @@ func (g *goodClient) round(n int) error {
 		return wrong("batch", status, body, err)
 	}
 	status, _, body, err = g.ask("POST", channel+"/consumer/k/claim?limit=500&wait=5s&timeout=60", "", consumerTokens("k")...)
-	var page struct{ Result []claimed }
+	var page apitype.ClaimedJobs
 	if err != nil || status != 200 || json.Unmarshal([]byte(body), &page) != nil {
 		return wrong("claim", status, body, err)
 	}
@@ -205,7 +207,7 @@ func (g *goodClient) round(n int) error {
 		updates = append(updates, fmt.Sprintf(`{"ID":"%s","Lease":"%s","NextState":"DELIVERED"}`, j.ID, j.Lease))
 	}
 	status, _, body, err = g.ask("POST", channel+"/consumer/k/jobs", `{"Updates":[`+strings.Join(updates, ",")+`]}`, consumerTokens("k")...)
-	var results struct{ Result []updateResult }
+	var results apitype.UpdateResults
 	if err != nil || status != 200 || json.Unmarshal([]byte(body), &results) != nil || len(results.Result) != len(page.Result) {
 		return wrong("jobs", status, body, err)
 	}

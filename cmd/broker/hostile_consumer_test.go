@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // A hostile consumer speaks on the bare socket and remembers the requests that
@@ -314,7 +316,7 @@ func TestHostileConsumersGetOneRequestPerAttemptAndLeaveNothingBehind(t *testing
 	ends := behaviours()
 	attempts := map[string]int{}
 	for _, location := range at {
-		var m shownMessage
+		var m apitype.Message
 		eventually(t, "the end of all jobs", func() bool {
 			m = s.message(location + "?size=1000")
 			for _, j := range m.Jobs {

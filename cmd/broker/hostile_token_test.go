@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // Tokens of this story: unlike those of other stories they differ by channel,
@@ -49,7 +50,7 @@ func newTenants(t *testing.T) *tenants {
 		r := p.do("POST", "/channel/"+ch+"/broadcast", "of "+ch, "X-Broker-Channel-Token", secretChannel+ch, "X-Broker-Producer-ID", "p",
 			"X-Broker-Producer-Token", secretProducer, "X-Broker-Message-ID", "m-"+ch)
 		require.Equal(t, 201, r.status, r.body)
-		var m shownMessage
+		var m apitype.Message
 		eventually(t, "the jobs", func() bool {
 			r := p.do("GET", "/channel/"+ch+"/message/m-"+ch, "", "X-Broker-Admin-Token", adminToken)
 			require.NoError(t, json.Unmarshal([]byte(r.body), &m), r.body)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // A message ID is a promise about one message: only its repeat is told that it is
@@ -99,7 +101,7 @@ func squatted(t *testing.T, p *process) {
 }
 
 // lines posts a batch with the headers of first, but for its ID.
-func (s *stage) lines(lines ...string) []lineResult {
+func (s *stage) lines(lines ...string) []apitype.BatchResult {
 	s.t.Helper()
 	headers := first("X-Broker-Message-ID", "", "Content-Type", "application/x-ndjson")
 	r := s.do("POST", s.path("/batch"), strings.Join(lines, "\n"), append(headers, producerTokens...)...)
@@ -107,7 +109,7 @@ func (s *stage) lines(lines ...string) []lineResult {
 	return parseLines(s.t, r.body)
 }
 
-func requireLine(t *testing.T, r lineResult, status int, code, location string) {
+func requireLine(t *testing.T, r apitype.BatchResult, status int, code, location string) {
 	t.Helper()
 	require.Equal(t, status, r.Status, r)
 	require.Equal(t, code, r.Code)
@@ -152,7 +154,7 @@ func manyOfOneID(t *testing.T, p *process) {
 	}
 	// Two transactions may be under way, so which line is first is not promised.
 	got := s.lines(lines...)
-	winner := slices.IndexFunc(got, func(r lineResult) bool { return r.Status == 201 })
+	winner := slices.IndexFunc(got, func(r apitype.BatchResult) bool { return r.Status == 201 })
 	require.GreaterOrEqual(t, winner, 0)
 	for i, r := range got {
 		switch {

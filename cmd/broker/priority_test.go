@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // mixed publishes n messages whose body is "<priority>/<number>", numbered in
@@ -62,7 +64,7 @@ func TestPriorityHoldsBeyondTheWindowForPull(t *testing.T) {
 		s := p.stage(t, "k")
 		left := inOrder(mixed([]*stage{s}, 300, func(i int) int { return i * 7 % 5 }))
 		take := func() string {
-			var j listedJob
+			var j apitype.QueuedJob
 			eventually(t, fmt.Sprintf("the next of %d jobs", len(left)), func() bool {
 				jobs := s.queued("k", "limit=1")
 				if len(jobs) == 0 {
@@ -130,7 +132,7 @@ func TestPriorityIsStrictAcrossBrokersForPushOnRealServers(t *testing.T) {
 	a, b := w.start(), w.start()
 	s := a.stage(t, "k") // a pull consumer lets the backlog grow
 	bodies := mixed([]*stage{s, s.on(b)}, 120, func(i int) int { return i * 11 % 6 })
-	eventually(t, "the backlog to be queued", func() bool { return len(walkPages(s, "k", 100, func([]listedJob) {})) == 120 })
+	eventually(t, "the backlog to be queued", func() bool { return len(walkPages(s, "k", 100, func([]apitype.QueuedJob) {})) == 120 })
 	sink := newSink(t, nil)
 	s.put(s.path("/consumer/k"), "type", "push", "callbackUrl", sink.URL)
 	eventually(t, "all", func() bool { return sink.count() == len(bodies) })
@@ -216,7 +218,7 @@ func TestPriorityAWindowFullOfLessUrgentJobsKeepsNobodyOut(t *testing.T) {
 			return len(jobs) == 1 && priorityOf(jobs[0].Message.Payload) == 4
 		})
 		for len(left) > 0 {
-			var jobs []listedJob
+			var jobs []apitype.QueuedJob
 			eventually(t, left[0], func() bool { jobs = s.queued("k", "limit=1"); return len(jobs) == 1 })
 			left = takeNext(t, left, jobs[0].Message.Payload)
 			s.claim("k", jobs[0].ID)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -310,12 +309,11 @@ func pullPayloads(t *testing.T, p *process) {
 		require.Equal(t, "application/x-"+fmt.Sprint(i), j.Message.ContentType)
 		require.Equal(t, map[string]string{"X-Trace": "t1"}, j.Message.Headers)
 		require.Equal(t, 9, j.Priority)
-		require.NotNil(t, j.IncrementalTimeout)
+		require.Zero(t, j.IncrementalTimeout)
 		s.finish("k", j.ID)
 	}
 	r := s.do("GET", s.path("/consumer/k/queued-jobs"), "", consumerTokens("k")...)
 	_, err := http.ParseTime(r.header.Get("Last-Modified"))
 	require.NoError(t, err)
-	_, err = time.Parse(time.RFC3339, s.job("k", s.newJob("k")).StatusChangedAt)
-	require.NoError(t, err)
+	require.NotZero(t, s.job("k", s.newJob("k")).StatusChangedAt)
 }

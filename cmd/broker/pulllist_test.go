@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 func limitRules(t *testing.T, p *process) {
@@ -30,16 +32,16 @@ func limitRules(t *testing.T, p *process) {
 }
 
 // walkPages follows the links of a list; between is called after each page.
-func walkPages(s *stage, consumer string, limit int, between func(page []listedJob)) []listedJob {
+func walkPages(s *stage, consumer string, limit int, between func(page []apitype.QueuedJob)) []apitype.QueuedJob {
 	s.t.Helper()
-	var all []listedJob
+	var all []apitype.QueuedJob
 	next := s.path("/consumer/", consumer, "/queued-jobs?limit=", strconv.Itoa(limit))
 	for next != "" {
 		l := s.page(consumer, next)
 		require.LessOrEqual(s.t, len(l.Result), limit)
 		all = append(all, l.Result...)
 		between(l.Result)
-		next = l.Pages["next"]
+		next = l.Pages.Next
 	}
 	return all
 }
@@ -51,16 +53,16 @@ func pullPages(t *testing.T, p *process) {
 		s.publish(strconv.Itoa(i), "X-Broker-Message-Priority", strconv.Itoa(i%3))
 	}
 	last := s.path("/consumer/k/queued-jobs?limit=100")
-	eventually(t, "all jobs", func() bool { return len(walkPages(s, "k", 100, func([]listedJob) {})) == n })
-	require.NotEmpty(t, s.page("k", last).Pages["next"])
+	eventually(t, "all jobs", func() bool { return len(walkPages(s, "k", 100, func([]apitype.QueuedJob) {})) == n })
+	require.NotEmpty(t, s.page("k", last).Pages.Next)
 	for _, limit := range []int{7, 26, 100} {
-		all := walkPages(s, "k", limit, func([]listedJob) {})
+		all := walkPages(s, "k", limit, func([]apitype.QueuedJob) {})
 		requireOrdered(t, all)
 		requireDistinct(t, all, n)
 	}
 	// A job that is claimed between two pages, the very last of the page
 	// included, takes no other job's place in the list.
-	all := walkPages(s, "k", 20, func(page []listedJob) {
+	all := walkPages(s, "k", 20, func(page []apitype.QueuedJob) {
 		for _, i := range []int{0, len(page) / 2, len(page) - 1} {
 			if i >= 0 && i < len(page) {
 				s.move("k", page[i].ID, to("INFLIGHT"))
@@ -68,11 +70,11 @@ func pullPages(t *testing.T, p *process) {
 		}
 	})
 	requireDistinct(t, all, n)
-	require.Less(t, len(walkPages(s, "k", 100, func([]listedJob) {})), n-15, "claimed jobs are not listed")
+	require.Less(t, len(walkPages(s, "k", 100, func([]apitype.QueuedJob) {})), n-15, "claimed jobs are not listed")
 	require.Empty(t, s.page("k", s.path("/consumer/k/queued-jobs?limit=0")).Pages)
 }
 
-func requireDistinct(t *testing.T, jobs []listedJob, n int) {
+func requireDistinct(t *testing.T, jobs []apitype.QueuedJob, n int) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, j := range jobs {
@@ -83,7 +85,7 @@ func requireDistinct(t *testing.T, jobs []listedJob, n int) {
 }
 
 // requireOrdered checks priority descending, oldest first: IDs ascend with time.
-func requireOrdered(t *testing.T, jobs []listedJob) {
+func requireOrdered(t *testing.T, jobs []apitype.QueuedJob) {
 	t.Helper()
 	for i := 1; i < len(jobs); i++ {
 		a, b := jobs[i-1], jobs[i]
@@ -105,5 +107,5 @@ func pullOrder(t *testing.T, p *process) {
 	require.Equal(t, []string{"2", "7", "6", "8", "1", "3", "10", "5", "11", "0", "4", "9"}, order)
 	// The list is a look: it claims nothing, and whoever looks sees the same.
 	first := s.queued("k", "limit=3")
-	require.True(t, slices.EqualFunc(first, s.queued("k", "limit=3"), func(a, b listedJob) bool { return a.ID == b.ID }))
+	require.True(t, slices.EqualFunc(first, s.queued("k", "limit=3"), func(a, b apitype.QueuedJob) bool { return a.ID == b.ID }))
 }

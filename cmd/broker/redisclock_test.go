@@ -51,7 +51,7 @@ func TestFaultRedisClockJumpsAnHourForward(t *testing.T) {
 	p := w.start()
 	s, waiting := p.stage(t, "k="+sink.URL), p.stage(t, "k="+sink.URL)
 	later := waiting.publish("m-later")
-	eventually(t, "the retry to be known", func() bool { return waiting.message(later).Jobs[0].NextAttemptAt != "" })
+	eventually(t, "the retry to be known", func() bool { return waiting.message(later).Jobs[0].NextAttemptAt != nil })
 	release := make(chan struct{})
 	held := newSink(t, func(_ int, r received) int {
 		if r.header.Get("X-Broker-Attempt") == "1" {
@@ -105,7 +105,7 @@ func TestFaultRedisClockJumpsAnHourBack(t *testing.T) {
 	l := startSteady(s, 8, only(p))
 	l.progress(100)
 	later := waiting.publish("m-later")
-	eventually(t, "the retry to be known", func() bool { return waiting.message(later).Jobs[0].NextAttemptAt != "" })
+	eventually(t, "the retry to be known", func() bool { return waiting.message(later).Jobs[0].NextAttemptAt != nil })
 	job := waiting.awaitQueued("pull", 1)[0].ID
 	require.Equal(t, 202, waiting.move("pull", job, `{"NextState":"INFLIGHT","IncrementalTimeout":300}`).status)
 	left := waiting.awaitQueued("lazy", 1)[0].ID

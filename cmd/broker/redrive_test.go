@@ -227,7 +227,7 @@ func TestRedriveTheAdminMayRetriggerAJobThatWaitsForItsRetry(t *testing.T) {
 		at := s.publish("body")
 		waiting := func(attempts int) bool {
 			j := s.message(at).Jobs[0]
-			return j.Status == "QUEUED" && j.Attempts == attempts && j.NextAttemptAt != ""
+			return j.Status == "QUEUED" && j.Attempts == attempts && j.NextAttemptAt != nil
 		}
 		eventually(t, "the first failure", func() bool { return waiting(1) })
 		url := s.message(at).Jobs[0].RetriggerURL

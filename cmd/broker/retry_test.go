@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 func TestRetry(t *testing.T) {
@@ -59,7 +61,7 @@ func refusedAtFirst(t *testing.T, p *process) {
 	addr := freeAddr(t)
 	s := p.stage(t, "k=http://"+addr)
 	at := s.publish("body")
-	var waiting shownJob
+	var waiting apitype.Job
 	eventually(t, "the first refusal", func() bool {
 		waiting = s.message(at).Jobs[0]
 		return waiting.Attempts > 0 && waiting.Status == "QUEUED"

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -107,9 +108,9 @@ func TestScaleAHundredThousandQueuedJobsStayUsableEmbedded(t *testing.T) {
 	require.NoError(t, store.Close())
 	p := w.start("BROKER_RATIONAL_DELAY=500ms")
 	s := &stage{p, "c0"}
-	eventually(t, "the window to be loaded", func() bool { return len(walkPages(s, "k0", 100, func([]listedJob) {})) >= 1500 })
+	eventually(t, "the window to be loaded", func() bool { return len(walkPages(s, "k0", 100, func([]apitype.QueuedJob) {})) >= 1500 })
 	next := 0
-	take := func(j listedJob, want string) {
+	take := func(j apitype.QueuedJob, want string) {
 		require.Equal(t, want, j.Message.Payload)
 		s.claim("k0", j.ID)
 		require.Equal(t, 202, s.move("k0", j.ID, to("DELIVERED")).status)
@@ -182,7 +183,7 @@ func TestScaleAWaitingJobCostsRedisLessThan200BytesOnRealServers(t *testing.T) {
 	}
 	close(next)
 	wg.Wait()
-	eventually(t, "all jobs", func() bool { return len(walkPages(s, "k", 100, func([]listedJob) {})) > n })
+	eventually(t, "all jobs", func() bool { return len(walkPages(s, "k", 100, func([]apitype.QueuedJob) {})) > n })
 	perJob := float64(redisInfo(t, w, "memory", "used_memory_dataset")-before) / n
 	require.Less(t, perJob, 200.0)
 	t.Logf("%.0f bytes per waiting job", perJob)

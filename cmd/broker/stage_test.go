@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
 // A stage is a channel of its own on a shared broker, so that many stories run
@@ -73,43 +75,26 @@ func (s *stage) publish(body string, headers ...string) string {
 	return r.header.Get("Location")
 }
 
-// A listedJob is an entry of queued-jobs.
-type listedJob struct {
-	ID                 string
-	Priority           int
-	IncrementalTimeout *int
-	Attempts           int
-	Message            struct {
-		MessageID, Payload, PayloadEncoding, ContentType string
-		Headers                                          map[string]string
-	}
-}
-
-type jobList struct {
-	Result []listedJob
-	Pages  map[string]string
-}
-
 // page gets a page of queued jobs by its path.
-func (s *stage) page(consumer, path string) jobList {
+func (s *stage) page(consumer, path string) apitype.QueuedJobs {
 	s.t.Helper()
 	r := s.do("GET", path, "", consumerTokens(consumer)...)
 	require.Equal(s.t, 200, r.status, r.body)
-	var l jobList
-	require.NoError(s.t, json.Unmarshal([]byte(r.body), &l), r.body)
+	var l apitype.QueuedJobs
+	strictjson.Decode(s.t, []byte(r.body), &l)
 	require.NotNil(s.t, l.Result, "an empty list is an array")
 	return l
 }
 
-func (s *stage) queued(consumer, query string) []listedJob {
+func (s *stage) queued(consumer, query string) []apitype.QueuedJob {
 	s.t.Helper()
 	return s.page(consumer, s.path("/consumer/", consumer, "/queued-jobs?", query)).Result
 }
 
 // awaitQueued waits until n jobs are listed.
-func (s *stage) awaitQueued(consumer string, n int) []listedJob {
+func (s *stage) awaitQueued(consumer string, n int) []apitype.QueuedJob {
 	s.t.Helper()
-	var jobs []listedJob
+	var jobs []apitype.QueuedJob
 	eventually(s.t, fmt.Sprintf("%d queued jobs of %s", n, consumer), func() bool {
 		jobs = s.queued(consumer, "limit=100")
 		return len(jobs) == n
@@ -143,44 +128,28 @@ func (s *stage) claim(consumer, job string) string {
 	return r.header.Get("X-Broker-Lease")
 }
 
-// A shownJob is a job as the API shows it.
-type shownJob struct {
-	ID, Status, Reason, StatusChangedAt, NextAttemptAt string
-	ConsumerID, MessageURL, JobURL                     string
-	RetriggerURL, JobRequeueURL                        string
-	Attempts, StatusCode                               int
-}
-
-func (s *stage) job(consumer, id string) shownJob {
+func (s *stage) job(consumer, id string) apitype.JobDetail {
 	s.t.Helper()
 	r := s.do("GET", s.path("/consumer/", consumer, "/job/", id), "")
 	require.Equal(s.t, 200, r.status, r.body)
-	var j shownJob
-	require.NoError(s.t, json.Unmarshal([]byte(r.body), &j))
+	var j apitype.JobDetail
+	strictjson.Decode(s.t, []byte(r.body), &j)
 	return j
 }
 
-// A shownMessage is a message as the API shows it.
-type shownMessage struct {
-	ID, Payload, PayloadEncoding, ContentType, ProducedBy, Status string
-	Priority                                                      int
-	Jobs                                                          []shownJob
-	Headers                                                       map[string]string
-}
-
-func (s *stage) message(location string) shownMessage {
+func (s *stage) message(location string) apitype.Message {
 	s.t.Helper()
 	r := s.do("GET", location, "")
 	require.Equal(s.t, 200, r.status, r.body)
-	var m shownMessage
-	require.NoError(s.t, json.Unmarshal([]byte(r.body), &m))
+	var m apitype.Message
+	strictjson.Decode(s.t, []byte(r.body), &m)
 	return m
 }
 
 // awaitStatus waits until every job of the message has the status.
-func (s *stage) awaitStatus(location, status string) shownMessage {
+func (s *stage) awaitStatus(location, status string) apitype.Message {
 	s.t.Helper()
-	var m shownMessage
+	var m apitype.Message
 	eventually(s.t, "the jobs of "+location+" to be "+status, func() bool {
 		m = s.message(location)
 		for _, j := range m.Jobs {
@@ -194,21 +163,18 @@ func (s *stage) awaitStatus(location, status string) shownMessage {
 }
 
 // dead is the whole DLQ of a consumer, read in pages of size.
-func (s *stage) dead(consumer string, size int) []shownJob {
+func (s *stage) dead(consumer string, size int) []apitype.Job {
 	s.t.Helper()
-	var all []shownJob
+	var all []apitype.Job
 	next := s.path("/consumer/", consumer, "/dlq?size=", fmt.Sprint(size))
 	for next != "" {
 		r := s.do("GET", next, "")
 		require.Equal(s.t, 200, r.status, r.body)
-		var l struct {
-			DeadJobs []shownJob
-			Pages    map[string]string
-		}
-		require.NoError(s.t, json.Unmarshal([]byte(r.body), &l))
+		var l apitype.DeadLetters
+		strictjson.Decode(s.t, []byte(r.body), &l)
 		require.LessOrEqual(s.t, len(l.DeadJobs), size)
 		all = append(all, l.DeadJobs...)
-		next = l.Pages["next"]
+		next = l.Pages.Next
 	}
 	return all
 }
@@ -224,11 +190,8 @@ func requireProblem(t testing.TB, r reply, status int, code string) {
 	t.Helper()
 	require.Equal(t, status, r.status, r.body)
 	require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), r.body)
-	var p struct {
-		Status       int
-		Code, Detail string
-	}
-	require.NoError(t, json.Unmarshal([]byte(r.body), &p), r.body)
+	var p apitype.Problem
+	strictjson.Decode(t, []byte(r.body), &p)
 	require.Equal(t, status, p.Status)
 	require.Equal(t, code, p.Code, p.Detail)
 	require.NotEmpty(t, p.Detail)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/test/certs"
 )
 
@@ -123,7 +124,7 @@ func TestHostileTLSOfConsumersIsNamedInTheDeadLetters(t *testing.T) {
 	at := s.persist("m-1")
 	eventually(t, "the delivery over TLS", func() bool { return good.times("m-1") == 1 })
 	for name, b := range bad {
-		var dead []shownJob
+		var dead []apitype.Job
 		eventually(t, "the dead letter of "+name, func() bool { dead = s.dead(name, 10); return len(dead) == 1 })
 		require.Contains(t, dead[0].Reason, b.says, name)
 		require.Contains(t, dead[0].Reason, "attempt 2 of 2 failed", name)
@@ -133,7 +134,7 @@ func TestHostileTLSOfConsumersIsNamedInTheDeadLetters(t *testing.T) {
 		require.NotContains(t, b.heard.String(), name+"-token")
 		b.mu.Unlock()
 	}
-	var plain []shownJob
+	var plain []apitype.Job
 	eventually(t, "the dead letter of tls-at-plain", func() bool { plain = s.dead("tls-at-plain", 10); return len(plain) == 1 })
 	require.Contains(t, plain[0].Reason, "the consumer speaks TLS, not HTTP")
 	require.Equal(t, 1, good.count())

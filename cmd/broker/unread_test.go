@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // batchHead is the head of a batch request up to what says how long its body is.
@@ -71,7 +73,7 @@ func TestABatchClientMaySendEverythingBeforeItReads(t *testing.T) {
 			n := 0
 			answer := readHTTP(t, conn)
 			for scanner := bufio.NewScanner(answer); scanner.Scan(); n++ {
-				var r lineResult
+				var r apitype.BatchResult
 				require.NoError(t, json.Unmarshal(scanner.Bytes(), &r))
 				if isMark(n) {
 					require.Equal(t, 400, r.Status)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // Leases that end soon: stop timeout 1 s and rational delay 0.5 s.
@@ -27,9 +29,9 @@ func TestPullVisibility(t *testing.T) {
 const visible = 1500 * time.Millisecond
 
 // awaitReturn waits until the job is not in flight any more.
-func (s *stage) awaitReturn(consumer, id string) shownJob {
+func (s *stage) awaitReturn(consumer, id string) apitype.JobDetail {
 	s.t.Helper()
-	var j shownJob
+	var j apitype.JobDetail
 	eventually(s.t, "the lease of "+id+" to end", func() bool {
 		j = s.job(consumer, id)
 		return j.Status != "INFLIGHT"

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
 )
 
 // BenchmarkWakeOfAClaimAtAnotherBroker measures how soon a claim that waits at
@@ -33,14 +35,14 @@ func BenchmarkWakeOfAClaimAtAnotherBroker(b *testing.B) {
 		}
 	}
 	type claim struct {
-		jobs []claimed
+		jobs []apitype.ClaimedJob
 		at   time.Time
 	}
 	var woken, whole []time.Duration
 	for i := 0; b.Loop(); i++ {
 		got := make(chan claim, 1)
 		go func() {
-			var page struct{ Result []claimed }
+			var page apitype.ClaimedJobs
 			r, err := there.try("POST", "/channel/c/consumer/k/claim?wait=20s", "", consumerTokens("k")...)
 			at := time.Now()
 			if err == nil && r.status == http.StatusOK {

@@ -5,8 +5,10 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -16,11 +18,11 @@ import (
 
 // Decode decodes text, one JSON value, into v, a pointer to a new struct. It requires that the
 // text is UTF-8, and that v encodes to the same members with the same values in the same order.
-// So the text has no other member, none twice and none in another case. Only the spelling of
-// strings, numbers and white space may differ. The members of maps must be sorted.
+// So the text has no other member, none twice and none in another case. Only white space, the
+// spelling of strings and the order inside of maps may differ.
 func Decode(t testing.TB, text []byte, v any) {
 	t.Helper()
-	require.True(t, utf8.Valid(text), "%q", text)
+	require.True(t, utf8.Valid(text), "%.1000q", text)
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	require.NoError(t, dec.Decode(v), "%.1000q", text)
@@ -28,34 +30,57 @@ func Decode(t testing.TB, text []byte, v any) {
 	require.ErrorIs(t, err, io.EOF, "%.1000q", text)
 	encoded, err := json.Marshal(v)
 	require.NoError(t, err)
-	require.Equal(t, canonical(t, encoded), canonical(t, text))
+	typ := reflect.TypeOf(v)
+	require.Equal(t, canonical(t, typ, encoded), canonical(t, typ, text))
 }
 
-// canonical returns the tokens of a valid text in one spelling.
-func canonical(t testing.TB, text []byte) string {
+// canonical returns the values of a valid text of that type in one spelling, one a line.
+func canonical(t testing.TB, typ reflect.Type, text []byte) string {
 	t.Helper()
-	var b strings.Builder
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
-	for {
-		token, err := dec.Token()
-		if err == io.EOF {
-			return b.String()
-		}
+	token, err := dec.Token()
+	require.NoError(t, err)
+	if token != json.Delim('{') && token != json.Delim('[') {
+		spelt, err := json.Marshal(token)
 		require.NoError(t, err)
-		if _, ok := token.(json.Delim); !ok {
-			spelt, err := json.Marshal(token)
-			require.NoError(t, err)
-			token = string(spelt)
-		}
-		switch token := token.(type) {
-		case json.Delim:
-			b.WriteString(token.String())
-		case string:
-			b.WriteString(token)
-		}
-		b.WriteByte('\n')
+		return string(spelt) + "\n"
 	}
+	var parts []string
+	for dec.More() {
+		name, of := "", typ
+		if token == json.Delim('{') {
+			key, err := dec.Token()
+			require.NoError(t, err)
+			name = fmt.Sprintf("%q: ", key)
+			of = memberType(typ, key.(string))
+		} else {
+			of = typ.Elem()
+		}
+		var value json.RawMessage
+		require.NoError(t, dec.Decode(&value))
+		parts = append(parts, name+canonical(t, of, value))
+	}
+	if typ.Kind() == reflect.Map {
+		slices.Sort(parts)
+	}
+	return fmt.Sprintf("%v\n%send\n", token, strings.Join(parts, ""))
+}
+
+// memberType returns the type of a member of a struct or map.
+func memberType(typ reflect.Type, member string) reflect.Type {
+	if typ.Kind() == reflect.Map {
+		return typ.Elem()
+	}
+	for _, field := range reflect.VisibleFields(typ) {
+		if !field.Anonymous && strings.EqualFold(Name(field), member) {
+			return field.Type
+		}
+	}
+	panic("no member " + member) // Decode has refused it
 }
 
 // Members is the set of members of structs, as "Job.ID", and whether a text has had them.
