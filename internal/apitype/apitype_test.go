@@ -1,0 +1,62 @@
+package apitype_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
+)
+
+// Every field has a tag: no member depends on the name of a field in Go.
+func TestEveryFieldHasATag(t *testing.T) {
+	types := 0
+	for _, r := range apitype.Routes() {
+		for _, a := range append(r.Answers, apitype.Answer{Body: r.Request}, apitype.Answer{Body: apitype.Body{Value: apitype.Problem{}}}) {
+			if a.Value == nil {
+				continue
+			}
+			types++
+			for member := range strictjson.Of(a.Value) {
+				owner, name, _ := strings.Cut(member, ".")
+				require.True(t, owner != "" && name != "", "%T has a field without a tag: %q", a.Value, member)
+			}
+		}
+	}
+	require.Greater(t, types, 20)
+}
+
+func TestFormFieldsAreTexts(t *testing.T) {
+	for _, r := range apitype.Routes() {
+		if r.Request.Media != apitype.MediaForm {
+			continue
+		}
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(r.Request.Value)) {
+			typ := field.Type
+			if typ.Kind() == reflect.Pointer {
+				typ = typ.Elem()
+			}
+			require.Equal(t, reflect.String, typ.Kind(), field.Name)
+			require.NotEmpty(t, field.Tag.Get("form"), field.Name)
+		}
+	}
+}
+
+func TestATimeHasMillisecondsInUTC(t *testing.T) {
+	for text, at := range map[string]time.Time{
+		`"1970-01-01T00:00:00.000Z"`: time.Unix(0, 999_999),
+		`"2026-01-31T15:04:05.100Z"`: time.Date(2026, 1, 31, 17, 4, 5, 100e6, time.FixedZone("", 7200)),
+	} {
+		got, err := json.Marshal(apitype.Time{Time: at})
+		require.NoError(t, err)
+		require.Equal(t, text, string(got))
+		var back apitype.Time
+		require.NoError(t, json.Unmarshal(got, &back))
+		require.Equal(t, at.UTC().Truncate(time.Millisecond), back.Time)
+	}
+}
