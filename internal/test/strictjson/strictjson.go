@@ -5,6 +5,7 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -16,58 +17,73 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Decode decodes text, one JSON value, into v, a pointer to a new struct. It requires that the
-// text is UTF-8, and that v encodes to the same members with the same values in the same order.
-// So the text has no other member, none twice and none in another case. Only white space, the
-// spelling of strings and the order inside of maps may differ.
+// Decode requires that Check has no error.
 func Decode(t testing.TB, text []byte, v any) {
 	t.Helper()
-	require.True(t, utf8.Valid(text), "%.1000q", text)
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	require.NoError(t, dec.Decode(v), "%.1000q", text)
-	_, err := dec.Token()
-	require.ErrorIs(t, err, io.EOF, "%.1000q", text)
-	encoded, err := json.Marshal(v)
-	require.NoError(t, err)
-	typ := reflect.TypeOf(v)
-	require.Equal(t, canonical(t, typ, encoded), canonical(t, typ, text))
+	require.NoError(t, Check(text, v))
 }
 
-// canonical returns the values of a valid text of that type in one spelling, one a line.
-func canonical(t testing.TB, typ reflect.Type, text []byte) string {
-	t.Helper()
+// Check decodes text, one JSON value, into v, a pointer to a new struct. It returns an error
+// unless the text is UTF-8, and v encodes to the same members with the same values in the same
+// order. So the text has no other member, none twice and none in another case. Only white space,
+// the spelling of strings and the order inside of maps may differ.
+func Check(text []byte, v any) error {
+	if !utf8.Valid(text) {
+		return fmt.Errorf("not UTF-8: %.1000q", text)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("%w: %.1000q", err, text)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("more than one value: %.1000q", text)
+	}
+	encoded, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	typ := reflect.TypeOf(v)
+	got, want := canonical(typ, text), canonical(typ, encoded)
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			return fmt.Errorf("%v has %.1000q, the text has %.1000q", typ, want[i:min(i+1, len(want))], got[i:min(i+1, len(got))])
+		}
+	}
+	return nil
+}
+
+// canonical returns names and values of a valid text of that type in one spelling.
+func canonical(typ reflect.Type, text []byte) []string {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
-	token, err := dec.Token()
-	require.NoError(t, err)
-	if token != json.Delim('{') && token != json.Delim('[') {
-		spelt, err := json.Marshal(token)
-		require.NoError(t, err)
-		return string(spelt) + "\n"
+	token, _ := dec.Token()
+	open, isOpen := token.(json.Delim)
+	if !isOpen {
+		return []string{fmt.Sprintf("%T %q", token, token)}
 	}
-	var parts []string
+	var parts [][]string
 	for dec.More() {
-		name, of := "", typ
-		if token == json.Delim('{') {
-			key, err := dec.Token()
-			require.NoError(t, err)
-			name = fmt.Sprintf("%q: ", key)
-			of = memberType(typ, key.(string))
+		var part []string
+		of := typ
+		if open == '{' {
+			name, _ := dec.Token()
+			of = memberType(typ, name.(string))
+			part = append(part, fmt.Sprintf("%q:", name))
 		} else {
 			of = typ.Elem()
 		}
 		var value json.RawMessage
-		require.NoError(t, dec.Decode(&value))
-		parts = append(parts, name+canonical(t, of, value))
+		_ = dec.Decode(&value)
+		parts = append(parts, append(part, canonical(of, value)...))
 	}
 	if typ.Kind() == reflect.Map {
-		slices.Sort(parts)
+		slices.SortFunc(parts, slices.Compare[[]string])
 	}
-	return fmt.Sprintf("%v\n%send\n", token, strings.Join(parts, ""))
+	return slices.Concat([]string{open.String()}, slices.Concat(parts...), []string{"end"})
 }
 
 // memberType returns the type of a member of a struct or map.
@@ -80,7 +96,7 @@ func memberType(typ reflect.Type, member string) reflect.Type {
 			return field.Type
 		}
 	}
-	panic("no member " + member) // Decode has refused it
+	panic("no member " + member) // Check has refused it
 }
 
 // Members is the set of members of structs, as "Job.ID", and whether a text has had them.
