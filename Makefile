@@ -58,7 +58,7 @@ vuln: ## look for known vulnerabilities in what the code calls (asks the network
 bench: ## measure publish, push, batch and pull on private real servers, under five minutes
 	./scripts/servers.sh -exec ./scripts/bench.sh $(BENCH)
 
-bench-compare: ## compare this tree with another commit, interleaved: REF= (default HEAD)
+bench-compare: ## compare publish, push, pull and batch with another commit, interleaved: REF= (default HEAD)
 	./scripts/servers.sh -exec ./scripts/bench-compare.sh $(or $(REF),HEAD)
 
 peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run

@@ -1,25 +1,48 @@
 #!/usr/bin/env bash
-# Compares this tree with another commit: both brokers in turn, five times, on
-# the same servers, driven by this tree's harness. Only a difference beyond the
-# noise of the repeats counts.
+# Compares this tree with another commit: both brokers in turn, TURNS times (5), for each kind of
+# traffic, on the same servers, driven by this tree's harness. Only a difference beyond the noise of
+# the repeats counts.
+#
+#   scripts/bench-compare.sh [commit [kind ...]]     kinds: publish push pull batch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ref=${1:-HEAD}
+shift || true
+kinds=("$@")
+[ ${#kinds[@]} -gt 0 ] || kinds=(publish push pull batch)
+turns=${TURNS:-5}
 make --no-print-directory build >&2
 work=$(mktemp -d)
 trap 'git worktree remove --force "$work/tree" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 git worktree add --detach "$work/tree" "$ref" >&2
 (cd "$work/tree" && CGO_ENABLED=0 go build -o "$work/old" ./cmd/broker)
-old='' new=''
-for i in 1 2 3 4 5; do
-	for side in old new; do
-		binary=bin/broker
-		[ "$side" = new ] || binary="$work/old"
-		bin/bench run --broker-binary "$binary" --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" \
-			--connections "${CONNECTIONS:-64}" --push-consumers "${CONSUMERS:-1}" --duration 6s --warmup 2s --json "$work/$side-$i.json" >/dev/null 2>&1
-	done
-	old="$old,$work/old-$i.json"
-	new="$new,$work/new-$i.json"
-done
+
+# traffic prints the flags of one kind.
+traffic() {
+	case $1 in
+	publish) echo --connections "${CONNECTIONS:-64}" --push-consumers 0 ;;
+	push) echo --connections "${CONNECTIONS:-64}" --push-consumers "${CONSUMERS:-1}" ;;
+	pull) echo --connections 16 --push-consumers 0 --pull-workers 16 ;;
+	batch) echo --connections 2 --push-consumers 0 --batch 100 --pull-workers 4 --pull-batch 100 ;;
+	*) echo "no such kind of traffic: $1" >&2 && return 1 ;;
+	esac
+}
+
 echo "A = $ref, B = this tree"
-bin/bench compare "${old#,}" "${new#,}"
+for kind in "${kinds[@]}"; do
+	flags=$(traffic "$kind")
+	old='' new=''
+	for ((i = 1; i <= turns; i++)); do
+		for side in old new; do
+			binary=bin/broker
+			[ "$side" = new ] || binary="$work/old"
+			# shellcheck disable=SC2086 # the flags are words
+			bin/bench run --broker-binary "$binary" --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" \
+				$flags --duration 5s --warmup 1s --json "$work/$kind-$side-$i.json" >/dev/null 2>&1
+		done
+		old="$old,$work/$kind-old-$i.json"
+		new="$new,$work/$kind-new-$i.json"
+	done
+	printf '\n== %s (%s)\n' "$kind" "$flags"
+	bin/bench compare "${old#,}" "${new#,}"
+done
