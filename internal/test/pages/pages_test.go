@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of routes in README.md")
@@ -192,4 +195,30 @@ func TestAPIPageListsThePolicy(t *testing.T) {
 		want += "| `" + f[0] + "` | " + f[1] + " |\n"
 	}
 	require.Equal(t, want, table)
+}
+
+// Each JSON example on the page is a request or an answer of some route, member by member.
+func TestExamplesOnTheAPIPageAreOfATypeOfTheAPI(t *testing.T) {
+	values := []any{apitype.Problem{}, apitype.History{}}
+	for _, r := range apitype.Routes() {
+		for _, a := range append(r.Answers, apitype.Answer{Body: r.Request}) {
+			if a.Value != nil && a.Media != apitype.MediaForm {
+				values = append(values, a.Value)
+			}
+		}
+	}
+	examples := 0
+	for _, block := range regexp.MustCompile("(?s)\n```json\n(.*?)```").FindAllStringSubmatch(read(t, "docs/api.md"), -1) {
+		for line := range strings.Lines(block[1]) {
+			examples++
+			text := strings.TrimSpace(line)
+			if strings.HasPrefix(text, `"`) { // a part of an object
+				text = "{" + text + "}"
+			}
+			require.True(t, slices.ContainsFunc(values, func(v any) bool {
+				return strictjson.Check([]byte(text), reflect.New(reflect.TypeOf(v)).Interface()) == nil
+			}), text)
+		}
+	}
+	require.Greater(t, examples, 10)
 }

@@ -100,8 +100,8 @@ func problemAt(n ast.Node, pkg string) (status, code ast.Expr) {
 	case *ast.CompositeLit:
 		named := n.Type
 		if s, ok := named.(*ast.SelectorExpr); ok {
-			if x, ok := s.X.(*ast.Ident); ok && x.Name == "apitype" { // the JSON of a problem
-				return nil, nil
+			if x, ok := s.X.(*ast.Ident); ok && pkg == "problem" && x.Name == "apitype" {
+				return nil, nil // Problem.JSON encodes a problem that exists
 			}
 			named = s.Sel
 		}
