@@ -1,6 +1,6 @@
 // Package api is the control plane of the broker and contains the table of all routes:
 // producers, channels and consumers, messages and their jobs, dead letters and their
-// redrive, and the endpoints for operators.
+// redrive, and the endpoints for operators. The types of its JSON are in package apitype.
 //
 // # Resources
 //

@@ -10,4 +10,20 @@
 // "code" and "detail" where they occur elsewhere, and "next" are in lower case.
 //
 // Links are paths without host. Clients resolve them against the address of the broker.
+//
+// # Rules
+//
+// The structs say which members exist. The rules for their values are in these places:
+//
+//	IDs                         package ident, ValidName
+//	names, tokens, callbacks    package api, form.go and consumer.go
+//	policy                      package policy, its table of fields
+//	priorities                  redisq.MaxPriority
+//	metadata headers            package hotpath, metadata.go and reserved.go
+//	sizes of claims, updates    package hotpath, maxClaimed
+//	timeouts and delays         hotpath.MaxIncrementalTimeout
+//	size of an answer to pull   package hotpath, answerBytes
+//	pages of lists              package api, page.go; jobs of a message: maxInlineJobs
+//	attempts of a job           package api, maxAttempts
+//	status and code of errors   package problem; docs/api.md lists the codes
 package apitype

@@ -12,14 +12,15 @@ type Message struct {
 	Payload         string `json:"Payload"` // base64 when PayloadEncoding is set
 	PayloadEncoding string `json:"PayloadEncoding,omitempty"`
 	ContentType     string `json:"ContentType"`
-	Priority        int    `json:"Priority"`     // 0 to 1023, higher first
+	Priority        int    `json:"Priority"`     // higher first
 	ProducedBy      string `json:"ProducedBy"`   // name of the producer, not its ID
 	ReceivedAt      Time   `json:"ReceivedAt"`   // of the commit
 	DispatchedAt    Time   `json:"DispatchedAt"` // equals ReceivedAt: dispatch begins with the commit
 	Status          string `json:"Status"`       // Acknowledged or Dispatched
 	Jobs            []Job  `json:"Jobs"`         // in the order of their IDs, never null
 	Pages           Pages  `json:"Pages"`        // of Jobs
-	// Headers are the metadata headers, never null. Each byte sequence that is no UTF-8 is U+FFFD.
+	// Headers are the metadata headers, never null. Here and in ContentType bytes that are not
+	// UTF-8 are shown as U+FFFD.
 	Headers map[string]string `json:"Headers"`
 }
 
@@ -58,7 +59,7 @@ type JobDetail struct {
 
 // A History contains the stored attempts of a job: the failed ones and the successful one.
 type History struct {
-	AttemptHistory          []Attempt `json:"AttemptHistory"`                    // the newest 100 in order of time, never null
+	AttemptHistory          []Attempt `json:"AttemptHistory"`                    // the newest ones in order of time, never null
 	AttemptHistoryTruncated bool      `json:"AttemptHistoryTruncated,omitempty"` // older attempts are not shown
 }
 

@@ -3,8 +3,8 @@ package apitype
 // A BatchLine is one line of a batch publish. It has either Payload or PayloadBase64. Any other
 // member is optional: when it is absent, the headers of the request set the value.
 type BatchLine struct {
-	MessageID     string            `json:"MessageID,omitempty"` // 1 to 255 characters, see package ident
-	Priority      *int              `json:"Priority,omitempty"`  // 0 to 1023
+	MessageID     string            `json:"MessageID,omitempty"` // the broker makes one when it is absent or empty
+	Priority      *int              `json:"Priority,omitempty"`  // higher first
 	ContentType   string            `json:"ContentType,omitempty"`
 	Headers       map[string]string `json:"Headers,omitempty"` // metadata headers; reserved names are refused
 	Payload       *string           `json:"Payload,omitempty"`

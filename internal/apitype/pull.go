@@ -11,7 +11,7 @@ type QueuedJobs struct {
 // A QueuedJob is a job that may be claimed.
 type QueuedJob struct {
 	ID                 string      `json:"ID"`
-	Priority           int         `json:"Priority"`           // 0 to 1023
+	Priority           int         `json:"Priority"`           // higher first
 	IncrementalTimeout int         `json:"IncrementalTimeout"` // always 0: clients of the older implementation decode it
 	Attempts           int         `json:"Attempts"`           // claims so far
 	Message            PullMessage `json:"Message"`
@@ -31,16 +31,16 @@ type PullMessage struct {
 // A MoveRequest moves one job of a pull consumer. Other members are ignored.
 type MoveRequest struct {
 	NextState string `json:"NextState"` // INFLIGHT, DELIVERED or DEAD
-	// IncrementalTimeout lengthens the lease of INFLIGHT: whole seconds, at most a week.
+	// IncrementalTimeout lengthens the lease of INFLIGHT: whole seconds.
 	IncrementalTimeout int64 `json:"IncrementalTimeout,omitempty"`
 }
 
-// A ClaimRequest leases many jobs. Every member is optional. The query parameters with these
-// names in lower case are an alternative.
+// A ClaimRequest leases many jobs. Every member is optional, and so is the body. The query
+// parameters with these names in lower case are an alternative.
 type ClaimRequest struct {
-	Limit   int    `json:"Limit,omitempty"`   // jobs: 1 to 500, 100 by default
-	Wait    string `json:"Wait,omitempty"`    // for the first job: a Go duration or whole seconds, at most 20s; a number is accepted too
-	Timeout int64  `json:"Timeout,omitempty"` // of the leases: whole seconds, at most a week
+	Limit   int    `json:"Limit,omitempty"`   // of jobs, from 1; a larger one counts as the largest
+	Wait    string `json:"Wait,omitempty"`    // for the first job: a Go duration or whole seconds, as a text; the broker accepts a number too
+	Timeout int64  `json:"Timeout,omitempty"` // of the leases: whole seconds, from 1
 }
 
 // ClaimedJobs is the answer to a ClaimRequest.
@@ -54,13 +54,13 @@ type ClaimedJob struct {
 	Lease    string      `json:"Lease"`    // token of the lease
 	Attempt  int         `json:"Attempt"`  // from 1
 	Deadline time.Time   `json:"Deadline"` // end of the lease, by the clock of the broker
-	Priority int         `json:"Priority"` // 0 to 1023
+	Priority int         `json:"Priority"` // higher first
 	Message  PullMessage `json:"Message"`
 }
 
 // An UpdatesRequest moves many jobs of a pull consumer.
 type UpdatesRequest struct {
-	Updates []Update `json:"Updates"` // at most 500, each job once
+	Updates []Update `json:"Updates"` // each job once; never null
 }
 
 // An Update moves one job.
@@ -69,7 +69,7 @@ type Update struct {
 	Lease              string `json:"Lease,omitempty"`              // QUEUED and INFLIGHT need it
 	NextState          string `json:"NextState"`                    // DELIVERED, DEAD, QUEUED or INFLIGHT
 	IncrementalTimeout int64  `json:"IncrementalTimeout,omitempty"` // of INFLIGHT: as of a MoveRequest
-	Delay              int64  `json:"Delay,omitempty"`              // of QUEUED: whole seconds until the job is due, at most a week
+	Delay              int64  `json:"Delay,omitempty"`              // of QUEUED: whole seconds until the job is due
 }
 
 // UpdateResults is the answer to an UpdatesRequest, in its order.

@@ -60,8 +60,8 @@ type Pages struct {
 
 // A ProducerForm is the form of a PUT of a producer. An absent field keeps its value.
 type ProducerForm struct {
-	Name  *string `form:"name"`  // at most 255 bytes of UTF-8 without control characters; empty counts as absent
-	Token *string `form:"token"` // 1 to 255 visible ASCII characters; empty counts as absent
+	Name  *string `form:"name"`  // UTF-8 without control characters; empty counts as absent. A new producer has its ID
+	Token *string `form:"token"` // visible ASCII characters; empty counts as absent. A new producer gets a random one
 }
 
 // A ChannelForm is the form of a PUT of a channel.
@@ -75,7 +75,7 @@ type ChannelForm struct {
 type ConsumerForm struct {
 	Name        *string `form:"name"`        // as of a ProducerForm
 	Token       *string `form:"token"`       // as of a ProducerForm
-	CallbackURL *string `form:"callbackUrl"` // absolute http or https URL, at most 2048 bytes
+	CallbackURL *string `form:"callbackUrl"` // absolute http or https URL; empty: none, which only a pull consumer may have
 	Type        *string `form:"type"`        // "push" or "pull"; empty: push
 	Protocol    *string `form:"protocol"`    // "h2"; empty: HTTP/1.1
 	Timeout     *string `form:"timeout"`     // this and the following: see Policy

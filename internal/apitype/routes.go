@@ -25,7 +25,7 @@ type Answer struct {
 }
 
 // A Route is the request and the answers of one route. Every other answer is a Problem, or 304
-// without body.
+// without body. A GET route also serves HEAD.
 type Route struct {
 	Method  string
 	Path    string // parameters in braces
