@@ -29,6 +29,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -265,12 +266,8 @@ func (r reply) problem(status int, code string) reply {
 	r.t.Helper()
 	require.Equal(r.t, status, r.Status, r.Body)
 	require.Equal(r.t, "application/problem+json", r.Header("Content-Type"))
-	var p struct {
-		Type, Title, Detail, Code string
-		Status                    int
-		RequestID                 string `json:"request_id"`
-	}
-	require.NoError(r.t, json.Unmarshal([]byte(r.Body), &p), r.Body)
+	var p apitype.Problem
+	strictjson.Decode(r.t, []byte(r.Body), &p)
 	require.Equal(r.t, code, p.Code)
 	require.Equal(r.t, status, p.Status)
 	require.NotEmpty(r.t, p.Title)
