@@ -3,8 +3,8 @@
 // broker, so servers, clients, generators and tests can share it.
 //
 // The json tags are the members of the wire format, in its order. Package api encodes these
-// structs. Package hotpath has writers and parsers of its own; its tests hold them equal to the
-// structs.
+// structs. The packages of hotpath have writers and parsers of their own; their tests hold them
+// equal to the structs.
 //
 // Two spellings exist. Resources and their members are in PascalCase. The members of a problem,
 // "code" and "detail" where they occur elsewhere, and "next" are in lower case.
@@ -19,10 +19,10 @@
 //	names, tokens, callbacks    package api, form.go and consumer.go
 //	policy                      package policy, its table of fields
 //	priorities                  redisq.MaxPriority
-//	metadata headers            package hotpath, metadata.go and reserved.go
-//	sizes of claims, updates    package hotpath, maxClaimed
-//	timeouts and delays         hotpath.MaxIncrementalTimeout
-//	size of an answer to pull   package hotpath, answerBytes
+//	metadata headers            package hotpath/metadata
+//	sizes of claims, updates    package hotpath/pull, maxClaimed
+//	timeouts and delays         pull.MaxIncrementalTimeout
+//	size of an answer to pull   package hotpath/pull, answerBytes
 //	pages of lists              package api, page.go; jobs of a message: maxInlineJobs
 //	attempts of a job           package api, maxAttempts
 //	status and code of errors   package problem; docs/api.md lists the codes
