@@ -15,7 +15,7 @@ import (
 // errAnswer means that an answer does not have the form that the API promises.
 var errAnswer = errors.New("bench: answer of another shape")
 
-// A pulledJob is a job as the pull doors show it.
+// A pulledJob is a job as the pull routes show it.
 type pulledJob struct {
 	id, lease string
 	message   pulledMessage

@@ -42,8 +42,8 @@ func TestAPassSendsEachBodyOnce(t *testing.T) {
 
 func TestAnAuditOfAFaithfulBrokerFindsNothing(t *testing.T) {
 	for name, args := range map[string][]string{
-		"single doors":     nil,
-		"batch doors":      {"--batch", "2", "--pull-batch", "10"},
+		"single routes":    nil,
+		"batch routes":     {"--batch", "2", "--pull-batch", "10"},
 		"several channels": {"--channels", "2", "--push-consumers", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestAnAuditFindsEachDeviation(t *testing.T) {
 		"repeat":       {func(f *fakeBroker) { f.unsureEvery = 2 }, "answers that are no success"},
 		"forgotten":    {func(f *fakeBroker) { f.forgetAt = 2 }, "the broker says: sequence 2 has status 404"},
 	} {
-		for door, args := range map[string][]string{"": nil, ", batch": {"--pull-batch", "10"}} {
-			t.Run(name+door, func(t *testing.T) {
+		for route, args := range map[string][]string{"": nil, ", batch": {"--pull-batch", "10"}} {
+			t.Run(name+route, func(t *testing.T) {
 				f := startFakeBroker(t)
 				f.damageAt = 1
 				c.breakIt(f)

@@ -33,13 +33,13 @@ type Config struct {
 	ContentType  string
 	Priority     string
 	Channels     int
-	Batch        int  // messages per POST to the batch door; 1: single door
+	Batch        int  // messages per POST to the batch route; 1: single route
 	MessageIDs   bool // the producer names its messages, and may repeat uncertain posts
 
 	PushConsumers int // per channel
 	Sink          string
 	PullWorkers   int // per channel, all of one consumer
-	PullBatch     int // jobs per claim at the batch doors; 1: single doors
+	PullBatch     int // jobs per claim at the batch routes; 1: single routes
 	// ConsumeAfter lets pull workers begin when publishing has ended: a backlog,
 	// then its drain.
 	ConsumeAfter bool `json:",omitempty"`
@@ -68,7 +68,7 @@ type list []string
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
-// maxPullBatch is the largest limit of the claim door.
+// maxPullBatch is the largest limit of the claim route.
 const maxPullBatch = 500
 
 func (c *Config) register(f *flag.FlagSet) {
@@ -88,12 +88,12 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.StringVar(&c.ContentType, "content-type", "application/octet-stream", "Content-Type of every message")
 	f.StringVar(&c.Priority, "priority", "0", "priority mix, as 0:90,1023:10 (priority:weight)")
 	f.IntVar(&c.Channels, "channels", 1, "channels, used in turn")
-	f.IntVar(&c.Batch, "batch", 1, "messages per request; above 1 through the batch door")
+	f.IntVar(&c.Batch, "batch", 1, "messages per request; above 1 through the batch route")
 	f.BoolVar(&c.MessageIDs, "message-ids", false, "send X-Broker-Message-ID and repeat posts whose outcome is unknown")
 	f.IntVar(&c.PushConsumers, "push-consumers", 1, "push consumers per channel, served by sinks in this process")
 	f.StringVar(&c.Sink, "sink", "ok", "behaviour of the sinks: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several, separated by commas")
 	f.IntVar(&c.PullWorkers, "pull-workers", 0, "workers per channel of one pull consumer")
-	f.IntVar(&c.PullBatch, "pull-batch", 1, "jobs per claim; above 1 through the batch doors")
+	f.IntVar(&c.PullBatch, "pull-batch", 1, "jobs per claim; above 1 through the batch routes")
 	f.BoolVar(&c.ConsumeAfter, "consume-after", false, "pull workers begin only when publishing has ended: a backlog builds up, then its drain is measured")
 	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "not measured, but reconciled")
 	f.DurationVar(&c.Duration, "duration", 10*time.Second, "measured time")

@@ -64,7 +64,7 @@ func Efficient(c *Config, r *Result, l *Limits, cores int) Efficiency {
 	if c.PullWorkers > 0 {
 		pull = 1
 	}
-	// A pull job at the single doors is two exchanges, and a hundredth of a list.
+	// A pull job at the single routes is two exchanges, and a hundredth of a list.
 	pullExchanges := 2 * pull / float64(c.PullBatch)
 	add(StageHTTP, 1/float64(c.Batch)+pullExchanges)
 	add(StageInsert, 1)

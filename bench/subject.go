@@ -76,20 +76,20 @@ func (s *subject) subscriptions() []Subscription {
 	return out
 }
 
-// publishTemplate is the unchanging part of a POST to a door of a channel.
-func (s *subject) publishTemplate(channel int, door, host, contentType string, fields ...string) *rawhttp.Template {
+// publishTemplate is the unchanging part of a POST to a route of a channel.
+func (s *subject) publishTemplate(channel int, route, host, contentType string, fields ...string) *rawhttp.Template {
 	fields = append([]string{
 		"Content-Type", contentType,
 		"X-Broker-Channel-Token", s.channelToken,
 		"X-Broker-Producer-ID", s.producer,
 		"X-Broker-Producer-Token", s.producerToken,
 	}, fields...)
-	return rawhttp.NewTemplate("POST", "/channel/"+s.channels[channel]+"/"+door, host, fields...)
+	return rawhttp.NewTemplate("POST", "/channel/"+s.channels[channel]+"/"+route, host, fields...)
 }
 
 // consumerTemplate is the unchanging part of a request of a pull worker.
-func (k subscriber) template(method, door, host string) *rawhttp.Template {
-	return rawhttp.NewTemplate(method, k.path()+door, host, k.fields()...)
+func (k subscriber) template(method, route, host string) *rawhttp.Template {
+	return rawhttp.NewTemplate(method, k.path()+route, host, k.fields()...)
 }
 
 func (k subscriber) fields() []string {

@@ -70,7 +70,7 @@ func (c story) arrive(k int, n int64, attempt int, second float64) *Arrival {
 func (c story) pulled(attempt int, broker string, after float64) {
 	c.Plan.Consumers[0].Does = batched
 	c.Arrivals[2].Attempt = 2
-	c.fault(Fault{Kind: "broker paused", Delays: true, Broker: 1, Channel: nobody}, 1, 2.5)
+	c.fault(Fault{Kind: "broker paused", Delays: true, Broker: 1, Channel: unspecified}, 1, 2.5)
 	c.arrive(0, 2, attempt, 2.3+after/5).Broker = broker
 }
 
@@ -83,7 +83,7 @@ func (c story) heldFrom(asked, got float64) {
 	c.arrive(0, 2, 2, got+3.5)
 }
 
-// unheard makes message 2 a pull consumer's at the batch doors, whose worker died after
+// unheard makes message 2 a pull consumer's at the batch routes, whose worker died after
 // its report and before the answer. The store has that report since the given second.
 func (c story) unheard(stored float64) {
 	c.Plan.Consumers[0].Does = batched
@@ -91,7 +91,7 @@ func (c story) unheard(stored float64) {
 	c.Jobs[0].Ended = map[ident.ID]success{idNo(2): {1, at(stored)}}
 }
 
-// leftFor makes message 2 a pull consumer's at the batch doors, whose worker died
+// leftFor makes message 2 a pull consumer's at the batch routes, whose worker died
 // holding it. It was handed out again so many seconds after the claim.
 func (c story) leftFor(seconds float64) {
 	c.Plan.Consumers[0].Does = batched
@@ -123,9 +123,9 @@ func (c story) fault(f Fault, from, to float64) {
 }
 
 var (
-	kill  = Fault{Kind: "broker killed", Repeats: true, Broker: 0, Channel: nobody}
-	away  = Fault{Kind: "MySQL paused", Store: true, Holds: true, Broker: nobody, Channel: nobody}
-	empty = Fault{Kind: "Redis emptied", Repeats: true, Broker: nobody, Channel: nobody}
+	kill  = Fault{Kind: "broker killed", Repeats: true, Broker: 0, Channel: unspecified}
+	away  = Fault{Kind: "MySQL paused", Store: true, Holds: true, Broker: unspecified, Channel: unspecified}
+	empty = Fault{Kind: "Redis emptied", Repeats: true, Broker: unspecified, Channel: unspecified}
 )
 
 func TestACampaignInWhichAllWentWellIsKept(t *testing.T) {
@@ -200,7 +200,7 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"handed out while its dead worker held it": {"leases not kept", func(c story) { c.leftFor(4) }},
 		"handed out because its worker died": {"leases not kept", func(c story) {
 			c.leftFor(4)
-			c.fault(Fault{Kind: "pull workers killed", Broker: nobody, Channel: nobody}, 2, 3)
+			c.fault(Fault{Kind: "pull workers killed", Broker: unspecified, Channel: unspecified}, 2, 3)
 		}},
 		"handed out because its broker died": {"leases not kept", func(c story) { c.leftFor(4); c.fault(kill, 2, 3) }},
 		"a kind of death that did not come": {"client deaths missing", func(c story) {
@@ -230,10 +230,13 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			c.fault(other, 2, 2.5)
 			c.arrive(0, 2, 2, 3)
 		}},
-		"again, the broker died later":            {"unexplained duplicates", func(c story) { c.fault(kill, 20, 21); c.arrive(0, 2, 2, 22) }},
-		"again, the broker died before":           {"unexplained duplicates", func(c story) { c.fault(kill, 1, 1.5); c.arrive(0, 2, 2, 4) }},
-		"again, MySQL alone was away":             {"unexplained duplicates", func(c story) { c.fault(away, 2, 8); c.arrive(0, 2, 2, 9) }},
-		"again, another consumer was cut":         {"unexplained duplicates", func(c story) { c.fault(Fault{Repeats: true, Broker: nobody, Channel: 1}, 2, 3); c.arrive(0, 2, 2, 4) }},
+		"again, the broker died later":  {"unexplained duplicates", func(c story) { c.fault(kill, 20, 21); c.arrive(0, 2, 2, 22) }},
+		"again, the broker died before": {"unexplained duplicates", func(c story) { c.fault(kill, 1, 1.5); c.arrive(0, 2, 2, 4) }},
+		"again, MySQL alone was away":   {"unexplained duplicates", func(c story) { c.fault(away, 2, 8); c.arrive(0, 2, 2, 9) }},
+		"again, another consumer was cut": {"unexplained duplicates", func(c story) {
+			c.fault(Fault{Repeats: true, Broker: unspecified, Channel: 1}, 2, 3)
+			c.arrive(0, 2, 2, 4)
+		}},
 		"a late answer, and another broker slept": {"unexplained duplicates", func(c story) { c.pulled(1, "broker-0", 1) }},
 		"a late answer, long after the sleep":     {"unexplained duplicates", func(c story) { c.pulled(1, "broker-1", 4) }},
 		"a late post of a broker that slept": {"unexplained duplicates", func(c story) {
@@ -274,7 +277,7 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.arrive(0, 2, 2, 9)
 		}},
 		"it came out of a link that was cut": {"link", func(c story) {
-			c.fault(Fault{Kind: "link", Repeats: true, Broker: nobody, Channel: 0}, 1.5, 2.09)
+			c.fault(Fault{Kind: "link", Repeats: true, Broker: unspecified, Channel: 0}, 1.5, 2.09)
 			c.arrive(0, 2, 2, 2.4)
 		}},
 		"the other broker slept before it answered": {"delayed on its way to the worker", func(c story) { c.pulled(1, "broker-1", 1) }},
@@ -303,7 +306,7 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 		"its worker died, and its lease ended": {"", func(c story) { c.leftFor(5.1) }},
 		"its worker died, and Redis forgot it": {"", func(c story) { c.leftFor(1); c.fault(empty, 2.5, 2.6) }},
 		"its worker gave it back, and died":    {"", func(c story) { c.leftFor(1); c.Arrivals[2].GaveBack = true }},
-		"its worker died at the single doors":  {"", func(c story) { c.leftFor(1); c.Plan.Consumers[0].Does = single }},
+		"its worker died at the single routes": {"", func(c story) { c.leftFor(1); c.Plan.Consumers[0].Does = single }},
 		"every kind of death":                  {"", func(c story) { c.diedOnceEach() }},
 		"a client died in its request and another came": {"", func(c story) {
 			c.send(2, Try{Verdict: refused, Client: deaths[0].kind}, Try{Verdict: acked, Status: 201})

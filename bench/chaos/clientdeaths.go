@@ -100,6 +100,6 @@ func (c *checker) held(a, b *Arrival) bool {
 		return false
 	}
 	return !slices.ContainsFunc(c.e.Faults, func(f Fault) bool {
-		return f.Repeats && f.Broker == nobody && f.Channel == nobody && !f.Start.After(b.At) && !f.End.Add(transit).Before(a.Asked)
+		return f.Repeats && f.Broker == unspecified && f.Channel == unspecified && !f.Start.After(b.At) && !f.End.Add(transit).Before(a.Asked)
 	})
 }

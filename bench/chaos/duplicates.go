@@ -136,11 +136,11 @@ func (c *checker) hits(f *Fault, a *Arrival, until time.Time) bool {
 
 // concerns reports whether a fault affected this delivery's broker and consumer.
 func (c *checker) concerns(f *Fault, a *Arrival) bool {
-	if f.Broker != nobody && a.Broker != fmt.Sprintf("broker-%d", f.Broker) {
+	if f.Broker != unspecified && a.Broker != fmt.Sprintf("broker-%d", f.Broker) {
 		return false
 	}
 	k := c.e.Plan.Consumers[a.Consumer]
-	return f.Channel == nobody || f.Channel == k.Channel && !k.Does.pull()
+	return f.Channel == unspecified || f.Channel == k.Channel && !k.Does.pull()
 }
 
 // bound counts the deliveries under way at each fault that may repeat them.

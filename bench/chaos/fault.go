@@ -25,12 +25,12 @@ type Fault struct {
 	Holds bool
 	// Store: MySQL as a whole is away, so publishes may fail.
 	Store   bool
-	Broker  int // the only broker affected; nobody: all of them
-	Channel int // the only channel whose push consumers are affected; nobody: all of them
+	Broker  int // the only broker affected; unspecified: all of them
+	Channel int // the only channel whose push consumers are affected; unspecified: all of them
 }
 
-// nobody means no particular one.
-const nobody = -1
+// unspecified stands for no particular broker or channel.
+const unspecified = -1
 
 // A blow is a fault about to happen.
 type blow struct {
@@ -148,7 +148,7 @@ func breakLink(p *proxy.Proxy, rng *rand.Rand) blow {
 	case 6:
 		detail, w = "answers lost", proxy.Weather{LoseAnswers: true}
 	}
-	b := blow{Fault: Fault{Detail: detail, Broker: nobody, Channel: nobody}}
+	b := blow{Fault: Fault{Detail: detail, Broker: unspecified, Channel: unspecified}}
 	b.run = func(ctx context.Context) error {
 		if cuts > 0 {
 			for range cuts {

@@ -17,7 +17,7 @@ func (m *mortal) workerFields(more ...string) []string {
 	return append([]string{"X-Broker-Channel-Token", m.plan.Token, "X-Broker-Consumer-Token", m.plan.Token}, more...)
 }
 
-// worker returns a pull worker: of the batch doors, or now and then of the single ones.
+// worker returns a pull worker: of the batch routes, or now and then of the single ones.
 func (m *mortal) worker() *pullWorker {
 	k := m.plan.consumerThat(batched)
 	if m.rng.IntN(3) == 0 {

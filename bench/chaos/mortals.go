@@ -13,7 +13,7 @@ import (
 type Death struct {
 	Kind       string
 	How        string // it left its connection
-	Broker     int    // nobody: several
+	Broker     int    // unspecified: several
 	Start, End time.Time
 }
 

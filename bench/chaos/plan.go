@@ -39,8 +39,8 @@ const (
 	flaky   behaviour = "flaky"   // some 500, closed connections, redirects, huge answers
 	limited behaviour = "limited" // some 429 and 503, with good and bad Retry-After
 	hanging behaviour = "hanging" // some answers come too late or never
-	single  behaviour = "single"  // pull worker at the single doors
-	batched behaviour = "batched" // pull worker at the batch doors
+	single  behaviour = "single"  // pull worker at the single routes
+	batched behaviour = "batched" // pull worker at the batch routes
 )
 
 func (b behaviour) pull() bool { return b == single || b == batched }

@@ -39,7 +39,7 @@ func processKinds() []kind {
 // onBroker is a blow to the process of a random broker, which is up again at the end.
 func onBroker(r *rig, rng *rand.Rand, f Fault, hit func(ctx context.Context, n *node) error) blow {
 	n := r.nodes[rng.IntN(len(r.nodes))]
-	f.Broker, f.Channel = n.no, nobody
+	f.Broker, f.Channel = n.no, unspecified
 	away := between(rng, 100*time.Millisecond, 1500*time.Millisecond)
 	return blow{f, func(ctx context.Context) error {
 		n.mu.Lock()
@@ -115,7 +115,7 @@ func brokerPaused(r *rig, rng *rand.Rand) blow {
 // restarted kills another process of the rig and starts it again.
 func restarted(name, catalogue string, c *guarded, rng *rand.Rand, repeats bool) blow {
 	away := between(rng, 100*time.Millisecond, 3*time.Second)
-	f := Fault{Kind: name, Detail: fmt.Sprintf("for %v", away), Catalogue: catalogue, Repeats: repeats, Broker: nobody, Channel: nobody}
+	f := Fault{Kind: name, Detail: fmt.Sprintf("for %v", away), Catalogue: catalogue, Repeats: repeats, Broker: unspecified, Channel: unspecified}
 	return blow{f, func(ctx context.Context) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()

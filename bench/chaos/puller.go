@@ -23,8 +23,8 @@ const (
 	idlePause     = 100 * time.Millisecond
 )
 
-// A puller is every pull worker: some at the single doors, which race for the
-// same jobs, and some at the batch doors.
+// A puller is every pull worker: some at the single routes, which race for the
+// same jobs, and some at the batch routes.
 type puller struct {
 	plan     *plan
 	log      *journal
@@ -71,7 +71,7 @@ type pullWorker struct {
 	broker int
 }
 
-// A pulledJob is a job as either door shows it.
+// A pulledJob is a job as either route shows it.
 type pulledJob struct {
 	ID, Lease string
 	Attempt   int // at the batch route: the number of this attempt
@@ -153,18 +153,18 @@ func (p *puller) single(w *pullWorker) (found bool) {
 	return true
 }
 
-// move is the body of the single door.
+// move is the body of the single route.
 type move struct{ NextState string }
 
 // take claims a job and usually finishes it.
 func (w *pullWorker) take(j *pulledJob) {
-	door := w.path + "/job/" + j.ID
+	route := w.path + "/job/" + j.ID
 	n := rand.IntN(1000)
-	if n < 10 { // nobody has claimed it, as a rule: the answer must not be 202 then
-		w.do("POST", door, move{"QUEUED"}, nil)
+	if n < 10 { // no worker has claimed it, as a rule: the answer must not be 202 then
+		w.do("POST", route, move{"QUEUED"}, nil)
 	}
 	asked := time.Now()
-	status, header := w.do("POST", door, move{"INFLIGHT"}, nil)
+	status, header := w.do("POST", route, move{"INFLIGHT"}, nil)
 	lease := header.Get("X-Broker-Lease")
 	if status != http.StatusAccepted || lease == "" {
 		return // another worker has it
@@ -176,23 +176,23 @@ func (w *pullWorker) take(j *pulledJob) {
 	case n < 23: // finished too late
 		time.Sleep(pullVisible + 500*time.Millisecond)
 	case n < 26:
-		w.status(door, move{"DEAD"}, lease)
+		w.status(route, move{"DEAD"}, lease)
 		return
 	}
 	if n%2 == 0 {
-		lease = "" // the specification knows no lease: whoever reports is believed
+		lease = "" // the specification knows no lease: every report is believed
 	}
 	if w.said(arrival, reporting).Wait() == nil {
-		w.said(arrival, w.status(door, move{"DELIVERED"}, lease))
+		w.said(arrival, w.status(route, move{"DELIVERED"}, lease))
 	}
 }
 
-func (w *pullWorker) status(door string, in any, lease string) int {
+func (w *pullWorker) status(route string, in any, lease string) int {
 	var fields []string
 	if lease != "" {
 		fields = []string{"X-Broker-Lease", lease}
 	}
-	status, _ := w.do("POST", door, in, nil, fields...)
+	status, _ := w.do("POST", route, in, nil, fields...)
 	return status
 }
 

@@ -64,7 +64,7 @@ func storeKinds() []kind {
 }
 
 func onMySQL(r *rig, f Fault, hit func(ctx context.Context) error) blow {
-	f.Store, f.Holds, f.Broker, f.Channel = true, true, nobody, nobody
+	f.Store, f.Holds, f.Broker, f.Channel = true, true, unspecified, unspecified
 	return blow{f, func(ctx context.Context) error {
 		r.storeMu.Lock()
 		defer r.storeMu.Unlock()
@@ -142,7 +142,7 @@ func redisKinds(topology string) []kind {
 
 // onRedis is a blow after which Redis works again.
 func onRedis(r *rig, f Fault, hit func(ctx context.Context) error) blow {
-	f.Broker, f.Channel = nobody, nobody
+	f.Broker, f.Channel = unspecified, unspecified
 	return blow{f, func(ctx context.Context) error {
 		r.redisMu.Lock()
 		defer r.redisMu.Unlock()

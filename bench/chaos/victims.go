@@ -78,7 +78,7 @@ func (r *rig) sacrifice(ctx context.Context, rng *rand.Rand) {
 			continue
 		}
 		r.mu.Lock()
-		r.deaths = append(r.deaths, Death{victims[i].kind, "SIGKILL", nobody, start, time.Now()})
+		r.deaths = append(r.deaths, Death{victims[i].kind, "SIGKILL", unspecified, start, time.Now()})
 		r.mu.Unlock()
 		n++
 		pause(ctx, time.Until(next))

@@ -116,7 +116,7 @@ func (s *site) settle() { syscall.Sync() }
 
 func (s *site) remove() error { return os.RemoveAll(s.folder) }
 
-// freePort returns a port on loopback that nobody listens on, below those the
+// freePort returns a port on loopback that no program listens on, below those the
 // system gives to outgoing connections (32768 and up).
 func freePort() (int, error) {
 	for range 100 {

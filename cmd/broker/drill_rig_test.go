@@ -127,7 +127,7 @@ func (r *rig) together(n int, f func() error) {
 	}
 }
 
-// fill publishes the messages from..to-1 to channel c through the batch door.
+// fill publishes the messages from..to-1 to channel c through the batch route.
 func (r *rig) fill(p *process, from, to int, priority func(n int) int) {
 	r.b.Helper()
 	var next atomic.Int64

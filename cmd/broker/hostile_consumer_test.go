@@ -234,7 +234,7 @@ func (p *process) pooled() (ends, files int) {
 		}
 	}
 	_, port, _ := strings.Cut(strings.TrimPrefix(p.base, "http://"), ":")
-	door, err := strconv.ParseUint(port, 10, 16)
+	route, err := strconv.ParseUint(port, 10, 16)
 	require.NoError(p.t, err)
 	inside, connected := map[string]bool{}, [][2]string{}
 	for line := range strings.Lines(string(table)) { // sl, local, remote, state, queues, timers, retransmits, user, timeout, inode
@@ -244,7 +244,7 @@ func (p *process) pooled() (ends, files int) {
 		}
 		if f[3] != "0A" { // not listening
 			connected = append(connected, [2]string{f[1], f[2]})
-		} else if f[1] != fmt.Sprintf("0100007F:%04X", door) {
+		} else if f[1] != fmt.Sprintf("0100007F:%04X", route) {
 			inside[f[1]] = true
 		}
 	}

@@ -103,7 +103,7 @@ func sendAll(addr, head string, body []byte, chunked bool) (int, error) {
 	return answer.StatusCode, nil
 }
 
-// A run of the largest messages through every door that shows payloads: pushed to
+// A run of the largest messages through every route that shows payloads: pushed to
 // a consumer, claimed and listed by several workers at once, and read one by one.
 // Memory is bounded by what the broker holds at once, not by what it has stored, and
 // goes back. The peaks are about twice of what is in use: half is garbage. The broker

@@ -10,7 +10,7 @@ import (
 )
 
 // A broker built with -tags pprof serves the Go profiler on the loopback address
-// in PENSTOCK_PPROF. A normal build has no such door.
+// in PENSTOCK_PPROF. A normal build has no such route.
 func init() {
 	if addr := os.Getenv("PENSTOCK_PPROF"); addr != "" {
 		runtime.SetMutexProfileFraction(100)

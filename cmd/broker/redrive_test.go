@@ -154,7 +154,7 @@ func requeueOne(t *testing.T, p *process) {
 	eventually(t, "the redriven job", func() bool { return s.message(at).Jobs[0].Status == "DELIVERED" })
 	require.Equal(t, 2, sink.count())
 	requireProblem(t, s.do("POST", url, "", consumerTokens("k")...), 400, "job_not_dead")
-	// The same door for a pull consumer.
+	// The same route for a pull consumer.
 	s.claim("pull", pulled)
 	require.Equal(t, 202, s.move("pull", pulled, to("DEAD")).status)
 	require.Equal(t, 202, s.do("POST", s.job("pull", pulled).JobRequeueURL, "", consumerTokens("pull")...).status)

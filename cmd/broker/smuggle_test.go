@@ -114,7 +114,7 @@ func reservedOnPage(t *testing.T) (names []string) {
 }
 
 // What a producer names reaches no consumer as a header that something in front of
-// it, or under it, would act on, over either protocol and through either door.
+// it, or under it, would act on, over either protocol and through either route.
 func TestNoReservedHeaderIsSmuggledIntoADelivery(t *testing.T) {
 	p := embeddedWorld(t).with(pushSettings...).start()
 	plain, h2 := newRawSink(t), newH2Sink(t)

@@ -7,7 +7,7 @@ package intake
 import "sync/atomic"
 
 // A Bound counts the bytes of all bodies that are being read or wait for a store.
-// It is shared by all doors, so that many small limits cannot add up to more
+// It is shared by all routes, so that many small limits cannot add up to more
 // memory than there is.
 type Bound struct {
 	most int64

@@ -13,7 +13,7 @@ import (
 // janitorScript reads process IDs, one a line, an empty line meaning "none",
 // until the pipe closes. Then it kills the last one and removes the folder. The
 // wait lets a dying server write its last file before the folder goes; it is
-// bounded because a process that nobody reaps never disappears.
+// bounded because a process without a parent that reaps it never disappears.
 const janitorScript = `
 pid=
 while read -r line; do pid=$line; done

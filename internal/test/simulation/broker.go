@@ -96,7 +96,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 // stop asks the broker to stop in order: SIGTERM.
 func (b *broker) stop() { b.once.Do(func() { close(b.stopped) }) }
 
-// run works until the life is over or somebody stops it, and returns once every
+// run works until the life is over or stop is called, and returns once every
 // goroutine has ended.
 func (b *broker) run() {
 	l := b.life

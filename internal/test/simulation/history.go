@@ -54,7 +54,7 @@ type history struct {
 	mu     sync.Mutex
 	events []event // a ring
 	next   int
-	closed bool // something is wrong: what comes now matters to nobody
+	closed bool // something is wrong: later events do not matter
 	digest uint64
 }
 

@@ -83,7 +83,7 @@ func (w *world) publish(p *post, r *chance) {
 	}
 }
 
-// request makes a request to a door as the server would.
+// request makes a request to a route as the server would.
 func request(values map[string]string, headers map[string]string, body string) *fasthttp.RequestCtx {
 	var req fasthttp.Request
 	req.Header.SetMethod(fasthttp.MethodPost)

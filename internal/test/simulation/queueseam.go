@@ -109,7 +109,7 @@ func (q *queueSeam) EnqueueAgain(ctx context.Context, batches []redisq.Batch) []
 	return errs
 }
 
-// Notify reaches the brokers that live, or nobody.
+// Notify reaches the brokers that live, or none.
 func (q *queueSeam) Notify(ctx context.Context, consumers []uint32) error {
 	nos := slices.Clone(consumers)
 	return q.run(ctx, "Notify", 0, func(*queuemodel.Consumer, int64) { q.l.w.notify(nos) })

@@ -22,7 +22,7 @@ type worker struct {
 	at time.Duration // of the last answer
 }
 
-// A claimedJob is a job as the claim door shows it.
+// A claimedJob is a job as the claim route shows it.
 type claimedJob struct {
 	ID, Lease string
 	Attempt   int
@@ -56,13 +56,13 @@ func (p *worker) round() {
 	}
 }
 
-// ask posts to a door of pull consumers; nil: no answer.
-func (p *worker) ask(b *broker, door func(*fasthttp.RequestCtx, intake.Limit), query, job, lease, body string) *fasthttp.RequestCtx {
+// ask posts to a route of pull consumers; nil: no answer.
+func (p *worker) ask(b *broker, route func(*fasthttp.RequestCtx, intake.Limit), query, job, lease, body string) *fasthttp.RequestCtx {
 	ch := p.w.store.channel(p.k.ChannelNo)
 	values := map[string]string{"channel": ch.ID, "consumer": p.k.ID, "job": job}
 	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token, pull.LeaseHeader: lease}, body)
 	rc.URI().SetQueryString(query)
-	door(rc, intake.NewLimit(b.bodies, 64<<10))
+	route(rc, intake.NewLimit(b.bodies, 64<<10))
 	p.at = p.w.now()
 	if !b.life.awake() {
 		return nil
@@ -126,7 +126,7 @@ func (p *worker) finish(j claimedJob) {
 	}
 }
 
-// update reports a job through the batch door, again while the answer is unknown.
+// update reports a job through the batch route, again while the answer is unknown.
 func (p *worker) update(j claimedJob, state, more string) {
 	p.declares(j.ID, state)
 	body := fmt.Sprintf(`{"Updates":[{"ID":%q,"Lease":%q,"NextState":%q%s}]}`, j.ID, j.Lease, state, more)

@@ -43,7 +43,7 @@ type world struct {
 	brokering  sync.WaitGroup // brokers and their slots
 	working    sync.WaitGroup // pull workers: they work as long as there are brokers
 	rounds     group          // what pull workers have begun
-	acting     group          // whoever ends by himself: producers, operators, requests that are late
+	acting     group          // goroutines that end by themselves: producers, operators, late requests
 	savedLanes map[uint32]*queuemodel.Consumer
 
 	mu        sync.Mutex
@@ -122,7 +122,7 @@ func (w *world) note(what, detail string) {
 	w.history.add(event{what: what, detail: detail})
 }
 
-// told notes what somebody was answered.
+// told records the answer to a client.
 func (w *world) told(what, detail string) {
 	w.history.add(event{what: what, detail: detail, routine: true})
 }
