@@ -45,8 +45,8 @@ type Options struct {
 	Client    push.Deliverer
 	Push      push.Settings
 	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
-	// Kept is an age up to which every message is stored: what is younger and has no
-	// outcome is open, what is older may have been removed since it was over.
+	// Kept is an age up to which every message is stored. A younger job without outcome is open;
+	// the message of an older one may have been removed after the job was over.
 	Kept time.Duration
 	// CacheBytes bounds the payloads kept in memory, WaitingRequests the publishes
 	// that wait for the store, and Bodies the bytes of those and of all bodies that
@@ -126,9 +126,8 @@ func (p *Plane) Hinted(consumer uint32) {
 	p.Wake(consumer)
 }
 
-// Lost says that Redis lost or replaced the state of a consumer: what is being
-// delivered to it gets its leases back, here and at the other brokers. It never
-// blocks.
+// Lost says that Redis lost or replaced the state of a consumer. The brokers
+// restore the leases of its deliveries in flight, here and elsewhere. Lost never blocks.
 func (p *Plane) Lost(consumer uint32) {
 	p.dispatcher.SuspectLoss(consumer)
 	p.lossNotifier.Lost(consumer)

@@ -48,7 +48,7 @@ const (
 // with a proportional and an integral part (docs/decisions/012).
 type Admission struct {
 	sum, count atomic.Int64 // delays seen since the last tick, ns
-	old        atomic.Int64 // deliveries of what is not young, since then
+	old        atomic.Int64 // deliveries of messages that are not young, since then
 
 	mu      sync.Mutex
 	limit   int
@@ -135,7 +135,7 @@ func (g *Admission) take(n int) {
 
 func (g *Admission) fits(n int) bool { return g.inside+n <= g.limit || g.inside == 0 }
 
-// leave gives n places back, to those who wait longest.
+// leave gives n places back. The visitors that wait longest get them.
 func (g *Admission) leave(n int) {
 	g.mu.Lock()
 	g.inside -= n
@@ -193,7 +193,7 @@ func (g *Admission) follow(delay time.Duration, peak int) {
 	if delay > admissionFar {
 		step = admissionCut
 	}
-	if slack < 0 { // from what is in use, not from a bound that nothing reached
+	if slack < 0 { // from the places in use, not from a bound that no load reached
 		g.base = min(g.base, float64(peak))
 	}
 	g.base = min(float64(g.most), max(admissionLeast, g.base*step))

@@ -160,7 +160,7 @@ func (a *answers) end() {
 	a.more.Signal()
 }
 
-// drop gives the memory of what nobody will read back.
+// drop gives back the memory of answers that no client will read.
 func (a *answers) drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,7 +175,7 @@ func (a *answers) full() bool {
 	return a.size > mostUnread || a.size > leastUnread && a.p.unread.Load() > a.p.bytes.Most()/2
 }
 
-// stalled returns for how long the client has read nothing of what is written.
+// stalled returns how long the client has read no written answer.
 func (a *answers) stalled() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,8 +217,8 @@ func (a *answers) next(buf []byte) []byte {
 	return buf
 }
 
-// longestAnswer is a bound of most answers, bytes: an ID of 255 twice, the channel's
-// and what is around them.
+// longestAnswer is a bound of most answers, bytes: an ID of 255 twice, that of
+// the channel, and the members around them.
 const longestAnswer = 1 << 10
 
 // waiting reports whether there is a result in the first block, and gives blocks

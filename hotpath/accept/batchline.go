@@ -126,7 +126,7 @@ func (r *lineReader) null() bool {
 }
 
 // object reads an object: member is called with the name of each member to read its
-// value. notOne is the error of what is not an object.
+// value. notOne is the error for a value that is not an object.
 func (r *lineReader) object(notOne error, member func(name []byte) error) error {
 	if r.Space(); !r.Take('{') {
 		return notOne
@@ -184,7 +184,7 @@ func (r *lineReader) text() ([]byte, error) {
 		case '"':
 			raw := r.Text[start-1 : i+1]
 			if !utf8.Valid(raw) {
-				return nil, errLineText // encoding/json would replace what is no UTF-8
+				return nil, errLineText // encoding/json would replace bytes that are not UTF-8
 			}
 			var text string
 			if err := json.Unmarshal(raw, &text); err != nil {

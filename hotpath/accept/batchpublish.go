@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// chunkLines and chunkBytes bound what is read before it is handed to the
+	// chunkLines and chunkBytes bound the lines that are read before they go to the
 	// committer; chunksAhead bounds how many such chunks of one request wait for
 	// it. Together with mostUnread they are the memory of one batch request.
 	chunkLines  = 256
@@ -35,7 +35,7 @@ const (
 	batchRoom = 10 * time.Second
 	// batchWrite is how many bytes of answers are written at once.
 	batchWrite = 32 << 10
-	// mostSkipped and longestSkip bound what is read of a refused batch: its
+	// mostSkipped and longestSkip bound how much is read of a refused batch: its
 	// client reads the refusal only after it has sent everything.
 	mostSkipped = 64 << 20
 	longestSkip = 60 * time.Second

@@ -62,7 +62,7 @@ func (b *batch) read() error {
 // refuses the rest of the batch where the client does not read at all.
 func (b *batch) awaitRoom() error {
 	for b.answers.full() {
-		b.wire.alive() // held back by us
+		b.wire.alive() // the broker holds the client back
 		patience := stallPatience - b.answers.stalled()
 		if patience <= 0 {
 			return errAnswersUnread

@@ -177,8 +177,8 @@ func (c *committer) take() []*write {
 	return batch
 }
 
-// due reports whether a transaction should begin now. Where only time is missing
-// it sees to it that somebody looks again.
+// due reports whether a transaction should begin now. If only time is missing, it arranges
+// another look.
 func (c *committer) due() bool {
 	switch {
 	case len(c.pending) == 0:
@@ -209,7 +209,7 @@ func (c *committer) ended() {
 
 func (c *committer) commit(ctx context.Context, batch []*write) {
 	start := time.Now()
-	// The oldest request sets the deadline, so that nobody waits longer than
+	// The oldest request sets the deadline, so that no request waits longer than
 	// intake.AnswerWithin however long the batch before this one took.
 	deadline := start.Add(c.timeout)
 	for _, w := range batch {

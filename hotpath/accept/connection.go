@@ -16,7 +16,7 @@ const aliveEvery = time.Second
 
 // A wire is the connection of a batch, as far as its deadlines go. A client that
 // sends makes progress although it may read nothing yet, so the deadline of writing
-// moves with what is read. The reader and the writer of the batch share it.
+// moves with every read. The reader and the writer of the batch share it.
 type wire struct {
 	conn net.Conn        // nil: none, as in tests
 	ctx  context.Context // ends when the connection is given up

@@ -76,7 +76,7 @@ func (s *lineSource) keep(part []byte) error {
 	}
 	if need > cap(s.long) {
 		room := min(max(2*need, lineBuffer/16), s.max+1)
-		if room > lineBuffer { // what is smaller is little beside the reader's buffer
+		if room > lineBuffer { // smaller buffers are little beside that of the reader
 			more := int64(room) - s.held
 			if !s.p.bytes.Take(more) {
 				s.release()
@@ -99,7 +99,7 @@ func (s *lineSource) release() {
 	}
 }
 
-// skip reads what is left of the body and drops it. It returns nil at its end.
+// skip reads the rest of the body and drops it. It returns nil at its end.
 func (s *lineSource) skip(most int64, until time.Time) error {
 	for skipped := int64(0); skipped <= most && time.Now().Before(until); {
 		if _, err := s.r.Peek(1); errors.Is(err, io.EOF) {

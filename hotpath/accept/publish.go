@@ -24,7 +24,7 @@ import (
 
 const defaultContentType = "application/octet-stream"
 
-// Options assemble the routes of producers and what is below them.
+// Options assemble the routes of producers and the submitter below them.
 type Options struct {
 	Store     Store
 	Catalogue *catalogue.Catalogue

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// TTL is how long a node number stays ours without renewal, by the store's
-// clock: after it the others take over what it looked after. Renew is how
+// TTL is how long a broker keeps its node number without renewal, by the store's
+// clock. After it the other brokers take over its consumers. Renew is how
 // often it is renewed.
 const (
 	TTL        = 4 * time.Second
@@ -59,7 +59,7 @@ type Node struct {
 	PeersChanged func()
 
 	// lease is read without waiting: a renewal that hangs with the store must not
-	// hold back those who have a deadline.
+	// delay callers that have a deadline.
 	lease    atomic.Pointer[durable.NodeLease]
 	renewing chan struct{} // capacity 1: full while the lease is renewed or given back
 }
@@ -143,8 +143,8 @@ func (n *Node) Renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// In this order: who reads the lease and then makes IDs, as the committer
-	// does, never has IDs of a number that was lost under the lease of another.
+	// In this order: a caller that reads the lease and then makes IDs, as the committer does,
+	// never has IDs of a lost number under the lease of another one.
 	n.ids.SetNode(lease.No)
 	n.lease.Store(&lease)
 	n.setClock(sent, lease)
@@ -177,7 +177,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// Release gives the number back, so that the others see at once that we left.
+// Release gives the number back, so that the other brokers see at once that this one has left.
 func (n *Node) Release(ctx context.Context) error {
 	done, err := n.exclusive(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// linger is the least time between two flushes: nobody waits for
+	// linger is the least time between two flushes: no request waits for
 	// fan-out, and larger batches are worth 1.3 times the throughput at 64
 	// connections (measured on 2 cores). After a pause the first flush is at once.
 	linger = 3 * time.Millisecond
@@ -26,7 +26,7 @@ const (
 	// left to the reconciler, which needs no list to find them.
 	mostPending = 100_000
 	// freshFor is the age up to which the reconciler cannot have offered the
-	// job already, and somebody delivered it: its horizon is twice this.
+	// job already, and no broker can have delivered it: its horizon is twice this.
 	freshFor = time.Second
 )
 
@@ -150,7 +150,7 @@ func (f *Fanout) Pending() int {
 	return len(f.pending)
 }
 
-// Run flushes until ctx ends, then flushes what is left once more.
+// Run flushes until ctx ends, then flushes the rest once more.
 func (f *Fanout) Run(ctx context.Context) error {
 	var last time.Time
 	for {

@@ -14,7 +14,7 @@ import (
 )
 
 // offerAgain offers jobs that may have been offered before, except to those away,
-// whose jobs wait for the next flush, and adds to them who did not take theirs.
+// whose jobs wait for the next flush, and adds to away the consumers whose Redis did not take theirs.
 func (f *Fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away map[uint32]bool) {
 	var here []redisq.Batch
 	for _, b := range batches {
@@ -39,8 +39,8 @@ func (f *Fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away ma
 	}
 }
 
-// offer offers messages that were never offered, and adds to away who did not
-// take theirs.
+// offer offers messages that were never offered. It adds to away the consumers whose Redis did
+// not take their jobs.
 func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away map[uint32]bool) {
 	all := f.batches(msgs)
 	batches := make([]redisq.Batch, 0, len(all))

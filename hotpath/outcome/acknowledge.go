@@ -26,7 +26,7 @@ func (o *Committer) acknowledgeStored(ctx context.Context) {
 			return nil
 		})
 		failpoint.At(failpoint.AfterSettle)
-		// After Redis: who is told that a job is over may ask for its next state at once.
+		// After Redis: a client that learns that a job is over may ask for its next state at once.
 		o.finish(batch, nil)
 	}
 }

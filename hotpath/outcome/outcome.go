@@ -26,7 +26,7 @@ const (
 	// jobs are claimed, so a store that is away stops delivery, not memory.
 	slots = 8192
 	// late is how long an outcome may wait before no new jobs are claimed:
-	// what is not stored when its broker dies is delivered again. A transaction
+	// an outcome that is not stored when its broker dies means a second delivery. A transaction
 	// takes milliseconds; a store that needs this long is not well.
 	late = time.Second
 )
@@ -167,7 +167,7 @@ func (o *Committer) Run(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// linger waits for more outcomes, unless somebody waits for one.
+// linger waits for more outcomes, unless a request waits for one.
 func (o *Committer) linger(wait time.Duration) {
 	if wait <= 0 {
 		return
@@ -211,7 +211,7 @@ func (o *Committer) flush(ctx context.Context) bool {
 	return true
 }
 
-// pass ends the wait of the batch under way and hands what is stored on.
+// pass ends the wait of the batch under way and hands the stored outcomes on.
 func (o *Committer) pass(stored []Result) {
 	o.mu.Lock()
 	o.oldest = time.Time{}
@@ -257,7 +257,7 @@ func (o *Committer) record(ctx context.Context, batch []Result) error {
 	return err
 }
 
-// finish tells those who wait for results that they are over.
+// finish ends the results for their sinks.
 func (o *Committer) finish(batch []Result, err error) {
 	for i := range batch {
 		if sink := batch[i].Sink; sink != nil {

@@ -23,7 +23,7 @@ const (
 	maxClaimed     = 500
 	maxClaimWait   = 20 * time.Second
 	// goneCheck is how often a waiting claim looks whether its client is there,
-	// and the first of the waiting whether there is work that woke nobody.
+	// and the first of the waiting whether there is work without a wake-up.
 	goneCheck = time.Second
 )
 
@@ -66,13 +66,13 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claim
 			}
 			if len(jobs) > 0 && gone(rc.Conn()) {
 				p.giveBack(k.No, leasesOf(jobs))
-				return nil // nobody reads the answer
+				return nil // the client is gone
 			}
 			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
 			writeJSON(rc, sizeOf(jobs), func(b []byte) []byte { return appendClaimed(b, k, jobs, deadline) })
 			return nil
 		}
-		if t == nil { // join, then look once more: what came in between woke nobody
+		if t == nil { // join, then look once more: work that came in between caused no wake-up
 			t = p.waiters.join(k.No)
 			continue
 		}
@@ -184,7 +184,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 	return jobs, leases[len(sizes):], nil
 }
 
-// giveBack releases leases that nobody got, uncharged: the jobs are where they were.
+// giveBack releases leases that no worker got, uncharged. The jobs are ready as before.
 func (p *Puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -62,7 +62,7 @@ func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (
 	}
 }
 
-// serve makes calls until nobody waits.
+// serve makes calls until no question waits.
 func (c *combiner[Q, A]) serve(consumer uint32) {
 	runtime.Gosched() // requests that arrived together go together
 	for {

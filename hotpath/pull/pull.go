@@ -104,7 +104,7 @@ func New(o Options) *Puller {
 // blocks.
 func (p *Puller) Wake(consumer uint32) { p.waiters.Wake(consumer) }
 
-// errNotPull refuses a push consumer at the doors of pull consumers.
+// errNotPull refuses a push consumer at the routes of pull consumers.
 var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pull consumer.")
 
 // errJobNotFound refuses a job that does not exist.
@@ -140,9 +140,8 @@ func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catal
 	return ch, k, nil
 }
 
-// QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: a look
-// at what is due, highest priority first, oldest first inside a priority. It
-// claims nothing.
+// QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: a list of
+// the jobs that are due, highest priority first, oldest first inside a priority. It claims nothing.
 func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	ch, k, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
@@ -273,7 +272,7 @@ func parseCursor(b []byte) (*redisq.Cursor, error) {
 	return &redisq.Cursor{Score: n, ID: parsed}, nil
 }
 
-// foreign tells a job of another consumer (401) from one that does not exist (404).
+// foreign distinguishes a job of another consumer (401) from one that does not exist (404).
 func (p *Puller) foreign(ctx context.Context, ch *catalogue.Channel, id ident.ID, pos int) error {
 	msg, err := p.head(ctx, ch, id)
 	if err != nil {

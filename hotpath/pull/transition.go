@@ -158,7 +158,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 		return lease, err
 	}
 	switch {
-	case lease.Token != "": // somebody may have had it, and ended it, since the store was asked
+	case lease.Token != "": // another worker may have leased and ended it since the store was asked
 		return m.claimed(ctx, lease)
 	case before.State == redisq.Leased && m.t.extra != 0:
 		return lease, errTimeout
@@ -184,7 +184,7 @@ func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.L
 
 // forgetOver looks whether a job that Redis holds as leased is over: its ack was
 // lost. Then that very lease, and no later one, is ended, so that the job can be
-// claimed like any other that Redis has in doubt.
+// claimed like any other whose state in Redis is uncertain.
 func (m *move) forgetOver(ctx context.Context, held redisq.Standing) (over bool, err error) {
 	c := verify.Candidate{ID: m.id}
 	if err = m.p.verifier.One(ctx, m.k, &c); err != nil || !c.Verdict.Ends() {
@@ -261,7 +261,7 @@ const fanoutSettled = 2 * time.Second
 // finishUnleased judges DELIVERED or DEAD for a job that Redis does not hold as
 // leased: the same state again is fine, everything else is refused. One case is
 // accepted: Redis lost the state of the consumer, so the job may well be in
-// flight, and the one who reports it is believed. accept says to go on.
+// flight, and its report is believed. accept says to go on.
 func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bool, err error) {
 	p := m.p
 	s, err := p.verifier.State(ctx, m.k, m.id)
@@ -293,7 +293,7 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 	if err != nil {
 		return false, err
 	}
-	if stats.SpilledPriority >= 0 { // it waits outside the window: nobody can have claimed it
+	if stats.SpilledPriority >= 0 { // it waits outside the window: no worker can have claimed it
 		return false, m.unleased()
 	}
 	return true, nil

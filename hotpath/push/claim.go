@@ -21,8 +21,8 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	if k.Type != durable.Push {
 		return false
 	}
-	// Until a claim has told otherwise there may be something: whatever keeps us
-	// from claiming now, the end of a request tries again.
+	// Until a claim shows otherwise there may be jobs. If the lane cannot claim now, the end of a
+	// request tries again.
 	l.leftMore(true)
 	room := l.room()
 	if room <= 0 || l.short.Load() {

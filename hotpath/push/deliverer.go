@@ -19,7 +19,7 @@ type Deliverer interface {
 // does not change, and used concurrently.
 type Target interface {
 	// Post sends one POST and waits for the end of the exchange, for at most
-	// timeout altogether. Nobody uses req after that.
+	// timeout altogether. After it req is not used any more.
 	Post(req *fasthttp.Request, timeout time.Duration) egress.Result
 }
 

@@ -34,8 +34,8 @@ type delivery struct {
 	at       time.Time // the claim was asked for then; monotonic
 	tracked  bool      // the store may have a row about the job
 
-	// lost is set when Redis gave the job to somebody else, or counts this attempt
-	// as over: it must not be sent any more. One under way is left to its end.
+	// lost is set when Redis gave the job to another worker, or counts this attempt
+	// as over: the job must not be sent any more. A request under way continues to its end.
 	lost atomic.Bool
 }
 
@@ -98,8 +98,8 @@ func (v *delivery) attempt() {
 		d.inFlight.remove(v)
 		return
 	}
-	// A process that was paused may hold a lease that is over: nobody may be
-	// called on it. What is left of the lease must cover the whole exchange.
+	// A process that was paused may have a lease that is over and must not send on it.
+	// The rest of the lease must cover the whole exchange.
 	begun, p := time.Now(), d.policy(v.consumer)
 	if d.isStopped() || begun.Sub(v.at) > d.lease(v.consumer)-p.Timeout {
 		d.inFlight.remove(v)
@@ -124,7 +124,7 @@ func (v *delivery) attempt() {
 		d.release(v.lane, []redisq.Lease{v.lease})
 		d.WakeAfter(v.lane.no, storePause)
 	case errors.Is(res.Err, egress.ErrClosed):
-		// We cut the exchange: nothing is known of it, and nobody is to blame.
+		// The broker cut the exchange. Its result is unknown, and no attempt failed.
 		// The lease ends by itself.
 		d.inFlight.remove(v)
 	default:
@@ -157,7 +157,7 @@ func (d *Dispatcher) isStopped() bool {
 }
 
 // post sends the request: the payload as it came, the headers of the broker, and
-// the producer's metadata where it does not pretend to be ours. It is over by the
+// the metadata of the producer except for reserved names. It is over by the
 // deadline, also where the process stands still before it has begun.
 func (v *delivery) post(deadline time.Time) egress.Result {
 	target, err := v.target()

@@ -69,7 +69,7 @@ func (l *lane) room() int {
 	return l.left()
 }
 
-// left is room for who holds mu.
+// left is room; the caller holds mu.
 func (l *lane) left() int { return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting }
 
 // reserve counts n jobs that a claim may bring.

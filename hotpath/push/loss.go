@@ -11,10 +11,10 @@ import (
 
 // When Redis loses the state of a consumer, the leases and attempts of its jobs
 // are gone. A job that is rebuilt from the store would then be sent a second time
-// with the same attempt number while its first delivery is under way. So whoever
-// notices tells the others, and every broker gives Redis back the leases of what it
-// is delivering before the reconciler rebuilds the rest. One that is dead, paused
-// or cut off from Redis just then cannot.
+// with the same attempt number while its first delivery is under way. The
+// broker that notices the loss therefore informs the others, and every broker restores the leases
+// of its deliveries in flight before the reconciler rebuilds the rest. A broker that is dead,
+// paused or cut off from Redis at that time cannot.
 
 // restorers is how many lanes get their leases back at the same time.
 const restorers = 4
@@ -52,9 +52,9 @@ func (p *dedupQueue[T]) take() (thing T, ok bool) {
 	return thing, false
 }
 
-// SuspectLoss says that Redis may have lost leases of a consumer: what is being
-// delivered to it gets its leases back. It never blocks, and does nothing for pull
-// consumers, whose leases are their workers'.
+// SuspectLoss says that Redis may have lost leases of a consumer. The
+// leases of its deliveries in flight are restored. SuspectLoss never blocks. It does nothing for
+// pull consumers, because their workers own the leases.
 func (d *Dispatcher) SuspectLoss(consumer uint32) {
 	if l := d.lane(consumer); l != nil {
 		d.suspect(l)
@@ -99,7 +99,7 @@ func (d *Dispatcher) restoreSuspected(ctx context.Context) {
 
 // hold gives the leases of a lane's deliveries back to Redis, if it does not have
 // them any more. A delivery that ends at the same moment may leave a lease behind:
-// that ends, and who claims the job then asks the store first.
+// that lease ends, and the next claim asks the store first.
 func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 	deliveries := d.inFlight.of(l)
 	if len(deliveries) == 0 {
@@ -147,14 +147,14 @@ type Notifier interface {
 	Notify(ctx context.Context, consumers []uint32) error
 }
 
-// A LossNotifier tells the other brokers of consumers whose state in Redis was lost:
-// they hold leases, too, and might not ask Redis about them for a while.
+// A LossNotifier informs the other brokers of consumers whose state in Redis was lost. They have
+// leases as well, and might not ask Redis about them for a while.
 type LossNotifier struct {
 	queue Notifier
 	lost  *dedupQueue[uint32]
 }
 
-// NewLossNotifier returns a notifier that tells nothing before Run.
+// NewLossNotifier returns a notifier that sends nothing before Run.
 func NewLossNotifier(q Notifier) *LossNotifier {
 	return &LossNotifier{queue: q, lost: newDedupQueue[uint32](1)}
 }
@@ -162,7 +162,7 @@ func NewLossNotifier(q Notifier) *LossNotifier {
 // Lost adds a consumer whose state was lost. It never blocks.
 func (h *LossNotifier) Lost(consumer uint32) { h.lost.add(consumer) }
 
-// Run tells until ctx ends. A hint may get lost: the others poll.
+// Run sends hints until ctx ends. A hint may get lost: the other brokers poll.
 func (h *LossNotifier) Run(ctx context.Context) {
 	for {
 		select {

@@ -37,7 +37,7 @@ func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 	}
 	d.slots -= n
 	d.metrics.PushInFlight.Add(float64(n))
-	d.deliveries.Add(1) // whoever stops waits for what the reservation starts
+	d.deliveries.Add(1) // a stop waits for the deliveries of the reservation
 	return &Reservation{d: d, lane: l, consumer: k, n: n, at: time.Now(), suspected: l.suspected.Load()}
 }
 

@@ -14,7 +14,7 @@ type Fits struct {
 	most map[uint32]int
 }
 
-// Of returns n, or what is worth asking for instead.
+// Of returns n, or the smaller number that is worth asking for.
 func (f *Fits) Of(consumer uint32, n int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

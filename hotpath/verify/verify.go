@@ -65,7 +65,7 @@ func OfLease(l *redisq.Lease) Candidate {
 	return Candidate{ID: l.ID, Untouched: l.Attempt == 1 && l.Flags == 0}
 }
 
-// Waiting returns the candidates of jobs that nobody has claimed.
+// Waiting returns the candidates of jobs without a lease.
 func Waiting(jobs []redisq.Waiting) []Candidate {
 	cs := make([]Candidate, len(jobs))
 	for i, w := range jobs {

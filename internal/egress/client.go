@@ -92,7 +92,7 @@ func NewClient(o Options) *Client {
 }
 
 // Close cuts every connection, exchanges under way included: they end with
-// ErrClosed. So first stop posting and wait for what is in flight.
+// ErrClosed. Stop posting first, and wait for the requests in flight.
 func (c *Client) Close() {
 	c.stop()
 	c.mu.Lock()
@@ -111,7 +111,7 @@ func (c *Client) Close() {
 func (c *Client) closed() bool { return c.dialer.life.Err() != nil }
 
 // sweep closes connections that were idle for too long, and forgets hosts that
-// nobody posts to any more.
+// no caller posts to any more.
 func (c *Client) sweep(ctx context.Context) {
 	tick := time.NewTicker(max(c.opts.IdleTimeout/4, time.Millisecond))
 	defer tick.Stop()
@@ -178,7 +178,7 @@ func (c *Client) Target(rawURL, protocol string) (*Target, error) {
 
 // Post sends one POST and waits for the end of the exchange, for at most
 // timeout altogether. The caller has filled headers and body of req; method,
-// host and URI are set here. When Post returns, nobody uses req any more.
+// host and URI are set here. When Post returns, req is not used any more.
 func (t *Target) Post(req *fasthttp.Request, timeout time.Duration) Result {
 	start := time.Now()
 	r := t.post(req, start.Add(timeout))
@@ -190,7 +190,7 @@ func (t *Target) post(req *fasthttp.Request, deadline time.Time) Result {
 	if t.c.closed() {
 		return failed(ErrClosed, false)
 	}
-	req.SetURI(nil) // else it would win over what is set here
+	req.SetURI(nil) // else it would win over the URI set here
 	req.Header.SetMethod(fasthttp.MethodPost)
 	req.Header.SetProtocol("HTTP/1.1")
 	req.Header.SetHost(t.dest.authority)

@@ -68,7 +68,7 @@ func (cn *conn) until(deadline time.Time) error {
 
 // Write sends nothing once the deadline is over. The connection's own deadline takes
 // effect when its timer has run: a process that stood still may get to write before
-// that, on a lease that somebody else has by now.
+// that, on a lease that another worker has by now.
 func (cn *conn) Write(b []byte) (int, error) {
 	if !cn.deadline.IsZero() && !time.Now().Before(cn.deadline) {
 		return 0, os.ErrDeadlineExceeded
@@ -127,7 +127,7 @@ func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
 }
 
 // read reads the answer: 1xx heads (at most 100, the codec's limit), the final
-// head, and of the body what we care for.
+// head, and the part of the body that is kept.
 func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader) (r Result, keep bool) {
 	start, err := br.Peek(len("HTTP/1.1 000"))
 	switch {

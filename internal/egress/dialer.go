@@ -102,7 +102,7 @@ func (d *dialer) connect(ctx context.Context, address string, candidates int) (n
 
 // rotate turns the leading addresses of one family, so that connections spread
 // over the machines behind a name, and leaves the order of families, which the
-// resolver sorts by what is reachable from here.
+// resolver sorts by reachability from this machine.
 func rotate(addrs []netip.Addr, by int) {
 	n := 1
 	for n < len(addrs) && addrs[n].Is4() == addrs[0].Is4() {

@@ -16,6 +16,6 @@
 // here, not fasthttp.HostClient: that client cannot tell a request that never
 // left from one that may have arrived, reuses a connection that the consumer
 // has already closed (a failed delivery for every consumer whose keep-alive is
-// shorter than ours, Node.js has 5 s), and sleeps in one goroutine per host.
+// shorter than that of the broker, Node.js has 5 s), and sleeps in one goroutine per host.
 // HTTP/2 uses net/http, with prior knowledge on http URLs and ALPN on https.
 package egress

@@ -119,7 +119,7 @@ func join(lists ...[]special) (all []special) {
 }
 
 // never holds what both modes refuse. Metadata services hand credentials to
-// whoever asks from the machine, so they come first and have the clearer name.
+// any client on the machine, so they come first and have the clearer name.
 // Sources: the providers' documentation, IANA special-purpose registries.
 var never = join(
 	specials("a cloud metadata address",

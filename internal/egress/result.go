@@ -40,10 +40,10 @@ type Result struct {
 	RetryAfter time.Duration // asked for by the consumer, within [0, 24h]; -1 when it was not
 	Took       time.Duration
 	// Err is nil when the answer was complete or its status sufficed because its
-	// body was larger than we read. With an error Status may still be set: the
+	// body was larger than the limit. With an error Status may still be set: the
 	// head of the answer came and its body broke off.
 	Err error
-	// Local says that nothing was sent for a reason on our side: no free
+	// Local says that nothing was sent for a reason in the broker: no free
 	// connection, descriptor or port, or the client is closed. Not an attempt.
 	Local bool
 	// Sent says that bytes of the request may have reached the consumer.

@@ -14,7 +14,7 @@ import (
 // failed in the handshake carried no byte of a request.
 type handshake struct {
 	under atomic.Bool // begun and not done; only kept for HTTP/2
-	asked atomic.Bool // the consumer asked for a certificate of ours
+	asked atomic.Bool // the consumer asked for a client certificate
 }
 
 type handshakeKey struct{}
@@ -24,7 +24,7 @@ func (s *handshake) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, handshakeKey{}, s)
 }
 
-// noCertificate answers a consumer that asks for our certificate, and notes it.
+// noCertificate answers a consumer that asks for a client certificate, and records that.
 func noCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if s, ok := info.Context().Value(handshakeKey{}).(*handshake); ok {
 		s.asked.Store(true)
@@ -49,7 +49,7 @@ func (c *Client) handshakeFailure(ctx context.Context, s *handshake, err error) 
 }
 
 // explain adds to the error of an exchange what the consumer wanted and did not
-// get. With TLS 1.3 it can say so only when the handshake is over for us.
+// get. With TLS 1.3 it can say so only when the handshake is over for the client.
 func (s *handshake) explain(err error) error {
 	if err == nil || s == nil || !s.asked.Load() || errors.Is(err, ErrTimeout) || errors.Is(err, ErrClosed) {
 		return err

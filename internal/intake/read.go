@@ -55,7 +55,7 @@ func (b *Bound) Read(rc *fasthttp.RequestCtx, most int) (body []byte, held int64
 	return g.body, g.held, nil
 }
 
-// judge tells what is wrong with a body of which got bytes came before err; n is
+// judge returns the problem of a body of which got bytes came before err; n is
 // its announced length, negative for chunks.
 func judge(rc *fasthttp.RequestCtx, n, got, most int, err error) error {
 	whole := n < 0 && err == io.EOF // elsewhere than between chunks the error is another one

@@ -92,8 +92,8 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 const version, currentVersion = "v", "1"
 
 // Merge returns the record that results when form fields are laid over a record: an
-// empty value goes back to the default of the installation, an absent one keeps what is
-// set. Members that this program does not know stay. The error is a *FieldError.
+// empty value goes back to the default of the installation, an absent one keeps the
+// value. Members that this program does not know stay. The error is a *FieldError.
 func Merge(record string, form map[string]string) (string, error) {
 	set := decode(record)
 	for _, f := range fields {
