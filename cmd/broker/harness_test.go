@@ -352,6 +352,7 @@ type sink struct {
 
 	open  atomic.Int64 // requests that were not answered yet
 	conns atomic.Int64 // connections
+	known sync.Map     // addresses of the clients of these connections
 }
 
 type received struct {
@@ -382,17 +383,34 @@ func newSink(t testing.TB, answer func(n int, r received) int) *sink {
 		}
 		w.WriteHeader(status)
 	}))
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
 			s.conns.Add(1)
+			s.known.Store(c.RemoteAddr().String(), true)
 		case http.StateClosed, http.StateHijacked:
 			s.conns.Add(-1)
+			s.known.Delete(c.RemoteAddr().String()) // a later connection may have it again
 		}
 	}
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
+}
+
+// awaitClosed waits until the sink has read all that its clients, who are gone, have sent.
+// Their last connections may still wait to be accepted. The kernel hands them over in their
+// order, so a connection that is made now comes behind them.
+func (s *sink) awaitClosed(t testing.TB) {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	eventually(t, "the sink to accept the connections of its clients", func() bool {
+		_, known := s.known.Load(c.LocalAddr().String())
+		return known
+	})
+	require.NoError(t, c.Close())
+	eventually(t, "the sink to have read all that was sent", func() bool { return s.conns.Load() == 0 })
 }
 
 func (s *sink) all() []received {

@@ -346,7 +346,7 @@ func (w *world) toll(s *sink) *toll { return &toll{insight: w.insight(s), known:
 func (l *toll) died(what string) {
 	t := l.w.t
 	t.Helper()
-	eventually(t, "the sink to have read all that was sent", func() bool { return l.sink.conns.Load() == 0 })
+	l.sink.awaitClosed(t)
 	now, records := l.unaccounted()
 	for body, n := range now {
 		grown := n - l.known[body]
