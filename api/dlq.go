@@ -83,7 +83,7 @@ func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID
 	if err != nil {
 		return "", err
 	}
-	return messagePath(ch.ID, publicID(m)), nil
+	return messagePath(ch.ID, m.PublicID()), nil
 }
 
 // redriveDLQ gives every dead letter of a consumer new attempts. The jobs that it moved

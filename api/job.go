@@ -138,7 +138,7 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	j := located{ch, k, states[0]}
 	v := j.view()
 	v.ChannelURL, v.ConsumerURL = channelPath(ch.ID), consumerPath(ch.ID, k.ID)
-	v.MessageURL = messagePath(ch.ID, publicID(m))
+	v.MessageURL = messagePath(ch.ID, m.PublicID())
 	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
 		v.ProducerURL = producerPath(p.ID)
 	}

@@ -25,15 +25,6 @@ const maxInlineJobs = 1000
 
 var errUnknownMessage = problem.New(fasthttp.StatusNotFound, "message_not_found", "The channel has no such message.")
 
-// publicID is the ID of a message outside the broker: the one that its producer gave it, or
-// else the internal one.
-func publicID(m *durable.Message) string {
-	if m.Key != "" {
-		return m.Key
-	}
-	return m.ID.String()
-}
-
 func messagePath(channelID, id string) string { return channelPath(channelID) + "/message/" + id }
 
 // locate returns the internal ID of a message that a client names. The producer's ID comes
@@ -111,7 +102,7 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	entries := make([]entry, len(found))
 	for i := range found {
-		id := publicID(&found[i])
+		id := found[i].PublicID()
 		entries[i] = entry{id, messagePath(ch.ID, id), found[i].ID.Time()}
 	}
 	return answerList(rc, q, channelPath(ch.ID)+"/messages", entries, ch.ChangedAt, false)
@@ -155,7 +146,7 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	path := messagePath(ch.ID, publicID(m))
+	path := messagePath(ch.ID, m.PublicID())
 	page, err := a.jobsOf(ctx, ch, m, start, q.Size)
 	if err != nil {
 		return err
@@ -237,7 +228,7 @@ func positionOf(m *durable.Message, jobID string) (int, error) {
 func viewMessage(m *durable.Message, path string, page []located) apitype.Message {
 	at := apitype.Time{Time: m.ID.Time()}
 	view := apitype.Message{
-		ID: publicID(m), ContentType: m.ContentType, Priority: m.Priority,
+		ID: m.PublicID(), ContentType: m.ContentType, Priority: m.Priority,
 		ReceivedAt: at, DispatchedAt: at, Status: apitype.Dispatched,
 		Jobs: make([]apitype.Job, len(page)), Headers: headersOf(m.Headers),
 	}

@@ -148,7 +148,7 @@ func TestMessagesAreListedByTimeUnderTheIDTheyAreKnownBy(t *testing.T) {
 		}
 		m = w.insert(m)
 		all = append(all, m)
-		want = append(want, "/channel/c/message/"+publicID(&m))
+		want = append(want, "/channel/c/message/"+m.PublicID())
 		if i == 14 {
 			time.Sleep(5 * time.Millisecond) // so that the second half is later
 		}

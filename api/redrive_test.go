@@ -24,7 +24,7 @@ func jobPath(k *durable.Consumer, m durable.Message) string {
 }
 
 func retriggerPath(m durable.Message, job ident.ID) string {
-	return "/channel/c/message/" + publicID(&m) + "/job/" + job.String() + "/re-trigger"
+	return "/channel/c/message/" + m.PublicID() + "/job/" + job.String() + "/re-trigger"
 }
 
 func TestDeadLettersAreListedInPages(t *testing.T) {
