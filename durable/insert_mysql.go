@@ -47,7 +47,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			}
 			err = cmp.Or(e, err)
 		case stale:
-			rest, e := s.settleStale(ctx, part, doubt, errs)
+			rest, e := s.repeatStale(ctx, part, doubt, errs)
 			if e == nil {
 				spread(rest, errs, ErrStale)
 				return
@@ -283,10 +283,10 @@ func (s *Store) stored(ctx context.Context, channelNo uint32, ids []ident.ID) (m
 // its first row.
 const staleMargin = 250 * time.Millisecond
 
-// settleStale returns the entries that are not stored and, by the guard, never will be. With
-// doubt, a copy of the statement may still be on its way to the server. settleStale then
+// repeatStale returns the entries that are not stored and, by the guard, never will be. With
+// doubt, a copy of the statement may still be on its way to the server. repeatStale then
 // waits until the oldest ID is too old for the guard, so that such a copy must fail.
-func (s *Store) settleStale(ctx context.Context, part []entry, doubt bool, errs []error) ([]entry, error) {
+func (s *Store) repeatStale(ctx context.Context, part []entry, doubt bool, errs []error) ([]entry, error) {
 	rest, err := s.settle(ctx, part, errs)
 	if err != nil || len(rest) == 0 || !doubt {
 		return rest, err

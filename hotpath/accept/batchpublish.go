@@ -74,7 +74,7 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 
 var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
 
-// batchDefaults are what a line has that does not say otherwise.
+// batchDefaults are the values of a line that does not name its own.
 func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, error) {
 	h := &rc.Request.Header
 	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); err != nil || kind != "application/x-ndjson" {

@@ -39,7 +39,7 @@ const (
 	secondAfter = 10 * time.Millisecond
 )
 
-// An Store is the part of durable.Store that the committer needs.
+// A Store is the part of durable.Store that the committer needs.
 type Store interface {
 	Insert(ctx context.Context, node durable.NodeLease, batch []*durable.Message) []error
 }
@@ -83,7 +83,7 @@ type committer struct {
 	catalogue *catalogue.Catalogue
 	node      Node
 	ids       *ident.Generator
-	committed func([]*durable.Message) // told after the callers were answered
+	committed func([]*durable.Message) // told before the callers are answered
 	timeout   time.Duration            // from a request's arrival to the last try
 	log       *slog.Logger
 	metrics   *metrics.Metrics
@@ -293,8 +293,8 @@ func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error
 		if stale == 0 {
 			return results
 		}
-		if stale < len(msgs) { // parts of a large batch: settle the stale ones alone
-			return c.settleStale(ctx, msgs, results)
+		if stale < len(msgs) { // parts of a large batch: only the stale ones are repeated
+			return c.repeatStale(ctx, msgs, results)
 		}
 		if ctx.Err() != nil {
 			return slices.Repeat([]error{problem.ErrUnavailable.Because(durable.ErrStale)}, len(msgs))
@@ -305,7 +305,7 @@ func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error
 	}
 }
 
-func (c *committer) settleStale(ctx context.Context, msgs []*durable.Message, results []error) []error {
+func (c *committer) repeatStale(ctx context.Context, msgs []*durable.Message, results []error) []error {
 	var again []*durable.Message
 	var index []int
 	for i, err := range results {
@@ -327,7 +327,7 @@ func (c *committer) settleStale(ctx context.Context, msgs []*durable.Message, re
 
 // refresh brings catalogue and node lease up to date after ErrStale.
 func (c *committer) refresh(ctx context.Context, try int) error {
-	if try > 0 { // the first refresh almost always settles it
+	if try > 0 { // the first refresh suffices almost always
 		select {
 		case <-time.After(time.Duration(min(try, 20)) * 5 * time.Millisecond):
 		case <-ctx.Done():

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// claim takes what the lane has room for and starts its deliveries. It reports
+// claim claims as many jobs as the lane has room for and starts their deliveries. It reports
 // whether the lane should be served again at once.
 func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	k := l.consumer.Load()
@@ -64,7 +64,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 		d.fits.Learn(l.no, got, got-left)
 		d.suspectSince(l, suspected)
 	}
-	// What it left although it had room for it waits for something outside.
+	// Jobs that it left although it had room for them wait for jobs outside the window.
 	if c.Spilled && (c.Ready < l.limit*2 || got < n) {
 		d.refill(l.no)
 	}
@@ -77,8 +77,8 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	return false
 }
 
-// reserve takes up to n slots of the process for the lane: never more than half
-// of those that are left, so that consumers that hang cannot take them all.
+// reserve takes up to n slots of the process for the lane. It never takes more than half of the
+// free slots, so consumers that hang cannot take them all.
 func (d *Dispatcher) reserve(l *lane, n int) int {
 	d.mu.Lock()
 	n = min(n, max(d.slots/2, 1), d.slots)

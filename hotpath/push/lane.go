@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 )
 
-// A lane is one push consumer inside this broker: what it has claimed and not
-// finished, and when it should be asked for work next. Lanes are the bulkheads:
-// what hangs in one costs the others nothing but its own slots.
+// A lane is one push consumer inside this broker: its claimed jobs that are not finished, and the
+// time of its next claim. Lanes are bulkheads: a consumer that hangs takes no slots but its own.
 type lane struct {
 	no    uint32
 	limit int // requests in flight
@@ -45,10 +44,10 @@ type laneTarget struct {
 // fastService is the time of a request up to which a lane claims ahead.
 const fastService = 50 * time.Millisecond
 
-// ahead is how many jobs a lane may claim beyond its requests in flight, so
-// that a finished request finds the next job here and not behind a round trip
-// to Redis. None for a consumer that takes one at a time, where priority counts
-// to the last job, and none for a slow one, whose leases would run meanwhile.
+// ahead returns how many jobs a lane may claim beyond its requests in flight. A finished request
+// then finds the next job in the lane, without a round trip to Redis. A consumer that takes one
+// job at a time gets none ahead, because priority counts to the last job. Neither does a slow
+// consumer, because the leases would run meanwhile.
 func (l *lane) ahead() int {
 	if l.service.Load() > int64(fastService) {
 		return 0
@@ -79,8 +78,8 @@ func (l *lane) reserve(n int) {
 	l.mu.Unlock()
 }
 
-// tryReserve is reserve for jobs that are on their way to Redis. It does nothing and
-// returns false where not all of them have room, or others may be waiting.
+// tryReserve is reserve for jobs that are on their way to Redis. It returns false and does
+// nothing if not all of them have room, or if other jobs may be waiting.
 func (l *lane) tryReserve(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +90,7 @@ func (l *lane) tryReserve(n int) bool {
 	return true
 }
 
-// unreserve takes back what the claim did not bring.
+// unreserve takes back places of jobs that the claim did not bring.
 func (l *lane) unreserve(n int) {
 	l.mu.Lock()
 	l.claims -= n
@@ -112,8 +111,8 @@ func (l *lane) put(v *delivery) *delivery {
 	return v
 }
 
-// leftMore records whether there is, or may be, something to claim: then the
-// end of a request claims it. Else the lane waits for a wake-up.
+// leftMore records whether jobs are left, or may be left, for a claim. If so, the end of a request
+// claims them. Otherwise the lane waits for a wake-up.
 func (l *lane) leftMore(more bool) {
 	l.mu.Lock()
 	l.more = more

@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A Reservation is room in a lane for jobs on their way to Redis. Where nothing else
-// waits Redis leases them in the step that takes them, which saves the claim: a
-// third of what Redis does for a message, and a round trip before its delivery. It
-// must be started, whatever became of the jobs.
+// A Reservation is room in a lane for jobs on their way to Redis. If no other job waits, Redis
+// leases them in the step that takes them. That saves the claim: a third of the work of Redis for
+// a message, and a round trip before its delivery. Every reservation must be started, whatever
+// became of its jobs.
 type Reservation struct {
 	d         *Dispatcher
 	lane      *lane
@@ -41,9 +41,9 @@ func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 	return &Reservation{d: d, lane: l, consumer: k, n: n, at: time.Now(), suspected: l.suspected.Load()}
 }
 
-// Start begins the deliveries of those jobs that Redis leased, and gives the other
-// room back, which a claim may have found taken: the caller wakes the lane then. It
-// never blocks: what the store must be asked about is asked beside it.
+// Start begins the deliveries of the jobs that Redis leased, and gives the rest of the room back.
+// A claim may have found that room taken, so the caller wakes the lane. Start never blocks: a
+// goroutine of its own asks the store about jobs that are not fresh.
 func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 	d, l := b.d, b.lane
 	defer d.deliveries.Done()
@@ -69,8 +69,8 @@ func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 // Lease is the visibility timeout of the jobs.
 func (b *Reservation) Lease() time.Duration { return b.d.lease(b.consumer) }
 
-// whileRunning returns a context that ends when the dispatcher stops, too: a store
-// that does not answer must not hold that up.
+// whileRunning returns a context that also ends when the dispatcher stops. A store that does not
+// answer must not delay the stop.
 func (d *Dispatcher) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
