@@ -1,6 +1,6 @@
-// Package cluster makes a process one of the brokers of a store. A Node holds the leased
-// number that makes message IDs unique, follows the store's clock, and knows which brokers
-// are alive and which of them looks after a consumer.
+// Package cluster makes a process one of the brokers of a store. A Node holds the leased number
+// that makes message IDs unique. It follows the store's clock, and keeps the list of live brokers
+// and the choice of the broker that looks after a consumer.
 package cluster
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// TTL is how long a broker keeps its node number without renewal, by the store's
-// clock. After it the other brokers take over its consumers. Renew is how
-// often it is renewed.
+// TTL is the time for which a node number stays leased without renewal, by the store's clock. After
+// it the other brokers take over the consumers of this broker. RenewEvery is the period of the
+// renewals.
 const (
 	TTL        = 4 * time.Second
 	RenewEvery = time.Second
 )
 
-// peerLate is how long a broker may have gone without renewing its lease before the
-// others look after its consumers as well. To repair twice does no harm, so that
-// need not wait for the end of the lease, which fences numbers.
+// peerLate is the age of a broker's last renewal from which the other brokers look after its
+// consumers as well. A repair that runs twice does no harm, so this takeover does not wait for the
+// end of the lease, which fences numbers.
 const peerLate = 2 * RenewEvery
 
-// NoFailSafe ends the name of a broker whose fail-safe is off, so that the
-// others do not leave consumers to it.
+// NoFailSafe ends the name of a broker whose fail-safe is off. Other brokers leave no consumers to
+// a broker with this name.
 const NoFailSafe = " (no fail-safe)"
 
 // A Store is the part of durable.Store that leases node numbers.
@@ -41,36 +41,37 @@ type Store interface {
 	Nodes(ctx context.Context) ([]durable.Node, error)
 }
 
-// A Node is this process among the brokers of one store: it holds the leased
-// number that makes message IDs unique, keeps their clock on the store's clock,
-// and knows which other brokers are alive. The insert itself checks the lease,
-// so a process that was paused past it cannot store anything under the number.
+// A Node is this process among the brokers of one store. It holds the leased number that makes
+// message IDs unique, follows the store's clock, and lists the other live brokers. The insert
+// itself checks the lease, so a process that was paused past the end of its lease cannot store
+// messages under the number.
 type Node struct {
 	store Store
 	name  string
 	log   *slog.Logger
 	ids   *ident.Generator
 
-	clock atomic.Pointer[reading] // the store's clock when it was last asked
+	clock atomic.Pointer[reading] // the store's clock at the last answer
 	peers atomic.Pointer[[]durable.Node]
-	// repairers are the peers that consumers are left to.
+	// repairers are the live brokers among which Owns distributes the consumers.
 	repairers atomic.Pointer[[]durable.Node]
-	// PeersChanged is called from Run when a broker came or went. Set before Run.
+	// PeersChanged is called from Run when the set of live brokers or the set of repairers changes.
+	// It must be set before Run.
 	PeersChanged func()
 
-	// lease is read without waiting: a renewal that hangs with the store must not
-	// delay callers that have a deadline.
+	// lease is read without waiting: a renewal that hangs in the store must not delay callers that
+	// have a deadline.
 	lease    atomic.Pointer[durable.NodeLease]
-	renewing chan struct{} // capacity 1: full while the lease is renewed or given back
+	renewing chan struct{} // capacity 1: full while the lease is renewed or released
 }
 
-// A reading is what a clock showed.
+// A reading is one value of the store's clock and the bounds of the time at which it was read.
 type reading struct {
-	ms           int64     // Unix, of the store
-	at, answered time.Time // it was read between these; only their monotonic parts count
+	ms           int64     // Unix time of the store
+	at, answered time.Time // bounds of the time of the reading; only their monotonic parts count
 }
 
-// New leases a number. It needs the store.
+// New leases a number from the store. It fails when the store does not answer.
 func New(ctx context.Context, store Store, name string, log *slog.Logger) (*Node, error) {
 	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}, renewing: make(chan struct{}, 1)}
 	sent := time.Now()
@@ -88,24 +89,24 @@ func New(ctx context.Context, store Store, name string, log *slog.Logger) (*Node
 // IDs returns the generator of message IDs.
 func (n *Node) IDs() *ident.Generator { return n.ids }
 
-// NowMs is the store's clock as far as this process knows it, in Unix ms. The
-// wall clock of this machine has no part in it, so it may be wrong, and jump: an
-// ID from the future would stay out of the reconciler's sight until its time comes.
+// NowMs returns this process's estimate of the store's clock, in Unix ms. The wall clock of this
+// machine does not enter the estimate, so the wall clock may be wrong, and may jump. An ID from the
+// future would stay invisible to the reconciler until its time comes.
 func (n *Node) NowMs() int64 {
 	r := n.clock.Load()
 	return r.ms + time.Since(r.at).Milliseconds()
 }
 
-// PastMs is NowMs from the other side: a time that the store's clock has passed
-// for sure, however long its answer was under way. What has to stay behind the
-// newest message that can still be inserted is reckoned from here: a lease that
-// waited five seconds for a lock makes NowMs five seconds too late.
+// PastMs returns a time that the store's clock has certainly passed, however long its answer took.
+// NowMs bounds the same clock from the other side. A bound that must stay behind the newest message
+// that can still be inserted is computed from PastMs: a lease that waited five seconds for a lock
+// makes NowMs five seconds too late.
 func (n *Node) PastMs() int64 {
 	r := n.clock.Load()
 	return r.ms + time.Since(r.answered).Milliseconds()
 }
 
-// Lease returns the current lease.
+// Lease returns the current lease. It fails when the node holds no lease.
 func (n *Node) Lease() (durable.NodeLease, error) {
 	lease := *n.lease.Load()
 	if lease.Expires.IsZero() {
@@ -114,8 +115,8 @@ func (n *Node) Lease() (durable.NodeLease, error) {
 	return lease, nil
 }
 
-// exclusive waits until no one else renews the lease, or ctx ends; done must be
-// called after that.
+// exclusive waits for the sole right to change the lease, or until ctx ends. The caller must call
+// done afterwards.
 func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 	select {
 	case n.renewing <- struct{}{}:
@@ -125,7 +126,7 @@ func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// Renew extends the lease; where it is lost it takes another number.
+// Renew extends the lease. After a lost lease it leases another number.
 func (n *Node) Renew(ctx context.Context) error {
 	done, err := n.exclusive(ctx)
 	if err != nil {
@@ -143,17 +144,17 @@ func (n *Node) Renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// In this order: a caller that reads the lease and then makes IDs, as the committer does,
-	// never has IDs of a lost number under the lease of another one.
+	// The order matters: a reader that loads the lease and then makes IDs, as the committer does,
+	// never combines IDs of a lost number with the lease of its successor.
 	n.ids.SetNode(lease.No)
 	n.lease.Store(&lease)
 	n.setClock(sent, lease)
 	return nil
 }
 
-// setClock derives the store's clock from the end of a lease that was asked for
-// at `sent`. The answer is from between then and now; taking the earlier makes
-// IDs a little too new rather than too old, which the insert would refuse.
+// setClock derives the store's clock from the end of a lease that was requested at `sent`. The
+// store answered between then and now. The earlier time is used because it makes IDs slightly too
+// new instead of too old; the insert would refuse an ID that is too old.
 func (n *Node) setClock(sent time.Time, lease durable.NodeLease) {
 	n.clock.Store(&reading{ms: lease.Expires.Add(-TTL).UnixMilli(), at: sent, answered: time.Now()})
 }
@@ -177,7 +178,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// Release gives the number back, so that the other brokers see at once that this one has left.
+// Release gives the number back, so that the other brokers see at once that this broker left.
 func (n *Node) Release(ctx context.Context) error {
 	done, err := n.exclusive(ctx)
 	if err != nil {
@@ -194,7 +195,7 @@ func (n *Node) readPeers(ctx context.Context) {
 	}
 	alive := make([]durable.Node, 0, len(all))
 	repairers := make([]durable.Node, 0, len(all))
-	punctual := time.UnixMilli(n.PastMs()).Add(TTL - peerLate) // ends of leases renewed since then
+	punctual := time.UnixMilli(n.PastMs()).Add(TTL - peerLate) // renewed since peerLate ago
 	for _, p := range all {
 		if !p.Alive {
 			continue
@@ -226,7 +227,7 @@ func sameNodes(a, b []durable.Node) bool {
 	return true
 }
 
-// Peers returns the brokers that are alive, this one included.
+// Peers returns the live brokers, this one included.
 func (n *Node) Peers() []durable.Node {
 	if p := n.peers.Load(); p != nil {
 		return *p
@@ -234,17 +235,17 @@ func (n *Node) Peers() []durable.Node {
 	return nil
 }
 
-// Alone reports whether no other broker shares the store.
+// Alone reports whether no other live broker of the store is known.
 func (n *Node) Alone() bool { return len(n.Peers()) <= 1 }
 
-// Owns reports whether this broker is the one that looks after a consumer, by
-// rendezvous hashing over the punctual brokers with a fail-safe. It spreads work; two brokers that
-// disagree for a moment do it twice, which is harmless.
+// Owns reports whether this broker looks after a consumer. The choice is a rendezvous hash over the
+// punctual brokers with a fail-safe. Ownership only spreads work: two brokers that disagree for a
+// moment do the work twice, which is harmless.
 func (n *Node) Owns(consumer uint32) bool {
 	own := n.lease.Load().Token
 	mine := rendezvous(own, consumer)
 	repairers := n.repairers.Load()
-	if repairers == nil { // the list could not be read yet
+	if repairers == nil { // the list has not been read yet
 		return true
 	}
 	for _, p := range *repairers {
@@ -255,7 +256,7 @@ func (n *Node) Owns(consumer uint32) bool {
 	return true
 }
 
-// rendezvous weighs a node for a consumer: FNV-1a over both.
+// rendezvous returns the weight of a node for a consumer: FNV-1a over both.
 func rendezvous(token [16]byte, consumer uint32) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range token {
