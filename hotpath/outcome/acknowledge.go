@@ -12,26 +12,27 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// acknowledgeStored tells Redis of stored outcomes until o.unacknowledged is closed. Storing
-// does not wait for it: a Redis that hangs, or one node of it, must not keep the
-// outcomes of deliveries from the disk.
+// acknowledgeStored acknowledges stored outcomes in Redis until o.unacknowledged is closed. The
+// storing goroutine does not wait for Redis: a Redis that hangs, or one node of a Cluster, must not
+// delay the storing of outcomes.
 func (o *Committer) acknowledgeStored(ctx context.Context) {
 	for range o.unacknowledged {
 		o.mu.Lock()
 		batch := o.stored
 		o.stored = nil
 		o.mu.Unlock()
-		_ = guard.Do("acknowledgement of outcomes", func() error { // without it the leases end by themselves
+		_ = guard.Do("acknowledgement of outcomes", func() error { // on failure the leases expire
 			o.acknowledge(ctx, batch)
 			return nil
 		})
 		failpoint.At(failpoint.AfterSettle)
-		// After Redis: a client that learns that a job is over may ask for its next state at once.
+		// Sinks are called after Redis: a client that learns of the end of a job may ask for its
+		// next state at once.
 		o.finish(batch, nil)
 	}
 }
 
-// acknowledge ends the leases of stored outcomes. Redis may fail here without harm.
+// acknowledge ends the leases of stored outcomes. A failure of Redis here does no harm.
 func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 	acks := map[uint32][]ident.ID{}
 	type nacks struct {

@@ -1,3 +1,5 @@
+// Package outcome stores the outcomes of attempts in shared transactions (group commit), and then
+// ends their leases in Redis.
 package outcome
 
 import (
@@ -15,19 +17,19 @@ import (
 )
 
 const (
-	// linger is the least time between two transactions of outcomes, as
-	// fanoutLinger: 1.14 times the throughput at 64 connections.
+	// linger is the least time between two transactions of outcomes, like fanoutLinger. It gives
+	// 1.14 times the throughput at 64 connections.
 	linger = 10 * time.Millisecond
-	// rowsAtOnce bounds one transaction of outcomes.
+	// rowsAtOnce bounds the rows of one transaction of outcomes.
 	rowsAtOnce = 1024
-	// pause is the wait after the store refused a batch.
+	// pause is the wait after the store has refused a batch.
 	pause = 200 * time.Millisecond
-	// slots bounds the outcomes that wait for the store; past it no new
-	// jobs are claimed, so a store that is away stops delivery, not memory.
+	// slots bounds the outcomes that are not stored or not acknowledged. Beyond it no new jobs are
+	// claimed, so an unreachable store stops delivery instead of filling memory.
 	slots = 8192
-	// late is how long an outcome may wait before no new jobs are claimed:
-	// an outcome that is not stored when its broker dies means a second delivery. A transaction
-	// takes milliseconds; a store that needs this long is not well.
+	// late is the longest wait of an outcome for the store before claims stop: a job whose outcome
+	// is not stored when its broker dies is delivered again. A transaction normally takes
+	// milliseconds.
 	late = time.Second
 )
 
@@ -42,23 +44,25 @@ type Queue interface {
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 }
 
-// A Result is the end of one attempt on its way into the store.
+// A Result is the end of one attempt, with the data that storing and acknowledging it need.
 type Result struct {
 	Outcome durable.Outcome
-	Lease   redisq.Lease  // of a retry: given back with Delay once stored
+	Lease   redisq.Lease  // of a retry: given back with Delay after the outcome is stored
 	Delay   time.Duration // of a retry
-	Urgent  bool          // a request waits for it: no lingering
-	Sink    Sink          // told what becomes of it; nil: nothing is
+	Urgent  bool          // a request waits for the result: no lingering
+	Sink    Sink          // receives the events of the result; may be nil
 	added   time.Time
 }
 
-// A Sink is told what becomes of a result, in the order of its methods. No method may block.
+// A Sink receives the events of a result, in the order of its methods. No method may block.
 type Sink interface {
-	// Ended is called once, when the result is stored or given up, before Redis hears of it.
+	// Ended is called once, when the result is stored or given up, before it is acknowledged in
+	// Redis.
 	Ended()
-	// Retrying says that Redis has the job again, due after a delay.
+	// Retrying reports that Redis has taken the job back, due after a delay.
 	Retrying(after time.Duration)
-	// Done is called once, after Redis was told. A nil error: the outcome is on disk.
+	// Done is called once, after the acknowledgement in Redis was tried, or after the result was
+	// given up. A nil error means that the outcome is on disk.
 	Done(err error)
 }
 
@@ -69,9 +73,9 @@ func (waiter) Ended()                 {}
 func (waiter) Retrying(time.Duration) {}
 func (w waiter) Done(err error)       { w <- err }
 
-// A Committer is the group committer of outcomes. The order is always store,
-// then Redis: a crash in between leaves a lease that ends, and its next claim
-// sees the stored outcome and forgets the job.
+// A Committer is the group committer of outcomes. The order is always the store, then Redis: after
+// a crash in between the lease expires, and the next claim of the job finds the stored outcome and
+// drops the job.
 type Committer struct {
 	store   Store
 	queue   Queue
@@ -80,21 +84,21 @@ type Committer struct {
 
 	mu             sync.Mutex
 	pending        []Result
-	oldest         time.Time     // when the first that is not stored was added; zero: all are
-	stored         []Result      // Redis was not told yet
-	waiting        int           // those that are not stored or not acknowledged
+	oldest         time.Time     // when the oldest unstored result was added; zero: none
+	stored         []Result      // stored, not yet handed to the acknowledger
+	waiting        int           // results that are not stored or not acknowledged
 	signal         chan struct{} // capacity 1
-	rush           chan struct{} // capacity 1: an urgent one waits
-	unacknowledged chan struct{} // capacity 1: there are stored ones
+	rush           chan struct{} // capacity 1: an urgent result waits
+	unacknowledged chan struct{} // capacity 1: stored is not empty
 }
 
-// New returns a committer. Nothing is stored before Run.
+// New returns a committer. No outcome is stored before Run.
 func New(store Store, queue Queue, m *metrics.Metrics, log *slog.Logger) *Committer {
 	return &Committer{store: store, queue: queue, metrics: m, log: log,
 		signal: make(chan struct{}, 1), rush: make(chan struct{}, 1), unacknowledged: make(chan struct{}, 1)}
 }
 
-// Add takes over a result; its sink is told what becomes of it.
+// Add takes over a result. Its sink receives the events of the result.
 func (o *Committer) Add(r Result) {
 	r.added = time.Now()
 	o.mu.Lock()
@@ -114,8 +118,8 @@ func (o *Committer) Add(r Result) {
 	}
 }
 
-// Store adds the outcome and waits until it is on disk. When ctx ends first the
-// outcome may still be stored later: to the caller it is unknown.
+// Store adds the outcome and waits until it is on disk. When ctx ends first, the outcome may still
+// be stored later, and the error is durable.ErrOutcomeUnknown.
 func (o *Committer) Store(ctx context.Context, out durable.Outcome) error {
 	done := make(waiter, 1)
 	o.Add(Result{Outcome: out, Urgent: true, Sink: done})
@@ -127,8 +131,8 @@ func (o *Committer) Store(ctx context.Context, out durable.Outcome) error {
 	}
 }
 
-// Room reports how many more outcomes may wait before claiming must stop: none
-// while one has waited for the store for late.
+// Room returns how many more outcomes may wait before claims must stop. It returns 0 while an
+// outcome has waited for the store longer than late.
 func (o *Committer) Room() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,10 +142,10 @@ func (o *Committer) Room() int {
 	return slots - o.waiting
 }
 
-// Run stores and acknowledges outcomes until ctx ends and what was added before is
-// stored, or grace has passed after that.
+// Run stores and acknowledges outcomes until ctx ends. It then stores the outcomes that were added
+// before, for at most grace.
 func (o *Committer) Run(ctx context.Context, grace time.Duration) error {
-	// The end of ctx must not abort the transaction under way.
+	// The end of ctx must not abort the current transaction.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
@@ -167,7 +171,7 @@ func (o *Committer) Run(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// linger waits for more outcomes, unless a request waits for one.
+// linger waits for more outcomes, or until an urgent one is added.
 func (o *Committer) linger(wait time.Duration) {
 	if wait <= 0 {
 		return
@@ -180,8 +184,7 @@ func (o *Committer) linger(wait time.Duration) {
 	}
 }
 
-// flush stores one batch and hands it on to be acknowledged. It reports whether there was
-// one.
+// flush stores one batch and hands it to the acknowledger. It reports whether there was a batch.
 func (o *Committer) flush(ctx context.Context) bool {
 	o.mu.Lock()
 	n := min(len(o.pending), rowsAtOnce)
@@ -195,7 +198,7 @@ func (o *Committer) flush(ctx context.Context) bool {
 		return false
 	}
 	err := o.record(ctx, batch)
-	// Before Redis is told: a lease of a job that is over is not taken anew.
+	// Ended runs before Redis is asked: the lease of a finished job must not be restored.
 	for i := range batch {
 		if sink := batch[i].Sink; sink != nil {
 			sink.Ended()
@@ -211,7 +214,7 @@ func (o *Committer) flush(ctx context.Context) bool {
 	return true
 }
 
-// pass ends the wait of the batch under way and hands the stored outcomes on.
+// pass ends the wait of the current batch and hands the stored results to the acknowledger.
 func (o *Committer) pass(stored []Result) {
 	o.mu.Lock()
 	o.oldest = time.Time{}
@@ -229,7 +232,7 @@ func (o *Committer) pass(stored []Result) {
 	}
 }
 
-// record stores a batch, trying until ctx ends.
+// record stores a batch, and retries until ctx ends.
 func (o *Committer) record(ctx context.Context, batch []Result) error {
 	rows := make([]durable.Outcome, len(batch))
 	for i := range batch {
@@ -240,7 +243,8 @@ func (o *Committer) record(ctx context.Context, batch []Result) error {
 		return guard.Do("record of outcomes", func() error { return o.store.Record(ctx, rows) })
 	}
 	err := store()
-	// What panics once does so again: their leases end, and the others go on.
+	// A batch that panics is not retried, because it would panic again. The leases of its jobs
+	// expire, and other batches go on.
 	for failing := false; err != nil && !errors.Is(err, guard.ErrPanic) && ctx.Err() == nil; err = store() {
 		if !failing {
 			o.log.Warn("outcomes cannot be stored; trying again", "outcomes", len(batch), "error", err)
@@ -257,7 +261,7 @@ func (o *Committer) record(ctx context.Context, batch []Result) error {
 	return err
 }
 
-// finish ends the results for their sinks.
+// finish calls Done of each sink of a batch and counts the batch as no longer waiting.
 func (o *Committer) finish(batch []Result, err error) {
 	for i := range batch {
 		if sink := batch[i].Sink; sink != nil {
