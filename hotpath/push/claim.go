@@ -1,8 +1,3 @@
-// Package push claims the jobs of push consumers and POSTs them.
-//
-// Each consumer has a lane: its slots, what it has claimed, and when it claims next. A lane that
-// hangs costs the others nothing but its own slots. A claimed job is verified (package verify),
-// delivered, judged by the consumer's policy, and its outcome handed on (package outcome).
 package push
 
 import (
@@ -21,8 +16,8 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	if k.Type != durable.Push {
 		return false
 	}
-	// Until a claim shows otherwise there may be jobs. If the lane cannot claim now, the end of a
-	// request tries again.
+	// Until a claim has succeeded the lane is treated as having more jobs. If this claim cannot be
+	// made, the end of a request tries again.
 	l.leftMore(true)
 	room := l.room()
 	if room <= 0 || l.short.Load() {
@@ -48,7 +43,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 		c, err = d.queue.Claim(ctx, l.no, n, d.lease(k))
 		return err
 	})
-	generation := d.queue.Generation() // after it: the claim may be what met another Redis
+	generation := d.queue.Generation() // read after the claim, which may be the call that meets another Redis
 	if err != nil {
 		d.unreserve(l, n)
 		if ctx.Err() == nil {
@@ -64,7 +59,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 		d.fits.Learn(l.no, got, got-left)
 		d.suspectSince(l, suspected)
 	}
-	// Jobs that it left although it had room for them wait for jobs outside the window.
+	// A spilled consumer whose window has too few jobs is refilled from the store.
 	if c.Spilled && (c.Ready < l.limit*2 || got < n) {
 		d.refill(l.no)
 	}
@@ -77,8 +72,9 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	return false
 }
 
-// reserve takes up to n slots of the process for the lane. It never takes more than half of the
-// free slots, so consumers that hang cannot take them all.
+// reserve takes up to n slots of the process for the lane. It takes at most half of the free slots,
+// so that consumers that hang cannot take all of them. Where no slot is free it adds the lane to
+// the starved ones.
 func (d *Dispatcher) reserve(l *lane, n int) int {
 	d.mu.Lock()
 	n = min(n, max(d.slots/2, 1), d.slots)
@@ -92,7 +88,7 @@ func (d *Dispatcher) reserve(l *lane, n int) int {
 	return n
 }
 
-// unreserve gives back slots that a claim did not use.
+// unreserve returns slots that a claim did not use.
 func (d *Dispatcher) unreserve(l *lane, n int) {
 	if n > 0 {
 		l.unreserve(n)
@@ -100,7 +96,7 @@ func (d *Dispatcher) unreserve(l *lane, n int) {
 	}
 }
 
-// free gives slots of the process back, and wakes the lanes that wait for some.
+// free returns slots of the process and wakes the starved lanes.
 func (d *Dispatcher) free(n int) {
 	d.metrics.PushInFlight.Sub(float64(n))
 	d.mu.Lock()
@@ -113,7 +109,7 @@ func (d *Dispatcher) free(n int) {
 	d.mu.Unlock()
 }
 
-// release gives leases back that were not sent, at their old place, uncharged.
+// release gives unsent leases back to Redis. The jobs keep their place and their attempt count.
 func (d *Dispatcher) release(l *lane, leases []redisq.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

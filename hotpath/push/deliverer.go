@@ -8,18 +8,18 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 )
 
-// A Deliverer is where push deliveries go: an egress.Client, see Over.
+// A Deliverer makes the targets of push deliveries. Over makes one of an egress.Client.
 type Deliverer interface {
-	// Target returns the target of a callback URL; protocol is "" or "h2". An
-	// error says that nothing can be delivered there.
+	// Target returns the target of a callback URL; protocol is "" or "h2". An error means that the
+	// URL cannot be delivered to.
 	Target(rawURL, protocol string) (Target, error)
 }
 
-// A Target is one callback URL. It is kept as long as the consumer's record
-// does not change, and used concurrently.
+// A Target is one callback URL. The lane keeps it until the consumer's record changes, and uses it
+// concurrently.
 type Target interface {
-	// Post sends one POST and waits for the end of the exchange, for at most
-	// timeout altogether. After it req is not used any more.
+	// Post sends one POST and waits for the end of the exchange, for at most timeout in total. Post
+	// does not use req after it has returned.
 	Post(req *fasthttp.Request, timeout time.Duration) egress.Result
 }
 
@@ -31,7 +31,7 @@ type client struct{ *egress.Client }
 func (c client) Target(rawURL, protocol string) (Target, error) {
 	t, err := c.Client.Target(rawURL, protocol)
 	if err != nil {
-		return nil, err // and not a Target that holds a nil *egress.Target
+		return nil, err // avoids a non-nil Target that holds a nil *egress.Target
 	}
 	return t, nil
 }

@@ -21,27 +21,27 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// workerIdle is how long a delivery goroutine waits for more work.
+// workerIdle is the time for which an idle delivery goroutine waits for work.
 const workerIdle = 5 * time.Second
 
 // A delivery is one attempt of one push job.
 type delivery struct {
 	d        *Dispatcher
 	lane     *lane
-	consumer *durable.Consumer // as it was at the claim: a change counts from the next attempt
+	consumer *durable.Consumer // as it was at the claim: a change applies from the next attempt
 	msg      *durable.Message  // nil once the consumer has answered
 	lease    redisq.Lease
-	at       time.Time // the claim was asked for then; monotonic
+	at       time.Time // time before the claim was sent; monotonic
 	tracked  bool      // the store may have a row about the job
 
-	// lost is set when Redis gave the job to another worker, or counts this attempt
-	// as over: the job must not be sent any more. A request under way continues to its end.
+	// lost is set when Redis has leased the job to another claim, or counts this attempt as over. A
+	// lost delivery is not sent. A request that has already begun continues to its end.
 	lost atomic.Bool
 }
 
-// deliver begins the delivery, or leaves it to a request of its lane that ends.
-// Requests run in goroutines that wait for more work a while; their number is
-// bounded by the slots that claims reserve.
+// deliver begins the delivery, or leaves it to a request of its lane that ends. Requests run in
+// goroutines that wait for more work before they exit. The slots that claims reserve bound the
+// number of these goroutines.
 func (d *Dispatcher) deliver(v *delivery) {
 	d.inFlight.add(v)
 	if v = v.lane.put(v); v == nil {
@@ -72,13 +72,12 @@ func (d *Dispatcher) deliver(v *delivery) {
 	})
 }
 
-// run makes the attempt, hands its outcome over, and returns the delivery whose
-// turn it is then. The slot is free as soon as the consumer has answered; the
-// lease is held until the outcome is stored.
+// run makes the attempt, hands over its outcome, and returns the next delivery of the lane. The
+// slot is free as soon as the consumer has answered. The lease is held until the outcome is stored.
 func (v *delivery) run() *delivery {
 	d := v.d
 	v.attempt()
-	// The outcome may wait for the store: not with the payload in memory.
+	// The outcome may wait for the store; the payload must not stay in memory for that time.
 	short := d.large.give(v.lane, v.msg)
 	v.msg = nil
 	d.free(1)
@@ -98,8 +97,8 @@ func (v *delivery) attempt() {
 		d.inFlight.remove(v)
 		return
 	}
-	// A process that was paused may have a lease that is over and must not send on it.
-	// The rest of the lease must cover the whole exchange.
+	// After a pause of the process the lease may have expired, and a request on an expired lease
+	// must not be sent. The rest of the lease must cover the whole exchange.
 	begun, p := time.Now(), d.policy(v.consumer)
 	if d.isStopped() || begun.Sub(v.at) > d.lease(v.consumer)-p.Timeout {
 		d.inFlight.remove(v)
@@ -112,7 +111,7 @@ func (v *delivery) attempt() {
 		res = v.post(begun.Add(p.Timeout))
 		return nil
 	}); err != nil {
-		// A failed attempt, so that a job that always does this ends as a dead letter.
+		// This counts as a failed attempt, so that a job that always fails here ends as dead.
 		res = egress.Result{Err: errDelivery}
 		d.log.Error("delivery failed in the broker", "job", v.job(), "consumer", v.consumer.ID, "error", err)
 	}
@@ -124,8 +123,8 @@ func (v *delivery) attempt() {
 		d.release(v.lane, []redisq.Lease{v.lease})
 		d.WakeAfter(v.lane.no, storePause)
 	case errors.Is(res.Err, egress.ErrClosed):
-		// The broker cut the exchange. Its result is unknown, and no attempt failed.
-		// The lease ends by itself.
+		// The broker cut the exchange, so its result is unknown and no attempt is judged. The lease
+		// expires by itself.
 		d.inFlight.remove(v)
 	default:
 		var r outcome.Result
@@ -133,7 +132,7 @@ func (v *delivery) attempt() {
 			r = v.outcome(res)
 			return nil
 		}); err != nil {
-			d.inFlight.remove(v) // the lease ends by itself
+			d.inFlight.remove(v) // the lease expires by itself
 			d.log.Error("outcome of a delivery was not stored; its lease ends and it is tried again", "job", v.job(), "consumer", v.consumer.ID, "error", err)
 			return
 		}
@@ -141,10 +140,10 @@ func (v *delivery) attempt() {
 	}
 }
 
-// errDelivery is the reason of a job that the broker itself could not deliver.
+// errDelivery is the error of an attempt that failed inside the broker.
 var errDelivery = errors.New("the broker failed to make this delivery; its log says why")
 
-// job is the ID of the job as text.
+// job returns the ID of the job as text.
 func (v *delivery) job() string { return v.msg.ID.Job(v.consumer.Position).String() }
 
 func (d *Dispatcher) isStopped() bool {
@@ -156,9 +155,9 @@ func (d *Dispatcher) isStopped() bool {
 	}
 }
 
-// post sends the request: the payload as it came, the headers of the broker, and
-// the metadata of the producer except for reserved names. It is over by the
-// deadline, also where the process stands still before it has begun.
+// post sends the request: the payload unchanged, the headers of the broker, and the producer's
+// metadata except the names reserved for the broker. The exchange ends by the deadline, even if the
+// process is paused before the request begins.
 func (v *delivery) post(deadline time.Time) egress.Result {
 	target, err := v.target()
 	if err != nil {
@@ -187,7 +186,8 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	return target.Post(req, time.Until(deadline))
 }
 
-// target returns where the consumer's requests go, made anew when its record changed.
+// target returns the target of the consumer's requests. It makes a new one after the consumer's
+// record has changed.
 func (v *delivery) target() (Target, error) {
 	if t := v.lane.target.Load(); t != nil && t.version == v.consumer.Version {
 		return t.target, t.err
@@ -197,7 +197,7 @@ func (v *delivery) target() (Target, error) {
 	return target, err
 }
 
-// outcome is what the answer means under the consumer's policy.
+// outcome judges the answer by the consumer's policy and returns the result to store.
 func (v *delivery) outcome(res egress.Result) outcome.Result {
 	d, m := v.d, v.d.metrics
 	m.AttemptSeconds.Observe(res.Took.Seconds())
@@ -247,7 +247,7 @@ func (v *delivery) outcome(res egress.Result) outcome.Result {
 	return r
 }
 
-// Ended ends the claim of the delivery on its lease: its outcome is stored, or given up.
+// Ended removes the delivery from those in flight: its outcome is stored, or given up.
 func (v *delivery) Ended() { v.d.inFlight.remove(v) }
 
 // Retrying wakes the lane when the job is due again.

@@ -1,8 +1,8 @@
 // Package push claims the jobs of push consumers and POSTs them.
 //
-// Each consumer has a lane: its slots, what it has claimed, and when it claims next. A lane that
-// hangs costs the others nothing but its own slots. A claimed job is verified (package verify),
-// delivered, judged by the consumer's policy, and its outcome handed on (package outcome).
+// Each consumer has a lane, which holds its slots, its claimed jobs and the time of its next claim.
+// A consumer that hangs takes only the slots of its own lane. A claimed job is verified (package
+// verify), delivered, and judged by the consumer's policy. Its outcome goes to package outcome.
 package push
 
 import (
@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// servers is how many lanes claim at the same time.
+	// servers is the number of lanes that claim at the same time.
 	servers = 4
-	// claimPause is the least time between two claims of a lane that still has
-	// half of its slots in use: larger batches, same latency.
+	// claimPause is the least time between two claims of a lane that still has half of its slots in
+	// use. It makes batches larger at the same latency.
 	claimPause = 2 * time.Millisecond
-	// claimMax bounds one claim.
+	// claimMax bounds the jobs of one claim.
 	claimMax = 100
-	// idlePollsPerSecond bounds what polling idle consumers costs Redis. Wake-ups
-	// carry the load; polling repairs lost ones.
+	// idlePollsPerSecond bounds the cost of polling idle consumers in Redis. Wake-ups carry the
+	// load; polling repairs lost wake-ups.
 	idlePollsPerSecond = 4
-	// storePause is the wait after the store or Redis failed a claim.
+	// storePause is the wait after a failure of the store or of Redis.
 	storePause = 250 * time.Millisecond
 )
 
@@ -54,7 +54,7 @@ type Dispatcher struct {
 	lanes   map[uint32]*lane
 	run     []*lane // woken, not yet served
 	slots   int     // free, of settings.Concurrency
-	starved []*lane // woken while there was no free slot
+	starved []*lane // woken while no slot was free
 	stopped bool
 	ready   sync.Cond // run is not empty, or stopped
 
@@ -63,23 +63,23 @@ type Dispatcher struct {
 	quit       chan struct{}  // closed when stopped
 	inFlight   inFlight
 	large      largePayloads
-	fits       verify.Fits        // how many jobs a claim of a lane should bring
+	fits       verify.Fits        // number of jobs to ask for in a claim of a lane
 	loading    chan struct{}      // capacity servers: a claim is loading payloads
-	suspects   *dedupQueue[*lane] // whose leases Redis may have lost
+	suspects   *dedupQueue[*lane] // lanes whose leases Redis may have lost
 }
 
-// policy is how the consumer is delivered to.
+// policy returns the delivery policy of the consumer.
 func (d *Dispatcher) policy(k *durable.Consumer) *policy.Policy {
 	return d.settings.Policies.Of(k.Policy)
 }
 
-// lease is the visibility timeout of the consumer's jobs: it covers a whole attempt. It
-// is never shorter than the usual one, so one heartbeat suits all.
+// lease returns the visibility timeout of the consumer's jobs, which covers a whole attempt. It is
+// never shorter than settings.Lease, so one heartbeat period suits all consumers.
 func (d *Dispatcher) lease(k *durable.Consumer) time.Duration {
 	return max(d.settings.Lease, d.policy(k).Timeout+d.settings.Margin)
 }
 
-// New returns a dispatcher. Nothing is claimed before Run.
+// New returns a dispatcher. No job is claimed before Run.
 func New(o Options) *Dispatcher {
 	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, outcomes: o.Outcomes, pace: o.Pace,
 		settings: o.Settings, nowMs: o.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics}
@@ -94,7 +94,7 @@ func New(o Options) *Dispatcher {
 	return d
 }
 
-// Learn is told of every consumer that is new or changed.
+// Learn adds a new consumer or updates a changed one.
 func (d *Dispatcher) Learn(k *durable.Consumer) {
 	d.mu.Lock()
 	l := d.lanes[k.No]
@@ -111,8 +111,8 @@ func (d *Dispatcher) Learn(k *durable.Consumer) {
 	d.Wake(k.No)
 }
 
-// Wake says that the consumer may have jobs that are due. It never blocks, and
-// does nothing for pull consumers.
+// Wake reports that the consumer may have due jobs. It never blocks, and does nothing for pull
+// consumers.
 func (d *Dispatcher) Wake(consumer uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,14 +121,14 @@ func (d *Dispatcher) Wake(consumer uint32) {
 	}
 }
 
-// WakeAfter is Wake after a while.
+// WakeAfter calls Wake after a delay.
 func (d *Dispatcher) WakeAfter(consumer uint32, after time.Duration) {
 	if l := d.lane(consumer); l != nil {
 		l.setTimer(after, func() { d.Wake(consumer) })
 	}
 }
 
-// lane returns the lane of a consumer, nil when it never was a push consumer.
+// lane returns the lane of a consumer. It returns nil for one that has never been a push consumer.
 func (d *Dispatcher) lane(consumer uint32) *lane {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,8 +150,8 @@ func (d *Dispatcher) wake(l *lane) {
 	d.ready.Signal()
 }
 
-// Run dispatches until ctx ends, then waits for the deliveries under way, at
-// most for the delivery timeout, which each of them obeys by itself.
+// Run dispatches until ctx ends. It then waits for the deliveries under way. Each delivery ends by
+// itself within its timeout.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		d.mu.Lock()
@@ -211,8 +211,8 @@ func (d *Dispatcher) serve(ctx context.Context) {
 	}
 }
 
-// poll asks every consumer now and then: the net under the wake-ups, and under the
-// hints that Redis lost a consumer's state.
+// poll wakes every lane periodically. It repairs lost wake-ups, and lost hints that Redis lost a
+// consumer's state.
 func (d *Dispatcher) poll(ctx context.Context) {
 	for {
 		d.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// An inFlight is every delivery whose lease this process answers for.
+// An inFlight is the set of the deliveries whose leases this process holds.
 type inFlight struct {
 	mu     sync.Mutex
 	byLane map[*lane]map[*delivery]struct{}
@@ -52,8 +52,8 @@ func (h *inFlight) older(than time.Time) map[*lane][]redisq.Lease {
 	return out
 }
 
-// of returns the deliveries of a lane. Of two of one job only the later attempt
-// counts: the lease of the other was lost before.
+// of returns the deliveries of a lane. Where one job has several, it returns only the latest
+// attempt: the leases of the others were lost before.
 func (h *inFlight) of(l *lane) []*delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,9 +66,9 @@ func (h *inFlight) of(l *lane) []*delivery {
 	return slices.Collect(maps.Values(latest))
 }
 
-// heartbeat extends the leases of slow deliveries and of outcomes that wait for
-// the store. A lease that is lost is not fought over: a success that comes late
-// is stored all the same, a failure finds its token refused.
+// heartbeat extends the leases of slow deliveries and of outcomes that wait for the store. A lost
+// lease is not claimed back. A late success is still stored; a late failure finds its token
+// refused.
 func (d *Dispatcher) heartbeat(ctx context.Context) {
 	every := d.settings.Lease / 3
 	tick := time.NewTicker(every)

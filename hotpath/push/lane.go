@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 )
 
-// A lane is one push consumer inside this broker: its claimed jobs that are not finished, and the
-// time of its next claim. Lanes are bulkheads: a consumer that hangs takes no slots but its own.
+// A lane is one push consumer inside this broker. It holds the claimed jobs that are not finished,
+// and the time of the next claim. Lanes isolate consumers: a consumer that hangs takes only the
+// slots of its own lane.
 type lane struct {
 	no    uint32
 	limit int // requests in flight
@@ -34,20 +35,20 @@ type lane struct {
 	claimed time.Time // last claim; only the server of the lane uses it
 }
 
-// A laneTarget is where a consumer's requests go, for one value of its record.
+// A laneTarget is the target of a consumer's requests, for one version of its record.
 type laneTarget struct {
 	version int64
 	target  Target
 	err     error // the URL cannot be delivered to
 }
 
-// fastService is the time of a request up to which a lane claims ahead.
+// fastService is the longest average request time at which a lane claims ahead.
 const fastService = 50 * time.Millisecond
 
 // ahead returns how many jobs a lane may claim beyond its requests in flight. A finished request
-// then finds the next job in the lane, without a round trip to Redis. A consumer that takes one
-// job at a time gets none ahead, because priority counts to the last job. Neither does a slow
-// consumer, because the leases would run meanwhile.
+// then finds its successor in memory and needs no round trip to Redis. ahead is 0 for a consumer
+// with one request at a time, because there priority must hold for each single job. It is 0 for a
+// slow consumer, because leases would run down while the jobs wait.
 func (l *lane) ahead() int {
 	if l.service.Load() > int64(fastService) {
 		return 0
@@ -55,10 +56,10 @@ func (l *lane) ahead() int {
 	return l.limit - 1
 }
 
-// observe averages the time of requests.
+// observe updates the average request time.
 func (l *lane) observe(took time.Duration) {
 	old := l.service.Load()
-	l.service.Store(old + (int64(took)-old)/16) // a lost update of an average is none
+	l.service.Store(old + (int64(took)-old)/16) // an average tolerates a lost update
 }
 
 // room returns how many more jobs the lane may claim.
@@ -68,18 +69,18 @@ func (l *lane) room() int {
 	return l.left()
 }
 
-// left is room; the caller holds mu.
+// left is room for callers that hold mu.
 func (l *lane) left() int { return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting }
 
-// reserve counts n jobs that a claim may bring.
+// reserve reserves room for n jobs of a claim.
 func (l *lane) reserve(n int) {
 	l.mu.Lock()
 	l.claims += n
 	l.mu.Unlock()
 }
 
-// tryReserve is reserve for jobs that are on their way to Redis. It returns false and does
-// nothing if not all of them have room, or if other jobs may be waiting.
+// tryReserve reserves room for n jobs that are on their way to Redis. It reserves nothing and
+// returns false where they do not all fit, or where other jobs may be waiting.
 func (l *lane) tryReserve(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,15 +91,15 @@ func (l *lane) tryReserve(n int) bool {
 	return true
 }
 
-// unreserve takes back places of jobs that the claim did not bring.
+// unreserve returns room that the claim did not use.
 func (l *lane) unreserve(n int) {
 	l.mu.Lock()
 	l.claims -= n
 	l.mu.Unlock()
 }
 
-// put adds a claimed job, for which a place was reserved. It returns the job if
-// a request may begin at once, else nil: a request that ends takes it.
+// put adds a claimed job that has a reserved place. It returns the job if its request may begin at
+// once. Otherwise it returns nil, and a request that ends takes the job.
 func (l *lane) put(v *delivery) *delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,17 +112,17 @@ func (l *lane) put(v *delivery) *delivery {
 	return v
 }
 
-// leftMore records whether jobs are left, or may be left, for a claim. If so, the end of a request
-// claims them. Otherwise the lane waits for a wake-up.
+// leftMore records whether jobs are, or may be, left to claim. If so, the end of a request claims
+// them. Otherwise the lane waits for a wake-up.
 func (l *lane) leftMore(more bool) {
 	l.mu.Lock()
 	l.more = more
 	l.mu.Unlock()
 }
 
-// next ends a request. It returns the job whose request begins in its place,
-// nil when none waits, and whether the lane should claim again: it left jobs
-// behind and has much room now.
+// next ends a request. It returns the waiting job whose request begins in its place, or nil. claim
+// reports whether the lane should claim again: jobs were left behind, and at least a quarter of the
+// lane's room is free.
 func (l *lane) next() (v *delivery, claim bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +137,7 @@ func (l *lane) next() (v *delivery, claim bool) {
 	return v, l.more && left <= (l.limit+l.ahead())*3/4
 }
 
-// setTimer arranges one wake-up at the earliest time asked for.
+// setTimer schedules one wake-up, at the earliest of the requested times.
 func (l *lane) setTimer(after time.Duration, wake func()) {
 	at := time.Now().Add(after)
 	l.mu.Lock()

@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// largeFrom is the size from which payloads of deliveries are counted, bytes.
-	// Those below it are bounded by the number of slots, and cost nothing here.
+	// largeFrom is the size from which payloads of deliveries are counted, bytes. The number of
+	// slots bounds smaller payloads, which are not counted.
 	largeFrom = 64 << 10
 	// verifyBytes bounds the payloads that one claim loads from the store.
 	verifyBytes = 8 << 20
 )
 
-// A largePayloads bounds the bytes of large payloads that deliveries hold, from the
-// moment they are loaded or taken from the cache until the consumer has answered.
-// A message that goes to many consumers is in memory, and counted, once. What
-// finds no room is given back to Redis, and its lane waits until there is some.
+// A largePayloads bounds the bytes of large payloads that deliveries hold. A payload counts from
+// its load or its hit in the cache until the consumer has answered. A message that goes to many
+// consumers is in memory, and counted, once. A job whose payload finds no room is given back to
+// Redis, and its lane waits until bytes are free.
 //
-// A lane gets no more than it leaves to others: a consumer that hangs on all that
-// it has holds half of the bytes at most.
+// A lane may hold at most as many bytes as it leaves free for others. A consumer that hangs with
+// all its payloads therefore holds at most half of the bytes.
 type largePayloads struct {
 	most int64
 
 	mu    sync.Mutex
 	bytes int64
 	byID  map[ident.ID]*largeMessage
-	short []*lane // found no room since the last bytes were given back
+	short []*lane // lanes without room since the last release of bytes
 }
 
 // A largeMessage is held by at least one delivery.
@@ -38,8 +38,8 @@ type largeMessage struct {
 	holders []*lane // of each delivery; the first one is charged
 }
 
-// take counts a message for a delivery of the lane, unless there is no room. It
-// returns the copy of the message that the delivery must hold.
+// take counts a message for a delivery of the lane. It returns the copy of the message that the
+// delivery must hold, or false where there is no room.
 func (h *largePayloads) take(l *lane, m *durable.Message) (*durable.Message, bool) {
 	n := int64(len(m.Payload))
 	if n < largeFrom {
@@ -51,7 +51,7 @@ func (h *largePayloads) take(l *lane, m *durable.Message) (*durable.Message, boo
 		e.holders = append(e.holders, l)
 		return e.msg, true
 	}
-	if h.bytes > 0 && l.large+n > h.most-h.bytes { // alone, the largest message goes through
+	if h.bytes > 0 && l.large+n > h.most-h.bytes { // a single message of any size is let through
 		if !l.short.Swap(true) {
 			h.short = append(h.short, l)
 		}
@@ -66,7 +66,7 @@ func (h *largePayloads) take(l *lane, m *durable.Message) (*durable.Message, boo
 	return m, true
 }
 
-// give is the end of take. It returns the lanes that may find room now.
+// give undoes take. It returns the lanes that may find room now.
 func (h *largePayloads) give(l *lane, m *durable.Message) (woken []*lane) {
 	n := int64(len(m.Payload))
 	if n < largeFrom {
@@ -80,7 +80,7 @@ func (h *largePayloads) give(l *lane, m *durable.Message) (woken []*lane) {
 	if i == 0 {
 		l.large -= n
 		if len(e.holders) > 0 {
-			e.holders[0].large += n // it is the one that keeps the message in memory
+			e.holders[0].large += n // the next holder keeps the message in memory and is charged
 			return nil
 		}
 	}

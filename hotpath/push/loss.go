@@ -9,17 +9,17 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// When Redis loses the state of a consumer, the leases and attempts of its jobs
-// are gone. A job that is rebuilt from the store would then be sent a second time
-// with the same attempt number while its first delivery is under way. The
-// broker that notices the loss therefore informs the others, and every broker restores the leases
-// of its deliveries in flight before the reconciler rebuilds the rest. A broker that is dead,
-// paused or cut off from Redis at that time cannot.
+// When Redis loses the state of a consumer, the leases and attempts of its jobs are gone. A job
+// that is rebuilt from the store would then be sent a second time with the same attempt number
+// while its first delivery is under way. Therefore the broker that notices the loss notifies the
+// other brokers. Every broker restores the leases of its deliveries before the reconciler rebuilds
+// the rest. A broker that is dead, paused or cut off from Redis at that time cannot restore its
+// leases.
 
-// restorers is how many lanes get their leases back at the same time.
+// restorers is the number of lanes whose leases are restored at the same time.
 const restorers = 4
 
-// A dedupQueue holds things that wait to be looked at, each once however often it was added.
+// A dedupQueue is a deduplicating queue: it contains each entry once, however often it is added.
 type dedupQueue[T comparable] struct {
 	signal chan struct{} // capacity: one for each goroutine that may sleep
 
@@ -41,7 +41,7 @@ func (p *dedupQueue[T]) add(thing T) {
 	}
 }
 
-// take returns one of the things; ok is false when there is none.
+// take removes and returns one entry, in no particular order. ok is false when the queue is empty.
 func (p *dedupQueue[T]) take() (thing T, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,24 +52,25 @@ func (p *dedupQueue[T]) take() (thing T, ok bool) {
 	return thing, false
 }
 
-// SuspectLoss says that Redis may have lost leases of a consumer. The
-// leases of its deliveries in flight are restored. SuspectLoss never blocks. It does nothing for
-// pull consumers, because their workers own the leases.
+// SuspectLoss reports that Redis may have lost leases of a consumer. The leases of the deliveries
+// to it are then restored. SuspectLoss never blocks, and does nothing for pull consumers, whose
+// leases belong to their workers.
 func (d *Dispatcher) SuspectLoss(consumer uint32) {
 	if l := d.lane(consumer); l != nil {
 		d.suspect(l)
 	}
 }
 
-// suspectSince is for deliveries that began just now, on leases that were asked for
-// when the lane had been suspected so often: they may be among what was lost since.
+// suspectSince covers deliveries that have just begun. suspected is the lane's count of suspected
+// losses before their leases were requested. If the count has changed, these leases may be among
+// the lost ones, and the lane is suspected again.
 func (d *Dispatcher) suspectSince(l *lane, suspected int64) {
 	if l.suspected.Load() != suspected {
 		d.suspect(l)
 	}
 }
 
-// SuspectAll is SuspectLoss of every consumer.
+// SuspectAll calls SuspectLoss for every consumer.
 func (d *Dispatcher) SuspectAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +84,7 @@ func (d *Dispatcher) suspect(l *lane) {
 	d.suspects.add(l)
 }
 
-// restoreSuspected gives leases back until ctx ends.
+// restoreSuspected restores the leases of suspected lanes until ctx ends.
 func (d *Dispatcher) restoreSuspected(ctx context.Context) {
 	for {
 		for l, ok := d.suspects.take(); ok; l, ok = d.suspects.take() {
@@ -97,9 +98,9 @@ func (d *Dispatcher) restoreSuspected(ctx context.Context) {
 	}
 }
 
-// hold gives the leases of a lane's deliveries back to Redis, if it does not have
-// them any more. A delivery that ends at the same moment may leave a lease behind:
-// that lease ends, and the next claim asks the store first.
+// restore writes the leases of a lane's deliveries into Redis where Redis no longer has them. A
+// delivery that ends at the same moment may leave a lease behind. That lease expires, and the next
+// claim of the job asks the store first.
 func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 	deliveries := d.inFlight.of(l)
 	if len(deliveries) == 0 {
@@ -127,12 +128,11 @@ func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 	}
 }
 
-// restoreTimeout keeps a Redis that hangs, a master of a Cluster, from holding up the
-// lanes of others for long.
+// restoreTimeout bounds the delay that a hanging Redis, or a hanging master of a Cluster, causes to
+// the other lanes.
 const restoreTimeout = time.Second
 
-// look meets Redis without claiming anything, so that a loss is noticed by a lane
-// that has no room.
+// look calls Redis without claiming a job, so that a lane without room also notices a loss.
 func (d *Dispatcher) look(ctx context.Context, l *lane) {
 	op, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
@@ -147,14 +147,14 @@ type Notifier interface {
 	Notify(ctx context.Context, consumers []uint32) error
 }
 
-// A LossNotifier informs the other brokers of consumers whose state in Redis was lost. They have
-// leases as well, and might not ask Redis about them for a while.
+// A LossNotifier notifies the other brokers of consumers whose state in Redis was lost. These
+// brokers may hold leases too, and may not ask Redis about them for a while.
 type LossNotifier struct {
 	queue Notifier
 	lost  *dedupQueue[uint32]
 }
 
-// NewLossNotifier returns a notifier that sends nothing before Run.
+// NewLossNotifier returns a notifier. No hint is sent before Run.
 func NewLossNotifier(q Notifier) *LossNotifier {
 	return &LossNotifier{queue: q, lost: newDedupQueue[uint32](1)}
 }
@@ -162,7 +162,7 @@ func NewLossNotifier(q Notifier) *LossNotifier {
 // Lost adds a consumer whose state was lost. It never blocks.
 func (h *LossNotifier) Lost(consumer uint32) { h.lost.add(consumer) }
 
-// Run sends hints until ctx ends. A hint may get lost: the other brokers poll.
+// Run sends hints until ctx ends. A hint may get lost: the other brokers also poll.
 func (h *LossNotifier) Run(ctx context.Context) {
 	for {
 		select {

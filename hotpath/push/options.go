@@ -1,8 +1,3 @@
-// Package push claims the jobs of push consumers and POSTs them.
-//
-// Each consumer has a lane: its slots, what it has claimed, and when it claims next. A lane that
-// hangs costs the others nothing but its own slots. A claimed job is verified (package verify),
-// delivered, judged by the consumer's policy, and its outcome handed on (package outcome).
 package push
 
 import (
@@ -29,7 +24,7 @@ type Queue interface {
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 }
 
-// Outcomes are where the ends of attempts go: an outcome.Committer.
+// Outcomes takes the results of attempts: an outcome.Committer.
 type Outcomes interface {
 	Add(r outcome.Result)
 	Room() int
@@ -37,9 +32,9 @@ type Outcomes interface {
 
 // Settings are the settings of push delivery.
 type Settings struct {
-	Policies    *policy.Book  // timeout, attempts, backoff, and what an answer means
-	Lease       time.Duration // visibility timeout of a push job where Margin leaves it as long
-	Margin      time.Duration // by which a lease is longer than the timeout of an attempt
+	Policies    *policy.Book  // timeout, attempts, backoff, meaning of answers
+	Lease       time.Duration // visibility timeout of a push job, unless Margin requires a longer one
+	Margin      time.Duration // by which a lease is at least longer than the timeout of an attempt
 	Concurrency int           // requests in flight, this process
 	PerConsumer int           // requests in flight, one consumer
 	Bytes       int64         // of large payloads under way, this process
@@ -47,10 +42,10 @@ type Settings struct {
 	UserAgent   string
 }
 
-// A Pace is told how long messages wait for their delivery: the admission of publishes.
+// A Pace receives how long messages wait for their delivery: the admission of publishes.
 type Pace interface {
-	// Observe takes the delay of a first attempt from the commit to its request, and how long
-	// the request took.
+	// Observe takes the delay of a first attempt from the commit to its request, and the duration
+	// of the request.
 	Observe(delay, took time.Duration)
 }
 
@@ -64,8 +59,8 @@ type Options struct {
 	Pace      Pace
 	Settings  Settings
 	NowMs     func() int64 // the clock of the store
-	// Touched is told of consumers that have leases: the reaper must watch them. Refill is told
-	// of consumers whose window has room while the store holds more jobs. Neither may block.
+	// Touched receives consumers that have leases, which the reaper must watch. Refill receives
+	// consumers whose window has room while the store holds more jobs. Neither may block.
 	Touched func(consumer uint32)
 	Refill  func(consumer uint32)
 	Metrics *metrics.Metrics

@@ -9,21 +9,21 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A Reservation is room in a lane for jobs on their way to Redis. If no other job waits, Redis
-// leases them in the step that takes them. That saves the claim: a third of the work of Redis for
-// a message, and a round trip before its delivery. Every reservation must be started, whatever
-// became of its jobs.
+// A Reservation is room in a lane for jobs that are about to be offered to Redis. Where no other
+// job waits, Redis leases the jobs in the step that takes them. This saves the claim: a third of
+// the work of Redis for a message, and a round trip before its delivery. Start must be called,
+// whatever the result of the offer.
 type Reservation struct {
 	d         *Dispatcher
 	lane      *lane
 	consumer  *durable.Consumer
 	n         int
 	at        time.Time
-	suspected int64 // calls of SuspectLoss until then
+	suspected int64 // the lane's count of suspected losses at that time
 }
 
-// Reserve reserves room for n jobs of a consumer that are about to be offered. It
-// returns nil where a claim would not take all of them at once either.
+// Reserve reserves room for n jobs of a consumer that are about to be offered. It returns nil where
+// a claim could not take all of them at once.
 func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 	l := d.lane(consumer)
 	if l == nil || l.short.Load() || d.outcomes.Room() < max(n, claimMax) {
@@ -37,17 +37,17 @@ func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 	}
 	d.slots -= n
 	d.metrics.PushInFlight.Add(float64(n))
-	d.deliveries.Add(1) // a stop waits for the deliveries of the reservation
+	d.deliveries.Add(1) // a stopping dispatcher waits for the deliveries of the reservation
 	return &Reservation{d: d, lane: l, consumer: k, n: n, at: time.Now(), suspected: l.suspected.Load()}
 }
 
-// Start begins the deliveries of the jobs that Redis leased, and gives the rest of the room back.
-// A claim may have found that room taken, so the caller wakes the lane. Start never blocks: a
-// goroutine of its own asks the store about jobs that are not fresh.
+// Start begins the deliveries of the jobs that Redis leased, and returns the rest of the room. A
+// concurrent claim may have found that room taken, so the caller wakes the lane afterwards. Start
+// never blocks: questions to the store run in another goroutine.
 func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 	d, l := b.d, b.lane
 	defer d.deliveries.Done()
-	generation := d.queue.Generation() // after the offer: it may be what met another Redis
+	generation := d.queue.Generation() // read after the offer, which may be the call that meets another Redis
 	d.unreserve(l, b.n-len(leases))
 	if len(leases) == 0 {
 		return
@@ -66,10 +66,10 @@ func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 	}
 }
 
-// Lease is the visibility timeout of the jobs.
+// Lease returns the visibility timeout of the jobs.
 func (b *Reservation) Lease() time.Duration { return b.d.lease(b.consumer) }
 
-// whileRunning returns a context that also ends when the dispatcher stops. A store that does not
+// whileRunning returns a context that also ends when the dispatcher stops: a store that does not
 // answer must not delay the stop.
 func (d *Dispatcher) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// start begins the deliveries of leases claimed at `at`. Those that the fresh
-// rule allows go out at once; the store must be asked about the others, which it returns.
+// start begins the deliveries of leases that were claimed at `at`. Leases that the fresh rule
+// allows go out at once. start returns the others, which the store must verify.
 func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time, generation uint64) (unverified []redisq.Lease) {
 	failpoint.At(failpoint.AfterClaim)
 	d.metrics.Claimed.Add(float64(len(leases)))
@@ -31,9 +31,9 @@ func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, 
 	return unverified
 }
 
-// verify asks the store which of the leases are still to be delivered, and begins
-// the deliveries of those whose payloads have room in memory. It gives the left ones
-// back; they are claimed again when there is room.
+// verify asks the store which of the leases are still to be delivered. It begins the deliveries
+// whose payloads have room in memory. It gives the other jobs back, and returns their number as
+// left; they are claimed again when there is room.
 func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) (left int) {
 	if len(leases) == 0 {
 		return 0
@@ -49,7 +49,7 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 		d.release(l, rest)
 		l.leftMore(true)
 		if !l.short.Load() {
-			d.Wake(l.no) // there may be room, only not for one claim
+			d.Wake(l.no) // the next claim may have room for them
 		}
 	}
 	if len(over) > 0 {
@@ -65,11 +65,11 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 	return left
 }
 
-// send begins the deliveries of the leases that are to be delivered. It returns the jobs that
-// are over, and the rest, whose payloads have no room. After an error nothing has begun.
+// send begins the deliveries of the leases that are to be delivered. It returns the jobs that are
+// over, and the leases whose payloads have no room. After an error no delivery has begun.
 func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) (over []ident.ID, rest []redisq.Lease, err error) {
 	select {
-	case d.loading <- struct{}{}: // until what was loaded is counted
+	case d.loading <- struct{}{}: // held until the loaded payloads are counted
 		defer func() { <-d.loading }()
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
@@ -105,8 +105,8 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, lea
 	return over, rest, nil
 }
 
-// giveUp gives leases back that could not be checked, uncharged: that is not the
-// consumer's fault.
+// giveUp gives back leases that could not be verified. No attempt is charged, because the failure
+// is not the consumer's.
 func (d *Dispatcher) giveUp(ctx context.Context, l *lane, leases []redisq.Lease, err error) {
 	d.unreserve(l, len(leases))
 	d.release(l, leases)
