@@ -43,7 +43,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 		c, err = d.queue.Claim(ctx, l.no, n, d.lease(k))
 		return err
 	})
-	generation := d.queue.Generation() // read after the claim, which may be the call that meets another Redis
+	generation := d.queue.Generation() // after Claim, which may meet another Redis
 	if err != nil {
 		d.unreserve(l, n)
 		if ctx.Err() == nil {

@@ -213,7 +213,7 @@ func (v *delivery) outcome(res egress.Result) outcome.Result {
 		out.Kind = durable.OutcomeDelivered
 		m.Attempts.WithLabelValues("delivered").Inc()
 		if out.Attempts == 1 {
-			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // both by the store's clock
+			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // the store's clock
 			m.EndToEnd.Observe(took.Seconds())
 			d.pace.Observe(took-res.Took, res.Took)
 		}

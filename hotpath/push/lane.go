@@ -20,7 +20,7 @@ type lane struct {
 	service   atomic.Int64 // average time of a request, ns
 	suspected atomic.Int64 // counts calls of SuspectLoss
 	short     atomic.Bool  // a large payload found no room: largePayloads wakes the lane
-	large     int64        // bytes of large payloads charged to the lane, under the lock of largePayloads
+	large     int64        // bytes charged to the lane, under the lock of largePayloads
 
 	mu      sync.Mutex
 	claims  int         // reserved for a claim under way

@@ -33,7 +33,7 @@ type Outcomes interface {
 // Settings are the settings of push delivery.
 type Settings struct {
 	Policies    *policy.Book  // timeout, attempts, backoff, meaning of answers
-	Lease       time.Duration // visibility timeout of a push job, unless Margin requires a longer one
+	Lease       time.Duration // visibility timeout of a push job, or longer by Margin
 	Margin      time.Duration // by which a lease is at least longer than the timeout of an attempt
 	Concurrency int           // requests in flight, this process
 	PerConsumer int           // requests in flight, one consumer

@@ -47,7 +47,7 @@ func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 	d, l := b.d, b.lane
 	defer d.deliveries.Done()
-	generation := d.queue.Generation() // read after the offer, which may be the call that meets another Redis
+	generation := d.queue.Generation() // after the offer, which may meet another Redis
 	d.unreserve(l, b.n-len(leases))
 	if len(leases) == 0 {
 		return
