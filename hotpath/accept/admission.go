@@ -11,74 +11,76 @@ import (
 const (
 	// admissionTick is the period in which admission adjusts its bound.
 	admissionTick = 50 * time.Millisecond
-	// admissionDelay is the delay between a commit and the start of its delivery that
-	// admission keeps: far inside a second at the 99th percentile.
+	// admissionDelay is the target for the delay between a commit and the start of its delivery. It
+	// is far below one second at the 99th percentile.
 	admissionDelay = 40 * time.Millisecond
-	// admissionStep is the largest move of the bound in one tick, and admissionDamp the
-	// largest push from there by the delay of this very tick. The step alone finds the
-	// bound but swings around it, because a delay is felt only after it has passed.
+	// admissionStep is the largest relative move of the base in one tick. admissionDamp is the
+	// largest relative distance of the bound from the base, which the delay of the current tick
+	// sets. The step alone finds the bound but oscillates around it, because a delay is measured
+	// only after it has passed.
 	admissionStep, admissionDamp = 0.05, 0.5
-	// admissionFar is a delay at which steps are too small: the messages accepted
-	// meanwhile take the processors that deliveries need. Each tick leaves admissionCut
-	// of the bound.
+	// admissionFar is a delay at which steps are too small: the messages accepted in the meantime
+	// take processor time that deliveries need. Beyond it each tick reduces the base to the
+	// fraction admissionCut.
 	admissionFar, admissionCut = 5 * admissionDelay, 0.7
-	// admissionLeast publishes may always wait for the store, and never more than
-	// admissionMost: these fill the transactions that may be under way. More gains
-	// nothing, and would be admitted before a delay shows that it is too much.
+	// admissionLeast and admissionMost are the limits of the bound. admissionMost publishes fill
+	// the transactions that may be under way. A larger bound gains nothing, and admits publishes
+	// before a delay shows the overload.
 	admissionLeast, admissionMost = 16, committers * commitRows
-	// admissionQuiet is the number of ticks without a fast delivery after which there is
-	// nothing to protect. Fewer may be the work of a broker that is too busy to deliver.
+	// admissionQuiet is the number of ticks without an observed delivery after which no delivery
+	// needs protection. A shorter silence may come from a broker that is too busy to deliver.
 	admissionQuiet = 20
-	// admissionPatience is how long a publish waits for admission before it is refused. A
-	// publish that is admitted at its end is delivered within a second of its sending, as
-	// a rule.
+	// admissionPatience is the longest wait of a publish for admission before it is refused. A
+	// publish that is admitted at the end of this wait is normally delivered within a second of its
+	// sending.
 	admissionPatience = 800 * time.Millisecond
-	// admissionYoung: only messages accepted this recently tell how loaded the broker is.
-	// An older message waited for its consumer: a backlog that drains after an outage
-	// must not hold back producers.
+	// admissionYoung is the largest delay that counts as a measure of the broker's load. An older
+	// message waited for its consumer: a backlog that drains after an outage must not hold back
+	// producers.
 	admissionYoung = 5 * time.Second
-	// admissionFast: a request that took longer was slow because of its consumer.
+	// admissionFast is the longest request that counts. A longer one was slow because of its
+	// consumer.
 	admissionFast = 100 * time.Millisecond
 )
 
-// An Admission bounds how many publishes are under way, so that accepting never
-// starves delivering. Acknowledgements cost less than deliveries: without it,
-// under overload, the queue grows for as long as the load lasts. The bound follows
-// the delay between commit and delivery that fast consumers see, as a controller
-// with a proportional and an integral part (docs/decisions/012).
+// An Admission bounds the publishes under way, so that accepting never starves delivering.
+// Acknowledging a publish costs less than delivering it: without the bound, the queue grows for as
+// long as an overload lasts. The bound follows the delay between commit and delivery for fast
+// consumers, as a controller with a proportional and an integral part (docs/decisions/012).
 type Admission struct {
-	sum, count atomic.Int64 // delays seen since the last tick, ns
-	old        atomic.Int64 // deliveries of messages that are not young, since then
+	sum, count atomic.Int64 // delays observed since the last tick, ns
+	old        atomic.Int64 // deliveries above admissionYoung since the last tick
 
 	mu      sync.Mutex
 	limit   int
 	base    float64 // the integral part of limit
 	most    int
 	room    int // for visitors
-	quiet   int // ticks since a fast delivery was seen
+	quiet   int // ticks since the last observed delivery
 	inside  int
-	peak    int        // most that were inside since the last tick
+	peak    int        // maximum of inside since the last tick
 	waiting []*visitor // oldest first
 }
 
 // A visitor waits for n places.
 type visitor struct {
 	n        int
-	admitted chan struct{} // closed when it has them
+	admitted chan struct{} // closed when the places are taken for it
 }
 
-// NewAdmission returns an admission of which at most waiting publishes may wait.
+// NewAdmission returns an admission in which at most waiting publishes may wait.
 func NewAdmission(waiting int64) *Admission {
 	return newAdmission(min(admissionMost, int(waiting)), int(waiting))
 }
 
-// newAdmission returns an admission for at most most publishes under way. room is the
-// number of visitors that may wait.
+// newAdmission returns an admission for at most most publishes under way. room is the number of
+// visitors that may wait.
 func newAdmission(most, room int) *Admission {
 	return &Admission{limit: most, most: most, room: room, base: float64(most)}
 }
 
-// Observe takes the delay of one delivery from commit to its request.
+// Observe records the delay of one delivery from its commit to its request, and the duration of the
+// request.
 func (g *Admission) Observe(delay, took time.Duration) {
 	switch {
 	case took > admissionFast:
@@ -90,8 +92,8 @@ func (g *Admission) Observe(delay, took time.Duration) {
 	}
 }
 
-// enter waits for n places, at most patience and until gone is closed, and reports whether it
-// has them. A visitor larger than the whole bound is let in alone.
+// enter waits for n places, at most patience and until gone is closed. It reports whether it took
+// them. A visitor larger than the whole bound is admitted alone.
 func (g *Admission) enter(n int, patience time.Duration, gone <-chan struct{}) bool {
 	g.mu.Lock()
 	if len(g.waiting) == 0 && g.fits(n) {
@@ -119,12 +121,12 @@ func (g *Admission) enter(n int, patience time.Duration, gone <-chan struct{}) b
 	switch i := slices.Index(g.waiting, v); i {
 	case -1:
 		return true // admitted at the last moment
-	case 0: // as a rule: all wait equally long
+	case 0: // the usual case: visitors normally have the same patience
 		g.waiting = g.waiting[1:]
 	default:
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
-	g.admit() // those behind it may be smaller
+	g.admit() // the next visitors may be smaller
 	return false
 }
 
@@ -135,7 +137,7 @@ func (g *Admission) take(n int) {
 
 func (g *Admission) fits(n int) bool { return g.inside+n <= g.limit || g.inside == 0 }
 
-// leave gives n places back. The visitors that wait longest get them.
+// leave returns n places and admits the visitors that wait longest.
 func (g *Admission) leave(n int) {
 	g.mu.Lock()
 	g.inside -= n
@@ -151,7 +153,7 @@ func (g *Admission) admit() {
 	}
 }
 
-// Run moves the bound until ctx ends.
+// Run adjusts the bound until ctx ends.
 func (g *Admission) Run(ctx context.Context) {
 	tick := time.NewTicker(admissionTick)
 	defer tick.Stop()
@@ -177,7 +179,7 @@ func (g *Admission) adjust() {
 	switch {
 	case count > 0:
 		g.follow(time.Duration(sum/count), peak)
-	case old > 0 && g.base < float64(g.most): // what has been too much is so late by now
+	case old > 0 && g.base < float64(g.most): // the messages of an overload may be this late by now
 		g.follow(admissionYoung, peak)
 	case g.quiet >= admissionQuiet:
 		g.base, g.limit = float64(g.most), g.most
@@ -185,15 +187,15 @@ func (g *Admission) adjust() {
 	g.admit()
 }
 
-// follow moves the bound after a delay that deliveries saw.
+// follow adjusts the bound to the mean delay of deliveries.
 func (g *Admission) follow(delay time.Duration, peak int) {
-	// 1: no delay at all, 0: as long as it may be, -1: twice that or more.
+	// 1: no delay, 0: the target delay, -1: twice the target or more.
 	slack := max(-1, 1-float64(delay)/float64(admissionDelay))
 	step := 1 + admissionStep*slack
 	if delay > admissionFar {
 		step = admissionCut
 	}
-	if slack < 0 { // from the places in use, not from a bound that no load reached
+	if slack < 0 { // start from the use, not from a bound that was not reached
 		g.base = min(g.base, float64(peak))
 	}
 	g.base = min(float64(g.most), max(admissionLeast, g.base*step))

@@ -14,41 +14,40 @@ import (
 )
 
 const (
-	// mostUnread bounds the results of one batch that its client has not read, in
-	// bytes as they are kept: 13 for a stored line, or 2 and its MessageID. Many
-	// clients read nothing before they have sent everything.
+	// mostUnread bounds the results of one batch that its client has not read. It counts bytes as
+	// stored: 13 for a stored line, or 2 and its MessageID. Many clients read nothing before they
+	// have sent everything.
 	mostUnread = 32 << 20
-	// leastUnread is what each batch may leave unread when all batches together
-	// have left half of what may wait in this process.
+	// leastUnread is the number of bytes that each batch may leave unread even when all batches
+	// together use more than half of the memory bound of the process.
 	leastUnread = 64 << 10
-	// stallPatience is how long a client that has left too much unread may read
-	// nothing. One that reads is only held back.
+	// stallPatience is the longest time without a read after which a client with too many unread
+	// results is refused. A client that reads is only held back.
 	stallPatience = 5 * time.Second
-	// A block of results, bytes.
+	// firstBlock and largestBlock are the sizes of the blocks of results, bytes.
 	firstBlock, largestBlock = 512, 64 << 10
-	// mostRefusals bounds the different refusals of one batch that are kept word
-	// for word.
+	// mostRefusals bounds the different refusals of one batch that are kept verbatim.
 	mostRefusals = 256
 )
 
-// oneOfMany is the detail of the refusals past mostRefusals.
+// oneOfMany is the detail of the refusals beyond mostRefusals.
 const oneOfMany = "The line is refused; those before it say more."
 
 // errAnswersUnread is the last line of a batch whose client does not read.
 var errAnswersUnread = problem.New(413, "answers_unread",
 	"Too many answers of this batch are unread. The lines answered above are done with, none after them was stored: send those again, in smaller batches, or read while sending.")
 
-// answers are the results of the lines of one batch that its client has not read,
-// oldest first. They are kept in few bytes and put into words when they are
-// written. One goroutine adds, another one takes.
+// answers holds the results of one batch that its client has not read, oldest first. The results
+// are stored compactly and formatted when they are written. One goroutine adds results, another one
+// takes them.
 type answers struct {
 	p         *Publisher
 	channelID string
-	taken     chan struct{} // capacity 1: the client has read something
+	taken     chan struct{} // capacity 1: answers were written to the client
 
 	mu       sync.Mutex
-	more     sync.Cond // there are some, or no more will come
-	blocks   [][]byte  // results, each as appendResult keeps it
+	more     sync.Cond // there are results, or no more will come
+	blocks   [][]byte  // results, each as add encodes it
 	at       int       // bytes of blocks[0] that were taken
 	size     int64     // capacity of blocks, counted in p.bytes and p.unread
 	ended    bool
@@ -58,13 +57,13 @@ type answers struct {
 	known    map[refusal]uint16
 }
 
-// A refusal is why a line is not stored, as the client sees it.
+// A refusal is the reason, as the client sees it, why a line is not stored.
 type refusal struct {
 	status       int
 	code, detail string
 }
 
-// A kept result begins with a byte of these.
+// A stored result begins with a byte of these flags.
 const (
 	hasID      = 1 << iota // the ID of the message follows
 	hasKey                 // the length of the producer's ID and that ID follow
@@ -77,7 +76,7 @@ func newAnswers(p *Publisher, channelID string) *answers {
 	return a
 }
 
-// add keeps the result of the next line; msg is nil where the line was none.
+// add appends the result of the next line. msg is nil if the line contained no valid message.
 func (a *answers) add(msg *durable.Message, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,7 +107,7 @@ func (a *answers) add(msg *durable.Message, err error) {
 	a.blocks[last] = b
 }
 
-// room makes sure that the last block has room for n bytes.
+// room ensures that the last block has room for n bytes.
 func (a *answers) room(n int) {
 	capacity := firstBlock
 	if last := len(a.blocks) - 1; last >= 0 {
@@ -122,16 +121,15 @@ func (a *answers) room(n int) {
 	a.count(int64(capacity))
 }
 
-// count adds to the memory of the unread answers. They were accepted, so there is
-// no refusing them: the reader stops in time.
+// count adds n to the counted memory of unread answers. It cannot refuse, because the lines were
+// already accepted. The reader stops in time instead (awaitRoom).
 func (a *answers) count(n int64) {
 	a.size += n
 	a.p.bytes.Add(n)
 	a.p.unread.Add(n)
 }
 
-// refusal returns the index of a refusal. There are few but for those that quote the
-// line.
+// refusal returns the index of a refusal. Few refusals differ, except those that quote the line.
 func (a *answers) refusal(r refusal) uint16 {
 	no, ok := a.known[r]
 	if ok {
@@ -149,10 +147,10 @@ func (a *answers) refusal(r refusal) uint16 {
 	return no
 }
 
-// flush hands what was added to the writer.
+// flush wakes the writer for the added results.
 func (a *answers) flush() { a.more.Signal() }
 
-// end says that no more will come.
+// end marks that no more results will come.
 func (a *answers) end() {
 	a.mu.Lock()
 	a.ended = true
@@ -160,7 +158,7 @@ func (a *answers) end() {
 	a.more.Signal()
 }
 
-// drop gives back the memory of answers that no client will read.
+// drop frees the memory of the unread results.
 func (a *answers) drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,14 +166,15 @@ func (a *answers) drop() {
 	a.count(-a.size)
 }
 
-// full reports whether the client has left too much unread.
+// full reports whether the client has left too many results unread.
 func (a *answers) full() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.size > mostUnread || a.size > leastUnread && a.p.unread.Load() > a.p.bytes.Most()/2
 }
 
-// stalled returns how long the client has read no written answer.
+// stalled returns how long the current write of answers has lasted, or 0 where no write is under
+// way.
 func (a *answers) stalled() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +184,7 @@ func (a *answers) stalled() time.Duration {
 	return time.Since(a.writing)
 }
 
-// wrote says that what next returned was written.
+// wrote marks the answers that next returned as written.
 func (a *answers) wrote() {
 	a.mu.Lock()
 	a.writing = time.Time{}
@@ -196,8 +195,8 @@ func (a *answers) wrote() {
 	}
 }
 
-// next waits for answers and appends as many as fit into the capacity of buf, at
-// least one. It returns buf as it was when there are no more.
+// next waits for results and appends as many answers as fit into the capacity of buf, at least one.
+// It returns buf unchanged when there are no more.
 func (a *answers) next(buf []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,12 +216,12 @@ func (a *answers) next(buf []byte) []byte {
 	return buf
 }
 
-// longestAnswer is a bound of most answers, bytes: an ID of 255 twice, that of
-// the channel, and the members around them.
+// longestAnswer bounds the size of most answers, bytes: an ID of 255 bytes twice, the channel's ID,
+// and the rest of the line.
 const longestAnswer = 1 << 10
 
-// waiting reports whether there is a result in the first block, and gives blocks
-// back that were taken whole.
+// waiting reports whether the first block has a result to take, and frees the blocks that were
+// taken completely.
 func (a *answers) waiting() bool {
 	for len(a.blocks) > 0 && a.at == len(a.blocks[0]) {
 		a.at = 0
@@ -237,8 +236,7 @@ func (a *answers) waiting() bool {
 	return len(a.blocks) > 0
 }
 
-// appendResult puts the first of the kept results into words, and returns how many
-// bytes it took.
+// appendResult formats the first of the stored results and returns its stored size in bytes.
 func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 	kind, n := kept[0], 1
 	if kind&hasRefusal == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// A batchLine is one line of a batch publish, read. Absent members keep the
-// values it had before.
+// A batchLine is one parsed line of a batch publish. Parsing leaves the fields of absent members
+// unchanged.
 type batchLine struct {
 	messageID   string
 	priority    int
@@ -26,7 +26,7 @@ type batchLine struct {
 	hasPayload  bool
 }
 
-// The refusals of a line that is not what it has to be.
+// The refusals of a malformed line.
 var (
 	errLine = problem.New(400, "invalid_line",
 		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "ContentType" and "Headers".`)
@@ -42,13 +42,13 @@ var (
 		"Headers has a name that belongs to the broker, to the connection or to credentials; priority, message ID and content type are members of the line.")
 )
 
-// longestQuote is how much of an unknown member's name is quoted, bytes.
+// longestQuote is the number of bytes of an unknown member's name that a refusal quotes.
 const longestQuote = 64
 
-// parse reads a line. It is a JSON reader of its own because most of a line is
-// one long string, which encoding/json walks three times; only a string with escapes
-// is handed to that package. What other readers might read differently is refused:
-// an unknown or repeated member, half of a surrogate pair.
+// parse reads a line. It has its own JSON reader because most of a line is one long string, which
+// encoding/json reads three times. Only strings with escapes go to that package. Input that other
+// JSON readers may interpret differently is refused: an unknown or repeated member, or half of a
+// surrogate pair.
 func (l *batchLine) parse(line []byte) error {
 	r := readerOf(line)
 	seen := members(0)
@@ -65,14 +65,14 @@ func (l *batchLine) parse(line []byte) error {
 // members is a set of the members of a line.
 type members uint8
 
-// add reports whether the member was not there.
+// add adds a member and reports whether it was absent before.
 func (m *members) add(no int) bool {
 	was := *m
 	*m |= 1 << no
 	return was != *m
 }
 
-// lineMembers are the members of a line; their index is their number.
+// lineMembers are the members of a line; a member's number is its index.
 var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers"}
 
 func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
@@ -125,8 +125,8 @@ func (r *lineReader) null() bool {
 	return false
 }
 
-// object reads an object: member is called with the name of each member to read its
-// value. notOne is the error for a value that is not an object.
+// object reads an object. It calls member with the name of each member, and member reads the value.
+// notOne is the error for a value that is not an object.
 func (r *lineReader) object(notOne error, member func(name []byte) error) error {
 	if r.Space(); !r.Take('{') {
 		return notOne
@@ -156,8 +156,8 @@ func (r *lineReader) object(notOne error, member func(name []byte) error) error 
 	}
 }
 
-// text reads a string, which may not be UTF-8 where it has no escapes. The result
-// is part of the line unless it had escapes.
+// text reads a string. A string without escapes is not checked for UTF-8, and the result is then a
+// part of the line.
 func (r *lineReader) text() ([]byte, error) {
 	if !r.Take('"') {
 		return nil, errLine
@@ -184,13 +184,13 @@ func (r *lineReader) text() ([]byte, error) {
 		case '"':
 			raw := r.Text[start-1 : i+1]
 			if !utf8.Valid(raw) {
-				return nil, errLineText // encoding/json would replace bytes that are not UTF-8
+				return nil, errLineText // encoding/json would replace invalid UTF-8
 			}
 			var text string
 			if err := json.Unmarshal(raw, &text); err != nil {
 				return nil, errLine
 			}
-			if !paired(raw) { // and this
+			if !paired(raw) { // encoding/json would also replace half of a surrogate pair
 				return nil, errSurrogate
 			}
 			r.At = i + 1
@@ -200,8 +200,8 @@ func (r *lineReader) text() ([]byte, error) {
 	return nil, errLine
 }
 
-// paired reports whether each surrogate that a valid JSON string has as an escape is
-// followed by its other half.
+// paired reports whether each escaped surrogate of a valid JSON string is followed by its other
+// half.
 func paired(raw []byte) bool {
 	for i := bytes.IndexByte(raw, '\\'); i < len(raw); i++ {
 		if raw[i] != '\\' {
@@ -229,7 +229,7 @@ func hex4(digits []byte) rune {
 	return rune(n)
 }
 
-// word reads a string that is UTF-8.
+// word reads a string and requires UTF-8.
 func (r *lineReader) word() (string, error) {
 	text, err := r.text()
 	if err == nil && !utf8.Valid(text) {
@@ -238,7 +238,7 @@ func (r *lineReader) word() (string, error) {
 	return string(text), err
 }
 
-// payload reads a payload, into memory of its own.
+// payload reads a payload into its own memory.
 func (r *lineReader) payload(inBase64 bool) ([]byte, error) {
 	text, err := r.text()
 	switch {
@@ -249,7 +249,7 @@ func (r *lineReader) payload(inBase64 bool) ([]byte, error) {
 	case !inBase64:
 		return append([]byte{}, text...), nil
 	}
-	// The decoder passes over line breaks, which only escapes can bring in here.
+	// The decoder ignores line breaks, which can occur here only through escapes.
 	if bytes.ContainsAny(text, "\r\n") {
 		return nil, errPayloadBase64
 	}
@@ -261,7 +261,7 @@ func (r *lineReader) payload(inBase64 bool) ([]byte, error) {
 	return payload[:n], nil
 }
 
-// priority reads a number as JSON has it: no sign, no zeros in front.
+// priority reads a non-negative integer in JSON syntax: no sign, no leading zeros.
 func (r *lineReader) priority() (int, error) {
 	start := r.At
 	for r.At < len(r.Text) && bytes.IndexByte([]byte(",} \t\r\n"), r.Text[r.At]) < 0 {
@@ -274,7 +274,7 @@ func (r *lineReader) priority() (int, error) {
 	return parsePriority(digits)
 }
 
-// headers reads an object of strings whose names differ by more than case.
+// headers reads an object of strings. Two names that differ only in case are refused.
 func (r *lineReader) headers() (map[string]string, error) {
 	headers, folded := map[string]string{}, map[string]bool{}
 	if r.At == len(r.Text) || r.Text[r.At] != '{' {
@@ -298,8 +298,8 @@ func (r *lineReader) headers() (map[string]string, error) {
 	return headers, err
 }
 
-// checkLineHeaders refuses names that a broadcast would pass over: in a line they
-// were written on purpose.
+// checkLineHeaders refuses header names that a broadcast leaves out: in a line, the client has
+// written them explicitly.
 func checkLineHeaders(headers map[string]string, tokenHeader string) error {
 	for name := range headers {
 		switch {

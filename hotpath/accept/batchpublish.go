@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	// chunkLines and chunkBytes bound the lines that are read before they go to the
-	// committer; chunksAhead bounds how many such chunks of one request wait for
-	// it. Together with mostUnread they are the memory of one batch request.
+	// chunkLines and chunkBytes bound a chunk, which is read before it is handed to the committer.
+	// chunksAhead bounds the chunks of one request that wait for the committer. Together with
+	// mostUnread these constants bound the memory of one batch request.
 	chunkLines  = 256
 	chunkBytes  = 512 << 10
 	chunksAhead = 8
-	// batchIdle is how long a batch request may send nothing, batchUnread how
-	// long it may read nothing while it sends nothing either.
+	// batchIdle is the longest time for which a batch client may send nothing. batchUnread is the
+	// longest time for which it may read nothing while it also sends nothing.
 	batchIdle   = 30 * time.Second
 	batchUnread = 60 * time.Second
-	// batchRoom is how long a full broker makes a batch wait before it refuses a
-	// line: the sender is held back by the connection meanwhile.
+	// batchRoom is the longest wait of a batch for room in a full broker before a line is refused.
+	// The connection holds the sender back in the meantime.
 	batchRoom = 10 * time.Second
-	// batchWrite is how many bytes of answers are written at once.
+	// batchWrite is the number of bytes of answers that are written at once.
 	batchWrite = 32 << 10
-	// mostSkipped and longestSkip bound how much is read of a refused batch: its
+	// mostSkipped and longestSkip bound the part of a refused batch that is read and dropped: its
 	// client reads the refusal only after it has sent everything.
 	mostSkipped = 64 << 20
 	longestSkip = 60 * time.Second
 )
 
-// BroadcastBatch is POST /channel/{channel}/batch: NDJSON in, NDJSON out, in
-// the same order, each line answered once its message is committed. The request
-// is streamed, any length in bounded memory; one bad line never fails another.
+// BroadcastBatch is POST /channel/{channel}/batch. Request and answer are NDJSON in the same order.
+// Each line is answered once its message is committed. The request is streamed: any length fits
+// into bounded memory. A bad line never fails another line.
 func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 	h := &rc.Request.Header
 	channelID, _ := rc.UserValue("channel").(string)
@@ -74,7 +74,7 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 
 var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
 
-// batchDefaults are the values of a line that does not name its own.
+// batchDefaults returns the values that apply to each line unless the line sets its own.
 func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, error) {
 	h := &rc.Request.Header
 	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); err != nil || kind != "application/x-ndjson" {
@@ -100,12 +100,11 @@ type sender struct {
 	producer *durable.Producer
 }
 
-// A batch is one batch request under way, and the body of its answer. fasthttp
-// calls WriteTo in the goroutine of the connection, after the handler and before
-// the request and its RequestCtx are released. The two other goroutines, which
-// read the request and collect the results, live inside that call: nothing of a
-// batch touches the connection later, when it or its memory may be another
-// client's. None of the three has the RequestCtx.
+// A batch is one batch request under way, and the body of its answer. fasthttp calls WriteTo in the
+// goroutine of the connection, after the handler and before it releases the request and its
+// RequestCtx. Two other goroutines, which read the request and collect the results, run only during
+// that call. Therefore no part of a batch touches the connection later, when the connection or its
+// memory may belong to another client. None of the three goroutines has the RequestCtx.
 type batch struct {
 	p *Publisher
 	sender
@@ -117,8 +116,8 @@ type batch struct {
 	answers   *answers
 }
 
-// newBatch returns a batch of a producer whose body has length bytes, or comes in chunks where
-// that is negative.
+// newBatch returns a batch of a producer. length is the size of the body in bytes, or negative for
+// a chunked body.
 func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
 	return &batch{p: p, sender: from, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, from.ch.ID)}
@@ -127,13 +126,11 @@ func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Co
 // SupportsBodyWriteTo makes fasthttp call WriteTo.
 func (b *batch) SupportsBodyWriteTo() bool { return true }
 
-// Read makes a batch an io.Reader, as a body must be. It is the answer only by
-// WriteTo.
+// Read makes a batch an io.Reader, as a body must be. The answer is available only through WriteTo.
 func (b *batch) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// WriteTo reads the request and writes its answers. An error ends the
-// connection: the answers are not complete, or where the next request would begin
-// is not known.
+// WriteTo reads the request and writes its answers. An error closes the connection: the answers are
+// incomplete, or the start of the next request is unknown.
 func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
 	var parts sync.WaitGroup
 	var read, collected error
@@ -150,14 +147,14 @@ func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
 		return err
 	})
 	if err != nil {
-		b.wire.cut() // the reader may be waiting for bytes that will not come
+		b.wire.cut() // the reader may wait for bytes that will not come
 	}
-	parts.Wait() // what was accepted is stored all the same
+	parts.Wait() // accepted lines are stored despite the error
 	b.answers.drop()
 	return written, errors.Join(err, read, collected)
 }
 
-// guarded is a part of the batch whose panic fails this request only.
+// guarded runs a part of the batch whose panic fails only this request.
 func (b *batch) guarded(part string, f func() error) error {
 	return guard.Do(part, f, "request_id", b.requestID, "channel", b.ch.ID)
 }
@@ -181,9 +178,8 @@ func (b *batch) write(w io.Writer) (written int64, err error) {
 	}
 }
 
-// collect takes the results of chunks in their order as they are committed. After
-// a panic it only waits for the others: answers that do not follow the lines would
-// be worse than none.
+// collect takes the results of chunks in the order of the request. After a panic it only waits for
+// the remaining chunks: answers that do not match the lines would be worse than none.
 func (b *batch) collect() (err error) {
 	for c := range b.chunks {
 		c.wait()
@@ -198,7 +194,7 @@ func (b *batch) collect() (err error) {
 	return err
 }
 
-// record keeps the results of a chunk and counts them.
+// record adds the results of a chunk to the answers and counts them.
 func (b *batch) record(c *chunk) {
 	stored, bytes, submitted := 0, 0, 0
 	for _, l := range c.lines {

@@ -17,7 +17,7 @@ type chunk struct {
 	sub   *Submission // of its messages; nil: it has none
 }
 
-// A line is one line's message, or the reason why it has none.
+// A line holds the message of one line, or the reason why it has none.
 type line struct {
 	msg *durable.Message
 	err error
@@ -30,7 +30,7 @@ func (c *chunk) wait() {
 	}
 }
 
-// release gives the room of the messages back.
+// release returns the room of the messages.
 func (c *chunk) release() {
 	if c.sub != nil {
 		c.sub.Release()
@@ -58,8 +58,8 @@ func (b *batch) read() error {
 	}
 }
 
-// awaitRoom holds the client back while too many of its answers are unread, and
-// refuses the rest of the batch where the client does not read at all.
+// awaitRoom holds the client back while too many of its answers are unread. It returns
+// errAnswersUnread where the client does not read at all.
 func (b *batch) awaitRoom() error {
 	for b.answers.full() {
 		b.wire.alive() // the broker holds the client back
@@ -81,9 +81,9 @@ func (b *batch) awaitRoom() error {
 	return nil
 }
 
-// refuse ends the batch with a last line. The client has to send the rest before
-// it comes to read that line, so the rest is read and dropped, within bounds; past
-// them the connection is closed, which most clients report as a reset.
+// refuse ends the batch with a last line. The client must send the rest before it reads that line,
+// so the rest is read and dropped, within bounds. Beyond the bounds the connection is closed, which
+// most clients report as a reset.
 func (b *batch) refuse(lines *lineSource, refusal error) error {
 	if !errors.Is(refusal, errAnswersUnread) {
 		return refusal
@@ -97,7 +97,7 @@ func (b *batch) refuse(lines *lineSource, refusal error) error {
 	return lines.skip(mostSkipped, time.Now().Add(longestSkip))
 }
 
-// readChunk reads the lines that are there, at least one.
+// readChunk reads the lines that are available, and waits for the first.
 func (b *batch) readChunk(lines *lineSource) (*chunk, error) {
 	c := &chunk{}
 	for len(c.lines) < chunkLines && c.cost < chunkBytes {
@@ -128,7 +128,8 @@ func (b *batch) readChunk(lines *lineSource) (*chunk, error) {
 	return c, nil
 }
 
-// blank reports whether a line holds nothing, which is no message and gets no answer.
+// blank reports whether a line is empty or white space. Such a line is no message and gets no
+// answer.
 func blank(text []byte) bool {
 	r := readerOf(text)
 	return r.Ends()
@@ -157,8 +158,8 @@ func (b *batch) message(text []byte) (*durable.Message, error) {
 	return m, nil
 }
 
-// submit hands a chunk to the store once the broker has room for it, and reports
-// whether the client is still there.
+// submit submits a chunk once the broker has room for it. It reports whether the connection is
+// still open.
 func (b *batch) submit(c *chunk) bool {
 	b.wire.alive()
 	msgs := make([]*durable.Message, 0, len(c.lines))

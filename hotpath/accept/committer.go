@@ -17,23 +17,22 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// Bounds of one transaction of published messages. 1024 rows is where the
-// insert rate of MariaDB levels off; the bytes stay far below
-// max_allowed_packet (the store splits further where that is smaller), and the
-// server must be done parsing them within durable.MaxIDAge.
+// commitRows and commitBytes bound one transaction of published messages. The insert rate of
+// MariaDB levels off at 1024 rows. The bytes stay far below max_allowed_packet; the store splits
+// further where that is smaller. The server must finish parsing them within durable.MaxIDAge.
 const (
 	commitRows  = 1024
 	commitBytes = 2 << 20
 )
 
-// committers is how many transactions of published messages are under way at
-// once: with two, one batch is parsed while the other waits for its flush.
+// committers is the number of concurrent transactions of published messages. With two, one batch is
+// parsed while the other waits for its flush.
 const committers = 2
 
-// The second transaction begins beside another one only when this many messages
-// wait, or the other has taken this long: below that one larger batch afterwards
-// costs the store less than two small ones now (1.18 times the rate of always two
-// at 64 connections, the same at 256; 1, 24 and 96 rows measured as well).
+// A second transaction begins beside another one only when secondRows messages wait, or the other
+// one has taken secondAfter. Below these thresholds one larger batch afterwards costs the store
+// less than two small ones now (1.18 times the rate of always two at 64 connections, the same at
+// 256; 1, 24 and 96 rows measured as well).
 const (
 	secondRows  = 48
 	secondAfter = 10 * time.Millisecond
@@ -44,8 +43,8 @@ type Store interface {
 	Insert(ctx context.Context, node durable.NodeLease, batch []*durable.Message) []error
 }
 
-// commitLeast is the time that even a late batch gets: most are done in a few
-// milliseconds, and a batch that is refused unseen would never be.
+// commitLeast is the time that even a late batch gets. Most batches need a few milliseconds, and a
+// batch that is refused without a try is never stored.
 const commitLeast = 300 * time.Millisecond
 
 func maxTime(a, b time.Time) time.Time {
@@ -58,7 +57,7 @@ func maxTime(a, b time.Time) time.Time {
 // A write is one message on its way into the store.
 type write struct {
 	msg   *durable.Message
-	until time.Time // the store has to answer by then
+	until time.Time // deadline for the store's answer
 	of    *Submission
 	err   error // the outcome
 }
@@ -75,15 +74,15 @@ type Node interface {
 	Renew(ctx context.Context) error
 }
 
-// A committer turns concurrent publishes into few transactions (group commit).
-// While one transaction is in flight the next batch gathers, so batch size
-// follows load and an idle broker commits at once: no timer adds latency.
+// A committer combines concurrent publishes into few transactions (group commit). The next batch
+// gathers while a transaction is under way, so the batch size follows the load. An idle broker
+// commits at once, without a timer.
 type committer struct {
 	store     Store
 	catalogue *catalogue.Catalogue
 	node      Node
 	ids       *ident.Generator
-	committed func([]*durable.Message) // told before the callers are answered
+	committed func([]*durable.Message) // receives messages before callers are answered
 	timeout   time.Duration            // from a request's arrival to the last try
 	log       *slog.Logger
 	metrics   *metrics.Metrics
@@ -92,8 +91,8 @@ type committer struct {
 	ready   sync.Cond // pending is not empty, or closed
 	pending []*write
 	busy    int       // transactions under way
-	began   time.Time // the last of them
-	alarm   bool      // a wake-up is arranged
+	began   time.Time // start of the latest transaction
+	alarm   bool      // a wake-up is scheduled
 	closed  bool
 }
 
@@ -103,7 +102,7 @@ func newCommitter(o Options, timeout time.Duration) *committer {
 	return c
 }
 
-// add takes over writes; each is finished when its fate is known.
+// add takes over writes. Each is finished when its outcome is known.
 func (c *committer) add(writes []write) {
 	c.mu.Lock()
 	closed := c.closed
@@ -122,7 +121,7 @@ func (c *committer) add(writes []write) {
 	c.ready.Signal()
 }
 
-// Run commits until ctx ends and everything that was added is answered.
+// Run commits until ctx ends and every added write has its outcome.
 func (c *committer) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		c.mu.Lock()
@@ -150,7 +149,7 @@ func (c *committer) work(ctx context.Context) {
 	}
 }
 
-// take waits for work and returns the next batch, nil once closed and empty.
+// take waits for work and returns the next batch, or nil once closed and empty.
 func (c *committer) take() []*write {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,8 +176,8 @@ func (c *committer) take() []*write {
 	return batch
 }
 
-// due reports whether a transaction should begin now. If only time is missing, it arranges
-// another look.
+// due reports whether a transaction should begin now. Where only time is missing, it schedules a
+// wake-up of the committers.
 func (c *committer) due() bool {
 	switch {
 	case len(c.pending) == 0:
@@ -199,7 +198,7 @@ func (c *committer) due() bool {
 	return wait <= 0
 }
 
-// ended says that a transaction is over.
+// ended records the end of a transaction.
 func (c *committer) ended() {
 	c.mu.Lock()
 	c.busy--
@@ -209,8 +208,8 @@ func (c *committer) ended() {
 
 func (c *committer) commit(ctx context.Context, batch []*write) {
 	start := time.Now()
-	// The oldest request sets the deadline, so that no request waits longer than
-	// intake.AnswerWithin however long the batch before this one took.
+	// The oldest request sets the deadline, so that no caller waits longer than
+	// intake.AnswerWithin, however long the previous batch took.
 	deadline := start.Add(c.timeout)
 	for _, w := range batch {
 		if w.until.Before(deadline) {
@@ -231,7 +230,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 		results = c.insert(ctx, msgs)
 		return nil
 	})
-	if err != nil { // it may have come to the commit
+	if err != nil { // the transaction may have been committed
 		results = slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(msgs))
 	}
 	failpoint.At(failpoint.AfterCommit)
@@ -245,10 +244,10 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 	if len(stored) < len(batch) {
 		c.tellRejected(batch, results)
 	}
-	// The payload cache and the fan-out own the messages from here on, so they
-	// hear of them before the callers: a message is never "not yet known" to
-	// the broker that just answered 201 for it.
-	_ = guard.Do("hand-over to fan-out", func() error { // without it the reconciler finds them
+	// The payload cache and the fan-out own the messages from here on. They receive the messages
+	// before the callers are answered, so a message with a 201 is always known to the broker that
+	// answered.
+	_ = guard.Do("hand-over to fan-out", func() error { // on failure the reconciler finds the messages
 		c.committed(stored)
 		return nil
 	})
@@ -257,9 +256,9 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 	}
 }
 
-// tellRejected logs why the store rejected a line of a batch request, one for each
-// transaction: the answer of the line cannot say it. A request that is refused as a
-// whole is logged with its answer.
+// tellRejected logs why the store rejects a line of a batch request, once for each transaction,
+// because the answer of the line does not contain the reason. A single publish that is refused is
+// logged with its answer.
 func (c *committer) tellRejected(batch []*write, results []error) {
 	for i, err := range results {
 		if batch[i].of.lines && errors.Is(err, durable.ErrRejected) {
@@ -269,8 +268,8 @@ func (c *committer) tellRejected(batch []*write, results []error) {
 	}
 }
 
-// insert gives each message its ID and audience and stores them; where the
-// store says that this knowledge is stale it refreshes and tries again.
+// insert gives each message its ID and audience and stores the messages. Where the store reports
+// stale data, it refreshes that data and tries again.
 func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error {
 	for try := 0; ; try++ {
 		lease, err := c.node.Lease() // before the IDs, see cluster.Node.Renew
@@ -293,7 +292,7 @@ func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error
 		if stale == 0 {
 			return results
 		}
-		if stale < len(msgs) { // parts of a large batch: only the stale ones are repeated
+		if stale < len(msgs) { // parts of a large batch: repeat only the stale ones
 			return c.repeatStale(ctx, msgs, results)
 		}
 		if ctx.Err() != nil {
@@ -325,9 +324,9 @@ func (c *committer) repeatStale(ctx context.Context, msgs []*durable.Message, re
 	return results
 }
 
-// refresh brings catalogue and node lease up to date after ErrStale.
+// refresh updates the catalogue and the node lease after ErrStale.
 func (c *committer) refresh(ctx context.Context, try int) error {
-	if try > 0 { // the first refresh suffices almost always
+	if try > 0 { // the first refresh is almost always enough
 		select {
 		case <-time.After(time.Duration(min(try, 20)) * 5 * time.Millisecond):
 		case <-ctx.Done():
