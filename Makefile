@@ -20,7 +20,7 @@ FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean
+.PHONY: help run build dist test test-quick lint vuln bench bench-compare peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,11 +36,9 @@ dist: ## build the release archives of all platforms into dist/
 	./scripts/dist.sh $(VERSION)
 
 test: ## run every test with the race detector on real servers (installs them if missing); ARGS=
-	./scripts/servers.sh $(ARGS)
-	# Without the race detector there is time for 3000 seeds; each process takes one processor.
+	# Without the race detector there is time for 3000 seeds. They take what the other tests leave of the processors.
 	$(GO) test -c -o bin/simulation.test ./internal/test/simulation
-	cd internal/test/simulation && printf '%s\n' '-test.run=TestSeeds$$ -simulation.seeds=2200' '-simulation.from=2201 -simulation.seeds=800' | \
-		xargs -P 2 -L 1 ../../../bin/simulation.test
+	./scripts/seeds.sh ./scripts/servers.sh $(ARGS)
 
 test-quick: ## run the tests that need no real server, without the race detector
 	$(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
@@ -63,6 +61,9 @@ bench-compare: ## compare publish, push, pull and batch with another commit, int
 
 peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run
 	./scripts/peers.sh $(PEERS)
+
+webhooks: ## verify signed deliveries with the npm package standardwebhooks (needs node, npm)
+	./scripts/webhooks.sh
 
 bench-go: ## run the Go benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -skip '^BenchmarkDrill' -benchmem ./...

@@ -14,6 +14,7 @@ import (
 const (
 	headerAdminToken    = "X-Broker-Admin-Token"
 	headerChannelToken  = "X-Broker-Channel-Token"
+	headerConsumerID    = "X-Broker-Consumer-ID"
 	headerConsumerToken = "X-Broker-Consumer-Token"
 	headerProducerID    = "X-Broker-Producer-ID"
 	headerProducerToken = "X-Broker-Producer-Token"
@@ -34,7 +35,9 @@ func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access)
 	switch access {
 	case AccessAdmin:
 		return a.checkAdmin(rc)
-	case AccessManagement, AccessOwn, AccessPublished, AccessJob:
+	case AccessReceiver:
+		return a.admitReceiver(ctx, rc)
+	case AccessManagement, AccessOwn, AccessPublished, AccessJob, AccessSender:
 		return a.admitReader(ctx, rc, access)
 	case AccessConsumer:
 		return a.admitConsumer(ctx, rc)
@@ -63,6 +66,8 @@ func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access A
 	switch {
 	case sent(headerAdminToken):
 		return a.checkAdmin(rc)
+	case access == AccessSender && sent(headerProducerToken):
+		return a.admitSender(ctx, rc)
 	case access.forConsumers() && sent(headerConsumerToken):
 		return a.admitConsumer(ctx, rc)
 	case access.forProducers() && (sent(headerProducerID) || sent(headerProducerToken)):

@@ -14,10 +14,12 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // requestTimeout bounds the time that one control plane request spends in the stores.
@@ -37,15 +39,56 @@ type Store interface {
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
 	DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)
 	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
+	Steps(ctx context.Context, p durable.StepPage) (steps []durable.Step, next durable.Step, more bool, err error)
+	DeleteProducer(ctx context.Context, p durable.Put) (durable.Producer, error)
+	DeleteChannel(ctx context.Context, p durable.Put) (durable.Channel, error)
+	DeleteConsumer(ctx context.Context, channelID string, p durable.Put) (durable.Consumer, error)
+	DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (dead []durable.DeadHead, next ident.ID, err error)
+	Dispose(ctx context.Context, consumerNo uint32, dead []durable.DeadHead, to durable.Disposal) error
+	PostExchange(ctx context.Context, e durable.Exchange) error
+	ScheduledByID(ctx context.Context, id ident.ID) (*durable.Scheduled, error)
+	ScheduledByKey(ctx context.Context, channelNo uint32, key string) (*durable.Scheduled, error)
+	Schedules(ctx context.Context, channelNo uint32, statuses []durable.ScheduleStatus, from *durable.Scheduled, limit int) ([]*durable.Scheduled, error)
+	CancelScheduled(ctx context.Context, id ident.ID) error
+	Count(ctx context.Context, channelNo uint32, limit int) (durable.Counts, error)
+	Bulks(ctx context.Context, channelNo, producerNo uint32, from ident.ID, limit int) ([]*durable.Bulk, error)
+	BulkByID(ctx context.Context, id ident.ID) (*durable.Bulk, error)
+	BadRows(ctx context.Context, id ident.ID, after int64, limit int) ([]durable.BadRow, error)
+	CountBulkJobs(ctx context.Context, id ident.ID, consumers []*durable.Consumer, most time.Duration) (durable.BulkJobs, error)
+	CancelBulk(ctx context.Context, id ident.ID) (*durable.Bulk, error)
+	PauseBulk(ctx context.Context, id ident.ID, paused bool) (*durable.Bulk, error)
+	jobs.ReplayStore
+	CreateReplay(ctx context.Context, r durable.Replay) (durable.Replay, error)
+	Replay(ctx context.Context, no uint32) (durable.Replay, error)
+	Replays(ctx context.Context, k durable.Consumer, from uint32, limit int) ([]durable.Replay, error)
+	SetReplayState(ctx context.Context, no uint32, to durable.ReplayState) (durable.Replay, error)
+	ReplayCounts(ctx context.Context, r *durable.Replay) (durable.ReplayCounts, error)
 	Ping(ctx context.Context) error
 }
 
 // A Desk is the part of jobs.Desk used here.
 type Desk interface {
 	States(ctx context.Context, consumer uint32, ids []ident.ID) ([]jobs.Job, error)
+	StatesOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]jobs.Job, error)
 	RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error
 	RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (jobs.Job, error)
 	RedriveAll(ctx context.Context, consumer uint32) (int, error)
+	Backlog(ctx context.Context, k durable.Consumer) (jobs.Backlog, error)
+}
+
+// An Auditor is the part of jobs.Auditor used here.
+type Auditor interface {
+	Books(ctx context.Context, k durable.Consumer, after, through ident.ID) (jobs.Books, error)
+}
+
+// States is the part of consumerstate.Keeper used here.
+type States interface {
+	Pause(ctx context.Context, k *durable.Consumer) (durable.Consumer, error)
+	Resume(ctx context.Context, k *durable.Consumer) (durable.Consumer, error)
+	Revive(ctx context.Context, k *durable.Consumer) (durable.Consumer, error)
+	CheckLink(ctx context.Context, k *durable.Consumer, link string) error
+	ReviveByLink(ctx context.Context, k *durable.Consumer, link string) (durable.Consumer, error)
+	PauseChannel(ctx context.Context, id string, paused bool) (durable.Channel, error)
 }
 
 // A DataPlane handles the routes that run for every message. The checked path parameters
@@ -57,10 +100,24 @@ type DataPlane interface {
 	// user values would cost time for every message.
 	Broadcast(ctx *fasthttp.RequestCtx, channelID string)
 	BroadcastBatch(ctx *fasthttp.RequestCtx)
+	Request(ctx *fasthttp.RequestCtx)
 	ClaimJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
 	UpdateJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
 	QueuedJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
 	MoveJob(ctx *fasthttp.RequestCtx, body intake.Limit)
+	Receipt(ctx *fasthttp.RequestCtx)
+}
+
+// Bulks takes bulks in: a bulk.Bulks.
+type Bulks interface {
+	Accept(rc *fasthttp.RequestCtx) error // checks the tokens and reads the body
+	Wake()                                // a bulk may have work
+}
+
+// Rates says how fast adaptive consumers are delivered to: a balance.Balancer.
+type Rates interface {
+	Mode(consumer uint32) durable.PaceMode
+	Pace(consumer uint32) redisq.Rate
 }
 
 // Options are the dependencies and settings of an API.
@@ -68,16 +125,32 @@ type Options struct {
 	Store     Store
 	Catalogue *catalogue.Catalogue
 	Desk      Desk
+	Auditor   Auditor
+	States    States
 	Data      DataPlane
+	Bulks     Bulks
 
+	// Rates knows how fast adaptive consumers are delivered to; nil: all are NORMAL.
+	Rates Rates
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data
 	// plane; nil: the API uses a bound of its own.
 	Bodies *intake.Bound
 
+	// Responses reads the responses to messages, Board has the clients that wait for them, until
+	// Stopping is closed.
+	Responses *exchange.Reader
+	Board     *exchange.Board
+	Stopping  <-chan struct{}
+	// Answered is told of a response that a receiver posted. EnsureReplies makes the channel of
+	// replies to a producer. Both may be nil.
+	Answered      func(consumer uint32, id ident.ID)
+	EnsureReplies func(ctx context.Context, p *durable.Producer) (uint32, error)
+
 	AdminToken     string   // "": every admin request is refused
 	OpenManagement bool     // management needs no token
+	AllowDelete    bool     // the DELETE routes exist
 	AllowedHosts   []string // names of this broker besides loopback under which management is open
 
 	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
@@ -86,8 +159,15 @@ type Options struct {
 	// Announce tells other brokers that the catalogue changed. It must not block: after a
 	// lost announcement they learn the change at their next poll. nil: there are no others.
 	Announce func()
+	// AwaitOthers waits, after a deletion, until the other brokers have noticed it. nil: there are
+	// no others.
+	AwaitOthers func(ctx context.Context)
 	// PingQueue reports whether Redis answers, for /readyz. nil: not reported.
 	PingQueue func(ctx context.Context) error
+	// Retention is how long messages are kept, 0 for ever. NowMs is the clock of the store; nil: that of
+	// this machine.
+	Retention time.Duration
+	NowMs     func() int64
 	// RationalDelay is the age from which a message counts as dispatched even if the queue
 	// has none of its jobs: from that age on the fail-safe dispatches it.
 	RationalDelay time.Duration
@@ -106,12 +186,13 @@ type API struct {
 	router   *router.Router
 	publish  fasthttp.RequestHandler // the broadcast route, without the router
 	metrics  *metrics
+	books    chan struct{} // capacity 1: a question for books is answered
 	draining atomic.Bool
 }
 
 // New returns the API. Pass its Handler to NewServer.
 func New(o Options) *API {
-	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer)}
+	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer), books: make(chan struct{}, 1)}
 	if a.log == nil {
 		a.log = slog.Default()
 	}
@@ -121,6 +202,9 @@ func New(o Options) *API {
 	}
 	if a.o.Policies == nil {
 		a.o.Policies = policy.NewBook(policy.Policy{})
+	}
+	if a.o.NowMs == nil {
+		a.o.NowMs = func() int64 { return time.Now().UnixMilli() }
 	}
 	if a.o.Bodies == nil {
 		a.o.Bodies = intake.NewBound(defaultBodies)

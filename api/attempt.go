@@ -59,6 +59,7 @@ func viewAttempt(a *durable.Attempt) apitype.Attempt {
 		Attempt: a.No, At: apitype.Time{Time: time.UnixMilli(a.AtMs)}, StatusCode: a.StatusCode, DurationMs: &a.DurationMs,
 		Error: strings.ToValidUTF8(a.Error, "\uFFFD"),
 	}
+	v.Phase = a.Phase.String()
 	answer := a.Answer
 	if !utf8.Valid(answer) {
 		answer = wholeRunes(answer)

@@ -15,11 +15,13 @@ import (
 type noPlane struct{}
 
 func (noPlane) BroadcastBatch(*fasthttp.RequestCtx)                {}
+func (noPlane) Request(*fasthttp.RequestCtx)                       {}
 func (noPlane) ClaimJobs(*fasthttp.RequestCtx, intake.Limit)       {}
 func (noPlane) UpdateJobs(*fasthttp.RequestCtx, intake.Limit)      {}
 func (noPlane) Broadcast(rc *fasthttp.RequestCtx, _ string)        { rc.SetStatusCode(fasthttp.StatusCreated) }
 func (noPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {}
 func (noPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit)    {}
+func (noPlane) Receipt(*fasthttp.RequestCtx)                       {}
 
 func broadcastRequest() (*API, *fasthttp.RequestCtx) {
 	a := New(Options{Data: noPlane{}, Registerer: prometheus.NewRegistry()})

@@ -2,18 +2,27 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 func viewChannel(ch *durable.Channel) apitype.Channel {
 	path := channelPath(ch.ID)
+	state := durable.StateActive
+	if ch.Paused {
+		state = durable.StatePaused
+	}
+	in := policy.IntakeOf(ch.Intake)
 	return apitype.Channel{
+		State: state.String(), Duplicates: in.Duplicates.String(), Identity: in.Identity.String(),
+		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(),
 		ID: ch.ID, Name: ch.Name, Token: ch.Token, ChangedAt: changedAt(ch.ChangedAt),
 		ConsumersURL: path + "/consumers", MessagesURL: path + "/messages", BroadcastURL: path + "/broadcast",
 	}
@@ -22,8 +31,14 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 func channelPath(id string) string { return "/channel/" + id }
 
 func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	put, _, err := readPut(rc, param(rc, "channel"), channelFields)
+	if err := free(rc, "channel"); err != nil {
+		return err
+	}
+	put, f, err := readPut(rc, param(rc, "channel"), channelFields)
 	if err != nil {
+		return err
+	}
+	if put.Intake, err = f.intake(); err != nil {
 		return err
 	}
 	err = a.preconditions(ctx, rc, &put, func() (*revision, error) {
@@ -44,6 +59,32 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return answerPut(rc, created, channelPath(ch.ID), viewChannel(&ch), ch.ChangedAt)
 }
 
+// intake returns the change that the fields of a channel make to its record; nil, which keeps the
+// record, when the form has none.
+func (f form) intake() (func(record string) (string, error), error) {
+	fields := map[string]string{}
+	for _, name := range policy.IntakeNames() {
+		if value, ok := f[name]; ok {
+			fields[name] = value
+		}
+	}
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	merge := func(record string) (string, error) { return policy.MergeIntake(record, fields) }
+	_, err := merge("")
+	return merge, badField(err)
+}
+
+// badField turns the refusal of a field of a policy into a problem.
+func badField(err error) error {
+	var wrong *policy.FieldError
+	if errors.As(err, &wrong) {
+		return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s %s.", wrong.Field, wrong.Problem)
+	}
+	return err
+}
+
 // channel returns the channel that the path names, from a fresh catalogue.
 func (a *API) channel(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, error) {
 	if err := a.fresh(ctx); err != nil {
@@ -56,17 +97,25 @@ func (a *API) channel(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.
 	return ch, nil
 }
 
-// consumer returns the channel and the consumer that the path names.
-func (a *API) consumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
-	ch, err := a.channel(ctx, rc)
-	if err != nil {
-		return nil, nil, err
+// known returns a consumer that the copy of the catalogue has.
+func (a *API) known(channelID, id string) (*catalogue.Channel, *durable.Consumer, error) {
+	ch := a.o.Catalogue.Channel(channelID)
+	if ch == nil {
+		return nil, nil, catalogue.ErrUnknownChannel
 	}
-	k := a.o.Catalogue.Consumer(ch.ID, param(rc, "consumer"))
+	k := a.o.Catalogue.Consumer(channelID, id)
 	if k == nil {
-		return nil, nil, problem.New(fasthttp.StatusNotFound, "consumer_not_found", "The channel has no such consumer.")
+		return nil, nil, errNoConsumer
 	}
 	return ch, k, nil
+}
+
+// consumer returns the channel and the consumer that the path names.
+func (a *API) consumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
+	if err := a.fresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	return a.known(param(rc, "channel"), param(rc, "consumer"))
 }
 
 // authorizeConsumer returns the channel and the consumer that the path names when the
@@ -96,5 +145,5 @@ func (a *API) listChannels(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	for _, ch := range a.o.Catalogue.Channels(q.First, q.Size+1) {
 		entries = append(entries, entry{ch.ID, channelPath(ch.ID), ch.ChangedAt})
 	}
-	return answerList(rc, q, "/channels", entries, noTime, true)
+	return answerList(rc, q, "/channels", entries, noTime, len(a.o.Catalogue.DeletedChannels()) == 0)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"reflect"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -20,15 +21,18 @@ import (
 // target of that length.
 const maxCallbackBytes = 2048
 
-func (a *API) viewConsumer(channelID string, k *durable.Consumer) apitype.Consumer {
+// viewConsumer returns the view of a consumer. Its secrets are masked, except the named fields of
+// its policy.
+func (a *API) viewConsumer(channelID string, k *durable.Consumer, reveal ...string) apitype.Consumer {
 	view := apitype.Consumer{
 		ID: k.ID, Name: k.Name, Token: k.Token, ChangedAt: changedAt(k.ChangedAt), CallbackURL: k.CallbackURL,
 		DeadLetterQueueURL: consumerPath(channelID, k.ID) + "/dlq", Type: k.Type.String(), Protocol: k.Protocol,
 		Inherited: []string{},
+		State:     k.State.String(), StateReason: k.StateReason, StateChangedAt: apitype.Time{Time: time.UnixMilli(k.StateMs)}, Rate: "NORMAL",
 	}
 	// A test holds the members of apitype.Policy equal to the names of package policy.
 	members := reflect.ValueOf(&view.Policy).Elem()
-	for _, s := range a.o.Policies.Show(k.Policy) {
+	for _, s := range a.o.Policies.Show(k.Policy, reveal...) {
 		members.FieldByName(s.Name).SetString(s.Value)
 		if s.Inherited {
 			view.Inherited = append(view.Inherited, s.Name)
@@ -40,6 +44,9 @@ func (a *API) viewConsumer(channelID string, k *durable.Consumer) apitype.Consum
 func consumerPath(channelID, id string) string { return channelPath(channelID) + "/consumer/" + id }
 
 func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	if err := free(rc, "consumer"); err != nil {
+		return err
+	}
 	base, f, err := readPut(rc, param(rc, "consumer"), consumerFields)
 	if err != nil {
 		return err
@@ -54,7 +61,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if put.CallbackURL, err = a.callback(f); err != nil {
 		return err
 	}
-	if put.Policy, err = f.policy(); err != nil {
+	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
 		return err
 	}
 	err = a.preconditions(ctx, rc, &put.Put, func() (*revision, error) {
@@ -81,7 +88,14 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	failpoint.At(failpoint.AfterConfig)
 	a.changed(ctx, rc)
-	return answerPut(rc, created, consumerPath(put.ChannelID, k.ID), a.viewConsumer(put.ChannelID, &k), k.ChangedAt)
+	if created {
+		setLocation(rc, consumerPath(put.ChannelID, k.ID))
+	}
+	var reveal []string
+	if f["signingSecret"] != "" {
+		reveal = []string{"signingSecret"} // once: only this answer has a secret that was generated
+	}
+	return a.answerConsumer(ctx, rc, putStatus(created), put.ChannelID, &k, reveal...)
 }
 
 // consumerType returns the field "type": nil, which keeps the stored type, when
@@ -114,7 +128,7 @@ func (f form) protocol() (*string, error) {
 
 // policy returns the change that the policy fields make to the stored record; nil, which
 // keeps the record, when the form has none.
-func (f form) policy() (func(record string) (string, error), error) {
+func (a *API) policy(ctx context.Context, channelID string, f form) (func(record string) (string, error), error) {
 	fields := map[string]string{}
 	for _, name := range policy.Names() {
 		if value, ok := f[name]; ok {
@@ -124,14 +138,62 @@ func (f form) policy() (func(record string) (string, error), error) {
 	if len(fields) == 0 {
 		return nil, nil
 	}
-	if _, err := policy.Merge("", fields); err != nil {
-		var wrong *policy.FieldError
-		if errors.As(err, &wrong) {
-			return nil, problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s %s.", wrong.Field, wrong.Problem)
-		}
-		return nil, err
+	merge := func(record string) (string, error) { return a.o.Policies.Merge(record, fields, time.Now()) }
+	record, err := merge("")
+	if err != nil {
+		return nil, badField(err)
 	}
-	return func(record string) (string, error) { return policy.Merge(record, fields) }, nil
+	for _, field := range []string{"statusUrl", "resultUrl", "authorization"} {
+		if err := a.checkURLOf(field, fields[field]); err != nil {
+			return nil, err
+		}
+	}
+	if fields["dlq"] == "" {
+		return merge, nil
+	}
+	return merge, a.checkForward(ctx, channelID, a.o.Policies.Of(record).DLQ)
+}
+
+// checkForward refuses to forward dead letters where they cannot go, or back to where they
+// come from.
+func (a *API) checkForward(ctx context.Context, channelID string, dlq policy.DLQ) error {
+	refused := func(why string) error {
+		return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field dlq %s.", why)
+	}
+	switch {
+	case dlq.Kind != policy.DLQForward:
+		return nil
+	case dlq.Channel == channelID:
+		return refused("must not forward to the consumer's own channel")
+	case a.o.Catalogue.Channel(dlq.Channel) != nil:
+		return nil
+	}
+	if err := a.o.Catalogue.Refresh(ctx); err != nil { // another broker may have made it
+		return err
+	}
+	if a.o.Catalogue.Channel(dlq.Channel) == nil {
+		return refused("names a channel that does not exist")
+	}
+	return nil
+}
+
+// checkURLOf checks that the broker may ask the URL in a field of the policy.
+func (a *API) checkURLOf(field, text string) error {
+	var p policy.Policy
+	if text == "" || a.o.CheckCallback == nil || policy.Set(&p, field, text) != nil {
+		return nil
+	}
+	url := (p.StatusURL + p.ResultURL).For("m") // one of them
+	if client, ok := p.Authorization.OAuth2(); ok {
+		url = client.TokenURL
+	}
+	if url == "" {
+		return nil
+	}
+	if err := a.o.CheckCallback(url); err != nil {
+		return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s has a URL that the broker may not ask: %v", field, err)
+	}
+	return nil
 }
 
 // callback returns the field "callbackUrl": nil, which keeps the stored one, when it is
@@ -183,7 +245,7 @@ func (a *API) getConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return answerResource(rc, fasthttp.StatusOK, a.viewConsumer(ch.ID, k), k.ChangedAt, true)
+	return a.answerConsumer(ctx, rc, fasthttp.StatusOK, ch.ID, k)
 }
 
 func (a *API) listConsumers(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -199,5 +261,5 @@ func (a *API) listConsumers(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	for _, k := range a.o.Catalogue.Consumers(ch.ID, q.First, q.Size+1) {
 		entries = append(entries, entry{k.ID, consumerPath(ch.ID, k.ID), k.ChangedAt})
 	}
-	return answerList(rc, q, channelPath(ch.ID)+"/consumers", entries, ch.ChangedAt, true)
+	return answerList(rc, q, channelPath(ch.ID)+"/consumers", entries, ch.ChangedAt, !ch.Deletions())
 }

@@ -24,6 +24,21 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch, k, consumerPath(ch.ID, k.ID) + "/dlq"})
+}
+
+// A dlqOf is the dead letters of a consumer, with the path of their list.
+type dlqOf struct {
+	ch   *catalogue.Channel
+	k    *durable.Consumer
+	path string
+}
+
+var noDeadLetters = apitype.DeadLetters{DeadJobs: []apitype.Job{}}
+
+// answerDLQ answers with a page of dead letters.
+func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuery, of dlqOf) (err error) {
+	ch, k := of.ch, of.k
 	var from ident.ID
 	if q.First != "" {
 		if from, err = a.deadFrom(ctx, ch, k, q.First); err != nil {
@@ -39,11 +54,11 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	for i, d := range dead {
 		j := located{ch, k, jobs.Job{
 			ID: d.ID, Status: jobs.Dead, Attempts: d.Attempts, ChangedAt: time.UnixMilli(d.DiedMs).UTC(),
-			StatusCode: d.StatusCode, Error: d.Reason,
+			StatusCode: d.StatusCode, Error: d.Error, Reason: d.Reason,
 		}}
 		at = newest(at, j.state.ChangedAt)
 		if i == q.Size {
-			view.Pages = q.next(consumerPath(ch.ID, k.ID)+"/dlq", j.id())
+			view.Pages = q.next(of.path, j.id())
 			break
 		}
 		v := j.view()
@@ -66,7 +81,7 @@ func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Co
 			return message, nil
 		}
 	}
-	id, err := a.locate(ctx, ch, first)
+	id, err := a.locate(ctx, ch, first, nil)
 	if errors.Is(err, errUnknownMessage) {
 		return id, problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no job of this consumer and no message of the channel.")
 	}
@@ -83,7 +98,7 @@ func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID
 	if err != nil {
 		return "", err
 	}
-	return messagePath(ch.ID, m.PublicID()), nil
+	return messagePath(ch.ID, m.PathID()), nil
 }
 
 // redriveDLQ gives every dead letter of a consumer new attempts. The jobs that it moved

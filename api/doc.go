@@ -8,7 +8,8 @@
 // and has one job for each consumer that the channel had when the message was stored. A job
 // without attempts left is a dead letter. The dead letter queue (DLQ) of its consumer lists
 // it until it is redriven. A PUT creates or changes a producer, channel or consumer under an
-// ID that the client chooses. No resource can be deleted, and messages never change.
+// ID that the client chooses. A DELETE exists only where the installation allows it, and
+// messages never change.
 //
 // The ID of a message is the one that its producer gave it, else the broker's own. Paths and
 // parameters accept both, and the producer's ID comes first: when a producer of the channel
@@ -17,9 +18,10 @@
 //
 // # Access
 //
-//	management    PUT and GET of producers, channels, consumers; list of messages:
+//	management    PUT, GET and DELETE of producers, channels, consumers; pause and resume of
+//	              a channel; list of messages:
 //	              no token while management is open, else the admin token
-//	own           GET of a DLQ:
+//	own           GET and DELETE of a DLQ; DELETE of one dead job; pause, resume and revive of a consumer:
 //	              as management; or the consumer, with channel and consumer token
 //	published     GET of a message:
 //	              as management; or its producer, with channel and producer token
@@ -29,6 +31,7 @@
 //	form          redrive of a whole DLQ: the form field "requeue" is the consumer token
 //	admin         re-trigger of a message: the admin token, always
 //	re-trigger    re-trigger of a job: the admin token; or the consumer token for a dead job
+//	link          the signed link that revives a consumer: whoever has it
 //	data plane    broadcast, queued-jobs, job transitions: checked by the data plane
 //	operations    /livez /readyz /metrics /version /_status: no token; they show no secrets
 //
@@ -42,7 +45,8 @@
 //
 // Every GET of a resource has Last-Modified and an ETag. All of them evaluate If-None-Match.
 // If-Modified-Since is evaluated where an unchanged date proves an unchanged resource:
-// producers, channels, consumers, their lists, and messages whose jobs are all over. Lists of
+// producers, channels, consumers, their lists until something in them was deleted, and
+// messages whose jobs are all over. Lists of
 // messages, DLQs and open jobs can change without a newer date, because a redrive only
 // removes entries. For those a date never yields 304.
 package api

@@ -25,8 +25,8 @@ const (
 
 // The fields of each form. parseForm refuses every other field.
 var (
-	producerFields = []string{"name", "token"}
-	channelFields  = []string{"name", "token"}
+	producerFields = append([]string{"name", "token", "publishSecret"}, policy.SenderNames()...)
+	channelFields  = append([]string{"name", "token"}, policy.IntakeNames()...)
 	consumerFields = append([]string{"name", "token", "callbackUrl", "type", "protocol"}, policy.Names()...)
 	redriveFields  = []string{"requeue"}
 )
@@ -43,6 +43,19 @@ func readForm(ctx *fasthttp.RequestCtx, fields []string) (form, error) {
 			"The body must be "+formType+".")
 	}
 	return parseForm(ctx.PostBody(), fields)
+}
+
+// noForm refuses a form on a route that takes none. A caller that sends "until" to pause would take a
+// success for more than it is.
+func noForm(ctx *fasthttp.RequestCtx) error {
+	if len(ctx.PostBody()) == 0 {
+		return nil
+	}
+	_, err := readForm(ctx, nil)
+	if p := problem.From(err); err != nil && p.Status == fasthttp.StatusUnsupportedMediaType {
+		return nil // not a form: clients that always send a body send an empty object
+	}
+	return err
 }
 
 func parseForm(body []byte, fields []string) (form, error) {
@@ -78,6 +91,9 @@ func unknownField(name string, fields []string) error {
 	shown, meant := name, ""
 	if len(shown) > maxShownName {
 		shown = shown[:maxShownName] + "..."
+	}
+	if len(fields) == 0 {
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, and this route takes none.", shown)
 	}
 	if best := problem.Nearest(name, fields); best != "" {
 		meant = "Did you mean " + best + "? "

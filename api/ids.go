@@ -14,6 +14,17 @@ func invalidID(what string) *problem.Problem {
 		what+" must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither \".\" nor \"..\".")
 }
 
+// errReservedName refuses to make or change what belongs to the broker.
+var errReservedName = problem.New(fasthttp.StatusBadRequest, "reserved_name", "Names that begin with ~ belong to the broker.")
+
+// free refuses a reserved name in a path parameter.
+func free(rc *fasthttp.RequestCtx, name string) error {
+	if ident.Reserved(param(rc, name)) {
+		return errReservedName
+	}
+	return nil
+}
+
 // decodePathID decodes a raw path segment, once, and checks the decoded text, which is the
 // ID.
 func decodePathID(name, raw string) (string, error) {

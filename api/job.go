@@ -35,7 +35,9 @@ func (j located) path() string {
 }
 
 // over reports whether the job has ended. A redrive may open a dead job again.
-func (j located) over() bool { return j.state.Status == jobs.Delivered || j.state.Status == jobs.Dead }
+func (j located) over() bool {
+	return j.state.Status == jobs.Delivered || j.state.Status == jobs.Dead || j.state.Status == jobs.Filtered
+}
 
 // known reports whether the store or the queue has a trace of the job.
 func (j located) known() bool {
@@ -46,12 +48,12 @@ func (j located) view() apitype.Job {
 	v := apitype.Job{
 		ID: j.id(), ListenerEndpoint: j.consumer.CallbackURL, ListenerName: j.consumer.Name,
 		Status: j.state.Status, StatusChangedAt: apitype.Time{Time: j.state.ChangedAt}, Attempts: j.state.Attempts,
-		Reason: j.state.Error, StatusCode: j.state.StatusCode,
+		Reason: j.state.Error, ReasonCode: j.state.Reason.String(), StatusCode: j.state.StatusCode,
 	}
 	if !j.state.NextAt.IsZero() {
 		v.NextAttemptAt = &apitype.Time{Time: j.state.NextAt}
 	}
-	if j.state.Status == jobs.Dead {
+	if j.state.Status == jobs.Dead && !j.consumer.Deleted() {
 		v.JobRequeueURL = j.path() + "/requeue-dead-job"
 	}
 	return v
@@ -63,38 +65,55 @@ func hideConsumer(v *apitype.Job) { v.ListenerEndpoint, v.Reason = "", "" }
 
 func (j located) viewInMessage(messagePath string) apitype.Job {
 	v := j.view()
-	v.ConsumerID, v.ConsumerURL = j.consumer.ID, consumerPath(j.channel.ID, j.consumer.ID)
+	v.ConsumerID = j.consumer.ID
+	if j.consumer.Deleted() { // the links of another consumer with that ID
+		return v
+	}
+	v.ConsumerURL = consumerPath(j.channel.ID, j.consumer.ID)
 	v.JobURL, v.RetriggerURL = j.path(), messagePath+"/job/"+j.id()+"/re-trigger"
 	return v
 }
 
-// jobsOf returns up to n jobs of a message in the order of their IDs, from the
-// position start.
-func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Message, start, n int) ([]located, error) {
-	consumers := ch.Concerned(m.Head())
-	end := min(start+n, len(consumers))
-	if start >= end {
-		return nil, nil
+// jobsOf returns up to n jobs of a message in the order of their IDs, from the position start.
+// next is the position of the job after them, or the audience of the message at the end.
+func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Message, start, n int) (page []located, next int, err error) {
+	head := m.Head()
+	var consumers []*durable.Consumer
+	for next = start; next < min(m.Audience, len(ch.Consumers)); next++ {
+		k := ch.Consumers[next]
+		if !k.Concerns(head) && !k.LeftOut(head) {
+			continue
+		}
+		if len(consumers) == n {
+			break
+		}
+		consumers = append(consumers, k)
 	}
-	page := make([]located, end-start)
+	page = make([]located, len(consumers))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(jobLookups)
-	for i, k := range consumers[start:end] {
+	for i, k := range consumers {
 		g.Go(func() error {
 			return guard.Do("states of jobs", func() error {
-				states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})
-				if err != nil {
-					return err
-				}
-				page[i] = located{ch, k, states[0]}
-				return nil
+				state, err := a.stateOf(ctx, k, head)
+				page[i] = located{ch, k, state}
+				return err
 			})
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
+	return page, next, g.Wait()
+}
+
+// stateOf returns the state of a job of a message that is for the consumer.
+func (a *API) stateOf(ctx context.Context, k *durable.Consumer, h durable.Head) (jobs.Job, error) {
+	if k.LeftOut(h) {
+		return jobs.Job{ID: h.ID, Status: jobs.Filtered, ChangedAt: h.ID.Time(), Standing: redisq.Standing{State: redisq.Missing}}, nil
 	}
-	return page, nil
+	states, err := a.o.Desk.StatesOf(ctx, k, []ident.ID{h.ID})
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	return states[0], nil
 }
 
 var errUnknownJob = problem.New(fasthttp.StatusNotFound, "job_not_found", "There is no such job here.")
@@ -112,7 +131,7 @@ func (a *API) jobInPath(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalo
 		return nil, errUnknownJob
 	}
 	m, err := a.headline(ctx, ch, messageID)
-	if errors.Is(err, errUnknownMessage) || err == nil && !k.Concerns(m.Head()) {
+	if errors.Is(err, errUnknownMessage) || err == nil && !k.Concerns(m.Head()) && !k.LeftOut(m.Head()) {
 		return nil, errUnknownJob
 	}
 	return m, err
@@ -131,25 +150,30 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if producer != nil && m.ProducerNo != producer.No {
 		return errUnknownJob
 	}
-	states, err := a.o.Desk.States(ctx, k.No, []ident.ID{m.ID})
+	state, err := a.stateOf(ctx, k, m.Head())
 	if err != nil {
 		return err
 	}
-	j := located{ch, k, states[0]}
+	j := located{ch, k, state}
 	v := j.view()
 	v.ChannelURL, v.ConsumerURL = channelPath(ch.ID), consumerPath(ch.ID, k.ID)
-	v.MessageURL = messagePath(ch.ID, m.PublicID())
-	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
+	v.MessageURL = messagePath(ch.ID, m.PathID())
+	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil && !p.Deleted {
 		v.ProducerURL = producerPath(p.ID)
 	}
 	past, err := a.history(ctx, j)
 	if err != nil {
 		return err
 	}
-	at := newest(newest(newest(m.ID.Time(), states[0].ChangedAt), k.ChangedAt), lastAttempt(past))
+	replays, err := a.replaysOf(ctx, k, m.ID)
+	if err != nil {
+		return err
+	}
+	at := newest(newest(newest(m.ID.Time(), state.ChangedAt), k.ChangedAt), lastAttempt(past))
 	if producer != nil {
 		hideConsumer(&v)
 		hideAnswers(past)
+		replays = nil
 	}
-	return answerResource(rc, fasthttp.StatusOK, apitype.JobDetail{Job: v, History: past}, at, j.over())
+	return answerResource(rc, fasthttp.StatusOK, apitype.JobDetail{Job: v, History: past, Replays: replays}, at, j.over() && len(replays) == 0)
 }

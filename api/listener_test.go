@@ -106,3 +106,43 @@ func TestAStopDoesNotWaitForConnectionsWithoutARequest(t *testing.T) {
 	require.NoError(t, <-stopped)
 	require.NoError(t, <-served)
 }
+
+// A broker that stood still finds the deadline of a read over, and a request that came in time.
+func TestBytesThatCameBeforeALateDeadlineAreRead(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := Listen(ln)
+	t.Cleanup(func() { _ = l.Close() })
+	client, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	c, err := l.Accept()
+	require.NoError(t, err)
+	send := func(text string) {
+		_, err := client.Write([]byte(text))
+		require.NoError(t, err)
+		raw, err := c.(*clientConn).SyscallConn()
+		require.NoError(t, err)
+		require.NoError(t, raw.Read(func(fd uintptr) bool { // wait until it is there
+			n, _, _ := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+			return n > 0
+		}))
+	}
+	send("one")
+	require.NoError(t, c.SetReadDeadline(time.Unix(1, 0)))
+	buf := make([]byte, 8)
+	n, err := c.Read(buf)
+	require.NoError(t, err)
+	require.Equal(t, "one", string(buf[:n]))
+	_, err = c.Read(buf)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "once for each deadline")
+	require.NoError(t, c.SetReadDeadline(time.Time{}))
+	send("two")
+	require.NoError(t, c.SetReadDeadline(time.Unix(1, 0)))
+	n, err = c.Read(buf)
+	require.NoError(t, err)
+	require.Equal(t, "two", string(buf[:n]))
+	require.NoError(t, c.SetReadDeadline(time.Unix(1, 0)))
+	_, err = c.Read(buf)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nothing came")
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -29,14 +30,18 @@ func messagePath(channelID, id string) string { return channelPath(channelID) + 
 
 // locate returns the internal ID of a message that a client names. The producer's ID comes
 // first. locate returns a text that has the form of an internal ID without a check that the
-// message exists.
-func (a *API) locate(ctx context.Context, ch *catalogue.Channel, id string) (ident.ID, error) {
-	held, err := a.o.Store.MessageByKey(ctx, ch.No, id)
-	if err == nil {
-		return held, nil
+// message exists. An ID that is unique for its producer only is found for that producer, which is
+// nil where another one asks.
+func (a *API) locate(ctx context.Context, ch *catalogue.Channel, id string, producer *durable.Producer) (ident.ID, error) {
+	keys := []string{id}
+	if producer != nil && ch.Intake.Identity == policy.IdentityProducer {
+		keys = []string{durable.ProducerKey(producer.No, id), id}
 	}
-	if !errors.Is(err, durable.ErrNotFound) {
-		return ident.ID{}, err
+	for _, key := range keys {
+		held, err := a.o.Store.MessageByKey(ctx, ch.No, key)
+		if err == nil || !errors.Is(err, durable.ErrNotFound) {
+			return held, err
+		}
 	}
 	internal, err := ident.Parse(id)
 	if err != nil {
@@ -64,7 +69,7 @@ func (a *API) messageInPath(ctx context.Context, rc *fasthttp.RequestCtx) (*cata
 	if err != nil {
 		return nil, nil, err
 	}
-	id, err := a.locate(ctx, ch, param(rc, "message"))
+	id, err := a.locate(ctx, ch, param(rc, "message"), a.namer(rc))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,7 +88,7 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	var from ident.ID
 	if q.First != "" {
-		if from, err = a.locate(ctx, ch, q.First); errors.Is(err, errUnknownMessage) {
+		if from, err = a.locate(ctx, ch, q.First, a.namer(rc)); errors.Is(err, errUnknownMessage) {
 			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no message of the channel.")
 		} else if err != nil {
 			return err
@@ -102,7 +107,7 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	entries := make([]entry, len(found))
 	for i := range found {
-		id := found[i].PublicID()
+		id := found[i].PathID()
 		entries[i] = entry{id, messagePath(ch.ID, id), found[i].ID.Time()}
 	}
 	return answerList(rc, q, channelPath(ch.ID)+"/messages", entries, ch.ChangedAt, false)
@@ -127,32 +132,23 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.locate(ctx, ch, param(rc, "message"))
+	m, err := a.messageFor(ctx, rc, ch)
 	if err != nil {
 		return err
 	}
-	found, err := a.o.Store.Messages(ctx, ch.No, []ident.ID{id})
-	if err != nil {
-		return err
-	}
-	producer := publisher(rc)
-	if len(found) == 0 || producer != nil && found[0].ProducerNo != producer.No {
-		return errUnknownMessage
-	}
-	m := &found[0]
 	start := 0
 	if q.First != "" {
 		if start, err = positionOf(m, q.First); err != nil {
 			return err
 		}
 	}
-	path := messagePath(ch.ID, m.PublicID())
-	page, err := a.jobsOf(ctx, ch, m, start, q.Size)
+	path := messagePath(ch.ID, m.PathID())
+	page, next, err := a.jobsOf(ctx, ch, m, start, q.Size)
 	if err != nil {
 		return err
 	}
 	view := viewMessage(m, path, page)
-	if producer != nil {
+	if publisher(rc) != nil {
 		for i := range view.Jobs {
 			hideConsumer(&view.Jobs[i])
 		}
@@ -162,14 +158,14 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		view.ProducedBy = p.Name
 		at = newest(at, p.ChangedAt)
 	}
-	known := m.Audience == 0
+	known := len(page) == 0 && next >= m.Audience
 	for _, j := range page {
 		at = newest(newest(at, j.state.ChangedAt), j.consumer.ChangedAt)
 		over = over && j.over()
 		known = known || j.known()
 	}
-	if end := start + len(page); end < m.Audience {
-		view.Pages = q.next(path, m.ID.Job(end).String())
+	if next < m.Audience {
+		view.Pages = q.next(path, m.ID.Job(next).String())
 	}
 	// The store does not record the fan-out. A message counts as dispatched when the queue
 	// or the store has a trace of one of its jobs, and from the age at which the fail-safe
@@ -182,6 +178,32 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	return answerEncoded(rc, fasthttp.StatusOK, body, at, over)
+}
+
+// namer returns the producer whose ID the request names a message by: the one with whose tokens it
+// was admitted, otherwise the one that it names.
+func (a *API) namer(rc *fasthttp.RequestCtx) *durable.Producer {
+	if p := publisher(rc); p != nil {
+		return p
+	}
+	return a.o.Catalogue.Producer(string(rc.Request.Header.Peek(headerProducerID)))
+}
+
+// messageFor returns the message that the path names. A producer sees its own messages only.
+func (a *API) messageFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel) (*durable.Message, error) {
+	producer := publisher(rc)
+	id, err := a.locate(ctx, ch, param(rc, "message"), a.namer(rc))
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.o.Store.Messages(ctx, ch.No, []ident.ID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 || producer != nil && found[0].ProducerNo != producer.No {
+		return nil, errUnknownMessage
+	}
+	return &found[0], nil
 }
 
 // encodeMessage returns v, whose Payload is empty, with payload as JSON. It writes the payload
@@ -218,7 +240,7 @@ func encodeMessage(v *apitype.Message, payload []byte) ([]byte, error) {
 func positionOf(m *durable.Message, jobID string) (int, error) {
 	id, err := ident.Parse(jobID)
 	message, pos, ok := id.Split()
-	if err != nil || !ok || message != m.ID || !m.Head().HasJobAt(pos) {
+	if err != nil || !ok || message != m.ID || pos >= m.Audience {
 		return 0, problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no job of this message.")
 	}
 	return pos, nil

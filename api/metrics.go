@@ -13,6 +13,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	panics   prometheus.Counter
+	deleted  *prometheus.CounterVec
 }
 
 // routeMetrics are the counters of one route. A look-up of a counter by its labels costs
@@ -37,9 +38,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "penstock_http_panics_total", Help: "Requests whose handler panicked.",
 		}),
+		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "penstock_deleted_total", Help: "Producers, channels, consumers and dead letters that were deleted through this broker.",
+		}, []string{"kind"}),
 	}
 	if r != nil {
-		r.MustRegister(m.requests, m.duration, m.panics)
+		r.MustRegister(m.requests, m.duration, m.panics, m.deleted)
 	}
 	return m
 }

@@ -102,8 +102,12 @@ func TestTokensCountWhereverARequestComesFrom(t *testing.T) {
 	w.channel()
 	k := w.consumer("k", "pull")
 	m := w.insert(durable.Message{Key: "m"})
+	w.plan(durable.Scheduled{Message: durable.Message{Key: "s"}})
 	const evil = "Origin: http://evil.example"
 	for _, r := range Routes() {
+		if r.Method == del {
+			continue // TestDeletionNeedsWhatAPutNeeds
+		}
 		path := strings.Replace(example(r.Path), "/job/j", "/job/"+m.ID.Job(k.Position).String(), 1)
 		body := formFor(path)
 		if r.Body == 0 {
@@ -117,14 +121,14 @@ func TestTokensCountWhereverARequestComesFrom(t *testing.T) {
 		case AccessManagement, AccessOwn, AccessPublished, AccessJob:
 			with().problem(403, "origin_not_allowed")
 			with("X-Broker-Admin-Token: x").problem(403, "admin_token_mismatch")
-			with(adminHeader).is(200)
+			with(adminHeader).admitted(r.Path)
 			if r.Access.forConsumers() {
 				with(tokens("x")...).problem(403, "consumer_token_mismatch")
-				with(tokens("k")...).is(200)
+				with(tokens("k")...).admitted(r.Path)
 			}
 			if r.Access.forProducers() {
 				with(append(producerTokens("p")[:2], "X-Broker-Producer-Token: x")...).problem(403, "producer_token_mismatch")
-				with(producerTokens("p")...).is(200)
+				with(producerTokens("p")...).admitted(r.Path)
 			}
 		case AccessOps:
 			with().is(200)

@@ -82,10 +82,15 @@ func parseSize(value string, maxSize int) (int, error) {
 	return 0, problem.New(fasthttp.StatusBadRequest, "invalid_size", "The parameter size must be a number above 0.")
 }
 
-// parseSince reads an RFC 3339 time. It takes a blank for a plus sign that was not encoded:
+// parseTime reads an RFC 3339 time of a query. It takes a blank for a plus sign that was not encoded:
 // "+02:00" pasted into a URL arrives as " 02:00".
+func parseTime(value string) (time.Time, error) {
+	return apitype.ParseTime(strings.ReplaceAll(value, " ", "+"))
+}
+
+// parseSince reads the parameter statusChangedSince.
 func parseSince(value string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(value, " ", "+"))
+	t, err := parseTime(value)
 	if err != nil {
 		return t, problem.New(fasthttp.StatusBadRequest, "invalid_date",
 			"The parameter statusChangedSince must be an RFC 3339 time, such as 2026-01-31T15:04:05Z.")

@@ -3,17 +3,64 @@ package api
 import (
 	"context"
 	"crypto/rand"
+	"reflect"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-func viewProducer(p *durable.Producer) apitype.Producer {
-	return apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt)}
+// viewProducer returns the view of a producer. Its secrets are masked, except the named settings.
+func viewProducer(p *durable.Producer, reveal ...string) apitype.Producer {
+	view := apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt), Signed: p.PublishSecret != ""}
+	// A test holds members of apitype.Producer equal to the names of package policy.
+	members := reflect.ValueOf(&view).Elem()
+	for _, s := range policy.ShowSender(p.Settings, reveal...) {
+		members.FieldByName(s.Name).SetString(s.Value)
+	}
+	return view
+}
+
+// sender returns the change that the settings in the form make to a producer's record; nil, which
+// keeps the record, when the form has none.
+func (a *API) sender(f form) (func(record string) (string, error), error) {
+	fields := map[string]string{}
+	for _, name := range policy.SenderNames() {
+		if value, ok := f[name]; ok {
+			fields[name] = value
+		}
+	}
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	merge := func(record string) (string, error) { return policy.MergeSender(record, fields) }
+	if _, err := merge(""); err != nil {
+		return nil, badField(err)
+	}
+	if to := fields["replyUrl"]; to != "" && a.o.CheckCallback != nil {
+		if err := a.o.CheckCallback(to); err != nil {
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this replyUrl: %v", err)
+		}
+	}
+	return merge, nil
+}
+
+// minPublishSecret is the length below which a secret could be guessed.
+const minPublishSecret = 16
+
+// publishSecret returns the field "publishSecret": nil, which keeps the stored secret, when it is
+// absent. An empty field removes the secret. It is never shown.
+func (f form) publishSecret() (*string, error) {
+	secret := f.field("publishSecret")
+	if secret != nil && *secret != "" && (len(*secret) < minPublishSecret || len(*secret) > maxTokenBytes || !visibleASCII(*secret)) {
+		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_publish_secret",
+			"The publishSecret must be 16 to 255 visible ASCII characters without spaces, or empty.")
+	}
+	return secret, nil
 }
 
 func producerPath(id string) string { return "/producer/" + id }
@@ -36,8 +83,17 @@ func readPut(rc *fasthttp.RequestCtx, id string, fields []string) (durable.Put, 
 }
 
 func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	put, _, err := readPut(rc, param(rc, "producer"), producerFields)
+	if err := free(rc, "producer"); err != nil {
+		return err
+	}
+	put, f, err := readPut(rc, param(rc, "producer"), producerFields)
 	if err != nil {
+		return err
+	}
+	if put.PublishSecret, err = f.publishSecret(); err != nil {
+		return err
+	}
+	if put.Settings, err = a.sender(f); err != nil {
 		return err
 	}
 	err = a.preconditions(ctx, rc, &put, func() (*revision, error) {
@@ -55,7 +111,17 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	a.changed(ctx, rc)
-	return answerPut(rc, created, producerPath(p.ID), viewProducer(&p), p.ChangedAt)
+	if put.Settings != nil && a.o.EnsureReplies != nil && policy.SenderOf(p.Settings).ReplyURL != "" {
+		// After a failure the next reply makes the channel.
+		if _, err := a.o.EnsureReplies(ctx, &p); err != nil {
+			return err
+		}
+	}
+	var reveal []string
+	if f["signingSecret"] != "" {
+		reveal = []string{"signingSecret"} // once: only this answer has a secret that was generated
+	}
+	return answerPut(rc, created, producerPath(p.ID), viewProducer(&p, reveal...), p.ChangedAt)
 }
 
 // answerPut answers a PUT. The answer to a creation has a Location (RFC 9110, 15.3.2).
@@ -77,7 +143,7 @@ func (a *API) getProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	p := a.o.Catalogue.Producer(param(rc, "producer"))
 	if p == nil {
-		return problem.New(fasthttp.StatusNotFound, "producer_not_found", "There is no such producer.")
+		return errNoProducer
 	}
 	return answerResource(rc, fasthttp.StatusOK, viewProducer(p), p.ChangedAt, true)
 }
@@ -94,7 +160,7 @@ func (a *API) listProducers(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	for _, p := range a.o.Catalogue.Producers(q.First, q.Size+1) {
 		entries = append(entries, entry{p.ID, producerPath(p.ID), p.ChangedAt})
 	}
-	return answerList(rc, q, "/producers", entries, noTime, true)
+	return answerList(rc, q, "/producers", entries, noTime, !a.o.Catalogue.DeletedProducers())
 }
 
 // An entry is a member of a list.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +62,7 @@ func TestChannelShowsItsLinks(t *testing.T) {
 	delete(v, "ChangedAt")
 	require.Equal(t, map[string]any{
 		"ID": "c", "Name": "c", "Token": secret,
-		"ConsumersURL": "/channel/c/consumers", "MessagesURL": "/channel/c/messages", "BroadcastURL": "/channel/c/broadcast",
+		"ConsumersURL": "/channel/c/consumers", "MessagesURL": "/channel/c/messages", "BroadcastURL": "/channel/c/broadcast", "State": "ACTIVE", "Duplicates": "refuse", "Identity": "channel", "Ack": "durable", "LatencyBudget": "65ms",
 	}, v)
 	require.Equal(t, r.Body, w.get("/channel/c").is(200).Body)
 	for _, link := range []string{"/channel/c/consumers", "/channel/c/messages"} {
@@ -75,11 +77,13 @@ func TestConsumerIsCreatedReadAndUpdated(t *testing.T) {
 	require.Equal(t, "/channel/c/consumer/k", r.Header("Location"))
 	v := r.json()
 	delete(v, "ChangedAt")
+	delete(v, "StateChangedAt")
 	require.Equal(t, map[string]any{
+		"State": "ACTIVE", "StateReason": "", "Rate": "NORMAL", "Queued": 0.0, "InFlight": 0.0, "DeadLetters": 0.0,
 		"ID": "k", "Name": "k", "Token": secret, "CallbackURL": "https://example.com/cb?a=b&c=%2F",
 		"DeadLetterQueueURL": "/channel/c/consumer/k/dlq", "Type": "push",
-		"Policy":    map[string]any{"Timeout": "30s", "MaxRetries": "5", "Backoff": "5s,30s", "RetryOn": "all"},
-		"Inherited": []any{"Timeout", "MaxRetries", "Backoff", "RetryOn"},
+		"Policy":    policyWith(nil),
+		"Inherited": inheritedWithout(),
 	}, v)
 	require.Equal(t, r.Body, w.get("/channel/c/consumer/k").is(200).Body)
 
@@ -92,16 +96,37 @@ func TestConsumerIsCreatedReadAndUpdated(t *testing.T) {
 	require.NotContains(t, w.put("/channel/c/consumer/k", "protocol=").is(200).json(), "Protocol")
 }
 
+// policyWith is the shown policy of a consumer of the test world that sets these members.
+func policyWith(own map[string]any) map[string]any {
+	shown := map[string]any{}
+	for _, s := range testPolicies().Show("") {
+		shown[s.Name] = s.Value
+	}
+	maps.Copy(shown, own)
+	return shown
+}
+
+// inheritedWithout lists the members that a consumer does not set.
+func inheritedWithout(own ...string) []any {
+	inherited := []any{}
+	for _, s := range testPolicies().Show("") {
+		if !slices.Contains(own, s.Name) {
+			inherited = append(inherited, s.Name)
+		}
+	}
+	return inherited
+}
+
 func TestAConsumerMaySetItsPolicy(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	w.put("/channel/c/consumer/k", "type=pull&timeout=1500ms&retryOn=5xx,404").is(201)
 	v := w.put("/channel/c/consumer/k", "backoff=constant:30s&maxRetries=3").is(200).json()
-	require.Equal(t, map[string]any{"Timeout": "1.5s", "MaxRetries": "3", "Backoff": "constant:30s", "RetryOn": "404,5xx"}, v["Policy"], "absent fields stay")
-	require.Equal(t, []any{}, v["Inherited"])
+	require.Equal(t, policyWith(map[string]any{"Timeout": "1.5s", "MaxRetries": "3", "Backoff": "constant:30s", "RetryOn": "404,5xx"}), v["Policy"], "absent fields stay")
+	require.Equal(t, inheritedWithout("Timeout", "MaxRetries", "Backoff", "RetryOn"), v["Inherited"])
 	v = w.put("/channel/c/consumer/k", "timeout=").is(200).json()
 	require.Equal(t, "30s", v["Policy"].(map[string]any)["Timeout"], "an empty one goes back to the default")
-	require.Equal(t, []any{"Timeout"}, v["Inherited"])
+	require.Equal(t, inheritedWithout("MaxRetries", "Backoff", "RetryOn"), v["Inherited"])
 	require.Equal(t, v, w.get("/channel/c/consumer/k").is(200).json())
 	for _, wrong := range []string{"timeout=0s", "timeout=5", "timeout=2h", "maxRetries=-1", "maxRetries=1001", "backoff=5s,x", "backoff=constant:1s,2s", "retryOn=6xx", "retryOn=" + strings.Repeat("x", 100)} {
 		name, _, _ := strings.Cut(wrong, "=")
@@ -299,4 +324,16 @@ func TestAStoreThatIsDownIs503WithoutItsWords(t *testing.T) {
 		require.Equal(t, "1", r.Header("Retry-After"))
 	}
 	require.Error(t, w.cat.Refresh(context.Background()))
+}
+
+func TestASigningSecretIsShownOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	r := w.put("/channel/c/consumer/k", "type=pull&signingSecret=generate").is(201)
+	secret := r.json()["Policy"].(map[string]any)["SigningSecret"].(string)
+	require.Regexp(t, "^whsec_[A-Za-z0-9+/]{43}=$", secret)
+	get := w.get("/channel/c/consumer/k").is(200)
+	require.NotContains(t, get.Body, secret)
+	require.Equal(t, r.Header("ETag"), get.Header("ETag"))
+	require.NotContains(t, w.put("/channel/c/consumer/k", "timeout=5s").is(200).Body, secret)
 }

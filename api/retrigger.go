@@ -38,7 +38,10 @@ func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return errUnknownJob
 	}
 	message, pos, ok := id.Split()
-	if !ok || message != m.ID || !m.Head().HasJobAt(pos) || pos >= len(ch.Consumers) {
+	if !ok || message != m.ID || pos >= len(ch.Consumers) || ch.Consumers[pos].Deleted() {
+		return errUnknownJob
+	}
+	if k := ch.Consumers[pos]; !k.Concerns(m.Head()) && !k.LeftOut(m.Head()) {
 		return errUnknownJob
 	}
 	return a.redrive(ctx, rc, ch.Consumers[pos], m, !byAdmin(rc))
@@ -82,6 +85,9 @@ func (a *API) requeueDeadJob(ctx context.Context, rc *fasthttp.RequestCtx) error
 }
 
 func (a *API) redrive(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Consumer, m *durable.Message, onlyDead bool) error {
+	if k.LeftOut(m.Head()) {
+		return problem.New(fasthttp.StatusConflict, "job_filtered", "The filter of the consumer left the message out when it was stored: there is nothing to deliver.")
+	}
 	_, err := a.o.Desk.RetriggerJob(ctx, k.No, m.Head(), onlyDead)
 	if errors.Is(err, jobs.ErrNotDead) {
 		return problem.New(fasthttp.StatusBadRequest, "job_not_dead", "The job is not dead, so its consumer cannot redrive it.")

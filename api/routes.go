@@ -29,6 +29,9 @@ const (
 	AccessAdmin      Access = "admin"
 	AccessRetrigger  Access = "re-trigger"
 	AccessData       Access = "data"
+	AccessLink       Access = "link"
+	AccessReceiver   Access = "receiver"
+	AccessSender     Access = "sender"
 )
 
 // A Route is one line of the route table.
@@ -39,8 +42,11 @@ type Route struct {
 	Summary string
 	Body    int // largest body in bytes; 0: the route takes none; OwnBody: the handler reads it
 
-	serve func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
-	data  func(DataPlane, *fasthttp.RequestCtx, intake.Limit)     // data plane
+	serve  func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
+	always bool                                                    // of a DELETE: it exists without Options.AllowDelete
+
+	data func(DataPlane, *fasthttp.RequestCtx, intake.Limit) // data plane
+	own  func(*API, *fasthttp.RequestCtx) error              // checks the tokens and reads the body itself
 }
 
 // The limits of bodies, bytes.
@@ -55,9 +61,11 @@ const (
 	head = fasthttp.MethodHead
 	put  = fasthttp.MethodPut
 	post = fasthttp.MethodPost
+	del  = fasthttp.MethodDelete
 )
 
-// table contains all routes. A GET route also serves HEAD: the server leaves the body out.
+// table contains all routes. A GET route also serves HEAD: the server leaves the body out. The
+// DELETE routes exist only with Options.AllowDelete, except that of a scheduled message.
 var table = []Route{
 	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", Body: smallBody, serve: (*API).putProducer},
 	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", serve: (*API).listProducers},
@@ -68,10 +76,42 @@ var table = []Route{
 	{Method: put, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "create or update a consumer", Body: smallBody, serve: (*API).putConsumer},
 	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", serve: (*API).listConsumers},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
+	{Method: post, Path: "/channel/{channel}/pause", Access: AccessManagement, Summary: "accept no messages", Body: smallBody, serve: (*API).pauseChannel},
+	{Method: post, Path: "/channel/{channel}/resume", Access: AccessManagement, Summary: "accept messages again", Body: smallBody, serve: (*API).resumeChannel},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/pause", Access: AccessOwn, Summary: "hold the jobs of a consumer", Body: smallBody, serve: (*API).pauseConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/resume", Access: AccessOwn, Summary: "end a pause, or the hold after a 410", Body: smallBody, serve: (*API).resumeConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/revive", Access: AccessOwn, Summary: "end the hold of a dead or gone consumer", Body: smallBody, serve: (*API).reviveConsumer},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/revive/{link}", Access: AccessLink, Summary: "the page of a revive link", serve: (*API).showLink},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/revive/{link}", Access: AccessLink, Summary: "revive a consumer with a link", Body: smallBody, serve: (*API).useLink},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay", Access: AccessOwn, Summary: "deliver messages of the past once more", Body: smallBody, serve: (*API).postReplay},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replays", Access: AccessOwn, Summary: "list the replays of a consumer", serve: (*API).listReplays},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}", Access: AccessOwn, Summary: "a replay", serve: (*API).getReplay},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/pause", Access: AccessOwn, Summary: "hold a replay", Body: smallBody, serve: (*API).pauseReplay},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/resume", Access: AccessOwn, Summary: "end the pause of a replay", Body: smallBody, serve: (*API).resumeReplay},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/cancel", Access: AccessOwn, Summary: "end a replay for good", Body: smallBody, serve: (*API).cancelReplay},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", serve: (*API).getDLQ},
 	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", Body: OwnBody, data: broadcast},
+	{Method: get, Path: "/receipt/{receipt}", Access: AccessLink, Summary: "what became of a message that was answered 202", data: receipt},
 	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", serve: (*API).listMessages},
 	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessPublished, Summary: "a message and its jobs", serve: (*API).getMessage},
+	{Method: get, Path: "/channel/{channel}/message/{message}/timeline", Access: AccessPublished, Summary: "what became of a message", serve: (*API).messageTimeline},
+	{Method: get, Path: "/channel/{channel}/message/{message}/responses", Access: AccessPublished, Summary: "the responses of the consumers to a message", serve: (*API).getResponses},
+	{Method: post, Path: "/channel/{channel}/message/{message}/response", Access: AccessReceiver, Summary: "post the response to a message", Body: maxPosted, serve: (*API).postResponse},
+	{Method: post, Path: "/channel/{channel}/request", Access: AccessData, Summary: "publish a message and wait for its response", Body: OwnBody, data: request},
+	{Method: get, Path: "/producer/{producer}/dlq", Access: AccessSender, Summary: "the replies that a producer did not take", serve: (*API).getReplyDLQ},
+	{Method: post, Path: "/producer/{producer}/dlq", Access: AccessForm, Summary: "redrive the dead replies to a producer", Body: smallBody, serve: (*API).redriveReplies},
+	{Method: get, Path: "/channel/{channel}/messages-status", Access: AccessManagement, Summary: "count the messages of a channel", serve: (*API).countMessages},
+	{Method: get, Path: "/channel/{channel}/reconcile", Access: AccessManagement, Summary: "balance the books of the consumers", serve: (*API).reconcile},
+	{Method: get, Path: "/channel/{channel}/scheduled-messages", Access: AccessManagement, Summary: "list the scheduled messages of a channel", serve: (*API).listScheduled},
+	{Method: get, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "a scheduled message", serve: (*API).getScheduled},
+	{Method: del, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "delete a scheduled message before its time", serve: (*API).cancelScheduled, always: true},
+	{Method: post, Path: "/channel/{channel}/bulk", Access: AccessData, Summary: "publish a body or file of any length", Body: OwnBody, own: (*API).acceptBulk},
+	{Method: get, Path: "/channel/{channel}/bulks", Access: AccessPublished, Summary: "list the bulks of a channel", serve: (*API).listBulks},
+	{Method: get, Path: "/channel/{channel}/bulk/{bulk}", Access: AccessPublished, Summary: "a bulk and how far it is", serve: (*API).getBulk},
+	{Method: get, Path: "/channel/{channel}/bulk/{bulk}/bad-rows", Access: AccessPublished, Summary: "all rows of a bulk that became no message", serve: (*API).getBadRows},
+	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/pause", Access: AccessPublished, Summary: "pause a bulk", Body: smallBody, serve: (*API).pauseBulk},
+	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/resume", Access: AccessPublished, Summary: "resume a bulk", Body: smallBody, serve: (*API).resumeBulk},
+	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/cancel", Access: AccessPublished, Summary: "cancel a bulk", Body: smallBody, serve: (*API).cancelBulk},
 	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", Body: smallBody, serve: (*API).retriggerMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", Body: smallBody, serve: (*API).retriggerJob},
 
@@ -83,8 +123,15 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", Body: updatesBody, data: DataPlane.UpdateJobs},
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessJob, Summary: "a job", serve: (*API).getJob},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/timeline", Access: AccessJob, Summary: "what became of a job", serve: (*API).jobTimeline},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", Body: smallBody, serve: (*API).requeueDeadJob},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessForm, Summary: "redrive all dead letters of a consumer", Body: smallBody, serve: (*API).redriveDLQ},
+
+	{Method: del, Path: "/producer/{producer}", Access: AccessManagement, Summary: "delete a producer", serve: (*API).deleteProducer},
+	{Method: del, Path: "/channel/{channel}", Access: AccessManagement, Summary: "delete a channel without consumers", serve: (*API).deleteChannel},
+	{Method: del, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "delete a consumer", serve: (*API).deleteConsumer},
+	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "delete all dead letters of a consumer", serve: (*API).deleteDLQ},
+	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "delete a dead letter", serve: (*API).deleteDeadJob},
 
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
 	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can accept messages", serve: (*API).readyz},
@@ -100,6 +147,9 @@ func broadcast(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) {
 	channelID, _ := rc.UserValue("channel").(string)
 	d.Broadcast(rc, channelID)
 }
+
+func request(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.Request(rc) }
+func receipt(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.Receipt(rc) }
 
 func batch(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.BroadcastBatch(rc) }
 
@@ -146,6 +196,9 @@ func (a *API) newRouter() *router.Router {
 		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
 	})
 	for _, route := range table {
+		if route.Method == del && !a.o.AllowDelete && !route.always {
+			continue
+		}
 		h := a.instrument(a.metrics.route(route.Method+" "+route.Path), a.handler(route))
 		r.Handle(route.Method, route.Path, h)
 		if route.Method == get {
@@ -168,6 +221,17 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 				return
 			}
 			route.data(a.o.Data, rc, body)
+		}
+	}
+	if route.own != nil {
+		return func(rc *fasthttp.RequestCtx) {
+			err := decodePathIDs(rc, params)
+			if err == nil {
+				err = route.own(a, rc)
+			}
+			if err != nil {
+				a.fail(rc, err)
+			}
 		}
 	}
 	return func(rc *fasthttp.RequestCtx) {

@@ -66,8 +66,9 @@ func raw(t *testing.T, addr, request string) []*http.Response {
 	require.NoError(t, err)
 	var answers []*http.Response
 	r := bufio.NewReader(c)
-	for {
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(500*time.Millisecond)))
+	patience := 5 * time.Second // the machine is busy
+	for ; ; patience = 500 * time.Millisecond {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
 		answer, err := http.ReadResponse(r, nil)
 		if err != nil {
 			return answers

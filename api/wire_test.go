@@ -18,19 +18,19 @@ var update = flag.Bool("update", false, "write testdata/answers.txt")
 
 const answersFile = "testdata/answers.txt"
 
-// An exchange is a request to a route and its answer.
-type exchange struct {
+// An wired is a request to a route and its answer.
+type wired struct {
 	route, path string
 	reply
 }
 
 // exchanges calls every route of the control plane, so that each member of its answers occurs.
-func exchanges(w *world) (all []exchange) {
+func exchanges(w *world) (all []wired) {
 	do := func(status int, method, route, path, body string, headers ...string) {
 		w.t.Helper()
 		r := w.do(method, path, body, headers...)
 		require.Equal(w.t, status, r.Status, "%s %s: %s", method, path, r.Body)
-		all = append(all, exchange{method + " " + route, method + " " + path, r})
+		all = append(all, wired{method + " " + route, method + " " + path, r})
 	}
 	get := func(route, path string, headers ...string) { w.t.Helper(); do(200, "GET", route, path, "", headers...) }
 
@@ -44,6 +44,7 @@ func exchanges(w *world) (all []exchange) {
 	do(200, "PUT", consumer, "/channel/c/consumer/push", "protocol=h2&timeout=5s&backoff=1s,2s&retryOn=5xx&maxRetries=2", formHeader)
 	pull := w.cat.Consumer("c", "pull")
 	get(producer, "/producer/p")
+	do(201, "PUT", producer, "/producer/signs", "token="+secret+"&publishSecret="+secret+"-of-16-and-more&statusEvents=all&replyUrl=http://127.0.0.1:9/r&signingSecret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", formHeader)
 	get(channel, "/channel/c")
 	get(consumer, "/channel/c/consumer/push")
 	get(consumer, "/channel/c/consumer/pull")
@@ -76,6 +77,12 @@ func exchanges(w *world) (all []exchange) {
 	get(message, "/channel/c/message/text")
 	get(message, "/channel/c/message/text?size=1")
 	get(message, "/channel/c/message/"+bytes.ID.String())
+	all = append(all, scheduledExchanges(w)...)
+	all = append(all, bookExchanges(w, push)...)
+	all = append(all, timelineExchanges(w, push)...)
+	all = append(all, bulkExchanges(w)...)
+	all = append(all, responseExchanges(w)...)
+	all = append(all, replayExchanges(w, push)...)
 	asProducer := []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Producer-ID: p", "X-Broker-Producer-Token: " + secret + "-p"}
 	get(message, "/channel/c/message/text", asProducer...)
 	get(jobRoute, job(push, text))
@@ -86,10 +93,30 @@ func exchanges(w *world) (all []exchange) {
 	get(dlq, "/channel/c/consumer/pull/dlq?size=1")
 	get(dlq, "/channel/c/consumer/push/dlq")
 
+	get(consumer, "/channel/c/consumer/push")
+	do(200, "POST", channel+"/pause", "/channel/c/pause", "")
+	do(200, "POST", channel+"/resume", "/channel/c/resume", "")
+	do(200, "POST", consumer+"/pause", "/channel/c/consumer/push/pause", "")
+	do(200, "POST", consumer+"/resume", "/channel/c/consumer/push/resume", "")
+	for _, method := range []string{"GET", "POST"} {
+		r := w.do(method, w.linkOfDead(push), "").is(200)
+		all = append(all, wired{method + " " + consumer + "/revive/{link}", method + " " + "/channel/c/consumer/push/revive/LINK", r})
+	}
+	do(200, "POST", consumer+"/revive", "/channel/c/consumer/push/revive", "")
 	do(202, "POST", message+"/re-trigger", "/channel/c/message/text/re-trigger", "", adminHeader)
 	do(202, "POST", message+"/job/{job}/re-trigger", "/channel/c/message/text/job/"+text.ID.Job(push.Position).String()+"/re-trigger", "", adminHeader)
 	do(202, "POST", jobRoute+"/requeue-dead-job", job(pull, text)+"/requeue-dead-job", "", tokens("pull")...)
 	do(202, "POST", dlq, "/channel/c/consumer/pull/dlq", "requeue="+secret+"-pull", formHeader)
+
+	w.kill(pull, plain)
+	do(204, "DELETE", jobRoute, job(pull, plain), "")
+	do(204, "DELETE", dlq, "/channel/c/consumer/pull/dlq", "")
+	do(204, "DELETE", producer, "/producer/signs", "")
+	do(204, "DELETE", channel, "/channel/d", "")
+	w.consumer("brief", "pull")
+	w.insert(durable.Message{Key: "brief"})
+	do(204, "DELETE", consumer, "/channel/c/consumer/brief", "")
+	get(message, "/channel/c/message/brief")
 
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/version", "/_status"} {
 		get(path, path)
@@ -106,6 +133,7 @@ var (
 	digit = regexp.MustCompile(`\d`)
 	ids   = regexp.MustCompile(`\b[0-9a-v]{20}\b`)
 	texts = regexp.MustCompile(`"detail":"[^"]+"`)
+	marks = regexp.MustCompile(`\.1\d{12}\b`) // milliseconds in the cursor of a timeline
 )
 
 // masked replaces what differs from run to run, and keeps its form. It replaces the details of
@@ -113,6 +141,7 @@ var (
 func masked(text string, known map[string]string) string {
 	text = texts.ReplaceAllString(text, `"detail":"<text>"`)
 	text = times.ReplaceAllStringFunc(text, func(s string) string { return digit.ReplaceAllString(s, "0") })
+	text = marks.ReplaceAllString(text, ".<ms>")
 	return ids.ReplaceAllStringFunc(text, func(id string) string {
 		if known[id] == "" {
 			known[id] = fmt.Sprintf("<id %d>", len(known)+1)

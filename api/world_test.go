@@ -25,10 +25,13 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/consumerstate"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -90,17 +93,18 @@ func TestMain(m *testing.M) {
 
 // A world is a broker's control plane on a real embedded store and queue.
 type world struct {
-	t     *testing.T
-	dir   string
-	store *durable.Store
-	mini  *miniredis.Miniredis
-	queue *redisq.Queue
-	cat   *catalogue.Catalogue
-	desk  *jobs.Desk
-	api   *API
-	reg   *prometheus.Registry
-	node  durable.NodeLease
-	ids   *ident.Generator
+	t      *testing.T
+	dir    string
+	store  *durable.Store
+	mini   *miniredis.Miniredis
+	queue  *redisq.Queue
+	cat    *catalogue.Catalogue
+	desk   *jobs.Desk
+	states *consumerstate.Keeper
+	api    *API
+	reg    *prometheus.Registry
+	node   durable.NodeLease
+	ids    *ident.Generator
 
 	mu        sync.Mutex
 	announced int
@@ -130,9 +134,9 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, NowMs: func() int64 { return time.Now().UnixMilli() }, Wake: func(uint32) {}, Dirty: func(uint32) {}}
 
 	o := Options{
-		Policies: policy.NewBook(policy.Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: policy.Waits(5*time.Second, 30*time.Second)}),
-		Store:    w.store, Catalogue: w.cat, Desk: w.desk, Data: (*dataPlane)(w),
-		AdminToken: adminToken, OpenManagement: true, AllowedHosts: []string{"broker"}, RationalDelay: 2 * time.Second,
+		Policies: testPolicies(),
+		Store:    w.store, Catalogue: w.cat, Desk: w.desk, Auditor: &jobs.Auditor{Store: w.store, Queue: w.queue}, Data: (*dataPlane)(w), Bulks: (*dataPlane)(w),
+		AdminToken: adminToken, OpenManagement: true, AllowDelete: true, AllowedHosts: []string{"broker"}, RationalDelay: 2 * time.Second,
 		Announce: func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -143,6 +147,10 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Registerer: w.reg,
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
+	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}
+	w.states = consumerstate.New(consumerstate.Options{Store: w.store, Catalogue: w.cat, Announce: o.Announce,
+		NowMs: func() int64 { return time.Now().UnixMilli() }, PublicURL: publicURL, Log: slog.Default()})
+	o.States = w.states
 	if change != nil {
 		change(&o)
 	}
@@ -177,6 +185,7 @@ func (d *dataPlane) note(rc *fasthttp.RequestCtx, name string) {
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 }
 
+func (d *dataPlane) Request(rc *fasthttp.RequestCtx)                    { d.note(rc, "request") }
 func (d *dataPlane) BroadcastBatch(rc *fasthttp.RequestCtx)             { d.note(rc, "batch") }
 func (d *dataPlane) ClaimJobs(rc *fasthttp.RequestCtx, _ intake.Limit)  { d.note(rc, "claim") }
 func (d *dataPlane) UpdateJobs(rc *fasthttp.RequestCtx, _ intake.Limit) { d.note(rc, "jobs") }
@@ -185,6 +194,8 @@ func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {
 	d.note(rc, "queued-jobs")
 	rc.SetBodyString("{}\n")
 }
+func (*dataPlane) Receipt(rc *fasthttp.RequestCtx) { problem.Write(rc, errUnknownMessage) }
+
 func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit) { d.note(rc, "move") }
 
 // A reply is an answer of the API.
@@ -234,7 +245,7 @@ func (w *world) post(path string, headers ...string) reply {
 
 // formFor is a form that a PUT at path takes.
 func formFor(path string) string {
-	if strings.Contains(path, "/consumer/") {
+	if i := strings.Index(path, "/consumer/"); i >= 0 && !strings.Contains(path[i+len("/consumer/"):], "/") {
 		return "type=pull"
 	}
 	return ""
@@ -299,12 +310,30 @@ const adminHeader = "X-Broker-Admin-Token: " + adminToken
 // insert stores a message of p in c for all its consumers.
 func (w *world) insert(m durable.Message) durable.Message {
 	w.t.Helper()
-	ch := w.cat.Channel("c")
-	m.ID, m.ChannelNo, m.ProducerNo, m.Audience = w.ids.Next(), ch.No, w.cat.Producer("p").No, len(ch.Consumers)
+	m.ProducerNo = w.cat.Producer("p").No
+	return w.insertInto("c", m)
+}
+
+func (w *world) insertInto(channel string, m durable.Message) durable.Message {
+	w.t.Helper()
+	ch := w.cat.Channel(channel)
+	m.ID, m.ChannelNo, m.Audience, m.Shape = w.ids.Next(), ch.No, len(ch.Consumers), ch.Shape
+	w.node.Known = w.cat.Version()
 	for _, err := range w.store.Insert(context.Background(), w.node, []*durable.Message{&m}) {
 		require.NoError(w.t, err)
 	}
 	return m
+}
+
+// plan stores a schedule of the same producer and channel as insert. It is due in ten years.
+func (w *world) plan(s durable.Scheduled) durable.Scheduled {
+	w.t.Helper()
+	s.ID, s.ChannelNo, s.ProducerNo, s.DueMs = w.ids.Next(), w.cat.Channel("c").No, w.cat.Producer("p").No, time.Now().AddDate(10, 0, 0).UnixMilli()
+	w.node.Known = w.cat.Version()
+	for _, err := range w.store.Schedule(context.Background(), w.node, []*durable.Scheduled{&s}) {
+		require.NoError(w.t, err)
+	}
+	return s
 }
 
 func (w *world) enqueue(k *durable.Consumer, m durable.Message) {
@@ -322,7 +351,7 @@ func (w *world) record(o durable.Outcome) {
 func (w *world) kill(k *durable.Consumer, m durable.Message) {
 	w.t.Helper()
 	w.record(durable.Outcome{
-		Kind: durable.OutcomeDead, ConsumerNo: k.No, ID: m.ID, Priority: m.Priority, Attempts: 6,
+		Kind: durable.OutcomeDead, Reason: durable.AttemptsExhausted, ConsumerNo: k.No, ID: m.ID, Priority: m.Priority, Attempts: 6,
 		AtMs: time.Now().UnixMilli(), StatusCode: 500, Error: "answered 500", Answer: []byte("oops"), DurationMs: 12,
 	})
 }
@@ -332,4 +361,9 @@ func (w *world) waiting(k *durable.Consumer) int {
 	s, err := w.queue.Stats(context.Background(), k.No)
 	require.NoError(w.t, err)
 	return s.Ready
+}
+
+// testPolicies are the policies of the test world.
+func testPolicies() *policy.Book {
+	return policy.NewBook(policy.Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: policy.Waits(5*time.Second, 30*time.Second)})
 }

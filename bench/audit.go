@@ -17,6 +17,7 @@ const maxAudit = maxInquiry
 // is handed over.
 type arrival struct {
 	identity, body []byte
+	key            []byte // ordering key; empty of a pull job
 	details        func() details
 }
 

@@ -36,7 +36,9 @@ type Config struct {
 	Batch        int  // messages per POST to the batch route; 1: single route
 	MessageIDs   bool // the producer names its messages, and may repeat uncertain posts
 
-	PushConsumers int // per channel
+	PushConsumers int  // per channel
+	Policy        list `json:",omitempty"` // field=value of each consumer
+	Keys          int  `json:",omitempty"` // ordering keys; 0: messages have none
 	Sink          string
 	PullWorkers   int // per channel, all of one consumer
 	PullBatch     int // jobs per claim at the batch routes; 1: single routes
@@ -91,6 +93,8 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.IntVar(&c.Batch, "batch", 1, "messages per request; above 1 through the batch route")
 	f.BoolVar(&c.MessageIDs, "message-ids", false, "send X-Broker-Message-ID and repeat posts whose outcome is unknown")
 	f.IntVar(&c.PushConsumers, "push-consumers", 1, "push consumers per channel, served by sinks in this process")
+	f.Var(&c.Policy, "policy", "`field=value` of the policy of each consumer, as rateLimit=100/1s or ordered=true; may be repeated. The ledger checks these two at push consumers")
+	f.IntVar(&c.Keys, "keys", 0, "ordering keys, shared out to the connections; each message has one")
 	f.StringVar(&c.Sink, "sink", "ok", "behaviour of the sinks: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several, separated by commas")
 	f.IntVar(&c.PullWorkers, "pull-workers", 0, "workers per channel of one pull consumer")
 	f.IntVar(&c.PullBatch, "pull-batch", 1, "jobs per claim; above 1 through the batch routes")
@@ -137,6 +141,7 @@ func (c *Config) checkBounds() error {
 		between("channels", c.Channels, 1, 1000),
 		between("batch", c.Batch, 1, 5000),
 		between("push-consumers", c.PushConsumers, 0, 256),
+		between("keys", c.Keys, 0, 1_000_000),
 		between("pull-workers", c.PullWorkers, 0, 256),
 		between("pull-batch", c.PullBatch, 1, maxPullBatch),
 		between("repeat", c.Repeat, 1, 100),
@@ -180,6 +185,14 @@ func (c *Config) checkConsumers() error {
 	var errs []error
 	if n := c.Channels * c.consumersPerChannel(); n > 10_000 {
 		errs = append(errs, fmt.Errorf("%d consumers in all: want at most 10000", n))
+	}
+	if c.Keys > 0 && (c.Keys < c.Connections || c.Batch > 1) {
+		errs = append(errs, errors.New("--keys: want as many as --connections, and --batch 1: a connection sends the messages of its keys one after the other"))
+	}
+	for _, field := range c.Policy {
+		if name, _, ok := strings.Cut(field, "="); !ok || name == "" {
+			errs = append(errs, fmt.Errorf("--policy %q: want field=value", field))
+		}
 	}
 	if c.MaxBacklog < 0 || c.MaxBacklog > 0 && c.Rate > 0 {
 		errs = append(errs, errors.New("--max-backlog is for closed loops"))

@@ -35,6 +35,7 @@ type fakeBroker struct {
 	unsureEvery                        int  // 503, and stored all the same
 	overloadEvery                      int  // 503 "overloaded", and not stored
 	overloadLies                       bool // it is stored all the same
+	delayEvery                         int  // the delivery begins late
 	lastFirst                          bool // pull consumers see low priorities first
 	stallAt                            int  // message that takes stallFor, and all that come meanwhile
 	stallFor                           time.Duration
@@ -71,7 +72,7 @@ type fakeJob struct {
 	headers              map[string]string
 	body                 []byte
 	attempts             int // before the first
-	done                 bool
+	done, late           bool
 }
 
 func startFakeBroker(t *testing.T) *fakeBroker {
@@ -169,6 +170,9 @@ func (f *fakeBroker) broadcast(rc *fasthttp.RequestCtx, channel string) {
 			headers[name] = string(h.Peek(name))
 		}
 	}
+	if key := h.Peek(orderingHeader); len(key) > 0 {
+		headers[orderingHeader] = string(key)
+	}
 	priority, _ := strconv.Atoi(string(h.Peek("X-Broker-Message-Priority")))
 	status, location, code := f.store(channel, string(h.Peek("X-Broker-Message-ID")), &fakeJob{
 		priority: priority, contentType: string(h.ContentType()), headers: headers, body: bytes.Clone(rc.PostBody()),
@@ -222,6 +226,7 @@ func (f *fakeBroker) store(channel, key string, m *fakeJob) (status int, locatio
 		for _, k := range consumers {
 			for range 1 + btoi(hits(f.copyEvery)) {
 				j := *m
+				j.late = hits(f.delayEvery)
 				j.id, j.messageID = id.Job(k.position).String(), public
 				if f.damage != nil && n == f.damageAt {
 					j.headers = maps.Clone(j.headers)
@@ -257,6 +262,9 @@ func (f *fakeBroker) enqueue(k *fakeConsumer, j *fakeJob) {
 		return
 	}
 	f.deliveries.Go(func() {
+		if j.late {
+			time.Sleep(50 * time.Millisecond)
+		}
 		f.slots <- struct{}{}
 		defer func() { <-f.slots }()
 		for range 6 {

@@ -55,7 +55,7 @@ func durableLimits(ctx context.Context, c *LimitsConfig, dir string, l *Limits) 
 	err = l.measure(ctx, c, stage, others, func(ctx context.Context, _ int) (int, error) {
 		batch := make([]*durable.Message, c.Rows)
 		for i := range batch {
-			batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: channel.No, ProducerNo: producer.No, Audience: channel.Audience,
+			batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: channel.No, ProducerNo: producer.No, Audience: channel.Audience, Shape: channel.Shape,
 				ContentType: "application/octet-stream", Payload: body}
 		}
 		return c.Rows, errors.Join(store.Insert(ctx, lease, batch)...)
@@ -175,7 +175,7 @@ func cycle(ctx context.Context, q *redisq.Queue, consumer uint32, ids *ident.Gen
 	if _, err := q.Enqueue(ctx, consumer, jobs, redisq.Fresh); err != nil {
 		return 0, err
 	}
-	claim, err := q.Claim(ctx, consumer, batch, time.Minute)
+	claim, err := q.Claim(ctx, consumer, batch, time.Minute, redisq.Limits{})
 	if err != nil {
 		return 0, err
 	}

@@ -100,11 +100,24 @@ func (p *publisher) build(id Identity) {
 		p.key = appendKey(p.key[:0], id.Run, id.Seq)
 		b = rawhttp.AppendField(b, "X-Broker-Message-ID", p.key)
 	}
+	if w.config.Keys > 0 {
+		b = rawhttp.AppendField(b, orderingHeader, w.orderingKey(p.no, id.Seq))
+	}
 	b = rawhttp.AppendLength(b, w.payloads.Len(id.Seq))
 	start := len(b)
 	b = w.payloads.Append(b, id)
 	w.ledger.Plan(id.Seq, sum(b[start:]))
 	p.buf = b
+}
+
+// orderingHeader has the ordering key of a message, of a publish and of a delivery.
+const orderingHeader = "X-Broker-Ordering-Key"
+
+// orderingKey returns one of the keys of a connection. The sequence numbers of a connection may all
+// be even, so the key is not the remainder of the number itself.
+func (w *window) orderingKey(connection int, seq uint64) []byte {
+	own := max(w.config.Keys/w.config.Connections, 1)
+	return fmt.Appendf(nil, "k%d", connection*own+int(seq*0x9e3779b97f4a7c15>>32)%own)
 }
 
 // appendKey appends the producer's own ID of a message.

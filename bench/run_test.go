@@ -65,6 +65,7 @@ func TestARunWhosePromisesAreKeptEndsWithZero(t *testing.T) {
 		"real bodies, pulled":   {"--connections", "2", "--messages", "100", "--payload-from", bodies, "--push-consumers", "0", "--pull-workers", "1"},
 		"priorities":            {"--connections", "4", "--messages", "500", "--priority", "0:80,1023:20"},
 		"names of the producer": {"--connections", "4", "--messages", "500", "--message-ids"},
+		"a rate that is kept":   {"--connections", "4", "--messages", "500", "--policy", "rateLimit=1000/1s", "--policy", "timeout=1s"},
 		"no consumers":          {"--connections", "4", "--messages", "500", "--push-consumers", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +124,10 @@ func TestEachBrokenPromiseIsFoundAndNamed(t *testing.T) {
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 200, v.Acked) }, "status 503"},
 		"overloaded, it said": {func(f *fakeBroker) { f.overloadEvery, f.overloadLies = 50, true }, nil, ExitPromise,
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 4, v.Unpromised) }, "unpromised: "},
+		"more than the rate": {func(*fakeBroker) {}, []string{"--policy", "rateLimit=100/1h"}, ExitPromise,
+			func(t *testing.T, v *Verdict) { require.EqualValues(t, 100, v.OverRate) }, "100 requests beyond it"},
+		"out of order": {func(f *fakeBroker) { f.delayEvery = 50 }, []string{"--policy", "ordered=true", "--keys", "8"}, ExitPromise,
+			func(t *testing.T, v *Verdict) { require.Positive(t, v.OutOfOrder); require.Equal(t, 8, v.Keys) }, "out of the order of their key"},
 		"unsure and repeated": {func(f *fakeBroker) { f.unsureEvery = 50 }, []string{"--message-ids"}, ExitOK,
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 200, v.Acked); require.Zero(t, v.Duplicates) }, "status 503"},
 	} {

@@ -202,5 +202,6 @@ func (s *sampler) result(ask Ask) (*Result, error) {
 	}
 	r.Memory, r.Drain = s.memory, s.drain
 	r.Ledger = w.ledger.Reconcile(issued, ask)
+	w.promises.tell(r.Ledger)
 	return r, nil
 }

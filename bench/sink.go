@@ -23,18 +23,20 @@ type Sink struct {
 	server    *fasthttp.Server
 	behaviour *Behaviour
 	receive   func(consumer int, a arrival)
+	asked     func(consumer int)
 	closing   chan struct{}
 	served    sync.WaitGroup
 }
 
 // StartSink listens on a free port. It calls receive for each delivery that the sink accepts,
-// before the answer; the slices of an arrival are valid during the call.
-func StartSink(b *Behaviour, receive func(consumer int, a arrival)) (*Sink, error) {
+// before the answer; the slices of an arrival are valid during the call. It calls asked for every
+// request, as soon as it has arrived.
+func StartSink(b *Behaviour, receive func(consumer int, a arrival), asked func(consumer int)) (*Sink, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start sink: %w", err)
 	}
-	s := &Sink{url: "http://" + ln.Addr().String() + "/", behaviour: b, receive: receive, closing: make(chan struct{})}
+	s := &Sink{url: "http://" + ln.Addr().String() + "/", behaviour: b, receive: receive, asked: asked, closing: make(chan struct{})}
 	s.server = &fasthttp.Server{
 		Handler:               s.handle,
 		MaxRequestBodySize:    2 * maxBodyBytes,
@@ -68,6 +70,7 @@ func (s *Sink) handle(rc *fasthttp.RequestCtx) {
 		rc.SetStatusCode(fasthttp.StatusNotFound)
 		return
 	}
+	s.asked(consumer)
 	if s.behaviour.Slow > 0 {
 		s.wait(s.behaviour.Slow)
 	}
@@ -83,7 +86,7 @@ func (s *Sink) handle(rc *fasthttp.RequestCtx) {
 		rc.SetStatusCode(fasthttp.StatusServiceUnavailable)
 	default:
 		s.receive(consumer, arrival{
-			identity: rc.Request.Header.Peek(identityHeader), body: rc.PostBody(),
+			identity: rc.Request.Header.Peek(identityHeader), key: rc.Request.Header.Peek(orderingHeader), body: rc.PostBody(),
 			details: func() details { return detailsOf(&rc.Request.Header) },
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
 )
@@ -15,6 +16,7 @@ type subject struct {
 	channels                []string
 	channelToken            string
 	consumers               []subscriber // as in LedgerOptions.Consumers
+	policy                  []string     // field=value of each consumer
 }
 
 // A subscriber is one consumer of the subject.
@@ -29,7 +31,7 @@ func (s subscriber) path() string { return "/channel/" + s.channel + "/consumer/
 
 func newSubject(run uint64, c *Config) *subject {
 	name := fmt.Sprintf("bench-%016x", run)
-	s := &subject{producer: name, producerToken: name + "-p", channelToken: name + "-c"}
+	s := &subject{producer: name, producerToken: name + "-p", channelToken: name + "-c", policy: c.Policy}
 	for i := range c.Channels {
 		ch := fmt.Sprintf("%s-%d", name, i)
 		s.channels = append(s.channels, ch)
@@ -60,6 +62,10 @@ func (s *subject) create(ctx context.Context, c *Control, callback func(consumer
 		if !k.pull {
 			form.Set("type", "push")
 			form.Set("callbackUrl", callback(i))
+		}
+		for _, field := range s.policy {
+			name, value, _ := strings.Cut(field, "=") // checked
+			form.Set(name, value)
 		}
 		if err := c.Put(ctx, k.path(), form); err != nil {
 			return err

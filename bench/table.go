@@ -117,6 +117,15 @@ func printLedger(out io.Writer, run int, x *Result) {
 		run, v.Sent, v.Acked, v.Refused, v.Uncertain, v.Expected, v.Delivered, v.Dead, v.Pending)
 	fmt.Fprintf(out, "lost %d, duplicated %d, corrupted %d, unpromised %d, out of priority order %d, late %d\n",
 		v.Lost, v.Duplicates, v.Corrupted, v.Unpromised, v.Overtaken, v.Late)
+	if v.RateLimit > 0 {
+		fmt.Fprintf(out, "  rate of %d in %gms: %d requests beyond it; the shortest time of %d requests was %.1f ms\n", v.RateLimit, v.RateWindowMs, v.OverRate, v.RateLimit+1, v.ShortestMs)
+	}
+	if v.Keys > 0 {
+		fmt.Fprintf(out, "  ordering keys: %d, messages out of the order of their key: %d\n", v.Keys, v.OutOfOrder)
+	}
+	if v.Books+v.Askew > 0 {
+		fmt.Fprintf(out, "  books of the broker: %d consumers balanced, %d not\n", v.Books, v.Askew)
+	}
 	if x.Unsent > 0 {
 		fmt.Fprintf(out, "  %d messages were due and never sent: every connection was busy (counted in the latencies)\n", x.Unsent)
 	}

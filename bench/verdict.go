@@ -31,15 +31,28 @@ type Verdict struct {
 	Strangers  int64 // messages of other runs
 
 	MaxOvertakenMs float64
-	Offenders      []string `json:",omitempty"` // descriptions, up to 100 of each kind
+
+	RateLimit    int     `json:",omitempty"` // of each push consumer, requests in a window
+	RateWindowMs float64 `json:",omitempty"`
+	ShortestMs   float64 `json:",omitempty"` // from a request to the one a whole limit later
+	OverRate     int64   `json:",omitempty"` // requests beyond the limit
+	Keys         int     `json:",omitempty"` // ordering keys that arrived, over all consumers
+	OutOfOrder   int64   `json:",omitempty"` // messages that arrived after a later one of their key
+
+	Books int `json:",omitempty"` // consumers of which the broker's books balance
+	Askew int `json:",omitempty"` // consumers of which they do not
+
+	Offenders []string `json:",omitempty"` // descriptions, up to 100 of each kind
 }
 
-// OK reports whether the promise was kept: no message was lost, corrupted, or stored against its
-// answer. Duplicates are allowed after faults, so only a caller that injected no fault may judge
-// them.
+// OK reports whether the promises were kept: no message was lost, corrupted, stored against its
+// answer, sent beyond the rate or out of the order of its key. Duplicates are allowed after faults,
+// so only a caller that injected no fault may judge them.
 //
 // Pending deliveries prove nothing in either direction: see Proven.
-func (v *Verdict) OK() bool { return v.Lost == 0 && v.Corrupted == 0 && v.Unpromised == 0 }
+func (v *Verdict) OK() bool {
+	return v.Lost == 0 && v.Corrupted == 0 && v.Unpromised == 0 && v.OverRate == 0 && v.OutOfOrder == 0 && v.Askew == 0
+}
 
 // Proven reports whether the run knows the end of every owed delivery.
 func (v *Verdict) Proven() bool { return v.Pending == 0 }
@@ -151,6 +164,8 @@ func (v *Verdict) Problems() string {
 	add(v.Unpromised, "delivered although refused")
 	add(v.Duplicates, "duplicated")
 	add(v.Overtaken, "out of priority order")
+	add(v.OverRate, "beyond the rate")
+	add(v.OutOfOrder, "out of the order of their key")
 	return strings.Join(out, ", ")
 }
 

@@ -26,6 +26,7 @@ type window struct {
 	mix      Mix
 	payloads *Payloads
 	ledger   *Ledger
+	promises *promises
 	audit    *audit // nil: none
 	schedule Schedule
 	single   []*rawhttp.Template // by channel and priority level
@@ -89,7 +90,11 @@ func (w *window) received(consumer, worker int, a arrival) {
 	if w.audit != nil {
 		w.audit.compare(w.subject.consumers[consumer].id, d, a)
 	}
-	if w.ledger.Received(d) && w.measured(id.Intended-d.StartNs) {
+	first := w.ledger.Received(d)
+	if first {
+		w.promises.took(consumer, string(a.key), id.Seq)
+	}
+	if first && w.measured(id.Intended-d.StartNs) {
 		w.delivery.Record(worker, d.NowNs-id.Intended)
 		if w.config.Rate > 0 { // a closed loop intends to send when it sends
 			w.transit.Record(worker, d.NowNs-id.Sent)
@@ -128,6 +133,7 @@ func newWindow(c *Config, control *Control, addr string) (*window, error) {
 		o.Key = func(seq uint64) string { return string(appendKey(nil, w.run, seq)) }
 	}
 	w.ledger = NewLedger(o)
+	w.promises = newPromises(c, len(w.subject.consumers))
 	var metadata []string
 	if w.payloads.Real() {
 		metadata = []string{"X-Broker-Metadata-Headers", identityHeader}
@@ -163,7 +169,7 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 	var turn atomic.Int64
 	sink, err := StartSink(behaviour, func(consumer int, a arrival) {
 		w.received(consumer, int(turn.Add(1)), a)
-	})
+	}, func(consumer int) { w.promises.asked(consumer, w.unix(w.now())) })
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +223,9 @@ func (w *window) conclude(ctx context.Context, s *sampler) (*Result, error) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	r, err := s.result(w.inquiry(asking))
+	if err == nil {
+		w.balance(asking, r.Ledger)
+	}
 	if err != nil || w.audit == nil {
 		return r, err
 	}

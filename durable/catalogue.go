@@ -40,15 +40,8 @@ var errUnchanged = errors.New("durable: nothing changed")
 // put does not repeat it: the second run would report that the row existed before.
 func (s *Store) put(ctx context.Context, name string, f func(ctx context.Context, c change) error) error {
 	err := s.run(ctx, transaction{name: name}, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, bumpCatalogue); err != nil {
-			return err
-		}
-		c := change{tx: tx}
-		if err := tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.version); err != nil {
-			return err
-		}
-		var err error
-		if c.nowMs, err = s.now(ctx, tx); err != nil {
+		c, err := s.newVersion(ctx, tx)
+		if err != nil {
 			return err
 		}
 		return f(ctx, c)
@@ -57,6 +50,19 @@ func (s *Store) put(ctx context.Context, name string, f func(ctx context.Context
 		return nil
 	}
 	return err
+}
+
+// newVersion begins a change with a new version of the catalogue, inside a transaction.
+func (s *Store) newVersion(ctx context.Context, tx *sql.Tx) (c change, err error) {
+	c.tx = tx
+	if _, err = tx.ExecContext(ctx, bumpCatalogue); err != nil {
+		return c, err
+	}
+	if err = tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.version); err != nil {
+		return c, err
+	}
+	c.nowMs, err = s.now(ctx, tx)
+	return c, err
 }
 
 // next returns 1 + the highest number of a table. The lock on the version serialises
@@ -73,6 +79,9 @@ type named struct {
 	ID, Name, Token string
 	ChangedAt       time.Time
 	Version         int64
+	publishSecret   string // of a producer
+	settings        string // of a producer
+	intake          string // of a channel
 }
 
 // namedSQL has the statements of one kind of named resource.
@@ -94,6 +103,22 @@ func (c change) putNamed(ctx context.Context, p Put, stored *named, q namedSQL) 
 	}
 	out = *stored
 	out.Name, out.Token = p.merge(stored.Name, stored.Token)
+	if p.PublishSecret != nil {
+		out.publishSecret = *p.PublishSecret
+	}
+	if p.Settings != nil {
+		if out.settings, err = p.Settings(stored.settings); err != nil {
+			return out, false, err
+		}
+		if len(out.settings) > maxSettingsBytes {
+			return out, false, fmt.Errorf("%w: the settings of a producer have at most %d bytes", ErrRejected, maxSettingsBytes)
+		}
+	}
+	if p.Intake != nil {
+		if out.intake, err = p.Intake(stored.intake); err != nil {
+			return out, false, err
+		}
+	}
 	if out == *stored && !created {
 		return out, false, errUnchanged
 	}
@@ -161,6 +186,9 @@ func (p Put) merge(name, token string) (string, string) {
 	return name, token
 }
 
+// replayShown is how long a replay that has ended is among the changes: longer than its last attempt.
+const replayShown = 2 * time.Hour
+
 // Changes returns the rows that changed after a version of the catalogue, in one consistent
 // snapshot. Version 0 returns all rows, and so does a version from the future, which a
 // restored backup can cause. Without a change the call costs one read by key.
@@ -195,7 +223,14 @@ func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 		if c.Channels, err = channelsSince(ctx, tx, since); err != nil {
 			return err
 		}
-		c.Consumers, err = consumersSince(ctx, tx, since)
+		if c.Consumers, err = consumersSince(ctx, tx, since); err != nil {
+			return err
+		}
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		c.Replays, err = replaysSince(ctx, tx, since, now-replayShown.Milliseconds())
 		return err
 	})
 	if err != nil {

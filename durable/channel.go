@@ -15,9 +15,14 @@ SELECT
     token,
     audience,
     changed_ms,
-    version
+    version,
+    paused,
+    intake,
+    deleted_no <> 0,
+    shape
 FROM channels
-WHERE id = ?`
+WHERE id = ?
+  AND deleted_no = 0`
 
 	selectChannelsSince = `
 SELECT
@@ -27,7 +32,11 @@ SELECT
     token,
     audience,
     changed_ms,
-    version
+    version,
+    paused,
+    intake,
+    deleted_no <> 0,
+    shape
 FROM channels
 WHERE version > ?
 ORDER BY no`
@@ -57,12 +66,24 @@ SET
     version = ?
 WHERE no = ?`
 
+	updateIntake = `
+UPDATE channels
+SET intake = ?
+WHERE no = ?`
+
 	// changed_ms stays: clients see no change of the channel when it gets a consumer, so
 	// their preconditions must still hold.
 	growAudience = `
 UPDATE channels
 SET
     audience = ?,
+    version = ?
+WHERE no = ?`
+
+	growShape = `
+UPDATE channels
+SET
+    shape = shape + 1,
     version = ?
 WHERE no = ?`
 )
@@ -78,13 +99,17 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 		var stored *named
 		switch {
 		case err == nil:
-			stored = &named{old.No, old.ID, old.Name, old.Token, old.ChangedAt, old.Version}
+			stored = &named{No: old.No, ID: old.ID, Name: old.Name, Token: old.Token, ChangedAt: old.ChangedAt, Version: old.Version, intake: old.Intake}
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
 		var n named
 		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectChannelMax, insertChannel, updateChannel})
-		out = Channel{No: n.No, ID: n.ID, Name: n.Name, Token: n.Token, Audience: old.Audience, ChangedAt: n.ChangedAt, Version: n.Version}
+		out = Channel{No: n.No, ID: n.ID, Name: n.Name, Token: n.Token, Audience: old.Audience, Shape: old.Shape, Paused: old.Paused, Intake: n.intake, ChangedAt: n.ChangedAt, Version: n.Version}
+		if err != nil || p.Intake == nil {
+			return err
+		}
+		_, err = c.tx.ExecContext(ctx, updateIntake, []byte(out.Intake), out.No)
 		return err
 	})
 	if err != nil {
@@ -106,7 +131,7 @@ func channelsSince(ctx context.Context, q querier, version int64) ([]Channel, er
 func scanChannel(r scanner) (Channel, error) {
 	var c Channel
 	var ms int64
-	err := r.Scan(&c.No, &c.ID, &c.Name, &c.Token, &c.Audience, &ms, &c.Version)
+	err := r.Scan(&c.No, &c.ID, &c.Name, &c.Token, &c.Audience, &ms, &c.Version, &c.Paused, &c.Intake, &c.Deleted, &c.Shape)
 	c.ChangedAt = fromMillis(ms)
 	return c, err
 }

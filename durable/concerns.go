@@ -2,26 +2,96 @@ package durable
 
 // From its commit on, a message either has a job for a consumer or has none. This file has
 // the only rule for that, once in Go and once in SQL. Later features become terms of this
-// rule: detached consumers, consumers attached from an earlier time, messages addressed to
-// some consumers, and replay generations (docs/decisions/017).
+// rule: consumers attached from an earlier time, and replay generations (docs/decisions/017).
 
-// Concerns reports whether the message has a job for the consumer.
-func (k *Consumer) Concerns(h Head) bool { return h.HasJobAt(k.Position) }
+// Concerns reports whether the message has a job for the consumer. The job of a deleted
+// consumer is over, see Derive.
+func (k *Consumer) Concerns(h Head) bool {
+	return h.HasJobAt(k.Position) && (k.Until.IsZero() || h.ID.Compare(k.Until) <= 0)
+}
+
+// LeftOut reports whether the message would have a job for the consumer, if the filter of the
+// consumer had not refused it. The books count such a message; nothing else happens to it.
+func (k *Consumer) LeftOut(h Head) bool {
+	return h.meantFor(k.Position) && h.LeftOut.Has(k.Position) && (k.Until.IsZero() || h.ID.Compare(k.Until) <= 0)
+}
 
 // HasJobAt is Concerns where only the position of the consumer is known, from the ID of a
 // job: the caller's copy of the catalogue may lack the consumer.
-func (h Head) HasJobAt(position int) bool { return position < h.Audience }
+func (h Head) HasJobAt(position int) bool {
+	return h.meantFor(position) && (h.LeftOut == "" || !h.LeftOut.Has(position))
+}
 
-// Concerned returns those of a channel's consumers that the message concerns. The consumers
-// are in the order of their positions, from 0; the last ones may be missing.
-func (h Head) Concerned(consumers []*Consumer) []*Consumer {
-	return consumers[:min(h.Audience, len(consumers))]
+// meantFor reports whether the message is for the consumer at a position, unless its filter
+// refuses it.
+func (h Head) meantFor(position int) bool {
+	return position < h.Audience && (h.Addressed == "" || h.Addressed.Has(position))
+}
+
+// Picky reports whether some positions of the audience have no job.
+func (h Head) Picky() bool { return h.Addressed != "" || h.LeftOut != "" }
+
+// Jobs returns the number of jobs that the message has.
+func (h Head) Jobs() int {
+	if !h.Picky() {
+		return h.Audience
+	}
+	n := 0
+	for position := range h.Audience {
+		if h.HasJobAt(position) {
+			n++
+		}
+	}
+	return n
+}
+
+// Recipients returns those of a channel's consumers to which the message may be delivered: it
+// concerns them, and they are not deleted. The consumers are in the order of their positions,
+// from 0; the last ones may be missing. some says that some of them are deleted.
+func (h Head) Recipients(consumers []*Consumer, some bool) []*Consumer {
+	all := consumers[:min(h.Audience, len(consumers))]
+	if !some && !h.Picky() {
+		return all
+	}
+	out := make([]*Consumer, 0, len(all))
+	for position, k := range all {
+		if !k.Deleted() && h.HasJobAt(position) {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // Head returns the fields that decide which consumers the message concerns, and its
 // priority.
-func (m *Message) Head() Head { return Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority} }
+func (m *Message) Head() Head {
+	return Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority, Addressed: m.Addressed, LeftOut: m.LeftOut}
+}
 
-// concerns is Concerns for a row of messages or prioritised. Its argument is the position
-// of the consumer.
-const concerns = `audience > ?`
+// concernsIn is Concerns for a row of messages or prioritised, of a consumer that is not deleted.
+// of is the name of the table with a dot, or empty. The arguments are those of appendConcerns.
+func concernsIn(of string) string {
+	return meantIn(of) + `
+  AND NOT ` + leftOutIn(of)
+}
+
+// meantIn is the part of concernsIn that filters have no influence on, with the arguments of
+// appendMeant.
+func meantIn(of string) string {
+	return of + `audience > ?
+  AND (` + of + `addressed IS NULL OR ` + hasPosition(of+"addressed") + `)`
+}
+
+// leftOutIn is true for a row that the filter of the consumer refused. Its arguments are those of
+// appendHasPosition.
+func leftOutIn(of string) string {
+	return `(` + of + `left_out IS NOT NULL AND ` + hasPosition(of+"left_out") + `)`
+}
+
+func (k *Consumer) appendConcerns(args []any) []any {
+	return appendHasPosition(k.appendMeant(args), k.Position)
+}
+
+func (k *Consumer) appendMeant(args []any) []any {
+	return appendHasPosition(append(args, k.Position), k.Position)
+}

@@ -23,10 +23,15 @@ SELECT
     protocol,
     policy,
     changed_ms,
-    version
+    version,
+    state,
+    state_reason,
+    state_ms,
+    until_id
 FROM consumers
 WHERE channel_no = ?
-  AND id = ?`
+  AND id = ?
+  AND deleted_no = 0`
 
 	selectConsumersSince = `
 SELECT
@@ -41,14 +46,25 @@ SELECT
     protocol,
     policy,
     changed_ms,
-    version
+    version,
+    state,
+    state_reason,
+    state_ms,
+    until_id
 FROM consumers
 WHERE version > ?
 ORDER BY no`
 
+	// The numbers of replays are of the same sequence.
 	selectConsumerMax = `
 SELECT COALESCE(MAX(no), 0)
-FROM consumers`
+FROM (
+    SELECT MAX(no) AS no
+    FROM consumers
+    UNION ALL
+    SELECT MAX(no)
+    FROM replays
+) numbers`
 
 	insertConsumer = `
 INSERT INTO consumers (
@@ -63,9 +79,10 @@ INSERT INTO consumers (
     protocol,
     policy,
     changed_ms,
-    version
+    version,
+    state_ms
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	updateConsumer = `
 UPDATE consumers
@@ -82,7 +99,8 @@ WHERE no = ?`
 )
 
 // PutConsumer creates or updates a consumer of an existing channel. After it has returned a
-// created consumer, the audience of every message inserted later includes that consumer.
+// created consumer, the audience of every message inserted later includes that consumer. After it
+// has returned a changed policy, messages are inserted only from brokers that know it.
 // ErrNotFound: the channel does not exist. ErrFull: no position is left.
 func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, created bool, err error) {
 	if err := p.valid(); err != nil {
@@ -125,16 +143,15 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		ms := c.stamp(p.Put, !created, old.ChangedAt)
 		out.ChangedAt, out.Version = fromMillis(ms), c.version
 		if !created {
-			_, err = c.tx.ExecContext(ctx, updateConsumer,
-				out.Name, []byte(out.Token), []byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version, out.No)
-			return err
+			return c.update(ctx, old, out, ms)
 		}
+		out.StateMs = ms
 		if _, err := c.tx.ExecContext(ctx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
 			return err
 		}
 		_, err = c.tx.ExecContext(ctx, insertConsumer,
 			out.No, out.ChannelNo, out.Position, []byte(out.ID), out.Name, []byte(out.Token),
-			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version)
+			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version, ms)
 		return err
 	})
 	if err != nil {
@@ -143,8 +160,20 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 	return out, created, nil
 }
 
+// update writes a consumer that exists.
+func (c change) update(ctx context.Context, old, k Consumer, ms int64) error {
+	if k.Policy != old.Policy { // the filter is in it
+		if _, err := c.tx.ExecContext(ctx, growShape, c.version, k.ChannelNo); err != nil {
+			return err
+		}
+	}
+	_, err := c.tx.ExecContext(ctx, updateConsumer,
+		k.Name, []byte(k.Token), []byte(k.CallbackURL), k.Type, []byte(k.Protocol), []byte(k.Policy), ms, c.version, k.No)
+	return err
+}
+
 // maxPolicyBytes is the width of the column.
-const maxPolicyBytes = 4096
+const maxPolicyBytes = 16384
 
 func (p ConsumerPut) valid() error {
 	switch {
@@ -194,7 +223,10 @@ func consumersSince(ctx context.Context, q querier, version int64) ([]Consumer, 
 func scanConsumer(r scanner) (Consumer, error) {
 	var c Consumer
 	var ms int64
-	err := r.Scan(&c.No, &c.ChannelNo, &c.Position, &c.ID, &c.Name, &c.Token, &c.CallbackURL, &c.Type, &c.Protocol, &c.Policy, &ms, &c.Version)
+	var until []byte
+	err := r.Scan(&c.No, &c.ChannelNo, &c.Position, &c.ID, &c.Name, &c.Token, &c.CallbackURL, &c.Type, &c.Protocol, &c.Policy, &ms, &c.Version,
+		&c.State, &c.StateReason, &c.StateMs, &until)
+	copy(c.Until[:], until)
 	c.ChangedAt = fromMillis(ms)
 	return c, err
 }

@@ -17,10 +17,12 @@ SELECT
     d.died_ms,
     d.status_code,
     d.reason,
-    d.answer
+    d.answer,
+    d.reason_code
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id >= ?
+  AND d.disposal <> 2
   AND NOT EXISTS (
       SELECT 1
       FROM deliveries v
@@ -29,6 +31,20 @@ WHERE d.consumer_no = ?
   )
 ORDER BY d.message_id
 LIMIT ?`
+
+	selectDeaths = `SELECT
+    consumer_no,
+    message_id,
+    ?,
+    ?,
+    died_ms,
+    attempts,
+    status_code,
+    reason_code,
+    reason
+FROM dead_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
 
 	selectDelivered = `
 SELECT message_id
@@ -45,7 +61,8 @@ var (
 SELECT
     message_id,
     priority,
-    attempts
+    attempts,
+    redrives
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -55,11 +72,42 @@ FOR UPDATE`,
 SELECT
     message_id,
     priority,
-    attempts
+    attempts,
+    redrives
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
 ORDER BY message_id`,
+	}
+
+	// A job is not redriven twice in a millisecond: it has to die in between.
+	insertRedrives = statement{
+		mysql: `
+INSERT IGNORE INTO redrives (
+    consumer_no,
+    message_id,
+    at_ms,
+    how,
+    died_ms,
+    attempts,
+    status_code,
+    reason_code,
+    reason
+)
+` + selectDeaths,
+		sqlite: `
+INSERT OR IGNORE INTO redrives (
+    consumer_no,
+    message_id,
+    at_ms,
+    how,
+    died_ms,
+    attempts,
+    status_code,
+    reason_code,
+    reason
+)
+` + selectDeaths,
 	}
 
 	reopenJobs = statement{
@@ -72,7 +120,9 @@ INSERT INTO open_jobs (
     next_ms,
     changed_ms,
     status_code,
-    error
+    error,
+    redriven_ms,
+    redrives
 )
 VALUES (?, ...)
 ON DUPLICATE KEY UPDATE
@@ -80,7 +130,9 @@ ON DUPLICATE KEY UPDATE
     next_ms = VALUES(next_ms),
     changed_ms = VALUES(changed_ms),
     status_code = VALUES(status_code),
-    error = VALUES(error)`,
+    error = VALUES(error),
+    redriven_ms = VALUES(redriven_ms),
+    redrives = VALUES(redrives)`,
 		sqlite: `
 INSERT INTO open_jobs (
     consumer_no,
@@ -90,7 +142,9 @@ INSERT INTO open_jobs (
     next_ms,
     changed_ms,
     status_code,
-    error
+    error,
+    redriven_ms,
+    redrives
 )
 VALUES (?, ...)
 ON CONFLICT DO UPDATE SET
@@ -98,7 +152,9 @@ ON CONFLICT DO UPDATE SET
     next_ms = excluded.next_ms,
     changed_ms = excluded.changed_ms,
     status_code = excluded.status_code,
-    error = excluded.error`,
+    error = excluded.error,
+    redriven_ms = excluded.redriven_ms,
+    redrives = excluded.redrives`,
 	}
 )
 
@@ -110,7 +166,7 @@ func (s *Store) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, 
 		out = nil
 		return each(ctx, s.reads, selectDeadJobs, []any{consumerNo, from[:], limit}, func(r *sql.Rows) error {
 			var d DeadJob
-			err := r.Scan(scanID{&d.ID}, &d.Priority, &d.Attempts, &d.DiedMs, &d.StatusCode, &d.Reason, &d.Answer)
+			err := r.Scan(scanID{&d.ID}, &d.Priority, &d.Attempts, &d.DiedMs, &d.StatusCode, &d.Error, &d.Answer, &d.Reason)
 			out = append(out, d)
 			return err
 		})
@@ -126,13 +182,21 @@ func (s *Store) Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.reopen(ctx, "redrive", consumerNo, ids, nowMs, true)
+	return s.reopen(ctx, "redrive", consumerNo, ids, nowMs, ByRequest)
+}
+
+// RedriveAgain is Redrive by the broker itself. It counts: see DeadHead.
+func (s *Store) RedriveAgain(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]OpenJob, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return s.reopen(ctx, "redrive", consumerNo, ids, nowMs, ByBroker)
 }
 
 // Revive turns one dead letter into an open job that keeps its attempts, due at nowMs.
 // ErrNotFound: the job is not dead, or another call moved it first.
 func (s *Store) Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (OpenJob, error) {
-	moved, err := s.reopen(ctx, "revive", consumerNo, []ident.ID{id}, nowMs, false)
+	moved, err := s.reopen(ctx, "revive", consumerNo, []ident.ID{id}, nowMs, ByWorker)
 	if err != nil {
 		return OpenJob{}, err
 	}
@@ -142,12 +206,27 @@ func (s *Store) Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowM
 	return moved[0], nil
 }
 
-func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids []ident.ID, nowMs int64, again bool) ([]OpenJob, error) {
+// A Reopening says who opened a dead letter again. The numbers are stored.
+type Reopening uint8
+
+// The three ways in which a dead letter is opened again.
+const (
+	ByRequest Reopening = iota // attempts and automatic redrives count from zero
+	ByBroker                   // attempts count from zero, and this is one more automatic redrive
+	ByWorker                   // a pull worker claims it: the attempts stay
+)
+
+// String says in words how it was opened.
+func (r Reopening) String() string {
+	return [...]string{"by request", "by the policy of the consumer", "claimed by a pull worker"}[min(r, ByWorker)]
+}
+
+func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids []ident.ID, nowMs int64, how Reopening) ([]OpenJob, error) {
 	var moved []OpenJob
 	err := s.run(ctx, transaction{name: name}, func(ctx context.Context, tx *sql.Tx) error {
 		moved = nil
 		for _, part := range chunks(ids, maxInList) {
-			jobs, err := s.reopenPart(ctx, tx, consumerNo, part, nowMs, again)
+			jobs, err := s.reopenPart(ctx, tx, consumerNo, part, nowMs, how)
 			if err != nil {
 				return err
 			}
@@ -161,13 +240,17 @@ func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids 
 	return moved, nil
 }
 
-func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, ids []ident.ID, nowMs int64, again bool) ([]OpenJob, error) {
+func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, ids []ident.ID, nowMs int64, how Reopening) ([]OpenJob, error) {
 	var dead []OpenJob
+	redrives := map[ident.ID]int{}
 	err := each(ctx, tx, list(s.dialect.sql(takeDeadJobs), len(ids)), inArgs(consumerNo, ids), func(r *sql.Rows) error {
-		j := OpenJob{NextMs: nowMs}
-		err := r.Scan(scanID{&j.ID}, &j.Priority, &j.Attempts)
-		if again {
+		j, n := OpenJob{NextMs: nowMs, RedrivenMs: nowMs}, 0
+		err := r.Scan(scanID{&j.ID}, &j.Priority, &j.Attempts, &n)
+		if how != ByWorker {
 			j.Attempts = 0
+		}
+		if how == ByBroker {
+			redrives[j.ID] = n + 1
 		}
 		dead = append(dead, j)
 		return err
@@ -188,15 +271,21 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 		}
 		moved = append(moved, j)
 		gone = append(gone, j.ID)
-		args = append(args, consumerNo, bytesOf(j.ID), j.Priority, j.Attempts, nowMs, nowMs, 0, []byte{})
+		args = append(args, consumerNo, bytesOf(j.ID), j.Priority, j.Attempts, nowMs, nowMs, 0, []byte{}, nowMs, redrives[j.ID])
 	}
 	if len(moved) == 0 {
 		return nil, nil
 	}
-	if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(reopenJobs), len(moved), 8), args...); err != nil {
+	if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(reopenJobs), len(moved), 10), args...); err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, list(s.dialect.sql(insertRedrives), len(gone)), append([]any{nowMs, how}, inArgs(consumerNo, gone)...)...); err != nil {
 		return nil, err
 	}
 	if _, err := tx.ExecContext(ctx, list(deadJobs.remove, len(gone)), inArgs(consumerNo, gone)...); err != nil {
+		return nil, err
+	}
+	if err := s.expireAgain(ctx, tx, consumerNo, gone, nowMs); err != nil {
 		return nil, err
 	}
 	return moved, nil

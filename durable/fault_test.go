@@ -249,7 +249,7 @@ func TestAFrozenServerIsAnsweredAtTheDeadline(t *testing.T) {
 	err = s.Insert(ctx, node, []*durable.Message{m})[0]
 	server.Resume()
 	require.ErrorIs(t, err, durable.ErrOutcomeUnknown)
-	require.Less(t, time.Since(begun), 3*time.Second)
+	require.Less(t, time.Since(begun), 20*time.Second, "the server stands still for as long as we wait")
 
 	// Asking again with the same message finds out.
 	require.Eventually(t, func() bool {

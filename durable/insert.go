@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -27,9 +28,13 @@ type entry struct {
 //   - *DuplicateError: the channel, or an earlier message of the batch, has this Key with
 //     the same producer, priority, content type, headers and payload;
 //   - ErrConflict: the channel has another message under this Key;
+//   - ErrReused: the same, where the Key is an Idempotency-Key. There *DuplicateError means that
+//     the payload is the same;
 //   - ErrStale: the caller refreshes the catalogue or the lease, takes new IDs and inserts
 //     again;
 //   - ErrRejected: this message can never be stored; the others are not affected;
+//   - ErrNotReplicated: the message demands a second server, and may be stored;
+//   - ErrMoved: the schedule of the message does not wait for it;
 //   - ErrOutcomeUnknown: ctx ended before the server could be asked;
 //   - any other error: the message is not stored.
 //
@@ -45,19 +50,28 @@ func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []
 			todo = append(todo, entry{m, i})
 		}
 	}
+	todo, scheduled := splitScheduled(todo)
+	slices.SortFunc(scheduled, byKey)
+	for _, part := range s.parts(scheduled) {
+		s.insertOccurrences(ctx, node, part, errs)
+	}
 	// A batch needs one round, unless a key occurs twice in it.
 	for len(todo) > 0 {
 		now, later, first := distinct(todo)
 		slices.SortFunc(now, byKey)
-		for _, part := range s.parts(now) {
-			if s.dialect == sqliteDialect {
-				s.insertSQLite(ctx, node, part, errs)
-			} else {
+		plain, replicated := splitReplicated(now)
+		for _, part := range append(s.parts(plain), s.parts(replicated)...) {
+			switch {
+			case s.dialect != sqliteDialect:
 				s.insertMySQL(ctx, node, part, errs)
+			case part[0].Replicated:
+				spread(part, errs, fmt.Errorf("%w: the embedded store has no replica", ErrNotReplicated))
+			default:
+				s.insertSQLite(ctx, node, part, errs)
 			}
 		}
-		again, contested := settleRepeated(later, first, errs)
-		todo = append(again, s.settleContested(ctx, contested, errs)...)
+		again, contested := resolveRepeated(later, first, errs)
+		todo = append(again, s.resolveContested(ctx, contested, errs)...)
 	}
 	return errs
 }
@@ -74,6 +88,10 @@ func storable(m *Message) error {
 		return fmt.Errorf("%w: message ID of %d bytes", ErrRejected, len(m.Key))
 	case len(m.ContentType) > 255:
 		return fmt.Errorf("%w: content type of %d bytes", ErrRejected, len(m.ContentType))
+	case m.TTLMs < 0 || m.TTLMs > maxTTL.Milliseconds():
+		return fmt.Errorf("%w: time to live of %d ms", ErrRejected, m.TTLMs)
+	case len(m.Addressed) > maxPositionBytes || len(m.LeftOut) > maxPositionBytes:
+		return fmt.Errorf("%w: %d bytes of positions", ErrRejected, max(len(m.Addressed), len(m.LeftOut)))
 	case len(m.Headers) > math.MaxUint16:
 		return fmt.Errorf("%w: headers of %d bytes", ErrRejected, len(m.Headers))
 	}
@@ -82,6 +100,9 @@ func storable(m *Message) error {
 
 // maxPriority is the highest priority of a message.
 const maxPriority = 1023
+
+// maxTTL is the longest time to live of a message.
+const maxTTL = 10 * 365 * 24 * time.Hour
 
 type channelKey struct {
 	channel uint32
@@ -107,11 +128,11 @@ func distinct(all []entry) (now, later []entry, first map[channelKey]entry) {
 	return now, later, first
 }
 
-// settleRepeated sets the results of messages whose key occurs earlier in the batch. It
+// resolveRepeated sets the results of messages whose key occurs earlier in the batch. It
 // returns two groups without a result. The messages of again may be inserted, because the
 // earlier message was rejected. For the messages of contested the key was taken before the
 // batch: a stored message has it, and that message may equal them.
-func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (again, contested []entry) {
+func resolveRepeated(later []entry, first map[channelKey]entry, errs []error) (again, contested []entry) {
 	var dup *DuplicateError
 	for _, e := range later {
 		f := first[channelKey{e.ChannelNo, e.Key}]
@@ -120,7 +141,7 @@ func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (ag
 			errs[e.i] = takenBy(f.ID, e, same(f.Message, e.Message))
 		case errors.As(err, &dup):
 			errs[e.i] = takenBy(dup.ID, e, same(f.Message, e.Message))
-		case errors.Is(err, ErrConflict):
+		case errors.Is(err, ErrConflict), errors.Is(err, ErrReused):
 			contested = append(contested, e)
 		case errors.Is(err, ErrRejected):
 			again = append(again, e)
@@ -131,24 +152,24 @@ func settleRepeated(later []entry, first map[channelKey]entry, errs []error) (ag
 	return again, contested
 }
 
-// settleContested sets the results of messages whose key was taken before the batch. One
+// resolveContested sets the results of messages whose key was taken before the batch. One
 // read serves all of them, since a batch may have many messages of one key. It returns the
 // messages whose key is free by now.
-func (s *Store) settleContested(ctx context.Context, contested []entry, errs []error) (rest []entry) {
+func (s *Store) resolveContested(ctx context.Context, contested []entry, errs []error) (rest []entry) {
 	if len(contested) == 0 {
 		return nil
 	}
-	settle := func(ctx context.Context) (err error) {
-		rest, err = s.settle(ctx, contested, errs)
+	resolve := func(ctx context.Context) (err error) {
+		rest, err = s.resolve(ctx, s.db, contested, errs)
 		return err
 	}
 	if s.dialect == sqliteDialect {
-		settle = func(ctx context.Context) (err error) {
-			rest, err = s.settleSQLite(ctx, contested, errs)
+		resolve = func(ctx context.Context) (err error) {
+			rest, err = s.resolveSQLite(ctx, contested, errs)
 			return err
 		}
 	}
-	if err := repeat(ctx, "insert", settle); err != nil {
+	if err := repeat(ctx, "insert", resolve); err != nil {
 		spread(contested, errs, err)
 		return nil
 	}
@@ -165,6 +186,8 @@ func takenBy(holder ident.ID, e entry, same bool) error {
 		return &DuplicateError{ID: holder}
 	case holder == e.ID:
 		return ErrStale // another message has the ID; the caller takes a new one
+	case e.Idempotent():
+		return ErrReused
 	}
 	return ErrConflict
 }
@@ -181,7 +204,7 @@ func (s *Store) parts(all []entry) [][]entry {
 	limit := s.MaxBatchBytes()
 	start, size := 0, 0
 	for i, e := range all {
-		n := len(e.Payload) + len(e.Headers) + len(e.Key) + len(e.ContentType) + 100
+		n := len(e.Payload) + len(e.Headers) + len(e.Key) + len(e.ContentType) + 2*(len(e.Addressed)+len(e.LeftOut)) + 100
 		if i > start && (size+n > limit || i-start >= maxBatchRows) {
 			out = append(out, all[start:i])
 			start, size = i, 0
@@ -204,7 +227,10 @@ func spread(part []entry, errs []error, err error) {
 // same reports whether a stored message equals m. If it does, an earlier commit has stored
 // m; otherwise it is another message with the ID or key of m.
 func same(stored, m *Message) bool {
-	return sameHead(stored, m) && string(stored.Payload) == string(m.Payload)
+	if m.Event() {
+		return sameEvent(stored, m)
+	}
+	return (sameHead(stored, m) || m.Idempotent() && stored.Key == m.Key) && string(stored.Payload) == string(m.Payload)
 }
 
 // sameHead is same without the payload.

@@ -40,7 +40,8 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			s.insertMySQL(ctx, node, part[len(part)/2:], errs)
 			return
 		case exists:
-			rest, e := s.settle(ctx, part, errs)
+			rest, e := s.resolve(ctx, s.db, part, errs)
+			unproven(part, rest, errs)
 			if e == nil && len(rest) < len(part) {
 				part = rest
 				continue
@@ -48,12 +49,17 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			err = cmp.Or(e, err)
 		case stale:
 			rest, e := s.repeatStale(ctx, part, doubt, errs)
+			unproven(part, rest, errs)
 			if e == nil {
 				spread(rest, errs, ErrStale)
 				return
 			}
 			doubt, err = true, e
 		case failed:
+			if errors.Is(err, ErrNotReplicated) {
+				spread(part, errs, err)
+				return
+			}
 			if !doubt {
 				spread(part, errs, failedTo("insert", err))
 				return
@@ -83,33 +89,24 @@ func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (v
 	defer func() { _ = conn.Close() }() // returns it to the pool, which drops a broken one
 	w := newBuilder()
 	defer w.release()
+	insert := func() (verdict, error) { return s.sendPart(ctx, conn, w, node, part) }
+	if part[0].Replicated { // then all are
+		return s.insertReplicated(ctx, conn, insert)
+	}
+	return insert()
+}
 
-	if !slices.ContainsFunc(part, func(e entry) bool { return e.Key != "" || e.Priority > 0 }) {
+// sendPart sends a part on a connection.
+func (s *Store) sendPart(ctx context.Context, conn *sql.Conn, w *builder, node NodeLease, part []entry) (verdict, error) {
+	if !slices.ContainsFunc(part, func(e entry) bool { return e.Key != "" || e.Priority > 0 || e.TTLMs > 0 || e.Keyed() }) {
 		return s.send(ctx, conn, w.messages(node, part)) // the common case: commits by itself
 	}
 
-	keyed := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Key == "" })
-	prior := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Priority == 0 })
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return beforeCommit(judge(err)), err
 	}
-	slices.SortFunc(keyed, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), strings.Compare(a.Key, b.Key))
-	})
-	slices.SortFunc(prior, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
-	})
-	v, err := failed, error(nil)
-	if len(keyed) > 0 { // keys first, so that a duplicate is found before payloads are sent
-		v, err = s.send(ctx, tx, w.keys(keyed))
-	}
-	if err == nil && len(prior) > 0 {
-		v, err = s.send(ctx, tx, w.prioritised(prior))
-	}
-	if err == nil {
-		v, err = s.send(ctx, tx, w.messages(node, part))
-	}
+	v, err := s.sendRows(ctx, tx, w, node, part)
 	if err != nil {
 		_ = tx.Rollback() // a lost connection rolls back by itself
 		return beforeCommit(v), err
@@ -121,6 +118,47 @@ func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (v
 		return judge(err), err
 	}
 	return failed, nil
+}
+
+// sendRows sends the statements of a part that has more rows than its messages. Each part of them is
+// sorted, so that concurrent inserts lock their rows in the same order.
+func (s *Store) sendRows(ctx context.Context, tx *sql.Tx, w *builder, node NodeLease, part []entry) (verdict, error) {
+	keyed := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Key == "" || e.Idempotent() })
+	used := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return !e.Idempotent() })
+	mortal := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.TTLMs == 0 })
+	prior := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Priority == 0 })
+	slices.SortFunc(keyed, byIdentity)
+	slices.SortFunc(used, byIdentity)
+	slices.SortFunc(prior, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
+	})
+	v, err := failed, error(nil)
+	if len(keyed) > 0 { // keys first, so that a duplicate is found before payloads are sent
+		v, err = s.send(ctx, tx, w.keys(keyed))
+	}
+	if err == nil && len(used) > 0 {
+		v, err = s.send(ctx, tx, w.uses(used))
+	}
+	if err == nil && len(prior) > 0 {
+		v, err = s.send(ctx, tx, w.prioritised(prior))
+	}
+	if chain := chained(part); err == nil && len(chain) > 0 {
+		if v, err = s.send(ctx, tx, w.orderingKeys(chain)); err == nil {
+			v, err = s.send(ctx, tx, w.ordered(chain))
+		}
+	}
+	if err == nil {
+		v, err = s.send(ctx, tx, w.messages(node, part))
+	}
+	if err == nil && len(mortal) > 0 { // last: only a repeat of the whole has these rows already
+		v, err = s.send(ctx, tx, w.expiring(mortal))
+	}
+	return v, err
+}
+
+// byIdentity orders entries as the keys of messages are ordered.
+func byIdentity(a, b entry) int {
+	return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), strings.Compare(a.Key, b.Key))
 }
 
 // beforeCommit returns the verdict on a statement inside a transaction, where unknown means
@@ -180,15 +218,15 @@ WHERE channel_no = ?
 LOCK IN SHARE MODE`
 )
 
-// settle sets the results of entries that are stored and of entries whose key another
+// resolve sets the results of entries that are stored and of entries whose key another
 // message has. It returns the rest, in order.
-func (s *Store) settle(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
+func (s *Store) resolve(ctx context.Context, q querier, part []entry, errs []error) (rest []entry, err error) {
 	for len(part) > 0 {
 		n := 1
 		for n < len(part) && part[n].ChannelNo == part[0].ChannelNo && n < 256 {
 			n++
 		}
-		left, err := s.settleChunk(ctx, part[:n], errs)
+		left, err := s.resolveChunk(ctx, q, part[:n], errs)
 		if err != nil {
 			return nil, err
 		}
@@ -198,9 +236,12 @@ func (s *Store) settle(ctx context.Context, part []entry, errs []error) (rest []
 	return rest, nil
 }
 
-// settleChunk is settle for entries of one channel.
-func (s *Store) settleChunk(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
-	holders, err := s.holders(ctx, part)
+// resolveChunk is resolve for entries of one channel.
+func (s *Store) resolveChunk(ctx context.Context, q querier, part []entry, errs []error) (rest []entry, err error) {
+	if part, err = s.resolveUses(ctx, q, part, errs); err != nil || len(part) == 0 {
+		return nil, err
+	}
+	holders, err := s.holders(ctx, q, part)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +252,7 @@ func (s *Store) settleChunk(ctx context.Context, part []entry, errs []error) (re
 			ids = append(ids, h.ID)
 		}
 	}
-	stored, err := s.stored(ctx, part[0].ChannelNo, ids)
+	stored, err := s.stored(ctx, q, part[0].ChannelNo, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -238,47 +279,6 @@ func (s *Store) settleChunk(ctx context.Context, part []entry, errs []error) (re
 	return rest, nil
 }
 
-// A holder is the message that has a key, with the size of its payload instead of the
-// payload.
-type holder struct {
-	Message
-	size int
-}
-
-// alike reports whether m and the message of the holder can differ only in the payload.
-func (h *holder) alike(m *Message) bool { return h.size == len(m.Payload) && sameHead(&h.Message, m) }
-
-func (s *Store) holders(ctx context.Context, part []entry) (map[string]*holder, error) {
-	args := []any{part[0].ChannelNo}
-	for _, e := range part {
-		if e.Key != "" {
-			args = append(args, []byte(e.Key))
-		}
-	}
-	if len(args) == 1 {
-		return nil, nil
-	}
-	out := map[string]*holder{}
-	err := each(ctx, s.db, list(selectHolders, len(args)-1), args, func(r *sql.Rows) error {
-		var h holder
-		err := r.Scan(scanID{&h.ID}, &h.Key, &h.ProducerNo, &h.Priority, &h.ContentType, &h.Headers, &h.size)
-		out[h.Key] = &h
-		return err
-	})
-	return out, err
-}
-
-func (s *Store) stored(ctx context.Context, channelNo uint32, ids []ident.ID) (map[ident.ID]Message, error) {
-	out := map[ident.ID]Message{}
-	err := each(ctx, s.db, list(selectStored, len(ids)), inArgs(channelNo, ids), func(r *sql.Rows) error {
-		var m Message
-		err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload)
-		out[m.ID] = m
-		return err
-	})
-	return out, err
-}
-
 // staleMargin is how long after MaxIDAge a statement that passed the guard may still write
 // its first row.
 const staleMargin = 250 * time.Millisecond
@@ -287,7 +287,7 @@ const staleMargin = 250 * time.Millisecond
 // doubt, a copy of the statement may still be on its way to the server. repeatStale then
 // waits until the oldest ID is too old for the guard, so that such a copy must fail.
 func (s *Store) repeatStale(ctx context.Context, part []entry, doubt bool, errs []error) ([]entry, error) {
-	rest, err := s.settle(ctx, part, errs)
+	rest, err := s.resolve(ctx, s.db, part, errs)
 	if err != nil || len(rest) == 0 || !doubt {
 		return rest, err
 	}
@@ -305,6 +305,6 @@ func (s *Store) repeatStale(ctx context.Context, part []entry, doubt bool, errs 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-t.C:
-		return s.settle(ctx, rest, errs)
+		return s.resolve(ctx, s.db, rest, errs)
 	}
 }

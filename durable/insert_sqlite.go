@@ -24,12 +24,16 @@ SELECT COUNT(*)
 FROM nodes
 WHERE no = ?
   AND token = ?
-  AND expires_ms > ?`
+  AND expires_ms > ?
+  AND least_version <= ?`
 
 	sqliteAudience = `
-SELECT audience
+SELECT
+    audience,
+    shape
 FROM channels
-WHERE no = ?`
+WHERE no = ?
+  AND paused = 0`
 
 	sqliteHolder = `
 SELECT id
@@ -57,8 +61,8 @@ SELECT
     msg_key,
     content_type,
     headers,
-    LENGTH(payload) = ?1,
-    CASE LENGTH(payload) WHEN ?1 THEN payload END
+    LENGTH(payload) = ?1 OR ?4,
+    CASE WHEN LENGTH(payload) = ?1 OR ?4 THEN payload END
 FROM messages
 WHERE channel_no = ?2
   AND id = ?3`
@@ -73,9 +77,11 @@ INSERT INTO messages (
     msg_key,
     content_type,
     headers,
-    payload
+    payload,
+    addressed,
+    left_out
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	sqliteInsertKey = `
 INSERT INTO message_keys (
@@ -85,14 +91,30 @@ INSERT INTO message_keys (
 )
 VALUES (?, ?, ?)`
 
+	sqliteSetTTL = `
+UPDATE messages
+SET ttl_ms = ?
+WHERE channel_no = ?
+  AND id = ?`
+
+	sqliteInsertExpiring = `
+INSERT INTO expiring (
+    expires_ms,
+    channel_no,
+    id
+)
+VALUES (?, ?, ?)`
+
 	sqliteInsertPrioritised = `
 INSERT INTO prioritised (
     channel_no,
     inv_priority,
     id,
-    audience
+    audience,
+    addressed,
+    left_out
 )
-VALUES (?, ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?, ?)`
 )
 
 // insertSQLite stores a part in one transaction of the only writer and sets a result for
@@ -110,7 +132,7 @@ func (s *Store) insertSQLite(ctx context.Context, node NodeLease, part []entry, 
 		spread(part, errs, failedTo("insert", err))
 		return
 	}
-	b := &sqliteBatch{ctx: ctx, tx: tx, node: node}
+	b := &sqliteBatch{store: s, ctx: ctx, tx: tx, node: node}
 	if err := b.insert(part, errs); err != nil {
 		_ = tx.Rollback()
 		spread(part, errs, failedTo("insert", err))
@@ -125,21 +147,22 @@ func (s *Store) insertSQLite(ctx context.Context, node NodeLease, part []entry, 
 	}
 }
 
-// settleSQLite runs settle in a transaction of its own, which writes nothing.
-func (s *Store) settleSQLite(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
+// resolveSQLite runs resolve in a transaction of its own, which writes nothing.
+func (s *Store) resolveSQLite(ctx context.Context, part []entry, errs []error) (rest []entry, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	return (&sqliteBatch{ctx: ctx, tx: tx}).settle(part, errs, func(entry) bool { return true })
+	return (&sqliteBatch{store: s, ctx: ctx, tx: tx}).resolve(part, errs, func(entry) bool { return true })
 }
 
 // A sqliteBatch is the insert of one part.
 type sqliteBatch struct {
-	ctx  context.Context // of this one transaction
-	tx   *sql.Tx
-	node NodeLease
+	store *Store
+	ctx   context.Context // of this one transaction
+	tx    *sql.Tx
+	node  NodeLease
 }
 
 // insert writes the valid rows. After an error the transaction must not be committed.
@@ -148,7 +171,7 @@ func (b *sqliteBatch) insert(part []entry, errs []error) error {
 	if slices.ContainsFunc(part, func(e entry) bool { return e.Key != "" }) {
 		// A duplicate gets its result even from a broker whose knowledge is stale.
 		var err error
-		if todo, err = b.settle(part, errs, func(e entry) bool { return e.Key != "" }); err != nil {
+		if todo, err = b.resolve(part, errs, func(e entry) bool { return e.Key != "" }); err != nil {
 			return err
 		}
 	}
@@ -160,7 +183,7 @@ func (b *sqliteBatch) insert(part []entry, errs []error) error {
 		return err
 	}
 	if !fresh {
-		rest, err := b.settle(todo, errs, func(entry) bool { return true })
+		rest, err := b.resolve(todo, errs, func(entry) bool { return true })
 		spread(rest, errs, ErrStale)
 		return err
 	}
@@ -179,7 +202,7 @@ func (b *sqliteBatch) insert(part []entry, errs []error) error {
 // write stores one message, or sets the reason why it cannot be stored as its result.
 func (b *sqliteBatch) write(stmt *sql.Stmt, e entry, errs []error) error {
 	_, err := stmt.ExecContext(b.ctx, e.ChannelNo, e.ID[:], e.ProducerNo, e.Priority, e.Audience,
-		[]byte(e.Key), []byte(e.ContentType), blob(e.Headers), blob(e.Payload))
+		[]byte(e.Key), []byte(e.ContentType), blob(e.Headers), blob(e.Payload), e.Addressed.column(), e.LeftOut.column())
 	if rejects(err) { // the statement changed nothing, and the transaction goes on
 		answered, e2 := b.answered(e, errs)
 		if !answered {
@@ -187,11 +210,19 @@ func (b *sqliteBatch) write(stmt *sql.Stmt, e entry, errs []error) error {
 		}
 		return e2
 	}
-	if err == nil && e.Key != "" {
+	if err == nil && e.Idempotent() {
+		_, err = b.tx.ExecContext(b.ctx, sqliteInsertUse, e.ChannelNo, []byte(e.Key), e.ID[:], e.fingerprint())
+	} else if err == nil && e.Key != "" {
 		_, err = b.tx.ExecContext(b.ctx, sqliteInsertKey, e.ChannelNo, []byte(e.Key), e.ID[:])
 	}
 	if err == nil && e.Priority > 0 {
-		_, err = b.tx.ExecContext(b.ctx, sqliteInsertPrioritised, e.ChannelNo, maxPriority-e.Priority, e.ID[:], e.Audience)
+		_, err = b.tx.ExecContext(b.ctx, sqliteInsertPrioritised, e.ChannelNo, maxPriority-e.Priority, e.ID[:], e.Audience, e.Addressed.column(), e.LeftOut.column())
+	}
+	if err == nil && e.TTLMs > 0 {
+		err = b.limit(e)
+	}
+	if err == nil && e.Keyed() {
+		err = b.chain(e)
 	}
 	if err == nil {
 		errs[e.i] = nil
@@ -199,9 +230,18 @@ func (b *sqliteBatch) write(stmt *sql.Stmt, e entry, errs []error) error {
 	return err
 }
 
-// settle sets the results of those entries that asked selects and that are stored or have a
+// limit stores the message's own time to live.
+func (b *sqliteBatch) limit(e entry) error {
+	if _, err := b.tx.ExecContext(b.ctx, sqliteSetTTL, e.TTLMs, e.ChannelNo, e.ID[:]); err != nil {
+		return err
+	}
+	_, err := b.tx.ExecContext(b.ctx, sqliteInsertExpiring, e.ID.Millis()+e.TTLMs, e.ChannelNo, e.ID[:])
+	return err
+}
+
+// resolve sets the results of those entries that asked selects and that are stored or have a
 // taken key. It returns the rest.
-func (b *sqliteBatch) settle(part []entry, errs []error, asked func(entry) bool) ([]entry, error) {
+func (b *sqliteBatch) resolve(part []entry, errs []error, asked func(entry) bool) ([]entry, error) {
 	rest := make([]entry, 0, len(part))
 	for _, e := range part {
 		if asked(e) {
@@ -232,7 +272,12 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return false, err
 	}
-	if e.Key != "" {
+	if e.Idempotent() {
+		rest, err := b.store.resolveUses(b.ctx, b.tx, []entry{e}, errs)
+		if err != nil || len(rest) == 0 {
+			return err == nil, err
+		}
+	} else if e.Key != "" {
 		var holder ident.ID
 		err := b.tx.QueryRowContext(b.ctx, sqliteHolder, e.ChannelNo, []byte(e.Key)).Scan(scanID{&holder})
 		if err == nil {
@@ -252,8 +297,8 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 // taken returns the result of a message whose key belongs to the stored message holder.
 func (b *sqliteBatch) taken(e entry, holder ident.ID) (answer, err error) {
 	var m Message
-	var sameSize bool
-	err = b.tx.QueryRowContext(b.ctx, sqliteHeld, len(e.Payload), e.ChannelNo, holder[:]).
+	var sameSize bool // or an event, of which the size may differ
+	err = b.tx.QueryRowContext(b.ctx, sqliteHeld, len(e.Payload), e.ChannelNo, holder[:], e.Event()).
 		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &sameSize, &m.Payload)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
@@ -261,20 +306,21 @@ func (b *sqliteBatch) taken(e entry, holder ident.ID) (answer, err error) {
 	return takenBy(holder, e, err == nil && sameSize && same(&m, e.Message)), nil
 }
 
-// fresh is the guard. SQLite has one writer, so no lease or audience changes until the commit.
+// fresh is the guard. SQLite has one writer, so no lease, audience, shape or pause changes until
+// the commit.
 func (b *sqliteBatch) fresh(part []entry) (bool, error) {
 	now := time.Now().UnixMilli()
 	var leased int
-	if err := b.tx.QueryRowContext(b.ctx, sqliteNode, b.node.No, b.node.Token[:], now).Scan(&leased); err != nil {
+	if err := b.tx.QueryRowContext(b.ctx, sqliteNode, b.node.No, b.node.Token[:], now, b.node.Known).Scan(&leased); err != nil {
 		return false, err
 	}
 	if leased == 0 {
 		return false, nil
 	}
-	audience := -1
+	audience, shape := -1, int64(0)
 	for i, e := range part {
 		if i == 0 || part[i-1].ChannelNo != e.ChannelNo {
-			err := b.tx.QueryRowContext(b.ctx, sqliteAudience, e.ChannelNo).Scan(&audience)
+			err := b.tx.QueryRowContext(b.ctx, sqliteAudience, e.ChannelNo).Scan(&audience, &shape)
 			if errors.Is(err, sql.ErrNoRows) {
 				return false, nil
 			}
@@ -282,7 +328,7 @@ func (b *sqliteBatch) fresh(part []entry) (bool, error) {
 				return false, err
 			}
 		}
-		if e.Audience != audience || e.ID.Millis()+MaxIDAge.Milliseconds() < now {
+		if e.Audience != audience || e.Shape != shape || e.ID.Millis()+MaxIDAge.Milliseconds() < now {
 			return false, nil
 		}
 	}

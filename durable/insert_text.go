@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -29,13 +30,22 @@ func (w *builder) release() {
 func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
 
 // messages builds the insert of sorted entries. The first row of each channel contains the
-// guard, as does the first row of each audience if a batch has several for one channel. The
+// guard, as does the first row of each audience or shape if a batch has several for one channel. The
 // guard is a subquery for the audience: it returns the audience of the channel if all facts
 // of the batch are still true, and NULL otherwise. For NULL the server refuses the whole
 // statement with error 1048. The guard uses SYSDATE, which includes a wait before the row is
 // written; NOW is fixed at the arrival of the statement.
 func (w *builder) messages(node NodeLease, part []entry) string {
-	b := append(w.b[:0], `INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload) VALUES `...)
+	mortal := slices.ContainsFunc(part, func(e entry) bool { return e.TTLMs > 0 })
+	picky := slices.ContainsFunc(part, entry.picky)
+	b := append(w.b[:0], `INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload`...)
+	if mortal {
+		b = append(b, `, ttl_ms`...)
+	}
+	if picky {
+		b = append(b, `, addressed, left_out`...)
+	}
+	b = append(b, `) VALUES `...)
 	for i, e := range part {
 		if i > 0 {
 			b = append(b, ",\n"...)
@@ -49,7 +59,7 @@ func (w *builder) messages(node NodeLease, part []entry) string {
 		b = append(b, ',')
 		b = appendInt(b, int64(e.Priority))
 		b = append(b, ',')
-		if i == 0 || part[i-1].ChannelNo != e.ChannelNo || part[i-1].Audience != e.Audience {
+		if i == 0 || part[i-1].ChannelNo != e.ChannelNo || part[i-1].Audience != e.Audience || part[i-1].Shape != e.Shape {
 			b = appendGuard(b, node, e)
 		} else {
 			b = appendInt(b, int64(e.Audience))
@@ -62,6 +72,13 @@ func (w *builder) messages(node NodeLease, part []entry) string {
 		b = appendBytes(b, e.Headers)
 		b = append(b, ',')
 		b = appendBytes(b, e.Payload)
+		if mortal {
+			b = append(b, ',')
+			b = appendInt(b, e.TTLMs)
+		}
+		if picky {
+			b = e.appendRecipients(b)
+		}
 		b = append(b, ')')
 	}
 	w.b = b
@@ -75,8 +92,12 @@ func appendGuard(b []byte, node NodeLease, e entry) []byte {
 	b = appendUint(b, uint64(e.ChannelNo))
 	b = append(b, ` AND c.audience = `...)
 	b = appendInt(b, int64(e.Audience))
-	b = append(b, ` AND n.token = `...)
+	b = append(b, ` AND c.shape = `...)
+	b = appendInt(b, e.Shape)
+	b = append(b, ` AND c.paused = 0 AND n.token = `...)
 	b = appendHex(b, node.Token[:])
+	b = append(b, ` AND n.least_version <= `...)
+	b = appendInt(b, node.Known)
 	b = append(b, ` AND n.expires_ms > UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AND `...)
 	b = appendInt(b, e.ID.Millis()+MaxIDAge.Milliseconds())
 	return append(b, ` >= UNIX_TIMESTAMP(SYSDATE(3)) * 1000)`...)
@@ -105,7 +126,12 @@ func (w *builder) keys(part []entry) string {
 // prioritised builds the insert into the index of prioritised messages. The entries are
 // sorted by its key.
 func (w *builder) prioritised(part []entry) string {
-	b := append(w.b[:0], `INSERT INTO prioritised (channel_no, inv_priority, id, audience) VALUES `...)
+	picky := slices.ContainsFunc(part, entry.picky)
+	b := append(w.b[:0], `INSERT INTO prioritised (channel_no, inv_priority, id, audience`...)
+	if picky {
+		b = append(b, `, addressed, left_out`...)
+	}
+	b = append(b, `) VALUES `...)
 	for i, e := range part {
 		if i > 0 {
 			b = append(b, ",\n"...)
@@ -118,6 +144,37 @@ func (w *builder) prioritised(part []entry) string {
 		b = appendID(b, e.ID)
 		b = append(b, ',')
 		b = appendInt(b, int64(e.Audience))
+		if picky {
+			b = e.appendRecipients(b)
+		}
+		b = append(b, ')')
+	}
+	w.b = b
+	return w.text()
+}
+
+// picky reports whether some consumers have no job of the message.
+func (e entry) picky() bool { return e.Addressed != "" || e.LeftOut != "" }
+
+// appendRecipients appends the values of addressed and left_out.
+func (e entry) appendRecipients(b []byte) []byte {
+	b = e.Addressed.appendColumn(append(b, ','))
+	return e.LeftOut.appendColumn(append(b, ','))
+}
+
+// expiring builds the insert of the expiries of messages that have their own.
+func (w *builder) expiring(part []entry) string {
+	b := append(w.b[:0], `INSERT INTO expiring (expires_ms, channel_no, id) VALUES `...)
+	for i, e := range part {
+		if i > 0 {
+			b = append(b, ",\n"...)
+		}
+		b = append(b, '(')
+		b = appendInt(b, e.ID.Millis()+e.TTLMs)
+		b = append(b, ',')
+		b = appendUint(b, uint64(e.ChannelNo))
+		b = append(b, ',')
+		b = appendID(b, e.ID)
 		b = append(b, ')')
 	}
 	w.b = b
@@ -126,7 +183,7 @@ func (w *builder) prioritised(part []entry) string {
 
 // deliveries builds the insert of sorted outcomes that are all Delivered.
 func (w *builder) deliveries(part []Outcome) string {
-	b := append(w.b[:0], `INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code) VALUES `...)
+	b := append(w.b[:0], `INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES `...)
 	for i := range part {
 		o := &part[i]
 		if i > 0 {
@@ -142,6 +199,10 @@ func (w *builder) deliveries(part []Outcome) string {
 		b = appendInt(b, o.AtMs)
 		b = append(b, ',')
 		b = appendInt(b, int64(o.StatusCode))
+		b = append(b, ',')
+		b = appendNullable(b, o.node())
+		b = append(b, ',')
+		b = appendNullable(b, o.duration())
 		b = append(b, ')')
 	}
 	// A delivered job keeps its first row.

@@ -3,7 +3,6 @@ package durable
 import (
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -18,7 +17,10 @@ SELECT
     at_ms,
     0 AS next_ms,
     status_code,
-    NULL AS error
+    NULL AS error,
+    0 AS reason_code,
+    0 AS redriven_ms,
+    0 AS disposal
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -30,7 +32,10 @@ SELECT
     died_ms,
     0,
     status_code,
-    reason
+    reason,
+    reason_code,
+    0,
+    disposal
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -42,7 +47,10 @@ SELECT
     changed_ms,
     next_ms,
     status_code,
-    error
+    error,
+    0,
+    redriven_ms,
+    0
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)`
@@ -52,7 +60,8 @@ SELECT
     o.message_id,
     o.priority,
     o.attempts,
-    o.next_ms
+    o.next_ms,
+    o.redriven_ms
 FROM open_jobs o
 WHERE o.consumer_no = ?
   AND o.message_id >= ?
@@ -70,20 +79,6 @@ WHERE o.consumer_no = ?
   )
 ORDER BY o.message_id
 LIMIT ?`
-
-	selectAttempts = `
-SELECT
-    attempt,
-    at_ms,
-    status_code,
-    error,
-    duration_ms,
-    answer
-FROM attempts
-WHERE consumer_no = ?
-  AND message_id = ?
-ORDER BY at_ms DESC, attempt DESC
-LIMIT ?`
 )
 
 // JobStates returns the stored states of jobs of a consumer. A job without a row is not in
@@ -96,13 +91,10 @@ func (s *Store) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID
 		args = append(append(append(args, one...), one...), one...)
 		err := repeat(ctx, "read job states", func(ctx context.Context) error {
 			return each(ctx, s.reads, list(selectJobStates, len(part)), args, func(r *sql.Rows) error {
-				var id ident.ID
-				var j JobState
-				var text []byte
-				if err := r.Scan(scanID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text); err != nil {
+				id, j, err := scanJobState(r)
+				if err != nil {
 					return err
 				}
-				j.Error = string(text)
 				if j.Status >= out[id].Status {
 					out[id] = j
 				}
@@ -116,6 +108,15 @@ func (s *Store) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID
 	return out, nil
 }
 
+// scanJobState reads a row of selectJobStates.
+func scanJobState(r *sql.Rows) (id ident.ID, j JobState, err error) {
+	var text []byte
+	var disposal Disposal
+	err = r.Scan(scanID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason, &j.RedrivenMs, &disposal)
+	j.Error, j.Discarded = string(text), disposal == Discarded
+	return id, j, err
+}
+
 // OpenJobs returns up to limit rows of open_jobs of a consumer, whose jobs are not over, with
 // message IDs from from on, in order of the IDs.
 func (s *Store) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]OpenJob, error) {
@@ -124,27 +125,10 @@ func (s *Store) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, 
 		out = nil
 		return each(ctx, s.reads, selectOpenJobs, []any{consumerNo, from[:], limit}, func(r *sql.Rows) error {
 			var j OpenJob
-			err := r.Scan(scanID{&j.ID}, &j.Priority, &j.Attempts, &j.NextMs)
+			err := r.Scan(scanID{&j.ID}, &j.Priority, &j.Attempts, &j.NextMs, &j.RedrivenMs)
 			out = append(out, j)
 			return err
 		})
 	})
-	return out, err
-}
-
-// Attempts returns the newest failed attempts of a job, up to limit, in order of time. After
-// a redrive the attempt numbers start at 1 again.
-func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]Attempt, error) {
-	var out []Attempt
-	err := repeat(ctx, "list attempts", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectAttempts, []any{consumerNo, id[:], limit}, func(r *sql.Rows) error {
-			var a Attempt
-			err := r.Scan(&a.No, &a.AtMs, &a.StatusCode, &a.Error, &a.DurationMs, &a.Answer)
-			out = append(out, a)
-			return err
-		})
-	})
-	slices.Reverse(out)
 	return out, err
 }

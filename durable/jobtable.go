@@ -3,6 +3,8 @@ package durable
 import (
 	"context"
 	"database/sql"
+
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // A jobTable has the statements of one table of jobs. find and stretch select rows of a
@@ -56,4 +58,47 @@ func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Out
 		}
 	}
 	return nil
+}
+
+const selectRedrives = `
+SELECT
+    message_id,
+    redrives
+FROM open_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+ORDER BY message_id`
+
+// A jobKey names a job.
+type jobKey struct {
+	consumerNo uint32
+	id         ident.ID
+}
+
+// deleteOpen is deleteFound for the open_jobs rows of jobs that die. It returns how often the
+// broker itself has redriven each of them, where it has.
+func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) (map[jobKey]int, error) {
+	redrives := map[jobKey]int{}
+	for _, part := range byConsumer(outcomes) {
+		k := jobKey{consumerNo: part[0].ConsumerNo}
+		var found []ident.ID
+		err := each(ctx, tx, list(selectRedrives, len(part)), jobArgs(part), func(r *sql.Rows) error {
+			var n int
+			err := r.Scan(scanID{&k.id}, &n)
+			found = append(found, k.id)
+			if n > 0 {
+				redrives[k] = n
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, ids := range chunks(found, deletedAtOnce) {
+			if _, err := tx.ExecContext(ctx, list(openJobs.remove, len(ids)), inArgs(k.consumerNo, ids)...); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return redrives, nil
 }

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -17,6 +18,14 @@ import (
 func appendUint(b []byte, n uint64) []byte { return strconv.AppendUint(b, n, 10) }
 
 func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
+
+// appendNullable appends a number or NULL.
+func appendNullable(b []byte, n sql.NullInt64) []byte {
+	if !n.Valid {
+		return append(b, "NULL"...)
+	}
+	return appendInt(b, n.Int64)
+}
 
 // appendHex appends the literal x'...' of fixed-size bytes.
 func appendHex(b, v []byte) []byte {

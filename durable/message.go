@@ -18,10 +18,13 @@ SELECT
     producer_no,
     priority,
     audience,
+    addressed,
+    left_out,
     msg_key,
     content_type,
     headers,
-    payload
+    payload,
+    ttl_ms
 FROM messages
 WHERE channel_no = ?
   AND id IN (?...)`
@@ -32,11 +35,14 @@ SELECT
     producer_no,
     priority,
     audience,
+    addressed,
+    left_out,
     msg_key,
     content_type,
     headers,
     LENGTH(payload),
-    CASE WHEN LENGTH(payload) <= ? THEN payload END
+    CASE WHEN LENGTH(payload) <= ? THEN payload END,
+    ttl_ms
 FROM messages
 WHERE channel_no = ?
   AND id IN (?...)`
@@ -47,8 +53,11 @@ SELECT
     producer_no,
     priority,
     audience,
+    addressed,
+    left_out,
     msg_key,
-    content_type
+    content_type,
+    ttl_ms
 FROM messages
 WHERE channel_no = ?
   AND id >= ?
@@ -72,7 +81,7 @@ func (s *Store) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) 
 			out = out[:had]
 			return each(ctx, s.reads, list(selectMessages, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
 				m := Message{ChannelNo: channelNo}
-				err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, &m.Key, &m.ContentType, &m.Headers, &m.Payload)
+				err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, scanPositions{&m.Addressed}, scanPositions{&m.LeftOut}, &m.Key, &m.ContentType, &m.Headers, &m.Payload, &m.TTLMs)
 				out = append(out, m)
 				return err
 			})
@@ -151,7 +160,7 @@ func (s *Store) sizedMessages(ctx context.Context, channelNo uint32, ids []ident
 		found = make(map[ident.ID]sizedMessage, len(ids))
 		return each(ctx, s.reads, list(selectMessagesUpTo, len(ids)), args, func(r *sql.Rows) error {
 			m := sizedMessage{Message: Message{ChannelNo: channelNo}}
-			err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, &m.Key, &m.ContentType, &m.Headers, &m.size, &m.Payload)
+			err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, scanPositions{&m.Addressed}, scanPositions{&m.LeftOut}, &m.Key, &m.ContentType, &m.Headers, &m.size, &m.Payload, &m.TTLMs)
 			found[m.ID] = m
 			return err
 		})
@@ -181,7 +190,7 @@ func (s *Store) ListMessages(ctx context.Context, channelNo uint32, from ident.I
 		out = nil
 		return each(ctx, s.reads, selectMessageList, []any{channelNo, from[:], limit}, func(r *sql.Rows) error {
 			m := Message{ChannelNo: channelNo}
-			err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, &m.Key, &m.ContentType)
+			err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, scanPositions{&m.Addressed}, scanPositions{&m.LeftOut}, &m.Key, &m.ContentType, &m.TTLMs)
 			out = append(out, m)
 			return err
 		})

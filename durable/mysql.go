@@ -36,7 +36,7 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	db.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies
 	db.SetConnMaxIdleTime(20 * time.Second)
 
-	s := &Store{dialect: mysqlDialect, db: db, reads: db}
+	s := &Store{dialect: mysqlDialect, db: db, reads: db, keysKept: o.keysKept()}
 	if err := s.inspect(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -37,9 +37,16 @@ INSERT INTO nodes (
     no,
     name,
     token,
-    expires_ms
+    expires_ms,
+    least_version
 )
-VALUES (?, ?, ?, ?)`
+SELECT
+    ?,
+    ?,
+    ?,
+    ?,
+    COALESCE(MAX(least_version), 0)
+FROM nodes`
 
 	takeNode = `
 UPDATE nodes

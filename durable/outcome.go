@@ -6,42 +6,11 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-
-	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Each upsert keeps the newer outcome, so a repeated or late outcome changes nothing. MySQL
 // deprecates VALUES(), but MariaDB lacks its successor, and both support VALUES().
 var (
-	insertAttempts = statement{
-		mysql: `
-INSERT INTO attempts (
-    consumer_no,
-    message_id,
-    at_ms,
-    attempt,
-    status_code,
-    error,
-    duration_ms,
-    answer
-)
-VALUES (?, ...)
-ON DUPLICATE KEY UPDATE attempt = attempt`,
-		sqlite: `
-INSERT INTO attempts (
-    consumer_no,
-    message_id,
-    at_ms,
-    attempt,
-    status_code,
-    error,
-    duration_ms,
-    answer
-)
-VALUES (?, ...)
-ON CONFLICT DO NOTHING`,
-	}
-
 	// attempts comes last, because the conditions before it need its stored value.
 	upsertOpenJobs = statement{
 		mysql: `
@@ -93,7 +62,9 @@ INSERT INTO dead_jobs (
     died_ms,
     status_code,
     reason,
-    answer
+    answer,
+    reason_code,
+    redrives
 )
 VALUES (?, ...)
 ON DUPLICATE KEY UPDATE attempts = attempts`,
@@ -106,7 +77,9 @@ INSERT INTO dead_jobs (
     died_ms,
     status_code,
     reason,
-    answer
+    answer,
+    reason_code,
+    redrives
 )
 VALUES (?, ...)
 ON CONFLICT DO NOTHING`,
@@ -121,19 +94,12 @@ INSERT INTO deliveries (
     message_id,
     attempts,
     at_ms,
-    status_code
+    status_code,
+    node,
+    duration_ms
 )
 VALUES (?, ...)
 ON CONFLICT DO NOTHING`
-
-	selectRecorded = `
-SELECT
-    message_id,
-    at_ms,
-    attempt
-FROM attempts
-WHERE consumer_no = ?
-  AND message_id IN (?...)`
 )
 
 // Record stores the ends of attempts, all of them or none. It may be called with the same
@@ -150,7 +116,7 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 		}
 	}
 	l := sortOutcomes(outcomes)
-	if s.dialect == mysqlDialect && len(l.delivered) == len(outcomes) && !l.tracked && len(outcomes) <= maxBatchRows {
+	if s.dialect == mysqlDialect && len(l.delivered) == len(outcomes) && !l.tracked && !l.noticed && !l.answered && len(outcomes) <= maxBatchRows {
 		return repeat(ctx, "record deliveries", func(ctx context.Context) error {
 			return s.recordDeliveries(ctx, s.db, l.delivered)
 		})
@@ -165,6 +131,8 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 type ledger struct {
 	delivered, retry, dead []Outcome
 	tracked                bool // some delivered job may have rows to remove
+	noticed                bool // some outcome has events to store
+	answered               bool // some delivered job has an exchange, or ends one
 }
 
 func sortOutcomes(outcomes []Outcome) ledger {
@@ -174,10 +142,12 @@ func sortOutcomes(outcomes []Outcome) ledger {
 	})
 	var l ledger
 	for _, o := range all {
+		l.noticed = l.noticed || o.Notices != 0
 		switch o.Kind {
 		case OutcomeDelivered:
 			l.delivered = append(l.delivered, o)
 			l.tracked = l.tracked || o.Tracked
+			l.answered = l.answered || o.Exchange != nil || o.ReplyTo.ConsumerNo != 0
 		case OutcomeRetry:
 			l.retry = append(l.retry, o)
 		case OutcomeDead:
@@ -201,13 +171,28 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
 		if err := deleteFound(ctx, tx, deadJobs, tracked); err != nil {
 			return err
 		}
+		noted := slices.DeleteFunc(tracked, func(o Outcome) bool { return o.Note == "" })
+		for i := range noted {
+			noted[i].Error = noted[i].Note
+		}
+		if err := s.recordAttempts(ctx, tx, noted); err != nil {
+			return err
+		}
 	}
 	for _, part := range chunks(l.delivered, maxBatchRows) {
 		if err := s.recordDeliveries(ctx, tx, part); err != nil {
 			return err
 		}
 	}
-	return nil
+	if l.answered {
+		if err := s.recordExchanges(ctx, tx, l.delivered); err != nil {
+			return err
+		}
+	}
+	if !l.noticed {
+		return nil
+	}
+	return s.recordStatus(ctx, tx, slices.Concat(l.delivered, l.retry, l.dead))
 }
 
 func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome) error {
@@ -217,8 +202,8 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 		_, err := q.ExecContext(ctx, w.deliveries(part))
 		return err
 	}
-	return write(ctx, q, insertDeliveriesSQLite, 5, part, func(o *Outcome) []any {
-		return []any{o.ConsumerNo, o.ID[:], o.Attempts, o.AtMs, o.StatusCode}
+	return write(ctx, q, insertDeliveriesSQLite, 7, part, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.Attempts, o.AtMs, o.StatusCode, orNull(o.node()), orNull(o.duration())}
 	})
 }
 
@@ -229,7 +214,7 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	if err != nil {
 		return err
 	}
-	isKnown := func(o Outcome) bool { return known[attemptKey{o.ConsumerNo, o.ID, o.AtMs, o.Attempts}] }
+	isKnown := func(o Outcome) bool { return known[attemptKey{o.ConsumerNo, o.ID, o.AtMs, o.attempt()}] }
 	retry = slices.DeleteFunc(slices.Clone(retry), isKnown)
 	dead = slices.DeleteFunc(slices.Clone(dead), isKnown)
 
@@ -237,10 +222,10 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	slices.SortStableFunc(all, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID))
 	})
-	err = write(ctx, tx, s.dialect.sql(insertAttempts), 8, all, func(o *Outcome) []any {
-		return []any{o.ConsumerNo, o.ID[:], o.AtMs, o.Attempts, o.StatusCode, note(o.Error), o.DurationMs, head(o.Answer)}
-	})
-	if err != nil {
+	if err := s.countFailures(ctx, tx, all); err != nil {
+		return err
+	}
+	if err := s.recordAttempts(ctx, tx, all); err != nil {
 		return err
 	}
 	err = write(ctx, tx, s.dialect.sql(upsertOpenJobs), 8, retry, func(o *Outcome) []any {
@@ -249,37 +234,14 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	if err != nil {
 		return err
 	}
-	if err := deleteFound(ctx, tx, openJobs, dead); err != nil {
+	redrives, err := deleteOpen(ctx, tx, dead)
+	if err != nil {
 		return err
 	}
-	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 8, dead, func(o *Outcome) []any {
-		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer)}
+	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 10, dead, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer),
+			o.Reason, redrives[jobKey{o.ConsumerNo, o.ID}]}
 	})
-}
-
-type attemptKey struct {
-	consumerNo uint32
-	id         ident.ID
-	atMs       int64
-	attempt    int
-}
-
-func recorded(ctx context.Context, tx *sql.Tx, kinds ...[]Outcome) (map[attemptKey]bool, error) {
-	known := map[attemptKey]bool{}
-	for _, outcomes := range kinds {
-		for _, part := range byConsumer(outcomes) {
-			k := attemptKey{consumerNo: part[0].ConsumerNo}
-			err := each(ctx, tx, list(selectRecorded, len(part)), jobArgs(part), func(r *sql.Rows) error {
-				err := r.Scan(scanID{&k.id}, &k.atMs, &k.attempt)
-				known[k] = true
-				return err
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
-	}
-	return known, nil
 }
 
 // write runs an INSERT with a row of placeholders per outcome.

@@ -20,5 +20,5 @@ func TestMySQLMigrationsRunAgainAfterACrash(t *testing.T) {
 	require.NoError(t, s.Migrate(t.Context()))
 	var last int
 	require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT MAX(version_id) FROM goose_db_version").Scan(&last))
-	require.Equal(t, 2, last)
+	require.GreaterOrEqual(t, last, 7)
 }

@@ -14,9 +14,13 @@ SELECT
     name,
     token,
     changed_ms,
-    version
+    version,
+    publish_secret,
+    deleted_no <> 0,
+    COALESCE(settings, '')
 FROM producers
-WHERE id = ?`
+WHERE id = ?
+  AND deleted_no = 0`
 
 	selectProducersSince = `
 SELECT
@@ -25,7 +29,10 @@ SELECT
     name,
     token,
     changed_ms,
-    version
+    version,
+    publish_secret,
+    deleted_no <> 0,
+    COALESCE(settings, '')
 FROM producers
 WHERE version > ?
 ORDER BY no`
@@ -53,7 +60,17 @@ SET
     changed_ms = ?,
     version = ?
 WHERE no = ?`
+
+	updateSender = `
+UPDATE producers
+SET
+    publish_secret = ?,
+    settings = ?
+WHERE no = ?`
 )
+
+// maxSettingsBytes is the width of the column.
+const maxSettingsBytes = 4096
 
 // PutProducer creates or updates a producer. created is true for exactly one of several
 // racing creators.
@@ -66,13 +83,17 @@ func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created b
 		var stored *named
 		switch {
 		case err == nil:
-			stored = &named{old.No, old.ID, old.Name, old.Token, old.ChangedAt, old.Version}
+			stored = &named{No: old.No, ID: old.ID, Name: old.Name, Token: old.Token, ChangedAt: old.ChangedAt, Version: old.Version, publishSecret: old.PublishSecret, settings: old.Settings}
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
 		var n named
 		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectProducerMax, insertProducer, updateProducer})
-		out = Producer(n)
+		out = Producer{n.No, n.ID, n.Name, n.Token, n.ChangedAt, n.Version, n.publishSecret, false, n.settings}
+		if err != nil || p.PublishSecret == nil && p.Settings == nil {
+			return err
+		}
+		_, err = c.tx.ExecContext(ctx, updateSender, []byte(out.PublishSecret), []byte(out.Settings), out.No)
 		return err
 	})
 	if err != nil {
@@ -97,7 +118,7 @@ type scanner interface{ Scan(dest ...any) error }
 func scanProducer(r scanner) (Producer, error) {
 	var p Producer
 	var ms int64
-	err := r.Scan(&p.No, &p.ID, &p.Name, &p.Token, &ms, &p.Version)
+	err := r.Scan(&p.No, &p.ID, &p.Name, &p.Token, &ms, &p.Version, &p.PublishSecret, &p.Deleted, &p.Settings)
 	p.ChangedAt = fromMillis(ms)
 	return p, err
 }

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -14,10 +15,11 @@ import (
 // rational delay. Readers treat a job of a younger message without an outcome as open.
 const MinRetention = time.Minute
 
-// A Purge is a request to remove one page of messages whose jobs are over.
+// A Purge is a request to remove one page of messages whose jobs are over. All jobs of deleted
+// consumers are over.
 type Purge struct {
 	ChannelNo      uint32
-	Consumers      []*Consumer // all consumers of the channel, by position
+	Consumers      []*Consumer // all consumers of the channel, by position, with the deleted ones
 	After, Through ident.ID    // messages with After < ID <= Through
 	// Dead letters that died before DeadBeforeMs, Unix ms, count as over. With 0 no dead
 	// letter does.
@@ -78,8 +80,11 @@ const (
 SELECT
     id,
     audience,
+    addressed,
+    left_out,
     priority,
-    msg_key
+    msg_key,
+    SUBSTR(headers, 1, 22)
 FROM messages
 WHERE channel_no = ?
   AND id > ?
@@ -93,16 +98,16 @@ FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id > ?
   AND message_id <= ?
-  AND died_ms < ?`
+  AND (died_ms < ? OR disposal = 2)`
 )
 
 // jobTables are the tables that have rows of few jobs. A purge first reads the rows to remove
 // from them, without locks (see deleteFound).
-var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts")}
+var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts"), newJobTable("redrives"), newJobTable("exchanges")}
 
 // Purge removes the messages of an ID range whose jobs are all over, with all their rows, in
 // one transaction. It also removes rows of jobs whose message is already gone. A message
-// with an open job, or with a dead letter that must be kept, stays whole. Through must be
+// with an open job, of a replay for instance, or with a dead letter that must be kept, stays whole. Through must be
 // older than any message that can still be inserted. Purge may be repeated, and several
 // brokers may run it at once.
 func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
@@ -116,14 +121,21 @@ func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 // A purgeHead has the fields of a message that its removal needs.
 type purgeHead struct {
 	Head
-	key []byte
+	key   []byte
+	keyed bool // it has an ordering key
 }
 
 func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) {
 	var heads []purgeHead
-	err := each(ctx, tx, s.dialect.sql(takeHeads), []any{p.ChannelNo, p.After[:], p.Through[:], p.Limit}, func(r *sql.Rows) error {
+	repeated, err := s.replaysOf(ctx, tx, p)
+	if err != nil {
+		return Purged{}, err
+	}
+	err = each(ctx, tx, s.dialect.sql(takeHeads), []any{p.ChannelNo, p.After[:], p.Through[:], p.Limit}, func(r *sql.Rows) error {
 		var h purgeHead
-		err := r.Scan(scanID{&h.ID}, &h.Audience, &h.Priority, &h.key)
+		var start []byte
+		err := r.Scan(append(h.columns(), &h.key, &start)...)
+		h.keyed = bytes.Equal(start, orderingPrefix)
 		heads = append(heads, h)
 		return err
 	})
@@ -133,7 +145,7 @@ func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) 
 	if len(heads) == p.Limit {
 		p.Through = heads[len(heads)-1].ID
 	}
-	keep, err := s.unfinished(ctx, tx, p, heads)
+	keep, err := s.unfinished(ctx, tx, p, heads, repeated)
 	if err != nil {
 		return Purged{}, err
 	}
@@ -150,21 +162,26 @@ func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) 
 			return Purged{}, err
 		}
 	}
+	for i := range repeated {
+		if err := p.removeJobs(ctx, tx, repeated[i].No, keep); err != nil {
+			return Purged{}, err
+		}
+	}
 	return out, nil
 }
 
-// unfinished returns the messages, in order, that have a job which is not over.
-func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []purgeHead) ([]ident.ID, error) {
+// unfinished returns the messages, in order, that have a job which is not over, or wait for a replay.
+func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []purgeHead, repeated []Replay) ([]ident.ID, error) {
 	open := map[ident.ID]bool{}
 	for _, h := range heads {
-		if h.Audience > len(p.Consumers) { // the caller does not know all its consumers yet
+		if h.Audience > len(p.Consumers) || replays(repeated, h.ID) { // the caller does not know all its consumers yet
 			open[h.ID] = true
 		}
 	}
 	for _, k := range p.Consumers {
 		var mine []ident.ID
 		for _, h := range heads {
-			if k.Concerns(h.Head) && !open[h.ID] {
+			if !k.Deleted() && k.Concerns(h.Head) && !open[h.ID] {
 				mine = append(mine, h.ID)
 			}
 		}
@@ -172,6 +189,11 @@ func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []pur
 		if err != nil {
 			return nil, err
 		}
+		answering, err := s.answering(ctx, tx, p, k)
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, answering...)
 		for _, id := range left {
 			open[id] = true
 		}
@@ -194,11 +216,29 @@ func (s *Store) notOver(ctx context.Context, tx *sql.Tx, p Purge, consumerNo uin
 	if err != nil {
 		return nil, err
 	}
-	if ids = without(ids, over); len(ids) == 0 || p.DeadBeforeMs == 0 {
+	if ids = without(ids, over); len(ids) == 0 {
 		return ids, nil
 	}
 	over, err = selectIDs(ctx, tx, s.dialect.sql(takeDead), []any{consumerNo, p.After[:], p.Through[:], p.DeadBeforeMs})
 	return without(ids, over), err
+}
+
+const selectAnswering = `
+SELECT message_id
+FROM exchanges
+WHERE consumer_no = ?
+  AND message_id > ?
+  AND message_id <= ?
+  AND (state = 1 OR state = 2 AND goes_back = 1)
+  AND delivered_ms >= ?`
+
+// answering returns the messages of the page whose exchange with the consumer is not over. With
+// DeadBeforeMs, those that are as old as a dead letter that is removed count as over.
+func (s *Store) answering(ctx context.Context, tx *sql.Tx, p Purge, k *Consumer) ([]ident.ID, error) {
+	if k.Deleted() {
+		return nil, nil
+	}
+	return selectIDs(ctx, tx, selectAnswering, []any{k.No, p.After[:], p.Through[:], p.DeadBeforeMs})
 }
 
 // without returns ids without the elements of others. It reuses the array of ids.
@@ -221,6 +261,9 @@ func (p *Purge) removeMessages(ctx context.Context, tx *sql.Tx, over []purgeHead
 	}
 	if n != int64(len(over)) { // never remove a message that was not examined
 		return fmt.Errorf("%d messages would be removed where %d are over", n, len(over))
+	}
+	if err := p.removeChain(ctx, tx, over); err != nil {
+		return err
 	}
 	var keys []any
 	levels := map[int]bool{}

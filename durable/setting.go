@@ -2,8 +2,11 @@ package durable
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/binary"
 	"errors"
+	"strconv"
 )
 
 const selectSetting = `
@@ -47,4 +50,71 @@ func (s *Store) SetSetting(ctx context.Context, name string, value int64) error 
 		_, err := s.db.ExecContext(ctx, s.dialect.sql(upsertSetting), []byte(name), value)
 		return err
 	})
+}
+
+const swapSetting = `
+UPDATE settings
+SET value = ?
+WHERE name = ?
+  AND value = ?`
+
+// SwapSetting stores a number under a name if the number there is old. Exactly one of several
+// callers with the same old succeeds.
+func (s *Store) SwapSetting(ctx context.Context, name string, old, value int64) (swapped bool, err error) {
+	err = repeat(ctx, "swap setting", func(ctx context.Context) error {
+		if old == 0 { // there may be no row
+			if _, err := s.db.ExecContext(ctx, s.dialect.sql(insertSetting), []byte(name), 0); err != nil {
+				return err
+			}
+		}
+		res, err := s.db.ExecContext(ctx, swapSetting, value, []byte(name), old)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		swapped = n == 1
+		return err
+	})
+	return swapped, err
+}
+
+var insertSetting = statement{
+	mysql: `
+INSERT INTO settings (
+    name,
+    value
+)
+VALUES (?, ?)
+ON DUPLICATE KEY UPDATE value = value`,
+	sqlite: `
+INSERT INTO settings (
+    name,
+    value
+)
+VALUES (?, ?)
+ON CONFLICT DO NOTHING`,
+}
+
+// Secret returns the 32 random bytes that all brokers share under a name. The first call makes
+// them: four numbers, each from the first broker that stored it.
+func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails
+	secret := make([]byte, 0, len(random))
+	for i := range 4 {
+		part := []byte(name + "." + strconv.Itoa(i))
+		var value int64
+		err := repeat(ctx, "read a secret", func(ctx context.Context) error {
+			made := int64(binary.BigEndian.Uint64(random[8*i:]))
+			if _, err := s.db.ExecContext(ctx, s.dialect.sql(insertSetting), part, made); err != nil {
+				return err
+			}
+			return s.db.QueryRowContext(ctx, selectSetting, part).Scan(&value)
+		})
+		if err != nil {
+			return nil, err
+		}
+		secret = binary.BigEndian.AppendUint64(secret, uint64(value))
+	}
+	return secret, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
+	"github.com/penstock-broker/penstock/internal/folderlock"
 	"github.com/penstock-broker/penstock/internal/privatefile"
 )
 
@@ -23,11 +24,14 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err := makePrivate(dir); err != nil {
 		return nil, fmt.Errorf("durable: data files: %w", err)
 	}
-	lock, err := lockFolder(dir)
-	if err != nil {
-		return nil, err
+	lock, err := folderlock.Take(dir, lockFile)
+	if errors.Is(err, folderlock.ErrHeld) {
+		return nil, fmt.Errorf("durable: the data folder %s is in use by another broker", dir)
 	}
-	s := &Store{dialect: sqliteDialect, packet: 4 * maxBatchBytes, lock: lock}
+	if err != nil {
+		return nil, fmt.Errorf("durable: %w", err)
+	}
+	s := &Store{dialect: sqliteDialect, packet: 4 * maxBatchBytes, lock: lock, keysKept: o.keysKept()}
 	if err := s.openSQLite(ctx, filepath.Join(dir, databaseFile), o); err != nil {
 		return nil, errors.Join(fmt.Errorf("durable: open SQLite: %w", err), s.closeAll())
 	}

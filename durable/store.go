@@ -26,6 +26,15 @@ type Options struct {
 	// MaxConns bounds the connections to MySQL, or the readers of SQLite, which always has
 	// one writer. 0 means 32 connections, or 4 readers.
 	MaxConns int
+	// IdempotencyRetention is how long an Idempotency-Key is kept. 0 means a day.
+	IdempotencyRetention time.Duration
+}
+
+func (o Options) keysKept() time.Duration {
+	if o.IdempotencyRetention > 0 {
+		return o.IdempotencyRetention
+	}
+	return 24 * time.Hour
 }
 
 // A Store is the durable store. It is safe for concurrent use.
@@ -38,6 +47,8 @@ type Store struct {
 	packet   int      // bytes of the largest statement that the server accepts
 	lock     *os.File // SQLite: locked while the store is open
 	files    []place  // SQLite: the database and the lock
+
+	keysKept time.Duration // of Idempotency-Keys
 
 	migrating sync.Mutex // SQLite: one migration at a time
 }

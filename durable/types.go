@@ -19,9 +19,13 @@ var ErrDuplicate = errors.New("durable: duplicate message ID in channel")
 // with other content. The message of the call is not stored.
 var ErrConflict = errors.New("durable: message ID of another message in channel")
 
+// ErrReused means that another message has the Idempotency-Key.
+var ErrReused = errors.New("durable: idempotency key of another message")
+
 // ErrStale means that a batch was built from stale knowledge and nothing of it is stored: a
-// channel has more consumers than the audience in the messages, the node lease is lost, or
-// the IDs are older than MaxIDAge. The caller refreshes its knowledge and inserts again with
+// channel has another audience or shape than the messages, or was paused or deleted, the
+// node lease is lost, a producer was deleted after NodeLease.Known, or the IDs are older than
+// MaxIDAge. The caller refreshes its knowledge and inserts again with
 // new IDs.
 var ErrStale = errors.New("durable: stale audience, node lease or message ID")
 
@@ -82,17 +86,26 @@ type Producer struct {
 	Token     string
 	ChangedAt time.Time // UTC, milliseconds; each change of a resource has a second of its own
 	Version   int64     // of the catalogue when last changed
+	// PublishSecret signs what the producer publishes; empty: nothing is signed.
+	PublishSecret string
+	Deleted       bool   // its ID may belong to another producer
+	Settings      string // record of package policy: what it wants to get back
 }
 
 // A Channel broadcasts every message to all its consumers.
 type Channel struct {
-	No        uint32
-	ID        string
-	Name      string
-	Token     string
-	Audience  int // consumers; a message posted now gets this many jobs
+	No       uint32
+	ID       string
+	Name     string
+	Token    string
+	Audience int // positions of consumers given away so far, of deleted ones included
+	// Shape grows when a consumer is deleted or its policy changes: later messages may reach others.
+	Shape     int64
 	ChangedAt time.Time
 	Version   int64
+	Paused    bool   // accepts no messages
+	Intake    string // record of package policy: how it takes messages in
+	Deleted   bool   // its ID may belong to another channel; Paused is set, too
 }
 
 // A Consumer gets one job for each message posted to its channel after its creation.
@@ -109,6 +122,13 @@ type Consumer struct {
 	Policy      string // record of package policy: the consumer's own settings
 	ChangedAt   time.Time
 	Version     int64
+	State       ConsumerState
+	StateReason string // why the state is not active
+	StateMs     int64  // Unix ms of the last change of the state
+	// Until is zero until the consumer is deleted. It has no job of a message after it.
+	Until ident.ID
+	// Replay is not nil in the consumer of a replay, see Generation.
+	Replay *Replay
 }
 
 // A Put creates or updates a resource; the three kinds of resources share it. A nil field keeps
@@ -118,6 +138,13 @@ type Put struct {
 	Name     *string
 	Token    *string
 	NewToken string // used on creation when Token is nil
+	// PublishSecret is of a producer only; empty removes it.
+	PublishSecret *string
+	// Settings is of a producer only; as Intake.
+	Settings func(record string) (string, error)
+	// Intake is of a channel only: it returns the new record for the stored one. If it fails, its
+	// error is returned unchanged and nothing is stored.
+	Intake func(record string) (string, error)
 
 	// Preconditions. The writing transaction checks them on the row that it replaces, so
 	// only one of several writers with the same precondition passes.
@@ -144,6 +171,7 @@ type Changes struct {
 	Producers []Producer
 	Channels  []Channel
 	Consumers []Consumer
+	Replays   []Replay // those that have not ended, and those that ended not long ago
 }
 
 // A NodeLease is a broker's right to a node number until a time.
@@ -151,6 +179,8 @@ type NodeLease struct {
 	No      uint16
 	Token   [16]byte
 	Expires time.Time // by the store's clock
+	// Known is the version of the catalogue from which the broker has authorised messages.
+	Known int64
 }
 
 // A Node is a node number with the broker that last leased it.
@@ -167,21 +197,18 @@ type Message struct {
 	ID          ident.ID
 	ChannelNo   uint32
 	ProducerNo  uint32
-	Audience    int    // consumers of the channel when it was stored: positions 0..Audience-1
-	Priority    int    // 0..1023, higher first
-	Key         string // the producer's message ID, "" if it gave none
+	Audience    int       // consumers of the channel when it was stored: positions 0..Audience-1
+	Shape       int64     // of the channel when Audience, Addressed and LeftOut were decided; for the insert
+	Addressed   Positions // the consumers that the producer named, "" for all
+	LeftOut     Positions // consumers whose filters refused it, of those that it is addressed to; "" for none
+	Priority    int       // 0..1023, higher first
+	Key         string    // its identity for repeats, "" if it has none; see ProducerKey and IdempotencyKey
+	TTLMs       int64     // time to live of its jobs, 0: none of its own; not a part of its identity
 	ContentType string
 	Headers     []byte // metadata headers, "name:value\n" each, in the producer's order
 	Payload     []byte
-}
-
-// PublicID is the ID of the message outside of the broker: the producer's own, or ID if the
-// producer gave none.
-func (m *Message) PublicID() string {
-	if m.Key != "" {
-		return m.Key
-	}
-	return m.ID.String()
+	Occurrence  *Occurrence // of a message of a schedule, for the insert; nil: it is published now
+	Replicated  bool        // for the insert: nil only if a second server has the message
 }
 
 // Bytes returns about how much memory the message takes.
@@ -189,9 +216,12 @@ func (m *Message) Bytes() int { return len(m.Payload) + len(m.Headers) + 256 }
 
 // A Head has the fields of a message that the reconciler needs.
 type Head struct {
-	ID       ident.ID
-	Audience int
-	Priority int
+	ID        ident.ID
+	Audience  int
+	Priority  int
+	TTLMs     int64     // only HeadsOf reads it
+	Addressed Positions // as in Message
+	LeftOut   Positions
 }
 
 // A JobStatus is the stored status of a job. A job without a row is Waiting: it is queued or in
@@ -213,8 +243,11 @@ type JobState struct {
 	Attempts   int   // attempts charged so far; of a delivered job, the one that succeeded
 	ChangedMs  int64 // Unix ms of the last stored change
 	NextMs     int64 // Open: Unix ms of the next attempt
+	RedrivenMs int64 // Open: Unix ms of the redrive from which the age counts; 0: never redriven
 	StatusCode int   // last HTTP status, 0 when none
 	Error      string
+	Reason     Reason // Dead
+	Discarded  bool   // Dead: not in the DLQ any more
 }
 
 // An OutcomeKind is the way in which an attempt ended.
@@ -236,23 +269,48 @@ type Outcome struct {
 	Attempts   int      // attempts charged, this one included
 	AtMs       int64    // Unix ms
 	StatusCode int      // HTTP status of the consumer, 0 when there was none
+	Node       int      // 1 + number of the broker that made the attempt or took its report; 0: not known
+	DurationMs int64    // of a push attempt
+	ProducerNo uint32   // of the message; 0: it has none, or it is not known
+	// Notices are the events of the outcome that the producer wants to hear of, which are stored with
+	// it. An outcome with Notices has its ProducerNo.
+	Notices StatusKind
 	// Tracked is set if the job may have a row in open_jobs or dead_jobs, which the outcome
 	// then removes. Without it a delivery takes no statement for such rows.
 	Tracked bool
+	// Tombstone counts a failure for the tombstone of its consumer; nil: it does not count.
+	Tombstone *Tombstone
+
+	// Note of a delivery, cut to 1 KiB, becomes an entry in the list of attempts. An outcome with
+	// a note is Tracked.
+	Note string
+
+	// Exchange, of a delivery, is stored with it unless the job has one. ReplyTo names the exchange
+	// whose reply was delivered.
+	Exchange *Exchange
+	ReplyTo  ExchangeKey
 
 	// Retry and Dead only:
-	NextMs     int64  // Retry: Unix ms of the next attempt
-	Error      string // description of the failure, cut to 1 KiB
-	Answer     []byte // first KiB of the consumer's answer
-	DurationMs int64
+	NextMs int64  // Retry: Unix ms of the next attempt
+	Error  string // description of the failure, cut to 1 KiB
+	Phase  Phase  // of a push attempt
+	Reason Reason // Dead
+	Answer []byte // first KiB of the consumer's answer
+}
+
+// An ExchangeKey names an exchange. The zero value is none.
+type ExchangeKey struct {
+	ConsumerNo uint32
+	ID         ident.ID
 }
 
 // An OpenJob is a row of open_jobs.
 type OpenJob struct {
-	ID       ident.ID
-	Priority int
-	Attempts int
-	NextMs   int64
+	ID         ident.ID
+	Priority   int
+	Attempts   int
+	NextMs     int64
+	RedrivenMs int64 // as in JobState
 }
 
 // A DeadJob is a dead letter.
@@ -262,17 +320,8 @@ type DeadJob struct {
 	Attempts   int
 	DiedMs     int64
 	StatusCode int
-	Reason     string
-	Answer     []byte
-}
-
-// An Attempt is one failed attempt.
-type Attempt struct {
-	No         int
-	AtMs       int64
-	StatusCode int
 	Error      string
-	DurationMs int64
+	Reason     Reason
 	Answer     []byte
 }
 

@@ -18,6 +18,8 @@ var (
 SELECT
     id,
     audience,
+    addressed,
+    left_out,
     priority
 FROM messages
 WHERE channel_no = ?
@@ -30,6 +32,8 @@ LOCK IN SHARE MODE`,
 SELECT
     id,
     audience,
+    addressed,
+    left_out,
     priority
 FROM messages
 WHERE channel_no = ?
@@ -44,6 +48,8 @@ LIMIT ?`,
 SELECT
     id,
     audience,
+    addressed,
+    left_out,
     priority
 FROM messages
 WHERE channel_no = ?
@@ -57,6 +63,8 @@ LOCK IN SHARE MODE`,
 SELECT
     id,
     audience,
+    addressed,
+    left_out,
     priority
 FROM messages
 WHERE channel_no = ?
@@ -72,6 +80,8 @@ LIMIT ?`,
 SELECT
     id,
     audience,
+    addressed,
+    left_out,
     1023 - inv_priority
 FROM prioritised
 WHERE channel_no = ?
@@ -85,6 +95,8 @@ LOCK IN SHARE MODE`,
 SELECT
     id,
     audience,
+    addressed,
+    left_out,
     1023 - inv_priority
 FROM prioritised
 WHERE channel_no = ?
@@ -143,7 +155,7 @@ func (s *Store) heads(ctx context.Context, query statement, args ...any) ([]Head
 		}
 		return each(ctx, s.reads, s.dialect.sql(query), args, func(r *sql.Rows) error {
 			var h Head
-			err := r.Scan(scanID{&h.ID}, &h.Audience, &h.Priority)
+			err := r.Scan(h.columns()...)
 			out = append(out, h)
 			return err
 		})
@@ -193,4 +205,10 @@ func (s *Store) LatestMessages(ctx context.Context, afterChannel uint32, limit i
 		})
 	})
 	return out, err
+}
+
+// columns are the destinations of the columns of a head: the ID, those that decide which consumers
+// the message concerns, and the priority.
+func (h *Head) columns() []any {
+	return []any{scanID{&h.ID}, &h.Audience, scanPositions{&h.Addressed}, scanPositions{&h.LeftOut}, &h.Priority}
 }

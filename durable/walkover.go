@@ -6,16 +6,18 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const selectConcernedCount = `
-SELECT COUNT(*)
+var selectMeantCount = `
+SELECT
+    COUNT(*),
+    COALESCE(SUM(` + leftOutIn("") + `), 0)
 FROM messages
 WHERE channel_no = ?
   AND id > ?
   AND id <= ?
-  AND ` + concerns
+  AND ` + meantIn("")
 
-var countHeads = statement{mysql: selectConcernedCount + `
-LOCK IN SHARE MODE`, sqlite: selectConcernedCount}
+var countHeads = statement{mysql: selectMeantCount + `
+LOCK IN SHARE MODE`, sqlite: selectMeantCount}
 
 var (
 	countPlainOver = countOver("messages", "priority")
@@ -30,11 +32,13 @@ func countOver(table, level string) statement {
 SELECT
     MAX(m.id),
     COUNT(*),
-    COALESCE(SUM(NOT (m.` + concerns + `) OR v.message_id IS NOT NULL), 0)
+    COALESCE(SUM(NOT (` + concernsIn("m.") + `) OR v.message_id IS NOT NULL), 0)
 FROM (
     SELECT
         id,
-        audience
+        audience,
+        addressed,
+        left_out
     FROM ` + table + `
     WHERE channel_no = ?
       AND ` + level + ` = ?
@@ -58,23 +62,31 @@ WHERE consumer_no = ?
   AND message_id > ?
   AND message_id <= ?`
 
-// AllDelivered reports whether all jobs of the consumer for messages with after < ID <= through
-// are delivered. It compares two counts and transfers no rows, so where all is delivered it
-// costs a tenth of a scan. Like Heads it waits for uncommitted messages.
-func (s *Store) AllDelivered(ctx context.Context, k Consumer, after, through ident.ID) (bool, error) {
-	var owed, delivered int64
-	err := repeat(ctx, "compare deliveries", func(ctx context.Context) error {
+// A Tally counts messages for one consumer.
+type Tally struct {
+	Owed     int64 // that concern the consumer
+	Filtered int64 // that its filter left out
+}
+
+// AllDelivered counts the messages with after < ID <= through, and reports whether all jobs of the
+// consumer for them are delivered. It compares two counts and transfers no rows, so where all is
+// delivered it costs a tenth of a scan. Like Heads it waits for uncommitted messages.
+func (s *Store) AllDelivered(ctx context.Context, k Consumer, after, through ident.ID) (t Tally, all bool, err error) {
+	var meant, delivered int64
+	args := k.appendMeant(append(appendHasPosition(nil, k.Position), k.ChannelNo, after[:], through[:]))
+	err = repeat(ctx, "compare deliveries", func(ctx context.Context) error {
 		if err := s.barrier(ctx); err != nil {
 			return err
 		}
 		// The messages are counted first. A delivery that is stored in between then belongs
 		// to a message that is already counted.
-		if err := s.reads.QueryRowContext(ctx, s.dialect.sql(countHeads), k.ChannelNo, after[:], through[:], k.Position).Scan(&owed); err != nil {
+		if err := s.reads.QueryRowContext(ctx, s.dialect.sql(countHeads), args...).Scan(&meant, &t.Filtered); err != nil {
 			return err
 		}
+		t.Owed = meant - t.Filtered
 		return s.reads.QueryRowContext(ctx, countDelivered, k.No, after[:], through[:]).Scan(&delivered)
 	})
-	return err == nil && owed == delivered, err
+	return t, err == nil && t.Owed == delivered, err
 }
 
 // LevelDelivered examines up to limit messages of one priority of the consumer's channel with
@@ -86,7 +98,7 @@ func (s *Store) LevelDelivered(ctx context.Context, k Consumer, priority int, af
 	if priority == 0 {
 		query, level = countPlainOver, 0
 	}
-	args := []any{k.Position, k.ChannelNo, level, after[:], through[:], limit, k.No}
+	args := append(k.appendConcerns(nil), k.ChannelNo, level, after[:], through[:], limit, k.No)
 	err = repeat(ctx, "compare deliveries of a priority", func(ctx context.Context) error {
 		if err := s.barrier(ctx); err != nil {
 			return err

@@ -3,8 +3,6 @@ package durable
 import (
 	"context"
 	"database/sql"
-	"maps"
-	"slices"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -52,23 +50,4 @@ func (s *Store) Watermarks(ctx context.Context) (map[uint32]ident.ID, error) {
 		return nil, err
 	}
 	return out, nil
-}
-
-// SaveWatermarks stores the settled watermark of each consumer. A stored watermark only
-// moves forward: a slow broker cannot undo the save of a faster one.
-func (s *Store) SaveWatermarks(ctx context.Context, watermarks map[uint32]ident.ID) error {
-	for _, part := range chunks(slices.Sorted(maps.Keys(watermarks)), maxInList) {
-		args := make([]any, 0, 2*len(part))
-		for _, no := range part {
-			args = append(args, no, bytesOf(watermarks[no]))
-		}
-		err := repeat(ctx, "save watermarks", func(ctx context.Context) error {
-			_, err := s.db.ExecContext(ctx, rows(s.dialect.sql(upsertWatermarks), len(part), 2), args...)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -6,16 +6,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/fanout"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/order"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/pull"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -23,9 +27,13 @@ import (
 // A Store is the part of durable.Store that the data plane needs.
 type Store interface {
 	accept.Store
+	accept.ReceiptStore
 	outcome.Store
 	verify.Store
 	pull.Store
+	push.History
+	verify.Chain
+	order.Store
 }
 
 // A Queue is the part of redisq.Queue that the data plane needs.
@@ -34,6 +42,7 @@ type Queue interface {
 	push.Queue
 	pull.Queue
 	outcome.Queue
+	order.Queue
 }
 
 // Options assemble a data plane.
@@ -43,28 +52,42 @@ type Options struct {
 	Catalogue *catalogue.Catalogue
 	Node      *cluster.Node
 	Client    push.Deliverer
-	Push      push.Settings
-	Visible   time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
-	// Kept is an age up to which every message is stored. A younger job without outcome is open;
-	// the message of an older one may have been removed after the job was over.
+	States    push.States
+	Balancer  push.Balancer // of adaptive consumers; nil: none is slowed down
+	// Tripped is told of consumers that stored outcomes made dead; nil: of none.
+	Tripped func(consumer uint32)
+	// Board and Reader are of the responses that requests wait for. Answered is told of stored
+	// outcomes that have one; it may not block.
+	Board    *exchange.Board
+	Reader   *exchange.Reader
+	Answered func(consumer uint32, id ident.ID)
+	Push     push.Settings
+	Visible  time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
+	// Kept is an age up to which every message is stored. A younger job without an outcome is open.
+	// The message of an older one may have been removed after the job was over.
 	Kept time.Duration
-	// CacheBytes bounds the payloads kept in memory, WaitingRequests the publishes
-	// that wait for the store, and Bodies the bytes of those and of all bodies that
-	// come.
-	MaxBody         int // bytes of a payload
+	// CacheBytes bounds the payloads in memory. WaitingRequests bounds the publishes that wait for
+	// the store. Bodies bounds the bytes of these publishes and of all request bodies that are
+	// being read.
+	MaxBody int // bytes of a payload
+	// MinSchedule is how far ahead a scheduled message must be. Scheduled is told when one that
+	// was stored is due; it may not block.
+	MinSchedule     time.Duration
+	Scheduled       func(dueMs int64)
 	CacheBytes      int
 	Bodies          *intake.Bound
 	WaitingRequests int64
-	// Touched is told of consumers that have leases or delayed jobs now, Refill
-	// of consumers whose window has room while the store holds more. Neither may block.
+	Journal         accept.JournalOptions
+	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
+	// whose window has room while the store holds more jobs. Neither may block.
 	Touched func(consumer uint32)
 	Refill  func(consumer uint32)
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 }
 
-// A Plane is the data plane of one broker: the routes of producers and of pull
-// consumers, and the goroutines behind them.
+// A Plane is the data plane of one broker: the routes of producers and pull consumers, and the
+// goroutines behind them.
 type Plane struct {
 	*accept.Publisher
 	*pull.Puller
@@ -73,20 +96,28 @@ type Plane struct {
 	dispatcher   *push.Dispatcher
 	outcomes     *outcome.Committer
 	admission    *accept.Admission
+	order        *order.Keeper
 	stopping     chan struct{} // closed by Drain
 }
 
-// New assembles a data plane, the last room first. Nothing runs before Run.
+// New assembles a data plane, the last stage first. No goroutine starts before Run.
 func New(o Options) *Plane {
 	p := &Plane{stopping: make(chan struct{}), admission: accept.NewAdmission(o.WaitingRequests), lossNotifier: push.NewLossNotifier(o.Queue)}
-	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept}
+	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept,
+		Policies: o.Push.Policies, Chain: o.Store}
+	p.order = order.New(order.Options{
+		Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, Policies: o.Push.Policies, NowMs: o.Node.NowMs, Alone: o.Node.Alone,
+		Wake: p.Wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
+	})
 	p.outcomes = outcome.New(o.Store, o.Queue, o.Metrics, o.Log)
+	p.outcomes.Tripped, p.outcomes.Node = o.Tripped, func() int { return numberOf(o.Node) }
+	p.outcomes.Answered = o.Answered
 	p.dispatcher = push.New(push.Options{
-		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Outcomes: p.outcomes, Pace: p.admission, Settings: o.Push,
+		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Settings: o.Push,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Log: o.Log,
 	})
 	p.Puller = pull.New(pull.Options{
-		Queue: o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Outcomes: p.outcomes, Visible: o.Visible,
+		Queue: o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Visible: o.Visible, Policies: o.Push.Policies,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Stopping: p.stopping,
 	})
 	p.fanout = fanout.New(fanout.Options{
@@ -96,28 +127,43 @@ func New(o Options) *Plane {
 	p.Publisher = accept.New(accept.Options{
 		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add, MaxBody: o.MaxBody,
 		TokenHeader: o.Push.TokenHeader, WaitingRequests: o.WaitingRequests, Bodies: o.Bodies, Metrics: o.Metrics, Log: o.Log,
+		Replies:     accept.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
+		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store,
 	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
+	o.Catalogue.Watch(func(k *durable.Consumer) { p.Puller.Wake(k.No) }) // it may have been resumed
 	return p
 }
 
-// A taker lets a dispatcher take jobs on their way into Redis.
+// numberOf returns 1 + the number of a broker, 0 while it has none.
+func numberOf(n *cluster.Node) int {
+	lease, err := n.Lease()
+	if err != nil {
+		return 0
+	}
+	return int(lease.No) + 1
+}
+
+// A taker adapts a dispatcher to fanout.Pusher.
 type taker struct{ *push.Dispatcher }
 
 func (t taker) Reserve(consumer uint32, n int) fanout.Reservation {
 	if r := t.Dispatcher.Reserve(consumer, n); r != nil {
 		return r
 	}
-	return nil // and not a Reservation that holds a nil pointer
+	return nil // not a Reservation that holds a nil pointer
 }
 
-// Wake says that a consumer may have due jobs. It never blocks.
+// Repaced reports that the pace of an adaptive consumer has changed. It never blocks.
+func (p *Plane) Repaced(consumer uint32) { p.dispatcher.Repaced(consumer) }
+
+// Wake reports that a consumer may have due jobs. It never blocks.
 func (p *Plane) Wake(consumer uint32) {
 	p.dispatcher.Wake(consumer)
 	p.Puller.Wake(consumer)
 }
 
-// Hinted takes a hint from another broker, see redisq.Queue.Subscribe. It never blocks.
+// Hinted handles a hint from another broker; see redisq.Queue.Subscribe. It never blocks.
 func (p *Plane) Hinted(consumer uint32) {
 	if consumer&redisq.LostHint != 0 {
 		consumer &^= redisq.LostHint
@@ -126,30 +172,38 @@ func (p *Plane) Hinted(consumer uint32) {
 	p.Wake(consumer)
 }
 
-// Lost says that Redis lost or replaced the state of a consumer. The brokers
-// restore the leases of its deliveries in flight, here and elsewhere. Lost never blocks.
+// Lost reports that Redis lost or replaced the state of a consumer. This broker and the other
+// brokers then restore the leases of the consumer's jobs in flight. It never blocks.
 func (p *Plane) Lost(consumer uint32) {
 	p.dispatcher.SuspectLoss(consumer)
 	p.lossNotifier.Lost(consumer)
 	p.Wake(consumer)
 }
 
-// RedisChanged says that another Redis process answers than before: it may know
-// nothing of the deliveries under way. It never blocks.
+// RedisChanged reports that a different Redis process answers: it may lack the leases of the
+// deliveries in flight. It never blocks.
 func (p *Plane) RedisChanged() { p.dispatcher.SuspectAll() }
 
-// Drain lets long polls answer at once: the server is about to stop. Call it once.
+// BeforeAck makes the jobs ready that waited for jobs which are over; see redisq.Queue.BeforeAck.
+func (p *Plane) BeforeAck(ctx context.Context, consumer uint32, ids []ident.ID) error {
+	return p.order.BeforeAck(ctx, consumer, ids)
+}
+
+// Stopping is closed by Drain.
+func (p *Plane) Stopping() <-chan struct{} { return p.stopping }
+
+// Drain makes long polls answer at once, because the server is about to stop. Call it once.
 func (p *Plane) Drain() { close(p.stopping) }
 
 // FanoutPending returns how many committed messages wait for Redis.
 func (p *Plane) FanoutPending() int { return p.fanout.Pending() }
 
-// Run works until ctx ends and everything that was accepted before is in order:
-// publishes answered, jobs offered to Redis, deliveries under way ended, unsent
-// ones given back, outcomes stored. The HTTP server must have stopped by then.
-// grace bounds the last write of outcomes.
+// Run works until ctx ends and all accepted work is finished: publishes are answered, jobs are
+// offered to Redis, deliveries in flight have ended, unsent deliveries are given back, and outcomes
+// are stored. The HTTP server must have stopped before ctx ends. grace bounds the last write of
+// outcomes.
 func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
-	// Each stage stops only after the one that feeds it.
+	// Each stage stops only after the stage that feeds it.
 	background := context.WithoutCancel(ctx)
 	fanoutCtx, stopFanout := context.WithCancel(background)
 	outcomesCtx, stopOutcomes := context.WithCancel(background)

@@ -85,6 +85,9 @@ func (r *Reaper) readWatermarks(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for consumer, watermark := range watermarks {
+		if r.deleted(consumer) {
+			continue
+		}
 		l := r.ledgers[consumer]
 		if l == nil {
 			l = &ledger{settled: watermark}

@@ -151,7 +151,7 @@ func (q *wiped) Recover(ctx context.Context, consumer uint32, epoch string, batc
 	return q.Queue.Recover(ctx, consumer, epoch, batch)
 }
 
-func TestAWalkUnderWhichRedisIsWipedPutsNothingLessUrgentBackFirst(t *testing.T) {
+func TestAScanUnderWhichRedisIsWipedPutsNothingLessUrgentBackFirst(t *testing.T) {
 	for at := 1; at <= 3; at++ {
 		q := &wiped{at: at}
 		r := newRig(t, 100, func(o *Options) {

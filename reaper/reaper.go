@@ -22,15 +22,30 @@ type Store interface {
 	Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Head, error)
 	LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error)
 	Levels(ctx context.Context, channelNo uint32) ([]int, error)
-	AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (bool, error)
+	AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (t durable.Tally, all bool, err error)
 	LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool, err error)
 	LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error)
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 	OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error)
 	Record(ctx context.Context, outcomes []durable.Outcome) error
+	RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []durable.LeaseEnd, atMs int64) error
 	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
-	SaveWatermarks(ctx context.Context, watermarks map[uint32]ident.ID) error
+	SaveWatermarks(ctx context.Context, settled []durable.Settled) error
+	TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error
 	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
+	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
+	Expiring(ctx context.Context, after durable.Expiry, nowMs int64, limit int) ([]durable.Expiry, error)
+	Expire(ctx context.Context, over, later []durable.Expiry, laterMs int64) error
+	DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (dead []durable.DeadHead, next ident.ID, err error)
+	Dispose(ctx context.Context, consumerNo uint32, dead []durable.DeadHead, to durable.Disposal) error
+	LastDelivery(ctx context.Context, consumerNo uint32) (int64, error)
+	ForgetKeys(ctx context.Context, nowMs int64, limit int) (removed int, err error)
+	ForgetReceipts(ctx context.Context, nowMs int64, limit int) (removed int, err error)
+	Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
+	Replay(ctx context.Context, no uint32) (durable.Replay, error)
+	Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized, error)
+	AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID, jobs, bytes int64) (moved bool, err error)
+	SetReplayState(ctx context.Context, no uint32, to durable.ReplayState) (durable.Replay, error)
 }
 
 // A Queue is the part of redisq.Queue that the reaper uses.
@@ -39,11 +54,14 @@ type Queue interface {
 	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
+	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error)
 	Renew(ctx context.Context, consumer uint32) error
 	Window() int
+	Forget(ctx context.Context, consumer uint32) error
 }
 
 // A Cluster tells which consumers this broker repairs, and the store's time.
@@ -53,7 +71,7 @@ type Cluster interface {
 	PastMs() int64 // the store's clock shows at least that
 }
 
-// Options of New. All fields are required but Retrigger and the two retentions.
+// Options of New. All fields are required but Retrigger, Died and the two retentions.
 type Options struct {
 	Store         Store
 	Queue         Queue
@@ -68,9 +86,12 @@ type Options struct {
 	// long a dead letter counts as not over, 0: for ever.
 	Retention, DeadRetention time.Duration
 	Wake                     func(consumer uint32)
-	Retrigger                *Retrigger // nil: repair in process
-	Registry                 prometheus.Registerer
-	Log                      *slog.Logger
+	Died                     func(reason durable.Reason, jobs int) // told of jobs that the reaper ended
+	// Forward publishes a message without HTTP. Its error is that of the store's Insert.
+	Forward   func(ctx context.Context, m *durable.Message) error
+	Retrigger *Retrigger // nil: repair in process
+	Registry  prometheus.Registerer
+	Log       *slog.Logger
 }
 
 // A Reaper is the fail-safe of one broker.
@@ -82,6 +103,7 @@ type Reaper struct {
 	overdue                                          prometheus.Gauge
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
+	departed  departed
 }
 
 // lossGrace is the time for which the reconciler leaves a consumer alone after Redis lost
@@ -113,12 +135,16 @@ func New(o Options) *Reaper {
 	r.overdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_retention_overdue_seconds",
 		Help: "Delay of the removal of messages past their retention; 0 when it has caught up."})
 	o.Registry.MustRegister(r.reconcileSeconds, r.overdue)
+	o.Catalogue.Watch(r.learn)
 	return r
 }
 
 // Lost reports that Redis lost or replaced the state of a consumer. After lossGrace the
 // reconciler scans again from the settled watermark. Lost never blocks.
 func (r *Reaper) Lost(consumer uint32) {
+	if r.deleted(consumer) {
+		return
+	}
 	r.adopted.Inc()
 	r.mu.Lock()
 	if l := r.ledgers[consumer]; l != nil {
@@ -158,8 +184,19 @@ func (r *Reaper) Run(ctx context.Context) error {
 	wg.Go(func() { guard.Loop(ctx, "reconcile", r.reconcileLoop) })
 	wg.Go(func() { guard.Loop(ctx, "settle", r.watermarkLoop) })
 	wg.Go(func() { guard.Loop(ctx, "retention", r.retentionLoop) })
+	wg.Go(func() { guard.Loop(ctx, "expiry", r.expireLoop) })
+	wg.Go(func() { guard.Loop(ctx, "idempotency keys", r.keysLoop) })
+	wg.Go(func() { guard.Loop(ctx, "dead letters", r.dlqLoop) })
+	wg.Go(func() { guard.Loop(ctx, "deleted consumers", r.forgetLoop) })
+	wg.Go(func() { guard.Loop(ctx, "replays", r.replayLoop) })
 	wg.Wait()
 	return nil
+}
+
+func (r *Reaper) died(reason durable.Reason, jobs int) {
+	if r.Died != nil {
+		r.Died(reason, jobs)
+	}
 }
 
 // A streak is a sequence of failed rounds of one loop. Only its first failure is logged.

@@ -92,7 +92,7 @@ func (r *rig) publish(priorities ...int) []ident.ID {
 	batch := make([]*durable.Message, len(priorities))
 	for i, p := range priorities {
 		ids[i] = r.ids.Next()
-		batch[i] = &durable.Message{ID: ids[i], ChannelNo: r.channel.No, Audience: r.audience, Priority: p, Payload: []byte("x")}
+		batch[i] = &durable.Message{ID: ids[i], ChannelNo: r.channel.No, Audience: r.audience, Shape: r.catalogue.Channel("c").Shape, Priority: p, Payload: []byte("x")}
 	}
 	for _, err := range r.store.Insert(r.t.Context(), r.node, batch) {
 		require.NoError(r.t, err)
@@ -116,7 +116,7 @@ func (r *rig) round() bool {
 // claim leases up to n jobs, shortly.
 func (r *rig) claim(n int, lease time.Duration) []redisq.Lease {
 	r.t.Helper()
-	c, err := r.queue.Claim(r.t.Context(), r.consumer.No, n, lease)
+	c, err := r.queue.Claim(r.t.Context(), r.consumer.No, n, lease, redisq.Limits{})
 	require.NoError(r.t, err)
 	return c.Leases
 }
@@ -279,7 +279,7 @@ func TestEndedLeasesGoBackAndTheLastOneBuries(t *testing.T) {
 	require.Len(t, dead, 1)
 	require.Equal(t, ids[0], dead[0].ID)
 	require.Equal(t, 2, dead[0].Attempts)
-	require.Contains(t, dead[0].Reason, "lease ended")
+	require.Contains(t, dead[0].Error, "lease ended")
 }
 
 func TestALastLeaseThatEndsAfterItsSuccessWasStoredBuriesNothing(t *testing.T) {
@@ -301,7 +301,7 @@ func TestALastLeaseThatEndsAfterItsSuccessWasStoredBuriesNothing(t *testing.T) {
 	require.Zero(t, stats.Leased)
 }
 
-func TestTheSettledMarkStopsAtTheFirstOpenJobAndIsWhereARestartBegins(t *testing.T) {
+func TestTheSettledWatermarkStopsAtTheFirstOpenJobAndIsWhereARestartBegins(t *testing.T) {
 	r := newRig(t, 100, nil)
 	ids := r.publish(0, 0, 0, 0)
 	r.round()

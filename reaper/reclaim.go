@@ -51,7 +51,7 @@ func (r *Reaper) reclaimLoop(ctx context.Context) {
 		}
 		r.mu.Unlock()
 		if len(queue) == 0 {
-			queue = r.Catalogue.ConsumerNos()
+			queue = r.Catalogue.QueueNos()
 		}
 		rate := float64(sweepPerSecond)
 		if fast {
@@ -104,6 +104,10 @@ func (r *Reaper) dueNow() []uint32 {
 
 // reclaim ends the leases of one consumer that are past their deadline.
 func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
+	if r.deleted(consumer) {
+		r.drop(consumer)
+		return nil
+	}
 	most := r.maxAttempts(consumer)
 	for {
 		x, err := r.Queue.Reclaim(ctx, consumer, reclaimBatch, most)
@@ -119,6 +123,7 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 		if len(x.Returned) > 0 {
 			r.reclaimed.Add(float64(len(x.Returned)))
 			r.Log.Info("leases ended without an outcome; jobs are due again", "consumer", r.name(consumer), "jobs", len(x.Returned))
+			r.noteEnds(ctx, consumer, x)
 		}
 		if len(x.Returned)+len(x.Exhausted) >= reclaimBatch {
 			r.Wake(consumer)
@@ -136,6 +141,18 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 			r.Wake(consumer) // jobs are ready: returned, promoted, or left by a broker that is gone
 		}
 		return nil
+	}
+}
+
+// noteEnds adds the ends of leases to the history of the jobs. A broker that dies before it, and a
+// store that does not answer, leave the history without them; nothing else depends on it.
+func (r *Reaper) noteEnds(ctx context.Context, consumer uint32, x redisq.Expired) {
+	ends := make([]durable.LeaseEnd, len(x.Returned))
+	for i, id := range x.Returned {
+		ends[i] = durable.LeaseEnd{ID: id, Attempt: x.Attempts[i]}
+	}
+	if err := r.Store.RecordLeaseEnds(ctx, consumer, ends, r.Cluster.NowMs()); err != nil {
+		r.Log.Warn("ends of leases are missing in the history of their jobs", "consumer", r.name(consumer), "jobs", len(ends), "error", err)
 	}
 }
 
@@ -166,7 +183,7 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 			continue // only its acknowledgement was lost
 		}
 		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: consumer, ID: l.ID, Priority: l.Priority,
-			Attempts: l.Attempt, AtMs: now, Tracked: true,
+			Attempts: l.Attempt, AtMs: now, Tracked: true, Reason: durable.AttemptsExhausted, Phase: durable.PhaseLeaseEnded,
 			Error: fmt.Sprintf("attempt %d of %d: the lease ended without an outcome", l.Attempt, r.maxAttempts(consumer))})
 	}
 	if len(dead) > 0 {
@@ -174,6 +191,7 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 			return err
 		}
 		r.exhausted.Add(float64(len(dead)))
+		r.died(durable.AttemptsExhausted, len(dead))
 		r.Log.Info("leases ended on the last attempt; jobs are dead", "consumer", r.name(consumer), "jobs", len(dead))
 	}
 	_, err = r.Queue.Ack(ctx, consumer, ids)

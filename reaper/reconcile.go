@@ -72,7 +72,7 @@ func (r *Reaper) renewAll(ctx context.Context) (failure error) {
 	r.mu.Unlock()
 	if renew {
 		r.Log.Warn("another Redis process answers; the reconciler checks all of its jobs against the store")
-		r.unrenewed = r.Catalogue.ConsumerNos()
+		r.unrenewed = r.Catalogue.QueueNos()
 	}
 	var left []uint32
 	for _, consumer := range r.unrenewed {
@@ -149,6 +149,9 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 	}
 	var common []*scan
 	for _, k := range ch.Consumers {
+		if k.Deleted() {
+			continue
+		}
 		if !r.Cluster.Owns(k.No) {
 			r.forget(k.No)
 			continue
@@ -173,7 +176,7 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s *scan, through, newest ident.ID) (spilled, common bool, err error) {
 	behind := s.levels == nil && s.checked.Compare(through) < 0
 	if behind {
-		over, err := r.allDelivered(ctx, s.k, s.checked, through)
+		_, over, err := r.allDelivered(ctx, s.k, s.checked, through)
 		if err != nil {
 			return false, false, err
 		}
@@ -206,10 +209,10 @@ func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s
 const shortcutSpan = durable.MinRetention / 2
 
 // allDelivered reports whether a stretch needs no scan because all of its jobs are
-// delivered. This is the usual case of a consumer that keeps up.
-func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, through ident.ID) (bool, error) {
+// delivered, and counts them. This is the usual case of a consumer that keeps up.
+func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, through ident.ID) (t durable.Tally, all bool, err error) {
 	if r.through().Millis()-after.Millis() > shortcutSpan.Milliseconds() {
-		return false, nil
+		return t, false, nil
 	}
 	return r.Store.AllDelivered(ctx, *k, after, through)
 }

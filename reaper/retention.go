@@ -35,14 +35,20 @@ type purger struct {
 	began   time.Time           // when the present scan began at the oldest messages
 	scanned map[uint32]ident.ID // channel -> position of the present scan
 	passed  map[uint32]ident.ID // channel -> furthest position of any scan
+	emptied map[uint32]bool     // deleted channels of which nothing is left
+}
+
+func newPurger(r *Reaper) *purger {
+	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{}}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
-	if r.Retention <= 0 {
-		return
+	p := newPurger(r)
+	every := time.Minute
+	if r.Retention > 0 {
+		every = min(max(r.Retention/1000, time.Second), every)
 	}
-	p := &purger{Reaper: r, passed: map[uint32]ident.ID{}}
-	tick := time.NewTicker(min(max(r.Retention/1000, time.Second), time.Minute))
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var failures streak
 	for {
@@ -51,6 +57,9 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		if r.Retention <= 0 && len(r.Catalogue.DeletedChannels()) == 0 {
+			continue
+		}
 		failures.round(ctx, r.Log, "messages past their retention cannot be removed; retention tries again", p.round(ctx))
 	}
 }
@@ -58,7 +67,11 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 // round visits all channels once. After the failure of one channel it continues with the
 // others. It returns the last error.
 func (p *purger) round(ctx context.Context) (failure error) {
-	if time.Since(p.began) >= min(purgeAgain, p.Retention) {
+	again := purgeAgain
+	if p.Retention > 0 {
+		again = min(again, p.Retention)
+	}
+	if time.Since(p.began) >= again {
 		p.began, p.scanned = time.Now(), map[uint32]ident.ID{}
 	}
 	past := p.Cluster.PastMs()
@@ -90,6 +103,14 @@ func (p *purger) round(ctx context.Context) (failure error) {
 // latest.
 func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable.Purge, latest ident.ID) error {
 	job.ChannelNo, job.Consumers = ch.No, ch.Consumers
+	switch {
+	case ch.Deleted: // at once, whatever the retention
+		if job.Through = p.through(); latest.IsZero() {
+			return p.empty(ctx, ch, job)
+		}
+	case p.Retention <= 0:
+		return nil
+	}
 	job.After, job.Through = p.scanned[ch.No], minID(job.Through, latest)
 	job.Limit = min(max(purgeJobs/(1+len(ch.Consumers)), 1), purgePage)
 	for job.After.Compare(job.Through) < 0 {
@@ -103,7 +124,9 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 		p.scanned[ch.No] = done.Last
 		if done.Last.Compare(p.passed[ch.No]) > 0 {
 			p.passed[ch.No] = done.Last
-			p.overdue.Set(float64(job.Through.Millis()-done.Last.Millis()) / 1000)
+			if !ch.Deleted {
+				p.overdue.Set(float64(job.Through.Millis()-done.Last.Millis()) / 1000)
+			}
 		}
 		behind := time.Duration(job.Through.Millis()-done.Last.Millis()) * time.Millisecond
 		select {
@@ -112,7 +135,39 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 		case <-time.After(p.rest(time.Since(start), done, behind)):
 		}
 	}
+	if ch.Deleted {
+		return nil
+	}
+	return p.trimBooks(ctx, ch, job.Through)
+}
+
+// trimBooks removes what the books have of messages that are past their retention.
+func (p *purger) trimBooks(ctx context.Context, ch *catalogue.Channel, through ident.ID) error {
+	for _, k := range ch.Consumers {
+		if k.Deleted() {
+			continue
+		}
+		if err := p.Store.TrimBooks(ctx, k.No, through); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// empty removes, once, the rows of jobs that ended after their messages were removed with the
+// channel.
+func (p *purger) empty(ctx context.Context, ch *catalogue.Channel, job durable.Purge) error {
+	last := int64(0)
+	for _, k := range ch.Consumers {
+		last = max(last, k.StateMs)
+	}
+	if p.emptied[ch.No] || p.Cluster.NowMs() < last+forgetAfter[len(forgetAfter)-1].Milliseconds() {
+		return nil
+	}
+	job.ChannelNo, job.Consumers, job.Limit = ch.No, ch.Consumers, 1
+	_, err := p.purge(ctx, job)
+	p.emptied[ch.No] = err == nil
+	return err
 }
 
 // rest is the pause after a page. The purger hurries only after a page with more messages

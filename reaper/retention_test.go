@@ -18,7 +18,7 @@ import (
 // through its retention.
 func newRetention(t *testing.T, retention time.Duration) (*rig, *purger) {
 	r := newRig(t, 100, func(o *Options) { o.Retention = retention })
-	return r, &purger{Reaper: r.Reaper, passed: map[uint32]ident.ID{}}
+	return r, newPurger(r.Reaper)
 }
 
 func (r *rig) left(ids []ident.ID) int {

@@ -35,7 +35,7 @@ func (r *Reaper) watermarkLoop(ctx context.Context) {
 // the first message whose job has no outcome and no open_jobs row.
 func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 	through := r.through()
-	moved := map[uint32]ident.ID{}
+	var moved []durable.Settled
 	for after := uint32(0); ; {
 		page, err := r.Store.LatestMessages(ctx, after, channelPage)
 		if err != nil {
@@ -48,15 +48,15 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 				continue
 			}
 			for _, k := range ch.Consumers {
-				if !r.Cluster.Owns(k.No) {
+				if k.Deleted() || !r.Cluster.Owns(k.No) {
 					continue
 				}
-				watermark, changed, err := r.advanceOne(ctx, k, minID(latest.ID, through))
+				m, err := r.advanceOne(ctx, k, minID(latest.ID, through))
 				if err != nil {
 					return err
 				}
-				if changed {
-					moved[k.No] = watermark
+				if m.Through != m.After {
+					moved = append(moved, m)
 				}
 			}
 		}
@@ -72,71 +72,89 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for consumer, watermark := range moved {
-		if l := r.ledgers[consumer]; l != nil {
-			l.settled = watermark
+	for _, m := range moved {
+		if l := r.ledgers[m.ConsumerNo]; l != nil {
+			l.settled = m.Through
 		}
 	}
 	return nil
 }
 
-// advanceOne returns the new settled watermark of one consumer and reports whether it
-// changed. It writes nothing.
-func (r *Reaper) advanceOne(ctx context.Context, k *durable.Consumer, through ident.ID) (watermark ident.ID, changed bool, err error) {
+// advanceOne returns the stretch by which the settled watermark of one consumer moves. It
+// writes nothing.
+func (r *Reaper) advanceOne(ctx context.Context, k *durable.Consumer, through ident.ID) (durable.Settled, error) {
+	m := durable.Settled{ConsumerNo: k.No}
 	r.mu.Lock()
 	l := r.ledgers[k.No]
 	if l != nil {
-		watermark = l.settled
+		m.After = l.settled
 	}
 	r.mu.Unlock()
+	m.Through = m.After
 	if l == nil {
-		return watermark, false, nil
+		return m, nil
 	}
-	start := watermark
 	for range watermarkPages {
-		if watermark.Compare(through) >= 0 {
+		if m.Through.Compare(through) >= 0 {
 			break
 		}
-		over, err := r.allDelivered(ctx, k, watermark, through)
+		tally, over, err := r.allDelivered(ctx, k, m.Through, through)
 		if err != nil {
-			return start, false, err
+			return m, err
 		}
 		if over {
-			watermark = through
+			m.Accepted, m.Filtered = m.Accepted+tally.Owed+tally.Filtered, m.Filtered+tally.Filtered
+			m.Delivered, m.Through = m.Delivered+tally.Owed, through
 			break
 		}
-		heads, err := r.Store.Heads(ctx, k.ChannelNo, watermark, through, pageSize)
+		heads, err := r.Store.Heads(ctx, k.ChannelNo, m.Through, through, pageSize)
 		if err != nil {
-			return start, false, err
+			return m, err
 		}
-		ids := make([]ident.ID, 0, len(heads))
-		for _, h := range heads {
-			if k.Concerns(h) {
-				ids = append(ids, h.ID)
-			}
-		}
-		states := map[ident.ID]durable.JobState{}
-		if len(ids) > 0 {
-			if states, err = r.Store.JobStates(ctx, k.No, ids); err != nil {
-				return start, false, err
-			}
-		}
-		blocked := false
-		for _, h := range heads {
-			if k.Concerns(h) && states[h.ID].Status == durable.Waiting {
-				blocked = true
-				break
-			}
-			watermark = h.ID
+		blocked, err := r.settle(ctx, k, heads, &m)
+		if err != nil {
+			return m, err
 		}
 		if blocked {
 			break
 		}
 		if len(heads) < pageSize {
-			watermark = through
+			m.Through = through
 		}
 	}
-	return watermark, watermark != start, nil
+	return m, nil
+}
+
+// settle moves the end of a stretch over heads, up to the first one whose job waits.
+func (r *Reaper) settle(ctx context.Context, k *durable.Consumer, heads []durable.Head, m *durable.Settled) (blocked bool, err error) {
+	ids := make([]ident.ID, 0, len(heads))
+	for _, h := range heads {
+		if k.Concerns(h) {
+			ids = append(ids, h.ID)
+		}
+	}
+	states := map[ident.ID]durable.JobState{}
+	if len(ids) > 0 {
+		if states, err = r.Store.JobStates(ctx, k.No, ids); err != nil {
+			return false, err
+		}
+	}
+	for _, h := range heads {
+		if k.Concerns(h) {
+			switch states[h.ID].Status {
+			case durable.Waiting:
+				return true, nil
+			case durable.Delivered:
+				m.Delivered++
+			}
+			m.Accepted++
+		} else if k.LeftOut(h) {
+			m.Accepted++
+			m.Filtered++
+		}
+		m.Through = h.ID
+	}
+	return false, nil
 }
 
 func minID(a, b ident.ID) ident.ID {

@@ -29,7 +29,7 @@ func BenchmarkCycle(b *testing.B) {
 				if _, err := q.Enqueue(ctx, 1, js[i:i+batch], redisq.Fresh); err != nil {
 					b.Fatal(err)
 				}
-				c, err := q.Claim(ctx, 1, batch, time.Hour)
+				c, err := q.Claim(ctx, 1, batch, time.Hour, redisq.Limits{})
 				if err != nil || len(c.Leases) != batch {
 					b.Fatal(len(c.Leases), err)
 				}

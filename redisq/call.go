@@ -53,9 +53,10 @@ func (q *Queue) cmd(ctx context.Context, c *call) onceCmd {
 	if c.eval {
 		name, code = "eval", c.script.text
 	}
-	args := make([]any, 0, 4+len(keyNames)+len(c.args))
-	args = append(args, name, code, len(keyNames))
-	for _, key := range keysOf(q.prefix, c.consumer) {
+	keys := q.keys(c.consumer)
+	args := make([]any, 0, 4+len(keys)+len(c.args))
+	args = append(args, name, code, len(keys))
+	for _, key := range keys {
 		args = append(args, key)
 	}
 	args = append(append(args, c.known), c.args...)
@@ -163,7 +164,7 @@ func (q *Queue) adoptAll(ctx context.Context, calls []*call) {
 			continue
 		}
 		args := []any{"eval", rebuildScript.text, len(keyNames)}
-		for _, key := range keysOf(q.prefix, c.consumer) {
+		for _, key := range q.Keys(c.consumer) {
 			args = append(args, key)
 		}
 		cmd := redis.NewCmd(ctx, append(args, newEpoch())...)

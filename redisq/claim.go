@@ -7,17 +7,24 @@ import (
 	"time"
 )
 
+// fullPause is the time after which a consumer whose concurrency is used up is asked again: a
+// lease may have ended on another broker.
+const fullPause = 100 * time.Millisecond
+
 // Claim leases the first n ready jobs (at most MaxBatch) in queue order and charges each
 // an attempt. n = 0 leases none and only promotes due jobs. If the reply is lost, the
 // jobs become ready again when their leases end.
-func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (Claim, error) {
+//
+// Where the limits keep a ready job back, Limited says so and NextDue is the time until a rate
+// allows the next lease, or fullPause where only the concurrency is used up.
+func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits Limits) (Claim, error) {
 	if lease <= 0 {
 		return Claim{}, fmt.Errorf("redisq: claim: a lease of %s", lease)
 	}
 	c := &call{
 		consumer: consumer,
 		script:   claimScript,
-		args:     []any{min(max(n, 0), MaxBatch), millis(lease), q.window},
+		args:     limits.with([]any{min(max(n, 0), MaxBatch), millis(lease), q.window, max(limits.Slots, 0), max(limits.Retrying, 0)}),
 	}
 	q.runAll(ctx, []*call{c})
 	if c.err != nil {
@@ -25,13 +32,17 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	}
 	r := reader{items: c.reply}
 	out := Claim{Ready: int(r.int()), Spilled: r.int() >= 0, NextDue: r.millis()}
-	fence := r.int()
+	fence, granted := r.int(), r.text()
+	if out.Limited = Limit(r.int()); out.Limited == ConcurrencyLimit && (out.NextDue == 0 || out.NextDue > fullPause) {
+		out.NextDue = fullPause
+	}
+	out.Retries = int(r.int())
 	if r.left() > 0 {
 		out.Leases = make([]Lease, 0, r.left()/2)
 	}
 	for ; r.left() > 0; fence++ {
 		id, code := r.id(), int(r.int())
-		out.Leases = append(out.Leases, Lease{ID: id, Priority: code % 1024, Flags: Flags(code / 1024 % 4), Attempt: code / 4096, Token: token(c.known, fence)})
+		out.Leases = append(out.Leases, Lease{ID: id, Priority: code % 1024, Flags: Flags(code / 1024 % 4), Attempt: code / 4096, Token: token(c.known, fence), Granted: granted})
 	}
 	return out, r.err
 }
@@ -43,6 +54,7 @@ type Wish struct {
 	Job    Job
 	Lease  time.Duration
 	Insert bool
+	Limits Limits // of the consumer; those of the first wish of a call count
 }
 
 // A Grant is the answer to a Wish. Before is the state of the job before the call. The
@@ -51,6 +63,10 @@ type Wish struct {
 type Grant struct {
 	Lease  Lease
 	Before Standing
+	// Limited says that a limit has refused the lease. Wait is then the time until a rate
+	// allows it, 0 where that is unknown.
+	Limited bool
+	Wait    time.Duration
 }
 
 // ClaimEach leases the jobs of up to MaxBatch wishes, in their order, and charges each
@@ -72,7 +88,7 @@ func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) (
 		}
 		args = append(args, string(w.Job.ID[:]), w.Job.Priority, w.Job.Attempts, millis(w.Lease), flag)
 	}
-	c := &call{consumer: consumer, script: claimEachScript, args: args}
+	c := &call{consumer: consumer, script: claimEachScript, args: wishes[0].Limits.with(args)}
 	q.runAll(ctx, []*call{c})
 	if c.err != nil {
 		return nil, c.err
@@ -80,12 +96,15 @@ func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) (
 	r := reader{items: c.reply}
 	grants := make([]Grant, len(wishes))
 	for i := range wishes {
-		won := r.int() == 1
+		result := r.int()
 		grants[i].Before = r.standing()
 		fence := r.int()
-		l := Lease{ID: wishes[i].Job.ID, Priority: int(r.int()), Attempt: int(r.int()), Flags: Flags(r.int()), Token: token(c.known, fence)}
-		if won {
+		l := Lease{ID: wishes[i].Job.ID, Priority: int(r.int()), Attempt: int(r.int()), Flags: Flags(r.int()), Token: token(c.known, fence), Granted: r.text()}
+		switch result {
+		case 1:
 			grants[i].Lease = l
+		case 2:
+			grants[i].Limited, grants[i].Wait = true, time.Duration(fence)*time.Millisecond
 		}
 	}
 	if r.err != nil {

@@ -125,10 +125,10 @@ func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
 		}
 		_, err := q.Enqueue(ctx, 1, js, redisq.Fresh)
 		require.NoError(t, err)
-		_, err = q.Claim(ctx, 1, 1, time.Hour) // Redis knows the script now
+		_, err = q.Claim(ctx, 1, 1, time.Hour, redisq.Limits{}) // Redis knows the script now
 		require.NoError(t, err)
 		armed.Store(true)
-		_, err = q.Claim(ctx, 1, 4, time.Hour)
+		_, err = q.Claim(ctx, 1, 4, time.Hour, redisq.Limits{})
 		require.Error(t, err)
 		s, err := q.Stats(ctx, 1)
 		require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestAnOfferWhoseAnswerIsLostIsNotRepeatedAfterALoss(t *testing.T) {
 	out, errs := q.EnqueueMany(ctx, []redisq.Batch{batch})
 	require.Error(t, errs[0])
 	batch.Epoch = out[0].Epoch
-	c, err := q.Claim(ctx, 1, 10, time.Hour)
+	c, err := q.Claim(ctx, 1, 10, time.Hour, redisq.Limits{})
 	require.NoError(t, err)
 	require.Len(t, c.Leases, 2, "Redis has run the offer")
 	removeKeys(t, client, prefix)

@@ -18,6 +18,8 @@ type Batch struct {
 	// no other job waits. 0 or less: no leases. Jobs with a delay or attempts never get
 	// one.
 	Lease time.Duration
+	// Limits are the limits of the consumer. They count for Lease only.
+	Limits Limits
 }
 
 // Enqueue adds jobs to the queue of a consumer as far as its window has room. The scan of
@@ -71,7 +73,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, batches []Batch) ([]Enqueued, [
 				out[i].Epoch = o.known
 			}
 			if errs[i] == nil {
-				errs[i] = q.settleOffer(ctx, b.Consumer, o, &out[i])
+				errs[i] = q.finishOffer(ctx, b.Consumer, o, &out[i])
 			}
 		}
 	}
@@ -145,25 +147,28 @@ func (q *Queue) offers(b Batch) []*offer {
 			args = append(args, string(j.ID[:]))
 		}
 		args[0], args[1], args[2], args[3] = q.window, o.jobs[0].Priority, oldest, millis(b.Lease)
+		if b.Lease > 0 {
+			args = b.Limits.with(args)
+		}
 		o.call = &call{consumer: b.Consumer, script: offerScript, args: args}
 	}
 	return out
 }
 
-// settleOffer adds the reply of an offer to the sum of its batch. If offer.lua refused
-// the jobs, settleOffer runs enqueue.lua, which decides for each of them.
-func (q *Queue) settleOffer(ctx context.Context, consumer uint32, o *offer, sum *Enqueued) error {
+// finishOffer adds the reply of an offer to the sum of its batch. If offer.lua refused
+// the jobs, finishOffer runs enqueue.lua, which decides for each of them.
+func (q *Queue) finishOffer(ctx context.Context, consumer uint32, o *offer, sum *Enqueued) error {
 	c := o.call
 	if c.err == nil && c.script == offerScript {
 		r := reader{items: c.reply}
-		added, known, fence := r.int(), r.int(), r.int()
+		added, known, fence, granted := r.int(), r.int(), r.int(), r.text()
 		if r.err != nil {
 			return r.err
 		}
 		if fence > 0 {
 			sum.Leases = slices.Grow(sum.Leases, len(o.jobs))
 			for i, j := range o.jobs {
-				sum.Leases = append(sum.Leases, Lease{ID: j.ID, Priority: j.Priority, Attempt: 1, Token: token(c.known, fence+int64(i))})
+				sum.Leases = append(sum.Leases, Lease{ID: j.ID, Priority: j.Priority, Attempt: 1, Token: token(c.known, fence+int64(i)), Granted: granted})
 			}
 		}
 		if added >= 0 {

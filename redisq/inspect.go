@@ -51,6 +51,25 @@ func (q *Queue) Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]S
 	return out, nil
 }
 
+// Leased returns the messages of up to most jobs that are leased now, in the order in which their
+// leases end.
+func (q *Queue) Leased(ctx context.Context, consumer uint32, most int) ([]ident.ID, error) {
+	if most <= 0 {
+		return nil, nil
+	}
+	members, err := q.client.ZRange(ctx, q.keys(consumer)[2], 0, int64(most)-1).Result()
+	if err != nil {
+		return nil, failedTo("leased", err)
+	}
+	out := make([]ident.ID, 0, len(members))
+	for _, m := range members {
+		if len(m) == ident.Size {
+			out = append(out, ident.ID([]byte(m)))
+		}
+	}
+	return out, nil
+}
+
 // Stats returns the sizes of a consumer's sets.
 func (q *Queue) Stats(ctx context.Context, consumer uint32) (Stats, error) {
 	out, errs := q.StatsMany(ctx, []uint32{consumer})

@@ -1,6 +1,9 @@
 package redisq
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // DefaultPrefix is the start of every key. Its number is the version of the key layout,
 // so brokers with different layouts can share a Redis.
@@ -22,6 +25,17 @@ func keysOf(prefix string, consumer uint32) []string {
 	keys := make([]string, len(keyNames))
 	for i, name := range keyNames {
 		keys[i] = tag + name
+	}
+	return keys
+}
+
+// keysOfReplay returns the keys of a replay, in the same order. They have the hash tag of its
+// consumer, so one script can read both.
+func keysOfReplay(prefix string, replay, consumer uint32) []string {
+	keys := keysOf(prefix, consumer)
+	number := "g" + strconv.FormatUint(uint64(replay), 10) + ":"
+	for i, name := range keyNames {
+		keys[i] = strings.TrimSuffix(keys[i], name) + number + name
 	}
 	return keys
 }

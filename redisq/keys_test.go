@@ -11,6 +11,7 @@ import (
 
 func TestKeysAreTheOnesTheScriptsName(t *testing.T) {
 	require.Equal(t, []string{"p1:{c7}:r", "p1:{c7}:d", "p1:{c7}:x", "p1:{c7}:m", "p1:{c7}:c"}, keysOf(DefaultPrefix, 7))
+	require.Equal(t, []string{"p1:{c7}:g9:r", "p1:{c7}:g9:d", "p1:{c7}:g9:x", "p1:{c7}:g9:m", "p1:{c7}:g9:c"}, keysOfReplay(DefaultPrefix, 9, 7))
 	require.Equal(t, "p1:hint", hintChannel(DefaultPrefix))
 	prelude, err := lua.ReadFile("lua/prelude.lua")
 	require.NoError(t, err)
@@ -22,8 +23,9 @@ func TestKeysAreTheOnesTheScriptsName(t *testing.T) {
 // In a Cluster a script may only use the keys in KEYS: others may be on another node.
 func TestScriptsUseOnlyTheKeysInKEYS(t *testing.T) {
 	calls := regexp.MustCompile(`redis\.p?call\(([^,)]*),?\s*([^,)]*)`)
-	// i and set are loop variables over the three sets, state is one of them.
-	handed := regexp.MustCompile(`^KEYS\[([1-5]|i|set|state)\]$`)
+	// i and set are loop variables over the three sets, state is one of them. The others are numbers of
+	// keys that a replay has besides.
+	handed := regexp.MustCompile(`^KEYS\[([1-8]|i|set|state|beside|key|rate\.key)\]$`)
 	files, err := fs.Glob(lua, "lua/*.lua")
 	require.NoError(t, err)
 	seen := 0

@@ -17,6 +17,11 @@ type Done struct {
 // Ack removes jobs whose outcome is stored, in any state, and returns how many of them
 // were in Redis. It needs no lease and may be repeated.
 func (q *Queue) Ack(ctx context.Context, consumer uint32, ids []ident.ID) (removed int, err error) {
+	if q.beforeAck != nil && len(ids) > 0 {
+		if err := q.beforeAck(ctx, consumer, ids); err != nil {
+			return 0, err
+		}
+	}
 	calls := ackCalls(consumer, ids)
 	q.runAll(ctx, calls)
 	return acked(calls)
@@ -29,12 +34,19 @@ func (q *Queue) AckMany(ctx context.Context, done []Done) ([]int, []error) {
 	parts := make([][]*call, len(done))
 	var all []*call
 	for i, d := range done {
+		if q.beforeAck != nil {
+			if errs[i] = q.beforeAck(ctx, d.Consumer, d.IDs); errs[i] != nil {
+				continue
+			}
+		}
 		parts[i] = ackCalls(d.Consumer, d.IDs)
 		all = append(all, parts[i]...)
 	}
 	q.runAll(ctx, all)
 	for i := range done {
-		out[i], errs[i] = acked(parts[i])
+		if errs[i] == nil {
+			out[i], errs[i] = acked(parts[i])
+		}
 	}
 	return out, errs
 }
@@ -108,7 +120,7 @@ func (q *Queue) Nack(ctx context.Context, consumer uint32, leases []Lease, delay
 // are ready at their old place. Result i is false if lease i was lost.
 func (q *Queue) Release(ctx context.Context, consumer uint32, leases []Lease) ([]bool, error) {
 	return q.fenced(ctx, consumer, releaseScript, leases, nil, func(args []any, i int) []any {
-		return append(args, string(leases[i].ID[:]), leases[i].Token)
+		return append(args, string(leases[i].ID[:]), leases[i].Token, leases[i].Granted)
 	})
 }
 

@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // DefaultWindow is the number of ready jobs of one consumer that Redis keeps.
@@ -37,9 +40,11 @@ type Queue struct {
 	log    *slog.Logger
 
 	generation atomic.Uint64
+	beforeAck  func(ctx context.Context, consumer uint32, ids []ident.ID) error // may be nil
 
 	mu     sync.RWMutex
 	epochs map[uint32]string // the last known epoch of each consumer
+	kin    kinship
 	onLost []func(consumer uint32)
 }
 
@@ -89,7 +94,7 @@ func (q *Queue) OnLost(f func(consumer uint32)) {
 
 // Keys returns the names of a consumer's keys (ready, delayed, leased, meta,
 // control), for inspection.
-func (q *Queue) Keys(consumer uint32) []string { return keysOf(q.prefix, consumer) }
+func (q *Queue) Keys(consumer uint32) []string { return q.keys(consumer)[:len(keyNames)] }
 
 // Window returns how many ready jobs of one consumer Redis keeps.
 func (q *Queue) Window() int { return q.window }
@@ -120,6 +125,19 @@ func (q *Queue) adopt(consumer uint32, known, current string) {
 	for _, f := range callbacks {
 		f(consumer)
 	}
+}
+
+// Forget removes the keys of a consumer that was deleted. A call that is still under way may make
+// some of them again; they harm nothing, because the number of a consumer is never given away
+// again.
+func (q *Queue) Forget(ctx context.Context, consumer uint32) error {
+	if err := q.client.Unlink(ctx, q.Keys(consumer)...).Err(); err != nil {
+		return failedTo("forget", err)
+	}
+	q.mu.Lock()
+	delete(q.epochs, consumer)
+	q.mu.Unlock()
+	return nil
 }
 
 // newEpoch returns 80 random bits. Epochs never repeat, and therefore tokens do not either.

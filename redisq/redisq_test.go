@@ -117,7 +117,7 @@ func TestStateIsDroppedWhereTheClockWentBack(t *testing.T) {
 	put := func(consumer uint32) {
 		_, err := q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[0]}, {ID: all[1], Delay: time.Minute}, {ID: all[2]}}, redisq.Fresh)
 		require.NoError(t, err)
-		c, err := q.Claim(ctx, consumer, 1, time.Minute)
+		c, err := q.Claim(ctx, consumer, 1, time.Minute, redisq.Limits{})
 		require.NoError(t, err)
 		require.Len(t, c.Leases, 1)
 	}

@@ -11,16 +11,17 @@ func TestScoreIsExactAndOrdersByPriorityThenTime(t *testing.T) {
 	const last = int64(1)<<readyBits - 1
 	for _, priority := range []int{0, 1, 511, 1022, 1023} {
 		for _, ms := range []int64{0, 1, 1_763_658_000_123, last} {
-			s := readyScore(priority, ms)
+			s := readyScore(priority, 0, ms)
 			require.Equal(t, s, int64(float64(s)), "a double holds it")
 			require.Less(t, s, int64(1)<<52)
 			require.Equal(t, priority, priorityOf(s))
 			require.Equal(t, ms, readyMillisOf(s))
 		}
 	}
-	require.Less(t, readyScore(1, last), readyScore(0, 0), "priority beats time")
-	require.Less(t, readyScore(5, 1), readyScore(5, 2))
-	require.Equal(t, int64(1)<<52-1, readyScore(0, last))
+	require.Less(t, readyScore(1, 0, last), readyScore(0, 0, 0), "priority beats time")
+	require.Less(t, readyScore(5, 0, 1), readyScore(5, 0, 2))
+	require.Less(t, readyScore(0, 0, last), readyScore(MaxPriority, 1, 0), "first attempts before retries")
+	require.Equal(t, int64(1)<<53-1, readyScore(0, 1, last))
 }
 
 func TestLongestDelayFitsTheScore(t *testing.T) {

@@ -59,7 +59,7 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 		}
 		_, err := q.Enqueue(ctx, 1, js, Recovered)
 		require.NoError(t, err)
-		claim, err := q.Claim(ctx, 1, 2, time.Hour)
+		claim, err := q.Claim(ctx, 1, 2, time.Hour, Limits{})
 		require.NoError(t, err)
 		leased, token := string(claim.Leases[0].ID[:]), claim.Leases[0].Token
 		before := dump(t, client, q)
@@ -72,19 +72,27 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 		}{
 			{enqueueScript, []any{100, 0, ids[0], 5, 0, 0, "newnewnewnew", 5, 0, 0}},
 			{offerScript, []any{100, 5, 0, 1000, "newnewnewnew"}},
-			{claimScript, []any{1, 1000, 100}},
+			{claimScript, []any{1, 1000, 100, 0, 0}},
+			{regrantScript, []any{free(""), "limits 1 1000 0 0 0 25"}},
 			{claimEachScript, []any{ids[0], 5, 0, 1000, 1, ids[1], 5, 0, 1000, 0}},
 			{extendScript, []any{1000, leased, free(token)}},
 			{restoreLeasesScript, []any{1000, leased, free(token), 5, 1}},
 			{ackScript, []any{ids[0]}},
 			{nackScript, []any{leased, free(token), 1000}},
-			{releaseScript, []any{leased, free(token)}},
+			{releaseScript, []any{leased, free(token), free("")}},
 			{reclaimScript, []any{10, 1, 1000}},
 			{peekScript, []any{10, 1, ids[0]}},
 			{probeScript, []any{ids[0]}},
 			{statsScript, nil},
+			{holdScript, []any{1000}},
 			{spilledScript, []any{3, 0}},
 		} {
+			if c.script == claimScript {
+				for _, bad := range []string{"", "1 1000 0 0 0", "1 1000 0 0 0 0", "1 1000 0 0 0 101", "1 0 0 0 0 25", "-1 1000 0 0 0 25", "1 1000 0 0 0 25 7", "x 1000 0 0 0 25"} {
+					_, err := q.run(ctx, 1, c.script, append(append([]any{}, c.args...), "limits "+bad)...)
+					require.ErrorContains(t, err, "malformed", bad)
+				}
+			}
 			variants := [][]any{append(append([]any{}, c.args...), "extra")}
 			if len(c.args) > 0 {
 				variants = append(variants, c.args[:len(c.args)-1])
@@ -126,7 +134,7 @@ func TestScriptAndGoAgreeOnTheScore(t *testing.T) {
 				require.NoError(t, err)
 				score, err := client.ZScore(ctx, q.Keys(1)[0], string(id[:])).Result()
 				require.NoError(t, err)
-				require.Equal(t, readyScore(priority, ms), int64(score))
+				require.Equal(t, readyScore(priority, 0, ms), int64(score))
 				_, err = q.Ack(ctx, 1, []ident.ID{id})
 				require.NoError(t, err)
 			}

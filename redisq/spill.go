@@ -9,7 +9,7 @@ import (
 // ignores spills by other brokers at the same time, whose jobs then stay outside until the
 // next scan of the store. A refill therefore uses SettleSpilled.
 func (q *Queue) SetSpilled(ctx context.Context, consumer uint32, priority int) error {
-	_, err := q.settle(ctx, consumer, priority, -1)
+	_, err := q.keepSpill(ctx, consumer, priority, -1)
 	return err
 }
 
@@ -18,10 +18,10 @@ func (q *Queue) SetSpilled(ctx context.Context, consumer uint32, priority int) e
 // caller reads the store again. Spills of Recovered jobs do not count, because the scan
 // that offers them knows about them.
 func (q *Queue) SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
-	return q.settle(ctx, consumer, priority, max(spills, 0))
+	return q.keepSpill(ctx, consumer, priority, max(spills, 0))
 }
 
-func (q *Queue) settle(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
+func (q *Queue) keepSpill(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
 	if priority < -1 || priority > MaxPriority {
 		return false, fmt.Errorf("redisq: spilled priority %d is not -1..%d", priority, MaxPriority)
 	}

@@ -146,7 +146,7 @@ func TestRedisClusterWithoutAMasterServesTheConsumersOfTheOthers(t *testing.T) {
 		}
 		require.NoError(t, errs[i])
 		require.Equal(t, 3, added[i].Added)
-		c, err := q.Claim(ctx, consumers[i], 10, time.Hour)
+		c, err := q.Claim(ctx, consumers[i], 10, time.Hour, redisq.Limits{})
 		require.NoError(t, err)
 		require.Len(t, c.Leases, 5)
 	}
@@ -180,10 +180,10 @@ func TestRedisClusterClaimWhoseAnswerIsLostRunsOnce(t *testing.T) {
 	q := redisq.New(client, redisq.Options{Prefix: prefix})
 	_, err := q.Enqueue(ctx, 1, jobsOf(ids(20)), redisq.Fresh)
 	require.NoError(t, err)
-	_, err = q.Claim(ctx, 1, 1, time.Hour) // that node knows the script now
+	_, err = q.Claim(ctx, 1, 1, time.Hour, redisq.Limits{}) // that node knows the script now
 	require.NoError(t, err)
 	armed.Store(true)
-	_, err = q.Claim(ctx, 1, 4, time.Hour)
+	_, err = q.Claim(ctx, 1, 4, time.Hour, redisq.Limits{})
 	require.Error(t, err)
 	s, err := q.Stats(ctx, 1)
 	require.NoError(t, err)
@@ -298,7 +298,7 @@ func TestRedisClusterSlotMovesUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				c, err := q.Claim(ctx, consumer, 5, time.Hour)
+				c, err := q.Claim(ctx, consumer, 5, time.Hour, redisq.Limits{})
 				if err != nil {
 					time.Sleep(time.Millisecond)
 					continue
@@ -344,7 +344,7 @@ func TestRedisClusterScriptsAreWholeWhileTheirSlotMoves(t *testing.T) {
 	client := connect(t, cluster.URL())
 	for name, step := range map[string]func(t *testing.T, q *redisq.Queue, consumer uint32, leases []redisq.Lease) error{
 		"claim": func(t *testing.T, q *redisq.Queue, consumer uint32, _ []redisq.Lease) error {
-			c, err := q.Claim(ctx, consumer, 10, time.Hour)
+			c, err := q.Claim(ctx, consumer, 10, time.Hour, redisq.Limits{})
 			require.Len(t, c.Leases, 1)
 			return err
 		},
@@ -388,7 +388,7 @@ func TestRedisClusterScriptsAreWholeWhileTheirSlotMoves(t *testing.T) {
 			}
 			_, err := q.Enqueue(ctx, consumer, jobsOf(all[:2]), redisq.Fresh)
 			require.NoError(t, err)
-			c, err := q.Claim(ctx, consumer, 2, lease)
+			c, err := q.Claim(ctx, consumer, 2, lease, redisq.Limits{})
 			require.NoError(t, err)
 			require.Len(t, c.Leases, 2)
 			_, err = q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[2], Delay: 2 * time.Hour}, {ID: all[3]}}, redisq.Fresh)

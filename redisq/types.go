@@ -82,6 +82,7 @@ type Lease struct {
 	Attempt  int // counted at the claim; the first is 1
 	Flags    Flags
 	Token    string // proof of the lease; never reused
+	Granted  string // where rates count the lease, for Release, Park and Regrant; empty without rates
 }
 
 // A Claim is the answer to Queue.Claim.
@@ -90,9 +91,20 @@ type Claim struct {
 	// NextDue is the time until a delayed job is due or a lease ends, 0 if there is
 	// none. After a Claim without Leases, the next Claim is useful at that time.
 	NextDue time.Duration
-	Ready   int  // jobs left in the ready set
-	Spilled bool // jobs are outside the window, so the refill has work
+	Ready   int   // jobs left in the ready set
+	Retries int   // those of Ready that have attempts
+	Spilled bool  // jobs are outside the window, so the refill has work
+	Limited Limit // the limit that kept a ready job back; NextDue is then the time of the next try
 }
+
+// A Limit says which limit has refused a lease.
+type Limit uint8
+
+const (
+	NoLimit          Limit = iota
+	RateLimit              // a rate
+	ConcurrencyLimit       // the number of leases at the same time
+)
 
 // A State is the state of a job in Redis.
 type State uint8
@@ -114,7 +126,7 @@ type Standing struct {
 	At       time.Time // Delayed: due; Leased: deadline (Redis clock)
 }
 
-// A Cursor is a place in the ready set. Peek lists the jobs after it.
+// A Cursor is a place among the ready jobs. Peek lists the jobs after it.
 type Cursor struct {
 	Score int64
 	ID    ident.ID
@@ -133,6 +145,7 @@ type Waiting struct {
 type Expired struct {
 	// Returned jobs are ready again, flagged FlagVerify.
 	Returned []ident.ID
+	Attempts []int // of the Returned jobs, with the one whose lease ended
 	// Exhausted jobs have no attempt left. They are leased to the caller for a short
 	// time, in which the caller stores them as dead and then calls Ack.
 	Exhausted []Lease

@@ -34,11 +34,13 @@ for kind in "${kinds[@]}"; do
 	old='' new=''
 	for ((i = 1; i <= turns; i++)); do
 		for side in old new; do
-			binary=bin/broker
-			[ "$side" = new ] || binary="$work/old"
+			binary=bin/broker mysql=$PENSTOCK_BENCH_MYSQL
+			# A database of its own: the tables of this tree may be newer than the other broker.
+			[ "$side" = new ] || binary="$work/old" mysql=$PENSTOCK_BENCH_MYSQL_OTHER
 			# shellcheck disable=SC2086 # the flags are words
-			bin/bench run --broker-binary "$binary" --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" \
-				$flags --duration 5s --warmup 1s --json "$work/$kind-$side-$i.json" >/dev/null 2>&1
+			bin/bench run --broker-binary "$binary" --mysql "$mysql" --redis "$PENSTOCK_TEST_REDIS" \
+				$flags --duration 5s --warmup 1s --json "$work/$kind-$side-$i.json" >"$work/log" 2>&1 ||
+				{ status=$? && cat "$work/log" >&2 && exit $status; }
 		done
 		old="$old,$work/$kind-old-$i.json"
 		new="$new,$work/$kind-new-$i.json"

@@ -40,16 +40,16 @@ func (p *producer) batch(ctx context.Context, rng *rand.Rand) {
 func (p *producer) several(rng *rand.Rand, channel, n int) (posts []post, intent *flush) {
 	for range n {
 		var m post
-		m, intent = p.next(rng, channel)
+		m, intent = p.compose(rng, post{channel: channel, identity: identity(rng.IntN(2))})
 		posts = append(posts, m)
 	}
 	return posts, intent
 }
 
-// keyed returns the messages that have an ID.
+// keyed returns the messages that may be posted again.
 func keyed(posts []post) (out []post) {
 	for _, m := range posts {
-		if m.keyed {
+		if m.identity != noIdentity {
 			out = append(out, m)
 		}
 	}
@@ -59,8 +59,11 @@ func keyed(posts []post) (out []post) {
 // line is the message as a line of a batch.
 func (m *post) line() []byte {
 	line := map[string]any{"Priority": m.priority, "PayloadBase64": base64.StdEncoding.EncodeToString(m.body)}
-	if m.keyed {
+	if m.identity == byMessageID {
 		line["MessageID"] = keyOf(m.seq)
+	}
+	if m.order != "" {
+		line["OrderingKey"] = m.order
 	}
 	b, err := json.Marshal(line)
 	if err != nil {
@@ -80,7 +83,7 @@ func (p *producer) postBatch(posts []post, broker int) (again []post) {
 	for i, v := range p.askBatch(posts[0].channel, broker, &body, len(posts)) {
 		m := posts[i]
 		p.told(m, v, batchClient, broker, start)
-		if m.keyed && (v.status == 0 && v.verdict == unknown || v.status >= 500) {
+		if m.identity != noIdentity && (v.status == 0 && v.verdict == unknown || v.status >= 500) {
 			again = append(again, m)
 		}
 	}

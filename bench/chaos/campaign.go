@@ -35,6 +35,7 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	defer stopBackground()
 	var wg sync.WaitGroup
 	wg.Go(func() { r.supervise(background) })
+	wg.Go(func() { r.govern(background, load) })
 	if c.Deaths > 0 {
 		wg.Go(func() { r.sacrifice(load, rand.New(rand.NewPCG(c.Seed, 1<<62))) })
 	}

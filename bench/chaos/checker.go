@@ -28,6 +28,7 @@ func Check(e *Evidence) *Verdict {
 	c.jobs()
 	c.duplicates()
 	c.leases()
+	c.policies()
 	c.deaths()
 	c.rests()
 	c.counters()
@@ -92,14 +93,14 @@ func (c *checker) message(s *Sent) {
 	v, rows := c.v, c.rows[s.Seq]
 	created := 0
 	for _, t := range s.Tries {
-		if t.Status == 201 {
+		if t.Status == 201 && t.Code != codeReplayed {
 			created++
 		}
 		if t.Client == batchClient && t.Status > 0 {
 			v.BatchLines++
 		}
 		stored := t.Status == 409 && t.Code == codeDuplicate
-		if t.Status >= 400 && t.Status < 500 && !stored || t.Status == 500 {
+		if t.Status >= 400 && t.Status < 500 && !stored && !s.late(t) || t.Status == 500 {
 			v.broken("wrong answers", "message %d: status %d %s to %s", s.Seq, t.Status, t.Code, t.Client)
 		}
 	}
@@ -124,10 +125,31 @@ func (c *checker) message(s *Sent) {
 		}
 	}
 	for _, r := range rows {
-		if r.Hash != s.Hash || r.Channel != s.Channel || r.Priority != s.Priority || r.Audience != c.audience(s.Channel) || s.Keyed != (r.Key == keyOf(s.Seq)) {
+		if r.Hash != s.Hash || r.Channel != s.Channel || r.Priority != s.Priority || r.Audience != c.audience(s.Channel) || !s.identity().stored(s.Seq, r.Key) {
 			v.broken("corrupted", "message %d is stored as %+v, was sent as %s to %d with priority %d", s.Seq, *r, s.Hash, s.Channel, s.Priority)
 		}
 	}
+}
+
+// late reports whether the answer says that the time of a scheduled message has passed. A post
+// that waited for a fault to end comes too late. The broker judges by the clock of the store, which
+// it may take to be ahead after an answer that was slow.
+func (s *Sent) late(t Try) bool {
+	return !s.Due.IsZero() && t.Code == codeTooSoon && t.Answered.After(s.Due.Add(-clockError))
+}
+
+// identity is the identity of the stored message. The Idempotency-Key of a scheduled message
+// belongs to its schedule.
+func (s *Sent) identity() identity {
+	if s.Identity == byRequestKey && !s.Due.IsZero() {
+		return noIdentity
+	}
+	return s.Identity
+}
+
+// stored reports whether a message of that identity is stored under this key.
+func (i identity) stored(seq int64, key string) bool {
+	return (i == byMessageID) == (key == keyOf(seq) || strings.HasSuffix(key, "/"+keyOf(seq))) && (i == byRequestKey) == strings.HasPrefix(key, "?")
 }
 
 func (c *checker) audience(channel int) (n int) {
@@ -145,6 +167,12 @@ func describe(tries []Try) (out []string) {
 	}
 	return out
 }
+
+// clockError is how far ahead a broker may take the clock of the store to be.
+const clockError = 2 * time.Second
+
+// clockStep is the precision of the time of a scheduled message.
+const clockStep = time.Millisecond
 
 // clock is the format of times in reports; times of journals have microseconds.
 const clock = "15:04:05.000000"
@@ -164,19 +192,27 @@ func (c *checker) arrival(a *Arrival) {
 	if a.Hash != s.Hash || s.Channel != c.e.Plan.Consumers[a.Consumer].Channel {
 		v.broken("corrupted", "%s got message %d of channel %d with hash %s, not %s", c.name(a.Consumer), a.Seq, s.Channel, a.Hash, s.Hash)
 	}
-	if rows := c.rows[a.Seq]; len(rows) == 1 && a.Message != publicID(rows[0]) {
-		v.broken("corrupted", "%s got message %d under the ID %s, not %s", c.name(a.Consumer), a.Seq, a.Message, publicID(rows[0]))
+	if rows := c.rows[a.Seq]; len(rows) == 1 && a.Message != s.publicID(rows[0]) {
+		v.broken("corrupted", "%s got message %d under the ID %s, not %s", c.name(a.Consumer), a.Seq, a.Message, s.publicID(rows[0]))
 	}
-	if a.Attempt < 1 || a.Attempt > maxAttempts && !c.e.Plan.Consumers[a.Consumer].Does.pull() {
-		v.broken("attempts", "%s got message %d as attempt %d of %d", c.name(a.Consumer), a.Seq, a.Attempt, maxAttempts)
+	if !s.Due.IsZero() {
+		v.Scheduled++
+		if a.At.Before(s.Due.Add(-clockStep)) {
+			v.broken("before their time", "%s got message %d at %s, scheduled for %s", c.name(a.Consumer), a.Seq, a.At.Format(clock), s.Due.Format(clock))
+		}
+	}
+	k := &c.e.Plan.Consumers[a.Consumer]
+	if a.Attempt < 1 || a.Attempt > k.attempts() && !k.Does.pull() {
+		v.broken("attempts", "%s got message %d as attempt %d of %d", c.name(a.Consumer), a.Seq, a.Attempt, k.attempts())
 	}
 }
 
-func publicID(s *Stored) string {
-	if s.Key != "" {
-		return s.Key
+// publicID is the ID under which consumers get a message that is stored as row.
+func (s *Sent) publicID(row *Stored) string {
+	if s.Identity == byMessageID {
+		return keyOf(s.Seq)
 	}
-	return s.ID.String()
+	return row.ID.String()
 }
 
 func (c *checker) name(consumer int) string { return c.e.Plan.Consumers[consumer].ID }
@@ -233,6 +269,9 @@ func (c *checker) counters() {
 			}
 		}
 	}
+	for _, of := range c.e.Askew {
+		v.broken("counter mismatches", "the books do not balance: %s", of)
+	}
 	if c.e.InRedis > 0 {
 		v.broken("counter mismatches", "Redis still knows %d jobs", c.e.InRedis)
 	}
@@ -270,7 +309,7 @@ func (c *checker) availability() {
 			if t.died() && t.Verdict != acked { // it did not wait
 				continue
 			}
-			if away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused { // a load balancer would skip a broker that is away
+			if s.late(t) || away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused { // a load balancer would skip a broker that is away
 				continue
 			}
 			v.PostsHealthy++
@@ -294,21 +333,3 @@ func (c *checker) availability() {
 
 // recovery is the time after a fault until publishing counts as healthy again.
 const recovery = 3 * time.Second
-
-// A span is from one time to another.
-type span struct{ from, to time.Time }
-
-type spans []span
-
-func (c *checker) windows(which func(*Fault) bool) (out spans) {
-	for i := range c.e.Faults {
-		if f := &c.e.Faults[i]; which(f) {
-			out = append(out, span{f.Start, f.End.Add(recovery)})
-		}
-	}
-	return out
-}
-
-func (s spans) covers(from, to time.Time) bool {
-	return slices.ContainsFunc(s, func(w span) bool { return !w.from.After(to) && !w.to.Before(from) })
-}

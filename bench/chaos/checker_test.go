@@ -153,6 +153,8 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"dead, not listed":                {"lost", func(c story) { delete(c.Jobs[0].Delivered, idNo(2)); c.Jobs[0].Dead[idNo(2)] = true }},
 		"two rows":                        {"stored twice", func(c story) { c.store(2) }},
 		"two times 201":                   {"stored twice", func(c story) { c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: acked, Status: 201}) }},
+		"stored without its key":          {"corrupted", func(c story) { c.Sent[2].Identity = byRequestKey }},
+		"stored with a key of its own":    {"corrupted", func(c story) { c.Stored[2].Key = "?x" }},
 		"open at the end":                 {"stuck", func(c story) { delete(c.Jobs[0].Delivered, idNo(4)); c.unanswered(0, 4) }},
 		"doubtful, stored, not delivered": {"stuck", func(c story) { c.send(9, Try{Verdict: unknown}); c.store(9) }},
 		"another body arrives":            {"corrupted", func(c story) { c.Arrivals[3].Hash = "other" }},
@@ -166,12 +168,19 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"too many attempts":               {"attempts", func(c story) { c.Arrivals[0].Attempt = maxAttempts + 1 }},
 		"outcome of nothing":              {"counter mismatches", func(c story) { c.Jobs[0].Delivered[idNo(77)] = true }},
 		"listed, not dead":                {"counter mismatches", func(c story) { c.Jobs[0].Listed[idNo(2)] = true }},
+		"books":                           {"counter mismatches", func(c story) { c.Askew = []string{"c: {}"} }},
 		"left in Redis":                   {"counter mismatches", func(c story) { c.InRedis = 1 }},
 		"a repeat in conflict with itself": {"wrong answers", func(c story) {
 			c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: unknown, Status: 409, Code: "message_id_conflict", Client: batchClient})
 		}},
-		"internal error": {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
-		"a broker died":  {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
+		"before its time": {"before their time", func(c story) { c.Sent[2].Due = at(2.2) }},
+		"too late before it was": {"wrong answers", func(c story) {
+			c.send(9, Try{Verdict: refused, Status: 412, Code: codeTooSoon})
+			c.Sent[9].Due = at(12)
+		}},
+		"too late, never scheduled": {"wrong answers", func(c story) { c.send(9, Try{Verdict: refused, Status: 412, Code: codeTooSoon}) }},
+		"internal error":            {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
+		"a broker died":             {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
 		"a batch line, its client then died, not stored": {"lost", func(c story) {
 			c.send(9, Try{Verdict: acked, Status: 201, Client: "batch producer, after some answers"})
 		}},
@@ -320,6 +329,11 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.Jobs[0].Dead[idNo(2)], c.Jobs[0].Listed[idNo(2)] = true, true
 			c.unanswered(0, 2)
 		}},
+		"scheduled, and at its time": {"", func(c story) { c.Sent[2].Due = at(2.1) }},
+		"scheduled for a time that passed": {"", func(c story) {
+			c.send(9, Try{Verdict: refused, Status: 412, Code: codeTooSoon})
+			c.Sent[9].Due = at(9)
+		}},
 		"in doubt and absent":              {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
 		"refused, and killed in the next":  {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
 		"killed before it knew":            {"", func(c story) { c.send(9) }},
@@ -371,7 +385,7 @@ func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {
 		code   string
 		want   string
 	}{
-		{201, "", acked}, {409, "duplicate_message_id", acked}, {409, "message_id_conflict", refused}, {400, "invalid_priority", refused},
+		{201, "", acked}, {409, "duplicate_message_id", acked}, {200, "replayed", acked}, {409, "message_id_conflict", refused}, {400, "invalid_priority", refused},
 		{503, "overloaded", refused}, {503, "draining", refused}, {503, "unavailable", refused},
 		{503, "outcome_unknown", unknown}, {503, "", unknown}, {500, "internal", unknown}, {502, "", unknown},
 	} {

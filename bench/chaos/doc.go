@@ -30,7 +30,8 @@
 // # The verdict
 //
 // After the load the rig ends all faults and waits until no job is open. The checker then
-// compares the answers, the deliveries, the stored rows and the dead-letter lists. Each promise
+// compares the answers, the deliveries, the stored rows and the dead-letter lists, and asks each
+// broker whether its books balance. A message that was scheduled must not come before its time. Each promise
 // of the project has a line in the verdict, and any broken promise makes the exit code 2.
 //
 // A repeated delivery is explained if the delivery that the consumer had accepted was under way

@@ -29,6 +29,9 @@ type Evidence struct {
 	Exits    []Exit // of broker processes
 	Deaths   []Death
 	Rests    []Rest // of the brokers
+	Pauses   []Pause
+	// Askew has the consumers of which the books of the broker do not balance.
+	Askew []string
 	// InRedis is how many jobs Redis still knew at the end.
 	InRedis int64
 }
@@ -37,10 +40,11 @@ type Evidence struct {
 type Sent struct {
 	Seq      int64
 	Channel  int
-	Keyed    bool
+	Identity identity
 	Priority int
 	Hash     string
-	Posts    int // that were announced
+	Due      time.Time // of a scheduled message, else zero
+	Posts    int       // that were announced
 	Tries    []Try
 }
 
@@ -112,7 +116,7 @@ type failedDelivery struct {
 
 // gather reads all of it.
 func (r *rig) gather(ctx context.Context) (*Evidence, error) {
-	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests}
+	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests, Pauses: r.pauses}
 	for n := 1; n <= r.producer.starts; n++ {
 		if err := e.readProducer(r.journalOf(r.producer.name, n)); err != nil {
 			return nil, err
@@ -140,6 +144,9 @@ func (r *rig) gather(ctx context.Context) (*Evidence, error) {
 			return nil, err
 		}
 	}
+	if e.Askew, err = r.books(ctx); err != nil {
+		return nil, err
+	}
 	for _, n := range r.nodes {
 		e.Exits = append(e.Exits, n.ends()...)
 	}
@@ -151,7 +158,10 @@ func (e *Evidence) readProducer(path string) error {
 		seq := l.number(1)
 		switch kind {
 		case 'I':
-			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Keyed: l.number(3) == 1, Priority: int(l.number(4)), Hash: l.text(6), Posts: 1}
+			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Identity: identity(l.number(3)), Priority: int(l.number(4)), Hash: l.text(6), Posts: 1}
+			if l.number(8) > 0 {
+				e.Sent[seq].Due = l.time(8)
+			}
 		case 'P':
 			if s := e.Sent[seq]; s != nil {
 				s.Posts++

@@ -76,7 +76,11 @@ func (j *journal) Add(fields ...any) *flush {
 		case int64:
 			f.lines.WriteString(strconv.FormatInt(v, 10))
 		case time.Time:
-			f.lines.WriteString(strconv.FormatInt(v.UnixMicro(), 10))
+			if v.IsZero() {
+				f.lines.WriteByte('0')
+			} else {
+				f.lines.WriteString(strconv.FormatInt(v.UnixMicro(), 10))
+			}
 		default:
 			fmt.Fprint(&f.lines, v)
 		}

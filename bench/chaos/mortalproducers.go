@@ -21,10 +21,13 @@ func (m *mortal) fields() []string {
 // single makes a message and the request that posts it, and writes its intent to disk. It returns
 // false if that fails.
 func (m *mortal) single() (post, script, bool) {
-	one, intent := m.next(m.rng, m.channel(m.rng))
+	one, intent := m.producer.single(m.rng, m.channel(m.rng))
 	fields := append(m.fields(), "X-Broker-Message-Priority", strconv.Itoa(one.priority))
-	if one.keyed {
-		fields = append(fields, "X-Broker-Message-ID", keyOf(one.seq))
+	if name, value := one.header(); name != "" {
+		fields = append(fields, name, value)
+	}
+	if one.order != "" {
+		fields = append(fields, "X-Broker-Ordering-Key", one.order)
 	}
 	s := whole(request("/channel/"+m.plan.Channels[one.channel]+"/broadcast", "application/octet-stream", fields...), one.body)
 	return one, s, intent.Wait() == nil

@@ -72,17 +72,24 @@ func (p *plan) consumerThat(does behaviour) int {
 	return slices.IndexFunc(p.Consumers, func(k consumer) bool { return k.Does == does })
 }
 
+// flakyChannel gives each producer message IDs of its own, and batchedChannel acknowledges repeats.
+const (
+	flakyChannel   = "chaos-flaky"
+	batchedChannel = "chaos-batched"
+)
+
 // newPlan returns the fixed cast: every behaviour on a channel with a steady
 // neighbour that must not suffer from it.
 func newPlan(rate float64, seed uint64) *plan {
 	return &plan{
-		Channels: []string{"chaos-flaky", "chaos-limited", "chaos-single", "chaos-batched"},
-		Weights:  []int{35, 35, 5, 25},
+		Channels: []string{flakyChannel, "chaos-limited", "chaos-single", batchedChannel, policyChannel},
+		Weights:  []int{32, 32, 5, 23, 8},
 		Consumers: []consumer{
 			{0, "steady-0", steady}, {0, "flaky", flaky},
 			{1, "steady-1", steady}, {1, "limited", limited},
 			{2, "hanging", hanging}, {2, "single", single},
 			{3, "steady-3", steady}, {3, "batched", batched},
+			{4, ratedID, flaky}, {4, orderedID, flaky}, {4, mortalID, flaky}, {4, pausingID, steady},
 		},
 		Producer: "chaos", Token: "chaos-token", Rate: rate, Seed: seed,
 	}

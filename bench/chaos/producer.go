@@ -32,6 +32,10 @@ const (
 	// batchEvery is how many single posts there are for each batch of batchLines.
 	batchEvery = 40
 	batchLines = 20
+	// One single post in scheduleEvery is a scheduled message, due in between one second and
+	// scheduleWithin more.
+	scheduleEvery  = 12
+	scheduleWithin = 6 * time.Second
 )
 
 // The clients that live, as a Try names them.
@@ -42,7 +46,7 @@ const (
 
 // The verdicts on a message after the answer to a post.
 const (
-	acked   = "A" // 201, or 409 duplicate_message_id: it was there already
+	acked   = "A" // 201, or 200 or 409 duplicate_message_id: it was there already
 	refused = "R" // stated as not stored
 	unknown = "U" // no answer, or an answer that says that the outcome is unknown
 )
@@ -50,7 +54,7 @@ const (
 // Lines of the producer's journal: "I" is written before the first post of a
 // message, "P" before each further one, "T" after each answer or the want of one.
 //
-//	I seq channel keyed priority size hash time
+//	I seq channel identity priority size hash time due
 //	P seq
 //	T seq verdict status code broker sent answered client
 
@@ -69,7 +73,9 @@ type post struct {
 	seq      int64
 	channel  int
 	priority int
-	keyed    bool
+	identity identity
+	order    string    // ordering key, may be empty
+	due      time.Time // of a scheduled message, else zero
 	body     []byte
 }
 
@@ -90,9 +96,12 @@ func (p *producer) run(ctx context.Context) {
 		rng := rand.New(rand.NewPCG(p.plan.Seed, uint64(i)))
 		wg.Go(func() {
 			for range due {
-				if n := p.posts.Add(1); n%batchEvery == 0 {
+				switch n := p.posts.Add(1); {
+				case n%bulkEvery == 0:
+					p.bulk(ctx, rng)
+				case n%batchEvery == 0:
 					p.batch(ctx, rng)
-				} else {
+				default:
 					p.publish(ctx, rng)
 				}
 			}
@@ -111,41 +120,28 @@ func (p *producer) Close() {
 	}
 }
 
-// pace sends to due at the given rate until ctx ends. It drops a tick without a receiver, so a
-// fault is not followed by a burst.
-func pace(ctx context.Context, rate float64, due chan<- struct{}) {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	last, owed := time.Now(), 0.0
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			owed += rate * now.Sub(last).Seconds()
-			last = now
-		}
-		for ; owed >= 1; owed-- {
-			select {
-			case due <- struct{}{}:
-			default:
-			}
-		}
-	}
+// single makes a message that is posted alone, some with an Idempotency-Key.
+func (p *producer) single(rng *rand.Rand, channel int) (post, *flush) {
+	return p.compose(rng, post{channel: channel, identity: identity(rng.IntN(3))})
 }
 
-// next makes a message and writes its intent to disk.
-func (p *producer) next(rng *rand.Rand, channel int) (post, *flush) {
-	m := post{seq: p.seq.Add(1), channel: channel, keyed: rng.IntN(2) == 0}
+// soon is when a new message of the channel is due: one in scheduleEvery is scheduled. Those of
+// policyChannel are not, because their order is that of their posts.
+func (p *producer) soon(rng *rand.Rand, channel int) time.Time {
+	if p.plan.Channels[channel] == policyChannel || rng.IntN(scheduleEvery) > 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Second + rand.N(scheduleWithin)).UTC().Truncate(time.Millisecond)
+}
+
+// compose completes a message and writes its intent to disk.
+func (p *producer) compose(rng *rand.Rand, m post) (post, *flush) {
+	m.seq = p.seq.Add(1)
 	if rng.IntN(10) == 0 {
 		m.priority = 1 + rng.IntN(1023)
 	}
-	m.body = newBody(rng, m.seq)
-	keyed := 0
-	if m.keyed {
-		keyed = 1
-	}
-	return m, p.log.Add("I", m.seq, m.channel, keyed, m.priority, len(m.body), hashOf(m.body), time.Now())
+	m.body, m.order = newBody(rng, m.seq), p.plan.orderingKey(m.channel, m.seq)
+	return m, p.log.Add("I", m.seq, m.channel, int(m.identity), m.priority, len(m.body), hashOf(m.body), time.Now(), m.due)
 }
 
 func (p *producer) channel(rng *rand.Rand) int {
@@ -160,12 +156,13 @@ func (p *producer) channel(rng *rand.Rand) int {
 
 // publish posts one message, and repeats the post if its ID makes that safe.
 func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
-	m, intent := p.next(rng, p.channel(rng))
+	channel := p.channel(rng)
+	m, intent := p.compose(rng, post{channel: channel, identity: identity(rng.IntN(3)), due: p.soon(rng, channel)})
 	if intent.Wait() != nil {
 		return // the disk is full: the rig sees that
 	}
 	broker := p.pick(int(m.seq))
-	if m.keyed && rng.IntN(50) == 0 { // the same message to two brokers at once
+	if m.identity != noIdentity && rng.IntN(50) == 0 { // the same message to two brokers at once
 		if p.further(m) != nil {
 			return
 		}
@@ -225,8 +222,14 @@ func (p *producer) post(m post, broker int) (again bool) {
 	p.identify(req)
 	req.Header.Set("Content-Type", "application/octet-stream")
 	req.Header.Set("X-Broker-Message-Priority", strconv.Itoa(m.priority))
-	if m.keyed {
-		req.Header.Set("X-Broker-Message-ID", keyOf(m.seq))
+	if name, value := m.header(); name != "" {
+		req.Header.Set(name, value)
+	}
+	if m.order != "" {
+		req.Header.Set("X-Broker-Ordering-Key", m.order)
+	}
+	if !m.due.IsZero() {
+		req.Header.Set("X-Broker-Scheduled-For", m.due.Format(time.RFC3339Nano))
 	}
 	p.under[broker].Add(1)
 	defer p.under[broker].Add(-1)
@@ -235,14 +238,18 @@ func (p *producer) post(m post, broker int) (again bool) {
 	if err != nil {
 		verdict, sent := judgeError(err)
 		p.told(m, lineVerdict{verdict: verdict}, singleClient, broker, start)
-		return m.keyed || !sent
+		return m.identity != noIdentity || !sent
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // the status decides
 	_ = res.Body.Close()
 	var problem struct{ Code string }
 	_ = json.Unmarshal(body, &problem) // a success has no problem document
-	p.told(m, lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code}, singleClient, broker, start)
-	return m.keyed && res.StatusCode >= 500
+	code := problem.Code
+	if res.Header.Get("Idempotent-Replayed") == "true" {
+		code = codeReplayed
+	}
+	p.told(m, lineVerdict{judge(res.StatusCode, code), res.StatusCode, code}, singleClient, broker, start)
+	return m.identity != noIdentity && res.StatusCode >= 500
 }
 
 func (p *producer) identify(req *http.Request) {
@@ -273,13 +280,38 @@ func orDash(s string) string {
 	return s
 }
 
-// codeDuplicate is the error code of a 409 for a message that is already stored.
-const codeDuplicate = "duplicate_message_id"
+// An identity is what makes it safe to post a message again.
+type identity int
+
+const (
+	noIdentity   identity = iota
+	byMessageID           // X-Broker-Message-ID
+	byRequestKey          // Idempotency-Key
+)
+
+// header returns the header with the identity of a message, if it has one.
+func (m *post) header() (name, value string) {
+	switch m.identity {
+	case byMessageID:
+		return "X-Broker-Message-ID", keyOf(m.seq)
+	case byRequestKey:
+		return "Idempotency-Key", `"` + keyOf(m.seq) + `"`
+	}
+	return "", ""
+}
+
+// codeDuplicate is the error code of a 409 for a message that is already stored. codeReplayed stands
+// for Idempotent-Replayed of a 200 or 201. codeTooSoon is the code of a 412 for a scheduled message.
+const (
+	codeDuplicate = "duplicate_message_id"
+	codeReplayed  = "replayed"
+	codeTooSoon   = "schedule_too_soon"
+)
 
 // judge returns the verdict on an answer, as the API page defines it.
 func judge(status int, code string) string {
 	switch {
-	case status == http.StatusCreated, status == http.StatusConflict && code == codeDuplicate:
+	case status == http.StatusCreated, status == http.StatusOK, status == http.StatusConflict && code == codeDuplicate:
 		return acked
 	case problem.NothingStored(status, code):
 		return refused

@@ -7,12 +7,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -69,6 +65,7 @@ type rig struct {
 	faults []Fault
 	deaths []Death // of victims
 	notes  []Note
+	pauses []Pause
 }
 
 // A Note is something that no journal shows: a broker that died by itself.
@@ -237,76 +234,6 @@ func (r *rig) addBroker(ctx context.Context, i int) error {
 	r.nodes = append(r.nodes, n)
 	r.plan.Brokers, r.plan.Doors = append(r.plan.Brokers, n.front.Addr()), append(r.plan.Doors, n.addr)
 	return n.up(ctx)
-}
-
-// register creates producer, channels and consumers before anything is published.
-func (r *rig) register(ctx context.Context) error {
-	base := "http://" + r.nodes[0].addr
-	token := url.Values{"token": {r.plan.Token}}
-	if err := put(ctx, base+"/producer/"+r.plan.Producer, token); err != nil {
-		return err
-	}
-	for _, c := range r.plan.Channels {
-		if err := put(ctx, base+"/channel/"+c, token); err != nil {
-			return err
-		}
-	}
-	for k := range r.plan.Consumers {
-		if err := put(ctx, base+r.plan.path(k), r.consumerForm(k)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *rig) consumerForm(k int) url.Values {
-	c := r.plan.Consumers[k]
-	form := url.Values{"token": {r.plan.Token}, "type": {"pull"}}
-	if !c.Does.pull() {
-		form.Set("type", "push")
-		form.Set("callbackUrl", fmt.Sprintf("http://%s/%d", r.sinkLinks[c.Channel].Addr(), k))
-	}
-	return form
-}
-
-// touchConsumer registers a consumer again without a change. Its success does not matter, since the
-// broker may be set to die there.
-func (r *rig) touchConsumer(ctx context.Context, base string, k int) {
-	_ = put(ctx, base+r.plan.path(k), r.consumerForm(k))
-}
-
-// redrive asks for all dead letters of a consumer to be redriven, under the same condition.
-func (r *rig) redrive(ctx context.Context, base string, k int) {
-	_, _ = send(ctx, http.MethodPost, base+r.plan.path(k)+"/dlq", url.Values{"requeue": {r.plan.Token}})
-}
-
-var control = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: noRedirect}
-
-// send makes a request with a form, as administrator, and returns the answer's status.
-func send(ctx context.Context, method, target string, form url.Values) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(form.Encode()))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("X-Broker-Admin-Token", adminToken)
-	res, err := control.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	_, err = io.Copy(io.Discard, res.Body)
-	return res.StatusCode, errors.Join(err, res.Body.Close())
-}
-
-func put(ctx context.Context, target string, form url.Values) error {
-	status, err := send(ctx, http.MethodPut, target, form)
-	if err == nil && status != http.StatusCreated && status != http.StatusOK {
-		err = fmt.Errorf("status %d", status)
-	}
-	if err != nil {
-		return fmt.Errorf("PUT %s: %w", target, err)
-	}
-	return nil
 }
 
 // Close ends every process and link. The files of the campaign stay in its folder.

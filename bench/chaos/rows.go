@@ -33,11 +33,15 @@ func (r *rig) numbers(ctx context.Context) (channels, consumers []int64, err err
 	return channels, consumers, nil
 }
 
-// open counts the jobs that are neither delivered nor dead, by the store alone.
+// open counts the jobs that are neither delivered nor dead, by the store alone, and the messages
+// that wait for their time.
 func (r *rig) open(ctx context.Context) (open int64, err error) {
 	channels, consumers, err := r.numbers(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if err := r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".scheduled WHERE status = 0").Scan(&open); err != nil {
+		return 0, fmt.Errorf("count scheduled messages: %w", err)
 	}
 	for i, k := range r.plan.Consumers {
 		var stored, over int64
@@ -53,7 +57,12 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 		}
 		open += stored - over
 	}
-	return open, nil
+	var rows int64 // of bulks that are not over: each is a message to come
+	err = r.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(1 + GREATEST(total - row_no, 0)), 0) FROM "+database+".bulks WHERE state IN (1, 2)").Scan(&rows)
+	if err != nil {
+		return 0, fmt.Errorf("count the rows of bulks: %w", err)
+	}
+	return open + rows, nil
 }
 
 // gone is the database with the rows that brokers have removed, which are also evidence.

@@ -16,7 +16,7 @@ import (
 
 // promises are the violations that there can be, in the order of the table.
 var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
-	"leases not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "leaks", "client deaths missing", "rig notes"}
+	"leases not kept", "rates exceeded", "out of order", "before their time", "pauses not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "leaks", "client deaths missing", "rig notes"}
 
 // A Verdict is the result of one or more campaigns.
 type Verdict struct {
@@ -45,6 +45,11 @@ type Verdict struct {
 	Recorded     int64          // of those, with an outcome in the store
 	Held         int64          // claims of a job that its pull worker neither ended nor gave back
 	PlannedExits int64          // of broker processes, that the rig had caused
+
+	MostInAWindow int64 // requests of the consumer with a rate
+	Ordered       int64 // pairs of messages of a key whose order is known
+	Pauses        int64 // that were checked
+	Scheduled     int64 // deliveries of scheduled messages
 
 	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
 	LongestGap, LongestGapHealthy time.Duration // without any success
@@ -103,10 +108,11 @@ func (v *Verdict) add(o *Verdict) {
 		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess}, {&v.Deliveries, &o.Deliveries},
 		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
 		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Held, &o.Held},
-		{&v.PlannedExits, &o.PlannedExits},
+		{&v.PlannedExits, &o.PlannedExits}, {&v.Ordered, &o.Ordered}, {&v.Pauses, &o.Pauses}, {&v.Scheduled, &o.Scheduled},
 	} {
 		*pair.into += *pair.from
 	}
+	v.MostInAWindow = max(v.MostInAWindow, o.MostInAWindow)
 	v.DuplicatesByFaults += o.DuplicatesByFaults
 	v.Bound += o.Bound
 	v.LongestGap = max(v.LongestGap, o.LongestGap)
@@ -144,6 +150,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("batch lines answered", func(v *Verdict) int64 { return v.BatchLines })
 	count("messages removed by retention", func(v *Verdict) int64 { return v.Removed })
 	count("deliveries, retries included", func(v *Verdict) int64 { return v.Deliveries })
+	count("  of scheduled messages", func(v *Verdict) int64 { return v.Scheduled })
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
 	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Held })
@@ -155,6 +162,9 @@ func Print(w io.Writer, all []*Verdict) error {
 	}
 	count("  all that faults explain", func(v *Verdict) int64 { return int64(v.DuplicatesByFaults) })
 	count("  bound: under way at faults", func(v *Verdict) int64 { return int64(v.Bound) })
+	count("most requests in a window of the rate", func(v *Verdict) int64 { return v.MostInAWindow })
+	count("pairs of messages in a known order", func(v *Verdict) int64 { return v.Ordered })
+	count("pauses checked", func(v *Verdict) int64 { return v.Pauses })
 	count("brokers ended by the rig", func(v *Verdict) int64 { return v.PlannedExits })
 	row("posts with 2xx while MySQL was healthy", func(v *Verdict) string {
 		return fmt.Sprintf("%.3f %%", 100*float64(v.PostsAcked)/float64(max(v.PostsHealthy, 1)))
@@ -164,13 +174,15 @@ func Print(w io.Writer, all []*Verdict) error {
 	for _, p := range promises {
 		count(strings.ToUpper(p[:1])+p[1:], func(v *Verdict) int64 { return int64(v.Violations[p]) })
 	}
-	row("VERDICT", func(v *Verdict) string {
-		if v.OK() {
-			return "kept"
-		}
-		return "BROKEN"
-	})
+	row("VERDICT", (*Verdict).word)
 	return t.Flush()
+}
+
+func (v *Verdict) word() string {
+	if v.OK() {
+		return "kept"
+	}
+	return "BROKEN"
 }
 
 // keysOf are the keys of a map of the verdicts, in order.

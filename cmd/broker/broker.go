@@ -14,9 +14,16 @@ import (
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/balance"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/internal/alerts"
+	"github.com/penstock-broker/penstock/internal/bulk"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/exchange"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/schedule"
+	"github.com/penstock-broker/penstock/internal/statusevents"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -43,8 +50,17 @@ type broker struct {
 	node      *cluster.Node
 	client    *egress.Client
 	plane     *hotpath.Plane
+	balancer  *balance.Balancer
 	reaper    *reaper.Reaper
 	retrigger *reaper.Retrigger
+	alerts    *alerts.Alerts
+	status    *statusevents.Collector
+	journal   journalSigner
+	mover     *schedule.Mover
+	bulks     *bulk.Bulks
+	policies  *policy.Book
+	board     *exchange.Board
+	responses *exchange.Worker
 	api       *api.API
 	server    *fasthttp.Server
 	listener  net.Listener
@@ -81,6 +97,9 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
+	if b.journal, err = newJournalSigner(ctx, b.store); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
@@ -102,6 +121,9 @@ func (b *broker) prepareStore(ctx context.Context) error {
 		return fmt.Errorf("%w: BROKER_MAX_BODY is too large: %w, or BROKER_MAX_BODY lower", errSettings, err)
 	}
 	if err := b.store.Migrate(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
+	}
+	if err := b.makeSystemChannels(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if b.cfg.MySQLDSN == "" {

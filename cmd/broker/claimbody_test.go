@@ -53,7 +53,7 @@ func TestAClaimTakesItsParametersAsJSON(t *testing.T) {
 	require.Len(t, s.queued("k", "limit=100"), 2, "what is refused claims nothing")
 
 	// The example of the page, with a wait that the two jobs end at once.
-	page, err := os.ReadFile("../../docs/api.md")
+	page, err := os.ReadFile("../../docs/consuming.md")
 	require.NoError(t, err)
 	example := regexp.MustCompile(`(?m)^\{"Limit":.*\}$`).Find(page)
 	require.NotEmpty(t, example)

@@ -142,7 +142,7 @@ func duplicateIDs(t *testing.T, ps []*process) {
 	for id, got := range codes {
 		for n := range each * len(ps) {
 			wg.Go(func() {
-				r, err := ps[n%len(ps)].try("POST", s.path("/broadcast"), id, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", id)...)
+				r, err := ps[n%len(ps)].ask("POST", s.path("/broadcast"), id, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", id)...)
 				mu.Lock()
 				defer mu.Unlock()
 				got[r.status]++

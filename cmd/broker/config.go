@@ -14,13 +14,15 @@ type config struct {
 	MySQLDSN    string `env:"BROKER_MYSQL_DSN" secret:"true" doc:"DSN of MySQL 8 or MariaDB in go-sql-driver form. Empty: embedded SQLite in the data folder."`
 	RedisURL    string `env:"BROKER_REDIS_URL" secret:"true" doc:"redis:// or rediss:// URL; several comma-separated addresses are a Cluster. Empty: embedded."`
 	RedisMaster string `env:"BROKER_REDIS_MASTER" doc:"Sentinel master name; the addresses of BROKER_REDIS_URL are then the sentinels."`
-	DataDir     string `env:"BROKER_DATA_DIR" envDefault:"./data" doc:"Folder of the embedded store."`
+	DataDir     string `env:"BROKER_DATA_DIR" envDefault:"./data" doc:"Folder of the embedded store and of the journal."`
 
 	DrainDelay *time.Duration `env:"BROKER_DRAIN_DELAY" default:"3s (on loopback 0s)" doc:"How long a stopping broker keeps serving after /readyz turns 503, so that load balancers notice before it closes its listener."`
 
 	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
-	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT and GET of producers, channels, consumers, messages and dead letters need no token."`
+	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
 	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
+	PublicURL      string   `env:"BROKER_PUBLIC_URL" doc:"Address under which people reach the brokers, for links in alerts: https://broker.example. Empty: alerts have no links."`
+	AllowDelete    bool     `env:"BROKER_ALLOW_DELETE" envDefault:"false" doc:"The DELETE routes of producers, channels, consumers and dead letters exist. Without it they are 405."`
 	SeedFile       string   `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
 
 	DeliveryTimeout time.Duration   `env:"BROKER_DELIVERY_TIMEOUT" envDefault:"30s" doc:"Whole exchange of one push attempt."`
@@ -30,12 +32,45 @@ type config struct {
 	RetryBackoff    []time.Duration `env:"BROKER_RETRY_BACKOFF" envDefault:"5s,30s,60s" doc:"Waits before retry 1, 2, 3; after the list the last one doubles each time."`
 	RetryMaxDelay   time.Duration   `env:"BROKER_RETRY_MAX_DELAY" envDefault:"1h" doc:"Longest wait before a retry."`
 	RetryJitter     float64         `env:"BROKER_RETRY_JITTER" envDefault:"0.1" doc:"Fraction of the wait that is added at random; never earlier than configured."`
+	TombstoneAfter  int             `env:"BROKER_TOMBSTONE_AFTER" envDefault:"0" doc:"More failed push attempts than this within the tombstone window make a consumer DEAD. 0: never."`
+	TombstoneWindow time.Duration   `env:"BROKER_TOMBSTONE_WINDOW" envDefault:"24h" doc:"Sliding window of the tombstone."`
+	RetryOn         string          `env:"BROKER_RETRY_ON" envDefault:"all" doc:"Answers that are retried: all, or codes and classes like 5xx,408,429; another one is a dead letter at once."`
+	RateLimit       string          `env:"BROKER_RATE_LIMIT" envDefault:"none" doc:"Most attempts of one consumer in any window, like 100/1s, all brokers together; none: no limit."`
+	Concurrency     string          `env:"BROKER_CONCURRENCY" envDefault:"none" doc:"Most attempts of one consumer in flight, all brokers together, or none."`
+	RetryShare      string          `env:"BROKER_RETRY_SHARE" envDefault:"25" doc:"Percent of a consumer's slots and rate for attempts after the first, while first attempts wait. 100: priority alone decides."`
+	Adaptive        string          `env:"BROKER_ADAPTIVE" envDefault:"false" doc:"Whether consumers are slowed down while their attempts fail."`
+	AdaptivePeriod  time.Duration   `env:"BROKER_ADAPTIVE_PERIOD" envDefault:"30s" doc:"Period over which the attempts of an adaptive consumer are counted."`
+	AdaptiveDown    float64         `env:"BROKER_ADAPTIVE_DOWN" envDefault:"5" doc:"Percent of failures in a period above which an adaptive consumer is slowed down by a fifth. It gets faster below a fifth of that."`
+	AdaptiveSlow    float64         `env:"BROKER_ADAPTIVE_SLOW" envDefault:"50" doc:"Percent of failures in a period above which it gets one attempt a second; where all of these fail, one a minute."`
+	AdaptiveMax     int             `env:"BROKER_ADAPTIVE_MAX" envDefault:"1000" doc:"Attempts in a second at which an adaptive consumer has recovered: nothing is held back any more."`
+	Ordered         string          `env:"BROKER_ORDERED" envDefault:"false" doc:"Whether messages with the same ordering key are delivered one at a time."`
+	OnBlocked       string          `env:"BROKER_ON_BLOCKED" envDefault:"block" doc:"What becomes of the messages of an ordering key behind a dead letter: block, skip or dead-letter-key."`
+	SigningOverlap  string          `env:"BROKER_SIGNING_OVERLAP" envDefault:"24h" doc:"How long the signing secret before the present one signs, too."`
 	Reaper          bool            `env:"BROKER_REAPER" envDefault:"true" doc:"Whether the fail-safe runs in this process. At least one process needs it."`
 	RetriggerURL    string          `env:"BROKER_RETRIGGER_URL" doc:"Empty: the fail-safe works in process. Set: it calls the re-trigger endpoints at this load-balanced URL with the admin token."`
 	QueueWindow     int             `env:"BROKER_QUEUE_WINDOW" default:"100000 (embedded 2000)" doc:"Jobs of one consumer kept in Redis; the rest of its backlog waits in the store."`
 
+	TTL           time.Duration `env:"BROKER_TTL" envDefault:"0" doc:"Age at which a job is a dead letter, whatever its attempts, where its consumer sets no ttl. 0: never."`
+	DLQ           string        `env:"BROKER_DLQ" envDefault:"keep" doc:"What becomes of the dead letters of a consumer without dlq: keep, redrive, forward:CHANNEL or expire:DURATION."`
 	Retention     time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
 	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
+
+	IdempotencyRetention time.Duration `env:"BROKER_IDEMPOTENCY_RETENTION" envDefault:"24h" doc:"How long an Idempotency-Key is kept."`
+
+	MinScheduleDelay time.Duration `env:"BROKER_MIN_SCHEDULE_DELAY" envDefault:"0" doc:"How far ahead a scheduled message must be, at least."`
+
+	BulkMaxSize      string        `env:"BROKER_BULK_MAX_SIZE" envDefault:"4GiB" doc:"Largest body or file of a bulk."`
+	BulkFetchTimeout time.Duration `env:"BROKER_BULK_FETCH_TIMEOUT" envDefault:"10m" doc:"Time in which the file of a bulk must arrive, for each try. A fetch is tried again as a delivery: BROKER_MAX_RETRIES, BROKER_RETRY_BACKOFF."`
+	JournalMaxBytes  string        `env:"BROKER_JOURNAL_MAX_BYTES" envDefault:"1GiB" doc:"Most bytes in the journal of channels with ack=journal. Beyond it publishes that the store does not take in time are 503."`
+	JournalMaxAge    time.Duration `env:"BROKER_JOURNAL_MAX_AGE" envDefault:"24h" doc:"Longest wait of a message in the journal. Beyond it the journal takes no others, which are 503."`
+
+	AlertSMTPURL       string        `env:"BROKER_ALERT_SMTP_URL" secret:"true" doc:"Mail server that alerts go to besides ~alerts: smtp://user:password@host:port?tls=starttls; tls is starttls, implicit or none. Empty: no mails."`
+	AlertFrom          string        `env:"BROKER_ALERT_FROM" doc:"Sender of the mails, a mail address."`
+	AlertTo            []string      `env:"BROKER_ALERT_TO" doc:"Receivers of the mails, at most 50 mail addresses."`
+	AlertWebhookURL    string        `env:"BROKER_ALERT_WEBHOOK_URL" secret:"true" doc:"URL that gets a POST with the JSON of each alert. Redirects are failures. Empty: no webhook."`
+	AlertWebhookSecret string        `env:"BROKER_ALERT_WEBHOOK_SECRET" secret:"true" doc:"Signs the requests to the alert webhook as Standard Webhooks: whsec_ and base64 of 24 to 64 bytes. Empty: not signed."`
+	AlertDLQGrowth     int           `env:"BROKER_ALERT_DLQ_GROWTH" envDefault:"100" doc:"Jobs of one consumer that become dead letters within the window below, from which there is an alert. 0: never."`
+	AlertDLQWindow     time.Duration `env:"BROKER_ALERT_DLQ_WINDOW" envDefault:"10m" doc:"Window of BROKER_ALERT_DLQ_GROWTH. After a window without a new dead letter the next growth is another alert."`
 
 	MaxBody             string   `env:"BROKER_MAX_BODY" envDefault:"4MiB" doc:"Largest request body; a larger one is 413."`
 	PushConcurrency     int      `env:"BROKER_PUSH_CONCURRENCY" envDefault:"512" doc:"Push requests in flight, this process."`
@@ -52,6 +87,8 @@ type config struct {
 	LogFile   string `env:"BROKER_LOG_FILE" default:"stderr" doc:"File to log to; rotated at 100 MiB, 5 old ones are kept for 28 days."`
 
 	bodyLimit    int
+	bulkLimit    int
+	journalLimit int64
 	serviceLinks []string // names of the environment that were passed over
 }
 
@@ -97,9 +134,32 @@ func (c *config) openManagement() bool {
 
 // policy returns the delivery policy of consumers without settings of their own.
 func (c *config) policy() policy.Policy {
-	return policy.Policy{
+	p := policy.Policy{
+		TTL:     c.TTL,
 		Timeout: c.DeliveryTimeout, MaxRetries: c.MaxRetries, Backoff: policy.Waits(c.RetryBackoff...),
 		MaxDelay: c.RetryMaxDelay, Jitter: c.RetryJitter,
+		TombstoneAfter: c.TombstoneAfter, TombstoneWindow: c.TombstoneWindow,
+	}
+	for _, d := range c.policyTexts() {
+		_ = policy.Set(&p, d.field, d.text) // checked
+	}
+	return p
+}
+
+// A policyText is a setting that is the default of a field of policies, in the field's own form.
+type policyText struct{ setting, field, text string }
+
+func (c *config) policyTexts() []policyText {
+	return []policyText{
+		{"BROKER_RETRY_ON", "retryOn", c.RetryOn},
+		{"BROKER_RATE_LIMIT", "rateLimit", c.RateLimit},
+		{"BROKER_CONCURRENCY", "concurrency", c.Concurrency},
+		{"BROKER_RETRY_SHARE", "retryShare", c.RetryShare},
+		{"BROKER_ADAPTIVE", "adaptive", c.Adaptive},
+		{"BROKER_ORDERED", "ordered", c.Ordered},
+		{"BROKER_ON_BLOCKED", "onBlocked", c.OnBlocked},
+		{"BROKER_SIGNING_OVERLAP", "signingOverlap", c.SigningOverlap},
+		{"BROKER_DLQ", "dlq", c.DLQ},
 	}
 }
 

@@ -21,15 +21,20 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	require.True(t, c.openManagement())
 	require.Equal(t, 4<<20, c.maxBody())
 	require.Equal(t, "Penstock/"+version, c.UserAgent)
-	c.bodyLimit = 0
+	require.Equal(t, 4<<30, c.bulkLimit)
+	require.EqualValues(t, 1<<30, c.journalLimit)
+	c.bodyLimit, c.bulkLimit, c.journalLimit = 0, 0, 0
 	require.Equal(t, config{
 		Listen: "127.0.0.1:8080", DataDir: "./data",
 		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, RationalDelay: 2 * time.Second,
 		MaxRetries: 5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
 		RetryMaxDelay: time.Hour, RetryJitter: 0.1, Reaper: true, QueueWindow: 2000,
 		TimerSlack: 500 * time.Microsecond,
-		Retention:  30 * 24 * time.Hour,
-		MaxBody:    "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private",
+		Retention:  30 * 24 * time.Hour, IdempotencyRetention: 24 * time.Hour, TombstoneWindow: 24 * time.Hour, DLQ: "keep", RetryOn: "all", RateLimit: "none",
+		Concurrency: "none", RetryShare: "25", Adaptive: "false", AdaptivePeriod: 30 * time.Second, AdaptiveDown: 5, AdaptiveSlow: 50, AdaptiveMax: 1000, Ordered: "false", OnBlocked: "block", SigningOverlap: "24h",
+		AlertDLQGrowth: 100, AlertDLQWindow: 10 * time.Minute,
+		BulkMaxSize: "4GiB", BulkFetchTimeout: 10 * time.Minute, JournalMaxBytes: "1GiB", JournalMaxAge: 24 * time.Hour,
+		MaxBody: "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private",
 		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token", LogLevel: "info",
 	}, c)
 }
@@ -183,6 +188,18 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"BROKER_LOG_FORMAT=xml", "BROKER_LOG_FORMAT"},
 		{"BROKER_LISTEN=8080", "BROKER_LISTEN"},
 		{"BROKER_REDIS_MASTER=m", "BROKER_REDIS_MASTER"},
+		{"BROKER_ALERT_FROM=a@example.com", "needs BROKER_ALERT_SMTP_URL"},
+		{"BROKER_ALERT_TO=a@example.com", "needs BROKER_ALERT_SMTP_URL"},
+		{"BROKER_ALERT_SMTP_URL=http://mail", "BROKER_ALERT_SMTP_URL"},
+		{"BROKER_ALERT_SMTP_URL=smtp://mail", "BROKER_ALERT_FROM"},
+		{"BROKER_ALERT_WEBHOOK_URL=/relative", "BROKER_ALERT_WEBHOOK_URL"},
+		{"BROKER_ALERT_WEBHOOK_URL=http://169.254.169.254/", "BROKER_ALERT_WEBHOOK_URL"},
+		{"BROKER_ALERT_WEBHOOK_SECRET=" + alertSecret, "needs BROKER_ALERT_WEBHOOK_URL"},
+		{"BROKER_ALERT_WEBHOOK_SECRET=generate", "must be whsec_"},
+		{"BROKER_ALERT_DLQ_GROWTH=-1", "BROKER_ALERT_DLQ_GROWTH"},
+		{"BROKER_ALERT_DLQ_GROWTH=10001", "BROKER_ALERT_DLQ_GROWTH"},
+		{"BROKER_ALERT_DLQ_WINDOW=0", "BROKER_ALERT_DLQ_WINDOW"},
+		{"BROKER_DLQ=forward:~alerts", "BROKER_DLQ"},
 	} {
 		_, err := readConfig([]string{tc.line})
 		require.ErrorContains(t, err, tc.want, tc.line)
@@ -221,6 +238,11 @@ func TestErrorsNeverShowASecret(t *testing.T) {
 	_, err = readConfig([]string{"BROKER_ADMIN_TOKEN=hunter2", "BROKER_MYSQL_DSN=u:hunter2@/d", "BROKER_REDIS_URL=redis://:hunter2@h",
 		"BROKER_RETRIGGER_URL=//u:hunter2@", "BROKER_MAX_BODY=x"})
 	require.ErrorContains(t, err, "BROKER_RETRIGGER_URL")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = readConfig([]string{"BROKER_ALERT_SMTP_URL=smtp://u:hunter2@mail.example?tls=none", "BROKER_ALERT_WEBHOOK_URL=http://u:hunter2@h/?hunter2", "BROKER_ALERT_WEBHOOK_SECRET=hunter2"})
+	require.ErrorContains(t, err, "BROKER_ALERT_SMTP_URL has a password and tls=none")
+	require.ErrorContains(t, err, "BROKER_ALERT_WEBHOOK_URL")
+	require.ErrorContains(t, err, "BROKER_ALERT_WEBHOOK_SECRET")
 	require.NotContains(t, err.Error(), "hunter2")
 }
 

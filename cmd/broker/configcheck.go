@@ -34,6 +34,7 @@ func (c *config) check() error {
 	c.checkAttempts(&f)
 	c.checkBounds(&f)
 	c.checkConsumers(&f)
+	c.checkAlerts(&f)
 	c.checkStores(&f)
 	c.checkLog(&f)
 	slices.SortFunc(f, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -51,6 +52,11 @@ func (c *config) checkListener(f *faults) {
 	for _, name := range c.AllowedHosts {
 		if !isHostname(name) {
 			f.add("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses, without ports and without *, not %q", name)
+		}
+	}
+	if c.PublicURL != "" {
+		if u, err := url.Parse(c.PublicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			f.add("BROKER_PUBLIC_URL", "must be an absolute http or https URL without user name, query and fragment")
 		}
 	}
 	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
@@ -75,6 +81,12 @@ func (c *config) checkTimes(f *faults) {
 			f.add(name, "must be 0 or at least %v (BROKER_RATIONAL_DELAY + %v), not %v", least, durable.MinRetention, d)
 		}
 	}
+	if d := c.IdempotencyRetention; d < time.Second || d > 365*24*time.Hour {
+		f.add("BROKER_IDEMPOTENCY_RETENTION", "must be from 1s to 8760h, not %v", d)
+	}
+	if d := c.MinScheduleDelay; d < 0 || d > 365*24*time.Hour {
+		f.add("BROKER_MIN_SCHEDULE_DELAY", "must be from 0 to 8760h, not %v", d)
+	}
 	if c.DeadRetention != 0 && c.Retention == 0 {
 		f.add("BROKER_DEAD_RETENTION", "needs BROKER_RETENTION: a dead letter is removed with its message")
 	}
@@ -96,6 +108,30 @@ func (c *config) checkAttempts(f *faults) {
 			f.add("BROKER_RETRY_BACKOFF", "contains %v; every wait must be longer than 0", d)
 		}
 	}
+	if c.TombstoneAfter < 0 || c.TombstoneAfter > 10_000 {
+		f.add("BROKER_TOMBSTONE_AFTER", "must be from 0 to 10000, not %d", c.TombstoneAfter)
+	}
+	if c.TombstoneWindow < time.Second || c.TombstoneWindow > 720*time.Hour {
+		f.add("BROKER_TOMBSTONE_WINDOW", "must be from 1s to 720h, not %v", c.TombstoneWindow)
+	}
+	if err := policy.CheckTTL(c.TTL); err != nil {
+		f.add("BROKER_TTL", "%v, not %v", err, c.TTL)
+	}
+	if c.AdaptivePeriod < 100*time.Millisecond || c.AdaptivePeriod > time.Hour {
+		f.add("BROKER_ADAPTIVE_PERIOD", "must be from 100ms to 1h, not %v", c.AdaptivePeriod)
+	}
+	if !(c.AdaptiveDown > 0 && c.AdaptiveDown < c.AdaptiveSlow && c.AdaptiveSlow < 100) {
+		f.add("BROKER_ADAPTIVE_DOWN and BROKER_ADAPTIVE_SLOW", "must be percentages with 0 < down < slow < 100, not %v and %v", c.AdaptiveDown, c.AdaptiveSlow)
+	}
+	if c.AdaptiveMax < 2 {
+		f.add("BROKER_ADAPTIVE_MAX", "must be at least 2, not %d", c.AdaptiveMax)
+	}
+	for _, d := range c.policyTexts() {
+		var p policy.Policy
+		if err := policy.Set(&p, d.field, d.text); err != nil {
+			f.add(d.setting, "%v, not %q", err, d.text)
+		}
+	}
 	if !(c.RetryJitter >= 0 && c.RetryJitter <= 1) {
 		f.add("BROKER_RETRY_JITTER", "must be from 0 to 1, not %v", c.RetryJitter)
 	}
@@ -109,8 +145,21 @@ func (c *config) checkBounds(f *faults) {
 		}
 	}
 	var err error
-	if c.bodyLimit, err = parseSize(c.MaxBody); err != nil {
+	if c.bulkLimit, err = parseSize(c.BulkMaxSize, maxBulkLimit); err != nil {
+		f.add("BROKER_BULK_MAX_SIZE", "must be a size like 4GiB of at most 64GiB, not %q", c.BulkMaxSize)
+	}
+	if c.BulkFetchTimeout < time.Second {
+		f.add("BROKER_BULK_FETCH_TIMEOUT", "must be at least 1s")
+	}
+	if c.bodyLimit, err = parseSize(c.MaxBody, maxBodyLimit); err != nil {
 		f.add("BROKER_MAX_BODY", "must be a size like 4MiB of at most 64MiB, not %q", c.MaxBody)
+	}
+	limit, err := parseSize(c.JournalMaxBytes, maxJournal)
+	if c.journalLimit = int64(limit); err != nil || limit < leastJournal {
+		f.add("BROKER_JOURNAL_MAX_BYTES", "must be a size like 1GiB, from 64KiB to 1024GiB, not %q", c.JournalMaxBytes)
+	}
+	if d := c.JournalMaxAge; d < time.Second || d > mostJournalAge {
+		f.add("BROKER_JOURNAL_MAX_AGE", "must be from 1s to %v, not %v", mostJournalAge, d)
 	}
 }
 
@@ -187,8 +236,17 @@ func isHostname(s string) bool {
 // maxBodyLimit keeps a message far below the packets of the store.
 const maxBodyLimit = 64 << 20
 
+// maxBulkLimit keeps the body of a bulk below what a disk has.
+const maxBulkLimit = 64 << 30
+
+// Bounds of the journal. A receipt is known for longer than a message may wait.
+const (
+	leastJournal, maxJournal = 64 << 10, 1 << 40
+	mostJournalAge           = 144 * time.Hour
+)
+
 // parseSize reads bytes, KiB, MiB or GiB.
-func parseSize(s string) (int, error) {
+func parseSize(s string, most int) (int, error) {
 	number, factor := s, 1
 	for suffix, f := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if n, ok := strings.CutSuffix(s, suffix); ok {
@@ -196,7 +254,7 @@ func parseSize(s string) (int, error) {
 		}
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(number))
-	if err != nil || n < 1 || n > maxBodyLimit/factor {
+	if err != nil || n < 1 || n > most/factor {
 		return 0, errors.New("not a size")
 	}
 	return n * factor, nil

@@ -21,14 +21,17 @@ func TestAnswersOfTheDataPlaneHaveTheirTypes(t *testing.T) {
 	for _, r := range apitype.Routes() {
 		routes[r.Method+" "+r.Path] = r
 	}
-	call := func(route, job, media, body string) {
+	call := func(route, job, media, body string, more ...string) {
 		t.Helper()
 		require.Contains(t, routes, route)
 		want := routes[route].Answers[0]
+		if len(more) > 0 { // the client does not want to wait
+			want = routes[route].Answers[1]
+		}
 		delete(routes, route)
 		method, path, _ := strings.Cut(route, " ")
 		path = strings.NewReplacer("{channel}", s.channel, "{consumer}", "k", "{job}", job).Replace(path)
-		r := s.do(method, path, body, slices.Concat([]string{"Content-Type", media}, consumerTokens("k"), producerTokens)...)
+		r := s.do(method, path, body, slices.Concat([]string{"Content-Type", media}, consumerTokens("k"), producerTokens, more)...)
 		require.Equal(t, want.Status, r.status, "%s: %s", route, r.body)
 		if want.Media == "" {
 			require.Empty(t, r.body, route)
@@ -48,6 +51,9 @@ func TestAnswersOfTheDataPlaneHaveTheirTypes(t *testing.T) {
 	call("POST "+channel+"/broadcast", "", "text/plain", "one")
 	call("POST "+channel+"/batch", "", apitype.MediaLines, `{"Payload":"two"}`+"\n"+`{"Payload":2}`+"\n")
 	first := s.awaitQueued("k", 2)[0].ID
+	call("POST "+channel+"/bulk", "", apitype.MediaLines, `{"Payload":"three"}`+"\n")
+	require.Equal(t, 200, s.do("PUT", "/channel/"+s.channel+"/consumer/k", "responses=store", "Content-Type", "application/x-www-form-urlencoded").status)
+	call("POST "+channel+"/request", "", "text/plain", "four", "Prefer", "wait=0")
 	call("GET "+consumer+"/queued-jobs", "", "", "")
 	call("POST "+consumer+"/job/{job}", first, apitype.MediaJSON, to("INFLIGHT"))
 	call("POST "+consumer+"/claim", "", apitype.MediaJSON, `{"Limit":1}`)

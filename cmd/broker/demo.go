@@ -118,7 +118,8 @@ func (d *demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s got %s %s\n", cmp.Or(d.name, r.Header.Get("X-Broker-Consumer-ID"), "listener"), r.Method, r.URL.Path)
-	for _, name := range []string{"Content-Type", "User-Agent", "X-Broker-Message-Id", "X-Broker-Message-Priority", "X-Broker-Attempt"} {
+	for _, name := range []string{"Content-Type", "User-Agent", "X-Broker-Message-Id", "X-Broker-Message-Priority", "X-Broker-Attempt",
+		"Ce-Specversion", "Ce-Id", "Ce-Source", "Ce-Type"} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(&text, "  %s: %s\n", name, v)
 		}

@@ -74,7 +74,7 @@ func TestHostileIdleAndDrippingClientsAreEnded(t *testing.T) {
 	go func() {
 		n := 0
 		for ; !over.Load(); n++ {
-			if r, err := p.try("POST", s.path("/broadcast"), "x", producerTokens...); err != nil || r.status != 201 {
+			if r, err := p.ask("POST", s.path("/broadcast"), "x", producerTokens...); err != nil || r.status != 201 {
 				t.Errorf("a healthy producer: %v %d %s", err, r.status, r.body)
 				break
 			}

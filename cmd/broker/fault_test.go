@@ -15,8 +15,9 @@ import (
 // A broker that is killed at any boundary of a message's life loses nothing
 // that it acknowledged, and repeats no delivery but those that were under way.
 func TestFaultKillAtEachPointLosesNothing(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{failpoint.BeforeCommit, failpoint.AfterCommit, failpoint.BeforeFanout, failpoint.AfterFanout,
-		failpoint.AfterClaim, failpoint.BeforePost, failpoint.AfterPost, failpoint.AfterOutcome, failpoint.AfterSettle} {
+		failpoint.AfterClaim, failpoint.BeforePost, failpoint.AfterPost, failpoint.AfterOutcome, failpoint.AfterAck} {
 		t.Run(point, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, w *world) {
 				w.with(quick...)
@@ -92,7 +93,7 @@ func TestFaultKillByPoisonEndsInADeadLetter(t *testing.T) {
 func TestFaultKillAfterPullClaimGivesTheJobBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		w.with(quick...)
-		p := w.start(envKill + "=" + failpoint.AfterPullHold + ":1")
+		p := w.start(envKill + "=" + failpoint.AfterPullClaim + ":1")
 		p.sample("k")
 		p.publish("m-1")
 		var jobs []map[string]any
@@ -281,6 +282,7 @@ func TestFaultPauseOfMySQLLetsNoLeaseEnd(t *testing.T) {
 
 // Two brokers: one dies, the other delivers what it left.
 func TestFaultKillOfOneBrokerIsTakenOverByAnother(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{failpoint.BeforeFanout, failpoint.AfterClaim, failpoint.AfterPost, failpoint.AfterOutcome} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()

@@ -14,27 +14,39 @@ import (
 )
 
 // BenchmarkOneHangingConsumerOf100 measures what one consumer that never
-// answers costs the other ninety-nine of its channel. One broker on real
-// servers has two channels with 99 good consumers each, one of them with a
-// hundredth that hangs. Rounds alternate between the two, so that both see the
-// same minutes of the machine; a round is over when its ninety-nine have
-// everything. The metric ratio is the throughput beside the hanging consumer
-// over that without it, the median of the pairs of rounds. Run it on a quiet
-// machine and without the race detector:
+// answers costs the other ninety-nine of its channel. See besideOthers. Run it on a
+// quiet machine and without the race detector:
 //
 //	go test ./cmd/broker -run '^$' -bench OneHangingConsumer -benchtime 20x
 func BenchmarkOneHangingConsumerOf100(b *testing.B) {
-	const good, messages = 99, 100
-	p := realWorld(b).with("BROKER_DELIVERY_TIMEOUT=10m").start()
 	over := make(chan struct{})
+	defer close(over)
+	besideOthers(b, 1, func() { <-over })
+}
+
+// BenchmarkTenSlowConsumersOf100 measures the same of ten consumers that take a second
+// for each request:
+//
+//	go test ./cmd/broker -run '^$' -bench TenSlowConsumers -benchtime 20x
+func BenchmarkTenSlowConsumersOf100(b *testing.B) {
+	besideOthers(b, 10, func() { time.Sleep(time.Second) })
+}
+
+// besideOthers measures what some bad consumers of a hundred cost the good ones of their
+// channel. One broker on real servers has two channels with the good consumers, one of them with
+// the bad ones, too. Rounds alternate between the two, so that both see the same minutes of the
+// machine; a round is over when its good ones have everything. The metric ratio is the throughput
+// beside the bad consumers over that without them, the median of the pairs of rounds.
+func besideOthers(b *testing.B, bad int, wait func()) {
+	const messages = 100
+	good := 100 - bad
+	p := realWorld(b).with("BROKER_DELIVERY_TIMEOUT=10m").start()
 	var held, delivered atomic.Int64
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		held.Add(1)
-		<-over
+		wait()
 	}))
-	defer hanging.Close()
-	defer hanging.CloseClientConnections()
-	defer close(over)
+	b.Cleanup(hanging.CloseClientConnections)
 	sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		delivered.Add(1)
@@ -54,10 +66,12 @@ func BenchmarkOneHangingConsumerOf100(b *testing.B) {
 			put(fmt.Sprintf("/channel/%s/consumer/k%d", ch, i), "callbackUrl="+sink.URL)
 		}
 	}
-	put("/channel/hung/consumer/hanging", "callbackUrl="+hanging.URL)
+	for i := range bad {
+		put(fmt.Sprintf("/channel/hung/consumer/bad%d", i), "callbackUrl="+hanging.URL)
+	}
 
 	round := func(ch string) time.Duration {
-		start, want := time.Now(), delivered.Load()+good*messages
+		start, want := time.Now(), delivered.Load()+int64(good*messages)
 		var senders sync.WaitGroup
 		var next atomic.Int64
 		for range 8 {
@@ -80,7 +94,7 @@ func BenchmarkOneHangingConsumerOf100(b *testing.B) {
 		return time.Since(start)
 	}
 	for _, ch := range channels {
-		round(ch) // connections, caches, and the hanging consumer has its share
+		round(ch) // connections, caches, and the bad consumers have their share
 	}
 	took := map[string]time.Duration{}
 	var ratios []float64
@@ -95,11 +109,11 @@ func BenchmarkOneHangingConsumerOf100(b *testing.B) {
 	}
 	slices.Sort(ratios)
 	if held.Load() == 0 {
-		b.Fatal("nobody hangs")
+		b.Fatal("no bad consumer was called")
 	}
 	deliveries := float64(len(ratios) * good * messages)
 	b.ReportMetric(ratios[len(ratios)/2], "ratio")
 	b.ReportMetric(deliveries/took["calm"].Seconds(), "calm-deliveries/s")
 	b.ReportMetric(deliveries/took["hung"].Seconds(), "hung-deliveries/s")
-	b.ReportMetric(float64(held.Load()), "hanging-requests")
+	b.ReportMetric(float64(held.Load()), "bad-requests")
 }

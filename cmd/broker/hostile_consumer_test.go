@@ -206,7 +206,7 @@ func (p *process) resources() (now []float64) {
 		now = append(now, p.gauge(p.t, r.metric))
 	}
 	ends, files := p.pooled()
-	now[0] -= float64(ends / 2) // the embedded Redis has a goroutine for each connection
+	now[0] -= float64(ends) // the embedded Redis has two goroutines for each connection, of which both ends are ours
 	now[1] -= float64(ends + files)
 	return now
 }

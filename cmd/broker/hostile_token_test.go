@@ -40,7 +40,7 @@ type tenants struct {
 }
 
 func newTenants(t *testing.T) *tenants {
-	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false").start()
+	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false", "BROKER_ALLOW_DELETE=true").start()
 	x := &tenants{p, map[string]string{}}
 	x.form("/producer/p", "token="+secretProducer)
 	for _, ch := range []string{"a", "b"} {
@@ -96,13 +96,13 @@ func (x *tenants) discreet(what string, r reply) {
 
 // filled is the path of a route in channel a, with its own job and message.
 func (x *tenants) filled(path string) string {
-	return strings.NewReplacer("{producer}", "p", "{channel}", "a", "{consumer}", "k", "{message}", "m-a", "{job}", x.jobs["a/k"]).Replace(path)
+	return strings.NewReplacer("{producer}", "p", "{channel}", "a", "{consumer}", "k", "{message}", "m-a", "{scheduled}", "m-a", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{receipt}", "r", "{job}", x.jobs["a/k"]).Replace(path)
 }
 
 // strange is the same path with names that nothing has, where the contract
 // does not make an unknown one a 404 before any token is looked at.
 func (x *tenants) strange(path string) string {
-	return strings.NewReplacer("{producer}", "none", "{channel}", "a", "{consumer}", "none", "{message}", "none", "{job}", "06gvk862do0000000010").Replace(path)
+	return strings.NewReplacer("{producer}", "none", "{channel}", "a", "{consumer}", "none", "{message}", "none", "{scheduled}", "none", "{bulk}", "06gvk862do0000000011", "{replay}", "8", "{receipt}", "none", "{job}", "06gvk862do0000000010").Replace(path)
 }
 
 // A wrong token opens nothing at any route, whatever the mistake, and the

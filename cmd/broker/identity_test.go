@@ -203,14 +203,14 @@ func fiftyOfOneID(t *testing.T, ps []*process) {
 			var r reply
 			var err error
 			if n%2 == 0 {
-				r, err = ps[n%len(ps)].try("POST", s.path("/broadcast"), fmt.Sprint("content ", content), append([]string{"X-Broker-Message-ID", key, "Content-Type", "text/plain"}, producerTokens...)...)
+				r, err = ps[n%len(ps)].ask("POST", s.path("/broadcast"), fmt.Sprint("content ", content), append([]string{"X-Broker-Message-ID", key, "Content-Type", "text/plain"}, producerTokens...)...)
 				a.status, a.location = r.status, r.header.Get("Location")
 				if r.status == 409 {
 					a.code, _ = r.json(t)["code"].(string)
 				}
 			} else {
 				line := fmt.Sprintf(`{"MessageID":%q,"ContentType":"text/plain","Payload":"content %d"}`, key, content)
-				if r, err = ps[n%len(ps)].try("POST", s.path("/batch"), line, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...); err == nil {
+				if r, err = ps[n%len(ps)].ask("POST", s.path("/batch"), line, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...); err == nil {
 					for _, l := range parseLines(t, r.body) {
 						a.status, a.code, a.location = l.Status, l.Code, l.Location
 					}

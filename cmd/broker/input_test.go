@@ -89,7 +89,7 @@ func badRequests(s *stage, job string) []badRequest {
 		{"a wrong producer token", "POST", broadcast, "x", as("X-Broker-Producer-Token", "wrong"), 403, "producer_token_mismatch"},
 		{"a repeated message", "POST", broadcast, "good", as("X-Broker-Message-ID", "m"), 409, "duplicate_message_id"},
 		{"the ID of another message", "POST", broadcast, "x", as("X-Broker-Message-ID", "m"), 409, "message_id_conflict"},
-		{"a scheduled message", "POST", broadcast, "x", as("X-Broker-Scheduled-For", "2099-01-01T00:00:00Z"), 400, ""},
+		{"a schedule that is too far ahead", "POST", broadcast, "x", as("X-Broker-Scheduled-For", "2099-01-01T00:00:00Z"), 400, ""},
 		{"metadata names that are none", "POST", broadcast, "x", as("X-Broker-Metadata-Headers", "a b"), 400, "invalid_metadata_headers"},
 		{"metadata that is too large", "POST", broadcast, "x", as("X-Broker-Metadata-Headers", "x-large", "X-Large", strings.Repeat("x", 9000)), 400, "invalid_metadata_headers"},
 		{"a content type that is too long", "POST", broadcast, "x", as("Content-Type", "text/"+long), 400, "invalid_content_type"},

@@ -11,6 +11,7 @@ import (
 // Redis is emptied while requests are in flight, which takes the attempts and the
 // leases with it. The brokers give them back, so that every message arrives once.
 func TestFaultFlushallRepeatsNothingThatIsInFlight(t *testing.T) {
+	t.Parallel()
 	for brokers := 1; brokers <= 2; brokers++ {
 		t.Run(fmt.Sprintf("%d on real servers", brokers), func(t *testing.T) {
 			t.Parallel()

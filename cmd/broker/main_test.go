@@ -33,7 +33,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envMain) != "1" {
 		// These tests wait more than they compute; -parallel still overrides it.
 		_ = flag.Set("test.parallel", "6")
-		os.Exit(m.Run())
+		code := m.Run()
+		if folder := plainFolder.Load(); folder != nil {
+			_ = os.RemoveAll(*folder)
+		}
+		os.Exit(code)
 	}
 	if point, n, ok := strings.Cut(os.Getenv(envKill), ":"); ok {
 		left := atomic.Int64{}

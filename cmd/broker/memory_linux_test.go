@@ -38,7 +38,7 @@ func (p *process) memory(line string) int {
 // runs without the race detector, whose shadow memory varies with the schedule.
 func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 	const each, size = 8, 4 << 20
-	w := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false")
+	w := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false", "BROKER_ALLOW_DELETE=true")
 	w.program = plainProgram(t)
 	p := w.start()
 	p.t = t
@@ -51,7 +51,7 @@ func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 	before := p.memory("VmHWM")
 
 	body := make([]byte, size)
-	names := strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{job}", "06gvk862do0000000010")
+	names := strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{scheduled}", "m", "{bulk}", "06gvk862do0000000010", "{job}", "06gvk862do0000000010", "{link}", "no-link", "{replay}", "7", "{receipt}", "r")
 	var clients sync.WaitGroup
 	connections := 0
 	for _, r := range api.Routes() {
@@ -59,8 +59,14 @@ func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 			connections++
 			head := r.Method + " " + names.Replace(r.Path) + " HTTP/1.1\r\nHost: b\r\nContent-Type: " + formType + "\r\n"
 			clients.Go(func() {
-				status, err := sendAll(strings.TrimPrefix(p.base, "http://"), head, body, i%2 == 0)
-				if err != nil || status != 401 && status != 403 && status != 413 {
+				answer, err := sendAll(strings.TrimPrefix(p.base, "http://"), head, body, i%2 == 0)
+				for try := 0; err == nil && answer.busy() && try < busyRepeats; try++ {
+					time.Sleep(time.Second)
+					answer, err = sendAll(strings.TrimPrefix(p.base, "http://"), head, body, i%2 == 0)
+				}
+				status := answer.status
+				refused := status == 401 || status == 403 || status == 413 || status == 410 && strings.HasSuffix(r.Path, "{link}") || status == 404 && strings.HasSuffix(r.Path, "{receipt}")
+				if err != nil || !refused {
 					t.Errorf("%s %s: %d, %v", r.Method, r.Path, status, err)
 				}
 			})
@@ -74,11 +80,11 @@ func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 }
 
 // sendAll sends a request with its whole body, in one piece or in chunks, and
-// returns the status of the answer.
-func sendAll(addr, head string, body []byte, chunked bool) (int, error) {
+// returns the answer.
+func sendAll(addr, head string, body []byte, chunked bool) (reply, error) {
 	c, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
-		return 0, err
+		return reply{}, err
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
@@ -95,12 +101,16 @@ func sendAll(addr, head string, body []byte, chunked bool) (int, error) {
 		_, _ = io.WriteString(c, "\r\n0\r\n\r\n")
 	}()
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	var text []byte
+	if err == nil {
+		text, _ = io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // cut off where our body was: the status counts
+	}
 	_ = c.Close()
 	<-sent
 	if err != nil {
-		return 0, err
+		return reply{}, err
 	}
-	return answer.StatusCode, nil
+	return reply{answer.StatusCode, answer.Header, string(text)}, nil
 }
 
 // A run of the largest messages through every route that shows payloads: pushed to

@@ -142,7 +142,7 @@ func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
 		if nodeOf(t, heir) == ours {
 			return true
 		}
-		require.Equal(t, 0, heir.stop())
+		require.Equal(t, 0, heir.stop(), "%s", heir.log)
 		return false
 	})
 	// All that was acknowledged is delivered while it stands still. When it stopped in

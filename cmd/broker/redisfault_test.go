@@ -121,6 +121,7 @@ var refusals = map[string]refusal{
 // Redis answers and refuses. Publishing goes on, nothing is delivered that Redis
 // does not know, and when it is well again everything is.
 func TestFaultRedisRefusesForAWhile(t *testing.T) {
+	t.Parallel()
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 
 // leastRights are the rules in docs/configuration.md, without name and password.
 const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +config|get +eval +evalsha +publish +subscribe " +
-	"+time +exists +hdel +hget +hincrby +hmget +hset +hsetnx +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem +zrevrange"
+	"+time +exists +hdel +hget +hgetall +hincrby +hmget +hset +hsetnx +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem"
 
 // A broker on a Redis that it shares with others needs these commands, on its own
 // keys and its channel: nothing is denied to it, and nothing allowed goes unused.
@@ -87,6 +87,7 @@ func useEverything(t *testing.T, w *world) {
 	})
 	p, other := w.start(), w.start()
 	p.sample("k="+sink.URL, "pull")
+	p.put("/channel/c/consumer/pull", "rateLimit", "1000/1s")
 	const messages = 60 // three windows
 	for range messages {
 		other.publish("m-x", "X-Broker-Message-Priority", "7")

@@ -30,6 +30,7 @@ func (b *broker) Run(ctx context.Context) error {
 
 	var plane, loops, keeper sync.WaitGroup
 	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
+	loops.Go(func() { guard.Loop(reaperCtx, "balancer", b.balancer.Run) })
 	loops.Go(func() { guard.Loop(reaperCtx, "catalogue", func(ctx context.Context) { _ = b.catalogue.Run(ctx) }) })
 	loops.Go(func() {
 		guard.Loop(reaperCtx, "hints", func(ctx context.Context) { _ = b.queue.Subscribe(ctx, b.hinted) })
@@ -37,6 +38,9 @@ func (b *broker) Run(ctx context.Context) error {
 	if b.cfg.MySQLDSN == "" {
 		loops.Go(func() { b.keepInPlace(reaperCtx) })
 	}
+	loops.Go(func() { b.alerts.Run(reaperCtx, b.cfg.Reaper) })
+	loops.Go(func() { b.status.Run(reaperCtx) })
+	loops.Go(func() { b.runMovers(reaperCtx) })
 	if b.cfg.Reaper {
 		loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
 	}

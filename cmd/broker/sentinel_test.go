@@ -50,7 +50,8 @@ func promote(t *testing.T, s *servers.Sentinel, n *servers.RedisNode) {
 // listedNow is the queued jobs of pull consumer k, none while Redis is away.
 func listedNow(t *testing.T, p *process, k string) []map[string]any {
 	t.Helper()
-	r := p.do("GET", "/channel/c/consumer/"+k+"/queued-jobs?limit=100", "", consumerTokens(k)...)
+	r, err := p.try("GET", "/channel/c/consumer/"+k+"/queued-jobs?limit=100", "", consumerTokens(k)...)
+	require.NoError(t, err)
 	if r.status == 503 {
 		return nil
 	}

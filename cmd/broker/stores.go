@@ -14,9 +14,9 @@ const embeddedTimeout = 10 * time.Second
 
 func openStore(ctx context.Context, cfg config) (*durable.Store, error) {
 	if cfg.MySQLDSN != "" {
-		return durable.OpenMySQL(ctx, cfg.MySQLDSN, durable.Options{})
+		return durable.OpenMySQL(ctx, cfg.MySQLDSN, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
 	}
-	return durable.OpenSQLite(ctx, cfg.DataDir, durable.Options{})
+	return durable.OpenSQLite(ctx, cfg.DataDir, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
 }
 
 func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {

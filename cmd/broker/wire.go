@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,14 +12,20 @@ import (
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath"
+	"github.com/penstock-broker/penstock/hotpath/balance"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/bulk"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/consumerstate"
 	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/schedule"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -27,47 +34,99 @@ import (
 // of Redis and of the other brokers. Nothing runs yet.
 func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	registry := b.newRegistry()
+	b.catalogue.Watch(b.knowReplay) // before the parts that ask the queue about it
 	agenda := reaper.NewAgenda()
 	policies := policy.NewBook(b.cfg.policy())
+	b.policies = policies
 	bodies := intake.NewBound(bodyBytes)
-	b.plane = hotpath.New(b.planeOptions(agenda, policies, bodies, metrics.New(registry)))
+	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
+		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Metrics: registry, Log: b.log})
+	counts := metrics.New(registry)
+	b.balancer = balance.New(balance.Options{
+		Rule:  balance.Rule{Period: b.cfg.AdaptivePeriod, Down: b.cfg.AdaptiveDown, Slow: b.cfg.AdaptiveSlow, Max: b.cfg.AdaptiveMax},
+		Store: b.store, Catalogue: b.catalogue, Policies: policies, NowMs: b.node.NowMs,
+		Repaced: func(consumer uint32) { b.plane.Repaced(consumer) }, Slowed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log,
+	})
+	b.board = exchange.NewBoard(exchange.BoardOptions{Store: b.store, Catalogue: b.catalogue, Policies: policies, Alone: b.node.Alone, Log: b.log})
+	reader := &exchange.Reader{Store: b.store, Policies: policies}
+	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts))
+	b.responses = b.newResponses(policies, callbacks, registry)
 	desk := &jobs.Desk{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
 	if b.cfg.RetriggerURL != "" {
 		b.retrigger = reaper.NewRetrigger(b.cfg.RetriggerURL, b.cfg.AdminToken)
 	}
 	b.reaper = reaper.New(reaper.Options{
-		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk, Agenda: agenda,
+		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk, Agenda: agenda,
 		RationalDelay: b.cfg.RationalDelay, Policies: policies, Wake: b.plane.Wake, Retrigger: b.retrigger,
 		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention,
+		Died: counts.Died, Forward: b.plane.Forward,
 		Registry: registry, Log: b.log,
 	})
+	b.mover = b.newMover(registry)
+	b.bulks = b.newBulks(registry, bodies, callbacks)
+	b.alerts, b.status = b.newAlerts(states, registry), b.newStatusEvents(callbacks, registry)
+	states.Watch(func(consumerstate.Transition) { b.alerts.Wake() })
+	b.queue.BeforeAck(b.plane.BeforeAck)
 	b.queue.OnLost(b.reaper.Lost)
 	b.queue.OnLost(b.plane.Lost)
+	b.followOthers(watch)
+	b.registerGauges(registry)
+	b.api = api.New(api.Options{
+		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Data: b.plane, Bulks: b.bulks, Policies: policies,
+		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), CheckCallback: callbacks.CheckURL,
+		Announce:  b.announce,
+		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure,
+		AllowDelete:   b.cfg.AllowDelete,
+		AwaitOthers:   b.awaitOthers,
+		Bodies:        bodies,
+		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
+		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs,
+		Metrics:    metricsPage(registry),
+		Registerer: registry,
+		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
+		Log:        b.log,
+	})
+	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), b.cfg.PushConcurrency), Log: b.log})
+}
+
+// followOthers tells the parts of changes of Redis and of the other brokers.
+func (b *broker) followOthers(watch *redisq.RunWatch) {
 	watch.OnChange(b.reaper.RedisChanged)
 	watch.OnChange(b.plane.RedisChanged)
 	b.node.PeersChanged = func() {
 		b.checkPeers()
 		b.reaper.PeersChanged()
 	}
+}
+
+// registerGauges registers what the parts of this broker are asked for.
+func (b *broker) registerGauges(registry *prometheus.Registry) {
+	registry.MustRegister(b.journalGauges()...)
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_brokers",
 			Help: "Brokers alive on this store, as seen by this broker."}, func() float64 { return float64(len(b.node.Peers())) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_waiting_clients",
+			Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }),
 	)
-	b.api = api.New(api.Options{
-		Store: b.store, Catalogue: b.catalogue, Desk: desk, Data: b.plane, Policies: policies,
-		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), CheckCallback: callbacks.CheckURL,
-		Announce:      b.announce,
-		Bodies:        bodies,
-		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
-		RationalDelay: b.cfg.RationalDelay,
-		Metrics:       metricsPage(registry),
-		Registerer:    registry,
-		Version:       apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
-		Log:           b.log,
+}
+
+// newMover returns the sender of scheduled messages, which publishes on the data plane.
+func (b *broker) newMover(registry *prometheus.Registry) *schedule.Mover {
+	return schedule.New(schedule.Options{
+		Store: b.store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Retention: b.cfg.Retention,
+		Registry: registry, Log: b.log,
 	})
-	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), b.cfg.PushConcurrency), Log: b.log})
+}
+
+// newBulks returns the part of this broker in bulks, which publishes on the data plane.
+func (b *broker) newBulks(registry *prometheus.Registry, bodies *intake.Bound, callbacks egress.Policy) *bulk.Bulks {
+	return bulk.New(bulk.Options{
+		Store: b.store, Publisher: b.plane.Publisher, Catalogue: b.catalogue, Cluster: b.node, Bodies: bodies,
+		Client: b.client.Web(), CheckURL: callbacks.CheckURL, FetchTimeout: b.cfg.BulkFetchTimeout, MostBytes: int64(b.cfg.bulkLimit),
+		Retries: b.cfg.policy(), Retention: b.cfg.Retention, Registry: registry, Log: b.log,
+	})
 }
 
 // newRegistry returns a registry with the metrics of the process.
@@ -81,18 +140,21 @@ func (b *broker) newRegistry() *prometheus.Registry {
 }
 
 // planeOptions are the options of the data plane, which reports to the agenda of the reaper.
-func (b *broker) planeOptions(agenda *reaper.Agenda, policies *policy.Book, bodies *intake.Bound, m *metrics.Metrics) hotpath.Options {
+func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agenda, policies *policy.Book, bodies *intake.Bound, m *metrics.Metrics) hotpath.Options {
 	cfg := b.cfg
 	return hotpath.Options{
-		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client),
+		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client), States: states, Tripped: states.Tripped,
+		Balancer: b.balancer, Board: b.board, Reader: &exchange.Reader{Store: b.store, Policies: policies}, Answered: b.answered,
 		Push: push.Settings{
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),
-			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent,
+			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(),
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, WaitingRequests: waitingRequests,
 		Touched: agenda.Touch, Refill: agenda.Refill,
+		Journal:     b.journal.options(cfg, b.log),
+		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },
 		Metrics: m, Log: b.log,
 	}
 }
@@ -118,6 +180,21 @@ func (b *broker) announce() {
 	}
 }
 
+// awaitOthers waits until every other broker has a copy of the catalogue that shows a change from
+// before the call. A copy is never older unless its broker cannot reach the store.
+func (b *broker) awaitOthers(ctx context.Context) {
+	if b.node.Alone() {
+		return
+	}
+	select {
+	case <-time.After(catalogue.PollInterval + settleMargin):
+	case <-ctx.Done():
+	}
+}
+
+// settleMargin is the time that a poll of the catalogue may take.
+const settleMargin = 200 * time.Millisecond
+
 func (b *broker) hinted(consumers []uint32) {
 	for _, consumer := range consumers {
 		if consumer == catalogueHint {
@@ -125,5 +202,17 @@ func (b *broker) hinted(consumers []uint32) {
 			continue
 		}
 		b.plane.Hinted(consumer)
+	}
+}
+
+// knowReplay tells the queue which numbers are those of replays.
+func (b *broker) knowReplay(k *durable.Consumer) {
+	switch {
+	case k.Replay == nil:
+	case k.Deleted():
+		b.queue.Join(k.No, k.Account()) // one that ended before this process started has keys to remove
+		b.queue.Part(k.No)
+	default:
+		b.queue.Join(k.No, k.Account())
 	}
 }

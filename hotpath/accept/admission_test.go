@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
+func TestAdmissionIsOpenWhileNothingIsLate(t *testing.T) {
 	g := newAdmission(100, 100)
 	for range 100 {
 		require.True(t, g.enter(1, admissionPatience, nil))
@@ -19,7 +19,7 @@ func TestTheGateIsOpenWhileNothingIsLate(t *testing.T) {
 	require.Equal(t, 100, g.limit)
 }
 
-func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
+func TestAdmissionNarrowsStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
 	g := newAdmission(1000, 1000)
 	for range 200 {
 		require.True(t, g.enter(1, admissionPatience, nil))
@@ -43,7 +43,7 @@ func TestTheGateClosesStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T
 
 // A broker in small: what passes admission adds to a backlog, deliveries take a
 // fixed number from it in each tick, and their delay is the length of the backlog.
-func TestTheGateSettlesAtTheDelayWithoutSwinging(t *testing.T) {
+func TestAdmissionComesToRestAtTheDelayWithoutSwinging(t *testing.T) {
 	g := newAdmission(4096, 4096)
 	const perTick = 1000 // deliveries: 20 000/s
 	backlog, late := 0.0, 0.0
@@ -92,7 +92,7 @@ func TestAFloodOfProducersDoesNotStarveDeliveries(t *testing.T) {
 	require.Less(t, g.limit, 200)
 }
 
-func TestTheGateStaysClosedForWhatItLetInTooFast(t *testing.T) {
+func TestAdmissionStaysNarrowForWhatItAdmittedTooFast(t *testing.T) {
 	g := newAdmission(1000, 1000)
 	g.enter(500, admissionPatience, nil)
 	g.Observe(2*admissionFar, time.Millisecond)
@@ -112,7 +112,7 @@ func TestTheGateStaysClosedForWhatItLetInTooFast(t *testing.T) {
 	require.Equal(t, 1000, g.limit, "nothing is delivered any more")
 }
 
-func TestTheGateIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
+func TestAdmissionIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
 	g := newAdmission(1000, 1000)
 	for range 50 {
 		g.enter(1, admissionPatience, nil)
@@ -140,7 +140,7 @@ func queueUp(t *testing.T, g *Admission, n int) (admitted chan int) {
 	return admitted
 }
 
-func TestTheGateAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) {
+func TestAdmissionAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20
 		g := newAdmission(2, n)
@@ -160,7 +160,7 @@ func TestTheGateAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtTheGate(t *testing.T) {
+func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(10, 10)
 		require.True(t, g.enter(8, admissionPatience, nil))
@@ -188,7 +188,7 @@ func queueUpBehind(t *testing.T, g *Admission) (admitted chan bool) {
 	return admitted
 }
 
-func TestTheGateRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T) {
+func TestAdmissionRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(10, 2)
 		require.True(t, g.enter(9, admissionPatience, nil))

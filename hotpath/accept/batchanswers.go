@@ -9,7 +9,9 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/journal"
 	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -43,6 +45,7 @@ var errAnswersUnread = problem.New(413, "answers_unread",
 type answers struct {
 	p         *Publisher
 	channelID string
+	intake    policy.Intake
 	taken     chan struct{} // capacity 1: answers were written to the client
 
 	mu       sync.Mutex
@@ -65,31 +68,45 @@ type refusal struct {
 
 // A stored result begins with a byte of these flags.
 const (
-	hasID      = 1 << iota // the ID of the message follows
-	hasKey                 // the length of the producer's ID and that ID follow
-	hasRefusal             // two bytes follow: the index in refusals
+	hasID        = 1 << iota // the ID of the message follows
+	hasKey                   // the length of the Key and that Key follow
+	hasRefusal               // two bytes follow: the index in refusals
+	isReplayed               // the message was stored before
+	isScheduled              // the message is a schedule
+	isJournalled             // a receipt follows: the message is in the journal
 )
 
-func newAnswers(p *Publisher, channelID string) *answers {
-	a := &answers{p: p, channelID: channelID, taken: make(chan struct{}, 1)}
+func newAnswers(p *Publisher, channelID string, in policy.Intake) *answers {
+	a := &answers{p: p, channelID: channelID, intake: in, taken: make(chan struct{}, 1)}
 	a.more.L = &a.mu
 	return a
 }
 
 // add appends the result of the next line. msg is nil if the line contained no valid message.
-func (a *answers) add(msg *durable.Message, err error) {
+// repeat reports that the line is answered with success although nothing new was stored. kind is
+// isScheduled for a schedule, else 0.
+func (a *answers) add(msg *durable.Message, err error, kind byte) (repeat bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lines++
-	kind, no := byte(0), uint16(0)
+	no := uint16(0)
+	repeats := errors.Is(err, durable.ErrDuplicate)
+	if repeats {
+		stored, status := replayed(msg, a.intake, err)
+		if msg = &stored; status > 0 {
+			kind, err = kind|isReplayed, nil
+		}
+	}
 	if err != nil {
 		p := problem.From(err)
-		kind, no = hasRefusal, a.refusal(refusal{p.Status, p.Code, p.Detail})
+		kind, no = kind|hasRefusal, a.refusal(refusal{p.Status, p.Code, p.Detail})
 	}
-	if err == nil || errors.Is(err, durable.ErrDuplicate) {
-		kind |= hasID
-		if msg.Key != "" {
-			kind ^= hasID | hasKey
+	if err == nil || repeats {
+		if msg.Key == "" || msg.Scoped() || msg.Digested() {
+			kind |= hasID
+		}
+		if msg.Key != "" && !msg.Digested() {
+			kind |= hasKey
 		}
 	}
 	a.room(3 + ident.Size + 256)
@@ -105,6 +122,39 @@ func (a *answers) add(msg *durable.Message, err error) {
 		b = append(append(b, byte(len(msg.Key))), msg.Key...) // ident.ValidName: at most 255
 	}
 	a.blocks[last] = b
+	return kind&isReplayed != 0
+}
+
+// addReceipt appends the result of the next line, whose message is in the journal.
+func (a *answers) addReceipt(msg *durable.Message, r journal.Receipt) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lines++
+	a.room(2 + journal.ReceiptSize + 256)
+	last := len(a.blocks) - 1
+	kind := byte(isJournalled)
+	if msg.Key != "" && !msg.Digested() {
+		kind |= hasKey
+	}
+	b := append(append(a.blocks[last], kind), r[:]...)
+	if kind&hasKey != 0 {
+		b = append(append(b, byte(len(msg.Key))), msg.Key...)
+	}
+	a.blocks[last] = b
+}
+
+// appendReceipt formats such a result and returns its stored size in bytes.
+func appendReceipt(buf, kept []byte) ([]byte, int) {
+	n := 1 + journal.ReceiptSize
+	r := journal.Receipt(kept[1:n])
+	buf = append(buf, `{"Status":202,"Ack":"journal"`...)
+	if kept[0]&hasKey != 0 {
+		m := durable.Message{Key: string(kept[n+1 : n+1+int(kept[n])])}
+		n += 1 + len(m.Key)
+		buf = append(append(append(buf, `,"MessageID":"`...), m.PublicID()...), '"')
+	}
+	buf = append(append(buf, `,"Location":"`...), receiptPath...)
+	return append(append(buf, r.String()...), "\"}\n"...), n
 }
 
 // room ensures that the last block has room for n bytes.
@@ -239,9 +289,15 @@ func (a *answers) waiting() bool {
 // appendResult formats the first of the stored results and returns its stored size in bytes.
 func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 	kind, n := kept[0], 1
-	if kind&hasRefusal == 0 {
+	if kind&isJournalled != 0 {
+		return appendReceipt(buf, kept)
+	}
+	switch {
+	case kind&isReplayed != 0:
+		buf = append(buf, `{"Status":200`...)
+	case kind&hasRefusal == 0:
 		buf = append(buf, `{"Status":201`...)
-	} else {
+	default:
 		r := &a.refusals[binary.BigEndian.Uint16(kept[n:])]
 		n += 2
 		buf = append(buf, `{"Status":`...)
@@ -256,18 +312,23 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 		}
 	}
 	var m durable.Message
-	switch {
-	case kind&hasID != 0:
+	if kind&(hasID|hasKey) == 0 {
+		return append(buf, "}\n"...), n
+	}
+	if kind&hasID != 0 {
 		n += copy(m.ID[:], kept[n:])
-	case kind&hasKey != 0:
+	}
+	if kind&hasKey != 0 {
 		m.Key = string(kept[n+1 : n+1+int(kept[n])])
 		n += 1 + len(m.Key)
-	default:
-		return append(buf, "}\n"...), n
 	}
 	buf = append(buf, `,"MessageID":"`...)
 	buf = append(buf, m.PublicID()...)
 	buf = append(buf, `","Location":"`...)
-	buf = appendMessageURL(buf, a.channelID, &m)
+	if kind&isScheduled != 0 {
+		buf = appendScheduledURL(buf, a.channelID, &m)
+	} else {
+		buf = appendMessageURL(buf, a.channelID, &m)
+	}
 	return append(buf, "\"}\n"...), n
 }

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/hotpath/metadata"
@@ -20,8 +18,12 @@ import (
 type batchLine struct {
 	messageID   string
 	priority    int
+	ttlMs       int64
 	contentType string
+	orderingKey string
 	headers     map[string]string
+	consumers   []string // nil: not given
+	times       times
 	payload     []byte // its own memory
 	hasPayload  bool
 }
@@ -29,20 +31,25 @@ type batchLine struct {
 // The refusals of a malformed line.
 var (
 	errLine = problem.New(400, "invalid_line",
-		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "ContentType" and "Headers".`)
+		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "TTL", "ContentType", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers" and "Headers".`)
 	errSurrogate = problem.New(400, "invalid_line", `A string of the line holds half of a surrogate pair (\ud800 to \udfff), which is no character.`)
 	errLineText  = problem.New(400, "invalid_line", "A string of the line is not UTF-8.")
 	errRepeated  = problem.New(400, "invalid_line", "The line has a member twice.")
 
-	errPayloadText     = problem.New(400, "invalid_payload", "Payload is not UTF-8: send such bytes as PayloadBase64.")
-	errPayloadBase64   = problem.New(400, "invalid_payload", "PayloadBase64 is not standard base64 with padding.")
-	errLineHeaders     = problem.New(400, "invalid_metadata_headers", "Headers must be a JSON object of strings.")
-	errHeaderTwice     = problem.New(400, "invalid_metadata_headers", "Headers has a name twice; upper and lower case are the same there.")
-	errReservedHeaders = problem.New(400, "invalid_metadata_headers",
-		"Headers has a name that belongs to the broker, to the connection or to credentials; priority, message ID and content type are members of the line.")
+	errPayloadText   = problem.New(400, "invalid_payload", "Payload is not UTF-8: send such bytes as PayloadBase64.")
+	errPayloadBase64 = problem.New(400, "invalid_payload", "PayloadBase64 is not standard base64 with padding.")
+	errLineHeaders   = problem.New(400, "invalid_metadata_headers", "Headers must be a JSON object of strings.")
+	errLineConsumers = problem.New(400, "invalid_consumers", "Consumers must be a JSON array with IDs of consumers.")
+	errHeaderTwice   = problem.New(400, "invalid_metadata_headers", "Headers has a name twice; upper and lower case are the same there.")
 )
 
-// longestQuote is the number of bytes of an unknown member's name that a refusal quotes.
+// reservedHeader is the refusal of a header that a line must not have.
+func reservedHeader(name string) error {
+	return problem.Newf(400, "invalid_metadata_headers",
+		"Headers has the name %.*q, which belongs to the broker, to the connection or to credentials; priority, message ID and content type are members of the line.", longestQuote, name)
+}
+
+// longestQuote is the number of bytes of an unknown name that a refusal quotes.
 const longestQuote = 64
 
 // parse reads a line. It has its own JSON reader because most of a line is one long string, which
@@ -63,7 +70,7 @@ func (l *batchLine) parse(line []byte) error {
 }
 
 // members is a set of the members of a line.
-type members uint8
+type members uint16
 
 // add adds a member and reports whether it was absent before.
 func (m *members) add(no int) bool {
@@ -73,7 +80,7 @@ func (m *members) add(no int) bool {
 }
 
 // lineMembers are the members of a line; a member's number is its index.
-var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers"}
+var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers", "TTL", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers"}
 
 func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 	no := 0
@@ -104,10 +111,22 @@ func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 		if l.contentType, err = r.word(); err == nil {
 			err = checkContentType(l.contentType)
 		}
+	case "OrderingKey":
+		if l.orderingKey, err = r.word(); err == nil && l.orderingKey != "" {
+			err = checkOrderingKey(l.orderingKey)
+		}
 	case "Priority":
 		l.priority, err = r.priority()
+	case "TTL":
+		l.ttlMs, err = r.ttl()
+	case "ScheduledFor":
+		l.times.at, err = r.word()
+	case "Recurrence":
+		l.times.recurrence, err = r.word()
 	case "Headers":
 		l.headers, err = r.headers()
+	case "Consumers":
+		l.consumers, err = r.names()
 	}
 	return err
 }
@@ -190,7 +209,7 @@ func (r *lineReader) text() ([]byte, error) {
 			if err := json.Unmarshal(raw, &text); err != nil {
 				return nil, errLine
 			}
-			if !paired(raw) { // encoding/json would also replace half of a surrogate pair
+			if !jsontext.Paired(raw) { // encoding/json would also replace half of a surrogate pair
 				return nil, errSurrogate
 			}
 			r.At = i + 1
@@ -198,35 +217,6 @@ func (r *lineReader) text() ([]byte, error) {
 		}
 	}
 	return nil, errLine
-}
-
-// paired reports whether each escaped surrogate of a valid JSON string is followed by its other
-// half.
-func paired(raw []byte) bool {
-	for i := bytes.IndexByte(raw, '\\'); i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		if i++; raw[i] != 'u' {
-			continue
-		}
-		first := hex4(raw[i+1:])
-		i += 4
-		if !utf16.IsSurrogate(first) {
-			continue
-		}
-		if i+7 > len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' || utf16.DecodeRune(first, hex4(raw[i+3:])) == utf8.RuneError {
-			return false
-		}
-		i += 6
-	}
-	return true
-}
-
-// hex4 reads the four digits of an escape.
-func hex4(digits []byte) rune {
-	n, _ := strconv.ParseUint(string(digits[:4]), 16, 16) // json.Unmarshal has checked them
-	return rune(n)
 }
 
 // word reads a string and requires UTF-8.
@@ -274,6 +264,42 @@ func (r *lineReader) priority() (int, error) {
 	return parsePriority(digits)
 }
 
+// ttl reads a string with a duration.
+func (r *lineReader) ttl() (int64, error) {
+	text, err := r.text()
+	if err != nil || len(text) == 0 {
+		return 0, errLineTTL
+	}
+	return parseTTL(text, errLineTTL)
+}
+
+// names reads a list of IDs.
+func (r *lineReader) names() ([]string, error) {
+	if !r.Take('[') {
+		return nil, errLineConsumers
+	}
+	names := []string{}
+	if r.Space(); r.Take(']') {
+		return names, nil
+	}
+	for {
+		if r.Space(); r.At == len(r.Text) || r.Text[r.At] != '"' {
+			return nil, errLineConsumers
+		}
+		name, err := r.word()
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+		if r.Space(); r.Take(']') {
+			return names, nil
+		}
+		if !r.Take(',') {
+			return nil, errLineConsumers
+		}
+	}
+}
+
 // headers reads an object of strings. Two names that differ only in case are refused.
 func (r *lineReader) headers() (map[string]string, error) {
 	headers, folded := map[string]string{}, map[string]bool{}
@@ -302,11 +328,8 @@ func (r *lineReader) headers() (map[string]string, error) {
 // written them explicitly.
 func checkLineHeaders(headers map[string]string, tokenHeader string) error {
 	for name := range headers {
-		switch {
-		case strings.EqualFold(name, "X-Broker-Scheduled-For"):
-			return errScheduled
-		case metadata.Reserved(name, tokenHeader):
-			return errReservedHeaders
+		if metadata.Reserved(name, tokenHeader) {
+			return reservedHeader(name)
 		}
 	}
 	return nil

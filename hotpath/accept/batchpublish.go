@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -41,7 +42,8 @@ const (
 	longestSkip = 60 * time.Second
 )
 
-// BroadcastBatch is POST /channel/{channel}/batch. Request and answer are NDJSON in the same order.
+// BroadcastBatch is POST /channel/{channel}/batch. Request and answer are NDJSON in the same order; the
+// request may also be a batch of CloudEvents, of which each is a line of the answer.
 // Each line is answered once its message is committed. The request is streamed: any length fits
 // into bounded memory. A bad line never fails another line.
 func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
@@ -53,45 +55,84 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 		problem.Write(rc, err)
 		return
 	}
-	defaults, err := p.batchDefaults(rc)
-	if err == nil && !h.IsHTTP11() {
-		err = errHTTP10
+	mode, err := cloudevents.ModeOf(h.ContentType())
+	if err = eventProblem(err); err == nil {
+		err = p.batch(rc, sender{ch, producer}, mode == cloudevents.Batch)
 	}
 	if err != nil {
 		problem.Write(rc, err)
-		return
+	}
+}
+
+// batch begins the answer to a batch of lines or of events.
+func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) error {
+	h := &rc.Request.Header
+	defaults, err := p.batchDefaults(rc, from.ch, events)
+	times, e := timesOf(h)
+	if err == nil {
+		err = e
+	}
+	if err == nil && !h.IsHTTP11() {
+		err = errHTTP10
+	}
+	if from.producer.PublishSecret != "" {
+		err = errUnsignedByLine
+	}
+	if err != nil {
+		return err
 	}
 	body := rc.RequestBodyStream()
 	if body == nil || h.ContentLength() == 0 {
 		body = bytes.NewReader(nil)
 	}
-	b := newBatch(p, sender{ch, producer}, body, h.ContentLength(), rc.Conn())
+	b := newBatch(p, from, body, h.ContentLength(), rc.Conn())
+	b.events, b.times = events, times
 	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
+	rc.Response.Header.Set(AckHeader, committed(from.ch.Intake.Ack).String())
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
 	rc.Response.SetBodyStream(b, -1)
+	return nil
 }
 
 var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
 
 // batchDefaults returns the values that apply to each line unless the line sets its own.
-func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx) (durable.Message, error) {
+func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx, ch *catalogue.Channel, events bool) (durable.Message, error) {
 	h := &rc.Request.Header
-	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); err != nil || kind != "application/x-ndjson" {
-		return durable.Message{}, problem.New(415, "unsupported_media_type", "A batch is application/x-ndjson.")
+	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); !events && (err != nil || kind != "application/x-ndjson") {
+		return durable.Message{}, problem.New(415, "unsupported_media_type", "A batch is application/x-ndjson or application/cloudevents-batch+json.")
 	}
+	return p.lineDefaults(h, ch)
+}
+
+// lineDefaults returns the values in the headers of a request that apply to each line.
+func (p *Publisher) lineDefaults(h *fasthttp.RequestHeader, ch *catalogue.Channel) (durable.Message, error) {
 	if len(h.Peek("X-Broker-Message-ID")) > 0 {
 		return durable.Message{}, problem.New(400, "invalid_message_id", "In a batch each line has its own MessageID.")
+	}
+	if h.Peek(keyHeader) != nil {
+		return durable.Message{}, errBatchKey
 	}
 	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
 	if err != nil {
 		return durable.Message{}, err
 	}
-	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
-		return durable.Message{}, errScheduled
+	ttl, err := parseTTL(h.Peek(ttlHeader), errTTL)
+	if err != nil {
+		return durable.Message{}, err
 	}
 	carried, err := metadata.Collect(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
-	return durable.Message{Priority: priority, ContentType: defaultContentType, Headers: carried}, err
+	if key := h.Peek(durable.OrderingHeader); err == nil && len(key) > 0 {
+		if err = checkOrderingKey(key); err == nil {
+			carried = durable.OrderingLine(string(key), carried)
+		}
+	}
+	if err != nil {
+		return durable.Message{}, err
+	}
+	addressed, err := p.addressedBy(h, ch)
+	return durable.Message{Priority: priority, TTLMs: ttl, ContentType: defaultContentType, Headers: carried, Addressed: addressed}, err
 }
 
 // A sender is an authorised producer and its channel.
@@ -106,9 +147,8 @@ type sender struct {
 // that call. Therefore no part of a batch touches the connection later, when the connection or its
 // memory may belong to another client. None of the three goroutines has the RequestCtx.
 type batch struct {
-	p *Publisher
-	sender
-	defaults  durable.Message
+	lineMaker
+	events    bool // a JSON array of CloudEvents instead of lines
 	requestID string
 	body      wiredBody
 	wire      *wire
@@ -120,7 +160,7 @@ type batch struct {
 // a chunked body.
 func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
-	return &batch{p: p, sender: from, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, from.ch.ID)}
+	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, from.ch.ID, from.ch.Intake)}
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo.
@@ -196,21 +236,39 @@ func (b *batch) collect() (err error) {
 
 // record adds the results of a chunk to the answers and counts them.
 func (b *batch) record(c *chunk) {
-	stored, bytes, submitted := 0, 0, 0
+	stored, bytes, submitted, repeats, others := 0, 0, 0, 0, 0
 	for _, l := range c.lines {
+		if l.later != nil {
+			if stored, repeat := c.recordLater(b.answers, l); repeat {
+				repeats++
+			} else if stored {
+				others++
+			}
+			continue
+		}
 		err := l.err
 		if l.msg != nil {
 			err = c.sub.Outcome(submitted)
+			receipt, journalled := c.sub.Receipt(submitted)
 			submitted++
+			b.p.metrics.Answer(b.ch.Intake.Ack, journalled, err)
+			if journalled {
+				others++
+				b.answers.addReceipt(l.msg, receipt)
+				continue
+			}
 		}
 		if err == nil {
 			stored++
 			bytes += len(l.msg.Payload)
 		}
-		b.answers.add(l.msg, err)
+		if b.answers.add(l.msg, err, 0) {
+			repeats++
+		}
 	}
 	b.answers.flush()
 	b.p.metrics.Published.Add(float64(stored))
 	b.p.metrics.PublishBytes.Add(float64(bytes))
-	b.p.metrics.BatchRefused.Add(float64(len(c.lines) - stored))
+	b.p.metrics.Repeats.Add(float64(repeats))
+	b.p.metrics.BatchRefused.Add(float64(len(c.lines) - stored - repeats - others))
 }

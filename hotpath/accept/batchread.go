@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -15,18 +16,23 @@ type chunk struct {
 	lines []line
 	cost  int64       // of its messages, bytes
 	sub   *Submission // of its messages; nil: it has none
+	later *laterLines // its scheduled messages; nil: it has none
 }
 
-// A line holds the message of one line, or the reason why it has none.
+// A line holds the message of one line, or the schedule, or the reason why it has none.
 type line struct {
-	msg *durable.Message
-	err error
+	msg   *durable.Message
+	later *durable.Scheduled
+	err   error
 }
 
 // wait waits until each line has its result.
 func (c *chunk) wait() {
 	if c.sub != nil {
-		c.sub.Wait()
+		c.sub.WaitOrJournal()
+	}
+	if c.later != nil {
+		<-c.later.done
 	}
 }
 
@@ -39,7 +45,10 @@ func (c *chunk) release() {
 
 // read parses lines until the body ends.
 func (b *batch) read() error {
-	lines := newLineSource(&b.body, b.p)
+	var lines source = newLineSource(&b.body, b.p)
+	if b.events {
+		lines = &arraySource{lineSource: newLineSource(&b.body, b.p)}
+	}
 	defer lines.release()
 	for {
 		if err := b.awaitRoom(); err != nil {
@@ -84,7 +93,7 @@ func (b *batch) awaitRoom() error {
 // refuse ends the batch with a last line. The client must send the rest before it reads that line,
 // so the rest is read and dropped, within bounds. Beyond the bounds the connection is closed, which
 // most clients report as a reset.
-func (b *batch) refuse(lines *lineSource, refusal error) error {
+func (b *batch) refuse(lines source, refusal error) error {
 	if !errors.Is(refusal, errAnswersUnread) {
 		return refusal
 	}
@@ -98,7 +107,7 @@ func (b *batch) refuse(lines *lineSource, refusal error) error {
 }
 
 // readChunk reads the lines that are available, and waits for the first.
-func (b *batch) readChunk(lines *lineSource) (*chunk, error) {
+func (b *batch) readChunk(lines source) (*chunk, error) {
 	c := &chunk{}
 	for len(c.lines) < chunkLines && c.cost < chunkBytes {
 		if len(c.lines) > 0 && !lines.ready() {
@@ -109,21 +118,25 @@ func (b *batch) readChunk(lines *lineSource) (*chunk, error) {
 		case errors.Is(err, errLineTooLong):
 			c.lines = append(c.lines, line{err: errBodyTooLarge})
 			continue
-		case errors.Is(err, problem.ErrOverloaded):
+		case errors.Is(err, problem.ErrOverloaded), errors.Is(err, errArray):
 			c.lines = append(c.lines, line{err: err})
 			continue
 		case err != nil:
 			return c, err
-		case blank(text):
+		case !b.events && blank(text):
 			continue
 		}
-		msg, err := b.message(text)
+		l, err := b.parse(text)
 		if err != nil {
 			c.lines = append(c.lines, line{err: err})
 			continue
 		}
-		c.cost += int64(msg.Bytes())
-		c.lines = append(c.lines, line{msg: msg})
+		if l.msg != nil {
+			c.cost += int64(l.msg.Bytes())
+		} else {
+			c.cost += int64(l.later.Bytes())
+		}
+		c.lines = append(c.lines, l)
 	}
 	return c, nil
 }
@@ -135,27 +148,75 @@ func blank(text []byte) bool {
 	return r.Ends()
 }
 
-func (b *batch) message(text []byte) (*durable.Message, error) {
-	l := batchLine{priority: b.defaults.Priority, contentType: b.defaults.ContentType}
+// parse returns the message of a line or an event, or its schedule.
+func (b *batch) parse(text []byte) (line, error) {
+	if b.events {
+		return b.event(text)
+	}
+	return b.line(text)
+}
+
+// A lineMaker makes messages from the lines of a producer.
+type lineMaker struct {
+	p *Publisher
+	sender
+	defaults durable.Message
+	times    times        // of the lines without their own
+	nowMs    func() int64 // what scheduled messages are later than
+}
+
+func (b *lineMaker) line(text []byte) (line, error) {
+	l := b.unset()
 	if err := l.parse(text); err != nil {
-		return nil, err
+		return line{}, err
 	}
+	return b.made(&l)
+}
+
+// unset returns a line that has the defaults only.
+func (b *lineMaker) unset() batchLine {
+	return batchLine{times: b.times, priority: b.defaults.Priority, ttlMs: b.defaults.TTLMs, contentType: b.defaults.ContentType, orderingKey: string(b.defaults.OrderingKey())}
+}
+
+// made returns the message of a parsed line, or its schedule.
+func (b *lineMaker) made(l *batchLine) (line, error) {
 	if len(l.payload) > b.p.maxBody {
-		return nil, errBodyTooLarge
+		return line{}, errBodyTooLarge
 	}
-	m := &durable.Message{ChannelNo: b.ch.No, ProducerNo: b.producer.No, Audience: b.ch.Audience,
-		Key: l.messageID, Priority: l.priority, ContentType: l.contentType, Headers: b.defaults.Headers, Payload: l.payload}
+	key, err := keyOf(l.messageID, b.ch, b.producer)
+	if err != nil {
+		return line{}, err
+	}
+	m := &durable.Message{ChannelNo: b.ch.No, ProducerNo: b.producer.No, Addressed: b.defaults.Addressed,
+		Key: key, Priority: l.priority, TTLMs: l.ttlMs, ContentType: l.contentType, Headers: b.defaults.Metadata(), Payload: l.payload}
 	if len(l.headers) > 0 {
 		if err := checkLineHeaders(l.headers, b.p.tokenHeader); err != nil {
-			return nil, err
+			return line{}, err
 		}
-		headers, err := metadata.Merge(b.defaults.Headers, l.headers, b.p.tokenHeader)
+		headers, err := metadata.Merge(b.defaults.Metadata(), l.headers, b.p.tokenHeader)
 		if err != nil {
-			return nil, err
+			return line{}, err
 		}
 		m.Headers = headers
 	}
-	return m, nil
+	if l.consumers != nil {
+		if m.Addressed, err = b.p.addressed(b.ch, l.consumers); err != nil {
+			return line{}, err
+		}
+	}
+	if l.orderingKey != "" {
+		m.Headers = durable.OrderingLine(l.orderingKey, m.Headers)
+	}
+	return b.planned(m, l.times, errLineTimes)
+}
+
+// planned returns the line of a message that is sent at some times.
+func (b *lineMaker) planned(m *durable.Message, t times, names timeNames) (line, error) {
+	if t == times0 {
+		return line{msg: m}, nil
+	}
+	later, err := b.p.scheduler.plan(b.nowMs(), *m, t, names)
+	return line{later: later}, err
 }
 
 // submit submits a chunk once the broker has room for it. It reports whether the connection is
@@ -165,12 +226,16 @@ func (b *batch) submit(c *chunk) bool {
 	msgs := make([]*durable.Message, 0, len(c.lines))
 	for _, l := range c.lines {
 		if l.msg != nil {
+			l.msg.Replicated = b.ch.Intake.Ack == policy.AckReplicated
 			msgs = append(msgs, l.msg)
 		}
 	}
 	if len(msgs) > 0 {
-		c.sub = b.p.Submit(b.wire.ctx, Terms{Patience: batchRoom, Lines: true}, msgs...)
+		terms := Terms{Patience: batchRoom, Lines: true}
+		terms.acknowledged(b.ch.Intake)
+		c.sub = b.p.Submit(b.wire.ctx, terms, msgs...)
 	}
+	c.later = b.p.scheduleLines(b.wire.ctx, c.lines)
 	select {
 	case b.chunks <- c:
 		return true

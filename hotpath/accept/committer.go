@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -41,6 +42,7 @@ const (
 // A Store is the part of durable.Store that the committer needs.
 type Store interface {
 	Insert(ctx context.Context, node durable.NodeLease, batch []*durable.Message) []error
+	Schedule(ctx context.Context, node durable.NodeLease, batch []*durable.Scheduled) []error
 }
 
 // commitLeast is the time that even a late batch gets. Most batches need a few milliseconds, and a
@@ -54,24 +56,12 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// A write is one message on its way into the store.
-type write struct {
-	msg   *durable.Message
-	until time.Time // deadline for the store's answer
-	of    *Submission
-	err   error // the outcome
-}
-
-func (w *write) finish(err error) {
-	w.err = err
-	w.of.finish(1)
-}
-
 // A Node is the part of cluster.Node that the committer needs.
 type Node interface {
 	IDs() *ident.Generator
 	Lease() (durable.NodeLease, error)
 	Renew(ctx context.Context) error
+	PastMs() int64
 }
 
 // A committer combines concurrent publishes into few transactions (group commit). The next batch
@@ -86,18 +76,22 @@ type committer struct {
 	timeout   time.Duration            // from a request's arrival to the last try
 	log       *slog.Logger
 	metrics   *metrics.Metrics
+	judge     *judge
+	commits   atomic.Int64 // transactions begun
+	pulse     pulse
 
 	mu      sync.Mutex
 	ready   sync.Cond // pending is not empty, or closed
 	pending []*write
 	busy    int       // transactions under way
+	keyed   int       // of them, those that may have a message with an ordering key
 	began   time.Time // start of the latest transaction
 	alarm   bool      // a wake-up is scheduled
 	closed  bool
 }
 
 func newCommitter(o Options, timeout time.Duration) *committer {
-	c := &committer{store: o.Store, catalogue: o.Catalogue, node: o.Node, ids: o.Node.IDs(), timeout: timeout, committed: o.Committed, metrics: o.Metrics, log: o.Log}
+	c := &committer{store: o.Store, catalogue: o.Catalogue, node: o.Node, ids: o.Node.IDs(), timeout: timeout, committed: o.Committed, metrics: o.Metrics, log: o.Log, judge: newJudge(o)}
 	c.ready.L = &c.mu
 	return c
 }
@@ -131,31 +125,34 @@ func (c *committer) Run(ctx context.Context) {
 	})
 	defer stop()
 	var wg sync.WaitGroup
-	for range committers {
-		wg.Go(func() { guard.Vital("committer", func() { c.work(ctx) }) })
+	for i := range committers {
+		wg.Go(func() { guard.Vital("committer", func() { c.work(ctx, i) }) })
 	}
 	wg.Wait()
 }
 
-func (c *committer) work(ctx context.Context) {
+func (c *committer) work(ctx context.Context, i int) {
 	for {
-		batch := c.take()
+		batch, keyed := c.take()
 		if batch == nil {
 			return
 		}
 		// Shutdown must not abort a transaction whose callers are waiting.
-		c.commit(context.WithoutCancel(ctx), batch)
-		c.ended()
+		c.pulse.begin(i)
+		c.pulse.end(i, c.commit(context.WithoutCancel(ctx), batch))
+		c.ended(keyed)
 	}
 }
 
-// take waits for work and returns the next batch, or nil once closed and empty.
-func (c *committer) take() []*write {
+// take waits for work and returns the next batch, or nil once closed and empty. keyed reports
+// whether a message of the batch has an ordering key. Only one transaction at a time has such
+// messages, so those of one key are committed in the order in which they were submitted.
+func (c *committer) take() (batch []*write, keyed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.due() {
 		if c.closed && len(c.pending) == 0 {
-			return nil
+			return nil, false
 		}
 		c.ready.Wait()
 	}
@@ -163,17 +160,26 @@ func (c *committer) take() []*write {
 	c.began = time.Now()
 	n, bytes := 0, 0
 	for n < len(c.pending) && n < commitRows && (n == 0 || bytes < commitBytes) {
+		if c.pending[n].msg.Keyed() {
+			if c.keyed > 0 {
+				break
+			}
+			keyed = true
+		}
 		bytes += len(c.pending[n].msg.Payload) + len(c.pending[n].msg.Headers)
 		n++
 	}
-	batch := c.pending[:n:n]
+	if keyed {
+		c.keyed++
+	}
+	batch = c.pending[:n:n]
 	if n == len(c.pending) {
 		c.pending = nil
 	} else {
 		c.pending = c.pending[n:]
 		c.ready.Signal() // the other committer may take the rest
 	}
-	return batch
+	return batch, keyed
 }
 
 // due reports whether a transaction should begin now. Where only time is missing, it schedules a
@@ -181,6 +187,8 @@ func (c *committer) take() []*write {
 func (c *committer) due() bool {
 	switch {
 	case len(c.pending) == 0:
+		return false
+	case c.keyed > 0 && c.pending[0].msg.Keyed(): // the end of that transaction wakes
 		return false
 	case c.busy == 0 || len(c.pending) >= secondRows || c.closed:
 		return true
@@ -199,14 +207,18 @@ func (c *committer) due() bool {
 }
 
 // ended records the end of a transaction.
-func (c *committer) ended() {
+func (c *committer) ended(keyed bool) {
 	c.mu.Lock()
 	c.busy--
+	if keyed {
+		c.keyed--
+	}
 	c.mu.Unlock()
 	c.ready.Signal()
 }
 
-func (c *committer) commit(ctx context.Context, batch []*write) {
+// commit stores a batch and returns one result each.
+func (c *committer) commit(ctx context.Context, batch []*write) []error {
 	start := time.Now()
 	// The oldest request sets the deadline, so that no caller waits longer than
 	// intake.AnswerWithin, however long the previous batch took.
@@ -218,24 +230,35 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, maxTime(deadline, start.Add(commitLeast)))
 	defer cancel()
+	c.commits.Add(1)
 	c.metrics.CommitBatch.Observe(float64(len(batch)))
 
-	msgs := make([]*durable.Message, len(batch))
-	for i, w := range batch {
-		msgs[i] = w.msg
-	}
 	failpoint.At(failpoint.BeforeCommit)
-	var results []error
+	results := c.insertGuarded(ctx, batch)
+	failpoint.At(failpoint.AfterCommit)
+	c.metrics.CommitSeconds.Observe(time.Since(start).Seconds())
+	c.handOver(batch, results)
+	for i, err := range results {
+		batch[i].finish(err)
+	}
+	return results
+}
+
+// insertGuarded is insert, whose panic leaves the outcome of its messages unknown.
+func (c *committer) insertGuarded(ctx context.Context, batch []*write) (results []error) {
 	err := guard.Do("insert of messages", func() error {
-		results = c.insert(ctx, msgs)
+		results = c.insert(ctx, batch)
 		return nil
 	})
 	if err != nil { // the transaction may have been committed
-		results = slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(msgs))
+		results = slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(batch))
 	}
-	failpoint.At(failpoint.AfterCommit)
-	c.metrics.CommitSeconds.Observe(time.Since(start).Seconds())
-	stored := msgs[:0]
+	return results
+}
+
+// handOver gives what was stored to the fan-out.
+func (c *committer) handOver(batch []*write, results []error) {
+	stored := make([]*durable.Message, 0, len(batch))
 	for i, err := range results {
 		if err == nil {
 			stored = append(stored, batch[i].msg)
@@ -251,38 +274,35 @@ func (c *committer) commit(ctx context.Context, batch []*write) {
 		c.committed(stored)
 		return nil
 	})
-	for i, err := range results {
-		batch[i].finish(err)
-	}
 }
 
-// tellRejected logs why the store rejects a line of a batch request, once for each transaction,
-// because the answer of the line does not contain the reason. A single publish that is refused is
-// logged with its answer.
-func (c *committer) tellRejected(batch []*write, results []error) {
-	for i, err := range results {
-		if batch[i].of.lines && errors.Is(err, durable.ErrRejected) {
-			c.log.WarnContext(batch[i].of.ctx, "the store rejects a line of a batch", "message", batch[i].msg.PublicID(), "error", err)
-			return
-		}
-	}
-}
-
-// insert gives each message its ID and audience and stores the messages. Where the store reports
+// insert gives each message its ID and its recipients and stores the messages. Where the store reports
 // stale data, it refreshes that data and tries again.
-func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error {
+func (c *committer) insert(ctx context.Context, writes []*write) []error {
 	for try := 0; ; try++ {
 		lease, err := c.node.Lease() // before the IDs, see cluster.Node.Renew
 		if err != nil {
-			return slices.Repeat([]error{err}, len(msgs))
+			return slices.Repeat([]error{err}, len(writes))
 		}
-		for _, m := range msgs {
-			m.ID = c.ids.Next()
+		lease.Known = c.catalogue.Version() // before the resources are looked up
+		refused, withdrawn := c.anyProducerDeleted(writes), false
+		for _, w := range writes {
+			m := w.msg
+			withdrawn = !w.number(c.ids) || withdrawn
 			if ch := c.catalogue.ChannelByNo(m.ChannelNo); ch != nil {
-				m.Audience = ch.Audience
+				if m.Audience != ch.Audience || m.Shape != ch.Shape {
+					c.judge.one(ch, m)
+				}
+				refused = refused || ch.Paused || m.Addressed != "" && ch.Deletions() && !addressable(ch, m.Addressed)
 			}
 		}
-		results := c.store.Insert(ctx, lease, msgs)
+		switch {
+		case withdrawn:
+			return c.insertSome(ctx, writes, (*write).withdrawn)
+		case refused:
+			return c.insertOthers(ctx, writes)
+		}
+		results := c.store.Insert(ctx, lease, messagesOf(writes))
 		stale := 0
 		for _, err := range results {
 			if errors.Is(err, durable.ErrStale) {
@@ -292,49 +312,14 @@ func (c *committer) insert(ctx context.Context, msgs []*durable.Message) []error
 		if stale == 0 {
 			return results
 		}
-		if stale < len(msgs) { // parts of a large batch: repeat only the stale ones
-			return c.repeatStale(ctx, msgs, results)
+		if stale < len(writes) { // parts of a large batch: repeat only the stale ones
+			return c.repeatStale(ctx, writes, results)
 		}
 		if ctx.Err() != nil {
-			return slices.Repeat([]error{problem.ErrUnavailable.Because(durable.ErrStale)}, len(msgs))
+			return slices.Repeat([]error{problem.ErrUnavailable.Because(durable.ErrStale)}, len(writes))
 		}
 		if err := c.refresh(ctx, try); err != nil {
-			return slices.Repeat([]error{err}, len(msgs))
+			return slices.Repeat([]error{err}, len(writes))
 		}
 	}
-}
-
-func (c *committer) repeatStale(ctx context.Context, msgs []*durable.Message, results []error) []error {
-	var again []*durable.Message
-	var index []int
-	for i, err := range results {
-		if errors.Is(err, durable.ErrStale) {
-			again, index = append(again, msgs[i]), append(index, i)
-		}
-	}
-	if err := c.refresh(ctx, 0); err != nil {
-		for _, i := range index {
-			results[i] = err
-		}
-		return results
-	}
-	for j, err := range c.insert(ctx, again) {
-		results[index[j]] = err
-	}
-	return results
-}
-
-// refresh updates the catalogue and the node lease after ErrStale.
-func (c *committer) refresh(ctx context.Context, try int) error {
-	if try > 0 { // the first refresh is almost always enough
-		select {
-		case <-time.After(time.Duration(min(try, 20)) * 5 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if err := c.catalogue.Refresh(ctx); err != nil {
-		return err
-	}
-	return c.node.Renew(ctx)
 }

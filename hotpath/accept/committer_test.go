@@ -215,6 +215,8 @@ func BenchmarkCommitter(b *testing.B) {
 
 type noStore struct{}
 
+func (noStore) Schedule(context.Context, durable.NodeLease, []*durable.Scheduled) []error { return nil }
+
 func (noStore) Insert(_ context.Context, _ durable.NodeLease, batch []*durable.Message) []error {
 	return make([]error, len(batch))
 }

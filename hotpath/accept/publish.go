@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -31,11 +33,19 @@ type Options struct {
 	Node      Node
 	Admission *Admission
 	// Committed is told of stored messages before their callers are answered.
-	Committed       func([]*durable.Message)
-	MaxBody         int           // bytes of a payload
+	Committed func([]*durable.Message)
+	MaxBody   int // bytes of a payload
+	// MinSchedule is how far ahead a scheduled message must be. Scheduled, if not nil, is told when
+	// one that was stored is due. NowMs is the store's clock; nil: that of this machine.
+	MinSchedule     time.Duration
+	Scheduled       func(dueMs int64)
+	NowMs           func() int64
 	TokenHeader     string        // of deliveries: never carried as metadata
 	WaitingRequests int64         // messages that may wait for the store
 	Bodies          *intake.Bound // bytes of those and of all bodies that come
+	Replies         Replies       // of requests
+	Journal         JournalOptions
+	Receipts        ReceiptStore
 	Metrics         *metrics.Metrics
 	Log             *slog.Logger
 }
@@ -50,17 +60,30 @@ type Publisher struct {
 	contentTypes contentTypes
 	tokenHeader  string
 	unread       atomic.Int64 // of bytes: answers of batches that wait for their clients
+	scheduler    scheduler
+	replies      Replies
+	receipts     ReceiptStore
 }
 
 // New returns the routes. Nothing is stored before Run.
 func New(o Options) *Publisher {
 	c := newCommitter(o, intake.AnswerWithin-commitLeast)
-	return &Publisher{Submitter: newSubmitter(c, o.Admission, o.Bodies, o.WaitingRequests), catalogue: o.Catalogue, metrics: o.Metrics,
-		maxBody: o.MaxBody, tokenHeader: o.TokenHeader}
+	p := &Publisher{Submitter: newSubmitter(c, o.Admission, o.Bodies, o.WaitingRequests), catalogue: o.Catalogue, metrics: o.Metrics,
+		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies}
+	p.standby = newStandby(o, &c.pulse)
+	return p
 }
 
-// Run stores messages until ctx ends and everything that was submitted has its outcome.
-func (p *Publisher) Run(ctx context.Context) { p.committer.Run(ctx) }
+// Run stores messages until ctx ends and everything that was submitted has its outcome. What is in
+// the journal then is left for the next start.
+func (p *Publisher) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	if p.standby.on() {
+		wg.Go(func() { p.keepJournals(ctx) })
+	}
+	p.committer.Run(ctx)
+	wg.Wait()
+}
 
 // Broadcast is POST /channel/{channel}/broadcast. A 201 means that the message
 // is committed and flushed; every other answer means that it is not, or, for
@@ -78,77 +101,186 @@ func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	if err != nil {
 		return err
 	}
-	msg, err := p.message(ctx, ch, producer)
+	if ch.Paused {
+		if err := p.stillPaused(ch.No); err != nil {
+			return err
+		}
+	}
+	times, err := timesOf(h)
 	if err != nil {
 		return err
 	}
-	err = p.store(ctx, msg)
-	if err == nil || errors.Is(err, durable.ErrDuplicate) {
-		var url [128]byte
-		ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
-	}
+	mode, err := eventMode(h)
 	if err != nil {
 		return err
 	}
-	p.metrics.Published.Inc()
-	p.metrics.PublishBytes.Add(float64(len(msg.Payload)))
-	ctx.SetStatusCode(fasthttp.StatusCreated)
+	from := sender{ch, producer}
+	if mode == cloudevents.Batch {
+		return p.batch(ctx, from, true)
+	}
+	msg, err := p.message(ctx, from, mode)
+	if err != nil {
+		return err
+	}
+	if times != (times0) {
+		return p.publishLater(ctx, from, mode, msg, times)
+	}
+	receipt, err := p.store(ctx, from, mode, msg)
+	if errors.Is(err, durable.ErrDuplicate) {
+		stored, status := replayed(msg, ch.Intake, err)
+		ctx.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
+		if status > 0 {
+			p.answerRepeat(ctx, status)
+			return nil
+		}
+	}
+	p.metrics.Answer(ch.Intake.Ack, receipt != "", err)
+	if err != nil {
+		return err
+	}
+	p.answerStored(ctx, ch, msg, receipt)
 	return nil
 }
 
-// store reads the payload and waits for the store, inside the bounds of what
-// may wait. Admission comes after the payload: a client that is slow to send one
-// holds no place that others could use.
-func (p *Publisher) store(ctx *fasthttp.RequestCtx, msg *durable.Message) error {
-	payload, held, err := p.bytes.Read(ctx, p.maxBody)
-	if err != nil {
-		return err
+// answerStored answers that the message is stored, or that the journal has it under a receipt.
+func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, msg *durable.Message, receipt string) {
+	if receipt != "" {
+		ctx.Response.Header.Set("Location", receipt)
+		ctx.Response.Header.Set(AckHeader, policy.AckJournal.String())
+		ctx.SetStatusCode(fasthttp.StatusAccepted)
+		return
 	}
+	var url [128]byte
+	ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
+	ctx.Response.Header.Set(AckHeader, committed(ch.Intake.Ack).String())
+	ctx.SetStatusCode(fasthttp.StatusCreated)
+	p.metrics.Published.Inc()
+	p.metrics.PublishBytes.Add(float64(len(msg.Payload)))
+}
+
+// answerRepeat answers with success to a message that was stored before.
+func (p *Publisher) answerRepeat(ctx *fasthttp.RequestCtx, status int) {
+	p.metrics.Repeats.Inc()
+	ctx.Response.Header.Set(ReplayedHeader, "true")
+	ctx.Response.Header.Set(AckHeader, policy.AckDurable.String())
+	ctx.SetStatusCode(status)
+}
+
+// readPayload reads the payload of a message and checks its signature where the producer has a
+// secret. A structured event gives the message its Key. The caller gives the held bytes back, also
+// after an error.
+func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, msg *durable.Message) (held int64, err error) {
+	msg.Payload, held, err = p.bytes.Read(ctx, p.maxBody)
+	if secret := from.producer.PublishSecret; err == nil && secret != "" {
+		err = checkSignature(ctx.Request.Header.Peek("X-Broker-Signature"), secret, msg.Payload, time.Now())
+	}
+	if err == nil && mode == cloudevents.Structured {
+		var id cloudevents.ID
+		if id, err = p.parseEvent(msg.Payload); err == nil && msg.Key == "" {
+			msg.Key = eventKey(id, from.ch, from.producer)
+		}
+	}
+	return held, err
+}
+
+// store reads the payload and waits for the store, inside the bounds of what may wait. Admission
+// comes after the payload: a client that is slow to send one holds no place that others could use.
+// It returns the path of a receipt where the journal took the message.
+func (p *Publisher) store(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, msg *durable.Message) (receipt string, err error) {
+	held, err := p.readPayload(ctx, from, mode, msg)
 	defer p.bytes.Give(held)
-	msg.Payload = payload
-	sub := p.Submit(context.Background(), Terms{Patience: admissionPatience, Since: time.Now(), Counted: held}, msg)
-	sub.Wait()
+	if err != nil {
+		return "", err
+	}
+	terms := Terms{Patience: admissionPatience, Since: time.Now(), Counted: held}
+	if from.ch.Intake.Ack == policy.AckDurable {
+		sub := p.Submit(context.Background(), terms, msg)
+		sub.Wait()
+		err = sub.Outcome(0)
+		sub.Release()
+		return "", err
+	}
+	terms.acknowledged(from.ch.Intake)
+	msg.Replicated = from.ch.Intake.Ack == policy.AckReplicated
+	sub := p.Submit(context.Background(), terms, msg)
+	sub.WaitOrJournal()
+	if r, ok := sub.Receipt(0); ok {
+		receipt = receiptPath + r.String()
+	}
 	err = sub.Outcome(0)
 	sub.Release()
-	return err
+	return receipt, err
 }
 
 // The refusals of a body that batches share.
 var errBodyTooLarge, errBodyBroken = intake.ErrTooLarge, intake.ErrBroken
 
 // message builds the message from the request, all but its payload.
-func (p *Publisher) message(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, producer *durable.Producer) (*durable.Message, error) {
+func (p *Publisher) message(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode) (*durable.Message, error) {
 	h := &ctx.Request.Header
 	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
 	if err != nil {
 		return nil, err
 	}
-	key := string(h.Peek("X-Broker-Message-ID"))
-	if key != "" && !ident.ValidName(key) {
-		return nil, errMessageID
+	ttl, err := parseTTL(h.Peek(ttlHeader), errTTL)
+	if err != nil {
+		return nil, err
 	}
-	if len(h.Peek("X-Broker-Scheduled-For")) > 0 {
-		return nil, errScheduled
+	key, err := identity(h, from.ch, from.producer)
+	if err != nil {
+		return nil, err
+	}
+	var attributes []string
+	if mode == cloudevents.Binary {
+		var id cloudevents.ID
+		if id, attributes, err = binaryEvent(h); err != nil {
+			return nil, err
+		}
+		if key == "" {
+			key = eventKey(id, from.ch, from.producer)
+		}
 	}
 	contentType, err := p.contentTypes.of(h.ContentType())
 	if err != nil {
 		return nil, err
 	}
-	carried, err := metadata.Collect(h.Peek("X-Broker-Metadata-Headers"), p.tokenHeader, h.Peek)
+	carried, err := metadata.Collect(carriedNames(h.Peek("X-Broker-Metadata-Headers"), attributes), p.tokenHeader, h.Peek)
+	if err != nil {
+		return nil, err
+	}
+	if key := h.Peek(durable.OrderingHeader); len(key) > 0 {
+		if err := checkOrderingKey(key); err != nil {
+			return nil, err
+		}
+		carried = durable.OrderingLine(string(key), carried)
+	}
+	addressed, err := p.addressedBy(h, from.ch)
 	if err != nil {
 		return nil, err
 	}
 	return &durable.Message{
-		ChannelNo: ch.No, ProducerNo: producer.No, Audience: ch.Audience,
-		Priority: priority, Key: key, ContentType: contentType, Headers: carried,
+		ChannelNo: from.ch.No, ProducerNo: from.producer.No, Addressed: addressed,
+		Priority: priority, Key: key, TTLMs: ttl, ContentType: contentType, Headers: carried,
 	}, nil
 }
 
 var (
-	errMessageID = problem.New(400, "invalid_message_id", `A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither "." nor "..".`)
-	errScheduled = problem.New(400, "scheduling_not_supported", "This broker does not schedule messages; nothing was stored.")
-	errPriority  = problem.Newf(400, "invalid_priority", "The priority must be an integer from 0 to %d.", redisq.MaxPriority)
+	errOrdering = problem.New(400, "invalid_ordering_key", "X-Broker-Ordering-Key must be 1 to 255 bytes, without control characters and without blanks around it.")
+	errPriority = problem.Newf(400, "invalid_priority", "The priority must be an integer from 0 to %d.", redisq.MaxPriority)
 )
+
+// checkOrderingKey refuses what could not be sent on as a header, unchanged.
+func checkOrderingKey[T string | []byte](key T) error {
+	if len(key) == 0 || len(key) > 255 || key[0] == ' ' || key[len(key)-1] == ' ' {
+		return errOrdering
+	}
+	for i := range len(key) {
+		if key[i] < 0x20 || key[i] == 0x7f {
+			return errOrdering
+		}
+	}
+	return nil
+}
 
 // checkContentType refuses what could not be sent on as a header.
 func checkContentType(s string) error {
@@ -180,15 +312,4 @@ func parsePriority(b []byte) (int, error) {
 		return 0, errPriority
 	}
 	return n, nil
-}
-
-// appendMessageURL appends the path of a message.
-func appendMessageURL(b []byte, channelID string, m *durable.Message) []byte {
-	b = append(b, "/channel/"...)
-	b = append(b, channelID...)
-	b = append(b, "/message/"...)
-	if m.Key != "" {
-		return append(b, m.Key...)
-	}
-	return m.ID.AppendText(b)
 }

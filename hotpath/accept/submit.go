@@ -27,6 +27,7 @@ type Submitter struct {
 	// singles are submissions of one message. Submitters do not share them: a channel belongs to
 	// the synctest bubble that made it.
 	singles sync.Pool
+	standby *standby // takes messages for which the store is too slow
 }
 
 func newSubmitter(c *committer, a *Admission, bytes *intake.Bound, maxWrites int64) *Submitter {
@@ -52,6 +53,9 @@ type Terms struct {
 	// Lines are messages of a larger request. They wait for room in the bounds as well, at most
 	// for Patience, and the reason why the store rejects one is logged: its answer cannot say it.
 	Lines bool
+	// Budget is how long the store may take until the journal takes the messages; 0: they wait for
+	// the store. WaitOrJournal then waits.
+	Budget time.Duration
 }
 
 // A Submission is messages on their way into the store. Call Wait, then Outcome, then Release.
@@ -66,22 +70,28 @@ type Submission struct {
 	left    atomic.Int64  // writes without an outcome
 	done    chan struct{} // capacity 1: none is left
 	waited  bool
+	or      *fallbacks // nil: the messages may not go to the journal
 }
 
 // Submit hands messages over. The end of ctx ends the wait for admission, and its deadline is
 // the last moment for the store: a message that was admitted gets an outcome all the same. The
 // caller changes no message before the submission is released.
 func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Message) *Submission {
-	sub := s.submission(len(msgs))
+	journal := t.Budget > 0 && s.standby.on()
+	sub := s.submission(len(msgs), journal)
 	sub.ctx, sub.lines, sub.counted = ctx, t.Lines, -t.Counted
 	for i, m := range msgs {
 		sub.writes[i] = write{msg: m, of: sub}
 		sub.counted += int64(m.Bytes())
 	}
-	if !s.admit(ctx, t, int64(len(msgs)), sub.counted) {
-		sub.refused = problem.ErrOverloaded
-		return sub
+	if journal {
+		s.standby.prepare(sub, t)
+		t.Patience = min(t.Patience, t.Budget)
 	}
+	if journal && sub.or.direct || !s.admit(ctx, t, int64(len(msgs)), sub.counted) {
+		return sub.notAdmitted()
+	}
+	s.committer.judge.all(msgs)
 	since := t.Since
 	if since.IsZero() {
 		since = time.Now()
@@ -98,8 +108,20 @@ func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Messag
 	return sub
 }
 
-func (s *Submitter) submission(messages int) *Submission {
-	if messages == 1 {
+// notAdmitted ends the way of a submission to the store. Its messages may still go to the journal,
+// if there is memory for them.
+func (sub *Submission) notAdmitted() *Submission {
+	sub.refused = problem.ErrOverloaded
+	if sub.or != nil {
+		if sub.or.held = sub.s.bytes.Take(sub.counted); !sub.or.held {
+			sub.or = nil
+		}
+	}
+	return sub
+}
+
+func (s *Submitter) submission(messages int, journal bool) *Submission {
+	if messages == 1 && !journal {
 		return s.singles.Get().(*Submission)
 	}
 	return &Submission{s: s, writes: make([]write, messages), done: make(chan struct{}, 1)}
@@ -142,7 +164,11 @@ func (s *Submitter) take(writes, bytes int64) bool {
 
 // finish is told of writes that have their outcome.
 func (sub *Submission) finish(n int64) {
-	if sub.left.Add(-n) == 0 {
+	switch {
+	case sub.left.Add(-n) > 0:
+	case sub.or != nil && !sub.or.end(): // its caller has left
+		sub.leave()
+	default:
 		sub.done <- struct{}{}
 	}
 }
@@ -158,6 +184,9 @@ func (sub *Submission) Wait() {
 // Outcome is what became of message i: nil where it is on disk. durable.ErrOutcomeUnknown means
 // that it may be; any other error means that it is not stored.
 func (sub *Submission) Outcome(i int) error {
+	if sub.or != nil && sub.or.all[i].decided {
+		return sub.or.all[i].outcome
+	}
 	if sub.refused != nil {
 		return sub.refused
 	}
@@ -167,17 +196,29 @@ func (sub *Submission) Outcome(i int) error {
 // Message is message i; its ID is set once it has its outcome.
 func (sub *Submission) Message(i int) *durable.Message { return sub.writes[i].msg }
 
-// Release gives the room of the messages back. The submission must not be used after it.
+// Release gives the room of the messages back. The submission must not be used after it. Messages
+// that the journal has, and the store may have, keep their room until the store has answered.
 func (sub *Submission) Release() {
 	s, n := sub.s, len(sub.writes)
-	if sub.refused == nil {
-		s.writes.Add(int64(-n))
+	switch {
+	case sub.or != nil && sub.or.held:
 		s.bytes.Give(sub.counted)
-		s.admission.leave(n)
+	case sub.or != nil && sub.refused == nil && sub.or.part(): // the committer still has messages of it
+		return
+	case sub.refused == nil:
+		sub.leave()
 	}
-	if n == 1 {
+	if n == 1 && cap(sub.writes) == 1 && &sub.writes[0] == &sub.single[0] {
 		sub.ctx, sub.single[0] = nil, write{}
 		sub.refused, sub.waited = nil, false
 		s.singles.Put(sub)
 	}
+}
+
+// leave gives the room of the messages back.
+func (sub *Submission) leave() {
+	n := len(sub.writes)
+	sub.s.writes.Add(int64(-n))
+	sub.s.bytes.Give(sub.counted)
+	sub.s.admission.leave(n)
 }

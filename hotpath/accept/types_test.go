@@ -15,6 +15,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/test/apitest"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
@@ -24,13 +26,13 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 	require.IsType(t, apitype.BatchResult{}, apitest.AnswerType(t, "POST", "/channel/{channel}/batch"))
 	members := strictjson.Of(apitype.BatchResult{})
 	channel := strings.Repeat("c", 255)
-	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 30)}}, channel)
+	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 30)}}, channel, policy.Intake{})
 	var want []apitype.BatchResult
 	add := func(m *durable.Message, err error, r apitype.BatchResult) {
 		if r.MessageID != "" {
 			r.Location = "/channel/" + channel + "/message/" + r.MessageID
 		}
-		a.add(m, err)
+		a.add(m, err, 0)
 		want = append(want, r)
 	}
 	for i, text := range apitest.HostileTexts {
@@ -47,6 +49,15 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 			add(keyed, err, r)
 			add(keyed, problem.New(400+i, "code", "detail "+text), apitype.BatchResult{Status: 400 + i, Code: "code", Detail: "detail " + text})
 		}
+	}
+	receipt := journal.Receipt{1, 2, 3}
+	for _, m := range []*durable.Message{{Key: "~k"}, {Key: durable.ProducerKey(1, "~k")}, {}} {
+		a.addReceipt(m, receipt)
+		r := apitype.BatchResult{Status: 202, Ack: "journal", Location: "/receipt/" + receipt.String()}
+		if m.Key != "" {
+			r.MessageID = "~k"
+		}
+		want = append(want, r)
 	}
 	taken := int64(len(want))
 	add(nil, errAnswersUnread, apitype.BatchResult{Status: 413, Code: "answers_unread", Detail: errAnswersUnread.Detail, Taken: &taken})
@@ -110,11 +121,11 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 // The answers that this package writes are the same bytes as ever.
 func TestWrittenAnswersAreTheseBytes(t *testing.T) {
 	m := &durable.Message{ID: ident.AtMillis(1), Key: "m"}
-	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 20)}}, "c")
-	a.add(m, nil)
-	a.add(nil, problem.New(400, "code", "a \"b\""))
-	a.add(m, durable.ErrDuplicate)
-	a.add(nil, problem.New(413, errAnswersUnread.Code, "d"))
+	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 20)}}, "c", policy.Intake{})
+	a.add(m, nil, 0)
+	a.add(nil, problem.New(400, "code", "a \"b\""), 0)
+	a.add(m, durable.ErrDuplicate, 0)
+	a.add(nil, problem.New(413, errAnswersUnread.Code, "d"), 0)
 	require.Equal(t, `{"Status":201,"MessageID":"m","Location":"/channel/c/message/m"}
 {"Status":400,"code":"code","detail":"a \"b\""}
 {"Status":409,"code":"duplicate_message_id","detail":"`+problem.From(durable.ErrDuplicate).Detail+`","MessageID":"m","Location":"/channel/c/message/m"}

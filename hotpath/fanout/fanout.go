@@ -1,5 +1,5 @@
-// Package fanout makes the jobs of committed messages: one for each consumer that the message
-// concerns, in Redis.
+// Package fanout offers the jobs of committed messages to Redis: one job for each consumer that the
+// message concerns.
 package fanout
 
 import (
@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// linger is the least time between two flushes: no request waits for
-	// fan-out, and larger batches are worth 1.3 times the throughput at 64
-	// connections (measured on 2 cores). After a pause the first flush is at once.
+	// linger is the least time between two flushes. No request waits for fan-out, and larger
+	// batches give 1.3 times the throughput at 64 connections (measured on 2 cores). After a pause
+	// the first flush is immediate.
 	linger = 3 * time.Millisecond
-	// retryPause is the pause after Redis refused a flush.
+	// retryPause is the pause after a flush that Redis refused.
 	retryPause = 100 * time.Millisecond
-	// mostPending bounds the messages that wait for Redis. Past it they are
-	// left to the reconciler, which needs no list to find them.
+	// mostPending bounds the messages that wait for Redis. Messages beyond it are left to the
+	// reconciler, which finds them in the store without a list.
 	mostPending = 100_000
-	// freshFor is the age up to which the reconciler cannot have offered the
-	// job already, and no broker can have delivered it: its horizon is twice this.
+	// freshFor is the age up to which the reconciler cannot have offered a job, so that no consumer
+	// can have received it from there. The reconciler's horizon is twice this age.
 	freshFor = time.Second
 )
 
-// An Queue is the part of redisq.Queue that fan-out needs.
+// A Queue is the part of redisq.Queue that fan-out needs.
 type Queue interface {
 	Generation() uint64
 	Epoch(consumer uint32) string
@@ -45,16 +45,17 @@ type Node interface {
 	Alone() bool  // no other broker shares the store
 }
 
-// A Pusher may take jobs on their way to Redis: a push.Dispatcher.
+// A Pusher may reserve slots for jobs on their way to Redis: a push.Dispatcher.
 type Pusher interface {
-	// Reserve returns room for n jobs of a consumer, nil where there is none.
+	// Reserve returns a reservation for n jobs of a consumer, or nil if there is no room.
 	Reserve(consumer uint32, n int) Reservation
 }
 
-// A Reservation is room for jobs that Redis may lease in the step that takes them. It must be
-// started, whatever became of the jobs.
+// A Reservation is room for jobs that Redis may lease in the call that stores them. Start must be
+// called even if the offer fails.
 type Reservation interface {
 	Lease() time.Duration
+	Limits() redisq.Limits
 	Start(ctx context.Context, leases []redisq.Lease)
 }
 
@@ -65,14 +66,14 @@ type Options struct {
 	Catalogue *catalogue.Catalogue
 	Cache     *verify.Cache
 	Node      Node
-	Wake      func(consumer uint32) // there is new work for a consumer
+	Wake      func(consumer uint32) // reports new work for a consumer
 	Metrics   *metrics.Metrics
 	Log       *slog.Logger
 }
 
-// A Fanout makes one job per consumer of each committed message. The process
-// may die between the commit and this: then the reconciler of any broker finds
-// the message missing from Redis, so nothing here needs to be remembered.
+// A Fanout makes one job per consumer of each committed message. If the process dies between the
+// commit and the offer, the reconciler of any broker finds that the message is missing in Redis.
+// Therefore fan-out keeps no durable state.
 type Fanout struct {
 	queue     Queue
 	push      Pusher
@@ -85,22 +86,22 @@ type Fanout struct {
 
 	mu         sync.Mutex
 	pending    []committed
-	since      uint64                     // the generation of the queue when the first of pending came
+	since      uint64                     // the generation of the queue when the first pending message arrived
 	repeat     map[offeredTo][]redisq.Job // offered before with an unknown result
 	repeatJobs int                        // in repeat
 	signal     chan struct{}              // capacity 1
 }
 
-// A committed is what fan-out needs of a message. It has no payload: while Redis is
-// away what waits for it must not keep that in memory, beside the bounded cache.
+// A committed is the part of a message that fan-out needs. It has no payload: messages that wait
+// for Redis must not hold payloads in memory outside the bounded cache.
 type committed struct {
 	durable.Head
 	channelNo uint32
 }
 
-// An offeredTo is the state of a consumer in Redis that jobs were offered to. They are
-// offered again to no other one: they may be under way, and a state that came after
-// a loss may not have their leases yet. The walk of the store comes after those.
+// An offeredTo names the state of a consumer in Redis to which jobs were offered. Their offer is
+// repeated only to that state. The jobs may be in flight, and a state that is created after a loss
+// may not have their leases yet. The scan of the store offers them after the leases are restored.
 type offeredTo struct {
 	consumer uint32
 	epoch    string
@@ -112,7 +113,7 @@ func New(o Options) *Fanout {
 		metrics: o.Metrics, log: o.Log, signal: make(chan struct{}, 1)}
 }
 
-// Add takes over committed messages. It never blocks.
+// Add queues committed messages for fan-out. It never blocks.
 func (f *Fanout) Add(msgs []*durable.Message) {
 	if f.keep(msgs) {
 		select {
@@ -122,12 +123,12 @@ func (f *Fanout) Add(msgs []*durable.Message) {
 	}
 }
 
-// keep adds to what waits, and reports whether anything does.
+// keep appends to the pending messages and reports whether any message is pending.
 func (f *Fanout) keep(msgs []*durable.Message) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range msgs {
-		if m.Audience == 0 {
+		if m.Head().Jobs() == 0 {
 			continue
 		}
 		if len(f.pending) >= mostPending {
@@ -150,7 +151,7 @@ func (f *Fanout) Pending() int {
 	return len(f.pending)
 }
 
-// Run flushes until ctx ends, then flushes the rest once more.
+// Run flushes until ctx ends, then flushes the remaining messages once more.
 func (f *Fanout) Run(ctx context.Context) error {
 	var last time.Time
 	for {
@@ -179,8 +180,9 @@ func (f *Fanout) Run(ctx context.Context) error {
 	}
 }
 
-// Flush offers everything that waits to Redis and reports whether Redis took it.
-// Part of Redis may be away, a master of a Cluster: what the others hold goes on.
+// Flush offers all pending jobs to Redis and reports whether Redis accepted all of them. If part of
+// Redis is unavailable, such as one master of a Cluster, Flush still offers the jobs of the
+// consumers on the other masters.
 func (f *Fanout) Flush(ctx context.Context) bool {
 	f.mu.Lock()
 	msgs, since := f.pending, f.since
@@ -190,7 +192,7 @@ func (f *Fanout) Flush(ctx context.Context) bool {
 	}
 	f.pending, f.repeat, f.repeatJobs = nil, nil, 0
 	f.mu.Unlock()
-	away := map[uint32]bool{} // consumers whose Redis did not take something
+	away := map[uint32]bool{} // consumers whose Redis did not accept a batch
 	f.offerAgain(ctx, repeat, away)
 	if len(msgs) == 0 {
 		return len(away) == 0

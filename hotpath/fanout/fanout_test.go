@@ -134,7 +134,7 @@ func TestOffersAreRepeatedWhereTheyWereMade(t *testing.T) {
 
 // A message that has waited longer than the reconciler needs to find it may be under
 // way already: it is offered to the Redis that was there when it came, or to none.
-func TestLateOffersAreLeftToTheWalkAfterALoss(t *testing.T) {
+func TestLateOffersAreLeftToTheScanAfterALoss(t *testing.T) {
 	for name, lost := range map[string]bool{"nothing was lost": false, "something was lost": true} {
 		t.Run(name, func(t *testing.T) {
 			queue := &lostQueue{}

@@ -1,5 +1,3 @@
-// Package fanout makes the jobs of committed messages: one for each consumer that the message
-// concerns, in Redis.
 package fanout
 
 import (
@@ -13,8 +11,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// offerAgain offers jobs that may have been offered before, except to those away,
-// whose jobs wait for the next flush, and adds to away the consumers whose Redis did not take theirs.
+// offerAgain offers jobs that may have been offered before. Jobs of consumers in away wait for the
+// next flush. It adds to away the consumers whose Redis did not accept their jobs.
 func (f *Fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away map[uint32]bool) {
 	var here []redisq.Batch
 	for _, b := range batches {
@@ -31,7 +29,8 @@ func (f *Fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away ma
 		switch {
 		case err == nil:
 			f.wake(here[i].Consumer)
-		case errors.Is(err, redisq.ErrLost): // the walk of the store brings them
+		// The scan of the store offers the jobs.
+		case errors.Is(err, redisq.ErrLost):
 		default:
 			away[here[i].Consumer] = true
 			f.giveBack(here[i])
@@ -39,8 +38,8 @@ func (f *Fanout) offerAgain(ctx context.Context, batches []redisq.Batch, away ma
 	}
 }
 
-// offer offers messages that were never offered. It adds to away the consumers whose Redis did
-// not take their jobs.
+// offer offers messages that were never offered. It adds to away the consumers whose Redis did not
+// accept their jobs.
 func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away map[uint32]bool) {
 	all := f.batches(msgs)
 	batches := make([]redisq.Batch, 0, len(all))
@@ -49,13 +48,13 @@ func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 			batches = append(batches, b)
 		}
 	}
-	if len(batches) == 0 { // Redis is away: keep these as they are, never offered
+	if len(batches) == 0 { // Redis is unavailable: the messages stay pending, never offered
 		f.mu.Lock()
 		f.pending, f.since = append(msgs, f.pending...), since
 		f.mu.Unlock()
 		return
 	}
-	doubtful := map[uint32]bool{} // consumers for which a job may go another way as well
+	doubtful := map[uint32]bool{} // unverified: a job of these consumers may also be offered on another path
 	for _, b := range all {
 		if away[b.Consumer] {
 			doubtful[b.Consumer] = true
@@ -65,15 +64,15 @@ func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 	f.offerNew(ctx, msgs, batches, doubtful, away)
 }
 
-// offerNew makes the call. It adds the consumers of jobs that may go another way as well to
-// doubtful, and those that did not take their jobs to away.
+// offerNew makes the call. It adds to doubtful the consumers of jobs that may also be offered on
+// another path, and to away the consumers that did not accept their jobs.
 func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redisq.Batch, doubtful, away map[uint32]bool) {
 	failpoint.At(failpoint.BeforeFanout)
 	generation := f.queue.Generation()
 	reservations := make([]Reservation, len(batches))
 	for i := range batches {
 		if reservations[i] = f.push.Reserve(batches[i].Consumer, len(batches[i].Jobs)); reservations[i] != nil {
-			batches[i].Lease = reservations[i].Lease()
+			batches[i].Lease, batches[i].Limits = reservations[i].Lease(), reservations[i].Limits()
 		}
 	}
 	results, errs := f.enqueueMany(ctx, batches)
@@ -95,12 +94,12 @@ func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redis
 	}
 	f.confirm(msgs, doubtful, generation)
 	f.metrics.FannedOut.Add(float64(len(msgs)))
-	var ready []uint32 // consumers with jobs that any broker may claim
+	var ready []uint32 // consumers with jobs that every broker may claim
 	for i, b := range batches {
 		if r := reservations[i]; r != nil {
 			r.Start(ctx, results[i].Leases)
 		}
-		if len(results[i].Leases) == len(b.Jobs) { // none is left for a claim
+		if len(results[i].Leases) == len(b.Jobs) { // no job is left for a claim
 			continue
 		}
 		if reservations[i] != nil || errs[i] == nil {
@@ -111,14 +110,14 @@ func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redis
 		}
 	}
 	if !f.node.Alone() && len(ready) > 0 {
-		// Lossy by design: a broker that misses it polls.
+		// The hint may be lost: a broker that misses it polls.
 		_ = guard.Do("hint to the others", func() error { return f.queue.Notify(ctx, ready) })
 	}
 }
 
-// confirm marks messages fresh whose offers all went one way. The clock is read again: a process
-// that was paused on the way offers jobs that the reconciler of another broker may have offered
-// long ago.
+// confirm marks messages as fresh whose jobs were offered on this path only. It reads the clock
+// again: if the process was paused, the reconciler of another broker may already have offered the
+// jobs.
 func (f *Fanout) confirm(msgs []committed, doubtful map[uint32]bool, generation uint64) {
 	bound := f.lateBefore()
 	for _, m := range msgs {
@@ -128,8 +127,8 @@ func (f *Fanout) confirm(msgs []committed, doubtful map[uint32]bool, generation 
 	}
 }
 
-// enqueueMany is that of the queue. After a panic it is not known what came of the
-// offers: they are repeated to the state that they were made for.
+// enqueueMany calls the queue's EnqueueMany. After a panic the result of the offers is unknown.
+// They are then repeated to the state that they were made for.
 func (f *Fanout) enqueueMany(ctx context.Context, batches []redisq.Batch) (results []redisq.Enqueued, errs []error) {
 	err := guard.Do("fan-out", func() error {
 		results, errs = f.queue.EnqueueMany(ctx, batches)
@@ -155,13 +154,13 @@ func (f *Fanout) enqueueAgain(ctx context.Context, batches []redisq.Batch) (errs
 	return errs
 }
 
-// concerns reports whether one of the consumers gets the message.
+// concerns reports whether the message concerns one of the consumers.
 func (f *Fanout) concerns(m committed, consumers map[uint32]bool) bool {
 	ch := f.catalogue.ChannelByNo(m.channelNo)
 	if ch == nil {
 		return true
 	}
-	for _, k := range ch.Concerned(m.Head) {
+	for _, k := range ch.Recipients(m.Head) {
 		if consumers[k.No] {
 			return true
 		}
@@ -169,12 +168,12 @@ func (f *Fanout) concerns(m committed, consumers map[uint32]bool) bool {
 	return false
 }
 
-// splitLate takes out messages that have waited so long, because Redis was
-// away, that the reconciler may have been faster. They are offered with care, and
-// where Redis has lost anything since the first of them came, not at all.
+// splitLate separates messages that waited so long, while Redis was unavailable, that the
+// reconciler may have offered them first. They are offered as repeated jobs. If Redis has lost
+// anything since the first of them arrived, they are not offered at all.
 func (f *Fanout) splitLate(msgs []committed, since uint64) (fresh []committed, late []redisq.Batch) {
 	bound := f.lateBefore()
-	if msgs[0].ID.Millis() >= bound { // the oldest, as good as always
+	if msgs[0].ID.Millis() >= bound { // the oldest message; nearly always
 		return msgs, nil
 	}
 	var old []committed
@@ -186,17 +185,17 @@ func (f *Fanout) splitLate(msgs []committed, since uint64) (fresh []committed, l
 		}
 	}
 	late = f.batches(old)
-	if f.queue.Generation() != since { // after their epochs were read
+	if f.queue.Generation() != since { // compared after batches has read the epochs
 		f.metrics.FanoutDeferred.Add(float64(len(old)))
 		return fresh, nil
 	}
 	return fresh, late
 }
 
-// lateBefore is the time, in Unix ms, before which a message is too old to be fresh.
+// lateBefore returns the time, in Unix ms, before which a message is too old to be fresh.
 func (f *Fanout) lateBefore() int64 { return f.node.NowMs() - freshFor.Milliseconds() }
 
-// giveBack keeps jobs for the next flush, as far as there is room.
+// giveBack keeps jobs for the next flush if there is room. Otherwise the reconciler offers them.
 func (f *Fanout) giveBack(b redisq.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,7 +211,7 @@ func (f *Fanout) giveBack(b redisq.Batch) {
 	f.repeatJobs += len(b.Jobs)
 }
 
-// batches turns messages into jobs, grouped by consumer.
+// batches makes the jobs of messages, grouped by consumer.
 func (f *Fanout) batches(msgs []committed) []redisq.Batch {
 	var out []redisq.Batch
 	index := map[uint32]int{}
@@ -221,7 +220,7 @@ func (f *Fanout) batches(msgs []committed) []redisq.Batch {
 		if ch == nil {
 			continue // impossible: the message was accepted from this catalogue
 		}
-		for _, k := range ch.Concerned(m.Head) {
+		for _, k := range ch.Recipients(m.Head) {
 			i, known := index[k.No]
 			if !known {
 				i = len(out)

@@ -1,5 +1,5 @@
-// Package metadata carries headers of a producer's request to the consumers: which names may
-// be carried, how they are stored, and how a delivery gets them.
+// Package metadata carries headers of a producer's request to the consumers. It defines which names
+// may be carried, how headers are stored, and how a delivery sets them.
 package metadata
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -32,12 +33,16 @@ func Headers(stored []byte) iter.Seq2[string, string] {
 	}
 }
 
-// Set gives a delivery the metadata headers of its message and, where
-// there are any, the sorted list of their names. A name that was stored before it
-// was reserved, or before the tokens' header got it, is left out.
+// Set sets the metadata headers of a message on a delivery. If there are any, it also sets the
+// sorted list of their names. It omits a name that was stored before it became reserved or before
+// tokenHeader was set to it.
 func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	var names []string
 	for name, value := range Headers(stored) {
+		if name == durable.OrderingHeader { // the broker has stored it in front
+			h.Set(name, value)
+			continue
+		}
 		if Reserved(name, tokenHeader) {
 			continue
 		}
@@ -50,13 +55,11 @@ func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	}
 }
 
-// Collect reads the headers that the list names and returns them as
-// they are stored. Absent, empty and reserved ones are left out. header looks one
-// up. Of two that a server may take for the same, which the consumer gets would be
-// left to its server: they are refused.
-// A value with a control character, which only a batch line can name, is
-// refused: CR LF would begin a header of its own, and consumers and HTTP/2
-// refuse requests with the others.
+// Collect reads the headers in the list and returns them in stored form. It omits absent, empty and
+// reserved headers. header returns the value of a name. Collect refuses two names that a server may
+// treat as the same header, because the server would then decide which value the consumer sees. It
+// refuses a value with a control character, which only a batch line can contain: CR LF would begin
+// another header, and consumers and HTTP/2 refuse requests with the others.
 func Collect(list []byte, tokenHeader string, header func(string) []byte) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -108,8 +111,8 @@ var (
 	errByte = problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
 )
 
-// Merge is the metadata of a batch line: that of the request, replaced
-// and completed by the line's own, in the order of their names.
+// Merge returns the metadata of a batch line. The line's own headers replace and extend those of
+// the request. Names new in the line follow in sorted order.
 func Merge(stored []byte, own map[string]string, tokenHeader string) ([]byte, error) {
 	all, names := map[string]string{}, []string{}
 	for name, value := range Headers(stored) {
@@ -118,8 +121,8 @@ func Merge(stored []byte, own map[string]string, tokenHeader string) ([]byte, er
 	}
 	more := make([]string, 0, len(own))
 	for name, value := range own {
-		if !isToken(name) { // in a list it would be two names, or another one
-			return nil, errName
+		if !isToken(name) { // in the list it would read as two names or as a different one
+			return nil, problem.Newf(400, "invalid_metadata_headers", "Headers has the name %.64q, which is no name of an HTTP header.", name)
 		}
 		if _, known := all[strings.ToLower(name)]; !known {
 			more = append(more, name)
@@ -131,7 +134,8 @@ func Merge(stored []byte, own map[string]string, tokenHeader string) ([]byte, er
 	return Collect([]byte(list), tokenHeader, func(name string) []byte { return []byte(all[strings.ToLower(name)]) })
 }
 
-// isToken reports whether s is a token of RFC 9110: what a header name may be.
+// isToken reports whether s is a token of RFC 9110, the syntax of a header name, of at most 256
+// bytes.
 func isToken(s string) bool {
 	if s == "" || len(s) > 256 {
 		return false

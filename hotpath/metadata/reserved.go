@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// A reservedGroup is a group of header names that metadata cannot have.
+// A reservedGroup is a group of header names that metadata must not use.
 type reservedGroup struct {
-	names string // separated by blanks; a * at the end stands for any rest
+	names string // separated by blanks; a * at the end matches any suffix
 	why   string
 }
 
-// reservedGroups are the names that a delivery never takes from a producer.
-// docs/api.md shows them.
+// reservedGroups lists the names that a delivery never takes from a producer. docs/publishing.md shows
+// them.
 var reservedGroups = []reservedGroup{
 	{"X-Broker-* X-Request-ID User-Agent", "the broker sets them"},
 	{"Content-Type Content-Length Content-Encoding Content-Range Transfer-Encoding", "they say how the payload is to be read, and the broker sends it as it came"},
@@ -43,9 +43,9 @@ func foldReservedGroups() (names map[string]bool, prefixes [][]byte) {
 	return names, prefixes
 }
 
-// Reserved reports whether a header of this name is not carried as metadata:
-// it is in one of reservedGroups, or tokenHeader, which has the consumer's token.
-// Names are compared folded.
+// Reserved reports whether a header of this name is not carried as metadata: the name is in one of
+// reservedGroups, or it is tokenHeader, which carries the consumer's token. Names are compared
+// folded.
 func Reserved(name, tokenHeader string) bool {
 	var space, tokenSpace [64]byte // most names fit: no allocation
 	folded := appendFolded(space[:0], name)
@@ -60,10 +60,9 @@ func Reserved(name, tokenHeader string) bool {
 	return len(name) == len(tokenHeader) && bytes.Equal(folded, appendFolded(tokenSpace[:0], tokenHeader))
 }
 
-// ReservedHeader reports whether a header of deliveries has a meaning already, so
-// that the consumer's token cannot be sent in it. Credentials of the consumer are
-// what the setting is for. Of the names that begin with X-Broker- only the token's
-// own is free.
+// ReservedHeader reports whether a delivery header already has a meaning, so that it cannot carry
+// the consumer's token. Authorization and Cookie are allowed, because the token is a credential of
+// the consumer. Of the names that begin with X-Broker-, only X-Broker-Consumer-Token is allowed.
 func ReservedHeader(name string) bool {
 	switch folded := foldedName(name); folded {
 	case "authorization", "cookie":
@@ -74,9 +73,9 @@ func ReservedHeader(name string) bool {
 	return Reserved(name, "")
 }
 
-// foldedName is equal for names that a server may take for the same: CGI, WSGI
-// and what came after them put headers into variables, where letters have one
-// case and, depending on the server, every other character but digits is "_".
+// foldedName returns equal texts for names that a server may treat as the same. CGI, WSGI and their
+// successors put headers into variables: letters have one case and, depending on the server, every
+// character except letters and digits becomes "_".
 func foldedName(name string) string {
 	return string(appendFolded(nil, name))
 }

@@ -2,7 +2,13 @@
 // hotpath share some of them.
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
 
 // Metrics are the counters of the data plane. All names begin with penstock_.
 // None has a label that grows with traffic or with the number of resources.
@@ -10,6 +16,8 @@ type Metrics struct {
 	Published      prometheus.Counter
 	PublishBytes   prometheus.Counter
 	BatchRefused   prometheus.Counter
+	Repeats        prometheus.Counter
+	FilterErrors   *prometheus.CounterVec // by reason
 	CommitBatch    prometheus.Histogram
 	CommitSeconds  prometheus.Histogram
 	FannedOut      prometheus.Counter
@@ -21,12 +29,13 @@ type Metrics struct {
 	Attempts       *prometheus.CounterVec // outcome
 	AttemptSeconds prometheus.Histogram
 	EndToEnd       prometheus.Histogram
-	Dead           prometheus.Counter
+	Dead           *prometheus.CounterVec // reason; of Died
 	Released       prometheus.Counter
 	OutcomeBatch   prometheus.Histogram
 	SettleErrors   prometheus.Counter
 	Transitions    *prometheus.CounterVec // state, code
 	PushInFlight   prometheus.Gauge
+	answers        [3][3]prometheus.Counter // of publishes; by policy.Ack, then as in Answer
 }
 
 // latencyBuckets resolve 0.5 ms to 30 s.
@@ -53,7 +62,9 @@ func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Published:      counter("published_messages_total", "Messages stored and acknowledged."),
 		PublishBytes:   counter("publish_payload_bytes_total", "Payload bytes of acknowledged messages."),
-		BatchRefused:   counter("batch_refused_lines_total", "Lines of batch publishes that were not stored."),
+		BatchRefused:   counter("batch_refused_lines_total", "Lines of batch publishes that were refused."),
+		Repeats:        counter("acknowledged_repeats_total", "Messages that were stored already and were answered with success."),
+		FilterErrors:   vector("filter_errors_total", "Filters that failed on a message, which counts as no match, by reason.", "reason"),
 		CommitBatch:    histogram("commit_batch_messages", "Messages in one transaction of published messages.", rows),
 		CommitSeconds:  histogram("commit_duration_seconds", "Time of one transaction of published messages.", latencyBuckets),
 		FannedOut:      counter("fanout_messages_total", "Messages whose jobs were offered to Redis."),
@@ -65,7 +76,7 @@ func New(r prometheus.Registerer) *Metrics {
 		Attempts:       vector("delivery_attempts_total", "Push attempts by outcome.", "outcome"),
 		AttemptSeconds: histogram("delivery_duration_seconds", "Time of one push attempt.", latencyBuckets),
 		EndToEnd:       histogram("end_to_end_seconds", "Time from the message ID to the consumer's success, push, first attempt.", latencyBuckets),
-		Dead:           counter("dead_jobs_total", "Jobs that became dead letters."),
+		Dead:           vector("dead_jobs_total", "Jobs that became dead letters, by reason.", "reason"),
 		Released:       counter("released_jobs_total", "Claimed jobs given back unsent and uncharged."),
 		OutcomeBatch:   histogram("outcome_batch_rows", "Outcomes in one transaction.", rows),
 		SettleErrors:   counter("settle_errors_total", "Acks or nacks that Redis did not take; the leases end by themselves."),
@@ -73,5 +84,28 @@ func New(r prometheus.Registerer) *Metrics {
 		PushInFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_push_requests_in_flight", Help: "Push requests under way."}),
 	}
 	r.MustRegister(m.PushInFlight)
+	answers := vector("publish_answers_total", "Answers to publishes, in a batch to its lines: 201, 202 from the journal, and 503, by the ack of the channel.", "ack", "status")
+	for ack := range m.answers {
+		for i, status := range []string{"201", "202", "503"} {
+			m.answers[ack][i] = answers.WithLabelValues(policy.Ack(ack).String(), status)
+		}
+	}
 	return m
+}
+
+// Answer counts the answer to a publish in a channel: stored, in the journal, or a failure.
+func (m *Metrics) Answer(ack policy.Ack, journalled bool, err error) {
+	switch {
+	case journalled:
+		m.answers[ack][1].Inc()
+	case err == nil:
+		m.answers[ack][0].Inc()
+	case problem.From(err).Status == 503:
+		m.answers[ack][2].Inc()
+	}
+}
+
+// Died counts jobs that became dead letters.
+func (m *Metrics) Died(reason durable.Reason, jobs int) {
+	m.Dead.WithLabelValues(reason.String()).Add(float64(jobs))
 }

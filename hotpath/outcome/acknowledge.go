@@ -25,7 +25,7 @@ func (o *Committer) acknowledgeStored(ctx context.Context) {
 			o.acknowledge(ctx, batch)
 			return nil
 		})
-		failpoint.At(failpoint.AfterSettle)
+		failpoint.At(failpoint.AfterAck)
 		// Sinks are called after Redis: a client that learns of the end of a job may ask for its
 		// next state at once.
 		o.finish(batch, nil)

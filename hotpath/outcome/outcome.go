@@ -3,6 +3,7 @@
 package outcome
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -38,27 +40,29 @@ type Store interface {
 	Record(ctx context.Context, outcomes []durable.Outcome) error
 }
 
-// A Queue is the part of redisq.Queue that ends leases.
+// A Queue is the part of redisq.Queue that ends and extends leases.
 type Queue interface {
 	AckMany(ctx context.Context, done []redisq.Done) ([]int, []error)
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
+	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
 
 // A Result is the end of one attempt, with the data that storing and acknowledging it need.
 type Result struct {
-	Outcome durable.Outcome
-	Lease   redisq.Lease  // of a retry: given back with Delay after the outcome is stored
-	Delay   time.Duration // of a retry
-	Urgent  bool          // a request waits for the result: no lingering
-	Sink    Sink          // receives the events of the result; may be nil
-	added   time.Time
+	Outcome  durable.Outcome
+	Lease    redisq.Lease  // of a retry: given back with Delay after the outcome is stored
+	Delay    time.Duration // of a retry
+	ExtendBy time.Duration // while the outcome waits for the store, Lease is extended by this; 0: it is not
+	Urgent   bool          // a request waits for the result: no lingering
+	Sink     Sink          // receives the events of the result; may be nil
+	added    time.Time
 }
 
 // A Sink receives the events of a result, in the order of its methods. No method may block.
 type Sink interface {
-	// Ended is called once, when the result is stored or given up, before it is acknowledged in
-	// Redis.
-	Ended()
+	// Ended is called once, before the result is acknowledged in Redis. stored is false where the
+	// result was given up.
+	Ended(stored bool)
 	// Retrying reports that Redis has taken the job back, due after a delay.
 	Retrying(after time.Duration)
 	// Done is called once, after the acknowledgement in Redis was tried, or after the result was
@@ -69,7 +73,7 @@ type Sink interface {
 // A waiter is the sink of a request that waits for one result. Its capacity is 1.
 type waiter chan error
 
-func (waiter) Ended()                 {}
+func (waiter) Ended(bool)             {}
 func (waiter) Retrying(time.Duration) {}
 func (w waiter) Done(err error)       { w <- err }
 
@@ -77,6 +81,18 @@ func (w waiter) Done(err error)       { w <- err }
 // a crash in between the lease expires, and the next claim of the job finds the stored outcome and
 // drops the job.
 type Committer struct {
+	// Tripped is told of consumers that became dead with the outcomes just stored; nil: not reported.
+	// Set it before Run.
+	Tripped func(consumer uint32)
+
+	// Node returns 1 + the number of this broker, which the outcomes are stored with; nil: without
+	// one. Set it before Run.
+	Node func() int
+
+	// Answered is told of jobs that ended with a response, or dead; nil: not reported. It may not
+	// block. Set it before Run.
+	Answered func(consumer uint32, id ident.ID)
+
 	store   Store
 	queue   Queue
 	log     *slog.Logger
@@ -84,6 +100,7 @@ type Committer struct {
 
 	mu             sync.Mutex
 	pending        []Result
+	storing        []Result      // the batch that is being stored
 	oldest         time.Time     // when the oldest unstored result was added; zero: none
 	stored         []Result      // stored, not yet handed to the acknowledger
 	waiting        int           // results that are not stored or not acknowledged
@@ -118,11 +135,12 @@ func (o *Committer) Add(r Result) {
 	}
 }
 
-// Store adds the outcome and waits until it is on disk. When ctx ends first, the outcome may still
-// be stored later, and the error is durable.ErrOutcomeUnknown.
-func (o *Committer) Store(ctx context.Context, out durable.Outcome) error {
+// Store adds a result and waits until its outcome is on disk. When ctx ends first, the outcome may
+// still be stored later, and the error is durable.ErrOutcomeUnknown.
+func (o *Committer) Store(ctx context.Context, r Result) error {
 	done := make(waiter, 1)
-	o.Add(Result{Outcome: out, Urgent: true, Sink: done})
+	r.Urgent, r.Sink = true, done
+	o.Add(r)
 	select {
 	case err := <-done:
 		return err
@@ -152,8 +170,11 @@ func (o *Committer) Run(ctx context.Context, grace time.Duration) error {
 	defer stop()
 	var acknowledging sync.WaitGroup
 	acknowledging.Go(func() { guard.Vital("acknowledger", func() { o.acknowledgeStored(work) }) })
+	holding, stopHolding := context.WithCancel(work)
+	acknowledging.Go(func() { guard.Vital("holder of leases", func() { o.extendWaiting(holding) }) })
 	defer acknowledging.Wait()
 	defer close(o.unacknowledged)
+	defer stopHolding()
 	var last time.Time
 	for {
 		select {
@@ -187,9 +208,9 @@ func (o *Committer) linger(wait time.Duration) {
 // flush stores one batch and hands it to the acknowledger. It reports whether there was a batch.
 func (o *Committer) flush(ctx context.Context) bool {
 	o.mu.Lock()
-	n := min(len(o.pending), rowsAtOnce)
+	n := atOnce(o.pending)
 	batch := o.pending[:n:n]
-	o.pending = o.pending[n:]
+	o.pending, o.storing = o.pending[n:], batch
 	if len(o.pending) == 0 {
 		o.pending = nil
 	}
@@ -201,7 +222,7 @@ func (o *Committer) flush(ctx context.Context) bool {
 	// Ended runs before Redis is asked: the lease of a finished job must not be restored.
 	for i := range batch {
 		if sink := batch[i].Sink; sink != nil {
-			sink.Ended()
+			sink.Ended(err == nil)
 		}
 	}
 	if err != nil {
@@ -210,14 +231,57 @@ func (o *Committer) flush(ctx context.Context) bool {
 		return true
 	}
 	failpoint.At(failpoint.AfterOutcome)
+	o.tripped(batch)
+	o.answered(batch)
 	o.pass(batch)
 	return true
+}
+
+// responsesAtOnce bounds the responses of one transaction of outcomes, bytes.
+const responsesAtOnce = 8 << 20
+
+// atOnce returns how many of the results one transaction stores.
+func atOnce(pending []Result) int {
+	bytes := 0
+	for i := range pending[:min(len(pending), rowsAtOnce)] {
+		if e := pending[i].Outcome.Exchange; e != nil {
+			if bytes += e.Bytes(); bytes > responsesAtOnce && i > 0 {
+				return i
+			}
+		}
+	}
+	return min(len(pending), rowsAtOnce)
+}
+
+// answered reports the jobs of the batch for which clients may wait.
+func (o *Committer) answered(batch []Result) {
+	if o.Answered == nil {
+		return
+	}
+	for i := range batch {
+		if out := &batch[i].Outcome; out.Exchange != nil || out.Kind == durable.OutcomeDead {
+			o.Answered(out.ConsumerNo, out.ID)
+		}
+	}
+}
+
+// tripped reports the consumers that the batch made dead, before their next jobs are claimed.
+func (o *Committer) tripped(batch []Result) {
+	for i := range batch {
+		out := &batch[i].Outcome
+		if out.Tombstone != nil && out.Tombstone.Tripped && o.Tripped != nil {
+			_ = guard.Do("news of a dead consumer", func() error { // the catalogue is polled
+				o.Tripped(cmp.Or(out.Tombstone.ConsumerNo, out.ConsumerNo))
+				return nil
+			})
+		}
+	}
 }
 
 // pass ends the wait of the current batch and hands the stored results to the acknowledger.
 func (o *Committer) pass(stored []Result) {
 	o.mu.Lock()
-	o.oldest = time.Time{}
+	o.oldest, o.storing = time.Time{}, nil
 	if len(o.pending) > 0 {
 		o.oldest = o.pending[0].added
 	}
@@ -234,9 +298,14 @@ func (o *Committer) pass(stored []Result) {
 
 // record stores a batch, and retries until ctx ends.
 func (o *Committer) record(ctx context.Context, batch []Result) error {
+	node := 0
+	if o.Node != nil {
+		node = o.Node()
+	}
 	rows := make([]durable.Outcome, len(batch))
 	for i := range batch {
 		rows[i] = batch[i].Outcome
+		rows[i].Node = node
 	}
 	o.metrics.OutcomeBatch.Observe(float64(len(batch)))
 	store := func() error {

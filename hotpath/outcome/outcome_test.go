@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -37,6 +38,10 @@ func (s slowSettler) AckMany(_ context.Context, done []redisq.Done) ([]int, []er
 	return nil, nil
 }
 
+func (slowSettler) Extend(context.Context, uint32, []redisq.Lease, time.Duration) ([]bool, error) {
+	return nil, nil
+}
+
 func (slowSettler) Nack(context.Context, uint32, []redisq.Lease, []time.Duration) ([]bool, error) {
 	return nil, nil
 }
@@ -44,7 +49,7 @@ func (slowSettler) Nack(context.Context, uint32, []redisq.Lease, []time.Duration
 // A counter is a sink that counts.
 type counter struct{ ended, done int }
 
-func (c *counter) Ended()               { c.ended++ }
+func (c *counter) Ended(bool)           { c.ended++ }
 func (*counter) Retrying(time.Duration) {}
 func (c *counter) Done(error)           { c.done++ }
 
@@ -117,6 +122,30 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 		require.Len(t, told, 1, "Run returns when everybody has been told")
 		require.NoError(t, <-told)
 	}
+}
+
+// A ctxSettler takes acknowledgements a moment after a stop, unless their context has ended.
+type ctxSettler struct{ slowSettler }
+
+func (ctxSettler) AckMany(ctx context.Context, done []redisq.Done) ([]int, []error) {
+	select {
+	case <-ctx.Done():
+		return nil, []error{ctx.Err()}
+	case <-time.After(time.Second):
+		return nil, nil
+	}
+}
+
+func TestAStopAcknowledgesWhatItStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slowRecorder{make(chan struct{}, 1)}
+		o, stop := runOutcomes(t, store, ctxSettler{})
+		o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}})
+		store.tokens <- struct{}{}
+		synctest.Wait()
+		stop()
+		require.Zero(t, testutil.ToFloat64(o.metrics.SettleErrors))
+	})
 }
 
 // runOutcomes runs outcomes until stop, which waits for those under way.

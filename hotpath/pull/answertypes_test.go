@@ -41,7 +41,7 @@ func hostileMessages() (msgs []durable.Message) {
 	return msgs
 }
 
-// wantMessage is m as docs/api.md describes it.
+// wantMessage is m as docs/consuming.md describes it.
 func wantMessage(m *durable.Message) apitype.PullMessage {
 	latin1 := func(s string) string {
 		if utf8.ValidString(s) {
@@ -87,6 +87,13 @@ func TestClaimAnswersAreOfTheirType(t *testing.T) {
 		members.Decode(t, appendClaimed(nil, k, jobs, deadline), &got)
 		require.Equal(t, want, got)
 	}
+	m := &msgs[0]
+	replayed := *k
+	replayed.Replay = &durable.Replay{No: 7}
+	var got apitype.ClaimedJobs
+	members.Decode(t, appendClaimed(nil, &replayed, []claimedJob{{lease: redisq.Lease{ID: m.ID, Token: "e.1", Attempt: 1}, msg: m}}, time.Unix(1, 0)), &got)
+	require.Equal(t, "7", got.Result[0].Replay)
+	require.Equal(t, "7~e.1", got.Result[0].Lease, "the lease names the replay")
 	require.Empty(t, members.Missing())
 }
 
@@ -107,6 +114,10 @@ func TestQueuedJobsAreOfTheirType(t *testing.T) {
 		members.Decode(t, page.appendJSON(nil), &got)
 		require.Equal(t, want, got)
 	}
+	var got apitype.QueuedJobs
+	page := queuedJobs{k: k, jobs: []queuedJob{{w: redisq.Waiting{ID: msgs[0].ID}, msg: &msgs[0], replay: &durable.Replay{No: 7}}}}
+	members.Decode(t, page.appendJSON(nil), &got)
+	require.Equal(t, "7", got.Result[0].Replay)
 	require.Empty(t, members.Missing())
 }
 

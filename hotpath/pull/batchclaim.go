@@ -8,7 +8,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -22,13 +24,13 @@ const (
 	defaultClaimed = 100
 	maxClaimed     = 500
 	maxClaimWait   = 20 * time.Second
-	// goneCheck is how often a waiting claim looks whether its client is there,
-	// and the first of the waiting whether there is work without a wake-up.
+	// goneCheck is the interval at which a waiting claim checks that its client is connected. The
+	// first waiting claim then also claims again, for work that arrived without a wake-up.
 	goneCheck = time.Second
 )
 
-// ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up
-// to limit due jobs at once, and waits for the first one when there is none.
+// ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up to limit due jobs at
+// once. If there is none, it waits for the first one.
 func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	_, k, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
@@ -49,12 +51,16 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claim
 	var t *ticket
 	for {
 		deadline := time.Now().Add(q.timeout)
-		claim, jobs, err := p.claimOnce(k, q)
+		of, claim, jobs, err := p.claimAny(k, q)
 		if err != nil {
+			if t != nil {
+				t.leave()
+			}
 			return err
 		}
 		if !time.Now().Before(deadline) {
-			jobs = nil // this process was paused: others may have them, and be through with them
+			// This process was paused. Other workers may have claimed and finished the jobs.
+			jobs = nil
 		}
 		left := time.Until(end)
 		if len(jobs) > 0 || left <= 0 || p.drains() {
@@ -64,12 +70,18 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claim
 			if claim.Ready > 0 {
 				p.waiters.Wake(k.No)
 			}
-			if len(jobs) > 0 && gone(rc.Conn()) {
-				p.giveBack(k.No, leasesOf(jobs))
+			if len(jobs) > 0 && intake.Gone(rc.Conn()) {
+				p.giveBack(of.No, leasesOf(jobs))
 				return nil // the client is gone
 			}
+			if len(jobs) == 0 && claim.Limited != redisq.NoLimit {
+				rc.Response.Header.Set("Retry-After", strconv.Itoa(retryAfter(claim.NextDue)))
+			}
+			if len(jobs) == 0 && p.held(k.No) {
+				rc.Response.Header.Set("Retry-After", strconv.Itoa(errHeld.RetryAfter))
+			}
 			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
-			writeJSON(rc, sizeOf(jobs), func(b []byte) []byte { return appendClaimed(b, k, jobs, deadline) })
+			writeJSON(rc, sizeOf(jobs), func(b []byte) []byte { return appendClaimed(b, of, jobs, deadline) })
 			return nil
 		}
 		if t == nil { // join, then look once more: work that came in between caused no wake-up
@@ -93,7 +105,8 @@ func (p *Puller) drains() bool {
 	}
 }
 
-// await waits until there may be work, and reports whether the client is there.
+// await waits until a job may be due or the wait ends, and reports whether the client is still
+// connected.
 func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Duration) bool {
 	wait := min(left, goneCheck)
 	if nextDue > 0 {
@@ -104,12 +117,12 @@ func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Du
 	for end := time.Now().Add(left); ; {
 		select {
 		case <-t.wake:
-			return !gone(rc.Conn())
+			return !intake.Gone(rc.Conn())
 		case <-p.stopping:
 			return true
 		case <-timer.C:
 		}
-		if gone(rc.Conn()) {
+		if intake.Gone(rc.Conn()) {
 			return false
 		}
 		if nextDue > 0 || t.first() || time.Until(end) <= 0 {
@@ -123,31 +136,42 @@ func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Du
 type claimedJob struct {
 	lease redisq.Lease
 	msg   *durable.Message
-	size  int // as shown
+	size  int // as JSON, bytes
 }
 
 func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
+	if p.held(k.No) {
+		if p.deleted(k.No) {
+			return redisq.Claim{}, nil, catalogue.ErrUnknownConsumer
+		}
+		return redisq.Claim{}, nil, nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
 	n := p.fits.Of(k.No, q.limit)
-	c, err := p.queue.Claim(ctx, k.No, n, q.timeout)
-	generation := p.queue.Generation() // after it: the claim may be what met another Redis
+	c, err := p.queue.Claim(ctx, k.No, n, q.timeout, p.limits(k))
+	// Read after the claim: the claim can be the call that detects another Redis.
+	generation := p.queue.Generation()
 	if err != nil {
 		return c, nil, err
 	}
-	// What it left although it was asked for it waits for something outside.
+	// Jobs are spilled, and the window is nearly empty or granted fewer leases than requested.
 	if c.Spilled && (c.Ready < q.limit || len(c.Leases) < n) {
 		p.refill(k.No)
 	}
 	if len(c.Leases) == 0 {
 		return c, nil, nil
 	}
-	failpoint.At(failpoint.AfterPullHold)
+	failpoint.At(failpoint.AfterPullClaim)
 	p.touched(k.No)
+	if p.held(k.No) { // since the claim began
+		p.giveBack(k.No, c.Leases)
+		return redisq.Claim{}, nil, nil
+	}
 	jobs, surplus, err := p.check(ctx, k, c.Leases, generation)
 	if err != nil {
 		if _, e := p.queue.Release(ctx, k.No, c.Leases); e != nil {
-			return c, nil, e // the leases end by themselves
+			return c, nil, e // the leases expire
 		}
 		return c, nil, err
 	}
@@ -157,8 +181,8 @@ func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, [
 	return c, jobs, nil
 }
 
-// check pairs leases with their messages, and drops those whose job is over. Those
-// that do not fit into one answer it returns as surplus.
+// check pairs leases with their messages and acknowledges the jobs that are over. It returns as
+// surplus the leases that do not fit into one answer.
 func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq.Lease, generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
 	cs := verify.Leased(leases)
 	sizes, err := p.look(ctx, k, cs, generation)
@@ -167,14 +191,27 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 	}
 	jobs = make([]claimedJob, 0, len(sizes))
 	var over []ident.ID
+	aside := false
 	for i, size := range sizes {
 		c, lease := &cs[i], leases[i]
+		if c.Verdict.SetAside() {
+			aside = true
+			continue
+		}
 		if c.Verdict.Ends() {
 			over = append(over, c.ID)
 			continue
 		}
+		if c.Verdict == verify.Expired {
+			p.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, p.nowMs()), Lease: lease})
+			p.expired(c.ID)
+			continue
+		}
 		lease.Attempt = c.Attempt(lease)
 		jobs = append(jobs, claimedJob{lease, c.Message, size})
+	}
+	if aside {
+		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)
 	}
 	if len(over) > 0 {
 		if _, err := p.queue.Ack(ctx, k.No, over); err != nil {
@@ -184,19 +221,26 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 	return jobs, leases[len(sizes):], nil
 }
 
-// giveBack releases leases that no worker got, uncharged. The jobs are ready as before.
+// expired counts a job that no worker got because it was too old.
+func (p *Puller) expired(id ident.ID) {
+	p.metrics.Died(durable.Expired, 1)
+	p.verifier.Cache.Done(id)
+}
+
+// giveBack releases leases that no client received. No attempt is charged, and the jobs return to
+// their places in the queue.
 func (p *Puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	p.metrics.Released.Add(float64(len(leases)))
 	if _, err := p.queue.Release(ctx, consumer, leases); err != nil {
-		return false // the leases end by themselves
+		return false // the leases expire
 	}
-	p.waiters.Wake(consumer)
+	p.Wake(consumer)
 	return true
 }
 
-// sizeOf returns about how long the jobs are as JSON.
+// sizeOf returns the approximate length of the jobs as JSON.
 func sizeOf(jobs []claimedJob) (size int) {
 	for _, j := range jobs {
 		size += j.size
@@ -222,13 +266,14 @@ func appendClaimed(b []byte, k *durable.Consumer, jobs []claimedJob, deadline ti
 		b = append(b, `{"ID":"`...)
 		b = j.msg.ID.Job(k.Position).AppendText(b)
 		b = append(b, `","Lease":`...)
-		b = jsontext.Append(b, j.lease.Token)
+		b = jsontext.Append(b, leaseText(k, j.lease.Token))
 		b = append(b, `,"Attempt":`...)
 		b = strconv.AppendInt(b, int64(j.lease.Attempt), 10)
 		b = append(b, `,"Deadline":"`...)
 		b = append(b, until...)
 		b = append(b, `","Priority":`...)
 		b = strconv.AppendInt(b, int64(j.msg.Priority), 10)
+		b = appendReplay(b, k.Replay)
 		b = append(b, `,"Message":`...)
 		b = appendMessage(b, j.msg)
 		b = append(b, '}')

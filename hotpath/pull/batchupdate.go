@@ -10,7 +10,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -19,7 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// maxUpdates bounds one batch update, as claims are.
+// maxUpdates bounds one batch update. It equals the bound of a batch claim.
 const maxUpdates = maxClaimed
 
 // An update is one entry of a batch update.
@@ -31,9 +30,9 @@ type update struct {
 	Delay              int64
 }
 
-// UpdateJobs is POST /channel/{channel}/consumer/{consumer}/jobs: many
-// transitions in one request, each with an answer of its own, in order. A 202
-// to DELIVERED or DEAD is on disk.
+// UpdateJobs is POST /channel/{channel}/consumer/{consumer}/jobs: many transitions in one request.
+// Each entry has its own answer, in the order of the request. A 202 to DELIVERED or DEAD is on
+// disk.
 func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	ch, k, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
@@ -48,7 +47,9 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		return
 	}
 	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
-	u.run(ctx)
+	if !u.runReplayed(ctx) {
+		u.run(ctx)
+	}
 	writeJSON(rc, 0, u.appendResults)
 }
 
@@ -69,16 +70,15 @@ func parseUpdates(body []byte) ([]update, error) {
 	return updates, nil
 }
 
-// updatesMembers are the members of the body of a batch update, updateMembers those
-// of an entry.
+// updatesMembers are the members of the body of a batch update; updateMembers are those of an
+// entry.
 var (
 	updatesMembers = []string{"Updates"}
 	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay"}
 )
 
-// anyUpdates reads the body of a batch update, however it is written. A member that
-// is not known is refused: without a misspelt Lease a worker that lost the job would
-// be believed.
+// anyUpdates reads the body of a batch update in any valid JSON form. It refuses unknown members:
+// if a misspelt Lease were ignored, the update of a worker that lost the job would be accepted.
 func anyUpdates(body []byte) (updates []update, err error) {
 	if !json.Valid(body) {
 		return nil, errNoObject
@@ -122,8 +122,7 @@ func (u *update) set(member string, value []byte) error {
 	return nil
 }
 
-// An updating is one batch update under way. errs[i] is the answer to entry i,
-// nil for 202.
+// An updating is one batch update under way. errs[i] is the answer to entry i; nil means 202.
 type updating struct {
 	p       *Puller
 	ch      *catalogue.Channel
@@ -170,7 +169,7 @@ func (u *updating) run(ctx context.Context) {
 	}
 }
 
-// admit checks an entry by itself.
+// admit checks one entry on its own.
 func (u *updating) admit(ctx context.Context, i int, e update) error {
 	job, err := ident.Parse(e.ID)
 	if err != nil {
@@ -208,7 +207,7 @@ func (u *updating) fail(entries []int, err error) {
 	}
 }
 
-// finish stores DELIVERED and DEAD, all in one wait.
+// finish stores DELIVERED and DEAD outcomes and waits once for all of them.
 func (u *updating) finish(ctx context.Context, entries []int) {
 	if len(entries) == 0 {
 		return
@@ -226,13 +225,14 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 	waiting := map[int]bool{}
 	for n, i := range entries {
 		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], t: transition{next: u.updates[i].NextState}, token: u.updates[i].Lease}
-		out, accept, err := m.outcome(ctx, standings[n])
+		r, accept, err := m.outcome(ctx, standings[n])
 		if !accept {
 			u.errs[i] = err
 			continue
 		}
 		waiting[i] = true
-		u.p.outcomes.Add(outcome.Result{Outcome: out, Urgent: true, Sink: answerTo{i, answers}})
+		r.Urgent, r.Sink = true, answerTo{i, answers}
+		u.p.outcomes.Add(r)
 	}
 	for len(waiting) > 0 {
 		select {
@@ -250,19 +250,19 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 	}
 }
 
-// An answer is the fate of the outcome of entry i.
+// An answer is the result of storing the outcome of entry i.
 type answer struct {
 	i   int
 	err error
 }
 
-// An answerTo is the sink of an outcome. The channel has room for all answers.
+// An answerTo is the sink of an outcome. Its channel has room for all answers.
 type answerTo struct {
 	i       int
 	answers chan answer
 }
 
-func (answerTo) Ended()                 {}
+func (answerTo) Ended(bool)             {}
 func (answerTo) Retrying(time.Duration) {}
 func (a answerTo) Done(err error)       { a.answers <- answer{a.i, err} }
 
@@ -283,7 +283,7 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 		delays[n] = time.Duration(u.updates[i].Delay) * time.Second
 	}
 	moved, err := u.p.queue.Nack(ctx, u.k.No, u.leases(entries), delays)
-	u.settle(entries, moved, err)
+	u.answer(entries, moved, err)
 	if err == nil {
 		u.p.waiters.Wake(u.k.No)
 		u.p.touched(u.k.No)
@@ -292,10 +292,10 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 
 func (u *updating) extend(ctx context.Context, extra time.Duration, entries []int) {
 	moved, err := u.p.queue.Extend(ctx, u.k.No, u.leases(entries), u.p.visible+extra)
-	u.settle(entries, moved, err)
+	u.answer(entries, moved, err)
 }
 
-func (u *updating) settle(entries []int, moved []bool, err error) {
+func (u *updating) answer(entries []int, moved []bool, err error) {
 	for n, i := range entries {
 		switch {
 		case err != nil:
@@ -339,7 +339,7 @@ func (u *updating) appendResults(b []byte) []byte {
 	return append(b, "]}\n"...)
 }
 
-// stateLabel keeps what clients send out of the labels of metrics.
+// stateLabel keeps arbitrary client input out of metric labels.
 func stateLabel(next string) string {
 	switch next {
 	case "INFLIGHT", "DELIVERED", "DEAD", "QUEUED":

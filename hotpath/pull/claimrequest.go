@@ -12,15 +12,15 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// A claimRequest is what a batch claim asks for.
+// A claimRequest holds the parameters of a batch claim.
 type claimRequest struct {
 	limit   int
 	wait    time.Duration
 	timeout time.Duration // of the leases
 }
 
-// claimMembers are the members of the body of a claim. In lower case they are the
-// parameters of its query.
+// claimMembers are the members of a claim's body. In lower case they are the parameters of its
+// query.
 var claimMembers = []string{"Limit", "Wait", "Timeout"}
 
 var (
@@ -30,9 +30,9 @@ var (
 	errClaimTime  = problem.Newf(400, "invalid_timeout", "timeout must be whole seconds from 1 to %d.", MaxIncrementalTimeout)
 )
 
-// parseClaim reads what a claim asks for, from its query and from a JSON object in
-// its body. A body is read whatever its Content-Type, as those of moves are; a
-// parameter that stands in both places is refused, also with the same value.
+// parseClaim reads the parameters of a claim from its query and from a JSON object in its body. The
+// Content-Type of the body is ignored, as in job transitions. A parameter in both query and body is
+// refused, even with equal values.
 func (p *Puller) parseClaim(args *fasthttp.Args, body []byte) (claimRequest, error) {
 	q := claimRequest{limit: defaultClaimed, timeout: p.visible}
 	if err := eachOnce(args, "limit", "wait", "timeout"); err != nil {
@@ -57,7 +57,7 @@ func (p *Puller) parseClaim(args *fasthttp.Args, body []byte) (claimRequest, err
 			return problem.Newf(400, "duplicate_field", "%s stands in the query and in the body.", name)
 		}
 		if name == "wait" && json.Unmarshal(value, &text) != nil {
-			text = string(value) // not a string: as it is
+			text = string(value) // not a JSON string: parse the raw value
 		}
 		return q.set(name, text)
 	})
@@ -67,10 +67,10 @@ func (p *Puller) parseClaim(args *fasthttp.Args, body []byte) (claimRequest, err
 	return q, err
 }
 
-// eachOnce refuses a query in which one of these parameters occurs twice: a proxy
-// may have read the other one.
+// eachOnce refuses a query in which one of the named parameters occurs twice: a proxy may have read
+// the other value.
 func eachOnce(args *fasthttp.Args, names ...string) error {
-	if args.Len() < 2 { // as nearly always
+	if args.Len() < 2 { // nearly always
 		return nil
 	}
 	for _, name := range names {
@@ -81,12 +81,11 @@ func eachOnce(args *fasthttp.Args, names ...string) error {
 	return nil
 }
 
-// set reads a parameter. Both places have it in the same form: whole numbers, and
-// durations.
+// set parses one parameter. Query and body use the same forms: whole numbers and durations.
 func (q *claimRequest) set(name, text string) error {
 	n, err := strconv.Atoi(text)
 	if errors.Is(err, strconv.ErrRange) {
-		err = nil // n is the nearest int, and out of range below, or clipped
+		err = nil // n is the nearest int: the bounds below refuse or clip it
 	}
 	switch name {
 	case "limit":

@@ -11,16 +11,15 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// combineMost bounds what a combiner puts into one call.
+// combineMost bounds the questions in one combined call.
 const combineMost = 100
 
-// errShort says that a combined call had fewer answers than questions.
+// errShort reports a combined call that returned fewer answers than questions.
 var errShort = errors.New("hotpath: answers are missing")
 
-// A combiner makes one call of the questions about a consumer that come while its
-// last call is under way: a pool of workers that each move one job costs Redis as
-// many calls as there are rounds, not workers. Nothing waits for a timer: the first
-// question goes out at once.
+// A combiner merges questions about one consumer into one call. Questions that arrive during a call
+// share the next one. Workers that each move one job then cost one Redis call per round instead of
+// one call each. No timer delays a question: the first one is sent at once.
 type combiner[Q, A any] struct {
 	// call answers the questions in their order.
 	call func(ctx context.Context, consumer uint32, questions []Q) ([]A, error)
@@ -29,7 +28,7 @@ type combiner[Q, A any] struct {
 	waiting map[uint32][]asked[Q, A] // by consumer; present while a goroutine serves it
 }
 
-// An asked is a question and where its answer goes.
+// An asked is a question with the channel for its answer.
 type asked[Q, A any] struct {
 	question Q
 	answer   chan answered[A] // capacity 1
@@ -40,7 +39,7 @@ type answered[A any] struct {
 	err    error
 }
 
-// Ask returns the answer to the question. When ctx ends first its effect is unknown.
+// Ask returns the answer to the question. If ctx ends first, the effect of the question is unknown.
 func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (A, error) {
 	a := asked[Q, A]{question, make(chan answered[A], 1)}
 	c.mu.Lock()
@@ -64,7 +63,7 @@ func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (
 
 // serve makes calls until no question waits.
 func (c *combiner[Q, A]) serve(consumer uint32) {
-	runtime.Gosched() // requests that arrived together go together
+	runtime.Gosched() // let requests that arrived together share a call
 	for {
 		c.mu.Lock()
 		queue := c.waiting[consumer]

@@ -18,9 +18,10 @@ type queuedJob struct {
 	w        redisq.Waiting
 	attempts int
 	msg      *durable.Message
+	replay   *durable.Replay // nil: it is a job of the consumer itself
 }
 
-// A queuedJobs is the answer of queued-jobs.
+// A queuedJobs is the answer to queued-jobs.
 type queuedJobs struct {
 	k    *durable.Consumer
 	jobs []queuedJob
@@ -40,6 +41,7 @@ func (q *queuedJobs) appendJSON(b []byte) []byte {
 		b = strconv.AppendInt(b, int64(j.w.Priority), 10)
 		b = append(b, `,"IncrementalTimeout":0,"Attempts":`...)
 		b = strconv.AppendInt(b, int64(j.attempts), 10)
+		b = appendReplay(b, j.replay)
 		b = append(b, `,"Message":`...)
 		b = appendMessage(b, j.msg)
 		b = append(b, '}')
@@ -52,8 +54,8 @@ func (q *queuedJobs) appendJSON(b []byte) []byte {
 	return append(b, "}}\n"...)
 }
 
-// appendMessage appends a message as pull consumers get it. The payload stands
-// as text where it is UTF-8, else in base64, and then the encoding is named.
+// appendMessage appends a message in the form that pull consumers receive. A UTF-8 payload is shown
+// as text. Any other payload is shown in base64, with PayloadEncoding.
 func appendMessage(b []byte, m *durable.Message) []byte {
 	b = append(b, `{"MessageID":`...)
 	b = jsontext.Append(b, m.PublicID())
@@ -81,8 +83,8 @@ func appendMessage(b []byte, m *durable.Message) []byte {
 	return append(b, '}')
 }
 
-// appendLatin1 appends a header value: UTF-8 where it is, else byte by byte as
-// the Latin-1 that HTTP once allowed, so that no byte is lost.
+// appendLatin1 appends a header value. A value that is not UTF-8 is converted byte by byte from
+// Latin-1, which HTTP once allowed, so that no byte is lost.
 func appendLatin1(b []byte, s string) []byte {
 	if utf8.ValidString(s) {
 		return jsontext.Append(b, s)
@@ -94,12 +96,12 @@ func appendLatin1(b []byte, s string) []byte {
 	return jsontext.Append(b, string(runes))
 }
 
-// keptAnswer is the largest body, in bytes, that goes into a buffer which the server
-// uses again. It keeps them for ever, and one for each connection.
+// keptAnswer is the largest body, in bytes, that uses a buffer of the server. The server keeps
+// these buffers permanently, one for each connection.
 const keptAnswer = 256 << 10
 
-// writeJSON lets f append the body, of up to about size bytes: to a buffer that the
-// server uses again, or, when it is large, to one that is garbage afterwards.
+// writeJSON sets the body that f appends, of about size bytes at most. A small body uses a buffer
+// that the server reuses; a large one uses its own buffer, which is garbage afterwards.
 func writeJSON(rc *fasthttp.RequestCtx, size int, f func(b []byte) []byte) {
 	rc.SetContentType("application/json")
 	if size > keptAnswer {
@@ -107,4 +109,17 @@ func writeJSON(rc *fasthttp.RequestCtx, size int, f func(b []byte) []byte) {
 		return
 	}
 	rc.Response.SwapBody(f(rc.Response.SwapBody(nil)[:0]))
+}
+
+// replayHeader carries the ID of the replay of a job that is delivered once more.
+const replayHeader = "X-Broker-Replay"
+
+// appendReplay appends the member Replay of a job, if it is one of a replay.
+func appendReplay(b []byte, r *durable.Replay) []byte {
+	if r == nil {
+		return b
+	}
+	b = append(b, `,"Replay":"`...)
+	b = append(b, r.ID()...)
+	return append(b, '"')
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// errNoObject says that a JSON value is no object. The caller answers with the
-// form that it takes.
+// errNoObject reports a JSON value that is not an object. The caller answers with the expected
+// form.
 var errNoObject = errors.New("hotpath: not a JSON object")
 
-// eachMember hands every member of a JSON object to f, under its name in known.
-// Names are found in any case, as encoding/json finds them; a member that is null
-// is as good as absent. One that is not known, or is there twice, is a problem:
-// what it was to change would silently not be changed. text must be valid JSON.
+// eachMember calls f for every member of a JSON object, with the member's name as known spells it.
+// Names match in any case, as in encoding/json. A null member counts as absent. An unknown or
+// repeated member is refused, because ignoring it would silently drop a change that the client
+// requested. text must be valid JSON.
 func eachMember(text []byte, known []string, f func(name string, value []byte) error) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -52,7 +52,7 @@ func eachMember(text []byte, known []string, f func(name string, value []byte) e
 	return nil
 }
 
-// longestName is how much of an unknown member's name is shown, bytes.
+// longestName bounds the shown part of an unknown member's name, in bytes.
 const longestName = 64
 
 func unknownMember(name string, known []string) error {

@@ -20,10 +20,10 @@ type transition struct {
 	extra time.Duration
 }
 
-// parseTransition reads {"NextState":..., "IncrementalTimeout":...}. Exactly one
-// JSON object; other members are ignored; 0 counts as no timeout.
+// parseTransition reads {"NextState":..., "IncrementalTimeout":...}. The body is exactly one JSON
+// object. Other members are ignored. An IncrementalTimeout of 0 counts as absent.
 func parseTransition(body []byte) (transition, error) {
-	switch string(body) { // what nearly every worker sends
+	switch string(body) { // the bodies that nearly every worker sends
 	case `{"NextState":"INFLIGHT"}`:
 		return transition{next: "INFLIGHT"}, nil
 	case `{"NextState":"DELIVERED"}`:

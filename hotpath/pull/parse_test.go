@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-func TestTransitionBodiesAreReadAsSeed1Says(t *testing.T) {
+func TestTransitionBodiesAreReadAsTheirTableSays(t *testing.T) {
 	ok := map[string]transition{
 		`{"NextState":"INFLIGHT"}`:                           {next: "INFLIGHT"},
 		`{"NextState":"INFLIGHT","IncrementalTimeout":10}`:   {next: "INFLIGHT", extra: 10 * time.Second},

@@ -10,18 +10,17 @@ import (
 	"github.com/penstock-broker/penstock/internal/jsontext"
 )
 
-// answerBytes bounds the messages in one answer to a pull consumer, as JSON shows
-// them. The first is in it whatever its size; what does not fit waits for the
-// next request.
+// answerBytes bounds the messages in one answer to a pull consumer, measured as JSON. The first
+// message is always included. Messages that do not fit stay for the next request.
 const answerBytes = 8 << 20
 
-// A portion is what fits into one answer.
+// A portion counts the messages that fit into one answer.
 type portion struct {
 	messages int
-	bytes    int // about, and rather too many
+	bytes    int // an estimate, rather too high
 }
 
-// add counts a message that is shown in size bytes, unless the answer is full.
+// add counts a message whose JSON has size bytes. It returns false if the answer is full.
 func (p *portion) add(size int) bool {
 	if p.messages > 0 && p.bytes+size > answerBytes {
 		return false
@@ -31,9 +30,8 @@ func (p *portion) add(size int) bool {
 	return true
 }
 
-// shownSize returns how much appendMessage appends at most, with some room for
-// what stands around it. It is exact for the payload, which escaping can make six times
-// as long.
+// shownSize returns an upper bound for the length of appendMessage's output, with room for the
+// surrounding members. It is exact for the payload, which escaping can make six times as long.
 func shownSize(m *durable.Message) int {
 	const around = 512
 	size := around + len(m.Key) + 6*(len(m.Headers)+len(m.ContentType))
@@ -43,11 +41,12 @@ func shownSize(m *durable.Message) int {
 	return size + jsontext.Size(m.Payload)
 }
 
-// look decides the candidates, as many from the front as fit into one answer, and returns how
-// long each of those is in it. Nothing was loaded for the others.
+// look verifies candidates from the front, as many as fit into one answer, and returns the JSON
+// size of each. The size is 0 for a job that is not delivered. The payloads that it loads are
+// bounded by answerBytes, or one message.
 func (p *Puller) look(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, generation uint64) (sizes []int, err error) {
 	for i := range cs {
-		p.verifier.Fresh(&cs[i], generation)
+		p.verifier.Fresh(k, &cs[i], generation)
 	}
 	n, err := p.verifier.Verify(ctx, k, cs, answerBytes)
 	if err != nil {

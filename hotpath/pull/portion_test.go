@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -64,7 +65,7 @@ func pullerOf(t *testing.T, cached bool, msgs ...durable.Message) (*Puller, *she
 	t.Cleanup(func() { _ = client.Close() })
 	queue := redisq.New(client, redisq.Options{Logger: slog.New(slog.DiscardHandler)})
 	store := &shelf{messages: map[ident.ID]durable.Message{}}
-	p := New(Options{Queue: queue, Store: store, Verifier: verifierOf(store, 1<<30), Visible: time.Minute, NowMs: func() int64 { return 0 },
+	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Queue: queue, Store: store, Catalogue: catalogue.New(nil, nil), Verifier: verifierOf(store, 1<<30), Visible: time.Minute, NowMs: func() int64 { return 0 },
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())})
 	jobs := make([]redisq.Job, len(msgs))
 	for i := range msgs {
@@ -213,7 +214,7 @@ func TestALargeAnswerLeavesNoBuffer(t *testing.T) {
 
 // verifierOf returns a verifier for which every message is stored.
 func verifierOf(store verify.Store, cacheBytes int) *verify.Verifier {
-	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 { return 0 }, Kept: 1 << 62}
+	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 { return 0 }, Kept: 1 << 62, Policies: policy.NewBook(policy.Policy{})}
 }
 
 // pullStore is Store beside verify.Store in one struct.

@@ -1,9 +1,10 @@
-// Package pull has the routes of pull consumers: a look at the queue, the state machine of one
-// job, and the batch routes that claim and move many. A job is verified (package verify) before
-// it is handed out; its end goes to package outcome.
+// Package pull has the routes of pull consumers: the list of queued jobs, the state machine of one
+// job, and the batch routes that claim and move many jobs. Package verify verifies a job before a
+// client receives it. Package outcome stores its outcome.
 package pull
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -38,7 +40,7 @@ type Queue interface {
 	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
-	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
+	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
@@ -49,10 +51,15 @@ type Store interface {
 	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
 }
 
-// A Outcomes stores outcomes: an outcome.Committer.
+// An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
+type Order interface {
+	SetAside(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, leases []redisq.Lease)
+}
+
+// An Outcomes stores outcomes: an outcome.Committer.
 type Outcomes interface {
 	Add(r outcome.Result)
-	Store(ctx context.Context, out durable.Outcome) error
+	Store(ctx context.Context, r outcome.Result) error
 }
 
 // Options assemble the pull routes.
@@ -61,13 +68,15 @@ type Options struct {
 	Queue     Queue
 	Store     Store
 	Verifier  *verify.Verifier
+	Order     Order // of ordered consumers; may be nil where there are none
 	Outcomes  Outcomes
 	NowMs     func() int64 // the clock of the store
-	// Touched is told of consumers that have leases or delayed jobs now, Refill of consumers
+	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
 	// whose window has room while the store holds more jobs. Neither may block.
 	Touched  func(consumer uint32)
 	Refill   func(consumer uint32)
 	Visible  time.Duration // visibility timeout without IncrementalTimeout
+	Policies *policy.Book  // limits of the consumers
 	Metrics  *metrics.Metrics
 	Stopping <-chan struct{} // closed when long polls must answer
 }
@@ -78,11 +87,13 @@ type Puller struct {
 	queue     Queue
 	store     Store
 	verifier  *verify.Verifier
+	order     Order
 	outcomes  Outcomes
 	nowMs     func() int64
 	touched   func(consumer uint32)
 	refill    func(consumer uint32)
 	visible   time.Duration
+	policies  *policy.Book
 	metrics   *metrics.Metrics
 	stopping  <-chan struct{}
 
@@ -94,24 +105,24 @@ type Puller struct {
 
 // New returns the pull routes.
 func New(o Options) *Puller {
-	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, outcomes: o.Outcomes, nowMs: o.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, metrics: o.Metrics, stopping: o.Stopping}
+	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, nowMs: o.NowMs,
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, stopping: o.Stopping}
 	p.claims.call, p.probes.call = p.queue.ClaimEach, p.queue.Probe
 	return p
 }
 
-// Wake says that a consumer may have jobs that are due: one of its long polls looks. It never
+// Wake reports that a consumer may have due jobs: one of its long polls claims again. It never
 // blocks.
-func (p *Puller) Wake(consumer uint32) { p.waiters.Wake(consumer) }
+func (p *Puller) Wake(consumer uint32) { p.waiters.Wake(p.catalogue.Account(consumer)) }
 
-// errNotPull refuses a push consumer at the routes of pull consumers.
+// errNotPull refuses a push consumer on the routes of pull consumers.
 var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pull consumer.")
 
 // errJobNotFound refuses a job that does not exist.
 var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 
-// open lets a request in: its tokens first, then its body, which is dropped again
-// with body.Drop(rc, held).
+// open authorises a request and then loads its body. The caller drops the body with body.Drop(rc,
+// held).
 func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, held int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
@@ -129,19 +140,21 @@ func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catal
 	if err != nil {
 		return nil, nil, err
 	}
-	if k.Type != durable.Pull { // the copy may be behind a PUT elsewhere
+	if k.Type != durable.Pull { // the catalogue copy may lag behind a PUT on another broker
 		if err := p.catalogue.Refresh(ctx); err != nil {
 			return nil, nil, err
 		}
-		if k = p.catalogue.ConsumerByNo(k.No); k.Type != durable.Pull {
+		if k = p.catalogue.ConsumerByNo(k.No); k.Deleted() {
+			return nil, nil, catalogue.ErrUnknownConsumer
+		} else if k.Type != durable.Pull {
 			return nil, nil, errNotPull
 		}
 	}
 	return ch, k, nil
 }
 
-// QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: a list of
-// the jobs that are due, highest priority first, oldest first inside a priority. It claims nothing.
+// QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: it lists due jobs, highest
+// priority first, oldest first within a priority. It claims nothing.
 func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	ch, k, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
@@ -170,13 +183,38 @@ func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *d
 	if err != nil {
 		return nil, err
 	}
-	after, err := parseCursor(rc.QueryArgs().Peek("after"))
+	text, replayed := bytes.CutPrefix(rc.QueryArgs().Peek("after"), []byte(replayMark))
+	after, err := parseCursor(text)
 	if err != nil {
 		return nil, err
 	}
 	page := &queuedJobs{k: k}
-	// A page may hold jobs that are over (their ack was lost): go on behind
-	// them rather than show a short list. Bounded, since each round ends them.
+	mark := ""
+	if !replayed {
+		if after, err = p.listJobs(ctx, k, after, limit, page); err != nil {
+			return nil, err
+		}
+		replayed = after == nil
+	}
+	if g := p.catalogue.ReplayOf(k.No); replayed && g != nil && limit > len(page.jobs) {
+		mark = replayMark
+		if after, err = p.listJobs(ctx, g, after, limit, page); err != nil {
+			return nil, err
+		}
+	}
+	if limit > 0 && after != nil {
+		page.next = "/channel/" + ch.ID + "/consumer/" + k.ID + "/queued-jobs?limit=" + strconv.Itoa(limit) +
+			"&after=" + url.QueryEscape(mark+formatCursor(*after))
+	}
+	return page, nil
+}
+
+// listJobs adds jobs of a generation behind the cursor to the page. It returns the cursor of the next
+// page, nil where this one has the last of them.
+func (p *Puller) listJobs(ctx context.Context, k *durable.Consumer, after *redisq.Cursor, limit int, page *queuedJobs) (*redisq.Cursor, error) {
+	// A page may contain jobs that are over, because their acknowledgement was lost. The loop
+	// acknowledges them and continues behind them, so that the list is not short. The number of
+	// rounds is bounded.
 	for round := 0; limit > len(page.jobs) && round < 4; round++ {
 		want := p.fits.Of(k.No, limit-len(page.jobs))
 		waiting, err := p.queue.Peek(ctx, k.No, after, want)
@@ -195,18 +233,14 @@ func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *d
 			break
 		}
 		if len(waiting) < want {
-			return page, nil
+			return nil, nil
 		}
 	}
-	if limit > 0 && after != nil {
-		page.next = "/channel/" + ch.ID + "/consumer/" + k.ID + "/queued-jobs?limit=" + strconv.Itoa(limit) +
-			"&after=" + url.QueryEscape(formatCursor(*after))
-	}
-	return page, nil
+	return after, nil
 }
 
-// describe adds the waiting jobs to the page, with their messages: as many as
-// shown, which is fewer when the page is full.
+// describe adds waiting jobs with their messages to the page. shown is the number of jobs
+// processed; it is less than len(waiting) if the page is full.
 func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) (shown int, err error) {
 	generation := p.queue.Generation()
 	cs := verify.Waiting(waiting)
@@ -217,12 +251,19 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 	var over []ident.ID
 	for i, size := range sizes {
 		c := &cs[i]
+		if c.Verdict.SetAside() { // no worker gets it now
+			shown++
+			continue
+		}
 		if c.Verdict.Ends() {
 			over = append(over, c.ID)
+		} else if c.Verdict == verify.Expired { // without its lease the death cannot be stored
+			shown++
+			continue
 		} else if !page.size.add(size) {
 			break
 		} else {
-			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts), msg: c.Message})
+			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts), msg: c.Message, replay: k.Replay})
 		}
 		shown++
 	}
@@ -247,7 +288,7 @@ func parseLimit(args *fasthttp.Args) (int, error) {
 	return min(n, maxListed), nil
 }
 
-// A cursor is opaque to clients: score and message ID of the last job listed.
+// formatCursor returns a cursor, opaque to clients: score and message ID of the last listed job.
 func formatCursor(c redisq.Cursor) string {
 	return strconv.FormatInt(c.Score, 36) + "." + c.ID.String()
 }
@@ -284,7 +325,8 @@ func (p *Puller) foreign(ctx context.Context, ch *catalogue.Channel, id ident.ID
 	return errForeign
 }
 
-// head returns the message without its payload; errJobNotFound when the channel has none.
+// head returns the message without its payload. It returns errJobNotFound if the channel has no
+// such message.
 func (p *Puller) head(ctx context.Context, ch *catalogue.Channel, id ident.ID) (*durable.Message, error) {
 	msg, err := p.verifier.Head(ctx, ch.No, id)
 	if err == nil && msg == nil {

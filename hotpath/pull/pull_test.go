@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -33,7 +34,7 @@ func (q *pausedQueue) answer() redisq.Lease {
 
 func (q *pausedQueue) Generation() uint64 { return 1 }
 
-func (q *pausedQueue) Claim(context.Context, uint32, int, time.Duration) (redisq.Claim, error) {
+func (q *pausedQueue) Claim(context.Context, uint32, int, time.Duration, redisq.Limits) (redisq.Claim, error) {
 	return redisq.Claim{Leases: []redisq.Lease{q.answer()}}, nil
 }
 
@@ -59,9 +60,13 @@ func (oneMessage) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]d
 	return nil, nil
 }
 
+func (o oneMessage) Job(ctx context.Context, k *durable.Consumer, id ident.ID) (durable.StoredJob, error) {
+	return durable.StoredJob{Stored: true}, nil
+}
+
 func slowPuller(takes ...time.Duration) (*Puller, *pausedQueue) {
 	q := &pausedQueue{takes: takes}
-	return New(Options{Queue: q, Store: oneMessage{}, Verifier: verifierOf(oneMessage{}, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 { return 0 },
+	return New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: q, Store: oneMessage{}, Verifier: verifierOf(oneMessage{}, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 { return 0 },
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())}), q
 }
 
@@ -137,6 +142,11 @@ func (o *overtaken) JobStates(_ context.Context, _ uint32, ids []ident.ID) (map[
 	return map[ident.ID]durable.JobState{ids[0]: {Status: durable.Delivered}}, nil
 }
 
+func (o *overtaken) Job(ctx context.Context, k *durable.Consumer, id ident.ID) (durable.StoredJob, error) {
+	states, err := o.JobStates(ctx, k.No, []ident.ID{id})
+	return durable.StoredJob{JobState: states[id], Stored: true}, err
+}
+
 func (o *overtaken) ClaimEach(_ context.Context, _ uint32, wishes []redisq.Wish) ([]redisq.Grant, error) {
 	if !wishes[0].Insert {
 		return []redisq.Grant{{Before: redisq.Standing{State: redisq.Missing}}}, nil
@@ -152,7 +162,7 @@ func (o *overtaken) Ack(_ context.Context, _ uint32, ids []ident.ID) (int, error
 
 func TestAJobThatIsOverByTheTimeItIsPutBackIsNotHandedOut(t *testing.T) {
 	both := &overtaken{}
-	p := New(Options{Queue: both, Store: both, Verifier: verifierOf(both, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 { return 0 },
+	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: both, Store: both, Verifier: verifierOf(both, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 { return 0 },
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())})
 	m := move{p: p, ch: &catalogue.Channel{Channel: durable.Channel{No: 1}}, k: &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull},
 		id: ident.AtMillis(1), t: transition{next: "INFLIGHT"}}

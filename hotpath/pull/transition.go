@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
@@ -18,8 +19,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// LeaseHeader carries the lease token: to the one request that claimed a job,
-// and back from clients that want a stale worker to be refused.
+// LeaseHeader carries the lease token. The broker sends it to the one request that claimed the job.
+// A client sends it back to have stale workers refused.
 const LeaseHeader = "X-Broker-Lease"
 
 var (
@@ -28,6 +29,7 @@ var (
 		"IncrementalTimeout goes only with NextState INFLIGHT of a job that is not in flight, as whole seconds from 0 to "+strconv.Itoa(MaxIncrementalTimeout)+".")
 	errLeaseOver = problem.New(409, "lease_lost", "The job was claimed, but its lease was over before this could be said.")
 	errLeaseLost = problem.New(409, "lease_lost", "The lease in "+LeaseHeader+" is no longer the job's lease.")
+	errBlocked   = problem.New(409, "key_blocked", "An earlier message of the job's ordering key is not over.")
 	errForeign   = problem.New(401, "job_of_other_consumer", "The job belongs to another consumer.")
 )
 
@@ -68,12 +70,15 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	if err != nil {
 		return state, err
 	}
-	m := move{p: p, ch: ch, k: k, id: id, t: t, token: string(rc.Request.Header.Peek(LeaseHeader))}
+	m := move{p: p, ch: ch, id: id, t: t}
+	if m.k, m.token, err = p.generation(ctx, k, id, string(rc.Request.Header.Peek(LeaseHeader))); err != nil {
+		return state, err
+	}
 	switch t.next {
 	case "INFLIGHT":
 		lease, err := m.take(ctx)
 		if err == nil && lease.Token != "" {
-			rc.Response.Header.Set(LeaseHeader, lease.Token)
+			setLease(rc, m.k, lease.Token)
 		}
 		return t.next, err
 	case "QUEUED":
@@ -93,9 +98,12 @@ type move struct {
 	token string // presented by the client, may be empty
 }
 
-// take is inFlight, but for a process that was paused meanwhile: another worker may
-// have got the job by now, and be through with it.
+// take calls inFlight and refuses the lease if its time is already over. That happens if this
+// process was paused: another worker may have claimed and finished the job.
 func (m *move) take(ctx context.Context) (redisq.Lease, error) {
+	if m.p.held(m.k.No) {
+		return redisq.Lease{}, m.inFlightHeld(ctx)
+	}
 	over := time.Now().Add(m.p.visible + m.t.extra)
 	lease, err := m.inFlight(ctx, 0)
 	if err == nil && lease.Token != "" && !time.Now().Before(over) {
@@ -104,8 +112,8 @@ func (m *move) take(ctx context.Context) (redisq.Lease, error) {
 	return lease, err
 }
 
-// inFlight claims the job. The lease has a token only for the one caller that
-// claimed it: same-state requests get 202 as well, but no token.
+// inFlight claims the job. The lease has a token only for the one caller that claimed it. Other
+// requests for the same state get 202 without a token.
 func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	p := m.p
 	lease, before, err := m.claim(ctx, redisq.Job{ID: m.id}, false)
@@ -114,7 +122,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	}
 	switch {
 	case lease.Token != "":
-		failpoint.At(failpoint.AfterPullHold)
+		failpoint.At(failpoint.AfterPullClaim)
 		return m.claimed(ctx, lease)
 	case before.State == redisq.Leased:
 		over, err := m.forgetOver(ctx, before)
@@ -129,7 +137,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 		}
 		return lease, nil
 	}
-	// Redis does not know the job: the store decides.
+	// Redis does not have the job: the store decides.
 	msg, err := m.message(ctx)
 	if err != nil {
 		return lease, err
@@ -166,8 +174,8 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	return lease, nil
 }
 
-// message returns the message of the job without its payload; errJobNotFound if the consumer
-// has no such job.
+// message returns the message of the job without its payload. It returns errJobNotFound if the
+// consumer has no such job.
 func (m *move) message(ctx context.Context) (*durable.Message, error) {
 	msg, err := m.p.head(ctx, m.ch, m.id)
 	if err == nil && !m.k.Concerns(msg.Head()) {
@@ -176,15 +184,9 @@ func (m *move) message(ctx context.Context) (*durable.Message, error) {
 	return msg, err
 }
 
-// claim asks Redis for the job. insert: also when Redis does not know it.
-func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
-	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visible + m.t.extra, Insert: insert})
-	return grant.Lease, grant.Before, err
-}
-
-// forgetOver looks whether a job that Redis holds as leased is over: its ack was
-// lost. Then that very lease, and no later one, is ended, so that the job can be
-// claimed like any other whose state in Redis is uncertain.
+// forgetOver checks a job that Redis holds as leased against the store. If the job is over, its
+// acknowledgement was lost. Then forgetOver ends that lease, and no later one, so that the job can
+// be claimed and verified like any other.
 func (m *move) forgetOver(ctx context.Context, held redisq.Standing) (over bool, err error) {
 	c := verify.Candidate{ID: m.id}
 	if err = m.p.verifier.One(ctx, m.k, &c); err != nil || !c.Verdict.Ends() {
@@ -194,22 +196,33 @@ func (m *move) forgetOver(ctx context.Context, held redisq.Standing) (over bool,
 	return true, err
 }
 
-// claimed checks a fresh lease against the store where Redis may be behind it.
+// claimed verifies a fresh lease against the store unless the fresh rule applies.
 func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, error) {
 	p := m.p
 	p.touched(m.k.No)
 	c := verify.OfLease(&lease)
-	if p.verifier.Fresh(&c, p.queue.Generation()) {
+	if p.verifier.Fresh(m.k, &c, p.queue.Generation()) {
 		return lease, nil
 	}
 	if err := p.verifier.One(ctx, m.k, &c); err != nil {
-		return redisq.Lease{}, err // the lease ends by itself
+		return redisq.Lease{}, err // the lease expires
+	}
+	if c.Verdict == verify.Expired {
+		if err := p.outcomes.Store(ctx, outcome.Result{Outcome: c.Death(m.k, &lease, p.nowMs())}); err != nil {
+			return redisq.Lease{}, err
+		}
+		p.expired(m.id)
+		return redisq.Lease{}, errTransition // it is DEAD: the next claim of it takes it out of the DLQ
+	}
+	if c.Verdict.SetAside() {
+		p.order.SetAside(ctx, m.k, []verify.Candidate{c}, []redisq.Lease{lease})
+		return redisq.Lease{}, errBlocked
 	}
 	if c.Verdict.Ends() {
 		if _, err := p.queue.Ack(ctx, m.k.No, []ident.ID{m.id}); err != nil {
 			return redisq.Lease{}, err
 		}
-		return m.inFlight(ctx, 1) // Redis knows nothing of it now: the store decides
+		return m.inFlight(ctx, 1) // Redis no longer has the job: the store decides
 	}
 	return lease, nil
 }
@@ -220,48 +233,53 @@ func (m *move) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, accept, err := m.outcome(ctx, standing)
+	r, accept, err := m.outcome(ctx, standing)
 	if err != nil || !accept {
 		return err
 	}
-	if err := m.p.outcomes.Store(ctx, out); err != nil {
+	if err := m.p.outcomes.Store(ctx, r); err != nil {
 		return err
 	}
 	m.p.verifier.Cache.Done(m.id)
 	return nil
 }
 
-// outcome judges a request for DELIVERED or DEAD of a job that stands at q in
-// Redis. accept says that the outcome is to be stored; without it a nil error
-// means that the job is in that state already.
-func (m *move) outcome(ctx context.Context, q redisq.Standing) (out durable.Outcome, accept bool, err error) {
+// outcome decides on a request for DELIVERED or DEAD of a job with the standing q in Redis. accept
+// reports that the caller must store the outcome. If accept is false and err is nil, the job is
+// already in that state.
+func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result, accept bool, err error) {
 	if q.State != redisq.Leased {
 		if accept, err = m.finishUnleased(ctx, q); !accept {
-			return out, false, err
+			return r, false, err
 		}
 	} else if m.token != "" && m.token != q.Token {
-		return out, false, errLeaseLost
+		return r, false, errLeaseLost
+	} else {
+		r.Lease, r.ExtendBy = redisq.Lease{ID: m.id, Token: q.Token}, m.p.visible
 	}
-	out = durable.Outcome{
+	out := durable.Outcome{
 		Kind: durable.OutcomeDelivered, ConsumerNo: m.k.No, ID: m.id, Priority: q.Priority,
 		Attempts: max(q.Attempts, 1), AtMs: m.p.nowMs(),
 		Tracked: q.Attempts != 1 || q.Flags != 0,
 	}
-	if m.t.next == "DEAD" {
-		out.Kind, out.Error = durable.OutcomeDead, "declared dead by the consumer"
-		m.p.metrics.Dead.Inc()
+	if m.t.next != "DEAD" {
+		out.Exchange = m.awaited(&out)
+	} else {
+		out.Kind, out.Reason, out.Error = durable.OutcomeDead, durable.ByConsumer, "declared dead by the consumer"
+		m.p.metrics.Died(out.Reason, 1)
 	}
-	return out, true, nil
+	r.Outcome = out
+	return r, true, nil
 }
 
-// fanoutSettled is the age from which a job that Redis does not know was lost by
-// it, rather than not yet offered to it.
+// fanoutSettled is the age from which a job that Redis does not have counts as lost by Redis. A
+// younger job may not have been offered yet.
 const fanoutSettled = 2 * time.Second
 
-// finishUnleased judges DELIVERED or DEAD for a job that Redis does not hold as
-// leased: the same state again is fine, everything else is refused. One case is
-// accepted: Redis lost the state of the consumer, so the job may well be in
-// flight, and its report is believed. accept says to go on.
+// finishUnleased decides on DELIVERED or DEAD for a job that Redis does not hold as leased. A
+// repeated request for the stored state succeeds. A job whose state Redis may have lost is
+// accepted: the job may be in flight, and the report of the client is trusted. Every other request
+// is refused.
 func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bool, err error) {
 	p := m.p
 	s, err := p.verifier.State(ctx, m.k, m.id)
@@ -299,8 +317,8 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 	return true, nil
 }
 
-// unleased is the refusal of a job that is queued: to a worker that shows a
-// lease it is told that the lease is lost.
+// unleased returns the refusal for a queued job. A client that sent a lease token gets
+// errLeaseLost.
 func (m *move) unleased() error {
 	if m.token != "" {
 		return errLeaseLost
@@ -308,7 +326,7 @@ func (m *move) unleased() error {
 	return errTransition
 }
 
-// queued answers a request for the state QUEUED: allowed only as the same state.
+// queued answers a request for the state QUEUED, which is allowed only if the job is in that state.
 func (m *move) queued(ctx context.Context) error {
 	p := m.p
 	standing, err := p.probes.Ask(ctx, m.k.No, m.id)

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A waiters is the long polls of this broker that wait for work, by consumer.
-// A wake-up goes to the one that waits longest; it passes it on when it leaves
-// work behind. So fifty waiting workers cost one claim per arrival, not fifty.
+// A waiters holds the long polls of this broker that wait for work, by consumer. A wake-up goes to
+// the longest waiting poll. A poll that leaves work behind wakes the next one. So fifty waiting
+// workers cost one claim per arrival, not fifty.
 type waiters struct {
 	mu   sync.Mutex
 	byNo map[uint32]*list.List // of chan struct{}, capacity 1
@@ -21,7 +21,7 @@ type ticket struct {
 	element *list.Element
 }
 
-// join enters the queue at its end.
+// join adds a ticket at the end of the queue.
 func (w *waiters) join(consumer uint32) *ticket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *waiters) join(consumer uint32) *ticket {
 	return t
 }
 
-// leave gives the place up. A wake-up that was not used goes to the next.
+// leave removes the ticket from the queue. An unused wake-up goes to the next ticket.
 func (t *ticket) leave() {
 	t.w.mu.Lock()
 	l := t.w.byNo[t.no]
@@ -54,8 +54,8 @@ func (t *ticket) leave() {
 	}
 }
 
-// first reports whether the ticket is at the head of the queue: that one also
-// looks by itself now and then.
+// first reports whether the ticket is at the head of the queue. The head also claims periodically
+// without a wake-up.
 func (t *ticket) first() bool {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *ticket) first() bool {
 	return l != nil && l.Front() == t.element
 }
 
-// Wake says that a consumer may have due jobs. It never blocks.
+// Wake reports that a consumer may have due jobs. It never blocks.
 func (w *waiters) Wake(consumer uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,7 @@ func (w *waiters) Wake(consumer uint32) {
 		select {
 		case e.Value.(*ticket).wake <- struct{}{}:
 			return
-		default: // woken already and not yet run: the next one
+		default: // already woken and not yet run: try the next one
 		}
 	}
 }

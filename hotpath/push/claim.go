@@ -13,22 +13,20 @@ import (
 // whether the lane should be served again at once.
 func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	k := l.consumer.Load()
-	if k.Type != durable.Push {
+	if k.Type != durable.Push || d.held(ctx, l, k) {
 		return false
 	}
 	// Until a claim has succeeded the lane is treated as having more jobs. If this claim cannot be
 	// made, the end of a request tries again.
-	l.leftMore(true)
-	room := l.room()
+	l.leftMore(true, true)
+	limits := d.limits(k)
+	l.exact.Store(limits.Rated() || limits.Concurrency > 0 || k.Replay != nil)
+	room := d.fair(l, d.roomOf(l))
 	if room <= 0 || l.short.Load() {
-		return false
+		return d.awaitRoom(l)
 	}
-	if since := time.Since(l.claimed); since < claimPause && room < l.limit/2 {
-		l.setTimer(claimPause-since, func() { d.Wake(l.no) })
-		return false
-	}
-	if d.outcomes.Room() < claimMax {
-		l.setTimer(storePause, func() { d.Wake(l.no) })
+	if pause := d.pause(l, room); pause > 0 {
+		l.setTimer(pause, func() { d.Wake(l.no) })
 		return false
 	}
 	n := d.reserve(l, d.fits.Of(l.no, min(room, claimMax)))
@@ -40,7 +38,8 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	suspected := l.suspected.Load()
 	var c redisq.Claim
 	err := guard.Do("claim for push", func() (err error) {
-		c, err = d.queue.Claim(ctx, l.no, n, d.lease(k))
+		limits.Slots, limits.Retrying = l.limit, int(l.retrying.Load())
+		c, err = d.queue.Claim(ctx, l.no, n, d.lease(k), limits)
 		return err
 	})
 	generation := d.queue.Generation() // after Claim, which may meet another Redis
@@ -53,9 +52,10 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	}
 	got := len(c.Leases)
 	d.unreserve(l, n-got)
-	l.leftMore(c.Ready > 0)
+	l.leftMore(c.Ready > 0, c.Ready > c.Retries || limits.RetryShare == 100 && c.Ready > 0)
+	l.limited(&c)
 	if got > 0 {
-		left := d.verify(ctx, l, k, d.start(l, k, c.Leases, start, generation), start)
+		left := d.verify(ctx, l, k, claimed{d.start(l, k, c.Leases, start, generation), start, suspected})
 		d.fits.Learn(l.no, got, got-left)
 		d.suspectSince(l, suspected)
 	}
@@ -70,6 +70,23 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 		l.setTimer(c.NextDue, func() { d.Wake(l.no) })
 	}
 	return false
+}
+
+// pause returns the time until the next claim of a lane with that room is useful.
+func (d *Dispatcher) pause(l *lane, room int) time.Duration {
+	if pause := l.pause(); pause > 0 {
+		return pause
+	}
+	if rest := d.behindFor(l) - time.Since(l.claimed); rest > 0 {
+		return rest
+	}
+	if since := time.Since(l.claimed); since < claimPause && room < l.limit/2 {
+		return claimPause - since
+	}
+	if d.outcomes.Room() < claimMax {
+		return storePause
+	}
+	return 0
 }
 
 // reserve takes up to n slots of the process for the lane. It takes at most half of the free slots,

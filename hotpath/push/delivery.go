@@ -2,12 +2,9 @@ package push
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
@@ -33,17 +30,34 @@ type delivery struct {
 	lease    redisq.Lease
 	at       time.Time // time before the claim was sent; monotonic
 	tracked  bool      // the store may have a row about the job
+	probe    int64     // of the one probe of a revived consumer: Unix ms until which it may be sent
+	expiry   int64     // when the job expires, Unix ms; 0: never
+
+	last bool         // no attempt follows; written before the outcome is added
+	end  atomic.Int32 // how the delivery left those in flight, where Redis forgets its lease
 
 	// lost is set when Redis has leased the job to another claim, or counts this attempt as over. A
 	// lost delivery is not sent. A request that has already begun continues to its end.
-	lost atomic.Bool
+	lost    atomic.Bool
+	kept    int64  // bytes counted of the response; of the goroutine of the attempt, then of its sink
+	note    string // what the status URL said; of the goroutine of the attempt
+	granted string // where the rates count the lease; of the goroutine of the attempt
 }
+
+// Values of delivery.end. 0 is any other end, after which Redis knows the job.
+const (
+	over      = 1 // the outcome is stored, and no attempt follows
+	givenBack = 2 // the request was not sent
+)
 
 // deliver begins the delivery, or leaves it to a request of its lane that ends. Requests run in
 // goroutines that wait for more work before they exit. The slots that claims reserve bound the
 // number of these goroutines.
 func (d *Dispatcher) deliver(v *delivery) {
 	d.inFlight.add(v)
+	if v.lease.Attempt > 1 {
+		v.lane.retrying.Add(1)
+	}
 	if v = v.lane.put(v); v == nil {
 		return
 	}
@@ -80,6 +94,9 @@ func (v *delivery) run() *delivery {
 	// The outcome may wait for the store; the payload must not stay in memory for that time.
 	short := d.large.give(v.lane, v.msg)
 	v.msg = nil
+	if v.lease.Attempt > 1 {
+		v.lane.retrying.Add(-1)
+	}
 	d.free(1)
 	for _, l := range short {
 		d.Wake(l.no)
@@ -93,22 +110,14 @@ func (v *delivery) run() *delivery {
 
 func (v *delivery) attempt() {
 	d := v.d
-	if v.lost.Load() {
-		d.inFlight.remove(v)
-		return
-	}
-	// After a pause of the process the lease may have expired, and a request on an expired lease
-	// must not be sent. The rest of the lease must cover the whole exchange.
-	begun, p := time.Now(), d.policy(v.consumer)
-	if d.isStopped() || begun.Sub(v.at) > d.lease(v.consumer)-p.Timeout {
-		d.inFlight.remove(v)
-		d.release(v.lane, []redisq.Lease{v.lease})
+	begun, p, seen := time.Now(), d.policy(v.consumer), v.lane.consumer.Load()
+	if !v.sendable(begun, p, seen) {
 		return
 	}
 	failpoint.At(failpoint.BeforePost)
 	var res egress.Result
 	if err := guard.Do("delivery", func() error {
-		res = v.post(begun.Add(p.Timeout))
+		res = v.exchange(p, begun.Add(p.Timeout))
 		return nil
 	}); err != nil {
 		// This counts as a failed attempt, so that a job that always fails here ends as dead.
@@ -117,27 +126,70 @@ func (v *delivery) attempt() {
 	}
 	failpoint.At(failpoint.AfterPost)
 	v.lane.observe(res.Took)
+	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter}, v.lease.Attempt)
 	switch {
 	case res.Local:
-		d.inFlight.remove(v)
-		d.release(v.lane, []redisq.Lease{v.lease})
+		v.dropKept()
+		v.giveBack()
 		d.WakeAfter(v.lane.no, storePause)
 	case errors.Is(res.Err, egress.ErrClosed):
+		v.dropKept()
 		// The broker cut the exchange, so its result is unknown and no attempt is judged. The lease
 		// expires by itself.
 		d.inFlight.remove(v)
+		d.returnProbe(v)
+	case verdict.Meaning == policy.Gone:
+		v.dropKept()
+		d.gone(v, seen)
 	default:
+		d.strain(v, p, verdict)
 		var r outcome.Result
 		if err := guard.Do("outcome of a delivery", func() error {
-			r = v.outcome(res)
+			r = v.outcome(res, verdict)
 			return nil
 		}); err != nil {
+			v.dropKept()
 			d.inFlight.remove(v) // the lease expires by itself
 			d.log.Error("outcome of a delivery was not stored; its lease ends and it is tried again", "job", v.job(), "consumer", v.consumer.ID, "error", err)
 			return
 		}
+		if v.probe != 0 {
+			d.probed(v, seen, &r.Outcome)
+		}
+		v.last = r.Outcome.Kind != durable.OutcomeRetry
 		d.outcomes.Add(r)
 	}
+}
+
+// sendable reports whether the request may still be sent. If it may not, sendable has ended the
+// delivery: its job is given back, over, or leased to another claim.
+func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Consumer) bool {
+	d := v.d
+	if v.lost.Load() {
+		d.inFlight.remove(v)
+		d.returnProbe(v)
+		return false
+	}
+	// After a pause of the process the lease may have expired, and a request on an expired lease
+	// must not be sent. The rest of the lease must cover the whole exchange.
+	if d.isStopped() || begun.Sub(v.at) > d.lease(v.consumer)-p.Timeout {
+		v.giveBack()
+		return false
+	}
+	if seen.Held() && (seen.State != durable.StateProbing || v.probe == 0) {
+		v.giveBack()
+		d.Wake(v.lane.no) // it may have been resumed, and found nothing, before the job was back
+		return false
+	}
+	if v.expiry > 0 && d.nowMs() >= v.expiry { // while it waited in its lane
+		out := durable.Expiration(v.consumer.No, v.msg.ID, v.msg.Priority, v.lease.Attempt-1, d.nowMs())
+		v.last = true
+		d.outcomes.Add(outcome.Result{Outcome: out, Lease: v.lease, Sink: v})
+		d.expired(v.msg.ID)
+		d.returnProbe(v)
+		return false
+	}
+	return true
 }
 
 // errDelivery is the error of an attempt that failed inside the broker.
@@ -181,9 +233,23 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	attempt := strconv.Itoa(v.lease.Attempt)
 	h.Set("X-Broker-Job-ID", job)
 	h.Set("X-Broker-Attempt", attempt)
+	if r := v.consumer.Replay; r != nil {
+		h.Set("X-Broker-Replay", r.ID())
+	}
 	h.Set("X-Request-ID", job+"-"+attempt)
+	p := v.d.policy(v.consumer)
+	p.Prove(h.Set, v.webhookID(), v.msg.Payload, time.Now())
+	if v.msg.ProducerNo == 0 {
+		v.describeReply(h)
+	}
 	req.SetBodyRaw(v.msg.Payload)
-	return target.Post(req, time.Until(deadline))
+	if client, ok := p.Authorization.OAuth2(); ok {
+		return v.postWithToken(target, req, client, deadline)
+	}
+	if err := v.inTime(deadline, false); err != nil {
+		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+	}
+	return v.send(target, req, p, deadline)
 }
 
 // target returns the target of the consumer's requests. It makes a new one after the consumer's
@@ -195,77 +261,4 @@ func (v *delivery) target() (Target, error) {
 	target, err := v.d.client.Target(v.consumer.CallbackURL, v.consumer.Protocol)
 	v.lane.target.Store(&laneTarget{version: v.consumer.Version, target: target, err: err})
 	return target, err
-}
-
-// outcome judges the answer by the consumer's policy and returns the result to store.
-func (v *delivery) outcome(res egress.Result) outcome.Result {
-	d, m := v.d, v.d.metrics
-	m.AttemptSeconds.Observe(res.Took.Seconds())
-	out := durable.Outcome{
-		ConsumerNo: v.consumer.No, ID: v.msg.ID, Priority: v.msg.Priority,
-		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status,
-		Tracked: v.tracked || v.lease.Attempt > 1,
-	}
-	r := outcome.Result{Lease: v.lease, Sink: v}
-	p := d.policy(v.consumer)
-	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter}, v.lease.Attempt)
-	if verdict.Meaning == policy.Delivered {
-		out.Kind = durable.OutcomeDelivered
-		m.Attempts.WithLabelValues("delivered").Inc()
-		if out.Attempts == 1 {
-			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // the store's clock
-			m.EndToEnd.Observe(took.Seconds())
-			d.pace.Observe(took-res.Took, res.Took)
-		}
-		d.verifier.Cache.Done(v.msg.ID)
-		r.Outcome = out
-		return r
-	}
-	out.Answer, out.DurationMs = res.Answer, res.Took.Milliseconds()
-	out.Error = describeFailure(res)
-	if verdict.Meaning != policy.Retry {
-		out.Kind = durable.OutcomeDead
-		if verdict.Meaning == policy.Rejected {
-			out.Error = "the consumer's policy does not retry this answer: " + out.Error
-		} else {
-			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.lease.Attempt, p.MaxAttempts(), out.Error)
-		}
-		m.Attempts.WithLabelValues("dead").Inc()
-		m.Dead.Inc()
-		d.verifier.Cache.Done(v.msg.ID)
-		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
-			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
-	} else {
-		out.Kind = durable.OutcomeRetry
-		r.Delay = verdict.Delay
-		out.NextMs = out.AtMs + r.Delay.Milliseconds()
-		m.Attempts.WithLabelValues("retry").Inc()
-		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
-			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.Delay)
-	}
-	r.Outcome = out
-	return r
-}
-
-// Ended removes the delivery from those in flight: its outcome is stored, or given up.
-func (v *delivery) Ended() { v.d.inFlight.remove(v) }
-
-// Retrying wakes the lane when the job is due again.
-func (v *delivery) Retrying(after time.Duration) {
-	v.d.touched(v.lane.no)
-	v.d.WakeAfter(v.lane.no, after)
-}
-
-// Done does nothing: no request waits for the outcome of a push.
-func (v *delivery) Done(error) {}
-
-func describeFailure(res egress.Result) string {
-	if res.Err != nil {
-		text := res.Err.Error()
-		if len(text) > 512 {
-			text = text[:512]
-		}
-		return strings.ToValidUTF8(text, string(utf8.RuneError))
-	}
-	return "status " + strconv.Itoa(res.Status)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -17,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
@@ -41,14 +43,21 @@ type Dispatcher struct {
 	catalogue *catalogue.Catalogue
 	client    Deliverer
 	verifier  *verify.Verifier
+	order     Order
 	outcomes  Outcomes
 	pace      Pace
+	balancer  Balancer
+	states    States
+	history   History
 	settings  Settings
 	nowMs     func() int64
 	touched   func(consumer uint32)
 	refill    func(consumer uint32)
 	log       *slog.Logger
 	metrics   *metrics.Metrics
+
+	began time.Time    // of the dispatcher
+	live  atomic.Int64 // time of the last live claim, ns after began
 
 	mu      sync.Mutex
 	lanes   map[uint32]*lane
@@ -63,6 +72,7 @@ type Dispatcher struct {
 	quit       chan struct{}  // closed when stopped
 	inFlight   inFlight
 	large      largePayloads
+	responses  *intake.Bound
 	fits       verify.Fits        // number of jobs to ask for in a claim of a lane
 	loading    chan struct{}      // capacity servers: a claim is loading payloads
 	suspects   *dedupQueue[*lane] // lanes whose leases Redis may have lost
@@ -81,11 +91,13 @@ func (d *Dispatcher) lease(k *durable.Consumer) time.Duration {
 
 // New returns a dispatcher. No job is claimed before Run.
 func New(o Options) *Dispatcher {
-	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, outcomes: o.Outcomes, pace: o.Pace,
+	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, pace: o.Pace, balancer: o.Balancer, history: o.History, states: o.States,
 		settings: o.Settings, nowMs: o.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics}
-	d.lanes = map[uint32]*lane{}
+	d.lanes, d.began = map[uint32]*lane{}, time.Now()
+	d.live.Store(-int64(liveFor))
 	d.slots = d.settings.Concurrency
 	d.large.most = d.settings.Bytes
+	d.responses = intake.NewBound(responseBytes)
 	d.loading = make(chan struct{}, servers)
 	d.idle, d.quit = make(chan *delivery), make(chan struct{})
 	d.inFlight.byLane = map[*lane]map[*delivery]struct{}{}
@@ -94,10 +106,20 @@ func New(o Options) *Dispatcher {
 	return d
 }
 
-// Learn adds a new consumer or updates a changed one.
+// Learn adds a new consumer, updates a changed one, or drops a deleted one. The requests in
+// flight of a deleted consumer end as usual; its other claimed jobs are given back.
 func (d *Dispatcher) Learn(k *durable.Consumer) {
 	d.mu.Lock()
 	l := d.lanes[k.No]
+	if k.Deleted() {
+		if delete(d.lanes, k.No); l != nil {
+			l.forgetReplay()
+			l.consumer.Store(k)
+			l.stopTimer()
+		}
+		d.mu.Unlock()
+		return
+	}
 	if l == nil {
 		if k.Type != durable.Push {
 			d.mu.Unlock()
@@ -105,8 +127,12 @@ func (d *Dispatcher) Learn(k *durable.Consumer) {
 		}
 		l = &lane{no: k.No, limit: d.settings.PerConsumer}
 		d.lanes[k.No] = l
+		if k.Replay != nil {
+			d.learnReplay(l, k)
+		}
 	}
 	l.consumer.Store(k)
+	l.until.Store(nil) // of the policy before
 	d.mu.Unlock()
 	d.Wake(k.No)
 }

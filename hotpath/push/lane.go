@@ -17,18 +17,27 @@ type lane struct {
 
 	consumer  atomic.Pointer[durable.Consumer]
 	target    atomic.Pointer[laneTarget]
-	service   atomic.Int64 // average time of a request, ns
-	suspected atomic.Int64 // counts calls of SuspectLoss
-	short     atomic.Bool  // a large payload found no room: largePayloads wakes the lane
-	large     int64        // bytes charged to the lane, under the lock of largePayloads
+	token     atomic.Pointer[tokenSource]
+	service   atomic.Int64              // average time of a request, ns
+	suspected atomic.Int64              // counts calls of SuspectLoss
+	probe     atomic.Int64              // Unix ms until which this broker may probe; the next delivery takes it
+	short     atomic.Bool               // a large payload found no room: largePayloads wakes the lane
+	exact     atomic.Bool               // the consumer has a rate or a concurrency: the lane claims nothing ahead
+	full      atomic.Bool               // the concurrency kept a job back: the end of a lease wakes the lane
+	retrying  atomic.Int64              // deliveries with a slot that are no first attempts
+	until     atomic.Pointer[time.Time] // the rate allows no lease before; nil: it does
+	kin       kin
+	large     int64 // bytes charged to the lane, under the lock of largePayloads
 
 	mu      sync.Mutex
 	claims  int         // reserved for a claim under way
 	waiting []*delivery // claimed, no request yet
 	posting int         // requests in flight, or about to be
+	moved   time.Time   // when a request began after none, or one ended
 	queued  bool        // in the run queue or being served
 	again   bool        // woken while it was being served
 	more    bool        // the last claim left jobs behind, or could not be made
+	first   bool        // some of these come before a new job
 	timer   *time.Timer
 	timerAt time.Time // zero: no timer
 
@@ -48,9 +57,10 @@ const fastService = 50 * time.Millisecond
 // ahead returns how many jobs a lane may claim beyond its requests in flight. A finished request
 // then finds its successor in memory and needs no round trip to Redis. ahead is 0 for a consumer
 // with one request at a time, because there priority must hold for each single job. It is 0 for a
-// slow consumer, because leases would run down while the jobs wait.
+// slow consumer, because leases would run down while the jobs wait, and for one with a rate or a
+// concurrency, which count leases.
 func (l *lane) ahead() int {
-	if l.service.Load() > int64(fastService) {
+	if l.exact.Load() || l.service.Load() > int64(fastService) {
 		return 0
 	}
 	return l.limit - 1
@@ -70,7 +80,9 @@ func (l *lane) room() int {
 }
 
 // left is room for callers that hold mu.
-func (l *lane) left() int { return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting }
+func (l *lane) left() int {
+	return l.limit + l.ahead() - l.claims - len(l.waiting) - l.posting - l.taken()
+}
 
 // reserve reserves room for n jobs of a claim.
 func (l *lane) reserve(n int) {
@@ -80,11 +92,12 @@ func (l *lane) reserve(n int) {
 }
 
 // tryReserve reserves room for n jobs that are on their way to Redis. It reserves nothing and
-// returns false where they do not all fit, or where other jobs may be waiting.
+// returns false where they do not all fit, where other jobs may be waiting that come first, or where
+// the rate allows none.
 func (l *lane) tryReserve(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.more || l.left() < n {
+	if l.first || l.left() < n || l.pause() > 0 {
 		return false
 	}
 	l.claims += n
@@ -108,15 +121,18 @@ func (l *lane) put(v *delivery) *delivery {
 		l.waiting = append(l.waiting, v)
 		return nil
 	}
-	l.posting++
+	if l.posting++; l.posting == 1 {
+		l.moved = time.Now()
+	}
 	return v
 }
 
-// leftMore records whether jobs are, or may be, left to claim. If so, the end of a request claims
-// them. Otherwise the lane waits for a wake-up.
-func (l *lane) leftMore(more bool) {
+// leftMore records whether jobs are, or may be, left to claim, and whether some of them come before
+// a new job. If jobs are left, the end of a request claims them. Otherwise the lane waits for a
+// wake-up.
+func (l *lane) leftMore(more, first bool) {
 	l.mu.Lock()
-	l.more = more
+	l.more, l.first = more, first
 	l.mu.Unlock()
 }
 
@@ -126,6 +142,7 @@ func (l *lane) leftMore(more bool) {
 func (l *lane) next() (v *delivery, claim bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.moved = time.Now()
 	if len(l.waiting) > 0 {
 		v = l.waiting[0]
 		l.waiting[0] = nil
@@ -159,4 +176,12 @@ func (l *lane) stopTimer() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
+}
+
+// takeProbe returns the right to probe, once; 0 where there is none.
+func (l *lane) takeProbe() int64 {
+	if l.probe.Load() == 0 {
+		return 0
+	}
+	return l.probe.Swap(0)
 }

@@ -29,7 +29,7 @@ func TestALaneNeverHasMoreRequestsThanItsLimit(t *testing.T) {
 	require.NotNil(t, v)
 	v, _ = l.next()
 	require.Nil(t, v)
-	l.leftMore(false)
+	l.leftMore(false, false)
 	l.reserve(1)
 	l.put(&delivery{})
 	_, claim = l.next()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -98,9 +99,7 @@ func (d *Dispatcher) restoreSuspected(ctx context.Context) {
 	}
 }
 
-// restore writes the leases of a lane's deliveries into Redis where Redis no longer has them. A
-// delivery that ends at the same moment may leave a lease behind. That lease expires, and the next
-// claim of the job asks the store first.
+// restore writes the leases of a lane's deliveries into Redis where Redis no longer has them.
 func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 	deliveries := d.inFlight.of(l)
 	if len(deliveries) == 0 {
@@ -121,10 +120,43 @@ func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 		return
 	}
 	d.touched(l.no)
+	var ended []ident.ID
+	var unsent []redisq.Lease
 	for i, v := range deliveries {
-		if !mine[i] {
+		end := v.end.Load()
+		switch {
+		case !mine[i]:
 			v.lost.Store(true)
+		case end == over:
+			ended = append(ended, v.lease.ID)
+		case end == givenBack:
+			unsent = append(unsent, v.lease)
 		}
+	}
+	d.takeBack(l, ended, unsent)
+}
+
+// takeBack removes the leases of deliveries that ended while restore wrote their leases. Without it
+// these leases would expire by themselves: the job of an unsent delivery would wait that long. The
+// rates have lost the unsent attempts already, so nothing is refunded.
+func (d *Dispatcher) takeBack(l *lane, ended []ident.ID, unsent []redisq.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	err := guard.Do("removal of restored leases", func() (err error) {
+		if len(ended) > 0 {
+			_, err = d.queue.Ack(ctx, l.no, ended)
+		}
+		return err
+	})
+	if err != nil {
+		d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
+	}
+	if len(unsent) > 0 {
+		for i := range unsent {
+			unsent[i].Granted = ""
+		}
+		d.release(l, unsent)
+		d.Wake(l.no)
 	}
 }
 
@@ -137,7 +169,7 @@ func (d *Dispatcher) look(ctx context.Context, l *lane) {
 	op, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
 	_ = guard.Do("look at a queue", func() error { // the next look tries again
-		_, err := d.queue.Claim(op, l.no, 0, d.settings.Lease)
+		_, err := d.queue.Claim(op, l.no, 0, d.settings.Lease, redisq.Limits{})
 		return err
 	})
 }

@@ -41,10 +41,11 @@ type lossRig struct {
 	payload      []byte   // of every message
 	posted       []string // job-attempt
 	recorded     []durable.Outcome
-	asked        atomic.Int64       // how often the store was asked what it knows of jobs
-	tells        chan struct{}      // the store answers that when it is closed; nil: at once
-	stop         context.CancelFunc // of the dispatcher
-	over         chan struct{}      // closed when its Run has returned
+	asked        atomic.Int64                  // how often the store was asked what it knows of jobs
+	known        map[ident.ID]durable.JobState // what the store says from the second question on
+	tells        chan struct{}                 // the store answers that when it is closed; nil: at once
+	stop         context.CancelFunc            // of the dispatcher
+	over         chan struct{}                 // closed when its Run has returned
 }
 
 func (r *lossRig) Target(string, string) (Target, error) { return r, nil }
@@ -76,7 +77,9 @@ func (r *lossRig) MessagesUpTo(ctx context.Context, channel uint32, ids []ident.
 }
 
 func (r *lossRig) JobStates(ctx context.Context, _ uint32, _ []ident.ID) (map[ident.ID]durable.JobState, error) {
-	r.asked.Add(1)
+	if n := r.asked.Add(1); r.known != nil && n > 1 {
+		return r.known, nil
+	}
 	if r.tells != nil {
 		select {
 		case <-r.tells:
@@ -109,7 +112,7 @@ func newLossRig(t *testing.T) *lossRig {
 	r.Dispatcher = New(Options{
 		Queue: r.redisq, Catalogue: catalogue.New(&memstore.Store{}, log), Deliverer: r, Verifier: verifierOf(r, 1<<20), Outcomes: r.committer,
 		Pace: noPace{}, NowMs: func() int64 { return time.Now().UnixMilli() }, Touched: func(uint32) {}, Refill: func(uint32) {}, Log: log, Metrics: metrics,
-		Settings: Settings{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second, MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour}),
+		Settings: Settings{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second, MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour, RetryShare: 100}),
 			Concurrency: 100, PerConsumer: 2},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -190,7 +193,7 @@ func TestAJobThatAnotherBrokerGotAfterALossIsNotSent(t *testing.T) {
 	r.server.FlushAll()
 	_, err := r.other.Enqueue(t.Context(), 1, []redisq.Job{{ID: ids[2]}}, redisq.Recovered)
 	require.NoError(t, err)
-	c, err := r.other.Claim(t.Context(), 1, 1, time.Minute)
+	c, err := r.other.Claim(t.Context(), 1, 1, time.Minute, redisq.Limits{})
 	require.NoError(t, err)
 	require.Len(t, c.Leases, 1)
 	r.SuspectLoss(1)
@@ -210,6 +213,48 @@ func TestAJobThatAnotherBrokerGotAfterALossIsNotSent(t *testing.T) {
 	r.eventually(func() bool { return r.holding() == 0 })
 	require.Equal(t, 2, r.posts())
 	require.Equal(t, c.Leases[0].Token, r.standings(ids)[2].Token)
+}
+
+// A lateRestorer is a queue whose next restoration runs after the deliveries have ended.
+type lateRestorer struct {
+	*redisq.Queue
+	begun, ended chan struct{}
+}
+
+func (q lateRestorer) RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+	q.begun <- struct{}{}
+	<-q.ended
+	return q.Queue.RestoreLeases(ctx, consumer, leases, lease)
+}
+
+func TestDeliveriesThatEndDuringARestorationLeaveNoLeaseBehind(t *testing.T) {
+	r := newLossRig(t)
+	queue := lateRestorer{r.redisq, make(chan struct{}), make(chan struct{})}
+	r.queue = queue
+	end := sync.OnceFunc(func() { close(queue.ended) })
+	t.Cleanup(end)
+	ids := r.begin()
+	over := make(chan struct{})
+	go func() {
+		r.restore(context.Background(), r.lane(1))
+		close(over)
+	}()
+	<-queue.begun
+	r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Push, Version: 2, State: durable.StatePaused}) // what is not sent is given back
+	r.answer <- 500
+	r.answer <- 204
+	r.eventually(func() bool {
+		s := r.standings(ids)
+		states := map[redisq.State]int{}
+		for i := range s {
+			states[s[i].State]++
+		}
+		return r.holding() == 0 && states[redisq.Delayed] == 1 && states[redisq.Missing] == 1 && states[redisq.Ready] == 1
+	})
+	before := r.standings(ids)
+	end()
+	<-over
+	require.Equal(t, before, r.standings(ids))
 }
 
 // A lane without room claims nothing, and notices a loss all the same.

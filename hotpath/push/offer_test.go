@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
 )
 
@@ -45,7 +46,7 @@ func oneToPush(t *testing.T, q fanout.Queue, push *Dispatcher, wake func(uint32)
 
 // verifierOf returns a verifier for which every message is stored.
 func verifierOf(store verify.Store, cacheBytes int) *verify.Verifier {
-	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 { return 0 }, Kept: 1 << 62}
+	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 { return 0 }, Kept: 1 << 62, Policies: policy.NewBook(policy.Policy{})}
 }
 
 // noPace is told of delays and forgets them.

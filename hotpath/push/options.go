@@ -3,8 +3,10 @@ package push
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
@@ -17,17 +19,36 @@ import (
 // A Queue is the part of redisq.Queue that the dispatcher needs.
 type Queue interface {
 	Generation() uint64
-	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error)
+	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	Hold(ctx context.Context, consumer uint32, wait time.Duration) error
+	Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
 }
 
 // Outcomes takes the results of attempts: an outcome.Committer.
 type Outcomes interface {
 	Add(r outcome.Result)
 	Room() int
+}
+
+// States changes the states of consumers: a consumerstate.Keeper.
+type States interface {
+	// Gone holds the consumer because it answered 410 to a job. seen is the consumer as it was
+	// when the request was sent.
+	Gone(ctx context.Context, seen *durable.Consumer, job string) error
+	// TakeProbe gives the right to probe a revived consumer until then, by the store's clock.
+	TakeProbe(ctx context.Context, consumer uint32, untilMs int64) (bool, error)
+	ReturnProbe(ctx context.Context, consumer uint32, untilMs int64) error
+	// Probed ends the probe: the consumer is active again, or dead for that reason.
+	Probed(ctx context.Context, seen *durable.Consumer, delivered bool, reason string) error
+}
+
+// An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
+type Order interface {
+	SetAside(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, leases []redisq.Lease)
 }
 
 // Settings are the settings of push delivery.
@@ -40,6 +61,7 @@ type Settings struct {
 	Bytes       int64         // of large payloads under way, this process
 	TokenHeader string
 	UserAgent   string
+	Web         *http.Client // asks token endpoints and status URLs; follows no redirects
 }
 
 // A Pace receives how long messages wait for their delivery: the admission of publishes.
@@ -55,8 +77,12 @@ type Options struct {
 	Catalogue *catalogue.Catalogue
 	Deliverer Deliverer
 	Verifier  *verify.Verifier
+	Order     Order // of ordered consumers; may be nil where there are none
 	Outcomes  Outcomes
 	Pace      Pace
+	States    States
+	History   History
+	Balancer  Balancer // of adaptive consumers; may be nil where there are none
 	Settings  Settings
 	NowMs     func() int64 // the clock of the store
 	// Touched receives consumers that have leases, which the reaper must watch. Refill receives

@@ -51,11 +51,11 @@ type panicClaims struct {
 	left int // touched by one lane
 }
 
-func (q *panicClaims) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error) {
+func (q *panicClaims) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error) {
 	if q.left--; q.left >= 0 {
 		panic("boom")
 	}
-	return q.Queue.Claim(ctx, consumer, n, lease)
+	return q.Queue.Claim(ctx, consumer, n, lease, limits)
 }
 
 func TestAPanicOfAClaimKeepsNoSlot(t *testing.T) {

@@ -32,7 +32,7 @@ func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 	k := l.consumer.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if k.Type != durable.Push || d.stopped || n > d.slots/2 || !l.tryReserve(n) {
+	if k.Type != durable.Push || k.Held() || d.stopped || n > d.slots/2 || l.slow() && d.share(l) < n || !l.tryReserve(n) {
 		return nil
 	}
 	d.slots -= n
@@ -59,7 +59,7 @@ func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 			defer guard.Watch("reservation")
 			ctx, cancel := d.whileRunning(ctx)
 			defer cancel()
-			left := d.verify(ctx, l, b.consumer, unverified, b.at)
+			left := d.verify(ctx, l, b.consumer, claimed{unverified, b.at, b.suspected})
 			d.fits.Learn(l.no, len(unverified), len(unverified)-left)
 			d.suspectSince(l, b.suspected)
 		})
@@ -68,6 +68,9 @@ func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 
 // Lease returns the visibility timeout of the jobs.
 func (b *Reservation) Lease() time.Duration { return b.d.lease(b.consumer) }
+
+// Limits returns the limits of the consumer.
+func (b *Reservation) Limits() redisq.Limits { return b.d.limits(b.consumer) }
 
 // whileRunning returns a context that also ends when the dispatcher stops: a store that does not
 // answer must not delay the stop.

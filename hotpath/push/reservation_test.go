@@ -50,7 +50,7 @@ func TestAFreshJobGoesOutWithoutAClaim(t *testing.T) {
 
 // What Redis leased in a state that this broker has not seen before is delivered
 // only after the store was asked.
-func TestABookedJobOfAnotherStateIsVerified(t *testing.T) {
+func TestAReservedJobOfAnotherStateIsVerified(t *testing.T) {
 	r := newLossRig(t)
 	r.Learn(pushConsumer())
 	f, _ := oneToPush(t, r.redisq, r.Dispatcher, func(uint32) {})
@@ -66,7 +66,7 @@ func TestABookedJobOfAnotherStateIsVerified(t *testing.T) {
 // Redis loses its memory between the lease and the delivery, which another call
 // notices. The lease is held as those of the deliveries under way are, also when the
 // store takes its time to tell about the job.
-func TestABookedLeaseThatIsLostOnItsWayIsHeld(t *testing.T) {
+func TestAReservedLeaseThatIsLostOnItsWayIsRestored(t *testing.T) {
 	r := newLossRig(t)
 	r.tells = make(chan struct{})
 	b, lease := r.reserved()
@@ -82,8 +82,45 @@ func TestABookedLeaseThatIsLostOnItsWayIsHeld(t *testing.T) {
 	r.answer <- 204
 }
 
+// Redis loses its memory while the store is asked, and another broker gets the job: this broker does
+// not send it, whether the other one still has it or has delivered it.
+func TestAJobThatAnotherBrokerGotWhileTheStoreWasAskedIsNotSent(t *testing.T) {
+	for _, delivered := range []bool{false, true} {
+		r := newLossRig(t)
+		r.tells = make(chan struct{})
+		b, lease := r.reserved()
+		ids := []ident.ID{lease.ID}
+		r.known = map[ident.ID]durable.JobState{lease.ID: {}}
+		if delivered {
+			r.known[lease.ID] = durable.JobState{Status: durable.Delivered}
+		}
+		r.server.FlushAll()
+		b.Start(t.Context(), []redisq.Lease{lease})
+		r.eventually(func() bool { return r.asked.Load() == 1 })
+		_, err := r.other.Enqueue(t.Context(), 1, []redisq.Job{{ID: lease.ID}}, redisq.Recovered)
+		require.NoError(t, err)
+		c, err := r.other.Claim(t.Context(), 1, 1, time.Minute, redisq.Limits{})
+		require.NoError(t, err)
+		require.Len(t, c.Leases, 1)
+		if delivered {
+			_, err = r.other.Ack(t.Context(), 1, ids)
+			require.NoError(t, err)
+		}
+		r.SuspectLoss(1)
+		close(r.tells)
+		r.eventually(func() bool { return r.asked.Load() == 2 && r.settled() })
+		if delivered {
+			r.eventually(func() bool { return r.standings(ids)[0].State == redisq.Missing })
+		} else {
+			require.Equal(t, c.Leases[0].Token, r.standings(ids)[0].Token)
+		}
+		require.Zero(t, r.posts())
+		require.Zero(t, r.holding())
+	}
+}
+
 // Room is reserved only where a claim would take all of the jobs at once.
-func TestWhatIsNotBooked(t *testing.T) {
+func TestWhatIsNotReserved(t *testing.T) {
 	for name, c := range map[string]struct {
 		before   func(r *lossRig)
 		jobs     int
@@ -92,12 +129,19 @@ func TestWhatIsNotBooked(t *testing.T) {
 		"as many as there is room for":  {func(*lossRig) {}, 3, true},
 		"one more":                      {func(*lossRig) {}, 4, false},
 		"room that is reserved already": {func(r *lossRig) { r.Reserve(1, 2) }, 2, false},
-		"something waits":               {func(r *lossRig) { r.lanes[1].leftMore(true) }, 1, false},
+		"something waits":               {func(r *lossRig) { r.lanes[1].leftMore(true, true) }, 1, false},
 		"half of the process is busy":   {func(r *lossRig) { r.slots = 5 }, 3, false},
 		"outcomes wait for the store":   {func(r *lossRig) { r.outcomes = fullOutcomes{} }, 1, false},
 		"the dispatcher has stopped":    {func(r *lossRig) { r.stopped = true }, 1, false},
 		"a pull consumer now": {func(r *lossRig) {
 			r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Pull, Version: 2})
+		}, 1, false},
+		"a deleted consumer": {func(r *lossRig) {
+			r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", State: durable.StateDeleted, Version: 2})
+			r.Learn(&durable.Consumer{No: 3, ChannelNo: 1, ID: "k", State: durable.StateDeleted, Version: 2}) // never known
+			if len(r.lanes) != 0 {
+				panic("a lane is left")
+			}
 		}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +173,7 @@ func idleRig() *lossRig {
 
 // Room that was reserved for nothing is given back, whether Redis took the jobs or did
 // not answer, and the lane looks again, once: a claim may have found no room.
-func TestABookingForNothingIsGivenBack(t *testing.T) {
+func TestAReservationForNothingIsGivenBack(t *testing.T) {
 	for name, queue := range map[string]fanout.Queue{"queued": answering{}, "no answer": answering{err: errors.New("no answer")}} {
 		t.Run(name, func(t *testing.T) {
 			r := idleRig()
@@ -166,7 +210,7 @@ func (answering) Notify(context.Context, []uint32) error { return nil }
 
 // A store that does not answer does not hold up a dispatcher that stops: the job is
 // given back.
-func TestABookedJobThatTheStoreDoesNotTellOfIsGivenBack(t *testing.T) {
+func TestAReservedJobThatTheStoreDoesNotTellOfIsGivenBack(t *testing.T) {
 	r := newLossRig(t)
 	r.tells = make(chan struct{})
 	b, lease := r.reserved()
@@ -214,7 +258,7 @@ func (l *lane) waitsFor() bool {
 
 // A dispatcher that stops while jobs are on their way waits for them, and gives them
 // back unsent and uncharged.
-func TestABookedJobIsGivenBackByADispatcherThatStops(t *testing.T) {
+func TestAReservedJobIsGivenBackByADispatcherThatStops(t *testing.T) {
 	r := newLossRig(t)
 	b, lease := r.reserved()
 	r.stop()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
@@ -18,11 +19,12 @@ func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, 
 	failpoint.At(failpoint.AfterClaim)
 	d.metrics.Claimed.Add(float64(len(leases)))
 	d.touched(l.no)
+	d.claimedLive(k)
 	for _, lease := range leases {
 		c := verify.OfLease(&lease)
-		if d.verifier.Fresh(&c, generation) {
+		if d.verifier.Fresh(k, &c, generation) {
 			if msg, ok := d.large.take(l, c.Message); ok {
-				d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at})
+				d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: at, expiry: c.Expiry, probe: l.takeProbe()})
 				continue
 			}
 		}
@@ -31,23 +33,30 @@ func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, 
 	return unverified
 }
 
+// A claimed is the leases of one claim, or of a part of it.
+type claimed struct {
+	leases    []redisq.Lease
+	at        time.Time // before the claim was sent; monotonic
+	suspected int64     // the lane's count of suspected losses at that time
+}
+
 // verify asks the store which of the leases are still to be delivered. It begins the deliveries
 // whose payloads have room in memory. It gives the other jobs back, and returns their number as
 // left; they are claimed again when there is room.
-func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) (left int) {
-	if len(leases) == 0 {
+func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c claimed) (left int) {
+	if len(c.leases) == 0 {
 		return 0
 	}
-	d.metrics.Verified.Add(float64(len(leases)))
-	over, rest, err := d.send(ctx, l, k, leases, at)
+	d.metrics.Verified.Add(float64(len(c.leases)))
+	over, rest, err := d.send(ctx, l, k, c)
 	if err != nil {
-		d.giveUp(ctx, l, leases, err)
+		d.giveUp(ctx, l, c.leases, err)
 		return 0
 	}
 	if left = len(rest); left > 0 {
 		d.unreserve(l, left)
 		d.release(l, rest)
-		l.leftMore(true)
+		l.leftMore(true, true)
 		if !l.short.Load() {
 			d.Wake(l.no) // the next claim may have room for them
 		}
@@ -67,25 +76,37 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, l
 
 // send begins the deliveries of the leases that are to be delivered. It returns the jobs that are
 // over, and the leases whose payloads have no room. After an error no delivery has begun.
-func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time) (over []ident.ID, rest []redisq.Lease, err error) {
+func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (over []ident.ID, rest []redisq.Lease, err error) {
 	select {
 	case d.loading <- struct{}{}: // held until the loaded payloads are counted
 		defer func() { <-d.loading }()
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
-	cs, n := verify.Leased(leases), 0
-	err = guard.Do("check of claimed jobs", func() (err error) {
-		n, err = d.verifier.Verify(ctx, k, cs, d.large.room(l))
-		return err
-	})
+	leases := of.leases
+	cs, n, mine, err := d.check(ctx, l, k, of)
 	if err != nil {
 		return nil, nil, err
 	}
+	aside := 0
 	for i, lease := range leases {
 		c := &cs[i]
+		if mine != nil && !mine[i] {
+			d.unreserve(l, 1)
+			continue
+		}
+		if c.Verdict.SetAside() {
+			aside++
+			continue
+		}
 		if c.Verdict.Ends() {
 			over = append(over, c.ID)
+			continue
+		}
+		if c.Verdict == verify.Expired {
+			d.unreserve(l, 1)
+			d.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, d.nowMs()), Lease: lease})
+			d.expired(c.ID)
 			continue
 		}
 		var msg *durable.Message
@@ -100,9 +121,47 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, lea
 		}
 		lease.Attempt = c.Attempt(lease)
 		tracked := c.State.Status != durable.Waiting || lease.Flags != 0
-		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, at: at, tracked: tracked})
+		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: of.at, tracked: tracked, expiry: c.Expiry, probe: l.takeProbe()})
+	}
+	if aside > 0 {
+		d.unreserve(l, aside)
+		d.order.SetAside(ctx, k, cs, leases)
 	}
 	return over, rest, nil
+}
+
+// check asks the store about the jobs of leases; see verify.Verifier.Verify for n. Where Redis may have
+// lost the leases meanwhile, check restores them and asks again, because another broker may have got
+// and ended the jobs. mine then says which leases this broker has; nil: all. No other restoration
+// knows these leases, because they are in flight only when their deliveries begin.
+func (d *Dispatcher) check(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate, n int, mine []bool, err error) {
+	for {
+		cs = verify.Leased(of.leases)
+		err = guard.Do("check of claimed jobs", func() (err error) {
+			n, err = d.verifier.Verify(ctx, k, cs, d.large.room(l))
+			return err
+		})
+		suspected := l.suspected.Load()
+		if err != nil || suspected == of.suspected {
+			return cs, n, mine, err
+		}
+		of.suspected = suspected
+		err = guard.Do("return of leases", func() (err error) {
+			ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+			defer cancel()
+			mine, err = d.queue.RestoreLeases(ctx, l.no, of.leases, d.lease(k))
+			return err
+		})
+		if err != nil {
+			return nil, 0, nil, err
+		}
+	}
+}
+
+// expired counts a job that was not sent because it was too old.
+func (d *Dispatcher) expired(id ident.ID) {
+	d.metrics.Died(durable.Expired, 1)
+	d.verifier.Cache.Done(id)
 }
 
 // giveUp gives back leases that could not be verified. No attempt is charged, because the failure

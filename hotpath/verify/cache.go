@@ -7,12 +7,12 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// shards spreads the lock of the payload cache.
+// shards is the number of independently locked parts of the cache.
 const shards = 16
 
-// A Cache is the byte-bounded memory of messages that this process stored
-// itself: it saves the SELECT before a delivery, and its entries carry what the
-// fresh rule needs. Losing an entry is always correct, only slower.
+// A Cache holds messages that this process stored, bounded by bytes. It saves the SELECT before a
+// delivery, and its entries carry the generation for the fresh rule. Losing an entry is always
+// correct, only slower.
 type Cache struct {
 	shards [shards]shard
 }
@@ -20,14 +20,14 @@ type Cache struct {
 type shard struct {
 	mu    sync.Mutex
 	byID  map[ident.ID]*entry
-	order []ident.ID // oldest first; may name entries that are gone
+	order []ident.ID // oldest first; may contain IDs of dropped entries
 	bytes int
 	limit int
 }
 
-// An entry is a cached message. It is fresh for generation gen: every one of
-// its jobs was put into Redis by this process, once, with a known reply, and
-// nothing has happened to Redis since if the generation is still the same.
+// An entry is a cached message. It is fresh for generation gen: this process put each of its jobs
+// into Redis once and received the reply. While the generation stays the same, Redis has lost
+// nothing since.
 type entry struct {
 	msg  *durable.Message
 	gen  uint64 // 0: not fresh
@@ -44,23 +44,23 @@ func NewCache(limitBytes int) *Cache {
 	return c
 }
 
-// shard picks by the sequence bytes, which differ between neighbours.
+// shard selects by a sequence byte, which differs between consecutive IDs.
 func (c *Cache) shard(id ident.ID) *shard { return &c.shards[id[9]%shards] }
 
-// Put adds a message of which no job is over.
+// Put adds a message with no job that is over.
 func (c *Cache) Put(m *durable.Message) {
 	s := c.shard(m.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byID[m.ID] = &entry{msg: m, left: m.Audience}
+	s.byID[m.ID] = &entry{msg: m, left: m.Head().Jobs()}
 	s.order = append(s.order, m.ID)
 	s.bytes += m.Bytes()
 	for s.bytes > s.limit && len(s.order) > 0 {
 		s.drop(s.order[0])
 		s.order = s.order[1:]
 	}
-	// Entries leave byID as their jobs end; sweep their names out of order
-	// before they outnumber the living.
+	// Entries leave byID when their jobs end. Their IDs are removed from order before they far
+	// outnumber the present entries.
 	if len(s.order) > 64 && len(s.order) > 4*len(s.byID) {
 		kept := make([]ident.ID, 0, 2*len(s.byID))
 		for _, id := range s.order {
@@ -79,7 +79,7 @@ func (s *shard) drop(id ident.ID) {
 	}
 }
 
-// SetFresh records that fan-out of the message is confirmed under gen.
+// SetFresh records that Redis confirmed the fan-out of the message under generation gen.
 func (c *Cache) SetFresh(id ident.ID, gen uint64) {
 	s := c.shard(id)
 	s.mu.Lock()
@@ -89,8 +89,8 @@ func (c *Cache) SetFresh(id ident.ID, gen uint64) {
 	}
 }
 
-// Get returns the message, nil when it is not cached, and the generation for
-// which it is fresh.
+// Get returns the message and the generation for which it is fresh. It returns nil if the message
+// is not cached.
 func (c *Cache) Get(id ident.ID) (*durable.Message, uint64) {
 	s := c.shard(id)
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (c *Cache) Get(id ident.ID) (*durable.Message, uint64) {
 	return nil, 0
 }
 
-// Done says that one job of the message is over; the last one drops it.
+// Done records that one job of the message is over. The last one drops the entry.
 func (c *Cache) Done(id ident.ID) {
 	s := c.shard(id)
 	s.mu.Lock()

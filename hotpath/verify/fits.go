@@ -6,15 +6,15 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A Fits remembers for each consumer how many jobs at once are worth asking for: a
-// few where their messages are large, so that hundreds are not claimed, looked at
-// and given back for each one that has room. Only those that did not fit are in it.
+// A Fits limits for each consumer how many jobs one call requests. Without it, a consumer with
+// large messages would claim, load and release hundreds of jobs for each one that fits into an
+// answer. It has entries only for consumers whose jobs did not fit.
 type Fits struct {
 	mu   sync.Mutex
 	most map[uint32]int
 }
 
-// Of returns n, or the smaller number that is worth asking for.
+// Of returns n, or the consumer's limit if that is lower.
 func (f *Fits) Of(consumer uint32, n int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -24,7 +24,7 @@ func (f *Fits) Of(consumer uint32, n int) int {
 	return n
 }
 
-// Learn is told that of got jobs fit had room.
+// Learn adjusts the limit after a call that returned got jobs, of which fit had room in the answer.
 func (f *Fits) Learn(consumer uint32, got, fit int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -3,11 +3,13 @@ package verify
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -15,6 +17,7 @@ import (
 type table struct {
 	states  map[ident.ID]durable.JobState
 	removed map[ident.ID]bool
+	ttl     int64 // of every message
 
 	asked, loaded, listed int
 }
@@ -28,11 +31,16 @@ func (s *table) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, budget
 	for ; read < len(ids) && (budget > 0 || read == 0); read++ {
 		s.loaded++
 		if !s.removed[ids[read]] {
-			msgs = append(msgs, durable.Message{ID: ids[read], Payload: []byte("x")})
+			msgs = append(msgs, durable.Message{ID: ids[read], Payload: []byte("x"), TTLMs: s.ttl})
 			budget--
 		}
 	}
 	return msgs, read, nil
+}
+
+func (s *table) Job(_ context.Context, _ *durable.Consumer, id ident.ID) (durable.StoredJob, error) {
+	s.asked++
+	return durable.StoredJob{JobState: s.states[id], Stored: !s.removed[id], TTLMs: s.ttl}, nil
 }
 
 func (s *table) ListMessages(_ context.Context, _ uint32, from ident.ID, _ int) ([]durable.Message, error) {
@@ -48,7 +56,7 @@ const now, kept = 100_000, 10 // ms
 var consumer = &durable.Consumer{No: 1, ChannelNo: 1}
 
 func verifierOf(s *table) *Verifier {
-	return &Verifier{Store: s, Cache: NewCache(1 << 20), NowMs: func() int64 { return now }, Kept: kept * 1e6}
+	return &Verifier{Store: s, Cache: NewCache(1 << 20), NowMs: func() int64 { return now }, Kept: kept * 1e6, Policies: policy.NewBook(policy.Policy{})}
 }
 
 // Whatever is known of a job, one and many are judged alike.
@@ -82,7 +90,7 @@ func TestOneAndManyGetTheSameVerdict(t *testing.T) {
 				v.Cache.SetFresh(id, 7)
 			}
 			one := Candidate{ID: id}
-			require.False(t, v.Fresh(&one, 7), "Redis has touched it")
+			require.False(t, v.Fresh(consumer, &one, 7), "Redis has touched it")
 			require.NoError(t, v.One(t.Context(), consumer, &one))
 			require.Zero(t, s.loaded, "no payload")
 			many := []Candidate{{ID: id}}
@@ -118,7 +126,7 @@ func TestOnlyFreshJobsGoOutUnasked(t *testing.T) {
 			v.Cache.Put(&durable.Message{ID: id, Audience: 1})
 			v.Cache.SetFresh(id, 7)
 			cs := Leased([]redisq.Lease{c.lease})
-			require.Equal(t, c.fresh, v.Fresh(&cs[0], c.generation))
+			require.Equal(t, c.fresh, v.Fresh(consumer, &cs[0], c.generation))
 			n, err := v.Verify(t.Context(), consumer, cs, 1)
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
@@ -177,8 +185,67 @@ func TestAFreshJobCostsNoMemory(t *testing.T) {
 	lease := redisq.Lease{ID: m.ID, Attempt: 1}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		c := OfLease(&lease)
-		if !v.Fresh(&c, 7) || c.Message != m {
+		if !v.Fresh(consumer, &c, 7) || c.Message != m {
 			t.Fatal("not fresh")
 		}
 	}))
+}
+
+// The shorter of the two times to live counts, from the commit or the last redrive, on every
+// way to a verdict.
+func TestAnExpiredJobIsNotDelivered(t *testing.T) {
+	const tenSeconds = 10_000
+	mortal := &durable.Consumer{No: 1, ChannelNo: 1, Policy: "ttl=10s"}
+	book := policy.NewBook(policy.Policy{})
+	record, err := book.Merge("", map[string]string{"ttl": "10s"}, time.Now())
+	require.NoError(t, err)
+	mortal.Policy = record
+	for name, c := range map[string]struct {
+		k        *durable.Consumer
+		age      int64
+		ttl      int64 // of the message
+		redriven int64 // that long ago
+		want     Verdict
+		expiry   int64 // from now
+	}{
+		"no time to live":            {consumer, 99_000, 0, 0, Deliver, -now},
+		"young":                      {mortal, tenSeconds - 1, 0, 0, Deliver, 1},
+		"old":                        {mortal, tenSeconds, 0, 0, Expired, 0},
+		"an old message":             {consumer, 500, 500, 0, Expired, 0},
+		"the message's is shorter":   {mortal, 500, 500, 0, Expired, 0},
+		"the consumer's is shorter":  {mortal, tenSeconds, 20_000, 0, Expired, 0},
+		"redriven":                   {mortal, 50_000, 0, 3000, Deliver, 7000},
+		"redriven long ago":          {mortal, 50_000, 0, tenSeconds, Expired, 0},
+		"redriven, an old message":   {consumer, 50_000, 500, 500, Expired, 0},
+		"redriven, a young message ": {consumer, 50_000, 500, 400, Deliver, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := ident.AtMillis(now - c.age)
+			state := durable.JobState{}
+			if c.redriven > 0 {
+				state = durable.JobState{Status: durable.Open, RedrivenMs: now - c.redriven}
+			}
+			v := verifierOf(&table{states: map[ident.ID]durable.JobState{id: state}, ttl: c.ttl})
+			v.Policies, v.Kept = book, time.Hour
+			one, loaded, cached := Candidate{ID: id}, []Candidate{{ID: id}}, []Candidate{{ID: id}}
+			require.NoError(t, v.One(t.Context(), c.k, &one))
+			_, err := v.Verify(t.Context(), c.k, loaded, 1)
+			require.NoError(t, err)
+			v.Cache.Put(&durable.Message{ID: id, Audience: 1, TTLMs: c.ttl})
+			_, err = v.Verify(t.Context(), c.k, cached, 1)
+			require.NoError(t, err)
+			all := []Candidate{one, loaded[0], cached[0]}
+			if c.redriven == 0 {
+				v.Cache.SetFresh(id, 7)
+				fresh := Candidate{ID: id, Untouched: true}
+				require.Equal(t, c.want == Deliver, v.Fresh(c.k, &fresh, 7))
+				all = append(all, fresh)
+			}
+			for _, got := range all {
+				require.Equal(t, c.want, got.Verdict)
+				require.Equal(t, now+c.expiry, got.Expiry)
+				require.False(t, got.Verdict.Ends())
+			}
+		})
+	}
 }

@@ -60,3 +60,21 @@ func TestATimeHasMillisecondsInUTC(t *testing.T) {
 		require.Equal(t, at.UTC().Truncate(time.Millisecond), back.Time)
 	}
 }
+
+func TestTimesAreReadAsRFC3339SaysOnly(t *testing.T) {
+	for text, want := range map[string]string{
+		"2026-01-31T08:00:00Z": "2026-01-31T08:00:00Z", "2028-02-29T08:00:00.123456789Z": "2028-02-29T08:00:00.123456789Z",
+		"2026-01-31T08:00:00+14:00": "2026-01-30T18:00:00Z", "2026-01-31T08:00:00-00:00": "2026-01-31T08:00:00Z",
+	} {
+		got, err := apitype.ParseTime(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got.UTC().Format(time.RFC3339Nano))
+	}
+	for _, text := range []string{
+		"", "2026-01-31", "2026-01-31T08:00:00", "2026-01-31T8:00:00Z", "2026-01-31 08:00:00Z", "2026-01-31t08:00:00z", "2026-01-31T08:00:00,5Z", "2026-01-31T08:00:00.Z",
+		"2026-01-31T08:00:00+24:00", "2026-01-31T08:00:00+01:60", "2026-01-31T08:00:00+0100", "2026-02-29T08:00:00Z", "2026-01-31T24:00:00Z", "+2026-01-31T08:00:00Z", "2026-01-31T08:00:00Z\n",
+	} {
+		_, err := apitype.ParseTime(text)
+		require.Error(t, err, text)
+	}
+}

@@ -34,11 +34,12 @@ type Job struct {
 	ID               string `json:"ID"`
 	ListenerEndpoint string `json:"ListenerEndpoint"` // callback URL of the consumer
 	ListenerName     string `json:"ListenerName"`     // name of the consumer, not its ID
-	Status           string `json:"Status"`           // QUEUED, INFLIGHT, DELIVERED or DEAD
+	Status           string `json:"Status"`           // QUEUED, INFLIGHT, DELIVERED or DEAD; FILTERED: the consumer's filter left the message out
 	StatusChangedAt  Time   `json:"StatusChangedAt"`
 	Attempts         int    `json:"Attempts"`                // with the attempt in flight; since the last redrive
 	NextAttemptAt    *Time  `json:"NextAttemptAt,omitempty"` // present while the job waits for a retry
 	Reason           string `json:"Reason,omitempty"`        // of the last failure
+	ReasonCode       string `json:"ReasonCode,omitempty"`    // of a dead job: why it died
 	StatusCode       int    `json:"StatusCode,omitempty"`    // last answer of the consumer
 
 	ConsumerID    string `json:"ConsumerID,omitempty"`   // in a message
@@ -55,6 +56,7 @@ type Job struct {
 type JobDetail struct {
 	Job
 	History
+	Replays []ReplayedJob `json:"Replays,omitempty"` // what replays did with it, the newest first; not shown to producers
 }
 
 // A History contains the stored attempts of a job: the failed ones and the successful one.
@@ -71,6 +73,7 @@ type Attempt struct {
 	StatusCode     int    `json:"StatusCode,omitempty"`     // absent without an answer, and for a report of a pull consumer
 	DurationMs     *int64 `json:"DurationMs,omitempty"`     // milliseconds; absent for a success
 	Error          string `json:"Error,omitempty"`          // why the attempt failed
+	Phase          string `json:"Phase,omitempty"`          // of a failure without answer: not_sent or maybe_processed
 	Answer         string `json:"Answer,omitempty"`         // the first KiB; base64 when AnswerEncoding is set
 	AnswerEncoding string `json:"AnswerEncoding,omitempty"` // Base64, or absent
 }

@@ -5,8 +5,13 @@ package apitype
 type BatchLine struct {
 	MessageID     string            `json:"MessageID,omitempty"` // the broker makes one when it is absent or empty
 	Priority      *int              `json:"Priority,omitempty"`  // higher first
+	TTL           string            `json:"TTL,omitempty"`       // time to live: a Go duration
 	ContentType   string            `json:"ContentType,omitempty"`
-	Headers       map[string]string `json:"Headers,omitempty"` // metadata headers; reserved names are refused
+	OrderingKey   string            `json:"OrderingKey,omitempty"`  // empty: none
+	ScheduledFor  string            `json:"ScheduledFor,omitempty"` // RFC 3339
+	Recurrence    string            `json:"Recurrence,omitempty"`
+	Consumers     []string          `json:"Consumers,omitempty"` // IDs of those whom it is for; absent: all
+	Headers       map[string]string `json:"Headers,omitempty"`   // metadata headers; reserved names are refused
 	Payload       *string           `json:"Payload,omitempty"`
 	PayloadBase64 []byte            `json:"PayloadBase64,omitempty"` // standard base64 with padding
 }
@@ -14,12 +19,13 @@ type BatchLine struct {
 // A BatchResult is one line of the answer to a batch publish. The lines are in the order of the
 // request.
 type BatchResult struct {
-	Status int    `json:"Status"` // 201: committed; else why not, as for a broadcast
+	Status int    `json:"Status"`        // 201: committed; 202: in the journal; else why not, as for a broadcast
+	Ack    string `json:"Ack,omitempty"` // of 202: journal
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	// Taken is the number of lines answered above. Only the code answers_unread, which ends a
 	// batch, has it.
 	Taken     *int64 `json:"Taken,omitempty"`
 	MessageID string `json:"MessageID,omitempty"` // of 201, and of duplicate_message_id
-	Location  string `json:"Location,omitempty"`  // link to that message
+	Location  string `json:"Location,omitempty"`  // link to that message; of 202, to the receipt
 }

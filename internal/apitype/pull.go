@@ -14,6 +14,7 @@ type QueuedJob struct {
 	Priority           int         `json:"Priority"`           // higher first
 	IncrementalTimeout int         `json:"IncrementalTimeout"` // always 0: clients of the older implementation decode it
 	Attempts           int         `json:"Attempts"`           // claims so far
+	Replay             string      `json:"Replay,omitempty"`   // ID of the replay that repeats the job
 	Message            PullMessage `json:"Message"`
 }
 
@@ -51,10 +52,11 @@ type ClaimedJobs struct {
 // A ClaimedJob is a leased job.
 type ClaimedJob struct {
 	ID       string      `json:"ID"`
-	Lease    string      `json:"Lease"`    // token of the lease
-	Attempt  int         `json:"Attempt"`  // from 1
-	Deadline time.Time   `json:"Deadline"` // end of the lease, by the clock of the broker
-	Priority int         `json:"Priority"` // higher first
+	Lease    string      `json:"Lease"`            // token of the lease
+	Attempt  int         `json:"Attempt"`          // from 1
+	Deadline time.Time   `json:"Deadline"`         // end of the lease, by the clock of the broker
+	Priority int         `json:"Priority"`         // higher first
+	Replay   string      `json:"Replay,omitempty"` // ID of the replay that repeats the job
 	Message  PullMessage `json:"Message"`
 }
 

@@ -9,6 +9,13 @@ type Producer struct {
 	Token string `json:"Token"`
 	// ChangedAt is the time of the last change, in whole seconds. It equals Last-Modified.
 	ChangedAt time.Time `json:"ChangedAt"`
+	// Signed: the producer has a publish secret, and its publishes need X-Broker-Signature.
+	Signed bool `json:"Signed,omitempty"`
+	// What the producer wants to get back; package policy has the rules.
+	// StatusEvents is what the producer hears of its messages; absent: off.
+	StatusEvents  string `json:"StatusEvents,omitempty"`  // "all", or some of "delivered,failed,dead"
+	ReplyUrl      string `json:"ReplyUrl,omitempty"`      // responses of consumers with responses=callback go to it
+	SigningSecret string `json:"SigningSecret,omitempty"` // masked, except in the answer to the PUT that sets it
 }
 
 // A Channel is the answer to PUT and GET of a channel.
@@ -20,6 +27,12 @@ type Channel struct {
 	ConsumersURL string    `json:"ConsumersURL"`
 	MessagesURL  string    `json:"MessagesURL"`
 	BroadcastURL string    `json:"BroadcastURL"`
+	State        string    `json:"State"`      // "ACTIVE" or "PAUSED": it accepts no messages
+	Duplicates   string    `json:"Duplicates"` // "refuse", or "acknowledge": a repeat is 200
+	Identity     string    `json:"Identity"`   // among whose messages a message ID is unique: "channel" or "producer"
+	// Ack is what the success of a publish promises: "durable", "journal" or "replicated".
+	Ack           string `json:"Ack"`
+	LatencyBudget string `json:"LatencyBudget"` // of "journal": how long a publish waits for the store
 }
 
 // A Consumer is the answer to PUT and GET of a consumer.
@@ -34,16 +47,51 @@ type Consumer struct {
 	Protocol           string    `json:"Protocol,omitempty"` // "h2"; absent: HTTP/1.1
 	Policy             Policy    `json:"Policy"`             // effective values
 	Inherited          []string  `json:"Inherited"`          // members of Policy that the consumer does not set itself
+	// How the consumer is doing. The counts are absent while Redis or the store cannot be asked.
+	State          string `json:"State"`       // "ACTIVE", "PAUSED", "DEAD" or "GONE"
+	StateReason    string `json:"StateReason"` // "" of an active consumer
+	StateChangedAt Time   `json:"StateChangedAt"`
+	Rate           string `json:"Rate"`                     // "NORMAL", "SLOW" or "HEARTBEAT"
+	CurrentRate    string `json:"CurrentRate,omitempty"`    // of an adaptive consumer that is slowed down: "12/1s"
+	Queued         *int   `json:"Queued,omitempty"`         // jobs that wait, without those in flight
+	InFlight       *int   `json:"InFlight,omitempty"`       // jobs under way
+	DeadLetters    *int   `json:"DeadLetters,omitempty"`    // dead jobs
+	OldestQueuedAt *Time  `json:"OldestQueuedAt,omitempty"` // absent: no job is queued
 }
 
 // A Policy is the delivery policy of a consumer, as texts that the form of a consumer accepts.
 // Package policy has the rules. The names are those of its fields with a capital first letter;
 // the members are in alphabetical order.
 type Policy struct {
-	Backoff    string `json:"Backoff"`    // waits before the retries: "5s,30s,1m0s", or "constant:30s"
-	MaxRetries string `json:"MaxRetries"` // retries after the first attempt: "5"
-	RetryOn    string `json:"RetryOn"`    // "all", or codes and classes: "5xx,404"
-	Timeout    string `json:"Timeout"`    // of one push attempt, as a Go duration: "30s"
+	Adaptive              string `json:"Adaptive"`              // "true" or "false"
+	Async                 string `json:"Async"`                 // "true" or "false": some answers only accept, and the result comes later
+	AsyncStatus           string `json:"AsyncStatus"`           // of answers that accept: "202"
+	Authorization         string `json:"Authorization"`         // its kind; the rest is masked
+	Backoff               string `json:"Backoff"`               // waits before the retries: "5s,30s,1m", or "constant:30s"
+	Concurrency           string `json:"Concurrency"`           // most attempts in flight, or "none"
+	Dlq                   string `json:"Dlq"`                   // "keep", "redrive", "forward:CHANNEL" or "expire:DURATION"
+	Filter                string `json:"Filter"`                // a CEL expression; "": every message
+	Headers               string `json:"Headers"`               // lines "Name: value"
+	MaxRetries            string `json:"MaxRetries"`            // retries after the first attempt: "5"
+	OnBlocked             string `json:"OnBlocked"`             // "block", "skip" or "dead-letter-key"
+	Ordered               string `json:"Ordered"`               // "true" or "false"
+	RateLimit             string `json:"RateLimit"`             // most attempts in a window: "100/1s", or "none"
+	ResponseHeaders       string `json:"ResponseHeaders"`       // that are kept: "content-type,x-*"
+	ResponseMaxBytes      string `json:"ResponseMaxBytes"`      // of a response that are kept
+	ResponseTTL           string `json:"ResponseTTL"`           // age at which a response is dropped; "0s": with its message
+	Responses             string `json:"Responses"`             // "off", "store" or "callback"
+	ResultDeadline        string `json:"ResultDeadline"`        // from the acceptance to the result: "24h"
+	ResultUrl             string `json:"ResultUrl"`             // with {messageID}; "": none
+	RetryOn               string `json:"RetryOn"`               // "all", or codes and classes: "5xx,404"
+	RetryShare            string `json:"RetryShare"`            // percent for attempts after the first
+	SigningOverlap        string `json:"SigningOverlap"`        // a Go duration
+	SigningSecret         string `json:"SigningSecret"`         // masked, except in the answer to the PUT that sets it
+	SigningSecretPrevious string `json:"SigningSecretPrevious"` // masked
+	StatusUrl             string `json:"StatusUrl"`             // with {messageID}; "": none
+	Timeout               string `json:"Timeout"`               // of one push attempt, as a Go duration: "30s"
+	TombstoneAfter        string `json:"TombstoneAfter"`        // "0": never
+	TombstoneWindow       string `json:"TombstoneWindow"`       // a Go duration
+	Ttl                   string `json:"Ttl"`                   // age at which a job is a dead letter; "0s": never
 }
 
 // A List is a page of producers, channels, consumers or messages.
@@ -60,28 +108,61 @@ type Pages struct {
 
 // A ProducerForm is the form of a PUT of a producer. An absent field keeps its value.
 type ProducerForm struct {
-	Name  *string `form:"name"`  // UTF-8 without control characters; empty counts as absent. A new producer has its ID
-	Token *string `form:"token"` // visible ASCII characters; empty counts as absent. A new producer gets a random one
+	Name          *string `form:"name"`          // UTF-8 without control characters; empty counts as absent. A new producer has its ID
+	Token         *string `form:"token"`         // visible ASCII characters; empty counts as absent. A new producer gets a random one
+	PublishSecret *string `form:"publishSecret"` // 16 to 255 visible ASCII characters; empty: publishes are not signed. Never shown
+	StatusEvents  *string `form:"statusEvents"`  // see Producer; empty: off
+	ReplyUrl      *string `form:"replyUrl"`      // this and the following: see Producer; empty: none
+	SigningSecret *string `form:"signingSecret"`
 }
 
 // A ChannelForm is the form of a PUT of a channel.
 type ChannelForm struct {
-	Name  *string `form:"name"`  // as of a ProducerForm
-	Token *string `form:"token"` // as of a ProducerForm
+	Name          *string `form:"name"`          // as of a ProducerForm
+	Token         *string `form:"token"`         // as of a ProducerForm
+	Duplicates    *string `form:"duplicates"`    // "refuse" or "acknowledge"; empty: refuse
+	Identity      *string `form:"identity"`      // "channel" or "producer"; empty: channel
+	Ack           *string `form:"ack"`           // "durable", "journal" or "replicated"; empty: durable
+	LatencyBudget *string `form:"latencyBudget"` // a duration; empty: 65ms
 }
 
 // A ConsumerForm is the form of a PUT of a consumer. An absent field keeps its value. An empty
 // field of the policy returns to the default of the installation.
 type ConsumerForm struct {
-	Name        *string `form:"name"`        // as of a ProducerForm
-	Token       *string `form:"token"`       // as of a ProducerForm
-	CallbackURL *string `form:"callbackUrl"` // absolute http or https URL; empty: none, which only a pull consumer may have
-	Type        *string `form:"type"`        // "push" or "pull"; empty: push
-	Protocol    *string `form:"protocol"`    // "h2"; empty: HTTP/1.1
-	Timeout     *string `form:"timeout"`     // this and the following: see Policy
-	MaxRetries  *string `form:"maxRetries"`
-	Backoff     *string `form:"backoff"`
-	RetryOn     *string `form:"retryOn"`
+	Name                  *string `form:"name"`        // as of a ProducerForm
+	Token                 *string `form:"token"`       // as of a ProducerForm
+	CallbackURL           *string `form:"callbackUrl"` // absolute http or https URL; empty: none, which only a pull consumer may have
+	Type                  *string `form:"type"`        // "push" or "pull"; empty: push
+	Protocol              *string `form:"protocol"`    // "h2"; empty: HTTP/1.1
+	Timeout               *string `form:"timeout"`     // this and the following: see Policy
+	Backoff               *string `form:"backoff"`
+	RetryOn               *string `form:"retryOn"`
+	Ttl                   *string `form:"ttl"`
+	RateLimit             *string `form:"rateLimit"`
+	Concurrency           *string `form:"concurrency"`
+	RetryShare            *string `form:"retryShare"`
+	Ordered               *string `form:"ordered"`
+	OnBlocked             *string `form:"onBlocked"`
+	Adaptive              *string `form:"adaptive"`
+	TombstoneAfter        *string `form:"tombstoneAfter"`
+	TombstoneWindow       *string `form:"tombstoneWindow"`
+	StatusUrl             *string `form:"statusUrl"`
+	Filter                *string `form:"filter"`
+	SigningSecret         *string `form:"signingSecret"`
+	SigningSecretPrevious *string `form:"signingSecretPrevious"`
+	SigningOverlap        *string `form:"signingOverlap"`
+	Headers               *string `form:"headers"`
+	Authorization         *string `form:"authorization"`
+	Dlq                   *string `form:"dlq"`
+	MaxRetries            *string `form:"maxRetries"`
+	Responses             *string `form:"responses"`
+	ResponseMaxBytes      *string `form:"responseMaxBytes"`
+	ResponseHeaders       *string `form:"responseHeaders"`
+	ResponseTTL           *string `form:"responseTTL"`
+	Async                 *string `form:"async"`
+	AsyncStatus           *string `form:"asyncStatus"`
+	ResultUrl             *string `form:"resultUrl"`
+	ResultDeadline        *string `form:"resultDeadline"`
 }
 
 // A RedriveForm is the form of a redrive of all dead letters of a consumer.

@@ -9,6 +9,7 @@ const (
 	MediaLines   = "application/x-ndjson"     // one JSON value a line
 	MediaProblem = "application/problem+json" // a Problem
 	MediaMetrics = "text/plain"               // the text format of Prometheus
+	MediaHTML    = "text/html"                // a page for people
 	MediaAny     = "*/*"                      // any bytes
 )
 
@@ -18,7 +19,7 @@ type Body struct {
 	Value any    // the zero value of its struct, or of the struct of one line; nil: bytes
 }
 
-// An Answer is a successful answer.
+// An Answer is a successful answer, or the 303 that leads to one.
 type Answer struct {
 	Status int
 	Body
@@ -46,11 +47,37 @@ var routes = []Route{
 	{"PUT", "/channel/{channel}/consumer/{consumer}", form(ConsumerForm{}), put(Consumer{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}", none, ok(Consumer{})},
 	{"GET", "/channel/{channel}/consumers", none, ok(List{})},
+	{"POST", "/channel/{channel}/pause", none, ok(Channel{})},
+	{"POST", "/channel/{channel}/resume", none, ok(Channel{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/pause", none, ok(Consumer{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/resume", none, ok(Consumer{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/revive", none, ok(Consumer{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}/revive/{link}", none, []Answer{{200, Body{MediaHTML, nil}}}},
+	{"POST", "/channel/{channel}/consumer/{consumer}/revive/{link}", none, []Answer{{200, Body{MediaHTML, nil}}}},
 
-	{"POST", "/channel/{channel}/broadcast", Body{MediaAny, nil}, []Answer{{201, none}}},
+	{"POST", "/channel/{channel}/broadcast", Body{MediaAny, nil}, []Answer{{201, none}, {202, none}}},
+	{"GET", "/receipt/{receipt}", none, []Answer{{202, none}, {303, none}}},
 	{"POST", "/channel/{channel}/batch", Body{MediaLines, BatchLine{}}, []Answer{{200, Body{MediaLines, BatchResult{}}}}},
 	{"GET", "/channel/{channel}/messages", none, ok(List{})},
 	{"GET", "/channel/{channel}/message/{message}", none, ok(Message{})},
+	{"GET", "/channel/{channel}/message/{message}/timeline", none, ok(Timeline{})},
+	{"POST", "/channel/{channel}/request", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}, {202, none}}},
+	{"GET", "/channel/{channel}/message/{message}/responses", none, ok(Responses{})},
+	{"POST", "/channel/{channel}/message/{message}/response", Body{MediaAny, nil}, accepted},
+	{"GET", "/producer/{producer}/dlq", none, ok(DeadLetters{})},
+	{"POST", "/producer/{producer}/dlq", form(RedriveForm{}), accepted},
+	{"GET", "/channel/{channel}/messages-status", none, ok(MessageCounts{})},
+	{"GET", "/channel/{channel}/reconcile", none, ok(Reconciliation{})},
+	{"GET", "/channel/{channel}/scheduled-messages", none, ok(ScheduledList{})},
+	{"GET", "/channel/{channel}/scheduled-message/{scheduled}", none, ok(ScheduledMessage{})},
+	{"DELETE", "/channel/{channel}/scheduled-message/{scheduled}", none, gone},
+	{"POST", "/channel/{channel}/bulk", Body{MediaJSON, BulkRequest{}}, accepted},
+	{"GET", "/channel/{channel}/bulks", none, ok(List{})},
+	{"GET", "/channel/{channel}/bulk/{bulk}", none, ok(Bulk{})},
+	{"GET", "/channel/{channel}/bulk/{bulk}/bad-rows", none, ok(BadRows{})},
+	{"POST", "/channel/{channel}/bulk/{bulk}/pause", none, ok(Bulk{})},
+	{"POST", "/channel/{channel}/bulk/{bulk}/resume", none, ok(Bulk{})},
+	{"POST", "/channel/{channel}/bulk/{bulk}/cancel", none, ok(Bulk{})},
 	{"POST", "/channel/{channel}/message/{message}/re-trigger", none, accepted},
 	{"POST", "/channel/{channel}/message/{message}/job/{job}/re-trigger", none, accepted},
 
@@ -60,9 +87,22 @@ var routes = []Route{
 	{"POST", "/channel/{channel}/consumer/{consumer}/jobs", Body{MediaJSON, UpdatesRequest{}}, ok(UpdateResults{})},
 
 	{"GET", "/channel/{channel}/consumer/{consumer}/job/{job}", none, ok(JobDetail{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}/job/{job}/timeline", none, ok(Timeline{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/replay", Body{MediaJSON, ReplayRequest{}}, []Answer{{202, Body{MediaJSON, Replay{}}}, {200, Body{MediaJSON, ReplayEstimate{}}}}},
+	{"GET", "/channel/{channel}/consumer/{consumer}/replays", none, ok(ReplayList{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}/replay/{replay}", none, ok(Replay{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/replay/{replay}/pause", none, ok(Replay{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/replay/{replay}/resume", none, ok(Replay{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/replay/{replay}/cancel", none, ok(Replay{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}/dlq", none, ok(DeadLetters{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/dlq", form(RedriveForm{}), accepted},
 	{"POST", "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", none, accepted},
+
+	{"DELETE", "/producer/{producer}", none, gone},
+	{"DELETE", "/channel/{channel}", none, gone},
+	{"DELETE", "/channel/{channel}/consumer/{consumer}", none, gone},
+	{"DELETE", "/channel/{channel}/consumer/{consumer}/dlq", none, gone},
+	{"DELETE", "/channel/{channel}/consumer/{consumer}/job/{job}", none, gone},
 
 	{"GET", "/livez", none, ok(Health{})},
 	{"GET", "/readyz", none, ok(Health{})},
@@ -74,6 +114,7 @@ var routes = []Route{
 var (
 	none     = Body{}
 	accepted = []Answer{{202, none}}
+	gone     = []Answer{{204, none}}
 )
 
 func form(v any) Body    { return Body{MediaForm, v} }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -14,6 +15,7 @@ import (
 // statuses are those of the older implementation, which clients rely on.
 var (
 	ErrUnknownChannel  = problem.New(404, "channel_not_found", "There is no such channel.")
+	ErrSystemChannel   = problem.New(403, "system_channel", "Only the broker itself publishes to this channel.")
 	ErrChannelToken    = problem.New(403, "channel_token_mismatch", "X-Broker-Channel-Token is missing or does not match.")
 	ErrUnknownProducer = problem.New(401, "producer_not_found", "X-Broker-Producer-ID is missing or names no producer.")
 	ErrProducerToken   = problem.New(403, "producer_token_mismatch", "X-Broker-Producer-Token is missing or does not match.")
@@ -67,6 +69,8 @@ func (c *Catalogue) producer(channelID string, channelToken, producerID, produce
 	switch {
 	case ch == nil:
 		return nil, nil, ErrUnknownChannel
+	case ident.Reserved(ch.ID):
+		return nil, nil, ErrSystemChannel
 	case !TokenMatches(channelToken, ch.Token):
 		return nil, nil, ErrChannelToken
 	case p == nil:

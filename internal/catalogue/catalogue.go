@@ -13,9 +13,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/filter"
+	"github.com/penstock-broker/penstock/internal/policy"
 )
 
 // A Source is the part of durable.Store that the catalogue reads.
@@ -30,13 +33,19 @@ const PollInterval = time.Second
 // It is immutable: a change replaces it by a new Channel.
 type Channel struct {
 	durable.Channel
-	Consumers []*durable.Consumer // index = position, length = Audience
+	Intake    policy.Intake       // what the record of the channel says
+	Consumers []*durable.Consumer // index = position, length = Audience; also the deleted ones
+	Filters   []*filter.Filter    // index = position, nil without a filter; nil where no consumer has one
+	deletions bool                // some of them are deleted
 }
 
-// Concerned returns the consumers for which the message has a job. A consumer that the copy
-// does not contain yet is missing; the insert of a message never relies on the copy.
-func (ch *Channel) Concerned(h durable.Head) []*durable.Consumer {
-	return h.Concerned(ch.Consumers)
+// Deletions reports whether consumers of the channel were deleted.
+func (ch *Channel) Deletions() bool { return ch.deletions }
+
+// Recipients returns the consumers to which a message may be delivered. A consumer that the
+// copy does not contain yet is missing; the insert of a message never relies on the copy.
+func (ch *Channel) Recipients(h durable.Head) []*durable.Consumer {
+	return h.Recipients(ch.Consumers, ch.deletions)
 }
 
 // A Catalogue is safe for concurrent use.
@@ -52,8 +61,14 @@ type Catalogue struct {
 	byChannel  map[uint32]*Channel
 	consumers  map[consumerKey]*durable.Consumer
 	byConsumer map[uint32]*durable.Consumer
+	replays    map[uint32]*durable.Consumer // consumer -> consumer of its replay, nil before the first one
+	replaying  atomic.Bool                  // there are some
 	order      orders
 	watchers   []func(*durable.Consumer)
+	deleted    deletions
+	filtering  map[uint32]bool                               // channels with filters
+	filters    atomic.Bool                                   // there are such channels
+	wanted     atomic.Pointer[map[uint32]durable.StatusKind] // replaced with mu held
 
 	refreshing chan struct{} // capacity 1, full during a refresh: one at a time; taken before mu
 	started    uint64        // refreshes begun, guarded by mu
@@ -76,6 +91,7 @@ func New(source Source, log *slog.Logger) *Catalogue {
 		channels:   map[string]*Channel{},
 		byChannel:  map[uint32]*Channel{},
 		consumers:  map[consumerKey]*durable.Consumer{},
+		filtering:  map[uint32]bool{},
 		byConsumer: map[uint32]*durable.Consumer{},
 		order:      orders{consumers: map[uint32][]string{}},
 		hint:       make(chan struct{}, 1),
@@ -174,15 +190,11 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64) (news []*durab
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range changes.Producers {
-		if c.producers[p.ID] == nil {
-			c.order.producers = nil
-		}
-		c.producers[p.ID] = &p
-		c.byProducer[p.No] = &p
+		c.takeProducer(&p)
 	}
 	touched := map[uint32]*Channel{}
 	for _, ch := range changes.Channels {
-		next := &Channel{Channel: ch}
+		next := &Channel{Channel: ch, Intake: policy.IntakeOf(ch.Intake)}
 		if old := c.byChannel[ch.No]; old != nil {
 			next.Consumers = append([]*durable.Consumer(nil), old.Consumers...)
 		} else {
@@ -197,24 +209,26 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64) (news []*durab
 			if old == nil {
 				continue // its channel is older than the copy: impossible in one snapshot
 			}
-			ch = &Channel{Channel: old.Channel, Consumers: append([]*durable.Consumer(nil), old.Consumers...)}
+			ch = &Channel{Channel: old.Channel, Intake: old.Intake, Consumers: append([]*durable.Consumer(nil), old.Consumers...)}
 			touched[k.ChannelNo] = ch
 		}
 		for len(ch.Consumers) <= k.Position {
 			ch.Consumers = append(ch.Consumers, nil)
 		}
 		ch.Consumers[k.Position] = &k
-		key := consumerKey{k.ChannelNo, k.ID}
-		if c.consumers[key] == nil {
-			delete(c.order.consumers, k.ChannelNo)
-		}
-		c.consumers[key] = &k
-		c.byConsumer[k.No] = &k
+		c.takeConsumer(&k)
 		news = append(news, &k)
+		if g := c.replays[k.No]; g != nil { // it goes with its consumer
+			news = append(news, c.takeReplay(g.Replay))
+		}
 	}
-	for no, ch := range touched {
-		c.channels[ch.ID] = ch
-		c.byChannel[no] = ch
+	for _, r := range changes.Replays {
+		if g := c.takeReplay(&r); g != nil {
+			news = append(news, g)
+		}
+	}
+	for _, ch := range touched {
+		c.takeChannel(ch)
 	}
 	c.version = max(c.version, changes.Version)
 	c.finished = refresh
@@ -228,7 +242,7 @@ func (c *Catalogue) Producer(id string) *durable.Producer {
 	return c.producers[id]
 }
 
-// ProducerByNo returns the producer with that internal number, or nil.
+// ProducerByNo returns the producer with that internal number, which may be deleted, or nil.
 func (c *Catalogue) ProducerByNo(no uint32) *durable.Producer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -242,7 +256,7 @@ func (c *Catalogue) Channel(id string) *Channel {
 	return c.channels[id]
 }
 
-// ChannelByNo returns the channel with that internal number, or nil.
+// ChannelByNo returns the channel with that internal number, which may be deleted, or nil.
 func (c *Catalogue) ChannelByNo(no uint32) *Channel {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -260,7 +274,8 @@ func (c *Catalogue) Consumer(channelID, id string) *durable.Consumer {
 	return c.consumers[consumerKey{ch.No, id}]
 }
 
-// ConsumerByNo returns the consumer with that internal number, or nil.
+// ConsumerByNo returns the consumer with that internal number, which may be deleted or that of a
+// replay, or nil.
 func (c *Catalogue) ConsumerByNo(no uint32) *durable.Consumer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -278,13 +293,23 @@ func (c *Catalogue) ChannelNos() []uint32 {
 	return nos
 }
 
-// ConsumerNos returns the internal numbers of all consumers, in no order.
+// QueueNos returns the numbers of everything that has a queue: consumers that are not deleted, and
+// replays that have not ended.
+func (c *Catalogue) QueueNos() []uint32 {
+	nos := c.ConsumerNos()
+	for _, g := range c.Replays() {
+		nos = append(nos, g.No)
+	}
+	return nos
+}
+
+// ConsumerNos returns the internal numbers of all consumers that are not deleted, in no order.
 func (c *Catalogue) ConsumerNos() []uint32 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	nos := make([]uint32, 0, len(c.byConsumer))
-	for no := range c.byConsumer {
-		nos = append(nos, no)
+	nos := make([]uint32, 0, len(c.consumers))
+	for _, k := range c.consumers {
+		nos = append(nos, k.No)
 	}
 	return nos
 }

@@ -45,7 +45,9 @@ func (c *Catalogue) Consumers(channelID, from string, n int) []*durable.Consumer
 	if ids == nil {
 		ids = make([]string, 0, len(ch.Consumers))
 		for _, k := range ch.Consumers {
-			ids = append(ids, k.ID)
+			if !k.Deleted() {
+				ids = append(ids, k.ID)
+			}
 		}
 		sort.Strings(ids)
 		c.order.consumers[ch.No] = ids

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type Client struct {
 	opts   Options
 	dialer *dialer
 	h2     *h2Client
+	web    *http.Transport // of Web
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -87,6 +89,7 @@ func NewClient(o Options) *Client {
 		conns: map[*conn]struct{}{},
 	}
 	c.h2 = newH2Client(c)
+	c.web = newWebTransport(c)
 	c.wg.Go(func() { guard.Loop(life, "idle connections", c.sweep) })
 	return c
 }
@@ -105,6 +108,7 @@ func (c *Client) Close() {
 		cn.Conn.Close()
 	}
 	c.h2.close()
+	c.web.CloseIdleConnections()
 	c.wg.Wait()
 }
 
@@ -180,13 +184,18 @@ func (c *Client) Target(rawURL, protocol string) (*Target, error) {
 // timeout altogether. The caller has filled headers and body of req; method,
 // host and URI are set here. When Post returns, req is not used any more.
 func (t *Target) Post(req *fasthttp.Request, timeout time.Duration) Result {
+	return t.PostKeeping(req, timeout, nil)
+}
+
+// PostKeeping is Post that also keeps a part of an answer with a status of 2xx. nil: it does not.
+func (t *Target) PostKeeping(req *fasthttp.Request, timeout time.Duration, keep *Keep) Result {
 	start := time.Now()
-	r := t.post(req, start.Add(timeout))
+	r := t.post(req, start.Add(timeout), keep)
 	r.Took = time.Since(start)
 	return r
 }
 
-func (t *Target) post(req *fasthttp.Request, deadline time.Time) Result {
+func (t *Target) post(req *fasthttp.Request, deadline time.Time, keep *Keep) Result {
 	if t.c.closed() {
 		return failed(ErrClosed, false)
 	}
@@ -214,8 +223,8 @@ func (t *Target) post(req *fasthttp.Request, deadline time.Time) Result {
 			return failed(err, false)
 		}
 		if t.key.h2 {
-			return t.c.h2.post(t, req, deadline)
+			return t.c.h2.post(t, req, deadline, keep)
 		}
-		return h.post(req, deadline)
+		return h.post(req, deadline, keep)
 	}
 }

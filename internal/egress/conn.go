@@ -90,7 +90,7 @@ func (cn *conn) stale() bool {
 
 // exchange sends req and reads the answer under the deadline that is set, and
 // reports whether the connection can be used again.
-func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
+func (cn *conn) exchange(req *fasthttp.Request, kept *Keep) (r Result, keep bool) {
 	bw := writers.Get().(*bufio.Writer)
 	bw.Reset(cn)
 	werr := req.Write(bw)
@@ -109,7 +109,7 @@ func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
 	br.Reset(cn.Conn)
 	resp := fasthttp.AcquireResponse()
 	resp.StreamBody = true
-	r, keep = cn.read(resp, br)
+	r, keep = cn.read(resp, br, kept)
 	fasthttp.ReleaseResponse(resp)
 	br.Reset(nil)
 	readers.Put(br)
@@ -128,7 +128,7 @@ func (cn *conn) exchange(req *fasthttp.Request) (r Result, keep bool) {
 
 // read reads the answer: 1xx heads (at most 100, the codec's limit), the final
 // head, and the part of the body that is kept.
-func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader) (r Result, keep bool) {
+func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader, kept *Keep) (r Result, keep bool) {
 	start, err := br.Peek(len("HTTP/1.1 000"))
 	switch {
 	case alert(err): // the codec would take it for the end
@@ -151,12 +151,24 @@ func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader) (r Result, keep 
 	}
 	length := resp.Header.ContentLength() // -1 chunked, -2 until the connection ends
 	whole := true
+	if kept != nil && r.Status/100 == 2 {
+		r.Response = &Response{}
+		resp.Header.SetNoDefaultContentType(true) // else one that was not sent would be kept
+		for name, value := range resp.Header.All() {
+			r.Response.header(kept, string(name), string(value))
+		}
+	}
 	if body := resp.BodyStream(); body != nil {
 		if length == -1 { // the codec's stream takes a cut between two chunks for the end
 			body = httputil.NewChunkedReader(br)
 		}
 		var err error
-		r.Answer, whole, err = readAnswer(body, length > maxAnswerBytes)
+		if r.Response != nil {
+			r.Response.Body, r.Response.Truncated, err = readKept(body, kept.Bytes)
+			whole = !r.Response.Truncated
+		} else {
+			r.Answer, whole, err = readAnswer(body, length > maxAnswerBytes)
+		}
 		if err == nil && whole && length == -1 {
 			if err = resp.Header.ReadTrailer(br); err == io.EOF {
 				err = io.ErrUnexpectedEOF

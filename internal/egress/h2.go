@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,7 +81,7 @@ func (h *h2Client) close() {
 // post does one exchange. net/http repeats a request only when it can rewind
 // the body or has not touched it: this body cannot be rewound, also an empty
 // one, and an Idempotency-Key header changes nothing about that.
-func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time) Result {
+func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time, keep *Keep) Result {
 	ctx, cancel := context.WithDeadline(h.c.dialer.life, deadline)
 	defer cancel()
 	var sent atomic.Bool
@@ -130,14 +132,36 @@ func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time) Re
 		Sent:       true,
 		RetryAfter: parseRetryAfter(resp.Header.Get("Retry-After"), time.Now()),
 	}
-	r.Answer, _, err = readAnswer(resp.Body, resp.ContentLength > maxAnswerBytes)
-	if err != nil {
+	if err = r.read(resp, keep); err != nil {
 		r.Err = bodyError(err)
 		if ctx.Err() != nil {
 			r.Err = h.failure(ctx, err)
 		}
 	}
 	return r
+}
+
+// read reads the part of an answer that is kept.
+func (r *Result) read(resp *http.Response, keep *Keep) (err error) {
+	if keep != nil && r.Status/100 == 2 {
+		r.Response, err = KeepOf(resp, keep)
+	} else {
+		r.Answer, _, err = readAnswer(resp.Body, resp.ContentLength > maxAnswerBytes)
+	}
+	return err
+}
+
+// KeepOf returns what is kept of an answer of net/http.
+func KeepOf(resp *http.Response, keep *Keep) (*Response, error) {
+	r := &Response{}
+	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
+		for _, value := range resp.Header[name] {
+			r.header(keep, name, value)
+		}
+	}
+	var err error
+	r.Body, r.Truncated, err = readKept(resp.Body, keep.Bytes)
+	return r, err
 }
 
 func (h *h2Client) failure(ctx context.Context, err error) error {

@@ -85,12 +85,12 @@ func (h *host) sweep(now time.Time) bool {
 }
 
 // post does one exchange over HTTP/1.1.
-func (h *host) post(req *fasthttp.Request, deadline time.Time) Result {
+func (h *host) post(req *fasthttp.Request, deadline time.Time, kept *Keep) Result {
 	cn, err := h.conn(deadline)
 	if err != nil {
 		return failed(err, false)
 	}
-	r, keep := cn.exchange(req)
+	r, keep := cn.exchange(req, kept)
 	r.Err = cn.handshake.explain(r.Err)
 	if r.Err != nil && h.c.closed() {
 		r.Err = ErrClosed

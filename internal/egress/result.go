@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,8 +48,55 @@ type Result struct {
 	// Local says that nothing was sent for a reason in the broker: no free
 	// connection, descriptor or port, or the client is closed. Not an attempt.
 	Local bool
+	// Response is the answer of PostKeeping with a status of 2xx; nil: there is none.
+	Response *Response
 	// Sent says that bytes of the request may have reached the consumer.
 	Sent bool
+}
+
+// A Keep says what of an answer is kept.
+type Keep struct {
+	Bytes   int                    // of the body
+	Headers func(name string) bool // names
+}
+
+// A Response is what was kept of an answer, as it came: no content coding is undone.
+type Response struct {
+	Headers   []byte // "Name:value\n" each; several values of a name are joined
+	Body      []byte
+	Truncated bool   // the body was longer
+	Location  string // "" or the header Location
+	// RetryAfter is that of Result without its bound.
+	RetryAfter time.Duration
+}
+
+// header adds a header that is kept.
+func (r *Response) header(keep *Keep, name, value string) {
+	switch name {
+	case "Location":
+		r.Location = value
+	case "Retry-After":
+		r.RetryAfter = ParseRetryAfter(value, time.Now(), 365*24*time.Hour)
+	}
+	if !keep.Headers(name) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+		return
+	}
+	if at := bytes.LastIndex(r.Headers, []byte("\n")); at > 0 { // several lines of a name follow each other
+		if last := bytes.LastIndexByte(r.Headers[:at], '\n') + 1; bytes.HasPrefix(r.Headers[last:], []byte(name+":")) {
+			r.Headers = append(append(append(r.Headers[:at], ", "...), value...), '\n')
+			return
+		}
+	}
+	r.Headers = append(append(append(append(r.Headers, name...), ':'), value...), '\n')
+}
+
+// readKept reads the part of a body that is kept. An error matters only before that part is whole.
+func readKept(body io.Reader, most int) (b []byte, truncated bool, err error) {
+	b, err = io.ReadAll(io.LimitReader(body, int64(most)+1))
+	if len(b) > most {
+		return b[:most:most], true, nil
+	}
+	return b, false, err
 }
 
 // OK reports whether the consumer accepted the delivery: a complete exchange
@@ -62,14 +111,19 @@ func failed(err error, sent bool) Result {
 // parseRetryAfter reads the header's seconds or date (RFC 9110, 10.2.3); -1 when
 // it is absent or neither.
 func parseRetryAfter(s string, now time.Time) time.Duration {
+	return ParseRetryAfter(s, now, maxRetryAfter)
+}
+
+// ParseRetryAfter reads a Retry-After of at most most; -1 where there is none.
+func ParseRetryAfter(s string, now time.Time, most time.Duration) time.Duration {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return -1
 	}
 	if strings.Trim(s, "0123456789") == "" {
 		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || n > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter
+		if err != nil || n > int64(most/time.Second) {
+			return most
 		}
 		return time.Duration(n) * time.Second
 	}
@@ -77,5 +131,5 @@ func parseRetryAfter(s string, now time.Time) time.Duration {
 	if err != nil {
 		return -1
 	}
-	return min(max(t.Sub(now), 0), maxRetryAfter)
+	return min(max(t.Sub(now), 0), most)
 }

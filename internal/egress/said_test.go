@@ -29,7 +29,7 @@ func exchangeWith(c *Client, answer io.Reader) (Result, bool) {
 	req.Header.SetMethod(fasthttp.MethodPost)
 	req.SetRequestURI("/")
 	req.Header.SetHost("h")
-	return cn.exchange(&req)
+	return cn.exchange(&req, nil)
 }
 
 // An endless reader gives its head, then filler for ever, and counts.
@@ -77,7 +77,7 @@ func TestAnExchangeWhoseTimeIsOverSendsNothing(t *testing.T) {
 		req.SetRequestURI("/")
 		req.Header.SetHost("h")
 		req.SetBodyString(strings.Repeat("x", 20_000)) // more than a buffer
-		r, keep := cn.exchange(&req)
+		r, keep := cn.exchange(&req, nil)
 		cn.close()
 		require.Equal(t, !late, keep)
 		if late {

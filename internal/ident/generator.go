@@ -31,15 +31,23 @@ func (g *Generator) SetNode(node uint16) {
 }
 
 // Next returns a new message ID.
-func (g *Generator) Next() ID {
+func (g *Generator) Next() ID { return g.Block(1) }
+
+// MaxBlock is the largest block of IDs.
+const MaxBlock = 1 << 15
+
+// Block returns the first of n new message IDs in one millisecond, at most MaxBlock. The others are
+// those that After returns. No other ID is between them, from whatever broker.
+func (g *Generator) Block(n int) ID {
 	ms := g.now()
 	g.mu.Lock()
 	if ms > g.ms {
 		g.ms, g.seq = ms, 0
-	} else if g.seq++; g.seq > 0xffff { // 65 536 messages in a millisecond: borrow the next one
+	} else if g.seq++; g.seq+uint32(n)-1 > 0xffff { // 65 536 messages in a millisecond: borrow the next one
 		g.ms, g.seq = g.ms+1, 0
 	}
 	ms, seq, node := g.ms, g.seq, g.node
+	g.seq += uint32(n) - 1
 	g.mu.Unlock()
 
 	var b [8]byte
@@ -48,5 +56,11 @@ func (g *Generator) Next() ID {
 	copy(id[:6], b[2:])
 	binary.BigEndian.PutUint16(id[6:], node)
 	binary.BigEndian.PutUint16(id[8:], uint16(seq))
+	return id
+}
+
+// After returns message ID n of the block that begins with id.
+func (id ID) After(n int) ID {
+	binary.BigEndian.PutUint16(id[8:], binary.BigEndian.Uint16(id[8:])+uint16(n))
 	return id
 }

@@ -84,11 +84,14 @@ func (id ID) Compare(other ID) int {
 
 // Millis returns the Unix milliseconds in id.
 func (id ID) Millis() int64 {
-	return int64(binary.BigEndian.Uint64(append([]byte{0, 0}, id[:6]...)))
+	return int64(binary.BigEndian.Uint64(id[:8]) >> 16)
 }
 
 // Time returns the moment in id, in UTC.
 func (id ID) Time() time.Time { return time.UnixMilli(id.Millis()).UTC() }
+
+// Node returns the node number in id: of the broker that made the message.
+func (id ID) Node() int { return int(binary.BigEndian.Uint16(id[6:])) }
 
 // Job returns the ID of the job for the consumer at position pos (0-based,
 // below MaxPositions) of the message id.
@@ -125,6 +128,18 @@ func AtMillis(ms int64) ID {
 	binary.BigEndian.PutUint64(b[:], uint64(max(ms, 0)))
 	var id ID
 	copy(id[:6], b[2:])
+	return id
+}
+
+// Before returns the largest ID that is older than a Unix millisecond: ranges exclude their start.
+func Before(ms int64) ID {
+	if ms <= 0 {
+		return ID{}
+	}
+	id := AtMillis(ms - 1)
+	for i := 6; i < len(id); i++ {
+		id[i] = 0xff
+	}
 	return id
 }
 

@@ -1,7 +1,22 @@
 package ident
 
+import (
+	"strconv"
+	"strings"
+)
+
 // MaxName is the longest name of a resource or message in bytes.
 const MaxName = 255
+
+// AlertsChannel is the channel on which the broker itself publishes alerts. It always exists.
+const AlertsChannel = "~alerts"
+
+// StatusChannel is the channel on which the broker tells producers what became of their messages. It
+// always exists.
+const StatusChannel = "~status"
+
+// Reserved reports whether only the broker itself may make a resource of that name.
+func Reserved(name string) bool { return len(name) > 0 && name[0] == '~' }
 
 // ValidName reports whether s may be the ID that a client chose for a resource
 // or a message: 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -. The two path segments "."
@@ -25,3 +40,18 @@ var nameByte = func() (t [256]bool) {
 	}
 	return t
 }()
+
+const replies = "~replies-"
+
+// Replies is the channel on which the broker publishes the replies to the producer with that number.
+func Replies(producerNo uint32) string { return replies + strconv.FormatUint(uint64(producerNo), 10) }
+
+// RepliesTo returns the number of the producer of a channel of replies, 0 of another channel.
+func RepliesTo(channelID string) uint32 {
+	text, ok := strings.CutPrefix(channelID, replies)
+	if !ok {
+		return 0
+	}
+	no, _ := strconv.ParseUint(text, 10, 32)
+	return uint32(no)
+}

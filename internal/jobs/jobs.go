@@ -23,6 +23,8 @@ const (
 	InFlight  = "INFLIGHT"
 	Delivered = "DELIVERED"
 	Dead      = "DEAD"
+	// Filtered is shown for a message that the filter of the consumer left out. It is no job.
+	Filtered = "FILTERED"
 )
 
 // ErrNotDead refuses to redrive a job that is not a dead letter.
@@ -33,11 +35,14 @@ type Store interface {
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 	DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)
 	Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
+	Backlog(ctx context.Context, k durable.Consumer, limit int) (durable.Backlog, error)
+	RedriveAgain(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
 }
 
 // A Queue is the part of redisq.Queue used here.
 type Queue interface {
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
+	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
 	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
 	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
@@ -67,6 +72,7 @@ type Job struct {
 	NextAt     time.Time // of a job waiting for a retry; zero otherwise
 	StatusCode int
 	Error      string
+	Reason     durable.Reason // of a dead job
 	Standing   redisq.Standing
 }
 
@@ -87,6 +93,22 @@ func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]J
 	out := make([]Job, len(ids))
 	for i, id := range ids {
 		out[i] = combine(id, stored[id], standings[i])
+	}
+	return out, nil
+}
+
+// StatesOf is States for a consumer that may be deleted. Such a consumer has nothing in the queue.
+func (d *Desk) StatesOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]Job, error) {
+	if !k.Deleted() {
+		return d.States(ctx, k.No, ids)
+	}
+	stored, err := d.Store.JobStates(ctx, k.No, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Job, len(ids))
+	for i, id := range ids {
+		out[i] = combine(id, k.Derive(stored[id]), redisq.Standing{State: redisq.Missing})
 	}
 	return out, nil
 }
@@ -115,7 +137,7 @@ func combine(id ident.ID, s durable.JobState, q redisq.Standing) Job {
 	case s.Status == durable.Delivered:
 		j.Status, j.Attempts = Delivered, s.Attempts
 	case s.Status == durable.Dead:
-		j.Status, j.Attempts = Dead, s.Attempts
+		j.Status, j.Attempts, j.Reason = Dead, s.Attempts, s.Reason
 	case q.State == redisq.Leased:
 		j.Status = InFlight
 	case q.State == redisq.Delayed:
@@ -205,7 +227,7 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 // RetriggerMessage repeats the dispatch of a message: it adds the job of each consumer in
 // the message's audience whose job is open and missing in the queue.
 func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
-	for _, k := range ch.Concerned(h) {
+	for _, k := range ch.Recipients(h) {
 		if _, err := d.Present(ctx, k.No, []durable.Head{h}); err != nil {
 			return err
 		}
@@ -284,6 +306,17 @@ func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
 		total += len(moved)
 		from = ids[len(ids)-1].Next()
 	}
+}
+
+// RedriveAgain gives dead letters a fresh set of attempts by the policy of their consumer. It
+// returns how many it moved.
+func (d *Desk) RedriveAgain(ctx context.Context, consumer uint32, ids []ident.ID) (int, error) {
+	moved, err := d.Store.RedriveAgain(ctx, consumer, ids, d.NowMs())
+	if err != nil {
+		return 0, err
+	}
+	d.enqueueRedriven(ctx, consumer, moved)
+	return len(moved), nil
 }
 
 // enqueueRedriven adds redriven jobs to the queue. It returns no error: the jobs are open

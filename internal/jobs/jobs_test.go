@@ -86,7 +86,7 @@ func (r *rig) status(h durable.Head) string {
 
 func (r *rig) claim() []redisq.Lease {
 	r.t.Helper()
-	c, err := r.queue.Claim(r.t.Context(), r.consumer.No, 100, time.Minute)
+	c, err := r.queue.Claim(r.t.Context(), r.consumer.No, 100, time.Minute, redisq.Limits{})
 	require.NoError(r.t, err)
 	return c.Leases
 }

@@ -8,16 +8,19 @@ import (
 	"time"
 )
 
-// What an answer to a push attempt means:
+// What an answer to a push attempt means. docs/delivery.md has the same table, which a test checks:
 //
 //	2xx, complete                        delivered
+//	410                                  the consumer is gone: it is held, the job stays queued
 //	no complete answer                   retried
-//	408, 425, 429, 503                   retried; 429 and 503 not before Retry-After
+//	408, 425, 429, 503                   retried; Retry-After of 429 and 503 holds the whole
+//	                                     consumer back, for at most MaxDelay
 //	another status that RetryOn names    retried
 //	another status                       dead at once
 //
 // A redirect is an answer like any other: it is never followed. A retry that is over
-// the attempts of the policy is a dead letter.
+// the attempts of the policy is a dead letter. No complete answer, 408, 425, 429 and 5xx strain
+// the consumer: they slow an adaptive one down.
 
 // An Answer is the end of one push attempt.
 type Answer struct {
@@ -35,19 +38,33 @@ const (
 	Retry
 	Exhausted // dead: it was the last attempt
 	Rejected  // dead: the answer is not retried
+	Gone      // the consumer wants no more; the attempt is not charged
 )
 
 // A Verdict is a Meaning with the wait before the next attempt.
 type Verdict struct {
 	Meaning Meaning
 	Delay   time.Duration // of Retry
+	Hold    time.Duration // in which the consumer wants no attempt of any job; 0: it has not said so
+	Strains bool          // the consumer is overloaded or broken: Adaptive slows down
 }
 
 // Judge says what an answer to the given attempt, 1-based, means.
 func (p *Policy) Judge(a Answer, attempt int) Verdict {
+	v := p.judge(a, attempt)
+	if a.Complete && a.RetryAfter > 0 && (a.Status == 429 || a.Status == 503) {
+		v.Hold = min(a.RetryAfter, max(p.MaxDelay, time.Second))
+	}
+	v.Strains = !a.Complete || a.Status == 408 || a.Status == 425 || a.Status == 429 || a.Status/100 == 5
+	return v
+}
+
+func (p *Policy) judge(a Answer, attempt int) Verdict {
 	switch {
 	case a.Complete && a.Status/100 == 2:
 		return Verdict{Meaning: Delivered}
+	case a.Complete && a.Status == 410:
+		return Verdict{Meaning: Gone}
 	case a.Complete && !p.RetryOn.Has(a.Status):
 		return Verdict{Meaning: Rejected}
 	case attempt >= p.MaxAttempts():

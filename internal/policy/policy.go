@@ -9,6 +9,7 @@
 package policy
 
 import (
+	"strconv"
 	"sync"
 	"time"
 )
@@ -19,6 +20,38 @@ type Policy struct {
 	MaxRetries int           // retries after the first attempt
 	Backoff    Backoff       // waits before the retries
 	RetryOn    RetryOn       // answers that are retried
+	TTL        time.Duration // age at which a job is a dead letter; 0: never
+
+	RateLimit   Rate // most attempts in a window, of all brokers
+	Concurrency int  // most attempts in flight, of all brokers; 0: no limit
+	RetryShare  int  // percent of slots and rate for retries while first attempts wait
+
+	Filter   Filter // messages that it refuses are left out
+	Adaptive bool   // slower while attempts fail
+
+	Ordered   bool      // one message of an ordering key at a time
+	OnBlocked OnBlocked // what happens behind a dead letter
+
+	TombstoneAfter  int           // more failures than this in the window: DEAD; 0: never
+	TombstoneWindow time.Duration // sliding window of TombstoneAfter
+	StatusURL       StatusURL     // asked before an attempt is repeated that may have been processed
+
+	SigningSecret         Secret        // signs each attempt
+	SigningSecretPrevious Secret        // signs too until SigningPreviousUntil
+	SigningPreviousUntil  int64         // Unix ms
+	SigningOverlap        time.Duration // from a change of SigningSecret to SigningPreviousUntil
+	Headers               Headers       // sent with each attempt
+	Authorization         Authorization // of each attempt
+	DLQ                   DLQ           // what becomes of dead letters
+
+	Responses        Responses     // what becomes of answers
+	ResponseMaxBytes int           // bytes of a response that are kept
+	ResponseHeaders  HeaderNames   // headers of a response that are kept
+	ResponseTTL      time.Duration // age at which a response is dropped; 0: with its message
+	Async            bool          // some answers say that the result comes later
+	AsyncStatus      Statuses      // of these answers
+	ResultURL        StatusURL     // where the result is, if the answer has no Location
+	ResultDeadline   time.Duration // from the answer to the result
 
 	// Of the installation alone; no consumer sets them.
 	MaxDelay time.Duration // longest wait before a retry, jitter excluded; 0: no cap
@@ -36,8 +69,30 @@ type Book struct {
 	resolved map[string]*Policy // by record
 }
 
-// NewBook returns a book with the defaults of the installation.
+// NewBook returns a book with the defaults of the installation. Fields whose zero value no
+// consumer can set have a default here.
 func NewBook(defaults Policy) *Book {
+	if defaults.RetryShare == 0 {
+		defaults.RetryShare = 25
+	}
+	if defaults.TombstoneWindow == 0 {
+		defaults.TombstoneWindow = 24 * time.Hour
+	}
+	if defaults.SigningOverlap == 0 {
+		defaults.SigningOverlap = 24 * time.Hour
+	}
+	if defaults.ResponseMaxBytes == 0 {
+		defaults.ResponseMaxBytes = defaultResponse
+	}
+	if defaults.ResponseHeaders == "" {
+		defaults.ResponseHeaders = defaultResponseHeaders
+	}
+	if defaults.AsyncStatus == "" {
+		defaults.AsyncStatus = defaultAsyncStatus
+	}
+	if defaults.ResultDeadline == 0 {
+		defaults.ResultDeadline = 24 * time.Hour
+	}
 	return &Book{defaults: defaults, resolved: map[string]*Policy{}}
 }
 
@@ -59,7 +114,7 @@ func (b *Book) Of(record string) *Policy {
 	if p != nil {
 		return p
 	}
-	p = b.resolve(record)
+	p = b.resolve(decode(record))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.resolved) >= maxResolved {
@@ -69,17 +124,9 @@ func (b *Book) Of(record string) *Policy {
 	return p
 }
 
-func (b *Book) resolve(record string) *Policy {
-	p := b.defaults
-	set := decode(record)
-	for _, f := range fields {
-		text, ok := set[f.name]
-		if !ok {
-			continue
-		}
-		if q := p; f.parse(&q, text) == nil {
-			p = q
-		}
-	}
+// resolve lays the members of a record over the defaults.
+func (b *Book) resolve(set map[string]string) *Policy {
+	p := fields.lay(b.defaults, set)
+	p.SigningPreviousUntil, _ = strconv.ParseInt(set[previousUntil], 10, 64)
 	return &p
 }

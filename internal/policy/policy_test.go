@@ -3,18 +3,26 @@ package policy
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-var installed = Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: Waits(5*time.Second, 30*time.Second, time.Minute), MaxDelay: time.Hour}
+var installed = Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: Waits(5*time.Second, 30*time.Second, time.Minute), MaxDelay: time.Hour,
+	RetryShare: 25, TombstoneWindow: 24 * time.Hour, SigningOverlap: 24 * time.Hour,
+	ResponseMaxBytes: 65536, ResponseHeaders: "content-type,x-*", AsyncStatus: "202", ResultDeadline: 24 * time.Hour}
+
+// merge is Merge over the defaults of the tests, at a fixed time.
+func merge(record string, form map[string]string) (string, error) {
+	return NewBook(installed).Merge(record, form, time.UnixMilli(1_000_000))
+}
 
 func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 	book := NewBook(installed)
 	require.Equal(t, installed, *book.Of(""))
-	record, err := Merge("", map[string]string{"timeout": "1500ms", "backoff": "constant:30s", "callbackUrl": "http://x"})
+	record, err := merge("", map[string]string{"timeout": "1500ms", "backoff": "constant:30s", "callbackUrl": "http://x"})
 	require.NoError(t, err)
 	want := installed
 	want.Timeout, want.Backoff = 1500*time.Millisecond, Constant(30*time.Second)
@@ -22,38 +30,61 @@ func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 	require.Same(t, book.Of(record), book.Of(record))
 	require.Equal(t, []Setting{
 		{"Timeout", "1.5s", false}, {"MaxRetries", "5", true}, {"Backoff", "constant:30s", false}, {"RetryOn", "all", true},
-	}, book.Show(record))
+	}, book.Show(record)[:4])
 
-	record, err = Merge(record, map[string]string{"timeout": "", "retryOn": "5xx, 404"})
+	record, err = merge(record, map[string]string{"timeout": "", "retryOn": "5xx, 404"})
 	require.NoError(t, err)
 	want.Timeout = installed.Timeout
 	want.RetryOn, err = parseRetryOn("404,5xx")
 	require.NoError(t, err)
 	require.Equal(t, want, *book.Of(record))
-	record, err = Merge(record, map[string]string{"retryOn": "", "backoff": ""})
+	record, err = merge(record, map[string]string{"retryOn": "", "backoff": ""})
 	require.NoError(t, err)
 	require.Empty(t, record, "nothing is set")
 }
 
 func TestEqualSettingsAreEqualRecords(t *testing.T) {
-	a, err := Merge("", map[string]string{"timeout": "90s", "maxRetries": "3", "retryOn": "409,4xx"})
+	a, err := merge("", map[string]string{"timeout": "90s", "maxRetries": "3", "retryOn": "409,4xx"})
 	require.NoError(t, err)
-	b, err := Merge("", map[string]string{"retryOn": "4xx"})
+	b, err := merge("", map[string]string{"retryOn": "4xx"})
 	require.NoError(t, err)
-	b, err = Merge(b, map[string]string{"maxRetries": "3", "timeout": "1m30s"})
+	b, err = merge(b, map[string]string{"maxRetries": "3", "timeout": "1m30s"})
 	require.NoError(t, err)
 	require.Equal(t, a, b)
 }
 
 func TestAWrongValueNamesItsFieldAndIsNotShown(t *testing.T) {
 	for name, values := range map[string][]string{
-		"timeout":    {"0", "99ms", "1h1s", "-1s", "5", "s3cret"},
-		"maxRetries": {"-1", "1001", "1.5", "+3", "many", "0x3"},
-		"backoff":    {"0s", "5s,", "5s,-1s", "constant:", "constant:1s,2s", "1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s", "9000h"},
-		"retryOn":    {"none", "6xx", "0xx", "99", "600", "5x", "x", "404;409", "05xx", ",", "404,"},
+		"timeout":               {"0", "99ms", "1h1s", "-1s", "5", "s3cret"},
+		"maxRetries":            {"-1", "1001", "1.5", "+3", "many", "0x3"},
+		"backoff":               {"0s", "5s,", "5s,-1s", "constant:", "constant:1s,2s", "1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s", "9000h"},
+		"ttl":                   {"-1s", "1ms", "99ms", "9000h", "5"},
+		"rateLimit":             {"0/1s", "100", "1/0s", "1/1ms", "+1/1s", "1/25h", "1000001/1s", "x/1s", "/"},
+		"concurrency":           {"-1", "0", "100001", "x"},
+		"retryShare":            {"0", "101", "10%"},
+		"ordered":               {"yes", "1", "TRUE"},
+		"onBlocked":             {"wait", "Block"},
+		"tombstoneAfter":        {"-1", "10001"},
+		"tombstoneWindow":       {"0", "999ms", "721h"},
+		"statusUrl":             {"http://x/", "ftp://x/{messageID}", "http://u:s3cret@x/{messageID}", "/{messageID}", "http://{messageID}#a", "http://{messageID}/", "http://x{messageID}/", "http://x?{messageID}", "http://x:80{messageID}/y"},
+		"signingSecret":         {"s3cret", "whsec_", "whsec_czNjcmV0", "Generate"},
+		"signingSecretPrevious": {"whsec_!"},
+		"signingOverlap":        {"-1s", "721h"},
+		"headers":               {"s3cret", "A b: c", "Host: x", "authorization: s3cret", "X-Broker-Job-ID: 1", "webhook-id: 1", "A: b\na: c", "A-B: c\nA_B: c", "X_Broker_Attempt: 1", "Content_Length: 1", "webhook_id: 1", "A: b\x00", ": b"},
+		"authorization":         {"basic", "basic s3cret", "bearer", "bearer a s3cret", "bearer  s3cret", "digest s3cret", "oauth2 http://x a", "oauth2 x:a b s3cret", "oauth2 http://x  a s3cret"},
+		"dlq":                   {"drop", "forward:", "forward:a b", "expire:", "expire:0s", "expire:1ms"},
+		"responses":             {"on", "Store"},
+		"responseMaxBytes":      {"0", "1048577", "64KiB"},
+		"responseHeaders":       {"a b", "set-cookie", "Authorization", "X-Api-Key", "X-Auth*", "x-broker-job-id", "*x", ","},
+		"responseTTL":           {"-1s", "1ms"},
+		"async":                 {"yes"},
+		"asyncStatus":           {"404", "202,", "2xx", "0202"},
+		"resultUrl":             {"http://x/", "ftp://x/{messageID}"},
+		"resultDeadline":        {"0", "8761h"},
+		"retryOn":               {"none", "6xx", "0xx", "99", "600", "5x", "x", "404;409", "05xx", ",", "404,"},
 	} {
 		for _, value := range values {
-			_, err := Merge(`{"timeout":"1s","v":"1"}`, map[string]string{name: value})
+			_, err := merge(`{"timeout":"1s","v":"1"}`, map[string]string{name: value})
 			var f *FieldError
 			require.ErrorAs(t, err, &f, "%s=%s", name, value)
 			require.Equal(t, name, f.Field)
@@ -64,7 +95,7 @@ func TestAWrongValueNamesItsFieldAndIsNotShown(t *testing.T) {
 
 // A broker of an older version keeps what a newer one has stored.
 func TestMembersOfANewerVersionStay(t *testing.T) {
-	record, err := Merge(`{"glow":"blue","timeout":"10 parsecs","v":"2"}`, map[string]string{"maxRetries": "1"})
+	record, err := merge(`{"glow":"blue","timeout":"10 parsecs","v":"2"}`, map[string]string{"maxRetries": "1"})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"glow":"blue","maxRetries":"1","timeout":"10 parsecs","v":"1"}`, record)
 	p := NewBook(installed).Of(record)
@@ -103,25 +134,28 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	}{
 		{Answer{Status: 200, Complete: true}, 1, Verdict{Meaning: Delivered}},
 		{Answer{Status: 299, Complete: true}, 6, Verdict{Meaning: Delivered}},
-		{Answer{Status: 200}, 1, Verdict{Retry, 5 * time.Second}}, // its body broke off
-		{Answer{}, 2, Verdict{Retry, 30 * time.Second}},
-		{Answer{}, 6, Verdict{Meaning: Exhausted}},
-		{Answer{Status: 500, Complete: true}, 3, Verdict{Retry, time.Minute}},
-		{Answer{Status: 500, Complete: true, RetryAfter: time.Hour}, 3, Verdict{Retry, time.Minute}},
-		{Answer{Status: 409, Complete: true}, 1, Verdict{Retry, 5 * time.Second}},
+		{Answer{Status: 200}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}}, // its body broke off
+		{Answer{}, 2, Verdict{Meaning: Retry, Delay: 30 * time.Second, Strains: true}},
+		{Answer{}, 6, Verdict{Meaning: Exhausted, Strains: true}},
+		{Answer{Status: 500, Complete: true}, 3, Verdict{Meaning: Retry, Delay: time.Minute, Strains: true}},
+		{Answer{Status: 500, Complete: true, RetryAfter: time.Hour}, 3, Verdict{Meaning: Retry, Delay: time.Minute, Strains: true}},
+		{Answer{Status: 409, Complete: true}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second}},
 		{Answer{Status: 404, Complete: true}, 1, Verdict{Meaning: Rejected}},
 		{Answer{Status: 301, Complete: true}, 1, Verdict{Meaning: Rejected}},
 		{Answer{Status: 404, Complete: true}, 6, Verdict{Meaning: Rejected}},
-		{Answer{Status: 408, Complete: true}, 1, Verdict{Retry, 5 * time.Second}},
-		{Answer{Status: 425, Complete: true}, 1, Verdict{Retry, 5 * time.Second}},
-		{Answer{Status: 429, Complete: true, RetryAfter: time.Minute}, 1, Verdict{Retry, time.Minute}},
-		{Answer{Status: 503, Complete: true, RetryAfter: 24 * time.Hour}, 1, Verdict{Retry, time.Hour}},
-		{Answer{Status: 503, Complete: true, RetryAfter: time.Second}, 1, Verdict{Retry, 5 * time.Second}},
-		{Answer{Status: 503, Complete: true}, 6, Verdict{Meaning: Exhausted}},
+		{Answer{Status: 408, Complete: true}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}},
+		{Answer{Status: 425, Complete: true}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}},
+		{Answer{Status: 429, Complete: true, RetryAfter: time.Minute}, 1, Verdict{Meaning: Retry, Delay: time.Minute, Hold: time.Minute, Strains: true}},
+		{Answer{Status: 503, Complete: true, RetryAfter: 24 * time.Hour}, 1, Verdict{Meaning: Retry, Delay: time.Hour, Hold: time.Hour, Strains: true}},
+		{Answer{Status: 503, Complete: true, RetryAfter: time.Second}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Hold: time.Second, Strains: true}},
+		{Answer{Status: 503, Complete: true}, 6, Verdict{Meaning: Exhausted, Strains: true}},
+		{Answer{Status: 410, Complete: true}, 1, Verdict{Meaning: Gone}},
+		{Answer{Status: 410, Complete: true}, 6, Verdict{Meaning: Gone}},
+		{Answer{Status: 410}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}},
 	} {
 		require.Equal(t, tc.want, p.Judge(tc.answer, tc.attempt), "%+v", tc)
 	}
-	require.Equal(t, Verdict{Retry, 5 * time.Second}, installed.Judge(Answer{Status: 404, Complete: true}, 1), "all are retried by default")
+	require.Equal(t, Verdict{Meaning: Retry, Delay: 5 * time.Second}, installed.Judge(Answer{Status: 404, Complete: true}, 1), "all are retried by default")
 }
 
 func TestTheLastWaitDoublesUpToTheCap(t *testing.T) {
@@ -167,19 +201,21 @@ func FuzzMerge(f *testing.F) {
 	f.Add("retryOn", "5xx,408")
 	book := NewBook(installed)
 	f.Fuzz(func(t *testing.T, name, value string) {
-		record, err := Merge("", map[string]string{name: value})
+		record, err := merge("", map[string]string{name: value})
 		if err != nil {
 			return
 		}
 		again := map[string]string{}
 		for _, s := range book.Show(record) {
-			if !s.Inherited {
+			if !s.Inherited && !strings.Contains(s.Value, mask) {
 				again[string(s.Name[0]|0x20)+s.Name[1:]] = s.Value
 			}
 		}
-		same, err := Merge("", again)
+		same, err := merge("", again)
 		require.NoError(t, err)
-		require.Equal(t, record, same, "what is shown can be set")
+		if !strings.Contains(record, "signing") && !strings.Contains(record, "authorization") {
+			require.Equal(t, record, same, "what is shown can be set")
+		}
 	})
 }
 
@@ -188,4 +224,64 @@ func TestDurationsAreShownShort(t *testing.T) {
 		"1h0m5s": time.Hour + 5*time.Second, "1m30s": 90 * time.Second, "100ms": 100 * time.Millisecond} {
 		require.Equal(t, text, short(d))
 	}
+}
+
+func TestAReplacedSecretSignsForTheOverlap(t *testing.T) {
+	const first, second = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	book, now := NewBook(installed), time.UnixMilli(1_000_000)
+	record, err := book.Merge("", map[string]string{"signingSecret": first, "signingOverlap": "1h"}, now)
+	require.NoError(t, err)
+	require.Equal(t, Secret(""), book.Of(record).SigningSecretPrevious)
+	same, err := book.Merge(record, map[string]string{"signingSecret": first}, now)
+	require.NoError(t, err)
+	require.Equal(t, record, same)
+
+	record, err = book.Merge(record, map[string]string{"signingSecret": second}, now)
+	require.NoError(t, err)
+	p := book.Of(record)
+	require.Equal(t, []Secret{second, first}, []Secret{p.SigningSecret, p.SigningSecretPrevious})
+	require.Equal(t, now.Add(time.Hour).UnixMilli(), p.SigningPreviousUntil)
+	kept, err := book.Merge(record, map[string]string{"timeout": "5s"}, now.Add(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, p.SigningPreviousUntil, book.Of(kept).SigningPreviousUntil)
+	for _, s := range book.Show(record) {
+		require.NotContains(t, s.Value, "MfKQ")
+		require.NotContains(t, s.Value, "AAAA")
+	}
+	shown := ""
+	for _, s := range book.Show(record, "signingSecret") {
+		shown += s.Value
+	}
+	require.Contains(t, shown, second)
+
+	record, err = book.Merge(record, map[string]string{"signingSecret": "", "signingOverlap": ""}, now)
+	require.NoError(t, err)
+	require.Empty(t, record)
+}
+
+func TestAGeneratedSecretIsNew(t *testing.T) {
+	a, err := merge("", map[string]string{"signingSecret": "generate"})
+	require.NoError(t, err)
+	b, err := merge("", map[string]string{"signingSecret": "generate"})
+	require.NoError(t, err)
+	require.NotEqual(t, a, b)
+	require.Len(t, NewBook(installed).Of(a).SigningSecret.Key(), 32)
+}
+
+func TestAuthorizationAndHeadersAreRead(t *testing.T) {
+	var p Policy
+	require.NoError(t, Set(&p, "authorization", "oauth2 https://x/token id s3cret a b"))
+	client, ok := p.Authorization.OAuth2()
+	require.True(t, ok)
+	require.Equal(t, OAuth2{"https://x/token", "id", "s3cret", []string{"a", "b"}}, client)
+	require.NoError(t, Set(&p, "authorization", "basic user:pass word"))
+	basic, ok := p.Authorization.Basic()
+	require.True(t, ok)
+	require.Equal(t, "user:pass word", basic)
+	require.NoError(t, Set(&p, "headers", " X-A:  b c \n\nX-B:"))
+	got := map[string]string{}
+	p.Headers.All(func(name, value string) { got[name] = value })
+	require.Equal(t, map[string]string{"X-A": "b c", "X-B": ""}, got)
+	require.Equal(t, "https://x/a%2Fb", StatusURL("https://x/{messageID}").For("a/b"))
+	require.Error(t, Set(&p, "glow", "x"))
 }

@@ -13,7 +13,7 @@ func Nearest(name string, known []string) string {
 	name = strings.ToLower(name[:min(len(name), 64)])
 	for _, k := range known {
 		lower := strings.ToLower(k)
-		if d := edits(name, lower); d < least && d < len(lower) {
+		if d := edits(name, lower); d < least && d < len(lower) && 2*d <= max(len(name), len(lower)) {
 			best, least = k, d
 		} else if best == "" && len(name) > 2 && strings.Contains(lower, name) {
 			best = k

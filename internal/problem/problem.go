@@ -62,11 +62,19 @@ var (
 	ErrUnavailable = &Problem{Status: 503, Code: "unavailable", RetryAfter: 1,
 		Detail: "A store cannot be reached right now. Nothing is known to have changed; send the request again."}
 	ErrOutcomeUnknown = &Problem{Status: 503, Code: "outcome_unknown", RetryAfter: 1,
-		Detail: "The message may or may not be stored. Post it again with the same X-Broker-Message-ID: it is stored once."}
+		Detail: "The message may or may not be stored. Post it again with the same X-Broker-Message-ID or Idempotency-Key: it is stored once."}
 	ErrOverloaded = &Problem{Status: 503, Code: "overloaded", RetryAfter: 1,
 		Detail: "Too many requests are waiting for the store. Nothing was stored; try again."}
 	ErrDraining = &Problem{Status: 503, Code: "draining", RetryAfter: 1,
 		Detail: "This broker is stopping. Nothing was stored; try again."}
+	ErrChannelPaused = &Problem{Status: 503, Code: "channel_paused", RetryAfter: 5,
+		Detail: "The channel accepts no messages until it is resumed. Nothing was stored."}
+	ErrNotReplicated = &Problem{Status: 503, Code: "not_replicated", RetryAfter: 1,
+		Detail: "The store does not confirm that a second server has the message, which this channel requires. The message may be stored: post it again with the same X-Broker-Message-ID or Idempotency-Key."}
+	ErrJournalFull = &Problem{Status: 503, Code: "journal_full", RetryAfter: 5,
+		Detail: "The store does not answer in time, and the journal of this broker takes no more messages. Nothing was stored; try again."}
+	ErrJournalFailed = &Problem{Status: 503, Code: "journal_failed", RetryAfter: 5,
+		Detail: "The store does not answer in time, and the journal of this broker cannot be written. Post the message again with the same X-Broker-Message-ID or Idempotency-Key."}
 	ErrInternal = &Problem{Status: 500, Code: "internal", Detail: "The broker failed to handle this request. Its log has the request ID."}
 )
 
@@ -78,7 +86,7 @@ func NothingStored(status int, code string) bool {
 	case status >= 400 && status < 500:
 		return true
 	case status == 503:
-		return code == ErrOverloaded.Code || code == ErrDraining.Code || code == ErrUnavailable.Code
+		return code == ErrOverloaded.Code || code == ErrDraining.Code || code == ErrChannelPaused.Code || code == ErrUnavailable.Code || code == ErrJournalFull.Code
 	}
 	return false
 }
@@ -91,12 +99,16 @@ func From(err error) *Problem {
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.Is(err, durable.ErrNotReplicated):
+		return ErrNotReplicated.Because(err)
 	case errors.Is(err, durable.ErrOutcomeUnknown):
 		return ErrOutcomeUnknown.Because(err)
 	case errors.Is(err, durable.ErrDuplicate):
 		return New(409, "duplicate_message_id", "A message with this X-Broker-Message-ID is already stored in the channel.")
 	case errors.Is(err, durable.ErrConflict):
 		return New(409, "message_id_conflict", "Another message has this ID in the channel: of another producer, or with other content, content type, priority or metadata headers. This one is not stored.")
+	case errors.Is(err, durable.ErrReused):
+		return New(422, "idempotency_key_reused", "Another message of this producer, with another body or other times, has this Idempotency-Key. This one is not stored.")
 	case errors.Is(err, durable.ErrNotFound):
 		return New(404, "not_found", "There is no such resource.")
 	case errors.Is(err, durable.ErrPrecondition):

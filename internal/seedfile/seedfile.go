@@ -112,6 +112,10 @@ func (p *parser) resources(section, tokens string) []Resource {
 			p.warn("[%s] %q is no valid ID; not created", section, id)
 			continue
 		}
+		if ident.Reserved(id) {
+			p.warn("[%s] %q begins with ~, which belongs to the broker; not created", section, id)
+			continue
+		}
 		r := Resource{ID: id, Name: key.Value(), Token: p.value(tokens, id)}
 		if !validToken(r.Token) {
 			p.warn("[%s] the token of %s is not 1 to 255 visible ASCII characters; %s is not created", tokens, id, id)
@@ -143,6 +147,8 @@ func (p *parser) consumers() []Consumer {
 		switch {
 		case !ident.ValidName(c.ID):
 			p.warn("[%s] %q is no valid ID; not created", consumerSection, c.ID)
+		case ident.Reserved(c.ID):
+			p.warn("[%s] %q begins with ~, which belongs to the broker; not created", consumerSection, c.ID)
 		case !ident.ValidName(c.Channel):
 			p.warn("consumer %s: its section names no channel; not created", c.ID)
 		case !validToken(c.Token):
@@ -199,15 +205,21 @@ func Apply(ctx context.Context, store Store, seed Seed) error {
 	}
 	producers := map[string]durable.Producer{}
 	for _, p := range stored.Producers {
-		producers[p.ID] = p
+		if !p.Deleted {
+			producers[p.ID] = p
+		}
 	}
 	channels, channelIDs := map[string]durable.Channel{}, map[uint32]string{}
 	for _, c := range stored.Channels {
-		channels[c.ID], channelIDs[c.No] = c, c.ID
+		if !c.Deleted {
+			channels[c.ID], channelIDs[c.No] = c, c.ID
+		}
 	}
 	consumers := map[[2]string]durable.Consumer{}
 	for _, k := range stored.Consumers {
-		consumers[[2]string{channelIDs[k.ChannelNo], k.ID}] = k
+		if !k.Deleted() {
+			consumers[[2]string{channelIDs[k.ChannelNo], k.ID}] = k
+		}
 	}
 	for _, r := range seed.Producers {
 		if old, ok := producers[r.ID]; ok && same(r, old.Name, old.Token) {

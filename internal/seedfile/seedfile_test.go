@@ -267,3 +267,33 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestApplyCreatesAnewWhatWasDeleted(t *testing.T) {
+	store, ctx := open(t), t.Context()
+	seed, _ := parse(t, sample)
+	require.NoError(t, seedfile.Apply(ctx, store, seed))
+	before, err := store.Changes(ctx, 0)
+	require.NoError(t, err)
+	names := map[uint32]string{}
+	for _, c := range before.Channels {
+		names[c.No] = c.ID
+	}
+	for _, k := range before.Consumers {
+		_, err := store.DeleteConsumer(ctx, names[k.ChannelNo], durable.Put{ID: k.ID})
+		require.NoError(t, err)
+	}
+	for _, id := range names {
+		_, err := store.DeleteChannel(ctx, durable.Put{ID: id})
+		require.NoError(t, err)
+	}
+	_, err = store.DeleteProducer(ctx, durable.Put{ID: before.Producers[0].ID})
+	require.NoError(t, err)
+	for range 2 { // the second time changes nothing
+		require.NoError(t, seedfile.Apply(ctx, store, seed))
+		after, err := store.Changes(ctx, 0)
+		require.NoError(t, err)
+		require.Len(t, after.Producers, 2)
+		require.Len(t, after.Channels, 4)
+		require.Len(t, after.Consumers, 6)
+	}
+}

@@ -6,10 +6,13 @@
 --            attempts before, used when the job is unknown
 --            lease ms
 --            1: lease the job even if it is unknown, 0: only a known job
+-- last       limits, may be absent; see grant.lua
 --
--- Returns for each group: 1 if this group leased the job or 0, state before (0
--- unknown, 1 ready, 2 delayed, 3 leased), score before or '', meta before or '',
--- fence, priority, attempt, flags. The last four are 0 where the job was not leased.
+-- Returns for each group: 1 if this group leased the job, 2 if the limits refused the
+-- lease, else 0; state before (0 unknown, 1 ready, 2 delayed, 3 leased), score before
+-- or '', meta before or '', fence, priority, attempt, flags, buckets that count the
+-- lease. The fence is the ms until a rate allows a lease (0: unknown) where the limits
+-- refused it. The other four are 0 or '' where the job was not leased.
 --
 -- A leased job stays unchanged, even past its deadline: only reclaim ends a lease,
 -- so each lease ends once. An unknown job is flagged, because Redis cannot tell
@@ -37,6 +40,8 @@ local fence = tonumber(redis.call('HGET', KEYS[5], 'f') or '0')
 local out, taken = {}, {} -- taken: jobs leased by this call, ID -> {deadline, meta}
 local gone, unknown = {{}, {}}, {}
 local named, before_fence, behind_fence, leases = {}, {}, {}, {} -- arguments of grant
+hold, behind = nil, false -- a hold is for pushes; workers and the reaper claim by ID
+local most, wait = allowed(#ids, now)
 for i, id in ipairs(ids) do
   local priority, attempts, lease, insert = unpack(wishes[i])
   local state, before, meta = 0, '', metas[i] or ''
@@ -46,8 +51,10 @@ for i, id in ipairs(ids) do
   if taken[id] then state, before, meta = 3, taken[id][1], taken[id][2] end
   local at = #out
   out[at + 1], out[at + 2], out[at + 3], out[at + 4] = 0, state, state > 0 and fmt(before) or '', meta
-  out[at + 5], out[at + 6], out[at + 7], out[at + 8] = 0, 0, 0, 0
-  if state < 3 and (state > 0 or insert == 1) then
+  out[at + 5], out[at + 6], out[at + 7], out[at + 8], out[at + 9] = 0, 0, 0, 0, ''
+  if state < 3 and (state > 0 or insert == 1) and #named == most then
+    out[at + 1], out[at + 5] = 2, wait
+  elseif state < 3 and (state > 0 or insert == 1) then
     local flags, ready = VERIFY, now
     if state == 1 then
       priority, attempts, flags = unpack_meta(metas[i], priority_of(before))
@@ -69,7 +76,10 @@ if #named > 0 then
   for set = 1, 2 do
     if #gone[set] > 0 then redis.call('ZREM', KEYS[set], unpack(gone[set])) end
   end
-  grant(#named, named, before_fence, behind_fence, leases)
+  local _, counted = grant(#named, named, before_fence, behind_fence, leases, now)
+  for i = 1, #ids do
+    if out[9 * i - 8] == 1 then out[9 * i] = counted end
+  end
   bring(unknown)
 end
 return out

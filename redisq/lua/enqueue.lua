@@ -12,13 +12,14 @@
 -- Known jobs stay unchanged. A delayed job is always added.
 --
 -- A ready job is added in these cases and spilled in all others:
---   fresh or repeated: its priority is above the highest spilled one, and
---                      ready holds less than a window; or ready holds less than
---                      two windows and the job's priority is above the lowest in ready
---   recovered:         ready holds less than a window (the job may be a spilled one);
---                      or the job's priority is above the lowest in ready and fewer
---                      than a window of ready jobs have its priority or a higher one,
+--   fresh or repeated: its priority is above the highest spilled one, and its lane
+--                      holds less than a window; or the lane holds less than two
+--                      windows and the job's priority is above the lowest in it
+--   recovered:         its lane holds less than a window (the job may be a spilled one);
+--                      or the job's priority is above the lowest in the lane and fewer
+--                      than a window of jobs in it have its priority or a higher one,
 --                      so less urgent jobs never keep it out
+-- A lane is the ready jobs with attempts, or those without: retries keep no other out.
 -- A recovered job is ready since the time in its ID, others since now.
 -- Invariant: a job is in one set. Cost: O(k log n).
 local cap = int(ARGV[2], 1, 2147483647)
@@ -37,7 +38,6 @@ for i = 1, n do
   if made(id) <= brought then careful = true end
 end
 local now = clock()
-local total = redis.call('ZCARD', KEYS[1])
 
 local seen = {}
 for set = 1, 3 do
@@ -53,30 +53,44 @@ local function flags_of(id)
   return 0
 end
 
-local lowest = 1023 -- lowest priority that this call adds; those jobs are not in the set yet
-local worst -- lowest priority in ready; read only when the window is full
-local function before_worst(p)
-  if not worst then
-    local tail = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-    worst = tail[1] and priority_of(tonumber(tail[2])) or 1023
-  end
-  return p > math.min(worst, lowest)
+-- A lane has: from, the score of its begin; before and total, its jobs before this call
+-- and now; lowest, the lowest priority that this call adds (those jobs are not in the set
+-- yet); worst, the lowest priority in it, read only when the window is full; base,
+-- priority -> jobs in it of that priority or higher before this call; placed, priority ->
+-- jobs of that priority that this call adds.
+local function lane_from(from)
+  local n = redis.call('ZCOUNT', KEYS[1], fmt(from), '(' .. fmt(from + RETRY))
+  return {from = from, before = n, total = n, lowest = 1023, base = {}, placed = {}}
 end
--- base: priority -> ready jobs of that priority or higher, before this call.
--- placed: priority -> jobs of that priority that this call adds.
-local base, placed = {}, {}
-local function ahead(p)
-  if not base[p] then base[p] = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. fmt((1024 - p) * P42)) end
-  local n = base[p]
-  for q, k in pairs(placed) do
+local lanes = {}
+local function lane_of(t)
+  local from = t > 0 and RETRY or 0
+  if not lanes[from] then lanes[from] = lane_from(from) end
+  return lanes[from]
+end
+local function before_worst(l, p)
+  if not l.worst then
+    -- The lane of retries is the end of the set.
+    local last = l.from > 0 and -1 or l.before - 1
+    local tail = l.before > 0 and redis.call('ZRANGE', KEYS[1], last, last, 'WITHSCORES') or {}
+    l.worst = tail[1] and priority_of(tonumber(tail[2])) or 1023
+  end
+  return p > math.min(l.worst, l.lowest)
+end
+local function ahead(l, p)
+  if not l.base[p] then
+    l.base[p] = redis.call('ZCOUNT', KEYS[1], fmt(l.from), '(' .. fmt(l.from + (1024 - p) * P42))
+  end
+  local n = l.base[p]
+  for q, k in pairs(l.placed) do
     if q >= p then n = n + k end
   end
   return n
 end
-local function admitted(p)
-  if source == 2 then return total < cap or (before_worst(p) and ahead(p) < cap) end
+local function admitted(l, p)
+  if source == 2 then return l.total < cap or (before_worst(l, p) and ahead(l, p) < cap) end
   if p <= spilled then return false end
-  return total < cap or (total < 2 * cap and before_worst(p))
+  return l.total < cap or (l.total < 2 * cap and before_worst(l, p))
 end
 
 local before = spilled
@@ -93,15 +107,16 @@ for i = 1, n do
     later[#later + 1] = id
     metas[#metas + 1] = id
     metas[#metas + 1] = pack(p, attempts[i], flags, '', '')
-  elseif admitted(p) then
+  elseif admitted(lane_of(attempts[i]), p) then
+    local l = lane_of(attempts[i])
     seen[id] = true
     added = added + 1
-    total = total + 1
-    lowest = math.min(lowest, p)
-    placed[p] = (placed[p] or 0) + 1
+    l.total = l.total + 1
+    l.lowest = math.min(l.lowest, p)
+    l.placed[p] = (l.placed[p] or 0) + 1
     local since = now
     if source == 2 then since = math.min(now, made(id)) end
-    ready[#ready + 1] = score(p, since)
+    ready[#ready + 1] = score(p, attempts[i], since)
     ready[#ready + 1] = id
     if attempts[i] > 0 or flags > 0 then
       metas[#metas + 1] = id

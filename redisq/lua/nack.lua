@@ -24,7 +24,7 @@ for i, meta in ipairs(held(ids, tokens)) do
       later[#later + 1] = fmt(now + delays[i])
       later[#later + 1] = id
     else
-      ready[#ready + 1] = score(priority, now)
+      ready[#ready + 1] = score(priority, attempts, now)
       ready[#ready + 1] = id
     end
     values[#values + 1] = id

@@ -1,24 +1,29 @@
 -- prelude.lua: the first part of every script of a consumer.
 --
--- KEYS[1]  ready    ZSET  message ID -> (1023 - priority) * 2^42 + ready ms
+-- KEYS[1]  ready    ZSET  message ID -> (1023 - priority) * 2^42 + ready ms, for a job
+--                         with attempts 2^52 more: first attempts come before retries
 -- KEYS[2]  delayed  ZSET  message ID -> due ms
 -- KEYS[3]  leased   ZSET  message ID -> deadline ms
 -- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms
 -- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills,
 --                         t time of the last reclaim or rebuild, ms, b newest time in
---                         the ID of a job that no fresh offer added, ms (brought.lua)
+--                         the ID of a job that no fresh offer added, ms (brought.lua),
+--                         w<end> and v<end> leases granted (grant.lua),
+--                         u<end> leases of a replay with a rate of its own,
+--                         h no leases before, and since when, ms (hold.lua)
 -- ARGV[1]  the epoch that the caller knows
 --
 -- Returns {'STALE', current epoch or ''} and changes nothing when the epochs differ:
 -- Redis lost the state of the consumer, or a broker replaced it.
 -- Clock: TIME of this Redis, in every script.
-local control = redis.call('HMGET', KEYS[5], 'e', 'sp', 'b')
+local control = redis.call('HMGET', KEYS[5], 'e', 'sp', 'b', 'h')
 if control[1] ~= ARGV[1] then return {'STALE', control[1] or ''} end
 local epoch = ARGV[1]
 local spilled = tonumber(control[2] or '-1') -- highest priority outside the window, -1 none
 local brought = tonumber(control[3] or '-1') -- ms, -1 no job was brought
+local hold = control[4] -- '<until> <since>', ms
 
-local P42 = 4398046511104 -- 2^42
+local P42, RETRY = 4398046511104, 4503599627370496 -- 2^42, 2^52
 local VERIFY, RECOVERED = 1, 2
 
 -- fmt writes a number in full: tostring would round at 14 digits.
@@ -38,8 +43,13 @@ local function clock()
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
-local function score(priority, ms) return fmt((1023 - priority) * P42 + ms) end
-local function priority_of(s) return 1023 - math.floor(s / P42) end
+-- score returns the place of a ready job with that number of attempts.
+local function score(priority, attempts, ms)
+  local s = (1023 - priority) * P42 + ms
+  if attempts > 0 then s = s + RETRY end
+  return fmt(s)
+end
+local function priority_of(s) return 1023 - math.floor(s % RETRY / P42) end
 
 -- pack writes a meta value and unpack_meta reads it. A plain job has no meta value:
 -- unpack_meta then returns the given priority and zeros.

@@ -13,7 +13,7 @@ local function promote(now)
   local adds, plain = {}, {}
   for i, id in ipairs(ids) do
     local priority, attempts, flags = unpack_meta(metas[i], 0)
-    adds[#adds + 1] = score(priority, tonumber(due[2 * i]))
+    adds[#adds + 1] = score(priority, attempts, tonumber(due[2 * i]))
     adds[#adds + 1] = id
     if attempts == 0 and flags == 0 then plain[#plain + 1] = id end
   end

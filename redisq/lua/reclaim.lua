@@ -11,8 +11,8 @@
 -- about once a second.
 --
 -- Returns {next due ms, 1 when the consumer has no job at all else 0, number of
--- returned jobs, first fence, the returned message IDs, then for each exhausted
--- job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
+-- returned jobs, first fence, then for each returned job: message ID, attempts, and for
+-- each exhausted job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
 --
 -- A returned job is ready since now and flagged, because its worker may have delivered
 -- it. An exhausted job gets a new token and deadline: only the caller handles it, and
@@ -55,10 +55,11 @@ if #ids > 0 then
       local t = #tail
       tail[t + 1], tail[t + 2], tail[t + 3], tail[t + 4] = id, priority, attempts, flags
     else
-      ready[#ready + 1] = score(priority, now)
+      ready[#ready + 1] = score(priority, attempts, now)
       ready[#ready + 1] = id
       values[2 * i] = pack(priority, attempts, flags, '', '')
       out[#out + 1] = id
+      out[#out + 1] = attempts
     end
   end
   out[3] = #ready / 2

@@ -16,6 +16,7 @@ import (
 type Store struct {
 	sync.Mutex
 	Version   int64 // of the catalogue
+	Producers []durable.Producer
 	Channels  []durable.Channel
 	Consumers []durable.Consumer
 	// OnInsert answers insert number call; nil: everything is stored.
@@ -69,11 +70,16 @@ func (s *Store) Inserted() (n int) {
 	return n
 }
 
-// Changes returns the channels and consumers written after a version.
+// Changes returns the resources written after a version.
 func (s *Store) Changes(_ context.Context, after int64) (durable.Changes, error) {
 	s.Lock()
 	defer s.Unlock()
 	c := durable.Changes{Version: s.Version}
+	for _, p := range s.Producers {
+		if p.Version > after {
+			c.Producers = append(c.Producers, p)
+		}
+	}
 	for _, ch := range s.Channels {
 		if ch.Version > after {
 			c.Channels = append(c.Channels, ch)

@@ -3,6 +3,7 @@ package pages
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -52,10 +53,54 @@ func cells(line string) []string {
 	return parts
 }
 
+// apiPages are the pages that describe the API, docs/api.md and one for each area. Together they say
+// everything once.
+var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/publishing.md", "docs/scheduling.md", "docs/bulk.md", "docs/consuming.md", "docs/messages.md", "docs/responses.md", "docs/notices.md"}
+
+// apiTable returns what stands between the comments of a table that exactly one of apiPages has.
+func apiTable(t *testing.T, name string) string {
+	t.Helper()
+	var tables []string
+	for _, page := range apiPages {
+		for _, rest := range strings.Split(read(t, page), "<!-- "+name+" -->\n")[1:] {
+			table, _, ok := strings.Cut(rest, "<!-- /"+name+" -->")
+			require.True(t, ok, "the table %q of %s ends", name, page)
+			tables = append(tables, table)
+		}
+	}
+	require.Len(t, tables, 1, "one page has a table %q", name)
+	return tables[0]
+}
+
+var mark = regexp.MustCompile(`<!-- route (.*) -->`)
+
+// sections returns for each route its section, as a link from README.md: the first heading after its
+// comment, or before it where the page goes on without one.
+func sections(t *testing.T) map[string]string {
+	t.Helper()
+	heading := regexp.MustCompile(`(?m)^#+ .*$`)
+	links := map[string]string{}
+	for _, page := range apiPages {
+		text := read(t, page)
+		for _, at := range mark.FindAllStringSubmatchIndex(text, -1) {
+			title, _, _ := strings.Cut(strings.TrimLeft(mark.ReplaceAllString(text[at[1]:], ""), "\n"), "\n")
+			if !heading.MatchString(title) {
+				before := heading.FindAllString(text[:at[0]], -1)
+				require.NotEmpty(t, before, page)
+				title = before[len(before)-1]
+			}
+			links[text[at[2]:at[3]]] = page + "#" + anchors(title)[0]
+		}
+	}
+	return links
+}
+
 func TestReadmeListsTheRoutes(t *testing.T) {
 	var want []string
+	links := sections(t)
 	for _, r := range api.Routes() {
-		want = append(want, fmt.Sprintf("| `%s %s` | %s | %s |", r.Method, r.Path, r.Access, r.Summary))
+		link := links[fmt.Sprintf("%s %s %s", r.Method, r.Path, r.Access)]
+		want = append(want, fmt.Sprintf("| [`%s %s`](%s) | %s | %s |", r.Method, r.Path, link, r.Access, r.Summary))
 	}
 	text := read(t, "README.md")
 	got := between(t, text, "routes")
@@ -67,18 +112,33 @@ func TestReadmeListsTheRoutes(t *testing.T) {
 	require.Equal(t, want, got, "go test ./internal/test/pages -update rewrites the table")
 }
 
-// Every route has a comment <!-- route METHOD /path access --> at its section.
-func TestAPIPageDescribesEachRouteWithItsAccess(t *testing.T) {
+// Every route has a comment <!-- route METHOD /path access --> at its one section, and every page with
+// such a comment is one of apiPages.
+func TestAPIPagesDescribeEachRouteOnceWithItsAccess(t *testing.T) {
 	var want, got []string
 	for _, r := range api.Routes() {
 		want = append(want, fmt.Sprintf("%s %s %s", r.Method, r.Path, r.Access))
 	}
-	for _, m := range regexp.MustCompile(`<!-- route (.*) -->`).FindAllStringSubmatch(read(t, "docs/api.md"), -1) {
-		got = append(got, m[1])
+	for _, page := range pagesOf(t) {
+		for _, m := range mark.FindAllStringSubmatch(read(t, page), -1) {
+			require.Contains(t, apiPages, page)
+			got = append(got, m[1])
+		}
 	}
 	slices.Sort(want)
 	slices.Sort(got)
 	require.Equal(t, want, got)
+}
+
+// Somebody new reads each page of the API in one sitting, and gets to it from the first one.
+func TestAPIPagesAreShortAndLinked(t *testing.T) {
+	for _, page := range apiPages {
+		require.Less(t, strings.Count(read(t, page), "\n"), 300, page)
+		if page != "docs/api.md" {
+			require.Contains(t, read(t, "docs/api.md"), "]("+filepath.Base(page)+")")
+			require.Contains(t, read(t, page), "](api.md)")
+		}
+	}
 }
 
 func TestAPIPageListsTheErrorCodes(t *testing.T) {
@@ -93,7 +153,7 @@ func TestAPIPageListsTheErrorCodes(t *testing.T) {
 	require.Equal(t, problems(t), got, "docs/api.md, Errors: one line for each problem in the code")
 }
 
-func TestArchitecturePageListsTheTables(t *testing.T) {
+func TestTablesPageListsTheTables(t *testing.T) {
 	var want, got []string
 	for _, dialect := range []string{"mysql", "sqlite"} {
 		files, err := filepath.Glob(filepath.Join(root, "durable/migrations", dialect, "*.sql"))
@@ -107,12 +167,24 @@ func TestArchitecturePageListsTheTables(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range between(t, read(t, "ARCHITECTURE.md"), "tables") {
+	for _, line := range between(t, read(t, "docs/tables.md"), "tables") {
 		got = append(got, strings.Trim(cells(line)[0], "`"))
 	}
 	slices.Sort(want)
 	slices.Sort(got)
 	require.Equal(t, slices.Compact(want), got)
+}
+
+func TestTheListOfDecisionsIsWhole(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "docs/decisions/0*.md"))
+	require.NoError(t, err)
+	list := read(t, "docs/decisions/README.md")
+	require.Equal(t, len(files), strings.Count(list, ".md) |"))
+	for _, file := range files {
+		title, _, _ := strings.Cut(read(t, "docs/decisions/"+filepath.Base(file)), "\n")
+		number, name, _ := strings.Cut(strings.TrimPrefix(title, "# "), ". ")
+		require.Contains(t, list, fmt.Sprintf("| %s | [%s](%s) |", number, name, filepath.Base(file)))
+	}
 }
 
 // The files that ARCHITECTURE.md names as entry points, and others in code
@@ -122,6 +194,28 @@ func TestPagesNameFilesThatExist(t *testing.T) {
 	for _, page := range pagesOf(t) {
 		for _, m := range named.FindAllStringSubmatch(read(t, page), -1) {
 			require.FileExists(t, filepath.Join(root, m[1]), "named in %s", page)
+		}
+	}
+}
+
+// A page names a test, or the beginning of several, as -run does. Planted mistakes and reports prove
+// nothing by a test that is gone.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	var tests []string
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	require.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, "_test.go") {
+			for _, m := range function.FindAllStringSubmatch(read(t, name), -1) {
+				tests = append(tests, m[1])
+			}
+		}
+		return err
+	}))
+	require.Contains(t, tests, "TestPagesNameTestsThatExist")
+	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+`)
+	for _, page := range pagesOf(t) {
+		for _, name := range named.FindAllString(read(t, page), -1) {
+			require.True(t, slices.ContainsFunc(tests, func(test string) bool { return strings.HasPrefix(test, name) }), "%s names %s", page, name)
 		}
 	}
 }
@@ -182,24 +276,20 @@ func anchors(text string) []string {
 	return all
 }
 
-// The table of the policy in docs/api.md is that of the code.
-func TestAPIPageListsThePolicy(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "api.md"))
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(text), "<!-- policy -->\n| field | value |\n| --- | --- |\n")
-	require.True(t, ok)
-	table, _, ok := strings.Cut(rest, "<!-- /policy -->")
-	require.True(t, ok)
-	want := ""
-	for _, f := range policy.Table() {
-		want += "| `" + f[0] + "` | " + f[1] + " |\n"
+// The tables of the policies in docs/resources.md are those of the code.
+func TestAPIPagesListThePolicies(t *testing.T) {
+	for name, fields := range map[string][][2]string{"policy": policy.Table(), "intake": policy.IntakeTable(), "sender": policy.SenderTable()} {
+		want := "| field | value |\n| --- | --- |\n"
+		for _, f := range fields {
+			want += "| `" + f[0] + "` | " + f[1] + " |\n"
+		}
+		require.Equal(t, want, apiTable(t, name))
 	}
-	require.Equal(t, want, table)
 }
 
-// Each JSON example on the page is a request or an answer of some route, member by member.
-func TestExamplesOnTheAPIPageAreOfATypeOfTheAPI(t *testing.T) {
-	values := []any{apitype.Problem{}, apitype.History{}}
+// Each JSON example on the pages is a request or an answer of some route, member by member.
+func TestExamplesOnTheAPIPagesAreOfATypeOfTheAPI(t *testing.T) {
+	values := []any{apitype.Problem{}, apitype.History{}, apitype.StatusNotice{}}
 	for _, r := range apitype.Routes() {
 		for _, a := range append(r.Answers, apitype.Answer{Body: r.Request}) {
 			if a.Value != nil && a.Media != apitype.MediaForm {
@@ -208,17 +298,19 @@ func TestExamplesOnTheAPIPageAreOfATypeOfTheAPI(t *testing.T) {
 		}
 	}
 	examples := 0
-	for _, block := range regexp.MustCompile("(?s)\n```json\n(.*?)```").FindAllStringSubmatch(read(t, "docs/api.md"), -1) {
-		for line := range strings.Lines(block[1]) {
-			examples++
-			text := strings.TrimSpace(line)
-			if strings.HasPrefix(text, `"`) { // a part of an object
-				text = "{" + text + "}"
+	for _, page := range apiPages {
+		for _, block := range regexp.MustCompile("(?s)\n```json\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
+			for line := range strings.Lines(block[1]) {
+				examples++
+				text := strings.TrimSpace(line)
+				if strings.HasPrefix(text, `"`) { // a part of an object
+					text = "{" + text + "}"
+				}
+				require.True(t, slices.ContainsFunc(values, func(v any) bool {
+					return strictjson.Check([]byte(text), reflect.New(reflect.TypeOf(v)).Interface()) == nil
+				}), "%s: %s", page, text)
 			}
-			require.True(t, slices.ContainsFunc(values, func(v any) bool {
-				return strictjson.Check([]byte(text), reflect.New(reflect.TypeOf(v)).Interface()) == nil
-			}), text)
 		}
 	}
-	require.Greater(t, examples, 10)
+	require.Greater(t, examples, 20)
 }

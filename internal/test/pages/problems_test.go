@@ -28,6 +28,7 @@ var statuses = map[string]int{
 	"StatusPreconditionFailed":          fasthttp.StatusPreconditionFailed,
 	"StatusRequestEntityTooLarge":       fasthttp.StatusRequestEntityTooLarge,
 	"StatusUnsupportedMediaType":        fasthttp.StatusUnsupportedMediaType,
+	"StatusGone":                        fasthttp.StatusGone,
 	"StatusTooManyRequests":             fasthttp.StatusTooManyRequests,
 	"StatusRequestHeaderFieldsTooLarge": fasthttp.StatusRequestHeaderFieldsTooLarge,
 	"StatusInternalServerError":         fasthttp.StatusInternalServerError,

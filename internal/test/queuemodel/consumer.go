@@ -24,8 +24,11 @@ type Consumer struct {
 	Spilled int   // highest priority outside the window, -1 none
 	Brought int64 // newest time in the ID of a job that no fresh offer added, ms
 	Looked  int64 // time of the last reclaim, ms
+	Held    int64 // no leases before, ms ...
+	HeldAt  int64 // ... since, ms
 
 	Spills  int64              // number of calls that spilled jobs
+	buckets map[string]int     // leases by bucket, as grant.lua names them
 	ready   map[ident.ID]int64 // score
 	delayed map[ident.ID]int64 // due, ms
 	leased  map[ident.ID]int64 // deadline, ms
@@ -42,23 +45,32 @@ type meta struct {
 
 // New returns the keys of a consumer that Redis does not know.
 func New() *Consumer {
-	return &Consumer{Spilled: -1, ready: map[ident.ID]int64{}, delayed: map[ident.ID]int64{}, leased: map[ident.ID]int64{}, metas: map[ident.ID]meta{}}
+	return &Consumer{Spilled: -1, ready: map[ident.ID]int64{}, delayed: map[ident.ID]int64{}, leased: map[ident.ID]int64{}, metas: map[ident.ID]meta{}, buckets: map[string]int{}}
 }
 
 // Clone returns a copy that shares nothing with k.
 func (k *Consumer) Clone() *Consumer {
 	c := *k
 	c.ready, c.delayed, c.leased, c.metas = maps.Clone(k.ready), maps.Clone(k.delayed), maps.Clone(k.leased), maps.Clone(k.metas)
+	c.buckets = maps.Clone(k.buckets)
 	return &c
 }
 
 // readyBits is the width of the time in a score, as in redisq.
 const readyBits = 42
 
-func score(priority int, ms int64) int64 {
-	return int64(redisq.MaxPriority-priority)<<readyBits + ms
+func score(priority, attempts int, ms int64) int64 {
+	s := int64(redisq.MaxPriority-priority)<<readyBits + ms
+	if attempts > 0 {
+		s += retries
+	}
+	return s
 }
-func priorityOf(s int64) int { return redisq.MaxPriority - int(s>>readyBits) }
+
+// retries is the score from which the ready jobs have attempts.
+const retries = 1 << 52
+
+func priorityOf(s int64) int { return redisq.MaxPriority - int(s%retries>>readyBits) }
 func sinceOf(s int64) int64  { return s & (1<<readyBits - 1) }
 
 // ordered returns the IDs of a set by score, then ID.
@@ -85,7 +97,7 @@ func (k *Consumer) Promote(now int64) {
 		}
 		m := k.metas[id]
 		delete(k.delayed, id)
-		k.ready[id] = score(m.priority, due)
+		k.ready[id] = score(m.priority, m.attempts, due)
 		if m.attempts == 0 && m.flags == 0 {
 			delete(k.metas, id)
 		}
@@ -184,6 +196,6 @@ func (k *Consumer) ForgetLeases() {
 		delete(k.leased, id)
 		m.token, m.since = "", 0
 		k.metas[id] = m
-		k.ready[id] = score(m.priority, 0)
+		k.ready[id] = score(m.priority, m.attempts, 0)
 	}
 }

@@ -42,8 +42,8 @@ func (k *Consumer) Enqueue(now int64, window int, jobs []redisq.Job, src redisq.
 			k.delayed[j.ID] = now + millis(j.Delay)
 			k.metas[j.ID] = meta{priority: j.Priority, attempts: j.Attempts, flags: flags}
 			out.Added++
-		case k.admits(j.Priority, window, src):
-			k.ready[j.ID] = score(j.Priority, since)
+		case k.admits(j, window, src):
+			k.ready[j.ID] = score(j.Priority, j.Attempts, since)
 			if j.Attempts > 0 || flags > 0 {
 				k.metas[j.ID] = meta{priority: j.Priority, attempts: j.Attempts, flags: flags}
 			}
@@ -66,30 +66,44 @@ func (k *Consumer) Enqueue(now int64, window int, jobs []redisq.Job, src redisq.
 
 // Offer is offer.lua: it is Enqueue, and leases the jobs at once if a claim right after it
 // would lease exactly these jobs. A lease of 0 only enqueues.
-func (k *Consumer) Offer(now int64, window int, jobs []redisq.Job, src redisq.Source, lease time.Duration) redisq.Enqueued {
-	idle := lease > 0 && k.idle(now) && k.grantable(window, len(jobs)) == len(jobs) && len(jobs) <= window
+func (k *Consumer) Offer(now int64, window int, b redisq.Batch, src redisq.Source) redisq.Enqueued {
+	jobs, lease := b.Jobs, b.Lease
+	idle := lease > 0 && k.idle(now, shareOf(b.Limits)) && !k.piled(window, len(k.ready)) && len(k.ready)+len(jobs) <= window
 	for _, j := range jobs {
 		idle = idle && j.Delay <= 0 && j.Attempts == 0 && j.ID.Millis() > k.Brought
+	}
+	if idle {
+		n, _ := k.allowed(b.Limits, len(jobs), now)
+		idle = n == len(jobs)
 	}
 	out := k.Enqueue(now, window, jobs, src)
 	if !idle || out.Known > 0 {
 		return out
 	}
+	granted := k.charge(b.Limits, len(jobs), now)
 	for _, j := range jobs {
 		delete(k.ready, j.ID)
-		out.Leases = append(out.Leases, k.lease(now, j.ID, meta{priority: j.Priority, since: now}, lease))
+		l := k.lease(now, j.ID, meta{priority: j.Priority, since: now}, lease)
+		l.Granted = granted
+		out.Leases = append(out.Leases, l)
 	}
 	return out
 }
 
-// idle reports whether no job waits for a claim, inside or outside the window.
-func (k *Consumer) idle(now int64) bool {
-	for _, due := range k.delayed {
-		if due <= now {
-			return false
-		}
+// idle reports whether no job waits that comes before a new one, inside or outside the window.
+// Of the delayed jobs only the first one counts.
+func (k *Consumer) idle(now int64, share int) bool {
+	waiting := k.firsts()
+	if share == 100 {
+		waiting = len(k.ready)
 	}
-	return len(k.ready) == 0 && k.Spilled < 0
+	if waiting > 0 || k.Spilled >= 0 {
+		return false
+	}
+	for _, id := range ordered(k.delayed)[:min(len(k.delayed), 1)] {
+		return k.delayed[id] > now || share < 100 && k.metas[id].attempts > 0
+	}
+	return true
 }
 
 // bring records a job that is added by another call than a fresh offer.
@@ -109,9 +123,14 @@ func (k *Consumer) seen(jobs []redisq.Job, careful, delayed bool) map[ident.ID]b
 }
 
 // admits is the rule of the window: it reports whether a ready job of that priority enters.
-func (k *Consumer) admits(priority, window int, src redisq.Source) bool {
-	worst, ahead := redisq.MaxPriority, 0
+// First attempts and retries each have a window.
+func (k *Consumer) admits(j redisq.Job, window int, src redisq.Source) bool {
+	worst, ahead, all, priority := redisq.MaxPriority, 0, 0, j.Priority
 	for _, s := range k.ready {
+		if s >= retries != (j.Attempts > 0) {
+			continue
+		}
+		all++
 		p := priorityOf(s)
 		worst = min(worst, p)
 		if p >= priority {
@@ -119,10 +138,10 @@ func (k *Consumer) admits(priority, window int, src redisq.Source) bool {
 		}
 	}
 	if src == redisq.Recovered {
-		return len(k.ready) < window || priority > worst && ahead < window
+		return all < window || priority > worst && ahead < window
 	}
 	if priority <= k.Spilled {
 		return false
 	}
-	return len(k.ready) < window || len(k.ready) < 2*window && priority > worst
+	return all < window || all < 2*window && priority > worst
 }

@@ -7,45 +7,6 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// Visible returns the ready jobs that may be leased, in order. Jobs below the highest priority
-// that has jobs outside the window may not.
-func (k *Consumer) Visible() []ident.ID {
-	ids := ordered(k.ready)
-	for i, id := range ids {
-		if priorityOf(k.ready[id]) < k.Spilled {
-			return ids[:i]
-		}
-	}
-	return ids
-}
-
-// grantable is the rule of grant.lua: it returns how many of n leases may be granted now, in
-// queue order. It returns 0 while delayed holds four windows: a consumer that fails every job
-// must not move its whole backlog to delayed.
-func (k *Consumer) grantable(window, n int) int {
-	if len(k.delayed) >= 4*window {
-		return 0
-	}
-	return n
-}
-
-// Claim is claim.lua: it promotes due jobs and leases the first n ready ones.
-func (k *Consumer) Claim(now int64, window, n int, lease time.Duration) redisq.Claim {
-	k.Promote(now)
-	var out redisq.Claim
-	if n = k.grantable(window, n); n > 0 {
-		ids := k.Visible()
-		for _, id := range ids[:min(n, len(ids))] {
-			m := k.metaOf(id)
-			m.priority, m.since = priorityOf(k.ready[id]), sinceOf(k.ready[id])
-			delete(k.ready, id)
-			out.Leases = append(out.Leases, k.lease(now, id, m, lease))
-		}
-	}
-	out.NextDue, out.Ready, out.Spilled = k.nextDue(now), len(k.ready), k.Spilled >= 0
-	return out
-}
-
 // lease leases a job that is in no set, and charges the attempt.
 func (k *Consumer) lease(now int64, id ident.ID, m meta, lease time.Duration) redisq.Lease {
 	m.attempts++
@@ -55,8 +16,35 @@ func (k *Consumer) lease(now int64, id ident.ID, m meta, lease time.Duration) re
 	return redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token}
 }
 
-// ClaimOne is claim_each.lua for one job: it leases a ready or delayed job, and with insert
-// also an unknown one.
+// ClaimEach is claim_each.lua.
+func (k *Consumer) ClaimEach(now int64, wishes []redisq.Wish) []redisq.Grant {
+	out := make([]redisq.Grant, len(wishes))
+	limits, leased := wishes[0].Limits, 0
+	held := k.Held
+	k.Held = 0 // a hold is for pushes
+	most, wait := k.allowed(limits, len(wishes), now)
+	k.Held = held
+	for i, w := range wishes {
+		g := &out[i]
+		if before := k.Standing(w.Job.ID); leased == most && before.State != redisq.Leased && (before.State != redisq.Missing || w.Insert) {
+			g.Before, g.Limited, g.Wait = before, true, wait
+		} else if g.Lease, g.Before = k.ClaimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
+			leased++
+		}
+	}
+	if leased > 0 {
+		granted := k.charge(limits, leased, now)
+		for i := range out {
+			if out[i].Lease.Token != "" {
+				out[i].Lease.Granted = granted
+			}
+		}
+	}
+	return out
+}
+
+// ClaimOne is claim_each.lua for one job and without limits: it leases a ready or delayed job, and
+// with insert also an unknown one.
 func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing) {
 	before := k.Standing(job.ID)
 	m := meta{priority: job.Priority, attempts: job.Attempts, flags: redisq.FlagVerify, since: now}
@@ -141,7 +129,7 @@ func (k *Consumer) Nack(now int64, leases []redisq.Lease, delays []time.Duration
 		if delays[i] > 0 {
 			k.delayed[l.ID] = now + millis(delays[i])
 		} else {
-			k.ready[l.ID] = score(m.priority, now)
+			k.ready[l.ID] = score(m.priority, m.attempts, now)
 		}
 	}
 	return out
@@ -156,8 +144,10 @@ func (k *Consumer) Release(leases []redisq.Lease) []bool {
 		}
 		m := k.metas[l.ID]
 		delete(k.leased, l.ID)
-		k.ready[l.ID] = score(m.priority, m.since)
+		since := m.since
 		m.attempts, m.token, m.since = max(m.attempts-1, 0), "", 0
+		k.ready[l.ID] = score(m.priority, m.attempts, since)
+		k.refund(l.Granted)
 		if k.metas[l.ID] = m; m.attempts == 0 && m.flags == 0 {
 			delete(k.metas, l.ID)
 		}
@@ -215,9 +205,9 @@ func (k *Consumer) Reclaim(now int64, limit, most int) redisq.Expired {
 			out.Exhausted = append(out.Exhausted, redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token})
 		} else {
 			delete(k.leased, id)
-			k.ready[id] = score(m.priority, now)
+			k.ready[id] = score(m.priority, m.attempts, now)
 			m.token, m.since = "", 0
-			out.Returned = append(out.Returned, id)
+			out.Returned, out.Attempts = append(out.Returned, id), append(out.Attempts, m.attempts)
 		}
 		k.metas[id] = m
 	}

@@ -1,18 +1,25 @@
 package queuemodel
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// Peek is peek.lua: it lists the jobs that may be leased, in order, after the cursor.
+// Peek is peek.lua: it lists the jobs that may be leased after the cursor, in the order of a
+// claim at a share of 100.
 func (k *Consumer) Peek(now int64, after *redisq.Cursor, limit int) []redisq.Waiting {
 	k.Promote(now)
 	var out []redisq.Waiting
-	for _, id := range k.Visible() {
-		s := k.ready[id]
+	visible := k.Visible()
+	slices.SortFunc(visible, func(a, b ident.ID) int {
+		return cmp.Or(cmp.Compare(k.ready[a]%retries, k.ready[b]%retries), a.Compare(b))
+	})
+	for _, id := range visible {
+		s := k.ready[id] % retries
 		if after != nil && (s < after.Score || s == after.Score && id.Compare(after.ID) <= 0) {
 			continue
 		}

@@ -116,10 +116,10 @@ func offeredAgainIsFlagged(t *testing.T, s Server) {
 	put(t, q, jobs(1, 1, 0), redisq.Repeated)
 	put(t, q, []redisq.Job{{ID: at(2), Priority: 1, Attempts: 3}}, redisq.Recovered)
 	c := claim(t, q, 2, never)
-	require.Equal(t, redisq.FlagVerify|redisq.FlagRecovered, c.Leases[0].Flags)
-	require.Equal(t, 4, c.Leases[0].Attempt)
-	require.Equal(t, redisq.FlagVerify, c.Leases[1].Flags)
-	require.Equal(t, 1, c.Leases[1].Attempt)
+	require.Equal(t, redisq.FlagVerify, c.Leases[0].Flags)
+	require.Equal(t, 1, c.Leases[0].Attempt)
+	require.Equal(t, redisq.FlagVerify|redisq.FlagRecovered, c.Leases[1].Flags)
+	require.Equal(t, 4, c.Leases[1].Attempt)
 	check(t, s, q)
 }
 
@@ -275,7 +275,7 @@ func fanOutOfMixedJobsSpillsWhatHasNoRoom(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(3)
 	batch := []redisq.Job{
-		{ID: at(1)}, {ID: at(2), Priority: 9}, {ID: at(3), Attempts: 2}, {ID: at(4)}, {ID: at(5)}, {ID: at(6), Delay: never},
+		{ID: at(1)}, {ID: at(2), Priority: 9}, {ID: at(3), Attempts: 2}, {ID: at(4)}, {ID: at(5)}, {ID: at(7)}, {ID: at(6), Delay: never},
 	}
 	out, errs := q.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: batch}, {Consumer: 77, Jobs: jobs(1, 1, 0)}})
 	require.NoError(t, errs[0])
@@ -331,7 +331,7 @@ func badArgumentsChangeNothing(t *testing.T, s Server) {
 		_, _, err = q.ClaimOne(ctx, consumer, j, never, true)
 		require.Error(t, err)
 	}
-	_, err := q.Claim(ctx, consumer, 1, 0)
+	_, err := q.Claim(ctx, consumer, 1, 0, redisq.Limits{})
 	require.Error(t, err)
 	_, err = q.Extend(ctx, consumer, leases, -time.Second)
 	require.Error(t, err)
@@ -360,7 +360,7 @@ func consumersDoNotSeeEachOther(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(100)
 	put(t, q, jobs(1, 1, 0), redisq.Fresh)
-	c, err := q.Claim(ctx, consumer+1, 10, never)
+	c, err := q.Claim(ctx, consumer+1, 10, never, redisq.Limits{})
 	require.NoError(t, err)
 	require.Empty(t, c.Leases)
 	n, err := q.Ack(ctx, consumer+1, span(1, 1))

@@ -35,17 +35,18 @@ func peekListsOrder(t *testing.T, s Server) {
 	require.Empty(t, page(t, q, 10))
 	put(t, q, jobs(1, 20, 2), redisq.Fresh)
 	put(t, q, jobs(30, 5, 7), redisq.Repeated)
-	put(t, q, []redisq.Job{{ID: at(50), Priority: 9, Delay: time.Millisecond, Attempts: 3}}, redisq.Fresh)
+	put(t, q, []redisq.Job{{ID: at(60), Priority: 9, Delay: time.Millisecond, Attempts: 3}, {ID: at(50), Priority: 9, Delay: time.Millisecond}}, redisq.Fresh)
 	s.Advance(3 * time.Millisecond)
-	got, err := q.Peek(context.Background(), consumer, nil, 2)
+	got, err := q.Peek(context.Background(), consumer, nil, 100)
 	require.NoError(t, err)
-	require.Len(t, got, 2)
-	require.Equal(t, redisq.Waiting{ID: at(50), Priority: 9, Attempts: 3, Score: got[0].Score}, got[0])
-	require.Equal(t, redisq.Waiting{ID: at(30), Priority: 7, Flags: redisq.FlagVerify, Score: got[1].Score}, got[1])
+	require.Len(t, got, 27)
+	require.Equal(t, redisq.Waiting{ID: at(50), Priority: 9, Score: got[0].Score}, got[0])
+	require.Equal(t, redisq.Waiting{ID: at(60), Priority: 9, Attempts: 3, Score: got[1].Score}, got[1])
+	require.Equal(t, redisq.Waiting{ID: at(30), Priority: 7, Flags: redisq.FlagVerify, Score: got[2].Score}, got[2])
 	for _, size := range []int{1, 3, 500} {
-		require.Equal(t, append(append(span(50, 50), span(30, 34)...), span(1, 20)...), page(t, q, size))
+		require.Equal(t, append(append(append(span(50, 50), at(60)), span(30, 34)...), span(1, 20)...), page(t, q, size))
 	}
-	require.Equal(t, page(t, q, 10), idsOf(claim(t, q, 100, never).Leases))
+	require.Equal(t, page(t, q, 10), idsOf(claimWithin(t, q, 100, redisq.Limits{RetryShare: 100}).Leases))
 	check(t, s, q)
 }
 

@@ -47,11 +47,12 @@ func CheckInvariants(t require.TestingT, client redis.UniversalClient, q *redisq
 			require.Len(t, id, ident.Size, "a member of %s", name)
 			require.Empty(t, where[id], "a job in %s", name)
 			where[id] = name
-			require.True(t, z.Score > 0 && z.Score < 1<<52 && z.Score == float64(int64(z.Score)), "score %v in %s", z.Score, name)
+			require.True(t, z.Score > 0 && z.Score < 1<<53 && (name == "ready" || z.Score < 1<<52) && z.Score == float64(int64(z.Score)), "score %v in %s", z.Score, name)
 
 			value, has := meta.Val()[id]
 			require.True(t, has || name == "ready", "a job in %s without meta", name)
 			if !has {
+				require.Less(t, z.Score, float64(1<<52), "a plain job among the retries")
 				continue
 			}
 			p := strings.Split(value, "|")
@@ -60,7 +61,8 @@ func CheckInvariants(t require.TestingT, client redis.UniversalClient, q *redisq
 			require.False(t, p[3] != "" && tokens[p[3]], "token %s is held twice", p[3])
 			tokens[p[3]] = true
 			if name == "ready" {
-				priority := redisq.MaxPriority - int(int64(z.Score)>>42)
+				priority := redisq.MaxPriority - int(int64(z.Score)%(1<<52)>>42)
+				require.Equal(t, p[1] != "0", z.Score >= 1<<52, "the lane of a job with meta %q", value)
 				require.Equal(t, strconv.Itoa(priority), p[0], "score and meta disagree: %q", value)
 				require.False(t, p[1] == "0" && p[2] == "0", "a plain ready job with meta %q", value)
 			}

@@ -125,7 +125,7 @@ func racingOffersAndClaims(t *testing.T, s Server) {
 		})
 		claims.Go(func() {
 			for {
-				c, err := q.Claim(context.Background(), consumer, 3, never)
+				c, err := q.Claim(context.Background(), consumer, 3, never, redisq.Limits{})
 				if err != nil {
 					t.Error(err)
 					return

@@ -143,7 +143,7 @@ func racingClaimsShare(t *testing.T, s Server) {
 		q := s.Queue(1000)
 		wg.Go(func() {
 			for {
-				c, err := q.Claim(ctx, consumer, 7, never)
+				c, err := q.Claim(ctx, consumer, 7, never, redisq.Limits{})
 				if err != nil {
 					t.Error(err)
 					return

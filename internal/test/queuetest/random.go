@@ -124,9 +124,10 @@ func (w *walker) offer(rt *rapid.T) {
 			js = append(js, redisq.Job{ID: id, Priority: priority})
 		}
 	}
-	got, errs := w.begin(rt).EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: js, Lease: lease}})
+	batch := redisq.Batch{Consumer: consumer, Jobs: js, Lease: lease, Limits: drawLimits(rt)}
+	got, errs := w.begin(rt).EnqueueMany(context.Background(), []redisq.Batch{batch})
 	require.NoError(rt, errs[0])
-	want := w.m.Offer(w.now, w.window, js, redisq.Fresh, lease)
+	want := w.m.Offer(w.now, w.window, batch, redisq.Fresh)
 	w.leased(rt, want.Leases, got[0].Leases)
 	require.Equal(rt, []int{want.Added, want.Known, want.Spilled}, []int{got[0].Added, got[0].Known, got[0].Spilled})
 	w.end()
@@ -180,13 +181,26 @@ func (w *walker) leased(rt *rapid.T, want, got []redisq.Lease) {
 	}
 }
 
+// drawLimits draws limits without rates, whose buckets depend on the server's clock.
+func drawLimits(rt *rapid.T) redisq.Limits {
+	return redisq.Limits{
+		Concurrency: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(rt, "concurrency"),
+		RetryShare:  rapid.SampledFrom([]int{0, 0, 1, 50, 90, 100}).Draw(rt, "share"),
+		Slots:       rapid.SampledFrom([]int{0, 0, 1, 4, 8}).Draw(rt, "slots"),
+		Retrying:    rapid.IntRange(0, 4).Draw(rt, "retrying"),
+	}
+}
+
 func (w *walker) claim(rt *rapid.T) {
 	n, lease := rapid.IntRange(0, 6).Draw(rt, "n"), durations.Draw(rt, "lease")
-	got, err := w.begin(rt).Claim(context.Background(), consumer, n, lease)
+	limits := drawLimits(rt)
+	got, err := w.begin(rt).Claim(context.Background(), consumer, n, lease, limits)
 	require.NoError(rt, err)
-	want := w.m.Claim(w.now, w.window, n, lease)
+	want := w.m.Claim(w.now, w.window, n, lease, limits)
 	w.leased(rt, want.Leases, got.Leases)
 	require.Equal(rt, want.Ready, got.Ready)
+	require.Equal(rt, want.Retries, got.Retries)
+	require.Equal(rt, want.Limited, got.Limited)
 	require.Equal(rt, want.Spilled, got.Spilled)
 	require.Equal(rt, want.NextDue > 0, got.NextDue > 0)
 	w.end()
@@ -194,20 +208,21 @@ func (w *walker) claim(rt *rapid.T) {
 
 func (w *walker) claimEach(rt *rapid.T) {
 	var wishes []redisq.Wish
+	limits := drawLimits(rt)
 	for range rapid.IntRange(1, 4).Draw(rt, "n") {
-		wishes = append(wishes, redisq.Wish{Job: w.drawJob(rt, w.known(rt)), Lease: durations.Draw(rt, "lease"), Insert: rapid.Bool().Draw(rt, "insert")})
+		wishes = append(wishes, redisq.Wish{Job: w.drawJob(rt, w.known(rt)), Lease: durations.Draw(rt, "lease"), Insert: rapid.Bool().Draw(rt, "insert"), Limits: limits})
 	}
 	w.fresh++
 	got, err := w.begin(rt).ClaimEach(context.Background(), consumer, wishes)
 	require.NoError(rt, err)
 	require.Len(rt, got, len(wishes))
-	for i, wish := range wishes {
-		want, before := w.m.ClaimOne(w.now, wish.Job, wish.Lease, wish.Insert)
-		require.Equal(rt, before.State, got[i].Before.State)
-		if want.Token == "" {
+	for i, want := range w.m.ClaimEach(w.now, wishes) {
+		require.Equal(rt, want.Before.State, got[i].Before.State)
+		require.Equal(rt, want.Limited, got[i].Limited)
+		if want.Lease.Token == "" {
 			require.Zero(rt, got[i].Lease)
 		} else {
-			w.leased(rt, []redisq.Lease{want}, []redisq.Lease{got[i].Lease})
+			w.leased(rt, []redisq.Lease{want.Lease}, []redisq.Lease{got[i].Lease})
 		}
 	}
 	w.end()
@@ -291,12 +306,21 @@ func (w *walker) ack(rt *rapid.T) {
 	w.end()
 }
 
+// attemptsOf returns the attempts of the jobs whose leases ended, by job.
+func attemptsOf(x redisq.Expired) map[ident.ID]int {
+	out := map[ident.ID]int{}
+	for i, id := range x.Returned {
+		out[id] = x.Attempts[i]
+	}
+	return out
+}
+
 func (w *walker) reclaim(rt *rapid.T) {
 	most := rapid.IntRange(0, 4).Draw(rt, "max attempts")
 	got, err := w.begin(rt).Reclaim(context.Background(), consumer, redisq.MaxBatch, most)
 	require.NoError(rt, err)
 	want := w.m.Reclaim(w.now, redisq.MaxBatch, most)
-	require.ElementsMatch(rt, want.Returned, got.Returned)
+	require.Equal(rt, attemptsOf(want), attemptsOf(got))
 	byID := func(a, b redisq.Lease) int { return a.ID.Compare(b.ID) } // real deadlines may be equal
 	slices.SortFunc(want.Exhausted, byID)
 	slices.SortFunc(got.Exhausted, byID)

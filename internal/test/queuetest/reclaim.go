@@ -20,6 +20,7 @@ func endedLeaseIsReadyAgain(t *testing.T, s Server) {
 	require.Equal(t, redisq.Leased, standing(t, q, at(1)).State)
 	got := reclaim(t, q, 3)
 	require.Equal(t, span(1, 1), got.Returned)
+	require.Equal(t, []int{1}, got.Attempts)
 	require.Empty(t, got.Exhausted)
 	require.False(t, got.Empty)
 	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 8, Attempts: 1, Flags: redisq.FlagVerify}, standing(t, q, at(1)))

@@ -71,7 +71,7 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 			_, errs := q.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: jobs(1, 1, 0)}})
 			return errs[0]
 		},
-		"claim":     func() error { _, err := q.Claim(ctx, consumer, 1, never); return err },
+		"claim":     func() error { _, err := q.Claim(ctx, consumer, 1, never, redisq.Limits{}); return err },
 		"claim one": func() error { _, _, err := q.ClaimOne(ctx, consumer, redisq.Job{}, never, false); return err },
 		"extend":    func() error { _, err := q.Extend(ctx, consumer, one, never); return err },
 		"ack":       func() error { _, err := q.Ack(ctx, consumer, span(1, 1)); return err },
@@ -348,7 +348,7 @@ func forgottenScripts(t *testing.T, s Server) {
 	require.NoError(t, q.Renew(ctx, 1))
 	require.Equal(t, []uint32{1}, lost.take())
 	require.NoError(t, s.Client.ScriptFlush(ctx).Err())
-	c, err := q.Claim(ctx, 1, 10, never)
+	c, err := q.Claim(ctx, 1, 10, never, redisq.Limits{})
 	require.NoError(t, err)
 	require.Len(t, c.Leases, 5)
 }
@@ -412,4 +412,27 @@ func leasesOfOthersDoNotComeBack(t *testing.T, s Server) {
 	_, err = a.RestoreLeases(ctx, consumer, held, 0)
 	require.Error(t, err)
 	check(t, s, a)
+}
+
+func forgottenConsumer(t *testing.T, s Server) {
+	ctx := context.Background()
+	q, other := s.Queue(100), s.Queue(100)
+	put(t, q, jobs(1, 3, 0), redisq.Fresh)
+	put(t, q, []redisq.Job{{ID: at(9), Delay: never}}, redisq.Fresh)
+	claim(t, other, 1, never)
+	_, err := q.Enqueue(ctx, consumer+1, jobs(1, 1, 0), redisq.Fresh)
+	require.NoError(t, err)
+	require.NoError(t, q.Forget(ctx, consumer))
+	for _, key := range q.Keys(consumer) {
+		require.Zero(t, s.Client.Exists(ctx, key).Val(), key)
+	}
+	require.NoError(t, q.Forget(ctx, consumer), "nothing is left")
+	stats, err := q.Stats(ctx, consumer+1)
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.Ready, "the others keep their jobs")
+
+	// A broker that has not noticed harms nothing, and what it makes is removed again.
+	require.Empty(t, claim(t, other, 10, never).Leases)
+	require.NoError(t, q.Forget(ctx, consumer))
+	require.Zero(t, s.Client.Exists(ctx, q.Keys(consumer)...).Val())
 }

@@ -37,6 +37,18 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"known jobs are never spilled", knownJobsAreNeverSpilled},
 		{"no job is leased while four windows are delayed", nothingWhileDelayedIsFull},
 
+		{"no window of a rate holds more leases", rateHoldsInEveryWindow},
+		{"brokers share a rate, offers and claims by ID included", rateIsShared},
+		{"a lease that was not used is not counted", unusedLeaseIsNotCounted},
+		{"the concurrency counts the leases of all brokers", concurrencyCountsLeases},
+		{"a held consumer gets no leases", heldGetsNothing},
+		{"retries get their share while first attempts wait", retriesGetTheirShare},
+		{"retries take no room of first attempts", retriesTakeNoRoom},
+
+		{"a replay gets leases only behind its consumer", replayIsBehindItsConsumer},
+		{"a replay and its consumer share rate, concurrency and hold", replaySharesTheLimits},
+		{"a replay may have a rate of its own", replayHasARateOfItsOwn},
+
 		{"a lease is fenced by its token", leaseIsFenced},
 		{"an ack needs no lease and may be repeated", ackNeedsNoLease},
 		{"acks for many consumers go at once", acksForMany},
@@ -61,6 +73,13 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"racing claims share the jobs", racingClaimsShare},
 		{"racing reclaim and ack leave no job", reclaimAndAckRace},
 
+		{"a parked job is ready again at its old place", parkedJobKeepsItsPlace},
+		{"a parked job is due in the end", parkedJobIsDueInTheEnd},
+		{"a job that is unparked before it is parked is ready", unparkedBeforeParked},
+		{"unparking leaves retries alone", unparkLeavesRetriesAlone},
+		{"parked jobs are bounded and keep no other job", parkedJobsAreBounded},
+		{"an ack asks its hook first", ackAsksItsHookFirst},
+
 		{"peeking lists the order of claiming", peekListsOrder},
 		{"peeking goes on after a job that is gone", peekGoesOnBehindGone},
 		{"peeking pages through one millisecond", peekPagesThroughMillisecond},
@@ -81,6 +100,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"renewing is noticed by every broker and keeps jobs", renewIsNoticed},
 		{"scripts forgotten by Redis are sent again", forgottenScripts},
 		{"tokens never repeat over a flush", tokensNeverRepeat},
+		{"a forgotten consumer leaves no key", forgottenConsumer},
 
 		{"a hint reaches subscribers", hintReachesSubscribers},
 		{"the keys of a consumer share a slot", keysShareSlot},

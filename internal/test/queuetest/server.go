@@ -92,7 +92,7 @@ func put(t *testing.T, q *redisq.Queue, js []redisq.Job, src redisq.Source) redi
 
 func claim(t *testing.T, q *redisq.Queue, n int, lease time.Duration) redisq.Claim {
 	t.Helper()
-	got, err := q.Claim(context.Background(), consumer, n, lease)
+	got, err := q.Claim(context.Background(), consumer, n, lease, redisq.Limits{})
 	require.NoError(t, err)
 	return got
 }

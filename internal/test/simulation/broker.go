@@ -14,9 +14,11 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/consumerstate"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/schedule"
 	"github.com/penstock-broker/penstock/reaper"
 )
 
@@ -26,10 +28,12 @@ type broker struct {
 	queue     *queueSeam
 	catalogue *catalogue.Catalogue
 	node      *cluster.Node
+	states    *consumerstate.Keeper
 	plane     *hotpath.Plane
 	bodies    *intake.Bound
 	reaper    *reaper.Reaper
 	desk      *jobs.Desk
+	mover     *schedule.Mover // nil: no message of this run is scheduled
 
 	once    sync.Once
 	stopped chan struct{} // closed by stop
@@ -66,25 +70,31 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		return nil, err
 	}
 	agenda := reaper.NewAgenda()
+	b.states = consumerstate.New(consumerstate.Options{Store: store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Log: silent})
 	b.plane = hotpath.New(hotpath.Options{
-		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l},
+		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l}, States: b.states, Tripped: b.states.Tripped,
 		Push: push.Settings{
 			Policies: policies, Lease: pushLease, Margin: pushLease - deliveryTimeout,
 			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation",
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
 		Touched: agenda.Touch, Refill: agenda.Refill, Metrics: unread, Log: silent,
+		Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },
 	})
+	if w.plan.schedules {
+		b.mover = schedule.New(schedule.Options{Store: store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Log: silent})
+	}
 	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
 	b.reaper = reaper.New(reaper.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk, Agenda: agenda,
-		RationalDelay: rationalDelay, Policies: policies, Wake: b.plane.Wake, Registry: noRegistry{}, Log: silent,
+		RationalDelay: rationalDelay, Policies: policies, Wake: b.plane.Wake, Registry: noRegistry{}, Log: silent, Forward: b.plane.Forward,
 		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)
 		b.plane.Lost(consumer)
 	}
+	b.queue.beforeAck = b.plane.BeforeAck
 	b.queue.onRun = func() {
 		b.reaper.RedisChanged()
 		b.plane.RedisChanged()
@@ -110,6 +120,9 @@ func (b *broker) run() {
 	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
 	loops.Go(func() { _ = b.catalogue.Run(reaperCtx) })
 	loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
+	if b.mover != nil {
+		loops.Go(func() { b.mover.Run(reaperCtx) })
+	}
 	keeper.Go(func() { _ = b.node.Run(nodeCtx) })
 	select {
 	case <-l.over:

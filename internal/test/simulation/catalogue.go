@@ -25,7 +25,7 @@ func (s *store) putChannel(id string) uint32 {
 }
 
 // putConsumer creates a consumer; every message that is stored later reaches it.
-func (s *store) putConsumer(channel uint32, kind durable.ConsumerType) durable.Consumer {
+func (s *store) putConsumer(channel uint32, kind durable.ConsumerType, policy string) durable.Consumer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
@@ -33,7 +33,8 @@ func (s *store) putConsumer(channel uint32, kind durable.ConsumerType) durable.C
 	no := uint32(len(s.consumers) + 1)
 	id := fmt.Sprintf("k%d", no)
 	k := durable.Consumer{No: no, ChannelNo: channel, Position: ch.Audience, ID: id, Token: "t-" + id,
-		CallbackURL: "http://" + id + ".example/", Type: kind, Version: s.version}
+		CallbackURL: "http://" + id + ".example/", Type: kind, Policy: policy,
+		StateMs: s.nowMs(), Version: s.version}
 	ch.Audience++
 	ch.Version = s.version
 	s.consumers = append(s.consumers, k)

@@ -30,6 +30,11 @@ import (
 //	I9  a message ID is one message
 //	I10 where nothing fails, a publish is answered 201
 //	I12 a job of the queue is in one set
+//	I13 a consumer that is held gets no request, a second after the change
+//	I14 an ordered consumer gets a message of a key when the one before it is over
+//	I15 a window of a rate has no more requests than the rate allows
+//	I16 a scheduled message is stored at its time: never before, and within a second where
+//	    nothing fails
 //
 // I11, resources, and I10 under faults are not for a simulation.
 
@@ -42,14 +47,18 @@ type checker struct {
 	about     ident.ID
 	jobs      map[jobKey]*trace
 	disturbed disturbances
-	cuts      disturbances // calls that did not reach Redis in time
+	cuts      disturbances              // calls that did not reach Redis in time
+	calls     map[*disturbance]struct{} // that are under way to Redis; their end is open
 	losses    int
 	handedOut int
 	repeated  int // duplicates that were explained
+
+	arrivals   map[uint32][]time.Duration // of requests, by consumer with a rate
+	lateCounts disturbances               // counts of requests that were answered late
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, jobs: map[jobKey]*trace{}}
+	return &checker{w: w, jobs: map[jobKey]*trace{}, calls: map[*disturbance]struct{}{}, arrivals: map[uint32][]time.Duration{}}
 }
 
 // fail records a violation. Call it with mu held.
@@ -133,7 +142,7 @@ func (c *checker) ended(l *life, what string, consumer uint32, leases []redisq.L
 		t.live = nil
 		for _, g := range t.grants {
 			// Only a Redis that went back in time issues a token twice.
-			if g.token == lease.Token && g.life == l.no && what == "released" && !g.used {
+			if g.token == lease.Token && g.life == l.no && what != "nacked" && !g.used {
 				g.used = true // it was not sent and will not be
 				break
 			}

@@ -52,7 +52,10 @@ func (t target) manner(job string, attempt int) manner {
 		return m
 	}
 	p := t.l.w.plan.consumer
+	gone := draw(t.l.w.seed, word("gone"), uint64(t.consumer), word(job), uint64(attempt), uint64(t.l.no))
 	switch {
+	case t.l.w.plan.holds && gone.hit(20):
+		m.status, m.accepts = 410, false
 	case r.hit(p.refuse):
 		return manner{refuses: true}
 	case r.hit(p.fail):
@@ -97,6 +100,9 @@ func (t target) post(req *fasthttp.Request, deadline time.Time) egress.Result {
 	if m.accepts && h != nil {
 		l.w.checker.accepted(h, m.lost)
 	}
+	if m.status == 410 && h != nil {
+		l.w.checker.uncharged(h)
+	}
 	if l.w.faulty() && way.hit(l.w.plan.crash) {
 		l.crash("after POST")
 		return closed
@@ -127,6 +133,8 @@ func (t target) arrive(req *fasthttp.Request, job string, attempt int) *handed {
 		w.checker.report(id, "I4: consumer %d got job %q", k.No, job)
 		return nil
 	}
+	w.checkHeld(k, id)
+	w.checker.checkRate(t.l, k)
 	h := &req.Header
 	ch := w.store.channel(k.ChannelNo)
 	if string(h.Peek("X-Broker-Channel-ID")) != ch.ID || string(h.Peek("X-Broker-Consumer-ID")) != k.ID ||
@@ -151,4 +159,5 @@ func (w *world) arrived(k durable.Consumer, id ident.ID, publicID, priority, pay
 		w.checker.report(id, "I4: consumer %d got %q as %q with priority %s; stored is %q with priority %d for %d consumers",
 			k.No, payload, publicID, priority, m.Payload, m.Priority, m.Audience)
 	}
+	w.checkOrder(k, &m)
 }

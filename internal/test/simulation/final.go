@@ -12,6 +12,9 @@ import (
 // unfinished says what is not over yet, "" when everything is: each job delivered
 // or dead, and nothing left in Redis.
 func (w *world) unfinished() (string, ident.ID) {
+	if m := w.store.waiting(); m != nil {
+		return fmt.Sprintf("%q still waits for its time", m.Payload), m.ID
+	}
 	left, id := w.openJob()
 	if left != "" {
 		return left, id
@@ -81,12 +84,13 @@ func (w *world) judge(p *post, m *durable.Message) {
 		switch {
 		case t.stored() && m == nil:
 			w.checker.report(none, "I1: %q was answered %d and is not stored", p.payload, t.status)
-		case t.stored() && t.id != m.PublicID():
+		case t.stored() && t.id != m.PublicID() && (p.dueMs == 0 || p.key != ""): // without a key it is that of the schedule
 			w.checker.report(m.ID, "I9: %q was answered %d with the location of %s", p.payload, t.status, t.id)
 		case t.code == "message_id_conflict":
 			w.checker.report(none, "I9: %q was told that its own ID is another message's", p.payload)
 		case t.status == 201:
 			w.reached(p, t, m)
+		case p.dueMs > 0 && t.code == "schedule_too_soon": // no broker was there earlier
 		case w.plan.calm && p.priority <= 3 && t.status != 0 && !t.stored(): // 0: no broker was there yet
 			w.checker.report(none, "I10: %q was answered %d %s without any fault", p.payload, t.status, t.code)
 		case p.priority > 3 && t.status != 400 && t.status/100 != 5 && t.status != 0:

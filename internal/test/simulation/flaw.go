@@ -30,6 +30,11 @@ const (
 	leasesAreNotHeld       // Redis reports leases as restored that it does not have
 	clockIsTrusted         // Redis ignores that its clock went back
 	openIsPurged           // the store removes messages although their jobs are open
+	chainIsForgotten       // the store names no message before another one
+	ratesAreIgnored        // Redis grants leases beyond the rate
+	statesAreStale         // the store tells brokers that every consumer is active
+	movesAreForgotten      // the store does not move a schedule on with its message
+	timesAreEarly          // the store returns the times of schedules a second early
 )
 
 // strikes selects the affected messages.

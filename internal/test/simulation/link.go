@@ -52,9 +52,11 @@ func (q *link) sent(ctx context.Context, op string, consumer uint32, script func
 	epoch := known
 	w := q.l.w
 	asked := w.now()
+	ended := w.checker.asking(q.l.no)
 	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
 		effect:  func() { epoch, settled = q.rounds(consumer, script) },
 		overdue: func() { q.once(consumer, known, script) }})
+	ended()
 	if took := w.now() - asked; err != nil || took > longCall {
 		w.checker.cut(q.l.no, asked, w.now())
 		if op == "Notify" { // the others hear of it when they ask Redis themselves

@@ -31,6 +31,11 @@ func TestEachFlawIsFound(t *testing.T) {
 		"a wiped Redis is not given its leases back":        {leasesAreNotHeld, "I6", wipesUnderWay},
 		"Redis does not see that its clock went back":       {clockIsTrusted, "I5", clockGoesBack},
 		"a message with open jobs is removed":               {openIsPurged, "I1", retains},
+		"the store names no message before another one":     {chainIsForgotten, "I14", func(p *plan) { p.orders = true }},
+		"Redis grants leases beyond the rate":               {ratesAreIgnored, "I15", func(p *plan) { p.rates = true }},
+		"a schedule waits on after its message":             {movesAreForgotten, "I9", func(p *plan) { p.schedules = true }},
+		"a scheduled message is due too early":              {timesAreEarly, "I16", func(p *plan) { p.schedules = true }},
+		"brokers hear of no pause":                          {statesAreStale, "I13", func(p *plan) { p.holds = true }},
 	}
 	for name, c := range flaws {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,10 @@ type plan struct {
 	consumer     consumerRates
 	ponder       time.Duration // how long pull workers may look at a list before they take a job of it
 	events       []trouble
+	holds        bool // consumers are paused, answer 410 and have tombstones
+	orders       bool // messages have ordering keys, and consumers are ordered
+	rates        bool // consumers have a rate
+	schedules    bool // some messages are scheduled
 }
 
 // seamRates are the faults of the calls of one seam.
@@ -81,9 +85,15 @@ func newPlan(seed uint64) plan {
 		p.storeSkew = c.between(-3*time.Second, 3*time.Second)
 		p.queueSkew = c.between(-3*time.Second, 3*time.Second)
 	}
+	some := draw(seed, word("policies")) // a draw of its own: the others stay
+	p.orders, p.rates = some.hit(300), some.hit(200)
+	ahead := draw(seed, word("schedules")) // a draw of its own: the others stay
+	p.schedules = ahead.hit(300)
 	if p.calm = c.hit(100); p.calm {
 		return p
 	}
+	holds := draw(seed, word("holds")) // a draw of its own: the others stay
+	p.holds = holds.hit(400)
 	level := []int{5, 20, 60}[c.below(3)]
 	class := func(rate int) int {
 		if c.hit(500) {

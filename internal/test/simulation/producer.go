@@ -23,7 +23,9 @@ type post struct {
 	channel  uint32
 	payload  string
 	key      string // its message ID, "" when it has none
+	ordering string // its ordering key, "" when it has none
 	priority int
+	dueMs    int64 // of a scheduled message, by the store's clock; else 0
 	tries    []try
 }
 
@@ -56,6 +58,12 @@ func (w *world) produce(channel uint32, producer int) {
 		}
 		if r.hit(30) {
 			p.priority = 5000 // refused
+		}
+		keys := draw(w.seed, word("ordering"), uint64(channel), uint64(producer), uint64(n))
+		p.ordering = w.orderingKey(&keys)
+		later := draw(w.seed, word("schedule"), uint64(channel), uint64(producer), uint64(n))
+		if w.plan.schedules && later.hit(400) {
+			p.ordering, p.dueMs = "", w.store.nowMs()+later.between(200*time.Millisecond, 4*time.Second).Milliseconds()
 		}
 		w.mu.Lock()
 		w.published = append(w.published, p)
@@ -108,8 +116,14 @@ func (b *broker) broadcast(p *post, t *try) {
 	if p.key != "" {
 		headers["X-Broker-Message-ID"] = p.key
 	}
+	if p.ordering != "" {
+		headers["X-Broker-Ordering-Key"] = p.ordering
+	}
 	if p.priority > 0 {
 		headers["X-Broker-Message-Priority"] = strconv.Itoa(p.priority)
+	}
+	if p.dueMs > 0 {
+		headers["X-Broker-Scheduled-For"] = time.UnixMilli(p.dueMs).UTC().Format(time.RFC3339Nano)
 	}
 	rc := request(nil, headers, p.payload)
 	rc.Request.Header.SetContentType(contentType)

@@ -31,7 +31,7 @@ type queuePair struct {
 // What the simulation believes of Redis is what the scripts do: random operations
 // have the same answers, tokens included.
 func TestQueueModelIsWhatTheScriptsDo(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(20) {
 		server := miniredis.RunT(t)
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		p := &queuePair{t: t, r: draw(seed, word("queue model")), model: queuemodel.New(), server: server, now: time.UnixMilli(1_800_000_000_000)}
@@ -42,8 +42,14 @@ func TestQueueModelIsWhatTheScriptsDo(t *testing.T) {
 		require.NoError(t, err)
 		p.model.Epoch, err = client.HGet(t.Context(), p.real.Keys(1)[4], "e").Result()
 		require.NoError(t, err)
+		p.model.Looked = p.now.UnixMilli()
 		for range 150 {
 			p.now = p.now.Add(time.Duration(p.r.below(30)) * time.Millisecond)
+			if p.r.hit(10) && p.now.UnixMilli() > 1_800_000_000_000+20_000 { // the clock goes back, or on
+				p.now = p.now.Add(-time.Duration(p.r.below(20_000)) * time.Millisecond)
+			} else if p.r.hit(20) {
+				p.now = p.now.Add(10 * time.Second)
+			}
 			server.SetTime(p.now)
 			p.step(t.Context())
 			p.compare(t.Context())
@@ -68,7 +74,7 @@ func (p *queuePair) job(id ident.ID) redisq.Job {
 func (p *queuePair) step(ctx context.Context) {
 	t, now := p.t, p.now.UnixMilli()
 	span := time.Duration(1+p.r.below(60)) * time.Millisecond
-	switch p.r.below(13) {
+	switch p.r.below(14) {
 	case 0, 1:
 		p.enqueueFresh(ctx)
 	case 2:
@@ -79,19 +85,22 @@ func (p *queuePair) step(ctx context.Context) {
 		require.Equal(t, p.model.Enqueue(now, p.window, jobs, src), got)
 	case 3, 4:
 		n := p.r.below(4)
-		got, err := p.real.Claim(ctx, 1, n, span)
+		limits := p.limits()
+		got, err := p.real.Claim(ctx, 1, n, span, limits)
 		require.NoError(t, err)
-		want := p.model.Claim(now, p.window, n, span)
+		want := p.model.Claim(now, p.window, n, span, limits)
 		require.Equal(t, want, got)
 		p.leases = append(p.leases, got.Leases...)
 	case 5:
-		job, insert := p.job(p.known()), p.r.hit(300)
-		got, before, err := p.real.ClaimOne(ctx, 1, job, span, insert)
+		wishes := []redisq.Wish{{Job: p.job(p.known()), Lease: span, Insert: p.r.hit(300), Limits: p.limits()}, {Job: p.job(p.known()), Lease: span}}
+		got, err := p.real.ClaimEach(ctx, 1, wishes)
 		require.NoError(t, err)
-		want, standing := p.model.ClaimOne(now, job, span, insert)
-		require.Equal(t, want, got)
-		require.Equal(t, standing.State, before.State)
-		p.leases = append(p.leases, got)
+		for i, want := range p.model.ClaimEach(now, wishes) {
+			require.Equal(t, want.Before.State, got[i].Before.State)
+			want.Before = got[i].Before
+			require.Equal(t, want, got[i])
+			p.leases = append(p.leases, got[i].Lease)
+		}
 	case 6:
 		p.fenced(ctx, now, span)
 	case 7:
@@ -100,6 +109,10 @@ func (p *queuePair) step(ctx context.Context) {
 		require.NoError(t, err)
 		require.Equal(t, p.model.Ack(ids), got)
 	case 8:
+		if now < p.model.Looked-5000 { // the script would drop everything
+			return
+		}
+		p.model.WentBack(now)
 		limit, most := 1+p.r.below(3), p.r.below(4)
 		got, err := p.real.Reclaim(ctx, 1, limit, most)
 		require.NoError(t, err)
@@ -122,7 +135,43 @@ func (p *queuePair) step(ctx context.Context) {
 		require.Equal(t, p.model.SettleSpilled(priority, max(spills, 0)), got)
 	case 11:
 		p.offer(ctx, span)
+	case 12:
+		wait := time.Duration(p.r.below(3)-1) * span
+		require.NoError(t, p.real.Hold(ctx, 1, max(wait, 0)))
+		p.model.Hold(now, wait)
 	}
+}
+
+// limits draws limits, half of the time none.
+func (p *queuePair) limits() redisq.Limits {
+	if p.r.hit(500) {
+		return redisq.Limits{}
+	}
+	l := redisq.Limits{Concurrency: max(p.r.below(6)-2, 0), RetryShare: []int{0, 1, 50, 90, 100}[p.r.below(5)], Slots: p.r.below(6), Retrying: p.r.below(3)}
+	if p.r.hit(500) {
+		l.Rate = redisq.Rate{N: 1 + p.r.below(4), Per: time.Duration(1+p.r.below(300)) * time.Millisecond}
+		l.Slack = time.Duration(p.r.below(3)) * time.Millisecond
+	}
+	if p.r.hit(300) {
+		l.Pace = redisq.Rate{N: 1 + p.r.below(2), Per: time.Duration(1+p.r.below(2000)) * time.Millisecond}
+	}
+	return l
+}
+
+// regrant moves a lease in the count of the rates, and gives it back.
+func (p *queuePair) regrant(ctx context.Context, now int64, lease redisq.Lease) {
+	limits := p.limits()
+	if !limits.Rated() {
+		return
+	}
+	got, wait, err := p.real.Regrant(ctx, 1, lease, limits)
+	require.NoError(p.t, err)
+	want, wantWait := p.model.Regrant(now, lease, limits)
+	require.Equal(p.t, want, got)
+	require.Equal(p.t, wantWait, wait)
+	ok, err := p.real.Release(ctx, 1, []redisq.Lease{got})
+	require.NoError(p.t, err)
+	require.Equal(p.t, p.model.Release([]redisq.Lease{want}), ok)
 }
 
 func (p *queuePair) enqueueFresh(ctx context.Context) {
@@ -151,9 +200,10 @@ func (p *queuePair) offer(ctx context.Context, span time.Duration) {
 	if id := p.known(); p.r.hit(200) && id.Millis() <= p.model.Brought { // its broker stood still
 		jobs = append(jobs, redisq.Job{ID: id, Priority: priority})
 	}
-	got, errs := p.real.EnqueueMany(ctx, []redisq.Batch{{Consumer: 1, Jobs: jobs, Lease: span}})
+	batch := redisq.Batch{Consumer: 1, Jobs: jobs, Lease: span, Limits: p.limits()}
+	got, errs := p.real.EnqueueMany(ctx, []redisq.Batch{batch})
 	require.NoError(p.t, errs[0])
-	want := p.model.Offer(p.now.UnixMilli(), p.window, jobs, redisq.Fresh, span)
+	want := p.model.Offer(p.now.UnixMilli(), p.window, batch, redisq.Fresh)
 	want.Epoch = p.model.Epoch
 	if want.Spilled == 0 { // the script for plain jobs does not tell
 		want.SpilledPriority = got[0].SpilledPriority
@@ -170,7 +220,10 @@ func (p *queuePair) fenced(ctx context.Context, now int64, span time.Duration) {
 	leases := []redisq.Lease{p.leases[len(p.leases)-1-p.r.below(min(len(p.leases), 4))]}
 	var got, want []bool
 	var err error
-	switch p.r.below(4) {
+	switch p.r.below(5) {
+	case 4:
+		p.regrant(ctx, now, leases[0])
+		return
 	case 3:
 		// A lease that is lost, of an attempt that Redis may know of or not.
 		leases[0].ID, leases[0].Priority, leases[0].Attempt = p.known(), 1, 1+p.r.below(3)

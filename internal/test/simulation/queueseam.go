@@ -14,28 +14,30 @@ import (
 type queueSeam struct {
 	*link
 	window int
+	// beforeAck makes jobs ready that wait for those that are acknowledged, see redisq.Queue.BeforeAck.
+	beforeAck func(ctx context.Context, consumer uint32, ids []ident.ID) error
 }
 
 func newQueueSeam(l *life, r *server) *queueSeam {
-	return &queueSeam{newLink(l, r), l.w.plan.window}
+	return &queueSeam{link: newLink(l, r), window: l.w.plan.window}
 }
 
 func (q *queueSeam) Window() int { return q.window }
 
 func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
-	return q.offer(ctx, consumer, jobs, src, 0)
+	return q.offer(ctx, redisq.Batch{Consumer: consumer, Jobs: jobs}, src)
 }
 
-// offer is Enqueue of jobs that may be leased at once, for that long; 0: not.
-func (q *queueSeam) offer(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source, lease time.Duration) (redisq.Enqueued, error) {
+// offer is Enqueue of jobs that may be leased at once.
+func (q *queueSeam) offer(ctx context.Context, b redisq.Batch, src redisq.Source) (redisq.Enqueued, error) {
 	result := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
-	if len(jobs) == 0 {
+	if len(b.Jobs) == 0 {
 		return result, nil
 	}
 	var out redisq.Enqueued
-	script := q.enqueue(consumer, jobs, src, lease, &out)
+	script := q.enqueue(b, src, &out)
 	op := [...]string{"Enqueue fresh", "Enqueue repeated"}[src] // what is recovered goes by Recover
-	epoch, err := q.sent(ctx, op, consumer, script)
+	epoch, err := q.sent(ctx, op, b.Consumer, script)
 	if err == nil { // else the script may still run, and write to it
 		result = out
 	}
@@ -44,17 +46,17 @@ func (q *queueSeam) offer(ctx context.Context, consumer uint32, jobs []redisq.Jo
 }
 
 // enqueue is the script.
-func (q *queueSeam) enqueue(consumer uint32, jobs []redisq.Job, src redisq.Source, lease time.Duration, out *redisq.Enqueued) func(k *queuemodel.Consumer, now int64) {
+func (q *queueSeam) enqueue(b redisq.Batch, src redisq.Source, out *redisq.Enqueued) func(k *queuemodel.Consumer, now int64) {
 	asked := time.Now()
 	return func(k *queuemodel.Consumer, now int64) {
-		offered := jobs
+		offered := b
 		if q.r.flaw == offerIsForgotten {
-			offered = slices.DeleteFunc(slices.Clone(jobs), func(j redisq.Job) bool { return q.r.flaw.strikes(j.ID) })
+			offered.Jobs = slices.DeleteFunc(slices.Clone(b.Jobs), func(j redisq.Job) bool { return q.r.flaw.strikes(j.ID) })
 		}
-		result := k.Offer(now, q.window, offered, src, lease)
-		q.l.w.checker.enqueued(q.l, consumer, jobs, src)
+		result := k.Offer(now, q.window, offered, src)
+		q.l.w.checker.enqueued(q.l, b.Consumer, b.Jobs, src)
 		for _, l := range result.Leases {
-			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
+			q.l.w.checker.granted(q.l, b.Consumer, l, asked, b.Lease)
 		}
 		*out = result
 	}
@@ -71,7 +73,7 @@ func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoc
 		return none, nil
 	}
 	var out redisq.Enqueued
-	script, lost := q.enqueue(consumer, jobs, src, 0, &out), false
+	script, lost := q.enqueue(redisq.Batch{Consumer: consumer, Jobs: jobs}, src, &out), false
 	w := q.l.w
 	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
 		effect: func() {
@@ -94,7 +96,7 @@ func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoc
 func (q *queueSeam) EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
 	out, errs := make([]redisq.Enqueued, len(batches)), make([]error, len(batches))
 	for i, b := range batches {
-		out[i], errs[i] = q.offer(ctx, b.Consumer, b.Jobs, redisq.Fresh, b.Lease)
+		out[i], errs[i] = q.offer(ctx, b, redisq.Fresh)
 	}
 	return out, errs
 }
@@ -115,11 +117,14 @@ func (q *queueSeam) Notify(ctx context.Context, consumers []uint32) error {
 	return q.run(ctx, "Notify", 0, func(*queuemodel.Consumer, int64) { q.l.w.notify(nos) })
 }
 
-func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration) (redisq.Claim, error) {
+func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error) {
 	var out redisq.Claim
 	asked := time.Now()
+	if q.r.flaw == ratesAreIgnored {
+		limits = redisq.Limits{}
+	}
 	err := q.run(ctx, "Claim", consumer, func(k *queuemodel.Consumer, now int64) {
-		c := k.Claim(now, q.window, min(max(n, 0), redisq.MaxBatch), lease)
+		c := k.Claim(now, q.window, min(max(n, 0), redisq.MaxBatch), lease, limits)
 		for _, l := range c.Leases {
 			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
 		}
@@ -136,11 +141,10 @@ func (q *queueSeam) ClaimEach(ctx context.Context, consumer uint32, wishes []red
 	asked := time.Now()
 	wanted := slices.Clone(wishes)
 	err := q.run(ctx, "ClaimEach", consumer, func(k *queuemodel.Consumer, now int64) {
-		grants := make([]redisq.Grant, len(wanted))
-		for i, w := range wanted {
-			g := &grants[i]
-			if g.Lease, g.Before = k.ClaimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
-				q.l.w.checker.granted(q.l, consumer, g.Lease, asked, w.Lease)
+		grants := k.ClaimEach(now, wanted)
+		for i := range grants {
+			if grants[i].Lease.Token != "" {
+				q.l.w.checker.granted(q.l, consumer, grants[i].Lease, asked, wanted[i].Lease)
 			}
 		}
 		out = grants
@@ -201,6 +205,20 @@ func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.L
 	return out, nil
 }
 
+func (q *queueSeam) Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error) {
+	if q.r.flaw == ratesAreIgnored {
+		return l, 0, nil
+	}
+	out, wait, asked := l, time.Duration(0), q.l.w.now()
+	err := q.run(ctx, "Regrant", consumer, func(k *queuemodel.Consumer, now int64) { out, wait = k.Regrant(now, l, limits) })
+	q.l.w.checker.counted(q.l, asked, limits)
+	return out, wait, err
+}
+
+func (q *queueSeam) Hold(ctx context.Context, consumer uint32, wait time.Duration) error {
+	return q.run(ctx, "Hold", consumer, func(k *queuemodel.Consumer, now int64) { k.Hold(now, wait) })
+}
+
 func (q *queueSeam) Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error) {
 	var out []bool
 	err := q.run(ctx, "Release", consumer, func(k *queuemodel.Consumer, _ int64) {
@@ -217,6 +235,9 @@ func (q *queueSeam) Release(ctx context.Context, consumer uint32, leases []redis
 func (q *queueSeam) Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
+	}
+	if err := q.beforeAck(ctx, consumer, ids); err != nil {
+		return 0, err
 	}
 	removed := 0
 	nos := slices.Clone(ids)
@@ -332,3 +353,6 @@ func (q *queueSeam) Renew(ctx context.Context, consumer uint32) error {
 	}
 	return err
 }
+
+// Forget is never called: the simulation deletes no consumer.
+func (q *queueSeam) Forget(context.Context, uint32) error { return nil }

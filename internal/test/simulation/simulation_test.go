@@ -60,6 +60,7 @@ var regressions = map[string][]uint64{
 	"a window that was full for a moment kept every later job outside, for ever":                            {608, 759, 869, 880, 884},
 	"jobs in the window waited for jobs outside it that were over, and nobody told the refill":              {424745},
 	"the claim that met a restored Redis first trusted what it gave, and delivered what had been delivered": {1268},
+	"an answer 410 gave its request back to the rate, and one more was sent":                                {182},
 	"a broker whose first lease was slow took the store's clock to be ahead, and walked too far":            {197, 227, 1314, 1824, 2119},
 }
 

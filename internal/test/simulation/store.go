@@ -25,13 +25,19 @@ type store struct {
 	nodes      []durable.Node
 	messages   map[uint32][]*durable.Message // by channel, in order of ID
 	keys       map[channelKey]ident.ID
+	chains     map[channelKey]ident.ID // last message of each ordering key
+	links      map[messageKey]ident.ID // the message before in the key, of messages with a key
 	deliveries map[jobKey]durable.Outcome
 	open       map[jobKey]durable.Outcome
 	dead       map[jobKey]durable.Outcome
+	redriven   map[jobKey]int64 // of open jobs
 	attempts   map[attemptKey]bool
 	marks      map[uint32]ident.ID
+	failures   map[uint32][]int64 // Unix ms of the last failures that count for a tombstone
+	probes     map[uint32]int64   // Unix ms until which a broker may probe the consumer
 	purged     []*durable.Message // that were there
-	tokens     uint64             // of node leases handed out
+	schedules  map[ident.ID]*durable.Scheduled
+	tokens     uint64 // of node leases handed out
 	flaw       flaw
 }
 
@@ -55,8 +61,9 @@ type attemptKey struct {
 func newStore(clock func() time.Time) *store {
 	return &store{
 		clock: clock, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
-		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{},
-		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{},
+		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
+		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{},
+		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{},
 	}
 }
 
@@ -92,6 +99,9 @@ func (s *store) insert(node durable.NodeLease, batch []durable.Message) []error 
 			errs[i] = takenBy(&batch[earlier], m)
 			continue
 		case stored != nil && sameMessage(stored, m):
+		case s.reserved(m):
+			errs[i] = durable.ErrConflict
+			continue
 		case m.Key != "" && held && s.flaw != keysAreForgotten:
 			errs[i] = takenBy(s.message(m.ChannelNo, holder), m)
 		case stored != nil:
@@ -103,6 +113,7 @@ func (s *store) insert(node durable.NodeLease, batch []durable.Message) []error 
 		stale = stale || (m.Key == "" || stored == nil && !held) && !s.guard(node, m)
 		first[key] = i
 	}
+	slices.SortFunc(fresh, func(a, b int) int { return batch[a].ID.Compare(batch[b].ID) })
 	for _, i := range fresh {
 		if stale && s.flaw != guardIsOff {
 			errs[i] = durable.ErrStale
@@ -167,12 +178,16 @@ func sameHeaders(a, b *durable.Message) bool {
 // guard is the condition inside the INSERT: audience, node lease, age of the ID.
 func (s *store) guard(node durable.NodeLease, m *durable.Message) bool {
 	now := s.nowMs()
-	if int(node.No) >= len(s.nodes) || int(m.ChannelNo) > len(s.channels) {
+	return s.alive(node, m.ChannelNo) && s.channels[m.ChannelNo-1].Audience == m.Audience && s.nodes[node.No].Expires.UnixMilli() > now &&
+		m.ID.Millis()+durable.MaxIDAge.Milliseconds() >= now
+}
+
+// alive is the part of the guard that a schedule has: the node's token, and a channel that accepts.
+func (s *store) alive(node durable.NodeLease, channel uint32) bool {
+	if int(node.No) >= len(s.nodes) || int(channel) > len(s.channels) {
 		return false
 	}
-	n := s.nodes[node.No]
-	return s.channels[m.ChannelNo-1].Audience == m.Audience && n.Token == node.Token && n.Expires.UnixMilli() > now &&
-		m.ID.Millis()+durable.MaxIDAge.Milliseconds() >= now
+	return !s.channels[channel-1].Paused && s.nodes[node.No].Token == node.Token
 }
 
 func (s *store) put(m durable.Message) {
@@ -185,6 +200,7 @@ func (s *store) put(m durable.Message) {
 	if m.Key != "" {
 		s.keys[channelKey{m.ChannelNo, m.Key}] = m.ID
 	}
+	s.chain(&m)
 }
 
 // record stores outcomes as durable.Store.Record does.
@@ -219,6 +235,7 @@ func attemptOf(o durable.Outcome) attemptKey {
 
 func (s *store) recordOne(o durable.Outcome) {
 	k := jobKey{o.ConsumerNo, o.ID}
+	s.countFailure(o)
 	switch o.Kind {
 	case durable.OutcomeRetry:
 		s.attempts[attemptOf(o)] = true
@@ -228,6 +245,7 @@ func (s *store) recordOne(o durable.Outcome) {
 	case durable.OutcomeDead:
 		s.attempts[attemptOf(o)] = true
 		delete(s.open, k)
+		delete(s.redriven, k)
 		if _, ok := s.dead[k]; !ok {
 			s.dead[k] = o
 		}
@@ -237,6 +255,7 @@ func (s *store) recordOne(o durable.Outcome) {
 		}
 		if o.Tracked {
 			delete(s.open, k)
+			delete(s.redriven, k)
 			delete(s.dead, k)
 		}
 		if _, ok := s.deliveries[k]; !ok {
@@ -263,12 +282,12 @@ func (s *store) state(k jobKey) durable.JobState {
 	}
 	if o, ok := s.dead[k]; ok {
 		j := state(durable.Dead, o)
-		j.Error = o.Error
+		j.Error, j.Reason = o.Error, o.Reason
 		return j
 	}
 	if o, ok := s.open[k]; ok {
 		j := state(durable.Open, o)
-		j.NextMs, j.Error = o.NextMs, o.Error
+		j.NextMs, j.Error, j.RedrivenMs = o.NextMs, o.Error, s.redriven[k]
 		return j
 	}
 	return durable.JobState{}
@@ -292,7 +311,8 @@ func (s *store) reopen(consumer uint32, ids []ident.ID, nowMs int64, again bool)
 		d.NextMs, d.AtMs, d.StatusCode, d.Error = nowMs, nowMs, 0, ""
 		delete(s.dead, k)
 		s.reopenAs(k, d)
-		out = append(out, durable.OpenJob{ID: id, Priority: d.Priority, Attempts: d.Attempts, NextMs: nowMs})
+		s.redriven[k] = nowMs
+		out = append(out, durable.OpenJob{ID: id, Priority: d.Priority, Attempts: d.Attempts, NextMs: nowMs, RedrivenMs: nowMs})
 	}
 	return out
 }

@@ -30,25 +30,30 @@ type storePair struct {
 // have the same answers on SQLite, which passes the suite that MySQL passes.
 func TestStoreModelIsWhatTheStoreDoes(t *testing.T) {
 	for seed := range uint64(2) {
-		ctx := t.Context()
-		real, err := durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
-		require.NoError(t, err)
-		require.NoError(t, real.Migrate(ctx))
-		p := &storePair{t: t, r: draw(seed, word("store model")), real: real, model: newStore(time.Now)}
-		p.lease, err = real.LeaseNode(ctx, "n", time.Hour)
-		require.NoError(t, err)
-		p.model.nodes = []durable.Node{{No: p.lease.No, Token: p.lease.Token, Expires: p.lease.Expires}}
-		ch, _, err := real.PutChannel(ctx, durable.Put{ID: "c1", NewToken: "t"})
-		require.NoError(t, err)
-		p.channel = p.model.putChannel("c1")
-		require.Equal(t, ch.No, p.channel)
-		p.join()
+		p := newStorePair(t, seed)
 		for range 100 {
 			p.step()
 			p.compare()
 		}
-		require.NoError(t, real.Close())
+		require.NoError(t, p.real.Close())
 	}
+}
+
+func newStorePair(t *testing.T, seed uint64) *storePair {
+	ctx := t.Context()
+	real, err := durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
+	require.NoError(t, err)
+	require.NoError(t, real.Migrate(ctx))
+	p := &storePair{t: t, r: draw(seed, word("store model")), real: real, model: newStore(time.Now)}
+	p.lease, err = real.LeaseNode(ctx, "n", time.Hour)
+	require.NoError(t, err)
+	p.model.nodes = []durable.Node{{No: p.lease.No, Token: p.lease.Token, Expires: p.lease.Expires}}
+	ch, _, err := real.PutChannel(ctx, durable.Put{ID: "c1", NewToken: "t"})
+	require.NoError(t, err)
+	p.channel = p.model.putChannel("c1")
+	require.Equal(t, ch.No, p.channel)
+	p.join()
+	return p
 }
 
 func (p *storePair) join() {
@@ -56,7 +61,7 @@ func (p *storePair) join() {
 	id := fmt.Sprintf("k%d", len(p.consumers)+1)
 	k, _, err := p.real.PutConsumer(p.t.Context(), durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: "c1", CallbackURL: &url})
 	require.NoError(p.t, err)
-	require.Equal(p.t, k.No, p.model.putConsumer(p.channel, durable.Push).No)
+	require.Equal(p.t, k.No, p.model.putConsumer(p.channel, durable.Push, "").No, "")
 	p.consumers = append(p.consumers, k)
 }
 
@@ -93,9 +98,9 @@ func (p *storePair) step() {
 			p.join()
 		}
 		if len(p.ids) > 0 {
-			marks := map[uint32]ident.ID{k.No: p.id()}
-			require.NoError(t, p.real.SaveWatermarks(ctx, marks))
-			p.model.saveMarks(marks)
+			through := p.id()
+			require.NoError(t, p.real.SaveWatermarks(ctx, []durable.Settled{{ConsumerNo: k.No, Through: through}}))
+			p.model.saveMarks(map[uint32]ident.ID{k.No: through})
 		}
 	}
 }
@@ -148,6 +153,9 @@ func (p *storePair) insert() {
 			m.ProducerNo, m.Priority = 1+uint32(p.r.below(8)/7), p.r.below(8)/7
 			m.Payload = fmt.Appendf(nil, "payload %d", p.r.below(8)/7)
 			m.Headers = []byte([]string{"A:1\nB:2\n", "B:2\na:1\n", "A:1\n"}[p.r.below(9)/4])
+		}
+		if p.r.hit(300) {
+			m.Headers = durable.OrderingLine(fmt.Sprintf("o%d", p.r.below(3)), m.Headers)
 		}
 		if len(p.ids) > 0 && p.r.hit(100) { // again, or an ID that somebody else has
 			m = p.model.messagesByID(p.channel, p.ids[len(p.ids)-1:])[0]
@@ -227,6 +235,13 @@ func (p *storePair) compare() {
 	list, err := p.real.ListMessages(ctx, p.channel, after, 3)
 	require.NoError(t, err)
 	require.Equal(t, p.model.list(p.channel, after, 3), list)
+	links, err := p.real.Links(ctx, p.channel, p.ids)
+	require.NoError(t, err)
+	require.Equal(t, p.model.linksOf(p.channel, p.ids), links)
+	next, err := p.real.Successors(ctx, p.channel, p.ids)
+	require.NoError(t, err)
+	slices.SortFunc(next, func(a, b durable.Head) int { return a.ID.Compare(b.ID) })
+	require.Equal(t, p.model.successors(p.channel, p.ids), next)
 	marks, err := p.real.Watermarks(ctx)
 	require.NoError(t, err)
 	require.Equal(t, p.model.readMarks(), marks)
@@ -253,7 +268,7 @@ func (p *storePair) compareJobs(k durable.Consumer, after, through ident.ID) {
 		dead[i].Answer, j.Answer = nil, nil
 		require.Equal(t, j, dead[i])
 	}
-	all, err := p.real.AllDelivered(ctx, k, after, through)
+	_, all, err := p.real.AllDelivered(ctx, k, after, through)
 	require.NoError(t, err)
 	require.Equal(t, p.model.allDelivered(k, after, through), all)
 	for _, priority := range []int{0, 5} {

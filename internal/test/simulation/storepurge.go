@@ -37,6 +37,7 @@ func (s *store) purge(p durable.Purge, removes func(*durable.Message)) durable.P
 		removes(m)
 		s.purged = append(s.purged, m)
 		delete(s.keys, channelKey{p.ChannelNo, m.Key})
+		s.unchain(m)
 	}
 	goes := func(id ident.ID) bool {
 		return id.Compare(p.After) > 0 && id.Compare(p.Through) <= 0 && !kept[id]

@@ -19,6 +19,16 @@ func (s *store) jobStates(consumer uint32, ids []ident.ID) map[ident.ID]durable.
 	return out
 }
 
+func (s *store) job(k *durable.Consumer, id ident.ID) (j durable.StoredJob) {
+	j.JobState = s.jobStates(k.No, []ident.ID{id})[id]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.message(k.ChannelNo, id); m != nil {
+		j.Stored, j.TTLMs = true, m.TTLMs
+	}
+	return j
+}
+
 func (s *store) messagesByID(channel uint32, ids []ident.ID) []durable.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +124,7 @@ func (s *store) openJobs(consumer uint32, from ident.ID, limit int) []durable.Op
 	var out []durable.OpenJob
 	for k, o := range s.open {
 		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Open {
-			out = append(out, durable.OpenJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, NextMs: o.NextMs})
+			out = append(out, durable.OpenJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, NextMs: o.NextMs, RedrivenMs: s.redriven[k]})
 		}
 	}
 	slices.SortFunc(out, func(a, b durable.OpenJob) int { return a.ID.Compare(b.ID) })
@@ -128,7 +138,7 @@ func (s *store) deadJobs(consumer uint32, from ident.ID, limit int) []durable.De
 	for k, o := range s.dead {
 		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Dead {
 			out = append(out, durable.DeadJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, DiedMs: o.AtMs,
-				StatusCode: o.StatusCode, Reason: o.Error, Answer: o.Answer})
+				StatusCode: o.StatusCode, Error: o.Error, Reason: o.Reason, Answer: o.Answer})
 		}
 	}
 	slices.SortFunc(out, func(a, b durable.DeadJob) int { return a.ID.Compare(b.ID) })
@@ -174,6 +184,9 @@ func (s *store) changes(after int64) durable.Changes {
 	}
 	for _, k := range s.consumers {
 		if k.Version > after {
+			if s.flaw == statesAreStale {
+				k.State = durable.StateActive
+			}
 			c.Consumers = append(c.Consumers, k)
 		}
 	}

@@ -31,7 +31,7 @@ func (t storeSeam) Insert(ctx context.Context, node durable.NodeLease, batch []*
 	}
 	var errs []error
 	insert := func() []error {
-		results := t.s.insert(node, rows)
+		results := t.insertAll(node, rows)
 		for i := range rows {
 			t.l.note("insert", 0, rows[i].ID, fmt.Sprintf("%s: %v", rows[i].Payload, results[i]))
 		}
@@ -52,6 +52,28 @@ func (t storeSeam) Insert(ctx context.Context, node durable.NodeLease, batch []*
 	return errs
 }
 
+// insertAll stores messages of producers, and those of schedules.
+func (t storeSeam) insertAll(node durable.NodeLease, rows []durable.Message) []error {
+	var plain []durable.Message
+	var of []int
+	results := make([]error, len(rows))
+	for i, m := range rows {
+		if m.Occurrence == nil {
+			plain, of = append(plain, m), append(of, i)
+			continue
+		}
+		if results[i] = t.s.insertOccurrence(node, m); results[i] == nil {
+			t.l.w.checker.dispatched(m)
+		}
+	}
+	if len(plain) > 0 {
+		for j, err := range t.s.insert(node, plain) {
+			results[of[j]] = err
+		}
+	}
+	return results
+}
+
 func (t storeSeam) Record(ctx context.Context, outcomes []durable.Outcome) error {
 	rows := slices.Clone(outcomes)
 	if t.l.w.flaw == ackBeforeRecord && !t.l.dead() {
@@ -61,6 +83,10 @@ func (t storeSeam) Record(ctx context.Context, outcomes []durable.Outcome) error
 		t.s.record(rows)
 		t.l.w.checker.recorded(t.l, rows)
 	})
+}
+
+func (t storeSeam) RecordLeaseEnds(ctx context.Context, consumerNo uint32, _ []durable.LeaseEnd, _ int64) error {
+	return t.do(ctx, "RecordLeaseEnds", consumerNo, func() {}) // no state depends on it
 }
 
 // read makes a call that returns a value, which an error leaves empty.
@@ -92,6 +118,15 @@ func (t storeSeam) JobStates(ctx context.Context, consumerNo uint32, ids []ident
 	return read(ctx, t, "JobStates", consumerNo, func() map[ident.ID]durable.JobState { return t.s.jobStates(consumerNo, ids) })
 }
 
+// Attempts is not called: no consumer of the simulation has a status URL.
+func (t storeSeam) Attempts(ctx context.Context, consumerNo uint32, _ ident.ID, _ int) ([]durable.Attempt, error) {
+	return read(ctx, t, "Attempts", consumerNo, func() []durable.Attempt { return nil })
+}
+
+func (t storeSeam) Job(ctx context.Context, k *durable.Consumer, id ident.ID) (durable.StoredJob, error) {
+	return read(ctx, t, "Job", k.No, func() durable.StoredJob { return t.s.job(k, id) })
+}
+
 func (t storeSeam) ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error) {
 	return read(ctx, t, "ListMessages", channelNo, func() []durable.Message { return t.s.list(channelNo, from, limit) })
 }
@@ -114,11 +149,12 @@ func (t storeSeam) Levels(ctx context.Context, channelNo uint32) ([]int, error) 
 	return read(ctx, t, "Levels", channelNo, func() []int { return t.s.levels(channelNo) })
 }
 
-func (t storeSeam) AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (bool, error) {
-	return read(ctx, t, "AllDelivered", k.No, func() bool {
+func (t storeSeam) AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (durable.Tally, bool, error) {
+	all, err := read(ctx, t, "AllDelivered", k.No, func() bool {
 		t.l.w.checker.walked(t.l, k.ChannelNo, through)
 		return t.s.allDelivered(k, after, through)
 	})
+	return durable.Tally{}, all, err // the model keeps no books
 }
 
 func (t storeSeam) LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID, limit int) (ident.ID, bool, error) {
@@ -150,6 +186,10 @@ func (t storeSeam) Redrive(ctx context.Context, consumerNo uint32, ids []ident.I
 	return t.reopen(ctx, "Redrive", consumerNo, ids, nowMs, true)
 }
 
+func (t storeSeam) RedriveAgain(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error) {
+	return t.Redrive(ctx, consumerNo, ids, nowMs)
+}
+
 func (t storeSeam) Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error) {
 	moved, err := t.reopen(ctx, "Revive", consumerNo, []ident.ID{id}, nowMs, false)
 	if err == nil && len(moved) == 0 {
@@ -176,7 +216,15 @@ func (t storeSeam) Watermarks(ctx context.Context) (map[uint32]ident.ID, error) 
 	return read(ctx, t, "Watermarks", 0, t.s.readMarks)
 }
 
-func (t storeSeam) SaveWatermarks(ctx context.Context, watermarks map[uint32]ident.ID) error {
+func (t storeSeam) TrimBooks(ctx context.Context, consumerNo uint32, _ ident.ID) error {
+	return t.do(ctx, "TrimBooks", consumerNo, func() {})
+}
+
+func (t storeSeam) SaveWatermarks(ctx context.Context, settled []durable.Settled) error {
+	watermarks := map[uint32]ident.ID{}
+	for _, m := range settled {
+		watermarks[m.ConsumerNo] = m.Through
+	}
 	return t.do(ctx, "SaveWatermarks", 0, func() {
 		t.s.saveMarks(watermarks)
 		t.l.w.checker.marked(t.l)

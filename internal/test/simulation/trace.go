@@ -26,6 +26,7 @@ type grant struct {
 
 // A handed is one time that a job was given to its consumer.
 type handed struct {
+	gone    bool // answered 410: the attempt is not charged
 	life    int
 	attempt int
 	asked   time.Duration // when its lease was asked for

@@ -145,7 +145,7 @@ func (p *worker) update(j claimedJob, state, more string) {
 	}
 }
 
-// single lists jobs, takes one by name and reports it, as seed 1 describes.
+// single lists jobs, takes one by name and reports it.
 func (p *worker) single(b *broker) {
 	rc := p.ask(b, b.plane.QueuedJobs, "limit=3", "", "", "")
 	if rc == nil || rc.Response.StatusCode() != 200 {

@@ -156,7 +156,7 @@ func (w *world) broker(slot int) *broker {
 
 // join registers a consumer: from its answer on, every message reaches it.
 func (w *world) join(channel uint32, kind durable.ConsumerType) {
-	k := w.store.putConsumer(channel, kind)
+	k := w.store.putConsumer(channel, kind, w.policy(channel))
 	w.mu.Lock()
 	w.joined[k.No] = w.now()
 	w.mu.Unlock()
@@ -194,6 +194,7 @@ func (w *world) run() {
 	}
 	w.acting.Go(w.register)
 	w.acting.Go(w.trouble)
+	w.acting.Go(w.hold)
 
 	time.Sleep(w.plan.active)
 	w.quiet()
@@ -238,6 +239,8 @@ const bound = 150 * time.Second
 func (w *world) settle() {
 	left, id := "", ident.ID{}
 	for began := w.now(); w.now()-began < bound; time.Sleep(200 * time.Millisecond) {
+		w.unhold()
+		w.unblock()
 		if left, id = w.unfinished(); left == "" {
 			left, id = w.rest()
 		}

@@ -49,6 +49,17 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.False(t, created)
 		require.Equal(t, "Näme", r.Name)
 		require.Equal(t, "rotated", r.Token)
+
+		signs, _, err := f.PutProducer(f.ctx, durable.Put{ID: "p", PublishSecret: ptr("secret")})
+		require.NoError(t, err)
+		require.Equal(t, "secret", signs.PublishSecret)
+		require.True(t, signs.ChangedAt.After(p.ChangedAt), "brokers learn it")
+		signs, _, err = f.PutProducer(f.ctx, durable.Put{ID: "p", Token: ptr("again")})
+		require.NoError(t, err)
+		require.Equal(t, "secret", signs.PublishSecret)
+		changes, err := f.Changes(f.ctx, 0)
+		require.NoError(t, err)
+		require.Equal(t, "secret", changes.Producers[0].PublishSecret)
 	},
 	"channels and consumers merge like producers": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 0)
@@ -271,7 +282,7 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, c, again, "nothing was stored")
 		_, _, err = f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: id}, ChannelID: "c",
-			Policy: func(string) (string, error) { return strings.Repeat("x", 4097), nil }})
+			Policy: func(string) (string, error) { return strings.Repeat("x", 16385), nil }})
 		require.ErrorIs(t, err, durable.ErrRejected)
 	},
 	"a consumer needs a channel, and a push consumer a callback": func(t *testing.T, f *fixture) {

@@ -34,7 +34,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		f.record(t, d, retry(k, id[1], 2, 1000))
 		moved, err := f.Redrive(f.ctx, k, id, 5000)
 		require.NoError(t, err)
-		require.Equal(t, []durable.OpenJob{{ID: id[0], Priority: 3, Attempts: 0, NextMs: 5000}}, moved)
+		require.Equal(t, []durable.OpenJob{{ID: id[0], Priority: 3, Attempts: 0, NextMs: 5000, RedrivenMs: 5000}}, moved)
 		require.Equal(t, durable.Open, f.state(t, k, id[0]).Status)
 		require.Equal(t, 2, f.state(t, k, id[1]).Attempts, "a job that is not dead is left alone")
 
@@ -104,7 +104,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 			switch {
 			case err == nil:
 				won.Add(1)
-				if want := (durable.OpenJob{ID: id[0], Priority: 3, Attempts: 6, NextMs: 7000}); j != want {
+				if want := (durable.OpenJob{ID: id[0], Priority: 3, Attempts: 6, NextMs: 7000, RedrivenMs: 7000}); j != want {
 					t.Errorf("%+v", j)
 				}
 			default:

@@ -44,7 +44,7 @@ func retry(k uint32, id ident.ID, attempts int, atMs int64) durable.Outcome {
 
 func dead(k uint32, id ident.ID, attempts int, atMs int64) durable.Outcome {
 	o := retry(k, id, attempts, atMs)
-	o.Kind, o.NextMs, o.Error = durable.OutcomeDead, 0, "out of attempts"
+	o.Kind, o.NextMs, o.Error, o.Reason = durable.OutcomeDead, 0, "out of attempts", durable.AttemptsExhausted
 	return o
 }
 
@@ -105,6 +105,22 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, attempts[1:], newest, "the newest, in order of time")
 	},
+	"an attempt keeps its phase, and a delivery with a note has an entry in the list": func(t *testing.T, f *fixture) {
+		k, id := f.jobs(t, 1)
+		lost := retry(k, id[0], 1, 1000)
+		lost.Phase = durable.PhaseMaybeProcessed
+		ok := delivered(k, id[0], 2, 2000)
+		ok.Tracked, ok.Note = true, "asked"
+		f.record(t, lost)
+		f.record(t, ok)
+		f.record(t, ok) // again
+		got, err := f.Attempts(f.ctx, k, id[0], 10)
+		require.NoError(t, err)
+		require.Len(t, got, 2)
+		require.Equal(t, durable.PhaseMaybeProcessed, got[0].Phase)
+		require.Equal(t, "asked", got[1].Error)
+		require.Equal(t, durable.Delivered, f.state(t, k, id[0]).Status)
+	},
 	"a tracked success removes the rows of the job, and a later failure has no effect": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 3)
 		f.record(t, retry(k, id[0], 1, 1000), retry(k, id[1], 1, 1000), dead(k, id[2], 1, 1000))
@@ -153,10 +169,10 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		f.record(t, d)
 		f.record(t, d)
 		f.record(t, retry(k, id[0], 1, 1000))
-		require.Equal(t, durable.JobState{Status: durable.Dead, Attempts: 2, ChangedMs: 2000, StatusCode: 503, Error: "out of attempts"}, f.state(t, k, id[0]))
+		require.Equal(t, durable.JobState{Status: durable.Dead, Attempts: 2, ChangedMs: 2000, StatusCode: 503, Error: "out of attempts", Reason: durable.AttemptsExhausted}, f.state(t, k, id[0]))
 		letters, err := f.DeadJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
-		require.Equal(t, []durable.DeadJob{{ID: id[0], Priority: 3, Attempts: 2, DiedMs: 2000, StatusCode: 503, Reason: "out of attempts", Answer: []byte("try later")}}, letters)
+		require.Equal(t, []durable.DeadJob{{ID: id[0], Priority: 3, Attempts: 2, DiedMs: 2000, StatusCode: 503, Error: "out of attempts", Reason: durable.AttemptsExhausted, Answer: []byte("try later")}}, letters)
 		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Empty(t, open)

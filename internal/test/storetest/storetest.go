@@ -24,7 +24,7 @@ type OpenInsert func(t *testing.T, s *durable.Store, channelNo uint32, ids ...id
 // its own. openInsert is nil for a server without row locks.
 func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInsert) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
-		catalogueTests, nodeTests, insertTests, readTests, outcomeTests, deadTests, walkTests, purgeTests,
+		catalogueTests, nodeTests, insertTests, readTests, outcomeTests, deadTests, walkTests, purgeTests, stateTests, expiryTests, orderTests, paceTests, alertTests, deleteTests, identityTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests, recipientTests, ackTests,
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, s *durable.Store, openInsert OpenInsert) *fixture {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Minute)
 	t.Cleanup(cancel)
 	node, err := s.LeaseNode(ctx, t.Name(), time.Hour)
 	require.NoError(t, err)
@@ -86,6 +86,7 @@ func (f *fixture) message(ch durable.Channel) *durable.Message {
 		ChannelNo:   ch.No,
 		ProducerNo:  1,
 		Audience:    ch.Audience,
+		Shape:       ch.Shape,
 		ContentType: "text/plain",
 		Headers:     []byte("X-A:1\n"),
 		Payload:     []byte("payload"),

@@ -60,9 +60,10 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		all := append(append([]*durable.Message{}, first...), more...)
 		check := func(k durable.Consumer, want bool) {
 			t.Helper()
-			got, err := f.AllDelivered(f.ctx, k, ident.ID{}, all[5].ID)
+			tally, got, err := f.AllDelivered(f.ctx, k, ident.ID{}, all[5].ID)
 			require.NoError(t, err)
 			require.Equal(t, want, got)
+			require.EqualValues(t, 6-3*k.Position, tally.Owed)
 		}
 		check(ks[0], false)
 		for i, m := range all {
@@ -75,7 +76,7 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		}
 		check(ks[0], true)
 		check(late, true)
-		got, err := f.AllDelivered(f.ctx, ks[0], all[5].ID, ident.Max())
+		_, got, err := f.AllDelivered(f.ctx, ks[0], all[5].ID, ident.Max())
 		require.NoError(t, err)
 		require.True(t, got, "an empty range is delivered")
 	},
@@ -243,8 +244,8 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Empty(t, none)
 		a, b, c := f.ids.Next(), f.ids.Next(), f.ids.Next()
-		require.NoError(t, f.SaveWatermarks(f.ctx, map[uint32]ident.ID{1: b, 2: b}))
-		require.NoError(t, f.SaveWatermarks(f.ctx, map[uint32]ident.ID{1: a, 2: c, 3: a}))
+		f.mark(t, map[uint32]ident.ID{1: b, 2: b})
+		f.mark(t, map[uint32]ident.ID{1: a, 2: c, 3: a})
 		require.NoError(t, f.SaveWatermarks(f.ctx, nil))
 		got, err := f.Watermarks(f.ctx)
 		require.NoError(t, err)
@@ -254,7 +255,7 @@ var walkTests = map[string]func(*testing.T, *fixture){
 			many[i+10] = f.ids.Next()
 		}
 		race(3, func(int) {
-			if err := f.SaveWatermarks(f.ctx, many); err != nil {
+			if err := f.SaveWatermarks(f.ctx, settled(many)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -262,6 +263,19 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Len(t, got, 1103)
 	},
+}
+
+// settled are watermarks without sums.
+func settled(watermarks map[uint32]ident.ID) (all []durable.Settled) {
+	for no, id := range watermarks {
+		all = append(all, durable.Settled{ConsumerNo: no, Through: id})
+	}
+	return all
+}
+
+func (f *fixture) mark(t *testing.T, watermarks map[uint32]ident.ID) {
+	t.Helper()
+	require.NoError(t, f.SaveWatermarks(f.ctx, settled(watermarks)))
 }
 
 func heads(batch []*durable.Message) []durable.Head {

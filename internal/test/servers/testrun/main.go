@@ -7,10 +7,10 @@
 //
 // It starts one MySQL (or MariaDB) and one Redis for the whole run, or uses
 // those that PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS name, then runs `go
-// vet` and `go test -race` over the packages (default ./...) and prints what
+// vet` and `go test -race` over the packages (default ./..., the slowest ones first) and prints what
 // ran against what. It fails when a test fails, when one is skipped, or when
 // none ran. With -exec it runs that command instead, with the servers in its
-// environment and an empty database in PENSTOCK_BENCH_MYSQL.
+// environment and empty databases in PENSTOCK_BENCH_MYSQL and PENSTOCK_BENCH_MYSQL_OTHER.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -45,6 +46,10 @@ func main() {
 	}
 }
 
+// slowest are the packages whose tests take longest. They begin first, so that none of them is
+// still at work when everything else is done.
+var slowest = []string{"./cmd/broker", "./internal/test/simulation", "./durable"}
+
 // run reports whether everything passed. An error means that the tests could
 // not be run at all.
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
@@ -56,7 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	}
 	packages := flags.Args()
 	if len(packages) == 0 {
-		packages = []string{"./..."}
+		packages = append(slices.Clone(slowest), "./...")
 	}
 
 	pair, err := servers.StartPair()
@@ -75,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	vetErr := vet.Run() // what does not compile fails again below, by name
 
 	// No result from a cache: the servers are not the ones of last time.
-	testArgs := []string{"test", "-json", "-race", "-count=1", "-timeout", "20m"}
+	testArgs := []string{"test", "-json", "-race", "-count=1", "-timeout", "45m"}
 	if *pattern != "" {
 		testArgs = append(testArgs, "-run", *pattern)
 	}
@@ -92,21 +97,25 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 }
 
 // runInstead runs a command with the servers and reports whether it succeeded.
-func runInstead(ctx context.Context, pair *servers.Pair, args []string, out io.Writer) (ok bool, err error) {
+func runInstead(ctx context.Context, pair *servers.Pair, args []string, out io.Writer) (ok bool, failed error) {
 	if len(args) == 0 {
 		return false, errors.New("-exec needs a command")
 	}
-	dsn, drop, err := pair.Database()
-	if err != nil {
-		return false, err
+	env := append(os.Environ(), pair.Environment()...)
+	for _, name := range []string{"PENSTOCK_BENCH_MYSQL", "PENSTOCK_BENCH_MYSQL_OTHER"} {
+		dsn, drop, err := pair.Database()
+		if err != nil {
+			return false, err
+		}
+		defer func() { failed = errors.Join(failed, drop()) }()
+		env = append(env, name+"="+dsn)
 	}
-	defer func() { err = errors.Join(err, drop()) }()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = append(append(os.Environ(), pair.Environment()...), "PENSTOCK_BENCH_MYSQL="+dsn)
+	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
-	err = cmd.Run()
+	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return false, nil

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/exchange"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+var errNoReplies = problem.New(fasthttp.StatusNotFound, "no_replies", "The producer has got no replies yet: it has no replyUrl, or no consumer has responded.")
+
+// admitSender checks the token of the producer that the path names.
+func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	h := &rc.Request.Header
+	if id := h.Peek(headerProducerID); len(id) > 0 && string(id) != param(rc, "producer") {
+		return catalogue.ErrProducerToken
+	}
+	if err := a.fresh(ctx); err != nil {
+		return err
+	}
+	p := a.o.Catalogue.Producer(param(rc, "producer"))
+	if p == nil || !catalogue.TokenMatches(h.Peek(headerProducerToken), p.Token) {
+		return catalogue.ErrProducerToken
+	}
+	return nil
+}
+
+// replies returns the channel of replies to the producer that the path names, with its consumer.
+func (a *API) replies(ctx context.Context, rc *fasthttp.RequestCtx) (*durable.Producer, *catalogue.Channel, *durable.Consumer, error) {
+	if err := a.fresh(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	p := a.o.Catalogue.Producer(param(rc, "producer"))
+	if p == nil {
+		return nil, nil, nil, errNoProducer
+	}
+	ch := a.o.Catalogue.Channel(ident.Replies(p.No))
+	if ch == nil {
+		return p, nil, nil, errNoReplies
+	}
+	k := a.o.Catalogue.Consumer(ch.ID, exchange.Sender)
+	if k == nil {
+		return p, nil, nil, errNoReplies
+	}
+	return p, ch, k, nil
+}
+
+// getReplyDLQ lists the replies that the producer did not take.
+func (a *API) getReplyDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	p, ch, k, err := a.replies(ctx, rc)
+	if err == errNoReplies {
+		return answerResource(rc, fasthttp.StatusOK, noDeadLetters, p.ChangedAt, false)
+	}
+	if err != nil {
+		return err
+	}
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch, k, producerPath(p.ID) + "/dlq"})
+}
+
+// redriveReplies gives the dead replies to a producer new attempts.
+func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	f, err := readForm(rc, redriveFields)
+	if err != nil {
+		return err
+	}
+	p, _, k, err := a.replies(ctx, rc)
+	if p == nil {
+		return err
+	}
+	if !catalogue.TokenMatches([]byte(f["requeue"]), p.Token) {
+		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The form field requeue must be the producer's token.")
+	}
+	if err == errNoReplies {
+		return accepted(rc)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
+		return err
+	}
+	return accepted(rc)
+}

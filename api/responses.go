@@ -1,0 +1,233 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/exchange"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// maxPosted is the largest body that a receiver may post. What is above responseMaxBytes of it is
+// cut off.
+const maxPosted = 4 << 20
+
+var (
+	errWait  = problem.New(fasthttp.StatusBadRequest, "invalid_wait", "wait must be a duration like 30s, or a number of seconds, from 0 to 60s.")
+	errUntil = problem.New(fasthttp.StatusBadRequest, "invalid_until", "until must be first, all or quorum:N with N from 1 to 10000.")
+	errOff   = problem.New(fasthttp.StatusConflict, "responses_off", "The consumer has responses off, so its response is not kept.")
+	errTwo   = problem.New(fasthttp.StatusConflict, "response_exists", "The exchange has a response already, or is over.")
+	errWho   = problem.New(fasthttp.StatusBadRequest, "consumer_ambiguous", "Several consumers of the channel have this token: X-Broker-Consumer-ID must name one.")
+)
+
+// A responsesQuery is the query of a read of responses.
+type responsesQuery struct {
+	wait  time.Duration
+	until exchange.Until
+	first string // the consumer with which the page begins
+}
+
+func readResponsesQuery(rc *fasthttp.RequestCtx) (q responsesQuery, err error) {
+	q.until = exchange.All
+	args := rc.QueryArgs()
+	for _, name := range []string{"wait", "until", "first"} {
+		if len(args.PeekMulti(name)) > 1 {
+			return q, problem.Newf(fasthttp.StatusBadRequest, "invalid_query", "The parameter %s occurs more than once.", name)
+		}
+	}
+	if args.Has("wait") {
+		if q.wait, err = waitOf(string(args.Peek("wait"))); err != nil {
+			return q, err
+		}
+	}
+	if args.Has("until") {
+		if q.until, err = exchange.ParseUntil(string(args.Peek("until"))); err != nil {
+			return q, errUntil
+		}
+	}
+	q.first = string(args.Peek("first"))
+	return q, nil
+}
+
+// waitOf reads seconds or a duration.
+func waitOf(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if n, e := strconv.Atoi(text); e == nil {
+		d, err = time.Duration(min(max(n, -1), 3600))*time.Second, nil
+	}
+	if err != nil || d < 0 || d > exchange.MaxWait {
+		return 0, errWait
+	}
+	return d, nil
+}
+
+// getResponses answers with the responses to a message, after the wait that the query asks for.
+// Only the producer of the message and management read them.
+func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readResponsesQuery(rc)
+	if err != nil {
+		return err
+	}
+	if publisher(rc) == nil && !byAdmin(rc) && len(rc.Request.Header.Peek(headerProducerToken)) > 0 {
+		// Open management needs no token; a request with those of a producer reads as that producer.
+		if err := a.admitProducer(ctx, rc); err != nil {
+			return err
+		}
+	}
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	m, err := a.headlineFor(ctx, rc, ch)
+	if err != nil {
+		return err
+	}
+	from := 0
+	if q.first != "" {
+		k := a.o.Catalogue.Consumer(ch.ID, q.first)
+		if k == nil {
+			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no consumer of the channel.")
+		}
+		from = k.Position
+	}
+	if q.wait > 0 {
+		gone, err := a.o.Board.Await(rc.Conn(), ch.No, m.Head(), q.until, q.wait, a.o.Stopping)
+		if err != nil || gone {
+			return err
+		}
+	}
+	return within(func(ctx context.Context) error {
+		if now := a.o.Catalogue.ChannelByNo(ch.No); now != nil {
+			ch = now
+		}
+		view, next, err := a.o.Responses.Responses(ctx, ch, m.Head(), from)
+		if err != nil {
+			return err
+		}
+		if next > 0 && next < len(ch.Consumers) {
+			view.Pages = &apitype.Pages{Next: messagePath(ch.ID, m.PathID()) + "/responses?first=" + ch.Consumers[next].ID}
+		}
+		return answerResource(rc, fasthttp.StatusOK, view, m.ID.Time(), false)
+	})
+}
+
+// headlineFor returns the message that the path names, without payload. A producer sees its own
+// messages only.
+func (a *API) headlineFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel) (*durable.Message, error) {
+	id, err := a.locate(ctx, ch, param(rc, "message"), a.namer(rc))
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.headline(ctx, ch, id)
+	if err != nil {
+		return nil, err
+	}
+	if p := publisher(rc); p != nil && m.ProducerNo != p.No {
+		return nil, errUnknownMessage
+	}
+	return m, nil
+}
+
+// admitReceiver checks the tokens of a consumer that the path does not name: X-Broker-Consumer-ID
+// does, or its token alone where no other consumer of the channel has the same.
+func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	h := &rc.Request.Header
+	id, token := string(h.Peek(headerConsumerID)), h.Peek(headerConsumerToken)
+	if len(token) == 0 {
+		return errTokenMissing
+	}
+	if id == "" {
+		if err := a.fresh(ctx); err != nil {
+			return err
+		}
+		ch := a.o.Catalogue.Channel(param(rc, "channel"))
+		if ch == nil {
+			return catalogue.ErrUnknownChannel
+		}
+		if !catalogue.TokenMatches(h.Peek(headerChannelToken), ch.Token) {
+			return catalogue.ErrChannelToken
+		}
+		for _, k := range ch.Consumers {
+			switch {
+			case k.Deleted() || !catalogue.TokenMatches(token, k.Token):
+			case id != "":
+				return errWho
+			default:
+				id = k.ID
+			}
+		}
+		if id == "" {
+			return catalogue.ErrConsumerToken
+		}
+	}
+	_, k, err := a.o.Catalogue.AuthorizeConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), id, token)
+	if err == nil {
+		rc.SetUserValue(receiverKey, k)
+	}
+	return err
+}
+
+// receiverKey is the user value with the consumer that admitReceiver found.
+const receiverKey = "receiver"
+
+// postResponse stores the response that a receiver posts.
+func (a *API) postResponse(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	k, _ := rc.UserValue(receiverKey).(*durable.Consumer)
+	ch := a.o.Catalogue.ChannelByNo(k.ChannelNo)
+	p := a.o.Policies.Of(k.Policy)
+	if ch == nil || p.Responses == policy.ResponsesOff || ident.Reserved(ch.ID) {
+		return errOff
+	}
+	id, err := a.locate(ctx, ch, param(rc, "message"), a.namer(rc))
+	if err != nil {
+		return err
+	}
+	m, err := a.headline(ctx, ch, id)
+	if err != nil {
+		return err
+	}
+	if !k.Concerns(m.Head()) {
+		return errUnknownMessage
+	}
+	now := a.o.NowMs()
+	d := exchange.Delivery{Consumer: k, Policy: p, ID: m.ID, PublicID: m.PublicID(), Producer: m.ProducerNo != 0, Status: fasthttp.StatusOK, AtMs: now}
+	e := d.Awaited()
+	body := rc.PostBody()
+	e.Truncated = len(body) > p.ResponseMaxBytes
+	e.Body = append([]byte{}, body[:min(len(body), p.ResponseMaxBytes)]...)
+	for name, value := range rc.Request.Header.All() {
+		if kept := string(name); p.ResponseHeaders.Keeps(kept) && printable(value) {
+			e.Headers = append(append(append(append(e.Headers, kept...), ':'), value...), '\n')
+		}
+	}
+	e.Answered(now)
+	if err := a.o.Store.PostExchange(ctx, *e); err != nil {
+		if errors.Is(err, durable.ErrDuplicate) {
+			return errTwo
+		}
+		return err
+	}
+	if a.o.Answered != nil {
+		a.o.Answered(k.No, m.ID)
+	}
+	return accepted(rc)
+}
+
+// printable reports whether a header value can be sent on.
+func printable(value []byte) bool {
+	for _, c := range value {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

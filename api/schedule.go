@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"time"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// mostCounted bounds each count of messages; tests lower it.
+var mostCounted = 1_000_000
+
+var (
+	errUnknownScheduled = problem.New(fasthttp.StatusNotFound, "scheduled_message_not_found", "The channel has no such scheduled message.")
+	errDispatched       = problem.New(fasthttp.StatusConflict, "already_dispatched", "The scheduled message is due or sent, so it is not deleted.")
+	errStatus           = problem.New(fasthttp.StatusBadRequest, "invalid_status", "The parameter status must be 101 or SCHEDULED, or 102 or DISPATCHED.")
+)
+
+func scheduledPath(channelID, id string) string {
+	return channelPath(channelID) + "/scheduled-message/" + id
+}
+
+// scheduledFor returns the scheduled message that an ID names. A producer sees its own only.
+func (a *API) scheduledFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, id string) (*durable.Scheduled, error) {
+	m, err := a.findScheduled(ctx, ch, id, a.namer(rc))
+	if err != nil {
+		return nil, err
+	}
+	if p := publisher(rc); m.ChannelNo != ch.No || p != nil && m.ProducerNo != p.No {
+		return nil, errUnknownScheduled
+	}
+	return m, nil
+}
+
+func (a *API) findScheduled(ctx context.Context, ch *catalogue.Channel, id string, producer *durable.Producer) (*durable.Scheduled, error) {
+	keys := []string{id}
+	if producer != nil && ch.Intake.Identity == policy.IdentityProducer {
+		keys = []string{durable.ProducerKey(producer.No, id), id}
+	}
+	for _, key := range keys {
+		if m, err := a.o.Store.ScheduledByKey(ctx, ch.No, key); err == nil || !errors.Is(err, durable.ErrNotFound) {
+			return m, err
+		}
+	}
+	internal, err := ident.Parse(id)
+	if err != nil {
+		return nil, errUnknownScheduled
+	}
+	m, err := a.o.Store.ScheduledByID(ctx, internal)
+	if errors.Is(err, durable.ErrNotFound) {
+		err = errUnknownScheduled
+	}
+	return m, err
+}
+
+func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	m, err := a.scheduledFor(ctx, rc, ch, param(rc, "scheduled"))
+	if err != nil {
+		return err
+	}
+	view := viewScheduled(m)
+	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
+		view.ProducedBy = p.ID
+	}
+	if m.MessageID != (ident.ID{}) {
+		view.MessageURL = messagePath(ch.ID, m.MessageID.String())
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, newest(m.ID.Time(), m.MessageID.Time()), false)
+}
+
+func viewScheduled(m *durable.Scheduled) apitype.ScheduledMessage {
+	view := apitype.ScheduledMessage{
+		ID: m.ID.String(), MessageID: m.PublicID(), Payload: string(m.Payload), ContentType: m.ContentType, Priority: m.Priority,
+		DispatchSchedule: apitype.Time{Time: time.UnixMilli(m.DueMs)}, Status: apitype.Scheduled, Recurrence: m.Recurrence, Headers: headersOf(m.Headers),
+	}
+	if !utf8.Valid(m.Payload) {
+		view.Payload, view.PayloadEncoding = base64.StdEncoding.EncodeToString(m.Payload), apitype.Base64
+	}
+	if m.Status == durable.ScheduleOver {
+		view.Status = apitype.Dispatched
+	}
+	if m.Recurrence != "" {
+		view.Occurrence = m.No + 1
+	}
+	if m.MessageID != (ident.ID{}) {
+		view.DispatchedAt = &apitype.Time{Time: m.MessageID.Time()}
+	}
+	return view
+}
+
+// cancelScheduled deletes a scheduled message before its time, and the rest of a recurrence.
+func (a *API) cancelScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	m, err := a.scheduledFor(ctx, rc, ch, param(rc, "scheduled"))
+	if err != nil {
+		return err
+	}
+	switch err := a.o.Store.CancelScheduled(ctx, m.ID); {
+	case errors.Is(err, durable.ErrDispatched):
+		return errDispatched
+	case errors.Is(err, durable.ErrNotFound):
+		return errUnknownScheduled
+	case err != nil:
+		return err
+	}
+	rc.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
+
+func (a *API) listScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	statuses, err := readStatuses(rc, q.keep)
+	if err != nil {
+		return err
+	}
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	var from *durable.Scheduled
+	if q.First != "" {
+		if from, err = a.scheduledFor(ctx, rc, ch, q.First); errors.Is(err, errUnknownScheduled) {
+			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no scheduled message of the channel.")
+		} else if err != nil {
+			return err
+		}
+	}
+	found, err := a.o.Store.Schedules(ctx, ch.No, statuses, from, q.Size+1)
+	if err != nil {
+		return err
+	}
+	view := apitype.ScheduledList{Result: make([]string, 0, len(found))}
+	at := ch.ChangedAt
+	for i, m := range found {
+		at = newest(at, m.ID.Time())
+		if i == q.Size {
+			view.Pages = q.next(channelPath(ch.ID)+"/scheduled-messages", m.PathID())
+			break
+		}
+		view.Result = append(view.Result, scheduledPath(ch.ID, m.PathID()))
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+}
+
+// readStatuses reads the filter of a list of scheduled messages, and adds it to the parameters
+// that links carry.
+func readStatuses(rc *fasthttp.RequestCtx, keep url.Values) ([]durable.ScheduleStatus, error) {
+	asked := map[durable.ScheduleStatus]bool{}
+	for _, b := range rc.QueryArgs().PeekMulti("status") {
+		switch string(b) {
+		case "101", apitype.Scheduled:
+			asked[durable.ScheduleWaiting] = true
+		case "102", apitype.Dispatched:
+			asked[durable.ScheduleOver] = true
+		default:
+			return nil, errStatus
+		}
+	}
+	all := []durable.ScheduleStatus{durable.ScheduleWaiting, durable.ScheduleOver}
+	if len(asked) != 1 {
+		return all, nil
+	}
+	if asked[durable.ScheduleWaiting] {
+		keep.Set("status", "101")
+		return all[:1], nil
+	}
+	keep.Set("status", "102")
+	return all[1:], nil
+}
+
+// countMessages answers how many messages a channel has in each status. A message is dispatched
+// when it is stored, so none is counted as acknowledged.
+func (a *API) countMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	c, err := a.o.Store.Count(ctx, ch.No, mostCounted)
+	if err != nil {
+		return err
+	}
+	count := func(n int, link string) apitype.StatusCount {
+		return apitype.StatusCount{Count: n, AtLeast: n >= mostCounted, Links: apitype.CountLinks{Messages: channelPath(ch.ID) + link}}
+	}
+	view := apitype.MessageCounts{Counts: apitype.StatusCounts{
+		Dispatched:          count(c.Messages, "/messages?status=102"),
+		ScheduledWaiting:    count(c.Waiting, "/scheduled-messages?status=101"),
+		ScheduledDispatched: count(c.Over, "/scheduled-messages?status=102"),
+	}}
+	if c.NextMs > 0 {
+		view.Next = &apitype.Time{Time: time.UnixMilli(c.NextMs)}
+	}
+	return answer(rc, fasthttp.StatusOK, view)
+}

@@ -1,0 +1,237 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+const (
+	// timelineJobs is the largest number of jobs on a page of a timeline.
+	timelineJobs = 100
+	// timelineSteps is the largest number of steps of each kind on a page. A step has up to a KiB
+	// of error and a KiB of answer.
+	timelineSteps = 200
+)
+
+// A timeline is a page of a timeline that is being made.
+type timeline struct {
+	a       *API
+	ch      *catalogue.Channel
+	m       *durable.Message
+	own     *durable.Producer // only this producer's message is shown, and no answers; nil: all
+	path    string
+	size    int
+	pos     int   // the page begins with the job at this position
+	fromMs  int64 // and that job's steps from this time on
+	result  []apitype.TimelineEvent
+	changed time.Time
+}
+
+func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, timelineSteps, timelineSteps)
+	if err != nil {
+		return err
+	}
+	ch, m, err := a.messageInPath(ctx, rc)
+	if err != nil {
+		return err
+	}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), path: messagePath(ch.ID, m.PathID()), size: q.Size}
+	if t.own != nil && m.ProducerNo != t.own.No {
+		return errUnknownMessage
+	}
+	if err := t.begin(q.First); err != nil {
+		return err
+	}
+	if q.First == "" {
+		t.result = append(t.result, t.accepted())
+	}
+	var consumers []*durable.Consumer
+	next := t.pos
+	for ; next < min(m.Audience, len(ch.Consumers)) && len(consumers) < timelineJobs; next++ {
+		if k := ch.Consumers[next]; k.Concerns(m.Head()) {
+			consumers = append(consumers, k)
+		}
+	}
+	rest := ""
+	if next < min(m.Audience, len(ch.Consumers)) {
+		rest = m.ID.Job(next).String()
+	}
+	return t.answer(ctx, rc, q, consumers, rest)
+}
+
+func (a *API) jobTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, timelineSteps, timelineSteps)
+	if err != nil {
+		return err
+	}
+	ch, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	m, err := a.jobInPath(ctx, rc, ch, k)
+	if err != nil {
+		return err
+	}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), path: consumerPath(ch.ID, k.ID) + "/job/" + m.ID.Job(k.Position).String(), size: q.Size, pos: k.Position}
+	if t.own != nil && m.ProducerNo != t.own.No {
+		return errUnknownJob
+	}
+	if err := t.begin(q.First); err != nil {
+		return err
+	}
+	if t.pos != k.Position {
+		return errUnknownStep
+	}
+	if q.First == "" {
+		t.result = append(t.result, t.accepted())
+	}
+	return t.answer(ctx, rc, q, []*durable.Consumer{k}, "")
+}
+
+var errUnknownStep = problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no place in this timeline; take it from Pages.")
+
+// begin reads the parameter first: the ID of a job, alone or with a time: its steps from then on.
+func (t *timeline) begin(first string) error {
+	if first == "" {
+		return nil
+	}
+	job, at, timed := strings.Cut(first, ".")
+	id, err := ident.Parse(job)
+	message, pos, ok := id.Split()
+	if err != nil || !ok || message != t.m.ID || !t.m.Head().HasJobAt(pos) {
+		return errUnknownStep
+	}
+	t.pos = pos
+	if timed {
+		if t.fromMs, err = strconv.ParseInt(at, 10, 64); err != nil || t.fromMs < 0 {
+			return errUnknownStep
+		}
+	}
+	return nil
+}
+
+// answer answers with the steps of the jobs of these consumers. rest is where the page after all
+// of them begins; "": there is none.
+func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuery, consumers []*durable.Consumer, rest string) error {
+	t.changed = t.m.ID.Time()
+	if len(consumers) > 0 {
+		byNo := make(map[uint32]*durable.Consumer, len(consumers))
+		page := durable.StepPage{ID: t.m.ID, FromMs: t.fromMs, Limit: t.size}
+		for _, k := range consumers {
+			byNo[k.No] = k
+			page.Consumers = append(page.Consumers, k.No)
+		}
+		slices.Sort(page.Consumers) // as the positions in the channel are
+		steps, next, more, err := t.a.o.Store.Steps(ctx, page)
+		if err != nil {
+			return err
+		}
+		if more {
+			rest = fmt.Sprintf("%s.%d", t.m.ID.Job(byNo[next.ConsumerNo].Position), next.AtMs)
+		}
+		for len(steps) > 0 {
+			k, n := byNo[steps[0].ConsumerNo], 1
+			for n < len(steps) && steps[n].ConsumerNo == k.No {
+				n++
+			}
+			t.job(k, steps[:n])
+			steps = steps[n:]
+		}
+		for _, k := range consumers {
+			if k.Deleted() && !(more && next.ConsumerNo <= k.No) {
+				if err := t.endOfDeleted(ctx, k); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(t.result, func(a, b apitype.TimelineEvent) int { return a.At.Compare(b.At.Time) })
+	view := apitype.Timeline{Result: t.result}
+	if view.Result == nil {
+		view.Result = []apitype.TimelineEvent{}
+	}
+	if rest != "" {
+		view.Pages = q.next(t.path+"/timeline", rest)
+	}
+	for i := range view.Result {
+		t.changed = newest(t.changed, view.Result[i].At.Time)
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, t.changed, false)
+}
+
+func (t *timeline) accepted() apitype.TimelineEvent {
+	e := apitype.TimelineEvent{At: apitype.Time{Time: t.m.ID.Time()}, Event: apitype.EventAccepted}
+	node := t.m.ID.Node()
+	e.Broker, e.Detail = &node, "broker "+strconv.Itoa(node)
+	return e
+}
+
+// job adds the steps of one job.
+func (t *timeline) job(k *durable.Consumer, steps []durable.Step) {
+	for i := range steps {
+		s := &steps[i]
+		e := t.event(k, s)
+		if s.Kind == durable.StepDelivered {
+			attempt := e
+			attempt.Event = apitype.EventAttempt
+			if !slices.ContainsFunc(steps, s.NotedBy) {
+				t.result = append(t.result, attempt)
+			}
+			e.DurationMs = nil
+		}
+		t.result = append(t.result, e)
+	}
+}
+
+func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineEvent {
+	e := apitype.TimelineEvent{
+		At: apitype.Time{Time: time.UnixMilli(s.AtMs)}, Event: s.Kind.String(), ConsumerID: k.ID, JobID: t.m.ID.Job(k.Position).String(),
+		Attempt: s.Attempt, Status: s.StatusCode, DurationMs: s.DurationMs, ReasonCode: s.Reason.String(),
+	}
+	var detail []string
+	if s.Node > 0 {
+		node := s.Node - 1
+		e.Broker = &node
+		detail = append(detail, "broker "+strconv.Itoa(node))
+	}
+	switch s.Kind {
+	case durable.StepAttempt:
+		e.Phase = s.Phase.String()
+	case durable.StepLeaseEnded:
+		e.DurationMs = nil
+	case durable.StepRedriven:
+		detail = append(detail, s.How.String())
+	}
+	detail = append(detail, cmp.Or(e.Phase, e.ReasonCode))
+	if t.own == nil { // an error may name the callback, and the answer is the consumer's
+		detail = append(detail, strings.ToValidUTF8(s.Text, "\uFFFD"))
+		if len(s.Answer) > 0 {
+			detail = append(detail, "answer: "+strings.ToValidUTF8(string(wholeRunes(s.Answer)), "\uFFFD"))
+		}
+	}
+	e.Detail = strings.Join(slices.DeleteFunc(detail, func(part string) bool { return part == "" }), "; ")
+	return e
+}
+
+// endOfDeleted adds the end of the job of a deleted consumer, where it is not stored.
+func (t *timeline) endOfDeleted(ctx context.Context, k *durable.Consumer) error {
+	states, err := t.a.o.Desk.StatesOf(ctx, k, []ident.ID{t.m.ID})
+	if err == nil && states[0].Reason == durable.ConsumerDeleted {
+		t.result = append(t.result, t.event(k, &durable.Step{Kind: durable.StepDead, AtMs: k.StateMs, Reason: durable.ConsumerDeleted, Text: states[0].Error}))
+	}
+	return err
+}

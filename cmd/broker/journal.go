@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/journal"
+)
+
+// A journalSigner signs receipts with a secret of the store, so every broker of the store knows
+// the receipts of the others, and no journal is replayed into another store.
+type journalSigner struct{ secret []byte }
+
+func newJournalSigner(ctx context.Context, store *durable.Store) (journalSigner, error) {
+	secret, err := store.Secret(ctx, "journal")
+	return journalSigner{secret}, err
+}
+
+func (s journalSigner) sign(part []byte) (sum [4]byte) {
+	mac := hmac.New(sha256.New, s.secret)
+	mac.Write(part)
+	copy(sum[:], mac.Sum(nil))
+	return sum
+}
+
+// options are those of the journals in the data folder.
+func (s journalSigner) options(cfg config, log *slog.Logger) accept.JournalOptions {
+	o := journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge, Sign: s.sign, Log: log}
+	return accept.JournalOptions{
+		Sign: s.sign,
+		Open: func() (*journal.Journal, error) { return journal.Open(cfg.DataDir, o) },
+		Left: func() ([]*journal.Journal, error) {
+			left, _, err := journal.Left(cfg.DataDir, o)
+			return left, err
+		},
+	}
+}
+
+// journalGauges say what the journals of the broker hold.
+func (b *broker) journalGauges() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_messages",
+			Help: "Messages in the journals of this broker that wait for the store."}, func() float64 { return float64(b.plane.JournalState().Waiting) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_bytes",
+			Help: "Size of the journals of this broker."}, func() float64 { return float64(b.plane.JournalState().Bytes) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_oldest_seconds",
+			Help: "Age of the oldest message that waits in a journal of this broker."}, func() float64 { return b.plane.JournalState().Oldest.Seconds() }),
+	}
+}
+
+const journalUsage = "usage: broker journal replay DIR\n\nDIR is the data folder (BROKER_DATA_DIR) of a broker that is gone; the settings are those of the broker.\n"
+
+// journalCommand is broker journal replay DIR.
+func journalCommand(args []string, stdout, stderr io.Writer) int {
+	if len(args) != 2 || args[0] != "replay" {
+		fmt.Fprint(stderr, journalUsage)
+		if len(args) == 1 && (args[0] == "-h" || args[0] == "--help") {
+			return exitClean
+		}
+		return exitUsage
+	}
+	return withSignals(stderr, func(ctx context.Context) int { return replayJournal(ctx, args[1], stdout, stderr) })
+}
+
+// replayJournal stores the messages in the journals of a data folder. It needs the store and no
+// Redis: the brokers that run find the messages there, as they find those of a broker that died.
+func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) int {
+	fail := func(code int, err error) int {
+		fmt.Fprintf(stderr, "broker: journal replay: %v\n", err)
+		return code
+	}
+	cfg, err := readConfig(os.Environ())
+	if err != nil {
+		return fail(exitUsage, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "journal")); err != nil || !info.IsDir() {
+		return fail(exitUsage, fmt.Errorf("%s has no journal", dir))
+	}
+	log, file, err := newLogger(cfg, stderr)
+	if err != nil {
+		return fail(exitUsage, err)
+	}
+	defer file.Close()
+	open, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	store, err := openStore(open, cfg)
+	if err != nil {
+		return fail(exitStore, err)
+	}
+	defer store.Close()
+	if err := store.Migrate(open); err != nil {
+		return fail(exitStore, err)
+	}
+	signer, err := newJournalSigner(open, store)
+	if err != nil {
+		return fail(exitStore, err)
+	}
+	left, held, err := journal.Left(dir, journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge, Sign: signer.sign, Log: log})
+	defer func() {
+		for _, j := range left {
+			_ = j.Close()
+		}
+	}()
+	if held {
+		return fail(exitStart, fmt.Errorf("%w: it replays its journal itself", journal.ErrInUse))
+	}
+	if err != nil {
+		return fail(exitStart, err)
+	}
+	stored, refused, err := replayInto(ctx, store, cfg, log, signer, left)
+	fmt.Fprintf(stdout, "%d messages are stored, %d cannot be\n", stored, refused)
+	if err != nil {
+		return fail(exitStart, err)
+	}
+	return exitClean
+}
+
+// replayInto stores the messages of journals.
+func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog.Logger, signer journalSigner, left []*journal.Journal) (stored, refused int, err error) {
+	cat := catalogue.New(store, log)
+	if err := cat.Refresh(ctx); err != nil {
+		return 0, 0, err
+	}
+	host, _ := os.Hostname()
+	node, err := cluster.New(ctx, store, nodeName(host, os.Getpid(), cfg)+" (journal replay)"+cluster.NoFailSafe, log)
+	if err != nil {
+		return 0, 0, err
+	}
+	p := accept.New(accept.Options{
+		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(waitingRequests),
+		Committed: func([]*durable.Message) {}, WaitingRequests: waitingRequests, Bodies: intake.NewBound(bodyBytes),
+		Journal: signer.options(cfg, log), Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
+	})
+	background, stop := context.WithCancel(ctx)
+	var keepers sync.WaitGroup
+	keepers.Go(func() { _ = node.Run(background) })
+	keepers.Go(func() { _ = cat.Run(background) })
+	for _, j := range left {
+		s, r, e := p.Replay(ctx, j)
+		stored, refused, err = stored+s, refused+r, errors.Join(err, e)
+	}
+	stop()
+	keepers.Wait()
+	return stored, refused, errors.Join(err, node.Release(context.WithoutCancel(ctx)))
+}

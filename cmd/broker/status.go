@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/alerts"
+	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/statusevents"
+)
+
+// recorder returns the store of the parts that record outcomes: it adds the events of producers.
+func (b *broker) recorder() *statusevents.Recorder {
+	return &statusevents.Recorder{Store: b.store, Catalogue: b.catalogue}
+}
+
+// newStatusEvents makes the part of this broker in sending events to producers.
+func (b *broker) newStatusEvents(callbacks egress.Policy, registry *prometheus.Registry) *statusevents.Collector {
+	return statusevents.New(statusevents.Options{
+		Store: b.store, Catalogue: b.catalogue, Owns: b.node.Owns, IDs: b.node.IDs().Next, Publish: b.plane.Forward,
+		Post: func(ctx context.Context, p *durable.Producer, id string, body []byte) error {
+			to := policy.SenderOf(p.Settings)
+			if callbacks.CheckURL(string(to.ReplyURL)) != nil { // the reason may quote a secret
+				return errors.New("the broker may not post to this replyUrl")
+			}
+			w := alerts.Webhook{URL: string(to.ReplyURL), Secret: to.SigningSecret, Client: b.client.Web(), Agent: b.cfg.UserAgent}
+			return w.Post(ctx, id, body)
+		},
+		Metrics: registry, Log: b.log,
+	})
+}

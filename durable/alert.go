@@ -1,0 +1,254 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// An Event is what an alert is about.
+type Event uint8
+
+// The events. Their numbers are stored.
+const (
+	ConsumerDead Event = iota + 1
+	ConsumerRevived
+	ConsumerGone
+	ConsumerSlow
+	DLQGrowing
+)
+
+// String returns the name of the event as clients see it.
+func (e Event) String() string {
+	return [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing"}[min(e, DLQGrowing)]
+}
+
+// A Sink is a place that alerts go to.
+type Sink uint8
+
+// The sinks. Every alert goes to the channel first, which hands it on to the others.
+const (
+	AlertChannel Sink = iota
+	AlertMail
+	AlertWebhook
+)
+
+// An Alert is on its way to one sink. Sink, AtMs, ConsumerNo and Event identify it.
+type Alert struct {
+	Sink       Sink
+	Event      Event
+	ConsumerNo uint32
+	ChannelID  string
+	ConsumerID string
+	AtMs       int64 // Unix ms of what happened; of a transition, StateMs of the consumer
+	Reason     string
+	Tries      int // claims so far
+}
+
+const (
+	selectChannelID = `
+SELECT id
+FROM channels
+WHERE no = ?`
+
+	selectDueAlerts = `
+SELECT
+    sink,
+    event,
+    consumer_no,
+    channel_id,
+    consumer_id,
+    at_ms,
+    reason,
+    tries
+FROM alerts
+WHERE sink = ?
+  AND next_ms <= ?
+ORDER BY at_ms, consumer_no, event
+LIMIT ?`
+
+	selectNextAlert = `
+SELECT COALESCE(MIN(next_ms), 0)
+FROM alerts
+WHERE sink = ?
+  AND next_ms > ?`
+
+	claimAlert = `
+UPDATE alerts
+SET
+    tries = tries + 1,
+    next_ms = ?
+WHERE sink = ?
+  AND at_ms = ?
+  AND consumer_no = ?
+  AND event = ?
+  AND tries = ?`
+
+	deleteAlert = `
+DELETE FROM alerts
+WHERE sink = ?
+  AND at_ms = ?
+  AND consumer_no = ?
+  AND event = ?`
+
+	deleteOldAlerts = `
+DELETE FROM alerts
+WHERE sink > 0
+  AND at_ms < ?`
+
+	countAlerts = `
+SELECT COUNT(*)
+FROM alerts
+WHERE sink = ?`
+)
+
+var insertAlert = statement{
+	mysql: `
+INSERT IGNORE INTO alerts (
+    sink,
+    at_ms,
+    consumer_no,
+    event,
+    channel_id,
+    consumer_id,
+    reason,
+    tries,
+    next_ms
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)`,
+	sqlite: `
+INSERT INTO alerts (
+    sink,
+    at_ms,
+    consumer_no,
+    event,
+    channel_id,
+    consumer_id,
+    reason,
+    tries,
+    next_ms
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)
+ON CONFLICT DO NOTHING`,
+}
+
+// eventOf returns the event of a transition, with the reason of an active consumer. 0: there is
+// no alert, because a pause and its end are requests, and a probe decides nothing yet.
+func eventOf(from, to ConsumerState) (event Event, reason string) {
+	switch {
+	case to == StateDead:
+		return ConsumerDead, ""
+	case to == StateGone:
+		return ConsumerGone, ""
+	case to == StateActive && from == StateProbing:
+		return ConsumerRevived, "the probe after the revival was answered"
+	case to == StateActive && (from == StateDead || from == StateGone):
+		return ConsumerRevived, "revived by a request"
+	}
+	return 0, ""
+}
+
+// alertOf stores event, time and reason of an alert about a consumer, on its way to the channel.
+func (s *Store) alertOf(ctx context.Context, tx *sql.Tx, k *Consumer, a Alert) error {
+	var channel []byte
+	if err := tx.QueryRowContext(ctx, selectChannelID, k.ChannelNo).Scan(&channel); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, s.dialect.sql(insertAlert), AlertChannel, a.AtMs, k.No, a.Event, channel, []byte(k.ID), []byte(cutReason(a.Reason)))
+	return err
+}
+
+// RaiseAlert stores consumer, event, time and reason of an alert, unless the alert is on its way
+// already. ErrNotFound: there is no such consumer.
+func (s *Store) RaiseAlert(ctx context.Context, a Alert) error {
+	return s.run(ctx, transaction{name: "raise an alert", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		return s.raise(ctx, tx, a)
+	})
+}
+
+func (s *Store) raise(ctx context.Context, tx *sql.Tx, a Alert) error {
+	k, err := scanConsumer(tx.QueryRowContext(ctx, selectConsumerByNo, a.ConsumerNo))
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	return s.alertOf(ctx, tx, &k, a)
+}
+
+// DueAlerts returns up to limit alerts that a sink may be given now, the oldest first, and the
+// time from which the sink may be given another one; 0: none waits.
+func (s *Store) DueAlerts(ctx context.Context, sink Sink, nowMs int64, limit int) (due []Alert, nextMs int64, err error) {
+	err = repeat(ctx, "read alerts", func(ctx context.Context) error {
+		due = nil
+		err := each(ctx, s.reads, selectDueAlerts, []any{sink, nowMs, limit}, func(r *sql.Rows) error {
+			var a Alert
+			err := r.Scan(&a.Sink, &a.Event, &a.ConsumerNo, &a.ChannelID, &a.ConsumerID, &a.AtMs, &a.Reason, &a.Tries)
+			due = append(due, a)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return s.reads.QueryRowContext(ctx, selectNextAlert, sink, nowMs).Scan(&nextMs)
+	})
+	return due, nextMs, err
+}
+
+// ClaimAlert gives one caller the right to hand an alert to its sink until untilMs, and counts
+// the try.
+func (s *Store) ClaimAlert(ctx context.Context, a Alert, untilMs int64) (claimed bool, err error) {
+	err = repeat(ctx, "claim an alert", func(ctx context.Context) error {
+		res, err := s.db.ExecContext(ctx, claimAlert, untilMs, a.Sink, a.AtMs, a.ConsumerNo, a.Event, a.Tries)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		claimed = n == 1
+		return err
+	})
+	return claimed, err
+}
+
+// FinishAlert ends the way of an alert to its sink, and begins that to other sinks, each of
+// which holds at most most alerts. It returns the sinks that were full. A second call changes
+// nothing.
+func (s *Store) FinishAlert(ctx context.Context, a Alert, onto []Sink, most int) (full []Sink, err error) {
+	err = s.run(ctx, transaction{name: "finish an alert", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		full = nil
+		res, err := tx.ExecContext(ctx, deleteAlert, a.Sink, a.AtMs, a.ConsumerNo, a.Event)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		for _, sink := range onto {
+			var n int
+			if err := tx.QueryRowContext(ctx, countAlerts, sink).Scan(&n); err != nil {
+				return err
+			}
+			if n >= most {
+				full = append(full, sink)
+				continue
+			}
+			_, err := tx.ExecContext(ctx, s.dialect.sql(insertAlert), sink, a.AtMs, a.ConsumerNo, a.Event,
+				[]byte(a.ChannelID), []byte(a.ConsumerID), []byte(a.Reason))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return full, err
+}
+
+// ForgetAlerts removes alerts from before a time that have reached the channel and no other
+// sink: no broker serves that sink any more.
+func (s *Store) ForgetAlerts(ctx context.Context, beforeMs int64) error {
+	return repeat(ctx, "forget alerts", func(ctx context.Context) error {
+		_, err := s.db.ExecContext(ctx, deleteOldAlerts, beforeMs)
+		return err
+	})
+}

@@ -1,0 +1,164 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"slices"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+var insertAttempts = statement{
+	mysql: `
+INSERT INTO attempts (
+    consumer_no,
+    message_id,
+    at_ms,
+    attempt,
+    status_code,
+    error,
+    duration_ms,
+    answer,
+    phase,
+    node
+)
+VALUES (?, ...)
+ON DUPLICATE KEY UPDATE attempt = attempt`,
+	sqlite: `
+INSERT INTO attempts (
+    consumer_no,
+    message_id,
+    at_ms,
+    attempt,
+    status_code,
+    error,
+    duration_ms,
+    answer,
+    phase,
+    node
+)
+VALUES (?, ...)
+ON CONFLICT DO NOTHING`,
+}
+
+const (
+	selectRecorded = `
+SELECT
+    message_id,
+    at_ms,
+    attempt
+FROM attempts
+WHERE consumer_no = ?
+  AND message_id IN (?...)`
+
+	selectAttempts = `
+SELECT
+    attempt,
+    at_ms,
+    status_code,
+    error,
+    duration_ms,
+    answer,
+    phase
+FROM attempts
+WHERE consumer_no = ?
+  AND message_id = ?
+  AND attempt > 0
+ORDER BY at_ms DESC, attempt DESC
+LIMIT ?`
+)
+
+// Attempts returns the newest failed attempts of a job, up to limit, in order of time. After
+// a redrive the attempt numbers start at 1 again.
+func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]Attempt, error) {
+	var out []Attempt
+	err := repeat(ctx, "list attempts", func(ctx context.Context) error {
+		out = nil
+		return each(ctx, s.reads, selectAttempts, []any{consumerNo, id[:], limit}, func(r *sql.Rows) error {
+			var a Attempt
+			err := r.Scan(&a.No, &a.AtMs, &a.StatusCode, &a.Error, &a.DurationMs, &a.Answer, &a.Phase)
+			out = append(out, a)
+			return err
+		})
+	})
+	slices.Reverse(out)
+	return out, err
+}
+
+func (s *Store) recordAttempts(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
+	return write(ctx, tx, s.dialect.sql(insertAttempts), 10, outcomes, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.AtMs, o.attempt(), o.StatusCode, note(o.Error), o.DurationMs, head(o.Answer), o.Phase, orNull(o.node())}
+	})
+}
+
+type attemptKey struct {
+	consumerNo uint32
+	id         ident.ID
+	atMs       int64
+	attempt    int
+}
+
+func recorded(ctx context.Context, tx *sql.Tx, kinds ...[]Outcome) (map[attemptKey]bool, error) {
+	known := map[attemptKey]bool{}
+	for _, outcomes := range kinds {
+		for _, part := range byConsumer(outcomes) {
+			k := attemptKey{consumerNo: part[0].ConsumerNo}
+			err := each(ctx, tx, list(selectRecorded, len(part)), jobArgs(part), func(r *sql.Rows) error {
+				err := r.Scan(scanID{&k.id}, &k.atMs, &k.attempt)
+				known[k] = true
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return known, nil
+}
+
+// node is the column of Node.
+func (o *Outcome) node() sql.NullInt64 {
+	return sql.NullInt64{Int64: int64(o.Node) - 1, Valid: o.Node > 0}
+}
+
+// orNull returns the argument for a column. A driver.Valuer would cost an allocation for each row.
+func orNull(n sql.NullInt64) any {
+	if !n.Valid {
+		return nil
+	}
+	return n.Int64
+}
+
+// duration is the column of the duration of a delivery: a report of a pull worker has none, and no
+// status either.
+func (o *Outcome) duration() sql.NullInt64 {
+	return sql.NullInt64{Int64: min(o.DurationMs, math.MaxUint32), Valid: o.StatusCode > 0 && o.Node > 0}
+}
+
+// An Attempt is one failed attempt.
+type Attempt struct {
+	No         int
+	AtMs       int64
+	StatusCode int
+	Error      string
+	DurationMs int64
+	Answer     []byte
+	Phase      Phase
+}
+
+// A Phase is how far a failed attempt came.
+type Phase uint8
+
+// The phases of an attempt.
+const (
+	PhaseAnswered       Phase = iota // the consumer answered, or the attempt was no request
+	PhaseNotSent                     // nothing reached the consumer
+	PhaseMaybeProcessed              // the request was sent at least in part, and no answer came
+	PhaseLeaseEnded                  // its lease ended without an outcome: no answer is known
+)
+
+// String returns the name of the phase as clients see it.
+func (p Phase) String() string {
+	return [...]string{"", "not_sent", "maybe_processed", "lease_ended"}[min(p, 3)]
+}

@@ -1,0 +1,326 @@
+package durable
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A Bulk is many messages that come as one body or file. Its body is stored in chunks before the
+// first of its rows is expanded into a message.
+type Bulk struct {
+	BulkHold
+	ChannelNo  uint32
+	ProducerNo uint32
+	State      BulkState
+	Paused     bool   // nothing is fetched or expanded until it is resumed
+	Spec       []byte // what package bulk needs to expand it
+	Chunks     int64
+	Bytes      int64 // of the body
+	Total      int64 // rows of the body; an estimate until the last one is expanded
+	At         BulkPosition
+	Published  int64
+	Rejected   int64
+	Duplicates int64
+	Speed      float64 // rows a second, at the last step
+	Tries      int     // of the fetch, that failed
+	NextMs     int64   // when it may be worked on
+	LeaseMs    int64   // until when the owner has it
+	ChangedMs  int64   // of the state, or the last step
+	Reason     string  // of FAILED; else of the last failed try
+}
+
+// A BulkState is how far a bulk has come. The numbers are stored.
+type BulkState uint8
+
+// The states. A bulk in BulkReceiving is not visible, and those after BulkRunning are over.
+const (
+	BulkReceiving BulkState = iota // its body is on its way
+	BulkFetching
+	BulkRunning
+	BulkDone
+	BulkCancelled
+	BulkFailed
+)
+
+// Over reports whether nothing of the bulk is published any more.
+func (s BulkState) Over() bool { return s > BulkRunning }
+
+// A BulkPosition is the end of the rows that are expanded: their number, and that of their bytes.
+type BulkPosition struct{ Row, Byte int64 }
+
+// A BulkHold is the right of an owner to work on a bulk, until another owner takes it.
+type BulkHold struct {
+	ID    ident.ID
+	Owner [16]byte
+	Fence int64
+}
+
+// A BadRow is a row that became no message.
+type BadRow struct {
+	Row    int64
+	Reason string
+}
+
+var (
+	// ErrBulkLost means that the bulk is paused or over, or has another owner. Nothing has changed.
+	ErrBulkLost = errors.New("durable: the bulk is no longer worked on by this owner")
+	// ErrBulkOver means that the bulk is over, so that its state does not change any more.
+	ErrBulkOver = errors.New("durable: the bulk is over")
+)
+
+const bulkColumns = `
+SELECT
+    id,
+    owner,
+    fence,
+    channel_no,
+    producer_no,
+    state,
+    paused,
+    spec,
+    chunks,
+    bytes,
+    total,
+    row_no,
+    byte_pos,
+    published,
+    rejected,
+    duplicates,
+    speed,
+    tries,
+    next_ms,
+    lease_ms,
+    changed_ms,
+    reason
+FROM bulks
+`
+
+const (
+	insertBulk = `
+INSERT INTO bulks (
+    id,
+    channel_no,
+    producer_no,
+    state,
+    paused,
+    owner,
+    fence,
+    lease_ms,
+    next_ms,
+    tries,
+    spec,
+    chunks,
+    bytes,
+    total,
+    row_no,
+    byte_pos,
+    published,
+    rejected,
+    duplicates,
+    speed,
+    changed_ms,
+    reason
+)
+VALUES (?, ?, ?, ?, 0, ?, 0, ?, 0, 0, ?, 0, 0, ?, 0, 0, 0, 0, 0, 0, ?, '')`
+
+	insertBulkChunk = `
+INSERT INTO bulk_chunks (
+    bulk_id,
+    no,
+    body
+)
+VALUES (?, ?, ?)`
+
+	growBulk = `
+UPDATE bulks
+SET
+    chunks = chunks + 1,
+    bytes = bytes + ?,
+    lease_ms = ?
+WHERE id = ?`
+
+	runBulk = `
+UPDATE bulks
+SET
+    state = 2,
+    owner = ?,
+    lease_ms = 0,
+    next_ms = 0,
+    tries = 0,
+    total = ?,
+    changed_ms = ?,
+    reason = ''
+WHERE id = ?`
+
+	restartBulk = `
+UPDATE bulks
+SET
+    chunks = 0,
+    bytes = 0
+WHERE id = ?`
+
+	selectBulkByID = bulkColumns + `WHERE id = ?`
+)
+
+var lockBulk = statement{
+	mysql:  selectBulkByID + "\nFOR UPDATE",
+	sqlite: selectBulkByID,
+}
+
+// The lease of a bulk that is being received, and that of one that is worked on. A client that
+// sends nothing for so long is gone: package bulk reads with a shorter patience.
+const (
+	receivingLease = 2 * time.Minute
+	// BulkLease is how long an owner has a bulk without a sign of life. An owner that stands still
+	// inside a transaction loses its connection after the same time, and with it its locks.
+	BulkLease = 8 * time.Second
+)
+
+// A second owner waits for the row of a bulk only as long as the connection of the first one is
+// open. The server closes a connection that sends nothing for wait_timeout, or no more of a
+// statement for net_read_timeout.
+//
+// The limits stay until the connection is closed, since a reset would have to follow the commit: an
+// owner may stand still in between. The pool notices that the server has closed one.
+const setBulkSession = `SET SESSION wait_timeout = 8, SESSION net_read_timeout = 8`
+
+func scanBulk(r interface{ Scan(dest ...any) error }) (*Bulk, error) {
+	var b Bulk
+	var owner []byte
+	err := r.Scan(scanID{&b.ID}, &owner, &b.Fence, &b.ChannelNo, &b.ProducerNo, &b.State, &b.Paused, &b.Spec, &b.Chunks, &b.Bytes, &b.Total,
+		&b.At.Row, &b.At.Byte, &b.Published, &b.Rejected, &b.Duplicates, &b.Speed, &b.Tries, &b.NextMs, &b.LeaseMs, &b.ChangedMs, &b.Reason)
+	copy(b.Owner[:], owner)
+	return &b, err
+}
+
+// CreateBulk stores a bulk with its ID, owner, numbers, state, spec and total. A body is one chunk,
+// the whole of it or its beginning; nil: there is none yet. Only a bulk in BulkReceiving has an owner.
+func (s *Store) CreateBulk(ctx context.Context, b *Bulk, body []byte) error {
+	return s.run(ctx, transaction{name: "store a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := scanBulk(tx.QueryRowContext(ctx, selectBulkByID, b.ID[:]))
+		if err == nil { // after a lost answer
+			return nil
+		} else if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		lease := int64(0)
+		if b.State == BulkReceiving {
+			lease = now + receivingLease.Milliseconds()
+		}
+		_, err = tx.ExecContext(ctx, insertBulk, b.ID[:], b.ChannelNo, b.ProducerNo, b.State, b.Owner[:], lease, blob(b.Spec), b.Total, now)
+		if err != nil || len(body) == 0 {
+			return err
+		}
+		return s.addChunk(ctx, tx, b.ID, 0, body, lease)
+	})
+}
+
+// addChunk appends a chunk to the body of a bulk.
+func (s *Store) addChunk(ctx context.Context, tx *sql.Tx, id ident.ID, no int64, body []byte, leaseMs int64) error {
+	if _, err := tx.ExecContext(ctx, insertBulkChunk, id[:], no, body); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, growBulk, len(body), leaseMs, id[:])
+	return err
+}
+
+// A heldBulk is a bulk whose row is locked, and the store's time.
+type heldBulk struct {
+	*Bulk
+	nowMs int64
+}
+
+// hold runs f in a transaction that has the row of a bulk locked, which its owner holds. A repeat
+// after a lost answer runs f again: f looks whether it has its effect already.
+func (s *Store) hold(ctx context.Context, name string, h BulkHold, f func(ctx context.Context, tx *sql.Tx, b heldBulk) error) error {
+	err := s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		if s.dialect != sqliteDialect {
+			if _, err := tx.ExecContext(ctx, setBulkSession); err != nil {
+				return err
+			}
+		}
+		b, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockBulk), h.ID[:]))
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrBulkLost
+		}
+		if err != nil {
+			return err
+		}
+		if b.Owner != h.Owner || b.Fence != h.Fence || b.Paused || b.State.Over() {
+			return ErrBulkLost
+		}
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if b.State == BulkReceiving && b.LeaseMs < now { // a sweep may have removed a part of its body
+			return ErrBulkLost
+		}
+		return f(ctx, tx, heldBulk{b, now})
+	})
+	if errors.Is(err, ErrBulkLost) {
+		return ErrBulkLost
+	}
+	return err
+}
+
+// AddBulkChunk appends chunk no to the body of a bulk that its owner receives or fetches.
+func (s *Store) AddBulkChunk(ctx context.Context, h BulkHold, no int64, body []byte) error {
+	return s.hold(ctx, "store a chunk of a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		lease := BulkLease
+		if b.State == BulkReceiving {
+			lease = receivingLease
+		}
+		switch {
+		case b.Chunks == no+1: // after a lost answer
+			return nil
+		case b.Chunks != no || b.State == BulkRunning:
+			return fmt.Errorf("chunk %d of a bulk with %d", no, b.Chunks)
+		}
+		return s.addChunk(ctx, tx, b.ID, no, body, b.nowMs+lease.Milliseconds())
+	})
+}
+
+// RestartBulkBody begins the body of a bulk anew: a fetch starts from the beginning.
+func (s *Store) RestartBulkBody(ctx context.Context, h BulkHold) error {
+	for {
+		n := 0
+		err := s.hold(ctx, "restart the body of a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) (err error) {
+			if n, err = s.removeChunks(ctx, tx, b.ID); err != nil || n > 0 {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, restartBulk, b.ID[:])
+			return err
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// RunBulk says that the body of a bulk is whole and has that many rows: from here on brokers expand
+// it. The caller's hold ends.
+func (s *Store) RunBulk(ctx context.Context, h BulkHold, total int64) error {
+	err := s.hold(ctx, "start a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		_, err := tx.ExecContext(ctx, runBulk, noOwner, total, b.nowMs, b.ID[:])
+		return err
+	})
+	if errors.Is(err, ErrBulkLost) { // or an earlier run of the same transaction ended the hold
+		if b, e := s.BulkByID(ctx, h.ID); e == nil && b.State >= BulkRunning && b.Total == total {
+			return nil
+		}
+	}
+	return err
+}
+
+var noOwner = bytes.Repeat([]byte{0}, 16)

@@ -1,0 +1,125 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// chunksAtOnce is the number of chunks that one transaction removes, of at most 1 MiB each.
+const chunksAtOnce = 16
+
+// removeChunks removes the first chunks of a bulk and returns how many there may have been.
+func (s *Store) removeChunks(ctx context.Context, tx *sql.Tx, id ident.ID) (int, error) {
+	first := int64(-1)
+	if err := tx.QueryRowContext(ctx, selectFirstChunk, id[:]).Scan(&first); err != nil || first < 0 {
+		return 0, err
+	}
+	_, err := tx.ExecContext(ctx, deleteChunks, id[:], first+chunksAtOnce)
+	return chunksAtOnce, err
+}
+
+// SweepBulks removes the bodies of bulks that are over, bulks whose client went away before their
+// body was whole and, if beforeMs is not 0, bulks that are over since before that time. It does a
+// small part, and reports whether there may be more. The row of a bulk goes last, so that a crash
+// leaves nothing that no sweep finds.
+func (s *Store) SweepBulks(ctx context.Context, nowMs, beforeMs int64) (more bool, err error) {
+	over, err := s.bulkIDs(ctx, selectOverBulks, nowMs+1, 0, 1)
+	if err == nil && len(over) == 0 && beforeMs > 0 {
+		over, err = s.bulkIDs(ctx, selectOverBulks, beforeMs, 1, 1)
+		if err == nil && len(over) > 0 {
+			return true, s.removeBulk(ctx, over[0], nowMs)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(over) > 0 {
+		return true, s.removeBody(ctx, over[0])
+	}
+	lost, err := s.bulkIDs(ctx, selectLostBulks, nowMs, 1)
+	if err != nil || len(lost) == 0 {
+		return false, err
+	}
+	return true, s.removeBulk(ctx, lost[0], nowMs)
+}
+
+func (s *Store) bulkIDs(ctx context.Context, query string, args ...any) (ids []ident.ID, err error) {
+	err = repeat(ctx, "find bulks to remove", func(ctx context.Context) error {
+		ids, err = selectIDs(ctx, s.reads, query, args)
+		return err
+	})
+	return ids, err
+}
+
+// removeBody removes a part of the body of a bulk that is over.
+func (s *Store) removeBody(ctx context.Context, id ident.ID) error {
+	return s.run(ctx, transaction{name: "remove the body of a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		n, err := s.removeChunks(ctx, tx, id)
+		if err == nil && n == 0 {
+			_, err = tx.ExecContext(ctx, forgetBulkBody, id[:])
+		}
+		return err
+	})
+}
+
+const (
+	deleteBulkSteps = `
+DELETE FROM bulk_steps
+WHERE bulk_id = ?
+  AND first_id <= ?`
+
+	deleteBulkErrors = `
+DELETE FROM bulk_errors
+WHERE bulk_id = ?
+  AND row_no <= ?`
+
+	selectOldSteps = `
+SELECT first_id
+FROM bulk_steps
+WHERE bulk_id = ?
+ORDER BY first_id
+LIMIT ?`
+)
+
+// removeBulk removes a part of what belongs to a bulk, and at last its row.
+func (s *Store) removeBulk(ctx context.Context, id ident.ID, nowMs int64) error {
+	const limit = 500
+	return s.run(ctx, transaction{name: "remove a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		// The lock excludes the owner of a body that comes after all.
+		b, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockBulk), id[:]))
+		if err != nil || !b.State.Over() && (b.State != BulkReceiving || b.LeaseMs >= nowMs) {
+			if errors.Is(err, sql.ErrNoRows) {
+				err = nil
+			}
+			return err
+		}
+		if n, err := s.removeChunks(ctx, tx, id); err != nil || n > 0 {
+			return err
+		}
+		steps, err := selectIDs(ctx, tx, selectOldSteps, []any{id[:], limit})
+		if err != nil {
+			return err
+		}
+		if len(steps) > 0 {
+			_, err := tx.ExecContext(ctx, deleteBulkSteps, id[:], steps[len(steps)-1][:])
+			return err
+		}
+		last := int64(0)
+		err = each(ctx, tx, selectBadRows, []any{id[:], -1, limit}, func(r *sql.Rows) error {
+			var reason []byte
+			return r.Scan(&last, &reason)
+		})
+		if err != nil {
+			return err
+		}
+		statement, args := deleteBulk, []any{id[:]}
+		if last > 0 {
+			statement, args = deleteBulkErrors, []any{id[:], last}
+		}
+		_, err = tx.ExecContext(ctx, statement, args...)
+		return err
+	})
+}

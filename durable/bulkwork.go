@@ -1,0 +1,200 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+const (
+	selectDueBulk = bulkColumns + `WHERE state IN (1, 2)
+  AND paused = 0
+  AND lease_ms <= ?
+  AND next_ms <= ?
+ORDER BY next_ms, id
+LIMIT 1`
+
+	takeBulk = `
+UPDATE bulks
+SET
+    owner = ?,
+    fence = fence + 1,
+    lease_ms = ?
+WHERE id = ?`
+
+	renewBulk = `
+UPDATE bulks
+SET lease_ms = ?
+WHERE id = ?`
+
+	releaseBulk = `
+UPDATE bulks
+SET
+    owner = ?,
+    lease_ms = 0,
+    next_ms = ?,
+    tries = ?,
+    reason = ?
+WHERE id = ?`
+
+	endBulk = `
+UPDATE bulks
+SET
+    state = ?,
+    owner = ?,
+    paused = 0,
+    lease_ms = 0,
+    next_ms = 0,
+    changed_ms = ?,
+    reason = ?
+WHERE id = ?`
+
+	pauseBulk = `
+UPDATE bulks
+SET
+    paused = ?,
+    owner = ?,
+    lease_ms = 0,
+    changed_ms = ?
+WHERE id = ?`
+)
+
+const selectBulkChunk = `
+SELECT body
+FROM bulk_chunks
+WHERE bulk_id = ?
+  AND no = ?`
+
+// A row that another transaction holds is left out: its owner works, or stands still until the
+// server ends its connection.
+var lockDueBulk = statement{
+	mysql:  selectDueBulk + "\nFOR UPDATE SKIP LOCKED",
+	sqlite: selectDueBulk,
+}
+
+// ClaimBulk takes a bulk that has work and no owner, or one whose lease has ended. nil: there is
+// none.
+func (s *Store) ClaimBulk(ctx context.Context, owner [16]byte) (b *Bulk, err error) {
+	err = s.run(ctx, transaction{name: "claim a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		b = nil
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		found, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockDueBulk), now, now))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, takeBulk, owner[:], now+BulkLease.Milliseconds(), found.ID[:]); err != nil {
+			return err
+		}
+		found.Owner, found.Fence = owner, found.Fence+1
+		b = found
+		return nil
+	})
+	return b, err
+}
+
+// RenewBulk extends the lease of an owner.
+func (s *Store) RenewBulk(ctx context.Context, h BulkHold) error {
+	return s.hold(ctx, "renew the lease of a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		_, err := tx.ExecContext(ctx, renewBulk, b.nowMs+BulkLease.Milliseconds(), b.ID[:])
+		return err
+	})
+}
+
+// ReleaseBulk gives a bulk back, to be worked on again after a wait. It stores the number of failed
+// tries and why the last one failed.
+func (s *Store) ReleaseBulk(ctx context.Context, h BulkHold, waitMs int64, tries int, reason string) error {
+	err := s.hold(ctx, "release a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		_, err := tx.ExecContext(ctx, releaseBulk, noOwner, max(b.NextMs, b.nowMs+waitMs), tries, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
+		return err
+	})
+	if errors.Is(err, ErrBulkLost) {
+		return nil // it is not the caller's any more
+	}
+	return err
+}
+
+// FailBulk ends a bulk with a reason. What it published stays published.
+func (s *Store) FailBulk(ctx context.Context, h BulkHold, reason string) error {
+	return s.hold(ctx, "fail a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		_, err := tx.ExecContext(ctx, endBulk, BulkFailed, noOwner, b.nowMs, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
+		return err
+	})
+}
+
+// CancelBulk ends a bulk, and returns it. ErrBulkOver: it is over, and was not cancelled.
+func (s *Store) CancelBulk(ctx context.Context, id ident.ID) (*Bulk, error) {
+	return s.changeBulk(ctx, "cancel a bulk", id, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		if b.State == BulkCancelled {
+			return nil
+		}
+		if b.State.Over() {
+			return ErrBulkOver
+		}
+		b.State, b.Paused, b.ChangedMs = BulkCancelled, false, b.nowMs
+		_, err := tx.ExecContext(ctx, endBulk, BulkCancelled, noOwner, b.nowMs, []byte(b.Reason), b.ID[:])
+		return err
+	})
+}
+
+// PauseBulk pauses a bulk or resumes it, and returns it. ErrBulkOver: it is over.
+func (s *Store) PauseBulk(ctx context.Context, id ident.ID, paused bool) (*Bulk, error) {
+	return s.changeBulk(ctx, "pause a bulk", id, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		switch {
+		case b.State.Over():
+			return ErrBulkOver
+		case b.Paused == paused:
+			return nil
+		}
+		b.Paused, b.ChangedMs = paused, b.nowMs
+		_, err := tx.ExecContext(ctx, pauseBulk, paused, noOwner, b.nowMs, b.ID[:])
+		return err
+	})
+}
+
+// changeBulk runs f in a transaction that has the row of a bulk locked. An owner that works on the
+// bulk finds at its next step that it has lost it.
+func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func(ctx context.Context, tx *sql.Tx, b heldBulk) error) (b *Bulk, err error) {
+	err = s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		b, err = scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockBulk), id[:]))
+		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return f(ctx, tx, heldBulk{b, now})
+	})
+	return b, err
+}
+
+// BulkByID returns a bulk. ErrNotFound: there is none, or its body is not whole yet.
+func (s *Store) BulkByID(ctx context.Context, id ident.ID) (b *Bulk, err error) {
+	err = repeat(ctx, "read a bulk", func(ctx context.Context) error {
+		b, err = scanBulk(s.reads.QueryRowContext(ctx, selectBulkByID, id[:]))
+		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {
+			return ErrNotFound
+		}
+		return err
+	})
+	return b, err
+}
+
+// BulkChunk returns chunk no of the body of a bulk. ErrNotFound: there is none.
+func (s *Store) BulkChunk(ctx context.Context, id ident.ID, no int64) (body []byte, err error) {
+	err = repeat(ctx, "read a chunk of a bulk", func(ctx context.Context) error {
+		return orNotFound(s.reads.QueryRowContext(ctx, selectBulkChunk, id[:], no).Scan(&body))
+	})
+	return body, err
+}

@@ -1,0 +1,206 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// Deleted resources keep their rows, because messages and outcomes name their numbers. Their
+// IDs are free at once. No row of a job is written: Consumer.Derive says what became of the
+// open jobs of a deleted consumer.
+
+// ErrHasConsumers means that a channel has consumers and is therefore not deleted.
+var ErrHasConsumers = errors.New("durable: the channel has consumers")
+
+const (
+	deleteConsumer = `
+UPDATE consumers
+SET
+    deleted_no = no,
+    until_id = ?,
+    token = ?,
+    policy = ?,
+    state = ?,
+    state_reason = ?,
+    state_ms = ?,
+    version = ?
+WHERE no = ?`
+
+	deleteWatermark = `
+DELETE FROM marks
+WHERE consumer_no = ?`
+
+	deleteBooks = `
+DELETE FROM books
+WHERE consumer_no = ?`
+
+	deleteFailures = `
+DELETE FROM failures
+WHERE consumer_no = ?`
+
+	countConsumers = `
+SELECT COUNT(*)
+FROM consumers
+WHERE channel_no = ?
+  AND deleted_no = 0`
+
+	// The guard of the insert sees the pause.
+	deleteChannel = `
+UPDATE channels
+SET
+    deleted_no = no,
+    paused = 1,
+    version = ?
+WHERE no = ?`
+
+	deleteProducer = `
+UPDATE producers
+SET
+    deleted_no = no,
+    publish_secret = ?,
+    settings = NULL,
+    version = ?
+WHERE no = ?`
+
+	requireVersion = `
+UPDATE nodes
+SET least_version = ?`
+
+	selectLastMessage = `
+SELECT MAX(id)
+FROM messages
+WHERE channel_no = ?`
+)
+
+// DeleteConsumer deletes a consumer if the preconditions of p hold. Its position is never given
+// away again. Its jobs that are open are dead from then on, see Derive, and it has none of
+// later messages. ErrNotFound: the channel or the consumer does not exist.
+func (s *Store) DeleteConsumer(ctx context.Context, channelID string, p Put) (out Consumer, err error) {
+	err = s.put(ctx, "delete a consumer", func(ctx context.Context, c change) error {
+		ch, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(channelID)))
+		if err != nil {
+			return orNotFound(err)
+		}
+		if out, err = scanConsumer(c.tx.QueryRowContext(ctx, selectConsumer, ch.No, []byte(p.ID))); err != nil {
+			return orNotFound(err)
+		}
+		if err := p.check(true, out.ChangedAt); err != nil {
+			return err
+		}
+		if out.Until, err = c.lastID(ctx, ch.No); err != nil {
+			return err
+		}
+		out.Token, out.Policy, out.Version = "", "", c.version
+		out.State, out.StateReason, out.StateMs = StateDeleted, "deleted by a request", max(c.nowMs, out.StateMs+1)
+		_, err = c.tx.ExecContext(ctx, deleteConsumer, out.Until[:], []byte{}, []byte{}, out.State, []byte(out.StateReason), out.StateMs, c.version, out.No)
+		if err != nil {
+			return err
+		}
+		if _, err := c.tx.ExecContext(ctx, growShape, c.version, ch.No); err != nil { // no message is addressed to it
+			return err
+		}
+		if _, err := c.tx.ExecContext(ctx, cancelReplays, c.nowMs, c.version, out.ChannelNo, out.No); err != nil {
+			return err
+		}
+		if _, err := c.tx.ExecContext(ctx, deleteWatermark, out.No); err != nil {
+			return err
+		}
+		if _, err := c.tx.ExecContext(ctx, deleteBooks, out.No); err != nil {
+			return err
+		}
+		_, err = c.tx.ExecContext(ctx, deleteFailures, out.No)
+		return err
+	})
+	if err != nil {
+		return Consumer{}, err
+	}
+	return out, nil
+}
+
+// lastID returns an ID that is not before any message of the channel, and not before now.
+func (c change) lastID(ctx context.Context, channelNo uint32) (ident.ID, error) {
+	last := ident.AtMillis(c.nowMs)
+	var newest []byte
+	if err := c.tx.QueryRowContext(ctx, selectLastMessage, channelNo).Scan(&newest); err != nil {
+		return last, err
+	}
+	if len(newest) == ident.Size && ident.ID(newest).Compare(last) > 0 {
+		last = ident.ID(newest)
+	}
+	return last, nil
+}
+
+// DeleteChannel deletes a channel without consumers if the preconditions of p hold. After it
+// has returned, no message is inserted into the channel. ErrHasConsumers: there are consumers.
+// ErrNotFound: there is no such channel.
+func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err error) {
+	err = s.put(ctx, "delete a channel", func(ctx context.Context, c change) error {
+		if out, err = scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(p.ID))); err != nil {
+			return orNotFound(err)
+		}
+		if err := p.check(true, out.ChangedAt); err != nil {
+			return err
+		}
+		var consumers int
+		if err := c.tx.QueryRowContext(ctx, countConsumers, out.No).Scan(&consumers); err != nil {
+			return err
+		}
+		if consumers > 0 {
+			return ErrHasConsumers
+		}
+		out.Paused, out.Deleted, out.Version = true, true, c.version
+		_, err := c.tx.ExecContext(ctx, deleteChannel, c.version, out.No)
+		return err
+	})
+	if err != nil {
+		return Channel{}, err
+	}
+	return out, nil
+}
+
+// DeleteProducer deletes a producer if the preconditions of p hold. After it has returned,
+// Insert takes messages only from brokers that know of it. ErrNotFound: there is no such
+// producer.
+func (s *Store) DeleteProducer(ctx context.Context, p Put) (out Producer, err error) {
+	err = s.put(ctx, "delete a producer", func(ctx context.Context, c change) error {
+		if out, err = scanProducer(c.tx.QueryRowContext(ctx, selectProducer, []byte(p.ID))); err != nil {
+			return orNotFound(err)
+		}
+		if err := p.check(true, out.ChangedAt); err != nil {
+			return err
+		}
+		out.PublishSecret, out.Settings, out.Deleted, out.Version = "", "", true, c.version
+		if _, err := c.tx.ExecContext(ctx, deleteProducer, []byte{}, c.version, out.No); err != nil {
+			return err
+		}
+		if _, err := c.tx.ExecContext(ctx, lockNodes); err != nil { // a number that is new is not missed
+			return err
+		}
+		_, err := c.tx.ExecContext(ctx, requireVersion, c.version)
+		return err
+	})
+	if err != nil {
+		return Producer{}, err
+	}
+	return out, nil
+}
+
+func orNotFound(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrNotFound
+	}
+	return err
+}
+
+// Derive returns what became of a job of the consumer: the open jobs of a deleted one are dead.
+// A job that was in flight at that time may still end in another way, which counts then.
+func (k *Consumer) Derive(stored JobState) JobState {
+	if !k.Deleted() || k.Replay != nil || stored.Status == Dead || stored.Status == Delivered {
+		return stored
+	}
+	return JobState{Status: Dead, Attempts: stored.Attempts, ChangedMs: k.StateMs, StatusCode: stored.StatusCode,
+		Error: "the consumer was deleted", Reason: ConsumerDeleted}
+}

@@ -1,0 +1,129 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A Disposal says what became of a dead letter.
+type Disposal uint8
+
+// The disposals. The numbers are stored.
+const (
+	Kept      Disposal = iota
+	Forwarded          // handed on, or not to be handed on; it stays a dead letter
+	Discarded          // not listed any more; retention takes the job for over
+)
+
+// A DeadHead has the fields of a dead letter that decide what becomes of it.
+type DeadHead struct {
+	ID       ident.ID
+	DiedMs   int64
+	Reason   Reason
+	Redrives int // by the broker itself, since the last one by request
+	Disposal Disposal
+}
+
+const (
+	selectDeadHeads = `
+SELECT
+    d.message_id,
+    d.died_ms,
+    d.reason_code,
+    d.redrives,
+    d.disposal,
+    v.message_id IS NOT NULL
+FROM (
+    SELECT
+        consumer_no,
+        message_id,
+        died_ms,
+        reason_code,
+        redrives,
+        disposal
+    FROM dead_jobs
+    WHERE consumer_no = ?
+      AND message_id >= ?
+    ORDER BY message_id
+    LIMIT ?
+) d
+LEFT JOIN deliveries v
+    ON v.consumer_no = d.consumer_no
+   AND v.message_id = d.message_id
+ORDER BY d.message_id`
+
+	updateDisposal = `
+UPDATE dead_jobs
+SET disposal = ?
+WHERE consumer_no = ?
+  AND message_id = ?
+  AND died_ms = ?`
+
+	selectRecentDeliveries = `
+SELECT MAX(at_ms)
+FROM (
+    SELECT at_ms
+    FROM deliveries
+    WHERE consumer_no = ?
+    ORDER BY message_id DESC
+    LIMIT ?
+) v`
+)
+
+// DeadHeads returns up to limit dead letters of a consumer with message IDs from from on, in
+// order, also those that are disposed of. next continues; it is zero at the end.
+func (s *Store) DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (out []DeadHead, next ident.ID, err error) {
+	err = repeat(ctx, "walk dead letters", func(ctx context.Context) error {
+		out, next = nil, ident.ID{}
+		n := 0
+		return each(ctx, s.reads, selectDeadHeads, []any{consumerNo, from[:], limit}, func(r *sql.Rows) error {
+			var d DeadHead
+			var delivered bool
+			err := r.Scan(scanID{&d.ID}, &d.DiedMs, &d.Reason, &d.Redrives, &d.Disposal, &delivered)
+			if n++; n == limit {
+				next = d.ID.Next()
+			}
+			if !delivered {
+				out = append(out, d)
+			}
+			return err
+		})
+	})
+	return out, next, err
+}
+
+// Dispose notes what became of dead letters. A job that died again since is left alone.
+func (s *Store) Dispose(ctx context.Context, consumerNo uint32, dead []DeadHead, to Disposal) error {
+	if len(dead) == 0 {
+		return nil
+	}
+	return s.run(ctx, transaction{name: "dispose of dead letters", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		for i := range dead {
+			if _, err := tx.ExecContext(ctx, updateDisposal, to, consumerNo, dead[i].ID[:], dead[i].DiedMs); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// recentDeliveries bounds the deliveries that LastDelivery looks at.
+const recentDeliveries = 1000
+
+// LastDelivery returns the time of the latest delivery to a consumer, Unix ms, 0 without one.
+// It looks at the newest delivered messages only, so a late success of an old message, with
+// many newer ones delivered before, is not seen.
+func (s *Store) LastDelivery(ctx context.Context, consumerNo uint32) (int64, error) {
+	var at sql.NullInt64
+	err := repeat(ctx, "find the latest delivery", func(ctx context.Context) error {
+		err := s.reads.QueryRowContext(ctx, selectRecentDeliveries, consumerNo, recentDeliveries).Scan(&at)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return at.Int64, err
+}

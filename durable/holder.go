@@ -1,0 +1,52 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A holder is the message that has a key, with the size of its payload instead of the
+// payload.
+type holder struct {
+	Message
+	size int
+}
+
+// alike reports whether m and the message of the holder can differ only in the payload, or are events,
+// which only a reader of the payload can compare. A schedule that has the key has no message yet.
+func (h *holder) alike(m *Message) bool {
+	return m.Event() && h.size >= 0 || h.size == len(m.Payload) && sameHead(&h.Message, m)
+}
+
+func (s *Store) holders(ctx context.Context, q querier, part []entry) (map[string]*holder, error) {
+	args := []any{part[0].ChannelNo}
+	for _, e := range part {
+		if e.Key != "" && !e.Idempotent() {
+			args = append(args, []byte(e.Key))
+		}
+	}
+	if len(args) == 1 {
+		return nil, nil
+	}
+	out := map[string]*holder{}
+	err := each(ctx, q, list(selectHolders, len(args)-1), args, func(r *sql.Rows) error {
+		var h holder
+		err := r.Scan(scanID{&h.ID}, &h.Key, &h.ProducerNo, &h.Priority, &h.ContentType, &h.Headers, &h.size)
+		out[h.Key] = &h
+		return err
+	})
+	return out, err
+}
+
+func (s *Store) stored(ctx context.Context, q querier, channelNo uint32, ids []ident.ID) (map[ident.ID]Message, error) {
+	out := map[ident.ID]Message{}
+	err := each(ctx, q, list(selectStored, len(ids)), inArgs(channelNo, ids), func(r *sql.Rows) error {
+		var m Message
+		err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload)
+		out[m.ID] = m
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,256 @@
+package durable
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// The Key of a message is its identity: a second message with the Key of a stored one is not
+// stored. A Key has one of five forms, which never equal each other, since an ID has no slash,
+// question mark, exclamation mark or equals sign:
+//
+//	ID              the producer's message ID, unique in the channel
+//	NO/ID           the same, unique among the messages of the producer with that number
+//	?DIGEST         an Idempotency-Key; the message has no ID of its producer
+//	!DIGEST         source and id of a CloudEvent; the message has no ID of its producer
+//	=RECEIPT        a message without identity that was in a journal; see ReceiptKey
+//
+// An Idempotency-Key ends by its age, not with its message, and compares only the payload.
+
+// MaxProducerID is the longest ID that ProducerKey takes, in bytes.
+const MaxProducerID = 255 - 8
+
+// ProducerKey returns the Key of an ID that is unique among the messages of a producer.
+func ProducerKey(producerNo uint32, id string) string {
+	return strconv.FormatUint(uint64(producerNo), 36) + "/" + id
+}
+
+// IdempotencyKey returns the Key for the Idempotency-Key of a producer.
+func IdempotencyKey(producerNo uint32, key string) string {
+	sum := sha256.Sum256([]byte(strconv.FormatUint(uint64(producerNo), 10) + " " + key))
+	return idempotent + string(sum[:16])
+}
+
+// EventKey returns the Key for source and id of a CloudEvent. producerNo is 0 where they are unique
+// in the channel, otherwise the number of the producer among whose messages they are.
+func EventKey(producerNo uint32, source, id string) string {
+	text := strconv.FormatUint(uint64(producerNo), 10) + " " + strconv.Itoa(len(source)) + " " + source + id
+	sum := sha256.Sum256([]byte(text))
+	return event + string(sum[:16])
+}
+
+// ReceiptKey returns the Key of a message that its producer gave no identity, and that is stored from
+// a journal. A journal is replayed until its broker knows that the store has the message, so the
+// receipt is what makes a second store of it a repeat.
+func ReceiptKey(receipt ReceiptID) string { return received + string(receipt[:]) }
+
+const idempotent, event, received = "?", "!", "="
+
+// Idempotent reports whether the Key of the message is an Idempotency-Key.
+func (m *Message) Idempotent() bool { return strings.HasPrefix(m.Key, idempotent) }
+
+// Event reports whether the Key of the message is that of a CloudEvent.
+func (m *Message) Event() bool { return strings.HasPrefix(m.Key, event) }
+
+// Digested reports whether the Key of the message is bytes, which nobody sees.
+func (m *Message) Digested() bool {
+	return m.Idempotent() || m.Event() || strings.HasPrefix(m.Key, received)
+}
+
+// sameEvent reports whether a stored message and m are the same CloudEvent. Its mode, its priority
+// and other metadata may differ.
+func sameEvent(stored, m *Message) bool {
+	return stored.Key == m.Key && stored.ProducerNo == m.ProducerNo && cloudevents.Equal(stored.asEvent(), m.asEvent())
+}
+
+func (m *Message) asEvent() cloudevents.Message {
+	headers := map[string]string{}
+	for line := range strings.SplitSeq(string(m.Headers), "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		headers[strings.ToLower(name)] = value
+	}
+	return cloudevents.Message{ContentType: m.ContentType, Headers: headers, Payload: m.Payload}
+}
+
+// PublicID is the ID of the message outside of the broker: the producer's own, or ID if the
+// producer gave none.
+func (m *Message) PublicID() string {
+	if m.Scoped() {
+		_, id, _ := strings.Cut(m.Key, "/")
+		return id
+	}
+	return m.PathID()
+}
+
+// PathID is the ID of the message in its path: the public ID where that is unique in the channel.
+func (m *Message) PathID() string {
+	if m.pathHasKey() {
+		return m.Key
+	}
+	return m.ID.String()
+}
+
+// AppendPathID appends PathID.
+func (m *Message) AppendPathID(b []byte) []byte {
+	if m.pathHasKey() {
+		return append(b, m.Key...)
+	}
+	return m.ID.AppendText(b)
+}
+
+func (m *Message) pathHasKey() bool {
+	return m.Key != "" && !m.Digested() && !m.Scoped()
+}
+
+// Scoped reports whether the Key is the ID of a producer that is unique among its messages only.
+func (m *Message) Scoped() bool { return strings.IndexByte(m.Key, '/') >= 0 && !m.Digested() }
+
+// fingerprint is the part of a digest of the payload that is stored with an Idempotency-Key.
+func (m *Message) fingerprint() []byte {
+	sum := sha256.Sum256(m.Payload)
+	return sum[:16]
+}
+
+// A use is the message that has an Idempotency-Key, with the fingerprint of its payload.
+type use struct {
+	id          ident.ID
+	fingerprint string
+}
+
+// of returns the result of a message whose key another message has. over reports instead that the
+// key is too old.
+func (u use) of(e entry, kept time.Duration) (err error, over bool) {
+	switch {
+	case u.id.Millis()+kept.Milliseconds() < e.ID.Millis():
+		return nil, true
+	case u.fingerprint == string(e.fingerprint()):
+		return &DuplicateError{ID: u.id}, false
+	}
+	return ErrReused, false
+}
+
+const (
+	selectUses = `
+SELECT
+    msg_key,
+    id,
+    fingerprint
+FROM idempotency_keys
+WHERE channel_no = ?
+  AND msg_key IN (?...)`
+
+	deleteUse = `
+DELETE FROM idempotency_keys
+WHERE channel_no = ?
+  AND msg_key = ?
+  AND id = ?`
+
+	sqliteInsertUse = `
+INSERT INTO idempotency_keys (
+    channel_no,
+    msg_key,
+    id,
+    fingerprint
+)
+VALUES (?, ?, ?, ?)`
+
+	selectOldUses = `
+SELECT id
+FROM idempotency_keys
+WHERE id < ?
+ORDER BY id
+LIMIT ?`
+
+	deleteOldUses = `
+DELETE FROM idempotency_keys
+WHERE id <= ?`
+)
+
+// uses builds the insert of Idempotency-Keys. The entries are sorted by channel and key.
+func (w *builder) uses(part []entry) string {
+	b := append(w.b[:0], `INSERT INTO idempotency_keys (channel_no, msg_key, id, fingerprint) VALUES `...)
+	for i, e := range part {
+		if i > 0 {
+			b = append(b, ",\n"...)
+		}
+		b = append(b, '(')
+		b = appendUint(b, uint64(e.ChannelNo))
+		b = append(b, ',')
+		b = appendHex(b, []byte(e.Key))
+		b = append(b, ',')
+		b = appendID(b, e.ID)
+		b = append(b, ',')
+		b = appendHex(b, e.fingerprint())
+		b = append(b, ')')
+	}
+	w.b = b
+	return w.text()
+}
+
+// resolveUses sets the results of the entries of one channel whose Idempotency-Key another message
+// has. It removes keys that are too old, and returns the other entries.
+func (s *Store) resolveUses(ctx context.Context, q querier, part []entry, errs []error) (rest []entry, err error) {
+	args := []any{part[0].ChannelNo}
+	for _, e := range part {
+		if e.Idempotent() {
+			args = append(args, []byte(e.Key))
+		}
+	}
+	if len(args) == 1 {
+		return part, nil
+	}
+	found := map[string]use{}
+	query := list(selectUses, len(args)-1)
+	if s.dialect != sqliteDialect {
+		query += "\nLOCK IN SHARE MODE" // wait for a transaction that is about to commit such a row
+	}
+	err = each(ctx, q, query, args, func(r *sql.Rows) error {
+		var key, fingerprint []byte
+		var u use
+		err := r.Scan(&key, scanID{&u.id}, &fingerprint)
+		u.fingerprint = string(fingerprint)
+		found[string(key)] = u
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range part {
+		u, taken := found[e.Key]
+		if !e.Idempotent() || !taken || u.id == e.ID {
+			rest = append(rest, e)
+			continue
+		}
+		over := false
+		if errs[e.i], over = u.of(e, s.keysKept); !over {
+			continue
+		}
+		if _, err := q.ExecContext(ctx, deleteUse, e.ChannelNo, []byte(e.Key), u.id[:]); err != nil {
+			return nil, err
+		}
+		rest = append(rest, e)
+	}
+	return rest, nil
+}
+
+// ForgetKeys removes up to limit Idempotency-Keys that are older than the store keeps them, and
+// returns their number. nowMs is the store's clock.
+func (s *Store) ForgetKeys(ctx context.Context, nowMs int64, limit int) (removed int, err error) {
+	before := ident.AtMillis(nowMs - s.keysKept.Milliseconds())
+	err = s.run(ctx, transaction{name: "forget idempotency keys", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		old, err := selectIDs(ctx, tx, selectOldUses, []any{before[:], limit})
+		if removed = len(old); err != nil || removed == 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, deleteOldUses, old[removed-1][:])
+		return err
+	})
+	return removed, err
+}

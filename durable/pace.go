@@ -1,0 +1,165 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// A PaceMode says how fast an adaptive consumer is delivered to.
+type PaceMode uint8
+
+// The modes of a pace.
+const (
+	PaceNormal    PaceMode = iota // as fast as the consumer keeps up with
+	PaceSlow                      // one attempt a second
+	PaceHeartbeat                 // one attempt a minute
+)
+
+// String returns the name of the mode as clients see it.
+func (m PaceMode) String() string {
+	switch m {
+	case PaceSlow:
+		return "SLOW"
+	case PaceHeartbeat:
+		return "HEARTBEAT"
+	default:
+		return "NORMAL"
+	}
+}
+
+// A Pace is how fast an adaptive consumer is delivered to, with the attempts of the present period,
+// of all brokers.
+type Pace struct {
+	ConsumerNo uint32
+	Mode       PaceMode
+	PerSecond  int   // PaceNormal: most attempts in a second; 0: no bound
+	Good       int   // attempts that the consumer coped with
+	Strained   int   // the others
+	SinceMs    int64 // begin of the period; 0: the consumer has no row yet
+}
+
+var (
+	selectPace = statement{
+		mysql: `
+SELECT
+    mode,
+    rate,
+    good,
+    strained,
+    since_ms
+FROM paces
+WHERE consumer_no = ?
+FOR UPDATE`,
+		sqlite: `
+SELECT
+    mode,
+    rate,
+    good,
+    strained,
+    since_ms
+FROM paces
+WHERE consumer_no = ?`,
+	}
+
+	insertPace = statement{
+		mysql: `
+INSERT INTO paces (
+    consumer_no,
+    mode,
+    rate,
+    good,
+    strained,
+    since_ms
+)
+VALUES (?, 0, 0, 0, 0, ?)
+ON DUPLICATE KEY UPDATE consumer_no = consumer_no`,
+		sqlite: `
+INSERT INTO paces (
+    consumer_no,
+    mode,
+    rate,
+    good,
+    strained,
+    since_ms
+)
+VALUES (?, 0, 0, 0, 0, ?)
+ON CONFLICT DO NOTHING`,
+	}
+)
+
+const (
+	updatePace = `
+UPDATE paces
+SET
+    mode = ?,
+    rate = ?,
+    good = ?,
+    strained = ?,
+    since_ms = ?
+WHERE consumer_no = ?`
+
+	selectPaces = `
+SELECT
+    consumer_no,
+    mode,
+    rate,
+    good,
+    strained,
+    since_ms
+FROM paces`
+)
+
+// CountPace adds attempts to the present period of a consumer, and then stores what next makes of
+// the pace. It returns the pace before and after next. Of several brokers each sees the change of
+// the one before, so one of them makes a transition. A consumer that is no longer normal has an
+// alert.
+func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64, next func(Pace) Pace) (before, after Pace, err error) {
+	err = s.run(ctx, transaction{name: "count attempts of an adaptive consumer", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		// The row is created first: two transactions that both found none would overwrite each other.
+		if _, err := tx.ExecContext(ctx, s.dialect.sql(insertPace), consumerNo, nowMs); err != nil {
+			return err
+		}
+		p := Pace{ConsumerNo: consumerNo}
+		if err := tx.QueryRowContext(ctx, s.dialect.sql(selectPace), consumerNo).Scan(&p.Mode, &p.PerSecond, &p.Good, &p.Strained, &p.SinceMs); err != nil {
+			return err
+		}
+		p.Good, p.Strained = p.Good+good, p.Strained+strained
+		before, after = p, next(p)
+		if _, err := tx.ExecContext(ctx, updatePace, after.Mode, after.PerSecond, after.Good, after.Strained, after.SinceMs, consumerNo); err != nil {
+			return err
+		}
+		if before.Mode != PaceNormal || after.Mode == PaceNormal {
+			return nil
+		}
+		reason := fmt.Sprintf("%d of %d attempts failed within a period; it gets one attempt a second", p.Strained, p.Good+p.Strained)
+		err := s.raise(ctx, tx, Alert{Event: ConsumerSlow, ConsumerNo: consumerNo, AtMs: after.SinceMs, Reason: reason})
+		if errors.Is(err, ErrNotFound) { // it was deleted
+			return nil
+		}
+		return err
+	})
+	return before, after, err
+}
+
+// Paces returns all stored paces, one for each consumer that was ever adaptive and had an attempt.
+func (s *Store) Paces(ctx context.Context) (out []Pace, err error) {
+	err = repeat(ctx, "read paces", func(ctx context.Context) error {
+		out = out[:0]
+		rows, err := s.db.QueryContext(ctx, selectPaces)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var p Pace
+			if err := rows.Scan(&p.ConsumerNo, &p.Mode, &p.PerSecond, &p.Good, &p.Strained, &p.SinceMs); err != nil {
+				return err
+			}
+			out = append(out, p)
+		}
+		return rows.Err()
+	})
+	return out, err
+}

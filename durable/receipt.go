@@ -1,0 +1,145 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A ReceiptID names a message that was in the journal of a broker. It begins with 48 bits of Unix
+// milliseconds, so receipts ascend with time.
+type ReceiptID [20]byte
+
+// ReceiptsKept is how long the store knows what became of a message of a journal.
+const ReceiptsKept = 7 * 24 * time.Hour
+
+// A Receipt says what became of a message of a journal.
+type Receipt struct {
+	ID        ReceiptID
+	ChannelNo uint32
+	Message   string // the ID of the message in its path; empty: it was not stored
+	Reason    string // why not: the code of a problem
+}
+
+const (
+	selectReceipts = `
+SELECT
+    id,
+    channel_no,
+    message,
+    reason
+FROM receipts
+WHERE id IN (?...)`
+
+	selectOldReceipts = `
+SELECT id
+FROM receipts
+WHERE id < ?
+ORDER BY id
+LIMIT ?`
+
+	deleteOldReceipts = `
+DELETE FROM receipts
+WHERE id <= ?`
+)
+
+// A receipt that is there already stays: its message was replayed before.
+var insertReceipts = statement{
+	mysql: `
+INSERT INTO receipts (
+    id,
+    channel_no,
+    message,
+    reason
+)
+VALUES (?, ...)
+ON DUPLICATE KEY UPDATE reason = reason`,
+	sqlite: `
+INSERT INTO receipts (
+    id,
+    channel_no,
+    message,
+    reason
+)
+VALUES (?, ...)
+ON CONFLICT DO NOTHING`,
+}
+
+// StoreReceipts records what became of messages of a journal. A crash between the insert of a
+// message and this call leaves a message whose receipt still waits: the journal still has it, and
+// its replay finds it stored.
+func (s *Store) StoreReceipts(ctx context.Context, all []Receipt) error {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b Receipt) int { return strings.Compare(string(a.ID[:]), string(b.ID[:])) })
+	for _, part := range chunks(all, maxInList) {
+		args := make([]any, 0, 4*len(part))
+		for i := range part {
+			r := &part[i]
+			args = append(args, r.ID[:], r.ChannelNo, []byte(r.Message), []byte(r.Reason))
+		}
+		err := repeat(ctx, "store receipts", func(ctx context.Context) error {
+			_, err := s.db.ExecContext(ctx, rows(s.dialect.sql(insertReceipts), len(part), 4), args...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Receipts returns what is recorded of some receipts.
+func (s *Store) Receipts(ctx context.Context, ids []ReceiptID) (map[ReceiptID]Receipt, error) {
+	out := map[ReceiptID]Receipt{}
+	for _, part := range chunks(ids, maxInList) {
+		args := make([]any, len(part))
+		for i := range part {
+			args[i] = part[i][:]
+		}
+		err := repeat(ctx, "read receipts", func(ctx context.Context) error {
+			return each(ctx, s.reads, list(selectReceipts, len(part)), args, func(r *sql.Rows) error {
+				var one Receipt
+				var id, message, reason []byte
+				err := r.Scan(&id, &one.ChannelNo, &message, &reason)
+				if err == nil && len(id) != len(one.ID) {
+					err = errors.New("a receipt of another length")
+				}
+				copy(one.ID[:], id)
+				one.Message, one.Reason = string(message), string(reason)
+				out[one.ID] = one
+				return err
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ForgetReceipts removes up to limit receipts that are older than ReceiptsKept, and returns their
+// number. nowMs is the store's clock.
+func (s *Store) ForgetReceipts(ctx context.Context, nowMs int64, limit int) (removed int, err error) {
+	before := ReceiptID{}
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(max(0, nowMs-ReceiptsKept.Milliseconds())))
+	copy(before[:], ms[2:])
+	err = s.run(ctx, transaction{name: "forget receipts", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		var last []byte
+		removed = 0
+		err := each(ctx, tx, selectOldReceipts, []any{before[:], limit}, func(r *sql.Rows) error {
+			removed++
+			return r.Scan(&last)
+		})
+		if err != nil || removed == 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, deleteOldReceipts, last)
+		return err
+	})
+	return removed, err
+}

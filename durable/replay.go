@@ -1,0 +1,350 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A replay gives a consumer jobs of the past once more. Its number is from the sequence of consumer
+// numbers, and every table of outcomes takes it as a consumer: the outcomes of the consumer itself
+// stay as they are. Its jobs have no row while they wait; see docs/decisions/029.
+
+// A ReplayState says whether a replay makes jobs. The order counts: what is at least ReplayDone
+// has ended.
+type ReplayState uint8
+
+// The states of a replay.
+const (
+	ReplayRunning ReplayState = iota
+	ReplayPaused
+	ReplayDone
+	ReplayCancelled
+)
+
+// String returns the name of the state as clients see it.
+func (s ReplayState) String() string {
+	return [...]string{"RUNNING", "PAUSED", "DONE", "CANCELLED"}[min(s, ReplayCancelled)]
+}
+
+// Ended reports whether the replay makes no jobs any more.
+func (s ReplayState) Ended() bool { return s >= ReplayDone }
+
+// A ReplayOf says which jobs of the consumer a replay repeats.
+type ReplayOf uint8
+
+// The values of ReplayOf.
+const (
+	ReplayDelivered ReplayOf = iota
+	ReplayDead
+	ReplayAll // both
+)
+
+// String returns the name as clients see it.
+func (o ReplayOf) String() string { return [...]string{"delivered", "dead", "all"}[min(o, ReplayAll)] }
+
+// Matches reports whether a replay repeats a job of that state. A job that is open is delivered
+// anyway, so it matches nothing.
+func (o ReplayOf) Matches(s JobStatus) bool {
+	return s == Delivered && o != ReplayDead || s == Dead && o != ReplayDelivered
+}
+
+// A Replay is the messages of a time, delivered to a consumer once more. All but its progress and
+// state is fixed when it is created.
+type Replay struct {
+	No             uint32
+	ChannelNo      uint32
+	ConsumerNo     uint32
+	After, Through ident.ID // messages with After < ID <= Through
+	Of             ReplayOf
+	Filter         string // "": all messages
+	Rate           string // of package policy, "": no rate of its own
+	State          ReplayState
+	CreatedMs      int64
+	StateMs        int64 // Unix ms of the last change of the state
+	RemovedMs      int64 // messages before that time may have been removed, Unix ms; 0: none
+	Matched, Bytes int64 // counted at the begin
+	Estimated      bool  // Matched and Bytes
+	// Settled is the progress: each message up to it is not repeated, or its job has an outcome or
+	// a row in open_jobs. Jobs and JobBytes are those jobs and the bytes of their messages.
+	Settled         ident.ID
+	Jobs, JobBytes  int64
+	Delivered, Dead int64 // of a replay that has ended; see ReplayCounts
+	Version         int64
+}
+
+// ErrReplayRunning means that the consumer has a replay which has not ended.
+var ErrReplayRunning = errors.New("durable: the consumer has a replay")
+
+// ErrReplayEnded means that a replay has ended, so its state does not change any more.
+var ErrReplayEnded = errors.New("durable: the replay has ended")
+
+// ID is the ID of the replay for clients.
+func (r *Replay) ID() string { return strconv.FormatUint(uint64(r.No), 10) }
+
+// replaysKept is the number of replays that are kept for one consumer.
+const replaysKept = 100
+
+const (
+	replayColumns = `
+    no,
+    channel_no,
+    consumer_no,
+    after_id,
+    through_id,
+    selected,
+    filter,
+    rate,
+    state,
+    created_ms,
+    state_ms,
+    removed_ms,
+    matched,
+    bytes,
+    estimated,
+    settled_id,
+    jobs,
+    job_bytes,
+    delivered,
+    dead,
+    version
+FROM replays`
+
+	selectReplay = `
+SELECT` + replayColumns + `
+WHERE no = ?`
+
+	// The newest ones first.
+	selectReplays = `
+SELECT` + replayColumns + `
+WHERE channel_no = ?
+  AND consumer_no = ?
+  AND no <= ?
+ORDER BY no DESC
+LIMIT ?`
+
+	selectReplaysSince = `
+SELECT` + replayColumns + `
+WHERE version > ?
+  AND (state < 2 OR state_ms > ?)
+ORDER BY no`
+
+	insertReplay = `
+INSERT INTO replays (
+    no,
+    channel_no,
+    consumer_no,
+    after_id,
+    through_id,
+    selected,
+    filter,
+    rate,
+    state,
+    created_ms,
+    state_ms,
+    removed_ms,
+    matched,
+    bytes,
+    estimated,
+    settled_id,
+    jobs,
+    job_bytes,
+    delivered,
+    dead,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?)`
+
+	// The rows of outcomes go with their messages, see Purge, which reads replays by channel. So a
+	// row stays until its last message is gone.
+	deleteOldReplays = `
+DELETE FROM replays
+WHERE channel_no = ?
+  AND consumer_no = ?
+  AND no < ?
+  AND state >= 2
+  AND NOT EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = replays.no)
+  AND NOT EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = replays.no)`
+
+	updateReplayState = `
+UPDATE replays
+SET
+    state = ?,
+    state_ms = ?,
+    matched = ?,
+    bytes = ?,
+    estimated = ?,
+    delivered = ?,
+    dead = ?,
+    version = ?
+WHERE no = ?`
+
+	cancelReplays = `
+UPDATE replays
+SET
+    state = 3,
+    state_ms = ?,
+    version = ?
+WHERE channel_no = ?
+  AND consumer_no = ?
+  AND state < 2`
+
+	// The condition makes one of two brokers count, if both repair the replay at that moment.
+	advanceReplay = `
+UPDATE replays
+SET
+    settled_id = ?,
+    jobs = jobs + ?,
+    job_bytes = job_bytes + ?
+WHERE no = ?
+  AND settled_id = ?
+  AND state < 2`
+)
+
+// The lock orders the creation of a replay and the pages of retention, see Purge.
+var lockChannel = statement{
+	mysql: `
+SELECT no
+FROM channels
+WHERE no = ?
+FOR UPDATE`,
+	sqlite: `
+SELECT no
+FROM channels
+WHERE no = ?`,
+}
+
+// CreateReplay stores a running replay, with a number, from the message after r.After. Retention
+// keeps the messages of the replay from then on. ErrReplayRunning: the consumer has one that has
+// not ended, which is returned. ErrNotFound: there is no such consumer.
+func (s *Store) CreateReplay(ctx context.Context, r Replay) (out Replay, err error) {
+	err = s.put(ctx, "create a replay", func(ctx context.Context, c change) error {
+		k, err := scanConsumer(c.tx.QueryRowContext(ctx, selectConsumerByNo, r.ConsumerNo))
+		if err != nil {
+			return orNotFound(err)
+		}
+		if k.Deleted() {
+			return ErrNotFound
+		}
+		var last []Replay
+		err = each(ctx, c.tx, selectReplays, []any{r.ChannelNo, r.ConsumerNo, 1<<32 - 1, replaysKept}, func(rows *sql.Rows) error {
+			one, err := scanReplay(rows)
+			last = append(last, one)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(last) > 0 && !last[0].State.Ended() {
+			out = last[0]
+			return ErrReplayRunning
+		}
+		var no uint32
+		if err := c.tx.QueryRowContext(ctx, s.dialect.sql(lockChannel), r.ChannelNo).Scan(&no); err != nil {
+			return err
+		}
+		out = r
+		if out.No, err = c.next(ctx, selectConsumerMax); err != nil {
+			return err
+		}
+		out.Settled, out.CreatedMs, out.StateMs, out.Version = r.After, c.nowMs, c.nowMs, c.version
+		if len(last) == replaysKept {
+			oldest := last[replaysKept-1].No
+			if _, err := c.tx.ExecContext(ctx, deleteOldReplays, r.ChannelNo, r.ConsumerNo, oldest+1); err != nil {
+				return err
+			}
+		}
+		_, err = c.tx.ExecContext(ctx, insertReplay, out.No, out.ChannelNo, out.ConsumerNo, out.After[:], out.Through[:], out.Of,
+			[]byte(out.Filter), []byte(out.Rate), out.CreatedMs, out.StateMs, out.RemovedMs, out.Matched, out.Bytes, out.Estimated, out.Settled[:], out.Version)
+		return err
+	})
+	return out, err
+}
+
+// Replay returns a replay by its number. ErrNotFound: there is none.
+func (s *Store) Replay(ctx context.Context, no uint32) (out Replay, err error) {
+	err = repeat(ctx, "read a replay", func(ctx context.Context) error {
+		out, err = scanReplay(s.reads.QueryRowContext(ctx, selectReplay, no))
+		return orNotFound(err)
+	})
+	return out, err
+}
+
+// Replays returns up to limit replays of a consumer with a number up to from, the newest first.
+func (s *Store) Replays(ctx context.Context, k Consumer, from uint32, limit int) (out []Replay, err error) {
+	err = repeat(ctx, "list replays", func(ctx context.Context) error {
+		out = nil
+		return each(ctx, s.reads, selectReplays, []any{k.ChannelNo, k.No, from, limit}, func(r *sql.Rows) error {
+			one, err := scanReplay(r)
+			out = append(out, one)
+			return err
+		})
+	})
+	return out, err
+}
+
+// SetReplayState changes the state of a replay that has not ended. counts is its end, for a state
+// that ends it. The replay in the same state is returned unchanged. ErrReplayEnded: it has ended.
+func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (out Replay, err error) {
+	err = s.put(ctx, "change the state of a replay", func(ctx context.Context, c change) error {
+		if out, err = scanReplay(c.tx.QueryRowContext(ctx, selectReplay, no)); err != nil {
+			return orNotFound(err)
+		}
+		switch {
+		case out.State == to:
+			return errUnchanged
+		case out.State.Ended():
+			return ErrReplayEnded
+		}
+		if to.Ended() {
+			n, err := s.replayCounts(ctx, c.tx, &out)
+			if err != nil {
+				return err
+			}
+			out.Delivered, out.Dead = n.Delivered, n.Dead
+			if to == ReplayDone { // what was counted at the begin may have changed since
+				out.Matched, out.Bytes, out.Estimated = out.Jobs, out.JobBytes, false
+			}
+		}
+		out.State, out.StateMs, out.Version = to, c.nowMs, c.version
+		_, err = c.tx.ExecContext(ctx, updateReplayState, out.State, out.StateMs, out.Matched, out.Bytes, out.Estimated, out.Delivered, out.Dead, out.Version, no)
+		return err
+	})
+	return out, err
+}
+
+// AdvanceReplay moves the progress of a replay over jobs jobs of that many bytes. It changes
+// nothing and returns false if another broker has moved it, or if the replay has ended.
+func (s *Store) AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID, jobs, bytes int64) (moved bool, err error) {
+	err = s.run(ctx, transaction{name: "advance a replay"}, func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, advanceReplay, to[:], jobs, bytes, no, from[:])
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		moved = n == 1
+		return err
+	})
+	return moved, err
+}
+
+func replaysSince(ctx context.Context, q querier, version, endedAfterMs int64) (out []Replay, err error) {
+	err = each(ctx, q, selectReplaysSince, []any{version, endedAfterMs}, func(r *sql.Rows) error {
+		one, err := scanReplay(r)
+		out = append(out, one)
+		return err
+	})
+	return out, err
+}
+
+func scanReplay(r scanner) (out Replay, err error) {
+	var filter, rate []byte
+	err = r.Scan(&out.No, &out.ChannelNo, &out.ConsumerNo, scanID{&out.After}, scanID{&out.Through}, &out.Of, &filter, &rate, &out.State,
+		&out.CreatedMs, &out.StateMs, &out.RemovedMs, &out.Matched, &out.Bytes, &out.Estimated, scanID{&out.Settled},
+		&out.Jobs, &out.JobBytes, &out.Delivered, &out.Dead, &out.Version)
+	out.Filter, out.Rate = string(filter), string(rate)
+	return out, err
+}

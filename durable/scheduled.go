@@ -1,0 +1,333 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A Scheduled is a message that is stored before its time, or that is sent again and again. ID is
+// that of the schedule; each message that it becomes has an ID of its own. While it waits, its Key
+// is taken in the channel.
+type Scheduled struct {
+	Message
+	Status     ScheduleStatus
+	DueMs      int64    // of the next message; of a schedule that is over, of the last one
+	Recurrence string   // text of package schedule, "" for one message
+	No         int      // of the message at DueMs, from 0
+	MessageID  ident.ID // of the last message sent, zero before the first
+}
+
+// A ScheduleStatus tells whether a schedule still has messages to send.
+type ScheduleStatus uint8
+
+// The statuses of a schedule. Their numbers are stored.
+const (
+	ScheduleWaiting ScheduleStatus = iota
+	ScheduleOver
+)
+
+var (
+	// ErrDispatched means that a schedule is over, or that its one message is due.
+	ErrDispatched = errors.New("durable: the scheduled message is due or sent")
+	// ErrMoved means that the message of an Occurrence is not stored: its schedule does not wait
+	// for that message now. Another broker sent it or is about to, or the schedule was deleted.
+	ErrMoved = errors.New("durable: the schedule does not wait for this message")
+)
+
+const (
+	// The guard of the insert, as a query of its own.
+	selectMaySchedule = `
+SELECT COUNT(*)
+FROM channels c
+JOIN nodes n
+  ON n.no = ?
+WHERE c.no = ?
+  AND c.paused = 0
+  AND n.token = ?
+  AND n.least_version <= ?`
+
+	insertKeys = `
+INSERT INTO message_keys (
+    channel_no,
+    msg_key,
+    id
+)
+VALUES (?, ...)`
+
+	insertScheduled = `
+INSERT INTO scheduled (
+    id,
+    channel_no,
+    producer_no,
+    status,
+    due_ms,
+    occurrence,
+    msg_key,
+    recurrence,
+    priority,
+    ttl_ms,
+    content_type,
+    headers,
+    payload,
+    addressed
+)
+VALUES (?, ...)`
+
+	selectScheduled = `
+SELECT
+    id,
+    channel_no,
+    producer_no,
+    status,
+    due_ms,
+    occurrence,
+    message_id,
+    msg_key,
+    recurrence,
+    priority,
+    ttl_ms,
+    content_type,
+    headers,
+    payload,
+    addressed
+FROM scheduled
+`
+
+	selectScheduledByID  = selectScheduled + `WHERE id IN (?...)`
+	selectScheduledByKey = selectScheduled + `WHERE channel_no = ?
+  AND msg_key = ?`
+
+	deleteKey = `
+DELETE FROM message_keys
+WHERE channel_no = ?
+  AND msg_key = ?
+  AND id = ?`
+
+	deleteScheduled = `
+DELETE FROM scheduled
+WHERE id = ?`
+)
+
+var lockScheduled = statement{
+	mysql:  selectScheduledByID + "\nFOR UPDATE",
+	sqlite: selectScheduledByID,
+}
+
+// Schedule stores schedules with all their fields, in one transaction, and returns one result per
+// schedule:
+//
+//   - nil: it is on disk, also after an earlier call with the same ID;
+//   - *DuplicateError: a schedule with the same Key, content and times is stored; ID is its own;
+//   - ErrConflict, ErrReused: another message or schedule has the Key;
+//   - ErrStale: as of Insert;
+//   - ErrRejected: the schedule can never be stored;
+//   - any other error: the schedule is not stored, unless the error is ErrOutcomeUnknown.
+func (s *Store) Schedule(ctx context.Context, node NodeLease, batch []*Scheduled) []error {
+	errs := make([]error, len(batch))
+	var todo []int
+	for i, m := range batch {
+		if errs[i] = storable(&m.Message); errs[i] == nil {
+			todo = append(todo, i)
+		}
+	}
+	if len(todo) == 0 {
+		return errs
+	}
+	err := s.schedule(ctx, node, batch, todo, errs)
+	if err == nil || !s.refusesRow(err) {
+		for _, i := range todo {
+			if err != nil {
+				errs[i] = err
+			}
+		}
+		return errs
+	}
+	for _, i := range todo { // each alone, because one of them has a Key that is taken
+		errs[i] = s.scheduleOne(ctx, node, batch[i])
+	}
+	return errs
+}
+
+// refusesRow reports whether err refuses a row, because of its key or of its values.
+func (s *Store) refusesRow(err error) bool {
+	if s.dialect == sqliteDialect {
+		return rejects(err)
+	}
+	v := judge(err)
+	return v == exists || v == bad
+}
+
+// schedule stores those schedules of a batch in one transaction.
+func (s *Store) schedule(ctx context.Context, node NodeLease, batch []*Scheduled, which []int, errs []error) error {
+	// A repeat after a lost answer finds the rows, and scheduleOne recognises them by their IDs.
+	return s.run(ctx, transaction{name: "schedule", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		return s.scheduleRows(ctx, tx, node, batch, which, errs)
+	})
+}
+
+// scheduleRows stores those schedules of a batch.
+func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, batch []*Scheduled, which []int, errs []error) error {
+	var keys, plans []any
+	checked := map[uint32]bool{}
+	for _, i := range which {
+		m := batch[i]
+		if !checked[m.ChannelNo] {
+			checked[m.ChannelNo] = true
+			var may int
+			if err := tx.QueryRowContext(ctx, selectMaySchedule, node.No, m.ChannelNo, node.Token[:], node.Known).Scan(&may); err != nil {
+				return err
+			}
+			if may == 0 {
+				return ErrStale
+			}
+		}
+		var key any
+		switch {
+		case m.Idempotent():
+			rest, err := s.resolveUses(ctx, tx, []entry{{m.planned(), 0}}, errs[i:i+1])
+			if err != nil || len(rest) == 0 {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, sqliteInsertUse, m.ChannelNo, []byte(m.Key), m.ID[:], m.planned().fingerprint())
+			if err != nil {
+				return err
+			}
+			key = []byte(m.Key)
+		case m.Key != "":
+			keys = append(keys, m.ChannelNo, []byte(m.Key), m.ID[:])
+			key = []byte(m.Key)
+		}
+		plans = append(plans, m.ID[:], m.ChannelNo, m.ProducerNo, ScheduleWaiting, m.DueMs, m.No, key, []byte(m.Recurrence),
+			m.Priority, m.TTLMs, []byte(m.ContentType), blob(m.Headers), blob(m.Payload), m.Addressed.column())
+	}
+	if len(keys) > 0 {
+		if _, err := tx.ExecContext(ctx, rows(insertKeys, len(keys)/3, 3), keys...); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, rows(insertScheduled, len(plans)/14, 14), plans...)
+	return err
+}
+
+// planned returns the message with a payload that has the times, too: an Idempotency-Key compares
+// only payloads.
+func (m *Scheduled) planned() *Message {
+	p := m.Message
+	p.Payload = fmt.Appendf(append([]byte{}, m.Payload...), "\nscheduled %d %s", m.DueMs, m.Recurrence)
+	return &p
+}
+
+// scheduleOne stores a schedule, or returns what has its Key.
+func (s *Store) scheduleOne(ctx context.Context, node NodeLease, m *Scheduled) error {
+	errs := []error{nil}
+	err := s.schedule(ctx, node, []*Scheduled{m}, []int{0}, errs)
+	if err == nil {
+		return errs[0]
+	}
+	if !s.refusesRow(err) {
+		return err
+	}
+	return s.scheduleRefused(ctx, s.reads, m, err)
+}
+
+// scheduleRefused returns the result of a schedule whose row the store refuses.
+func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, err error) error {
+	held, e := s.scheduledRow(ctx, q, selectScheduledByID, m.ID[:])
+	if errors.Is(e, ErrNotFound) && m.Key != "" {
+		held, e = s.scheduledRow(ctx, q, selectScheduledByKey, m.ChannelNo, []byte(m.Key))
+	}
+	switch {
+	case errors.Is(e, ErrNotFound) && s.dialect != sqliteDialect && judge(err) == bad:
+		return fmt.Errorf("%w: %w", ErrRejected, withoutValues(err))
+	case errors.Is(e, ErrNotFound):
+		return ErrConflict // a message has the Key
+	case e != nil:
+		return e
+	case held.ID == m.ID:
+		return nil
+	}
+	alike := same(&held.Message, &m.Message) && held.Recurrence == m.Recurrence && (held.DueMs == m.DueMs || m.Recurrence != "")
+	return takenBy(held.ID, entry{&m.Message, 0}, alike)
+}
+
+func scanScheduled(r interface{ Scan(dest ...any) error }) (*Scheduled, error) {
+	var m Scheduled
+	var message, key []byte
+	err := r.Scan(scanID{&m.ID}, &m.ChannelNo, &m.ProducerNo, &m.Status, &m.DueMs, &m.No, &message, &key, &m.Recurrence,
+		&m.Priority, &m.TTLMs, &m.ContentType, &m.Headers, &m.Payload, scanPositions{&m.Addressed})
+	m.Key = string(key)
+	copy(m.MessageID[:], message)
+	return &m, err
+}
+
+func (s *Store) scheduledRow(ctx context.Context, q querier, query string, args ...any) (m *Scheduled, err error) {
+	found, err := s.scheduledRows(ctx, q, list(query, 1), args)
+	if err == nil && len(found) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+func (s *Store) scheduledRows(ctx context.Context, q querier, query string, args []any) (found []*Scheduled, err error) {
+	err = repeat(ctx, "read scheduled messages", func(ctx context.Context) error {
+		found = nil
+		return each(ctx, q, query, args, func(r *sql.Rows) error {
+			m, err := scanScheduled(r)
+			found = append(found, m)
+			return err
+		})
+	})
+	return found, err
+}
+
+// ScheduledByID returns a schedule. ErrNotFound: there is none.
+func (s *Store) ScheduledByID(ctx context.Context, id ident.ID) (*Scheduled, error) {
+	return s.scheduledRow(ctx, s.reads, selectScheduledByID, id[:])
+}
+
+// ScheduledByKey returns the schedule with a Key.
+func (s *Store) ScheduledByKey(ctx context.Context, channelNo uint32, key string) (*Scheduled, error) {
+	return s.scheduledRow(ctx, s.reads, selectScheduledByKey, channelNo, []byte(key))
+}
+
+// CancelScheduled deletes a schedule, whose Key is free then. ErrDispatched: it is over, or its one
+// message is due by the store's clock. ErrNotFound: there is none.
+func (s *Store) CancelScheduled(ctx context.Context, id ident.ID) error {
+	return s.run(ctx, transaction{name: "cancel a scheduled message"}, func(ctx context.Context, tx *sql.Tx) error {
+		// The lock excludes the insert of the message.
+		m, err := scanScheduled(tx.QueryRowContext(ctx, list(s.dialect.sql(lockScheduled), 1), id[:]))
+		if err != nil {
+			return orNotFound(err)
+		}
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if m.Status != ScheduleWaiting || m.Recurrence == "" && m.DueMs <= now {
+			return ErrDispatched
+		}
+		return s.dropScheduled(ctx, tx, m)
+	})
+}
+
+// dropScheduled deletes a schedule with the reservation of its Key.
+func (s *Store) dropScheduled(ctx context.Context, tx *sql.Tx, m *Scheduled) error {
+	if m.Key != "" {
+		statement := deleteKey
+		if m.Idempotent() {
+			statement = deleteUse
+		}
+		if _, err := tx.ExecContext(ctx, statement, m.ChannelNo, []byte(m.Key), m.ID[:]); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, deleteScheduled, m.ID[:])
+	return err
+}

@@ -1,0 +1,132 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A Settled is a stretch of messages, After < ID <= Through, by which the settled watermark of a
+// consumer moves forward, with its sums: each job in it has an outcome or a row in open_jobs.
+type Settled struct {
+	ConsumerNo     uint32
+	After, Through ident.ID
+	Accepted       int64 // messages that concern the consumer, or that its filter left out
+	Filtered       int64 // of which its filter left out
+	Delivered      int64 // of which are delivered
+}
+
+const (
+	// sheetRows and sheetSpan bound the stretch of one row of the books. Edges of a question that lie
+	// in a stretch are counted message by message.
+	sheetRows = 20_000
+	sheetSpan = 10 * time.Minute
+
+	selectLastSheet = `
+SELECT
+    after_id,
+    through_id,
+    accepted
+FROM books
+WHERE consumer_no = ?
+ORDER BY after_id DESC
+LIMIT 1`
+
+	extendSheet = `
+UPDATE books
+SET
+    through_id = ?,
+    accepted = accepted + ?,
+    filtered = filtered + ?,
+    delivered = delivered + ?
+WHERE consumer_no = ?
+  AND after_id = ?`
+
+	insertSheet = `
+INSERT INTO books (
+    consumer_no,
+    after_id,
+    through_id,
+    accepted,
+    filtered,
+    delivered
+)
+VALUES (?, ?, ?, ?, ?, ?)`
+
+	correctSheet = `
+UPDATE books
+SET delivered = ?
+WHERE consumer_no = ?
+  AND after_id = ?
+  AND through_id = ?
+  AND delivered = ?`
+
+	deleteSheets = `
+DELETE FROM books
+WHERE consumer_no = ?
+  AND through_id <= ?`
+)
+
+// SaveWatermarks moves the settled watermark of each consumer to the end of its stretch, and enters
+// the sums of the stretch into the books. A stored watermark only moves forward, and a stretch that
+// overlaps an earlier one is not entered: a slow broker cannot undo the save of a faster one.
+func (s *Store) SaveWatermarks(ctx context.Context, settled []Settled) error {
+	slices.SortFunc(settled, func(a, b Settled) int { return int(a.ConsumerNo) - int(b.ConsumerNo) })
+	for _, part := range chunks(settled, maxInList) {
+		args := make([]any, 0, 2*len(part))
+		for _, m := range part {
+			args = append(args, m.ConsumerNo, bytesOf(m.Through))
+		}
+		// A repeat after a lost answer finds the stretch entered.
+		err := s.run(ctx, transaction{name: "save watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+			// First, because the rows of the watermarks guard the books.
+			if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(upsertWatermarks), len(part), 2), args...); err != nil {
+				return err
+			}
+			for _, m := range part {
+				if err := enter(ctx, tx, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter adds a stretch to the last row of the books of its consumer, or begins a new row.
+func enter(ctx context.Context, tx *sql.Tx, m Settled) error {
+	if m.Accepted == 0 && m.Delivered == 0 {
+		return nil // as if it were in no stretch: it is counted, in no time
+	}
+	var after, through ident.ID
+	var accepted int64
+	err := tx.QueryRowContext(ctx, selectLastSheet, m.ConsumerNo).Scan(scanID{&after}, scanID{&through}, &accepted)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return err
+	case through.Compare(m.After) > 0:
+		return nil
+	case through == m.After && accepted+m.Accepted <= sheetRows && m.Through.Millis()-after.Millis() <= sheetSpan.Milliseconds():
+		_, err = tx.ExecContext(ctx, extendSheet, bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered, m.ConsumerNo, bytesOf(after))
+		return err
+	}
+	_, err = tx.ExecContext(ctx, insertSheet, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered)
+	return err
+}
+
+// TrimBooks removes the rows of the books of a consumer whose stretches end before a time.
+func (s *Store) TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error {
+	return repeat(ctx, "trim the books", func(ctx context.Context) error {
+		_, err := s.db.ExecContext(ctx, deleteSheets, consumerNo, bytesOf(before))
+		return err
+	})
+}

@@ -1,0 +1,228 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"unicode/utf8"
+)
+
+// A ConsumerState says whether jobs of a consumer are delivered. Jobs are held in every state
+// except StateActive: they stay queued, and nothing else happens to them.
+type ConsumerState uint8
+
+// The states of a consumer.
+const (
+	StateActive ConsumerState = iota
+	StatePaused               // by a request
+	StateDead                 // too many failures in the window of its policy
+	StateGone                 // it answered 410
+	// StateProbing is a dead consumer that was revived: one job at a time goes out until an
+	// attempt is answered. It is shown as DEAD.
+	StateProbing
+	StateDeleted // for good; see DeleteConsumer
+)
+
+// String returns the name of the state as clients see it.
+func (s ConsumerState) String() string {
+	switch s {
+	case StatePaused:
+		return "PAUSED"
+	case StateDead, StateProbing:
+		return "DEAD"
+	case StateGone:
+		return "GONE"
+	case StateDeleted:
+		return "DELETED"
+	default:
+		return "ACTIVE"
+	}
+}
+
+// Held reports whether no attempts of the consumer begin. A probe is an exception of its own.
+func (k *Consumer) Held() bool { return k.State != StateActive }
+
+// Deleted reports whether the consumer was deleted.
+func (k *Consumer) Deleted() bool { return k.State == StateDeleted }
+
+const (
+	selectConsumerByNo = `
+SELECT
+    no,
+    channel_no,
+    position,
+    id,
+    name,
+    token,
+    callback_url,
+    type,
+    protocol,
+    policy,
+    changed_ms,
+    version,
+    state,
+    state_reason,
+    state_ms,
+    until_id
+FROM consumers
+WHERE no = ?`
+
+	updateConsumerState = `
+UPDATE consumers
+SET
+    state = ?,
+    state_reason = ?,
+    state_ms = ?,
+    probe_ms = 0,
+    version = ?
+WHERE no = ?`
+
+	forgetFailures = `
+UPDATE consumers
+SET failures_ms = ?
+WHERE no = ?`
+
+	takeProbe = `
+UPDATE consumers
+SET probe_ms = ?
+WHERE no = ?
+  AND state = ?
+  AND probe_ms < ?`
+
+	returnProbe = `
+UPDATE consumers
+SET probe_ms = 0
+WHERE no = ?
+  AND probe_ms = ?`
+
+	updateChannelPaused = `
+UPDATE channels
+SET
+    paused = ?,
+    version = ?
+WHERE no = ?`
+)
+
+// A StateChange moves a consumer into another state if it is in one of the states From.
+type StateChange struct {
+	ConsumerNo uint32
+	From       []ConsumerState
+	// SinceMs is the required StateMs of the consumer, 0 for any. Every change of the state
+	// has another time.
+	SinceMs int64
+	To      ConsumerState
+	Reason  string // cut to 512 bytes
+	// Forget leaves all failures up to now out of the count of CountFailures.
+	Forget bool
+}
+
+// maxStateReason is the width of the column.
+const maxStateReason = 512
+
+// SetConsumerState makes a change in one transaction and returns the consumer after it. changed
+// is true for exactly one of several brokers that make the same change. ChangedAt of the
+// consumer stays. ErrNotFound: there is no such consumer.
+func (s *Store) SetConsumerState(ctx context.Context, p StateChange) (out Consumer, changed bool, err error) {
+	err = s.put(ctx, "change the state of a consumer", func(ctx context.Context, c change) error {
+		changed = false
+		if out, err = scanConsumer(c.tx.QueryRowContext(ctx, selectConsumerByNo, p.ConsumerNo)); err != nil {
+			if errors.Is(err, sql.ErrNoRows) {
+				return ErrNotFound
+			}
+			return err
+		}
+		if out.Deleted() {
+			return ErrNotFound
+		}
+		if !slices.Contains(p.From, out.State) || p.SinceMs != 0 && p.SinceMs != out.StateMs {
+			return errUnchanged
+		}
+		changed = true
+		return s.setState(ctx, c, &out, p)
+	})
+	if err != nil {
+		return Consumer{}, false, err
+	}
+	return out, changed, nil
+}
+
+// setState writes the new state of a consumer, and the alert of the transition with it.
+func (s *Store) setState(ctx context.Context, c change, k *Consumer, p StateChange) error {
+	from := k.State
+	k.State, k.StateReason, k.Version = p.To, cutReason(p.Reason), c.version
+	k.StateMs = max(c.nowMs, k.StateMs+1)
+	_, err := c.tx.ExecContext(ctx, updateConsumerState, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
+	if err == nil && p.Forget {
+		_, err = c.tx.ExecContext(ctx, forgetFailures, c.nowMs, k.No)
+	}
+	event, reason := eventOf(from, p.To)
+	if err != nil || event == 0 {
+		return err
+	}
+	return s.alertOf(ctx, c.tx, k, Alert{Event: event, AtMs: k.StateMs, Reason: cmp.Or(k.StateReason, reason)})
+}
+
+func cutReason(reason string) string {
+	if len(reason) <= maxStateReason {
+		return reason
+	}
+	n := maxStateReason
+	for n > 0 && !utf8.RuneStart(reason[n]) {
+		n--
+	}
+	return reason[:n]
+}
+
+// TakeProbe gives one caller the right to send a job to a consumer in StateProbing, until
+// untilMs by the store's clock. It returns false while another caller has the right.
+func (s *Store) TakeProbe(ctx context.Context, consumerNo uint32, untilMs int64) (taken bool, err error) {
+	err = repeat(ctx, "take the probe of a consumer", func(ctx context.Context) error {
+		now, err := s.now(ctx, s.db)
+		if err != nil {
+			return err
+		}
+		res, err := s.db.ExecContext(ctx, takeProbe, untilMs, consumerNo, StateProbing, now)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		taken = n == 1
+		return err
+	})
+	return taken, err
+}
+
+// ReturnProbe gives back the right that was taken until untilMs, because nothing was sent.
+func (s *Store) ReturnProbe(ctx context.Context, consumerNo uint32, untilMs int64) error {
+	return repeat(ctx, "return the probe of a consumer", func(ctx context.Context) error {
+		_, err := s.db.ExecContext(ctx, returnProbe, consumerNo, untilMs)
+		return err
+	})
+}
+
+// SetChannelPaused pauses or resumes the intake of a channel. After it has returned a paused
+// channel, no message is inserted into it: the guard of the insert sees the pause. ErrNotFound:
+// there is no such channel.
+func (s *Store) SetChannelPaused(ctx context.Context, id string, paused bool) (out Channel, changed bool, err error) {
+	err = s.put(ctx, "pause a channel", func(ctx context.Context, c change) error {
+		changed = false
+		if out, err = scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(id))); err != nil {
+			if errors.Is(err, sql.ErrNoRows) {
+				return ErrNotFound
+			}
+			return err
+		}
+		if out.Paused == paused {
+			return errUnchanged
+		}
+		out.Paused, out.Version, changed = paused, c.version, true
+		_, err := c.tx.ExecContext(ctx, updateChannelPaused, paused, c.version, out.No)
+		return err
+	})
+	if err != nil {
+		return Channel{}, false, err
+	}
+	return out, changed, nil
+}

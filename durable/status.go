@@ -1,0 +1,294 @@
+package durable
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A StatusKind is an event about a job that a producer may want to hear of. The numbers are stored.
+type StatusKind uint8
+
+// The kinds of status events, which are also bits of a set of them.
+const (
+	StatusDelivered StatusKind = 1
+	StatusFailed    StatusKind = 2 // an attempt failed, also the last one
+	StatusDead      StatusKind = 4
+)
+
+// String is the name of the kind as clients see it.
+func (k StatusKind) String() string {
+	switch k {
+	case StatusDelivered:
+		return "DELIVERED"
+	case StatusFailed:
+		return "FAILED"
+	}
+	return "DEAD"
+}
+
+// A StatusKey identifies an event: its time, message, consumer, kind and attempt. It sorts by time.
+type StatusKey [24]byte
+
+func (o *Outcome) statusKey(kind StatusKind) (key StatusKey) {
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(max(o.AtMs, 0)))
+	copy(key[:6], ms[2:])
+	copy(key[6:18], o.ID[:])
+	binary.BigEndian.PutUint32(key[18:22], o.ConsumerNo)
+	key[22], key[23] = byte(kind), byte(o.Attempts)
+	return key
+}
+
+// A StatusEvent is a stored event that no batch has yet.
+type StatusEvent struct {
+	Key        StatusKey
+	Attempt    int
+	StatusCode int
+	Reason     Reason
+}
+
+// AtMs is the time of the event, Unix ms.
+func (e *StatusEvent) AtMs() int64 { return int64(binary.BigEndian.Uint64(e.Key[:8]) >> 16) }
+
+// ID is the message that the event is about.
+func (e *StatusEvent) ID() ident.ID { return ident.ID(e.Key[6:18]) }
+
+// ConsumerNo is the consumer that the event is about.
+func (e *StatusEvent) ConsumerNo() uint32 { return binary.BigEndian.Uint32(e.Key[18:22]) }
+
+// Kind is what happened.
+func (e *StatusEvent) Kind() StatusKind { return StatusKind(e.Key[22]) }
+
+// A StatusBatch is a batch of events on its way to its producer.
+type StatusBatch struct {
+	ID         ident.ID
+	ProducerNo uint32
+	Body       []byte
+}
+
+var insertStatusEvents = statement{
+	mysql: `
+INSERT IGNORE INTO status_events (
+    producer_no,
+    event_key,
+    attempt,
+    status_code,
+    reason_code
+)
+VALUES (?, ...)`,
+	sqlite: `
+INSERT INTO status_events (
+    producer_no,
+    event_key,
+    attempt,
+    status_code,
+    reason_code
+)
+VALUES (?, ...)
+ON CONFLICT DO NOTHING`,
+}
+
+const (
+	selectNextStatus = `
+SELECT COALESCE(MIN(producer_no), 0)
+FROM status_events
+WHERE producer_no > ?`
+
+	selectStatusEvents = `
+SELECT
+    event_key,
+    attempt,
+    status_code,
+    reason_code
+FROM status_events
+WHERE producer_no = ?
+ORDER BY event_key
+LIMIT ?`
+
+	deleteStatusEvents = `
+DELETE FROM status_events
+WHERE producer_no = ?
+  AND event_key IN (?...)`
+
+	insertStatusBatch = `
+INSERT INTO status_batches (
+    id,
+    producer_no,
+    body
+)
+VALUES (?, ?, ?)`
+
+	selectStatusBatches = `
+SELECT
+    id,
+    producer_no,
+    body
+FROM status_batches
+WHERE id > ?
+ORDER BY id
+LIMIT ?`
+
+	deleteStatusBatch = `
+DELETE FROM status_batches
+WHERE id = ?`
+
+	selectSenders = `
+SELECT
+    id,
+    producer_no,
+    msg_key
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...)`
+)
+
+// recordStatus stores the events of outcomes. Their keys make a repetition harmless until a batch
+// has them; after that, a repetition repeats them.
+func (s *Store) recordStatus(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
+	type row struct {
+		o   *Outcome
+		key StatusKey
+	}
+	var all []row
+	for i := range outcomes {
+		for _, kind := range []StatusKind{StatusDelivered, StatusFailed, StatusDead} {
+			if outcomes[i].Notices&kind != 0 {
+				all = append(all, row{&outcomes[i], outcomes[i].statusKey(kind)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b row) int { // two brokers take the locks in the same order
+		return cmp.Or(cmp.Compare(a.o.ProducerNo, b.o.ProducerNo), bytes.Compare(a.key[:], b.key[:]))
+	})
+	for _, part := range chunks(all, maxInList) {
+		args := make([]any, 0, 5*len(part))
+		for i := range part {
+			r := &part[i]
+			args = append(args, r.o.ProducerNo, r.key[:], r.o.Attempts, r.o.StatusCode, r.o.Reason)
+		}
+		if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(insertStatusEvents), len(part), 5), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NextStatusProducer returns the smallest producer number above after that has events, 0 without one.
+func (s *Store) NextStatusProducer(ctx context.Context, after uint32) (no uint32, err error) {
+	err = repeat(ctx, "find status events", func(ctx context.Context) error {
+		return s.reads.QueryRowContext(ctx, selectNextStatus, after).Scan(&no)
+	})
+	return no, err
+}
+
+// StatusEvents returns up to limit events of a producer, the oldest first.
+func (s *Store) StatusEvents(ctx context.Context, producerNo uint32, limit int) ([]StatusEvent, error) {
+	var out []StatusEvent
+	err := repeat(ctx, "read status events", func(ctx context.Context) error {
+		out = nil
+		return each(ctx, s.reads, selectStatusEvents, []any{producerNo, limit}, func(r *sql.Rows) error {
+			var e StatusEvent
+			var key []byte
+			err := r.Scan(&key, &e.Attempt, &e.StatusCode, &e.Reason)
+			copy(e.Key[:], key)
+			out = append(out, e)
+			return err
+		})
+	})
+	return out, err
+}
+
+// errTaken ends a transaction whose events another one has taken.
+var errTaken = errors.New("durable: status events are taken")
+
+// BatchStatus moves events into a batch, all or none: it returns false where another call has taken
+// one of them. A batch without a body is dropped. The batch keeps its ID and its body until
+// FinishStatus, so a broker that dies between the two repeats the same batch.
+func (s *Store) BatchStatus(ctx context.Context, b StatusBatch, events []StatusEvent) (bool, error) {
+	err := s.run(ctx, transaction{name: "batch status events"}, func(ctx context.Context, tx *sql.Tx) error {
+		var taken int64
+		for _, part := range chunks(events, deletedAtOnce) {
+			args := make([]any, 0, 1+len(part))
+			args = append(args, b.ProducerNo)
+			for i := range part {
+				args = append(args, part[i].Key[:])
+			}
+			res, err := tx.ExecContext(ctx, list(deleteStatusEvents, len(part)), args...)
+			if err != nil {
+				return err
+			}
+			n, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			taken += n
+		}
+		if taken != int64(len(events)) {
+			return errTaken
+		}
+		if b.Body == nil {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, insertStatusBatch, b.ID[:], b.ProducerNo, b.Body)
+		return err
+	})
+	if errors.Is(err, errTaken) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// StatusBatches returns up to limit batches whose IDs are above after, in their order.
+func (s *Store) StatusBatches(ctx context.Context, after ident.ID, limit int) ([]StatusBatch, error) {
+	var out []StatusBatch
+	err := repeat(ctx, "read status batches", func(ctx context.Context) error {
+		out = nil
+		return each(ctx, s.reads, selectStatusBatches, []any{after[:], limit}, func(r *sql.Rows) error {
+			var b StatusBatch
+			err := r.Scan(scanID{&b.ID}, &b.ProducerNo, &b.Body)
+			out = append(out, b)
+			return err
+		})
+	})
+	return out, err
+}
+
+// FinishStatus ends a batch that has arrived.
+func (s *Store) FinishStatus(ctx context.Context, id ident.ID) error {
+	return repeat(ctx, "finish a status batch", func(ctx context.Context) error {
+		_, err := s.db.ExecContext(ctx, deleteStatusBatch, id[:])
+		return err
+	})
+}
+
+// Senders returns the messages of a channel among ids, in order of the IDs. They have only their ID,
+// ProducerNo and Key.
+func (s *Store) Senders(ctx context.Context, channelNo uint32, ids []ident.ID) ([]Message, error) {
+	var out []Message
+	for _, part := range chunks(ids, maxInList) {
+		had := len(out)
+		err := repeat(ctx, "read the producers of messages", func(ctx context.Context) error {
+			out = out[:had]
+			return each(ctx, s.reads, list(selectSenders, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
+				m := Message{ChannelNo: channelNo}
+				var key []byte
+				err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &key)
+				m.Key = string(key)
+				out = append(out, m)
+				return err
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, func(a, b Message) int { return a.ID.Compare(b.ID) })
+	return out, nil
+}

@@ -1,0 +1,239 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// A StepKind is what happened in a step.
+type StepKind uint8
+
+// The kinds of steps. Of two steps at the same time the one with the lower kind came first.
+const (
+	StepAttempt    StepKind = iota + 1 // an attempt failed
+	StepLeaseEnded                     // a lease ended without an outcome
+	StepDelivered
+	StepDead
+	StepRedriven // a dead letter was opened again
+)
+
+// String is the name of the kind in a timeline.
+func (k StepKind) String() string {
+	return [...]string{"", "ATTEMPT", "LEASE_ENDED", "DELIVERED", "DEAD", "REDRIVEN"}[min(k, StepRedriven)]
+}
+
+// A Step is one thing that is stored about what became of a job.
+type Step struct {
+	ConsumerNo uint32
+	Kind       StepKind
+	AtMs       int64 // Unix ms
+	Attempt    int   // 0: the step is about no attempt
+	StatusCode int   // HTTP status of the consumer, 0 when there was none
+	DurationMs *int64
+	Node       int // 1 + number of the broker, 0: not known
+	Phase      Phase
+	Reason     Reason
+	How        Reopening // of StepRedriven
+	Text       string    // the failure
+	Answer     []byte    // first KiB of the consumer's answer
+}
+
+// stepSources are the tables that tell what became of jobs. Each of them has one entry here, which
+// is all that a timeline needs of it. The columns are those of scanStep, in its order.
+var stepSources = []string{
+	newStepSource("attempts", "at_ms", `
+    CASE WHEN phase = 3 THEN 2 ELSE 1 END,
+    at_ms,
+    attempt,
+    status_code,
+    duration_ms,
+    node,
+    phase,
+    0,
+    0,
+    error,
+    answer`, "attempt > 0"),
+	newStepSource("deliveries", "at_ms", `
+    3,
+    at_ms,
+    attempts,
+    status_code,
+    duration_ms,
+    node,
+    0,
+    0,
+    0,
+    NULL,
+    NULL`, ""),
+	newStepSource("dead_jobs", "died_ms", `
+    4,
+    died_ms,
+    attempts,
+    status_code,
+    NULL,
+    NULL,
+    0,
+    reason_code,
+    0,
+    reason,
+    NULL`, ""),
+	newStepSource("redrives", "died_ms", `
+    4,
+    died_ms,
+    attempts,
+    status_code,
+    NULL,
+    NULL,
+    0,
+    reason_code,
+    0,
+    reason,
+    NULL`, ""),
+	newStepSource("redrives", "at_ms", `
+    5,
+    at_ms,
+    0,
+    0,
+    NULL,
+    NULL,
+    0,
+    0,
+    how,
+    NULL,
+    NULL`, ""),
+}
+
+// newStepSource returns a query for the steps of one message in one table. Its arguments are those
+// of StepPage.args.
+func newStepSource(table, at, columns, only string) string {
+	if only != "" {
+		only = `
+  AND ` + only
+	}
+	return `
+SELECT
+    consumer_no,` + columns + `
+FROM ` + table + `
+WHERE consumer_no IN (?...)
+  AND message_id = ?
+  AND (consumer_no <> ? OR ` + at + ` >= ?)` + only + `
+ORDER BY consumer_no, ` + at + `
+LIMIT ?`
+}
+
+// A StepPage is a page of the steps of a message: those of some consumers, in the order of the
+// numbers of the consumers.
+type StepPage struct {
+	ID        ident.ID // of the message
+	Consumers []uint32 // ascending, not empty
+	FromMs    int64    // the page has the steps of the first consumer from that time on
+	Limit     int      // steps of each kind, 1 or more
+}
+
+func (p *StepPage) args() []any {
+	args := make([]any, 0, len(p.Consumers)+4)
+	for _, no := range p.Consumers {
+		args = append(args, no)
+	}
+	return append(args, p.ID[:], p.Consumers[0], p.FromMs, p.Limit+1)
+}
+
+// Steps returns a page of steps, sorted by consumer and time. If more is true, the next page
+// begins with the steps of the consumer next.ConsumerNo at the time next.AtMs.
+func (s *Store) Steps(ctx context.Context, p StepPage) (steps []Step, next Step, more bool, err error) {
+	for _, source := range stepSources {
+		var found []Step
+		err := repeat(ctx, "read steps", func(ctx context.Context) error {
+			found = nil
+			return each(ctx, s.reads, list(source, len(p.Consumers)), p.args(), func(r *sql.Rows) error {
+				step, err := scanStep(r)
+				found = append(found, step)
+				return err
+			})
+		})
+		if err != nil {
+			return nil, Step{}, false, err
+		}
+		if len(found) > p.Limit {
+			last := found[p.Limit]
+			if last.ConsumerNo == p.Consumers[0] && last.AtMs == p.FromMs { // all of them at one time: go on behind it
+				last.AtMs++
+			}
+			if !more || last.compare(next) < 0 {
+				next, more = last, true
+			}
+		}
+		steps = append(steps, found...)
+	}
+	if more { // what comes later is not complete
+		steps = slices.DeleteFunc(steps, func(step Step) bool { return step.compare(next) >= 0 })
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int {
+		return cmp.Or(a.compare(b), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return steps, next, more, nil
+}
+
+// compare orders steps by consumer and time.
+func (s Step) compare(other Step) int {
+	return cmp.Or(cmp.Compare(s.ConsumerNo, other.ConsumerNo), cmp.Compare(s.AtMs, other.AtMs))
+}
+
+// NotedBy reports whether other is the attempt that s, a delivery, ended: a delivery with a note has
+// an attempt of its own.
+func (s Step) NotedBy(other Step) bool {
+	return other.Kind == StepAttempt && other.AtMs == s.AtMs && other.Attempt == s.Attempt
+}
+
+func scanStep(r scanner) (Step, error) {
+	var s Step
+	var took, node sql.NullInt64
+	var text []byte
+	err := r.Scan(&s.ConsumerNo, &s.Kind, &s.AtMs, &s.Attempt, &s.StatusCode, &took, &node, &s.Phase, &s.Reason, &s.How, &text, &s.Answer)
+	if took.Valid {
+		s.DurationMs = &took.Int64
+	}
+	if node.Valid {
+		s.Node = int(node.Int64) + 1
+	}
+	s.Text = string(text)
+	return s, err
+}
+
+// A LeaseEnd is a lease that ended without an outcome, of a job that is tried again.
+type LeaseEnd struct {
+	ID      ident.ID // of the message
+	Attempt int
+}
+
+// RecordLeaseEnds adds lease ends of a consumer to the attempts of their jobs, where no outcome of
+// that attempt is stored: then only its acknowledgement was lost.
+func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []LeaseEnd, atMs int64) error {
+	ids := make([]ident.ID, len(ends))
+	for i, e := range ends {
+		ids[i] = e.ID
+	}
+	states, err := s.JobStates(ctx, consumerNo, ids)
+	if err != nil {
+		return err
+	}
+	var rows []Outcome
+	for _, e := range ends {
+		if j := states[e.ID]; j.Status == Delivered || j.Status == Dead || j.Attempts >= e.Attempt {
+			continue
+		}
+		rows = append(rows, Outcome{Kind: OutcomeRetry, ConsumerNo: consumerNo, ID: e.ID, Attempts: e.Attempt, AtMs: atMs,
+			Phase: PhaseLeaseEnded, Error: "the lease ended without an outcome"})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	slices.SortFunc(rows, func(a, b Outcome) int { return a.ID.Compare(b.ID) })
+	return s.run(ctx, transaction{name: "record lease ends", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		return s.recordAttempts(ctx, tx, rows)
+	})
+}

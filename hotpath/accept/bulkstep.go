@@ -1,0 +1,190 @@
+package accept
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// stepWithin bounds the transaction of one step of a bulk.
+const stepWithin = 2 * intake.AnswerWithin
+
+// A StepStore is the part of durable.Store that stores steps of bulks.
+type StepStore interface {
+	StepBulk(ctx context.Context, node durable.NodeLease, step *durable.BulkStep) error
+}
+
+// StoreBulk stores a step of a bulk, inside the bounds of what may wait for the store. The step has
+// a transaction of its own, so no publish of a client waits for its rows. An error means that
+// nothing of the step is stored, or that the store holds the step and this owner has lost the bulk.
+func (p *Publisher) StoreBulk(ctx context.Context, store StepStore, step *durable.BulkStep) error {
+	n, held := int64(max(1, len(step.Messages)+len(step.Later))), int64(0)
+	for _, m := range step.Messages {
+		held += int64(m.Bytes())
+	}
+	for _, m := range step.Later {
+		held += int64(m.Bytes())
+	}
+	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, n, held) {
+		return problem.ErrOverloaded
+	}
+	defer func() {
+		p.writes.Add(-n)
+		p.bytes.Give(held)
+		p.admission.leave(int(n))
+	}()
+	// A step that has begun ends, also while the broker stops.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepWithin)
+	defer cancel()
+	failpoint.At(failpoint.BeforeBulkStep)
+	err := p.committer.bulk(ctx, store, step)
+	failpoint.At(failpoint.AfterBulkStep)
+	if err != nil {
+		return err
+	}
+	for i, m := range step.Messages {
+		switch e := step.Results[i]; {
+		case e == nil:
+			p.metrics.Published.Inc()
+			p.metrics.PublishBytes.Add(float64(len(m.Payload)))
+		case errors.Is(e, durable.ErrDuplicate):
+			p.metrics.Repeats.Inc()
+		}
+	}
+	for i, m := range step.Later {
+		if step.Results[len(step.Messages)+i] == nil {
+			p.scheduler.scheduled(m.DueMs)
+		}
+	}
+	return nil
+}
+
+// bulk gives the messages of a step their IDs and stores the step. Where the store reports stale
+// data, it refreshes that data and tries again.
+func (c *committer) bulk(ctx context.Context, s StepStore, step *durable.BulkStep) error {
+	for try := 0; ; try++ {
+		lease, err := c.node.Lease() // before the IDs, see cluster.Node.Renew
+		if err != nil {
+			return err
+		}
+		lease.Known = c.catalogue.Version()
+		refusal := c.prepareBulk(step)
+		if refusal == nil {
+			err = guard.Do("step of a bulk", func() error { return s.StepBulk(ctx, lease, step) })
+			if err == nil {
+				c.bulkStored(step)
+				return nil
+			}
+			if !errors.Is(err, durable.ErrStale) {
+				return err
+			}
+		} else if try > 0 { // another broker may have resumed the channel
+			return refusal
+		}
+		if try > 20 || ctx.Err() != nil {
+			return problem.ErrUnavailable.Because(durable.ErrStale)
+		}
+		if err := c.refresh(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// prepareBulk gives the messages of a step their IDs, in one block, and their recipients. A row was
+// addressed when its bulk was accepted; a consumer that was deleted since is not addressed.
+func (c *committer) prepareBulk(step *durable.BulkStep) error {
+	if len(step.Messages) > 0 {
+		first := c.ids.Block(len(step.Messages))
+		for i, m := range step.Messages {
+			if err := c.bulkRefusal(m); err != nil {
+				return err
+			}
+			m.ID = first.After(i)
+			if ch := c.catalogue.ChannelByNo(m.ChannelNo); ch != nil {
+				if m.Addressed != "" && ch.Deletions() {
+					m.Addressed = stillThere(ch, m.Addressed)
+				}
+				c.judge.one(ch, m)
+				step.Audience = ch.Audience
+			}
+		}
+	}
+	for _, m := range step.Later {
+		if err := c.bulkRefusal(&m.Message); err != nil {
+			return err
+		}
+		m.ID = c.ids.Next()
+	}
+	return nil
+}
+
+// bulkRefusal is refusal for a row of a bulk: it is for the channel and the producer of the request
+// only, and not for others that have their IDs now.
+func (c *committer) bulkRefusal(m *durable.Message) error {
+	ch, producer := c.catalogue.ChannelByNo(m.ChannelNo), c.catalogue.ProducerByNo(m.ProducerNo)
+	switch {
+	case ch == nil || ch.Deleted:
+		return catalogue.ErrUnknownChannel
+	case producer == nil || producer.Deleted:
+		return catalogue.ErrUnknownProducer
+	case ch.Paused:
+		return problem.ErrChannelPaused
+	}
+	return nil
+}
+
+// bulkStored hands the stored messages of a step over to the fan-out.
+func (c *committer) bulkStored(step *durable.BulkStep) {
+	stored := make([]*durable.Message, 0, len(step.Messages))
+	for i, m := range step.Messages {
+		if step.Results[i] == nil {
+			stored = append(stored, m)
+		}
+	}
+	_ = guard.Do("hand-over to fan-out", func() error { // on failure the reconciler finds the messages
+		c.committed(stored)
+		return nil
+	})
+}
+
+// Sender authorises the producer of a bulk, by the tokens of a broadcast.
+func (p *Publisher) Sender(rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Producer, error) {
+	h := &rc.Request.Header
+	channelID, _ := rc.UserValue("channel").(string)
+	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
+		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	if err == nil && ch.Paused {
+		err = p.stillPaused(ch.No)
+	}
+	if err == nil && producer.PublishSecret != "" {
+		err = errUnsignedByLine
+	}
+	return ch, producer, err
+}
+
+// Body returns the body of a request whose client may be slow, but may not stop. Only its end is
+// io.EOF: a body that breaks off ends with another error.
+func (p *Publisher) Body(rc *fasthttp.RequestCtx) io.Reader {
+	from, n := rc.RequestBodyStream(), rc.Request.Header.ContentLength()
+	if from == nil {
+		from = bytes.NewReader(rc.Request.Body())
+	}
+	return &wiredBody{from: from, wire: newWire(rc.Conn()), length: n}
+}
+
+// Commits counts the transactions with messages of clients. Who sees it grow is not alone.
+func (p *Publisher) Commits() int64 { return p.committer.commits.Load() }
+
+// NewID returns an ID for a bulk.
+func (p *Publisher) NewID() ident.ID { return p.committer.ids.Next() }

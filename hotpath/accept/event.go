@@ -1,0 +1,103 @@
+package accept
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// parseFactor is how many times the memory of an event its parsing takes, at most.
+const parseFactor = 3
+
+var errAttributeTwice = problem.New(400, "invalid_cloudevent", "CloudEvents: an attribute stands in two headers.")
+
+// eventProblem returns the problem of an error of package cloudevents.
+func eventProblem(err error) error {
+	var wrong *cloudevents.Error
+	switch {
+	case errors.Is(err, cloudevents.ErrFormat):
+		return problem.Newf(415, "unsupported_media_type", "CloudEvents: %s.", err)
+	case errors.As(err, &wrong):
+		return problem.Newf(400, "invalid_cloudevent", "%s", err)
+	}
+	return err
+}
+
+// eventMode returns how the request contains events.
+func eventMode(h *fasthttp.RequestHeader) (cloudevents.Mode, error) {
+	mode, err := cloudevents.ModeOf(h.ContentType())
+	if err != nil || mode != cloudevents.None {
+		return mode, eventProblem(err)
+	}
+	for name := range h.All() {
+		if cloudevents.IsAttribute(name) {
+			return cloudevents.Binary, nil
+		}
+	}
+	return cloudevents.None, nil
+}
+
+// binaryEvent reads an event in binary mode. It returns its ID and the names of its headers.
+func binaryEvent(h *fasthttp.RequestHeader) (id cloudevents.ID, names []string, err error) {
+	attributes := map[string]string{}
+	for name, value := range h.All() {
+		if !cloudevents.IsAttribute(name) {
+			continue
+		}
+		lower := strings.ToLower(string(name))
+		attribute := lower[len(cloudevents.Prefix):]
+		if _, twice := attributes[attribute]; twice {
+			return id, nil, errAttributeTwice
+		}
+		if len(names) == metadata.MaxNames {
+			return id, nil, metadata.ErrSize
+		}
+		attributes[attribute] = string(value)
+		names = append(names, lower)
+	}
+	slices.Sort(names)
+	id, err = cloudevents.ParseBinary(attributes)
+	return id, names, eventProblem(err)
+}
+
+// carriedNames returns the list of the headers to carry: those that the producer names, and those of
+// an event.
+func carriedNames(list []byte, names []string) []byte {
+	if len(names) == 0 {
+		return list
+	}
+	return append(append(bytes.Clone(list), ','), strings.Join(names, ",")...)
+}
+
+// parseEvent checks an event in JSON. It takes the memory for it from the bound.
+func (p *Publisher) parseEvent(text []byte) (cloudevents.ID, error) {
+	more := int64(parseFactor * len(text))
+	if !p.bytes.Take(more) {
+		return cloudevents.ID{}, problem.ErrOverloaded
+	}
+	defer p.bytes.Give(more)
+	id, err := cloudevents.Parse(text)
+	return id, eventProblem(err)
+}
+
+// event returns the message of an event of a batch, or its schedule.
+func (b *batch) event(text []byte) (line, error) {
+	if len(text) > b.p.maxBody {
+		return line{}, errBodyTooLarge
+	}
+	id, err := b.p.parseEvent(text)
+	if err != nil {
+		return line{}, err
+	}
+	return b.planned(&durable.Message{ChannelNo: b.ch.No, ProducerNo: b.producer.No, Addressed: b.defaults.Addressed,
+		Key: eventKey(id, b.ch, b.producer), Priority: b.defaults.Priority, TTLMs: b.defaults.TTLMs,
+		ContentType: cloudevents.StructuredType, Headers: b.defaults.Headers, Payload: bytes.Clone(text)}, b.times, errHeaderTimes)
+}

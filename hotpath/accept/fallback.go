@@ -1,0 +1,89 @@
+package accept
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/journal"
+)
+
+// A fallback is the way into the journal of one message under way. It decides who has the message:
+// as long as it is not journalled the committer may give it IDs. From then on it gets none, so the
+// store has the message under the last of them or not at all, and the journal knows which.
+type fallback struct {
+	standby *standby
+	msg     durable.Message // as it was submitted; the committer changes its own
+
+	mu         sync.Mutex
+	tried      ident.ID // the last ID
+	over       bool     // it has an outcome of the store
+	err        error
+	journalled bool
+	inLimbo    bool
+	receipt    journal.Receipt // once it is in the journal
+
+	decided bool  // of the caller: the outcome is this one, not that of the store
+	outcome error // nil: it is in the journal
+}
+
+// errWithdrawn is the outcome of a message that goes, or went, to the journal.
+var errWithdrawn = errors.New("accept: the message goes to the journal")
+
+// number is write.number. A message with an ordering key is not stored while earlier ones may wait
+// in the journal.
+func (f *fallback) number(w *write, ids *ident.Generator) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.journalled || f.msg.Keyed() && f.standby.behind() {
+		return false
+	}
+	w.msg.ID = ids.Next()
+	f.tried = w.msg.ID
+	return true
+}
+
+// withdrawn returns errWithdrawn for a message that may not be stored by the committer.
+func (w *write) withdrawn() error {
+	if w.or == nil {
+		return nil
+	}
+	w.or.mu.Lock()
+	defer w.or.mu.Unlock()
+	if w.or.journalled || w.or.msg.Keyed() && w.or.standby.behind() {
+		return errWithdrawn
+	}
+	return nil
+}
+
+// ended records the outcome of the store.
+func (f *fallback) ended(w *write, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over, f.err = true, err
+	switch {
+	case !f.journalled && f.msg.Keyed() && passing(err):
+		f.enterLimbo()
+	case f.receipt != (journal.Receipt{}):
+		f.tell(w.msg.ID)
+	}
+}
+
+func (f *fallback) enterLimbo() {
+	f.inLimbo = true
+	f.standby.limbo.Add(1)
+}
+
+// tell reports an outcome that came after the message was in the journal.
+func (f *fallback) tell(id ident.ID) {
+	if errors.Is(f.err, durable.ErrOutcomeUnknown) {
+		return // the replay asks the store
+	}
+	s := f.standby
+	s.mu.Lock()
+	if len(s.early) < mostEarly {
+		s.early[f.receipt] = earlyOutcome{id, f.err}
+	}
+	s.mu.Unlock()
+}

@@ -1,0 +1,149 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// A fate is what becomes of an entry.
+type fate struct {
+	*journal.Entry
+	done    bool // it has a receipt, or is held
+	known   bool // its receipt was recorded before
+	hold    bool
+	checked bool // the store does not have it under the ID that was tried
+	receipt durable.Receipt
+}
+
+// open returns the entries without a fate.
+func open(all []fate) (todo []*fate) {
+	for i := range all {
+		if !all[i].done {
+			todo = append(todo, &all[i])
+		}
+	}
+	return todo
+}
+
+// findKnown finds entries that were over before this process read them.
+func (r *replay) findKnown(ctx context.Context, all []fate) error {
+	var ids []durable.ReceiptID
+	for _, f := range open(all) {
+		if f.Seq <= r.recheck {
+			ids = append(ids, durable.ReceiptID(f.Receipt))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	known, err := r.p.receipts.Receipts(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, f := range open(all) {
+		if got, ok := known[durable.ReceiptID(f.Receipt)]; ok {
+			f.done, f.known, f.receipt = true, true, got
+		}
+	}
+	return nil
+}
+
+// findTried finds entries that the store has under the ID that was tried when they went into the
+// journal. Those with a Key need no look: their Key tells.
+func (r *replay) findTried(ctx context.Context, all []fate) error {
+	var look []*fate
+	for _, f := range open(all) {
+		if f.Tried.IsZero() || f.checked {
+			continue
+		}
+		if early, ok := r.p.standby.takeEarly(f.Receipt); ok {
+			f.checked = true
+			if early.err == nil {
+				f.conclude(r, early.id, nil)
+			}
+			continue
+		}
+		if f.Msg.Key != "" {
+			f.checked = true
+			continue
+		}
+		look = append(look, f)
+	}
+	if len(look) == 0 {
+		return nil
+	}
+	for _, f := range look {
+		if wait := f.Tried.Millis() + triedAge.Milliseconds() - r.p.committer.node.PastMs(); wait > 0 {
+			select {
+			case <-time.After(time.Duration(min(wait, triedAge.Milliseconds())) * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return r.lookUp(ctx, look)
+}
+
+// lookUp asks the store for messages under the IDs that were tried. An insert with an ID that is too
+// old stores nothing, and returns nil where the message is stored.
+func (r *replay) lookUp(ctx context.Context, look []*fate) error {
+	c := r.p.committer
+	lease, err := c.node.Lease()
+	if err != nil {
+		return err
+	}
+	lease.Known = c.catalogue.Version()
+	msgs := make([]*durable.Message, len(look))
+	for i, f := range look {
+		m := *f.Msg
+		m.ID = f.Tried
+		msgs[i] = &m
+	}
+	for i, err := range c.store.Insert(ctx, lease, msgs) {
+		switch f := look[i]; {
+		case err == nil:
+			f.conclude(r, f.Tried, nil)
+		case errors.Is(err, durable.ErrStale), errors.Is(err, durable.ErrRejected):
+			f.checked = true
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// conclude gives an entry its receipt: id is that of the message unless it was stored before, or
+// could not be stored.
+func (f *fate) conclude(r *replay, id ident.ID, err error) {
+	f.done = true
+	f.receipt = durable.Receipt{ID: durable.ReceiptID(f.Receipt), ChannelNo: f.Msg.ChannelNo}
+	var dup *durable.DuplicateError
+	switch {
+	case err == nil:
+		r.p.metrics.Published.Inc()
+		r.p.metrics.PublishBytes.Add(float64(len(f.Msg.Payload)))
+	case errors.As(err, &dup):
+		id = dup.ID
+	default:
+		f.receipt.Reason = problem.From(err).Code
+		r.log.Warn("a message of the journal cannot be stored", "receipt", f.Receipt.String(), "reason", f.receipt.Reason)
+		return
+	}
+	stored := durable.Message{ID: id, Key: f.Msg.Key}
+	f.receipt.Message = stored.PathID()
+}
+
+// takeEarly returns what the store answered about a message after the journal had it.
+func (s *standby) takeEarly(receipt journal.Receipt) (earlyOutcome, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.early[receipt]
+	delete(s.early, receipt)
+	return o, ok
+}

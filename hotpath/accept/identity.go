@@ -1,0 +1,131 @@
+package accept
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// ReplayedHeader is true in an answer to a repeat of a message that is stored already.
+const ReplayedHeader = "Idempotent-Replayed"
+
+const keyHeader = "Idempotency-Key"
+
+var (
+	errMessageID  = problem.New(400, "invalid_message_id", `A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither "." nor "..".`)
+	errLongID     = problem.Newf(400, "invalid_message_id", "In a channel with identity=producer a message ID has at most %d bytes.", durable.MaxProducerID)
+	errKey        = problem.New(400, "invalid_idempotency_key", `Idempotency-Key must occur once, and be 1 to 255 visible ASCII characters, in double quotes or without.`)
+	errIdentities = problem.New(400, "invalid_idempotency_key", "The request has both X-Broker-Message-ID and Idempotency-Key; send one of them.")
+	errBatchKey   = problem.New(400, "invalid_idempotency_key", "A batch has no Idempotency-Key: each line has its own MessageID.")
+)
+
+// identity returns the Key of a message from the headers of its request.
+func identity(h *fasthttp.RequestHeader, ch *catalogue.Channel, producer *durable.Producer) (string, error) {
+	id, key := h.Peek("X-Broker-Message-ID"), h.Peek(keyHeader)
+	switch {
+	case key == nil:
+		return keyOf(string(id), ch, producer)
+	case len(id) > 0 && len(key) > 0:
+		return "", errIdentities
+	case len(h.PeekAll(keyHeader)) > 1:
+		return "", errKey
+	}
+	text, err := parseKey(key)
+	if err != nil {
+		return "", err
+	}
+	return durable.IdempotencyKey(producer.No, text), nil
+}
+
+// eventKey returns the Key of a CloudEvent.
+func eventKey(id cloudevents.ID, ch *catalogue.Channel, producer *durable.Producer) string {
+	var no uint32
+	if ch.Intake.Identity == policy.IdentityProducer {
+		no = producer.No
+	}
+	return durable.EventKey(no, id.Source, id.ID)
+}
+
+// keyOf returns the Key of a message with that ID of its producer, "" for none.
+func keyOf(id string, ch *catalogue.Channel, producer *durable.Producer) (string, error) {
+	switch {
+	case id == "":
+		return "", nil
+	case !ident.ValidName(id):
+		return "", errMessageID
+	case ch.Intake.Identity != policy.IdentityProducer:
+		return id, nil
+	case len(id) > durable.MaxProducerID:
+		return "", errLongID
+	}
+	return durable.ProducerKey(producer.No, id), nil
+}
+
+// parseKey reads an Idempotency-Key: a string of RFC 8941, or the same without quotes.
+func parseKey(b []byte) (string, error) {
+	if len(b) > 0 && b[0] == '"' {
+		if len(b) < 2 || b[len(b)-1] != '"' {
+			return "", errKey
+		}
+		b = b[1 : len(b)-1]
+		if bytes.IndexByte(b, '\\') >= 0 {
+			out := make([]byte, 0, len(b))
+			for i := 0; i < len(b); i++ {
+				if b[i] == '\\' {
+					if i++; i == len(b) || b[i] != '"' && b[i] != '\\' {
+						return "", errKey
+					}
+				} else if b[i] == '"' {
+					return "", errKey
+				}
+				out = append(out, b[i])
+			}
+			b = out
+		} else if bytes.IndexByte(b, '"') >= 0 {
+			return "", errKey
+		}
+	}
+	if len(b) == 0 || len(b) > 255 {
+		return "", errKey
+	}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return "", errKey
+		}
+	}
+	return string(b), nil
+}
+
+// replayed returns the stored message that a message repeats, and the status of the answer, where
+// the repeat is no error: the first answer again for an Idempotency-Key, and 200 in a channel that
+// acknowledges duplicates.
+func replayed(msg *durable.Message, in policy.Intake, err error) (stored durable.Message, status int) {
+	var dup *durable.DuplicateError
+	if !errors.As(err, &dup) {
+		return *msg, 0
+	}
+	stored = durable.Message{ID: dup.ID, Key: msg.Key}
+	switch {
+	case msg.Idempotent():
+		return stored, fasthttp.StatusCreated
+	case in.Duplicates == policy.Acknowledge:
+		return stored, fasthttp.StatusOK
+	}
+	return stored, 0
+}
+
+// appendMessageURL appends the path of a message.
+func appendMessageURL(b []byte, channelID string, m *durable.Message) []byte {
+	b = append(b, "/channel/"...)
+	b = append(b, channelID...)
+	b = append(b, "/message/"...)
+	return m.AppendPathID(b)
+}

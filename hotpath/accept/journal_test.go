@@ -1,0 +1,234 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/test/memstore"
+)
+
+// A desk keeps receipts.
+type desk struct {
+	mu  sync.Mutex
+	all map[durable.ReceiptID]durable.Receipt
+}
+
+func (d *desk) StoreReceipts(_ context.Context, all []durable.Receipt) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range all {
+		d.all[r.ID] = r
+	}
+	return nil
+}
+
+func (d *desk) Receipts(_ context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	found := map[durable.ReceiptID]durable.Receipt{}
+	for _, id := range ids {
+		if r, ok := d.all[id]; ok {
+			found[id] = r
+		}
+	}
+	return found, nil
+}
+
+func sign(part []byte) [4]byte { return [4]byte{part[15], 1, 2, 3} }
+
+// startJournal runs a publisher with a journal in a folder until the test ends.
+func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) (*Publisher, *desk, func()) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	cat := catalogue.New(f, log)
+	require.NoError(t, cat.Refresh(t.Context()))
+	node, err := cluster.New(t.Context(), f, "test", log)
+	require.NoError(t, err)
+	o := journal.Options{MaxBytes: maxBytes, MaxAge: time.Hour, Sign: sign, Log: log}
+	d := &desk{all: map[durable.ReceiptID]durable.Receipt{}}
+	p := New(Options{Store: f, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost), Bodies: intake.NewBound(1 << 30),
+		WaitingRequests: 1 << 20, Committed: func([]*durable.Message) {}, Receipts: d, Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
+		Journal: JournalOptions{Sign: sign, Open: func() (*journal.Journal, error) { return journal.Open(data, o) }, Left: func() ([]*journal.Journal, error) {
+			left, _, err := journal.Left(data, o)
+			return left, err
+		}}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { p.Run(ctx) })
+	stop := func() { cancel(); wg.Wait() }
+	t.Cleanup(stop)
+	return p, d, stop
+}
+
+// send submits a message with a budget and returns its receipt, if the journal has it.
+func (p *Publisher) send(budget time.Duration, m *durable.Message) (receipt *journal.Receipt, err error) {
+	m.ChannelNo = 1
+	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Since: time.Now(), Budget: budget}, m)
+	defer sub.Release()
+	sub.WaitOrJournal()
+	if r, ok := sub.Receipt(0); ok {
+		receipt = &r
+	}
+	return receipt, sub.Outcome(0)
+}
+
+func (d *desk) await(t *testing.T, r *journal.Receipt) (got durable.Receipt) {
+	t.Helper()
+	require.NotNil(t, r)
+	require.Eventually(t, func() bool {
+		found, _ := d.Receipts(t.Context(), []durable.ReceiptID{durable.ReceiptID(*r)})
+		got = found[durable.ReceiptID(*r)]
+		return len(found) > 0
+	}, 30*time.Second, 5*time.Millisecond)
+	return got
+}
+
+func (f *faultyStore) requireStored(t *testing.T, keys ...string) {
+	t.Helper()
+	f.Lock()
+	defer f.Unlock()
+	require.Equal(t, keys, f.stored)
+}
+
+// A faultyStore fails as it is told, and refuses a Key that it has.
+type faultyStore struct {
+	*memstore.Store
+	fail   error
+	stored []string // payload and Key
+}
+
+func newFaultyStore() *faultyStore {
+	f := &faultyStore{Store: memstore.Subscribed()}
+	f.OnInsert = func(_ int, batch []*durable.Message) []error {
+		results := make([]error, len(batch))
+		for i, m := range batch {
+			entry := string(m.Payload) + " " + m.Key
+			switch {
+			case f.fail != nil:
+				results[i] = f.fail
+			case m.ID.Millis() < time.Now().Add(-durable.MaxIDAge).UnixMilli():
+				results[i] = durable.ErrStale
+			case m.Key != "" && slices.Contains(f.stored, entry):
+				results[i] = &durable.DuplicateError{ID: m.ID}
+			default:
+				f.stored = append(f.stored, entry)
+			}
+		}
+		return results
+	}
+	return f
+}
+
+func (f *faultyStore) set(err error) {
+	f.Lock()
+	f.fail = err
+	f.Unlock()
+}
+
+func TestAMessageThatTheStoreCommitsAfterTheBudgetIsNotStoredAgain(t *testing.T) {
+	f := newFaultyStore()
+	f.Gate = make(chan struct{})
+	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
+	receipt, err := p.send(20*time.Millisecond, &durable.Message{Payload: []byte("late")})
+	require.NoError(t, err)
+	require.True(t, p.standby.holds(*receipt))
+	f.Gate <- struct{}{}
+	got := d.await(t, receipt)
+	require.NotEmpty(t, got.Message)
+	f.requireStored(t, "late ")
+	close(f.Gate)
+	receipt, err = p.send(time.Minute, &durable.Message{Payload: []byte("direct")})
+	require.NoError(t, err)
+	require.Nil(t, receipt)
+	require.Eventually(t, func() bool { return p.writes.Load() == 0 && p.bytes.Held() == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestMessagesOfAFailingStoreGoToTheJournalAtOnceAndAreStoredInOrder(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
+	var receipts []*journal.Receipt
+	began := time.Now()
+	for _, text := range []string{"a", "b", "c"} {
+		receipt, err := p.send(20*time.Second, &durable.Message{Payload: []byte(text), Key: "k" + text})
+		require.NoError(t, err)
+		receipts = append(receipts, receipt)
+	}
+	require.Less(t, time.Since(began), 20*time.Second)
+	f.set(nil)
+	for i, receipt := range receipts {
+		require.Equal(t, "k"+[]string{"a", "b", "c"}[i], d.await(t, receipt).Message)
+	}
+	f.requireStored(t, "a ka", "b kb", "c kc")
+}
+
+func TestAnUnknownOutcomeIsLookedUpBeforeTheReplay(t *testing.T) {
+	f := newFaultyStore()
+	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
+	inner := f.OnInsert
+	first := true
+	f.OnInsert = func(call int, batch []*durable.Message) []error {
+		results := inner(call, batch)
+		switch {
+		case first: // stored, and the answer is lost
+			first = false
+			return slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(batch))
+		case batch[0].Key == "" && errors.Is(results[0], durable.ErrStale):
+			return make([]error, len(batch)) // it is found under the ID
+		}
+		return results
+	}
+	receipt, err := p.send(20*time.Second, &durable.Message{Payload: []byte("unknown")})
+	require.NoError(t, err)
+	require.NotEmpty(t, d.await(t, receipt).Message)
+	f.requireStored(t, "unknown ")
+}
+
+func TestAFullJournalRefusesAndARestartStoresTheRest(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	data := t.TempDir()
+	p, _, stop := startJournal(t, f.Store, data, 20<<10)
+	n := 0
+	for ; n < 1000; n++ {
+		if _, err := p.send(time.Second, &durable.Message{Payload: make([]byte, 500)}); err != nil {
+			require.ErrorContains(t, err, problem.ErrJournalFull.Code)
+			break
+		}
+	}
+	require.Greater(t, n, 10)
+	stop()
+	f.set(nil)
+	_, d, _ := startJournal(t, f.Store, data, 20<<10)
+	require.Eventually(t, func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.all) == n
+	}, 30*time.Second, 5*time.Millisecond)
+	require.Len(t, f.stored, n)
+}
+
+func TestWhatCanNeverBeStoredLeavesTheJournalWithItsReason(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
+	receipt, err := p.send(time.Second, &durable.Message{Payload: []byte("bad")})
+	require.NoError(t, err)
+	f.set(durable.ErrConflict)
+	require.Equal(t, "message_id_conflict", d.await(t, receipt).Reason)
+}

@@ -1,0 +1,151 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+const (
+	// leftTick is the interval at which a broker looks for journals that another one has left.
+	leftTick = 30 * time.Second
+	// stopDrain is how long a broker that stops stores what is in its journal. The rest stays there.
+	stopDrain = 5 * time.Second
+)
+
+// keepJournals replays the journal of this broker and those that others have left, until ctx ends.
+func (p *Publisher) keepJournals(ctx context.Context) {
+	s := p.standby
+	var replays sync.WaitGroup
+	begin := func(j *journal.Journal, left bool) {
+		r := newReplay(p, j)
+		s.mu.Lock()
+		s.all = append(s.all, r)
+		s.mu.Unlock()
+		if n := j.Waiting(); n > 0 {
+			p.committer.log.Info("storing the messages of a journal", "folder", j.Dir(), "messages", n)
+		}
+		replays.Go(func() {
+			guard.Loop(ctx, "journal replay", func(ctx context.Context) { p.replayAll(ctx, r, left) })
+		})
+	}
+	tick := time.NewTicker(leftTick)
+	defer tick.Stop()
+	for p.adopt(begin); ; {
+		select {
+		case <-ctx.Done():
+			replays.Wait()
+			p.endJournals(context.WithoutCancel(ctx))
+			return
+		case j := <-s.opened:
+			begin(j, false)
+		case <-tick.C:
+			p.adopt(begin)
+		}
+	}
+}
+
+// adopt begins to replay the journals that others have left.
+func (p *Publisher) adopt(begin func(j *journal.Journal, left bool)) {
+	left, err := p.standby.o.Left()
+	if err != nil {
+		p.committer.log.Warn("a journal in the data folder cannot be read", "error", err)
+	}
+	for _, j := range left {
+		begin(j, true)
+	}
+}
+
+// replayAll replays a journal until ctx ends, one that was left until it is empty.
+func (p *Publisher) replayAll(ctx context.Context, r *replay, left bool) {
+	err := r.run(ctx, left)
+	if err != nil {
+		p.committer.log.Error("a journal cannot be replayed", "folder", r.journal.Dir(), "error", err)
+		if !errors.Is(err, journal.ErrForeign) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(leftTick):
+			}
+			if !left && ctx.Err() == nil {
+				p.replayAll(ctx, r, left)
+			}
+			return
+		}
+	}
+	if left && ctx.Err() == nil {
+		p.closeReplay(r)
+	}
+}
+
+// closeReplay closes a journal that is empty, or that this broker cannot replay.
+func (p *Publisher) closeReplay(r *replay) {
+	s := p.standby
+	s.mu.Lock()
+	s.all = slices.DeleteFunc(s.all, func(q *replay) bool { return q == r })
+	s.mu.Unlock()
+	if err := r.journal.Close(); err != nil {
+		p.committer.log.Warn("a journal did not close cleanly", "error", err)
+	}
+}
+
+// endJournals stores what it can of the journals for a moment, and closes them. What they hold
+// stays on disk.
+func (p *Publisher) endJournals(ctx context.Context) {
+	s := p.standby
+	s.mu.Lock()
+	all := slices.Clone(s.all)
+	select {
+	case j := <-s.opened: // with its first message, a moment ago
+		r := newReplay(p, j)
+		all, s.all = append(all, r), append(s.all, r)
+	default:
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, stopDrain)
+	defer cancel()
+	for _, r := range all {
+		if r.journal.Waiting() > 0 && !p.committer.pulse.failing.Load() {
+			_ = r.run(ctx, true) // what is left is logged
+		}
+		if state := r.journal.State(); state.Waiting > 0 || r.heldAt > 0 {
+			p.committer.log.Warn("stopping with messages in the journal: the next broker with this data folder stores them",
+				"folder", r.journal.Dir(), "messages", state.Waiting, "bytes", state.Bytes)
+		}
+		p.closeReplay(r)
+	}
+}
+
+// JournalState returns what the journals hold that this broker has.
+func (p *Publisher) JournalState() (total journal.State) {
+	s := p.standby
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.all {
+		one := r.journal.State()
+		total.Waiting += one.Waiting
+		total.Bytes += one.Bytes
+		total.Oldest = max(total.Oldest, one.Oldest)
+	}
+	return total
+}
+
+// Replay stores the messages of a journal that no broker has, and returns how many are stored and
+// how many cannot be. It fails where the channel of a message is paused.
+func (p *Publisher) Replay(ctx context.Context, j *journal.Journal) (stored, refused int, err error) {
+	r := newReplay(p, j)
+	r.once = true
+	err = r.run(ctx, true)
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err == nil && r.heldAt > 0 {
+		err = problem.ErrChannelPaused
+	}
+	return r.stored, r.refused, err
+}

@@ -1,0 +1,68 @@
+package accept
+
+import (
+	"runtime"
+	"strings"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/filter"
+)
+
+// A judge decides by the filters of a channel which consumers a message leaves out. The message
+// records it, so each message is judged once. It is judged before it waits for a transaction, in
+// the goroutine that submits it. Only where the catalogue changed meanwhile is it judged again: the
+// insert refuses the verdict of an old copy, because of the shape.
+type judge struct {
+	catalogue *catalogue.Catalogue
+	metrics   *metrics.Metrics
+	// slots bounds the concurrent evaluations, and thereby the memory of parsed payloads.
+	slots chan struct{}
+}
+
+func newJudge(o Options) *judge {
+	return &judge{catalogue: o.Catalogue, metrics: o.Metrics, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
+
+// all judges messages that are new.
+func (j *judge) all(msgs []*durable.Message) {
+	if !j.catalogue.AnyFilters() {
+		return
+	}
+	for _, m := range msgs {
+		if ch := j.catalogue.ChannelByNo(m.ChannelNo); ch != nil && ch.Filters != nil {
+			j.one(ch, m)
+		}
+	}
+}
+
+// one sets the fields of a message that its channel decides.
+func (j *judge) one(ch *catalogue.Channel, m *durable.Message) {
+	m.Audience, m.Shape, m.LeftOut = ch.Audience, ch.Shape, ""
+	if ch.Filters == nil {
+		return
+	}
+	j.slots <- struct{}{}
+	defer func() { <-j.slots }()
+	seen := filter.Message{Payload: m.Payload, Headers: m.Metadata(), Priority: m.Priority, ContentType: m.ContentType,
+		Attributes: strings.HasPrefix(m.ContentType, cloudevents.StructuredType)}
+	if p := j.catalogue.ProducerByNo(m.ProducerNo); p != nil {
+		seen.Producer = p.ID
+	}
+	var out durable.PositionSet
+	for position, f := range ch.Filters {
+		if f == nil || m.Addressed != "" && !m.Addressed.Has(position) {
+			continue
+		}
+		v := f.Decide(&seen)
+		if v != filter.Match {
+			out.Add(position)
+		}
+		if v > filter.NoMatch {
+			j.metrics.FilterErrors.WithLabelValues(v.String()).Inc()
+		}
+	}
+	m.LeftOut = out.Positions()
+}

@@ -1,0 +1,102 @@
+package accept
+
+import (
+	"context"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// AckHeader says in an answer of 201 or 202 what it promises.
+const AckHeader = "X-Broker-Ack"
+
+const receiptPath = "/receipt/"
+
+var errNoReceipt = problem.New(404, "receipt_not_found", "No broker has given this receipt, or it is older than seven days.")
+
+// committed is what a 201 promises in a channel.
+func committed(a policy.Ack) policy.Ack {
+	if a == policy.AckReplicated {
+		return a
+	}
+	return policy.AckDurable
+}
+
+// acknowledged sets how a submission to a channel waits. The memory of a message that goes to the
+// journal may outlive its request, so the submission counts it itself.
+func (t *Terms) acknowledged(in policy.Intake) {
+	if in.Ack == policy.AckJournal {
+		t.Budget, t.Counted = in.Budget.Duration(), 0
+	}
+}
+
+// Receipt is GET /receipt/{receipt}: 202 while the message waits in a journal, 303 to the message
+// once it is stored, 410 if it could not be stored. The receipt is the permission: it is signed.
+func (p *Publisher) Receipt(rc *fasthttp.RequestCtx) {
+	text, _ := rc.UserValue("receipt").(string)
+	if err := p.receipt(rc, text); err != nil {
+		problem.Write(rc, err)
+	}
+}
+
+func (p *Publisher) receipt(rc *fasthttp.RequestCtx, text string) error {
+	s := p.standby
+	if !s.on() {
+		return errNoReceipt
+	}
+	r, ok := journal.ParseReceipt(text, s.o.Sign)
+	if !ok {
+		return errNoReceipt
+	}
+	if s.holds(r) {
+		return waits(rc)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	found, err := p.receipts.Receipts(ctx, []durable.ReceiptID{durable.ReceiptID(r)})
+	if err != nil {
+		return err
+	}
+	got, known := found[durable.ReceiptID(r)]
+	switch {
+	case known && got.Message == "":
+		return problem.Newf(410, "not_stored", "The message could not be stored: %s.", got.Reason)
+	case known:
+		ch := p.catalogue.ChannelByNo(got.ChannelNo)
+		if ch == nil {
+			return problem.New(410, "not_stored", "The channel of the message was deleted.")
+		}
+		rc.Response.Header.Set("Location", "/channel/"+ch.ID+"/message/"+got.Message)
+		rc.SetStatusCode(fasthttp.StatusSeeOther)
+		return nil
+	case time.Since(time.UnixMilli(r.Ms())) > durable.ReceiptsKept:
+		return errNoReceipt
+	}
+	return waits(rc) // in the journal of another broker, or held
+}
+
+// waits answers that a message waits in a journal.
+func waits(rc *fasthttp.RequestCtx) error {
+	rc.Response.Header.Set(AckHeader, policy.AckJournal.String())
+	rc.Response.Header.Set("Retry-After", "1")
+	rc.SetStatusCode(fasthttp.StatusAccepted)
+	return nil
+}
+
+// holds reports whether a message surely waits in a journal of this broker.
+func (s *standby) holds(r journal.Receipt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.journal.Holds(r) {
+			return true
+		}
+	}
+	return s.own != nil && s.own.Holds(r)
+}

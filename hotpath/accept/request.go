@@ -1,0 +1,179 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/exchange"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// requestWait is how long a request waits that does not say.
+const requestWait = 10 * time.Second
+
+var (
+	errPrefer     = problem.Newf(400, "invalid_prefer", "Prefer must be wait=N with whole seconds from 0 to %d; nothing was stored.", int(exchange.MaxWait.Seconds()))
+	errNobody     = problem.New(409, "no_responder", "No consumer of the channel has responses on, so no response would come; nothing was stored.")
+	errOneRequest = problem.New(400, "invalid_request", "A request is one message of now: it takes no batch, no "+scheduledHeader+" and no "+recurrenceHeader+"; nothing was stored.")
+)
+
+// Request is POST /channel/{channel}/request: a publish that waits for the first response. The
+// message is as durable as any other, whatever becomes of the wait.
+func (p *Publisher) Request(rc *fasthttp.RequestCtx) {
+	if err := p.request(rc); err != nil {
+		problem.Write(rc, err)
+	}
+}
+
+func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
+	h := &rc.Request.Header
+	channelID, _ := rc.UserValue("channel").(string)
+	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
+		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	if err != nil {
+		return err
+	}
+	wait, err := preferredWait(h)
+	if err != nil {
+		return err
+	}
+	if ch, err = p.responding(ch); err != nil {
+		return err
+	}
+	if ch.Paused {
+		if err := p.stillPaused(ch.No); err != nil {
+			return err
+		}
+	}
+	mode, err := eventMode(h)
+	if err != nil {
+		return err
+	}
+	times, err := timesOf(h)
+	if err != nil {
+		return err
+	}
+	if times != times0 || mode == cloudevents.Batch {
+		return errOneRequest
+	}
+	from := sender{ch, producer}
+	msg, err := p.message(rc, from, mode)
+	if err != nil {
+		return err
+	}
+	receipt, err := p.store(rc, from, mode, msg)
+	p.metrics.Answer(ch.Intake.Ack, receipt != "", err)
+	if receipt != "" { // the journal has it: its responses are found when it is stored
+		p.answerStored(rc, ch, msg, receipt)
+		return nil
+	}
+	if errors.Is(err, durable.ErrDuplicate) {
+		stored, status := replayed(msg, ch.Intake, err)
+		rc.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
+		if status == 0 {
+			return err
+		}
+		p.metrics.Repeats.Inc()
+		rc.Response.Header.Set(ReplayedHeader, "true")
+		rc.Response.Header.Set(AckHeader, policy.AckDurable.String())
+		*msg, err = stored, nil
+	} else if err == nil {
+		p.answerStored(rc, ch, msg, "")
+	}
+	if err != nil {
+		return err
+	}
+	return p.awaitResponse(rc, ch, msg, wait)
+}
+
+// responding refuses a channel without a consumer that has responses on.
+func (p *Publisher) responding(ch *catalogue.Channel) (*catalogue.Channel, error) {
+	if len(exchange.Responders(ch, p.replies.Reader.Policies)) > 0 {
+		return ch, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	if err := p.catalogue.Refresh(ctx); err != nil { // another broker may have changed a consumer
+		return nil, err
+	}
+	if now := p.catalogue.ChannelByNo(ch.No); now != nil && len(exchange.Responders(now, p.replies.Reader.Policies)) > 0 {
+		return now, nil
+	}
+	return nil, errNobody
+}
+
+// preferredWait reads Prefer: wait=N. Other preferences are ignored (RFC 7240).
+func preferredWait(h *fasthttp.RequestHeader) (time.Duration, error) {
+	for _, line := range h.PeekAll("Prefer") {
+		for part := range strings.SplitSeq(string(line), ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			value, _, _ = strings.Cut(value, ";")
+			n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
+			if err != nil || n < 0 {
+				return 0, errPrefer
+			}
+			return min(time.Duration(min(n, 3600))*time.Second, exchange.MaxWait), nil
+		}
+	}
+	return requestWait, nil
+}
+
+// awaitResponse answers with the first response, or with the place where the responses will be.
+func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, ch *catalogue.Channel, msg *durable.Message, wait time.Duration) error {
+	head := msg.Head()
+	head.Audience = max(head.Audience, len(ch.Consumers)) // of a repeat it is not known; no exchange is above it
+	rc.Response.Header.SetBytesV("Location", append(appendMessageURL(nil, ch.ID, msg), "/responses"...))
+	rc.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait.Seconds())))
+	rc.SetStatusCode(fasthttp.StatusAccepted)
+	if wait > 0 {
+		gone, err := p.replies.Board.Await(rc.Conn(), ch.No, head, exchange.First, wait, p.replies.Stopping)
+		if gone || err != nil { // the message is stored: where its responses will be is answered
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	if now := p.catalogue.ChannelByNo(ch.No); now != nil {
+		ch = now
+	}
+	k, e, err := p.replies.Reader.First(ctx, ch, head)
+	if err != nil || e == nil {
+		return nil
+	}
+	rc.SetStatusCode(fasthttp.StatusOK)
+	out := &rc.Response.Header
+	out.SetNoDefaultContentType(true)
+	for name, value := range metadata.Headers(e.Headers) {
+		if name == "Content-Type" || name == "Content-Encoding" {
+			out.Set(name, value)
+		}
+	}
+	out.Set(exchange.ConsumerID, k.ID)
+	out.Set(exchange.ResponseStatus, strconv.Itoa(e.Status))
+	if e.Truncated {
+		out.Set(exchange.ResponseCut, "true")
+	}
+	rc.Response.SetBodyRaw(e.Body)
+	return nil
+}
+
+// Replies are what a request waits with.
+type Replies struct {
+	Board    *exchange.Board
+	Reader   *exchange.Reader
+	Stopping <-chan struct{} // closed when the broker stops
+}

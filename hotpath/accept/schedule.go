@@ -1,0 +1,310 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/schedule"
+)
+
+// The headers of a scheduled message. In a batch they are those of each line without its own.
+const (
+	scheduledHeader  = "X-Broker-Scheduled-For"
+	recurrenceHeader = "X-Broker-Recurrence"
+)
+
+// scheduling is the number of concurrent transactions of schedules.
+const scheduling = 4
+
+// forwarded is the number of messages that ForwardAll submits together.
+const forwarded = 128
+
+// The names that the refusals of times use.
+type timeNames struct{ at, recurrence string }
+
+var (
+	errHeaderTimes = timeNames{scheduledHeader, recurrenceHeader}
+	errLineTimes   = timeNames{"ScheduledFor", "Recurrence"}
+)
+
+// times are the times of a message as the producer wrote them. times0 is a message of now.
+type times struct{ at, recurrence string }
+
+var times0 times
+
+// timesOf returns the times in the headers of a request.
+func timesOf(h *fasthttp.RequestHeader) (times, error) {
+	at, recurrence := h.Peek(scheduledHeader), h.Peek(recurrenceHeader)
+	if at == nil && recurrence == nil {
+		return times0, nil
+	}
+	for _, name := range []string{scheduledHeader, recurrenceHeader} {
+		switch all := h.PeekAll(name); {
+		case len(all) > 1:
+			return times0, problem.New(400, "invalid_schedule", name+" must occur once; nothing was stored.")
+		case len(all) == 1 && len(all[0]) == 0:
+			return times0, problem.New(400, "invalid_schedule", name+" is empty; nothing was stored.")
+		}
+	}
+	return times{string(at), string(recurrence)}, nil
+}
+
+// A scheduler stores messages that are sent later.
+type scheduler struct {
+	store     Store
+	least     time.Duration // how far ahead a message must be
+	nowMs     func() int64
+	scheduled func(dueMs int64)
+	slots     chan struct{}
+}
+
+func newScheduler(o Options) scheduler {
+	s := scheduler{store: o.Store, least: o.MinSchedule, nowMs: o.NowMs, scheduled: o.Scheduled, slots: make(chan struct{}, scheduling)}
+	if s.nowMs == nil {
+		s.nowMs = func() int64 { return time.Now().UnixMilli() }
+	}
+	if s.scheduled == nil {
+		s.scheduled = func(int64) {}
+	}
+	return s
+}
+
+// plan returns the schedule of a message.
+func (s *scheduler) plan(nowMs int64, m durable.Message, t times, names timeNames) (*durable.Scheduled, error) {
+	now := time.UnixMilli(nowMs).UTC()
+	due, err := s.due(t, names, now)
+	if err != nil {
+		return nil, err
+	}
+	if t.recurrence != "" && len(m.Key) > schedule.MaxID && !m.Digested() {
+		return nil, problem.Newf(400, "invalid_message_id", "The ID of a recurring message has at most %d bytes, because each message gets a suffix.", schedule.MaxID)
+	}
+	dueMs := due.Add(time.Millisecond - time.Nanosecond).UnixMilli() // never before its time
+	return &durable.Scheduled{Message: m, DueMs: dueMs, Recurrence: t.recurrence}, nil
+}
+
+// due returns the time of the first message.
+func (s *scheduler) due(t times, names timeNames, now time.Time) (due time.Time, err error) {
+	if t.at != "" {
+		if due, err = apitype.ParseTime(t.at); err != nil {
+			return due, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, such as 2026-12-01T09:00:00+01:00; nothing was stored.")
+		}
+	}
+	if t.recurrence != "" {
+		r, err := schedule.Parse(t.recurrence)
+		if err != nil {
+			return due, problem.New(400, "invalid_recurrence", names.recurrence+": "+err.Error()+"; nothing was stored.")
+		}
+		switch {
+		case !r.Cron() && t.at != "":
+			return due, problem.New(400, "invalid_recurrence", names.recurrence+" has a start of its own, so "+names.at+" must be absent; nothing was stored.")
+		case !r.Cron():
+			due = r.First(due)
+		case t.at == "":
+			return r.First(now.Add(max(s.least, time.Millisecond))), nil
+		}
+		defer func() {
+			if err == nil && r.Cron() {
+				due = r.First(due)
+			}
+		}()
+	}
+	switch {
+	case !due.After(now) || due.Before(now.Add(s.least)):
+		return due, problem.Newf(412, "schedule_too_soon", "The time is past, or nearer than %v; nothing was stored.", s.least)
+	case due.After(now.Add(schedule.Horizon)):
+		return due, problem.New(400, "invalid_schedule", "The time is more than ten years ahead; nothing was stored.")
+	}
+	return due, nil
+}
+
+// publishLater stores a scheduled message and answers.
+func (p *Publisher) publishLater(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, msg *durable.Message, t times) error {
+	later, err := p.scheduler.plan(p.scheduler.nowMs(), *msg, t, errHeaderTimes)
+	if err != nil {
+		return err
+	}
+	held, err := p.readPayload(ctx, from, mode, &later.Message)
+	defer p.bytes.Give(held)
+	if err != nil {
+		return err
+	}
+	err = p.scheduleAll(context.Background(), Terms{Patience: admissionPatience, Counted: held}, []*durable.Scheduled{later})[0]
+	status := fasthttp.StatusCreated
+	stored := later.Message
+	if errors.Is(err, durable.ErrDuplicate) {
+		var replay int
+		if stored, replay = replayed(&later.Message, from.ch.Intake, err); replay > 0 {
+			ctx.Response.Header.Set(ReplayedHeader, "true")
+			p.metrics.Repeats.Inc()
+			status, err = replay, nil
+		}
+	} else if err != nil {
+		return err
+	}
+	ctx.Response.Header.SetBytesV("Location", appendScheduledURL(nil, from.ch.ID, &stored))
+	if err == nil {
+		ctx.Response.Header.Set(AckHeader, policy.AckDurable.String())
+		ctx.SetStatusCode(status)
+	}
+	return err
+}
+
+// appendScheduledURL appends the path of a schedule.
+func appendScheduledURL(b []byte, channelID string, m *durable.Message) []byte {
+	b = append(b, "/channel/"...)
+	b = append(b, channelID...)
+	b = append(b, "/scheduled-message/"...)
+	return m.AppendPathID(b)
+}
+
+// laterLines are the scheduled messages of a chunk.
+type laterLines struct {
+	results []error
+	done    chan struct{} // closed with the last result
+}
+
+// scheduleLines stores the scheduled messages of lines in the background; nil: there are none.
+func (p *Publisher) scheduleLines(ctx context.Context, lines []line) *laterLines {
+	var batch []*durable.Scheduled
+	for _, l := range lines {
+		if l.later != nil {
+			batch = append(batch, l.later)
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	later := &laterLines{done: make(chan struct{})}
+	go func() {
+		defer close(later.done)
+		err := guard.Do("schedule lines", func() error {
+			later.results = p.scheduleAll(ctx, Terms{Patience: batchRoom, Lines: true}, batch)
+			return nil
+		})
+		if err != nil {
+			later.results = slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(batch))
+		}
+	}()
+	return later
+}
+
+// recordLater adds the result of the next scheduled line of a chunk to the answers.
+func (c *chunk) recordLater(a *answers, l line) (stored, repeat bool) {
+	err := c.later.results[0]
+	c.later.results = c.later.results[1:]
+	return err == nil, a.add(&l.later.Message, err, isScheduled)
+}
+
+// scheduleAll stores schedules, inside the bounds of what may wait for the store, and returns one
+// result each.
+func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.Scheduled) []error {
+	n, bytes := int64(len(batch)), -t.Counted
+	for _, m := range batch {
+		bytes += int64(m.Bytes())
+	}
+	if !p.admit(ctx, t, n, bytes) {
+		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
+	}
+	defer func() {
+		p.writes.Add(-n)
+		p.bytes.Give(bytes)
+		p.admission.leave(int(n))
+	}()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
+	defer cancel()
+	select {
+	case p.scheduler.slots <- struct{}{}:
+		defer func() { <-p.scheduler.slots }()
+	case <-ctx.Done():
+		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
+	}
+	results := p.committer.schedule(ctx, &p.scheduler, batch)
+	failpoint.At(failpoint.AfterSchedule)
+	for i, err := range results {
+		if err == nil {
+			p.scheduler.scheduled(batch[i].DueMs)
+		}
+	}
+	return results
+}
+
+// schedule gives each schedule its ID and stores them. Where the store reports stale data, it
+// refreshes that data and tries again.
+func (c *committer) schedule(ctx context.Context, s *scheduler, batch []*durable.Scheduled) []error {
+	results := make([]error, len(batch))
+	which := make([]int, len(batch))
+	for i, m := range batch {
+		which[i], m.ID = i, c.ids.Next()
+	}
+	for try := 0; ; try++ {
+		lease, err := c.node.Lease()
+		if err != nil {
+			return slices.Repeat([]error{err}, len(batch))
+		}
+		lease.Known = c.catalogue.Version()
+		var todo []*durable.Scheduled
+		var index, again []int
+		for _, i := range which {
+			if results[i] = c.refusal(&batch[i].Message); results[i] == nil {
+				todo, index = append(todo, batch[i]), append(index, i)
+			} else if try == 0 { // another broker may have resumed the channel
+				again = append(again, i)
+			}
+		}
+		if len(todo) > 0 {
+			for j, err := range s.store.Schedule(ctx, lease, todo) {
+				results[index[j]] = err
+				if errors.Is(err, durable.ErrStale) {
+					results[index[j]] = problem.ErrUnavailable.Because(err)
+					again = append(again, index[j])
+				}
+			}
+		}
+		if len(again) == 0 || ctx.Err() != nil || try > 20 {
+			return results
+		}
+		which = again
+		if err := c.refresh(ctx, try); err != nil {
+			for _, i := range again {
+				results[i] = err
+			}
+			return results
+		}
+	}
+}
+
+// ForwardAll publishes messages that the broker itself makes, and returns one result each.
+func (p *Publisher) ForwardAll(ctx context.Context, msgs []*durable.Message) []error {
+	results := make([]error, 0, len(msgs))
+	var subs []*Submission
+	// In small parts, since a part waits for places that publishes of clients could have.
+	for part := range slices.Chunk(msgs, forwarded) {
+		subs = append(subs, p.Submit(ctx, Terms{Patience: batchRoom, Lines: true}, part...))
+	}
+	for _, sub := range subs {
+		sub.Wait()
+		for i := range sub.writes {
+			err := sub.Outcome(i)
+			results = append(results, err)
+			if err == nil {
+				p.metrics.Published.Inc()
+				p.metrics.PublishBytes.Add(float64(len(sub.Message(i).Payload)))
+			}
+		}
+		sub.Release()
+	}
+	return results
+}

@@ -1,0 +1,41 @@
+package pull
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// limits returns the limits of the consumer's leases. Workers get jobs by priority and time alone:
+// they have no slots here that retries could fill.
+func (p *Puller) limits(k *durable.Consumer) redisq.Limits {
+	l := p.limitsOf(k)
+	l.RetryShare = 100
+	return l
+}
+
+// Refusals of a lease by the limits of the consumer.
+var (
+	errRate        = problem.Problem{Status: 429, Code: "rate_limited", RetryAfter: 1, Detail: "The rate of the consumer allows no attempt now. Nothing was leased."}
+	errConcurrency = problem.Problem{Status: 429, Code: "too_many_in_flight", RetryAfter: 1, Detail: "The consumer has as many jobs in flight as its concurrency allows. Nothing was leased."}
+)
+
+// retryAfter returns a time as seconds for Retry-After, rounded up.
+func retryAfter(wait time.Duration) int { return int((max(wait, 1) + time.Second - 1) / time.Second) }
+
+// claim claims the job in Redis. With insert it also claims a job that Redis does not have.
+func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
+	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visible + m.t.extra, Insert: insert, Limits: m.p.limitsOf(m.k)})
+	if err == nil && grant.Limited {
+		refused := errConcurrency
+		if grant.Wait > 0 {
+			refused = errRate
+			refused.RetryAfter = retryAfter(grant.Wait)
+		}
+		return redisq.Lease{}, grant.Before, &refused
+	}
+	return grant.Lease, grant.Before, err
+}

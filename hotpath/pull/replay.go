@@ -1,0 +1,172 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/limit"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// The jobs of a replay come on the routes of its consumer, behind all others. The ID of such a job is
+// that of the job which it repeats, so its lease names the replay: <replay>~<token>. A request
+// without a lease means the job of the consumer, if the queue has it, and else that of the replay.
+
+const replayMark = "~"
+
+// leaseText returns a lease token as the client gets it.
+func leaseText(k *durable.Consumer, token string) string {
+	if k.Replay == nil {
+		return token
+	}
+	return k.Replay.ID() + replayMark + token
+}
+
+// setLease tells the client its lease, and the replay if the job is one of a replay.
+func setLease(rc *fasthttp.RequestCtx, k *durable.Consumer, token string) {
+	rc.Response.Header.Set(LeaseHeader, leaseText(k, token))
+	if k.Replay != nil {
+		rc.Response.Header.Set(replayHeader, k.Replay.ID())
+	}
+}
+
+// ofLease returns the generation that a lease of the consumer names, and its token.
+func (p *Puller) ofLease(k *durable.Consumer, lease string) (*durable.Consumer, string, error) {
+	id, token, replayed := strings.Cut(lease, replayMark)
+	if !replayed {
+		return k, lease, nil
+	}
+	g := p.catalogue.ReplayOf(k.No)
+	if g == nil || g.Replay.ID() != id {
+		return nil, "", errLeaseLost
+	}
+	return g, token, nil
+}
+
+// generation returns the generation of the consumer that a request for one of its jobs means.
+func (p *Puller) generation(ctx context.Context, k *durable.Consumer, id ident.ID, lease string) (*durable.Consumer, string, error) {
+	if lease != "" {
+		return p.ofLease(k, lease)
+	}
+	g := p.catalogue.ReplayOf(k.No)
+	if g == nil {
+		return k, "", nil
+	}
+	for _, of := range []*durable.Consumer{k, g} {
+		standing, err := p.probes.Ask(ctx, of.No, id)
+		if err != nil {
+			return nil, "", err
+		}
+		if standing.State != redisq.Missing {
+			return of, "", nil
+		}
+	}
+	return k, "", nil
+}
+
+// limitsOf returns the limits of the leases of a generation.
+func (p *Puller) limitsOf(k *durable.Consumer) redisq.Limits {
+	l := limit.Of(p.policies.Of(k.Policy), redisq.Rate{})
+	if k.Replay != nil {
+		l = limit.OfReplay(l, k.Replay.Rate)
+	}
+	return l
+}
+
+// claimAny claims jobs of the consumer, and where it has none, of its replay. of is the generation
+// whose jobs they are.
+func (p *Puller) claimAny(k *durable.Consumer, q claimRequest) (of *durable.Consumer, c redisq.Claim, jobs []claimedJob, err error) {
+	c, jobs, err = p.claimOnce(k, q)
+	g := p.catalogue.ReplayOf(k.No)
+	if g == nil || err != nil || len(jobs) > 0 || c.Ready > 0 {
+		return k, c, jobs, err
+	}
+	again, jobs, err := p.claimOnce(g, q)
+	if errors.Is(err, catalogue.ErrUnknownConsumer) { // the replay has just ended
+		return k, c, nil, nil
+	}
+	if again.NextDue == 0 || c.NextDue > 0 && c.NextDue < again.NextDue {
+		again.NextDue = c.NextDue
+	}
+	return g, again, jobs, err
+}
+
+// runReplayed is run where some entries may be about jobs of a replay: it runs those of each
+// generation for themselves. It reports false, and does nothing, where all are of the consumer.
+func (u *updating) runReplayed(ctx context.Context) bool {
+	g := u.p.catalogue.ReplayOf(u.k.No)
+	if g == nil && !slices.ContainsFunc(u.updates, func(e update) bool { return strings.Contains(e.Lease, replayMark) }) {
+		return false
+	}
+	of, err := u.generations(ctx, g)
+	if err != nil {
+		u.fail(indexes(len(u.updates)), err)
+		return true
+	}
+	for _, k := range []*durable.Consumer{u.k, g} {
+		part := updating{p: u.p, ch: u.ch, k: k}
+		var places []int
+		for i, e := range u.updates {
+			if k == nil || of[i] != k {
+				continue
+			}
+			_, e.Lease, _ = u.p.ofLease(u.k, e.Lease)
+			part.updates, places = append(part.updates, e), append(places, i)
+		}
+		part.ids, part.errs = make([]ident.ID, len(places)), make([]error, len(places))
+		part.run(ctx)
+		for n, i := range places {
+			u.errs[i] = part.errs[n]
+		}
+	}
+	return true
+}
+
+// generations returns the generation that each entry means, nil where it is refused. g is the replay
+// of the consumer, or nil.
+func (u *updating) generations(ctx context.Context, g *durable.Consumer) ([]*durable.Consumer, error) {
+	of := make([]*durable.Consumer, len(u.updates))
+	var asked []int
+	var ids []ident.ID
+	for i, e := range u.updates {
+		if of[i], _, u.errs[i] = u.p.ofLease(u.k, e.Lease); e.Lease != "" || g == nil {
+			continue
+		}
+		if job, err := ident.Parse(e.ID); err == nil { // other ones are refused later
+			id, _, _ := job.Split()
+			asked, ids = append(asked, i), append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return of, nil
+	}
+	live, err := u.p.queue.Probe(ctx, u.k.No, ids)
+	if err != nil {
+		return nil, err
+	}
+	repeated, err := u.p.queue.Probe(ctx, g.No, ids)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range asked {
+		if live[n].State == redisq.Missing && repeated[n].State != redisq.Missing {
+			of[i] = g
+		}
+	}
+	return of, nil
+}
+
+func indexes(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+)
+
+// A History has the stored attempts of jobs: the durable store.
+type History interface {
+	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
+}
+
+// maxInquiry bounds the bytes that are read of the answer of a status URL.
+const maxInquiry = 64 << 10
+
+// exchange makes one attempt, which ends by the deadline. Where the consumer may have processed
+// the attempt before, and its policy has a status URL, the broker asks that URL first: 2xx ends
+// the job as delivered, 404 sends the request again, and everything else fails the attempt, so
+// the broker asks again after the backoff.
+func (v *delivery) exchange(p *policy.Policy, deadline time.Time) egress.Result {
+	if p.StatusURL == "" || v.lease.Attempt == 1 && v.lease.Flags == 0 {
+		return v.post(deadline)
+	}
+	begun := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	ambiguous, err := v.ambiguous(ctx)
+	if err != nil {
+		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+	}
+	if !ambiguous {
+		return v.post(deadline)
+	}
+	status, err := v.inquire(ctx, p)
+	switch {
+	case err != nil:
+		return egress.Result{Err: err, RetryAfter: -1, Sent: true, Took: time.Since(begun)}
+	case status/100 == 2:
+		v.note = fmt.Sprintf("the status URL answered %d: the consumer had processed an earlier attempt", status)
+		return egress.Result{Status: status, RetryAfter: -1, Took: time.Since(begun)}
+	case status == http.StatusNotFound:
+		v.note = "the status URL answered 404: the message was sent again"
+		return v.post(deadline)
+	}
+	return egress.Result{Err: fmt.Errorf("the status URL answered %d; it is asked again", status), RetryAfter: -1, Sent: true, Took: time.Since(begun)}
+}
+
+// ambiguous reports whether the consumer may have processed the attempt before. An attempt
+// without a stored end is one whose lease ended, or whose broker did.
+func (v *delivery) ambiguous(ctx context.Context) (bool, error) {
+	stored, err := v.d.history.Attempts(ctx, v.consumer.No, v.msg.ID, 1)
+	if err != nil || len(stored) == 0 {
+		return true, err
+	}
+	last := stored[0]
+	return last.Phase == durable.PhaseMaybeProcessed || v.lease.Attempt > 1 && last.No != v.lease.Attempt-1, nil
+}
+
+// inquire asks the status URL and returns the status of its answer. The error shows neither the
+// URL nor what was answered, since both may contain secrets.
+func (v *delivery) inquire(ctx context.Context, p *policy.Policy) (status int, err error) {
+	id := v.msg.PublicID()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.StatusURL.For(id), http.NoBody)
+	if err != nil {
+		return 0, errInquiry
+	}
+	p.Prove(req.Header.Set, v.webhookID(), nil, time.Now())
+	if client, ok := p.Authorization.OAuth2(); ok {
+		deadline, _ := ctx.Deadline()
+		token, err := v.tokens(p.Authorization, client).get(nil, deadline)
+		if err != nil {
+			return 0, err
+		}
+		token.SetAuthHeader(req)
+	}
+	req.Header.Set("User-Agent", v.d.settings.UserAgent)
+	req.Header.Set(v.d.settings.TokenHeader, v.consumer.Token)
+	req.Header.Set("X-Broker-Message-ID", id)
+	resp, err := v.d.settings.Web.Do(req)
+	if err != nil {
+		return 0, errInquiry
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxInquiry) // so that the connection can be used again
+	return resp.StatusCode, nil
+}
+
+var errInquiry = fmt.Errorf("the status URL did not answer; it is asked again")

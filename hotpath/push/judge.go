@@ -1,0 +1,116 @@
+package push
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/policy"
+)
+
+// outcome judges the answer by the consumer's policy and returns the result to store.
+func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Result {
+	d, m := v.d, v.d.metrics
+	m.AttemptSeconds.Observe(res.Took.Seconds())
+	out := durable.Outcome{
+		ConsumerNo: v.consumer.No, ID: v.msg.ID, Priority: v.msg.Priority,
+		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status, DurationMs: res.Took.Milliseconds(),
+		Tracked: v.tracked || v.lease.Attempt > 1, ProducerNo: v.msg.ProducerNo,
+	}
+	r := outcome.Result{Lease: v.lease, Sink: v}
+	p := d.policy(v.consumer)
+	if verdict.Meaning == policy.Delivered {
+		out.Kind, out.Note = durable.OutcomeDelivered, v.note
+		out.Tracked = out.Tracked || v.note != ""
+		if p.Responses != policy.ResponsesOff || v.msg.ProducerNo == 0 {
+			v.answered(&out, &res, p)
+		}
+		m.Attempts.WithLabelValues("delivered").Inc()
+		if out.Attempts == 1 && v.consumer.Replay == nil { // a replayed message is as old as it is
+			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // the store's clock
+			m.EndToEnd.Observe(took.Seconds())
+			if v.msg.ID.Millis() > v.lane.consumer.Load().StateMs { // it was not held meanwhile
+				d.pace.Observe(took-res.Took, res.Took)
+			}
+		}
+		d.verifier.Cache.Done(v.msg.ID)
+		r.Outcome = out
+		return r
+	}
+	out.Answer, out.Error, out.Phase = res.Answer, describeFailure(res), phaseOf(res)
+	if p.TombstoneAfter > 0 {
+		out.Tombstone = &durable.Tombstone{ConsumerNo: v.consumer.Account(), After: p.TombstoneAfter, Window: p.TombstoneWindow}
+	}
+	if verdict.Meaning != policy.Retry {
+		out.Kind = durable.OutcomeDead
+		if verdict.Meaning == policy.Rejected {
+			out.Reason = durable.Rejected
+			out.Error = "the consumer's policy does not retry this answer: " + out.Error
+		} else {
+			out.Reason = durable.AttemptsExhausted
+			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.lease.Attempt, p.MaxAttempts(), out.Error)
+		}
+		m.Attempts.WithLabelValues("dead").Inc()
+		m.Died(out.Reason, 1)
+		d.verifier.Cache.Done(v.msg.ID)
+		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
+			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
+	} else {
+		out.Kind = durable.OutcomeRetry
+		r.Delay = verdict.Delay
+		out.NextMs = out.AtMs + r.Delay.Milliseconds()
+		m.Attempts.WithLabelValues("retry").Inc()
+		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
+			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.Delay)
+	}
+	r.Outcome = out
+	return r
+}
+
+// Ended removes the delivery from those in flight.
+func (v *delivery) Ended(stored bool) {
+	if stored && v.last {
+		v.end.Store(over)
+	}
+	v.d.inFlight.remove(v)
+	v.dropKept()
+	if v.lane.full.Load() {
+		v.d.Wake(v.lane.no)
+	}
+}
+
+// Retrying wakes the lane when the job is due again.
+func (v *delivery) Retrying(after time.Duration) {
+	v.d.touched(v.lane.no)
+	v.d.WakeAfter(v.lane.no, after)
+}
+
+// Done does nothing: no request waits for the outcome of a push.
+func (v *delivery) Done(error) {}
+
+// phaseOf says how far a failed attempt came.
+func phaseOf(res egress.Result) durable.Phase {
+	switch {
+	case res.Err == nil:
+		return durable.PhaseAnswered
+	case res.Sent || res.Status != 0:
+		return durable.PhaseMaybeProcessed
+	}
+	return durable.PhaseNotSent
+}
+
+func describeFailure(res egress.Result) string {
+	if res.Err != nil {
+		text := res.Err.Error()
+		if len(text) > 512 {
+			text = text[:512]
+		}
+		return strings.ToValidUTF8(text, string(utf8.RuneError))
+	}
+	return "status " + strconv.Itoa(res.Status)
+}

@@ -1,0 +1,125 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/limit"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A Balancer slows adaptive consumers down: a balance.Balancer.
+type Balancer interface {
+	// Pace returns the present rate of the consumer, the zero value where it has no bound.
+	Pace(consumer uint32) redisq.Rate
+	// Count counts the end of an attempt.
+	Count(consumer uint32, strained bool)
+}
+
+// limits returns the limits of the consumer's leases.
+func (d *Dispatcher) limits(k *durable.Consumer) redisq.Limits {
+	p := d.policy(k)
+	var pace redisq.Rate
+	if p.Adaptive && d.balancer != nil {
+		pace = d.balancer.Pace(k.Account())
+	}
+	limits := limit.Of(p, pace)
+	if k.Replay != nil {
+		return limit.OfReplay(limits, k.Replay.Rate)
+	}
+	return limits
+}
+
+// Repaced tells the lane of an adaptive consumer that its pace has changed.
+func (d *Dispatcher) Repaced(consumer uint32) {
+	l := d.lane(consumer)
+	if l == nil {
+		return
+	}
+	l.until.Store(nil)
+	d.Wake(consumer)
+	if r := l.kin.behind.Load(); r != nil {
+		r.until.Store(nil)
+		d.Wake(r.no)
+	}
+}
+
+// holdTimeout bounds the call that holds a consumer.
+const holdTimeout = time.Second
+
+// strain acts on what an answer says about the consumer: it holds a consumer that asked for it, and
+// counts the attempts of an adaptive one.
+func (d *Dispatcher) strain(v *delivery, p *policy.Policy, verdict policy.Verdict) {
+	if p.Adaptive && d.balancer != nil {
+		d.balancer.Count(v.consumer.Account(), verdict.Strains)
+	}
+	l := v.lane
+	if verdict.Hold <= l.pause() {
+		return
+	}
+	until := time.Now().Add(verdict.Hold)
+	l.until.Store(&until)
+	ctx, cancel := context.WithTimeout(context.Background(), holdTimeout)
+	defer cancel()
+	if err := guard.Do("hold of a consumer", func() error { return d.queue.Hold(ctx, v.consumer.Account(), verdict.Hold) }); err != nil {
+		d.log.Debug("the other brokers do not know that a consumer asked to be held", "consumer", v.consumer.ID, "error", err)
+	}
+}
+
+// limited records which limit kept a job of the claim back.
+func (l *lane) limited(c *redisq.Claim) {
+	l.full.Store(c.Limited == redisq.ConcurrencyLimit)
+	if c.Limited == redisq.RateLimit {
+		until := time.Now().Add(c.NextDue)
+		l.until.Store(&until)
+	} else if l.until.Load() != nil {
+		l.until.Store(nil)
+	}
+}
+
+// pause returns the time until the rate allows a lease, 0 or less if it may do so now.
+func (l *lane) pause() time.Duration {
+	if until := l.until.Load(); until != nil {
+		return time.Until(*until)
+	}
+	return 0
+}
+
+// inTime counts the request at the present time if it is sent so long after its claim that the
+// rate of the consumer could be exceeded, or if it is a second one of the attempt. A part of the
+// slack is left for the way to the consumer. An error means that the request must not be sent.
+func (v *delivery) inTime(deadline time.Time, second bool) error {
+	limits := v.d.limits(v.consumer)
+	if !limits.Rated() || !second && time.Since(v.at) <= limits.Slack/4 {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	lease := v.lease
+	if lease.Granted = v.granted; second {
+		lease.Granted = ""
+	}
+	for try := 1; ; try++ {
+		asked := time.Now()
+		counted, wait, err := v.d.queue.Regrant(ctx, v.lane.no, lease, limits)
+		lease = counted
+		v.granted = lease.Granted
+		if err == nil && wait > 0 {
+			err = errRate
+		}
+		if err != nil || time.Since(asked) <= limits.Slack/2 || try == lateGrants {
+			return err
+		}
+	}
+}
+
+// lateGrants is how often a request is counted anew because the answer came late. The last count
+// stands: a broker that is always late must send something, too.
+const lateGrants = 3
+
+// errRate is the error of a request that is not sent.
+var errRate = errors.New("the rate of the consumer allows no request now")

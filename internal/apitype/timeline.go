@@ -1,0 +1,34 @@
+package apitype
+
+// The events of a timeline.
+const (
+	EventAccepted   = "ACCEPTED"    // the message was stored
+	EventAttempt    = "ATTEMPT"     // an attempt ended
+	EventLeaseEnded = "LEASE_ENDED" // an attempt has no outcome: its broker or worker did not say one in time
+	EventDelivered  = "DELIVERED"   // the job is over
+	EventDead       = "DEAD"        // the job is a dead letter
+	EventRedriven   = "REDRIVEN"    // the dead letter became a job again
+)
+
+// A Timeline is a page of what became of a message or of one of its jobs, in order of time.
+type Timeline struct {
+	Result []TimelineEvent `json:"Result"` // never null
+	Pages  Pages           `json:"Pages"`
+}
+
+// A TimelineEvent is one thing that happened.
+type TimelineEvent struct {
+	At         Time   `json:"At"`         // of its end
+	Event      string `json:"Event"`      // one of the constants
+	ConsumerID string `json:"ConsumerID"` // "": it is about the message
+	JobID      string `json:"JobID"`      // as ConsumerID
+	Attempt    int    `json:"Attempt"`    // from 1, again after a redrive; 0: it is about no attempt
+	Status     int    `json:"Status"`     // HTTP status of the consumer; 0: there was none
+	DurationMs *int64 `json:"DurationMs"` // null: it took no time, or that is not known
+	// Detail says in words what else is known: the broker, how far the attempt came, the failure
+	// and the first KiB of the answer. The producer of the message does not see the last two.
+	Detail     string `json:"Detail"`
+	Broker     *int   `json:"Broker,omitempty"`     // node number of the broker that did it, where it is known
+	Phase      string `json:"Phase,omitempty"`      // of an attempt without answer: as in Attempt
+	ReasonCode string `json:"ReasonCode,omitempty"` // of EventDead: as in Job
+}

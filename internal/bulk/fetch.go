@@ -1,0 +1,238 @@
+package bulk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/intake"
+)
+
+// A retryError is the failure of a fetch that may succeed later.
+type retryError struct {
+	reason string
+	wait   time.Duration
+}
+
+func (e *retryError) Error() string { return e.reason }
+
+// A fetchError is the failure of a fetch that fails again however often it is tried.
+type fetchError struct{ reason string }
+
+func (e *fetchError) Error() string { return e.reason }
+
+func failedFetch(format string, args ...any) error {
+	return &fetchError{fmt.Sprintf(format, args...)}
+}
+
+// fetch stores the file of a bulk whole, from its beginning, and then lets its rows be expanded.
+func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec) error {
+	if err := b.Store.RestartBulkBody(ctx, bulk.BulkHold); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, b.FetchTimeout)
+	defer cancel()
+	c, err := b.download(limited, bulk, spec)
+	if errors.Is(limited.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("the file did not arrive within %v", b.FetchTimeout)
+	}
+	if err != nil {
+		return b.judge(ctx, bulk, err)
+	}
+	if spec.Format == CSV {
+		if err := b.checkFile(ctx, bulk, spec, c.bytes); err != nil {
+			return err
+		}
+	}
+	return b.Store.RunBulk(ctx, bulk.BulkHold, c.rows.total())
+}
+
+// judge tells whether a fetch that failed is tried again. Failures of the store are none of the file.
+func (b *Bulks) judge(ctx context.Context, bulk *durable.Bulk, err error) error {
+	var final *fetchError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &final), errors.Is(err, durable.ErrFailed), errors.Is(err, durable.ErrBulkLost), errors.Is(err, durable.ErrOutcomeUnknown):
+		return err
+	}
+	text := "The file cannot be fetched: " + withoutURL(err) + "."
+	if bulk.Tries >= b.Retries.MaxRetries {
+		return failedFetch("%s Tried %d times.", text, bulk.Tries+1)
+	}
+	return &retryError{text, b.Retries.Delay(bulk.Tries + 1)}
+}
+
+// withoutURL returns the text of an error without the URL, which may contain a secret.
+func withoutURL(err error) string {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return strings.TrimPrefix(err.Error(), "egress: ")
+}
+
+// checkFile refuses a file whose columns cannot become messages.
+func (b *Bulks) checkFile(ctx context.Context, bulk *durable.Bulk, spec *Spec, bytes int64) error {
+	whole := *bulk
+	whole.Bytes = min(bytes, int64(spec.ChunkSize)) // has the first line
+	src, err := b.open(ctx, &whole, spec, min(b.Publisher.Longest(), spec.ChunkSize))
+	if err == nil {
+		src.rows.release()
+	}
+	return err
+}
+
+// request asks for the file. The answer is whole and not compressed, so that it is as large as it
+// says, or the error says why not.
+func (b *Bulks) request(ctx context.Context, from string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, failedFetch("FileURL is no URL.")
+	}
+	r.Header.Set("Accept-Encoding", "identity")
+	answer, err := b.Client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkAnswer(answer); err != nil {
+		_ = answer.Body.Close()
+		return nil, err
+	}
+	return answer, nil
+}
+
+func (b *Bulks) checkAnswer(r *http.Response) error {
+	encoding := r.Header.Get("Content-Encoding")
+	switch {
+	case r.StatusCode >= 300 && r.StatusCode < 400:
+		return failedFetch("The file is answered with the redirect %d, and redirects are not followed.", r.StatusCode)
+	case r.StatusCode == http.StatusRequestTimeout, r.StatusCode == http.StatusTooManyRequests, r.StatusCode >= 500:
+		return fmt.Errorf("the answer has the status %d", r.StatusCode)
+	case r.StatusCode != http.StatusOK:
+		return failedFetch("The file is answered with the status %d.", r.StatusCode)
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		return failedFetch("The file is sent with Content-Encoding %s, and only an uncompressed file is taken.", cut(encoding))
+	case r.ContentLength > b.MostBytes:
+		return b.tooLarge()
+	}
+	return nil
+}
+
+func (b *Bulks) tooLarge() error {
+	return failedFetch("The file is larger than %d bytes.", b.MostBytes)
+}
+
+// download stores the file in chunks, and returns what it counted.
+func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*chunker, error) {
+	answer, err := b.request(ctx, spec.FileURL)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	c := &chunker{bulks: b, hold: bulk.BulkHold, size: spec.ChunkSize, rows: newCounter(spec.Format)}
+	for whole := false; !whole; {
+		if whole, err = c.fill(answer.Body); err != nil {
+			return nil, err
+		}
+		if c.bytes > b.MostBytes {
+			return nil, b.tooLarge()
+		}
+		if err := c.store(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// peekTime is how long a request waits for the first line of its file, to refuse a template that
+// names a column which is not there.
+const peekTime = 300 * time.Millisecond
+
+// peek reads the first line of a file that is there at once. Only its columns are an error: whatever
+// else is wrong is for the fetch to tell.
+func (b *Bulks) peek(r *apitype.BulkRequest) error {
+	if r.Template == nil || r.Format != CSV {
+		return nil
+	}
+	t, err := compile(r.Template)
+	if err != nil || len(t.tags) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), peekTime)
+	defer cancel()
+	answer, err := b.request(ctx, r.FileURL)
+	if err != nil {
+		return nil
+	}
+	defer answer.Body.Close()
+	line, err := newRowReader(io.LimitReader(answer.Body, readAhead), true, 0, readAhead-1, nil).next(ctx)
+	if err != nil || len(line) > readAhead/2 {
+		return nil
+	}
+	_, err = checkHeader(line, t)
+	return err
+}
+
+func newCounter(format string) counter { return counter{end: rowEnd{csv: format == CSV}} }
+
+// A chunker stores a body that comes in chunks of one size, the last one excepted.
+type chunker struct {
+	bulks *Bulks
+	hold  durable.BulkHold
+	size  int
+	rows  counter
+	buf   []byte
+	no    int64
+	bytes int64
+}
+
+// fill reads the next chunk, and reports whether it is the last.
+func (c *chunker) fill(from io.Reader) (whole bool, err error) {
+	if c.buf == nil {
+		c.buf = make([]byte, 0, c.size)
+	}
+	c.buf = c.buf[:0]
+	for len(c.buf) < c.size {
+		n, err := from.Read(c.buf[len(c.buf):c.size])
+		c.buf = c.buf[:len(c.buf)+n]
+		if errors.Is(err, io.EOF) {
+			whole = true
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	part := c.buf
+	if c.no == 0 {
+		part = bytes.TrimPrefix(part, bom)
+	}
+	c.rows.add(part)
+	c.bytes += int64(len(c.buf))
+	return whole, nil
+}
+
+// store stores the chunk that was read.
+func (c *chunker) store(ctx context.Context) error {
+	if len(c.buf) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, 2*intake.AnswerWithin)
+	defer cancel()
+	if err := c.bulks.Store.AddBulkChunk(limited, c.hold, c.no, c.buf); err != nil {
+		return err
+	}
+	c.no++
+	failpoint.At(failpoint.AfterBulkChunk)
+	return nil
+}

@@ -1,0 +1,133 @@
+package bulk
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+// The formats of a body.
+const (
+	CSV    = "csv"
+	NDJSON = "ndjson"
+)
+
+// A Spec is what a bulk needs to be expanded. It is stored with the bulk.
+type Spec struct {
+	apitype.BulkRequest // of a body only its Format is set
+	Defaults            accept.RowDefaults
+	ChunkSize           int // bytes of each chunk but the last
+}
+
+// chunkSize is the size of the chunks of new bulks, bytes. Its insert fits the smallest usual
+// max_allowed_packet.
+const chunkSize = 256 << 10
+
+// maxRequest bounds the JSON of a request, bytes.
+const maxRequest = 1 << 20
+
+// rateOf returns the parsed rate.
+func rateOf(r *apitype.BulkRequest) (policy.Rate, error) {
+	if r.Rate == "" {
+		return policy.Rate{}, nil
+	}
+	var p policy.Policy
+	if err := policy.Set(&p, "rateLimit", r.Rate); err != nil {
+		return policy.Rate{}, problem.New(400, "invalid_rate", "Rate must be N/duration, such as 2000/1s, with N from 1 to 1000000 and a duration from 100ms to 24h.")
+	}
+	return p.RateLimit, nil
+}
+
+// parseRequest reads the JSON of a request. checkURL is the rule for addresses.
+func parseRequest(body []byte, checkURL func(string) error) (*apitype.BulkRequest, error) {
+	var r apitype.BulkRequest
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return nil, badJSON(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, problem.New(400, "invalid_json", "The body has more than one JSON value.")
+	}
+	if r.FileURL == "" {
+		return nil, problem.New(400, "invalid_file_url", "FileURL is missing.")
+	}
+	if checkURL != nil {
+		if err := checkURL(r.FileURL); err != nil {
+			return nil, problem.New(400, "invalid_file_url", "FileURL: "+strings.ReplaceAll(strings.TrimPrefix(err.Error(), "egress: "), "callback ", "")+".")
+		}
+	}
+	if r.Format != CSV && r.Format != NDJSON {
+		return nil, problem.New(400, "invalid_format", `Format must be "csv" or "ndjson".`)
+	}
+	if _, err := rateOf(&r); err != nil {
+		return nil, err
+	}
+	return &r, checkTemplate(&r)
+}
+
+// badJSON says what is wrong with the JSON of a request.
+func badJSON(err error) error {
+	var kind *json.UnmarshalTypeError
+	const unknown = "json: unknown field "
+	switch {
+	case errors.As(err, &kind) && kind.Field != "":
+		return problem.Newf(400, "invalid_json", "The member %s has the wrong type.", kind.Field)
+	case strings.HasPrefix(err.Error(), unknown):
+		return problem.Newf(400, "invalid_json", "There is no member %s; the members are FileURL, Format, Template and Rate, and in Template Payload, PayloadBase64, ContentType, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor and Recurrence.",
+			cut(strings.TrimPrefix(err.Error(), unknown)))
+	}
+	return problem.New(400, "invalid_json", `The body must be a JSON object such as {"FileURL":"https://files.example/people.csv","Format":"csv"}.`)
+}
+
+func cut(s string) string { return s[:min(len(s), 64)] }
+
+// checkTemplate refuses a template that no row could fill.
+func checkTemplate(r *apitype.BulkRequest) error {
+	if r.Template == nil {
+		return nil
+	}
+	if r.Template.Payload != "" && r.Template.PayloadBase64 != "" {
+		return problem.New(400, "invalid_template", "Template has a Payload and a PayloadBase64.")
+	}
+	c, err := compile(r.Template)
+	if err != nil {
+		return err
+	}
+	for _, tag := range c.tags {
+		if strings.TrimSpace(tag) == "" {
+			return unknownColumn(tag)
+		}
+	}
+	return accept.CheckConstant(c.names, c.constants())
+}
+
+// constants returns the texts without columns, "" for the others.
+func (c *compiled) constants() []string {
+	out := make([]string, len(c.texts))
+	for i, text := range c.texts {
+		if text == nil {
+			out[i] = c.plain[i]
+		}
+	}
+	return out
+}
+
+// perStep returns how many rows of a bulk one step has, and how long after it the next one begins.
+func perStep(r policy.Rate, most int) (rows int, wait func(rows int) time.Duration) {
+	if r == (policy.Rate{}) {
+		return most, func(int) time.Duration { return 0 }
+	}
+	quarter := int(int64(r.N) * int64(250*time.Millisecond) / int64(r.Per))
+	return max(1, min(most, quarter)), func(rows int) time.Duration {
+		return time.Duration(float64(r.Per) * float64(rows) / float64(r.N))
+	}
+}

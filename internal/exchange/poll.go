@@ -1,0 +1,201 @@
+package exchange
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/limit"
+	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// maxPoll bounds one poll.
+const maxPoll = 30 * time.Second
+
+// Results that are not there yet are due again at times that are multiples of this, so that one
+// statement delays many of them. A time is only ever moved to a later one.
+const pollGrain = 250 * time.Millisecond
+
+// A pollRun is the polls of one consumer in one round.
+type pollRun struct {
+	*Worker
+	k      *durable.Consumer
+	p      *policy.Policy
+	limits redisq.Limits
+
+	mu    sync.Mutex
+	err   error
+	later map[int64][]ident.ID // results that are not there yet, by the time of the next poll
+	rated time.Duration        // the rate allows no poll for that long
+}
+
+// poll asks for results, at most pollPage of them.
+func (w *Worker) poll(ctx context.Context, k *durable.Consumer, due []durable.Work) error {
+	if len(due) == 0 {
+		return nil
+	}
+	due = due[:min(len(due), pollPage)]
+	p := w.Policies.Of(k.Policy)
+	r := &pollRun{Worker: w, k: k, p: p, limits: limit.Of(p, redisq.Rate{}), later: map[int64][]ident.ID{}}
+	if k.Held() {
+		return w.delay(ctx, k, due, w.NowMs()+heldAgain.Milliseconds(), 0)
+	}
+	next := make(chan durable.Work, len(due))
+	for _, d := range due {
+		next <- d
+	}
+	close(next)
+	var wg sync.WaitGroup
+	for range min(pollsAtOnce, len(due)) {
+		wg.Go(func() {
+			for d := range next {
+				if ctx.Err() != nil {
+					return
+				}
+				err := guard.Do("poll of a result", func() error { return r.one(ctx, d) })
+				if err != nil {
+					r.mu.Lock()
+					r.err = err
+					r.mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for at, ids := range r.later {
+		if err := w.Store.DelayWork(ctx, k.No, durable.DeliveredReceiver, ids, at, 1); err != nil {
+			return err
+		}
+	}
+	return r.err
+}
+
+// delay makes results due at a time, without a poll.
+func (w *Worker) delay(ctx context.Context, k *durable.Consumer, due []durable.Work, atMs int64, tries int) error {
+	ids := make([]ident.ID, len(due))
+	for i, d := range due {
+		ids[i] = d.ID
+	}
+	return w.Store.DelayWork(ctx, k.No, durable.DeliveredReceiver, ids, atMs, tries)
+}
+
+// one asks for one result, inside the rate of the consumer.
+func (r *pollRun) one(ctx context.Context, d durable.Work) error {
+	if d.URL == "" { // the receiver posts it
+		return r.delay(ctx, r.k, []durable.Work{d}, d.DeadlineMs, 0)
+	}
+	r.mu.Lock()
+	wait := r.rated
+	r.mu.Unlock()
+	if wait == 0 && r.limits.Rated() {
+		var err error
+		if _, wait, err = r.Charge(ctx, r.k.No, redisq.Lease{}, r.limits); err != nil {
+			return err // Redis counts the rate: without it there is no poll
+		}
+	}
+	if wait > 0 {
+		r.mu.Lock()
+		r.rated = wait
+		r.mu.Unlock()
+		return r.delay(ctx, r.k, []durable.Work{d}, min(r.NowMs()+wait.Milliseconds(), d.DeadlineMs), 0)
+	}
+	res, status, retryAfter := r.ask(ctx, d)
+	if status/100 != 2 || r.p.AsyncStatus.Has(status) || res == nil {
+		found := "nothing yet"
+		if status == 0 || status/100 > 3 {
+			found = "failure"
+		}
+		r.polls.WithLabelValues(found).Inc()
+		r.again(d, retryAfter)
+		return nil
+	}
+	failpoint.At(failpoint.AfterResult)
+	r.polls.WithLabelValues("result").Inc()
+	return r.store(ctx, d, status, res)
+}
+
+// again makes a result due after the backoff, and never earlier than the receiver asks for.
+func (r *pollRun) again(d durable.Work, retryAfter time.Duration) {
+	wait := firstPoll << min(d.Tries+1, 10)
+	wait = min(wait, lastPoll)
+	wait = max(wait+time.Duration(rand.Int64N(int64(wait)/10+1)), retryAfter)
+	grain := pollGrain.Milliseconds()
+	at := (r.NowMs() + wait.Milliseconds() + grain - 1) / grain * grain
+	at = min(at, d.DeadlineMs)
+	r.mu.Lock()
+	r.later[at] = append(r.later[at], d.ID)
+	r.mu.Unlock()
+}
+
+// store moves an exchange on with its result. A crash before it repeats the poll.
+func (r *pollRun) store(ctx context.Context, d durable.Work, status int, res *egress.Response) error {
+	found, err := r.Store.Exchanges(ctx, r.k.No, []ident.ID{d.ID})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	e := found[0]
+	e.Status, e.Headers, e.Body, e.Truncated = status, res.Headers, res.Body, res.Truncated
+	e.Answered(r.NowMs())
+	moved, err := r.Store.MoveExchange(ctx, e, durable.DeliveredReceiver)
+	if moved {
+		r.Answered(r.k.No, d.ID)
+		r.Stored(r.k.No)
+	}
+	return err
+}
+
+// ask sends one GET. A status of 0 means that no whole answer came.
+func (r *pollRun) ask(ctx context.Context, d durable.Work) (res *egress.Response, status int, retryAfter time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, min(r.p.Timeout, maxPoll))
+	defer cancel()
+	if r.CheckURL != nil && r.CheckURL(d.URL) != nil {
+		return nil, 0, 0
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody)
+	if err != nil {
+		return nil, 0, 0
+	}
+	job := d.ID.Job(r.k.Position).String()
+	if r.trusted(d.URL) {
+		r.p.Prove(req.Header.Set, job, nil, time.Now())
+		req.Header.Set(r.Token, r.k.Token)
+	}
+	req.Header.Set("User-Agent", r.Agent)
+	req.Header.Set("X-Broker-Consumer-ID", r.k.ID)
+	req.Header.Set("X-Broker-Job-ID", job)
+	resp, err := r.Web.Do(req)
+	if err != nil {
+		return nil, 0, 0
+	}
+	defer resp.Body.Close()
+	retryAfter = egress.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now(), 365*24*time.Hour)
+	res, err = egress.KeepOf(resp, &egress.Keep{Bytes: r.p.ResponseMaxBytes, Headers: r.p.ResponseHeaders.Keeps})
+	if err != nil {
+		return nil, 0, retryAfter
+	}
+	return res, resp.StatusCode, retryAfter
+}
+
+// trusted reports whether a URL may get the credentials of the consumer: it is where its callback
+// is, or its policy names it. A Location elsewhere gets none.
+func (r *pollRun) trusted(text string) bool {
+	to, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	for _, known := range []string{r.k.CallbackURL, r.p.ResultURL.For("m")} {
+		if u, err := url.Parse(known); err == nil && u.Host == to.Host && u.Scheme == to.Scheme {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,135 @@
+package exchange
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+)
+
+// viewBytes and viewEntries bound one answer.
+const (
+	viewBytes   = 8 << 20
+	viewEntries = 1000
+)
+
+// notKept is the reason of an exchange whose job was over before responses were on.
+const notKept = "the job was delivered while responses were off"
+
+// A Reader reads the responses to a message.
+type Reader struct {
+	Store    Store
+	Policies *policy.Book
+	Most     int // entries of one answer; 0: viewEntries
+}
+
+// Responses returns the responses to a message from the consumers from a position on: one entry for
+// each that has responses on. next is the position after the last entry; 0: there are no more.
+func (r *Reader) Responses(ctx context.Context, ch *catalogue.Channel, h durable.Head, from int) (view apitype.Responses, next int, err error) {
+	view.Result = []apitype.Response{}
+	responders := Responders(ch, r.Policies)
+	counts, err := look(ctx, r.Store, responders, []durable.Head{h})
+	if err != nil {
+		return view, 0, err
+	}
+	c := counts[h.ID]
+	view.Complete = c.over == c.all
+	bytes := 0
+	for _, k := range responders {
+		if k.Position < from || !k.Concerns(h) {
+			continue
+		}
+		if len(view.Result) == cmp.Or(r.Most, viewEntries) || bytes > viewBytes {
+			return view, k.Position, nil
+		}
+		entry, err := r.entry(ctx, k, h.ID)
+		if err != nil {
+			return view, 0, err
+		}
+		bytes += len(entry.Body)
+		view.Result = append(view.Result, entry)
+	}
+	return view, 0, nil
+}
+
+// First returns the exchange of the consumer whose response came first, nil if there is none.
+func (r *Reader) First(ctx context.Context, ch *catalogue.Channel, h durable.Head) (k *durable.Consumer, first *durable.Exchange, err error) {
+	for _, responder := range Responders(ch, r.Policies) {
+		found, err := r.Store.Exchanges(ctx, responder.No, []ident.ID{h.ID})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range found {
+			e := &found[i]
+			if (e.State == durable.ResponseReceived || e.State == durable.ResponseDelivered) && (first == nil || e.ReceivedMs < first.ReceivedMs) {
+				k, first = responder, e
+			}
+		}
+	}
+	return k, first, nil
+}
+
+func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID) (v apitype.Response, err error) {
+	v = apitype.Response{ConsumerID: k.ID, Headers: map[string]string{}, ArrivedAt: apitype.Time{Time: id.Time()}}
+	found, err := r.Store.Exchanges(ctx, k.No, []ident.ID{id})
+	if err != nil {
+		return v, err
+	}
+	if len(found) == 0 {
+		return v, r.derive(ctx, &v, k, id)
+	}
+	e := &found[0]
+	v.State, v.Status, v.Truncated, v.Attempt, v.Reason = e.State.String(), e.Status, e.Truncated, e.Attempt, e.Reason
+	v.DeliveredAt, v.ReceivedAt, v.EndedAt = at(e.DeliveredMs), at(e.ReceivedMs), at(e.EndedMs)
+	for line := range strings.Lines(string(e.Headers)) {
+		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":"); ok {
+			v.Headers[name] = strings.ToValidUTF8(value, "\uFFFD")
+		}
+	}
+	v.Body = string(e.Body)
+	if !utf8.Valid(e.Body) {
+		v.Body, v.BodyEncoding = base64.StdEncoding.EncodeToString(e.Body), apitype.Base64
+	}
+	return v, nil
+}
+
+// derive fills the entry of an exchange without a row: its job decides.
+func (r *Reader) derive(ctx context.Context, v *apitype.Response, k *durable.Consumer, id ident.ID) error {
+	states, err := r.Store.JobStates(ctx, k.No, []ident.ID{id})
+	if err != nil {
+		return err
+	}
+	j := states[id]
+	v.State, v.Attempt, v.Status = durable.Arrived.String(), j.Attempts, j.StatusCode
+	switch j.Status {
+	case durable.Dead:
+		v.State, v.Reason, v.EndedAt = durable.ExchangeFailed.String(), j.Reason.String(), at(j.ChangedMs)
+		if j.Error != "" {
+			v.Reason = strings.TrimPrefix(v.Reason+": "+j.Error, ": ")
+		}
+	case durable.Delivered:
+		// The outcome may have been stored since the exchange was looked for.
+		if found, err := r.Store.Exchanges(ctx, k.No, []ident.ID{id}); err != nil || len(found) > 0 {
+			v.State, v.DeliveredAt = durable.DeliveredReceiver.String(), at(j.ChangedMs)
+			return err
+		}
+		v.State, v.Reason, v.EndedAt = durable.ExchangeFailed.String(), notKept, at(j.ChangedMs)
+	}
+	return nil
+}
+
+// at returns a time of a row, nil where it has not come.
+func at(ms int64) *apitype.Time {
+	if ms == 0 {
+		return nil
+	}
+	return &apitype.Time{Time: time.UnixMilli(ms)}
+}

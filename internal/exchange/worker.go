@@ -1,0 +1,255 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+const (
+	// tick is the interval in which the store is asked what is due.
+	tick = 500 * time.Millisecond
+	// page is the number of exchanges of a consumer that one round handles; pollPage the number of
+	// its results that one round asks for.
+	page, pollPage = 500, 128
+	// consumersAtOnce bounds the consumers that are handled at a time, pollsAtOnce the polls of one
+	// consumer. Their product bounds the goroutines.
+	consumersAtOnce, pollsAtOnce = 16, 8
+	// replyBytes bounds the responses that are published at once.
+	replyBytes = 4 << 20
+	// noURLAgain is the pause before a reply to a producer without a reply URL is looked at again,
+	// heldAgain that before a result of a held consumer is.
+	noURLAgain, heldAgain = 30 * time.Second, 10 * time.Second
+)
+
+// A WorkStore is the part of durable.Store that a Worker uses.
+type WorkStore interface {
+	NextWork(ctx context.Context, after uint32) (consumerNo uint32, dueMs int64, err error)
+	DueWork(ctx context.Context, consumerNo uint32, nowMs int64, limit int) ([]durable.Work, error)
+	DelayWork(ctx context.Context, consumerNo uint32, state durable.ExchangeState, ids []ident.ID, dueMs int64, tries int) error
+	DropResponses(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) error
+	Exchanges(ctx context.Context, consumerNo uint32, ids []ident.ID) ([]durable.Exchange, error)
+	MoveExchange(ctx context.Context, e durable.Exchange, from durable.ExchangeState) (bool, error)
+	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
+	PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error)
+	PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error)
+}
+
+// Options assemble a Worker.
+type Options struct {
+	Store     WorkStore
+	Catalogue *catalogue.Catalogue
+	Policies  *policy.Book
+	Owns      func(consumer uint32) bool
+	NowMs     func() int64 // the store's clock
+	// Publish stores messages that the broker makes, and returns one result each.
+	Publish func(ctx context.Context, msgs []*durable.Message) []error
+	// Charge counts a request in the rates of a consumer; redisq.Queue.Regrant.
+	Charge   func(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
+	Answered func(consumer uint32, id ident.ID) // a response was stored
+	Announce func()                             // the catalogue has changed
+	Web      *http.Client                       // follows the address rules, no redirects
+	CheckURL func(rawURL string) error
+	Agent    string // User-Agent
+	Token    string // name of the header with the consumer's token
+	Registry prometheus.Registerer
+	Log      *slog.Logger
+}
+
+// A Worker does what is due of the exchanges of the consumers that this broker owns.
+type Worker struct {
+	Options
+	poke chan struct{} // capacity 1: something is due
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	active map[uint32]bool // consumers that are handled now
+	news   map[uint32]bool // consumers for which this broker stored a response
+
+	polls, replies *prometheus.CounterVec
+	failed         prometheus.Counter
+}
+
+// NewWorker returns a worker. Nothing is done before Run.
+func NewWorker(o Options) *Worker {
+	w := &Worker{Options: o, poke: make(chan struct{}, 1), active: map[uint32]bool{}, news: map[uint32]bool{}}
+	w.polls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_result_polls_total", Help: "Polls of results by this broker, by what they found."}, []string{"found"})
+	w.replies = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_replies_total", Help: "Replies to producers by this broker: published, or waiting for a reply URL."}, []string{"what"})
+	w.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_exchanges_failed_total", Help: "Exchanges that this broker ended without a response, other than by a dead letter."})
+	if o.Registry != nil {
+		o.Registry.MustRegister(w.polls, w.replies, w.failed)
+	}
+	return w
+}
+
+// Stored reports that this broker stored an exchange of a consumer. It never blocks.
+func (w *Worker) Stored(consumer uint32) {
+	w.mu.Lock()
+	w.news[consumer] = true
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *Worker) wake() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends, and then waits for the requests under way.
+func (w *Worker) Run(ctx context.Context) {
+	defer w.wg.Wait()
+	failing := false
+	next := time.Now()
+	for ctx.Err() == nil {
+		err := guard.Do("responses", func() error { return w.round(ctx, !time.Now().Before(next)) })
+		if time.Now().After(next) {
+			next = time.Now().Add(tick)
+		}
+		if err != nil && ctx.Err() == nil && !failing {
+			w.Log.Warn("responses are late: the store cannot be asked; the broker tries again", "error", err)
+		}
+		failing = err != nil
+		timer := time.NewTimer(tick)
+		select {
+		case <-ctx.Done():
+		case <-w.poke:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// round begins the work on the consumers with news and, if all is set, on all that this broker owns.
+func (w *Worker) round(ctx context.Context, all bool) error {
+	w.mu.Lock()
+	news := w.news
+	w.news = map[uint32]bool{}
+	w.mu.Unlock()
+	for no := range news {
+		w.begin(ctx, no)
+	}
+	if !all {
+		return nil
+	}
+	for after := uint32(0); ; {
+		no, dueMs, err := w.Store.NextWork(ctx, after)
+		if err != nil || no == 0 {
+			return err
+		}
+		if after = no; dueMs <= w.NowMs() && w.Owns(no) {
+			w.begin(ctx, no)
+		}
+	}
+}
+
+// begin handles a consumer in the background, unless it is handled already or too many are.
+func (w *Worker) begin(ctx context.Context, no uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.active[no]:
+		w.news[no] = true // again, with what came meanwhile
+		return
+	case len(w.active) >= consumersAtOnce:
+		w.news[no] = true
+		return
+	}
+	w.active[no] = true
+	w.wg.Go(func() {
+		var more bool
+		err := guard.Do("responses of a consumer", func() (err error) {
+			more, err = w.consumer(ctx, no)
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
+			w.Log.Warn("the responses of a consumer are late; the broker tries again", "consumer", no, "error", err)
+		}
+		w.mu.Lock()
+		delete(w.active, no)
+		more = more && err == nil || w.news[no]
+		w.mu.Unlock()
+		if more {
+			w.Stored(no)
+		}
+	})
+}
+
+// consumer does what is due of one consumer. It reports whether there is more.
+func (w *Worker) consumer(ctx context.Context, no uint32) (more bool, err error) {
+	k := w.Catalogue.ConsumerByNo(no)
+	if k == nil {
+		return false, w.Catalogue.Refresh(ctx)
+	}
+	now := w.NowMs()
+	due, err := w.Store.DueWork(ctx, no, now, page)
+	if err != nil || len(due) == 0 {
+		return false, err
+	}
+	var drop, back, late []ident.ID
+	var poll []durable.Work
+	for _, d := range due {
+		switch {
+		case d.State == durable.DeliveredReceiver && (d.DeadlineMs <= now || k.Deleted()):
+			late = append(late, d.ID)
+		case d.State == durable.DeliveredReceiver:
+			poll = append(poll, d)
+		case d.State == durable.ResponseReceived && d.GoesBack:
+			back = append(back, d.ID)
+		default:
+			drop = append(drop, d.ID)
+		}
+	}
+	errs := []error{w.fail(ctx, k, late), w.reply(ctx, k, due, back)}
+	if len(drop) > 0 {
+		errs = append(errs, w.Store.DropResponses(ctx, no, drop, now))
+	}
+	if w.Owns(no) { // a result is polled by one broker
+		errs = append(errs, w.poll(ctx, k, poll))
+	}
+	return len(due) == page || len(poll) > pollPage, errors.Join(errs...)
+}
+
+// fail ends exchanges without a result.
+func (w *Worker) fail(ctx context.Context, k *durable.Consumer, ids []ident.ID) error {
+	reason := "no result came by the deadline"
+	if k.Deleted() {
+		reason = "the consumer was deleted before its result came"
+	}
+	for _, id := range ids {
+		found, err := w.Store.Exchanges(ctx, k.No, []ident.ID{id})
+		if err != nil {
+			return err
+		}
+		for _, e := range found {
+			if err := w.failOne(ctx, e, reason); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *Worker) failOne(ctx context.Context, e durable.Exchange, reason string) error {
+	from := e.State
+	e.Fail(w.NowMs(), reason)
+	moved, err := w.Store.MoveExchange(ctx, e, from)
+	if moved {
+		w.failed.Inc()
+		w.Answered(e.ConsumerNo, e.ID)
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package filter
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"cel.dev/cel-go/interpreter"
+)
+
+// maxParsed bounds the memory that a parsed payload takes, by an estimate that is never too low.
+const maxParsed = 64 << 20
+
+// A Message is what filters see of one message. It parses the payload, and reads the headers, when
+// the first filter asks, and once. It is not safe for concurrent use.
+type Message struct {
+	Payload     []byte
+	Headers     []byte // "name:value\n" each
+	Priority    int
+	ContentType string
+	Producer    string
+	// Attributes is set for a CloudEvent in structured mode: its attributes are headers, too.
+	Attributes bool
+
+	parsed   bool
+	tooLarge bool
+	payload  any
+	headers  map[string]string
+}
+
+// ResolveName implements interpreter.Activation.
+func (m *Message) ResolveName(name string) (any, bool) {
+	switch name {
+	case "payload":
+		return m.json(), true
+	case "headers":
+		if m.headers == nil {
+			m.readHeaders()
+		}
+		return m.headers, true
+	case "priority":
+		return m.Priority, true
+	case "contentType":
+		return m.ContentType, true
+	case "producer":
+		return m.Producer, true
+	}
+	return nil, false
+}
+
+// Parent implements interpreter.Activation.
+func (*Message) Parent() interpreter.Activation { return nil }
+
+// json returns the parsed payload.
+func (m *Message) json() any {
+	if !m.parsed {
+		m.parsed = true
+		if m.tooLarge = weight(m.Payload) > maxParsed; !m.tooLarge && json.Unmarshal(m.Payload, &m.payload) != nil {
+			m.payload = nil
+		}
+	}
+	return m.payload
+}
+
+// weight bounds the memory of parsed JSON from above, bytes: a map with one member takes about 400,
+// and a number in a list 24 and its share of the free places.
+func weight(text []byte) int {
+	return 2*len(text) + 64*(bytes.Count(text, []byte{','})+bytes.Count(text, []byte{'['})) + 400*bytes.Count(text, []byte{'{'})
+}
+
+func (m *Message) readHeaders() {
+	m.headers = map[string]string{}
+	if m.Attributes {
+		event, _ := m.json().(map[string]any)
+		for name, value := range event {
+			switch value := value.(type) {
+			case string, bool, float64:
+				if name != "data" && name != "data_base64" {
+					m.headers["ce-"+name] = fmt.Sprint(value)
+				}
+			}
+		}
+	}
+	for line := range strings.Lines(string(m.Headers)) {
+		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":"); ok {
+			m.headers[strings.ToLower(name)] = strings.ToValidUTF8(value, "\uFFFD")
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package journal
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/penstock-broker/penstock/internal/folderlock"
+	"github.com/penstock-broker/penstock/internal/privatefile"
+)
+
+// A data folder has one journal for each broker that used it at the same time, in the folders
+// journal/0, journal/1 and so on. A broker locks the one that it writes, so two never share one.
+// It also replays every other one that nobody has locked.
+const (
+	folder    = "journal"
+	lockName  = "lock"
+	idName    = "id"
+	mostSlots = 64
+)
+
+// ErrInUse means that a living broker has a journal of the data folder.
+var ErrInUse = errors.New("journal: a living broker uses the folder")
+
+func slot(data string, n int) string { return filepath.Join(data, folder, strconv.Itoa(n)) }
+
+// Open opens the first journal of a data folder that no other broker has, and creates it if needed.
+func Open(data string, o Options) (*Journal, error) {
+	for n := range mostSlots {
+		dir := slot(data, n)
+		for _, d := range []string{data, filepath.Join(data, folder), dir} {
+			if err := privatefile.Folder(d); err != nil {
+				return nil, fmt.Errorf("journal: %w", err)
+			}
+		}
+		lock, err := folderlock.Take(dir, lockName)
+		if errors.Is(err, folderlock.ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
+		return openIn(dir, lock, o)
+	}
+	return nil, fmt.Errorf("%w: all %d journals in %s are locked", ErrInUse, mostSlots, filepath.Join(data, folder))
+}
+
+// Left opens the journals of a data folder that have messages and that no broker has. held reports
+// whether a broker has another one.
+func Left(data string, o Options) (left []*Journal, held bool, err error) {
+	for n := range mostSlots {
+		dir := slot(data, n)
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		lock, e := folderlock.Take(dir, lockName)
+		if errors.Is(e, folderlock.ErrHeld) {
+			held = true
+			continue
+		}
+		var j *Journal
+		if e == nil {
+			j, e = openIn(dir, lock, o)
+		}
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("journal: %s: %w", dir, e))
+			continue
+		}
+		if len(j.parts) == 0 {
+			err = errors.Join(err, j.Close())
+			continue
+		}
+		left = append(left, j)
+	}
+	return left, held, err
+}
+
+// identify returns the name of the journal in a folder, which its receipts contain, and makes one
+// if there is none.
+func identify(dir string) (id [4]byte, err error) {
+	name := filepath.Join(dir, idName)
+	if b, err := os.ReadFile(name); err == nil && len(b) == len(id) {
+		return [4]byte(b), nil
+	}
+	_, _ = rand.Read(id[:]) // never fails
+	// Without a flush: a name that is lost costs a look into the store for old receipts.
+	if err := os.WriteFile(name, id[:], 0o600); err != nil {
+		return id, fmt.Errorf("journal: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,56 @@
+package policy
+
+// A Sender is what a producer wants to get back. It is comparable; the zero value is nothing.
+type Sender struct {
+	ReplyURL      ReplyURL     // where responses go to that consumers with responses=callback give
+	SigningSecret Secret       // signs each reply
+	StatusEvents  StatusEvents // what it hears of its messages
+}
+
+// A ReplyURL is the URL to which the broker posts replies. Empty: none.
+type ReplyURL string
+
+func parseReplyURL(text string) (ReplyURL, error) {
+	if text == "" {
+		return "", nil
+	}
+	return ReplyURL(text), checkURL(text)
+}
+
+// String is the inverse of parseReplyURL.
+func (u ReplyURL) String() string { return string(u) }
+
+// senderFields is every setting that a producer may have.
+var senderFields = table[Sender]{
+	value("replyUrl", "an absolute http or https URL: the broker posts the responses of consumers with `responses=callback` to it",
+		parseReplyURL, func(p *Sender) *ReplyURL { return &p.ReplyURL }),
+	secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs replies as Standard Webhooks. Shown once",
+		parseSecret, func(p *Sender) *Secret { return &p.SigningSecret }),
+	value("statusEvents", "`off`, `all`, or some of `delivered`, `failed`, `dead`, separated by commas: what the producer hears of the jobs of its messages, at `replyUrl`, else on the channel `~status`",
+		parseStatusEvents, func(p *Sender) *StatusEvents { return &p.StatusEvents }),
+}
+
+// SenderNames returns the names of the fields of a producer, as forms have them.
+func SenderNames() []string { return senderFields.names() }
+
+// SenderTable returns name and meaning of each field of a producer, for the documentation.
+func SenderTable() [][2]string { return senderFields.about() }
+
+// SenderOf returns the settings of a producer's record.
+func SenderOf(record string) Sender { return senderFields.lay(Sender{}, decode(record)) }
+
+// MergeSender returns the record that results when form fields are laid over a record, as
+// Book.Merge does. The error is a *FieldError.
+func MergeSender(record string, form map[string]string) (string, error) {
+	set := decode(record)
+	if err := senderFields.merge(set, form); err != nil {
+		return "", err
+	}
+	return encode(set)
+}
+
+// ShowSender returns the settings of a record. The secrets of the named fields are not masked.
+func ShowSender(record string, reveal ...string) []Setting {
+	p := SenderOf(record)
+	return senderFields.show(&p, decode(record), reveal)
+}

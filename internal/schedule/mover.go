@@ -1,0 +1,269 @@
+// Package schedule sends scheduled messages when they are due.
+//
+// The store keeps a schedule from the moment of its 201. A Mover finds those that are due and
+// publishes their messages like any others; the insert of such a message moves the schedule on in
+// the same transaction, if the schedule waits for just this message. So two brokers, or one that
+// repeats after a crash or a lost answer, send it once.
+//
+// Every broker has a Mover. One of them owns the work; the others look whether a message is late
+// and then do it, so the end of the owner delays no message by more than its poll. A Mover sleeps
+// until the next message is due, and reads one index entry at each poll otherwise.
+package schedule
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/problem"
+)
+
+const (
+	// poll is the interval in which the store is asked for schedules of other brokers.
+	poll = 400 * time.Millisecond
+	// late is the delay from which a broker sends messages that another one should have sent.
+	late = 300 * time.Millisecond
+	// page and pageBytes bound the messages that are read and published at once.
+	page      = 512
+	pageBytes = 4 << 20
+	// sweepTick is the interval at which schedules past their retention, and those of deleted
+	// channels, are removed; sweepPage is the number that one transaction removes.
+	sweepTick = time.Minute
+	sweepPage = 500
+	// emptyAgain is the interval at which the schedules of a deleted channel are removed again: a
+	// broker with an old copy of the catalogue may have stored one.
+	emptyAgain = time.Hour
+	// sweepPause is the pause after a page, in times that the page took.
+	sweepPause = 4
+)
+
+// A Store is the part of durable.Store that a Mover uses.
+type Store interface {
+	NextDue(ctx context.Context, afterMs int64) (int64, error)
+	DueSchedules(ctx context.Context, nowMs int64, after durable.Due, without []uint32, limit int) ([]durable.Due, error)
+	ScheduledRows(ctx context.Context, ids []ident.ID) ([]*durable.Scheduled, error)
+	DropScheduled(ctx context.Context, id ident.ID) error
+	RemoveScheduled(ctx context.Context, channelNo uint32, limit int) (int, error)
+	ForgetScheduled(ctx context.Context, beforeMs int64, limit int) (int, error)
+}
+
+// A Cluster tells whether this broker owns the schedules, and the store's time.
+type Cluster interface {
+	Owns(consumer uint32) bool
+	PastMs() int64 // the store's clock shows at least that
+}
+
+// Options of New.
+type Options struct {
+	Store     Store
+	Catalogue *catalogue.Catalogue
+	Cluster   Cluster
+	// Publish stores messages like those of producers, and returns one result each.
+	Publish   func(ctx context.Context, msgs []*durable.Message) []error
+	Retention time.Duration // of schedules that are over, 0: for ever
+	Registry  prometheus.Registerer
+	Log       *slog.Logger
+}
+
+// A Mover is the part of one broker in sending scheduled messages.
+type Mover struct {
+	Options
+	nearer  chan struct{} // capacity 1: a schedule may be due before the end of the sleep
+	sent    prometheus.Counter
+	delay   prometheus.Histogram
+	emptied map[uint32]time.Time // deleted channels: when their schedules were removed; only the sweep uses it
+}
+
+// New returns a mover. Nothing runs before Run.
+func New(o Options) *Mover {
+	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[uint32]time.Time{}}
+	m.sent = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_sent_total", Help: "Messages of schedules that this broker sent."})
+	m.delay = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_scheduled_delay_seconds",
+		Help: "Time from when a scheduled message was due until it was stored as a message.", Buckets: prometheus.ExponentialBuckets(.002, 2, 16)})
+	if o.Registry != nil {
+		o.Registry.MustRegister(m.sent, m.delay)
+	}
+	return m
+}
+
+// Accepted says that this broker stored a schedule. It never blocks.
+func (m *Mover) Accepted(dueMs int64) {
+	if dueMs > m.Cluster.PastMs()+poll.Milliseconds() {
+		return
+	}
+	select {
+	case m.nearer <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends messages until ctx ends.
+func (m *Mover) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { guard.Loop(ctx, "schedules", m.sendLoop) })
+	wg.Go(func() { guard.Loop(ctx, "removal of schedules", m.sweepLoop) })
+	wg.Wait()
+}
+
+func (m *Mover) sendLoop(ctx context.Context) {
+	failing := false
+	for {
+		var wait time.Duration
+		err := guard.Do("schedules", func() (err error) {
+			wait, err = m.round(ctx)
+			return err
+		})
+		if err != nil {
+			wait = poll
+			if !failing && ctx.Err() == nil {
+				m.Log.Warn("scheduled messages are late; the broker tries again", "error", err)
+			}
+		}
+		failing = err != nil
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-m.nearer:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// round sends what is due, and returns how long nothing else will be.
+func (m *Mover) round(ctx context.Context) (time.Duration, error) {
+	next, err := m.Store.NextDue(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	now := m.Cluster.PastMs()
+	until := now
+	if !m.Cluster.Owns(0) {
+		until -= late.Milliseconds()
+	}
+	if next == 0 || next > until {
+		return sleep(next, until), nil
+	}
+	sent, err := m.pass(ctx, until)
+	if err != nil || sent > 0 {
+		return 0, err
+	}
+	// What is due now waits for its channel, or another broker sends it.
+	if next, err = m.Store.NextDue(ctx, until); err != nil {
+		return 0, err
+	}
+	return sleep(next, m.Cluster.PastMs()-(now-until)), nil
+}
+
+// sleep is the pause until a time, at most a poll.
+func sleep(nextMs, nowMs int64) time.Duration {
+	if nextMs == 0 {
+		return poll
+	}
+	return min(max(time.Duration(nextMs-nowMs)*time.Millisecond, 0), poll)
+}
+
+// pass sends one message of each schedule that is due at untilMs, and returns how many it sent.
+// Schedules of paused channels wait, and delay no others.
+func (m *Mover) pass(ctx context.Context, untilMs int64) (sent int, err error) {
+	var after durable.Due
+	var without []uint32
+	var failure error
+	for ctx.Err() == nil {
+		due, err := m.Store.DueSchedules(ctx, untilMs, after, without, page)
+		if err != nil || len(due) == 0 {
+			return sent, errors.Join(failure, err)
+		}
+		var ids []ident.ID
+		bytes := 0
+		for _, d := range due {
+			if len(ids) > 0 && bytes+d.Bytes > pageBytes {
+				break
+			}
+			after = d
+			ch := m.Catalogue.ChannelByNo(d.ChannelNo)
+			if ch != nil && ch.Paused {
+				if !slices.Contains(without, d.ChannelNo) {
+					without = append(without, d.ChannelNo)
+				}
+				continue
+			}
+			ids, bytes = append(ids, d.ID), bytes+d.Bytes
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		n, err := m.sendPage(ctx, ids)
+		sent += n
+		if err != nil {
+			failure = err
+		}
+	}
+	return sent, ctx.Err()
+}
+
+// sendPage sends the messages of some schedules that are due, and returns how many it sent.
+func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err error) {
+	found, err := m.Store.ScheduledRows(ctx, ids)
+	if err != nil {
+		return 0, err
+	}
+	now := m.Cluster.PastMs()
+	found = slices.DeleteFunc(found, func(s *durable.Scheduled) bool { return s.Status != durable.ScheduleWaiting || s.DueMs > now })
+	slices.SortFunc(found, func(a, b *durable.Scheduled) int {
+		if a.DueMs != b.DueMs {
+			return int(min(max(a.DueMs-b.DueMs, -1), 1))
+		}
+		return a.ID.Compare(b.ID)
+	})
+	if len(found) == 0 {
+		return 0, nil
+	}
+	msgs := make([]*durable.Message, len(found))
+	for i, s := range found {
+		msgs[i] = message(s, now)
+	}
+	failpoint.At(failpoint.BeforeDispatch)
+	var again []*durable.Message
+	for i, e := range m.Publish(ctx, msgs) {
+		switch {
+		case e == nil:
+			sent++
+			m.sent.Inc()
+			m.delay.Observe(max(0, time.Duration(msgs[i].ID.Millis()-found[i].DueMs)*time.Millisecond).Seconds())
+		case errors.Is(e, durable.ErrConflict) && msgs[i].Key != "":
+			// The ID of this message of a recurrence belongs to another message.
+			msgs[i].Key = ""
+			again = append(again, msgs[i])
+		case errors.Is(e, catalogue.ErrUnknownProducer):
+			err = errors.Join(err, m.Store.DropScheduled(ctx, found[i].ID))
+		case errors.Is(e, durable.ErrMoved), errors.Is(e, problem.ErrChannelPaused), errors.Is(e, catalogue.ErrUnknownChannel):
+		default:
+			err = e
+		}
+	}
+	failpoint.At(failpoint.AfterDispatch)
+	if len(again) > 0 {
+		for _, e := range m.Publish(ctx, again) {
+			if e == nil {
+				sent++
+				m.sent.Inc()
+			} else {
+				err = e
+			}
+		}
+	}
+	return sent, err
+}

@@ -1,0 +1,139 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// policy is the policy of the next consumer of a channel, "" if it has none.
+func (w *world) policy(channel uint32) string {
+	set := map[string]string{}
+	if r := draw(w.seed, word("tombstone"), uint64(channel)); w.plan.holds && !r.hit(500) {
+		set["tombstoneAfter"], set["tombstoneWindow"] = "2", "2s"
+	}
+	r := draw(w.seed, word("policy"), uint64(channel), uint64(len(w.store.changes(0).Consumers)))
+	if w.plan.orders && r.hit(700) {
+		set["ordered"], set["onBlocked"] = "true", []string{"block", "block", "skip", "dead-letter-key"}[r.below(4)]
+	}
+	if w.plan.rates && r.hit(700) {
+		set["rateLimit"] = fmt.Sprintf("%d/1s", 2+r.below(4))
+	}
+	if len(set) == 0 {
+		return ""
+	}
+	set["v"] = "1"
+	record, err := json.Marshal(set)
+	if err != nil {
+		panic(err) // a map of strings
+	}
+	return string(record)
+}
+
+// orderingKey is the ordering key of the next message, "" if it has none.
+func (w *world) orderingKey(r *chance) string {
+	if !w.plan.orders || r.hit(400) {
+		return ""
+	}
+	return []string{"a", "b"}[r.below(2)]
+}
+
+// checkOrder checks that the message before m in its key is over for the consumer (I14). No fault
+// explains another order: the store has the order, and nothing else decides.
+func (w *world) checkOrder(k durable.Consumer, m *durable.Message) {
+	p := policies.Of(k.Policy)
+	if !p.Ordered {
+		return
+	}
+	s := w.store
+	s.mu.Lock()
+	prev := s.message(k.ChannelNo, s.links[messageKey{k.ChannelNo, m.ID}])
+	if prev == nil || !concerns(prev.Audience, k) {
+		s.mu.Unlock()
+		return
+	}
+	before := jobKey{k.No, prev.ID}
+	status := s.state(before).Status
+	s.mu.Unlock()
+	if status == durable.Delivered || p.OnBlocked == policy.Skip && (status == durable.Dead || w.checker.wasReopened(before)) {
+		return
+	}
+	w.checker.report(m.ID, "I14: consumer %d got a message of %q, and the one before it, %s, has status %d", k.No, m.OrderingKey(), prev.ID, status)
+}
+
+// wasReopened reports whether the job was a dead letter once.
+func (c *checker) wasReopened(k jobKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trace(k).reopened > 0
+}
+
+// lateAfter is how long a broker that slept, or whose last count came late, may still send requests
+// that were counted before.
+const lateAfter = 2 * time.Second
+
+// checkRate checks that no window of a rate has more requests than the limit (I15). Each loss of
+// Redis may add one limit. Requests of a broker that was stopped between the count and the request
+// do not count: nothing can recall them.
+func (c *checker) checkRate(l *life, k durable.Consumer) {
+	p := policies.Of(k.Policy)
+	if p.RateLimit.N == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.w.now()
+	if c.disturbed.only(l.no, now-lateAfter, now) || c.lateCounts.only(l.no, now-lateAfter, now) {
+		return
+	}
+	c.arrivals[k.No] = append(c.arrivals[k.No], now)
+	from, n := now-p.RateLimit.Per, 0
+	for _, at := range c.arrivals[k.No] {
+		if at > from {
+			n++
+		}
+	}
+	most := p.RateLimit.N
+	for _, d := range c.disturbed {
+		if d.life == 0 && d.from <= now && d.to >= from {
+			most += p.RateLimit.N
+		}
+	}
+	if n > most {
+		c.fail(none, "I15: consumer %d got %d requests in %s, and its rate allows %d", k.No, n, p.RateLimit.Per, most)
+	}
+}
+
+// counted records the call that counts a request anew. A broker sends a request in any case after
+// it was counted late three times.
+func (c *checker) counted(l *life, asked time.Duration, limits redisq.Limits) {
+	if now := c.w.now(); now-asked > limits.Slack/2 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lateCounts = append(c.lateCounts, disturbance{from: asked, to: now, life: l.no})
+	}
+}
+
+// unblock redrives the dead letters that ordered consumers wait for, after the last fault.
+func (w *world) unblock() {
+	if !w.plan.orders {
+		return
+	}
+	b := w.broker(0)
+	if b == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	for _, k := range w.store.changes(0).Consumers {
+		if p := policies.Of(k.Policy); p.Ordered && len(w.store.deadJobs(k.No, ident.ID{}, 1)) > 0 {
+			_, _ = b.desk.RedriveAll(ctx, k.No)
+		}
+	}
+}

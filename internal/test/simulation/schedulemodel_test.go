@@ -1,0 +1,63 @@
+package simulation
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// The same of schedules: they are stored, refused, due and sent as in SQLite.
+func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
+	p := newStorePair(t, 1)
+	ctx := t.Context()
+	var all []durable.Scheduled
+	for n := range 150 {
+		lease := p.lease
+		if p.r.hit(100) {
+			lease.Token[0]++
+		}
+		m := durable.Message{ID: ident.AtMillis(time.Now().UnixMilli()), ChannelNo: p.channel, ProducerNo: 1, Audience: len(p.consumers), ContentType: "t", Payload: []byte("x")}
+		m.ID[8], m.ID[9] = byte(n>>8), byte(n)
+		if p.r.hit(500) {
+			m.Key = fmt.Sprintf("k%d", p.r.below(20))
+		}
+		switch {
+		case p.r.hit(500): // a schedule, some of them again
+			s := durable.Scheduled{Message: m, DueMs: int64(1000 + p.r.below(5))}
+			if len(all) > 0 && p.r.hit(100) {
+				s = all[p.r.below(len(all))]
+			}
+			got := p.real.Schedule(ctx, lease, []*durable.Scheduled{&s})[0]
+			want := p.model.schedule(lease, []durable.Scheduled{s})[0]
+			require.Equal(t, kindOf(want), kindOf(got), "%v and %v", want, got)
+			if want == nil {
+				all = append(all, s)
+			}
+		case len(all) > 0 && p.r.hit(700): // its message, or one that it does not wait for
+			s := all[p.r.below(len(all))]
+			m.Key, m.Occurrence = s.Key, &durable.Occurrence{Of: s.ID, No: p.r.below(10) / 9, NextNo: 1, Reserved: true}
+			for range 2 { // the second time after a lost answer
+				got := p.real.Insert(ctx, lease, []*durable.Message{&m})[0]
+				want := p.model.insertOccurrence(lease, m)
+				require.Equal(t, kindOf(want), kindOf(got), "%v and %v", want, got)
+			}
+		default: // a message of now
+			got := p.real.Insert(ctx, lease, []*durable.Message{&m})[0]
+			want := p.model.insert(lease, []durable.Message{m})[0]
+			require.Equal(t, kindOf(want), kindOf(got), "%v and %v", want, got)
+		}
+		nowMs, after := int64(999+p.r.below(7)), durable.Due{AtMs: int64(1000 + p.r.below(3))}
+		due, err := p.real.DueSchedules(ctx, nowMs, after, nil, 10)
+		require.NoError(t, err)
+		require.Equal(t, p.model.dueAfter(nowMs, after, nil, 10), due)
+		next, err := p.real.NextDue(ctx, nowMs)
+		require.NoError(t, err)
+		require.Equal(t, p.model.nextDue(nowMs), next)
+	}
+	require.NoError(t, p.real.Close())
+}

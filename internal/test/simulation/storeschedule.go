@@ -1,0 +1,202 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// The schedules of the store. Each is one message: of recurrences there are none here, nor of
+// Idempotency-Keys.
+
+// schedule stores schedules as durable.Store.Schedule does, one result each.
+func (s *store) schedule(node durable.NodeLease, batch []durable.Scheduled) []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := make([]error, len(batch))
+	for i := range batch {
+		m := &batch[i]
+		held := s.scheduledAs(m)
+		_, taken := s.keys[channelKey{m.ChannelNo, m.Key}]
+		switch {
+		case !s.alive(node, m.ChannelNo):
+			errs[i] = durable.ErrStale
+		case held != nil && held.ID == m.ID:
+		case held != nil && sameMessage(&held.Message, &m.Message) && held.DueMs == m.DueMs:
+			errs[i] = &durable.DuplicateError{ID: held.ID}
+		case held != nil, m.Key != "" && taken:
+			errs[i] = durable.ErrConflict
+		default:
+			s.schedules[m.ID] = m
+		}
+	}
+	return errs
+}
+
+// scheduledAs returns the schedule with the ID or the key of another one, or nil.
+func (s *store) scheduledAs(m *durable.Scheduled) *durable.Scheduled {
+	if held := s.schedules[m.ID]; held != nil {
+		return held
+	}
+	for _, held := range s.schedules {
+		if m.Key != "" && held.ChannelNo == m.ChannelNo && held.Key == m.Key {
+			return held
+		}
+	}
+	return nil
+}
+
+// reserved reports whether a waiting schedule has the key of a message that is not its own.
+func (s *store) reserved(m *durable.Message) bool {
+	for _, held := range s.schedules {
+		if m.Key != "" && m.Occurrence == nil && held.Status == durable.ScheduleWaiting && held.ChannelNo == m.ChannelNo && held.Key == m.Key {
+			return true
+		}
+	}
+	return false
+}
+
+// insertOccurrence stores the message of a schedule, if the schedule waits for it.
+func (s *store) insertOccurrence(node durable.NodeLease, m durable.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := m.Occurrence
+	from := s.schedules[o.Of]
+	switch {
+	case from != nil && from.MessageID == m.ID:
+		return nil
+	case from == nil || from.Status != durable.ScheduleWaiting || from.No != o.No:
+		return durable.ErrMoved
+	case !s.guard(node, &m):
+		return durable.ErrStale
+	}
+	s.put(m)
+	if s.flaw == movesAreForgotten && s.flaw.strikes(m.ID) {
+		return nil
+	}
+	from.Status, from.MessageID = durable.ScheduleOver, m.ID
+	return nil
+}
+
+// dueAfter returns the waiting schedules that are due at a time, in the order of their times.
+func (s *store) dueAfter(nowMs int64, after durable.Due, without []uint32, limit int) (out []durable.Due) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.schedules {
+		d := durable.Due{ID: m.ID, ChannelNo: m.ChannelNo, AtMs: s.shown(m).DueMs, Bytes: len(m.Payload) + len(m.Headers)}
+		if m.Status == durable.ScheduleWaiting && d.AtMs <= nowMs && byTime(d, after) > 0 && !slices.Contains(without, d.ChannelNo) {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, byTime)
+	return out[:min(limit, len(out))]
+}
+
+// nextDue is the first time after another one at which a schedule is due, or 0.
+func (s *store) nextDue(afterMs int64) (next int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.schedules {
+		if due := s.shown(m).DueMs; m.Status == durable.ScheduleWaiting && due > afterMs && (next == 0 || due < next) {
+			next = due
+		}
+	}
+	return next
+}
+
+func byTime(a, b durable.Due) int { return cmp.Or(cmp.Compare(a.AtMs, b.AtMs), a.ID.Compare(b.ID)) }
+
+// shown is a schedule as brokers read it.
+func (s *store) shown(m *durable.Scheduled) *durable.Scheduled {
+	out := *m
+	if s.flaw == timesAreEarly && s.flaw.strikes(m.ID) {
+		out.DueMs -= 1000
+	}
+	return &out
+}
+
+// waiting finds a schedule that is not over.
+func (s *store) waiting() *durable.Scheduled {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.schedules {
+		if m.Status == durable.ScheduleWaiting {
+			return m
+		}
+	}
+	return nil
+}
+
+// Schedule may take effect after its error, as long as the guard lets it.
+func (t storeSeam) Schedule(ctx context.Context, node durable.NodeLease, batch []*durable.Scheduled) []error {
+	rows := make([]durable.Scheduled, len(batch))
+	for i, m := range batch {
+		rows[i] = *m
+	}
+	var errs []error
+	schedule := func() []error {
+		results := t.s.schedule(node, slices.Clone(rows))
+		for i := range rows {
+			t.l.note("schedule", 0, rows[i].ID, fmt.Sprintf("%s: %v", rows[i].Payload, results[i]))
+		}
+		return results
+	}
+	err := t.l.do(ctx, call{op: "Schedule", rates: t.l.w.plan.store, away: t.l.w.storeAway.now,
+		effect: func() { errs = schedule() }, overdue: func() { schedule() }})
+	switch {
+	case err == nil:
+		return errs
+	case happened(err):
+		err = errors.Join(durable.ErrOutcomeUnknown, err)
+	}
+	return slices.Repeat([]error{err}, len(batch))
+}
+
+func (t storeSeam) NextDue(ctx context.Context, afterMs int64) (int64, error) {
+	return read(ctx, t, "NextDue", 0, func() int64 { return t.s.nextDue(afterMs) })
+}
+
+func (t storeSeam) DueSchedules(ctx context.Context, nowMs int64, after durable.Due, without []uint32, limit int) ([]durable.Due, error) {
+	return read(ctx, t, "DueSchedules", 0, func() []durable.Due { return t.s.dueAfter(nowMs, after, without, limit) })
+}
+
+func (t storeSeam) ScheduledRows(ctx context.Context, ids []ident.ID) ([]*durable.Scheduled, error) {
+	return read(ctx, t, "ScheduledRows", 0, func() (out []*durable.Scheduled) {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		for _, id := range ids {
+			if m := t.s.schedules[id]; m != nil {
+				out = append(out, t.s.shown(m))
+			}
+		}
+		return out
+	})
+}
+
+// The removals are not simulated: what is over stays.
+
+func (t storeSeam) DropScheduled(context.Context, ident.ID) error { return nil }
+
+func (t storeSeam) RemoveScheduled(context.Context, uint32, int) (int, error) { return 0, nil }
+
+func (t storeSeam) ForgetScheduled(context.Context, int64, int) (int, error) { return 0, nil }
+
+// dispatched checks the message of a schedule that has just been stored.
+func (c *checker) dispatched(m durable.Message) {
+	c.w.mu.Lock()
+	p := c.w.byPayload[string(m.Payload)]
+	c.w.mu.Unlock()
+	late := time.Duration(c.w.store.nowMs()-p.dueMs) * time.Millisecond
+	if late < 0 {
+		c.report(m.ID, "I16: %q is stored %v before its time", m.Payload, -late)
+	}
+	if c.w.plan.calm && late > time.Second {
+		c.report(m.ID, "I16: %q is stored %v after its time without any fault", m.Payload, late)
+	}
+}

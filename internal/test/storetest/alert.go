@@ -1,0 +1,181 @@
+package storetest
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// to is the change of a consumer from one state to another one.
+func (f *fixture) to(t *testing.T, k durable.Consumer, from, to durable.ConsumerState, reason string) durable.Consumer {
+	t.Helper()
+	got, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{from}, To: to, Reason: reason})
+	require.NoError(t, err)
+	require.True(t, changed)
+	return got
+}
+
+// due are the alerts that a sink may be given at a time.
+func (f *fixture) due(t *testing.T, sink durable.Sink, atMs int64) []durable.Alert {
+	t.Helper()
+	due, _, err := f.DueAlerts(f.ctx, sink, atMs, 100)
+	require.NoError(t, err)
+	return due
+}
+
+const forever = 1 << 60
+
+var alertTests = map[string]func(*testing.T, *fixture){
+	"each transition leaves one alert": func(t *testing.T, f *fixture) {
+		_, ks := f.channel(t, "c", 2)
+		k := ks[0]
+		f.to(t, ks[1], durable.StateActive, durable.StatePaused, "by a request")
+		f.to(t, ks[1], durable.StatePaused, durable.StateActive, "")
+		gone := f.to(t, k, durable.StateActive, durable.StateGone, "410 "+strings.Repeat("\u20ac", 300))
+		revived := f.to(t, k, durable.StateGone, durable.StateActive, "")
+		dead := f.to(t, k, durable.StateActive, durable.StateDead, "failures")
+		f.to(t, k, durable.StateDead, durable.StateProbing, "revived")
+		again := f.to(t, k, durable.StateProbing, durable.StateDead, "the probe failed")
+		f.to(t, k, durable.StateDead, durable.StateProbing, "revived")
+		alive := f.to(t, k, durable.StateProbing, durable.StateActive, "")
+		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateGone}, To: durable.StateActive})
+		require.NoError(t, err)
+		require.False(t, changed)
+		alert := func(e durable.Event, k durable.Consumer, reason string) durable.Alert {
+			return durable.Alert{Event: e, ConsumerNo: k.No, ChannelID: "c", ConsumerID: "k0", AtMs: k.StateMs, Reason: reason}
+		}
+		require.Equal(t, []durable.Alert{
+			alert(durable.ConsumerGone, gone, gone.StateReason),
+			alert(durable.ConsumerRevived, revived, "revived by a request"),
+			alert(durable.ConsumerDead, dead, "failures"),
+			alert(durable.ConsumerDead, again, "the probe failed"),
+			alert(durable.ConsumerRevived, alive, "the probe after the revival was answered"),
+		}, f.due(t, durable.AlertChannel, 0))
+	},
+	"the last failure leaves an alert with the death": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 1)
+		m := f.message(ch)
+		f.insert(t, m)
+		require.False(t, f.failed(t, ks[0], m, 1, m.ID.Millis(), 1))
+		require.Empty(t, f.due(t, durable.AlertChannel, forever))
+		require.True(t, f.failed(t, ks[0], m, 2, m.ID.Millis()+1, 1))
+		require.False(t, f.failed(t, ks[0], m, 3, m.ID.Millis()+2, 1))
+		due := f.due(t, durable.AlertChannel, forever)
+		require.Len(t, due, 1)
+		k := f.consumerState(t, ks[0].No)
+		require.Equal(t, durable.Alert{Event: durable.ConsumerDead, ConsumerNo: k.No, ChannelID: "c", ConsumerID: "k0", AtMs: k.StateMs, Reason: k.StateReason}, due[0])
+	},
+	"one of several brokers has an alert, until it ends or its time is over": func(t *testing.T, f *fixture) {
+		_, ks := f.channel(t, "c", 1)
+		slow := durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: ks[0].No, AtMs: 77, Reason: "why"}
+		require.NoError(t, f.RaiseAlert(f.ctx, slow))
+		require.NoError(t, f.RaiseAlert(f.ctx, slow), "it is on its way")
+		require.ErrorIs(t, f.RaiseAlert(f.ctx, durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: 99, AtMs: 1}), durable.ErrNotFound)
+		due := f.due(t, durable.AlertChannel, 0)
+		require.Len(t, due, 1)
+		var claims atomic.Int32
+		race(5, func(int) {
+			claimed, err := f.ClaimAlert(f.ctx, due[0], 5000)
+			require.NoError(t, err)
+			if claimed {
+				claims.Add(1)
+			}
+		})
+		require.EqualValues(t, 1, claims.Load())
+		none, next, err := f.DueAlerts(f.ctx, durable.AlertChannel, 4999, 100)
+		require.NoError(t, err)
+		require.Empty(t, none)
+		require.EqualValues(t, 5000, next)
+		again := f.due(t, durable.AlertChannel, 5000)
+		require.Equal(t, 1, again[0].Tries)
+
+		both := []durable.Sink{durable.AlertMail, durable.AlertWebhook}
+		full, err := f.FinishAlert(f.ctx, again[0], both, 1)
+		require.NoError(t, err)
+		require.Empty(t, full)
+		full, err = f.FinishAlert(f.ctx, again[0], both, 1)
+		require.NoError(t, err)
+		require.Empty(t, full, "it is over: nothing changes")
+		require.Empty(t, f.due(t, durable.AlertChannel, forever))
+		for _, sink := range both {
+			want := slow
+			want.Sink, want.ChannelID, want.ConsumerID = sink, "c", "k0"
+			require.Equal(t, []durable.Alert{want}, f.due(t, sink, 0))
+		}
+		slow.AtMs = 78
+		require.NoError(t, f.RaiseAlert(f.ctx, slow))
+		full, err = f.FinishAlert(f.ctx, f.due(t, durable.AlertChannel, 0)[0], both, 1)
+		require.NoError(t, err)
+		require.Equal(t, both, full)
+		require.NoError(t, f.ForgetAlerts(f.ctx, 77))
+		require.Len(t, f.due(t, durable.AlertMail, 0), 1)
+		require.NoError(t, f.ForgetAlerts(f.ctx, 78))
+		require.Empty(t, f.due(t, durable.AlertMail, 0))
+	},
+	"a growth of dead letters begins once": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 3)
+		msgs := f.messages(ch, 4)
+		f.insert(t, msgs...)
+		var dead []durable.Outcome
+		for i, m := range msgs {
+			dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: ks[2].No, ID: m.ID, Attempts: 1, AtMs: int64(100 + i), Error: "no"})
+		}
+		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: ks[0].No, ID: msgs[0].ID, Attempts: 1, AtMs: 100, Error: "no"})
+		require.NoError(t, f.Record(f.ctx, dead))
+		var with []uint32
+		for no := uint32(0); ; {
+			next, err := f.NextDeadConsumer(f.ctx, no)
+			require.NoError(t, err)
+			if no = next; no == 0 {
+				break
+			}
+			with = append(with, no)
+		}
+		require.Equal(t, []uint32{ks[0].No, ks[2].No}, with)
+		for since, want := range map[int64]int{0: 3, 101: 2, 103: 0} {
+			n, err := f.DeadSince(f.ctx, ks[2].No, since, 3)
+			require.NoError(t, err)
+			require.Equal(t, want, n, since)
+		}
+		var begun atomic.Int32
+		race(5, func(int) {
+			won, err := f.BeginGrowth(f.ctx, ks[2].No, 500, "many")
+			require.NoError(t, err)
+			if won {
+				begun.Add(1)
+			}
+		})
+		require.EqualValues(t, 1, begun.Load())
+		growing, err := f.Growing(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, []uint32{ks[2].No}, growing)
+		due := f.due(t, durable.AlertChannel, 0)
+		require.Len(t, due, 1)
+		require.Equal(t, durable.DLQGrowing, due[0].Event)
+		require.NoError(t, f.EndGrowth(f.ctx, ks[2].No))
+		won, err := f.BeginGrowth(f.ctx, ks[2].No, 900, "many")
+		require.NoError(t, err)
+		require.True(t, won)
+		require.Len(t, f.due(t, durable.AlertChannel, 0), 2)
+	},
+	"one of several brokers swaps a setting": func(t *testing.T, f *fixture) {
+		for old := range int64(3) {
+			var swaps atomic.Int32
+			race(4, func(int) {
+				swapped, err := f.SwapSetting(f.ctx, "pace", old, old+1)
+				require.NoError(t, err)
+				if swapped {
+					swaps.Add(1)
+				}
+			})
+			require.EqualValues(t, 1, swaps.Load())
+		}
+		got, err := f.Setting(f.ctx, "pace")
+		require.NoError(t, err)
+		require.EqualValues(t, 3, got)
+	},
+}

@@ -1,0 +1,271 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// plan returns a schedule that is not stored yet.
+func (f *fixture) plan(ch durable.Channel, key string, dueMs int64) *durable.Scheduled {
+	m := f.message(ch)
+	m.Key = key
+	return &durable.Scheduled{Message: *m, DueMs: dueMs}
+}
+
+func (f *fixture) schedule(t *testing.T, plans ...*durable.Scheduled) {
+	t.Helper()
+	for i, err := range f.Schedule(f.ctx, f.node, plans) {
+		require.NoError(t, err, "%d", i)
+	}
+}
+
+// occurrence returns the message that a schedule waits for.
+func (f *fixture) occurrence(s *durable.Scheduled) *durable.Message {
+	m := s.Message
+	m.ID = f.ids.Next()
+	if m.Idempotent() {
+		m.Key = ""
+	}
+	m.Occurrence = &durable.Occurrence{Of: s.ID, No: s.No, NextNo: s.No + 1, Reserved: true}
+	return &m
+}
+
+var scheduleTests = map[string]func(*testing.T, *fixture){
+	"a schedule is stored with all its fields": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		now := f.ids.Next().Millis()
+		plans := []*durable.Scheduled{f.plan(ch, "a", now+10), f.plan(ch, "", now+20), f.plan(ch, "b", now+5)}
+		plans[0].Priority, plans[0].TTLMs, plans[0].Recurrence, plans[0].No = 7, 5000, "R/x", 3
+		plans[0].Headers, plans[0].Payload = []byte("x-a:b\n"), []byte{0, 255, '\''}
+		f.schedule(t, plans...)
+		f.schedule(t, plans...) // after a lost answer
+		got, err := f.ScheduledByKey(f.ctx, ch.No, "a")
+		require.NoError(t, err)
+		want := *plans[0]
+		want.Audience = 0
+		require.Equal(t, want, *got)
+		got, err = f.ScheduledByID(f.ctx, plans[1].ID)
+		require.NoError(t, err)
+		require.Equal(t, "", got.Key)
+		_, err = f.ScheduledByKey(f.ctx, ch.No, "none")
+		require.ErrorIs(t, err, durable.ErrNotFound)
+		next, err := f.NextDue(f.ctx, 0)
+		require.NoError(t, err)
+		require.Equal(t, now+5, next)
+		due, err := f.DueSchedules(f.ctx, now+10, durable.Due{}, nil, 10)
+		require.NoError(t, err)
+		require.Len(t, due, 2)
+		require.Equal(t, []ident.ID{plans[2].ID, plans[0].ID}, []ident.ID{due[0].ID, due[1].ID})
+		due, err = f.DueSchedules(f.ctx, now+20, due[0], nil, 10)
+		require.NoError(t, err)
+		require.Len(t, due, 2)
+		due, err = f.DueSchedules(f.ctx, now+20, durable.Due{}, []uint32{ch.No}, 10)
+		require.NoError(t, err)
+		require.Empty(t, due)
+		counts, err := f.Count(f.ctx, ch.No, 2)
+		require.NoError(t, err)
+		require.Equal(t, durable.Counts{Waiting: 2, NextMs: now + 5}, counts)
+		for _, limit := range []int{1, 3} {
+			list, err := f.Schedules(f.ctx, ch.No, []durable.ScheduleStatus{durable.ScheduleWaiting, durable.ScheduleOver}, plans[0], limit)
+			require.NoError(t, err)
+			require.Len(t, list, min(limit, 2))
+			require.Equal(t, "a", list[0].Key)
+		}
+	},
+	"the ID of a schedule is taken until it is deleted": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		later := f.ids.Next().Millis() + time.Hour.Milliseconds()
+		first := f.plan(ch, "a", later)
+		f.schedule(t, first)
+		m := f.message(ch)
+		m.Key = "a"
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{m})[0], durable.ErrConflict)
+		again, other, moved := f.plan(ch, "a", later), f.plan(ch, "a", later), f.plan(ch, "a", later+1)
+		other.Payload = []byte("other")
+		errs := f.Schedule(f.ctx, f.node, []*durable.Scheduled{again, f.plan(ch, "b", later), other, moved})
+		requireDuplicate(t, errs[0], first.ID)
+		require.NoError(t, errs[1])
+		require.ErrorIs(t, errs[2], durable.ErrConflict)
+		require.ErrorIs(t, errs[3], durable.ErrConflict)
+		require.NoError(t, f.CancelScheduled(f.ctx, first.ID))
+		require.ErrorIs(t, f.CancelScheduled(f.ctx, first.ID), durable.ErrNotFound)
+		m.ID = f.ids.Next()
+		f.insert(t, m)
+		require.ErrorIs(t, f.Schedule(f.ctx, f.node, []*durable.Scheduled{f.plan(ch, "a", later)})[0], durable.ErrConflict)
+	},
+	"an idempotency key of a schedule compares its time": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		later := f.ids.Next().Millis() + time.Hour.Milliseconds()
+		plan := func(dueMs int64) *durable.Scheduled {
+			s := f.plan(ch, "", dueMs)
+			s.Message = *f.keyed(ch, "k", "one")
+			return s
+		}
+		first := plan(later)
+		f.schedule(t, first)
+		requireDuplicate(t, f.Schedule(f.ctx, f.node, []*durable.Scheduled{plan(later)})[0], first.ID)
+		require.ErrorIs(t, f.Schedule(f.ctx, f.node, []*durable.Scheduled{plan(later + 1)})[0], durable.ErrReused)
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.keyed(ch, "k", "one")})[0], durable.ErrReused)
+		require.NoError(t, f.CancelScheduled(f.ctx, first.ID))
+		f.schedule(t, plan(later+1))
+	},
+	"the insert of its message ends a schedule": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		now := f.ids.Next().Millis()
+		var plans []*durable.Scheduled
+		var msgs []*durable.Message
+		for i := range 20 {
+			key := ""
+			if i%2 == 0 {
+				key = fmt.Sprint("m-", i)
+			}
+			plans = append(plans, f.plan(ch, key, now))
+			plans[i].Priority = i % 3
+		}
+		f.schedule(t, plans...)
+		for _, s := range plans {
+			msgs = append(msgs, f.occurrence(s))
+		}
+		plain := f.message(ch)
+		for range 2 { // the second one is a repeat after a lost answer
+			for i, err := range f.Insert(f.ctx, f.node, append([]*durable.Message{plain}, msgs...)) {
+				require.NoError(t, err, "%d", i)
+			}
+		}
+		require.Len(t, f.stored(t, msgs), 20)
+		for i, s := range plans {
+			require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(s)})[0], durable.ErrMoved)
+			got, err := f.ScheduledByID(f.ctx, s.ID)
+			require.NoError(t, err)
+			require.Equal(t, durable.ScheduleOver, got.Status)
+			require.Equal(t, msgs[i].ID, got.MessageID)
+			require.ErrorIs(t, f.CancelScheduled(f.ctx, s.ID), durable.ErrDispatched)
+			if s.Key != "" {
+				holder, err := f.MessageByKey(f.ctx, ch.No, s.Key)
+				require.NoError(t, err)
+				require.Equal(t, msgs[i].ID, holder)
+			}
+		}
+		n, err := f.ForgetScheduled(f.ctx, now+1, 15)
+		require.NoError(t, err)
+		require.Equal(t, 15, n)
+		n, err = f.ForgetScheduled(f.ctx, now+1, 15)
+		require.NoError(t, err)
+		require.Equal(t, 5, n)
+		holder, err := f.MessageByKey(f.ctx, ch.No, "m-0")
+		require.NoError(t, err, "the message keeps its ID")
+		require.Equal(t, msgs[0].ID, holder)
+	},
+	"a schedule that is due is not deleted, a recurrence is": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		due, recurs := f.plan(ch, "a", f.ids.Next().Millis()-1), f.plan(ch, "b", f.ids.Next().Millis()-1)
+		recurs.Recurrence = "R/x"
+		f.schedule(t, due, recurs)
+		require.ErrorIs(t, f.CancelScheduled(f.ctx, due.ID), durable.ErrDispatched)
+		require.NoError(t, f.CancelScheduled(f.ctx, recurs.ID))
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(recurs)})[0], durable.ErrMoved)
+	},
+	"a recurrence moves on message by message": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		s := f.plan(ch, "a", f.ids.Next().Millis())
+		s.Recurrence = "R/x"
+		f.schedule(t, s)
+		taken := f.message(ch)
+		taken.Key = "a.2"
+		f.insert(t, taken)
+		for no := range 3 {
+			m := f.occurrence(s)
+			m.Key = fmt.Sprint("a.", no+1)
+			m.Occurrence = &durable.Occurrence{Of: s.ID, No: no, NextNo: no + 1, NextMs: s.DueMs + int64(no) + 1}
+			ahead := *m
+			ahead.Occurrence = &durable.Occurrence{Of: s.ID, No: no + 1}
+			require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{&ahead})[0], durable.ErrMoved)
+			errs := f.Insert(f.ctx, f.node, []*durable.Message{m, f.message(ch)})
+			require.NoError(t, errs[1])
+			if no == 1 {
+				require.ErrorIs(t, errs[0], durable.ErrConflict)
+				m.Key = ""
+				errs = f.Insert(f.ctx, f.node, []*durable.Message{m})
+			}
+			require.NoError(t, errs[0])
+			got, err := f.ScheduledByKey(f.ctx, ch.No, "a")
+			require.NoError(t, err)
+			require.Equal(t, [2]int64{int64(no + 1), s.DueMs + int64(no) + 1}, [2]int64{int64(got.No), got.DueMs})
+			require.Equal(t, m.ID, got.MessageID)
+		}
+	},
+	"of two brokers one sends a schedule": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		var plans []*durable.Scheduled
+		for i := range 100 {
+			plans = append(plans, f.plan(ch, fmt.Sprint("m-", i), f.ids.Next().Millis()))
+		}
+		f.schedule(t, plans...)
+		var mu sync.Mutex
+		stored := map[ident.ID]int{}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				var msgs []*durable.Message
+				for _, s := range plans {
+					msgs = append(msgs, f.occurrence(s))
+				}
+				for i, err := range f.Insert(f.ctx, f.node, msgs) {
+					if err == nil {
+						mu.Lock()
+						stored[plans[i].ID]++
+						mu.Unlock()
+					} else if !errors.Is(err, durable.ErrMoved) {
+						t.Errorf("%d: %v", i, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, stored, 100)
+		for id, n := range stored {
+			require.Equal(t, 1, n, "%s", id)
+		}
+		counts, err := f.Count(f.ctx, ch.No, 1000)
+		require.NoError(t, err)
+		require.Equal(t, durable.Counts{Messages: 100, Over: 100}, counts)
+	},
+	"a broker with old knowledge stores no message of a schedule": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		s := f.plan(ch, "a", f.ids.Next().Millis())
+		f.schedule(t, s)
+		m := f.occurrence(s)
+		m.Audience++
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{m})[0], durable.ErrStale)
+		stale := f.node
+		stale.Token[0]++
+		require.ErrorIs(t, f.Schedule(f.ctx, stale, []*durable.Scheduled{f.plan(ch, "b", 1)})[0], durable.ErrStale)
+		f.insert(t, f.occurrence(s))
+	},
+	"the schedules of a channel are removed": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		other, _ := f.channel(t, "d", 1)
+		for i := range 5 {
+			f.schedule(t, f.plan(ch, fmt.Sprint(i), 1), f.plan(other, fmt.Sprint(i), 1))
+		}
+		for _, want := range []int{3, 2, 0} {
+			n, err := f.RemoveScheduled(f.ctx, ch.No, 3)
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		m := f.message(ch)
+		m.Key = "1"
+		f.insert(t, m)
+		counts, err := f.Count(f.ctx, other.No, 10)
+		require.NoError(t, err)
+		require.Equal(t, 5, counts.Waiting)
+	},
+}

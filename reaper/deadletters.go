@@ -1,0 +1,269 @@
+package reaper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+)
+
+// What becomes of dead letters by the policy of their consumer: they are redriven after the
+// consumer has recovered, forwarded to another channel, or discarded after a time. The walk
+// over them starts again and again, so a death behind it is found in its next turn, and a
+// crash loses nothing.
+
+const (
+	// dlqTick is the interval of rounds, and dlqRate the number of dead letters that a round
+	// redrives or forwards for one consumer: 100 in a second.
+	dlqTick = 2 * time.Second
+	dlqRate = 200
+	// dlqPage is the number of dead letters that one statement reads, and dlqPages the number
+	// of statements for one consumer in one round.
+	dlqPage  = 500
+	dlqPages = 10
+	// dlqPause is the pause between two walks, as a multiple of the time that a walk took.
+	dlqPause = 20
+	// maxRedrives bounds how often the broker redrives a job by itself.
+	maxRedrives = 5
+	// maxHops bounds how often a message is forwarded.
+	maxHops = 5
+)
+
+// redrivePauses are how much later than the death the consumer must have succeeded, by the
+// number of redrives before.
+var redrivePauses = [maxRedrives]time.Duration{0, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour}
+
+// An undertaker walks the dead letters of the consumers that this broker repairs. Only its
+// loop uses it.
+type undertaker struct {
+	*Reaper
+	walks map[uint32]*deadWalk // by consumer
+}
+
+// A deadWalk is a walk over the dead letters of one consumer.
+type deadWalk struct {
+	k       *durable.Consumer
+	dlq     policy.DLQ
+	from    ident.ID      // the next dead letter
+	took    time.Duration // by the present walk
+	next    time.Time     // when the next walk may begin
+	success int64         // Unix ms: the last delivery when the walk began
+	budget  int           // dead letters that this round may still move
+}
+
+func (r *Reaper) dlqLoop(ctx context.Context) {
+	u := &undertaker{Reaper: r, walks: map[uint32]*deadWalk{}}
+	tick := time.NewTicker(dlqTick)
+	defer tick.Stop()
+	var failures streak
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		failures.round(ctx, r.Log, "dead letters cannot be handled as their consumers' policies say; the reaper tries again", u.round(ctx))
+	}
+}
+
+// round visits the consumers whose dead letters are not only kept. After a failure it
+// continues with the others. It returns the last error.
+func (u *undertaker) round(ctx context.Context) (failure error) {
+	maps.DeleteFunc(u.walks, func(no uint32, _ *deadWalk) bool { return u.deleted(no) })
+	for _, no := range u.Catalogue.ConsumerNos() {
+		k := u.Catalogue.ConsumerByNo(no)
+		if k == nil || u.Policies.Of(k.Policy).DLQ.Kind == policy.DLQKeep || !u.Cluster.Owns(no) {
+			delete(u.walks, no)
+			continue
+		}
+		w := u.walks[no]
+		if dlq := u.Policies.Of(k.Policy).DLQ; w == nil || w.dlq != dlq {
+			w = &deadWalk{dlq: dlq}
+			u.walks[no] = w
+		}
+		w.k, w.budget = k, dlqRate
+		start := time.Now()
+		err := u.walk(ctx, w)
+		w.took += time.Since(start)
+		failure = cmp.Or(err, failure)
+	}
+	return failure
+}
+
+// walk does the part of a walk that belongs to one round.
+func (u *undertaker) walk(ctx context.Context, w *deadWalk) (err error) {
+	if time.Now().Before(w.next) {
+		return nil
+	}
+	if w.from.IsZero() && w.dlq.Kind == policy.DLQRedrive {
+		if w.success, err = u.Store.LastDelivery(ctx, w.k.No); err != nil {
+			return err
+		}
+	}
+	for range dlqPages {
+		page, next, err := u.Store.DeadHeads(ctx, w.k.No, w.from, dlqPage)
+		if err != nil {
+			return err
+		}
+		upto, err := u.handle(ctx, w, page)
+		if err != nil {
+			return err
+		}
+		if upto < len(page) { // out of budget
+			w.from = page[upto].ID
+			return nil
+		}
+		w.from = next
+		if next.IsZero() {
+			w.next, w.took = time.Now().Add(max(dlqTick, dlqPause*w.took)), 0
+			return nil
+		}
+	}
+	return nil
+}
+
+// handle does with a page what the policy says. It returns how many dead letters of the page
+// it has handled.
+func (u *undertaker) handle(ctx context.Context, w *deadWalk, page []durable.DeadHead) (upto int, err error) {
+	var due []durable.DeadHead
+	now := u.Cluster.NowMs()
+	for upto = 0; upto < len(page); upto++ {
+		if !w.due(&page[upto], now) {
+			continue
+		}
+		if w.dlq.Kind != policy.DLQExpire {
+			if w.budget == 0 {
+				break
+			}
+			w.budget--
+		}
+		due = append(due, page[upto])
+	}
+	switch {
+	case len(due) == 0:
+		return upto, nil
+	case w.dlq.Kind == policy.DLQRedrive:
+		ids := make([]ident.ID, len(due))
+		for i, d := range due {
+			ids[i] = d.ID
+		}
+		n, err := u.Desk.RedriveAgain(ctx, w.k.No, ids)
+		u.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", u.name(w.k.No), "jobs", n)
+		return upto, err
+	case w.dlq.Kind == policy.DLQForward:
+		return upto, u.forward(ctx, w, due)
+	}
+	return upto, u.Store.Dispose(ctx, w.k.No, due, durable.Discarded)
+}
+
+// due reports whether the policy asks for something to be done with a dead letter. Jobs that
+// the consumer has refused, and jobs that were too old, are not redriven: they would end alike.
+func (w *deadWalk) due(d *durable.DeadHead, nowMs int64) bool {
+	switch w.dlq.Kind {
+	case policy.DLQExpire:
+		return d.Disposal != durable.Discarded && d.DiedMs+w.dlq.After.Milliseconds() <= nowMs
+	case policy.DLQForward:
+		return d.Disposal == durable.Kept && d.Reason != durable.ConsumerDeleted
+	case policy.DLQRedrive:
+		switch d.Reason {
+		case durable.AttemptsExhausted, durable.NoReason, durable.BlockedKey:
+		default:
+			return false
+		}
+		return d.Disposal == durable.Kept && d.Redrives < maxRedrives &&
+			w.success > d.DiedMs+redrivePauses[d.Redrives].Milliseconds()
+	}
+	return false
+}
+
+// forward publishes dead letters to another channel and then notes that. After a crash in
+// between they are published again and refused, since their message IDs are the same.
+func (u *undertaker) forward(ctx context.Context, w *deadWalk, due []durable.DeadHead) (failure error) {
+	target := u.Catalogue.Channel(w.dlq.Channel)
+	if target == nil {
+		return errors.New("reaper: the channel " + w.dlq.Channel + " of dead letters does not exist")
+	}
+	if target.No == w.k.ChannelNo { // by the default of the installation: it would loop
+		return nil
+	}
+	var done []durable.DeadHead
+	for _, d := range due {
+		if failure = u.forwardOne(ctx, w, target.No, d); failure != nil {
+			break
+		}
+		done = append(done, d)
+	}
+	if len(done) > 0 {
+		failpoint.At(failpoint.AfterForward)
+	}
+	return cmp.Or(u.Store.Dispose(ctx, w.k.No, done, durable.Forwarded), failure)
+}
+
+// forwardOne publishes one dead letter.
+func (u *undertaker) forwardOne(ctx context.Context, w *deadWalk, target uint32, d durable.DeadHead) error {
+	msgs, err := u.Store.Messages(ctx, w.k.ChannelNo, []ident.ID{d.ID})
+	if err != nil || len(msgs) == 0 {
+		return err
+	}
+	ch := u.Catalogue.ChannelByNo(w.k.ChannelNo)
+	if ch == nil {
+		return nil
+	}
+	m := &msgs[0]
+	job := m.ID.Job(w.k.Position).String()
+	headers, hops := withoutDead(m.Headers)
+	if hops >= maxHops {
+		u.Log.Warn("a dead letter was forwarded too often; it stays", "consumer", u.name(w.k.No), "job", job)
+		return nil
+	}
+	for _, h := range [...][2]string{
+		{"X-Dead-Job-ID", job}, {"X-Dead-Consumer-ID", w.k.ID}, {"X-Dead-Channel-ID", ch.ID},
+		{"X-Dead-Message-ID", m.PublicID()}, {"X-Dead-Reason", d.Reason.String()}, {hopsHeader, strconv.Itoa(hops + 1)},
+	} {
+		if h[1] != "" {
+			headers = append(headers, h[0]+":"+h[1]+"\n"...)
+		}
+	}
+	producer := m.ProducerNo
+	if p := u.Catalogue.ProducerByNo(producer); p != nil && p.Deleted {
+		producer = 0 // a deleted producer publishes nothing
+	}
+	err = u.Forward(ctx, &durable.Message{
+		ChannelNo: target, ProducerNo: producer, Priority: m.Priority, Key: "dead." + job + "." + strconv.FormatInt(d.DiedMs, 36),
+		ContentType: m.ContentType, Headers: headers, Payload: m.Payload,
+	})
+	switch {
+	case errors.Is(err, durable.ErrDuplicate): // before a crash
+		return nil
+	case errors.Is(err, durable.ErrConflict), errors.Is(err, durable.ErrRejected):
+		u.Log.Warn("a dead letter cannot be forwarded; it stays", "consumer", u.name(w.k.No), "job", job, "error", err)
+		return nil
+	}
+	return err
+}
+
+// hopsHeader counts how often a message was forwarded.
+const hopsHeader = "X-Dead-Hops"
+
+// withoutDead returns metadata headers without those of an earlier forward, and its hops.
+func withoutDead(stored []byte) (rest []byte, hops int) {
+	for line := range strings.Lines(string(stored)) {
+		name, value, _ := strings.Cut(line, ":")
+		if strings.EqualFold(name, hopsHeader) {
+			hops, _ = strconv.Atoi(strings.TrimSpace(value))
+			hops = max(hops, 0) // a producer may have set it: below 0 it would prolong a circle
+		}
+		if !strings.HasPrefix(strings.ToLower(name), "x-dead-") {
+			rest = append(rest, line...)
+		}
+	}
+	return rest, hops
+}

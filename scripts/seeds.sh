@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs the seeds of the simulation beside a command, and fails when one of the two does:
+#
+#   scripts/seeds.sh command [argument ...]
+#
+# bin/simulation.test is the test binary. The seeds have the lowest priority, each process takes
+# one processor, and what they print comes last.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+seeds() {
+	cd internal/test/simulation &&
+		printf '%s\n' '-test.run=TestSeeds$ -simulation.seeds=2200' '-simulation.from=2201 -simulation.seeds=800' |
+		nice -n 19 xargs -P 2 -L 1 ../../../bin/simulation.test
+}
+
+log=$(mktemp)
+set -m # the seeds get a process group, which the end of this script ends
+seeds >"$log" 2>&1 &
+job=$!
+set +m
+trap 'kill -- "-$job" 2>/dev/null; rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
+status=0
+"$@" || status=$?
+wait "$job" || status=1
+cat "$log"
+exit "$status"
