@@ -37,7 +37,7 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	wg.Go(func() { r.supervise(background) })
 	wg.Go(func() { r.govern(background, load) })
 	if c.Deaths > 0 {
-		wg.Go(func() { r.sacrifice(load, rand.New(rand.NewPCG(c.Seed, 1<<62))) })
+		wg.Go(func() { r.sacrifice(load, rand.New(rand.NewPCG(c.Seed, 1<<62)), d) })
 	}
 	wg.Go(func() { r.redriveNowAndThen(load, rand.New(rand.NewPCG(c.Seed, 1<<63))) })
 	err := r.inject(ctx, storm, c, say)

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 )
@@ -27,8 +28,11 @@ var victims = []victim{
 }
 
 const (
-	// victimEvery is the time from one victim to the next.
+	// victimEvery is the time from one victim to the next. In a short campaign an eighth of its time
+	// is enough, so that each kind comes.
 	victimEvery = 5 * time.Second
+	// victimStart bounds how long a process takes until it works.
+	victimStart = 10 * time.Second
 	// hurrying is how many posts a victim has under way.
 	hurrying = 3
 )
@@ -63,10 +67,10 @@ func (p *producer) hurry(ctx context.Context, work func(context.Context, *rand.R
 }
 
 // sacrifice starts one victim after the other, each kind in turn, and kills it. A victim that was
-// idle does not count as a death and is followed by another one.
-func (r *rig) sacrifice(ctx context.Context, rng *rand.Rand) {
+// idle does not count as a death and is followed by another one. The campaign takes d.
+func (r *rig) sacrifice(ctx context.Context, rng *rand.Rand, d time.Duration) {
 	for n := 0; ctx.Err() == nil; {
-		next := time.Now().Add(victimEvery)
+		next := time.Now().Add(min(victimEvery, d/8))
 		i := n % len(victims)
 		start := time.Now()
 		busy, err := r.kill(ctx, i, between(rng, 150*time.Millisecond, 700*time.Millisecond))
@@ -85,12 +89,16 @@ func (r *rig) sacrifice(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// kill lets a victim live for d and reports whether it was busy. A pull worker always is; a
+// kill lets a victim work for d and reports whether it was busy. A pull worker always is; a
 // producer is if its journal has a post without an answer.
 func (r *rig) kill(ctx context.Context, i int, d time.Duration) (busy bool, err error) {
 	c := r.victims[i]
 	if err := c.start(); err != nil {
 		return false, err
+	}
+	path := r.journalOf(c.name, c.starts)
+	for begun := time.Now(); ctx.Err() == nil && !hasText(path) && time.Since(begun) < victimStart; {
+		pause(ctx, 10*time.Millisecond)
 	}
 	pause(ctx, d)
 	if !c.running() {
@@ -101,9 +109,15 @@ func (r *rig) kill(ctx context.Context, i int, d time.Duration) (busy bool, err 
 		return true, nil
 	}
 	e := &Evidence{Sent: map[int64]*Sent{}}
-	err = e.readProducer(r.journalOf(c.name, c.starts))
+	err = e.readProducer(path)
 	for _, s := range e.Sent {
 		busy = busy || len(s.Tries) < s.Posts
 	}
 	return busy, err
+}
+
+// hasText reports whether a file has been written to: a client's journal is empty until it works.
+func hasText(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() > 0
 }
