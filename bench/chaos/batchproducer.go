@@ -120,7 +120,7 @@ func (p *producer) askBatch(channel, broker int, body io.Reader, n int) []lineVe
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fill(0, refusal(res))
+		return fill(0, overall(res))
 	}
 	lines := bufio.NewReader(res.Body)
 	for i := range n {
@@ -133,8 +133,8 @@ func (p *producer) askBatch(channel, broker int, body io.Reader, n int) []lineVe
 	return out
 }
 
-// refusal reads an answer to the whole request, which has no answers to single lines.
-func refusal(res *http.Response) lineVerdict {
+// overall reads an answer to the whole request, which has no answers to single lines.
+func overall(res *http.Response) lineVerdict {
 	var problem struct{ Code string }
 	_ = json.NewDecoder(res.Body).Decode(&problem) // the status is enough
 	return lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code}

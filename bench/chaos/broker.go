@@ -54,7 +54,7 @@ func newNode(no int, r *rig, env []string) (*node, error) {
 	}
 	n.child = child{name: fmt.Sprintf("broker-%d", no), program: r.broker, dir: r.dir, guard: r.guard, first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
 	n.env = append(withoutSettings(os.Environ()), env...)
-	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, "TMPDIR="+n.temp, failpoint.EnvOrder+"="+n.order)
+	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, "TMPDIR="+n.temp, "BROKER_DATA_DIR="+filepath.Join(r.dir, fmt.Sprintf("broker-%d.data", no)), failpoint.EnvOrder+"="+n.order)
 	n.front, err = proxy.Start(addr)
 	return n, err
 }

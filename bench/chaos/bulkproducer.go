@@ -5,7 +5,6 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -72,10 +71,5 @@ func (p *producer) askBulk(channel, broker int, body io.Reader) lineVerdict {
 		return lineVerdict{verdict: verdict}
 	}
 	defer res.Body.Close()
-	if res.StatusCode == http.StatusAccepted {
-		return lineVerdict{verdict: acked, status: res.StatusCode}
-	}
-	var problem struct{ Code string }
-	_ = json.NewDecoder(res.Body).Decode(&problem) // the status is enough
-	return lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code}
+	return overall(res)
 }

@@ -182,6 +182,7 @@ func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) e
 		if err != nil {
 			return err
 		}
+		open += r.journalled(ctx) // each is a message to come
 		if open == 0 && known == 0 {
 			return nil
 		}

@@ -91,8 +91,9 @@ func verdictOf(s *Sent) string {
 // message compares the answers to a producer with the stored message.
 func (c *checker) message(s *Sent) {
 	v, rows := c.v, c.rows[s.Seq]
-	created := 0
+	created, journalled := 0, false
 	for _, t := range s.Tries {
+		journalled = journalled || t.Status == 202 && t.Client != bulkClient
 		if t.Status == 201 && t.Code != codeReplayed {
 			created++
 		}
@@ -110,6 +111,9 @@ func (c *checker) message(s *Sent) {
 	switch verdictOf(s) {
 	case acked:
 		v.Acked++
+		if journalled {
+			v.Journalled++
+		}
 		if len(rows) == 0 {
 			v.broken("lost", "message %d of %s was acknowledged and is not stored", s.Seq, c.e.Plan.Channels[s.Channel])
 		}
@@ -201,6 +205,9 @@ func (c *checker) arrival(a *Arrival) {
 			v.broken("before their time", "%s got message %d at %s, scheduled for %s", c.name(a.Consumer), a.Seq, a.At.Format(clock), s.Due.Format(clock))
 		}
 	}
+	if s.Channel == c.e.Plan.Consumers[a.Consumer].Channel && !c.e.Plan.concerns(a.Consumer, s) {
+		v.broken("phantoms", "%s got message %d, which is not for it: priority %d, addressed to %q", c.name(a.Consumer), a.Seq, s.Priority, s.To)
+	}
 	k := &c.e.Plan.Consumers[a.Consumer]
 	if a.Attempt < 1 || a.Attempt > k.attempts() && !k.Does.pull() {
 		v.broken("attempts", "%s got message %d as attempt %d of %d", c.name(a.Consumer), a.Seq, a.Attempt, k.attempts())
@@ -229,9 +236,16 @@ func (c *checker) jobs() {
 			if consumer.Channel != s.Channel {
 				continue
 			}
+			o := &c.e.Jobs[k]
+			if sent := c.e.Sent[s.Seq]; sent != nil && !c.e.Plan.concerns(k, sent) {
+				v.LeftOut++
+				if o.Delivered[s.ID] || o.Dead[s.ID] {
+					v.broken("counter mismatches", "message %d (%s) is not for %s, which has an outcome of it", s.Seq, s.ID, c.name(k))
+				}
+				continue
+			}
 			v.Jobs++
 			promised := slices.ContainsFunc(c.deliveries[jobKey{s.Seq, k}], func(a *Arrival) bool { return a.Promised })
-			o := &c.e.Jobs[k]
 			switch {
 			case o.Delivered[s.ID] && !promised:
 				v.broken("lost", "message %d (%s) counts as delivered to %s, which never took it", s.Seq, s.ID, c.name(k))

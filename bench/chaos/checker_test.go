@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"math"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -216,6 +217,22 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			c.diedOnceEach()
 			c.Deaths = c.Deaths[1:]
 		}},
+		"a message for somebody else": {"phantoms", func(c story) {
+			c.Sent[2].To = c.Plan.Consumers[1].ID
+			delete(c.Jobs[0].Delivered, idNo(2))
+		}},
+		"a message that the filter left out": {"phantoms", func(c story) {
+			c.Plan.Consumers[0].ID = filteredID
+			c.Sent[2].Priority, c.Stored[1].Priority = 5, 5
+			delete(c.Jobs[0].Delivered, idNo(2))
+		}},
+		"an outcome for somebody else": {"counter mismatches", func(c story) {
+			c.Sent[2].To = c.Plan.Consumers[1].ID
+			c.Arrivals = slices.DeleteFunc(c.Arrivals, func(a Arrival) bool { return a.Consumer == 0 && a.Seq == 2 })
+		}},
+		"taken by a journal that never stored it": {"lost", func(c story) {
+			c.send(9, Try{Verdict: acked, Status: 202, Client: singleClient})
+		}},
 		"no batches": {"client deaths missing", func(c story) {
 			c.diedOnceEach()
 			c.Sent[1].Tries[0].Client = singleClient
@@ -316,7 +333,12 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 		"its worker died, and Redis forgot it": {"", func(c story) { c.leftFor(1); c.fault(empty, 2.5, 2.6) }},
 		"its worker gave it back, and died":    {"", func(c story) { c.leftFor(1); c.Arrivals[2].GaveBack = true }},
 		"its worker died at the single routes": {"", func(c story) { c.leftFor(1); c.Plan.Consumers[0].Does = single }},
-		"every kind of death":                  {"", func(c story) { c.diedOnceEach() }},
+		"it was for the other consumer": {"", func(c story) {
+			c.Sent[2].To = c.Plan.Consumers[1].ID
+			c.Arrivals = slices.DeleteFunc(c.Arrivals, func(a Arrival) bool { return a.Consumer == 0 && a.Seq == 2 })
+			delete(c.Jobs[0].Delivered, idNo(2))
+		}},
+		"every kind of death": {"", func(c story) { c.diedOnceEach() }},
 		"a client died in its request and another came": {"", func(c story) {
 			c.send(2, Try{Verdict: refused, Client: deaths[0].kind}, Try{Verdict: acked, Status: 201})
 		}},

@@ -44,6 +44,7 @@ type Sent struct {
 	Priority int
 	Hash     string
 	Due      time.Time // of a scheduled message, else zero
+	To       string    // the only consumer that it is for; empty: all
 	Posts    int       // that were announced
 	Tries    []Try
 }
@@ -161,6 +162,9 @@ func (e *Evidence) readProducer(path string) error {
 			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Identity: identity(l.number(3)), Priority: int(l.number(4)), Hash: l.text(6), Posts: 1}
 			if l.number(8) > 0 {
 				e.Sent[seq].Due = l.time(8)
+			}
+			if to := l.text(9); to != "-" {
+				e.Sent[seq].To = to
 			}
 		case 'P':
 			if s := e.Sent[seq]; s != nil {

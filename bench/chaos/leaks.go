@@ -5,7 +5,6 @@ package chaos
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -55,35 +54,55 @@ func (r *Rest) leaked() (out []string) {
 	return out
 }
 
-// usage reads the usage of a broker from its metrics and looks for temporary files in its folder.
-func (n *node) usage(ctx context.Context) (u Usage, err error) {
+// metrics reads some metrics of a broker, each of which it must have.
+func (n *node) metrics(ctx context.Context, into map[string]*int) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.addr+"/metrics", nil)
 	if err != nil {
-		return u, err
+		return err
 	}
 	res, err := control.Do(req)
 	if err != nil {
-		return u, fmt.Errorf("metrics of %s: %w", n.name, err)
+		return fmt.Errorf("metrics of %s: %w", n.name, err)
 	}
 	defer res.Body.Close()
 	lines, found := bufio.NewScanner(res.Body), 0
 	for lines.Scan() {
 		name, text, _ := strings.Cut(lines.Text(), " ")
-		into := map[string]*int{"go_goroutines": &u.Goroutines, "process_open_fds": &u.Descriptors}[name]
-		if into == nil {
+		if into[name] == nil {
 			continue
 		}
 		value, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return u, fmt.Errorf("metrics of %s: %w", n.name, err)
+			return fmt.Errorf("metrics of %s: %w", n.name, err)
 		}
-		*into, found = int(value), found+1
+		*into[name], found = int(value), found+1
 	}
 	if err := lines.Err(); err != nil {
-		return u, fmt.Errorf("metrics of %s: %w", n.name, err)
+		return fmt.Errorf("metrics of %s: %w", n.name, err)
 	}
-	if found == 0 {
-		return u, errors.New("metrics of " + n.name + " do not report goroutines")
+	if found != len(into) {
+		return fmt.Errorf("metrics of %s: %d of the %d asked for", n.name, found, len(into))
+	}
+	return nil
+}
+
+// journalled is how many messages wait in the journals of the brokers. A broker that does not
+// answer counts as one message.
+func (r *rig) journalled(ctx context.Context) (sum int64) {
+	for _, n := range r.nodes {
+		waiting := 1
+		if n.metrics(ctx, map[string]*int{"penstock_journal_messages": &waiting}) != nil {
+			waiting = 1
+		}
+		sum += int64(waiting)
+	}
+	return sum
+}
+
+// usage reads the usage of a broker from its metrics and looks for temporary files in its folder.
+func (n *node) usage(ctx context.Context) (u Usage, err error) {
+	if err := n.metrics(ctx, map[string]*int{"go_goroutines": &u.Goroutines, "process_open_fds": &u.Descriptors}); err != nil {
+		return u, err
 	}
 	mysql, redis := n.mysql.Connections(), 0
 	if n.redis != nil {

@@ -255,7 +255,7 @@ func (m *mortal) someAnswers(w *wire, n, of int) (out []lineVerdict, err error) 
 		return nil, err
 	}
 	if res.StatusCode != http.StatusOK { // the body is left: to close it would be to read it
-		v := refusal(res)
+		v := overall(res)
 		for range of {
 			out = append(out, v)
 		}

@@ -73,16 +73,18 @@ func (p *plan) consumerThat(does behaviour) int {
 }
 
 // flakyChannel gives each producer message IDs of its own, and batchedChannel acknowledges repeats.
+// journalChannel has a journal, a consumer with a filter, and messages for one consumer alone.
 const (
 	flakyChannel   = "chaos-flaky"
 	batchedChannel = "chaos-batched"
+	journalChannel = "chaos-limited"
 )
 
 // newPlan returns the fixed cast: every behaviour on a channel with a steady
 // neighbour that must not suffer from it.
 func newPlan(rate float64, seed uint64) *plan {
 	return &plan{
-		Channels: []string{flakyChannel, "chaos-limited", "chaos-single", batchedChannel, policyChannel},
+		Channels: []string{flakyChannel, journalChannel, "chaos-single", batchedChannel, policyChannel},
 		Weights:  []int{32, 32, 5, 23, 8},
 		Consumers: []consumer{
 			{0, "steady-0", steady}, {0, "flaky", flaky},
@@ -90,6 +92,7 @@ func newPlan(rate float64, seed uint64) *plan {
 			{2, "hanging", hanging}, {2, "single", single},
 			{3, "steady-3", steady}, {3, "batched", batched},
 			{4, ratedID, flaky}, {4, orderedID, flaky}, {4, mortalID, flaky}, {4, pausingID, steady},
+			{1, filteredID, steady},
 		},
 		Producer: "chaos", Token: "chaos-token", Rate: rate, Seed: seed,
 	}
@@ -97,6 +100,22 @@ func newPlan(rate float64, seed uint64) *plan {
 
 func (p *plan) path(k int) string {
 	return "/channel/" + p.Channels[p.Consumers[k].Channel] + "/consumer/" + p.Consumers[k].ID
+}
+
+// concerns reports whether a message has a job for a consumer.
+func (p *plan) concerns(k int, s *Sent) bool {
+	c := p.Consumers[k]
+	return c.Channel == s.Channel && (s.To == "" || s.To == c.ID) && (c.ID != filteredID || s.Priority == 0)
+}
+
+// position is the position of a consumer in its channel.
+func (p *plan) position(k int) (n int) {
+	for _, c := range p.Consumers[:k] {
+		if c.Channel == p.Consumers[k].Channel {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *plan) write(path string) error {

@@ -20,6 +20,7 @@ const (
 	orderedID     = "ordered"
 	mortalID      = "mortal"
 	pausingID     = "pausing"
+	filteredID    = "filtered" // of journalChannel
 
 	// rateLimit and rateWindow are the rate of rated. Arrivals are checked in windows shorter by
 	// rateSlack: on a busy machine a request may wait that long for the endpoint.
@@ -41,9 +42,10 @@ const (
 
 // policies are the fields in the PUT of these consumers.
 var policies = map[string]map[string]string{
-	ratedID:   {"rateLimit": fmt.Sprintf("%d/%s", rateLimit, rateWindow)},
-	orderedID: {"ordered": "true", "maxRetries": "1000", "backoff": "constant:200ms"},
-	mortalID:  {"tombstoneAfter": "8", "tombstoneWindow": "10s", "maxRetries": "1000", "backoff": "constant:200ms"},
+	ratedID:    {"rateLimit": fmt.Sprintf("%d/%s", rateLimit, rateWindow)},
+	orderedID:  {"ordered": "true", "maxRetries": "1000", "backoff": "constant:200ms"},
+	filteredID: {"filter": "priority == 0"},
+	mortalID:   {"tombstoneAfter": "8", "tombstoneWindow": "10s", "maxRetries": "1000", "backoff": "constant:200ms"},
 }
 
 // attempts is how often a job of the consumer is sent at most.

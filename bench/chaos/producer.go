@@ -36,6 +36,8 @@ const (
 	// scheduleWithin more.
 	scheduleEvery  = 12
 	scheduleWithin = 6 * time.Second
+	// One single post in addressEvery of journalChannel is for one of its consumers alone.
+	addressEvery = 8
 )
 
 // The clients that live, as a Try names them.
@@ -46,7 +48,7 @@ const (
 
 // The verdicts on a message after the answer to a post.
 const (
-	acked   = "A" // 201, or 200 or 409 duplicate_message_id: it was there already
+	acked   = "A" // 201, 202, or 200 or 409 duplicate_message_id: it was there already
 	refused = "R" // stated as not stored
 	unknown = "U" // no answer, or an answer that says that the outcome is unknown
 )
@@ -54,7 +56,7 @@ const (
 // Lines of the producer's journal: "I" is written before the first post of a
 // message, "P" before each further one, "T" after each answer or the want of one.
 //
-//	I seq channel identity priority size hash time due
+//	I seq channel identity priority size hash time due to
 //	P seq
 //	T seq verdict status code broker sent answered client
 
@@ -76,6 +78,7 @@ type post struct {
 	identity identity
 	order    string    // ordering key, may be empty
 	due      time.Time // of a scheduled message, else zero
+	to       string    // the only consumer that it is for; empty: all
 	body     []byte
 }
 
@@ -134,6 +137,20 @@ func (p *producer) soon(rng *rand.Rand, channel int) time.Time {
 	return time.Now().Add(time.Second + rand.N(scheduleWithin)).UTC().Truncate(time.Millisecond)
 }
 
+// addressee is the consumer that a new message of the channel is for, empty for all.
+func (p *producer) addressee(rng *rand.Rand, channel int) string {
+	if p.plan.Channels[channel] != journalChannel || rng.IntN(addressEvery) > 0 {
+		return ""
+	}
+	var ids []string
+	for _, c := range p.plan.Consumers {
+		if c.Channel == channel {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids[rng.IntN(len(ids))]
+}
+
 // compose completes a message and writes its intent to disk.
 func (p *producer) compose(rng *rand.Rand, m post) (post, *flush) {
 	m.seq = p.seq.Add(1)
@@ -141,7 +158,7 @@ func (p *producer) compose(rng *rand.Rand, m post) (post, *flush) {
 		m.priority = 1 + rng.IntN(1023)
 	}
 	m.body, m.order = newBody(rng, m.seq), p.plan.orderingKey(m.channel, m.seq)
-	return m, p.log.Add("I", m.seq, m.channel, int(m.identity), m.priority, len(m.body), hashOf(m.body), time.Now(), m.due)
+	return m, p.log.Add("I", m.seq, m.channel, int(m.identity), m.priority, len(m.body), hashOf(m.body), time.Now(), m.due, orDash(m.to))
 }
 
 func (p *producer) channel(rng *rand.Rand) int {
@@ -157,7 +174,7 @@ func (p *producer) channel(rng *rand.Rand) int {
 // publish posts one message, and repeats the post if its ID makes that safe.
 func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
 	channel := p.channel(rng)
-	m, intent := p.compose(rng, post{channel: channel, identity: identity(rng.IntN(3)), due: p.soon(rng, channel)})
+	m, intent := p.compose(rng, post{channel: channel, identity: identity(rng.IntN(3)), due: p.soon(rng, channel), to: p.addressee(rng, channel)})
 	if intent.Wait() != nil {
 		return // the disk is full: the rig sees that
 	}
@@ -230,6 +247,9 @@ func (p *producer) post(m post, broker int) (again bool) {
 	}
 	if !m.due.IsZero() {
 		req.Header.Set("X-Broker-Scheduled-For", m.due.Format(time.RFC3339Nano))
+	}
+	if m.to != "" {
+		req.Header.Set("X-Broker-Consumers", m.to)
 	}
 	p.under[broker].Add(1)
 	defer p.under[broker].Add(-1)
@@ -311,7 +331,7 @@ const (
 // judge returns the verdict on an answer, as the API page defines it.
 func judge(status int, code string) string {
 	switch {
-	case status == http.StatusCreated, status == http.StatusOK, status == http.StatusConflict && code == codeDuplicate:
+	case status == http.StatusCreated, status == http.StatusAccepted, status == http.StatusOK, status == http.StatusConflict && code == codeDuplicate:
 		return acked
 	case problem.NothingStored(status, code):
 		return refused

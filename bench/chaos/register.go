@@ -40,6 +40,8 @@ func (r *rig) channelForm(channel string) url.Values {
 		form.Set("identity", "producer")
 	case batchedChannel:
 		form.Set("duplicates", "acknowledge")
+	case journalChannel:
+		form.Set("ack", "journal")
 	}
 	return form
 }

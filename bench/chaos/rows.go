@@ -45,7 +45,9 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 	}
 	for i, k := range r.plan.Consumers {
 		var stored, over int64
-		err := r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".messages WHERE channel_no = ?", channels[k.Channel]).Scan(&stored)
+		bit := 0x80 >> r.plan.position(i) // of the first byte of a set of positions
+		err := r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".messages WHERE channel_no = ? AND (addressed IS NULL OR ORD(addressed) & ? > 0)"+
+			" AND (left_out IS NULL OR ORD(left_out) & ? = 0)", channels[k.Channel], bit, bit).Scan(&stored)
 		if err == nil {
 			err = r.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM "+database+".deliveries WHERE consumer_no = ?) + "+
 				"(SELECT COUNT(*) FROM "+database+".dead_jobs d WHERE consumer_no = ? AND NOT EXISTS "+

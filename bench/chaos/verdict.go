@@ -50,6 +50,8 @@ type Verdict struct {
 	Ordered       int64 // pairs of messages of a key whose order is known
 	Pauses        int64 // that were checked
 	Scheduled     int64 // deliveries of scheduled messages
+	Journalled    int64 // messages that a journal took, in an answer 202
+	LeftOut       int64 // jobs that stored messages do not have, by address or by filter
 
 	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
 	LongestGap, LongestGapHealthy time.Duration // without any success
@@ -109,6 +111,7 @@ func (v *Verdict) add(o *Verdict) {
 		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
 		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Held, &o.Held},
 		{&v.PlannedExits, &o.PlannedExits}, {&v.Ordered, &o.Ordered}, {&v.Pauses, &o.Pauses}, {&v.Scheduled, &o.Scheduled},
+		{&v.Journalled, &o.Journalled}, {&v.LeftOut, &o.LeftOut},
 	} {
 		*pair.into += *pair.from
 	}
@@ -144,6 +147,7 @@ func Print(w io.Writer, all []*Verdict) error {
 		count("  "+kind, func(v *Verdict) int64 { return int64(v.Deaths[kind]) })
 	}
 	count("messages acknowledged", func(v *Verdict) int64 { return v.Acked })
+	count("  of those, by a journal", func(v *Verdict) int64 { return v.Journalled })
 	count("messages refused", func(v *Verdict) int64 { return v.Refused })
 	count("messages of unknown outcome", func(v *Verdict) int64 { return v.Unknown })
 	count("  of those, stored", func(v *Verdict) int64 { return v.UnknownStored })
@@ -152,6 +156,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("deliveries, retries included", func(v *Verdict) int64 { return v.Deliveries })
 	count("  of scheduled messages", func(v *Verdict) int64 { return v.Scheduled })
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
+	count("jobs that filters and addresses left out", func(v *Verdict) int64 { return v.LeftOut })
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
 	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Held })
 	count("reports of pull workers without an answer", func(v *Verdict) int64 { return v.Unanswered })

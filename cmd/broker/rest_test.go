@@ -173,6 +173,32 @@ func (i *insight) unaccounted() (map[string]int, map[string]record) {
 	return out, records
 }
 
+// history is what the sink and the store know of the requests with a body, for people.
+func (i *insight) history(body string, r record) (out []string) {
+	const clock = "15:04:05.000"
+	for _, got := range i.sink.all() {
+		if got.body == body {
+			out = append(out, got.at.UTC().Format(clock)+" request "+got.header.Get("X-Broker-Attempt"))
+		}
+	}
+	rows, err := i.store.Query(`SELECT at_ms, CONCAT('attempt ', attempt, ' status ', status_code, ' after ms ', duration_ms, ' ', error) FROM attempts WHERE consumer_no = ? AND message_id = ?
+UNION ALL SELECT at_ms, CONCAT('delivered by attempt ', attempts) FROM deliveries WHERE consumer_no = ? AND message_id = ?`, r.consumer, r.message[:], r.consumer, r.message[:])
+	if err != nil {
+		return append(out, err.Error())
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var ms int64
+		var text string
+		if err := rows.Scan(&ms, &text); err != nil {
+			return append(out, err.Error())
+		}
+		out = append(out, time.UnixMilli(ms).UTC().Format(clock)+" "+text)
+	}
+	slices.Sort(out)
+	return out
+}
+
 // alive are the brokers of the world that run.
 func (w *world) alive() []*process {
 	w.mu.Lock()
@@ -352,7 +378,7 @@ func (l *toll) died(what string) {
 		grown := n - l.known[body]
 		require.LessOrEqual(t, grown, 1, "%s: %s was sent twice at a time", what, body)
 		if records[body].delivered > 0 {
-			require.LessOrEqual(t, grown, 0, "%s: %s was delivered, and sent once more", what, body)
+			require.LessOrEqual(t, grown, 0, "%s: %s was delivered, and sent once more: %v", what, body, l.history(body, records[body]))
 		}
 		l.lost += max(0, grown)
 	}
