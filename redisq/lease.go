@@ -51,6 +51,23 @@ func (q *Queue) AckMany(ctx context.Context, done []Done) ([]int, []error) {
 	return out, errs
 }
 
+// AckHeld removes jobs that are over and that the caller holds. Result i is false if lease i was
+// lost: the job may have been redriven and be leased again, which Ack would not notice.
+func (q *Queue) AckHeld(ctx context.Context, consumer uint32, leases []Lease) ([]bool, error) {
+	if q.beforeAck != nil && len(leases) > 0 {
+		ids := make([]ident.ID, len(leases))
+		for i, l := range leases {
+			ids[i] = l.ID
+		}
+		if err := q.beforeAck(ctx, consumer, ids); err != nil {
+			return make([]bool, len(leases)), err
+		}
+	}
+	return q.fenced(ctx, consumer, ackHeldScript, leases, nil, func(args []any, i int) []any {
+		return append(args, string(leases[i].ID[:]), leases[i].Token)
+	})
+}
+
 func ackCalls(consumer uint32, ids []ident.ID) []*call {
 	var calls []*call
 	for len(ids) > 0 {

@@ -21,6 +21,7 @@ var (
 	extendScript        = load("prelude", "held", "extend")
 	restoreLeasesScript = load("prelude", "brought", "restore_leases")
 	ackScript           = load("prelude", "ack")
+	ackHeldScript       = load("prelude", "held", "ack_held")
 	nackScript          = load("prelude", "held", "nack")
 	releaseScript       = load("prelude", "held", "refund", "release")
 	parkScript          = load("prelude", "held", "refund", "park")

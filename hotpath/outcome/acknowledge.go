@@ -35,6 +35,7 @@ func (o *Committer) acknowledgeStored(ctx context.Context) {
 // acknowledge ends the leases of stored outcomes. A failure of Redis here does no harm.
 func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 	acks := map[uint32][]ident.ID{}
+	dead := map[uint32][]redisq.Lease{} // may be redriven and leased again before Redis hears of their deaths
 	type nacks struct {
 		leases []redisq.Lease
 		delays []time.Duration
@@ -43,6 +44,10 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 	retries := map[uint32]*nacks{}
 	for _, r := range batch {
 		k := r.Outcome.ConsumerNo
+		if r.Outcome.Kind == durable.OutcomeDead && r.Lease.Token != "" {
+			dead[k] = append(dead[k], r.Lease)
+			continue
+		}
 		if r.Outcome.Kind != durable.OutcomeRetry {
 			acks[k] = append(acks[k], r.Outcome.ID)
 			continue
@@ -64,6 +69,12 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 		if _, errs := o.queue.AckMany(ctx, batches); cmp.Or(errs...) != nil {
 			o.metrics.SettleErrors.Inc()
 			o.log.Debug("acks not taken by Redis; the leases will end", "error", cmp.Or(errs...))
+		}
+	}
+	for k, leases := range dead {
+		if _, err := o.queue.AckHeld(ctx, k, leases); err != nil {
+			o.metrics.SettleErrors.Inc()
+			o.log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", err)
 		}
 	}
 	for k, n := range retries {

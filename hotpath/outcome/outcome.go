@@ -43,6 +43,7 @@ type Store interface {
 // A Queue is the part of redisq.Queue that ends and extends leases.
 type Queue interface {
 	AckMany(ctx context.Context, done []redisq.Done) ([]int, []error)
+	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
@@ -50,7 +51,7 @@ type Queue interface {
 // A Result is the end of one attempt, with the data that storing and acknowledging it need.
 type Result struct {
 	Outcome  durable.Outcome
-	Lease    redisq.Lease  // of a retry: given back with Delay after the outcome is stored
+	Lease    redisq.Lease  // of a retry: given back with Delay after the outcome is stored; of a death: ended, if it is known
 	Delay    time.Duration // of a retry
 	ExtendBy time.Duration // while the outcome waits for the store, Lease is extended by this; 0: it is not
 	Urgent   bool          // a request waits for the result: no lingering

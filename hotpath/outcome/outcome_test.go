@@ -38,6 +38,13 @@ func (s slowSettler) AckMany(_ context.Context, done []redisq.Done) ([]int, []er
 	return nil, nil
 }
 
+func (s slowSettler) AckHeld(context.Context, uint32, []redisq.Lease) ([]bool, error) {
+	if s != nil {
+		<-s
+	}
+	return nil, nil
+}
+
 func (slowSettler) Extend(context.Context, uint32, []redisq.Lease, time.Duration) ([]bool, error) {
 	return nil, nil
 }

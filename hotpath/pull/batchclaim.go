@@ -190,7 +190,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 		return nil, nil, err
 	}
 	jobs = make([]claimedJob, 0, len(sizes))
-	var over []ident.ID
+	var over []redisq.Lease
 	aside := false
 	for i, size := range sizes {
 		c, lease := &cs[i], leases[i]
@@ -199,7 +199,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 			continue
 		}
 		if c.Verdict.Ends() {
-			over = append(over, c.ID)
+			over = append(over, lease)
 			continue
 		}
 		if c.Verdict == verify.Expired {
@@ -214,7 +214,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)
 	}
 	if len(over) > 0 {
-		if _, err := p.queue.Ack(ctx, k.No, over); err != nil {
+		if _, err := p.queue.AckHeld(ctx, k.No, over); err != nil {
 			return nil, nil, err
 		}
 	}

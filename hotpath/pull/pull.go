@@ -39,6 +39,7 @@ type Queue interface {
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)

@@ -219,7 +219,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		return redisq.Lease{}, errBlocked
 	}
 	if c.Verdict.Ends() {
-		if _, err := p.queue.Ack(ctx, m.k.No, []ident.ID{m.id}); err != nil {
+		if _, err := p.queue.AckHeld(ctx, m.k.No, []redisq.Lease{lease}); err != nil {
 			return redisq.Lease{}, err
 		}
 		return m.inFlight(ctx, 1) // Redis no longer has the job: the store decides

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -120,7 +119,7 @@ func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 		return
 	}
 	d.touched(l.no)
-	var ended []ident.ID
+	var ended []redisq.Lease
 	var unsent []redisq.Lease
 	for i, v := range deliveries {
 		end := v.end.Load()
@@ -128,7 +127,7 @@ func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 		case !mine[i]:
 			v.lost.Store(true)
 		case end == over:
-			ended = append(ended, v.lease.ID)
+			ended = append(ended, v.lease)
 		case end == givenBack:
 			unsent = append(unsent, v.lease)
 		}
@@ -139,12 +138,12 @@ func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 // takeBack removes the leases of deliveries that ended while restore wrote their leases. Without it
 // these leases would expire by themselves: the job of an unsent delivery would wait that long. The
 // rates have lost the unsent attempts already, so nothing is refunded.
-func (d *Dispatcher) takeBack(l *lane, ended []ident.ID, unsent []redisq.Lease) {
+func (d *Dispatcher) takeBack(l *lane, ended, unsent []redisq.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
 	err := guard.Do("removal of restored leases", func() (err error) {
 		if len(ended) > 0 {
-			_, err = d.queue.Ack(ctx, l.no, ended)
+			_, err = d.queue.AckHeld(ctx, l.no, ended)
 		}
 		return err
 	})

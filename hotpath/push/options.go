@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -23,7 +22,7 @@ type Queue interface {
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
-	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Hold(ctx context.Context, consumer uint32, wait time.Duration) error
 	Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
 }

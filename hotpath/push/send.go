@@ -64,7 +64,7 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 	if len(over) > 0 {
 		d.unreserve(l, len(over))
 		err := guard.Do("ack of jobs that are over", func() error {
-			_, err := d.queue.Ack(ctx, k.No, over)
+			_, err := d.queue.AckHeld(ctx, k.No, over)
 			return err
 		})
 		if err != nil {
@@ -74,9 +74,9 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 	return left
 }
 
-// send begins the deliveries of the leases that are to be delivered. It returns the jobs that are
-// over, and the leases whose payloads have no room. After an error no delivery has begun.
-func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (over []ident.ID, rest []redisq.Lease, err error) {
+// send begins the deliveries of the leases that are to be delivered. It returns the leases of
+// jobs that are over, and the leases whose payloads have no room. After an error no delivery has begun.
+func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (over, rest []redisq.Lease, err error) {
 	select {
 	case d.loading <- struct{}{}: // held until the loaded payloads are counted
 		defer func() { <-d.loading }()
@@ -100,7 +100,7 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of 
 			continue
 		}
 		if c.Verdict.Ends() {
-			over = append(over, c.ID)
+			over = append(over, lease)
 			continue
 		}
 		if c.Verdict == verify.Expired {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -250,14 +251,13 @@ func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head
 	}
 	switch {
 	case j.Status == Dead:
-		moved, err := d.Store.Redrive(ctx, consumer, []ident.ID{h.ID}, d.NowMs())
+		moved, err := d.redrive(ctx, consumer, []ident.ID{h.ID}, d.Store.Redrive)
 		if err != nil {
 			return Job{}, err
 		}
 		if len(moved) == 0 && onlyDead { // another request has redriven it
 			return Job{}, ErrNotDead
 		}
-		d.enqueueRedriven(ctx, consumer, moved)
 	case onlyDead:
 		return Job{}, ErrNotDead
 	case j.Standing.State == redisq.Delayed:
@@ -298,11 +298,10 @@ func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
 		for i, j := range dead {
 			ids[i] = j.ID
 		}
-		moved, err := d.Store.Redrive(ctx, consumer, ids, d.NowMs())
+		moved, err := d.redrive(ctx, consumer, ids, d.Store.Redrive)
 		if err != nil {
 			return total, err
 		}
-		d.enqueueRedriven(ctx, consumer, moved)
 		total += len(moved)
 		from = ids[len(ids)-1].Next()
 	}
@@ -311,12 +310,49 @@ func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
 // RedriveAgain gives dead letters a fresh set of attempts by the policy of their consumer. It
 // returns how many it moved.
 func (d *Desk) RedriveAgain(ctx context.Context, consumer uint32, ids []ident.ID) (int, error) {
-	moved, err := d.Store.RedriveAgain(ctx, consumer, ids, d.NowMs())
+	moved, err := d.redrive(ctx, consumer, ids, d.Store.RedriveAgain)
+	return len(moved), err
+}
+
+// A redriving opens dead letters again, in the store alone.
+type redriving func(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
+
+// redrive opens dead letters again and returns those that this call opened.
+func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open redriving) ([]durable.OpenJob, error) {
+	d.clear(ctx, consumer, ids)
+	moved, err := open(ctx, consumer, ids, d.NowMs())
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	d.enqueueRedriven(ctx, consumer, moved)
-	return len(moved), nil
+	return moved, nil
+}
+
+// clear removes dead jobs from the queue, which still has them, with all their attempts counted,
+// where the acknowledgement of their deaths was lost. It runs before they are open in the store: from
+// then on the reconciler may offer them, and a broker be delivering them. It returns no error: a
+// job that stays goes on with its attempts.
+func (d *Desk) clear(ctx context.Context, consumer uint32, ids []ident.ID) {
+	standings, err := d.Queue.Probe(ctx, consumer, ids)
+	if err != nil {
+		return
+	}
+	var left []ident.ID
+	for i, s := range standings {
+		if s.State != redisq.Missing {
+			left = append(left, ids[i])
+		}
+	}
+	if len(left) == 0 {
+		return
+	}
+	states, err := d.Store.JobStates(ctx, consumer, left)
+	if err != nil {
+		return
+	}
+	// Another request may have redriven some of them since they were listed.
+	left = slices.DeleteFunc(left, func(id ident.ID) bool { return states[id].Status != durable.Dead })
+	_, _ = d.Queue.Ack(ctx, consumer, left)
 }
 
 // enqueueRedriven adds redriven jobs to the queue. It returns no error: the jobs are open
@@ -327,18 +363,10 @@ func (d *Desk) enqueueRedriven(ctx context.Context, consumer uint32, moved []dur
 	}
 	failpoint.At(failpoint.AfterRedrive)
 	batch := make([]redisq.Job, len(moved))
-	ids := make([]ident.ID, len(moved))
 	for i, j := range moved {
 		batch[i] = redisq.Job{ID: j.ID, Priority: j.Priority, Attempts: j.Attempts}
-		ids[i] = j.ID
 	}
-	// A dead job whose acknowledgement was lost is still in Redis, with all its attempts
-	// counted. Acknowledge it first.
-	_, err := d.Queue.Ack(ctx, consumer, ids)
-	var e redisq.Enqueued
-	if err == nil {
-		e, err = d.Queue.Enqueue(ctx, consumer, batch, redisq.Repeated)
-	}
+	e, err := d.Queue.Enqueue(ctx, consumer, batch, redisq.Repeated)
 	if err != nil || e.Spilled > 0 {
 		d.Dirty(consumer)
 	}

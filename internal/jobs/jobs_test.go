@@ -156,6 +156,37 @@ func TestARedrivenJobHasAFreshSetOfAttemptsAlsoWhenRedisStillHoldsTheOldOne(t *t
 	require.ErrorIs(t, err, ErrNotDead)
 }
 
+// From the moment in which the store has opened a dead letter again, the reconciler may offer the
+// job and a broker be delivering it. The request that opened it may not take it back.
+func TestARedrivenJobThatIsInFlightAlreadyIsNotOfferedAgain(t *testing.T) {
+	r := newRig(t)
+	h := r.publish(1)
+	r.record(durable.OutcomeDead, h[0], 6, 0)
+	store := &offering{Store: r.store, opened: func() {
+		_, err := r.recover(h)
+		require.NoError(t, err)
+		require.Len(t, r.claim(), 1)
+	}}
+	r.Desk.Store = store
+	n, err := r.RedriveAll(t.Context(), r.consumer.No)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, InFlight, r.status(h[0]))
+	require.Empty(t, r.claim())
+}
+
+// An offering is a store in whose wake something happens as soon as a dead letter is open.
+type offering struct {
+	Store
+	opened func()
+}
+
+func (o *offering) Redrive(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error) {
+	moved, err := o.Store.Redrive(ctx, consumer, ids, nowMs)
+	o.opened()
+	return moved, err
+}
+
 func TestRetriggerMakesAWaitingRetryDueNowAndBringsBackALostJob(t *testing.T) {
 	r := newRig(t)
 	h := r.publish(3)

@@ -170,6 +170,18 @@ func (k *Consumer) Ack(ids []ident.ID) int {
 	return n
 }
 
+// AckHeld is ack_held.lua: it removes the jobs of leases that are held.
+func (k *Consumer) AckHeld(leases []redisq.Lease) []bool {
+	out := make([]bool, len(leases))
+	for i, l := range leases {
+		if out[i] = k.held(l); out[i] {
+			delete(k.leased, l.ID)
+			delete(k.metas, l.ID)
+		}
+	}
+	return out
+}
+
 // exhaustedLease is how long reclaim leases an exhausted job to its caller.
 const exhaustedLease = 10 * time.Second
 

@@ -32,11 +32,19 @@ func leaseIsFenced(t *testing.T, s Server) {
 		ok, err = q.Release(ctx, consumer, stale)
 		require.NoError(t, err)
 		require.Equal(t, []bool{false, false}, ok)
+		ok, err = q.AckHeld(ctx, consumer, stale)
+		require.NoError(t, err)
+		require.Equal(t, []bool{false, false}, ok)
 	}
 	require.Equal(t, before, standing(t, q, at(1)))
 	ok, err := q.Extend(ctx, consumer, []redisq.Lease{old[0], current[0]}, never)
 	require.NoError(t, err)
 	require.Equal(t, []bool{false, true}, ok)
+	check(t, s, q)
+	ok, err = q.AckHeld(ctx, consumer, []redisq.Lease{old[0], current[0], current[0]})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, true, false}, ok)
+	require.Equal(t, redisq.Missing, standing(t, q, at(1)).State)
 	check(t, s, q)
 }
 
@@ -208,6 +216,10 @@ func replayChangesNothing(t *testing.T, s Server) {
 	})
 	twice(func() {
 		_, err := q.Ack(ctx, consumer, []ident.ID{l[2].ID})
+		require.NoError(t, err)
+	})
+	twice(func() {
+		_, err := q.AckHeld(ctx, consumer, l[2:3])
 		require.NoError(t, err)
 	})
 	twice(func() {

@@ -49,6 +49,7 @@ func randomOperations(t *testing.T, s Server) {
 			"nack":       w.nack,
 			"release":    w.release,
 			"ack":        w.ack,
+			"ack held":   w.ackHeld,
 			"reclaim":    w.reclaim,
 			"peek":       w.peek,
 			"spilled":    w.spilled,
@@ -303,6 +304,14 @@ func (w *walker) ack(rt *rapid.T) {
 	got, err := w.begin(rt).Ack(context.Background(), consumer, ids)
 	require.NoError(rt, err)
 	require.Equal(rt, w.m.Ack(ids), got)
+	w.end()
+}
+
+func (w *walker) ackHeld(rt *rapid.T) {
+	leases := w.drawLeases(rt)
+	got, err := w.begin(rt).AckHeld(context.Background(), consumer, leases)
+	require.NoError(rt, err)
+	require.Equal(rt, w.m.AckHeld(leases), got)
 	w.end()
 }
 

@@ -75,6 +75,7 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 		"claim one": func() error { _, _, err := q.ClaimOne(ctx, consumer, redisq.Job{}, never, false); return err },
 		"extend":    func() error { _, err := q.Extend(ctx, consumer, one, never); return err },
 		"ack":       func() error { _, err := q.Ack(ctx, consumer, span(1, 1)); return err },
+		"ack held":  func() error { _, err := q.AckHeld(ctx, consumer, one); return err },
 		"ack many": func() error {
 			_, errs := q.AckMany(ctx, []redisq.Done{{Consumer: consumer, IDs: span(1, 1)}})
 			return errs[0]

@@ -108,6 +108,12 @@ func (p *queuePair) step(ctx context.Context) {
 		got, err := p.real.Ack(ctx, 1, ids)
 		require.NoError(t, err)
 		require.Equal(t, p.model.Ack(ids), got)
+		if len(p.leases) > 0 {
+			held := []redisq.Lease{p.leases[p.r.below(len(p.leases))]}
+			ended, err := p.real.AckHeld(ctx, 1, held)
+			require.NoError(t, err)
+			require.Equal(t, p.model.AckHeld(held), ended)
+		}
 	case 8:
 		if now < p.model.Looked-5000 { // the script would drop everything
 			return

@@ -252,6 +252,35 @@ func (q *queueSeam) Ack(ctx context.Context, consumer uint32, ids []ident.ID) (i
 	return removed, nil
 }
 
+func (q *queueSeam) AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error) {
+	none := make([]bool, len(leases))
+	if len(leases) == 0 {
+		return none, nil
+	}
+	ids := make([]ident.ID, len(leases))
+	for i, l := range leases {
+		ids[i] = l.ID
+	}
+	if err := q.beforeAck(ctx, consumer, ids); err != nil {
+		return none, err
+	}
+	var out []bool
+	err := q.run(ctx, "AckHeld", consumer, func(k *queuemodel.Consumer, _ int64) {
+		out = k.AckHeld(leases)
+		var gone []ident.ID
+		for i, held := range out {
+			if held {
+				gone = append(gone, ids[i])
+			}
+		}
+		q.l.w.checker.acked(q.l, consumer, gone)
+	})
+	if err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
 func (q *queueSeam) AckMany(ctx context.Context, done []redisq.Done) ([]int, []error) {
 	out, errs := make([]int, len(done)), make([]error, len(done))
 	for i, d := range done {
