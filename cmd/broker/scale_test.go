@@ -71,6 +71,7 @@ func putAll(t *testing.T, store *durable.Store, channels, consumers int, kind du
 func TestScaleTenThousandIdleConsumersCostRedisLittleOnRealServers(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)
+	w.program = plainProgram(t)
 	store, err := durable.OpenMySQL(t.Context(), w.env[0][len("BROKER_MYSQL_DSN="):], durable.Options{})
 	require.NoError(t, err)
 	defer store.Close()
@@ -99,6 +100,7 @@ func TestScaleTenThousandIdleConsumersCostRedisLittleOnRealServers(t *testing.T)
 func TestScaleAHundredThousandQueuedJobsStayUsableEmbedded(t *testing.T) {
 	t.Parallel()
 	w := embeddedWorld(t)
+	w.program = plainProgram(t)
 	const n = 100_000
 	store, err := durable.OpenSQLite(t.Context(), w.env[0][len("BROKER_DATA_DIR="):], durable.Options{})
 	require.NoError(t, err)
@@ -157,6 +159,7 @@ func fill(t *testing.T, store *durable.Store, n int) {
 func TestScaleAWaitingJobCostsRedisLessThan200BytesOnRealServers(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)
+	w.program = plainProgram(t)
 	p := w.start()
 	s := p.stage(t, "k")
 	payload := string(make([]byte, 2000))

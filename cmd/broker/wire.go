@@ -48,6 +48,8 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 		Repaced: func(consumer uint32) { b.plane.Repaced(consumer) }, Slowed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log,
 	})
 	b.board = exchange.NewBoard(exchange.BoardOptions{Store: b.store, Catalogue: b.catalogue, Policies: policies, Alone: b.node.Alone, Log: b.log})
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_response_waiters",
+		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
 	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts))
 	b.responses = b.newResponses(policies, callbacks, registry)
