@@ -141,13 +141,25 @@ func sortOutcomes(outcomes []Outcome) ledger {
 		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID), cmp.Compare(a.Attempts, b.Attempts))
 	})
 	var l ledger
-	for _, o := range all {
+	only := true // deliveries
+	for i := range all {
+		o := &all[i]
 		l.noticed = l.noticed || o.Notices != 0
+		if o.Kind != OutcomeDelivered {
+			only = false
+			continue
+		}
+		l.tracked = l.tracked || o.Tracked
+		l.answered = l.answered || o.Exchange != nil || o.ReplyTo.ConsumerNo != 0
+	}
+	if only { // the usual case
+		l.delivered = all
+		return l
+	}
+	for _, o := range all {
 		switch o.Kind {
 		case OutcomeDelivered:
 			l.delivered = append(l.delivered, o)
-			l.tracked = l.tracked || o.Tracked
-			l.answered = l.answered || o.Exchange != nil || o.ReplyTo.ConsumerNo != 0
 		case OutcomeRetry:
 			l.retry = append(l.retry, o)
 		case OutcomeDead:
