@@ -14,10 +14,31 @@ import (
 // catalogueTables are the tables of producers, channels and consumers.
 var catalogueTables = []string{"producers", "channels", "consumers"}
 
-// backUp copies the catalogue into tables beside it, as a backup tool would into a file.
-func (w *world) backUp(db *sql.DB) (version int64) {
+// allTables lists the tables of the store.
+func (w *world) allTables(db *sql.DB) (tables []string) {
 	w.t.Helper()
-	for _, table := range catalogueTables {
+	query := "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+	if w.setting("BROKER_MYSQL_DSN") != "" {
+		query = "SELECT CAST(table_name AS CHAR) FROM information_schema.tables WHERE table_schema = DATABASE()"
+	}
+	rows, err := db.Query(query)
+	require.NoError(w.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		require.NoError(w.t, rows.Scan(&name))
+		if !strings.HasPrefix(name, "kept_") && !strings.HasPrefix(name, "goose") {
+			tables = append(tables, name)
+		}
+	}
+	require.NoError(w.t, rows.Err())
+	return tables
+}
+
+// backUp copies tables into tables beside them, as a backup tool would into a file.
+func (w *world) backUp(db *sql.DB, tables []string) (version int64) {
+	w.t.Helper()
+	for _, table := range tables {
 		w.exec(db, "DROP TABLE IF EXISTS kept_"+table)
 		w.exec(db, "CREATE TABLE kept_"+table+" AS SELECT * FROM "+table)
 	}
@@ -36,17 +57,18 @@ func (w *world) catalogueVersion(db *sql.DB) (version int64) {
 	return version
 }
 
-// restore sets the catalogue back to the copy, with that version.
-func (w *world) restore(db *sql.DB, version int64) {
+// restore sets tables back to their copies, and the catalogue to that version.
+func (w *world) restore(db *sql.DB, tables []string, version int64) {
 	w.t.Helper()
 	eventually(w.t, "the restoration", func() bool { // a transaction of a broker may be in its way
 		tx, err := db.Begin()
 		require.NoError(w.t, err)
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-		statements := []string{fmt.Sprintf("UPDATE settings SET value = %d WHERE name = 'catalogue'", version)}
-		for _, table := range catalogueTables {
+		var statements []string
+		for _, table := range tables {
 			statements = append(statements, "DELETE FROM "+table, "INSERT INTO "+table+" SELECT * FROM kept_"+table)
 		}
+		statements = append(statements, fmt.Sprintf("UPDATE settings SET value = %d WHERE name = 'catalogue'", version))
 		for _, statement := range statements {
 			if _, err := tx.Exec(statement); err != nil {
 				w.t.Log("restore:", err)
@@ -64,29 +86,33 @@ type restoredWorld struct {
 	old, other, late *sink // callbacks: of the backup; set after it; of consumers made after it
 }
 
+func newRestoredWorld(t *testing.T, w *world) *restoredWorld {
+	w.with(quick...).with("BROKER_ALLOW_DELETE=true")
+	r := &restoredWorld{brokers: []*process{w.start()}, old: newSink(t, nil), other: newSink(t, nil), late: newSink(t, nil)}
+	if w.redis != nil {
+		r.brokers = append(r.brokers, w.start())
+	}
+	r.stage = r.brokers[0].stage(t, "k="+r.old.URL, "held")
+	r.put("/producer/changes", "token", "first")
+	r.put("/producer/leaves", "token", "l-token")
+	return r
+}
+
 // Brokers that run follow a catalogue that is set back to a backup: its producers, channels and
 // consumers count on each of them, what came later has ended, and nothing ends a broker. This is so
 // while the version is lower than theirs, and when a change after the restoration has made it higher.
 func TestFaultBrokersFollowACatalogueThatIsRestored(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		w.with(quick...).with("BROKER_ALLOW_DELETE=true")
-		r := &restoredWorld{brokers: []*process{w.start()}, old: newSink(t, nil), other: newSink(t, nil), late: newSink(t, nil)}
-		if w.redis != nil {
-			r.brokers = append(r.brokers, w.start())
-		}
-		db := w.openDatabase("")
-		r.stage = r.brokers[0].stage(t, "k="+r.old.URL, "held")
-		r.put("/producer/changes", "token", "first")
-		r.put("/producer/leaves", "token", "l-token")
+		r, db := newRestoredWorld(t, w), w.openDatabase("")
 		l := startSteady(r.stage, 2, func(n int) *process { return r.brokers[n%len(r.brokers)] })
 		for _, higher := range []bool{false, true} {
-			version := w.backUp(db)
+			version := w.backUp(db, catalogueTables)
 			r.changeAll()
 			if higher {
 				version = w.catalogueVersion(db) + 1
 			}
 			l.progress(20)
-			w.restore(db, version)
+			w.restore(db, catalogueTables, version)
 			r.requireRestored()
 			l.progress(40)
 			time.Sleep(1500 * time.Millisecond) // polls that must not bring the former state back
@@ -104,6 +130,41 @@ func TestFaultBrokersFollowACatalogueThatIsRestored(t *testing.T) {
 		r.createAgain(t)
 		for _, b := range r.brokers {
 			require.Equal(t, 2, strings.Count(b.log.String(), "the catalogue of the store went back or has other content"), "once for each restoration")
+			require.Zero(t, b.stop())
+		}
+	})
+}
+
+// Brokers that run go on after the whole database was set back under load: messages and outcomes since
+// the backup are gone, jobs of them that Redis still has are not delivered, and whatever is accepted
+// from then on is.
+func TestFaultBrokersGoOnAfterTheWholeDatabaseIsRestored(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		r, db := newRestoredWorld(t, w), w.openDatabase("")
+		kept := r.publish("before the backup")
+		r.awaitQueued("held", 1)
+		tables := w.allTables(db)
+		require.Subset(t, tables, append([]string{"settings", "nodes", "messages", "deliveries"}, catalogueTables...))
+		version := w.backUp(db, tables)
+		r.changeAll()
+		l := startSteady(r.stage, 2, func(n int) *process { return r.brokers[n%len(r.brokers)] })
+		l.progress(40)
+		lost := r.publish("after the backup")
+		w.restore(db, tables, version)
+		r.requireRestored()
+		l.progress(40)
+		l.finish()
+		require.Equal(t, 404, r.do("GET", lost, "").status)
+		for i, b := range r.brokers {
+			body := fmt.Sprint("after the restoration ", i)
+			at := r.on(b).publish(body)
+			eventually(t, "the delivery", func() bool { return r.message(at).Jobs[0].Status == "DELIVERED" })
+			require.Positive(t, r.old.times(body))
+		}
+		require.Equal(t, "QUEUED", r.message(kept).Jobs[1].Status)
+		require.Equal(t, "before the backup", r.queued("held", "limit=1")[0].Message.Payload)
+		r.createAgain(t)
+		for _, b := range r.brokers {
 			require.Zero(t, b.stop())
 		}
 	})
