@@ -42,6 +42,16 @@ func TestClosedManagementNeedsTheAdminToken(t *testing.T) {
 		w.get(path, tokens("k")...).is(200)
 		w.get(path, adminHeader).is(200)
 	}
+	for _, verb := range []string{"pause", "resume", "revive"} {
+		path := "/channel/c/consumer/k/" + verb
+		w.post(path).problem(401, "token_missing")
+		w.post(path, "X-Broker-Admin-Token: x").problem(403, "admin_token_mismatch")
+		w.post(path, tokens("x")...).problem(403, "consumer_token_mismatch")
+		w.post(path, tokens("k")[1]).problem(403, "channel_token_mismatch")
+		for _, may := range [][]string{tokens("k"), {adminHeader}} {
+			require.Equal(t, "k", w.post(path, may...).is(200).json()["ID"])
+		}
+	}
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/version", "/_status"} {
 		w.get(path).is(200)
 	}

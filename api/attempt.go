@@ -27,7 +27,10 @@ func (a *API) history(ctx context.Context, j located) (apitype.History, error) {
 	for i := range stored {
 		h.AttemptHistory = append(h.AttemptHistory, viewAttempt(&stored[i]))
 	}
-	if j.state.Status == jobs.Delivered {
+	noted := slices.ContainsFunc(stored, func(a durable.Attempt) bool { // what the status URL said is stored with it
+		return a.No == j.state.Attempts && a.AtMs == j.state.ChangedAt.UnixMilli() && a.StatusCode/100 == 2
+	})
+	if j.state.Status == jobs.Delivered && !noted {
 		h.AttemptHistory = append(h.AttemptHistory, apitype.Attempt{Attempt: j.state.Attempts, At: apitype.Time{Time: j.state.ChangedAt}, StatusCode: j.state.StatusCode})
 		// A success that is reported late ends the job, but is not its last attempt.
 		slices.SortStableFunc(h.AttemptHistory, func(a, b apitype.Attempt) int { return a.At.Compare(b.At.Time) })

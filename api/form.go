@@ -65,21 +65,30 @@ func parseForm(body []byte, fields []string) (form, error) {
 	}
 	values, err := url.ParseQuery(string(body))
 	if err != nil { // err quotes the input, which may be a token
-		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_form", "The form is not well encoded.")
+		return nil, badlyEncoded(string(body), fields)
 	}
 	f := make(form, len(values))
-	for name, list := range values {
-		if len(list) != 1 {
-			return nil, problem.New(fasthttp.StatusBadRequest, "duplicate_field", "A form field occurs more than once.")
-		}
-		f[name] = list[0]
-	}
-	for _, name := range slices.Sorted(maps.Keys(f)) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(fields, name) {
 			return nil, unknownField(name, fields)
 		}
+		if len(values[name]) != 1 {
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "duplicate_field", "The form field %s occurs more than once.", name)
+		}
+		f[name] = values[name][0]
 	}
 	return f, nil
+}
+
+// badlyEncoded refuses a form that is not well encoded. It names the field if it is a known one.
+func badlyEncoded(body string, fields []string) error {
+	for pair := range strings.SplitSeq(body, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if _, err := url.QueryUnescape(value); (err != nil || strings.Contains(value, ";")) && slices.Contains(fields, name) {
+			return problem.Newf(fasthttp.StatusBadRequest, "invalid_form", "The form field %s is not well encoded. A percent sign in a value is written %%25, a semicolon %%3B.", name)
+		}
+	}
+	return problem.New(fasthttp.StatusBadRequest, "invalid_form", "The form is not well encoded.")
 }
 
 // maxShownName is the number of bytes of an unknown field's name that the refusal quotes.

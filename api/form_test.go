@@ -33,6 +33,16 @@ func TestBadFormsAreRefusedWithoutQuotingThem(t *testing.T) {
 		require.Equal(t, code, codeOf(t, err))
 		require.NotContains(t, err.Error(), "s3cret")
 	}
+	_, err := parseForm([]byte("name=x&token=s3cret&token=s3cret"), producerFields)
+	require.Contains(t, err.Error(), "The form field token ")
+	for _, body := range []string{"name=x&token=s3cret%zz", "token=s3cret;name=x", "name=x&token=%"} {
+		_, err := parseForm([]byte(body), producerFields)
+		require.Contains(t, err.Error(), "The form field token is not well encoded.", body)
+	}
+	for _, body := range []string{"%zz=s3cret", "s3cret;", "a%zz=1&name=x"} {
+		_, err := parseForm([]byte(body), producerFields)
+		require.Contains(t, err.Error(), "The form is not well encoded.", body)
+	}
 }
 
 func TestAnUnknownFieldIsNamedWithTheNearestKnownOne(t *testing.T) {

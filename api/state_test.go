@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,6 +56,19 @@ func TestARevivalLinkWorksOnceAndOnlyByPost(t *testing.T) {
 	w.setState(k, durable.StateDead)
 	w.do("POST", link, "").problem(410, "link_invalid")
 	require.Equal(t, "DEAD", w.get("/channel/c/consumer/k").is(200).json()["State"], "a link works once")
+}
+
+func TestARevivalLinkExpires(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	link := w.linkOfDead(w.consumer("k", "pull"))
+	w.ahead = 7*24*time.Hour + time.Minute
+	w.get(link).problem(410, "link_invalid")
+	w.do("POST", link, "").problem(410, "link_invalid")
+	require.Equal(t, "DEAD", w.get("/channel/c/consumer/k").is(200).json()["State"])
+	w.ahead = 7*24*time.Hour - time.Minute
+	w.get(link).is(200)
+	w.do("POST", link, "").is(200)
 }
 
 func TestAConsumerIsShownWithoutCountsWhileRedisIsAway(t *testing.T) {

@@ -100,6 +100,7 @@ type world struct {
 	queue  *redisq.Queue
 	cat    *catalogue.Catalogue
 	desk   *jobs.Desk
+	ahead  time.Duration // of the clock of states
 	states *consumerstate.Keeper
 	api    *API
 	reg    *prometheus.Registry
@@ -149,7 +150,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	}
 	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}
 	w.states = consumerstate.New(consumerstate.Options{Store: w.store, Catalogue: w.cat, Announce: o.Announce,
-		NowMs: func() int64 { return time.Now().UnixMilli() }, PublicURL: publicURL, Log: slog.Default()})
+		NowMs: func() int64 { return time.Now().Add(w.ahead).UnixMilli() }, PublicURL: publicURL, Log: slog.Default()})
 	o.States = w.states
 	if change != nil {
 		change(&o)

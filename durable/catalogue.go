@@ -14,12 +14,20 @@ import (
 // happen in the order of their versions, and a reader that asks for all changes after a
 // version never misses a change that commits late.
 
-const (
-	bumpCatalogue = `
+// The version is the Unix time of its change in ms, or the next number. Two histories of the catalogue
+// that separate when a backup is restored therefore have no later version in common.
+var bumpCatalogue = statement{
+	mysql: `
 UPDATE settings
-SET value = value + 1
-WHERE name = 'catalogue'`
+SET value = GREATEST(value + 1, CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED))
+WHERE name = 'catalogue'`,
+	sqlite: `
+UPDATE settings
+SET value = MAX(value + 1, CAST(unixepoch('subsec') * 1000 AS INTEGER))
+WHERE name = 'catalogue'`,
+}
 
+const (
 	selectCatalogue = `
 SELECT value
 FROM settings
@@ -55,7 +63,7 @@ func (s *Store) put(ctx context.Context, name string, f func(ctx context.Context
 // newVersion begins a change with a new version of the catalogue, inside a transaction.
 func (s *Store) newVersion(ctx context.Context, tx *sql.Tx) (c change, err error) {
 	c.tx = tx
-	if _, err = tx.ExecContext(ctx, bumpCatalogue); err != nil {
+	if _, err = tx.ExecContext(ctx, s.dialect.sql(bumpCatalogue)); err != nil {
 		return c, err
 	}
 	if err = tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.version); err != nil {

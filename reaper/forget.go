@@ -28,9 +28,13 @@ type departed struct {
 	at map[uint32]int64 // consumer -> when its keys were removed last, Unix ms; 0: never
 }
 
-// learn notes a deleted consumer. The catalogue calls it.
+// learn notes a deleted consumer. The catalogue calls it. After the store was restored from a
+// backup, a new consumer may get the number of one that was lost: its keys stay.
 func (r *Reaper) learn(k *durable.Consumer) {
 	if !k.Deleted() {
+		r.departed.mu.Lock()
+		defer r.departed.mu.Unlock()
+		delete(r.departed.at, k.No)
 		return
 	}
 	r.drop(k.No)
@@ -81,6 +85,10 @@ func (r *Reaper) forgetDue(ctx context.Context) error {
 		r.drop(no)
 		k := r.Catalogue.ConsumerByNo(no)
 		r.departed.mu.Lock()
+		if _, still := r.departed.at[no]; !still {
+			r.departed.mu.Unlock()
+			continue
+		}
 		r.departed.at[no] = now
 		if now >= k.StateMs+forgetAfter[len(forgetAfter)-1].Milliseconds() {
 			delete(r.departed.at, no)

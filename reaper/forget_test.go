@@ -54,6 +54,19 @@ func TestNothingIsDoneForADeletedConsumerAndItsKeysGo(t *testing.T) {
 	require.Empty(t, dead, "no row is written for an open job")
 }
 
+// A store that was restored from a backup may give the number of a consumer that was lost to a new one.
+func TestKeysOfANumberThatIsUsedAgainStay(t *testing.T) {
+	r := newRig(t, 100, nil)
+	r.publish(0)
+	r.round()
+	lost := r.consumer
+	lost.State = durable.StateDeleted
+	r.learn(&lost)
+	r.learn(&r.consumer)
+	require.NoError(t, r.forgetDue(t.Context()))
+	require.NotZero(t, r.keys())
+}
+
 func TestKeysOfADeletedConsumerAreRemovedAgain(t *testing.T) {
 	r := newRig(t, 100, nil) // its clock is a minute ahead
 	r.publish(0)

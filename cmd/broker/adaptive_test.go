@@ -29,6 +29,8 @@ func TestAnAdaptiveConsumerIsSpared(t *testing.T) {
 			}
 			return 503
 		})
+		ops := newSink(t, nil)
+		p.attach("ops", ops)
 		s := p.stage(t, "k="+sink.URL)
 		s.put(s.path("/consumer/k"), "adaptive", "true")
 		for n := range 30 {
@@ -62,8 +64,12 @@ func TestAnAdaptiveConsumerIsSpared(t *testing.T) {
 		rate("HEARTBEAT")
 		require.Equal(t, "1/1m", s.consumer("k").CurrentRate)
 		require.Contains(t, p.do("GET", "/metrics", "").body, `penstock_adaptive_rate{channel="`+s.channel+`",consumer="k"} 0.016`)
+		eventually(t, "the alert", func() bool { return ops.count() > 0 })
 		before := sink.count()
 		time.Sleep(3 * time.Second)
+		alerts, _ := alertsAt(t, ops, s.channel)
+		require.Equal(t, []string{"consumer.slow"}, events(alerts), "one for the way down")
+		require.Contains(t, alerts[0].Reason, "attempts failed within a period")
 		require.LessOrEqual(t, sink.count(), before+1, "a dead endpoint costs a request a minute")
 		if w.redis != nil {
 			w.flushall()

@@ -85,7 +85,7 @@ func TestARateHoldsAtTheConsumer(t *testing.T) {
 			count  int // messages
 			sink   *sink
 		}
-		targets := []*target{{"1/1s", 1, time.Second, 8, nil}, {"100/1s", 100, time.Second, 500, nil}, {"500/5s", 500, 5 * time.Second, 1100, nil}}
+		targets := []*target{{"1/1s", 1, time.Second, 8, nil}, {"100/1s", 100, time.Second, 500, nil}, {"500/5s", 500, 5 * time.Second, 1100, nil}, {"5000/1m", 5000, time.Minute, 5300, nil}}
 		stalls := measureLateness()
 		var all sync.WaitGroup
 		stages := make([]*stage, len(targets))

@@ -236,6 +236,7 @@ func deadLetterKillsItsKey(t *testing.T, p *process) {
 	j := s.awaitStatus(second, "DEAD").Jobs[0]
 	require.Equal(t, 0, j.Attempts)
 	require.Contains(t, j.Reason, "ordering key")
+	require.Equal(t, "blocked_key", j.ReasonCode)
 	s.awaitStatus(third, "DEAD")
 	require.Equal(t, 0, sink.times("second")+sink.times("third"))
 	s.awaitStatus(s.publish("y", "X-Broker-Ordering-Key", "y"), "DELIVERED")

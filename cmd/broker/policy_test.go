@@ -32,6 +32,9 @@ func TestEachConsumerHasItsPolicy(t *testing.T) {
 			"phases of a failure":         phasesOfFailures,
 			"a status URL":                statusURLOfPolicy,
 			"signed publishes":            signedPublishes,
+			"statuses that are retried":   retriedStatuses,
+			"a pull worker gives up":      deadByConsumer,
+			"headers of a consumer":       headersOfPolicy,
 		} {
 			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
 		}
@@ -240,7 +243,9 @@ func statusURLOfPolicy(t *testing.T, p *process) {
 	require.Equal(t, "/status/m1 Bearer t", path.Load())
 	require.Len(t, posts, 1)
 	history := s.job("k", j.ID).AttemptHistory
-	require.Contains(t, fmt.Sprint(history), "the status URL answered 200")
+	require.Len(t, history, 2, "each attempt stands there once")
+	require.Equal(t, 2, history[1].Attempt)
+	require.Contains(t, history[1].Error, "the status URL answered 200")
 
 	status.Store(404)
 	at := s.publish("lost", "X-Broker-Message-ID", "m2")

@@ -37,11 +37,14 @@ func (w *world) setting(name string) (value string) {
 }
 
 // openStore is a connection to the store of the world, beside the brokers.
-func (w *world) openStore() *sql.DB {
+func (w *world) openStore() *sql.DB { return w.openDatabase("&_pragma=query_only(1)") }
+
+// openDatabase is openStore with more settings for SQLite.
+func (w *world) openDatabase(more string) *sql.DB {
 	w.t.Helper()
 	driver, dsn := "mysql", w.setting("BROKER_MYSQL_DSN")
 	if dsn == "" {
-		driver, dsn = "sqlite", "file:"+filepath.Join(w.setting("BROKER_DATA_DIR"), "penstock.db")+"?_pragma=busy_timeout(10000)&_pragma=query_only(1)"
+		driver, dsn = "sqlite", "file:"+filepath.Join(w.setting("BROKER_DATA_DIR"), "penstock.db")+"?_pragma=busy_timeout(10000)"+more
 	}
 	db, err := sql.Open(driver, dsn)
 	require.NoError(w.t, err)

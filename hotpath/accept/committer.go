@@ -289,7 +289,9 @@ func (c *committer) insert(ctx context.Context, writes []*write) []error {
 		for _, w := range writes {
 			m := w.msg
 			withdrawn = !w.number(c.ids) || withdrawn
-			if ch := c.catalogue.ChannelByNo(m.ChannelNo); ch != nil {
+			if ch := c.catalogue.ChannelByNo(m.ChannelNo); ch == nil {
+				refused = true
+			} else {
 				if m.Audience != ch.Audience || m.Shape != ch.Shape {
 					c.judge.one(ch, m)
 				}

@@ -92,8 +92,11 @@ func (c *committer) anyProducerDeleted(writes []*write) bool {
 // and there is another one with the same ID and token, the message is for that one.
 func (c *committer) refusal(m *durable.Message) error {
 	ch := c.catalogue.ChannelByNo(m.ChannelNo)
+	if ch == nil { // it is not in the backup that was restored meanwhile
+		return catalogue.ErrUnknownChannel
+	}
 	old := ch
-	if ch != nil && ch.Deleted {
+	if ch.Deleted {
 		if m.Occurrence != nil { // the deletion ended the schedules of the channel
 			return catalogue.ErrUnknownChannel
 		}
@@ -104,7 +107,7 @@ func (c *committer) refusal(m *durable.Message) error {
 		m.ChannelNo, ch = now.No, now
 		m.Audience = 0 // not judged
 	}
-	if m.Addressed != "" && old != nil {
+	if m.Addressed != "" {
 		if err := c.readdress(old, ch, m); err != nil {
 			return err
 		}
@@ -116,7 +119,7 @@ func (c *committer) refusal(m *durable.Message) error {
 		}
 		m.ProducerNo = now.No
 	}
-	if ch != nil && ch.Paused {
+	if ch.Paused {
 		return problem.ErrChannelPaused
 	}
 	return nil

@@ -10,3 +10,14 @@ func (v *delivery) webhookID() string {
 	}
 	return v.msg.ID.String()
 }
+
+// provable returns the function that sets the headers of the consumer's policy. Its own headers do
+// not replace the one that carries its token; its credentials may, where that is Authorization.
+func (v *delivery) provable(set func(name, value string)) func(name, value string) {
+	token := v.d.settings.TokenHeader
+	return func(name, value string) {
+		if !strings.EqualFold(name, token) || strings.EqualFold(name, "Authorization") {
+			set(name, value)
+		}
+	}
+}

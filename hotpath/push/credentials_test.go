@@ -37,7 +37,7 @@ func TestSignatureOfTheSpecification(t *testing.T) {
 func TestTheReferenceLibraryVerifiesDuringTheOverlap(t *testing.T) {
 	var p policy.Policy
 	require.NoError(t, policy.Set(&p, "signingSecret", "generate"))
-	require.NoError(t, policy.Set(&p, "signingSecretPrevious", "generate"))
+	require.NoError(t, policy.Set(&p, "signingSecretPrevious", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
 	now := time.Now()
 	verify := func(secret policy.Secret, h http.Header, body string) error {
 		w, err := standardwebhooks.NewWebhook(string(secret))

@@ -72,7 +72,8 @@ func (v *delivery) inquire(ctx context.Context, p *policy.Policy) (status int, e
 	if err != nil {
 		return 0, errInquiry
 	}
-	p.Prove(req.Header.Set, v.webhookID(), nil, time.Now())
+	req.Header.Set(v.d.settings.TokenHeader, v.consumer.Token)
+	p.Prove(v.provable(req.Header.Set), v.webhookID(), nil, time.Now())
 	if client, ok := p.Authorization.OAuth2(); ok {
 		deadline, _ := ctx.Deadline()
 		token, err := v.tokens(p.Authorization, client).get(nil, deadline)
@@ -82,7 +83,6 @@ func (v *delivery) inquire(ctx context.Context, p *policy.Policy) (status int, e
 		token.SetAuthHeader(req)
 	}
 	req.Header.Set("User-Agent", v.d.settings.UserAgent)
-	req.Header.Set(v.d.settings.TokenHeader, v.consumer.Token)
 	req.Header.Set("X-Broker-Message-ID", id)
 	resp, err := v.d.settings.Web.Do(req)
 	if err != nil {

@@ -24,6 +24,8 @@ import (
 // A Source is the part of durable.Store that the catalogue reads.
 type Source interface {
 	Changes(ctx context.Context, after int64) (durable.Changes, error)
+	Extent(ctx context.Context) (durable.Extent, error)
+	Touch(ctx context.Context) error
 }
 
 // PollInterval is the largest age of a copy when every hint is lost.
@@ -69,6 +71,9 @@ type Catalogue struct {
 	filtering  map[uint32]bool                               // channels with filters
 	filters    atomic.Bool                                   // there are such channels
 	wanted     atomic.Pointer[map[uint32]durable.StatusKind] // replaced with mu held
+	lost       map[uint32]bool                               // consumers that went with a restored backup: the store has no row of them
+	onRestored []func()
+	audited    int64 // version whose rows were compared with those of the store; of Run
 
 	refreshing chan struct{} // capacity 1, full during a refresh: one at a time; taken before mu
 	started    uint64        // refreshes begun, guarded by mu
@@ -83,20 +88,22 @@ type consumerKey struct {
 
 // New returns an empty catalogue; Refresh or Run fills it.
 func New(source Source, log *slog.Logger) *Catalogue {
-	return &Catalogue{
-		source:     source,
-		log:        log,
-		producers:  map[string]*durable.Producer{},
-		byProducer: map[uint32]*durable.Producer{},
-		channels:   map[string]*Channel{},
-		byChannel:  map[uint32]*Channel{},
-		consumers:  map[consumerKey]*durable.Consumer{},
-		filtering:  map[uint32]bool{},
-		byConsumer: map[uint32]*durable.Consumer{},
-		order:      orders{consumers: map[uint32][]string{}},
-		hint:       make(chan struct{}, 1),
-		refreshing: make(chan struct{}, 1),
-	}
+	c := &Catalogue{source: source, log: log, hint: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
+	c.empty()
+	return c
+}
+
+// empty removes everything from the copy, with mu held.
+func (c *Catalogue) empty() {
+	c.producers, c.byProducer = map[string]*durable.Producer{}, map[uint32]*durable.Producer{}
+	c.channels, c.byChannel = map[string]*Channel{}, map[uint32]*Channel{}
+	c.consumers, c.byConsumer = map[consumerKey]*durable.Consumer{}, map[uint32]*durable.Consumer{}
+	c.filtering, c.lost, c.replays = map[uint32]bool{}, map[uint32]bool{}, nil
+	c.order, c.deleted = orders{consumers: map[uint32][]string{}}, deletions{}
+	c.filters.Store(false)
+	c.replaying.Store(false)
+	c.wanted.Store(nil)
+	c.version = 0
 }
 
 // Watch calls f for all consumers in the copy, and from then on for each consumer that is
@@ -120,13 +127,18 @@ func (c *Catalogue) Run(ctx context.Context) error {
 	defer tick.Stop()
 	failing := false
 	for {
+		polled := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			polled = true
 		case <-c.hint:
 		}
 		err := c.Refresh(ctx)
+		if err == nil && polled {
+			err = c.audit(ctx)
+		}
 		if err != nil && ctx.Err() == nil && !failing {
 			c.log.Warn("the catalogue cannot be refreshed; the broker uses the last copy", "error", err)
 		}
@@ -150,14 +162,10 @@ func (c *Catalogue) Refresh(ctx context.Context) error {
 	need := c.started + 1
 	c.mu.RUnlock()
 
-	// A channel and not a mutex: a call with a deadline must not wait for a refresh that
-	// has none.
-	select {
-	case c.refreshing <- struct{}{}:
-		defer func() { <-c.refreshing }()
-	case <-ctx.Done():
-		return fmt.Errorf("catalogue: refresh: %w", ctx.Err())
+	if err := c.begin(ctx); err != nil {
+		return err
 	}
+	defer func() { <-c.refreshing }()
 	c.mu.Lock()
 	if c.finished >= need {
 		c.mu.Unlock()
@@ -166,17 +174,36 @@ func (c *Catalogue) Refresh(ctx context.Context) error {
 	c.started++
 	this, after := c.started, c.version
 	c.mu.Unlock()
+	return c.load(ctx, this, after)
+}
 
+// begin takes the right to refresh, which the caller gives back. It is a channel and not a mutex: a
+// call with a deadline must not wait for a refresh that has none.
+func (c *Catalogue) begin(ctx context.Context) error {
+	select {
+	case c.refreshing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("catalogue: refresh: %w", ctx.Err())
+	}
+}
+
+// load puts what was written after a version into the copy.
+func (c *Catalogue) load(ctx context.Context, refresh uint64, after int64) error {
 	changes, err := c.source.Changes(ctx, after)
 	if err != nil {
 		return fmt.Errorf("catalogue: refresh: %w", err)
 	}
-	c.apply(changes, this)
+	restored := changes.Version < after
+	c.apply(changes, refresh, restored)
+	if restored {
+		return c.restored(ctx, after, changes.Version)
+	}
 	return nil
 }
 
-func (c *Catalogue) apply(changes durable.Changes, refresh uint64) {
-	news, watchers := c.take(changes, refresh)
+func (c *Catalogue) apply(changes durable.Changes, refresh uint64, all bool) {
+	news, watchers := c.take(changes, refresh, all)
 	for _, k := range news {
 		for _, f := range watchers {
 			f(k)
@@ -184,11 +211,15 @@ func (c *Catalogue) apply(changes durable.Changes, refresh uint64) {
 	}
 }
 
-// take puts changes into the copy. A panic releases its lock, and the next refresh takes
-// the changes again.
-func (c *Catalogue) take(changes durable.Changes, refresh uint64) (news []*durable.Consumer, watchers []func(*durable.Consumer)) {
+// take puts changes into the copy, or replaces the copy by them. A panic releases its lock, and the
+// next refresh takes the changes again.
+func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (news []*durable.Consumer, watchers []func(*durable.Consumer)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.byConsumer
+	if all {
+		c.empty()
+	}
 	for _, p := range changes.Producers {
 		c.takeProducer(&p)
 	}
@@ -230,7 +261,10 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64) (news []*durab
 	for _, ch := range touched {
 		c.takeChannel(ch)
 	}
-	c.version = max(c.version, changes.Version)
+	if all {
+		news = append(news, c.lose(before)...)
+	}
+	c.version = changes.Version
 	c.finished = refresh
 	return news, c.watchers
 }

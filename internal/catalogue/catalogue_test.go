@@ -37,6 +37,9 @@ func (s *source) Changes(ctx context.Context, after int64) (durable.Changes, err
 		return durable.Changes{}, s.err
 	}
 	out := durable.Changes{Version: s.state.Version}
+	if after > out.Version { // as durable.Store does
+		after = 0
+	}
 	for _, p := range s.state.Producers {
 		if p.Version > after {
 			out.Producers = append(out.Producers, p)
@@ -53,6 +56,27 @@ func (s *source) Changes(ctx context.Context, after int64) (durable.Changes, err
 		}
 	}
 	return out, nil
+}
+
+func (s *source) Extent(context.Context) (durable.Extent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := durable.Extent{Version: s.state.Version}
+	for _, p := range s.state.Producers {
+		e.Producers.Add(p.Version)
+	}
+	for _, c := range s.state.Channels {
+		e.Channels.Add(c.Version)
+	}
+	for _, k := range s.state.Consumers {
+		e.Consumers.Add(k.Version)
+	}
+	return e, s.err
+}
+
+func (s *source) Touch(context.Context) error {
+	s.change(func(*durable.Changes, int64) {})
+	return s.err
 }
 
 func (s *source) change(f func(c *durable.Changes, version int64)) {

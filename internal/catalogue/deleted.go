@@ -61,6 +61,7 @@ func (c *Catalogue) takeChannel(ch *Channel) {
 // takeConsumer is takeProducer for a consumer.
 func (c *Catalogue) takeConsumer(k *durable.Consumer) {
 	c.byConsumer[k.No] = k
+	delete(c.lost, k.No)
 	key := consumerKey{k.ChannelNo, k.ID}
 	present := c.consumers[key]
 	switch {

@@ -14,7 +14,7 @@ import (
 )
 
 // hanging is a store that answers after a minute.
-type hanging struct{}
+type hanging struct{ catalogue.Source }
 
 func (hanging) Changes(context.Context, int64) (durable.Changes, error) {
 	time.Sleep(time.Minute)

@@ -52,7 +52,7 @@ var fields = table[Policy]{
 	secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs deliveries as Standard Webhooks. Shown once",
 		parseSecret, func(p *Policy) *Secret { return &p.SigningSecret }),
 	secret("signingSecretPrevious", "the secret before; it signs too until `signingOverlap` has passed. Set by a change of `signingSecret`",
-		parseSecret, func(p *Policy) *Secret { return &p.SigningSecretPrevious }),
+		parsePrevious, func(p *Policy) *Secret { return &p.SigningSecretPrevious }),
 	duration("signingOverlap", "a duration from `0` to `720h`: how long a replaced secret still signs", 0, 720*time.Hour,
 		func(p *Policy) *time.Duration { return &p.SigningOverlap }),
 	value("headers", "up to 20 lines `Name: value`: sent with each attempt. Secrets belong into `authorization`",

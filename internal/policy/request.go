@@ -83,6 +83,16 @@ const (
 	minSecret, maxSecret = 24, 64 // bytes
 )
 
+var errPrevious = errors.New("must be whsec_ and the standard base64 of 24 to 64 bytes")
+
+// parsePrevious reads the secret before. It exists, so "generate" is none.
+func parsePrevious(text string) (Secret, error) {
+	if s, err := ParseSecret(text); err == nil {
+		return s, nil
+	}
+	return "", errPrevious
+}
+
 var errSecret = errors.New("must be generate, or whsec_ and the standard base64 of 24 to 64 bytes")
 
 // parseSecret reads a secret. "generate" is a new random one.

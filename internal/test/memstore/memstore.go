@@ -93,6 +93,31 @@ func (s *Store) Changes(_ context.Context, after int64) (durable.Changes, error)
 	return c, nil
 }
 
+// Extent returns the extent of the resources.
+func (s *Store) Extent(context.Context) (durable.Extent, error) {
+	s.Lock()
+	defer s.Unlock()
+	e := durable.Extent{Version: s.Version}
+	for _, p := range s.Producers {
+		e.Producers.Add(p.Version)
+	}
+	for _, ch := range s.Channels {
+		e.Channels.Add(ch.Version)
+	}
+	for _, k := range s.Consumers {
+		e.Consumers.Add(k.Version)
+	}
+	return e, nil
+}
+
+// Touch makes a version without a change.
+func (s *Store) Touch(context.Context) error {
+	s.Lock()
+	defer s.Unlock()
+	s.Version++
+	return nil
+}
+
 // LeaseNode leases number 3.
 func (s *Store) LeaseNode(_ context.Context, _ string, ttl time.Duration) (durable.NodeLease, error) {
 	return durable.NodeLease{No: 3, Token: [16]byte{1}, Expires: time.Now().Add(ttl)}, nil

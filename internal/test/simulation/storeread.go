@@ -193,6 +193,22 @@ func (s *store) changes(after int64) durable.Changes {
 	return c
 }
 
+// extent is what the catalogue consists of.
+func (s *store) extent() durable.Extent {
+	all := s.changes(0)
+	e := durable.Extent{Version: all.Version}
+	for _, p := range all.Producers {
+		e.Producers.Add(p.Version)
+	}
+	for _, ch := range all.Channels {
+		e.Channels.Add(ch.Version)
+	}
+	for _, k := range all.Consumers {
+		e.Consumers.Add(k.Version)
+	}
+	return e
+}
+
 func (s *store) levelDelivered(k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool) {
 	heads := s.heads(k.ChannelNo, priority, after, through, limit)
 	last, all = through, true

@@ -235,6 +235,18 @@ func (t storeSeam) Changes(ctx context.Context, after int64) (durable.Changes, e
 	return read(ctx, t, "Changes", 0, func() durable.Changes { return t.s.changes(after) })
 }
 
+func (t storeSeam) Extent(ctx context.Context) (durable.Extent, error) {
+	return read(ctx, t, "Extent", 0, t.s.extent)
+}
+
+func (t storeSeam) Touch(ctx context.Context) error {
+	return t.do(ctx, "Touch", 0, func() {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		t.s.version++
+	})
+}
+
 func (t storeSeam) LeaseNode(ctx context.Context, name string, ttl time.Duration) (durable.NodeLease, error) {
 	return read(ctx, t, "LeaseNode", 0, func() durable.NodeLease { return t.s.leaseNode(name, ttl) })
 }
