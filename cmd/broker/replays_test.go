@@ -366,6 +366,14 @@ func replayRetries(t *testing.T, p *process) {
 	done := s.awaitReplay(s.replay("k", everSince), "DONE")
 	require.Equal(t, [4]int64{3, 3, 2, 1}, [4]int64{done.Matched, done.Replayed, done.Delivered, done.Dead})
 	require.Equal(t, 2, copies(sink, done.ID)["m1"], "the second attempt")
+	var dead apitype.DeadLetters
+	r := s.do("GET", s.path("/consumer/k/replay/", done.ID, "/dlq"), "", consumerTokens("k")...)
+	strictjson.Decode(t, []byte(r.body), &dead)
+	require.Len(t, dead.DeadJobs, 1, r.body)
+	require.Equal(t, s.path("/message/m0"), dead.DeadJobs[0].MessageURL)
+	require.Equal(t, []any{"DEAD", 500, 2, ""}, []any{dead.DeadJobs[0].Status, dead.DeadJobs[0].StatusCode, dead.DeadJobs[0].Attempts, dead.DeadJobs[0].JobRequeueURL})
+	require.JSONEq(t, `{"DeadJobs":[],"Pages":{}}`, s.do("GET", s.path("/consumer/k/dlq"), "").body, "the job of the consumer is delivered")
+	requireProblem(t, s.do("GET", s.path("/consumer/k/replay/0/dlq"), ""), 404, "replay_not_found")
 	require.NotContains(t, s.do("GET", s.path("/consumer/k/dlq"), "").body, `"Status":"DEAD"`, "the job itself was delivered")
 }
 
