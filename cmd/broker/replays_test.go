@@ -74,6 +74,19 @@ func (s *stage) delivered(sink *sink, n int) {
 		s.publish(fmt.Sprint("m", i), "X-Broker-Message-ID", fmt.Sprint("m", i))
 	}
 	eventually(s.t, "the deliveries", func() bool { return sink.count() >= n })
+	s.over("k")
+}
+
+// over waits until no job of the consumer is open. A replay repeats what has an outcome, which is
+// stored after the receiver has seen the message.
+func (s *stage) over(consumer string) {
+	s.t.Helper()
+	eventually(s.t, "the outcomes", func() bool {
+		var k apitype.Consumer
+		r := s.do("GET", s.path("/consumer/", consumer), "")
+		require.NoError(s.t, json.Unmarshal([]byte(r.body), &k))
+		return k.Queued != nil && *k.Queued == 0 && *k.InFlight == 0
+	})
 }
 
 // copies returns the deliveries of a replay by message ID.
@@ -102,18 +115,21 @@ func replayOfATime(t *testing.T, p *process) {
 	s := p.stage(t, "k="+sink.URL)
 	s.delivered(sink, 5)
 	time.Sleep(10 * time.Millisecond)
-	from := time.Now().UTC().Format(time.RFC3339Nano)
 	for i := 5; i < 15; i++ {
 		s.publish("later", "X-Broker-Message-ID", fmt.Sprint("m", i))
 	}
 	eventually(t, "the deliveries", func() bool { return sink.count() == 15 })
-	at := s.replay("k", fmt.Sprintf(`"From":%q`, from))
+	s.over("k")
+	var fifth struct{ ReceivedAt string } // by the clock of the broker, as the IDs of the messages
+	require.NoError(t, json.Unmarshal([]byte(s.do("GET", s.path("/message/m5"), "").body), &fifth))
+	at := s.replay("k", fmt.Sprintf(`"From":%q`, fifth.ReceivedAt))
 	s.publish("newer", "X-Broker-Message-ID", "newer")
 	done := s.awaitReplay(at, "DONE")
 	require.Equal(t, [5]int64{10, 50, 10, 10, 0}, [5]int64{done.Matched, done.Bytes, done.Replayed, done.Delivered, done.Dead})
 	requireCopies(t, sink, done.ID, 10)
 	require.Zero(t, copies(sink, done.ID)["m4"]+copies(sink, done.ID)["newer"])
 	eventually(t, "the newer message", func() bool { return sink.count() == 26 })
+	s.over("k")
 
 	var job apitype.JobDetail
 	first := sink.all()[14].header
