@@ -27,6 +27,24 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return a.answerDLQ(ctx, rc, q, dlqOf{ch, k, consumerPath(ch.ID, k.ID) + "/dlq"})
 }
 
+// getReplayDLQ lists the dead jobs of a replay. Their state belongs to the replay: the jobs of the
+// consumer itself, and its DLQ, are as they were.
+func (a *API) getReplayDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	ch, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	r, err := a.replayInPath(ctx, rc)
+	if err != nil {
+		return err
+	}
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch, k.Generation(r), replayPath(ch.ID, k.ID, r.ID()) + "/dlq"})
+}
+
 // A dlqOf is the dead letters of a consumer, with the path of their list.
 type dlqOf struct {
 	ch   *catalogue.Channel

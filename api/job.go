@@ -53,7 +53,7 @@ func (j located) view() apitype.Job {
 	if !j.state.NextAt.IsZero() {
 		v.NextAttemptAt = &apitype.Time{Time: j.state.NextAt}
 	}
-	if j.state.Status == jobs.Dead && !j.consumer.Deleted() {
+	if j.state.Status == jobs.Dead && !j.consumer.Deleted() && j.consumer.Replay == nil {
 		v.JobRequeueURL = j.path() + "/requeue-dead-job"
 	}
 	return v

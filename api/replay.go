@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/filter"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
@@ -24,6 +25,9 @@ import (
 
 // usualRate is the messages a second that an estimate assumes where no rate is set.
 const usualRate = 500
+
+// countWait is how long a request waits for its turn to count with a filter.
+const countWait = 5 * time.Second
 
 var (
 	errUnknownReplay = problem.New(fasthttp.StatusNotFound, "replay_not_found", "The consumer has no such replay.")
@@ -61,7 +65,7 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		setLocation(rc, replayPath(ch.ID, k.ID, running.Replay.ID()))
 		return errReplayRunning
 	}
-	n, err := jobs.CountReplay(ctx, a.o.Store, k, &r)
+	n, err := a.countReplay(ctx, k, &r)
 	if err != nil {
 		return err
 	}
@@ -83,6 +87,21 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	a.log.Info("a replay began", "channel", ch.ID, "consumer", k.ID, "replay", r.ID(), "messages", r.Matched, "request_id", requestID(rc))
 	setLocation(rc, replayPath(ch.ID, k.ID, r.ID()))
 	return answer(rc, fasthttp.StatusAccepted, viewReplay(&r, durable.ReplayCounts{}))
+}
+
+// countReplay counts the messages of a replay. Counts with a filter read payloads, so one runs at a
+// time.
+func (a *API) countReplay(ctx context.Context, k *durable.Consumer, r *durable.Replay) (n jobs.ReplayCount, err error) {
+	if r.Filter == "" {
+		return jobs.CountReplay(ctx, a.o.Store, k, r, nil)
+	}
+	select {
+	case a.sieves <- struct{}{}:
+		defer func() { <-a.sieves }()
+	case <-time.After(countWait):
+		return n, problem.ErrOverloaded
+	}
+	return jobs.CountReplay(ctx, a.o.Store, k, r, &jobs.Sieve{Filter: filter.Of(r.Filter), Seen: a.o.Catalogue.Seen})
 }
 
 // readReplay reads the body of a request for a replay.
@@ -141,7 +160,9 @@ func (a *API) replayOf(k *durable.Consumer, req apitype.ReplayRequest) (durable.
 		return r, invalidReplay("The member Only must be delivered, dead or all.")
 	}
 	if req.Filter != "" {
-		return r, invalidReplay("The member Filter is not supported by this broker.")
+		if _, err := filter.New(req.Filter); err != nil {
+			return r, invalidReplay("The member Filter %v.", err)
+		}
 	}
 	rate, err := policy.ParseRate(req.Rate)
 	if err != nil {

@@ -86,6 +86,7 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay", Access: AccessOwn, Summary: "deliver messages of the past once more", Body: smallBody, serve: (*API).postReplay},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replays", Access: AccessOwn, Summary: "list the replays of a consumer", serve: (*API).listReplays},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}", Access: AccessOwn, Summary: "a replay", serve: (*API).getReplay},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/dlq", Access: AccessOwn, Summary: "the dead jobs of a replay", serve: (*API).getReplayDLQ},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/pause", Access: AccessOwn, Summary: "hold a replay", Body: smallBody, serve: (*API).pauseReplay},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/resume", Access: AccessOwn, Summary: "end the pause of a replay", Body: smallBody, serve: (*API).resumeReplay},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/cancel", Access: AccessOwn, Summary: "end a replay for good", Body: smallBody, serve: (*API).cancelReplay},

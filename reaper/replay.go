@@ -2,12 +2,16 @@ package reaper
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/filter"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -28,6 +32,10 @@ const (
 	// replayPages bounds the pages of one round, so that a long stretch without a match delays no
 	// other replay.
 	replayPages = 20
+	// siftBytes is what one round reads of payloads and headers for the filter of a replay, siftFor
+	// how long it evaluates the filter: a quarter of the time.
+	siftBytes = 4 << 20
+	siftFor   = 50 * time.Millisecond
 )
 
 // A loaded page of a replay is offered and not settled.
@@ -141,11 +149,15 @@ func (l *loader) round(ctx context.Context, k *durable.Consumer) error {
 		}
 	}
 	through := minID(l.r.Through, l.through())
+	sieve, err := l.sieve()
+	if err != nil {
+		return err
+	}
 	for range replayPages {
-		if s.checked.Compare(through) >= 0 || l.ahead() >= min(replayAhead, max(l.Queue.Window()/2, 1)) {
+		if s.checked.Compare(through) >= 0 || l.ahead() >= min(replayAhead, max(l.Queue.Window()/2, 1)) || sieve != nil && sieve.Spent() {
 			break
 		}
-		if err := l.load(ctx, k, s, through); err != nil {
+		if err := l.load(ctx, k, s, through, sieve); err != nil {
 			return err
 		}
 	}
@@ -169,9 +181,21 @@ func (l *loader) ahead() (n int) {
 	return n
 }
 
-// load offers the jobs of one page. A crash behind the offer leaves jobs in Redis: the next loader
-// finds them there, or their outcomes in the store.
-func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through ident.ID) error {
+// sieve returns the filter of the replay with the bounds of one round, nil without a filter.
+func (l *loader) sieve() (*jobs.Sieve, error) {
+	if l.r.Filter == "" {
+		return nil, nil
+	}
+	f := filter.Of(l.r.Filter)
+	if f == nil { // another version took it
+		return nil, fmt.Errorf("the filter of replay %s is none for this broker", l.r.ID())
+	}
+	return &jobs.Sieve{Store: l.Store, Filter: f, Seen: l.Catalogue.Seen, Bytes: siftBytes, Until: time.Now().Add(siftFor)}, nil
+}
+
+// load offers the jobs of one page, or of its begin if the sieve reaches a bound. A crash behind the
+// offer leaves jobs in Redis: the next loader finds them there, or their outcomes in the store.
+func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through ident.ID, sieve *jobs.Sieve) error {
 	page := min(replayPage, max(l.Queue.Window()/2, 1))
 	heads, err := l.Store.Sizes(ctx, k.ChannelNo, s.checked, through, page)
 	if err != nil {
@@ -184,6 +208,11 @@ func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through
 	mine, err := l.matching(ctx, k, heads)
 	if err != nil {
 		return err
+	}
+	if sieve != nil && len(mine) > 0 {
+		if mine, p.through, err = sift(ctx, k, sieve, mine, p.through); err != nil {
+			return err
+		}
 	}
 	offer := make([]durable.Head, len(mine))
 	for i, m := range mine {
@@ -212,6 +241,23 @@ func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through
 	l.pages = append(l.pages, p)
 	l.save(s, func(g *ledger) { g.checked = p.through })
 	return nil
+}
+
+// sift returns those of mine for which the filter is true, and the last message examined: through,
+// unless the sieve reaches a bound.
+func sift(ctx context.Context, k *durable.Consumer, sieve *jobs.Sieve, mine []durable.Sized, through ident.ID) ([]durable.Sized, ident.ID, error) {
+	ids := make([]ident.ID, len(mine))
+	for i := range mine {
+		ids[i] = mine[i].ID
+	}
+	match, read, err := sieve.Sift(ctx, k.ChannelNo, ids)
+	if err != nil {
+		return nil, through, err
+	}
+	if read < len(ids) {
+		through = ids[read-1]
+	}
+	return slices.DeleteFunc(mine[:read], func(m durable.Sized) bool { return !match[m.ID] }), through, nil
 }
 
 // matching returns the messages of a page that the replay repeats. A job that it has begun stays,

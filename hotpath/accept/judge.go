@@ -2,12 +2,10 @@ package accept
 
 import (
 	"runtime"
-	"strings"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/filter"
 )
 
@@ -46,11 +44,7 @@ func (j *judge) one(ch *catalogue.Channel, m *durable.Message) {
 	}
 	j.slots <- struct{}{}
 	defer func() { <-j.slots }()
-	seen := filter.Message{Payload: m.Payload, Headers: m.Metadata(), Priority: m.Priority, ContentType: m.ContentType,
-		Attributes: strings.HasPrefix(m.ContentType, cloudevents.StructuredType)}
-	if p := j.catalogue.ProducerByNo(m.ProducerNo); p != nil {
-		seen.Producer = p.ID
-	}
+	seen := j.catalogue.Seen(m)
 	var out durable.PositionSet
 	for position, f := range ch.Filters {
 		if f == nil || m.Addressed != "" && !m.Addressed.Has(position) {

@@ -49,7 +49,7 @@ type Job struct {
 	ProducerURL   string `json:"ProducerURL,omitempty"`  // alone
 	JobURL        string `json:"JobURL,omitempty"`       // in a message
 	RetriggerURL  string `json:"RetriggerURL,omitempty"` // in a message
-	JobRequeueURL string `json:"JobRequeueURL"`          // "" unless the job is dead
+	JobRequeueURL string `json:"JobRequeueURL"`          // "" unless the job is dead, and for a dead job of a replay
 }
 
 // A JobDetail is the answer to GET of a job.
@@ -78,7 +78,8 @@ type Attempt struct {
 	AnswerEncoding string `json:"AnswerEncoding,omitempty"` // Base64, or absent
 }
 
-// A DeadLetters is a page of the DLQ of a consumer, oldest message first.
+// A DeadLetters is a page of the DLQ of a consumer, or of the dead jobs of a replay, oldest message
+// first.
 type DeadLetters struct {
 	DeadJobs []Job `json:"DeadJobs"` // never null
 	Pages    Pages `json:"Pages"`

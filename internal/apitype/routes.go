@@ -91,6 +91,7 @@ var routes = []Route{
 	{"POST", "/channel/{channel}/consumer/{consumer}/replay", Body{MediaJSON, ReplayRequest{}}, []Answer{{202, Body{MediaJSON, Replay{}}}, {200, Body{MediaJSON, ReplayEstimate{}}}}},
 	{"GET", "/channel/{channel}/consumer/{consumer}/replays", none, ok(ReplayList{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}/replay/{replay}", none, ok(Replay{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}/replay/{replay}/dlq", none, ok(DeadLetters{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/replay/{replay}/pause", none, ok(Replay{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/replay/{replay}/resume", none, ok(Replay{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/replay/{replay}/cancel", none, ok(Replay{})},

@@ -1,6 +1,10 @@
 package catalogue
 
 import (
+	"strings"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/filter"
 	"github.com/penstock-broker/penstock/internal/policy"
 )
@@ -28,3 +32,13 @@ func (c *Catalogue) takeFilters(ch *Channel) {
 
 // AnyFilters reports whether a consumer of any channel has a filter.
 func (c *Catalogue) AnyFilters() bool { return c.filters.Load() }
+
+// Seen returns what filters see of a message, which has its payload and headers.
+func (c *Catalogue) Seen(m *durable.Message) filter.Message {
+	seen := filter.Message{Payload: m.Payload, Headers: m.Metadata(), Priority: m.Priority, ContentType: m.ContentType,
+		Attributes: strings.HasPrefix(m.ContentType, cloudevents.StructuredType)}
+	if p := c.ProducerByNo(m.ProducerNo); p != nil {
+		seen.Producer = p.ID
+	}
+	return seen
+}
