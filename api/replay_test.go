@@ -34,6 +34,7 @@ func replayExchanges(w *world, k *durable.Consumer) (all []wired) {
 		w.record(durable.Outcome{Kind: kind, ConsumerNo: uint32(no), ID: m.ID, Attempts: n + 1, AtMs: m.ID.Millis() + 2 + int64(n), NextMs: m.ID.Millis() + 3, StatusCode: 500, Tracked: true})
 	}
 	do(200, "GET", "/job/{job}", jobPath(k, m), "")
+	do(200, "GET", "/job/{job}/timeline", jobPath(k, m)+"/timeline", "")
 	do(200, "POST", "/replay/{replay}/cancel", path+"/cancel", "")
 	return all
 }

@@ -109,6 +109,10 @@ func replayOfATime(t *testing.T, p *process) {
 		s.publish("later", "X-Broker-Message-ID", fmt.Sprint("m", i))
 	}
 	eventually(t, "the deliveries", func() bool { return sink.count() == 15 })
+	eventually(t, "the outcomes", func() bool {
+		r := s.do("POST", s.path("/consumer/k/replay"), fmt.Sprintf(`{"From":%q,"DryRun":true}`, from))
+		return strings.Contains(r.body, `"Matched":10,`)
+	})
 	at := s.replay("k", fmt.Sprintf(`"From":%q`, from))
 	s.publish("newer", "X-Broker-Message-ID", "newer")
 	done := s.awaitReplay(at, "DONE")
@@ -127,6 +131,12 @@ func replayOfATime(t *testing.T, p *process) {
 	require.Equal(t, done.ID, job.Replays[0].Replay)
 	require.Equal(t, "DELIVERED", job.Replays[0].Status)
 	require.Len(t, job.Replays[0].AttemptHistory, 1)
+
+	var told []string
+	for _, e := range s.timeline(s.path("/consumer/k/job/", first.Get("X-Broker-Job-Id"), "/timeline?size=1")) {
+		told = append(told, e.Event+e.Replay)
+	}
+	require.Equal(t, []string{"ACCEPTED", "ATTEMPT", "DELIVERED", "ATTEMPT" + done.ID, "REPLAYED" + done.ID}, told)
 
 	again := s.replay("k", everSince)
 	done = s.awaitReplay(again, "DONE")
