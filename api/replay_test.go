@@ -39,6 +39,7 @@ func replayExchanges(w *world, k *durable.Consumer) (all []wired) {
 	do(200, "GET", "/job/{job}", jobPath(k, m), "")
 	w.record(durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: uint32(no), ID: dead.ID, Attempts: 1, AtMs: dead.ID.Millis() + 1, StatusCode: 400, Error: "HTTP 400", Tracked: true})
 	do(200, "GET", "/replay/{replay}/dlq", path+"/dlq?size=1", "")
+	do(200, "GET", "/job/{job}/timeline", jobPath(k, m)+"/timeline", "")
 	do(200, "POST", "/replay/{replay}/cancel", path+"/cancel", "")
 	return all
 }

@@ -130,7 +130,7 @@ func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQu
 	t.changed = t.m.ID.Time()
 	if len(consumers) > 0 {
 		byNo := make(map[uint32]*durable.Consumer, len(consumers))
-		page := durable.StepPage{ID: t.m.ID, FromMs: t.fromMs, Limit: t.size}
+		page := durable.StepPage{ID: t.m.ID, ChannelNo: t.m.ChannelNo, FromMs: t.fromMs, Limit: t.size}
 		for _, k := range consumers {
 			byNo[k.No] = k
 			page.Consumers = append(page.Consumers, k.No)
@@ -185,7 +185,7 @@ func (t *timeline) job(k *durable.Consumer, steps []durable.Step) {
 	for i := range steps {
 		s := &steps[i]
 		e := t.event(k, s)
-		if s.Kind == durable.StepDelivered {
+		if s.Kind == durable.StepDelivered || s.Kind == durable.StepReplayed && s.Reason == durable.NoReason {
 			attempt := e
 			attempt.Event = apitype.EventAttempt
 			if !slices.ContainsFunc(steps, s.NotedBy) {
@@ -203,6 +203,11 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 		Attempt: s.Attempt, Status: s.StatusCode, DurationMs: s.DurationMs, ReasonCode: s.Reason.String(),
 	}
 	var detail []string
+	if s.ReplayNo > 0 {
+		r := durable.Replay{No: s.ReplayNo}
+		e.Replay = r.ID()
+		detail = append(detail, "replay "+e.Replay)
+	}
 	if s.Node > 0 {
 		node := s.Node - 1
 		e.Broker = &node
@@ -217,7 +222,10 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 		detail = append(detail, s.How.String())
 	}
 	detail = append(detail, cmp.Or(e.Phase, e.ReasonCode))
-	if t.own == nil { // an error may name the callback, and the answer is the consumer's
+	switch {
+	case s.Kind == durable.StepFailed: // the reason is the broker's, as in the responses
+		detail = append(detail, strings.ToValidUTF8(s.Text, "\uFFFD"))
+	case t.own == nil: // an error may name the callback, and the answer is the consumer's
 		detail = append(detail, strings.ToValidUTF8(s.Text, "\uFFFD"))
 		if len(s.Answer) > 0 {
 			detail = append(detail, "answer: "+strings.ToValidUTF8(string(wholeRunes(s.Answer)), "\uFFFD"))

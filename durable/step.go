@@ -18,21 +18,28 @@ const (
 	StepLeaseEnded                     // a lease ended without an outcome
 	StepDelivered
 	StepDead
-	StepRedriven // a dead letter was opened again
+	StepRedriven          // a dead letter was opened again
+	StepReplayed          // the job of a replay is over: delivered, or dead if it has a reason
+	StepResponseReceived  // the response of the consumer is stored
+	StepResponseDelivered // the producer has it
+	StepFailed            // the exchange ended without a response
 )
+
+var stepNames = [...]string{"", "ATTEMPT", "LEASE_ENDED", "DELIVERED", "DEAD", "REDRIVEN", "REPLAYED", "RESPONSE_RECEIVED", "RESPONSE_DELIVERED", "FAILED"}
 
 // String is the name of the kind in a timeline.
 func (k StepKind) String() string {
-	return [...]string{"", "ATTEMPT", "LEASE_ENDED", "DELIVERED", "DEAD", "REDRIVEN"}[min(k, StepRedriven)]
+	return stepNames[min(k, StepFailed)]
 }
 
 // A Step is one thing that is stored about what became of a job.
 type Step struct {
 	ConsumerNo uint32
 	Kind       StepKind
-	AtMs       int64 // Unix ms
-	Attempt    int   // 0: the step is about no attempt
-	StatusCode int   // HTTP status of the consumer, 0 when there was none
+	ReplayNo   uint32 // 0: the step is not of a replay
+	AtMs       int64  // Unix ms
+	Attempt    int    // 0: the step is about no attempt
+	StatusCode int    // HTTP status of the consumer, 0 when there was none
 	DurationMs *int64
 	Node       int // 1 + number of the broker, 0: not known
 	Phase      Phase
@@ -42,100 +49,22 @@ type Step struct {
 	Answer     []byte    // first KiB of the consumer's answer
 }
 
-// stepSources are the tables that tell what became of jobs. Each of them has one entry here, which
-// is all that a timeline needs of it. The columns are those of scanStep, in its order.
-var stepSources = []string{
-	newStepSource("attempts", "at_ms", `
-    CASE WHEN phase = 3 THEN 2 ELSE 1 END,
-    at_ms,
-    attempt,
-    status_code,
-    duration_ms,
-    node,
-    phase,
-    0,
-    0,
-    error,
-    answer`, "attempt > 0"),
-	newStepSource("deliveries", "at_ms", `
-    3,
-    at_ms,
-    attempts,
-    status_code,
-    duration_ms,
-    node,
-    0,
-    0,
-    0,
-    NULL,
-    NULL`, ""),
-	newStepSource("dead_jobs", "died_ms", `
-    4,
-    died_ms,
-    attempts,
-    status_code,
-    NULL,
-    NULL,
-    0,
-    reason_code,
-    0,
-    reason,
-    NULL`, ""),
-	newStepSource("redrives", "died_ms", `
-    4,
-    died_ms,
-    attempts,
-    status_code,
-    NULL,
-    NULL,
-    0,
-    reason_code,
-    0,
-    reason,
-    NULL`, ""),
-	newStepSource("redrives", "at_ms", `
-    5,
-    at_ms,
-    0,
-    0,
-    NULL,
-    NULL,
-    0,
-    0,
-    how,
-    NULL,
-    NULL`, ""),
-}
-
-// newStepSource returns a query for the steps of one message in one table. Its arguments are those
-// of StepPage.args.
-func newStepSource(table, at, columns, only string) string {
-	if only != "" {
-		only = `
-  AND ` + only
-	}
-	return `
-SELECT
-    consumer_no,` + columns + `
-FROM ` + table + `
-WHERE consumer_no IN (?...)
-  AND message_id = ?
-  AND (consumer_no <> ? OR ` + at + ` >= ?)` + only + `
-ORDER BY consumer_no, ` + at + `
-LIMIT ?`
-}
-
 // A StepPage is a page of the steps of a message: those of some consumers, in the order of the
 // numbers of the consumers.
 type StepPage struct {
 	ID        ident.ID // of the message
+	ChannelNo uint32   // of the message
 	Consumers []uint32 // ascending, not empty
 	FromMs    int64    // the page has the steps of the first consumer from that time on
 	Limit     int      // steps of each kind, 1 or more
 }
 
-func (p *StepPage) args() []any {
-	args := make([]any, 0, len(p.Consumers)+4)
+// args are the arguments of the queries. They begin with the channel where channel is true.
+func (p *StepPage) args(channel bool) []any {
+	args := make([]any, 0, len(p.Consumers)+5)
+	if channel {
+		args = append(args, p.ChannelNo)
+	}
 	for _, no := range p.Consumers {
 		args = append(args, no)
 	}
@@ -149,7 +78,7 @@ func (s *Store) Steps(ctx context.Context, p StepPage) (steps []Step, next Step,
 		var found []Step
 		err := repeat(ctx, "read steps", func(ctx context.Context) error {
 			found = nil
-			return each(ctx, s.reads, list(source, len(p.Consumers)), p.args(), func(r *sql.Rows) error {
+			return each(ctx, s.reads, list(source.query, len(p.Consumers)), p.args(source.channel), func(r *sql.Rows) error {
 				step, err := scanStep(r)
 				found = append(found, step)
 				return err
@@ -186,14 +115,14 @@ func (s Step) compare(other Step) int {
 // NotedBy reports whether other is the attempt that s, a delivery, ended: a delivery with a note has
 // an attempt of its own.
 func (s Step) NotedBy(other Step) bool {
-	return other.Kind == StepAttempt && other.AtMs == s.AtMs && other.Attempt == s.Attempt
+	return other.Kind == StepAttempt && other.ReplayNo == s.ReplayNo && other.AtMs == s.AtMs && other.Attempt == s.Attempt
 }
 
 func scanStep(r scanner) (Step, error) {
 	var s Step
 	var took, node sql.NullInt64
 	var text []byte
-	err := r.Scan(&s.ConsumerNo, &s.Kind, &s.AtMs, &s.Attempt, &s.StatusCode, &took, &node, &s.Phase, &s.Reason, &s.How, &text, &s.Answer)
+	err := r.Scan(&s.ConsumerNo, &s.Kind, &s.ReplayNo, &s.AtMs, &s.Attempt, &s.StatusCode, &took, &node, &s.Phase, &s.Reason, &s.How, &text, &s.Answer)
 	if took.Valid {
 		s.DurationMs = &took.Int64
 	}

@@ -13,7 +13,7 @@ func TestArgumentsThatACommandDoesNotTakeAreAnError(t *testing.T) {
 		{"serve", "now"}, {"--demo", "serve"}, {"serve", "--demos"}, {""}, {"serve", "--", "x"},
 		{"migrate", "up"}, {"migrate", "--demo"}, {"migrate", "--dry-run"},
 		{"healthcheck", "http://127.0.0.1:8080"}, {"healthcheck", "--ready"},
-		{"version", "--short"}, {"version", "x"}, {"help", "serve"}, {"help", "-x"}, {"unknown"},
+		{"version", "--short"}, {"version", "x"}, {"help", "serve"}, {"help", "-x"}, {"demo-responses", "x"}, {"demo-responses", "--demo"}, {"unknown"},
 	} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitUsage, run(args, &stdout, &stderr), "%q", args)
@@ -24,7 +24,7 @@ func TestArgumentsThatACommandDoesNotTakeAreAnError(t *testing.T) {
 }
 
 func TestEachCommandTellsItsUse(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"serve", "--help"}, {"migrate", "-h"}, {"healthcheck", "-h"}, {"version", "-h"}, {"help"}} {
+	for _, args := range [][]string{{"-h"}, {"serve", "--help"}, {"migrate", "-h"}, {"healthcheck", "-h"}, {"version", "-h"}, {"demo-responses", "-h"}, {"help"}} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitClean, run(args, &stdout, &stderr), "%q", args)
 		require.Contains(t, stdout.String()+stderr.String(), "Usage:", "%q", args)

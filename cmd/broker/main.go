@@ -75,6 +75,7 @@ Usage:
   broker journal replay DIR store the messages that a broker which is gone left in its data folder
   broker healthcheck        ask the broker of this machine whether it is ready; --live: alive
   broker listen             a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000
+  broker demo-responses     show a response on its way back: a sender, a slow receiver, for seconds
   broker version            print the version
 
 Settings come from BROKER_* environment variables: see docs/configuration.md.
@@ -113,6 +114,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		addr := flags.String("on", "127.0.0.1:9000", "address of the push consumer")
 		work = func() int {
 			return withSignals(stderr, func(ctx context.Context) int { return listen(ctx, *addr, stdout, stderr) })
+		}
+	case "demo-responses":
+		work = func() int {
+			return withSignals(stderr, func(ctx context.Context) int { return demoResponses(ctx, stdout, stderr) })
 		}
 	case "version":
 		work = func() int {

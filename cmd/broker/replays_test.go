@@ -159,6 +159,12 @@ func replayOfATime(t *testing.T, p *process) {
 	require.Equal(t, "DELIVERED", job.Replays[0].Status)
 	require.Len(t, job.Replays[0].AttemptHistory, 1)
 
+	var told []string
+	for _, e := range s.timeline(s.path("/consumer/k/job/", first.Get("X-Broker-Job-Id"), "/timeline?size=1")) {
+		told = append(told, e.Event+e.Replay)
+	}
+	require.Equal(t, []string{"ACCEPTED", "ATTEMPT", "DELIVERED", "ATTEMPT" + done.ID, "REPLAYED" + done.ID}, told)
+
 	again := s.replay("k", everSince)
 	done = s.awaitReplay(again, "DONE")
 	requireCopies(t, sink, done.ID, 16)

@@ -127,6 +127,12 @@ func TestResponsesComeBack(t *testing.T) {
 		require.Equal(t, "sync", reply.header.Get("X-Broker-Consumer-ID"))
 		require.Equal(t, "201", reply.header.Get("X-Broker-Response-Status"))
 		require.NotEmpty(t, reply.header.Get("webhook-signature"))
+		told := s.timeline(s.path("/message/m2/timeline"), producerTokens...)
+		of := func(id string) func(apitype.TimelineEvent) bool {
+			return func(e apitype.TimelineEvent) bool { return e.ConsumerID == id }
+		}
+		require.Equal(t, "ATTEMPT DELIVERED RESPONSE_RECEIVED RESPONSE_DELIVERED", eventNames(told, of("sync")))
+		require.Equal(t, "ATTEMPT DELIVERED RESPONSE_RECEIVED", eventNames(told, of("async")))
 
 		r.mu.Lock()
 		r.refuse = 3
@@ -154,6 +160,21 @@ func (s *stage) replayedResponses(r *receiver) {
 	require.Equal(s.t, before, s.responses("m1", ""))
 	n, _ := r.got("m2")
 	require.Equal(s.t, 1, n, "a message has one reply")
+}
+
+// A result that does not come in time ends the exchange, and its timeline says so.
+func TestTheTimelineTellsOfAnExchangeThatFailed(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		r := newReceiver(t, 1000)
+		s := w.with(quick...).start().stage(t)
+		s.put(s.path("/consumer/late"), "callbackUrl", r.URL+"/async", "responses", "store", "async", "true", "resultDeadline", "1s")
+		s.publish("m", "X-Broker-Message-ID", "m")
+		eventually(t, "the end of the exchange", func() bool { return s.responses("m", "").Complete })
+		told := s.timeline(s.path("/message/m/timeline"), producerTokens...)
+		require.Equal(t, "ACCEPTED ATTEMPT DELIVERED FAILED", eventNames(told, func(apitype.TimelineEvent) bool { return true }))
+		require.Equal(t, s.responses("m", "").Result[0].Reason, told[3].Detail)
+		require.NotEmpty(t, told[3].Detail)
+	})
 }
 
 // A broker is killed at every step of responses. Each response comes back all the same, and no

@@ -8,6 +8,11 @@ const (
 	EventDelivered  = "DELIVERED"   // the job is over
 	EventDead       = "DEAD"        // the job is a dead letter
 	EventRedriven   = "REDRIVEN"    // the dead letter became a job again
+	EventReplayed   = "REPLAYED"    // a replay delivered the message once more, or its copy is dead
+
+	EventResponseReceived  = "RESPONSE_RECEIVED"  // the response of the consumer was stored
+	EventResponseDelivered = "RESPONSE_DELIVERED" // the producer took the response
+	EventFailed            = "FAILED"             // there will be no response
 )
 
 // A Timeline is a page of what became of a message or of one of its jobs, in order of time.
@@ -30,5 +35,6 @@ type TimelineEvent struct {
 	Detail     string `json:"Detail"`
 	Broker     *int   `json:"Broker,omitempty"`     // node number of the broker that did it, where it is known
 	Phase      string `json:"Phase,omitempty"`      // of an attempt without answer: as in Attempt
-	ReasonCode string `json:"ReasonCode,omitempty"` // of EventDead: as in Job
+	ReasonCode string `json:"ReasonCode,omitempty"` // of EventDead, and of EventReplayed that is dead: as in Job
+	Replay     string `json:"Replay,omitempty"`     // ID of the replay whose copy it is about
 }

@@ -63,6 +63,12 @@ type world struct {
 
 func (w *world) Changes(context.Context, int64) (durable.Changes, error) { return w.changes, nil }
 
+func (w *world) Extent(context.Context) (durable.Extent, error) {
+	return durable.Extent{Version: w.changes.Version}, nil
+}
+
+func (w *world) Touch(context.Context) error { return nil }
+
 func (w *world) NextStatusProducer(_ context.Context, after uint32) (uint32, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

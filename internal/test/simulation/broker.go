@@ -13,8 +13,10 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/bulk"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/consumerstate"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
@@ -33,7 +35,9 @@ type broker struct {
 	bodies    *intake.Bound
 	reaper    *reaper.Reaper
 	desk      *jobs.Desk
-	mover     *schedule.Mover // nil: no message of this run is scheduled
+	mover     *schedule.Mover  // nil: no message of this run is scheduled
+	responses *exchange.Worker // nil: no consumer of this run responds
+	bulks     *bulk.Bulks      // nil: this run has no bulks
 
 	once    sync.Once
 	stopped chan struct{} // closed by stop
@@ -79,10 +83,16 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
 		Touched: agenda.Touch, Refill: agenda.Refill, Metrics: unread, Log: silent,
-		Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },
+		Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) }, Answered: b.answered,
 	})
 	if w.plan.schedules {
 		b.mover = schedule.New(schedule.Options{Store: store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Log: silent})
+	}
+	if w.plan.responses {
+		b.responses = b.newResponses(store)
+	}
+	if w.plan.bulks {
+		b.bulks = b.newBulks(store)
 	}
 	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
 	b.reaper = reaper.New(reaper.Options{
@@ -122,6 +132,12 @@ func (b *broker) run() {
 	loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
 	if b.mover != nil {
 		loops.Go(func() { b.mover.Run(reaperCtx) })
+	}
+	if b.responses != nil {
+		loops.Go(func() { b.responses.Run(reaperCtx) })
+	}
+	if b.bulks != nil {
+		loops.Go(func() { b.bulks.Run(reaperCtx) })
 	}
 	keeper.Go(func() { _ = b.node.Run(nodeCtx) })
 	select {

@@ -8,11 +8,12 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 )
 
-func (s *store) putProducer(id string) {
+// putProducer creates a producer with those settings.
+func (s *store) putProducer(id, settings string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
-	s.producers = append(s.producers, durable.Producer{No: uint32(len(s.producers) + 1), ID: id, Token: "t-" + id, Version: s.version})
+	s.producers = append(s.producers, durable.Producer{No: uint32(len(s.producers) + 1), ID: id, Token: "t-" + id, Settings: settings, Version: s.version})
 }
 
 func (s *store) putChannel(id string) uint32 {
@@ -28,13 +29,15 @@ func (s *store) putChannel(id string) uint32 {
 func (s *store) putConsumer(channel uint32, kind durable.ConsumerType, policy string) durable.Consumer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	id := fmt.Sprintf("k%d", len(s.consumers)+1)
+	return s.addConsumer(durable.Consumer{ChannelNo: channel, ID: id, Token: "t-" + id, CallbackURL: "http://" + id + ".example/", Type: kind, Policy: policy})
+}
+
+// addConsumer adds a consumer to its channel. Call it with mu held.
+func (s *store) addConsumer(k durable.Consumer) durable.Consumer {
 	s.version++
-	ch := &s.channels[channel-1]
-	no := uint32(len(s.consumers) + 1)
-	id := fmt.Sprintf("k%d", no)
-	k := durable.Consumer{No: no, ChannelNo: channel, Position: ch.Audience, ID: id, Token: "t-" + id,
-		CallbackURL: "http://" + id + ".example/", Type: kind, Policy: policy,
-		StateMs: s.nowMs(), Version: s.version}
+	ch := &s.channels[k.ChannelNo-1]
+	k.No, k.Position, k.StateMs, k.Version = uint32(len(s.consumers)+1), ch.Audience, s.nowMs(), s.version
 	ch.Audience++
 	ch.Version = s.version
 	s.consumers = append(s.consumers, k)

@@ -35,6 +35,11 @@ import (
 //	I15 a window of a rate has no more requests than the rate allows
 //	I16 a scheduled message is stored at its time: never before, and within a second where
 //	    nothing fails
+//	I17 each message that a consumer with responses took is answered: the producer has one
+//	    response, which is that of the consumer
+//	I18 a replay that is done has repeated each message of its time that was over when it
+//	    began, and no other
+//	I19 each row of a bulk that was accepted is one message, and no row of one that was refused
 //
 // I11, resources, and I10 under faults are not for a simulation.
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,10 @@ type deliverer struct{ l *life }
 
 // Target reads the number of the consumer from its URL.
 func (d deliverer) Target(rawURL, _ string) (push.Target, error) {
+	if rawURL == senderURL {
+		consumers := d.l.w.store.changes(0).Consumers
+		return target{d.l, consumers[slices.IndexFunc(consumers, func(k durable.Consumer) bool { return k.CallbackURL == senderURL })].No}, nil
+	}
 	no, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(rawURL, "http://k"), ".example/"))
 	if err != nil {
 		return nil, fmt.Errorf("simulation: callback %q: %w", rawURL, err)
@@ -137,10 +142,23 @@ func (t target) arrive(req *fasthttp.Request, job string, attempt int) *handed {
 	w.checker.checkRate(t.l, k)
 	h := &req.Header
 	ch := w.store.channel(k.ChannelNo)
+	if ident.Reserved(ch.ID) {
+		if !w.replied(h, id, string(req.Body())) {
+			return nil
+		}
+		return w.checker.hand(t.l, k, id, attempt)
+	}
 	if string(h.Peek("X-Broker-Channel-ID")) != ch.ID || string(h.Peek("X-Broker-Consumer-ID")) != k.ID ||
 		string(h.Peek("X-Broker-Consumer-Token")) != k.Token || string(h.ContentType()) != contentType || string(h.Peek("X-Trace")) != "x-"+string(req.Body()) {
 		w.checker.report(id, "I4: consumer %d got headers of another: %s", k.No, h.String())
 		return nil
+	}
+	if replay := string(h.Peek("X-Broker-Replay")); replay != "" {
+		copied, ok := w.copied(k, id, replay)
+		if !ok {
+			return nil
+		}
+		k = copied
 	}
 	w.arrived(k, id, string(h.Peek("X-Broker-Message-ID")), string(h.Peek("X-Broker-Message-Priority")), string(req.Body()))
 	return w.checker.hand(t.l, k, id, attempt)

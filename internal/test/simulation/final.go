@@ -19,9 +19,21 @@ func (w *world) unfinished() (string, ident.ID) {
 	if left != "" {
 		return left, id
 	}
+	if b, found := w.store.expanding(); found {
+		return fmt.Sprintf("a bulk is in the state %d at row %d, paused: %t; %s", b.State, b.At.Row, b.Paused, b.Reason), b.ID
+	}
+	if left = w.replaying(); left != "" {
+		return left, none
+	}
+	if e, found := w.store.unanswered(); found {
+		return fmt.Sprintf("the exchange with consumer %d is %s after %d tries", e.ConsumerNo, e.State, e.Tries), e.ID
+	}
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	for consumer, k := range w.server.lanes {
+		if w.store.parent(consumer) != 0 {
+			continue // what is left of an ended replay is removed later
+		}
 		if ready, delayed, leased := k.Len(); ready+delayed+leased > 0 {
 			return fmt.Sprintf("consumer %d has %d jobs in Redis that are over (I8)", consumer, ready+delayed+leased), none
 		}
@@ -62,7 +74,7 @@ func (w *world) final() {
 				w.checker.report(m.ID, "I9: %q is stored twice, as %s too", m.Payload, other.ID)
 			}
 			stored[string(m.Payload)] = m
-			if w.byPayload[string(m.Payload)] == nil {
+			if w.byPayload[string(m.Payload)] == nil && !ident.Reserved(w.store.channels[m.ChannelNo-1].ID) {
 				w.checker.report(m.ID, "I3: %q is stored and nobody published it", m.Payload)
 			}
 		}
@@ -71,6 +83,9 @@ func (w *world) final() {
 		w.judge(p, stored[p.payload])
 	}
 	w.balance()
+	w.checkResponses()
+	w.checkReplays()
+	w.checkBulks(stored)
 	if c := w.checker; w.plan.calm && c.repeated > 0 {
 		c.report(none, "I2: %d duplicates without any fault", c.repeated)
 	}

@@ -145,3 +145,29 @@ func (q *link) adopt(consumer uint32, known, current string) {
 	q.mu.Unlock()
 	q.onLost(consumer)
 }
+
+// Renew gives the consumer a new epoch if it has the one that is known here.
+func (q *link) Renew(ctx context.Context, consumer uint32) error {
+	known, current := q.Epoch(consumer), ""
+	w := q.l.w
+	err := q.l.do(ctx, call{op: "Renew", consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, effect: func() {
+		q.connect()
+		q.r.mu.Lock()
+		defer q.r.mu.Unlock()
+		k := q.r.lane(consumer)
+		if k.Epoch == known || k.Epoch == "" {
+			q.r.newEpoch(k)
+		}
+		current = k.Epoch
+	}, overdue: func() {
+		q.r.mu.Lock()
+		defer q.r.mu.Unlock()
+		if k := q.r.lane(consumer); k.Epoch == known && known != "" {
+			q.r.newEpoch(k)
+		}
+	}})
+	if err == nil {
+		q.adopt(consumer, known, current)
+	}
+	return err
+}

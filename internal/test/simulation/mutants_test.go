@@ -35,6 +35,12 @@ func TestEachFlawIsFound(t *testing.T) {
 		"Redis grants leases beyond the rate":               {ratesAreIgnored, "I15", func(p *plan) { p.rates = true }},
 		"a schedule waits on after its message":             {movesAreForgotten, "I9", func(p *plan) { p.schedules = true }},
 		"a scheduled message is due too early":              {timesAreEarly, "I16", func(p *plan) { p.schedules = true }},
+		"a response is not stored with its outcome":         {responsesAreForgotten, "I17", func(p *plan) { p.responses = true }},
+		"a delivered reply does not end its exchange":       {repliesAreForgotten, "I5", func(p *plan) { p.responses = true }},
+		"a replay is said to be further than it is":         {progressRunsAhead, "I18", func(p *plan) { p.replays = true }},
+		"the progress of a replay has no condition":         {progressIsUnguarded, "I18", func(p *plan) { p.replays = true }},
+		"a step of a bulk has no condition":                 {stepsAreUnguarded, "I9 I19", lateSteps},
+		"the checkpoint of a bulk is not stored":            {checkpointIsForgotten, "I9 I19", func(p *plan) { p.bulks = true }},
 		"brokers hear of no pause":                          {statesAreStale, "I13", func(p *plan) { p.holds = true }},
 	}
 	for name, c := range flaws {
@@ -58,6 +64,12 @@ func TestEachFlawIsFound(t *testing.T) {
 
 // long makes a run long enough for settled marks to move.
 func long(p *plan) { p.active = max(p.active, 12*time.Second) }
+
+// lateSteps makes bulks whose steps reach the store after their owner has given them up.
+func lateSteps(p *plan) {
+	p.calm, p.bulks = false, true
+	p.store = seamRates{late: 250}
+}
 
 // retains removes what is over as early as brokers may be told to, with a snapshot of
 // Redis that is older than that when it comes back.

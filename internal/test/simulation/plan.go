@@ -30,6 +30,9 @@ type plan struct {
 	orders       bool // messages have ordering keys, and consumers are ordered
 	rates        bool // consumers have a rate
 	schedules    bool // some messages are scheduled
+	responses    bool // consumers answer with responses, some of them later
+	bulks        bool // files of messages are posted
+	replays      bool // the past is replayed to push consumers
 }
 
 // seamRates are the faults of the calls of one seam.
@@ -89,6 +92,8 @@ func newPlan(seed uint64) plan {
 	p.orders, p.rates = some.hit(300), some.hit(200)
 	ahead := draw(seed, word("schedules")) // a draw of its own: the others stay
 	p.schedules = ahead.hit(300)
+	back := draw(seed, word("responses")) // a draw of its own: the others stay
+	p.responses, p.replays, p.bulks = back.hit(120), back.hit(100), back.hit(60)
 	if p.calm = c.hit(100); p.calm {
 		return p
 	}

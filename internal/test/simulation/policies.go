@@ -13,7 +13,7 @@ import (
 )
 
 // policy is the policy of the next consumer of a channel, "" if it has none.
-func (w *world) policy(channel uint32) string {
+func (w *world) policy(channel uint32, kind durable.ConsumerType) string {
 	set := map[string]string{}
 	if r := draw(w.seed, word("tombstone"), uint64(channel)); w.plan.holds && !r.hit(500) {
 		set["tombstoneAfter"], set["tombstoneWindow"] = "2", "2s"
@@ -24,6 +24,9 @@ func (w *world) policy(channel uint32) string {
 	}
 	if w.plan.rates && r.hit(700) {
 		set["rateLimit"] = fmt.Sprintf("%d/1s", 2+r.below(4))
+	}
+	if w.plan.responses && kind == durable.Push {
+		responding(&r, set)
 	}
 	if len(set) == 0 {
 		return ""

@@ -123,7 +123,13 @@ func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease tim
 	if q.r.flaw == ratesAreIgnored {
 		limits = redisq.Limits{}
 	}
+	parent := q.l.w.store.parent(consumer)
 	err := q.run(ctx, "Claim", consumer, func(k *queuemodel.Consumer, now int64) {
+		if q.behind(parent) {
+			out = k.Claim(now, q.window, 0, lease, limits)
+			out.NextDue = replayBehind
+			return
+		}
 		c := k.Claim(now, q.window, min(max(n, 0), redisq.MaxBatch), lease, limits)
 		for _, l := range c.Leases {
 			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
@@ -356,32 +362,3 @@ func (q *queueSeam) SettleSpilled(ctx context.Context, consumer uint32, priority
 	}
 	return out, nil
 }
-
-// Renew gives the consumer a new epoch if it has the one that is known here.
-func (q *queueSeam) Renew(ctx context.Context, consumer uint32) error {
-	known, current := q.Epoch(consumer), ""
-	w := q.l.w
-	err := q.l.do(ctx, call{op: "Renew", consumer: consumer, rates: w.plan.queue, away: w.queueAway.now, effect: func() {
-		q.connect()
-		q.r.mu.Lock()
-		defer q.r.mu.Unlock()
-		k := q.r.lane(consumer)
-		if k.Epoch == known || k.Epoch == "" {
-			q.r.newEpoch(k)
-		}
-		current = k.Epoch
-	}, overdue: func() {
-		q.r.mu.Lock()
-		defer q.r.mu.Unlock()
-		if k := q.r.lane(consumer); k.Epoch == known && known != "" {
-			q.r.newEpoch(k)
-		}
-	}})
-	if err == nil {
-		q.adopt(consumer, known, current)
-	}
-	return err
-}
-
-// Forget is never called: the simulation deletes no consumer.
-func (q *queueSeam) Forget(context.Context, uint32) error { return nil }

@@ -37,6 +37,9 @@ type store struct {
 	probes     map[uint32]int64   // Unix ms until which a broker may probe the consumer
 	purged     []*durable.Message // that were there
 	schedules  map[ident.ID]*durable.Scheduled
+	exchanges  map[jobKey]*durable.Exchange
+	replays    map[uint32]*storedReplay
+	bulks      map[ident.ID]*storedBulk
 	tokens     uint64 // of node leases handed out
 	flaw       flaw
 }
@@ -63,6 +66,7 @@ func newStore(clock func() time.Time) *store {
 		clock: clock, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
 		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{},
+		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{},
 		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{},
 	}
 }
@@ -84,6 +88,11 @@ func byID(m *durable.Message, id ident.ID) int { return m.ID.Compare(id) }
 func (s *store) insert(node durable.NodeLease, batch []durable.Message) []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.insertHere(node, batch)
+}
+
+// insertHere is insert with mu held.
+func (s *store) insertHere(node durable.NodeLease, batch []durable.Message) []error {
 	errs := make([]error, len(batch))
 	first := map[channelKey]int{}
 	var fresh []int
@@ -261,6 +270,7 @@ func (s *store) recordOne(o durable.Outcome) {
 		if _, ok := s.deliveries[k]; !ok {
 			s.deliveries[k] = o
 		}
+		s.recordExchange(o)
 	}
 }
 

@@ -43,15 +43,20 @@ func (s *store) purge(p durable.Purge, removes func(*durable.Message)) durable.P
 		return id.Compare(p.After) > 0 && id.Compare(p.Through) <= 0 && !kept[id]
 	}
 	s.messages[p.ChannelNo] = slices.DeleteFunc(s.messages[p.ChannelNo], func(m *durable.Message) bool { return goes(m.ID) })
+	for k := range s.exchanges {
+		if s.channelOf(k.consumer) == p.ChannelNo && goes(k.id) {
+			delete(s.exchanges, k)
+		}
+	}
 	for _, rows := range []map[jobKey]durable.Outcome{s.deliveries, s.open, s.dead} {
 		for k := range rows {
-			if s.consumers[k.consumer-1].ChannelNo == p.ChannelNo && goes(k.id) {
+			if s.channelOf(k.consumer) == p.ChannelNo && goes(k.id) {
 				delete(rows, k)
 			}
 		}
 	}
 	for k := range s.attempts {
-		if s.consumers[k.consumer-1].ChannelNo == p.ChannelNo && goes(k.id) {
+		if s.channelOf(k.consumer) == p.ChannelNo && goes(k.id) {
 			delete(s.attempts, k)
 		}
 	}
@@ -62,6 +67,9 @@ func (s *store) purge(p durable.Purge, removes func(*durable.Message)) durable.P
 func (s *store) isOver(m *durable.Message, p durable.Purge) bool {
 	if s.flaw == openIsPurged && s.flaw.strikes(m.ID) {
 		return true
+	}
+	if s.awaited(m) || s.answering(m, p) {
+		return false
 	}
 	known := 0
 	for _, k := range p.Consumers {

@@ -183,13 +183,14 @@ func (s *store) changes(after int64) durable.Changes {
 		}
 	}
 	for _, k := range s.consumers {
-		if k.Version > after {
+		if k.Version > after && k.ChannelNo > 0 {
 			if s.flaw == statesAreStale {
 				k.State = durable.StateActive
 			}
 			c.Consumers = append(c.Consumers, k)
 		}
 	}
+	c.Replays = s.replaysSince(after)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -37,13 +38,14 @@ func (s *store) countFailure(o durable.Outcome) {
 	if rule == nil {
 		return
 	}
-	times := append(s.failures[o.ConsumerNo], o.AtMs)
+	no := cmp.Or(rule.ConsumerNo, o.ConsumerNo) // the failure of a replay is one of its consumer
+	times := append(s.failures[no], o.AtMs)
 	slices.Sort(times)
 	oldest := times[len(times)-1] - rule.Window.Milliseconds()
 	times = slices.DeleteFunc(times, func(ms int64) bool { return ms < oldest })
 	times = times[max(len(times)-rule.After-1, 0):]
-	s.failures[o.ConsumerNo] = times
-	if k := &s.consumers[o.ConsumerNo-1]; len(times) > rule.After && k.State == durable.StateActive {
+	s.failures[no] = times
+	if k := &s.consumers[no-1]; len(times) > rule.After && k.State == durable.StateActive {
 		s.moveTo(k, durable.StateDead, "too many failures")
 		rule.Tripped = true
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/test/queuemodel"
 )
 
@@ -52,6 +53,8 @@ type world struct {
 	channels  []uint32
 	published []*post
 	byPayload map[string]*post
+	receivers receivers
+	bulks     []*bulkPost
 	joined    map[uint32]time.Duration // consumer -> when its registration was answered
 }
 
@@ -102,6 +105,7 @@ func (a *away) begin(d time.Duration) { a.until.Store(time.Now().Add(d).UnixNano
 
 func newWorld(seed uint64, p plan, f flaw) *world {
 	w := &world{seed: seed, plan: p, flaw: f, start: time.Now(), byPayload: map[string]*post{}, joined: map[uint32]time.Duration{}}
+	w.receivers.given, w.receivers.results = map[jobKey][]string{}, map[string]result{}
 	w.history.start = w.start
 	w.acting.ended.L, w.rounds.ended.L = &w.acting.mu, &w.rounds.mu
 	w.checker = newChecker(w)
@@ -156,7 +160,7 @@ func (w *world) broker(slot int) *broker {
 
 // join registers a consumer: from its answer on, every message reaches it.
 func (w *world) join(channel uint32, kind durable.ConsumerType) {
-	k := w.store.putConsumer(channel, kind, w.policy(channel))
+	k := w.store.putConsumer(channel, kind, w.policy(channel, kind))
 	w.mu.Lock()
 	w.joined[k.No] = w.now()
 	w.mu.Unlock()
@@ -170,7 +174,11 @@ func (w *world) join(channel uint32, kind durable.ConsumerType) {
 
 // run is the whole run.
 func (w *world) run() {
-	w.store.putProducer("p")
+	settings, err := policy.MergeSender("", map[string]string{"replyUrl": senderURL})
+	if err != nil {
+		panic(err) // it is a URL
+	}
+	w.store.putProducer("p", settings)
 	for c := range w.plan.channels {
 		no := w.store.putChannel(fmt.Sprintf("c%d", c+1))
 		w.channels = append(w.channels, no)
@@ -195,6 +203,8 @@ func (w *world) run() {
 	w.acting.Go(w.register)
 	w.acting.Go(w.trouble)
 	w.acting.Go(w.hold)
+	w.acting.Go(w.replay)
+	w.acting.Go(w.bulk)
 
 	time.Sleep(w.plan.active)
 	w.quiet()
@@ -241,6 +251,9 @@ func (w *world) settle() {
 	for began := w.now(); w.now()-began < bound; time.Sleep(200 * time.Millisecond) {
 		w.unhold()
 		w.unblock()
+		w.resend()
+		w.resume()
+		w.unpause()
 		if left, id = w.unfinished(); left == "" {
 			left, id = w.rest()
 		}

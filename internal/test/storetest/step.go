@@ -10,9 +10,9 @@ import (
 )
 
 // steps returns the steps of one job, read in pages of that size.
-func (f *fixture) steps(t *testing.T, k uint32, id ident.ID, size int) []durable.Step {
+func (f *fixture) steps(t *testing.T, channelNo, k uint32, id ident.ID, size int) []durable.Step {
 	t.Helper()
-	page := durable.StepPage{ID: id, Consumers: []uint32{k}, Limit: size}
+	page := durable.StepPage{ID: id, ChannelNo: channelNo, Consumers: []uint32{k}, Limit: size}
 	var out []durable.Step
 	for range 100 {
 		got, next, more, err := f.Steps(f.ctx, page)
@@ -43,6 +43,14 @@ func briefly(steps []durable.Step) []step {
 	return out
 }
 
+// replaysIn returns the replay of each step.
+func replaysIn(steps []durable.Step) (out []uint32) {
+	for _, s := range steps {
+		out = append(out, s.ReplayNo)
+	}
+	return out
+}
+
 var stepTests = map[string]func(*testing.T, *fixture){
 	"the steps of a job tell all that became of it, in pages of any size": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 2)
@@ -69,7 +77,7 @@ var stepTests = map[string]func(*testing.T, *fixture){
 			{"ATTEMPT", 7000, 1, 0}, {"DEAD", 7000, 1, 0}, {"REDRIVEN", 8000, 0, 0}, {"DELIVERED", 9000, 2, 0x10000},
 		}
 		for _, size := range []int{1, 2, 3, 100} {
-			got := f.steps(t, k, id[0], size)
+			got := f.steps(t, 0, k, id[0], size)
 			require.Equal(t, want, briefly(got), size)
 			require.Equal(t, "unavailable", got[0].Text)
 			require.Equal(t, "try later", string(got[0].Answer))
@@ -93,11 +101,11 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		}
 		require.NoError(t, f.RecordLeaseEnds(f.ctx, k, ends, 2000))
 		for i, want := range []string{"DELIVERED", "ATTEMPT", "DEAD", "LEASE_ENDED"} {
-			got := briefly(f.steps(t, k, id[i], 10))
+			got := briefly(f.steps(t, 0, k, id[i], 10))
 			require.Equal(t, want, got[len(got)-1].kind)
 		}
 		require.NoError(t, f.RecordLeaseEnds(f.ctx, k, []durable.LeaseEnd{{ID: id[1], Attempt: 3}}, 3000))
-		require.Len(t, f.steps(t, k, id[1], 10), 2)
+		require.Len(t, f.steps(t, 0, k, id[1], 10), 2)
 		require.Equal(t, 2, f.state(t, k, id[1]).Attempts, "the state of the job is left alone")
 	},
 	"a delivery without a broker and without a duration says so": func(t *testing.T, f *fixture) {
@@ -105,10 +113,10 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		pulled := delivered(k, id[0], 1, 1000)
 		pulled.StatusCode, pulled.Node = 0, 3
 		f.record(t, pulled, delivered(k, id[1], 1, 1000))
-		got := f.steps(t, k, id[0], 10)
+		got := f.steps(t, 0, k, id[0], 10)
 		require.Nil(t, got[0].DurationMs)
 		require.Equal(t, 3, got[0].Node)
-		got = f.steps(t, k, id[1], 10)
+		got = f.steps(t, 0, k, id[1], 10)
 		require.Nil(t, got[0].DurationMs)
 		require.Zero(t, got[0].Node)
 	},
@@ -116,7 +124,7 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		ch, ks := f.channel(t, "c", 5)
 		m := f.message(ch)
 		f.insert(t, m)
-		page := durable.StepPage{ID: m.ID, Limit: 3}
+		page := durable.StepPage{ID: m.ID, ChannelNo: ch.No, Limit: 3}
 		for i, k := range ks {
 			page.Consumers = append(page.Consumers, k.No)
 			for attempt := range 4 {
@@ -143,6 +151,49 @@ var stepTests = map[string]func(*testing.T, *fixture){
 			require.Equal(t, i%4+1, s.Attempt)
 		}
 	},
+	"what replays and exchanges did with a job is among its steps": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 2)
+		m := f.message(ch)
+		f.insert(t, m, f.message(ch))
+		k, id := ks[0].No, m.ID
+		f.record(t, answered(answer(k, id, 1000, true, "secret")))
+		var replays []uint32
+		for _, who := range []uint32{k, k, ks[1].No} {
+			r, err := f.CreateReplay(f.ctx, durable.Replay{ChannelNo: ch.No, ConsumerNo: who, Through: id})
+			require.NoError(t, err)
+			_, err = f.SetReplayState(f.ctx, r.No, durable.ReplayCancelled)
+			require.NoError(t, err)
+			replays = append(replays, r.No)
+		}
+		reply := delivered(ks[1].No, f.ids.Next(), 1, 2000)
+		reply.ReplyTo = durable.ExchangeKey{ConsumerNo: k, ID: id}
+		f.record(t, retry(replays[0], id, 1, 1500), reply)
+		again := delivered(replays[0], id, 2, 3000)
+		again.Tracked, again.Node = true, 2
+		f.record(t, again, dead(replays[1], id, 1, 4000), delivered(replays[2], id, 1, 5000))
+		lost := pending(ks[1].No, id, 10, 20)
+		f.record(t, answered(lost))
+		e := f.exchange(t, ks[1].No, id)
+		e.Fail(6000, "no result")
+		_, err := f.MoveExchange(f.ctx, e, durable.DeliveredReceiver)
+		require.NoError(t, err)
+		want := []step{
+			{"DELIVERED", 1000, 1, 0}, {"RESPONSE_RECEIVED", 1000, 1, 0}, {"ATTEMPT", 1500, 1, 0}, {"RESPONSE_DELIVERED", 2000, 1, 0},
+			{"REPLAYED", 3000, 2, 2}, {"ATTEMPT", 4000, 1, 0}, {"REPLAYED", 4000, 1, 0},
+		}
+		for _, size := range []int{1, 2, 100} {
+			got := f.steps(t, ch.No, k, id, size)
+			require.Equal(t, want, briefly(got), size)
+			require.Equal(t, []uint32{0, 0, replays[0], 0, replays[0], replays[1], replays[1]}, replaysIn(got))
+			require.Equal(t, 200, got[1].StatusCode)
+			require.Empty(t, string(got[1].Answer)+got[1].Text, "a response is read elsewhere")
+			require.Equal(t, durable.NoReason, got[4].Reason)
+			require.Equal(t, durable.AttemptsExhausted, got[6].Reason)
+		}
+		other := f.steps(t, ch.No, ks[1].No, id, 100)
+		require.Equal(t, []step{{"DELIVERED", 1000, 1, 0}, {"REPLAYED", 5000, 1, 0}, {"FAILED", 6000, 1, 0}}, briefly(other))
+		require.Equal(t, "no result", other[2].Text)
+	},
 	"a purge takes the redrives with it": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		m := f.message(ch)
@@ -156,6 +207,6 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		done, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&ks[0]}, Through: ident.Max(), Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, 1, done.Removed)
-		require.Empty(t, f.steps(t, ks[0].No, m.ID, 10))
+		require.Empty(t, f.steps(t, ch.No, ks[0].No, m.ID, 10))
 	},
 }
