@@ -162,6 +162,9 @@ func (d *responsesDemo) tell(ctx context.Context, location string) error {
 	return nil
 }
 
+// demoClient goes to the broker of the demo alone.
+var demoClient = &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // ask sends a request of the sender to the broker. An answer other than 2xx is an error.
 func (d *responsesDemo) ask(ctx context.Context, method, path, contentType, body string) (answer []byte, location string, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, d.base+path, strings.NewReader(body))
@@ -174,7 +177,7 @@ func (d *responsesDemo) ask(ctx context.Context, method, path, contentType, body
 	req.Header.Set("X-Broker-Channel-Token", "reports-token")
 	req.Header.Set("X-Broker-Producer-ID", "sender")
 	req.Header.Set("X-Broker-Producer-Token", "sender-token")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := demoClient.Do(req)
 	if err != nil {
 		return nil, "", err
 	}

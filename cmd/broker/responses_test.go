@@ -109,6 +109,7 @@ func TestResponsesComeBack(t *testing.T) {
 		for _, id := range []string{"m1", "m2"} {
 			v := s.responses(id, "?wait=60s&until=all")
 			require.Len(t, v.Result, 2)
+			require.True(t, v.Complete, "all is the end of every exchange")
 			require.Equal(t, "sync", v.Result[0].ConsumerID)
 			require.Equal(t, "yes", v.Result[0].Headers["X-Result"])
 			require.NotContains(t, v.Result[0].Headers, "Set-Cookie")
@@ -120,7 +121,6 @@ func TestResponsesComeBack(t *testing.T) {
 		require.Equal(t, "result of longer", v.Result[1].Body)
 		polls := r.polls["/result/longer"]
 		require.GreaterOrEqual(t, polls[1].Sub(polls[0]), 2*time.Second, "Retry-After is never undercut")
-		eventually(t, "the end of the exchange", func() bool { return s.responses("m2", "").Complete })
 		n, reply := r.got("m2")
 		require.Equal(t, 1, n)
 		require.Equal(t, "re: lo", reply.body)

@@ -57,7 +57,10 @@ func ParseUntil(text string) (Until, error) {
 
 // met reports whether the client waits no longer: it has its responses, or no more will come.
 func (u Until) met(c *count) bool {
-	return c.ended >= c.all || u.quorum > 0 && c.answered >= u.quorum
+	if u == All { // then the answer is complete
+		return c.over >= c.all
+	}
+	return c.ended >= c.all || c.answered >= u.quorum
 }
 
 // BoardOptions assemble a Board.

@@ -139,7 +139,7 @@ func (f files) RoundTrip(req *http.Request) (*http.Response, error) {
 func (b *broker) newBulks(store storeSeam) *bulk.Bulks {
 	return bulk.New(bulk.Options{
 		Store: store, Publisher: b.plane.Publisher, Catalogue: b.catalogue, Cluster: b.node, Bodies: b.bodies,
-		Client: &http.Client{Transport: files{b.life}}, FetchTimeout: 5 * time.Second, MostBytes: 1 << 20,
+		Client: &http.Client{Transport: files{b.life}, CheckRedirect: noRedirect}, FetchTimeout: 5 * time.Second, MostBytes: 1 << 20,
 		Retries: policy.Policy{MaxRetries: 1000, MaxDelay: time.Second, Backoff: policy.Waits(200 * time.Millisecond)}, Log: silent,
 	})
 }

@@ -38,7 +38,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"a response is not stored with its outcome":         {responsesAreForgotten, "I17", func(p *plan) { p.responses = true }},
 		"a delivered reply does not end its exchange":       {repliesAreForgotten, "I5", func(p *plan) { p.responses = true }},
 		"a replay is said to be further than it is":         {progressRunsAhead, "I18", func(p *plan) { p.replays = true }},
-		"the progress of a replay has no condition":         {progressIsUnguarded, "I18", func(p *plan) { p.replays = true }},
+		"the progress of a replay has no condition":         {progressIsUnguarded, "I18", lateProgress},
 		"a step of a bulk has no condition":                 {stepsAreUnguarded, "I9 I19", lateSteps},
 		"the checkpoint of a bulk is not stored":            {checkpointIsForgotten, "I9 I19", func(p *plan) { p.bulks = true }},
 		"brokers hear of no pause":                          {statesAreStale, "I13", func(p *plan) { p.holds = true }},
@@ -68,6 +68,12 @@ func long(p *plan) { p.active = max(p.active, 12*time.Second) }
 // lateSteps makes bulks whose steps reach the store after their owner has given them up.
 func lateSteps(p *plan) {
 	p.calm, p.bulks = false, true
+	p.store = seamRates{late: 250}
+}
+
+// lateProgress makes replays whose progress reaches the store after another broker has gone on.
+func lateProgress(p *plan) {
+	p.calm, p.replays = false, true
 	p.store = seamRates{late: 250}
 }
 

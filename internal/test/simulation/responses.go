@@ -125,12 +125,14 @@ func (p polls) RoundTrip(req *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: req}, nil
 }
 
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 // newResponses is the part of a broker that carries responses back.
 func (b *broker) newResponses(store storeSeam) *exchange.Worker {
 	return exchange.NewWorker(exchange.Options{
 		Store: store, Catalogue: b.catalogue, Policies: policies, Owns: b.node.Owns, NowMs: b.node.NowMs,
 		Publish: b.plane.ForwardAll, Charge: b.queue.Regrant, Answered: func(uint32, ident.ID) {},
-		Web: &http.Client{Transport: polls{b.life}}, Agent: "simulation", Token: "X-Broker-Consumer-Token", Log: silent,
+		Web: &http.Client{Transport: polls{b.life}, CheckRedirect: noRedirect}, Agent: "simulation", Token: "X-Broker-Consumer-Token", Log: silent,
 	})
 }
 
