@@ -31,7 +31,7 @@
 //	form          redrive of a whole DLQ: the form field "requeue" is the consumer token
 //	admin         re-trigger of a message: the admin token, always
 //	re-trigger    re-trigger of a job: the admin token; or the consumer token for a dead job
-//	link          the signed link that revives a consumer: whoever has it
+//	link          the signed link that revives a consumer: no token
 //	data plane    broadcast, queued-jobs, job transitions: checked by the data plane
 //	operations    /livez /readyz /metrics /version /_status: no token; they show no secrets
 //

@@ -28,7 +28,7 @@ type BulkStep struct {
 	// Last: To is the end of the body.
 	Last  bool
 	Speed float64 // rows a second
-	// PauseMs is how long nobody may expand the next rows: the bulk has a rate.
+	// PauseMs is the wait before an owner may expand the next rows: the bulk has a rate.
 	PauseMs int64
 	// Audience is the largest one of Messages.
 	Audience int

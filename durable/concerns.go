@@ -25,8 +25,11 @@ func (h Head) HasJobAt(position int) bool {
 // meantFor reports whether the message is for the consumer at a position, unless its filter
 // refuses it.
 func (h Head) meantFor(position int) bool {
-	return position < h.Audience && (h.Addressed == "" || h.Addressed.Has(position))
+	return h.covers(position) && (h.Addressed == "" || h.Addressed.Has(position))
 }
+
+// covers reports whether the position existed when the message was stored.
+func (h Head) covers(position int) bool { return position < h.Audience }
 
 // Picky reports whether some positions of the audience have no job.
 func (h Head) Picky() bool { return h.Addressed != "" || h.LeftOut != "" }

@@ -13,17 +13,18 @@
 // # The message and its jobs
 //
 // A message row contains its audience: the number of consumers that its channel had when
-// the message was stored. Consumers are never deleted, and each has a fixed position in its
-// channel. A message with audience n therefore has jobs for the positions 0 to n-1, and a
-// waiting job needs no row. A job gets a row when it is over (deliveries, dead_jobs), has
+// the message was stored. Each consumer has a fixed position in its channel, which is never
+// given away again. A message has a job for each position below its audience, unless it is
+// addressed to other consumers, a filter refused it, or the consumer was deleted before; see
+// concerns.go. A waiting job needs no row. A job gets a row when it is over (deliveries, dead_jobs), has
 // failed or was redriven (open_jobs, attempts). If a job has rows in several tables,
 // deliveries outranks dead_jobs, and dead_jobs outranks open_jobs. Readers are therefore
 // correct even between changes of two tables.
 //
 // # Guards
 //
-// An insert depends on three facts: the audience of the channel, the lease of the broker's
-// node number, and the age of the IDs. The server checks them in the same statement. If one
+// An insert depends on three facts: the audience and the shape of the channel, the lease of
+// the broker's node number, and the age of the IDs. The server checks them in the same statement. If one
 // is stale, the insert returns ErrStale and stores nothing. After the 201 for a new consumer,
 // every later message therefore reaches it, and no message appears behind the scan of a
 // reconciler.
@@ -39,6 +40,6 @@
 //
 // messages, message_keys, prioritised and deliveries grow with traffic (hundreds of millions
 // of rows), open_jobs, dead_jobs and attempts with failures, all other tables with the number
-// of producers, channels, consumers and brokers. No table that grows with traffic has a
-// secondary index.
+// of producers, channels, consumers and brokers. Of the tables that grow with traffic only
+// ordered, idempotency_keys, scheduled and exchanges have a secondary index.
 package durable

@@ -7,6 +7,9 @@
 //	pull      routes of pull consumers
 //	verify    whether a claimed job is still to be delivered; the payload cache
 //	outcome   the ends of attempts: into the store, then to Redis
+//	order     jobs that wait for an earlier message of their ordering key
+//	balance   the paces of adaptive consumers
+//	limit     the limits under which leases are granted
 //	cluster   node numbers, the store's clock, the other brokers
 //	metadata  headers of producers; metrics: the counters of all rooms
 //

@@ -21,6 +21,10 @@
 //   - retention: removes messages past their age whose jobs are all over, 500 a
 //     transaction, with pauses. It starts again at the oldest message once an hour.
 //
+//   - expiry: makes jobs dead that are past their time to live.
+//
+//   - dead letters: redrives, forwards or discards them, by the policy of their consumer.
+//
 //   - replays: makes the jobs of replays, a few pages ahead of the deliveries.
 //
 // With a re-trigger URL the reconciler calls the re-trigger endpoint of the brokers,

@@ -111,8 +111,6 @@ func (b *broker) registerGauges(registry *prometheus.Registry) {
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_brokers",
 			Help: "Brokers alive on this store, as seen by this broker."}, func() float64 { return float64(len(b.node.Peers())) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_waiting_clients",
-			Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }),
 	)
 }
 

@@ -183,7 +183,7 @@ func (p *Publisher) Body(rc *fasthttp.RequestCtx) io.Reader {
 	return &wiredBody{from: from, wire: newWire(rc.Conn()), length: n}
 }
 
-// Commits counts the transactions with messages of clients. Who sees it grow is not alone.
+// Commits counts the transactions with messages of clients. A caller that sees it grow knows that clients publish at the same time.
 func (p *Publisher) Commits() int64 { return p.committer.commits.Load() }
 
 // NewID returns an ID for a bulk.

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/journal"
 )
 
-// A fallback is the way into the journal of one message under way. It decides who has the message:
+// A fallback is the way into the journal of one message under way. It decides whether the committer or the journal stores the message:
 // as long as it is not journalled the committer may give it IDs. From then on it gets none, so the
 // store has the message under the last of them or not at all, and the journal knows which.
 type fallback struct {

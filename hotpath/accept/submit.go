@@ -15,9 +15,9 @@ import (
 // or not, hands them to Submit. It bounds what waits for the store in messages and in bytes,
 // shares the transactions, and holds back producers where deliveries would starve.
 //
-// Of a submitted message three things stay apart: its public identity (Key, else its ID), the
-// identity under which a repeat is found (today the Key as well), and the time when it is due
-// (today always now). The IDs are made by the commit.
+// Of a submitted message two identities stay apart: the public one (PublicID) and the one under
+// which a repeat is found (Key). The time when a message is due belongs to its schedule
+// (durable.Scheduled). The commit makes the IDs.
 type Submitter struct {
 	committer *committer
 	admission *Admission

@@ -13,29 +13,29 @@ import (
 // Metrics are the counters of the data plane. All names begin with penstock_.
 // None has a label that grows with traffic or with the number of resources.
 type Metrics struct {
-	Published      prometheus.Counter
-	PublishBytes   prometheus.Counter
-	BatchRefused   prometheus.Counter
-	Repeats        prometheus.Counter
-	FilterErrors   *prometheus.CounterVec // by reason
-	CommitBatch    prometheus.Histogram
-	CommitSeconds  prometheus.Histogram
-	FannedOut      prometheus.Counter
-	FanoutErrors   prometheus.Counter
-	FanoutDeferred prometheus.Counter
-	Spilled        prometheus.Counter
-	Claimed        prometheus.Counter
-	Verified       prometheus.Counter
-	Attempts       *prometheus.CounterVec // outcome
-	AttemptSeconds prometheus.Histogram
-	EndToEnd       prometheus.Histogram
-	Dead           *prometheus.CounterVec // reason; of Died
-	Released       prometheus.Counter
-	OutcomeBatch   prometheus.Histogram
-	SettleErrors   prometheus.Counter
-	Transitions    *prometheus.CounterVec // state, code
-	PushInFlight   prometheus.Gauge
-	answers        [3][3]prometheus.Counter // of publishes; by policy.Ack, then as in Answer
+	Published         prometheus.Counter
+	PublishBytes      prometheus.Counter
+	BatchRefused      prometheus.Counter
+	Repeats           prometheus.Counter
+	FilterErrors      *prometheus.CounterVec // by reason
+	CommitBatch       prometheus.Histogram
+	CommitSeconds     prometheus.Histogram
+	FannedOut         prometheus.Counter
+	FanoutErrors      prometheus.Counter
+	FanoutDeferred    prometheus.Counter
+	Spilled           prometheus.Counter
+	Claimed           prometheus.Counter
+	Verified          prometheus.Counter
+	Attempts          *prometheus.CounterVec // outcome
+	AttemptSeconds    prometheus.Histogram
+	EndToEnd          prometheus.Histogram
+	Dead              *prometheus.CounterVec // reason; of Died
+	Released          prometheus.Counter
+	OutcomeBatch      prometheus.Histogram
+	AcknowledgeErrors prometheus.Counter
+	Transitions       *prometheus.CounterVec // state, code
+	PushInFlight      prometheus.Gauge
+	answers           [3][3]prometheus.Counter // of publishes; by policy.Ack, then as in Answer
 }
 
 // latencyBuckets resolve 0.5 ms to 30 s.
@@ -60,28 +60,28 @@ func New(r prometheus.Registerer) *Metrics {
 	}
 	rows := prometheus.ExponentialBuckets(1, 2, 11)
 	m := &Metrics{
-		Published:      counter("published_messages_total", "Messages stored and acknowledged."),
-		PublishBytes:   counter("publish_payload_bytes_total", "Payload bytes of acknowledged messages."),
-		BatchRefused:   counter("batch_refused_lines_total", "Lines of batch publishes that were refused."),
-		Repeats:        counter("acknowledged_repeats_total", "Messages that were stored already and were answered with success."),
-		FilterErrors:   vector("filter_errors_total", "Filters that failed on a message, which counts as no match, by reason.", "reason"),
-		CommitBatch:    histogram("commit_batch_messages", "Messages in one transaction of published messages.", rows),
-		CommitSeconds:  histogram("commit_duration_seconds", "Time of one transaction of published messages.", latencyBuckets),
-		FannedOut:      counter("fanout_messages_total", "Messages whose jobs were offered to Redis."),
-		FanoutErrors:   counter("fanout_errors_total", "Batches of jobs that Redis did not take at once."),
-		FanoutDeferred: counter("fanout_deferred_total", "Messages left to the reconciler because Redis was away too long."),
-		Spilled:        counter("queue_spilled_jobs_total", "Jobs that found no room in the window of their consumer and wait in the store."),
-		Claimed:        counter("push_claimed_jobs_total", "Jobs claimed for push delivery."),
-		Verified:       counter("push_verified_jobs_total", "Claimed jobs that the store was asked about before sending."),
-		Attempts:       vector("delivery_attempts_total", "Push attempts by outcome.", "outcome"),
-		AttemptSeconds: histogram("delivery_duration_seconds", "Time of one push attempt.", latencyBuckets),
-		EndToEnd:       histogram("end_to_end_seconds", "Time from the message ID to the consumer's success, push, first attempt.", latencyBuckets),
-		Dead:           vector("dead_jobs_total", "Jobs that became dead letters, by reason.", "reason"),
-		Released:       counter("released_jobs_total", "Claimed jobs given back unsent and uncharged."),
-		OutcomeBatch:   histogram("outcome_batch_rows", "Outcomes in one transaction.", rows),
-		SettleErrors:   counter("settle_errors_total", "Acks or nacks that Redis did not take; the leases end by themselves."),
-		Transitions:    vector("pull_transitions_total", "Job transitions asked for by pull consumers, by state and status code.", "state", "code"),
-		PushInFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_push_requests_in_flight", Help: "Push requests under way."}),
+		Published:         counter("published_messages_total", "Messages stored and acknowledged."),
+		PublishBytes:      counter("publish_payload_bytes_total", "Payload bytes of acknowledged messages."),
+		BatchRefused:      counter("batch_refused_lines_total", "Lines of batch publishes that were refused."),
+		Repeats:           counter("acknowledged_repeats_total", "Messages that were stored already and were answered with success."),
+		FilterErrors:      vector("filter_errors_total", "Filters that failed on a message, which counts as no match, by reason.", "reason"),
+		CommitBatch:       histogram("commit_batch_messages", "Messages in one transaction of published messages.", rows),
+		CommitSeconds:     histogram("commit_duration_seconds", "Time of one transaction of published messages.", latencyBuckets),
+		FannedOut:         counter("fanout_messages_total", "Messages whose jobs were offered to Redis."),
+		FanoutErrors:      counter("fanout_errors_total", "Batches of jobs that Redis did not take at once."),
+		FanoutDeferred:    counter("fanout_deferred_total", "Messages left to the reconciler because Redis was away too long."),
+		Spilled:           counter("queue_spilled_jobs_total", "Jobs that found no room in the window of their consumer and wait in the store."),
+		Claimed:           counter("push_claimed_jobs_total", "Jobs claimed for push delivery."),
+		Verified:          counter("push_verified_jobs_total", "Claimed jobs that the store was asked about before sending."),
+		Attempts:          vector("delivery_attempts_total", "Push attempts by outcome.", "outcome"),
+		AttemptSeconds:    histogram("delivery_duration_seconds", "Time of one push attempt.", latencyBuckets),
+		EndToEnd:          histogram("end_to_end_seconds", "Time from the message ID to the consumer's success, push, first attempt.", latencyBuckets),
+		Dead:              vector("dead_jobs_total", "Jobs that became dead letters, by reason.", "reason"),
+		Released:          counter("released_jobs_total", "Claimed jobs given back unsent and uncharged."),
+		OutcomeBatch:      histogram("outcome_batch_rows", "Outcomes in one transaction.", rows),
+		AcknowledgeErrors: counter("acknowledge_errors_total", "Acks or nacks that Redis did not take; the leases end by themselves."),
+		Transitions:       vector("pull_transitions_total", "Job transitions asked for by pull consumers, by state and status code.", "state", "code"),
+		PushInFlight:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_push_requests_in_flight", Help: "Push requests under way."}),
 	}
 	r.MustRegister(m.PushInFlight)
 	answers := vector("publish_answers_total", "Answers to publishes, in a batch to its lines: 201, 202 from the journal, and 503, by the ack of the channel.", "ack", "status")

@@ -67,19 +67,19 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 			batches = append(batches, redisq.Done{Consumer: k, IDs: ids})
 		}
 		if _, errs := o.queue.AckMany(ctx, batches); cmp.Or(errs...) != nil {
-			o.metrics.SettleErrors.Inc()
+			o.metrics.AcknowledgeErrors.Inc()
 			o.log.Debug("acks not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 		}
 	}
 	for k, leases := range dead {
 		if _, err := o.queue.AckHeld(ctx, k, leases); err != nil {
-			o.metrics.SettleErrors.Inc()
+			o.metrics.AcknowledgeErrors.Inc()
 			o.log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", err)
 		}
 	}
 	for k, n := range retries {
 		if _, err := o.queue.Nack(ctx, k, n.leases, n.delays); err != nil {
-			o.metrics.SettleErrors.Inc()
+			o.metrics.AcknowledgeErrors.Inc()
 			o.log.Debug("nacks not taken by Redis; the leases will end", "error", err)
 			continue
 		}

@@ -151,7 +151,7 @@ func TestAStopAcknowledgesWhatItStored(t *testing.T) {
 		store.tokens <- struct{}{}
 		synctest.Wait()
 		stop()
-		require.Zero(t, testutil.ToFloat64(o.metrics.SettleErrors))
+		require.Zero(t, testutil.ToFloat64(o.metrics.AcknowledgeErrors))
 	})
 }
 

@@ -260,7 +260,7 @@ func (v *Verifier) decide(k *durable.Consumer, c *Candidate, message presence) {
 
 // expired notes the expiry of a candidate and reports whether it has passed.
 func (v *Verifier) expired(k *durable.Consumer, c *Candidate) bool {
-	if k.Replay != nil { // who replays the past wants it whatever its age
+	if k.Replay != nil { // a replay ignores the age of its messages
 		return false
 	}
 	ttlMs := c.ttlMs

@@ -70,7 +70,7 @@ func (a *Alerts) publishOne(ctx context.Context, alert *durable.Alert) error {
 	case err == nil:
 		a.published.WithLabelValues(alert.Event.String()).Inc()
 		a.o.Log.Info("alert", "event", alert.Event.String(), "channel", alert.ChannelID, "consumer", alert.ConsumerID, "reason", alert.Reason)
-	case repeat && alert.Tries == 0: // nobody was on the way: it was raised a second time
+	case repeat && alert.Tries == 0: // no broker had begun to publish it: the same alert was raised again
 		onto = nil
 	case repeat: // by a broker that died before it ended the row
 	case errors.Is(err, durable.ErrRejected):

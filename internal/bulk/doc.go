@@ -3,8 +3,9 @@
 // A body is stored in chunks before its request is answered; a file is fetched into the same chunks
 // afterwards. From then on the store alone has what the bulk needs. One broker at a time owns a bulk:
 // it reads rows behind the checkpoint and stores them in steps. A step is one transaction with the
-// messages of some rows, what became of the other rows, and the new checkpoint, so that a row becomes
-// one message whatever is killed whenever. The row of the bulk names the owner by a token and a fence.
+// messages of some rows, the outcomes of the other rows, and the new checkpoint. So each row becomes
+// one message, at whatever point a broker is killed. The row of the bulk names the owner by a token and
+// a fence.
 // Each step demands them, so an owner that was replaced stores nothing more.
 //
 // An owner that is gone is replaced when its lease ends, after durable.BulkLease. One that stands

@@ -187,6 +187,11 @@ func TestTheListOfDecisionsIsWhole(t *testing.T) {
 	}
 }
 
+// ARCHITECTURE.md fits on four screens.
+func TestTheArchitectureIsShort(t *testing.T) {
+	require.LessOrEqual(t, strings.Count(read(t, "ARCHITECTURE.md"), "\n"), 205)
+}
+
 // The files that ARCHITECTURE.md names as entry points, and others in code
 // quotes that look like one, exist.
 func TestPagesNameFilesThatExist(t *testing.T) {
