@@ -198,7 +198,7 @@ func orNotFound(err error) error {
 // Derive returns what became of a job of the consumer: the open jobs of a deleted one are dead.
 // A job that was in flight at that time may still end in another way, which counts then.
 func (k *Consumer) Derive(stored JobState) JobState {
-	if !k.Deleted() || k.Replay != nil || stored.Status == Dead || stored.Status == Delivered {
+	if !k.Deleted() || k.Replay != nil || stored.Status.Over() {
 		return stored
 	}
 	return JobState{Status: Dead, Attempts: stored.Attempts, ChangedMs: k.StateMs, StatusCode: stored.StatusCode,

@@ -152,7 +152,7 @@ func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []L
 	}
 	var rows []Outcome
 	for _, e := range ends {
-		if j := states[e.ID]; j.Status == Delivered || j.Status == Dead || j.Attempts >= e.Attempt {
+		if j := states[e.ID]; j.Status.Over() || j.Attempts >= e.Attempt {
 			continue
 		}
 		rows = append(rows, Outcome{Kind: OutcomeRetry, ConsumerNo: consumerNo, ID: e.ID, Attempts: e.Attempt, AtMs: atMs,

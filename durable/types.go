@@ -237,6 +237,9 @@ const (
 	Delivered           // over
 )
 
+// Over reports whether a job has ended: nothing is delivered any more, unless a dead one is redriven.
+func (s JobStatus) Over() bool { return s == Dead || s == Delivered }
+
 // A JobState is the stored state of one job.
 type JobState struct {
 	Status     JobStatus

@@ -294,7 +294,7 @@ func (s *sweeper) due(ctx context.Context, k *durable.Consumer, heads []durable.
 	var due []durable.Head
 	for _, h := range heads {
 		j := states[h.ID]
-		if j.Status == durable.Delivered || j.Status == durable.Dead {
+		if j.Status.Over() {
 			continue
 		}
 		if at := policy.Expiry(h.ID.Millis(), j.RedrivenMs, h.TTLMs); at > 0 && at <= now {
@@ -321,7 +321,7 @@ func (s *sweeper) end(ctx context.Context, k *durable.Consumer, heads []durable.
 	}
 	var back []redisq.Lease
 	for id, l := range leases {
-		if j := states[id].Status; j == durable.Delivered || j == durable.Dead {
+		if states[id].Status.Over() {
 			over = append(over, id)
 		} else {
 			back = append(back, l)

@@ -73,8 +73,7 @@ func (r *Reaper) retrigger(ctx context.Context, ch *catalogue.Channel, s *scan, 
 		return err
 	}
 	for i, id := range ids {
-		status := states[id].Status
-		if status == durable.Delivered || status == durable.Dead || standings[i].State != redisq.Missing {
+		if states[id].Status.Over() || standings[i].State != redisq.Missing {
 			continue
 		}
 		if err := r.Retrigger.Message(ctx, ch.ID, id); err != nil {

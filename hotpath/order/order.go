@@ -192,7 +192,7 @@ func (k *Keeper) BeforeAck(ctx context.Context, consumer uint32, ids []ident.ID)
 	jobs := make([]redisq.Job, 0, len(heads))
 	for _, h := range heads {
 		// A successor that is over was delivered before a redriven job.
-		if s := states[h.ID].Status; s != durable.Delivered && s != durable.Dead {
+		if !states[h.ID].Status.Over() {
 			jobs = append(jobs, redisq.Job{ID: h.ID, Priority: h.Priority})
 		}
 	}

@@ -340,7 +340,7 @@ func (m *move) queued(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.Status == durable.Delivered || s.Status == durable.Dead {
+	if s.Status.Over() {
 		return errTransition
 	}
 	if standing.State == redisq.Missing {

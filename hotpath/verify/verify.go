@@ -243,7 +243,7 @@ const (
 // message whose presence is unknown.
 func (v *Verifier) decide(k *durable.Consumer, c *Candidate, message presence) {
 	switch {
-	case c.State.Status == durable.Delivered || c.State.Status == durable.Dead:
+	case c.State.Status.Over():
 		c.Verdict, c.Message = Over, nil
 	case message == stored && v.expired(k, c):
 		c.Verdict, c.Message = Expired, nil

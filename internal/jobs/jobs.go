@@ -195,7 +195,7 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 	index := make([]int, 0, len(heads))
 	for i, h := range heads {
 		s := stored[h.ID]
-		if s.Status == durable.Delivered || s.Status == durable.Dead {
+		if s.Status.Over() {
 			p.Over++
 			continue
 		}
