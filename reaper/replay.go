@@ -32,8 +32,8 @@ const (
 	// replayPages bounds the pages of one round, so that a long stretch without a match delays no
 	// other replay.
 	replayPages = 20
-	// siftBytes is what one round reads of payloads and headers for the filter of a replay, siftFor
-	// how long it evaluates the filter: a quarter of the time.
+	// siftBytes is what one round reads of payloads and headers for the filters of replays, siftFor
+	// how long it evaluates them: a quarter of the time. The replays share both.
 	siftBytes = 4 << 20
 	siftFor   = 50 * time.Millisecond
 )
@@ -51,6 +51,7 @@ type loader struct {
 	r       *durable.Replay // as it was when the loader began; settled is its progress
 	settled ident.ID
 	pages   []loadedPage
+	share   int // of siftBytes and siftFor: one of so many
 }
 
 func (r *Reaper) replayLoop(ctx context.Context) {
@@ -77,6 +78,12 @@ func (r *Reaper) replayLoop(ctx context.Context) {
 // replayRound lets every replay of this broker go on. It returns the last error.
 func (r *Reaper) replayRound(ctx context.Context, loaders map[uint32]*loader, replays []*durable.Consumer) (failure error) {
 	mine := map[uint32]bool{}
+	filtered := 0
+	for _, l := range loaders {
+		if l.r.Filter != "" {
+			filtered++
+		}
+	}
 	for _, k := range replays {
 		if !r.Cluster.Owns(k.No) {
 			continue
@@ -96,6 +103,7 @@ func (r *Reaper) replayRound(ctx context.Context, loaders map[uint32]*loader, re
 				r.restartAt(k.No, now.Settled)
 				loaders[k.No] = l
 			}
+			l.share = max(filtered, 1)
 			return l.round(ctx, k)
 		})
 		if err = unlessLost(err); err != nil {
@@ -190,7 +198,7 @@ func (l *loader) sieve() (*jobs.Sieve, error) {
 	if f == nil { // another version took it
 		return nil, fmt.Errorf("the filter of replay %s is none for this broker", l.r.ID())
 	}
-	return &jobs.Sieve{Store: l.Store, Filter: f, Seen: l.Catalogue.Seen, Bytes: siftBytes, Until: time.Now().Add(siftFor)}, nil
+	return &jobs.Sieve{Store: l.Store, Filter: f, Seen: l.Catalogue.Seen, Bytes: siftBytes / l.share, Until: time.Now().Add(siftFor / time.Duration(l.share))}, nil
 }
 
 // load offers the jobs of one page, or of its begin if the sieve reaches a bound. A crash behind the

@@ -52,20 +52,54 @@ func (q *Queue) AckMany(ctx context.Context, done []Done) ([]int, []error) {
 }
 
 // AckHeld removes jobs that are over and that the caller holds. Result i is false if lease i was
-// lost: the job may have been redriven and be leased again, which Ack would not notice.
+// lost: the job may have been redriven and be leased again, which Ack would not notice. The next
+// claim of such a job asks the store.
 func (q *Queue) AckHeld(ctx context.Context, consumer uint32, leases []Lease) ([]bool, error) {
+	calls, err := q.ackHeldCalls(ctx, consumer, leases)
+	if err != nil {
+		return make([]bool, len(leases)), err
+	}
+	q.runAll(ctx, calls)
+	return fencedResults(calls, len(leases))
+}
+
+// Held lists leases of one consumer whose jobs are over.
+type Held struct {
+	Consumer uint32
+	Leases   []Lease
+}
+
+// AckHeldMany is AckHeld for many consumers in few round trips. Error i belongs to held[i].
+func (q *Queue) AckHeldMany(ctx context.Context, held []Held) []error {
+	errs := make([]error, len(held))
+	parts := make([][]*call, len(held))
+	var all []*call
+	for i, h := range held {
+		parts[i], errs[i] = q.ackHeldCalls(ctx, h.Consumer, h.Leases)
+		all = append(all, parts[i]...)
+	}
+	q.runAll(ctx, all)
+	for i, h := range held {
+		if errs[i] == nil {
+			_, errs[i] = fencedResults(parts[i], len(h.Leases))
+		}
+	}
+	return errs
+}
+
+func (q *Queue) ackHeldCalls(ctx context.Context, consumer uint32, leases []Lease) ([]*call, error) {
 	if q.beforeAck != nil && len(leases) > 0 {
 		ids := make([]ident.ID, len(leases))
 		for i, l := range leases {
 			ids[i] = l.ID
 		}
 		if err := q.beforeAck(ctx, consumer, ids); err != nil {
-			return make([]bool, len(leases)), err
+			return nil, err
 		}
 	}
-	return q.fenced(ctx, consumer, ackHeldScript, leases, nil, func(args []any, i int) []any {
+	return fencedCalls(consumer, ackHeldScript, leases, nil, func(args []any, i int) []any {
 		return append(args, string(leases[i].ID[:]), leases[i].Token)
-	})
+	}), nil
 }
 
 func ackCalls(consumer uint32, ids []ident.ID) []*call {
@@ -146,6 +180,12 @@ func (q *Queue) Release(ctx context.Context, consumer uint32, leases []Lease) ([
 func (q *Queue) fenced(ctx context.Context, consumer uint32, s *script, leases []Lease, head []any,
 	item func(args []any, i int) []any,
 ) ([]bool, error) {
+	calls := fencedCalls(consumer, s, leases, head, item)
+	q.runAll(ctx, calls)
+	return fencedResults(calls, len(leases))
+}
+
+func fencedCalls(consumer uint32, s *script, leases []Lease, head []any, item func(args []any, i int) []any) []*call {
 	var calls []*call
 	for from := 0; from < len(leases); from += MaxBatch {
 		args := append([]any(nil), head...)
@@ -154,12 +194,16 @@ func (q *Queue) fenced(ctx context.Context, consumer uint32, s *script, leases [
 		}
 		calls = append(calls, &call{consumer: consumer, script: s, args: args})
 	}
-	q.runAll(ctx, calls)
-	out := make([]bool, len(leases))
+	return calls
+}
+
+// fencedResults returns the results of the calls for n leases.
+func fencedResults(calls []*call, n int) ([]bool, error) {
+	out := make([]bool, n)
 	var err error
 	for k, c := range calls {
 		r := reader{items: c.reply, err: c.err}
-		for i := k * MaxBatch; i < min((k+1)*MaxBatch, len(leases)) && r.err == nil; i++ {
+		for i := k * MaxBatch; i < min((k+1)*MaxBatch, n) && r.err == nil; i++ {
 			out[i] = r.int() == 1
 		}
 		if err == nil {

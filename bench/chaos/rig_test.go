@@ -58,6 +58,7 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	require.Greater(t, v.Acked, int64(300))
 	require.Greater(t, v.Delivered, v.Acked)
 	require.Equal(t, v.Jobs, v.Delivered+v.Dead)
+	require.Positive(t, v.LeftOut, "filters and addresses leave jobs out")
 	require.FileExists(t, filepath.Join(dir, standalone, "faults.json"))
 }
 

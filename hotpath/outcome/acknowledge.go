@@ -71,10 +71,14 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 			o.log.Debug("acks not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 		}
 	}
-	for k, leases := range dead {
-		if _, err := o.queue.AckHeld(ctx, k, leases); err != nil {
+	if len(dead) > 0 {
+		held := make([]redisq.Held, 0, len(dead))
+		for k, leases := range dead {
+			held = append(held, redisq.Held{Consumer: k, Leases: leases})
+		}
+		if errs := o.queue.AckHeldMany(ctx, held); cmp.Or(errs...) != nil {
 			o.metrics.AcknowledgeErrors.Inc()
-			o.log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", err)
+			o.log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 		}
 	}
 	for k, n := range retries {

@@ -43,7 +43,7 @@ type Store interface {
 // A Queue is the part of redisq.Queue that ends and extends leases.
 type Queue interface {
 	AckMany(ctx context.Context, done []redisq.Done) ([]int, []error)
-	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	AckHeldMany(ctx context.Context, held []redisq.Held) []error
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
@@ -260,8 +260,12 @@ func (o *Committer) answered(batch []Result) {
 		return
 	}
 	for i := range batch {
-		if out := &batch[i].Outcome; out.Exchange != nil || out.Kind == durable.OutcomeDead {
+		out := &batch[i].Outcome
+		if out.Exchange != nil || out.Kind == durable.OutcomeDead {
 			o.Answered(out.ConsumerNo, out.ID)
+		}
+		if out.ReplyTo.ConsumerNo != 0 && out.Kind == durable.OutcomeDelivered {
+			o.Answered(out.ReplyTo.ConsumerNo, out.ReplyTo.ID)
 		}
 	}
 }

@@ -38,11 +38,11 @@ func (s slowSettler) AckMany(_ context.Context, done []redisq.Done) ([]int, []er
 	return nil, nil
 }
 
-func (s slowSettler) AckHeld(context.Context, uint32, []redisq.Lease) ([]bool, error) {
+func (s slowSettler) AckHeldMany(context.Context, []redisq.Held) []error {
 	if s != nil {
 		<-s
 	}
-	return nil, nil
+	return nil
 }
 
 func (slowSettler) Extend(context.Context, uint32, []redisq.Lease, time.Duration) ([]bool, error) {

@@ -208,7 +208,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		return redisq.Lease{}, err // the lease expires
 	}
 	if c.Verdict == verify.Expired {
-		if err := p.outcomes.Store(ctx, outcome.Result{Outcome: c.Death(m.k, &lease, p.nowMs())}); err != nil {
+		if err := p.outcomes.Store(ctx, outcome.Result{Outcome: c.Death(m.k, &lease, p.nowMs()), Lease: lease}); err != nil {
 			return redisq.Lease{}, err
 		}
 		p.expired(m.id)

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -47,40 +48,56 @@ type redriving func(ctx context.Context, consumer uint32, ids []ident.ID, nowMs 
 
 // redrive opens dead letters again and returns those that this call opened.
 func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open redriving) ([]durable.OpenJob, error) {
-	d.clear(ctx, consumer, ids)
+	cleared := d.clear(ctx, consumer, ids)
 	moved, err := open(ctx, consumer, ids, d.NowMs())
 	if err != nil {
 		return nil, err
 	}
 	d.enqueueRedriven(ctx, consumer, moved)
+	if !cleared {
+		d.Dirty(consumer)
+	}
 	return moved, nil
 }
 
 // clear removes dead jobs from the queue, which still has them, with all their attempts counted,
 // where the acknowledgement of their deaths was lost. It runs before they are open in the store: from
-// then on the reconciler may offer them, and a broker be delivering them. It returns no error: a
-// job that stays goes on with its attempts.
-func (d *Desk) clear(ctx context.Context, consumer uint32, ids []ident.ID) {
+// then on the reconciler may offer them, and a broker be delivering them. It reports whether none
+// stays; one that does goes on with its attempts.
+func (d *Desk) clear(ctx context.Context, consumer uint32, ids []ident.ID) bool {
 	standings, err := d.Queue.Probe(ctx, consumer, ids)
 	if err != nil {
-		return
+		return false
 	}
-	var left []ident.ID
+	left := map[ident.ID]redisq.Standing{}
 	for i, s := range standings {
 		if s.State != redisq.Missing {
-			left = append(left, ids[i])
+			left[ids[i]] = s
 		}
 	}
 	if len(left) == 0 {
-		return
+		return true
 	}
-	states, err := d.Store.JobStates(ctx, consumer, left)
+	states, err := d.Store.JobStates(ctx, consumer, slices.Collect(maps.Keys(left)))
 	if err != nil {
-		return
+		return false
 	}
-	// Another request may have redriven some of them since they were listed.
-	left = slices.DeleteFunc(left, func(id ident.ID) bool { return states[id].Status != durable.Dead })
-	_, _ = d.Queue.Ack(ctx, consumer, left)
+	var waiting []ident.ID
+	var leased []redisq.Lease
+	for id, s := range left {
+		switch {
+		case states[id].Status != durable.Dead: // another request has redriven it since
+		case s.State == redisq.Leased:
+			leased = append(leased, redisq.Lease{ID: id, Token: s.Token})
+		default:
+			waiting = append(waiting, id)
+		}
+	}
+	_, err = d.Queue.AckHeld(ctx, consumer, leased)
+	if len(waiting) > 0 && err == nil {
+		_, err = d.Queue.Ack(ctx, consumer, waiting)
+	}
+	return err == nil
 }
 
 // enqueueRedriven adds redriven jobs to the queue. It returns no error: the jobs are open

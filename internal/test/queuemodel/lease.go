@@ -170,13 +170,20 @@ func (k *Consumer) Ack(ids []ident.ID) int {
 	return n
 }
 
-// AckHeld is ack_held.lua: it removes the jobs of leases that are held.
+// AckHeld is ack_held.lua: it removes the jobs of leases that are held, and flags those that wait.
 func (k *Consumer) AckHeld(leases []redisq.Lease) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {
 		if out[i] = k.held(l); out[i] {
 			delete(k.leased, l.ID)
 			delete(k.metas, l.ID)
+			continue
+		}
+		_, ready := k.ready[l.ID]
+		if _, delayed := k.delayed[l.ID]; ready || delayed {
+			m := k.metaOf(l.ID)
+			m.flags |= redisq.FlagVerify
+			k.metas[l.ID] = m
 		}
 	}
 	return out

@@ -46,6 +46,15 @@ func leaseIsFenced(t *testing.T, s Server) {
 	require.Equal(t, []bool{false, true, false}, ok)
 	require.Equal(t, redisq.Missing, standing(t, q, at(1)).State)
 	check(t, s, q)
+
+	put(t, q, jobs(2, 1, 7), redisq.Fresh)
+	ok, err = q.AckHeld(ctx, consumer, []redisq.Lease{{ID: at(2), Token: old[0].Token}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, ok)
+	check(t, s, q)
+	again := claim(t, q, 1, never).Leases
+	require.Equal(t, redisq.FlagVerify, again[0].Flags, "its next claim asks the store")
+	require.Equal(t, 7, again[0].Priority)
 }
 
 func ackNeedsNoLease(t *testing.T, s Server) {

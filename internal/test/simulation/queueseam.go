@@ -287,6 +287,14 @@ func (q *queueSeam) AckHeld(ctx context.Context, consumer uint32, leases []redis
 	return out, nil
 }
 
+func (q *queueSeam) AckHeldMany(ctx context.Context, held []redisq.Held) []error {
+	errs := make([]error, len(held))
+	for i, h := range held {
+		_, errs[i] = q.AckHeld(ctx, h.Consumer, h.Leases)
+	}
+	return errs
+}
+
 func (q *queueSeam) AckMany(ctx context.Context, done []redisq.Done) ([]int, []error) {
 	out, errs := make([]int, len(done)), make([]error, len(done))
 	for i, d := range done {
