@@ -32,7 +32,7 @@ const (
 func TestMain(m *testing.M) {
 	if os.Getenv(envMain) != "1" {
 		// These tests wait more than they compute; -parallel still overrides it.
-		_ = flag.Set("test.parallel", "6")
+		_ = flag.Set("test.parallel", "8")
 		code := m.Run()
 		if folder := plainFolder.Load(); folder != nil {
 			_ = os.RemoveAll(*folder)
