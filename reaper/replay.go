@@ -32,8 +32,8 @@ const (
 	// replayPages bounds the pages of one round, so that a long stretch without a match delays no
 	// other replay.
 	replayPages = 20
-	// siftBytes is what one round reads of payloads and headers for the filters of replays, siftFor
-	// how long it evaluates them: a quarter of the time. The replays share both.
+	// siftBytes is what one round reads of payloads and headers for filters, siftFor how long it
+	// evaluates them: a quarter of the time. The replays share both.
 	siftBytes = 4 << 20
 	siftFor   = 50 * time.Millisecond
 )
@@ -77,8 +77,7 @@ func (r *Reaper) replayLoop(ctx context.Context) {
 
 // replayRound lets every replay of this broker go on. It returns the last error.
 func (r *Reaper) replayRound(ctx context.Context, loaders map[uint32]*loader, replays []*durable.Consumer) (failure error) {
-	mine := map[uint32]bool{}
-	filtered := 0
+	mine, filtered := map[uint32]bool{}, 0
 	for _, l := range loaders {
 		if l.r.Filter != "" {
 			filtered++

@@ -71,16 +71,7 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 			o.log.Debug("acks not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 		}
 	}
-	if len(dead) > 0 {
-		held := make([]redisq.Held, 0, len(dead))
-		for k, leases := range dead {
-			held = append(held, redisq.Held{Consumer: k, Leases: leases})
-		}
-		if errs := o.queue.AckHeldMany(ctx, held); cmp.Or(errs...) != nil {
-			o.metrics.AcknowledgeErrors.Inc()
-			o.log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", cmp.Or(errs...))
-		}
-	}
+	o.acknowledgeDead(ctx, dead)
 	for k, n := range retries {
 		if _, err := o.queue.Nack(ctx, k, n.leases, n.delays); err != nil {
 			o.metrics.AcknowledgeErrors.Inc()
@@ -92,5 +83,20 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 				sink.Retrying(n.delays[i])
 			}
 		}
+	}
+}
+
+// acknowledgeDead ends the leases of jobs that are dead, each only if it is still the lease of the job.
+func (o *Committer) acknowledgeDead(ctx context.Context, dead map[uint32][]redisq.Lease) {
+	if len(dead) == 0 {
+		return
+	}
+	held := make([]redisq.Held, 0, len(dead))
+	for k, leases := range dead {
+		held = append(held, redisq.Held{Consumer: k, Leases: leases})
+	}
+	if errs := o.queue.AckHeldMany(ctx, held); cmp.Or(errs...) != nil {
+		o.metrics.AcknowledgeErrors.Inc()
+		o.log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 	}
 }
