@@ -36,10 +36,11 @@ type purger struct {
 	scanned map[uint32]ident.ID // channel -> position of the present scan
 	passed  map[uint32]ident.ID // channel -> furthest position of any scan
 	emptied map[uint32]bool     // deleted channels of which nothing is left
+	history int                 // of the store, in which the positions are
 }
 
 func newPurger(r *Reaper) *purger {
-	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{}}
+	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{}, history: r.history()}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -67,6 +68,11 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 // round visits all channels once. After the failure of one channel it continues with the
 // others. It returns the last error.
 func (p *purger) round(ctx context.Context) (failure error) {
+	if p.another(&p.history) {
+		p.began = time.Time{}
+		clear(p.passed)
+		clear(p.emptied)
+	}
 	again := purgeAgain
 	if p.Retention > 0 {
 		again = min(again, p.Retention)
