@@ -108,7 +108,7 @@ func (p *purger) round(ctx context.Context) (failure error) {
 // channel removes the messages of one channel whose jobs are over. Its last message is
 // latest.
 func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable.Purge, latest ident.ID) error {
-	job.ChannelNo, job.Consumers = ch.No, ch.Consumers
+	job.ChannelNo, job.Consumers, job.Deleted = ch.No, ch.Consumers, ch.Deleted
 	switch {
 	case ch.Deleted: // at once, whatever the retention
 		if job.Through = p.through(); latest.IsZero() {
@@ -121,6 +121,10 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 	job.Limit = min(max(purgeJobs/(1+len(ch.Consumers)), 1), purgePage)
 	for job.After.Compare(job.Through) < 0 {
 		start := time.Now()
+		if ch = p.Catalogue.ChannelByNo(job.ChannelNo); ch == nil || ch.Deleted != job.Deleted {
+			return nil // the next round looks at it anew
+		}
+		job.Consumers = ch.Consumers
 		done, err := p.purge(ctx, job)
 		if err != nil {
 			return err
