@@ -247,7 +247,7 @@ func (t storeSeam) Extent(ctx context.Context) (durable.Extent, error) {
 	return read(ctx, t, "Extent", 0, t.s.extent)
 }
 
-func (t storeSeam) Touch(ctx context.Context) error {
+func (t storeSeam) Touch(ctx context.Context, _ durable.Numbers) error {
 	return t.do(ctx, "Touch", 0, func() {
 		t.s.mu.Lock()
 		defer t.s.mu.Unlock()
