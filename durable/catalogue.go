@@ -73,12 +73,19 @@ func (s *Store) newVersion(ctx context.Context, tx *sql.Tx) (c change, err error
 	return c, err
 }
 
-// next returns 1 + the highest number of a table. The lock on the version serialises
-// creators, and no row of the catalogue is ever deleted, so numbers are not reused.
-func (c change) next(ctx context.Context, selectMax string) (uint32, error) {
-	var highest uint32
-	err := c.tx.QueryRowContext(ctx, selectMax).Scan(&highest)
-	return highest + 1, err
+// next returns 1 + the highest number of a table, and of those that Touch has stored under used. The
+// lock on the version serialises creators, and no row of the catalogue is ever deleted, so numbers
+// are not reused.
+func (c change) next(ctx context.Context, selectMax, used string) (uint32, error) {
+	var highest, lost uint32
+	if err := c.tx.QueryRowContext(ctx, selectMax).Scan(&highest); err != nil {
+		return 0, err
+	}
+	err := c.tx.QueryRowContext(ctx, selectSetting, []byte(used)).Scan(&lost)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return max(highest, lost) + 1, err
 }
 
 // A named has the fields that producers and channels share.
@@ -93,7 +100,7 @@ type named struct {
 }
 
 // namedSQL has the statements of one kind of named resource.
-type namedSQL struct{ max, insert, update string }
+type namedSQL struct{ max, used, insert, update string }
 
 // putNamed creates or updates a named resource. stored is the existing row, nil if there is
 // none.
@@ -105,7 +112,7 @@ func (c change) putNamed(ctx context.Context, p Put, stored *named, q namedSQL) 
 		return out, false, err
 	}
 	if created {
-		if stored.No, err = c.next(ctx, q.max); err != nil {
+		if stored.No, err = c.next(ctx, q.max, q.used); err != nil {
 			return out, false, err
 		}
 	}

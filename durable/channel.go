@@ -104,7 +104,7 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 			return err
 		}
 		var n named
-		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectChannelMax, insertChannel, updateChannel})
+		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectChannelMax, usedChannel, insertChannel, updateChannel})
 		out = Channel{No: n.No, ID: n.ID, Name: n.Name, Token: n.Token, Audience: old.Audience, Shape: old.Shape, Paused: old.Paused, Intake: n.intake, ChangedAt: n.ChangedAt, Version: n.Version}
 		if err != nil || p.Intake == nil {
 			return err

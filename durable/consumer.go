@@ -127,7 +127,7 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 				return ErrFull
 			}
 			old = Consumer{ChannelNo: ch.No, Position: ch.Audience, ID: p.ID, Name: p.ID, Token: p.NewToken}
-			if old.No, err = c.next(ctx, selectConsumerMax); err != nil {
+			if old.No, err = c.next(ctx, selectConsumerMax, usedConsumer); err != nil {
 				return err
 			}
 		}

@@ -71,7 +71,53 @@ func (s *Store) Extent(ctx context.Context) (e Extent, err error) {
 	return e, err
 }
 
-// Touch gives the catalogue a new version without a change.
-func (s *Store) Touch(ctx context.Context) error {
-	return s.put(ctx, "touch the catalogue", func(context.Context, change) error { return nil })
+// Numbers are the highest internal numbers of each kind; replays have numbers of consumers.
+type Numbers struct{ Producer, Channel, Consumer uint32 }
+
+// Max returns the higher number of each kind.
+func (n Numbers) Max(o Numbers) Numbers {
+	return Numbers{max(n.Producer, o.Producer), max(n.Channel, o.Channel), max(n.Consumer, o.Consumer)}
+}
+
+// The settings that have the highest numbers which a former history of the store gave away.
+const (
+	usedProducer = "used producer number"
+	usedChannel  = "used channel number"
+	usedConsumer = "used consumer number"
+)
+
+var raiseSetting = statement{
+	mysql: `
+INSERT INTO settings (
+    name,
+    value
+)
+VALUES (?, ?)
+ON DUPLICATE KEY UPDATE value = GREATEST(value, VALUES(value))`,
+	sqlite: `
+INSERT INTO settings (
+    name,
+    value
+)
+VALUES (?, ?)
+ON CONFLICT DO UPDATE SET value = MAX(value, excluded.value)`,
+}
+
+// Touch gives the catalogue a new version without a change. From then on no resource gets a number
+// up to used: what was accepted in a former history, and waits in a journal, names it.
+func (s *Store) Touch(ctx context.Context, used Numbers) error {
+	return s.put(ctx, "touch the catalogue", func(ctx context.Context, c change) error {
+		for _, one := range []struct {
+			name string
+			no   uint32
+		}{{usedProducer, used.Producer}, {usedChannel, used.Channel}, {usedConsumer, used.Consumer}} {
+			if one.no == 0 {
+				continue
+			}
+			if _, err := c.tx.ExecContext(ctx, s.dialect.sql(raiseSetting), []byte(one.name), one.no); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

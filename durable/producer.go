@@ -88,7 +88,7 @@ func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created b
 			return err
 		}
 		var n named
-		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectProducerMax, insertProducer, updateProducer})
+		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectProducerMax, usedProducer, insertProducer, updateProducer})
 		out = Producer{n.No, n.ID, n.Name, n.Token, n.ChangedAt, n.Version, n.publishSecret, false, n.settings}
 		if err != nil || p.PublishSecret == nil && p.Settings == nil {
 			return err

@@ -20,6 +20,7 @@ const MinRetention = time.Minute
 type Purge struct {
 	ChannelNo      uint32
 	Consumers      []*Consumer // all consumers of the channel, by position, with the deleted ones
+	Deleted        bool        // the channel is deleted: no other retention protects its messages
 	After, Through ident.ID    // messages with After < ID <= Through
 	// Dead letters that died before DeadBeforeMs, Unix ms, count as over. With 0 no dead
 	// letter does.
@@ -109,7 +110,8 @@ var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts"), newJobTa
 // one transaction. It also removes rows of jobs whose message is already gone. A message
 // with an open job, of a replay for instance, or with a dead letter that must be kept, stays whole. Through must be
 // older than any message that can still be inserted. Purge may be repeated, and several
-// brokers may run it at once.
+// brokers may run it at once. ErrStale: the caller's copy takes the channel or a consumer for deleted,
+// which it is not, or has a consumer that the store lacks, as after a restored backup.
 func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 	err = s.run(ctx, transaction{name: "purge", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		out, err = s.purge(ctx, tx, p)

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -18,12 +19,12 @@ ORDER BY no`
 // removes, or sees that it is gone.
 var shareChannel = statement{
 	mysql: `
-SELECT no
+SELECT deleted_no <> 0
 FROM channels
 WHERE no = ?
 LOCK IN SHARE MODE`,
 	sqlite: `
-SELECT no
+SELECT deleted_no <> 0
 FROM channels
 WHERE no = ?`,
 }
@@ -31,8 +32,15 @@ WHERE no = ?`,
 // replaysOf returns the replays of the channel with messages in the page. It reads them in the
 // transaction: the caller may not know the newest one.
 func (s *Store) replaysOf(ctx context.Context, tx *sql.Tx, p Purge) (out []Replay, err error) {
-	var no uint32
-	if err := tx.QueryRowContext(ctx, s.dialect.sql(shareChannel), p.ChannelNo).Scan(&no); err != nil {
+	var deleted bool
+	err = tx.QueryRowContext(ctx, s.dialect.sql(shareChannel), p.ChannelNo).Scan(&deleted)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && p.Deleted && !deleted {
+		return nil, ErrStale
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ended(ctx, tx); err != nil {
 		return nil, err
 	}
 	err = each(ctx, tx, selectReplaysWithin, []any{p.ChannelNo, p.Through[:], p.After[:]}, func(r *sql.Rows) error {
@@ -41,6 +49,35 @@ func (s *Store) replaysOf(ctx context.Context, tx *sql.Tx, p Purge) (out []Repla
 		return err
 	})
 	return out, err
+}
+
+const selectEnded = `
+SELECT
+    no,
+    deleted_no <> 0
+FROM consumers
+WHERE channel_no = ?`
+
+// ended returns ErrStale unless the store has the consumers of the request, and those that it takes
+// for deleted are deleted. The channel is locked, so that no restoration comes between.
+func (p *Purge) ended(ctx context.Context, tx *sql.Tx) error {
+	stored := make(map[uint32]bool, len(p.Consumers))
+	err := each(ctx, tx, selectEnded, []any{p.ChannelNo}, func(r *sql.Rows) error {
+		var no uint32
+		var deleted bool
+		err := r.Scan(&no, &deleted)
+		stored[no] = deleted
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range p.Consumers {
+		if deleted, known := stored[k.No]; !known || k.Deleted() && !deleted {
+			return ErrStale
+		}
+	}
+	return nil
 }
 
 // replays reports whether the message belongs to a replay that has not ended and has not passed it.

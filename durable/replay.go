@@ -247,7 +247,7 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) (out Replay, err err
 			return err
 		}
 		out = r
-		if out.No, err = c.next(ctx, selectConsumerMax); err != nil {
+		if out.No, err = c.next(ctx, selectConsumerMax, usedConsumer); err != nil {
 			return err
 		}
 		out.Settled, out.CreatedMs, out.StateMs, out.Version = r.After, c.nowMs, c.nowMs, c.version

@@ -33,6 +33,18 @@ VALUES (?, ...)
 ON CONFLICT DO UPDATE SET message_id = MAX(message_id, excluded.message_id)`,
 }
 
+// ForgetWatermarks removes the watermarks and the books of all consumers. Both are made of messages
+// and outcomes: scans begin at the oldest message and enter the books again.
+func (s *Store) ForgetWatermarks(ctx context.Context) error {
+	return s.run(ctx, transaction{name: "forget watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM marks`); err != nil { // first, as in SaveWatermarks
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM books`)
+		return err
+	})
+}
+
 // Watermarks returns the settled watermark of each consumer, by consumer number.
 func (s *Store) Watermarks(ctx context.Context) (map[uint32]ident.ID, error) {
 	out := map[uint32]ident.ID{}

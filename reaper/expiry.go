@@ -39,7 +39,8 @@ const (
 // A sweeper is the sweep of the consumers that this broker repairs. Only its loop uses it.
 type sweeper struct {
 	*Reaper
-	swept map[uint32]*swept // by consumer
+	swept   map[uint32]*swept // by consumer
+	history int               // of the store, in which the progress is
 }
 
 // A swept is the progress of the sweep on one consumer. It exists in memory only: the sweep
@@ -68,6 +69,9 @@ func (r *Reaper) expireLoop(ctx context.Context) {
 // round visits the consumers with a time to live, and the messages with one. After a failure
 // it continues with the others. It returns the last error.
 func (s *sweeper) round(ctx context.Context) error {
+	if s.another(&s.history) {
+		clear(s.swept)
+	}
 	failure := s.messages(ctx)
 	maps.DeleteFunc(s.swept, func(no uint32, _ *swept) bool { return s.deleted(no) })
 	for _, no := range s.Catalogue.ConsumerNos() {

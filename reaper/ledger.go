@@ -78,12 +78,24 @@ func (r *Reaper) rereadWatermarks(ctx context.Context) error {
 }
 
 func (r *Reaper) readWatermarks(ctx context.Context) error {
+	if err := r.cleanWatermarks(ctx); err != nil {
+		return err
+	}
+	history := r.history()
 	watermarks, err := r.Store.Watermarks(ctx)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.restored.count != history {
+		return nil // a scan from the beginning needs none
+	}
+	for no, l := range r.ledgers { // of another broker until now, which may have begun again after a restoration
+		if k := r.Catalogue.ConsumerByNo(no); l.lost && k != nil && k.Replay == nil {
+			l.settled = watermarks[no]
+		}
+	}
 	for consumer, watermark := range watermarks {
 		if r.deleted(consumer) {
 			continue

@@ -31,6 +31,7 @@ type Store interface {
 	RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []durable.LeaseEnd, atMs int64) error
 	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
 	SaveWatermarks(ctx context.Context, settled []durable.Settled) error
+	ForgetWatermarks(ctx context.Context) error
 	TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error
 	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
 	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
@@ -106,6 +107,7 @@ type Reaper struct {
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
 	departed  departed
+	restored  restorations
 }
 
 // lossGrace is the time for which the reconciler leaves a consumer alone after Redis lost

@@ -40,6 +40,7 @@ type rig struct {
 	owned     bool
 	mu        sync.Mutex
 	woken     int
+	folder    string // of the store
 }
 
 func (r *rig) Owns(uint32) bool { return r.owned }
@@ -52,7 +53,8 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	log := slog.New(slog.DiscardHandler)
 	r := &rig{t: t, owned: true, audience: 1, server: miniredis.RunT(t)}
 	var err error
-	r.store, err = durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
+	r.folder = t.TempDir()
+	r.store, err = durable.OpenSQLite(ctx, r.folder, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
 	require.NoError(t, r.store.Migrate(ctx))

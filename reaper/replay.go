@@ -55,7 +55,7 @@ type loader struct {
 }
 
 func (r *Reaper) replayLoop(ctx context.Context) {
-	loaders := map[uint32]*loader{}
+	loaders, history := map[uint32]*loader{}, r.history()
 	timer := time.NewTimer(replayIdle)
 	defer timer.Stop()
 	var failures streak
@@ -64,6 +64,9 @@ func (r *Reaper) replayLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		}
+		if r.another(&history) { // the stored progress may be an earlier one
+			clear(loaders)
 		}
 		replays := r.Catalogue.Replays()
 		failures.round(ctx, r.Log, "a replay cannot go on; it tries again", r.replayRound(ctx, loaders, replays))

@@ -36,10 +36,11 @@ type purger struct {
 	scanned map[uint32]ident.ID // channel -> position of the present scan
 	passed  map[uint32]ident.ID // channel -> furthest position of any scan
 	emptied map[uint32]bool     // deleted channels of which nothing is left
+	history int                 // of the store, in which the positions are
 }
 
 func newPurger(r *Reaper) *purger {
-	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{}}
+	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{}, history: r.history()}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -67,6 +68,11 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 // round visits all channels once. After the failure of one channel it continues with the
 // others. It returns the last error.
 func (p *purger) round(ctx context.Context) (failure error) {
+	if p.another(&p.history) {
+		p.began = time.Time{}
+		clear(p.passed)
+		clear(p.emptied)
+	}
 	again := purgeAgain
 	if p.Retention > 0 {
 		again = min(again, p.Retention)
@@ -102,7 +108,7 @@ func (p *purger) round(ctx context.Context) (failure error) {
 // channel removes the messages of one channel whose jobs are over. Its last message is
 // latest.
 func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable.Purge, latest ident.ID) error {
-	job.ChannelNo, job.Consumers = ch.No, ch.Consumers
+	job.ChannelNo, job.Consumers, job.Deleted = ch.No, ch.Consumers, ch.Deleted
 	switch {
 	case ch.Deleted: // at once, whatever the retention
 		if job.Through = p.through(); latest.IsZero() {
@@ -115,6 +121,10 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 	job.Limit = min(max(purgeJobs/(1+len(ch.Consumers)), 1), purgePage)
 	for job.After.Compare(job.Through) < 0 {
 		start := time.Now()
+		if ch = p.Catalogue.ChannelByNo(job.ChannelNo); ch == nil || ch.Deleted != job.Deleted {
+			return nil // the next round looks at it anew
+		}
+		job.Consumers = ch.Consumers
 		done, err := p.purge(ctx, job)
 		if err != nil {
 			return err

@@ -34,7 +34,10 @@ func (r *Reaper) watermarkLoop(ctx context.Context) {
 // advanceWatermarks moves the settled watermark of each consumer forward, to just before
 // the first message whose job has no outcome and no open_jobs row.
 func (r *Reaper) advanceWatermarks(ctx context.Context) error {
-	through := r.through()
+	if err := r.cleanWatermarks(ctx); err != nil {
+		return err
+	}
+	history, through := r.history(), r.through()
 	var moved []durable.Settled
 	for after := uint32(0); ; {
 		page, err := r.Store.LatestMessages(ctx, after, channelPage)
@@ -67,16 +70,15 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	if err := r.Store.SaveWatermarks(ctx, moved); err != nil {
+	saved, err := r.inHistory(history, func() error { return r.Store.SaveWatermarks(ctx, moved) })
+	if !saved {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	ends := make(map[uint32]ident.ID, len(moved))
 	for _, m := range moved {
-		if l := r.ledgers[m.ConsumerNo]; l != nil {
-			l.settled = m.Through
-		}
+		ends[m.ConsumerNo] = m.Through
 	}
+	r.advanced(history, ends)
 	return nil
 }
 

@@ -146,6 +146,7 @@ func TestFaultBrokersGoOnAfterTheWholeDatabaseIsRestored(t *testing.T) {
 		tables := w.allTables(db)
 		require.Subset(t, tables, append([]string{"settings", "nodes", "messages", "deliveries"}, catalogueTables...))
 		version := w.backUp(db, tables)
+		r.settleOnly(db, "held")
 		r.changeAll()
 		l := startSteady(r.stage, 2, func(n int) *process { return r.brokers[n%len(r.brokers)] })
 		l.progress(40)
@@ -162,6 +163,10 @@ func TestFaultBrokersGoOnAfterTheWholeDatabaseIsRestored(t *testing.T) {
 			require.Positive(t, r.old.times(body))
 		}
 		require.Equal(t, "QUEUED", r.message(kept).Jobs[1].Status)
+		eventually(t, "the job that was delivered after the backup", func() bool {
+			jobs := r.queued("held", "limit=1")
+			return len(jobs) == 1 && jobs[0].Message.Payload == "before the backup"
+		})
 		require.Equal(t, "before the backup", r.queued("held", "limit=1")[0].Message.Payload)
 		r.createAgain(t)
 		for _, b := range r.brokers {
@@ -170,7 +175,20 @@ func TestFaultBrokersGoOnAfterTheWholeDatabaseIsRestored(t *testing.T) {
 	})
 }
 
-// createAgain creates resources that have the numbers of those that were lost.
+// settleOnly delivers the only job of a consumer, and waits until its settled watermark is past it.
+func (w *restoredWorld) settleOnly(db *sql.DB, consumer string) {
+	s := w.stage
+	job := s.awaitQueued(consumer, 1)[0].ID
+	lease := s.claim(consumer, job)
+	require.Equal(s.t, 202, s.move(consumer, job, to("DELIVERED"), "X-Broker-Lease", lease).status)
+	eventually(s.t, "the watermark", func() bool {
+		var n int
+		require.NoError(s.t, db.QueryRow("SELECT COUNT(*) FROM marks WHERE consumer_no = (SELECT no FROM consumers WHERE id = ? AND deleted_no = 0)", []byte(consumer)).Scan(&n))
+		return n == 1
+	})
+}
+
+// createAgain creates resources as they were before, which get other numbers.
 func (w *restoredWorld) createAgain(t *testing.T) {
 	again := newSink(t, nil)
 	for _, b := range w.brokers {

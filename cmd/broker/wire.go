@@ -95,7 +95,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 func (b *broker) followOthers(watch *redisq.RunWatch) {
 	watch.OnChange(b.reaper.RedisChanged)
 	watch.OnChange(b.plane.RedisChanged)
-	b.catalogue.OnRestored(b.reaper.RedisChanged) // Redis has jobs that the restored store may not have
+	b.catalogue.OnRestored(b.reaper.Restored) // Redis has jobs that the restored store may not have
 	b.catalogue.OnRestored(b.plane.RedisChanged)
 	b.node.PeersChanged = func() {
 		b.checkPeers()

@@ -25,7 +25,7 @@ import (
 type Source interface {
 	Changes(ctx context.Context, after int64) (durable.Changes, error)
 	Extent(ctx context.Context) (durable.Extent, error)
-	Touch(ctx context.Context) error
+	Touch(ctx context.Context, used durable.Numbers) error
 }
 
 // PollInterval is the largest age of a copy when every hint is lost.
@@ -72,8 +72,7 @@ type Catalogue struct {
 	filters    atomic.Bool                                   // there are such channels
 	wanted     atomic.Pointer[map[uint32]durable.StatusKind] // replaced with mu held
 	lost       map[uint32]bool                               // consumers that went with a restored backup: the store has no row of them
-	onRestored []func()
-	audited    int64 // version whose rows were compared with those of the store; of Run
+	restoration
 
 	refreshing chan struct{} // capacity 1, full during a refresh: one at a time; taken before mu
 	started    uint64        // refreshes begun, guarded by mu
@@ -194,11 +193,11 @@ func (c *Catalogue) load(ctx context.Context, refresh uint64, after int64) error
 	if err != nil {
 		return fmt.Errorf("catalogue: refresh: %w", err)
 	}
-	restored := changes.Version < after
-	c.apply(changes, refresh, restored)
-	if restored {
-		return c.restored(ctx, after, changes.Version)
+	if changes.Version < after { // a read may have been stale: the next polls decide
+		c.suspect(changes.Version, refresh)
+		return nil
 	}
+	c.apply(changes, refresh, false)
 	return nil
 }
 
@@ -264,7 +263,8 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 	if all {
 		news = append(news, c.lose(before)...)
 	}
-	c.version = changes.Version
+	c.note(changes)
+	c.version, c.lower = changes.Version, 0
 	c.finished = refresh
 	return news, c.watchers
 }

@@ -19,11 +19,13 @@ import (
 
 // source is a store of resources that counts how often it is asked.
 type source struct {
-	mu    sync.Mutex
-	state durable.Changes
-	err   error
-	asked atomic.Int64
-	gate  chan struct{} // when not nil, each answer takes one value first
+	mu          sync.Mutex
+	state       durable.Changes
+	err         error
+	used        durable.Numbers
+	untouchable error // the answer to Touch
+	asked       atomic.Int64
+	gate        chan struct{} // when not nil, each answer takes one value first
 }
 
 func (s *source) Changes(ctx context.Context, after int64) (durable.Changes, error) {
@@ -74,9 +76,12 @@ func (s *source) Extent(context.Context) (durable.Extent, error) {
 	return e, s.err
 }
 
-func (s *source) Touch(context.Context) error {
-	s.change(func(*durable.Changes, int64) {})
-	return s.err
+func (s *source) Touch(_ context.Context, used durable.Numbers) error {
+	if s.untouchable != nil {
+		return s.untouchable
+	}
+	s.change(func(*durable.Changes, int64) { s.used = s.used.Max(used) })
+	return nil
 }
 
 func (s *source) change(f func(c *durable.Changes, version int64)) {

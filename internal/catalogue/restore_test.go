@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -66,10 +67,19 @@ func requireBackup(t *testing.T, c *Catalogue, ended map[uint32]bool) {
 func TestACopyFollowsACatalogueThatGoesBack(t *testing.T) {
 	s, backup, c, ended, restored := world(t)
 	s.restore(backup)
-	require.NoError(t, c.Refresh(t.Context()))
+	poll := func() {
+		t.Helper()
+		require.NoError(t, c.Refresh(t.Context()))
+		require.NoError(t, c.audit(t.Context()))
+	}
+	poll()
+	require.NoError(t, c.Refresh(t.Context()), "no poll")
+	require.Zero(t, *restored, "one read may be stale")
+	poll()
 	requireBackup(t, c, ended)
 	require.Equal(t, 1, *restored)
 	require.Greater(t, s.state.Version, backup.Version, "a version of its own")
+	require.Equal(t, durable.Numbers{Producer: 5, Channel: 2, Consumer: 2000}, s.used)
 	for range 3 {
 		require.NoError(t, c.Refresh(t.Context()))
 		require.NoError(t, c.audit(t.Context()))
@@ -77,7 +87,7 @@ func TestACopyFollowsACatalogueThatGoesBack(t *testing.T) {
 	require.Equal(t, 1, *restored, "once")
 	requireBackup(t, c, ended)
 
-	// A later consumer may get the number of a lost one.
+	// A later consumer may get the number of a lost one, where no broker knew of it at the restoration.
 	s.consumer(1, "n", "nt")
 	require.NoError(t, c.Refresh(t.Context()))
 	require.NoError(t, c.audit(t.Context()))
@@ -85,6 +95,47 @@ func TestACopyFollowsACatalogueThatGoesBack(t *testing.T) {
 	require.EqualValues(t, 1001, c.Consumer("c", "n").No)
 	require.False(t, ended[1001])
 	require.Equal(t, "nt", c.ConsumerByNo(1001).Token)
+}
+
+// A replica that lags answers one read, or several that move on.
+func TestAStaleReadIsNoRestoration(t *testing.T) {
+	s, backup, c, _, restored := world(t)
+	now := s.backup()
+	for _, reads := range [][]durable.Changes{{backup, now}, {now, backup, now}, {backup, now, backup, now}} {
+		for _, read := range reads {
+			s.restore(read)
+			require.NoError(t, c.Refresh(t.Context()))
+			require.NoError(t, c.audit(t.Context()))
+			require.NotNil(t, c.Producer("later"))
+		}
+	}
+	earlier := backup
+	earlier.Version--
+	for _, read := range []durable.Changes{backup, earlier} { // a second replica, further behind
+		s.restore(read)
+		require.NoError(t, c.Refresh(t.Context()))
+		require.NoError(t, c.audit(t.Context()))
+	}
+	s.restore(now)
+	require.NoError(t, c.audit(t.Context()), "the copy is loaded from a read that is not stale")
+	require.Zero(t, *restored)
+	require.Zero(t, s.used)
+	require.Equal(t, now.Version, s.state.Version, "no touch")
+}
+
+// The version is raised in the end.
+func TestATouchThatFailsIsRepeated(t *testing.T) {
+	s, backup, c, _, restored := world(t)
+	s.restore(backup)
+	require.NoError(t, c.Refresh(t.Context()))
+	require.NoError(t, c.audit(t.Context()))
+	s.untouchable = errors.New("test: no")
+	require.ErrorIs(t, c.audit(t.Context()), s.untouchable)
+	require.ErrorIs(t, c.audit(t.Context()), s.untouchable)
+	s.untouchable = nil
+	require.NoError(t, c.audit(t.Context()))
+	require.Equal(t, backup.Version+1, s.state.Version)
+	require.Equal(t, 1, *restored)
 }
 
 // A change after the restoration gives the catalogue a version that is higher than that of the copy.

@@ -111,7 +111,7 @@ func (s *Store) Extent(context.Context) (durable.Extent, error) {
 }
 
 // Touch makes a version without a change.
-func (s *Store) Touch(context.Context) error {
+func (s *Store) Touch(context.Context, durable.Numbers) error {
 	s.Lock()
 	defer s.Unlock()
 	s.Version++

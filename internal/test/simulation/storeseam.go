@@ -231,6 +231,14 @@ func (t storeSeam) SaveWatermarks(ctx context.Context, settled []durable.Settled
 	})
 }
 
+func (t storeSeam) ForgetWatermarks(ctx context.Context) error {
+	return t.do(ctx, "ForgetWatermarks", 0, func() {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		clear(t.s.marks)
+	})
+}
+
 func (t storeSeam) Changes(ctx context.Context, after int64) (durable.Changes, error) {
 	return read(ctx, t, "Changes", 0, func() durable.Changes { return t.s.changes(after) })
 }
@@ -239,7 +247,7 @@ func (t storeSeam) Extent(ctx context.Context) (durable.Extent, error) {
 	return read(ctx, t, "Extent", 0, t.s.extent)
 }
 
-func (t storeSeam) Touch(ctx context.Context) error {
+func (t storeSeam) Touch(ctx context.Context, _ durable.Numbers) error {
 	return t.do(ctx, "Touch", 0, func() {
 		t.s.mu.Lock()
 		defer t.s.mu.Unlock()

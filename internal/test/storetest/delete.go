@@ -105,6 +105,33 @@ var deleteTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.Purged{Last: ident.Max(), Removed: 3, Kept: 1}, got)
 		f.requireOnly(t, ch, ks, in, in[3:])
 	},
+	"a purge by a copy that takes more for deleted than the store removes nothing": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 2)
+		in := f.messages(ch, 2)
+		f.insert(t, in...)
+		f.end(t, ks[0], durable.OutcomeDelivered, in...)
+		p := durable.Purge{ChannelNo: ch.No, Through: ident.Max(), Limit: 10}
+		copied, unknown := ks[1], ks[1]
+		copied.State, unknown.No = durable.StateDeleted, ks[1].No+100
+		for what, refused := range map[string]durable.Purge{
+			"a consumer":                      {Consumers: []*durable.Consumer{&ks[0], &copied}},
+			"a consumer that the store lacks": {Consumers: []*durable.Consumer{&ks[0], &unknown}},
+			"the channel":                     {Consumers: consumers(ks), Deleted: true},
+			"a channel that the store lacks":  {ChannelNo: ch.No + 100},
+		} {
+			refused.ChannelNo, refused.Through, refused.Limit = max(p.ChannelNo, refused.ChannelNo), p.Through, p.Limit
+			_, err := f.Purge(f.ctx, refused)
+			require.ErrorIs(t, err, durable.ErrStale, what)
+		}
+		f.requireOnly(t, ch, ks, in, in)
+		var err error
+		ks[1], err = f.DeleteConsumer(f.ctx, "c", durable.Put{ID: ks[1].ID})
+		require.NoError(t, err)
+		p.Consumers = consumers(ks)
+		got, err := f.Purge(f.ctx, p)
+		require.NoError(t, err)
+		require.Equal(t, 2, got.Removed)
+	},
 	"a channel without consumers can be deleted, and takes no message of any broker": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		m := f.message(ch)

@@ -63,11 +63,24 @@ var extentTests = map[string]func(*testing.T, *fixture){
 		}
 		rows, err := f.Extent(f.ctx)
 		require.NoError(t, err)
-		require.NoError(t, f.Touch(f.ctx))
+		require.NoError(t, f.Touch(f.ctx, durable.Numbers{}))
 		touched, err := f.Extent(f.ctx)
 		require.NoError(t, err)
 		require.Greater(t, touched.Version, rows.Version)
 		rows.Version = touched.Version
 		require.Equal(t, rows, touched, "no row has changed")
+	},
+	"numbers that a former history gave away are not given again": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 1)
+		require.NoError(t, f.Touch(f.ctx, durable.Numbers{Producer: 70, Channel: ch.No + 40, Consumer: ks[0].No + 50}))
+		require.NoError(t, f.Touch(f.ctx, durable.Numbers{Producer: 60, Channel: 1, Consumer: 1}))
+		p, _, err := f.PutProducer(f.ctx, durable.Put{ID: "p", NewToken: "t"})
+		require.NoError(t, err)
+		require.EqualValues(t, 71, p.No)
+		for i := range uint32(2) {
+			next, more := f.channel(t, "d"+string('0'+rune(i)), 1)
+			require.Equal(t, ch.No+41+i, next.No)
+			require.Equal(t, ks[0].No+51+i, more[0].No)
+		}
 	},
 }

@@ -262,6 +262,14 @@ var walkTests = map[string]func(*testing.T, *fixture){
 		got, err = f.Watermarks(f.ctx)
 		require.NoError(t, err)
 		require.Len(t, got, 1103)
+		require.NoError(t, f.ForgetWatermarks(f.ctx))
+		got, err = f.Watermarks(f.ctx)
+		require.NoError(t, err)
+		require.Empty(t, got)
+		f.mark(t, map[uint32]ident.ID{1: a})
+		got, err = f.Watermarks(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, map[uint32]ident.ID{1: a}, got, "they begin again")
 	},
 }
 
