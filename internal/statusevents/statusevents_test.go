@@ -67,7 +67,7 @@ func (w *world) Extent(context.Context) (durable.Extent, error) {
 	return durable.Extent{Version: w.changes.Version}, nil
 }
 
-func (w *world) Touch(context.Context) error { return nil }
+func (w *world) Touch(context.Context, durable.Numbers) error { return nil }
 
 func (w *world) NextStatusProducer(_ context.Context, after uint32) (uint32, error) {
 	w.mu.Lock()
