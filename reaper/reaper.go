@@ -124,6 +124,7 @@ const horizonLeast = 2 * durable.MaxIDAge
 // New returns a reaper. It reads nothing before Run.
 func New(o Options) *Reaper {
 	r := &Reaper{Options: o, Agenda: o.Agenda}
+	r.restored.saving = make(chan struct{}, 1)
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		o.Registry.MustRegister(c)

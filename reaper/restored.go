@@ -3,7 +3,6 @@ package reaper
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -14,10 +13,22 @@ import (
 
 // restorations counts the restorations of the store. Agenda.mu guards count and unclean.
 type restorations struct {
-	saving  sync.Mutex // held while watermarks are saved or forgotten; taken before Agenda.mu
+	saving  chan struct{} // capacity 1, full while watermarks are saved or forgotten; taken before Agenda.mu
 	count   int
 	unclean bool // the store may have watermarks of the former history
 }
+
+// take waits until no watermarks are saved or forgotten; give ends that.
+func (s *restorations) take(ctx context.Context) error {
+	select {
+	case s.saving <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *restorations) give() { <-s.saving }
 
 // Restored reports that the store was restored from a backup. All scans begin again, and Redis is
 // compared with the store as after RedisChanged. Restored never blocks.
@@ -48,8 +59,10 @@ func (r *Reaper) another(seen *int) bool {
 // cleanWatermarks removes the stored watermarks and books after a restoration. Nothing is saved or
 // read before it has succeeded.
 func (r *Reaper) cleanWatermarks(ctx context.Context) error {
-	r.restored.saving.Lock()
-	defer r.restored.saving.Unlock()
+	if err := r.restored.take(ctx); err != nil {
+		return err
+	}
+	defer r.restored.give()
 	r.mu.Lock()
 	history, unclean := r.restored.count, r.restored.unclean
 	r.mu.Unlock()
@@ -67,9 +80,11 @@ func (r *Reaper) cleanWatermarks(ctx context.Context) error {
 
 // inHistory runs save, which writes watermarks, unless the store was restored since that history.
 // It reports whether the history is still the present one.
-func (r *Reaper) inHistory(history int, save func() error) (bool, error) {
-	r.restored.saving.Lock()
-	defer r.restored.saving.Unlock()
+func (r *Reaper) inHistory(ctx context.Context, history int, save func() error) (bool, error) {
+	if err := r.restored.take(ctx); err != nil {
+		return false, err
+	}
+	defer r.restored.give()
 	if r.history() != history {
 		return false, nil
 	}

@@ -97,7 +97,7 @@ func TestARoundOfTheFormerHistorySavesNoWatermark(t *testing.T) {
 	store.before = r.Restored
 	require.NoError(t, r.advanceWatermarks(t.Context()))
 	require.Empty(t, r.marks())
-	saved, err := r.inHistory(history, func() error { return errNoStore })
+	saved, err := r.inHistory(t.Context(), history, func() error { return errNoStore })
 	require.NoError(t, err, "it is not called")
 	require.False(t, saved)
 	r.advanced(history, map[uint32]ident.ID{r.consumer.No: ids[1]})

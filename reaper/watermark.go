@@ -70,7 +70,7 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	saved, err := r.inHistory(history, func() error { return r.Store.SaveWatermarks(ctx, moved) })
+	saved, err := r.inHistory(ctx, history, func() error { return r.Store.SaveWatermarks(ctx, moved) })
 	if !saved {
 		return err
 	}
