@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-var insertAttempts = statement{
-	mysql: `
+var insertAttempts = keepFirst(`
 INSERT INTO attempts (
     consumer_no,
     message_id,
@@ -23,24 +22,7 @@ INSERT INTO attempts (
     phase,
     node
 )
-VALUES (?, ...)
-ON DUPLICATE KEY UPDATE attempt = attempt`,
-	sqlite: `
-INSERT INTO attempts (
-    consumer_no,
-    message_id,
-    at_ms,
-    attempt,
-    status_code,
-    error,
-    duration_ms,
-    answer,
-    phase,
-    node
-)
-VALUES (?, ...)
-ON CONFLICT DO NOTHING`,
-}
+VALUES (?, ...)`, "attempt")
 
 const (
 	selectRecorded = `

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	selectConsumer = `
-SELECT
+	consumerColumns = `
     no,
     channel_no,
     position,
@@ -28,30 +27,16 @@ SELECT
     state_reason,
     state_ms,
     until_id
-FROM consumers
+FROM consumers`
+
+	selectConsumer = `
+SELECT` + consumerColumns + `
 WHERE channel_no = ?
   AND id = ?
   AND deleted_no = 0`
 
 	selectConsumersSince = `
-SELECT
-    no,
-    channel_no,
-    position,
-    id,
-    name,
-    token,
-    callback_url,
-    type,
-    protocol,
-    policy,
-    changed_ms,
-    version,
-    state,
-    state_reason,
-    state_ms,
-    until_id
-FROM consumers
+SELECT` + consumerColumns + `
 WHERE version > ?
 ORDER BY no`
 

@@ -52,8 +52,7 @@ ON CONFLICT DO UPDATE SET
 WHERE excluded.attempts > attempts`,
 	}
 
-	insertDeadJobs = statement{
-		mysql: `
+	insertDeadJobs = keepFirst(`
 INSERT INTO dead_jobs (
     consumer_no,
     message_id,
@@ -66,24 +65,7 @@ INSERT INTO dead_jobs (
     reason_code,
     redrives
 )
-VALUES (?, ...)
-ON DUPLICATE KEY UPDATE attempts = attempts`,
-		sqlite: `
-INSERT INTO dead_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    died_ms,
-    status_code,
-    reason,
-    answer,
-    reason_code,
-    redrives
-)
-VALUES (?, ...)
-ON CONFLICT DO NOTHING`,
-	}
+VALUES (?, ...)`, "attempts")
 )
 
 const (

@@ -63,8 +63,7 @@ FROM paces
 WHERE consumer_no = ?`,
 	}
 
-	insertPace = statement{
-		mysql: `
+	insertPace = keepFirst(`
 INSERT INTO paces (
     consumer_no,
     mode,
@@ -73,20 +72,7 @@ INSERT INTO paces (
     strained,
     since_ms
 )
-VALUES (?, 0, 0, 0, 0, ?)
-ON DUPLICATE KEY UPDATE consumer_no = consumer_no`,
-		sqlite: `
-INSERT INTO paces (
-    consumer_no,
-    mode,
-    rate,
-    good,
-    strained,
-    since_ms
-)
-VALUES (?, 0, 0, 0, 0, ?)
-ON CONFLICT DO NOTHING`,
-	}
+VALUES (?, 0, 0, 0, 0, ?)`, "consumer_no")
 )
 
 const (

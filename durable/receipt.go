@@ -48,26 +48,14 @@ WHERE id <= ?`
 )
 
 // A receipt that is there already stays: its message was replayed before.
-var insertReceipts = statement{
-	mysql: `
+var insertReceipts = keepFirst(`
 INSERT INTO receipts (
     id,
     channel_no,
     message,
     reason
 )
-VALUES (?, ...)
-ON DUPLICATE KEY UPDATE reason = reason`,
-	sqlite: `
-INSERT INTO receipts (
-    id,
-    channel_no,
-    message,
-    reason
-)
-VALUES (?, ...)
-ON CONFLICT DO NOTHING`,
-}
+VALUES (?, ...)`, "reason")
 
 // StoreReceipts records what became of messages of a journal. A crash between the insert of a
 // message and this call leaves a message whose receipt still waits: the journal still has it, and

@@ -78,22 +78,12 @@ func (s *Store) SwapSetting(ctx context.Context, name string, old, value int64) 
 	return swapped, err
 }
 
-var insertSetting = statement{
-	mysql: `
+var insertSetting = keepFirst(`
 INSERT INTO settings (
     name,
     value
 )
-VALUES (?, ?)
-ON DUPLICATE KEY UPDATE value = value`,
-	sqlite: `
-INSERT INTO settings (
-    name,
-    value
-)
-VALUES (?, ?)
-ON CONFLICT DO NOTHING`,
-}
+VALUES (?, ?)`, "value")
 
 // Secret returns the 32 random bytes that all brokers share under a name. The first call makes
 // them: four numbers, each from the first broker that stored it.

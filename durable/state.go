@@ -49,24 +49,7 @@ func (k *Consumer) Deleted() bool { return k.State == StateDeleted }
 
 const (
 	selectConsumerByNo = `
-SELECT
-    no,
-    channel_no,
-    position,
-    id,
-    name,
-    token,
-    callback_url,
-    type,
-    protocol,
-    policy,
-    changed_ms,
-    version,
-    state,
-    state_reason,
-    state_ms,
-    until_id
-FROM consumers
+SELECT` + consumerColumns + `
 WHERE no = ?`
 
 	updateConsumerState = `

@@ -74,6 +74,15 @@ func (d dialect) sql(s statement) string {
 	return s.mysql
 }
 
+// keepFirst is an INSERT that leaves a row alone which is there already. column is any column of the
+// table.
+func keepFirst(insert, column string) statement {
+	return statement{
+		mysql:  insert + "\nON DUPLICATE KEY UPDATE " + column + " = " + column,
+		sqlite: insert + "\nON CONFLICT DO NOTHING",
+	}
+}
+
 // Ping reports whether the store answers.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.reads.PingContext(ctx); err != nil {
