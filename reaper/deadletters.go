@@ -61,17 +61,7 @@ type deadWalk struct {
 
 func (r *Reaper) dlqLoop(ctx context.Context) {
 	u := &undertaker{Reaper: r, walks: map[uint32]*deadWalk{}}
-	tick := time.NewTicker(dlqTick)
-	defer tick.Stop()
-	var failures streak
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		failures.round(ctx, r.Log, "dead letters cannot be handled as their consumers' policies say; the reaper tries again", u.round(ctx))
-	}
+	r.rounds(ctx, dlqTick, "dead letters cannot be handled as their consumers' policies say; the reaper tries again", u.round)
 }
 
 // round visits the consumers whose dead letters are not only kept. After a failure it

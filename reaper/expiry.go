@@ -53,17 +53,7 @@ type swept struct {
 
 func (r *Reaper) expireLoop(ctx context.Context) {
 	s := &sweeper{Reaper: r, swept: map[uint32]*swept{}}
-	tick := time.NewTicker(expireTick)
-	defer tick.Stop()
-	var failures streak
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		failures.round(ctx, r.Log, "jobs past their time to live cannot be ended; the sweep tries again", s.round(ctx))
-	}
+	r.rounds(ctx, expireTick, "jobs past their time to live cannot be ended; the sweep tries again", s.round)
 }
 
 // round visits the consumers with a time to live, and the messages with one. After a failure

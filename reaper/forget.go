@@ -62,17 +62,7 @@ func (r *Reaper) deleted(consumer uint32) bool {
 }
 
 func (r *Reaper) forgetLoop(ctx context.Context) {
-	tick := time.NewTicker(forgetTick)
-	defer tick.Stop()
-	var failures streak
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		failures.round(ctx, r.Log, "keys of deleted consumers cannot be removed from Redis; the reaper tries again", r.forgetDue(ctx))
-	}
+	r.rounds(ctx, forgetTick, "keys of deleted consumers cannot be removed from Redis; the reaper tries again", r.forgetDue)
 }
 
 // forgetDue removes the keys of consumers whose deletion has reached the next age.

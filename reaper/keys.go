@@ -18,19 +18,12 @@ const (
 // keysLoop removes Idempotency-Keys that are too old. A key that is used again is replaced at once;
 // this bounds those that are not. One broker does it.
 func (r *Reaper) keysLoop(ctx context.Context) {
-	tick := time.NewTicker(keysTick)
-	defer tick.Stop()
-	var failures streak
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	r.rounds(ctx, keysTick, "idempotency keys or receipts that are too old cannot be removed; the broker tries again", func(ctx context.Context) error {
+		if !r.Cluster.Owns(0) {
+			return nil
 		}
-		if r.Cluster.Owns(0) {
-			failures.round(ctx, r.Log, "idempotency keys or receipts that are too old cannot be removed; the broker tries again", r.forgetKeys(ctx))
-		}
-	}
+		return r.forgetKeys(ctx)
+	})
 }
 
 // forgetKeys removes all keys, and all receipts of journals, that are too old. It takes a fifth of one

@@ -214,3 +214,19 @@ func (s *streak) round(ctx context.Context, log *slog.Logger, warning string, er
 	}
 	s.failing = err != nil
 }
+
+// rounds calls round at an interval until ctx ends. It logs warning with the error of the first
+// failure.
+func (r *Reaper) rounds(ctx context.Context, every time.Duration, warning string, round func(context.Context) error) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var failures streak
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		failures.round(ctx, r.Log, warning, round(ctx))
+	}
+}

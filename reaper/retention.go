@@ -49,20 +49,12 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 	if r.Retention > 0 {
 		every = min(max(r.Retention/1000, time.Second), every)
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	var failures streak
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	r.rounds(ctx, every, "messages past their retention cannot be removed; retention tries again", func(ctx context.Context) error {
 		if r.Retention <= 0 && len(r.Catalogue.DeletedChannels()) == 0 {
-			continue
+			return nil
 		}
-		failures.round(ctx, r.Log, "messages past their retention cannot be removed; retention tries again", p.round(ctx))
-	}
+		return p.round(ctx)
+	})
 }
 
 // round visits all channels once. After the failure of one channel it continues with the
