@@ -28,7 +28,6 @@ func TestDeletion(t *testing.T) {
 		for name, story := range map[string]func(*testing.T, *process){
 			"a push consumer":                    deletedPushConsumer,
 			"a pull consumer":                    deletedPullConsumer,
-			"a channel":                          deletedChannel,
 			"a producer":                         deletedProducer,
 			"dead letters":                       deletedDeadLetters,
 			"an ordered consumer":                deletedOrderedConsumer,
@@ -110,6 +109,13 @@ func deletedPullConsumer(t *testing.T, p *process) {
 	job := s.newJob("k")
 	require.NotEqual(t, held, job)
 	s.claim("k", job)
+}
+
+// The retention of this broker is long, so nothing but the deletion removes messages.
+func TestADeletedChannelTakesItsMessagesWithIt(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		deletedChannel(t, w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms"))
+	})
 }
 
 func deletedChannel(t *testing.T, p *process) {

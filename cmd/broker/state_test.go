@@ -284,8 +284,6 @@ func accessToState(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	require.Equal(t, 404, s.do("POST", s.path("/consumer/none/pause"), "").status)
 	require.Equal(t, 404, s.do("POST", "/channel/none-of-these/pause", "").status)
-	require.Equal(t, "PAUSED", s.change("k", "pause", consumerTokens("k")...).State)
-	require.Equal(t, "ACTIVE", s.change("k", "resume", "X-Broker-Admin-Token", adminToken).State)
 	r := s.do("GET", s.path("/consumer/k/revive/forged.token"), "")
 	requireProblem(t, r, 410, "link_invalid")
 	requireProblem(t, s.do("POST", s.path("/consumer/k/revive/forged.token"), ""), 410, "link_invalid")
