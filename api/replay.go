@@ -175,7 +175,7 @@ func (a *API) replayOf(k *durable.Consumer, req apitype.ReplayRequest) (durable.
 }
 
 func replayTime(member, text string) (int64, error) {
-	t, err := time.Parse(time.RFC3339Nano, text)
+	t, err := apitype.ParseTime(text)
 	if err != nil || t.UnixMilli() < 0 {
 		return 0, invalidReplay("The member %s must be an RFC 3339 time, such as 2026-01-31T15:04:05Z.", member)
 	}
@@ -291,6 +291,9 @@ func (a *API) cancelReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 
 // setReplay answers with the replay after the change, which may have changed nothing.
 func (a *API) setReplay(ctx context.Context, rc *fasthttp.RequestCtx, to durable.ReplayState) error {
+	if err := noForm(rc); err != nil {
+		return err
+	}
 	r, err := a.replayInPath(ctx, rc)
 	if err != nil {
 		return err
