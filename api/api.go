@@ -68,7 +68,6 @@ type Store interface {
 
 // A Desk is the part of jobs.Desk used here.
 type Desk interface {
-	States(ctx context.Context, consumer uint32, ids []ident.ID) ([]jobs.Job, error)
 	StatesOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]jobs.Job, error)
 	RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error
 	RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (jobs.Job, error)

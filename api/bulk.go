@@ -226,12 +226,11 @@ func (a *API) writeBadRows(w *bufio.Writer, id ident.ID, page []durable.BadRow) 
 			_, _ = w.WriteString(between + "\n" + strings.TrimSuffix(string(row), "\n")) // Flush tells
 			between = ","
 		}
-		if err := w.Flush(); err != nil || len(page) < badRowsPage {
-			page = nil
-			if err != nil {
-				return err
-			}
-			continue
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		if len(page) < badRowsPage {
+			break
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		next, err := a.o.Store.BadRows(ctx, id, page[len(page)-1].Row, badRowsPage)

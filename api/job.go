@@ -165,15 +165,16 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	replays, err := a.replaysOf(ctx, k, m.ID)
-	if err != nil {
-		return err
+	var replays []apitype.ReplayedJob // not for producers
+	if producer == nil {
+		if replays, err = a.replaysOf(ctx, k, m.ID); err != nil {
+			return err
+		}
 	}
 	at := newest(newest(newest(m.ID.Time(), state.ChangedAt), k.ChangedAt), lastAttempt(past))
 	if producer != nil {
 		hideConsumer(&v)
 		hideAnswers(past)
-		replays = nil
 	}
 	return answerResource(rc, fasthttp.StatusOK, apitype.JobDetail{Job: v, History: past, Replays: replays}, at, j.over() && len(replays) == 0)
 }

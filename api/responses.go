@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
@@ -204,11 +205,11 @@ func (a *API) postResponse(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	body := rc.PostBody()
 	e.Truncated = len(body) > p.ResponseMaxBytes
 	e.Body = append([]byte{}, body[:min(len(body), p.ResponseMaxBytes)]...)
+	var kept egress.Response
 	for name, value := range rc.Request.Header.All() {
-		if kept := string(name); p.ResponseHeaders.Keeps(kept) && printable(value) {
-			e.Headers = append(append(append(append(e.Headers, kept...), ':'), value...), '\n')
-		}
+		kept.Add(&egress.Keep{Headers: p.ResponseHeaders.Keeps}, string(name), string(value))
 	}
+	e.Headers = kept.Headers
 	e.Answered(now)
 	if err := a.o.Store.PostExchange(ctx, *e); err != nil {
 		if errors.Is(err, durable.ErrDuplicate) {
@@ -220,14 +221,4 @@ func (a *API) postResponse(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		a.o.Answered(k.No, m.ID)
 	}
 	return accepted(rc)
-}
-
-// printable reports whether a header value can be sent on.
-func printable(value []byte) bool {
-	for _, c := range value {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }

@@ -40,7 +40,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	b.policies = policies
 	bodies := intake.NewBound(bodyBytes)
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
-		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Metrics: registry, Log: b.log})
+		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log})
 	counts := metrics.New(registry)
 	b.balancer = balance.New(balance.Options{
 		Rule:  balance.Rule{Period: b.cfg.AdaptivePeriod, Down: b.cfg.AdaptiveDown, Slow: b.cfg.AdaptiveSlow, Max: b.cfg.AdaptiveMax},
@@ -51,7 +51,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_response_waiters",
 		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
-	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts))
+	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts, reader))
 	b.responses = b.newResponses(policies, callbacks, registry)
 	desk := &jobs.Desk{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
 	if b.cfg.RetriggerURL != "" {
@@ -67,7 +67,6 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	b.mover = b.newMover(registry)
 	b.bulks = b.newBulks(registry, bodies, callbacks)
 	b.alerts, b.status = b.newAlerts(states, registry), b.newStatusEvents(callbacks, registry)
-	states.Watch(func(consumerstate.Transition) { b.alerts.Wake() })
 	b.queue.BeforeAck(b.plane.BeforeAck)
 	b.queue.OnLost(b.reaper.Lost)
 	b.queue.OnLost(b.plane.Lost)
@@ -142,11 +141,11 @@ func (b *broker) newRegistry() *prometheus.Registry {
 }
 
 // planeOptions are the options of the data plane, which reports to the agenda of the reaper.
-func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agenda, policies *policy.Book, bodies *intake.Bound, m *metrics.Metrics) hotpath.Options {
+func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agenda, policies *policy.Book, bodies *intake.Bound, m *metrics.Metrics, reader *exchange.Reader) hotpath.Options {
 	cfg := b.cfg
 	return hotpath.Options{
 		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client), States: states, Tripped: states.Tripped,
-		Balancer: b.balancer, Board: b.board, Reader: &exchange.Reader{Store: b.store, Policies: policies}, Answered: b.answered,
+		Balancer: b.balancer, Board: b.board, Reader: reader, Answered: b.answered,
 		Push: push.Settings{
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),

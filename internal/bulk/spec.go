@@ -36,14 +36,11 @@ const maxRequest = 1 << 20
 
 // rateOf returns the parsed rate.
 func rateOf(r *apitype.BulkRequest) (policy.Rate, error) {
-	if r.Rate == "" {
-		return policy.Rate{}, nil
+	rate, err := policy.ParseRate(r.Rate)
+	if err != nil {
+		return rate, problem.New(400, "invalid_rate", "Rate must be N/duration, such as 2000/1s, with N from 1 to 1000000 and a duration from 100ms to 24h.")
 	}
-	var p policy.Policy
-	if err := policy.Set(&p, "rateLimit", r.Rate); err != nil {
-		return policy.Rate{}, problem.New(400, "invalid_rate", "Rate must be N/duration, such as 2000/1s, with N from 1 to 1000000 and a duration from 100ms to 24h.")
-	}
-	return p.RateLimit, nil
+	return rate, nil
 }
 
 // parseRequest reads the JSON of a request. checkURL is the rule for addresses.

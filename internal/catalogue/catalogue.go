@@ -316,17 +316,6 @@ func (c *Catalogue) ConsumerByNo(no uint32) *durable.Consumer {
 	return c.byConsumer[no]
 }
 
-// ChannelNos returns the internal numbers of all channels, in no order.
-func (c *Catalogue) ChannelNos() []uint32 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	nos := make([]uint32, 0, len(c.byChannel))
-	for no := range c.byChannel {
-		nos = append(nos, no)
-	}
-	return nos
-}
-
 // QueueNos returns the numbers of everything that has a queue: consumers that are not deleted, and
 // replays that have not ended.
 func (c *Catalogue) QueueNos() []uint32 {

@@ -37,15 +37,11 @@ type Options struct {
 	// PublicURL is the address of the brokers in links, without a slash at the end. Empty: links
 	// are paths.
 	PublicURL string
-	Metrics   prometheus.Registerer // nil: no metrics
-	Log       *slog.Logger
-}
-
-// A Transition is one change of a consumer's state.
-type Transition struct {
-	ChannelID string
-	Consumer  durable.Consumer // after it
-	From      durable.ConsumerState
+	// Changed is called after each transition that this broker makes; nil: nobody is told. It must
+	// not block.
+	Changed func()
+	Metrics prometheus.Registerer // nil: no metrics
+	Log     *slog.Logger
 }
 
 // A Keeper changes states. It is safe for concurrent use.
@@ -53,9 +49,8 @@ type Keeper struct {
 	o           Options
 	transitions *prometheus.CounterVec
 
-	mu      sync.Mutex
-	watched []func(Transition)
-	key     []byte // of links; nil: not read yet
+	mu  sync.Mutex
+	key []byte // of links; nil: not read yet
 }
 
 // New returns a keeper.
@@ -69,19 +64,12 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// Watch calls f for each transition that this broker makes. f must not block.
-func (p *Keeper) Watch(f func(Transition)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.watched = append(p.watched, f)
-}
-
 // change makes a change and tells every party of it.
-func (p *Keeper) change(ctx context.Context, from durable.ConsumerState, c durable.StateChange) (durable.Consumer, error) {
+func (p *Keeper) change(ctx context.Context, c durable.StateChange) (durable.Consumer, error) {
 	k, changed, err := p.o.Store.SetConsumerState(ctx, c)
 	if err == nil && changed {
 		p.refresh(ctx)
-		p.tell(from, k)
+		p.tell(k)
 	}
 	return k, err
 }
@@ -97,22 +85,19 @@ func (p *Keeper) refresh(ctx context.Context) {
 }
 
 // tell logs, counts and hands on a transition.
-func (p *Keeper) tell(from durable.ConsumerState, k durable.Consumer) {
-	t := Transition{Consumer: k, From: from}
+func (p *Keeper) tell(k durable.Consumer) {
+	channel := ""
 	if ch := p.o.Catalogue.ChannelByNo(k.ChannelNo); ch != nil {
-		t.ChannelID = ch.ID
+		channel = ch.ID
 	}
 	name := k.State.String()
 	if k.State == durable.StateProbing {
 		name = "PROBING"
 	}
 	p.transitions.WithLabelValues(name).Inc()
-	p.o.Log.Info("the state of a consumer changed", "channel", t.ChannelID, "consumer", k.ID, "state", name, "reason", k.StateReason)
-	p.mu.Lock()
-	watched := p.watched
-	p.mu.Unlock()
-	for _, f := range watched {
-		f(t)
+	p.o.Log.Info("the state of a consumer changed", "channel", channel, "consumer", k.ID, "state", name, "reason", k.StateReason)
+	if p.o.Changed != nil {
+		p.o.Changed()
 	}
 }
 
@@ -122,7 +107,7 @@ func only(s durable.ConsumerState) []durable.ConsumerState { return []durable.Co
 // Pause holds an active consumer. It changes no other state: a consumer that is dead or gone is
 // held already.
 func (p *Keeper) Pause(ctx context.Context, k *durable.Consumer) (durable.Consumer, error) {
-	return p.change(ctx, durable.StateActive, durable.StateChange{ConsumerNo: k.No, From: only(durable.StateActive),
+	return p.change(ctx, durable.StateChange{ConsumerNo: k.No, From: only(durable.StateActive),
 		To: durable.StatePaused, Reason: "paused by a request"})
 }
 
@@ -133,7 +118,7 @@ func (p *Keeper) Resume(ctx context.Context, k *durable.Consumer) (durable.Consu
 
 // end makes a consumer active.
 func (p *Keeper) end(ctx context.Context, k *durable.Consumer, from ...durable.ConsumerState) (durable.Consumer, error) {
-	return p.change(ctx, k.State, durable.StateChange{ConsumerNo: k.No, From: from, To: durable.StateActive})
+	return p.change(ctx, durable.StateChange{ConsumerNo: k.No, From: from, To: durable.StateActive})
 }
 
 // Revive ends the hold of a consumer that is dead or gone. The failures up to now do not count
@@ -154,14 +139,14 @@ func (p *Keeper) revive(ctx context.Context, k *durable.Consumer, sinceMs int64)
 	default:
 		c.From = only(durable.StateGone)
 	}
-	return p.change(ctx, k.State, c)
+	return p.change(ctx, c)
 }
 
 // Gone holds a consumer that answered 410 to a job, unless its state has changed since it was
 // seen.
 func (p *Keeper) Gone(ctx context.Context, seen *durable.Consumer, job string) error {
 	at := time.UnixMilli(p.o.NowMs()).UTC().Format(time.RFC3339)
-	_, err := p.change(ctx, seen.State, durable.StateChange{ConsumerNo: seen.No, SinceMs: seen.StateMs, To: durable.StateGone,
+	_, err := p.change(ctx, durable.StateChange{ConsumerNo: seen.No, SinceMs: seen.StateMs, To: durable.StateGone,
 		From:   []durable.ConsumerState{durable.StateActive, durable.StateProbing},
 		Reason: "answered 410 at " + at + " to job " + job})
 	return err
@@ -173,7 +158,7 @@ func (p *Keeper) Probed(ctx context.Context, seen *durable.Consumer, delivered b
 	if !delivered {
 		c.To, c.Reason = durable.StateDead, reason
 	}
-	_, err := p.change(ctx, durable.StateProbing, c)
+	_, err := p.change(ctx, c)
 	return err
 }
 
@@ -196,7 +181,7 @@ func (p *Keeper) Tripped(consumer uint32) {
 	defer cancel()
 	p.refresh(ctx)
 	if k := p.o.Catalogue.ConsumerByNo(consumer); k != nil && k.State == durable.StateDead {
-		p.tell(durable.StateActive, *k)
+		p.tell(*k)
 	}
 }
 

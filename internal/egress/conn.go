@@ -155,7 +155,7 @@ func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader, kept *Keep) (r R
 		r.Response = &Response{}
 		resp.Header.SetNoDefaultContentType(true) // else one that was not sent would be kept
 		for name, value := range resp.Header.All() {
-			r.Response.header(kept, string(name), string(value))
+			r.Response.Add(kept, string(name), string(value))
 		}
 	}
 	if body := resp.BodyStream(); body != nil {

@@ -156,7 +156,7 @@ func KeepOf(resp *http.Response, keep *Keep) (*Response, error) {
 	r := &Response{}
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
 		for _, value := range resp.Header[name] {
-			r.header(keep, name, value)
+			r.Add(keep, name, value)
 		}
 	}
 	var err error

@@ -70,8 +70,8 @@ type Response struct {
 	RetryAfter time.Duration
 }
 
-// header adds a header that is kept.
-func (r *Response) header(keep *Keep, name, value string) {
+// Add adds a header if it is kept.
+func (r *Response) Add(keep *Keep, name, value string) {
 	switch name {
 	case "Location":
 		r.Location = value

@@ -23,16 +23,8 @@ func Responders(ch *catalogue.Channel, policies *policy.Book) []*durable.Consume
 	}
 	var out []*durable.Consumer
 	for _, k := range ch.Consumers {
-		if k != nil && !k.Deleted() && k.Policy != "" && policies.Of(k.Policy).Responses != policy.ResponsesOff {
+		if k != nil && !k.Deleted() && policies.Of(k.Policy).Responses != policy.ResponsesOff {
 			out = append(out, k)
-		}
-	}
-	if policies.Of("").Responses != policy.ResponsesOff { // by the default of the installation
-		out = nil
-		for _, k := range ch.Consumers {
-			if k != nil && !k.Deleted() && policies.Of(k.Policy).Responses != policy.ResponsesOff {
-				out = append(out, k)
-			}
 		}
 	}
 	return out

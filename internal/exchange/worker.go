@@ -229,15 +229,16 @@ func (w *Worker) fail(ctx context.Context, k *durable.Consumer, ids []ident.ID) 
 	if k.Deleted() {
 		reason = "the consumer was deleted before its result came"
 	}
-	for _, id := range ids {
-		found, err := w.Store.Exchanges(ctx, k.No, []ident.ID{id})
-		if err != nil {
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := w.Store.Exchanges(ctx, k.No, ids)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if err := w.failOne(ctx, e, reason); err != nil {
 			return err
-		}
-		for _, e := range found {
-			if err := w.failOne(ctx, e, reason); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

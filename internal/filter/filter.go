@@ -29,7 +29,6 @@ const (
 type Filter struct {
 	program cel.Program
 	payload bool // the expression reads the payload
-	headers bool
 }
 
 // An Error says why a text is no filter, and where.
@@ -146,8 +145,6 @@ func (f *Filter) inspect(checked *cel.Ast) error {
 		switch e.AsIdent() {
 		case "payload":
 			f.payload = true
-		case "headers":
-			f.headers = true
 		}
 	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.FunctionMatcher("matches")) {

@@ -10,7 +10,6 @@ package journal
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -319,13 +318,6 @@ func (j *Journal) Holds(r Receipt) bool {
 	return [4]byte(r[6:10]) == j.id && seq > j.cursor && seq <= j.last
 }
 
-// Settled returns the place up to which everything is over.
-func (j *Journal) Settled() uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.settled
-}
-
 // Last returns the place of the newest entry.
 func (j *Journal) Last() uint64 {
 	j.mu.Lock()
@@ -335,5 +327,3 @@ func (j *Journal) Last() uint64 {
 
 // Dir returns the folder of the journal.
 func (j *Journal) Dir() string { return j.dir }
-
-func (s State) String() string { return fmt.Sprintf("%d messages, %d bytes", s.Waiting, s.Bytes) }

@@ -29,9 +29,9 @@ func FilterOf(record string) *filter.Filter {
 	if !strings.Contains(record, `"filter"`) {
 		return nil
 	}
-	p := fields.lay(Policy{}, decode(record))
-	if p.Filter == "" {
+	text := decode(record)["filter"]
+	if text == "" {
 		return nil
 	}
-	return filter.Of(string(p.Filter))
+	return filter.Of(text)
 }

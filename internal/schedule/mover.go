@@ -260,7 +260,7 @@ func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err err
 			if e == nil {
 				sent++
 				m.sent.Inc()
-			} else {
+			} else if !errors.Is(e, durable.ErrMoved) { // another broker has sent it
 				err = e
 			}
 		}
