@@ -151,3 +151,35 @@ func TestALostAnswerNeverLosesOrDoublesARowOfABulk(t *testing.T) {
 	require.NoError(t, faulty.Close())
 	p.stop(t)
 }
+
+// The last step of a bulk ends the hold of its owner. An owner that gets no answer to its COMMIT learns
+// all the same that it has stored the step, since nobody else can have.
+func TestALostAnswerToTheLastStepOfABulkIsFound(t *testing.T) {
+	dsn := servers.MySQL(t)
+	direct := openMySQL(t, dsn)
+	faulty, p := openThrough(t, dsn, "COMMIT")
+	ch, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
+	require.NoError(t, err)
+	node, err := direct.LeaseNode(t.Context(), "n", time.Hour)
+	require.NoError(t, err)
+	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	var steps []*durable.BulkStep
+	for range 30 {
+		b := bulkOf(t, direct, ch.No, ids.Next())
+		steps = append(steps, &durable.BulkStep{Hold: b.BulkHold, To: durable.BulkPosition{Row: 1}, Rows: []int64{1}, Last: true,
+			Reason: func(err error) string { return fmt.Sprint(err) }})
+	}
+	p.chance.Store(50)
+	for _, step := range steps {
+		step.Messages = []*durable.Message{{ID: ids.Next(), ChannelNo: ch.No, ProducerNo: 1, Payload: []byte("p")}}
+		err := faulty.StepBulk(t.Context(), node, step)
+		if errors.Is(err, durable.ErrStale) {
+			continue // the ID was too old after several lost answers
+		}
+		require.NoError(t, err)
+		require.NoError(t, step.Results[0])
+		require.ErrorIs(t, direct.StepBulk(t.Context(), node, step), durable.ErrBulkLost, "a repeated call stores nothing")
+	}
+	require.NoError(t, faulty.Close())
+	p.stop(t)
+}

@@ -27,9 +27,7 @@ ORDER BY row_no
 LIMIT ?`
 
 	selectBulkSums = `
-SELECT
-    COALESCE(SUM(delivered), 0),
-    COALESCE(SUM(messages), 0)
+SELECT COALESCE(SUM(delivered), 0)
 FROM bulk_steps
 WHERE bulk_id = ?
   AND complete = 1`
@@ -170,9 +168,8 @@ func (b *block) picky() bool { return b.jobs != int64(b.audience)*int64(b.messag
 // contain the delivered and dead jobs of the step only. The count ends after a time.
 func (s *Store) CountBulkJobs(ctx context.Context, id ident.ID, consumers []*Consumer, most time.Duration) (jobs BulkJobs, err error) {
 	end := time.Now().Add(most)
-	var messages int64
 	err = repeat(ctx, "count the jobs of a bulk", func(ctx context.Context) error {
-		return s.reads.QueryRowContext(ctx, selectBulkSums, id[:]).Scan(&jobs.Delivered, &messages)
+		return s.reads.QueryRowContext(ctx, selectBulkSums, id[:]).Scan(&jobs.Delivered)
 	})
 	var after ident.ID
 	for err == nil {

@@ -86,8 +86,11 @@ ROLLBACK TO SAVEPOINT row_set`
 // are those of Schedule. ErrStale: nothing is stored; the caller refreshes what it knows and comes
 // with new IDs. ErrBulkLost: nothing is stored, by this owner any more.
 func (s *Store) StepBulk(ctx context.Context, node NodeLease, step *BulkStep) error {
-	return s.hold(ctx, "expand a bulk", step.Hold, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
-		if b.At == step.To && step.To != step.From || b.State == BulkDone {
+	if step.Last {
+		step.Results = nil // set by a run of this call
+	}
+	err := s.hold(ctx, "expand a bulk", step.Hold, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+		if b.At == step.To && step.To != step.From {
 			return nil // after a lost answer: the results are those of the run that was committed
 		}
 		if b.At != step.From || b.State != BulkRunning {
@@ -99,6 +102,14 @@ func (s *Store) StepBulk(ctx context.Context, node NodeLease, step *BulkStep) er
 		}
 		return s.moveBulk(ctx, tx, b, step)
 	})
+	// The last step ends the hold: after a lost answer it looks lost to the next run.
+	if errors.Is(err, ErrBulkLost) && step.Last && step.Results != nil {
+		b, e := s.BulkByID(ctx, step.Hold.ID)
+		if e == nil && b.State == BulkDone && b.At == step.To && b.Owner == step.Hold.Owner && b.Fence == step.Hold.Fence {
+			return nil
+		}
+	}
+	return err
 }
 
 // storeBulkRows stores messages and schedules, and sets their results.

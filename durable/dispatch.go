@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -273,7 +272,7 @@ func (s *Store) moveOn(ctx context.Context, tx *sql.Tx, todo []entry) error {
 			return err
 		}
 	}
-	slices.SortFunc(last, func(a, b entry) int { return cmp.Or(a.Occurrence.Of.Compare(b.Occurrence.Of)) })
+	slices.SortFunc(last, func(a, b entry) int { return a.Occurrence.Of.Compare(b.Occurrence.Of) })
 	for _, part := range chunks(last, maxInList) {
 		query := "\nUPDATE scheduled\nSET\n    status = 1,\n    message_id = CASE id"
 		var when, in []any

@@ -3,7 +3,6 @@ package durable
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -119,11 +118,7 @@ const recentDeliveries = 1000
 func (s *Store) LastDelivery(ctx context.Context, consumerNo uint32) (int64, error) {
 	var at sql.NullInt64
 	err := repeat(ctx, "find the latest delivery", func(ctx context.Context) error {
-		err := s.reads.QueryRowContext(ctx, selectRecentDeliveries, consumerNo, recentDeliveries).Scan(&at)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
+		return s.reads.QueryRowContext(ctx, selectRecentDeliveries, consumerNo, recentDeliveries).Scan(&at)
 	})
 	return at.Int64, err
 }

@@ -134,7 +134,6 @@ WHERE consumer_no = ?
 
 	selectExchangeHeads = `
 SELECT
-    consumer_no,
     message_id,
     state,
     goes_back,
@@ -264,9 +263,8 @@ func (s *Store) ExchangeHeads(ctx context.Context, consumerNo uint32, ids []iden
 		err := repeat(ctx, "read states of responses", func(ctx context.Context) error {
 			return each(ctx, s.reads, list(selectExchangeHeads, len(part)), inArgs(consumerNo, part), func(r *sql.Rows) error {
 				var id ident.ID
-				var no uint32
 				var h ExchangeHead
-				err := r.Scan(&no, scanID{&id}, &h.State, &h.GoesBack, &h.Bytes)
+				err := r.Scan(scanID{&id}, &h.State, &h.GoesBack, &h.Bytes)
 				out[id] = h
 				return err
 			})

@@ -35,54 +35,37 @@ FROM failures
 WHERE consumer_no = ?`,
 	}
 
-	upsertFailures = statement{
-		mysql: `
+	insertFailures = keepFirst(`
 INSERT INTO failures (
     consumer_no,
     times
 )
-VALUES (?, ?)
-ON DUPLICATE KEY UPDATE times = VALUES(times)`,
-		sqlite: `
-INSERT INTO failures (
-    consumer_no,
-    times
-)
-VALUES (?, ?)
-ON CONFLICT DO UPDATE SET times = excluded.times`,
-	}
-
-	insertFailures = statement{
-		mysql: `
-INSERT INTO failures (
-    consumer_no,
-    times
-)
-VALUES (?, '')
-ON DUPLICATE KEY UPDATE consumer_no = consumer_no`,
-		sqlite: `
-INSERT INTO failures (
-    consumer_no,
-    times
-)
-VALUES (?, x'')
-ON CONFLICT DO NOTHING`,
-	}
+VALUES (?, x'')`, "consumer_no")
 )
 
-const selectFailuresSince = `
+const (
+	updateFailures = `
+UPDATE failures
+SET times = ?
+WHERE consumer_no = ?`
+
+	selectFailuresSince = `
 SELECT failures_ms
 FROM consumers
 WHERE no = ?`
+)
 
 // countFailures adds new failures to the rings of their consumers: the times of the last
 // After + 1 failures, in one row per consumer. Where a ring fits into the window, the
-// consumer becomes dead in the same transaction. A success changes no ring. failures are
-// sorted by consumer.
+// consumer becomes dead in the same transaction. A success changes no ring. The rings are
+// locked in the order of the consumers; a failure of a replay counts for its consumer.
 func (s *Store) countFailures(ctx context.Context, tx *sql.Tx, failures []Outcome) error {
+	failures = slices.DeleteFunc(slices.Clone(failures), func(o Outcome) bool { return o.Tombstone == nil })
+	ring := func(o Outcome) uint32 { return cmp.Or(o.Tombstone.ConsumerNo, o.ConsumerNo) }
+	slices.SortStableFunc(failures, func(a, b Outcome) int { return cmp.Compare(ring(a), ring(b)) })
 	for start := 0; start < len(failures); {
 		end := start + 1
-		for end < len(failures) && failures[end].ConsumerNo == failures[start].ConsumerNo {
+		for end < len(failures) && ring(failures[end]) == ring(failures[start]) {
 			end++
 		}
 		if err := s.countFailuresOf(ctx, tx, failures[start:end]); err != nil {
@@ -94,10 +77,6 @@ func (s *Store) countFailures(ctx context.Context, tx *sql.Tx, failures []Outcom
 }
 
 func (s *Store) countFailuresOf(ctx context.Context, tx *sql.Tx, failures []Outcome) error {
-	failures = slices.DeleteFunc(slices.Clone(failures), func(o Outcome) bool { return o.Tombstone == nil })
-	if len(failures) == 0 {
-		return nil
-	}
 	last := failures[len(failures)-1]
 	no := cmp.Or(last.Tombstone.ConsumerNo, last.ConsumerNo)
 	// The row is created first: two transactions that both found none would overwrite each other.
@@ -124,7 +103,7 @@ func (s *Store) countFailuresOf(ctx context.Context, tx *sql.Tx, failures []Outc
 	oldest := max(since, times[len(times)-1]-rule.Window.Milliseconds())
 	times = slices.DeleteFunc(times, func(ms int64) bool { return ms < oldest })
 	times = times[max(len(times)-rule.After-1, 0):]
-	if _, err := tx.ExecContext(ctx, s.dialect.sql(upsertFailures), no, ringOf(times)); err != nil {
+	if _, err := tx.ExecContext(ctx, updateFailures, ringOf(times), no); err != nil {
 		return err
 	}
 	if len(times) <= rule.After {

@@ -132,20 +132,13 @@ func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained
 // Paces returns all stored paces, one for each consumer that was ever adaptive and had an attempt.
 func (s *Store) Paces(ctx context.Context) (out []Pace, err error) {
 	err = repeat(ctx, "read paces", func(ctx context.Context) error {
-		out = out[:0]
-		rows, err := s.db.QueryContext(ctx, selectPaces)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		out = nil
+		return each(ctx, s.reads, selectPaces, nil, func(r *sql.Rows) error {
 			var p Pace
-			if err := rows.Scan(&p.ConsumerNo, &p.Mode, &p.PerSecond, &p.Good, &p.Strained, &p.SinceMs); err != nil {
-				return err
-			}
+			err := r.Scan(&p.ConsumerNo, &p.Mode, &p.PerSecond, &p.Good, &p.Strained, &p.SinceMs)
 			out = append(out, p)
-		}
-		return rows.Err()
+			return err
+		})
 	})
 	return out, err
 }

@@ -1,9 +1,6 @@
 package durable
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "fmt"
 
 // Positions is a set of positions of consumers: position p is bit 0x80 >> p%8 of byte p/8. The
 // empty text stands for NULL in a column, which is not the empty set there; NoPositions is that.
@@ -16,14 +13,6 @@ const NoPositions Positions = "\x00"
 func (p Positions) Has(position int) bool {
 	at := position >> 3
 	return at < len(p) && p[at]&(0x80>>(position&7)) != 0
-}
-
-// Len returns the number of positions in the set.
-func (p Positions) Len() (n int) {
-	for i := range len(p) {
-		n += bits.OnesCount8(p[i])
-	}
-	return n
 }
 
 // A PositionSet collects positions. The zero value is empty.

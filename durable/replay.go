@@ -167,7 +167,9 @@ WHERE channel_no = ?
   AND no < ?
   AND state >= 2
   AND NOT EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = replays.no)
-  AND NOT EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = replays.no)`
+  AND NOT EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = replays.no)
+  AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = replays.no)
+  AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = replays.no)`
 
 	updateReplayState = `
 UPDATE replays

@@ -15,13 +15,6 @@ type ReplayCounts struct {
 }
 
 const (
-	countDeliveredAfter = `
-SELECT COUNT(*)
-FROM deliveries
-WHERE consumer_no = ?
-  AND message_id > ?
-  AND message_id <= ?`
-
 	// The jobs of a replay that are dead, or wait for another attempt: all of them, and those of
 	// messages up to the settled one.
 	countReplayDead = `
@@ -57,7 +50,7 @@ func (s *Store) ReplayCounts(ctx context.Context, r *Replay) (out ReplayCounts, 
 // replayCounts counts: below the settled message each job is delivered, dead or open.
 func (s *Store) replayCounts(ctx context.Context, tx *sql.Tx, r *Replay) (out ReplayCounts, err error) {
 	var above, dead, deadBelow, open, openBelow int64
-	if err := tx.QueryRowContext(ctx, countDeliveredAfter, r.No, r.Settled[:], r.Through[:]).Scan(&above); err != nil {
+	if err := tx.QueryRowContext(ctx, countDelivered, r.No, r.Settled[:], r.Through[:]).Scan(&above); err != nil {
 		return out, err
 	}
 	args := []any{r.Settled[:], r.No, r.After[:], r.Through[:]}

@@ -189,8 +189,11 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 		switch {
 		case m.Idempotent():
 			rest, err := s.resolveUses(ctx, tx, []entry{{m.planned(), 0}}, errs[i:i+1])
-			if err != nil || len(rest) == 0 {
+			if err != nil {
 				return err
+			}
+			if len(rest) == 0 { // it is answered
+				continue
 			}
 			_, err = tx.ExecContext(ctx, sqliteInsertUse, m.ChannelNo, []byte(m.Key), m.ID[:], m.planned().fingerprint())
 			if err != nil {
@@ -203,6 +206,9 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 		}
 		plans = append(plans, m.ID[:], m.ChannelNo, m.ProducerNo, ScheduleWaiting, m.DueMs, m.No, key, []byte(m.Recurrence),
 			m.Priority, m.TTLMs, []byte(m.ContentType), blob(m.Headers), blob(m.Payload), m.Addressed.column())
+	}
+	if len(plans) == 0 {
+		return nil
 	}
 	if len(keys) > 0 {
 		if _, err := tx.ExecContext(ctx, rows(insertKeys, len(keys)/3, 3), keys...); err != nil {
