@@ -9,9 +9,11 @@
 package catalogue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,8 +107,9 @@ func (c *Catalogue) empty() {
 	c.version = 0
 }
 
-// Watch calls f for all consumers in the copy, and from then on for each consumer that is
-// new or changed. f must not call Watch or Refresh.
+// Watch calls f for all consumers in the copy, in the order of their numbers, and from then on for each
+// consumer that is new or changed. A consumer comes before its replays. f must not call Watch or
+// Refresh.
 func (c *Catalogue) Watch(f func(*durable.Consumer)) {
 	c.mu.Lock()
 	c.watchers = append(c.watchers, f)
@@ -115,6 +118,7 @@ func (c *Catalogue) Watch(f func(*durable.Consumer)) {
 		known = append(known, k)
 	}
 	c.mu.Unlock()
+	slices.SortFunc(known, func(a, b *durable.Consumer) int { return cmp.Compare(a.No, b.No) })
 	for _, k := range known {
 		f(k)
 	}

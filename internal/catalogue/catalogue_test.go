@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,11 @@ func (s *source) Changes(ctx context.Context, after int64) (durable.Changes, err
 	for _, k := range s.state.Consumers {
 		if k.Version > after {
 			out.Consumers = append(out.Consumers, k)
+		}
+	}
+	for _, r := range s.state.Replays {
+		if r.Version > after {
+			out.Replays = append(out.Replays, r)
 		}
 	}
 	return out, nil
@@ -326,4 +332,23 @@ func ExampleCatalogue_Channels() {
 	// Output:
 	// invoices
 	// orders
+}
+
+// A replay joins the lane of its consumer, which has to be there. Both may be in the copy already.
+func TestAWatcherHearsOfAConsumerBeforeItsReplays(t *testing.T) {
+	s := &source{}
+	s.channel(1, "c", "t")
+	for i := range 20 {
+		s.consumer(1, fmt.Sprint("k", i), "t")
+	}
+	s.change(func(c *durable.Changes, v int64) {
+		for _, k := range c.Consumers {
+			c.Replays = append(c.Replays, durable.Replay{No: 1000 + k.No, ChannelNo: 1, ConsumerNo: k.No, Version: v})
+		}
+	})
+	c := open(t, s)
+	var heard []uint32
+	c.Watch(func(k *durable.Consumer) { heard = append(heard, k.No) })
+	require.Len(t, heard, 40)
+	require.True(t, slices.IsSorted(heard), heard)
 }
