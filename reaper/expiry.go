@@ -306,17 +306,17 @@ func (s *sweeper) end(ctx context.Context, k *durable.Consumer, heads []durable.
 	}
 	now := s.Cluster.NowMs()
 	var dead []durable.Outcome
-	var over []ident.ID
+	var over []redisq.Lease
 	for _, h := range due {
 		l := leases[h.ID]
 		dead = append(dead, durable.Expiration(k.No, h.ID, l.Priority, max(l.Attempt-1, states[h.ID].Attempts), now))
-		over = append(over, h.ID)
+		over = append(over, l)
 		delete(leases, h.ID)
 	}
 	var back []redisq.Lease
 	for id, l := range leases {
 		if states[id].Status.Over() {
-			over = append(over, id)
+			over = append(over, l)
 		} else {
 			back = append(back, l)
 		}
@@ -333,6 +333,6 @@ func (s *sweeper) end(ctx context.Context, k *durable.Consumer, heads []durable.
 		s.died(durable.Expired, len(dead))
 		s.Log.Info("jobs became older than their time to live; they are dead", "consumer", s.name(k.No), "jobs", len(dead))
 	}
-	_, err = s.Queue.Ack(ctx, k.No, over)
+	_, err = s.Queue.AckHeld(ctx, k.No, over)
 	return err
 }

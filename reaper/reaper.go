@@ -55,7 +55,6 @@ type Queue interface {
 	Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (redisq.Expired, error)
 	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
-	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)

@@ -48,7 +48,7 @@ type Store interface {
 type Queue interface {
 	Park(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Unpark(ctx context.Context, consumer uint32, jobs []redisq.Job) (int, error)
-	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
+	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Notify(ctx context.Context, consumers []uint32) error
 }
 
@@ -76,7 +76,7 @@ func New(o Options) *Keeper { return &Keeper{o} }
 // the verified candidate of leases[i]; the other ones stay as they are. What cannot be done
 // is left to the end of the leases.
 func (k *Keeper) SetAside(ctx context.Context, c *durable.Consumer, cs []verify.Candidate, leases []redisq.Lease) {
-	var park []redisq.Lease
+	var park, ended []redisq.Lease
 	var delays []time.Duration
 	var dead []durable.Outcome
 	now := k.NowMs()
@@ -89,6 +89,7 @@ func (k *Keeper) SetAside(ctx context.Context, c *durable.Consumer, cs []verify.
 				Kind: durable.OutcomeDead, Reason: durable.BlockedKey, ConsumerNo: c.No, ID: cs[i].ID, Priority: leases[i].Priority,
 				Attempts: cs[i].State.Attempts, AtMs: now, Tracked: true, Error: deadKey,
 			})
+			ended = append(ended, leases[i])
 		}
 	}
 	if len(park)+len(dead) == 0 {
@@ -98,7 +99,7 @@ func (k *Keeper) SetAside(ctx context.Context, c *durable.Consumer, cs []verify.
 		if err := k.park(ctx, c, park, delays); err != nil {
 			return err
 		}
-		return k.bury(ctx, c, dead)
+		return k.bury(ctx, c, dead, ended)
 	})
 	if err != nil {
 		k.Log.Debug("jobs cannot be set aside; their leases will end", "consumer", c.ID, "jobs", len(park)+len(dead), "error", err)
@@ -127,7 +128,8 @@ func (k *Keeper) park(ctx context.Context, c *durable.Consumer, leases []redisq.
 	return nil
 }
 
-func (k *Keeper) bury(ctx context.Context, c *durable.Consumer, dead []durable.Outcome) error {
+// bury stores the deaths of jobs, and ends their leases.
+func (k *Keeper) bury(ctx context.Context, c *durable.Consumer, dead []durable.Outcome, leases []redisq.Lease) error {
 	if len(dead) == 0 {
 		return nil
 	}
@@ -135,11 +137,7 @@ func (k *Keeper) bury(ctx context.Context, c *durable.Consumer, dead []durable.O
 		return err
 	}
 	k.Died(len(dead))
-	ids := make([]ident.ID, len(dead))
-	for i := range dead {
-		ids[i] = dead[i].ID
-	}
-	_, err := k.Queue.Ack(ctx, c.No, ids)
+	_, err := k.Queue.AckHeld(ctx, c.No, leases)
 	return err
 }
 
