@@ -80,19 +80,24 @@ func (u *undertaker) round(ctx context.Context) (failure error) {
 			u.walks[no] = w
 		}
 		w.k, w.budget = k, dlqRate
-		start := time.Now()
-		err := u.walk(ctx, w)
-		w.took += time.Since(start)
-		failure = cmp.Or(err, failure)
+		failure = cmp.Or(u.walk(ctx, w), failure)
 	}
 	return failure
 }
 
 // walk does the part of a walk that belongs to one round.
 func (u *undertaker) walk(ctx context.Context, w *deadWalk) (err error) {
-	if time.Now().Before(w.next) {
+	start := time.Now()
+	if start.Before(w.next) {
 		return nil
 	}
+	done := false
+	defer func() {
+		w.took += time.Since(start)
+		if done {
+			w.next, w.took = time.Now().Add(max(dlqTick, dlqPause*w.took)), 0
+		}
+	}()
 	if w.from.IsZero() && w.dlq.Kind == policy.DLQRedrive {
 		if w.success, err = u.Store.LastDelivery(ctx, w.k.No); err != nil {
 			return err
@@ -113,7 +118,7 @@ func (u *undertaker) walk(ctx context.Context, w *deadWalk) (err error) {
 		}
 		w.from = next
 		if next.IsZero() {
-			w.next, w.took = time.Now().Add(max(dlqTick, dlqPause*w.took)), 0
+			done = true
 			return nil
 		}
 	}
@@ -146,7 +151,9 @@ func (u *undertaker) handle(ctx context.Context, w *deadWalk, page []durable.Dea
 			ids[i] = d.ID
 		}
 		n, err := u.Desk.RedriveAgain(ctx, w.k.No, ids)
-		u.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", u.name(w.k.No), "jobs", n)
+		if err == nil {
+			u.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", u.name(w.k.No), "jobs", n)
+		}
 		return upto, err
 	case w.dlq.Kind == policy.DLQForward:
 		return upto, u.forward(ctx, w, due)

@@ -115,7 +115,10 @@ func (r *Reaper) horizon() time.Duration { return max(r.RationalDelay, horizonLe
 // jobs than its window. After the failure of one consumer it continues with the others.
 // It returns the last error.
 func (r *Reaper) reconcile(ctx context.Context) (spilled bool, failure error) {
-	if err := cmp.Or(r.cleanWatermarks(ctx), r.rereadWatermarks(ctx)); err != nil {
+	if err := r.cleanWatermarks(ctx); err != nil {
+		return false, err
+	}
+	if err := r.rereadWatermarks(ctx); err != nil {
 		return false, err
 	}
 	through := r.through()
