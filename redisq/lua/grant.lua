@@ -84,7 +84,8 @@ local function allowed(n, now)
     n = math.min(n, math.max(limits.concurrency - redis.call('ZCARD', KEYS[3]) - (KEYS[beside] and redis.call('ZCARD', KEYS[beside]) or 0), 0))
   end
   for _, rate in ipairs(limits.rates) do
-    local counted, sum = buckets(rate, now)
+    local counted, sum
+    counted, sum, rate.gone = buckets(rate, now)
     if rate.n - sum < n then
       n = math.max(rate.n - sum, 0)
       if n == 0 then wait = 0 end -- a rate that still allowed some is not the one to wait for
@@ -100,11 +101,11 @@ local function allowed(n, now)
   return n, wait
 end
 
--- charge counts n leases, and returns the names of their buckets.
+-- charge counts n leases that allowed has allowed, and returns the names of their buckets.
 local function charge(n, now)
   local names = {}
   for i, rate in ipairs(limits and limits.rates or {}) do
-    local _, _, gone = buckets(rate, now)
+    local gone = rate.gone
     names[i] = rate.kind .. fmt((math.floor(now / rate.grain) + 1) * rate.grain)
     redis.call('HINCRBY', KEYS[rate.key], names[i], n)
     if #gone > 0 then redis.call('HDEL', KEYS[rate.key], unpack(gone)) end
