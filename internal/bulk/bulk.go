@@ -158,7 +158,10 @@ func (b *Bulks) claimAll(ctx context.Context, works *sync.WaitGroup) error {
 			}()
 			b.active.Inc()
 			defer b.active.Dec()
-			b.work(ctx, bulk)
+			_ = guard.Do("owner of a bulk", func() error { // its lease ends
+				b.work(ctx, bulk)
+				return nil
+			})
 		})
 	}
 	return nil
@@ -172,7 +175,9 @@ func (b *Bulks) work(ctx context.Context, bulk *durable.Bulk) {
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
 	var shown atomic.Int64 // when the store last heard of this owner, Unix ms
-	keeper.Go(func() { b.keep(own, cancel, bulk.BulkHold, &shown) })
+	keeper.Go(func() {
+		guard.Loop(own, "lease of a bulk", func(ctx context.Context) { b.keep(ctx, cancel, bulk.BulkHold, &shown) })
+	})
 	defer cancel()
 	err := guard.Do("bulk", func() error {
 		var spec Spec
