@@ -39,11 +39,7 @@ func (p *Publisher) StoreBulk(ctx context.Context, store StepStore, step *durabl
 	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, n, held) {
 		return problem.ErrOverloaded
 	}
-	defer func() {
-		p.writes.Add(-n)
-		p.bytes.Give(held)
-		p.admission.leave(int(n))
-	}()
+	defer p.leave(n, held)
 	// A step that has begun ends, also while the broker stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepWithin)
 	defer cancel()

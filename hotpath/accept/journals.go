@@ -64,18 +64,19 @@ func (p *Publisher) adopt(begin func(j *journal.Journal, left bool)) {
 
 // replayAll replays a journal until ctx ends, one that was left until it is empty.
 func (p *Publisher) replayAll(ctx context.Context, r *replay, left bool) {
-	err := r.run(ctx, left)
-	if err != nil {
+	for {
+		err := r.run(ctx, left)
+		if err == nil {
+			break
+		}
 		p.committer.log.Error("a journal cannot be replayed", "folder", r.journal.Dir(), "error", err)
-		if !errors.Is(err, journal.ErrForeign) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(leftTick):
-			}
-			if !left && ctx.Err() == nil {
-				p.replayAll(ctx, r, left)
-			}
+		if errors.Is(err, journal.ErrForeign) {
+			break
+		}
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(leftTick):
 		}
 	}
 	if left && ctx.Err() == nil {

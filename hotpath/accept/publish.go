@@ -193,13 +193,6 @@ func (p *Publisher) store(ctx *fasthttp.RequestCtx, from sender, mode cloudevent
 		return "", err
 	}
 	terms := Terms{Patience: admissionPatience, Since: time.Now(), Counted: held}
-	if from.ch.Intake.Ack == policy.AckDurable {
-		sub := p.Submit(context.Background(), terms, msg)
-		sub.Wait()
-		err = sub.Outcome(0)
-		sub.Release()
-		return "", err
-	}
 	terms.acknowledged(from.ch.Intake)
 	msg.Replicated = from.ch.Intake.Ack == policy.AckReplicated
 	sub := p.Submit(context.Background(), terms, msg)

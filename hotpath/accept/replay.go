@@ -205,9 +205,7 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 	results := c.insertGuarded(ctx, writes)
 	c.pulse.end(replaying, results)
 	c.handOver(writes, results)
-	p.writes.Add(-int64(len(writes)))
-	p.bytes.Give(bytes)
-	p.admission.leave(len(writes))
+	p.leave(int64(len(writes)), bytes)
 	var failed error
 	for i, err := range results {
 		switch f := todo[i]; {

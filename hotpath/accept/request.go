@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -84,9 +83,7 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 		if status == 0 {
 			return err
 		}
-		p.metrics.Repeats.Inc()
-		rc.Response.Header.Set(ReplayedHeader, "true")
-		rc.Response.Header.Set(AckHeader, policy.AckDurable.String())
+		p.answerRepeat(rc, status)
 		*msg, err = stored, nil
 	} else if err == nil {
 		p.answerStored(rc, ch, msg, "")

@@ -218,11 +218,7 @@ func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.S
 	if !p.admit(ctx, t, n, bytes) {
 		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
 	}
-	defer func() {
-		p.writes.Add(-n)
-		p.bytes.Give(bytes)
-		p.admission.leave(int(n))
-	}()
+	defer p.leave(n, bytes)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
 	defer cancel()
 	select {

@@ -217,8 +217,12 @@ func (sub *Submission) Release() {
 
 // leave gives the room of the messages back.
 func (sub *Submission) leave() {
-	n := len(sub.writes)
-	sub.s.writes.Add(int64(-n))
-	sub.s.bytes.Give(sub.counted)
-	sub.s.admission.leave(n)
+	sub.s.leave(int64(len(sub.writes)), sub.counted)
+}
+
+// leave gives the room of n messages back that were admitted.
+func (s *Submitter) leave(n, bytes int64) {
+	s.writes.Add(-n)
+	s.bytes.Give(bytes)
+	s.admission.leave(int(n))
 }

@@ -20,7 +20,6 @@ package balance
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -279,9 +278,8 @@ func (b *Balancer) adopt(paces []durable.Pace, adaptive map[uint32]*durable.Cons
 	first := !b.loaded
 	b.paces, b.loaded = known, true
 	b.mu.Unlock()
-	all := maps.Clone(adaptive)
 	b.rates.Reset()
-	for no, k := range all {
+	for no, k := range adaptive {
 		p := known[no]
 		if rate := RateOf(p); rate.N > 0 {
 			channel := ""
