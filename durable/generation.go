@@ -1,5 +1,7 @@
 package durable
 
+import "strconv"
+
 // A generation of a consumer is what gives it jobs: the consumer itself, or a replay. A Consumer
 // with Replay is that of a replay: it is in no list and has the position, the tokens and the policy
 // of its consumer. Its number is that of the replay.
@@ -29,3 +31,6 @@ func (k *Consumer) Account() uint32 {
 	}
 	return k.No
 }
+
+// ID is the ID of the replay for clients.
+func (r *Replay) ID() string { return strconv.FormatUint(uint64(r.No), 10) }

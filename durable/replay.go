@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strconv"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -82,9 +81,6 @@ var ErrReplayRunning = errors.New("durable: the consumer has a replay")
 // ErrReplayEnded means that a replay has ended, so its state does not change any more.
 var ErrReplayEnded = errors.New("durable: the replay has ended")
 
-// ID is the ID of the replay for clients.
-func (r *Replay) ID() string { return strconv.FormatUint(uint64(r.No), 10) }
-
 // replaysKept is the number of replays that are kept for one consumer.
 const replaysKept = 100
 
@@ -158,8 +154,7 @@ INSERT INTO replays (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?)`
 
-	// The rows of outcomes go with their messages, see Purge, which reads replays by channel. So a
-	// row stays until its last message is gone.
+	// Purge finds the rows of a job by the replay, which stays until the last one is gone.
 	deleteOldReplays = `
 DELETE FROM replays
 WHERE channel_no = ?
