@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -29,6 +30,9 @@ func (a *API) viewConsumer(channelID string, k *durable.Consumer, reveal ...stri
 		DeadLetterQueueURL: consumerPath(channelID, k.ID) + "/dlq", Type: k.Type.String(), Protocol: k.Protocol,
 		Inherited: []string{},
 		State:     k.State.String(), StateReason: k.StateReason, StateChangedAt: apitype.Time{Time: time.UnixMilli(k.StateMs)}, Rate: "NORMAL",
+	}
+	if !k.Since.IsZero() {
+		view.Since = &apitype.Time{Time: time.UnixMilli(k.Since.Millis() + 1)}
 	}
 	// A test holds the members of apitype.Policy equal to the names of package policy.
 	members := reflect.ValueOf(&view.Policy).Elem()
@@ -64,6 +68,10 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
 		return err
 	}
+	since, err := a.since(f, &put)
+	if err != nil {
+		return err
+	}
 	err = a.preconditions(ctx, rc, &put.Put, func() (*revision, error) {
 		if a.o.Catalogue.Channel(put.ChannelID) == nil {
 			return nil, catalogue.ErrUnknownChannel
@@ -83,6 +91,8 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return catalogue.ErrUnknownChannel
 	case errors.Is(err, durable.ErrConsumerInvalid):
 		return problem.New(fasthttp.StatusBadRequest, "callback_required", "A push consumer needs a callbackUrl.")
+	case errors.Is(err, durable.ErrSince):
+		return problem.New(fasthttp.StatusConflict, "since_fixed", "The consumer exists, and the time since which it gets messages does not change. A replay gives it older ones.")
 	case err != nil:
 		return err
 	}
@@ -91,11 +101,45 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if created {
 		setLocation(rc, consumerPath(put.ChannelID, k.ID))
 	}
-	var reveal []string
+	var only once
 	if f["signingSecret"] != "" {
-		reveal = []string{"signingSecret"} // once: only this answer has a secret that was generated
+		only.secrets = []string{"signingSecret"}
 	}
-	return a.answerConsumer(ctx, rc, putStatus(created), put.ChannelID, &k, reveal...)
+	if created && put.Since != nil {
+		only.removedBefore = removedBefore(a.removedAfter(since))
+		a.log.Info("a consumer gets messages of the past", "channel", put.ChannelID, "consumer", k.ID, "since", time.UnixMilli(since).UTC(), "request_id", requestID(rc))
+	}
+	return a.answerConsumer(ctx, rc, putStatus(created), put.ChannelID, &k, only)
+}
+
+// since reads the field "since", whose policy is read already. It returns the time in Unix ms; 0: the
+// field is absent or empty.
+func (a *API) since(f form, put *durable.ConsumerPut) (int64, error) {
+	if f["since"] == "" {
+		return 0, nil
+	}
+	invalid := func(detail string) error { return problem.New(fasthttp.StatusBadRequest, "invalid_since", detail) }
+	t, err := apitype.ParseTime(f["since"])
+	now, ms := a.o.NowMs(), max(t.UnixMilli(), 1)
+	switch {
+	case err != nil || t.UnixMilli() < 0:
+		return 0, invalid("The field since must be an RFC 3339 time, such as 2026-01-31T15:04:05Z.")
+	case ms > now:
+		return 0, invalid("The field since must not be a time to come.")
+	}
+	record := ""
+	if put.Policy != nil {
+		if record, err = put.Policy(""); err != nil {
+			return 0, badField(err)
+		}
+	}
+	ttl := a.o.Policies.Of(record).TTL.Milliseconds()
+	if ttl > 0 && ms < now-ttl && a.o.Catalogue.Consumer(put.ChannelID, put.ID) == nil {
+		return 0, invalid("The field since is further back than the ttl: the first messages would be dead letters at once.")
+	}
+	id := ident.Before(ms)
+	put.Since = &id
+	return ms, nil
 }
 
 // consumerType returns the field "type": nil, which keeps the stored type, when
@@ -245,7 +289,7 @@ func (a *API) getConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return a.answerConsumer(ctx, rc, fasthttp.StatusOK, ch.ID, k)
+	return a.answerConsumer(ctx, rc, fasthttp.StatusOK, ch.ID, k, once{})
 }
 
 func (a *API) listConsumers(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -27,7 +27,7 @@ const (
 var (
 	producerFields = append([]string{"name", "token", "publishSecret"}, policy.SenderNames()...)
 	channelFields  = append([]string{"name", "token"}, policy.IntakeNames()...)
-	consumerFields = append([]string{"name", "token", "callbackUrl", "type", "protocol"}, policy.Names()...)
+	consumerFields = append([]string{"name", "token", "callbackUrl", "type", "protocol", "since"}, policy.Names()...)
 	redriveFields  = []string{"requeue"}
 )
 

@@ -75,19 +75,18 @@ func (j located) viewInMessage(messagePath string) apitype.Job {
 }
 
 // jobsOf returns up to n jobs of a message in the order of their IDs, from the position start.
-// next is the position of the job after them, or the audience of the message at the end.
+// next is the position of the job after them, or the end of positions.
 func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Message, start, n int) (page []located, next int, err error) {
 	head := m.Head()
 	var consumers []*durable.Consumer
-	for next = start; next < min(m.Audience, len(ch.Consumers)); next++ {
-		k := ch.Consumers[next]
-		if !k.Concerns(head) && !k.LeftOut(head) {
+	for next = start; next < len(ch.Consumers); next++ {
+		if !shown(ch, head, next) {
 			continue
 		}
 		if len(consumers) == n {
 			break
 		}
-		consumers = append(consumers, k)
+		consumers = append(consumers, ch.Consumers[next])
 	}
 	page = make([]located, len(consumers))
 	g, ctx := errgroup.WithContext(ctx)

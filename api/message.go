@@ -138,7 +138,7 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	start := 0
 	if q.First != "" {
-		if start, err = positionOf(m, q.First); err != nil {
+		if start, err = positionOf(ch, m, q.First); err != nil {
 			return err
 		}
 	}
@@ -158,13 +158,14 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		view.ProducedBy = p.Name
 		at = newest(at, p.ChangedAt)
 	}
-	known := len(page) == 0 && next >= m.Audience
+	end := max(m.Audience, len(ch.Consumers)) // of positions; the copy may be behind
+	known := len(page) == 0 && next >= end
 	for _, j := range page {
 		at = newest(newest(at, j.state.ChangedAt), j.consumer.ChangedAt)
 		over = over && j.over()
 		known = known || j.known()
 	}
-	if next < m.Audience {
+	if next < end {
 		view.Pages = q.next(path, m.ID.Job(next).String())
 	}
 	// The store does not record the fan-out. A message counts as dispatched when the queue
@@ -236,11 +237,17 @@ func encodeMessage(v *apitype.Message, payload []byte) ([]byte, error) {
 	return append(b, after...), nil
 }
 
-// positionOf returns the place in the audience of m whose job has that ID.
-func positionOf(m *durable.Message, jobID string) (int, error) {
+// shown reports whether the message has a job for the consumer at a position, or one that the filter
+// of the consumer left out.
+func shown(ch *catalogue.Channel, h durable.Head, position int) bool {
+	return position < len(ch.Consumers) && (ch.Consumers[position].Concerns(h) || ch.Consumers[position].LeftOut(h))
+}
+
+// positionOf returns the position of the consumer whose job of m has that ID.
+func positionOf(ch *catalogue.Channel, m *durable.Message, jobID string) (int, error) {
 	id, err := ident.Parse(jobID)
 	message, pos, ok := id.Split()
-	if err != nil || !ok || message != m.ID || pos >= m.Audience {
+	if err != nil || !ok || message != m.ID || pos >= m.Audience && !shown(ch, m.Head(), pos) {
 		return 0, problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no job of this message.")
 	}
 	return pos, nil

@@ -71,7 +71,7 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	if req.DryRun {
 		return answer(rc, fasthttp.StatusOK, apitype.ReplayEstimate{Matched: n.Messages, Bytes: n.Bytes, Estimated: n.Estimated,
-			EstimatedSeconds: a.estimate(k, r.Rate, n.Messages), RemovedBefore: removedBefore(&r)})
+			EstimatedSeconds: a.estimate(k, r.Rate, n.Messages), RemovedBefore: removedBefore(r.RemovedMs)})
 	}
 	r.Matched, r.Bytes, r.Estimated = n.Messages, n.Bytes, n.Estimated
 	r, err = a.o.Store.CreateReplay(ctx, r)
@@ -145,11 +145,7 @@ func (a *API) replayOf(k *durable.Consumer, req apitype.ReplayRequest) (durable.
 		return r, invalidReplay("The member From must be a time before To and before now.")
 	}
 	r.After, r.Through = ident.Before(from), ident.Before(min(to, now)+1)
-	if a.o.Retention > 0 {
-		if kept := now - a.o.Retention.Milliseconds(); from < kept {
-			r.RemovedMs = min(kept, to)
-		}
-	}
+	r.RemovedMs = min(a.removedAfter(from), to)
 	switch req.Only {
 	case "", "delivered":
 	case "dead":
@@ -194,11 +190,21 @@ func (a *API) estimate(k *durable.Consumer, own string, messages int64) float64 
 	return math.Ceil(float64(messages)/perSecond*10) / 10
 }
 
-func removedBefore(r *durable.Replay) *apitype.Time {
-	if r.RemovedMs == 0 {
+// removedAfter returns the time before which messages that are younger than from may have been
+// removed, Unix ms; 0: none.
+func (a *API) removedAfter(from int64) int64 {
+	kept := a.o.NowMs() - a.o.Retention.Milliseconds()
+	if a.o.Retention == 0 || from >= kept {
+		return 0
+	}
+	return kept
+}
+
+func removedBefore(ms int64) *apitype.Time {
+	if ms == 0 {
 		return nil
 	}
-	return &apitype.Time{Time: time.UnixMilli(r.RemovedMs)}
+	return &apitype.Time{Time: time.UnixMilli(ms)}
 }
 
 func viewReplay(r *durable.Replay, n durable.ReplayCounts) apitype.Replay {
@@ -206,7 +212,7 @@ func viewReplay(r *durable.Replay, n durable.ReplayCounts) apitype.Replay {
 	return apitype.Replay{
 		ID: r.ID(), State: r.State.String(), From: at(r.After.Millis() + 1), To: at(r.Through.Millis()), Only: r.Of.String(), Filter: r.Filter, Rate: r.Rate,
 		Matched: max(r.Matched, n.Replayed), Bytes: r.Bytes, Estimated: r.Estimated, Replayed: n.Replayed, Delivered: n.Delivered, Dead: n.Dead,
-		StartedAt: at(r.CreatedMs), StateChangedAt: at(r.StateMs), RemovedBefore: removedBefore(r),
+		StartedAt: at(r.CreatedMs), StateChangedAt: at(r.StateMs), RemovedBefore: removedBefore(r.RemovedMs),
 	}
 }
 

@@ -20,15 +20,22 @@ import (
 // countTimeout bounds the counts of a consumer. Without them the answer has all other members.
 const countTimeout = 2 * time.Second
 
+// once is what one answer alone tells of a consumer.
+type once struct {
+	secrets       []string // fields of its policy that are not masked: one of them was generated
+	removedBefore *apitype.Time
+}
+
 // answerConsumer writes a consumer with its counts. The entity tag leaves the counts out, so that
-// a condition in a PUT does not fail because of a message, and secrets that are revealed.
-func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, status int, channelID string, k *durable.Consumer, reveal ...string) error {
+// a condition in a PUT does not fail because of a message, and what this answer alone tells.
+func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, status int, channelID string, k *durable.Consumer, only once) error {
 	view := a.viewConsumer(channelID, k)
 	stable, err := encode(view)
 	if err != nil {
 		return err
 	}
-	view = a.viewConsumer(channelID, k, reveal...)
+	view = a.viewConsumer(channelID, k, only.secrets...)
+	view.RemovedBefore = only.removedBefore
 	a.count(ctx, rc, k, &view)
 	body, err := encode(view)
 	if err != nil {
@@ -85,7 +92,7 @@ func (a *API) changeState(ctx context.Context, rc *fasthttp.RequestCtx, change f
 	if err != nil {
 		return err
 	}
-	return a.answerConsumer(ctx, rc, fasthttp.StatusOK, ch.ID, &after)
+	return a.answerConsumer(ctx, rc, fasthttp.StatusOK, ch.ID, &after, once{})
 }
 
 func (a *API) pauseChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -61,13 +61,16 @@ func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) erro
 	}
 	var consumers []*durable.Consumer
 	next := t.pos
-	for ; next < min(m.Audience, len(ch.Consumers)) && len(consumers) < timelineJobs; next++ {
+	for ; next < len(ch.Consumers) && len(consumers) < timelineJobs; next++ {
 		if k := ch.Consumers[next]; k.Concerns(m.Head()) {
 			consumers = append(consumers, k)
 		}
 	}
+	for next < len(ch.Consumers) && !ch.Consumers[next].Concerns(m.Head()) {
+		next++
+	}
 	rest := ""
-	if next < min(m.Audience, len(ch.Consumers)) {
+	if next < len(ch.Consumers) {
 		rest = m.ID.Job(next).String()
 	}
 	return t.answer(ctx, rc, q, consumers, rest)
@@ -112,7 +115,7 @@ func (t *timeline) begin(first string) error {
 	job, at, timed := strings.Cut(first, ".")
 	id, err := ident.Parse(job)
 	message, pos, ok := id.Split()
-	if err != nil || !ok || message != t.m.ID || !t.m.Head().HasJobAt(pos) {
+	if err != nil || !ok || message != t.m.ID || !t.ch.HasJobAt(t.m.Head(), pos) {
 		return errUnknownStep
 	}
 	t.pos = pos

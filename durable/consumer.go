@@ -26,7 +26,9 @@ const (
     state,
     state_reason,
     state_ms,
-    until_id
+    until_id,
+    since_id,
+    since_policy
 FROM consumers`
 
 	selectConsumer = `
@@ -65,9 +67,11 @@ INSERT INTO consumers (
     policy,
     changed_ms,
     version,
-    state_ms
+    state_ms,
+    since_id,
+    since_policy
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	updateConsumer = `
 UPDATE consumers
@@ -86,7 +90,8 @@ WHERE no = ?`
 // PutConsumer creates or updates a consumer of an existing channel. After it has returned a
 // created consumer, the audience of every message inserted later includes that consumer. After it
 // has returned a changed policy, messages are inserted only from brokers that know it.
-// ErrNotFound: the channel does not exist. ErrFull: no position is left.
+// ErrNotFound: the channel does not exist. ErrFull: no position is left. ErrSince: the consumer
+// exists, with another Since.
 func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, created bool, err error) {
 	if err := p.valid(); err != nil {
 		return Consumer{}, false, err
@@ -122,6 +127,11 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		if out.Type == Push && out.CallbackURL == "" {
 			return ErrConsumerInvalid
 		}
+		if p.Since != nil && created {
+			out.Since, out.SincePolicy = *p.Since, out.Policy
+		} else if p.Since != nil && *p.Since != out.Since {
+			return ErrSince
+		}
 		if out == old && !created {
 			return errUnchanged
 		}
@@ -136,7 +146,7 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		}
 		_, err = c.tx.ExecContext(ctx, insertConsumer,
 			out.No, out.ChannelNo, out.Position, []byte(out.ID), out.Name, []byte(out.Token),
-			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version, ms)
+			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version, ms, sinceColumn(out.Since), []byte(out.SincePolicy))
 		return err
 	})
 	if err != nil {
@@ -195,6 +205,14 @@ func (p ConsumerPut) merge(c Consumer) (Consumer, error) {
 	return c, nil
 }
 
+// sinceColumn returns the value of the column: NULL for the zero ID.
+func sinceColumn(id ident.ID) any {
+	if id.IsZero() {
+		return nil
+	}
+	return id[:]
+}
+
 func consumersSince(ctx context.Context, q querier, version int64) ([]Consumer, error) {
 	var out []Consumer
 	err := each(ctx, q, selectConsumersSince, []any{version}, func(r *sql.Rows) error {
@@ -208,10 +226,12 @@ func consumersSince(ctx context.Context, q querier, version int64) ([]Consumer, 
 func scanConsumer(r scanner) (Consumer, error) {
 	var c Consumer
 	var ms int64
-	var until []byte
+	var until, since, record []byte
 	err := r.Scan(&c.No, &c.ChannelNo, &c.Position, &c.ID, &c.Name, &c.Token, &c.CallbackURL, &c.Type, &c.Protocol, &c.Policy, &ms, &c.Version,
-		&c.State, &c.StateReason, &c.StateMs, &until)
+		&c.State, &c.StateReason, &c.StateMs, &until, &since, &record)
 	copy(c.Until[:], until)
+	copy(c.Since[:], since)
+	c.SincePolicy = string(record)
 	c.ChangedAt = fromMillis(ms)
 	return c, err
 }

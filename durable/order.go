@@ -65,7 +65,8 @@ func (l Link) Before() Head {
 // Passes reports whether the message before is of the time of the consumer but has no job for it:
 // the chain of the consumer's jobs goes on behind that message.
 func (l Link) Passes(k *Consumer) bool {
-	return !l.Prev.IsZero() && l.Before().covers(k.Position) && !l.Before().HasJobAt(k.Position)
+	before := l.Before()
+	return !l.Prev.IsZero() && (before.covers(k.Position) || k.Joined(before)) && !k.Concerns(before)
 }
 
 // A keyed is a message with the digest of its ordering key, and the message before it in the

@@ -111,7 +111,8 @@ var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts"), newJobTa
 // with an open job, of a replay for instance, or with a dead letter that must be kept, stays whole. Through must be
 // older than any message that can still be inserted. Purge may be repeated, and several
 // brokers may run it at once. ErrStale: the caller's copy takes the channel or a consumer for deleted,
-// which it is not, or has a consumer that the store lacks, as after a restored backup.
+// which it is not, has a consumer that the store lacks, as after a restored backup, or lacks one that
+// was attached as of a time.
 func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 	err = s.run(ctx, transaction{name: "purge", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		out, err = s.purge(ctx, tx, p)

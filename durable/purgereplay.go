@@ -54,19 +54,24 @@ func (s *Store) replaysOf(ctx context.Context, tx *sql.Tx, p Purge) (out []Repla
 const selectEnded = `
 SELECT
     no,
-    deleted_no <> 0
+    deleted_no <> 0,
+    since_id IS NOT NULL
 FROM consumers
 WHERE channel_no = ?`
 
-// ended returns ErrStale unless the store has the consumers of the request, and those that it takes
-// for deleted are deleted. The channel is locked, so that no restoration comes between.
+// ended returns ErrStale unless the store has the consumers of the request, those that it takes
+// for deleted are deleted, and the request lacks no consumer of older messages. The channel is
+// locked, so that neither a restoration nor a new consumer comes between.
 func (p *Purge) ended(ctx context.Context, tx *sql.Tx) error {
-	stored := make(map[uint32]bool, len(p.Consumers))
+	stored, joined := make(map[uint32]bool, len(p.Consumers)), map[uint32]bool{}
 	err := each(ctx, tx, selectEnded, []any{p.ChannelNo}, func(r *sql.Rows) error {
 		var no uint32
-		var deleted bool
-		err := r.Scan(&no, &deleted)
+		var deleted, since bool
+		err := r.Scan(&no, &deleted, &since)
 		stored[no] = deleted
+		if since && !deleted {
+			joined[no] = true
+		}
 		return err
 	})
 	if err != nil {
@@ -76,6 +81,10 @@ func (p *Purge) ended(ctx context.Context, tx *sql.Tx) error {
 		if deleted, known := stored[k.No]; !known || k.Deleted() && !deleted {
 			return ErrStale
 		}
+		delete(joined, k.No)
+	}
+	if len(joined) > 0 {
+		return ErrStale
 	}
 	return nil
 }

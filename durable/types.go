@@ -47,6 +47,9 @@ var ErrFailed = errors.New("durable: the store failed")
 // ErrFull means that a channel has as many consumers as message IDs can address.
 var ErrFull = errors.New("durable: channel has the maximum number of consumers")
 
+// ErrSince means that a Put names another Since than that of the consumer, which exists.
+var ErrSince = errors.New("durable: the consumer begins at another time")
+
 // ErrConsumerInvalid means that a Put would result in a push consumer without a callback URL.
 var ErrConsumerInvalid = errors.New("durable: push consumer without callback URL")
 
@@ -108,7 +111,8 @@ type Channel struct {
 	Deleted   bool   // its ID may belong to another channel; Paused is set, too
 }
 
-// A Consumer gets one job for each message posted to its channel after its creation.
+// A Consumer gets one job for each message posted to its channel after its creation, and for those
+// of the past that Since says.
 type Consumer struct {
 	No          uint32
 	ChannelNo   uint32
@@ -127,6 +131,11 @@ type Consumer struct {
 	StateMs     int64  // Unix ms of the last change of the state
 	// Until is zero until the consumer is deleted. It has no job of a message after it.
 	Until ident.ID
+	// Since is zero, or the consumer also has a job of each message after it that was stored before
+	// the consumer was created. SincePolicy is the record of its policy at that time: the filter for
+	// these messages. Both are fixed.
+	Since       ident.ID
+	SincePolicy string
 	// Replay is not nil in the consumer of a replay, see Generation.
 	Replay *Replay
 }
@@ -163,6 +172,8 @@ type ConsumerPut struct {
 	// Policy returns the new record for the stored one. It runs inside the transaction; nil
 	// keeps the record. If it fails, its error is returned unchanged and nothing is stored.
 	Policy func(record string) (string, error)
+	// Since is the Since of a consumer that the Put creates. An existing one must have the same.
+	Since *ident.ID
 }
 
 // Changes are the rows written after a version of the catalogue.

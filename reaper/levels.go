@@ -3,7 +3,6 @@ package reaper
 import (
 	"context"
 
-	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
@@ -101,7 +100,8 @@ func (r *Reaper) withhold(s *scan, stats redisq.Stats, loaded bool, through, new
 // open job ends it.
 const firstStride, longestStride = 1000, 32_000
 
-// scanLevel loads one priority and reports whether the window is full. Claims drain a
+// scanLevel loads one priority and reports whether the window is full, or a bound of the round is
+// reached. Claims drain a
 // backlog by priority, so a whole level may be over already: scanLevel passes such
 // stretches by comparing counts.
 func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, priority int, through ident.ID) (full bool, err error) {
@@ -130,18 +130,19 @@ func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, 
 		if len(heads) == pageSize {
 			last = heads[len(heads)-1].ID
 		}
-		mine := make([]durable.Head, 0, len(heads))
-		for _, h := range heads {
-			if s.k.Concerns(h) {
-				mine = append(mine, h)
-			}
+		mine, read, err := r.concerned(ctx, s, heads, watermark)
+		if err != nil {
+			return false, err
+		}
+		if read < len(heads) {
+			last = heads[read-1].ID
 		}
 		open := s.open
 		upto, err := r.offer(ctx, ch, s, mine)
 		if err != nil {
 			return false, err
 		}
-		if len(heads) == pageSize && s.open == open {
+		if len(heads) == pageSize && s.open == open && s.sieve == nil {
 			stride = firstStride
 		}
 		if upto < len(mine) {
@@ -150,6 +151,9 @@ func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, 
 			return true, nil
 		}
 		r.save(s, func(l *ledger) { l.setLevel(priority, last) })
+		if s.sieve != nil && s.sieve.Spent() { // the next round goes on
+			return true, nil
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type Store interface {
 	ForgetKeys(ctx context.Context, nowMs int64, limit int) (removed int, err error)
 	ForgetReceipts(ctx context.Context, nowMs int64, limit int) (removed int, err error)
 	Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
+	LeaveOut(ctx context.Context, k durable.Consumer, ids []ident.ID) error
 	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error)
 	Replay(ctx context.Context, no uint32) (durable.Replay, error)
 	Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized, error)

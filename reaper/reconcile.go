@@ -159,6 +159,9 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 			r.forget(k.No)
 			continue
 		}
+		if !r.passed(k) {
+			continue
+		}
 		s := r.begin(k)
 		if s == nil {
 			continue

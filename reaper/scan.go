@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -18,9 +19,10 @@ import (
 type scan struct {
 	ledger
 	k       *durable.Consumer
-	epoch   string // of the Redis state that the scan completes
-	outside bool   // the queue assumes that jobs are outside its window
-	open    int    // jobs that were offered and were not over
+	epoch   string      // of the Redis state that the scan completes
+	outside bool        // the queue assumes that jobs are outside its window
+	open    int         // jobs that were offered and were not over
+	sieve   *jobs.Sieve // of the messages before the consumer was created; nil until one is examined
 }
 
 // begin returns a scan with the consumer's ledger, which it restarts when Redis lost
@@ -134,13 +136,14 @@ func (r *Reaper) scanCommon(ctx context.Context, ch *catalogue.Channel, scans []
 
 // present offers Redis the heads that concern the consumer and are newer than its
 // watermark. It returns the new watermark: last, or the message before the first one that
-// found no room.
+// found no room or was not examined.
 func (r *Reaper) present(ctx context.Context, ch *catalogue.Channel, s *scan, heads []durable.Head, last ident.ID) (ident.ID, error) {
-	mine := make([]durable.Head, 0, len(heads))
-	for _, h := range heads {
-		if h.ID.Compare(s.checked) > 0 && s.k.Concerns(h) {
-			mine = append(mine, h)
-		}
+	mine, read, err := r.concerned(ctx, s, heads, s.checked)
+	if err != nil {
+		return last, err
+	}
+	if read < len(heads) {
+		last = heads[read-1].ID
 	}
 	upto, err := r.offer(ctx, ch, s, mine)
 	if err != nil || upto == len(mine) {

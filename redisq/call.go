@@ -167,7 +167,7 @@ func (q *Queue) adoptAll(ctx context.Context, calls []*call) {
 		for _, key := range q.Keys(c.consumer) {
 			args = append(args, key)
 		}
-		cmd := redis.NewCmd(ctx, append(args, newEpoch())...)
+		cmd := redis.NewCmd(ctx, append(args, newEpoch(), q.outside(c.consumer))...)
 		cmd.SetFirstKeyPos(3)
 		_ = pipe.Process(ctx, onceCmd{cmd})
 		cmds = append(cmds, onceCmd{cmd})

@@ -45,6 +45,7 @@ type Queue struct {
 	mu     sync.RWMutex
 	epochs map[uint32]string // the last known epoch of each consumer
 	kin    kinship
+	behind map[uint32]bool // the store may have older jobs than any offered one, see Behind
 	onLost []func(consumer uint32)
 }
 

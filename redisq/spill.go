@@ -34,6 +34,31 @@ func (q *Queue) keepSpill(ctx context.Context, consumer uint32, priority int, sp
 	return set, r.err
 }
 
+// Behind tells the queue that the store may have jobs of the consumer which are older than those
+// that are offered: the consumer gets messages of the past. Where Redis has no state of such a
+// consumer, its new state begins with jobs of every priority outside the window. No job is then
+// leased, and no fresh one is added, before the scan of the store has loaded what is older. Behind
+// is called before any other call for the consumer. It may be repeated.
+func (q *Queue) Behind(consumer uint32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.behind == nil {
+		q.behind = map[uint32]bool{}
+	}
+	q.behind[consumer] = true
+}
+
+// outside returns the highest priority that has jobs outside the window of a new state, -1 if none
+// is known.
+func (q *Queue) outside(consumer uint32) int {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if q.behind[consumer] {
+		return MaxPriority
+	}
+	return -1
+}
+
 // Renew replaces the epoch of a consumer after another Redis process has answered, which
 // may have only a part of the state. Jobs and leases stay. Renew replaces only the epoch
 // that this process knows, so one of several brokers that notice the change succeeds.

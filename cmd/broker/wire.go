@@ -34,7 +34,7 @@ import (
 // of Redis and of the other brokers. Nothing runs yet.
 func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	registry := b.newRegistry()
-	b.catalogue.Watch(b.knowReplay) // before the parts that ask the queue about it
+	b.catalogue.Watch(b.tellQueue) // before the parts that ask the queue about it
 	agenda := reaper.NewAgenda()
 	policies := policy.NewBook(b.cfg.policy())
 	b.policies = policies
@@ -206,9 +206,12 @@ func (b *broker) hinted(consumers []uint32) {
 	}
 }
 
-// knowReplay tells the queue which numbers are those of replays.
-func (b *broker) knowReplay(k *durable.Consumer) {
+// tellQueue tells the queue which numbers are those of replays, and which consumers get messages of
+// the past.
+func (b *broker) tellQueue(k *durable.Consumer) {
 	switch {
+	case k.Replay == nil && !k.Since.IsZero() && !k.Deleted():
+		b.queue.Behind(k.No)
 	case k.Replay == nil:
 	case k.Deleted():
 		b.queue.Join(k.No, k.Account()) // one that ended before this process started has keys to remove

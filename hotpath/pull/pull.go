@@ -320,7 +320,7 @@ func (p *Puller) foreign(ctx context.Context, ch *catalogue.Channel, id ident.ID
 	if err != nil {
 		return err
 	}
-	if !msg.Head().HasJobAt(pos) {
+	if !ch.HasJobAt(msg.Head(), pos) {
 		return errJobNotFound
 	}
 	return errForeign

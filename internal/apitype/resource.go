@@ -47,6 +47,10 @@ type Consumer struct {
 	Protocol           string    `json:"Protocol,omitempty"` // "h2"; absent: HTTP/1.1
 	Policy             Policy    `json:"Policy"`             // effective values
 	Inherited          []string  `json:"Inherited"`          // members of Policy that the consumer does not set itself
+	// Since is there if the consumer also gets older messages: those from this time on. RemovedBefore
+	// is in the answer that creates it only: retention may have removed older ones than that.
+	Since         *Time `json:"Since,omitempty"`
+	RemovedBefore *Time `json:"RemovedBefore,omitempty"`
 	// How the consumer is doing. The counts are absent while Redis or the store cannot be asked.
 	State          string `json:"State"`       // "ACTIVE", "PAUSED", "DEAD" or "GONE"
 	StateReason    string `json:"StateReason"` // "" of an active consumer
@@ -134,6 +138,7 @@ type ConsumerForm struct {
 	CallbackURL           *string `form:"callbackUrl"` // absolute http or https URL; empty: none, which only a pull consumer may have
 	Type                  *string `form:"type"`        // "push" or "pull"; empty: push
 	Protocol              *string `form:"protocol"`    // "h2"; empty: HTTP/1.1
+	Since                 *string `form:"since"`       // RFC 3339 time: with the PUT that creates only; empty: no messages of the past
 	Timeout               *string `form:"timeout"`     // this and the following: see Policy
 	Backoff               *string `form:"backoff"`
 	RetryOn               *string `form:"retryOn"`

@@ -52,6 +52,28 @@ func (ch *Channel) Recipients(h durable.Head) []*durable.Consumer {
 	return h.Recipients(ch.Consumers, ch.deletions)
 }
 
+// Concerned is Recipients for a message that was stored before: it adds the consumers that were
+// created since and get older messages. One with a filter for these is missing, because the scan that
+// loads its jobs decides which ones there are.
+func (ch *Channel) Concerned(h durable.Head) []*durable.Consumer {
+	out := ch.Recipients(h)
+	for _, k := range ch.Consumers[min(max(h.Audience, 0), len(ch.Consumers)):] {
+		if k != nil && !k.Deleted() && k.Concerns(h) && policy.FilterOf(k.SincePolicy) == nil {
+			out = append(out[:len(out):len(out)], k)
+		}
+	}
+	return out
+}
+
+// HasJobAt reports whether the message has a job for the consumer at a position, which may be missing
+// in this copy.
+func (ch *Channel) HasJobAt(h durable.Head, position int) bool {
+	if position < len(ch.Consumers) && ch.Consumers[position] != nil {
+		return ch.Consumers[position].Concerns(h)
+	}
+	return h.HasJobAt(position)
+}
+
 // A Catalogue is safe for concurrent use.
 type Catalogue struct {
 	source Source

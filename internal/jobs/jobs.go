@@ -224,10 +224,10 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 	return p, nil
 }
 
-// RetriggerMessage repeats the dispatch of a message: it adds the job of each consumer in
-// the message's audience whose job is open and missing in the queue.
+// RetriggerMessage repeats the dispatch of a message: it adds the job of each consumer that the
+// message concerns and whose job is open and missing in the queue.
 func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
-	for _, k := range ch.Recipients(h) {
+	for _, k := range ch.Concerned(h) {
 		if _, err := d.Present(ctx, k.No, []durable.Head{h}); err != nil {
 			return err
 		}

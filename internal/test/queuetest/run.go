@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"a replay gets leases only behind its consumer", replayIsBehindItsConsumer},
 		{"a replay and its consumer share rate, concurrency and hold", replaySharesTheLimits},
 		{"a replay may have a rate of its own", replayHasARateOfItsOwn},
+		{"a consumer of the past begins behind its past", behindItsPast},
 
 		{"a lease is fenced by its token", leaseIsFenced},
 		{"an ack needs no lease and may be repeated", ackNeedsNoLease},

@@ -40,6 +40,8 @@ import (
 //	I18 a replay that is done has repeated each message of its time that was over when it
 //	    began, and no other
 //	I19 each row of a bulk that was accepted is one message, and no row of one that was refused
+//	I20 a consumer that is attached as of a time, and not ordered, gets the messages of the past before those of
+//	    its own time with the same or a lower priority
 //
 // I11, resources, and I10 under faults are not for a simulation.
 
@@ -117,6 +119,22 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	t.live = g
 	t.grants = append(t.grants, g)
 	l.note("leased", consumer, lease.ID, fmt.Sprintf("%s attempt %d flags %d", lease.Token, lease.Attempt, lease.Flags))
+}
+
+// inTurn checks a lease that the queue chose: no job of the past waits for its first one (I20). The
+// server holds its lock.
+func (c *checker) inTurn(consumer uint32, lease redisq.Lease) {
+	if c.w.server.back {
+		return
+	}
+	past := c.w.store.pastOf(consumer, lease)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range past {
+		if len(c.trace(jobKey{consumer, id}).grants) == 0 {
+			c.fail(lease.ID, "I20: consumer %d: leased before %s, which is of the past", consumer, id)
+		}
+	}
 }
 
 // held records leases that are restored in Redis.
@@ -251,7 +269,7 @@ func (c *checker) marked(l *life) {
 	for consumer, mark := range s.marks {
 		k := s.consumers[consumer-1]
 		for _, m := range s.messages[k.ChannelNo] {
-			if m.ID.Compare(mark) <= 0 && concerns(m.Audience, k) && s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
+			if m.ID.Compare(mark) <= 0 && concerns(m.ID, m.Audience, k) && s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
 				c.report(m.ID, "I1: consumer %d: broker %d settled past a job without outcome", consumer, l.no)
 			}
 		}

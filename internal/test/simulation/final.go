@@ -51,7 +51,7 @@ func (w *world) openJob() (string, ident.ID) {
 	defer s.mu.Unlock()
 	for _, k := range s.consumers {
 		for _, m := range s.messages[k.ChannelNo] {
-			if !concerns(m.Audience, k) {
+			if !concerns(m.ID, m.Audience, k) {
 				continue
 			}
 			if state := s.state(jobKey{k.No, m.ID}); state.Status != durable.Delivered && state.Status != durable.Dead {
@@ -124,7 +124,7 @@ func (w *world) judge(p *post, m *durable.Message) {
 // joined before it was posted.
 func (w *world) reached(p *post, t try, m *durable.Message) {
 	for _, k := range w.store.consumers {
-		if k.ChannelNo == p.channel && w.joined[k.No] < t.sent && !concerns(m.Audience, k) {
+		if k.ChannelNo == p.channel && w.joined[k.No] < t.sent && !concerns(m.ID, m.Audience, k) {
 			w.checker.report(m.ID, "I1: %q was posted after consumer %d joined, and is for the first %d only", p.payload, k.No, m.Audience)
 		}
 	}
@@ -136,7 +136,7 @@ func (w *world) balance() {
 	for _, k := range s.consumers {
 		owed, delivered, dead := 0, 0, 0
 		for _, m := range s.messages[k.ChannelNo] {
-			if concerns(m.Audience, k) {
+			if concerns(m.ID, m.Audience, k) {
 				owed++
 			}
 		}

@@ -41,6 +41,7 @@ const (
 	stepsAreUnguarded          // the store takes steps of a bulk from anybody, at any place
 	checkpointIsForgotten      // the store does not move the checkpoint of a bulk with its step
 	progressIsUnguarded        // the store moves the progress of a replay from any place
+	pastIsForgotten            // Redis begins without the messages of the past that a consumer gets
 )
 
 // strikes selects the affected messages.

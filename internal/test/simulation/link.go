@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/test/queuemodel"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // A link carries the scripts of one life to Redis, with its epochs, its generation
@@ -99,15 +100,18 @@ func (q *link) once(consumer uint32, known string, script func(k *queuemodel.Con
 		return known, true
 	}
 	if k.Epoch == "" {
-		r.newEpoch(k)
+		r.newEpoch(consumer, k)
 	}
 	return k.Epoch, false
 }
 
 // newEpoch gives a lane another epoch; what begins with it counts as looked at.
-func (r *server) newEpoch(k *queuemodel.Consumer) {
+func (r *server) newEpoch(consumer uint32, k *queuemodel.Consumer) {
 	if k.Epoch == "" {
 		k.Looked = r.nowMs()
+		if r.behind(consumer) {
+			k.Spilled = redisq.MaxPriority
+		}
 	}
 	r.epochs++
 	k.Epoch = fmt.Sprintf("e%d", r.epochs)
@@ -156,14 +160,14 @@ func (q *link) Renew(ctx context.Context, consumer uint32) error {
 		defer q.r.mu.Unlock()
 		k := q.r.lane(consumer)
 		if k.Epoch == known || k.Epoch == "" {
-			q.r.newEpoch(k)
+			q.r.newEpoch(consumer, k)
 		}
 		current = k.Epoch
 	}, overdue: func() {
 		q.r.mu.Lock()
 		defer q.r.mu.Unlock()
 		if k := q.r.lane(consumer); k.Epoch == known && known != "" {
-			q.r.newEpoch(k)
+			q.r.newEpoch(consumer, k)
 		}
 	}})
 	if err == nil {

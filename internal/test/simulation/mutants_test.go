@@ -24,8 +24,8 @@ func TestEachFlawIsFound(t *testing.T) {
 		"the store returns the payload of another message":  {payloadsAreMixed, "I4", nil},
 		"a settled mark is stored too far ahead":            {marksRunAhead, "I1", long},
 		"Redis ends leases that live":                       {leaseIsForgotten, "I6", nil},
-		"Redis takes jobs for known that it does not have":  {offerIsForgotten, "I5", nil},
-		"a wiped Redis keeps its epochs":                    {wipeIsHidden, "I5 I6", wipes},
+		"Redis takes jobs for known that it does not have":  {offerIsForgotten, "I5 I20", nil},
+		"a wiped Redis keeps its epochs":                    {wipeIsHidden, "I5 I6 I20", wipes},
 		"nobody notices that another Redis process answers": {runIsIgnored, "I2 I5", restores},
 		"Redis hears of an outcome before the store":        {ackBeforeRecord, "I2 I5 I6", nil},
 		"a wiped Redis is not given its leases back":        {leasesAreNotHeld, "I6", wipesUnderWay},
@@ -41,6 +41,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"the progress of a replay has no condition":         {progressIsUnguarded, "I18", lateProgress},
 		"a step of a bulk has no condition":                 {stepsAreUnguarded, "I9 I19", lateSteps},
 		"the checkpoint of a bulk is not stored":            {checkpointIsForgotten, "I9 I19", func(p *plan) { p.bulks = true }},
+		"a consumer gets the present before its past":       {pastIsForgotten, "I20", func(p *plan) { p.late = 4 }},
 		"brokers hear of no pause":                          {statesAreStale, "I13", func(p *plan) { p.holds = true }},
 	}
 	for name, c := range flaws {

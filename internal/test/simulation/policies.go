@@ -57,7 +57,7 @@ func (w *world) checkOrder(k durable.Consumer, m *durable.Message) {
 	s := w.store
 	s.mu.Lock()
 	prev := s.message(k.ChannelNo, s.links[messageKey{k.ChannelNo, m.ID}])
-	if prev == nil || !concerns(prev.Audience, k) {
+	if prev == nil || !concerns(prev.ID, prev.Audience, k) {
 		s.mu.Unlock()
 		return
 	}

@@ -146,7 +146,7 @@ func problemCode(rc *fasthttp.RequestCtx) string {
 	return p.Code
 }
 
-// register lets consumers join while messages flow.
+// register lets consumers join while messages flow. Half of them get messages of the past.
 func (w *world) register() {
 	r := draw(w.seed, word("register"))
 	for range w.plan.late {
@@ -155,6 +155,10 @@ func (w *world) register() {
 		if w.plan.pull > 0 && r.hit(300) {
 			kind = durable.Pull
 		}
-		w.join(w.channels[r.below(len(w.channels))], kind)
+		since := none
+		if r.hit(500) {
+			since = ident.Before(w.store.nowMs() - r.between(0, w.plan.active).Milliseconds())
+		}
+		w.join(w.channels[r.below(len(w.channels))], kind, since)
 	}
 }

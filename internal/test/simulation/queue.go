@@ -10,7 +10,8 @@ import (
 // A server is one Redis: the keys of all consumers, a clock and a run_id. Its
 // state may be lost; queueSeam is how a broker reaches it.
 type server struct {
-	clock func() time.Time
+	clock  func() time.Time
+	behind func(consumer uint32) bool // as redisq.Queue.Behind
 
 	mu     sync.Mutex
 	jump   time.Duration // added to clock
@@ -18,10 +19,11 @@ type server struct {
 	lanes  map[uint32]*queuemodel.Consumer
 	epochs int // given so far
 	flaw   flaw
+	back   bool // it went back in time: the spill that it remembers may be that of another time
 }
 
-func newServer(clock func() time.Time) *server {
-	return &server{clock: clock, run: 1, lanes: map[uint32]*queuemodel.Consumer{}}
+func newServer(clock func() time.Time, behind func(consumer uint32) bool) *server {
+	return &server{clock: clock, behind: behind, run: 1, lanes: map[uint32]*queuemodel.Consumer{}}
 }
 
 // nowMs is TIME. Call it with mu held.
@@ -67,6 +69,7 @@ func (r *server) restore(saved map[uint32]*queuemodel.Consumer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.run++
+	r.back = true
 	r.lanes = map[uint32]*queuemodel.Consumer{}
 	for consumer, k := range saved {
 		r.lanes[consumer] = k.Clone()

@@ -56,6 +56,7 @@ func (q *queueSeam) enqueue(b redisq.Batch, src redisq.Source, out *redisq.Enque
 		result := k.Offer(now, q.window, offered, src)
 		q.l.w.checker.enqueued(q.l, b.Consumer, b.Jobs, src)
 		for _, l := range result.Leases {
+			q.l.w.checker.inTurn(b.Consumer, l)
 			q.l.w.checker.granted(q.l, b.Consumer, l, asked, b.Lease)
 		}
 		*out = result
@@ -133,6 +134,9 @@ func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease tim
 		c := k.Claim(now, q.window, min(max(n, 0), redisq.MaxBatch), lease, limits)
 		for _, l := range c.Leases {
 			q.l.w.checker.granted(q.l, consumer, l, asked, lease)
+		}
+		for _, l := range c.Leases {
+			q.l.w.checker.inTurn(consumer, l)
 		}
 		out = c
 	})

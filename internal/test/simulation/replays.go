@@ -80,7 +80,7 @@ func (w *world) checkReplays() {
 		}
 		k, began := s.consumers[r.ConsumerNo-1], r.at.Sub(w.start)
 		for _, m := range s.messages[r.ChannelNo] {
-			if m.ID.Compare(r.After) <= 0 || m.ID.Compare(r.Through) > 0 || !concerns(m.Audience, k) {
+			if m.ID.Compare(r.After) <= 0 || m.ID.Compare(r.Through) > 0 || !concerns(m.ID, m.Audience, k) {
 				continue
 			}
 			t := w.checker.trace(jobKey{k.No, m.ID})

@@ -59,9 +59,17 @@ func newStorePair(t *testing.T, seed uint64) *storePair {
 func (p *storePair) join() {
 	url := "http://k.example/"
 	id := fmt.Sprintf("k%d", len(p.consumers)+1)
-	k, _, err := p.real.PutConsumer(p.t.Context(), durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: "c1", CallbackURL: &url})
+	since := none
+	if len(p.ids) > 0 && p.r.hit(500) {
+		since = p.id()
+	}
+	put := durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: "c1", CallbackURL: &url}
+	if since != none {
+		put.Since = &since
+	}
+	k, _, err := p.real.PutConsumer(p.t.Context(), put)
 	require.NoError(p.t, err)
-	require.Equal(p.t, k.No, p.model.putConsumer(p.channel, durable.Push, "").No, "")
+	require.Equal(p.t, k.No, p.model.putConsumer(p.channel, durable.Push, "", since).No, "")
 	p.consumers = append(p.consumers, k)
 }
 

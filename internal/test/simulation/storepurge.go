@@ -71,12 +71,17 @@ func (s *store) isOver(m *durable.Message, p durable.Purge) bool {
 	if s.awaited(m) || s.answering(m, p) {
 		return false
 	}
+	if s.unknown(p) {
+		return false
+	}
 	known := 0
 	for _, k := range p.Consumers {
-		if !concerns(m.Audience, *k) {
+		if !concerns(m.ID, m.Audience, *k) {
 			continue
 		}
-		known++
+		if k.Position < m.Audience {
+			known++
+		}
 		dead, died := s.dead[jobKey{k.No, m.ID}]
 		if _, ok := s.deliveries[jobKey{k.No, m.ID}]; !ok && !(died && dead.AtMs < p.DeadBeforeMs) {
 			return false
@@ -85,13 +90,25 @@ func (s *store) isOver(m *durable.Message, p durable.Purge) bool {
 	return known == m.Audience
 }
 
+// unknown reports whether the request lacks a consumer that gets messages of the past: the real
+// store then refuses it. Call it with mu held.
+func (s *store) unknown(p durable.Purge) bool {
+	for _, k := range s.consumers {
+		if k.ChannelNo == p.ChannelNo && k.Since != none &&
+			!slices.ContainsFunc(p.Consumers, func(known *durable.Consumer) bool { return known.No == k.No }) {
+			return true
+		}
+	}
+	return false
+}
+
 // removed checks that nothing is left to do for a message that is removed (I1). The
 // store holds its lock.
 func (c *checker) removed(l *life, m *durable.Message) {
 	l.note("removed", 0, m.ID, "")
 	s := c.w.store
 	for _, k := range s.consumers {
-		if k.ChannelNo != m.ChannelNo || !concerns(m.Audience, k) {
+		if k.ChannelNo != m.ChannelNo || !concerns(m.ID, m.Audience, k) {
 			continue
 		}
 		if status := s.state(jobKey{k.No, m.ID}).Status; status != durable.Delivered && (status != durable.Dead || c.w.plan.deadRetention == 0) {

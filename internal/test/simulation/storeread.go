@@ -89,7 +89,7 @@ func (s *store) allDelivered(k durable.Consumer, after, through ident.ID) bool {
 	defer s.mu.Unlock()
 	owed, delivered := 0, 0
 	for _, m := range s.messages[k.ChannelNo] {
-		if m.ID.Compare(after) > 0 && m.ID.Compare(through) <= 0 && concerns(m.Audience, k) {
+		if m.ID.Compare(after) > 0 && m.ID.Compare(through) <= 0 && concerns(m.ID, m.Audience, k) {
 			owed++
 		}
 	}
@@ -219,7 +219,7 @@ func (s *store) levelDelivered(k durable.Consumer, priority int, after, through 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range heads {
-		if _, over := s.deliveries[jobKey{k.No, h.ID}]; !over && concerns(h.Audience, k) {
+		if _, over := s.deliveries[jobKey{k.No, h.ID}]; !over && concerns(h.ID, h.Audience, k) {
 			all = false
 		}
 	}

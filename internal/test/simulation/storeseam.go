@@ -281,3 +281,8 @@ func (t storeSeam) ReleaseNode(ctx context.Context, lease durable.NodeLease) err
 func (t storeSeam) Nodes(ctx context.Context) ([]durable.Node, error) {
 	return read(ctx, t, "Nodes", 0, t.s.readNodes)
 }
+
+// LeaveOut is for filters, which the simulation does not have.
+func (t storeSeam) LeaveOut(context.Context, durable.Consumer, []ident.ID) error {
+	panic("simulation: a message is left out, and no consumer has a filter")
+}

@@ -75,7 +75,7 @@ func (s *store) backlog(k durable.Consumer) (b durable.Backlog) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.messages[k.ChannelNo] {
-		if !concerns(m.Audience, k) {
+		if !concerns(m.ID, m.Audience, k) {
 			continue
 		}
 		switch s.state(jobKey{k.No, m.ID}).Status {

@@ -92,7 +92,7 @@ func (w *world) operate(e trouble) {
 		// then it can be in two sets, see redisq.Fresh.
 		old := ident.AtMillis(w.store.nowMs() - rationalDelay.Milliseconds())
 		for _, h := range w.store.heads(k.ChannelNo, -1, none, old, 3) {
-			if concerns(h.Audience, k) {
+			if concerns(h.ID, h.Audience, k) {
 				_, _ = b.desk.RetriggerJob(ctx, k.No, durable.Head{ID: h.ID, Audience: h.Audience, Priority: h.Priority}, false)
 			}
 		}

@@ -110,7 +110,7 @@ func newWorld(seed uint64, p plan, f flaw) *world {
 	w.acting.ended.L, w.rounds.ended.L = &w.acting.mu, &w.rounds.mu
 	w.checker = newChecker(w)
 	w.store = newStore(func() time.Time { return time.Now().Add(p.storeSkew) })
-	w.server = newServer(func() time.Time { return time.Now().Add(p.queueSkew) })
+	w.server = newServer(func() time.Time { return time.Now().Add(p.queueSkew) }, w.store.behind)
 	w.store.flaw, w.server.flaw = f, f
 	w.brokers = make([]*broker, p.brokers)
 	return w
@@ -158,13 +158,13 @@ func (w *world) broker(slot int) *broker {
 	return nil
 }
 
-// join registers a consumer: from its answer on, every message reaches it.
-func (w *world) join(channel uint32, kind durable.ConsumerType) {
-	k := w.store.putConsumer(channel, kind, w.policy(channel, kind))
+// join registers a consumer: from its answer on, every message reaches it, and those after since.
+func (w *world) join(channel uint32, kind durable.ConsumerType, since ident.ID) {
+	k := w.store.putConsumer(channel, kind, w.policy(channel, kind), since)
 	w.mu.Lock()
 	w.joined[k.No] = w.now()
 	w.mu.Unlock()
-	w.note("consumer joins", fmt.Sprintf("%d, %s, channel %d", k.No, kind, channel))
+	w.note("consumer joins", fmt.Sprintf("%d, %s, channel %d, since %s", k.No, kind, channel, since))
 	if kind == durable.Pull {
 		for n := range 2 {
 			w.working.Go(func() { w.pull(k, n) })
@@ -186,10 +186,10 @@ func (w *world) run() {
 	w.faults.Store(!w.plan.calm)
 	for _, no := range w.channels {
 		for range w.plan.push {
-			w.join(no, durable.Push)
+			w.join(no, durable.Push, none)
 		}
 		for range w.plan.pull {
-			w.join(no, durable.Pull)
+			w.join(no, durable.Pull, none)
 		}
 	}
 	for slot := range w.plan.brokers {

@@ -1,0 +1,77 @@
+package reaper
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/policy"
+)
+
+// A consumer that is attached as of a time gets messages for which its filter was not evaluated when
+// they were stored. The scan that loads them evaluates it, before it offers them: a message that it
+// refuses is left out from then on, for scans, counts and books. The verdict depends on the message
+// and on the filter that the consumer had at its creation, so a scan that begins again comes to the
+// same one.
+
+// passed reports whether all messages that were stored before a consumer was created are behind the
+// horizon. Before that the scan of a consumer that gets such messages does not begin: its end would
+// let newer messages go first.
+func (r *Reaper) passed(k *durable.Consumer) bool {
+	// Neither time is before the creation. The clocks of the brokers, which give the IDs, differ.
+	created := min(k.ChangedAt.UnixMilli(), k.StateMs) + durable.MaxIDAge.Milliseconds()
+	return k.Since.IsZero() || r.through().Millis() > created
+}
+
+// concerned returns those of the heads that concern the consumer of the scan and are newer than
+// after. It examines heads[:read], at least one; with a filter for the past it may stop at a bound of
+// bytes or time for the round.
+func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head, after ident.ID) (mine []durable.Head, read int, err error) {
+	mine = make([]durable.Head, 0, len(heads))
+	var joined []ident.ID // for which the filter is to be evaluated
+	f := policy.FilterOf(s.k.SincePolicy)
+	for _, h := range heads {
+		if h.ID.Compare(after) <= 0 || !s.k.Concerns(h) {
+			continue
+		}
+		mine = append(mine, h)
+		if f != nil && s.k.Joined(h) {
+			joined = append(joined, h.ID)
+		}
+	}
+	if len(joined) == 0 {
+		return mine, len(heads), nil
+	}
+	if s.sieve == nil {
+		s.sieve = &jobs.Sieve{Store: r.Store, Filter: f, Seen: r.Catalogue.Seen, Bytes: siftBytes, Until: time.Now().Add(siftFor)}
+	}
+	match, examined, err := s.sieve.Sift(ctx, s.k.ChannelNo, joined)
+	if err != nil {
+		return nil, 0, err
+	}
+	refused := make(map[ident.ID]bool, examined)
+	left := make([]ident.ID, 0, examined)
+	for _, id := range joined[:examined] {
+		if !match[id] {
+			refused[id], left = true, append(left, id)
+		}
+	}
+	if err := r.Store.LeaveOut(ctx, *s.k, left); err != nil {
+		return nil, 0, err
+	}
+	read = len(heads)
+	if examined < len(joined) {
+		for read = 0; heads[read].ID != joined[examined]; {
+			read++
+		}
+	}
+	kept := mine[:0]
+	for _, h := range mine {
+		if !refused[h.ID] && (read == len(heads) || h.ID.Compare(heads[read].ID) < 0) {
+			kept = append(kept, h)
+		}
+	}
+	return kept, read, nil
+}
