@@ -40,6 +40,7 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 		wg.Go(func() { r.sacrifice(load, rand.New(rand.NewPCG(c.Seed, 1<<62)), d) })
 	}
 	wg.Go(func() { r.redriveNowAndThen(load, rand.New(rand.NewPCG(c.Seed, 1<<63))) })
+	wg.Go(func() { r.replay(load) })
 	err := r.inject(ctx, storm, c, say)
 	say("faults have ended; the load continues for a while")
 	if err == nil {
@@ -172,8 +173,12 @@ func (p *progress) made(open, known int64) bool {
 // checker reports the remaining jobs.
 func (r *rig) drain(ctx context.Context, say func(format string, args ...any)) error {
 	p := newProgress()
-	since := time.Now()
+	since, redriven := time.Now(), time.Now()
 	for {
+		if time.Since(redriven) > redriveReplies {
+			redriven = time.Now()
+			r.redriveReplies(ctx)
+		}
 		open, err := r.open(ctx)
 		if err != nil {
 			return err

@@ -29,6 +29,8 @@ func Check(e *Evidence) *Verdict {
 	c.duplicates()
 	c.leases()
 	c.policies()
+	c.answers()
+	c.replays()
 	c.deaths()
 	c.rests()
 	c.counters()

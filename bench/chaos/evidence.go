@@ -31,7 +31,11 @@ type Evidence struct {
 	Rests    []Rest // of the brokers
 	Pauses   []Pause
 	// Askew has the consumers of which the books of the broker do not balance.
-	Askew []string
+	Askew     []string
+	Replies   []Reply
+	Exchanges map[exchangeKey]Exchange `json:"-"`
+	Copies    []Copy
+	Replays   []Replay
 	// InRedis is how many jobs Redis still knew at the end.
 	InRedis int64
 }
@@ -117,7 +121,7 @@ type failedDelivery struct {
 
 // gather reads all of it.
 func (r *rig) gather(ctx context.Context) (*Evidence, error) {
-	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests, Pauses: r.pauses}
+	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests, Pauses: r.pauses, Exchanges: map[exchangeKey]Exchange{}}
 	for n := 1; n <= r.producer.starts; n++ {
 		if err := e.readProducer(r.journalOf(r.producer.name, n)); err != nil {
 			return nil, err
@@ -144,6 +148,9 @@ func (r *rig) gather(ctx context.Context) (*Evidence, error) {
 		if e.Jobs[k].Listed, err = r.deadLetters(ctx, k); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.readReplays(ctx, e); err != nil {
+		return nil, err
 	}
 	if e.Askew, err = r.books(ctx); err != nil {
 		return nil, err
@@ -218,6 +225,10 @@ func (e *Evidence) readConsumer(path string) error {
 			byNumber[l.number(1)] = len(e.Arrivals)
 			e.Arrivals = append(e.Arrivals, Arrival{Consumer: int(l.number(2)), Seq: l.number(3), Hash: l.text(4), Attempt: attempt,
 				Job: l.text(6), Message: l.text(7), Broker: l.text(8), Asked: l.time(9), At: l.time(10)})
+		case 'R':
+			e.Replies = append(e.Replies, Reply{Seq: l.number(1), Consumer: l.text(2), Hash: l.text(3), Message: l.text(4), Taken: l.number(5) < 300, At: l.time(6)})
+		case 'Y':
+			e.Copies = append(e.Copies, Copy{Replay: l.number(1), Seq: l.number(2), Hash: l.text(3)})
 		case 'O':
 			i, ok := byNumber[l.number(1)]
 			if !ok {

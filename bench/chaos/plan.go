@@ -35,12 +35,14 @@ const (
 type behaviour string
 
 const (
-	steady  behaviour = "steady"  // answers 204
-	flaky   behaviour = "flaky"   // some 500, closed connections, redirects, huge answers
-	limited behaviour = "limited" // some 429 and 503, with good and bad Retry-After
-	hanging behaviour = "hanging" // some answers come too late or never
-	single  behaviour = "single"  // pull worker at the single routes
-	batched behaviour = "batched" // pull worker at the batch routes
+	steady     behaviour = "steady"     // answers 204
+	flaky      behaviour = "flaky"      // some 500, closed connections, redirects, huge answers
+	limited    behaviour = "limited"    // some 429 and 503, with good and bad Retry-After
+	hanging    behaviour = "hanging"    // some answers come too late or never
+	responding behaviour = "responding" // answers with a response
+	later      behaviour = "later"      // accepts, and has the response at a result that is polled
+	single     behaviour = "single"     // pull worker at the single routes
+	batched    behaviour = "batched"    // pull worker at the batch routes
 )
 
 func (b behaviour) pull() bool { return b == single || b == batched }
@@ -84,8 +86,8 @@ const (
 // neighbour that must not suffer from it.
 func newPlan(rate float64, seed uint64) *plan {
 	return &plan{
-		Channels: []string{flakyChannel, journalChannel, "chaos-single", batchedChannel, policyChannel},
-		Weights:  []int{32, 32, 5, 23, 8},
+		Channels: []string{flakyChannel, journalChannel, "chaos-single", batchedChannel, policyChannel, answersChannel},
+		Weights:  []int{30, 30, 5, 21, 8, 6},
 		Consumers: []consumer{
 			{0, "steady-0", steady}, {0, "flaky", flaky},
 			{1, "steady-1", steady}, {1, "limited", limited},
@@ -93,6 +95,7 @@ func newPlan(rate float64, seed uint64) *plan {
 			{3, "steady-3", steady}, {3, "batched", batched},
 			{4, ratedID, flaky}, {4, orderedID, flaky}, {4, mortalID, flaky}, {4, pausingID, steady},
 			{1, filteredID, steady},
+			{5, answeringID, responding}, {5, laterID, later},
 		},
 		Producer: "chaos", Token: "chaos-token", Rate: rate, Seed: seed,
 	}

@@ -42,10 +42,12 @@ const (
 
 // policies are the fields in the PUT of these consumers.
 var policies = map[string]map[string]string{
-	ratedID:    {"rateLimit": fmt.Sprintf("%d/%s", rateLimit, rateWindow)},
-	orderedID:  {"ordered": "true", "maxRetries": "1000", "backoff": "constant:200ms"},
-	filteredID: {"filter": "priority == 0"},
-	mortalID:   {"tombstoneAfter": "8", "tombstoneWindow": "10s", "maxRetries": "1000", "backoff": "constant:200ms"},
+	ratedID:     {"rateLimit": fmt.Sprintf("%d/%s", rateLimit, rateWindow)},
+	orderedID:   {"ordered": "true", "maxRetries": "1000", "backoff": "constant:200ms"},
+	filteredID:  {"filter": "priority == 0"},
+	answeringID: {"responses": "callback"},
+	laterID:     {"responses": "callback", "async": "true"},
+	mortalID:    {"tombstoneAfter": "8", "tombstoneWindow": "10s", "maxRetries": "1000", "backoff": "constant:200ms"},
 }
 
 // attempts is how often a job of the consumer is sent at most.

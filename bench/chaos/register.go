@@ -16,7 +16,7 @@ import (
 // register creates producer, channels and consumers before anything is published.
 func (r *rig) register(ctx context.Context) error {
 	base := "http://" + r.nodes[0].addr
-	if err := put(ctx, base+"/producer/"+r.plan.Producer, url.Values{"token": {r.plan.Token}}); err != nil {
+	if err := put(ctx, base+"/producer/"+r.plan.Producer, url.Values{"token": {r.plan.Token}, "replyUrl": {"http://" + r.plan.Sinks + replyPath}}); err != nil {
 		return err
 	}
 	for _, c := range r.plan.Channels {

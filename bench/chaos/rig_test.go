@@ -59,6 +59,8 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	require.Greater(t, v.Delivered, v.Acked)
 	require.Equal(t, v.Jobs, v.Delivered+v.Dead)
 	require.Positive(t, v.LeftOut, "filters and addresses leave jobs out")
+	require.Positive(t, v.Answered, "responses come back")
+	require.Positive(t, v.Replayed, "a replay delivers")
 	require.FileExists(t, filepath.Join(dir, standalone, "faults.json"))
 }
 

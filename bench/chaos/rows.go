@@ -64,7 +64,12 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("count the rows of bulks: %w", err)
 	}
-	return open + rows, nil
+	unanswered, err := r.unanswered(ctx)
+	if err != nil {
+		return 0, err
+	}
+	replaying, err := r.replaying(ctx)
+	return open + rows + unanswered + replaying, err
 }
 
 // gone is the database with the rows that brokers have removed, which are also evidence.
@@ -75,7 +80,7 @@ const gone = "gone"
 // keep their messages in a campaign, so of those nothing is removed that counts.
 func (r *rig) archive(ctx context.Context) error {
 	statements := []string{"CREATE DATABASE " + gone}
-	for _, table := range []string{"messages", "deliveries", "attempts"} {
+	for _, table := range []string{"messages", "deliveries", "attempts", "exchanges"} {
 		var columns string
 		err := r.db.QueryRowContext(ctx, "SELECT GROUP_CONCAT('OLD.', column_name ORDER BY ordinal_position) FROM information_schema.columns "+
 			"WHERE table_schema = ? AND table_name = ?", database, table).Scan(&columns)
@@ -119,6 +124,9 @@ func (r *rig) readStore(ctx context.Context, e *Evidence) error {
 		}
 		for k, no := range consumers {
 			if err := readOutcomes(ctx, tx, &e.Jobs[k], from, no); err != nil {
+				return err
+			}
+			if err := readExchanges(ctx, tx, e, from, k, no); err != nil {
 				return err
 			}
 		}

@@ -54,6 +54,9 @@ func (s *sinks) run(ctx context.Context) error {
 }
 
 func (s *sinks) handle(rc *fasthttp.RequestCtx) {
+	if s.serveMore(rc) {
+		return
+	}
 	k, err := strconv.Atoi(strings.TrimPrefix(string(rc.Path()), "/"))
 	if err != nil || k < 0 || k >= len(s.plan.Consumers) {
 		rc.SetStatusCode(fasthttp.StatusNotFound) // a followed redirect ends here: a failed attempt
@@ -65,10 +68,18 @@ func (s *sinks) handle(rc *fasthttp.RequestCtx) {
 	if !ok {
 		seq = -1
 	}
+	if replay := h.Peek("X-Broker-Replay"); len(replay) > 0 {
+		s.copied(rc, replay, seq)
+		return
+	}
 	arrival, now := s.arrivals.Add(1), time.Now()
 	s.log.Add("D", arrival, k, seq, hashOf(body), string(h.Peek("X-Broker-Attempt")), string(h.Peek("X-Broker-Job-ID")),
 		orDash(string(h.Peek("X-Broker-Message-ID"))), orDash(string(h.UserAgent())), now, now)
-	s.answer(rc, s.plan.Consumers[k].Does, arrival)
+	if does := s.plan.Consumers[k].Does; does.responds() {
+		s.respond(rc, does, arrival, seq)
+	} else {
+		s.answer(rc, does, arrival)
+	}
 }
 
 // say flushes the answer to disk before it sends it.

@@ -52,6 +52,10 @@ type Verdict struct {
 	Scheduled     int64 // deliveries of scheduled messages
 	Journalled    int64 // messages that a journal took, in an answer 202
 	LeftOut       int64 // jobs that stored messages do not have, by address or by filter
+	Answered      int64 // exchanges whose response the producer has
+	AnsweredAgain int64 // replies beyond the first one of an exchange
+	Replayed      int64 // jobs of replays
+	ReplayedAgain int64 // copies of replays beyond the first one of a job
 
 	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
 	LongestGap, LongestGapHealthy time.Duration // without any success
@@ -112,6 +116,7 @@ func (v *Verdict) add(o *Verdict) {
 		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Held, &o.Held},
 		{&v.PlannedExits, &o.PlannedExits}, {&v.Ordered, &o.Ordered}, {&v.Pauses, &o.Pauses}, {&v.Scheduled, &o.Scheduled},
 		{&v.Journalled, &o.Journalled}, {&v.LeftOut, &o.LeftOut},
+		{&v.Answered, &o.Answered}, {&v.AnsweredAgain, &o.AnsweredAgain}, {&v.Replayed, &o.Replayed}, {&v.ReplayedAgain, &o.ReplayedAgain},
 	} {
 		*pair.into += *pair.from
 	}
@@ -157,6 +162,10 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("  of scheduled messages", func(v *Verdict) int64 { return v.Scheduled })
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
 	count("jobs that filters and addresses left out", func(v *Verdict) int64 { return v.LeftOut })
+	count("responses that the producer has", func(v *Verdict) int64 { return v.Answered })
+	count("  of those, sent again", func(v *Verdict) int64 { return v.AnsweredAgain })
+	count("jobs that replays delivered", func(v *Verdict) int64 { return v.Replayed })
+	count("  of those, sent again", func(v *Verdict) int64 { return v.ReplayedAgain })
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
 	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Held })
 	count("reports of pull workers without an answer", func(v *Verdict) int64 { return v.Unanswered })
