@@ -75,7 +75,7 @@ FROM (
 // DeadHeads returns up to limit dead letters of a consumer with message IDs from from on, in
 // order, also those that are disposed of. next continues; it is zero at the end.
 func (s *Store) DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (out []DeadHead, next ident.ID, err error) {
-	err = repeat(ctx, "walk dead letters", func(ctx context.Context) error {
+	err = repeat(ctx, "scan dead letters", func(ctx context.Context) error {
 		out, next = nil, ident.ID{}
 		n := 0
 		return each(ctx, s.reads, selectDeadHeads, []any{consumerNo, from[:], limit}, func(r *sql.Rows) error {

@@ -19,7 +19,7 @@ import (
 // entry. It repeats the same statement with the same IDs until the outcome is known. A row
 // that was stored over a broken connection is then found by its key and never stored twice.
 func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, errs []error) {
-	doubt := false // an earlier try may have committed
+	uncertain := false // an earlier try may have committed
 	for try := 0; len(part) > 0; try++ {
 		v, err := s.sendInsert(ctx, node, part)
 		if err == nil {
@@ -28,7 +28,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 		}
 		switch v {
 		case unknown:
-			doubt = true
+			uncertain = true
 		case bad:
 			// The statement fails because of its values, so no earlier try can have
 			// committed either.
@@ -48,19 +48,19 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			}
 			err = cmp.Or(e, err)
 		case stale:
-			rest, e := s.repeatStale(ctx, part, doubt, errs)
+			rest, e := s.repeatStale(ctx, part, uncertain, errs)
 			unproven(part, rest, errs)
 			if e == nil {
 				spread(rest, errs, ErrStale)
 				return
 			}
-			doubt, err = true, e
+			uncertain, err = true, e
 		case failed:
 			if errors.Is(err, ErrNotReplicated) {
 				spread(part, errs, err)
 				return
 			}
-			if !doubt {
+			if !uncertain {
 				spread(part, errs, failedTo("insert", err))
 				return
 			}
@@ -68,7 +68,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 		if pause(ctx, try) == nil {
 			continue
 		}
-		if doubt {
+		if uncertain {
 			err = errors.Join(ErrOutcomeUnknown, err)
 		}
 		spread(part, errs, failedTo("insert", err))
@@ -284,11 +284,11 @@ func (s *Store) resolveChunk(ctx context.Context, q querier, part []entry, errs 
 const staleMargin = 250 * time.Millisecond
 
 // repeatStale returns the entries that are not stored and, by the guard, never will be. With
-// doubt, a copy of the statement may still be on its way to the server. repeatStale then
+// uncertain, a copy of the statement may still be on its way to the server. repeatStale then
 // waits until the oldest ID is too old for the guard, so that such a copy must fail.
-func (s *Store) repeatStale(ctx context.Context, part []entry, doubt bool, errs []error) ([]entry, error) {
+func (s *Store) repeatStale(ctx context.Context, part []entry, uncertain bool, errs []error) ([]entry, error) {
 	rest, err := s.resolve(ctx, s.db, part, errs)
-	if err != nil || len(rest) == 0 || !doubt {
+	if err != nil || len(rest) == 0 || !uncertain {
 		return rest, err
 	}
 	oldest := rest[0].ID.Millis()

@@ -119,22 +119,22 @@ func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Conte
 		db = s.reads
 	}
 	for try := 0; ; try++ {
-		doubt, err := runOnce(ctx, db, t.options, f)
+		uncertain, err := runOnce(ctx, db, t.options, f)
 		if err == nil {
 			return nil
 		}
-		again := repeatable(err) && (!doubt || t.harmless)
+		again := repeatable(err) && (!uncertain || t.harmless)
 		if again && pause(ctx, try) == nil {
 			continue
 		}
-		if doubt {
+		if uncertain {
 			err = errors.Join(ErrOutcomeUnknown, err)
 		}
 		return failedTo(t.name, err)
 	}
 }
 
-func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) (doubt bool, err error) {
+func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) (uncertain bool, err error) {
 	tx, err := db.BeginTx(ctx, o)
 	if err != nil {
 		return false, err

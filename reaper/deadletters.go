@@ -16,7 +16,7 @@ import (
 )
 
 // What becomes of dead letters by the policy of their consumer: they are redriven after the
-// consumer has recovered, forwarded to another channel, or discarded after a time. The walk
+// consumer has recovered, forwarded to another channel, or discarded after a time. The scan
 // over them starts again and again, so a death behind it is found in its next turn, and a
 // crash loses nothing.
 
@@ -29,7 +29,7 @@ const (
 	// of statements for one consumer in one round.
 	dlqPage  = 500
 	dlqPages = 10
-	// dlqPause is the pause between two walks, as a multiple of the time that a walk took.
+	// dlqPause is the pause between two scans, as a multiple of the time that a scan took.
 	dlqPause = 20
 	// maxRedrives bounds how often the broker redrives a job by itself.
 	maxRedrives = 5
@@ -41,52 +41,52 @@ const (
 // number of redrives before.
 var redrivePauses = [maxRedrives]time.Duration{0, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour}
 
-// An undertaker walks the dead letters of the consumers that this broker repairs. Only its
+// An undertaker scans the dead letters of the consumers that this broker repairs. Only its
 // loop uses it.
 type undertaker struct {
 	*Reaper
-	walks map[uint32]*deadWalk // by consumer
+	scans map[uint32]*deadScan // by consumer
 }
 
-// A deadWalk is a walk over the dead letters of one consumer.
-type deadWalk struct {
+// A deadScan is a scan over the dead letters of one consumer.
+type deadScan struct {
 	k       *durable.Consumer
 	dlq     policy.DLQ
 	from    ident.ID      // the next dead letter
-	took    time.Duration // by the present walk
-	next    time.Time     // when the next walk may begin
-	success int64         // Unix ms: the last delivery when the walk began
+	took    time.Duration // by the present scan
+	next    time.Time     // when the next scan may begin
+	success int64         // Unix ms: the last delivery when the scan began
 	budget  int           // dead letters that this round may still move
 }
 
 func (r *Reaper) dlqLoop(ctx context.Context) {
-	u := &undertaker{Reaper: r, walks: map[uint32]*deadWalk{}}
+	u := &undertaker{Reaper: r, scans: map[uint32]*deadScan{}}
 	r.rounds(ctx, dlqTick, "dead letters cannot be handled as their consumers' policies say; the reaper tries again", u.round)
 }
 
 // round visits the consumers whose dead letters are not only kept. After a failure it
 // continues with the others. It returns the last error.
 func (u *undertaker) round(ctx context.Context) (failure error) {
-	maps.DeleteFunc(u.walks, func(no uint32, _ *deadWalk) bool { return u.deleted(no) })
+	maps.DeleteFunc(u.scans, func(no uint32, _ *deadScan) bool { return u.deleted(no) })
 	for _, no := range u.Catalogue.ConsumerNos() {
 		k := u.Catalogue.ConsumerByNo(no)
 		if k == nil || u.Policies.Of(k.Policy).DLQ.Kind == policy.DLQKeep || !u.Cluster.Owns(no) {
-			delete(u.walks, no)
+			delete(u.scans, no)
 			continue
 		}
-		w := u.walks[no]
+		w := u.scans[no]
 		if dlq := u.Policies.Of(k.Policy).DLQ; w == nil || w.dlq != dlq {
-			w = &deadWalk{dlq: dlq}
-			u.walks[no] = w
+			w = &deadScan{dlq: dlq}
+			u.scans[no] = w
 		}
 		w.k, w.budget = k, dlqRate
-		failure = cmp.Or(u.walk(ctx, w), failure)
+		failure = cmp.Or(u.scan(ctx, w), failure)
 	}
 	return failure
 }
 
-// walk does the part of a walk that belongs to one round.
-func (u *undertaker) walk(ctx context.Context, w *deadWalk) (err error) {
+// scan does the part of a scan that belongs to one round.
+func (u *undertaker) scan(ctx context.Context, w *deadScan) (err error) {
 	start := time.Now()
 	if start.Before(w.next) {
 		return nil
@@ -127,7 +127,7 @@ func (u *undertaker) walk(ctx context.Context, w *deadWalk) (err error) {
 
 // handle does with a page what the policy says. It returns how many dead letters of the page
 // it has handled.
-func (u *undertaker) handle(ctx context.Context, w *deadWalk, page []durable.DeadHead) (upto int, err error) {
+func (u *undertaker) handle(ctx context.Context, w *deadScan, page []durable.DeadHead) (upto int, err error) {
 	var due []durable.DeadHead
 	now := u.Cluster.NowMs()
 	for upto = 0; upto < len(page); upto++ {
@@ -163,7 +163,7 @@ func (u *undertaker) handle(ctx context.Context, w *deadWalk, page []durable.Dea
 
 // due reports whether the policy asks for something to be done with a dead letter. Jobs that
 // the consumer has refused, and jobs that were too old, are not redriven: they would end alike.
-func (w *deadWalk) due(d *durable.DeadHead, nowMs int64) bool {
+func (w *deadScan) due(d *durable.DeadHead, nowMs int64) bool {
 	switch w.dlq.Kind {
 	case policy.DLQExpire:
 		return d.Disposal != durable.Discarded && d.DiedMs+w.dlq.After.Milliseconds() <= nowMs
@@ -183,7 +183,7 @@ func (w *deadWalk) due(d *durable.DeadHead, nowMs int64) bool {
 
 // forward publishes dead letters to another channel and then notes that. After a crash in
 // between they are published again and refused, since their message IDs are the same.
-func (u *undertaker) forward(ctx context.Context, w *deadWalk, due []durable.DeadHead) (failure error) {
+func (u *undertaker) forward(ctx context.Context, w *deadScan, due []durable.DeadHead) (failure error) {
 	target := u.Catalogue.Channel(w.dlq.Channel)
 	if target == nil {
 		return errors.New("reaper: the channel " + w.dlq.Channel + " of dead letters does not exist")
@@ -205,7 +205,7 @@ func (u *undertaker) forward(ctx context.Context, w *deadWalk, due []durable.Dea
 }
 
 // forwardOne publishes one dead letter.
-func (u *undertaker) forwardOne(ctx context.Context, w *deadWalk, target uint32, d durable.DeadHead) error {
+func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32, d durable.DeadHead) error {
 	msgs, err := u.Store.Messages(ctx, w.k.ChannelNo, []ident.ID{d.ID})
 	if err != nil || len(msgs) == 0 {
 		return err

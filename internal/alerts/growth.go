@@ -27,7 +27,7 @@ const (
 	growthPage = 500
 )
 
-// A growthCheck walks over the consumers that have dead letters.
+// A growthCheck looks at the consumers that have dead letters.
 type growthCheck struct {
 	*Alerts
 	Growth

@@ -41,7 +41,7 @@ local firsts, retries = total, 0
 if n > 0 and total > 0 then
   firsts = first_ready(total)
   retries = total - firsts
-  if piled(retries, cap) then firsts = 0 end
+  if delayed_is_full(retries, cap) then firsts = 0 end
   if spilled >= 0 and firsts > 0 then firsts = redis.call('ZCOUNT', KEYS[1], '-inf', reach()) end
   if retries == 0 and spilled < 0 then
     if firsts > 0 then popped, removed = redis.call('ZPOPMIN', KEYS[1], fmt(n)), true end

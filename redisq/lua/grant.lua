@@ -120,10 +120,10 @@ local function first_ready(total)
   return redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. fmt(RETRY))
 end
 
--- piled reports whether four windows of jobs wait for a time or another attempt; retries
+-- delayed_is_full reports whether four windows of jobs wait for a time or another attempt; retries
 -- is how many of the latter are ready. No first attempt is then granted: a consumer that
 -- fails every job must not move its whole backlog there.
-local function piled(retries, cap) return redis.call('ZCARD', KEYS[2]) + retries >= 4 * cap end
+local function delayed_is_full(retries, cap) return redis.call('ZCARD', KEYS[2]) + retries >= 4 * cap end
 
 -- split returns how many of n leases first attempts get, and how many retries. While
 -- first attempts are left, retries get their share of the leases, counted by the fences,

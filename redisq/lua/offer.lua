@@ -45,7 +45,7 @@ local function others()
   local _, attempts = unpack_meta(redis.call('HGET', KEYS[4], head[1]), 0)
   return share == 100 or attempts == 0
 end
-if lease > 0 and not others() and not piled(waiting, cap) then
+if lease > 0 and not others() and not delayed_is_full(waiting, cap) then
   if allowed(n, now) == n then
     local deadline, first, last = fmt(now + lease), priority .. '|1|0|' .. epoch .. '.', '|' .. fmt(now)
     local ids, before, behind, leases = {}, {}, {}, {}

@@ -11,7 +11,7 @@
 -- other delayed job has. unpark.lua makes it ready at its old place; its due time is
 -- the fail-safe. A job that unpark.lua named while it was leased (ready time 0) is
 -- ready at once. While delayed holds three windows, the job is removed: unpark.lua
--- adds it again. So parked jobs alone never make piled of grant.lua true.
+-- adds it again. So parked jobs alone never make delayed_is_full of grant.lua true.
 -- Replay: harmless, returns 0. Removes before it adds. Cost: O(k log n).
 local cap, n = int(ARGV[2], 1, 2147483647), (#ARGV - 2) / 4
 if not cap or not int(n, 1, 500) then return bad('park') end

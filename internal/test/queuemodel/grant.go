@@ -31,9 +31,9 @@ func (k *Consumer) firsts() int {
 	return n
 }
 
-// piled reports whether four windows of jobs wait for a time or for another attempt. No first
+// delayedIsFull reports whether four windows of jobs wait for a time or for another attempt. No first
 // attempt is then granted: a consumer that fails every job must not move its whole backlog there.
-func (k *Consumer) piled(window, retries int) bool { return len(k.delayed)+retries >= 4*window }
+func (k *Consumer) delayedIsFull(window, retries int) bool { return len(k.delayed)+retries >= 4*window }
 
 // shareOf returns the share of retries in percent.
 func shareOf(l redisq.Limits) int {
@@ -86,7 +86,7 @@ func (k *Consumer) lanes(window int) (firsts, again []ident.ID) {
 			again = append(again, id)
 		}
 	}
-	if k.piled(window, len(again)) {
+	if k.delayedIsFull(window, len(again)) {
 		firsts = nil
 	}
 	return firsts, again

@@ -148,7 +148,7 @@ func (s *Store) LevelHeads(ctx context.Context, channelNo uint32, priority int, 
 
 func (s *Store) heads(ctx context.Context, query statement, args ...any) ([]Head, error) {
 	var out []Head
-	err := repeat(ctx, "walk messages", func(ctx context.Context) error {
+	err := repeat(ctx, "scan messages", func(ctx context.Context) error {
 		out = nil
 		if err := s.barrier(ctx); err != nil {
 			return err

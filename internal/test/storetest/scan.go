@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-var walkTests = map[string]func(*testing.T, *fixture){
+var scanTests = map[string]func(*testing.T, *fixture){
 	"heads go from after one ID through another": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 2)
 		in := f.messages(ch, 10)
