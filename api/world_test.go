@@ -33,6 +33,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -119,11 +120,11 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Helper()
 	ctx := context.Background()
 	w := &world{t: t, dir: t.TempDir(), mini: miniredis.RunT(t), reg: prometheus.NewRegistry()}
+	tables.SQLite(t, w.dir)
 	var err error
 	w.store, err = durable.OpenSQLite(ctx, w.dir, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.store.Close() })
-	require.NoError(t, w.store.Migrate(ctx))
 	w.node, err = w.store.LeaseNode(ctx, "test", time.Hour)
 	require.NoError(t, err)
 	w.ids = ident.NewGenerator(w.node.No, func() int64 { return time.Now().UnixMilli() })

@@ -11,7 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // bulkOf stores a bulk that runs.
@@ -30,7 +30,7 @@ func bulkOf(t *testing.T, s *durable.Store, channelNo uint32, id ident.ID) *dura
 // its locks: another one goes on within 20 s, and nothing of the step is stored.
 func TestMySQLEndsTheLocksOfAnOwnerThatStandsStill(t *testing.T) {
 	t.Parallel()
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	first, second := openMySQL(t, dsn), openMySQL(t, dsn)
 	ch, _, err := first.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)
@@ -107,7 +107,8 @@ func isStale(err error) bool { return err != nil && errors.Is(err, durable.ErrSt
 
 // Lost answers, also to COMMIT, neither lose nor double a row of a bulk, and each row is counted once.
 func TestALostAnswerNeverLosesOrDoublesARowOfABulk(t *testing.T) {
-	dsn := servers.MySQL(t)
+	t.Parallel()
+	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "INSERT INTO bulk_steps", "UPDATE bulks", "COMMIT", "START TRANSACTION")
 	ch, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
@@ -155,7 +156,8 @@ func TestALostAnswerNeverLosesOrDoublesARowOfABulk(t *testing.T) {
 // The last step of a bulk ends the hold of its owner. An owner that gets no answer to its COMMIT learns
 // all the same that it has stored the step, since nobody else can have.
 func TestALostAnswerToTheLastStepOfABulkIsFound(t *testing.T) {
-	dsn := servers.MySQL(t)
+	t.Parallel()
+	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "COMMIT")
 	ch, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})

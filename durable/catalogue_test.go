@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,7 +10,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// These tests wait more than they compute; -parallel still overrides it.
+	_ = flag.Set("test.parallel", "4")
+	goleak.VerifyTestMain(m)
+}
 
 func TestAChannelIsFullWhenItsMessagesHaveNoIDLeftForAJob(t *testing.T) {
 	s, err := OpenSQLite(t.Context(), t.TempDir(), Options{})

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // openThrough opens a second store on the same database behind a proxy.
@@ -35,7 +36,8 @@ type result struct {
 }
 
 func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
-	dsn := servers.MySQL(t)
+	t.Parallel()
+	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "INSERT INTO message_keys", "COMMIT", "START TRANSACTION")
 	_, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
@@ -142,7 +144,7 @@ func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
 }
 
 func TestOutcomesAreRecordedThroughABadConnection(t *testing.T) {
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "INSERT INTO deliveries", "\nINSERT INTO", "\nDELETE FROM", "COMMIT", "START TRANSACTION")
 	p.chance.Store(8)

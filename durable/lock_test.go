@@ -11,7 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // A rival is another session with a transaction that has a lock on the key of a message.
@@ -90,7 +90,7 @@ func requireBothStored(t *testing.T, s *durable.Store, errs []error) {
 // Error 1213: the server resolves a deadlock by a rollback of the store's transaction.
 func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
 	t.Parallel()
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
 	r := startRival(t, dsn, "b")
 	for i := range 1000 { // the server rolls back the transaction with fewer changes
@@ -106,7 +106,7 @@ func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
 // Error 1205: a lock is not released within the time for which a statement waits.
 func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
 	t.Parallel()
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
 	r := startRival(t, dsn, "b")
 	begun := time.Now()
@@ -127,7 +127,7 @@ func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
 // outcomes of other jobs of the consumer do not wait for it.
 func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
 	t.Parallel()
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
 	db, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
 // number then gets a full lease, counted from the release of the lock.
 func TestANumberThatWasLockedIsLeasedFromThenOn(t *testing.T) {
 	t.Parallel()
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
 	old, err := s.LeaseNode(t.Context(), "old", -time.Second) // over at once
 	require.NoError(t, err)

@@ -13,12 +13,13 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/internal/test/storetest"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 func TestMySQL(t *testing.T) {
 	var dsns sync.Map // of each store, so that a second broker can reach its database
 	open := func(t *testing.T) *durable.Store {
-		dsn := servers.MySQL(t)
+		dsn := tables.MySQL(t)
 		s := openMySQL(t, dsn)
 		dsns.Store(s, dsn)
 		return s
@@ -57,7 +58,7 @@ VALUES (?, ?, 1, 0, 1, '', '', '')`, channelNo, id[:])
 // The sessions of a store use the binary character set. Names are text all the same: sessions
 // with a character set read them as text, and the store reads names that such sessions wrote.
 func TestNamesAreTextForEverybodyWhoReadsTheTables(t *testing.T) {
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
 	name := strings.Repeat("🙂", 254) + "é" // 255 characters, which is what a name may have
 	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c", Name: &name, NewToken: "t"})
@@ -117,7 +118,7 @@ func TestNoErrorOfOpenNamesThePassword(t *testing.T) {
 }
 
 func TestMySQLIsDescribedAndItsWeakSettingsAreTold(t *testing.T) {
-	s := openMySQL(t, servers.MySQL(t))
+	s := openMySQL(t, tables.MySQL(t))
 	require.Regexp(t, `^(MariaDB|MySQL) \d+\.\d+`, s.Describe())
 	for _, w := range s.Warnings() {
 		require.NotContains(t, w, "innodb_flush_log_at_trx_commit", "the test server flushes each commit")

@@ -12,13 +12,14 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // Lost answers, also to COMMIT, neither lose nor double the message of a schedule, with two brokers
 // that send the same schedules.
 func TestALostAnswerNeverLosesOrDoublesAScheduledMessage(t *testing.T) {
-	dsn := servers.MySQL(t)
+	t.Parallel()
+	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "UPDATE scheduled", "INSERT INTO scheduled", "COMMIT", "START TRANSACTION")
 	ch, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})

@@ -7,16 +7,18 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/test/storetest"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 func TestSQLite(t *testing.T) { storetest.Run(t, openSQLite, nil) }
 
 func openSQLite(t *testing.T) *durable.Store {
 	t.Helper()
-	s, err := durable.OpenSQLite(t.Context(), t.TempDir(), durable.Options{})
+	dir := t.TempDir()
+	tables.SQLite(t, dir)
+	s, err := durable.OpenSQLite(t.Context(), dir, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.Migrate(t.Context()))
 	return s
 }
 

@@ -10,13 +10,13 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // stalled opens a store behind a proxy that can stall, with a read timeout that would outlast
 // the test, and makes channel 1.
 func stalled(t *testing.T) (*durable.Store, *proxy, durable.NodeLease) {
-	dsn := servers.MySQL(t)
+	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
 	_, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)

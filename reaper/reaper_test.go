@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -54,10 +55,10 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	r := &rig{t: t, owned: true, audience: 1, server: miniredis.RunT(t)}
 	var err error
 	r.folder = t.TempDir()
+	tables.SQLite(t, r.folder)
 	r.store, err = durable.OpenSQLite(ctx, r.folder, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
-	require.NoError(t, r.store.Migrate(ctx))
 	r.node, err = r.store.LeaseNode(ctx, "test", time.Hour)
 	require.NoError(t, err)
 	r.ids = ident.NewGenerator(r.node.No, func() int64 { return time.Now().UnixMilli() })

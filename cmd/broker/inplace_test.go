@@ -11,7 +11,7 @@ import (
 // A broker whose data folder is removed would go on answering 201.
 func TestABrokerEndsWhenItsDataFolderIsTakenAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	p := embeddedWorld(t).with("BROKER_DATA_DIR=" + dir).start()
+	p := emptyWorld(t).with("BROKER_DATA_DIR=" + dir).start()
 	p.sample("k")
 	p.publish("before")
 	require.NoError(t, os.Rename(dir, dir+"-moved"))
@@ -21,6 +21,6 @@ func TestABrokerEndsWhenItsDataFolderIsTakenAway(t *testing.T) {
 	require.Contains(t, p.log.String(), "was removed, renamed or replaced")
 	require.NoFileExists(t, filepath.Join(dir, "penstock.db"))
 
-	again := embeddedWorld(t).with("BROKER_DATA_DIR=" + dir + "-moved").start()
+	again := emptyWorld(t).with("BROKER_DATA_DIR=" + dir + "-moved").start()
 	eventually(t, "what was stored before is where the folder is", func() bool { return len(again.queued("k")) == 1 })
 }

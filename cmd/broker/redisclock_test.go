@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // clockedWorld has a Redis whose clock the test sets.
 func clockedWorld(t *testing.T) (*world, *servers.ClockedRedisServer) {
 	server := servers.StartRedisClocked(t)
-	return &world{t: t, redis: server.RedisServer, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}, server
+	return &world{t: t, redis: server.RedisServer, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}, server
 }
 
 // jump sets the clock of Redis and requires that scripts see it.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -26,7 +27,7 @@ func newClusterStage(t *testing.T, consumers int, env ...string) *clusterStage {
 	cluster, err := servers.StartCluster(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + cluster.URL()}}
+	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + cluster.URL()}}
 	s := &clusterStage{process: w.with(patient...).with(env...).start(), t: t, cluster: cluster, sinks: map[string]*sink{}, slots: map[string]int{}}
 	s.sample("pull")
 	// In an empty database consumers are numbered as they come.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // An addressed Redis is one that tests send commands to.
@@ -126,7 +127,7 @@ func TestFaultRedisRefusesForAWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := servers.StartRedis(t, r.args...)
-			w := &world{t: t, redis: server, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}
+			w := &world{t: t, redis: server, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}
 			w.with(patient...)
 			sink := newSink(t, nil)
 			p := w.start()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // An authority that the system does not know is named by SSL_CERT_FILE.
@@ -56,7 +57,7 @@ func TestRedisUserWithTheLeastRightsSuffices(t *testing.T) {
 	require.NoError(t, a.Do(t.Context(), "acl", "setuser", "default", "off").Err()) // we are logged in and stay so
 	require.NoError(t, a.Do(t.Context(), "config", "resetstat").Err())
 	url := strings.Replace(server.URL(), "redis://", "redis://penstock:s3cret@", 1)
-	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + url}}
+	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + url}}
 	w.with(patient...).with("BROKER_QUEUE_WINDOW=20")
 	useEverything(t, w)
 

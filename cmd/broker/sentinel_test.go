@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // patient are quick settings with a delivery timeout that a busy machine keeps: a
@@ -27,7 +28,7 @@ func sentinelWorld(t *testing.T, o servers.SentinelOptions) (*world, *servers.Se
 		}
 		require.NoError(t, s.Close())
 	})
-	return &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t), "BROKER_REDIS_URL=" + s.URL(), "BROKER_REDIS_MASTER=" + s.MasterName}}, s
+	return &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + s.URL(), "BROKER_REDIS_MASTER=" + s.MasterName}}, s
 }
 
 // promote makes the replica n the master.

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -264,8 +265,8 @@ func (p *process) metric(name string) (v float64, err error) {
 		return 0, err
 	}
 	for line := range strings.Lines(r.body) {
-		if n, err := fmt.Sscanf(line, name+" %g", &v); n == 1 && err == nil {
-			return v, nil
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(text), 64)
 		}
 	}
 	return 0, fmt.Errorf("no metric %s", name)

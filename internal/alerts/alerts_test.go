@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // A world is a store with a channel, a consumer and the channel of alerts.
@@ -38,10 +39,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	ctx := context.Background()
-	store, err := durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
+	dir := t.TempDir()
+	tables.SQLite(t, dir)
+	store, err := durable.OpenSQLite(ctx, dir, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.Migrate(ctx))
 	w := &world{t: t, store: store, cat: catalogue.New(store, slog.New(slog.DiscardHandler)), failures: map[string]int{}, retry: firstRetry}
 	for _, id := range []string{ident.AlertsChannel, "c"} {
 		_, _, err = store.PutChannel(ctx, durable.Put{ID: id, NewToken: "t"})

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -36,11 +37,12 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	r := &rig{t: t, server: miniredis.RunT(t)}
+	dir := t.TempDir()
+	tables.SQLite(t, dir)
 	var err error
-	r.store, err = durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
+	r.store, err = durable.OpenSQLite(ctx, dir, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
-	require.NoError(t, r.store.Migrate(ctx))
 	r.node, err = r.store.LeaseNode(ctx, "test", time.Hour)
 	require.NoError(t, err)
 	r.ids = ident.NewGenerator(r.node.No, func() int64 { return time.Now().UnixMilli() })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/seedfile"
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 const sample = `
@@ -164,10 +165,11 @@ func (w *writes) PutConsumer(ctx context.Context, p durable.ConsumerPut) (durabl
 
 func open(t *testing.T) *writes {
 	t.Helper()
-	store, err := durable.OpenSQLite(t.Context(), t.TempDir(), durable.Options{})
+	dir := t.TempDir()
+	tables.SQLite(t, dir)
+	store, err := durable.OpenSQLite(t.Context(), dir, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.Migrate(t.Context()))
 	return &writes{Store: store}
 }
 

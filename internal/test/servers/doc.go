@@ -27,3 +27,8 @@ const (
 	EnvMySQL = "PENSTOCK_TEST_MYSQL" // go-sql-driver DSN of a user who may create databases
 	EnvRedis = "PENSTOCK_TEST_REDIS" // redis:// URL
 )
+
+// EnvDisk names the folder on a disk for the MySQL servers of single tests, "" being that of
+// temporary files. MariaDB maps a log that is in memory, and then neither writes nor flushes it:
+// a test that kills the server or slows its disk would test something else.
+const EnvDisk = "PENSTOCK_TEST_DISK"

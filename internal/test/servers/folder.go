@@ -35,8 +35,11 @@ type folder struct {
 
 // newFolder makes the directory and starts its janitor. The path is short and
 // not the test's own TempDir: a Unix socket's path must fit 100 bytes.
-func newFolder() (*folder, error) {
-	path, err := os.MkdirTemp("", "penstock-")
+func newFolder() (*folder, error) { return newFolderIn("") }
+
+// newFolderIn is newFolder in the directory parent, "" being that of temporary files.
+func newFolderIn(parent string) (*folder, error) {
+	path, err := os.MkdirTemp(parent, "penstock-")
 	if err != nil {
 		return nil, fmt.Errorf("servers: make a temporary folder: %w", err)
 	}

@@ -36,7 +36,7 @@ func StartMySQL(tb TB, extraArgs ...string) *MySQLServer {
 // startMySQLServer starts a server in a folder that prepare, if any, has seen.
 func startMySQLServer(tb TB, extraArgs []string, prepare func(dir string) error, env []string) *MySQLServer {
 	tb.Helper()
-	p, err := startMySQLWith(extraArgs, prepare, env)
+	p, err := startMySQLIn(os.Getenv(EnvDisk), extraArgs, prepare, env)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -124,9 +124,10 @@ func rootDSN(port int) string {
 	return cfg.FormatDSN()
 }
 
-func startMySQL() (*process, error) { return startMySQLWith(nil, nil, nil) }
+// startMySQL starts a shared server, which no test kills or slows down.
+func startMySQL() (*process, error) { return startMySQLIn("", nil, nil, nil) }
 
-func startMySQLWith(extraArgs []string, prepare func(dir string) error, env []string) (*process, error) {
+func startMySQLIn(parent string, extraArgs []string, prepare func(dir string) error, env []string) (*process, error) {
 	binary, err := findBinary("mariadbd", "mysqld")
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func startMySQLWith(extraArgs []string, prepare func(dir string) error, env []st
 	if err != nil {
 		return nil, err
 	}
-	f, err := newFolder()
+	f, err := newFolderIn(parent)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ package servers
 
 import (
 	"errors"
+	"os"
 	"syscall"
 )
 
@@ -15,7 +16,7 @@ type MySQLNode struct{ process *process }
 
 // StartMySQLNode starts an empty server, as StartMySQL does.
 func StartMySQLNode() (*MySQLNode, error) {
-	p, err := startMySQL()
+	p, err := startMySQLIn(os.Getenv(EnvDisk), nil, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,8 @@ func (f *fixture) stored(t *testing.T, batch []*durable.Message) map[ident.ID]du
 		got, err := f.Messages(f.ctx, no, ids)
 		require.NoError(t, err)
 		for _, m := range got {
-			require.NotContains(t, out, m.ID, "a message is there once")
+			_, twice := out[m.ID]
+			require.False(t, twice, "message %s is there once", m.ID)
 			out[m.ID] = m
 		}
 	}

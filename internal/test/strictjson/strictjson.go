@@ -43,6 +43,10 @@ func Check(text []byte, v any) error {
 	if err != nil {
 		return err
 	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, text) == nil && bytes.Equal(compact.Bytes(), encoded) {
+		return nil // as most answers: the comparison below takes many times the time
+	}
 	typ := reflect.TypeOf(v)
 	got, want := canonical(typ, text), canonical(typ, encoded)
 	for i := range max(len(got), len(want)) {

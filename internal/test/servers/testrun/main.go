@@ -7,8 +7,8 @@
 //
 // It starts one MySQL (or MariaDB) and one Redis for the whole run, or uses
 // those that PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS name, then runs `go
-// vet` and `go test -race` over the packages (default ./..., the slowest ones first) and prints what
-// ran against what. It fails when a test fails, when one is skipped, or when
+// test -race` over the packages (default ./..., the slowest ones first), `go vet` beside it, and prints
+// what ran against what. It fails when a test fails, when one is skipped, or when
 // none ran. With -exec it runs that command instead, with the servers in its
 // environment and empty databases in PENSTOCK_BENCH_MYSQL and PENSTOCK_BENCH_MYSQL_OTHER.
 package main
@@ -68,6 +68,11 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		packages = append(slices.Clone(slowest), "./...")
 	}
 
+	if !*instead { // which may be a measurement, where a disk counts
+		if err := filesInMemory(); err != nil {
+			return false, err
+		}
+	}
 	pair, err := servers.StartPair()
 	if err != nil {
 		return false, err
@@ -79,25 +84,41 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		return runInstead(ctx, pair, flags.Args(), out)
 	}
 
-	vet := command(ctx, append([]string{"vet"}, packages...)...)
-	vet.Stdout, vet.Stderr = out, out
-	vetErr := vet.Run() // what does not compile fails again below, by name
-
+	vetted := vet(ctx, packages)
 	// No result from a cache: the servers are not the ones of last time.
-	testArgs := []string{"test", "-json", "-race", translated, "-count=1", "-timeout", "45m"}
+	testArgs := []string{"test", "-json", "-race", translated, "-count=1", "-timeout", "45m", "-vet=off"}
 	if *pattern != "" {
 		testArgs = append(testArgs, "-run", *pattern)
 	}
 	env := append(os.Environ(), pair.Environment()...)
-	env = append(env, "CGO_ENABLED=1") // the race detector needs it
+	env = append(env, raceOptions(), "CGO_ENABLED=1") // the race detector needs cgo
 	started := time.Now()
 	s, err := test(ctx, append(testArgs, packages...), env, out)
 	if err != nil {
 		return false, err
 	}
-	s.vet, s.mysql, s.redis, s.elapsed = vetErr, pair.MySQLVersion, pair.RedisVersion, time.Since(started)
+	complaints := <-vetted
+	fmt.Fprint(out, complaints.text)
+	s.vet, s.mysql, s.redis, s.elapsed = complaints.err, pair.MySQLVersion, pair.RedisVersion, time.Since(started)
 	s.print(out)
 	return s.ok(), nil
+}
+
+// A verdictOfVet is what go vet said and how it ended.
+type verdictOfVet struct {
+	text string
+	err  error
+}
+
+// vet starts `go vet` beside the tests, which do not compile the same things: it fills the time in
+// which they wait. What does not compile fails in the tests by name.
+func vet(ctx context.Context, packages []string) <-chan verdictOfVet {
+	done := make(chan verdictOfVet, 1)
+	go func() {
+		text, err := command(ctx, append([]string{"vet"}, packages...)...).CombinedOutput()
+		done <- verdictOfVet{string(text), err}
+	}()
+	return done
 }
 
 // runInstead runs a command with the servers and reports whether it succeeded.
