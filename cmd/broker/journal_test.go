@@ -231,7 +231,7 @@ func TestKillsAroundTheJournalLoseNothingAndStoreNothingTwice(t *testing.T) {
 				} else {
 					w.with("BROKER_DATA_DIR=" + dir)
 				}
-				p := w.start(envKill + "=" + point + ":3")
+				p := w.start(envKill + "=" + point + ":3:300ms") // whoever is answered meanwhile is in the journal, or lost
 				p.sample("k")
 				p.put("/channel/c", "ack", "journal", "latencyBudget", "1ms")
 				acked := p.floodUntilItDies(point)

@@ -26,6 +26,7 @@ import (
 const (
 	envMain  = "PENSTOCK_TEST_MAIN"  // "1": be the broker
 	envKill  = "PENSTOCK_TEST_KILL"  // "<point>:<n>": kill -9 ourselves the n-th time we come there; ":<duration>": after we stood there so long
+	envStand = "PENSTOCK_TEST_STAND" // "<point>:<n>:<duration>": stand there so long the n-th time we come there, and go on
 	envFiles = "PENSTOCK_TEST_FILES" // "<n>": have at most n descriptors
 )
 
@@ -39,26 +40,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}
-	if point, n, ok := strings.Cut(os.Getenv(envKill), ":"); ok {
-		left := atomic.Int64{}
-		n, pause, _ := strings.Cut(n, ":")
-		count, err := strconv.Atoi(n)
-		if err != nil {
-			panic(err)
-		}
-		stand, err := time.ParseDuration(cmp.Or(pause, "0s"))
-		if err != nil {
-			panic(err)
-		}
-		left.Store(int64(count))
-		failpoint.Hit = func(at string) {
-			if at == point && left.Add(-1) == 0 {
-				time.Sleep(stand)
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {} // the signal is on its way
-			}
-		}
-	}
+	atPoint(os.Getenv(envKill), func(stand time.Duration) {
+		time.Sleep(stand)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // the signal is on its way
+	})
+	atPoint(os.Getenv(envStand), time.Sleep)
 	if n, err := strconv.ParseUint(os.Getenv(envFiles), 10, 64); err == nil {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
 			panic(err)
@@ -72,6 +59,33 @@ func TestMain(m *testing.M) {
 		}
 	}
 	main()
+}
+
+// atPoint calls do the n-th time this process comes to a point of the setting "<point>:<n>[:<duration>]".
+func atPoint(setting string, do func(stand time.Duration)) {
+	point, n, ok := strings.Cut(setting, ":")
+	if !ok {
+		return
+	}
+	n, pause, _ := strings.Cut(n, ":")
+	count, err := strconv.Atoi(n)
+	if err != nil {
+		panic(err)
+	}
+	stand, err := time.ParseDuration(cmp.Or(pause, "0s"))
+	if err != nil {
+		panic(err)
+	}
+	left, earlier := atomic.Int64{}, failpoint.Hit
+	left.Store(int64(count))
+	failpoint.Hit = func(at string) {
+		if earlier != nil {
+			earlier(at)
+		}
+		if at == point && left.Add(-1) == 0 {
+			do(stand)
+		}
+	}
 }
 
 // The settings are read again later, and a secret may come through a pipe.

@@ -80,6 +80,19 @@ func (r *receiver) got(message string) (n int, last received) {
 	return n, last
 }
 
+// replyIDs returns the message IDs of the replies to a message.
+func (r *receiver) replyIDs(message string) map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := map[string]bool{}
+	for _, one := range r.replies {
+		if one.header.Get("X-Broker-In-Reply-To") == message {
+			ids[one.header.Get("X-Broker-Message-ID")] = true
+		}
+	}
+	return ids
+}
+
 func (s *stage) responses(message, query string) (v apitype.Responses) {
 	s.t.Helper()
 	r := s.do("GET", s.path("/message/", message, "/responses", query), "", producerTokens...)
@@ -205,6 +218,7 @@ func TestFaultNoResponseIsLostWhereTheBrokerDies(t *testing.T) {
 			}
 			n, _ := r.got(id)
 			require.True(t, n == 2 || n == 3, "%d replies after %s: a reply is sent twice only if it was in flight", n, point)
+			require.Len(t, r.replyIDs(id), 2, "after %s: a reply that comes again has the same ID", point)
 			p.stop()
 		}
 	})
