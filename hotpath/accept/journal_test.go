@@ -232,3 +232,32 @@ func TestWhatCanNeverBeStoredLeavesTheJournalWithItsReason(t *testing.T) {
 	f.set(durable.ErrConflict)
 	require.Equal(t, "message_id_conflict", d.await(t, receipt).Reason)
 }
+
+// A message with an ordering key goes behind those that wait in the journal, also while the store
+// takes messages: it must not overtake one of its key.
+func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
+	keyed := func(payload string) *durable.Message {
+		return &durable.Message{ChannelNo: 1, Payload: []byte(payload), Key: payload, Headers: durable.OrderingLine("k", nil)}
+	}
+	first, err := p.send(20*time.Millisecond, keyed("first"))
+	require.NoError(t, err)
+	require.NotNil(t, first)
+	p.standby.pulse = &pulse{} // of a store that is well
+	direct := func(m *durable.Message) bool {
+		sub := &Submission{writes: []write{{msg: m}}}
+		p.standby.prepare(sub, Terms{Since: time.Now(), Budget: time.Minute})
+		return sub.or.direct
+	}
+	require.True(t, direct(keyed("second")))
+	require.False(t, direct(&durable.Message{ChannelNo: 1, Payload: []byte("other")}), "one without a key need not wait")
+	second, err := p.send(time.Minute, keyed("second"))
+	require.NoError(t, err)
+	f.set(nil)
+	d.await(t, first)
+	d.await(t, second)
+	f.requireStored(t, "first first", "second second")
+	require.Eventually(t, func() bool { return !direct(keyed("third")) }, 30*time.Second, time.Millisecond, "the journal is empty")
+}
