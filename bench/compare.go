@@ -136,6 +136,7 @@ func (c Comparison) Verdict() string {
 
 func compareCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
 	f := flags("compare", progress)
+	least := f.Float64("least", 0, "fail if the rates of B are below this part of A's, in the median of the pairs of repeats")
 	if err := f.Parse(args); err != nil {
 		return ExitUsage, err
 	}
@@ -158,7 +159,35 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 	for _, c := range Compare(a, b) {
 		fmt.Fprintf(w, "%s\t%.5g\t%.5g\t%.3f\t%.0f %%\t%s\t%s\t\n", c.Name, c.A, c.B, c.Ratio, 100*c.Noise, c.Verdict(), c.Samples)
 	}
-	return ExitOK, w.Flush()
+	if err := w.Flush(); err != nil || *least == 0 {
+		return ExitOK, err
+	}
+	return guard(a, b, *least, out)
+}
+
+// guard reports how much B does of A, by the pairs of repeats that ran one after the other: what
+// slows the machine down for a while slows both of a pair. It returns ExitSlower below least.
+func guard(a, b *Report, least float64, out io.Writer) (int, error) {
+	code := ExitOK
+	if len(a.Results) != len(b.Results) || len(a.Results) < minRepeats {
+		return ExitUsage, fmt.Errorf("--least needs %d or more repeats of each side, equally many", minRepeats)
+	}
+	for _, m := range metrics {
+		va, vb := pick(a.Results, m.repeat), pick(b.Results, m.repeat)
+		if !strings.HasSuffix(m.name, "/s") || median(va) == 0 {
+			continue
+		}
+		ratios := make([]float64, len(va))
+		for i := range va {
+			ratios[i] = vb[i] / va[i]
+		}
+		verdict := "kept"
+		if !(median(ratios) >= least) { // also of a pair without a rate
+			verdict, code = "TOO SLOW", ExitSlower
+		}
+		fmt.Fprintf(out, "%s: %.3f in the median of %d pairs, at least %.2f: %s\n", m.name, median(ratios), len(ratios), least, verdict)
+	}
+	return code, nil
 }
 
 // readReports reads one side of a comparison. Runs that were interleaved with runs of the other

@@ -89,3 +89,28 @@ func TestTheSearchFindsTheEdge(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, best)
 }
+
+func TestTheGuardLooksAtPairs(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, rates ...float64) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, reportWith(rates...).Write(path))
+		return path
+	}
+	// The machine slows down in the middle: only pairs tell.
+	a := write("a", 1000, 400, 900, 500, 1000)
+	for name, c := range map[string]struct {
+		b    string
+		code int
+	}{
+		"the same":        {write("same", 1000, 400, 900, 500, 1000), ExitOK},
+		"a little slower": {write("little", 960, 390, 870, 485, 960), ExitOK},
+		"too slow":        {write("slow", 940, 370, 840, 465, 940), ExitSlower},
+		"one slow turn":   {write("turn", 1000, 100, 900, 500, 1000), ExitOK},
+		"fewer turns":     {write("fewer", 1000, 400, 900), ExitUsage},
+	} {
+		var out bytes.Buffer
+		code, _ := compareCommand(context.Background(), []string{"--least", "0.95", a, c.b}, &out, &out)
+		require.Equal(t, c.code, code, "%s: %s", name, out.String())
+	}
+}

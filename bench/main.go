@@ -19,6 +19,7 @@ const (
 	ExitPromise     = 2 // the ledger found a loss, a corruption, or with --strict more
 	ExitUnmet       = 3 // find-max found no rate that keeps the bound
 	ExitCannotStart = 4 // broker, sink or a file
+	ExitSlower      = 6 // compare found less than --least
 	ExitUnproven    = 5 // deliveries were still pending when the run gave up on them
 )
 
