@@ -20,7 +20,7 @@ FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo-responses build dist test test-quick lint vuln bench bench-compare bench-guard peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run demo-responses build dist test test-quick lint vuln bench bench-compare bench-guard bench-tuning peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-compare: ## compare publish, push, pull and batch with another commit, int
 bench-guard: ## fail if publish, push, pull or batch is slower than the last tag (or REF=) by more than 5 %, ten minutes
 	@ref=$(or $(REF),$$(git describe --tags --abbrev=0 2>/dev/null)); test -n "$$ref" || { echo "there is no tag to compare with: name a commit, make bench-guard REF="; exit 2; }; \
 	LEAST=0.95 TURNS=$(or $(TURNS),7) ./scripts/servers.sh -exec ./scripts/bench-compare.sh "$$ref"
+
+bench-tuning: ## measure what each knob costs and buys, the numbers of docs/tuning.md; ROUNDS= (3)
+	ROUNDS=$(ROUNDS) ./scripts/servers.sh -exec ./scripts/tuning.sh
 
 peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run
 	./scripts/peers.sh $(PEERS)

@@ -137,6 +137,7 @@ func (c Comparison) Verdict() string {
 func compareCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
 	f := flags("compare", progress)
 	least := f.Float64("least", 0, "fail if the rates of B are below this part of A's, in the median of the pairs of repeats")
+	pairs := f.Bool("pairs", false, "a line for each measure: the medians, and the median of the ratios of the pairs of repeats")
 	if err := f.Parse(args); err != nil {
 		return ExitUsage, err
 	}
@@ -154,6 +155,9 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 	for _, warning := range unlike(a, b) {
 		fmt.Fprintln(out, "caution:", warning)
 	}
+	if *pairs {
+		return ExitOK, printPairs(a, b, out)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "median of\tA\tB\tB/A\tnoise\t\tseen in\t")
 	for _, c := range Compare(a, b) {
@@ -163,6 +167,29 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 		return ExitOK, err
 	}
 	return guard(a, b, *least, out)
+}
+
+// printPairs compares repeats that ran one after the other.
+func printPairs(a, b *Report, out io.Writer) error {
+	if len(a.Results) != len(b.Results) {
+		return errors.New("--pairs needs equally many repeats of each side")
+	}
+	for _, m := range metrics {
+		va, vb := pick(a.Results, m.repeat), pick(b.Results, m.repeat)
+		if median(va) > 0 && median(vb) > 0 {
+			fmt.Fprintf(out, "%-16s A %8.5g  B %8.5g  ratio %.2f\n", m.name, median(va), median(vb), median(ratios(va, vb)))
+		}
+	}
+	return nil
+}
+
+// ratios divides the numbers of pairs.
+func ratios(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = b[i] / a[i]
+	}
+	return out
 }
 
 // guard reports how much B does of A, by the pairs of repeats that ran one after the other: what
@@ -177,15 +204,11 @@ func guard(a, b *Report, least float64, out io.Writer) (int, error) {
 		if !strings.HasSuffix(m.name, "/s") || median(va) == 0 {
 			continue
 		}
-		ratios := make([]float64, len(va))
-		for i := range va {
-			ratios[i] = vb[i] / va[i]
-		}
-		verdict := "kept"
-		if !(median(ratios) >= least) { // also of a pair without a rate
+		verdict, ratio := "kept", median(ratios(va, vb))
+		if !(ratio >= least) { // also of a pair without a rate
 			verdict, code = "TOO SLOW", ExitSlower
 		}
-		fmt.Fprintf(out, "%s: %.3f in the median of %d pairs, at least %.2f: %s\n", m.name, median(ratios), len(ratios), least, verdict)
+		fmt.Fprintf(out, "%s: %.3f in the median of %d pairs, at least %.2f: %s\n", m.name, ratio, len(va), least, verdict)
 	}
 	return code, nil
 }

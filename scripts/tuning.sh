@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# What each knob costs and buys: the numbers of docs/tuning.md. Every round runs the usual load and
+# then each knob beside it, ROUNDS times (3), on the same servers. A row is the median of the rounds'
+# ratios to the usual load of the same round, which is what stays true on another machine.
+#
+#   scripts/tuning.sh [knob ...]     default: all of them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${ROUNDS:-3}
+make --no-print-directory build >&2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The usual load: 64 producers, 1 KiB, one push consumer.
+knobs=(
+	"usual|"
+	"16 producers|--connections 16"
+	"256 producers|--connections 256"
+	"1024 producers|--connections 1024"
+	"100 B|--payload 100"
+	"10 KiB|--payload 10240"
+	"100 KiB|--payload 102400"
+	"two priorities|--priority 0:50,5:50"
+	"message IDs|--message-ids"
+	"ordering keys|--keys 64"
+	"ordered|--keys 64 --policy ordered=true"
+	"filter|--policy filter=priority==0"
+	"rate limit|--policy rateLimit=100000/1s"
+	"concurrency|--policy concurrency=64"
+	"signatures|--policy signingSecret=generate"
+	"responses|--policy responses=store"
+	"ttl|--policy ttl=1h"
+	"5 consumers|--push-consumers 5"
+	"32 slots|--broker-env BROKER_CONSUMER_CONCURRENCY=32"
+	"256 slots|--broker-env BROKER_CONSUMER_CONCURRENCY=256"
+	"debug log|--broker-env BROKER_LOG_LEVEL=debug"
+	"no timer slack|--broker-env BROKER_TIMER_SLACK=0"
+	"pull, single|--push-consumers 0 --pull-workers 16"
+	"pull, batch|--push-consumers 0 --pull-workers 4 --pull-batch 100"
+	"batches|--connections 2 --batch 100"
+)
+
+chosen() {
+	[ $# -gt 1 ] || return 0
+	local name=$1 one
+	shift
+	for one in usual "$@"; do [ "$one" != "$name" ] || return 0; done
+	return 1
+}
+
+names=()
+for ((i = 1; i <= rounds; i++)); do
+	for knob in "${knobs[@]}"; do
+		name=${knob%%|*} flags=${knob#*|}
+		chosen "$name" "$@" || continue
+		[ "$i" -gt 1 ] || names+=("$name")
+		# shellcheck disable=SC2086 # the flags are words
+		bin/bench run --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" --connections 64 $flags \
+			--duration 4s --warmup 1s --json "$work/${name// /-}-$i.json" >"$work/log" 2>&1 ||
+			{ status=$? && echo "$name:" >&2 && tail -20 "$work/log" >&2 && exit $status; }
+	done
+done
+
+reports() {
+	local i list=''
+	for ((i = 1; i <= rounds; i++)); do list="$list,$work/${1// /-}-$i.json"; done
+	echo "${list#,}"
+}
+for name in "${names[@]}"; do
+	[ "$name" != usual ] || continue
+	echo
+	echo "== $name (B) and the usual load (A)"
+	bin/bench compare --pairs "$(reports usual)" "$(reports "$name")" | grep -v '^caution: different loads'
+done
