@@ -109,9 +109,8 @@ func New(o Options) *Plane {
 		Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, Policies: o.Push.Policies, NowMs: o.Node.NowMs, Alone: o.Node.Alone,
 		Wake: p.Wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
 	})
-	p.outcomes = outcome.New(o.Store, o.Queue, o.Metrics, o.Log)
-	p.outcomes.Tripped, p.outcomes.Node = o.Tripped, func() int { return numberOf(o.Node) }
-	p.outcomes.Answered = o.Answered
+	p.outcomes = outcome.New(outcome.Options{Store: o.Store, Queue: o.Queue, Metrics: o.Metrics, Log: o.Log,
+		Tripped: o.Tripped, Node: func() int { return numberOf(o.Node) }, Answered: o.Answered})
 	p.dispatcher = push.New(push.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Settings: o.Push,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Log: o.Log,

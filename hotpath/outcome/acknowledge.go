@@ -66,16 +66,16 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 		for k, ids := range acks {
 			batches = append(batches, redisq.Done{Consumer: k, IDs: ids})
 		}
-		if _, errs := o.queue.AckMany(ctx, batches); cmp.Or(errs...) != nil {
-			o.metrics.AcknowledgeErrors.Inc()
-			o.log.Debug("acks not taken by Redis; the leases will end", "error", cmp.Or(errs...))
+		if _, errs := o.options.Queue.AckMany(ctx, batches); cmp.Or(errs...) != nil {
+			o.options.Metrics.AcknowledgeErrors.Inc()
+			o.options.Log.Debug("acks not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 		}
 	}
 	o.acknowledgeDead(ctx, dead)
 	for k, n := range retries {
-		if _, err := o.queue.Nack(ctx, k, n.leases, n.delays); err != nil {
-			o.metrics.AcknowledgeErrors.Inc()
-			o.log.Debug("nacks not taken by Redis; the leases will end", "error", err)
+		if _, err := o.options.Queue.Nack(ctx, k, n.leases, n.delays); err != nil {
+			o.options.Metrics.AcknowledgeErrors.Inc()
+			o.options.Log.Debug("nacks not taken by Redis; the leases will end", "error", err)
 			continue
 		}
 		for i, sink := range n.sinks {
@@ -95,8 +95,8 @@ func (o *Committer) acknowledgeDead(ctx context.Context, dead map[uint32][]redis
 	for k, leases := range dead {
 		held = append(held, redisq.Held{Consumer: k, Leases: leases})
 	}
-	if errs := o.queue.AckHeldMany(ctx, held); cmp.Or(errs...) != nil {
-		o.metrics.AcknowledgeErrors.Inc()
-		o.log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", cmp.Or(errs...))
+	if errs := o.options.Queue.AckHeldMany(ctx, held); cmp.Or(errs...) != nil {
+		o.options.Metrics.AcknowledgeErrors.Inc()
+		o.options.Log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 	}
 }

@@ -62,10 +62,10 @@ func (o *Committer) extend(ctx context.Context, of leaseGroup, leases []redisq.L
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := guard.Do("extension of leases", func() error {
-		_, err := o.queue.Extend(ctx, of.consumer, leases, of.by)
+		_, err := o.options.Queue.Extend(ctx, of.consumer, leases, of.by)
 		return err
 	})
 	if err != nil {
-		o.log.Debug("leases of finished jobs cannot be extended", "consumer_no", of.consumer, "leases", len(leases), "error", err)
+		o.options.Log.Debug("leases of finished jobs cannot be extended", "consumer_no", of.consumer, "leases", len(leases), "error", err)
 	}
 }

@@ -82,22 +82,7 @@ func (w waiter) Done(err error)       { w <- err }
 // a crash in between the lease expires, and the next claim of the job finds the stored outcome and
 // drops the job.
 type Committer struct {
-	// Tripped is told of consumers that became dead with the outcomes just stored; nil: not reported.
-	// Set it before Run.
-	Tripped func(consumer uint32)
-
-	// Node returns 1 + the number of this broker, which the outcomes are stored with; nil: without
-	// one. Set it before Run.
-	Node func() int
-
-	// Answered is told of jobs that ended with a response, or dead; nil: not reported. It may not
-	// block. Set it before Run.
-	Answered func(consumer uint32, id ident.ID)
-
-	store   Store
-	queue   Queue
-	log     *slog.Logger
-	metrics *metrics.Metrics
+	options Options
 
 	mu             sync.Mutex
 	pending        []Result
@@ -110,9 +95,24 @@ type Committer struct {
 	unacknowledged chan struct{} // capacity 1: stored is not empty
 }
 
+// Options of New. The three functions may be nil.
+type Options struct {
+	Store   Store
+	Queue   Queue
+	Metrics *metrics.Metrics
+	Log     *slog.Logger
+
+	// Tripped is told of consumers that became dead with the outcomes just stored.
+	Tripped func(consumer uint32)
+	// Node returns 1 + the number of this broker, which the outcomes are stored with.
+	Node func() int
+	// Answered is told of jobs that ended with a response, or dead. It may not block.
+	Answered func(consumer uint32, id ident.ID)
+}
+
 // New returns a committer. No outcome is stored before Run.
-func New(store Store, queue Queue, m *metrics.Metrics, log *slog.Logger) *Committer {
-	return &Committer{store: store, queue: queue, metrics: m, log: log,
+func New(o Options) *Committer {
+	return &Committer{options: o,
 		signal: make(chan struct{}, 1), rush: make(chan struct{}, 1), unacknowledged: make(chan struct{}, 1)}
 }
 
@@ -256,16 +256,16 @@ func atOnce(pending []Result) int {
 
 // answered reports the jobs of the batch for which clients may wait.
 func (o *Committer) answered(batch []Result) {
-	if o.Answered == nil {
+	if o.options.Answered == nil {
 		return
 	}
 	for i := range batch {
 		out := &batch[i].Outcome
 		if out.Exchange != nil || out.Kind == durable.OutcomeDead {
-			o.Answered(out.ConsumerNo, out.ID)
+			o.options.Answered(out.ConsumerNo, out.ID)
 		}
 		if out.ReplyTo.ConsumerNo != 0 && out.Kind == durable.OutcomeDelivered {
-			o.Answered(out.ReplyTo.ConsumerNo, out.ReplyTo.ID)
+			o.options.Answered(out.ReplyTo.ConsumerNo, out.ReplyTo.ID)
 		}
 	}
 }
@@ -274,9 +274,9 @@ func (o *Committer) answered(batch []Result) {
 func (o *Committer) tripped(batch []Result) {
 	for i := range batch {
 		out := &batch[i].Outcome
-		if out.Tombstone != nil && out.Tombstone.Tripped && o.Tripped != nil {
+		if out.Tombstone != nil && out.Tombstone.Tripped && o.options.Tripped != nil {
 			_ = guard.Do("news of a dead consumer", func() error { // the catalogue is polled
-				o.Tripped(cmp.Or(out.Tombstone.ConsumerNo, out.ConsumerNo))
+				o.options.Tripped(cmp.Or(out.Tombstone.ConsumerNo, out.ConsumerNo))
 				return nil
 			})
 		}
@@ -304,24 +304,24 @@ func (o *Committer) pass(stored []Result) {
 // record stores a batch, and retries until ctx ends.
 func (o *Committer) record(ctx context.Context, batch []Result) error {
 	node := 0
-	if o.Node != nil {
-		node = o.Node()
+	if o.options.Node != nil {
+		node = o.options.Node()
 	}
 	rows := make([]durable.Outcome, len(batch))
 	for i := range batch {
 		rows[i] = batch[i].Outcome
 		rows[i].Node = node
 	}
-	o.metrics.OutcomeBatch.Observe(float64(len(batch)))
+	o.options.Metrics.OutcomeBatch.Observe(float64(len(batch)))
 	store := func() error {
-		return guard.Do("record of outcomes", func() error { return o.store.Record(ctx, rows) })
+		return guard.Do("record of outcomes", func() error { return o.options.Store.Record(ctx, rows) })
 	}
 	err := store()
 	// A batch that panics is not retried, because it would panic again. The leases of its jobs
 	// expire, and other batches go on.
 	for failing := false; err != nil && !errors.Is(err, guard.ErrPanic) && ctx.Err() == nil; err = store() {
 		if !failing {
-			o.log.Warn("outcomes cannot be stored; trying again", "outcomes", len(batch), "error", err)
+			o.options.Log.Warn("outcomes cannot be stored; trying again", "outcomes", len(batch), "error", err)
 			failing = true
 		}
 		select {
@@ -330,7 +330,7 @@ func (o *Committer) record(ctx context.Context, batch []Result) error {
 		}
 	}
 	if err != nil {
-		o.log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes", len(batch), "error", err)
+		o.options.Log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes", len(batch), "error", err)
 	}
 	return err
 }

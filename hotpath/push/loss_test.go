@@ -108,7 +108,7 @@ func newLossRig(t *testing.T) *lossRig {
 	}
 	r.redisq, r.other = open(), open()
 	metrics := metrics.New(prometheus.NewRegistry())
-	r.committer = outcome.New(r, r.redisq, metrics, log)
+	r.committer = outcome.New(outcome.Options{Store: r, Queue: r.redisq, Metrics: metrics, Log: log})
 	r.Dispatcher = New(Options{
 		Queue: r.redisq, Catalogue: catalogue.New(&memstore.Store{}, log), Deliverer: r, Verifier: verifierOf(r, 1<<20), Outcomes: r.committer,
 		Pace: noPace{}, NowMs: func() int64 { return time.Now().UnixMilli() }, Touched: func(uint32) {}, Refill: func(uint32) {}, Log: log, Metrics: metrics,

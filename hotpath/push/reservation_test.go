@@ -167,7 +167,7 @@ func idleRig() *lossRig {
 	metrics := metrics.New(prometheus.NewRegistry())
 	r.Dispatcher = New(Options{Queue: redisq.New(nil, redisq.Options{}), Metrics: metrics, Verifier: verifierOf(nil, 1<<20),
 		Settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second}), Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
-	r.outcomes = outcome.New(nil, nil, metrics, nil)
+	r.outcomes = outcome.New(outcome.Options{Metrics: metrics})
 	return r
 }
 
