@@ -33,7 +33,7 @@ func Role(ctx context.Context, name string, args []string, progress io.Writer) e
 	case "chaos-producer":
 		newProducer(p, log, *from).run(ctx)
 	case "chaos-sinks":
-		err = (&sinks{plan: p, log: log}).run(ctx)
+		err = (&sinks{plan: p, log: log, polls: map[int64]int{}}).run(ctx)
 	case "chaos-puller", victims[pullVictim].role:
 		newPuller(p, log).run(ctx)
 	case "chaos-mortals":

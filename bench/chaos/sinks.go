@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ type sinks struct {
 	plan     *plan
 	log      *journal
 	arrivals atomic.Int64
+
+	mu    sync.Mutex
+	polls map[int64]int // of results that were not there yet, by sequence
 }
 
 // run serves until ctx ends.
