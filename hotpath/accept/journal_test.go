@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -231,4 +232,29 @@ func TestWhatCanNeverBeStoredLeavesTheJournalWithItsReason(t *testing.T) {
 	require.NoError(t, err)
 	f.set(durable.ErrConflict)
 	require.Equal(t, "message_id_conflict", d.await(t, receipt).Reason)
+}
+
+func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	data := t.TempDir()
+	keyed := func(p *Publisher, text string) {
+		_, err := p.send(time.Second, &durable.Message{Payload: []byte(text), Key: text, Headers: durable.OrderingLine("order", nil)})
+		require.NoError(t, err)
+	}
+	p, _, stop := startJournal(t, f.Store, data, 1<<20)
+	keyed(p, "first")
+	stop()
+	p, d, _ := startJournal(t, f.Store, data, 1<<20)
+	require.Eventually(t, func() bool { return p.JournalState().Waiting == 1 }, 30*time.Second, time.Millisecond)
+	keyed(p, "second")
+	require.EqualValues(t, 2, p.JournalState().Waiting)
+	require.NoDirExists(t, filepath.Join(data, "journal", "1"), "two journals have no order")
+	f.set(nil)
+	require.Eventually(t, func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.all) == 2
+	}, 30*time.Second, time.Millisecond)
+	f.requireStored(t, "first first", "second second")
 }

@@ -33,7 +33,7 @@ type standby struct {
 	limbo atomic.Int64 // messages with an ordering key that are on their way into the journal
 
 	mu     sync.Mutex
-	own    *journal.Journal // nil: not opened yet
+	own    *journal.Journal // nil: none was opened or taken over yet
 	failed time.Time        // when it could not be opened
 	all    []*replay        // of every journal that is not empty
 	opened chan *journal.Journal
@@ -254,6 +254,17 @@ func (sub *Submission) Receipt(i int) (r journal.Receipt, ok bool) {
 		return r, false
 	}
 	return sub.or.all[i].receipt, true
+}
+
+// take makes a journal that was left the one that this broker writes, unless it has one.
+func (s *standby) take(j *journal.Journal) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own != nil {
+		return false
+	}
+	s.own = j
+	return true
 }
 
 // reopenAfter is the time for which a journal that cannot be opened is left alone.
