@@ -258,3 +258,14 @@ func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 	f.requireStored(t, "first first", "second second")
 }
+
+func TestABrokerThatHasStoppedOpensNoJournal(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	data := t.TempDir()
+	p, _, stop := startJournal(t, f.Store, data, 1<<20)
+	stop()
+	_, err := p.send(time.Millisecond, &durable.Message{Payload: []byte("too late")})
+	require.Error(t, err)
+	require.NoDirExists(t, filepath.Join(data, "journal"))
+}

@@ -101,6 +101,7 @@ func (p *Publisher) closeReplay(r *replay) {
 func (p *Publisher) endJournals(ctx context.Context) {
 	s := p.standby
 	s.mu.Lock()
+	s.ended = true
 	all := slices.Clone(s.all)
 	select {
 	case j := <-s.opened: // with its first message, a moment ago

@@ -35,6 +35,7 @@ type standby struct {
 	mu     sync.Mutex
 	own    *journal.Journal // nil: none was opened or taken over yet
 	failed time.Time        // when it could not be opened
+	ended  bool             // the broker has stopped: none is opened any more
 	all    []*replay        // of every journal that is not empty
 	opened chan *journal.Journal
 	early  map[journal.Receipt]earlyOutcome
@@ -276,6 +277,9 @@ func (s *standby) journal() (*journal.Journal, error) {
 	defer s.mu.Unlock()
 	if s.own != nil {
 		return s.own, nil
+	}
+	if s.ended {
+		return nil, journal.ErrClosed
 	}
 	if time.Since(s.failed) < reopenAfter {
 		return nil, journal.ErrFailed
