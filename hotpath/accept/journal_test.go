@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/journal"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -268,4 +269,10 @@ func TestABrokerThatHasStoppedOpensNoJournal(t *testing.T) {
 	_, err := p.send(time.Millisecond, &durable.Message{Payload: []byte("too late")})
 	require.Error(t, err)
 	require.NoDirExists(t, filepath.Join(data, "journal"))
+}
+
+func TestAFullJournalDoesNotSayThatAMessageIsNotStoredThatMayBe(t *testing.T) {
+	tried := ident.AtMillis(1)
+	require.ErrorContains(t, journalProblem(journal.ErrFull, tried), problem.ErrOutcomeUnknown.Code)
+	require.ErrorContains(t, journalProblem(journal.ErrFull, ident.ID{}), problem.ErrJournalFull.Code)
 }

@@ -241,10 +241,10 @@ func journalProblem(err error, tried ident.ID) error {
 	switch {
 	case err == nil:
 		return nil
+	case !tried.IsZero(): // the store may have it
+		return problem.ErrOutcomeUnknown.Because(err)
 	case errors.Is(err, journal.ErrFull), errors.Is(err, journal.ErrOld):
 		return problem.ErrJournalFull.Because(err)
-	case !tried.IsZero():
-		return problem.ErrOutcomeUnknown.Because(err)
 	}
 	return problem.ErrJournalFailed.Because(err)
 }
