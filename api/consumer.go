@@ -56,19 +56,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	put := durable.ConsumerPut{Put: base, ChannelID: param(rc, "channel")}
-	if put.Type, err = f.consumerType(); err != nil {
-		return err
-	}
-	if put.Protocol, err = f.protocol(); err != nil {
-		return err
-	}
-	if put.CallbackURL, err = a.callback(f); err != nil {
-		return err
-	}
-	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
-		return err
-	}
-	since, err := a.since(f, &put)
+	since, err := a.readConsumer(ctx, f, &put)
 	if err != nil {
 		return err
 	}
@@ -110,6 +98,24 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		a.log.Info("a consumer gets messages of the past", "channel", put.ChannelID, "consumer", k.ID, "since", time.UnixMilli(since).UTC(), "request_id", requestID(rc))
 	}
 	return a.answerConsumer(ctx, rc, putStatus(created), put.ChannelID, &k, only)
+}
+
+// readConsumer reads the fields of a consumer alone. It returns the time in the field "since", as
+// since does.
+func (a *API) readConsumer(ctx context.Context, f form, put *durable.ConsumerPut) (since int64, err error) {
+	if put.Type, err = f.consumerType(); err != nil {
+		return 0, err
+	}
+	if put.Protocol, err = f.protocol(); err != nil {
+		return 0, err
+	}
+	if put.CallbackURL, err = a.callback(f); err != nil {
+		return 0, err
+	}
+	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
+		return 0, err
+	}
+	return a.since(f, put)
 }
 
 // since reads the field "since", whose policy is read already. It returns the time in Unix ms; 0: the

@@ -124,13 +124,8 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		if out, err = p.merge(old); err != nil {
 			return err
 		}
-		if out.Type == Push && out.CallbackURL == "" {
-			return ErrConsumerInvalid
-		}
-		if p.Since != nil && created {
-			out.Since, out.SincePolicy = *p.Since, out.Policy
-		} else if p.Since != nil && *p.Since != out.Since {
-			return ErrSince
+		if err := p.attach(&out, created); err != nil {
+			return err
 		}
 		if out == old && !created {
 			return errUnchanged
@@ -141,18 +136,37 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 			return c.update(ctx, old, out, ms)
 		}
 		out.StateMs = ms
-		if _, err := c.tx.ExecContext(ctx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
-			return err
-		}
-		_, err = c.tx.ExecContext(ctx, insertConsumer,
-			out.No, out.ChannelNo, out.Position, []byte(out.ID), out.Name, []byte(out.Token),
-			[]byte(out.CallbackURL), out.Type, []byte(out.Protocol), []byte(out.Policy), ms, c.version, ms, sinceColumn(out.Since), []byte(out.SincePolicy))
-		return err
+		return c.insert(ctx, ch, out, ms)
 	})
 	if err != nil {
 		return Consumer{}, false, err
 	}
 	return out, created, nil
+}
+
+// attach checks that the consumer can be, and sets since when it begins.
+func (p ConsumerPut) attach(k *Consumer, created bool) error {
+	switch {
+	case k.Type == Push && k.CallbackURL == "":
+		return ErrConsumerInvalid
+	case p.Since == nil:
+	case created:
+		k.Since, k.SincePolicy = *p.Since, k.Policy
+	case *p.Since != k.Since:
+		return ErrSince
+	}
+	return nil
+}
+
+// insert writes a new consumer of a channel.
+func (c change) insert(ctx context.Context, ch Channel, k Consumer, ms int64) error {
+	if _, err := c.tx.ExecContext(ctx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
+		return err
+	}
+	_, err := c.tx.ExecContext(ctx, insertConsumer,
+		k.No, k.ChannelNo, k.Position, []byte(k.ID), k.Name, []byte(k.Token),
+		[]byte(k.CallbackURL), k.Type, []byte(k.Protocol), []byte(k.Policy), ms, c.version, ms, sinceColumn(k.Since), []byte(k.SincePolicy))
+	return err
 }
 
 // update writes a consumer that exists.

@@ -174,14 +174,13 @@ func describe(tries []Try) (out []string) {
 	return out
 }
 
-// clockError is how far ahead a broker may take the clock of the store to be.
-const clockError = 2 * time.Second
-
-// clockStep is the precision of the time of a scheduled message.
-const clockStep = time.Millisecond
-
-// clock is the format of times in reports; times of journals have microseconds.
-const clock = "15:04:05.000000"
+const (
+	// clockError is how far ahead a broker may take the clock of the store to be, and clockStep the
+	// precision of the time of a scheduled message.
+	clockError, clockStep = 2 * time.Second, time.Millisecond
+	// clock is the format of times in reports; times of journals have microseconds.
+	clock = "15:04:05.000000"
+)
 
 // arrival checks one delivery on its own.
 func (c *checker) arrival(a *Arrival) {

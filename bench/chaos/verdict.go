@@ -128,6 +128,14 @@ func (v *Verdict) add(o *Verdict) {
 	v.Samples = append(v.Samples, o.Samples...)
 }
 
+// countMore counts responses and replays.
+func countMore(count func(name string, n func(v *Verdict) int64)) {
+	count("responses that the producer has", func(v *Verdict) int64 { return v.Answered })
+	count("  of those, sent again", func(v *Verdict) int64 { return v.AnsweredAgain })
+	count("jobs that replays delivered", func(v *Verdict) int64 { return v.Replayed })
+	count("  of those, sent again", func(v *Verdict) int64 { return v.ReplayedAgain })
+}
+
 // Print writes the verdict table of one or more campaigns, a column for each.
 func Print(w io.Writer, all []*Verdict) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -162,10 +170,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("  of scheduled messages", func(v *Verdict) int64 { return v.Scheduled })
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
 	count("jobs that filters and addresses left out", func(v *Verdict) int64 { return v.LeftOut })
-	count("responses that the producer has", func(v *Verdict) int64 { return v.Answered })
-	count("  of those, sent again", func(v *Verdict) int64 { return v.AnsweredAgain })
-	count("jobs that replays delivered", func(v *Verdict) int64 { return v.Replayed })
-	count("  of those, sent again", func(v *Verdict) int64 { return v.ReplayedAgain })
+	countMore(count)
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
 	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Held })
 	count("reports of pull workers without an answer", func(v *Verdict) int64 { return v.Unanswered })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/journal"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -260,4 +262,46 @@ func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	d.await(t, second)
 	f.requireStored(t, "first first", "second second")
 	require.Eventually(t, func() bool { return !direct(keyed("third")) }, 30*time.Second, time.Millisecond, "the journal is empty")
+}
+
+func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	data := t.TempDir()
+	keyed := func(p *Publisher, text string) {
+		_, err := p.send(time.Second, &durable.Message{Payload: []byte(text), Key: text, Headers: durable.OrderingLine("order", nil)})
+		require.NoError(t, err)
+	}
+	p, _, stop := startJournal(t, f.Store, data, 1<<20)
+	keyed(p, "first")
+	stop()
+	p, d, _ := startJournal(t, f.Store, data, 1<<20)
+	require.Eventually(t, func() bool { return p.JournalState().Waiting == 1 }, 30*time.Second, time.Millisecond)
+	keyed(p, "second")
+	require.EqualValues(t, 2, p.JournalState().Waiting)
+	require.NoDirExists(t, filepath.Join(data, "journal", "1"), "two journals have no order")
+	f.set(nil)
+	require.Eventually(t, func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.all) == 2
+	}, 30*time.Second, time.Millisecond)
+	f.requireStored(t, "first first", "second second")
+}
+
+func TestABrokerThatHasStoppedOpensNoJournal(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	data := t.TempDir()
+	p, _, stop := startJournal(t, f.Store, data, 1<<20)
+	stop()
+	_, err := p.send(time.Millisecond, &durable.Message{Payload: []byte("too late")})
+	require.Error(t, err)
+	require.NoDirExists(t, filepath.Join(data, "journal"))
+}
+
+func TestAFullJournalDoesNotSayThatAMessageIsNotStoredThatMayBe(t *testing.T) {
+	tried := ident.AtMillis(1)
+	require.ErrorContains(t, journalProblem(journal.ErrFull, tried), problem.ErrOutcomeUnknown.Code)
+	require.ErrorContains(t, journalProblem(journal.ErrFull, ident.ID{}), problem.ErrJournalFull.Code)
 }

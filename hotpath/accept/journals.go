@@ -51,14 +51,15 @@ func (p *Publisher) keepJournals(ctx context.Context) {
 	}
 }
 
-// adopt begins to replay the journals that others have left.
+// adopt begins to replay the journals that others have left. The broker goes on with the first of
+// them as its own: a message that comes now is behind those that wait there, in one order.
 func (p *Publisher) adopt(begin func(j *journal.Journal, left bool)) {
 	left, err := p.standby.o.Left()
 	if err != nil {
 		p.committer.log.Warn("a journal in the data folder cannot be read", "error", err)
 	}
 	for _, j := range left {
-		begin(j, true)
+		begin(j, !p.standby.take(j))
 	}
 }
 
@@ -100,6 +101,7 @@ func (p *Publisher) closeReplay(r *replay) {
 func (p *Publisher) endJournals(ctx context.Context) {
 	s := p.standby
 	s.mu.Lock()
+	s.ended = true
 	all := slices.Clone(s.all)
 	select {
 	case j := <-s.opened: // with its first message, a moment ago

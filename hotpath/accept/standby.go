@@ -33,8 +33,9 @@ type standby struct {
 	limbo atomic.Int64 // messages with an ordering key that are on their way into the journal
 
 	mu     sync.Mutex
-	own    *journal.Journal // nil: not opened yet
+	own    *journal.Journal // nil: none was opened or taken over yet
 	failed time.Time        // when it could not be opened
+	ended  bool             // the broker has stopped: none is opened any more
 	all    []*replay        // of every journal that is not empty
 	opened chan *journal.Journal
 	early  map[journal.Receipt]earlyOutcome
@@ -240,10 +241,10 @@ func journalProblem(err error, tried ident.ID) error {
 	switch {
 	case err == nil:
 		return nil
+	case !tried.IsZero(): // the store may have it
+		return problem.ErrOutcomeUnknown.Because(err)
 	case errors.Is(err, journal.ErrFull), errors.Is(err, journal.ErrOld):
 		return problem.ErrJournalFull.Because(err)
-	case !tried.IsZero():
-		return problem.ErrOutcomeUnknown.Because(err)
 	}
 	return problem.ErrJournalFailed.Because(err)
 }
@@ -256,6 +257,17 @@ func (sub *Submission) Receipt(i int) (r journal.Receipt, ok bool) {
 	return sub.or.all[i].receipt, true
 }
 
+// take makes a journal that was left the one that this broker writes, unless it has one.
+func (s *standby) take(j *journal.Journal) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own != nil {
+		return false
+	}
+	s.own = j
+	return true
+}
+
 // reopenAfter is the time for which a journal that cannot be opened is left alone.
 const reopenAfter = 2 * time.Second
 
@@ -265,6 +277,9 @@ func (s *standby) journal() (*journal.Journal, error) {
 	defer s.mu.Unlock()
 	if s.own != nil {
 		return s.own, nil
+	}
+	if s.ended {
+		return nil, journal.ErrClosed
 	}
 	if time.Since(s.failed) < reopenAfter {
 		return nil, journal.ErrFailed

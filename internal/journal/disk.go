@@ -42,6 +42,20 @@ func (d disk) Create(dir, name string, _ uint64) (types.WritableFile, error) {
 // replayed once more, and found stored.
 func (disk) Delete(dir, name string) error { return os.Remove(filepath.Join(dir, name)) }
 
+// Size implements Files.
+func (disk) Size(dir, name string) (int64, error) {
+	info, err := os.Stat(filepath.Join(dir, name))
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Rename implements Files.
+func (disk) Rename(dir, from, to string) error {
+	return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to))
+}
+
 // OpenReader implements types.VFS.
 func (disk) OpenReader(dir, name string) (types.ReadableFile, error) {
 	return os.Open(filepath.Join(dir, name))

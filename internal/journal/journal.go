@@ -45,7 +45,16 @@ type Options struct {
 	Sign     Signer
 	Log      *slog.Logger
 
-	files types.VFS // nil: those of the system; set by tests
+	Files Files // nil: those of the system; set by tests
+}
+
+// Files are the files of journals.
+type Files interface {
+	types.VFS
+	// Size returns the length of a file in bytes.
+	Size(dir, name string) (int64, error)
+	// Rename gives a file another name in its folder.
+	Rename(dir, from, to string) error
 }
 
 // A Journal is one folder with messages. It is safe for concurrent use, except that one goroutine
@@ -95,10 +104,10 @@ func openIn(dir string, lock *os.File, o Options) (*Journal, error) {
 	j := &Journal{dir: dir, o: o, sign: o.Sign, log: o.Log, lock: lock, nextID: 1, more: make(chan struct{}, 1), stopped: make(chan struct{}),
 		segment: min(mostSegment, max(leastSegment, o.MaxBytes/4))}
 	j.wake.L = &j.mu
-	if o.files == nil {
-		o.files = disk{}
+	if j.o.Files == nil {
+		j.o.Files = disk{}
 	}
-	j.filer = segment.NewFiler(dir, o.files)
+	j.filer = segment.NewFiler(dir, j.o.Files)
 	var err error
 	if j.id, err = identify(dir); err == nil {
 		err = j.load()

@@ -144,7 +144,7 @@ func TestMessagesComeBackInOrderAfterARestartAndOnce(t *testing.T) {
 func TestManyAtOnceShareAFlush(t *testing.T) {
 	disk := &faultyDisk{}
 	o := options()
-	o.files = disk.files()
+	o.Files = disk.files()
 	j := open(t, t.TempDir(), o)
 	defer func() { require.NoError(t, j.Close()) }()
 	put(t, j, "first")
@@ -207,7 +207,7 @@ func TestAFileThatFailsIsNeverWrittenAgain(t *testing.T) {
 	for _, kind := range []string{"write", "flush"} {
 		disk := &faultyDisk{}
 		o := options()
-		o.files = disk.files()
+		o.Files = disk.files()
 		data := t.TempDir()
 		j := open(t, data, o)
 		put(t, j, "before")

@@ -59,8 +59,8 @@ func (j *Journal) load() error {
 			return err
 		}
 		p.last = max(p.open.LastIndex(), p.info.BaseIndex-1)
-		if stat, err := os.Stat(filepath.Join(j.dir, segment.FileName(p.info))); err == nil {
-			p.bytes = stat.Size()
+		if size, err := j.o.Files.Size(j.dir, segment.FileName(p.info)); err == nil {
+			p.bytes = size
 		}
 		if p.entries() == 0 {
 			j.remove(p)
@@ -97,9 +97,10 @@ func (j *Journal) closePart(p *part) {
 
 // setAside renames a file whose content is not that of a segment, for an operator to look at.
 func (j *Journal) setAside(p *part, err error) {
-	name := filepath.Join(j.dir, segment.FileName(p.info))
+	name := segment.FileName(p.info)
+	renamed := j.o.Files.Rename(j.dir, name, name+".damaged") == nil
 	j.log.Error("a file of the journal is damaged: its messages are lost unless their producers send them again",
-		"file", name+".damaged", "error", err, "renamed", os.Rename(name, name+".damaged") == nil)
+		"file", filepath.Join(j.dir, name+".damaged"), "error", err, "renamed", renamed)
 }
 
 // remove deletes the file of a part. One that cannot be deleted is replayed at the next start,

@@ -83,7 +83,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
 		Touched: agenda.Touch, Refill: agenda.Refill, Metrics: unread, Log: silent,
-		Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) }, Answered: b.answered,
+		Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) }, Answered: b.answered, Journal: l.journals(),
 	})
 	if w.plan.schedules {
 		b.mover = schedule.New(schedule.Options{Store: store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Log: silent})
@@ -165,7 +165,7 @@ func (b *broker) run() {
 // occupy keeps a broker in a slot: where one ends another one starts.
 func (w *world) occupy(slot int) {
 	r := draw(w.seed, word("occupy"), uint64(slot))
-	for !w.closing.Load() {
+	for !w.closing.Load() && !w.vacated(slot) {
 		time.Sleep(r.between(time.Millisecond, 500*time.Millisecond))
 		w.mu.Lock()
 		w.lives++
@@ -179,11 +179,18 @@ func (w *world) occupy(slot int) {
 			continue
 		}
 		w.mu.Lock()
-		w.brokers[slot] = b
+		gone := w.vacant[slot] // meanwhile
+		if !gone {
+			w.brokers[slot] = b
+		}
 		if w.closing.Load() {
 			b.stop()
 		}
 		w.mu.Unlock()
+		if gone {
+			l.crash("for good")
+			return
+		}
 		l.note("starts", 0, none, "")
 		ended := make(chan struct{})
 		w.brokering.Go(func() {

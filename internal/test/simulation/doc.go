@@ -2,7 +2,7 @@
 // times against a world with every kind of fault, and checks the promises after each step. It
 // contains only tests.
 //
-// The core uses the world through four seams:
+// The core uses the world through five seams:
 //
 //   - clock: each run is in a bubble of testing/synctest, so seconds of leases and back-offs cost
 //     microseconds. Store and Redis have their own clocks. Both are wrong by a constant, and that
@@ -12,6 +12,8 @@
 //   - queue: the scripts of redisq on maps. It is wiped, restarted empty and restored from an old
 //     snapshot. TestQueueModelIsWhatTheScriptsDo compares it with the real scripts.
 //   - deliverer: consumers that answer, refuse, hang, and lose answers.
+//   - disk: the files of the journals of brokers, in memory. It outlives the brokers of a slot. It
+//     fails and is full at times, and loses or tears what a killed broker has not flushed.
 //
 // Every call of a broker through a seam goes through its life. A call may fail before its effect,
 // fail after it, take effect later than its error, be slow, or be the last call of the broker. A
@@ -31,5 +33,5 @@
 //
 //	go test ./internal/test/simulation -run TestSeeds -simulation.seeds=10000 -simulation.from=1000000
 //
-// The numbers I1 to I20 in messages are those of the invariants in checker.go.
+// The numbers I1 to I22 in messages are those of the invariants in checker.go.
 package simulation

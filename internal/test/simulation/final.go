@@ -28,6 +28,9 @@ func (w *world) unfinished() (string, ident.ID) {
 	if e, found := w.store.unanswered(); found {
 		return fmt.Sprintf("the exchange with consumer %d is %s after %d tries", e.ConsumerNo, e.State, e.Tries), e.ID
 	}
+	if left = w.disk.left(); left != "" {
+		return left + " (I21)", none
+	}
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	for consumer, k := range w.server.lanes {
@@ -82,6 +85,7 @@ func (w *world) final() {
 	for _, p := range w.published {
 		w.judge(p, stored[p.payload])
 	}
+	w.checkTurns(stored)
 	w.balance()
 	w.checkResponses()
 	w.checkReplays()
@@ -103,6 +107,8 @@ func (w *world) judge(p *post, m *durable.Message) {
 			w.checker.report(m.ID, "I9: %q was answered %d with the location of %s", p.payload, t.status, t.id)
 		case t.code == "message_id_conflict":
 			w.checker.report(none, "I9: %q was told that its own ID is another message's", p.payload)
+		case t.taken():
+			w.journalled(p, t, m)
 		case t.status == 201:
 			w.reached(p, t, m)
 		case p.dueMs > 0 && t.code == "schedule_too_soon": // no broker was there earlier
@@ -111,7 +117,7 @@ func (w *world) judge(p *post, m *durable.Message) {
 		case p.priority > 3 && t.status != 400 && t.status/100 != 5 && t.status != 0:
 			w.checker.report(none, "I3: %q has priority %d and was answered %d", p.payload, p.priority, t.status)
 		}
-		if t.stored() {
+		if t.stored() || t.taken() {
 			return
 		}
 	}

@@ -14,34 +14,37 @@ import (
 type flaw int
 
 const (
-	noFlaw                flaw = iota
-	commitIsForgotten          // the store acknowledges a message that it has not stored
-	guardIsOff                 // the insert accepts any audience, node lease and age of an ID
-	keysAreForgotten           // the store ignores the producers' message IDs
-	recordIsForgotten          // the store acknowledges an outcome that it has not recorded
-	statesAreHidden            // the store returns no state of a job
-	payloadsAreMixed           // the store returns the payload of another message
-	marksRunAhead              // a settled watermark is stored too far ahead
-	leaseIsForgotten           // Redis ends leases before their deadline
-	offerIsForgotten           // Redis reports jobs as known that it does not have
-	wipeIsHidden               // a wiped Redis keeps its epochs
-	runIsIgnored               // brokers ignore that another Redis process answers
-	ackBeforeRecord            // the job is acknowledged in Redis before its outcome is stored
-	leasesAreNotHeld           // Redis reports leases as restored that it does not have
-	clockIsTrusted             // Redis ignores that its clock went back
-	openIsPurged               // the store removes messages although their jobs are open
-	chainIsForgotten           // the store names no message before another one
-	ratesAreIgnored            // Redis grants leases beyond the rate
-	statesAreStale             // the store tells brokers that every consumer is active
-	movesAreForgotten          // the store does not move a schedule on with its message
-	timesAreEarly              // the store returns the times of schedules a second early
-	responsesAreForgotten      // the store acknowledges an outcome and has not stored its response
-	repliesAreForgotten        // the store does not end an exchange with the delivery of its reply
-	progressRunsAhead          // the store moves the progress of a replay too far
-	stepsAreUnguarded          // the store takes steps of a bulk from anybody, at any place
-	checkpointIsForgotten      // the store does not move the checkpoint of a bulk with its step
-	progressIsUnguarded        // the store moves the progress of a replay from any place
-	pastIsForgotten            // Redis begins without the messages of the past that a consumer gets
+	noFlaw                  flaw = iota
+	commitIsForgotten            // the store acknowledges a message that it has not stored
+	guardIsOff                   // the insert accepts any audience, node lease and age of an ID
+	keysAreForgotten             // the store ignores the producers' message IDs
+	recordIsForgotten            // the store acknowledges an outcome that it has not recorded
+	statesAreHidden              // the store returns no state of a job
+	payloadsAreMixed             // the store returns the payload of another message
+	marksRunAhead                // a settled watermark is stored too far ahead
+	leaseIsForgotten             // Redis ends leases before their deadline
+	offerIsForgotten             // Redis reports jobs as known that it does not have
+	wipeIsHidden                 // a wiped Redis keeps its epochs
+	runIsIgnored                 // brokers ignore that another Redis process answers
+	ackBeforeRecord              // the job is acknowledged in Redis before its outcome is stored
+	leasesAreNotHeld             // Redis reports leases as restored that it does not have
+	clockIsTrusted               // Redis ignores that its clock went back
+	openIsPurged                 // the store removes messages although their jobs are open
+	chainIsForgotten             // the store names no message before another one
+	ratesAreIgnored              // Redis grants leases beyond the rate
+	statesAreStale               // the store tells brokers that every consumer is active
+	movesAreForgotten            // the store does not move a schedule on with its message
+	timesAreEarly                // the store returns the times of schedules a second early
+	responsesAreForgotten        // the store acknowledges an outcome and has not stored its response
+	repliesAreForgotten          // the store does not end an exchange with the delivery of its reply
+	progressRunsAhead            // the store moves the progress of a replay too far
+	stepsAreUnguarded            // the store takes steps of a bulk from anybody, at any place
+	checkpointIsForgotten        // the store does not move the checkpoint of a bulk with its step
+	progressIsUnguarded          // the store moves the progress of a replay from any place
+	pastIsForgotten              // Redis begins without the messages of the past that a consumer gets
+	flushIsForgotten             // the disk acknowledges a flush that it has not made
+	receiptKeysAreForgotten      // the store does not know a message by its receipt
+	journalIsRemoved             // the oldest file of a journal is gone when it is opened
 )
 
 // strikes selects the affected messages.

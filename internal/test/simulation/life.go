@@ -56,6 +56,7 @@ func (l *life) crash(where string) {
 	l.mu.Unlock()
 	l.note("killed", 0, ident.ID{}, where)
 	l.w.checker.disturb(l.no, l.w.now(), l.w.now())
+	l.w.disk.lost(l)
 	close(l.over)
 }
 
@@ -128,6 +129,7 @@ type call struct {
 	consumer uint32
 	rates    seamRates
 	away     func() bool
+	crash    int // more than other calls, per thousand
 	effect   func()
 	// overdue is the effect of a request that reaches the server after its
 	// client has given up on it; nil: the same as effect.
@@ -149,7 +151,7 @@ func (l *life) fate(c call) fate {
 	}
 	p := &l.w.plan
 	f.refuse, f.lose, f.overdue = r.hit(c.rates.before), r.hit(c.rates.after), r.hit(c.rates.late)
-	f.crashBefore, f.crashAfter = r.hit(p.crash), r.hit(p.crash)
+	f.crashBefore, f.crashAfter = r.hit(p.crash+c.crash), r.hit(p.crash+c.crash)
 	f.late = r.between(time.Millisecond, 800*time.Millisecond)
 	if r.hit(p.slow) {
 		longest := []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond}[r.below(3)]

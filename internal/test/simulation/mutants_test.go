@@ -16,33 +16,36 @@ func TestEachFlawIsFound(t *testing.T) {
 		as   string      // invariants, any of them
 		with func(*plan) // what has to happen for it to show
 	}{
-		"the store forgets a commit":                        {commitIsForgotten, "I1 I3", nil},
-		"the insert has no guard":                           {guardIsOff, "I1", nil},
-		"the store ignores message IDs of producers":        {keysAreForgotten, "I9", nil},
-		"the store forgets an outcome":                      {recordIsForgotten, "I1 I2", nil},
-		"the store does not tell that a job is over":        {statesAreHidden, "I2", nil},
-		"the store returns the payload of another message":  {payloadsAreMixed, "I4", nil},
-		"a settled mark is stored too far ahead":            {marksRunAhead, "I1", long},
-		"Redis ends leases that live":                       {leaseIsForgotten, "I6", nil},
-		"Redis takes jobs for known that it does not have":  {offerIsForgotten, "I5 I20", nil},
-		"a wiped Redis keeps its epochs":                    {wipeIsHidden, "I5 I6 I20", wipes},
-		"nobody notices that another Redis process answers": {runIsIgnored, "I2 I5", restores},
-		"Redis hears of an outcome before the store":        {ackBeforeRecord, "I2 I5 I6", nil},
-		"a wiped Redis is not given its leases back":        {leasesAreNotHeld, "I6", wipesUnderWay},
-		"Redis does not see that its clock went back":       {clockIsTrusted, "I5", clockGoesBack},
-		"a message with open jobs is removed":               {openIsPurged, "I1", retains},
-		"the store names no message before another one":     {chainIsForgotten, "I14", func(p *plan) { p.orders = true }},
-		"Redis grants leases beyond the rate":               {ratesAreIgnored, "I15", func(p *plan) { p.rates = true }},
-		"a schedule waits on after its message":             {movesAreForgotten, "I9", func(p *plan) { p.schedules = true }},
-		"a scheduled message is due too early":              {timesAreEarly, "I16", func(p *plan) { p.schedules = true }},
-		"a response is not stored with its outcome":         {responsesAreForgotten, "I17", func(p *plan) { p.responses = true }},
-		"a delivered reply does not end its exchange":       {repliesAreForgotten, "I5", func(p *plan) { p.responses = true }},
-		"a replay is said to be further than it is":         {progressRunsAhead, "I18", func(p *plan) { p.replays = true }},
-		"the progress of a replay has no condition":         {progressIsUnguarded, "I18", lateProgress},
-		"a step of a bulk has no condition":                 {stepsAreUnguarded, "I9 I19", lateSteps},
-		"the checkpoint of a bulk is not stored":            {checkpointIsForgotten, "I9 I19", func(p *plan) { p.bulks = true }},
-		"a consumer gets the present before its past":       {pastIsForgotten, "I20", func(p *plan) { p.late = 4 }},
-		"brokers hear of no pause":                          {statesAreStale, "I13", func(p *plan) { p.holds = true }},
+		"the store forgets a commit":                          {commitIsForgotten, "I1 I3", nil},
+		"the insert has no guard":                             {guardIsOff, "I1", nil},
+		"the store ignores message IDs of producers":          {keysAreForgotten, "I9", nil},
+		"the store forgets an outcome":                        {recordIsForgotten, "I1 I2", nil},
+		"the store does not tell that a job is over":          {statesAreHidden, "I2", nil},
+		"the store returns the payload of another message":    {payloadsAreMixed, "I4", nil},
+		"a settled mark is stored too far ahead":              {marksRunAhead, "I1", long},
+		"Redis ends leases that live":                         {leaseIsForgotten, "I6", nil},
+		"Redis takes jobs for known that it does not have":    {offerIsForgotten, "I5 I20", nil},
+		"a wiped Redis keeps its epochs":                      {wipeIsHidden, "I5 I6 I20", wipes},
+		"nobody notices that another Redis process answers":   {runIsIgnored, "I2 I5", restores},
+		"Redis hears of an outcome before the store":          {ackBeforeRecord, "I2 I5 I6", nil},
+		"a wiped Redis is not given its leases back":          {leasesAreNotHeld, "I6", wipesUnderWay},
+		"Redis does not see that its clock went back":         {clockIsTrusted, "I5", clockGoesBack},
+		"a message with open jobs is removed":                 {openIsPurged, "I1", retains},
+		"the store names no message before another one":       {chainIsForgotten, "I14", func(p *plan) { p.orders = true }},
+		"Redis grants leases beyond the rate":                 {ratesAreIgnored, "I15", func(p *plan) { p.rates = true }},
+		"a schedule waits on after its message":               {movesAreForgotten, "I9", func(p *plan) { p.schedules = true }},
+		"a scheduled message is due too early":                {timesAreEarly, "I16", func(p *plan) { p.schedules = true }},
+		"a response is not stored with its outcome":           {responsesAreForgotten, "I17", func(p *plan) { p.responses = true }},
+		"a delivered reply does not end its exchange":         {repliesAreForgotten, "I5", func(p *plan) { p.responses = true }},
+		"a replay is said to be further than it is":           {progressRunsAhead, "I18", func(p *plan) { p.replays = true }},
+		"the progress of a replay has no condition":           {progressIsUnguarded, "I18", lateProgress},
+		"a step of a bulk has no condition":                   {stepsAreUnguarded, "I9 I19", lateSteps},
+		"the checkpoint of a bulk is not stored":              {checkpointIsForgotten, "I9 I19", func(p *plan) { p.bulks = true }},
+		"a consumer gets the present before its past":         {pastIsForgotten, "I20", func(p *plan) { p.late = 4 }},
+		"a flush of the journal does not reach the disk":      {flushIsForgotten, "I21", journals},
+		"a replay of a journal stores again what it stored":   {receiptKeysAreForgotten, "I9", journals},
+		"a journal is removed before its messages are stored": {journalIsRemoved, "I21", journals},
+		"brokers hear of no pause":                            {statesAreStale, "I13", func(p *plan) { p.holds = true }},
 	}
 	for name, c := range flaws {
 		t.Run(name, func(t *testing.T) {
@@ -66,6 +69,16 @@ func TestEachFlawIsFound(t *testing.T) {
 // long makes a run long enough for settled marks to move.
 func long(p *plan) { p.active = max(p.active, 12*time.Second) }
 
+// journals makes channels whose messages go to journals again and again, and kills brokers there.
+func journals(p *plan) {
+	p.calm = false
+	p.journal = journaling{on: true, budget: 20 * time.Millisecond, bytes: 1 << 20, age: time.Hour, crash: 100}
+	p.repeat(4, storeAway)
+	for i := range p.events {
+		p.events[i].span = max(p.events[i].span, p.active/8)
+	}
+}
+
 // lateSteps makes bulks whose steps reach the store after their owner has given them up.
 func lateSteps(p *plan) {
 	p.calm, p.bulks = false, true
@@ -82,6 +95,7 @@ func lateProgress(p *plan) {
 // Redis that is older than that when it comes back.
 func retains(p *plan) {
 	p.calm = false
+	p.journal = journaling{} // the key of a message that is removed goes with it: a journal left behind repeats it
 	p.retention, p.active = keptFor, 90*time.Second
 	p.messages *= 2
 	for i, at := range []int{10, 20, 80, 84, 88} {

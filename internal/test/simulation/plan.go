@@ -33,6 +33,7 @@ type plan struct {
 	responses    bool // consumers answer with responses, some of them later
 	bulks        bool // files of messages are posted
 	replays      bool // the past is replayed to push consumers
+	journal      journaling
 }
 
 // seamRates are the faults of the calls of one seam.
@@ -64,17 +65,25 @@ const (
 	clockJump
 	redrive
 	retrigger
-	troubleKinds
+	troubleKinds // those above are troubles of all plans
+	diskFull
+	vacate
 )
 
 func (k troubleKind) String() string {
 	return [...]string{"kill", "restart", "pause", "wipe", "restart Redis empty", "snapshot", "restore the snapshot", "Redis away",
-		"store away", "clock of Redis jumps", "redrive", "re-trigger"}[k]
+		"store away", "clock of Redis jumps", "redrive", "re-trigger", "", "disk full", "gone for good"}[k]
 }
 
 // newPlan draws a plan. Each class of faults is there in about half of the plans,
 // so that every combination is met, the quiet ones too.
 func newPlan(seed uint64) plan {
+	p := drawPlan(seed)
+	p.journal = newJournaling(seed, &p)
+	return p
+}
+
+func drawPlan(seed uint64) plan {
 	c := draw(seed, word("plan"))
 	p := plan{
 		brokers: 2 + c.below(2), channels: 1 + c.below(2), push: 1 + c.below(2), pull: c.below(2), late: c.below(3),

@@ -21,6 +21,7 @@ const contentType = "text/x-simulation"
 // A post is one message of a producer and what it was told.
 type post struct {
 	channel  uint32
+	producer int
 	payload  string
 	key      string // its message ID, "" when it has none
 	ordering string // its ordering key, "" when it has none
@@ -32,16 +33,22 @@ type post struct {
 // A try is one publish of a message and its answer.
 type try struct {
 	sent   time.Duration
+	slot   int    // of the broker
 	status int    // 0: no answer
 	code   string // of a problem
-	id     string // of the message, from Location
+	id     string // of the message or the receipt, from Location
 }
 
 // unknown tells whether the message may be stored although it was not said so.
-func (t try) unknown() bool { return t.status == 0 || t.code == "outcome_unknown" }
+func (t try) unknown() bool {
+	return t.status == 0 || t.code == "outcome_unknown" || t.code == "journal_failed"
+}
 
 // stored tells whether it was said that the message is stored.
 func (t try) stored() bool { return t.status == 201 || t.code == "duplicate_message_id" }
+
+// taken tells whether it was said that a journal has the message.
+func (t try) taken() bool { return t.status == 202 }
 
 // produce publishes, with and without message IDs, and repeats what is unknown.
 func (w *world) produce(channel uint32, producer int) {
@@ -49,7 +56,7 @@ func (w *world) produce(channel uint32, producer int) {
 	pause := 2 * w.plan.active / time.Duration(w.plan.messages+1) * 9 / 20
 	for n := range w.plan.messages {
 		time.Sleep(r.between(0, pause))
-		p := &post{channel: channel, payload: fmt.Sprintf("message %d of producer %d for channel %d", n, producer, channel)}
+		p := &post{channel: channel, producer: producer, payload: fmt.Sprintf("message %d of producer %d for channel %d", n, producer, channel)}
 		if r.hit(500) {
 			p.key = fmt.Sprintf("key-%d-%d", producer, n)
 		}
@@ -84,7 +91,7 @@ func (w *world) publish(p *post, r *chance) {
 		p.tries = append(p.tries, t)
 		w.mu.Unlock()
 		w.told("published", fmt.Sprintf("%q: %d %s %s", p.payload, t.status, t.code, t.id))
-		if t.stored() || t.status/100 == 4 || p.key == "" {
+		if t.stored() || t.taken() || t.status/100 == 4 || p.key == "" {
 			return
 		}
 		time.Sleep(r.between(50*time.Millisecond, 600*time.Millisecond))
@@ -127,6 +134,7 @@ func (b *broker) broadcast(p *post, t *try) {
 	}
 	rc := request(nil, headers, p.payload)
 	rc.Request.Header.SetContentType(contentType)
+	t.slot = b.life.slot
 	b.plane.Broadcast(rc, ch.ID)
 	if !b.life.awake() {
 		return // the connection broke

@@ -3,9 +3,12 @@ package simulation
 import (
 	"flag"
 	"fmt"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -32,6 +35,12 @@ func simulate(t *testing.T, seed uint64, p plan, f flaw) (out outcome) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(seed, p, f)
+		if p.journal.on {
+			dir, err := os.MkdirTemp("", "journals")
+			require.NoError(t, err)
+			defer os.RemoveAll(dir)
+			w.folders = dir
+		}
 		w.run()
 		c := w.checker
 		out = outcome{wrong: c.wrong, digest: w.history.digest, handed: c.handedOut, repeats: c.repeated, lives: w.lives, removed: len(w.store.purged), virtual: w.now()}

@@ -40,6 +40,7 @@ type store struct {
 	exchanges  map[jobKey]*durable.Exchange
 	replays    map[uint32]*storedReplay
 	bulks      map[ident.ID]*storedBulk
+	receipts   map[durable.ReceiptID]durable.Receipt
 	tokens     uint64 // of node leases handed out
 	flaw       flaw
 }
@@ -66,7 +67,7 @@ func newStore(clock func() time.Time) *store {
 		clock: clock, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
 		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{},
-		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{},
+		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{}, receipts: map[durable.ReceiptID]durable.Receipt{},
 		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{},
 	}
 }
@@ -206,7 +207,7 @@ func (s *store) put(m durable.Message) {
 	all := s.messages[m.ChannelNo]
 	i, _ := slices.BinarySearchFunc(all, m.ID, byID)
 	s.messages[m.ChannelNo] = slices.Insert(all, i, &m)
-	if m.Key != "" {
+	if m.Key != "" && !s.isForgotten(&m) {
 		s.keys[channelKey{m.ChannelNo, m.Key}] = m.ID
 	}
 	s.chain(&m)

@@ -69,14 +69,3 @@ func (t storeSeam) LastDelivery(ctx context.Context, consumerNo uint32) (int64, 
 		return last
 	})
 }
-
-// StoreReceipts is never called: no simulated broker has a journal.
-func (t storeSeam) StoreReceipts(context.Context, []durable.Receipt) error { return nil }
-
-// Receipts finds nothing.
-func (t storeSeam) Receipts(context.Context, []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {
-	return nil, nil
-}
-
-// ForgetReceipts does nothing: there are none.
-func (t storeSeam) ForgetReceipts(context.Context, int64, int) (int, error) { return 0, nil }

@@ -253,9 +253,24 @@ func (p *storePair) compare() {
 	marks, err := p.real.Watermarks(ctx)
 	require.NoError(t, err)
 	require.Equal(t, p.model.readMarks(), marks)
+	p.compareReceipts()
 	for _, k := range p.consumers {
 		p.compareJobs(k, after, through)
 	}
+}
+
+// compareReceipts stores a receipt, which may be there, and reads all.
+func (p *storePair) compareReceipts() {
+	var ids []durable.ReceiptID
+	for i := range 5 {
+		ids = append(ids, durable.ReceiptID{byte(i)})
+	}
+	one := durable.Receipt{ID: ids[p.r.below(5)], ChannelNo: p.channel, Message: fmt.Sprint(p.r.below(100))}
+	require.NoError(p.t, p.real.StoreReceipts(p.t.Context(), []durable.Receipt{one}))
+	p.model.storeReceipts([]durable.Receipt{one})
+	got, err := p.real.Receipts(p.t.Context(), ids)
+	require.NoError(p.t, err)
+	require.Equal(p.t, p.model.receiptsOf(ids), got)
 }
 
 func (p *storePair) compareJobs(k durable.Consumer, after, through ident.ID) {

@@ -32,6 +32,10 @@ func (w *world) make(e trouble) {
 		w.acting.Go(func() { w.operate(e) })
 	case storeAway:
 		w.storeAway.begin(e.span / 2)
+	case diskFull:
+		w.disk.full.begin(e.span / 2)
+	case vacate:
+		w.vacate(e.slot)
 	case queueAway:
 		w.queueAway.begin(e.span / 2)
 	case snapshot:

@@ -35,6 +35,8 @@ type world struct {
 	checker *checker
 	store   *store
 	server  *server
+	disk    *disk
+	folders string // of the data folders of the brokers
 
 	faults     atomic.Bool // faults may happen now
 	resting    atomic.Bool // pull workers begin nothing new
@@ -50,6 +52,7 @@ type world struct {
 	mu        sync.Mutex
 	lives     int
 	brokers   []*broker // by slot; nil while there is none
+	vacant    []bool    // slots that stay empty
 	channels  []uint32
 	published []*post
 	byPayload map[string]*post
@@ -112,7 +115,8 @@ func newWorld(seed uint64, p plan, f flaw) *world {
 	w.store = newStore(func() time.Time { return time.Now().Add(p.storeSkew) })
 	w.server = newServer(func() time.Time { return time.Now().Add(p.queueSkew) }, w.store.behind)
 	w.store.flaw, w.server.flaw = f, f
-	w.brokers = make([]*broker, p.brokers)
+	w.brokers, w.vacant = make([]*broker, p.brokers), make([]bool, p.brokers)
+	w.disk = &disk{w: w, files: map[string]*diskFile{}}
 	return w
 }
 
@@ -183,6 +187,7 @@ func (w *world) run() {
 		no := w.store.putChannel(fmt.Sprintf("c%d", c+1))
 		w.channels = append(w.channels, no)
 	}
+	w.takeIn()
 	w.faults.Store(!w.plan.calm)
 	for _, no := range w.channels {
 		for range w.plan.push {
@@ -232,6 +237,7 @@ func (w *world) quiet() {
 	w.faults.Store(false)
 	w.storeAway.begin(0)
 	w.queueAway.begin(0)
+	w.disk.full.begin(0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.brokers {

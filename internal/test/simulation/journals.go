@@ -1,0 +1,275 @@
+package simulation
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/policy"
+)
+
+// A journaling is how the brokers of a plan have journals.
+type journaling struct {
+	on          bool
+	shared      bool          // all brokers have one data folder
+	budget      time.Duration // for the store, before the journal takes a message
+	bytes       int64         // that a journal takes
+	age         time.Duration // of its oldest message
+	crash, fail int           // at a call of the disk, per thousand
+}
+
+// newJournaling draws how brokers have journals, and troubles for them. It is a draw of its own: the
+// rest of the plan stays. Plans with replays have none.
+func newJournaling(seed uint64, p *plan) (j journaling) {
+	c := draw(seed, word("journal"))
+	if j.on = c.hit(250) && !p.replays; !j.on {
+		return j
+	}
+	j.shared = c.hit(200)
+	j.budget = c.between(time.Millisecond, 80*time.Millisecond)
+	j.bytes = []int64{1 << 20, 1 << 20, 1 << 20, 700, 1500}[c.below(5)]
+	j.age = []time.Duration{time.Hour, time.Hour, 700 * time.Millisecond}[c.below(3)]
+	if p.calm {
+		return j
+	}
+	j.crash, j.fail = []int{0, 30, 150}[c.below(3)], []int{0, 0, 60}[c.below(3)]
+	for range c.below(4) {
+		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: storeAway, span: c.between(200*time.Millisecond, 5*time.Second)})
+	}
+	for range c.below(3) {
+		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: diskFull, span: c.between(200*time.Millisecond, 3*time.Second)})
+	}
+	for range c.below(2) {
+		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: vacate, slot: c.below(p.brokers)})
+	}
+	return j
+}
+
+// takeIn makes channels take messages into journals: all, or one of two.
+func (w *world) takeIn() {
+	for i, no := range w.channels {
+		r := draw(w.seed, word("intake"), uint64(no))
+		if !w.plan.journal.on || i > 0 && r.hit(500) {
+			continue
+		}
+		record, err := policy.MergeIntake("", map[string]string{"ack": "journal", "latencyBudget": w.plan.journal.budget.String()})
+		if err != nil {
+			panic(err) // a duration within its bounds
+		}
+		w.store.setIntake(no, record)
+	}
+}
+
+// folder is the data folder of the brokers of a slot.
+func (w *world) folder(slot int) string {
+	if w.plan.journal.shared {
+		slot = 0
+	}
+	return filepath.Join(w.folders, fmt.Sprint(slot))
+}
+
+// sign signs a receipt.
+func sign(part []byte) (sum [4]byte) {
+	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE(part))
+	return sum
+}
+
+func (l *life) journalOptions() journal.Options {
+	p := l.w.plan.journal
+	return journal.Options{MaxBytes: p.bytes, MaxAge: p.age, Sign: sign, Log: silent, Files: lifeFiles{l, l.w.disk}}
+}
+
+// journals are those of the data folder of the life.
+func (l *life) journals() accept.JournalOptions {
+	if !l.w.plan.journal.on {
+		return accept.JournalOptions{}
+	}
+	o, data := l.journalOptions(), l.w.folder(l.slot)
+	return accept.JournalOptions{
+		Sign: sign,
+		Open: func() (*journal.Journal, error) { return journal.Open(data, o) },
+		Left: func() ([]*journal.Journal, error) {
+			left, _, err := journal.Left(data, o)
+			return left, err
+		},
+	}
+}
+
+// vacate ends a broker whose slot stays empty. Somebody replays its journals later.
+func (w *world) vacate(slot int) {
+	w.mu.Lock()
+	b, again := w.brokers[slot], w.vacant[slot]
+	if !again && b != nil {
+		w.vacant[slot] = true
+	}
+	w.mu.Unlock()
+	if again || b == nil {
+		return
+	}
+	b.life.crash("for good")
+	w.acting.Go(func() { w.rescue(slot) })
+}
+
+func (w *world) vacated(slot int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.vacant[slot]
+}
+
+// rescue replays the journals of a slot that has no broker any more, as broker journal replay does,
+// and begins again where that fails or is killed. In a shared folder the other brokers do that.
+func (w *world) rescue(slot int) {
+	if w.plan.journal.shared || !w.plan.journal.on {
+		return
+	}
+	r := draw(w.seed, word("rescue"), uint64(slot))
+	time.Sleep(r.between(10*time.Millisecond, w.plan.active))
+	for began := w.now(); ; {
+		w.mu.Lock()
+		w.lives++
+		l := newLife(w, w.lives, slot)
+		w.mu.Unlock()
+		err := l.replayJournals()
+		l.note("journals replayed", 0, none, fmt.Sprint(err))
+		if err == nil {
+			return
+		}
+		if !w.faulty() && w.now()-began > w.plan.active+bound {
+			w.checker.report(none, "I21: the journals of slot %d cannot be replayed: %v", slot, err)
+			return
+		}
+		time.Sleep(r.between(10*time.Millisecond, time.Second))
+	}
+}
+
+// replayJournals is the life of a broker journal replay, wired as cmd/broker wires it.
+func (l *life) replayJournals() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	store := storeSeam{l, l.w.store}
+	cat := catalogue.New(store, silent)
+	if err := cat.Refresh(ctx); err != nil {
+		return err
+	}
+	node, err := cluster.New(ctx, store, fmt.Sprintf("replay %d", l.no)+cluster.NoFailSafe, silent)
+	if err != nil {
+		return err
+	}
+	p := accept.New(accept.Options{
+		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(64),
+		Committed: func([]*durable.Message) {}, WaitingRequests: 64, Bodies: intake.NewBound(1 << 20),
+		Journal: l.journals(), Metrics: metrics.New(prometheus.NewRegistry()), Log: silent,
+	})
+	left, held, err := journal.Left(l.w.folder(l.slot), l.journalOptions())
+	if held { // by the one that is gone, for a moment
+		err = errors.Join(err, journal.ErrInUse)
+	}
+	var keepers sync.WaitGroup
+	keepers.Go(func() { _ = node.Run(ctx) })
+	keepers.Go(func() { _ = cat.Run(ctx) })
+	keepers.Go(func() {
+		select {
+		case <-l.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	for _, j := range left {
+		if err == nil {
+			_, _, err = p.Replay(ctx, j)
+		}
+		_ = j.Close()
+	}
+	if l.dead() {
+		err = errDeadOwner
+	}
+	cancel()
+	keepers.Wait()
+	_ = node.Release(context.Background())
+	return err
+}
+
+// journalled checks an answer of 202: the message is stored, and the receipt leads to it (I21).
+func (w *world) journalled(p *post, t try, m *durable.Message) {
+	if m == nil {
+		w.checker.report(none, "I21: %q was answered %d and is not stored", p.payload, t.status)
+		return
+	}
+	id, ok := journal.ParseReceipt(t.id, sign)
+	r, known := w.store.receiptsOf([]durable.ReceiptID{durable.ReceiptID(id)})[durable.ReceiptID(id)]
+	if !ok || !known || r.Message != m.PathID() {
+		w.checker.report(m.ID, "I21: the receipt %q of %q leads to %q: valid %t, known %t %s", t.id, p.payload, r.Message, ok, known, r.Reason)
+	}
+	for _, earlier := range p.tries { // whose answer was lost, it may have been stored by
+		if earlier.unknown() {
+			t.sent = min(t.sent, earlier.sent)
+		}
+	}
+	w.reached(p, t, m)
+}
+
+// checkTurns checks that messages of a producer with one ordering key are stored in the order in
+// which they were answered, where they went through one slot (I22). Brokers that share a data
+// folder are left out: each may have the journal of the other.
+func (w *world) checkTurns(stored map[string]*durable.Message) {
+	if !w.plan.journal.on || w.plan.journal.shared || w.plan.retention > 0 {
+		return
+	}
+	last := map[string]*post{}
+	for _, p := range w.published {
+		if p.ordering == "" || stored[p.payload] == nil {
+			continue
+		}
+		key := fmt.Sprint(p.channel, p.producer, p.ordering)
+		before := last[key]
+		last[key] = p
+		if before == nil || !before.answered() || !p.through(before) {
+			continue
+		}
+		first, second := stored[before.payload], stored[p.payload]
+		if !w.store.follows(second, first.ID) {
+			w.checker.report(second.ID, "I22: %q is stored before %q, which was answered before", p.payload, before.payload)
+		}
+	}
+}
+
+// answered reports whether a producer was told that its message is stored or in a journal.
+func (p *post) answered() bool {
+	t := p.tries[len(p.tries)-1]
+	return t.stored() || t.taken()
+}
+
+// through reports whether all tries of two posts went through one slot.
+func (p *post) through(other *post) bool {
+	for _, t := range append(append([]try(nil), p.tries...), other.tries...) {
+		if t.status != 0 && t.slot != other.tries[0].slot {
+			return false
+		}
+	}
+	return true
+}
+
+// follows reports whether a message comes after another one of its ordering key.
+func (s *store) follows(m *durable.Message, earlier ident.ID) bool {
+	for id := m.ID; id != none; {
+		if id = s.links[messageKey{m.ChannelNo, id}]; id == earlier {
+			return true
+		}
+	}
+	return false
+}

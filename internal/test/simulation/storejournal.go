@@ -1,0 +1,62 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// setIntake says how a channel takes messages in: a record of package policy.
+func (s *store) setIntake(channel uint32, record string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	ch := &s.channels[channel-1]
+	ch.Intake, ch.Version = record, s.version
+}
+
+// isForgotten reports whether the identity of a message from a journal is not stored: a flaw.
+func (s *store) isForgotten(m *durable.Message) bool {
+	return s.flaw == receiptKeysAreForgotten && strings.HasPrefix(m.Key, durable.ReceiptKey(durable.ReceiptID{})[:1])
+}
+
+// storeReceipts records what became of messages of journals. The first record of a receipt stays.
+func (s *store) storeReceipts(all []durable.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range all {
+		if _, known := s.receipts[r.ID]; !known {
+			s.receipts[r.ID] = r
+		}
+	}
+}
+
+func (s *store) receiptsOf(ids []durable.ReceiptID) map[durable.ReceiptID]durable.Receipt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[durable.ReceiptID]durable.Receipt{}
+	for _, id := range ids {
+		if r, known := s.receipts[id]; known {
+			out[id] = r
+		}
+	}
+	return out
+}
+
+// StoreReceipts comes between the insert of messages of a journal and their removal from it, so
+// brokers die here more often.
+func (t storeSeam) StoreReceipts(ctx context.Context, all []durable.Receipt) error {
+	w, rows := t.l.w, slices.Clone(all)
+	return t.l.do(ctx, call{op: "StoreReceipts", rates: w.plan.store, away: w.storeAway.now, crash: w.plan.journal.crash,
+		effect: func() { t.s.storeReceipts(rows) }})
+}
+
+func (t storeSeam) Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {
+	ids = slices.Clone(ids)
+	return read(ctx, t, "Receipts", 0, func() map[durable.ReceiptID]durable.Receipt { return t.s.receiptsOf(ids) })
+}
+
+// ForgetReceipts does nothing: no run lasts as long as receipts are kept.
+func (t storeSeam) ForgetReceipts(context.Context, int64, int) (int, error) { return 0, nil }
