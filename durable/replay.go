@@ -283,9 +283,16 @@ func (s *Store) Replays(ctx context.Context, k Consumer, from uint32, limit int)
 	return out, err
 }
 
-// SetReplayState changes the state of a replay that has not ended. counts is its end, for a state
-// that ends it. The replay in the same state is returned unchanged. ErrReplayEnded: it has ended.
+// SetReplayState changes the state of a replay that has not ended. For a state that ends it, all its
+// outcomes are counted, which costs one range of an index. The replay in the same state is returned
+// unchanged. ErrReplayEnded: it has ended.
 func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (out Replay, err error) {
+	var n ReplayCounts
+	if to.Ended() { // before the transaction, which holds up other changes of the catalogue
+		if n, err = s.countOutcomes(ctx, no); err != nil {
+			return out, err
+		}
+	}
 	err = s.put(ctx, "change the state of a replay", func(ctx context.Context, c change) error {
 		if out, err = scanReplay(c.tx.QueryRowContext(ctx, selectReplay, no)); err != nil {
 			return orNotFound(err)
@@ -297,13 +304,9 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 			return ErrReplayEnded
 		}
 		if to.Ended() {
-			n, err := s.replayCounts(ctx, c.tx, &out)
-			if err != nil {
-				return err
-			}
 			out.Delivered, out.Dead = n.Delivered, n.Dead
 			if to == ReplayDone { // what was counted at the begin may have changed since
-				out.Matched, out.Bytes, out.Estimated = out.Jobs, out.JobBytes, false
+				out.Matched, out.Bytes, out.Estimated = n.Replayed, out.JobBytes, false
 			}
 		}
 		out.State, out.StateMs, out.Version = to, c.nowMs, c.version

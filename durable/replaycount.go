@@ -47,6 +47,27 @@ func (s *Store) ReplayCounts(ctx context.Context, r *Replay) (out ReplayCounts, 
 	return out, err
 }
 
+// countOutcomes counts all outcomes of a replay. Its progress counts the jobs of the broker that moved
+// it; a broker that looked after the replay before may have offered others.
+func (s *Store) countOutcomes(ctx context.Context, no uint32) (out ReplayCounts, err error) {
+	err = s.run(ctx, transaction{
+		name: "count the outcomes of a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
+	}, func(ctx context.Context, tx *sql.Tx) error {
+		r, err := scanReplay(tx.QueryRowContext(ctx, selectReplay, no))
+		if err != nil {
+			return orNotFound(err)
+		}
+		if err := tx.QueryRowContext(ctx, countDelivered, no, r.After[:], r.Through[:]).Scan(&out.Delivered); err != nil {
+			return err
+		}
+		var below int64
+		err = tx.QueryRowContext(ctx, countReplayDead, r.Settled[:], no, r.After[:], r.Through[:]).Scan(&out.Dead, &below)
+		out.Replayed = out.Delivered + out.Dead
+		return err
+	})
+	return out, err
+}
+
 // replayCounts counts: below the settled message each job is delivered, dead or open.
 func (s *Store) replayCounts(ctx context.Context, tx *sql.Tx, r *Replay) (out ReplayCounts, err error) {
 	var above, dead, deadBelow, open, openBelow int64

@@ -226,16 +226,21 @@ func (l *loader) settle(ctx context.Context) error {
 	return nil
 }
 
-// end ends the replay, unless a job waits for another attempt.
+// end ends the replay, unless a job waits for another attempt, or is in the queue: another broker,
+// which looked after the replay before, may have offered jobs that this one did not find.
 func (l *loader) end(ctx context.Context, k *durable.Consumer) error {
 	open, err := l.Store.OpenJobs(ctx, k.No, ident.ID{}, 1)
 	if err != nil || len(open) > 0 {
+		return err
+	}
+	stats, err := l.Queue.Stats(ctx, k.No)
+	if err != nil || stats.Ready+stats.Delayed+stats.Leased > 0 {
 		return err
 	}
 	r, err := l.Store.SetReplayState(ctx, k.No, durable.ReplayDone)
 	if err != nil {
 		return err
 	}
-	l.Log.Info("a replay is done", "consumer", l.name(k.No), "replay", r.ID(), "messages", r.Jobs, "delivered", r.Delivered, "dead", r.Dead)
+	l.Log.Info("a replay is done", "consumer", l.name(k.No), "replay", r.ID(), "messages", r.Matched, "delivered", r.Delivered, "dead", r.Dead)
 	return l.Catalogue.Refresh(ctx)
 }

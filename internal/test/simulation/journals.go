@@ -34,10 +34,10 @@ type journaling struct {
 }
 
 // newJournaling draws how brokers have journals, and troubles for them. It is a draw of its own: the
-// rest of the plan stays. Plans with replays have none.
+// rest of the plan stays.
 func newJournaling(seed uint64, p *plan) (j journaling) {
 	c := draw(seed, word("journal"))
-	if j.on = c.hit(250) && !p.replays; !j.on {
+	if j.on = c.hit(250); !j.on {
 		return j
 	}
 	j.shared = c.hit(200)

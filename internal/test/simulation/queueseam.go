@@ -222,7 +222,10 @@ func (q *queueSeam) Regrant(ctx context.Context, consumer uint32, l redisq.Lease
 	out, wait, asked := l, time.Duration(0), q.l.w.now()
 	err := q.run(ctx, "Regrant", consumer, func(k *queuemodel.Consumer, now int64) { out, wait = k.Regrant(now, l, limits) })
 	q.l.w.checker.counted(q.l, asked, limits)
-	return out, wait, err
+	if err != nil { // the script may still run, and write to them
+		return l, 0, err
+	}
+	return out, wait, nil
 }
 
 func (q *queueSeam) Hold(ctx context.Context, consumer uint32, wait time.Duration) error {

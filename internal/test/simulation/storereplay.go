@@ -66,7 +66,7 @@ func (s *store) setReplayState(no uint32, to durable.ReplayState) (durable.Repla
 	if to.Ended() {
 		r.Delivered, r.Dead = s.outcomesOf(no)
 		if to == durable.ReplayDone {
-			r.Matched, r.Bytes, r.Estimated = r.Jobs, r.JobBytes, false
+			r.Matched, r.Bytes, r.Estimated = r.Delivered+r.Dead, r.JobBytes, false
 		}
 	}
 	r.State, r.StateMs, r.Version = to, s.nowMs(), s.version

@@ -72,6 +72,16 @@ var replayTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.False(t, moved, "it has ended")
 	},
+	"a replay that is done counts what another broker offered": func(t *testing.T, f *fixture) {
+		r, in := f.replay(t, 3)
+		moved, err := f.AdvanceReplay(f.ctx, r.No, r.Settled, r.Through, 1, 10) // it found one job
+		require.NoError(t, err)
+		require.True(t, moved)
+		f.record(t, delivered(r.No, in[0].ID, 1, 5), delivered(r.No, in[1].ID, 1, 5), dead(r.No, in[2].ID, 6, 5))
+		done, err := f.SetReplayState(f.ctx, r.No, durable.ReplayDone)
+		require.NoError(t, err)
+		require.Equal(t, [3]int64{2, 1, 3}, [3]int64{done.Delivered, done.Dead, done.Matched})
+	},
 	"a purge keeps the messages that a replay has before it": func(t *testing.T, f *fixture) {
 		r, in := f.replay(t, 4)
 		ks, err := f.Changes(f.ctx, 0)
