@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What each knob costs and buys: the numbers of docs/tuning.md. Every round runs the usual load and
-# then each knob beside it, ROUNDS times (3), on the same servers. A row is the median of the rounds'
-# ratios to the usual load of the same round, which is what stays true on another machine.
+# What each knob costs and buys: the numbers of docs/tuning.md. The usual load runs before each run of
+# a knob, ROUNDS times (3), on the same servers. A row is the median of the ratios of these pairs,
+# which is what stays true on another machine, and while this one is slower for a while.
 #
 #   scripts/tuning.sh [knob ...]     default: all of them
 set -euo pipefail
@@ -13,7 +13,6 @@ trap 'rm -rf "$work"' EXIT
 
 # The usual load: 64 producers, 1 KiB, one push consumer.
 knobs=(
-	"usual|"
 	"16 producers|--connections 16"
 	"256 producers|--connections 256"
 	"1024 producers|--connections 1024"
@@ -35,8 +34,8 @@ knobs=(
 	"256 slots|--broker-env BROKER_CONSUMER_CONCURRENCY=256"
 	"debug log|--broker-env BROKER_LOG_LEVEL=debug"
 	"no timer slack|--broker-env BROKER_TIMER_SLACK=0"
-	"pull, single|--push-consumers 0 --pull-workers 16"
-	"pull, batch|--push-consumers 0 --pull-workers 4 --pull-batch 100"
+	"pull|--push-consumers 0 --pull-workers 16"
+	"pull in batches|--push-consumers 0 --pull-workers 4 --pull-batch 100"
 	"batches|--connections 2 --batch 100"
 )
 
@@ -44,31 +43,30 @@ chosen() {
 	[ $# -gt 1 ] || return 0
 	local name=$1 one
 	shift
-	for one in usual "$@"; do [ "$one" != "$name" ] || return 0; done
+	for one in "$@"; do [ "$one" != "$name" ] || return 0; done
 	return 1
 }
 
-names=()
-for ((i = 1; i <= rounds; i++)); do
-	for knob in "${knobs[@]}"; do
-		name=${knob%%|*} flags=${knob#*|}
-		chosen "$name" "$@" || continue
-		[ "$i" -gt 1 ] || names+=("$name")
-		# shellcheck disable=SC2086 # the flags are words
-		bin/bench run --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" --connections 64 $flags \
-			--duration 4s --warmup 1s --json "$work/${name// /-}-$i.json" >"$work/log" 2>&1 ||
-			{ status=$? && echo "$name:" >&2 && tail -20 "$work/log" >&2 && exit $status; }
-	done
-done
-
-reports() {
-	local i list=''
-	for ((i = 1; i <= rounds; i++)); do list="$list,$work/${1// /-}-$i.json"; done
-	echo "${list#,}"
+# measure runs one load and adds its report to a folder.
+measure() {
+	local folder=$1
+	shift
+	mkdir -p "$folder"
+	bin/bench run --mysql "$PENSTOCK_BENCH_MYSQL" --redis "$PENSTOCK_TEST_REDIS" --connections 64 "$@" \
+		--duration 4s --warmup 1s --json "$folder/$i.json" >"$work/log" 2>&1 ||
+		{ status=$? && tail -20 "$work/log" >&2 && exit $status; }
 }
-for name in "${names[@]}"; do
-	[ "$name" != usual ] || continue
+
+for knob in "${knobs[@]}"; do
+	name=${knob%%|*} flags=${knob#*|}
+	chosen "$name" "$@" || continue
+	of="$work/${name// /-}"
+	for ((i = 1; i <= rounds; i++)); do
+		measure "$of/usual"
+		# shellcheck disable=SC2086 # the flags are words
+		measure "$of/knob" $flags
+	done
 	echo
 	echo "== $name (B) and the usual load (A)"
-	bin/bench compare --pairs "$(reports usual)" "$(reports "$name")" | grep -v '^caution: different loads'
+	bin/bench compare --pairs "$(echo "$of"/usual/*.json | tr ' ' ,)" "$(echo "$of"/knob/*.json | tr ' ' ,)" | grep -v '^caution: '
 done
