@@ -66,7 +66,7 @@ bench-guard: ## fail if publish, push, pull or batch is slower than the last tag
 	@ref=$(or $(REF),$$(git describe --tags --abbrev=0 2>/dev/null)); test -n "$$ref" || { echo "there is no tag to compare with: name a commit, make bench-guard REF="; exit 2; }; \
 	LEAST=0.95 TURNS=$(or $(TURNS),7) ./scripts/servers.sh -exec ./scripts/bench-compare.sh "$$ref"
 
-bench-tuning: ## measure what each knob costs and buys, the numbers of docs/tuning.md; ROUNDS= (3)
+bench-tuning: ## measure what each knob costs and buys; ROUNDS= (3)
 	ROUNDS=$(ROUNDS) ./scripts/servers.sh -exec ./scripts/tuning.sh
 
 peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run

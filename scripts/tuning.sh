@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What each knob costs and buys: the numbers of docs/tuning.md. The usual load runs before each run of
+# What each knob costs and buys. The usual load runs before each run of
 # a knob, ROUNDS times (3), on the same servers. A row is the median of the ratios of these pairs,
 # which is what stays true on another machine, and while this one is slower for a while.
 #

@@ -86,7 +86,7 @@ func pastThenPresent(t *testing.T, p *process) {
 	all = append(all, s.send(40, 80)...)
 	eventually(t, "the deliveries", func() bool { return len(sink.all()) >= len(all) })
 	s.over("k")
-	require.Equal(t, all, bodiesOf(sink))
+	require.Equal(t, all[:40], bodiesOf(sink)[:40], "the past comes first, and in its order")
 	all = append(all, s.send(80, 90)...)
 	eventually(t, "later ones", func() bool { return len(sink.all()) >= len(all) })
 	got := bodiesOf(sink)
@@ -101,10 +101,10 @@ func pastThenPresent(t *testing.T, p *process) {
 func pastFromATime(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t)
-	s.send(0, 5)
-	time.Sleep(5 * time.Millisecond)
-	since := time.Now().UTC()
-	time.Sleep(5 * time.Millisecond)
+	s.send(0, 4)
+	last := s.message(s.publish("m4")) // the time of a message is that of the store's clock
+	since := last.ReceivedAt.Add(time.Millisecond)
+	time.Sleep(time.Second)
 	low := s.send(5, 10)
 	high := s.send(10, 15, "X-Broker-Message-Priority", "7")
 	view := s.attach("k", "callbackUrl", sink.URL, "since", since.Format(time.RFC3339Nano), "concurrency", "1")
@@ -318,6 +318,7 @@ func TestFaultThePastOfAConsumerOutlivesKillsAndWipes(t *testing.T) {
 				s.publish(`{"n":60}`)
 				want = append(want, `{"n":60}`)
 				eventually(t, "the deliveries", func() bool { return sink.hasAll(want) })
+				s.over("k")
 				if w.setting("BROKER_REDIS_URL") != "" {
 					require.NoError(t, w.openRedis().FlushAll(t.Context()).Err())
 				}
