@@ -60,18 +60,15 @@ func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) erro
 		t.result = append(t.result, t.accepted())
 	}
 	var consumers []*durable.Consumer
-	next := t.pos
-	for ; next < len(ch.Consumers) && len(consumers) < timelineJobs; next++ {
-		if k := ch.Consumers[next]; k.Concerns(m.Head()) {
-			consumers = append(consumers, k)
-		}
-	}
-	for next < len(ch.Consumers) && !ch.Consumers[next].Concerns(m.Head()) {
-		next++
-	}
 	rest := ""
-	if next < len(ch.Consumers) {
-		rest = m.ID.Job(next).String()
+	for next := t.pos; next < len(ch.Consumers) && rest == ""; next++ {
+		switch k := ch.Consumers[next]; {
+		case !k.Concerns(m.Head()):
+		case len(consumers) < timelineJobs:
+			consumers = append(consumers, k)
+		default:
+			rest = m.ID.Job(next).String()
+		}
 	}
 	return t.answer(ctx, rc, q, consumers, rest)
 }

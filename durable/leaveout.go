@@ -7,27 +7,19 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-var selectLeftOut = statement{
-	mysql: `
-SELECT
-    id,
-    priority,
-    left_out
-FROM messages
-WHERE channel_no = ?
-  AND id IN (?...)
-FOR UPDATE`,
-	sqlite: `
-SELECT
-    id,
-    priority,
-    left_out
-FROM messages
-WHERE channel_no = ?
-  AND id IN (?...)`,
-}
+var takeLeftOut = statement{mysql: selectLeftOut + `
+FOR UPDATE`, sqlite: selectLeftOut}
 
 const (
+	selectLeftOut = `
+SELECT
+    id,
+    priority,
+    left_out
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...)`
+
 	updateLeftOut = `
 UPDATE messages
 SET
@@ -54,7 +46,7 @@ func (s *Store) LeaveOut(ctx context.Context, k Consumer, ids []ident.ID) error 
 	return s.run(ctx, transaction{name: "leave out messages", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		var found []Head
 		for _, part := range chunks(ids, maxInList) {
-			err := each(ctx, tx, list(s.dialect.sql(selectLeftOut), len(part)), inArgs(k.ChannelNo, part), func(r *sql.Rows) error {
+			err := each(ctx, tx, list(s.dialect.sql(takeLeftOut), len(part)), inArgs(k.ChannelNo, part), func(r *sql.Rows) error {
 				var h Head
 				err := r.Scan(scanID{&h.ID}, &h.Priority, scanPositions{&h.LeftOut})
 				found = append(found, h)

@@ -63,28 +63,28 @@ WHERE channel_no = ?`
 // for deleted are deleted, and the request lacks no consumer of older messages. The channel is
 // locked, so that neither a restoration nor a new consumer comes between.
 func (p *Purge) ended(ctx context.Context, tx *sql.Tx) error {
-	stored, joined := make(map[uint32]bool, len(p.Consumers)), map[uint32]bool{}
+	type ending struct{ deleted, since bool }
+	stored := make(map[uint32]ending, len(p.Consumers))
 	err := each(ctx, tx, selectEnded, []any{p.ChannelNo}, func(r *sql.Rows) error {
 		var no uint32
-		var deleted, since bool
-		err := r.Scan(&no, &deleted, &since)
-		stored[no] = deleted
-		if since && !deleted {
-			joined[no] = true
-		}
+		var e ending
+		err := r.Scan(&no, &e.deleted, &e.since)
+		stored[no] = e
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, k := range p.Consumers {
-		if deleted, known := stored[k.No]; !known || k.Deleted() && !deleted {
+		if e, known := stored[k.No]; !known || k.Deleted() && !e.deleted {
 			return ErrStale
 		}
-		delete(joined, k.No)
+		delete(stored, k.No)
 	}
-	if len(joined) > 0 {
-		return ErrStale
+	for _, e := range stored { // that the request lacks
+		if e.since && !e.deleted {
+			return ErrStale
+		}
 	}
 	return nil
 }

@@ -289,7 +289,7 @@ func (s *Store) Replays(ctx context.Context, k Consumer, from uint32, limit int)
 func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (out Replay, err error) {
 	var n ReplayCounts
 	if to.Ended() { // before the transaction, which holds up other changes of the catalogue
-		if n, err = s.countOutcomes(ctx, no); err != nil {
+		if n, err = s.countReplay(ctx, no, true); err != nil {
 			return out, err
 		}
 	}
@@ -306,7 +306,7 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 		if to.Ended() {
 			out.Delivered, out.Dead = n.Delivered, n.Dead
 			if to == ReplayDone { // what was counted at the begin may have changed since
-				out.Matched, out.Bytes, out.Estimated = n.Replayed, out.JobBytes, false
+				out.Matched, out.Bytes, out.Estimated = n.Delivered+n.Dead, out.JobBytes, false
 			}
 		}
 		out.State, out.StateMs, out.Version = to, c.nowMs, c.version

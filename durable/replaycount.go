@@ -34,35 +34,24 @@ func (s *Store) ReplayCounts(ctx context.Context, r *Replay) (out ReplayCounts, 
 	if r.State.Ended() {
 		return ReplayCounts{Replayed: r.Delivered + r.Dead, Delivered: r.Delivered, Dead: r.Dead}, nil
 	}
+	return s.countReplay(ctx, r.No, false)
+}
+
+// countReplay counts the outcomes of a replay; with all, each of them anew. Its progress counts the
+// jobs of the broker that moved it, and a broker that looked after the replay before may have offered
+// others.
+func (s *Store) countReplay(ctx context.Context, no uint32, all bool) (out ReplayCounts, err error) {
 	err = s.run(ctx, transaction{
 		name: "count a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
 	}, func(ctx context.Context, tx *sql.Tx) error {
-		now, err := scanReplay(tx.QueryRowContext(ctx, selectReplay, r.No)) // of the same moment as the counts
+		r, err := scanReplay(tx.QueryRowContext(ctx, selectReplay, no)) // of the same moment as the counts
 		if err != nil {
 			return orNotFound(err)
 		}
-		out, err = s.replayCounts(ctx, tx, &now)
-		return err
-	})
-	return out, err
-}
-
-// countOutcomes counts all outcomes of a replay. Its progress counts the jobs of the broker that moved
-// it; a broker that looked after the replay before may have offered others.
-func (s *Store) countOutcomes(ctx context.Context, no uint32) (out ReplayCounts, err error) {
-	err = s.run(ctx, transaction{
-		name: "count the outcomes of a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
-	}, func(ctx context.Context, tx *sql.Tx) error {
-		r, err := scanReplay(tx.QueryRowContext(ctx, selectReplay, no))
-		if err != nil {
-			return orNotFound(err)
+		if all {
+			r.Settled, r.Jobs = r.After, 0
 		}
-		if err := tx.QueryRowContext(ctx, countDelivered, no, r.After[:], r.Through[:]).Scan(&out.Delivered); err != nil {
-			return err
-		}
-		var below int64
-		err = tx.QueryRowContext(ctx, countReplayDead, r.Settled[:], no, r.After[:], r.Through[:]).Scan(&out.Dead, &below)
-		out.Replayed = out.Delivered + out.Dead
+		out, err = s.replayCounts(ctx, tx, &r)
 		return err
 	})
 	return out, err

@@ -115,8 +115,9 @@ func (s *sweeper) consumer(ctx context.Context, k *durable.Consumer) error {
 	return cmp.Or(s.again(ctx, k, p), s.open(ctx, k, p))
 }
 
+// concernedBy returns those of the heads that concern a consumer.
 func concernedBy(k *durable.Consumer, heads []durable.Head) []durable.Head {
-	var mine []durable.Head
+	mine := make([]durable.Head, 0, len(heads))
 	for _, h := range heads {
 		if k.Concerns(h) {
 			mine = append(mine, h)

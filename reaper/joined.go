@@ -2,6 +2,7 @@ package reaper
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -25,18 +26,14 @@ func (r *Reaper) passed(k *durable.Consumer) bool {
 	return k.Since.IsZero() || r.through().Millis() > created
 }
 
-// concerned returns those of the heads that concern the consumer of the scan and are newer than
-// after. It examines heads[:read], at least one; with a filter for the past it may stop at a bound of
-// bytes or time for the round.
-func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head, after ident.ID) (mine []durable.Head, read int, err error) {
-	mine = make([]durable.Head, 0, len(heads))
-	var joined []ident.ID // for which the filter is to be evaluated
+// concerned returns those of the heads that concern the consumer of the scan. It examines
+// heads[:read], at least one; with a filter for the past it may stop at a bound of bytes or time for
+// the round.
+func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head) (mine []durable.Head, read int, err error) {
+	mine = concernedBy(s.k, heads)
 	f := policy.FilterOf(s.k.SincePolicy)
-	for _, h := range heads {
-		if h.ID.Compare(after) <= 0 || !s.k.Concerns(h) {
-			continue
-		}
-		mine = append(mine, h)
+	var joined []ident.ID // for which the filter is to be evaluated
+	for _, h := range mine {
 		if f != nil && s.k.Joined(h) {
 			joined = append(joined, h.ID)
 		}
@@ -51,27 +48,12 @@ func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head, a
 	if err != nil {
 		return nil, 0, err
 	}
-	refused := make(map[ident.ID]bool, examined)
-	left := make([]ident.ID, 0, examined)
-	for _, id := range joined[:examined] {
-		if !match[id] {
-			refused[id], left = true, append(left, id)
-		}
-	}
-	if err := r.Store.LeaveOut(ctx, *s.k, left); err != nil {
-		return nil, 0, err
-	}
 	read = len(heads)
 	if examined < len(joined) {
-		for read = 0; heads[read].ID != joined[examined]; {
-			read++
-		}
+		at := func(h durable.Head) bool { return h.ID == joined[examined] }
+		read, mine = slices.IndexFunc(heads, at), mine[:slices.IndexFunc(mine, at)]
 	}
-	kept := mine[:0]
-	for _, h := range mine {
-		if !refused[h.ID] && (read == len(heads) || h.ID.Compare(heads[read].ID) < 0) {
-			kept = append(kept, h)
-		}
-	}
-	return kept, read, nil
+	mine = slices.DeleteFunc(mine, func(h durable.Head) bool { return s.k.Joined(h) && !match[h.ID] })
+	refused := slices.DeleteFunc(joined[:examined], func(id ident.ID) bool { return match[id] })
+	return mine, read, r.Store.LeaveOut(ctx, *s.k, refused)
 }

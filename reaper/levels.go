@@ -130,7 +130,7 @@ func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, 
 		if len(heads) == pageSize {
 			last = heads[len(heads)-1].ID
 		}
-		mine, read, err := r.concerned(ctx, s, heads, watermark)
+		mine, read, err := r.concerned(ctx, s, heads)
 		if err != nil {
 			return false, err
 		}
@@ -142,7 +142,7 @@ func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, 
 		if err != nil {
 			return false, err
 		}
-		if len(heads) == pageSize && s.open == open && s.sieve == nil {
+		if len(heads) == pageSize && s.open == open {
 			stride = firstStride
 		}
 		if upto < len(mine) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -138,7 +139,12 @@ func (r *Reaper) scanCommon(ctx context.Context, ch *catalogue.Channel, scans []
 // watermark. It returns the new watermark: last, or the message before the first one that
 // found no room or was not examined.
 func (r *Reaper) present(ctx context.Context, ch *catalogue.Channel, s *scan, heads []durable.Head, last ident.ID) (ident.ID, error) {
-	mine, read, err := r.concerned(ctx, s, heads, s.checked)
+	newer := slices.IndexFunc(heads, func(h durable.Head) bool { return h.ID.Compare(s.checked) > 0 })
+	if newer < 0 {
+		return last, nil
+	}
+	heads = heads[newer:]
+	mine, read, err := r.concerned(ctx, s, heads)
 	if err != nil {
 		return last, err
 	}

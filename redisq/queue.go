@@ -137,6 +137,7 @@ func (q *Queue) Forget(ctx context.Context, consumer uint32) error {
 	}
 	q.mu.Lock()
 	delete(q.epochs, consumer)
+	delete(q.behind, consumer)
 	q.mu.Unlock()
 	return nil
 }

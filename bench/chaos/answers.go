@@ -131,16 +131,6 @@ type exchangeKey struct {
 	id       ident.ID
 }
 
-// unanswered counts the exchanges that are not over.
-func (r *rig) unanswered(ctx context.Context) (n int64, err error) {
-	err = r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".exchanges WHERE state = ? OR state = ? AND goes_back = 1",
-		durable.DeliveredReceiver, durable.ResponseReceived).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count open exchanges: %w", err)
-	}
-	return n, nil
-}
-
 // redriveReplies redrives the replies that are dead.
 func (r *rig) redriveReplies(ctx context.Context) {
 	_, _ = send(ctx, http.MethodPost, "http://"+r.nodes[0].addr+"/producer/"+r.plan.Producer+"/dlq", url.Values{"requeue": {r.plan.Token}})

@@ -88,15 +88,6 @@ func (r *rig) readReplays(ctx context.Context, e *Evidence) error {
 	return rows.Err()
 }
 
-// replaying counts the replays that have not ended.
-func (r *rig) replaying(ctx context.Context) (n int64, err error) {
-	err = r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".replays WHERE state < ?", durable.ReplayDone).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count replays: %w", err)
-	}
-	return n, nil
-}
-
 // replays checks that each replay has ended, and that its copies are those that it counts.
 func (c *checker) replays() {
 	copies := map[int64]map[int64]int{}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -33,15 +34,12 @@ func (r *rig) numbers(ctx context.Context) (channels, consumers []int64, err err
 	return channels, consumers, nil
 }
 
-// open counts the jobs that are neither delivered nor dead, by the store alone, and the messages
-// that wait for their time.
+// open counts the jobs that are neither delivered nor dead, by the store alone, the messages that wait
+// for their time or in a bulk, and the exchanges and replays that are not over.
 func (r *rig) open(ctx context.Context) (open int64, err error) {
 	channels, consumers, err := r.numbers(ctx)
 	if err != nil {
 		return 0, err
-	}
-	if err := r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".scheduled WHERE status = 0").Scan(&open); err != nil {
-		return 0, fmt.Errorf("count scheduled messages: %w", err)
 	}
 	for i, k := range r.plan.Consumers {
 		var stored, over int64
@@ -59,17 +57,20 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 		}
 		open += stored - over
 	}
-	var rows int64 // of bulks that are not over: each is a message to come
-	err = r.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(1 + GREATEST(total - row_no, 0)), 0) FROM "+database+".bulks WHERE state IN (1, 2)").Scan(&rows)
-	if err != nil {
-		return 0, fmt.Errorf("count the rows of bulks: %w", err)
+	for _, query := range []string{
+		"SELECT COUNT(*) FROM " + database + ".scheduled WHERE status = 0",
+		// Each row of a bulk that is not over is a message to come.
+		"SELECT COALESCE(SUM(1 + GREATEST(total - row_no, 0)), 0) FROM " + database + ".bulks WHERE state IN (1, 2)",
+		fmt.Sprintf("SELECT COUNT(*) FROM "+database+".exchanges WHERE state = %d OR state = %d AND goes_back = 1", durable.DeliveredReceiver, durable.ResponseReceived),
+		fmt.Sprintf("SELECT COUNT(*) FROM "+database+".replays WHERE state < %d", durable.ReplayDone),
+	} {
+		var n int64
+		if err := r.db.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			return 0, fmt.Errorf("%s: %w", query, err)
+		}
+		open += n
 	}
-	unanswered, err := r.unanswered(ctx)
-	if err != nil {
-		return 0, err
-	}
-	replaying, err := r.replaying(ctx)
-	return open + rows + unanswered + replaying, err
+	return open, nil
 }
 
 // gone is the database with the rows that brokers have removed, which are also evidence.

@@ -30,8 +30,8 @@ func (ch *Channel) Recipients(h durable.Head) []*durable.Consumer {
 // loads its jobs decides which ones there are.
 func (ch *Channel) Concerned(h durable.Head) []*durable.Consumer {
 	out := ch.Recipients(h)
-	for _, k := range ch.Consumers[min(max(h.Audience, 0), len(ch.Consumers)):] {
-		if k != nil && !k.Deleted() && k.Concerns(h) && policy.FilterOf(k.SincePolicy) == nil {
+	for _, k := range ch.Consumers[min(h.Audience, len(ch.Consumers)):] {
+		if !k.Deleted() && k.Concerns(h) && policy.FilterOf(k.SincePolicy) == nil {
 			out = append(out[:len(out):len(out)], k)
 		}
 	}
@@ -41,7 +41,7 @@ func (ch *Channel) Concerned(h durable.Head) []*durable.Consumer {
 // HasJobAt reports whether the message has a job for the consumer at a position, which may be missing
 // in this copy.
 func (ch *Channel) HasJobAt(h durable.Head, position int) bool {
-	if position < len(ch.Consumers) && ch.Consumers[position] != nil {
+	if position < len(ch.Consumers) {
 		return ch.Consumers[position].Concerns(h)
 	}
 	return h.HasJobAt(position)
