@@ -149,11 +149,15 @@ func TestAConcurrencyHoldsAtTheConsumer(t *testing.T) {
 			others = append(others, w.start(), w.start())
 		}
 		var now, peak atomic.Int64
+		published := make(chan struct{})
+		release := sync.OnceFunc(func() { close(published) })
+		defer release()
 		sink := newSink(t, func(int, received) int {
 			n := now.Add(1)
 			defer now.Add(-1)
 			for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
 			}
+			<-published
 			time.Sleep(20 * time.Millisecond)
 			return 204
 		})
@@ -162,6 +166,8 @@ func TestAConcurrencyHoldsAtTheConsumer(t *testing.T) {
 		for n := range 60 {
 			s.on(others[n%len(others)]).publish(strconv.Itoa(n))
 		}
+		eventually(t, "as many requests as are allowed", func() bool { return peak.Load() == 3 })
+		release()
 		eventually(t, "all deliveries", func() bool { return sink.distinct() == 60 })
 		require.EqualValues(t, 3, peak.Load())
 	})

@@ -125,10 +125,11 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	l.note("leased", consumer, lease.ID, fmt.Sprintf("%s attempt %d flags %d", lease.Token, lease.Attempt, lease.Flags))
 }
 
-// inTurn checks a lease that the queue chose: no job of the past waits for its first one (I20). The
-// server holds its lock.
+// inTurn checks a lease that the queue chose: no job of the past waits for its first one (I20). A
+// clock of Redis that goes back reorders what waits, until reclaim drops it. The server holds its
+// lock.
 func (c *checker) inTurn(consumer uint32, lease redisq.Lease) {
-	if c.w.server.back {
+	if c.w.server.back || c.w.server.mixed[consumer] {
 		return
 	}
 	past := c.w.store.pastOf(consumer, lease)

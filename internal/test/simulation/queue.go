@@ -19,7 +19,8 @@ type server struct {
 	lanes  map[uint32]*queuemodel.Consumer
 	epochs int // given so far
 	flaw   flaw
-	back   bool // it went back in time: the spill that it remembers may be that of another time
+	back   bool            // it went back in time: the spill that it remembers may be that of another time
+	mixed  map[uint32]bool // consumers with jobs from before the clock went back, which sort behind later ones
 }
 
 func newServer(clock func() time.Time, behind func(consumer uint32) bool) *server {
@@ -39,12 +40,25 @@ func (r *server) lane(consumer uint32) *queuemodel.Consumer {
 	return k
 }
 
+// advance moves the clock, back when d is negative.
+func (r *server) advance(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jump += d
+	if d < 0 {
+		r.mixed = map[uint32]bool{}
+		for consumer := range r.lanes {
+			r.mixed[consumer] = true
+		}
+	}
+}
+
 // wipe is FLUSHALL; with restart another process answers afterwards.
 func (r *server) wipe(restart bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.lanes
-	r.lanes = map[uint32]*queuemodel.Consumer{}
+	r.lanes, r.mixed = map[uint32]*queuemodel.Consumer{}, nil
 	if r.flaw == wipeIsHidden {
 		r.keepEpochs(old)
 	}

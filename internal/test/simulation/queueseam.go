@@ -315,6 +315,7 @@ func (q *queueSeam) Reclaim(ctx context.Context, consumer uint32, limit, maxAtte
 	dropped := false
 	err := q.run(ctx, "Reclaim", consumer, func(k *queuemodel.Consumer, now int64) {
 		if dropped = q.r.flaw != clockIsTrusted && k.WentBack(now); dropped {
+			delete(q.r.mixed, consumer)
 			q.l.w.checker.disturb(0, q.l.w.now(), q.l.w.now())
 			q.l.note("dropped", consumer, ident.ID{}, "the clock went back")
 			return

@@ -73,9 +73,7 @@ func (w *world) lose(e trouble) {
 		w.checker.wentBack()
 		w.server.restore(w.savedLanes)
 	case clockJump:
-		w.server.mu.Lock()
-		w.server.jump += e.span - 2500*time.Millisecond
-		w.server.mu.Unlock()
+		w.server.advance(e.span - 2500*time.Millisecond)
 	}
 }
 
