@@ -35,7 +35,7 @@ func (w *world) bulk() *durable.Bulk {
 	require.NoError(w.t, err)
 	require.Equal(w.t, b.ID, held.ID)
 	m := &durable.Message{ID: w.ids.Next(), ChannelNo: ch.No, ProducerNo: p.No, Audience: len(ch.Consumers), Shape: ch.Shape, ContentType: "text/plain", Payload: []byte("x")}
-	step := &durable.BulkStep{Hold: held.BulkHold, To: durable.BulkPosition{Row: 2, Byte: 12}, Messages: []*durable.Message{m}, Rows: []int64{1},
+	step := &durable.BulkStep{By: held.BulkOwner, To: durable.BulkPosition{Row: 2, Byte: 12}, Messages: []*durable.Message{m}, Rows: []int64{1},
 		Bad: []durable.BadRow{{Row: 2, Reason: `a "bad" <row>`}}, Speed: 3, Audience: len(ch.Consumers)}
 	require.NoError(w.t, w.store.StepBulk(ctx, w.node, step))
 	require.NoError(w.t, step.Results[0])

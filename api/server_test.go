@@ -39,8 +39,8 @@ func startServer(t *testing.T, h fasthttp.RequestHandler, change func(*fasthttp.
 func loaded(most int, h fasthttp.RequestHandler) fasthttp.RequestHandler {
 	body := intake.NewLimit(intake.NewBound(1<<30), most)
 	return func(rc *fasthttp.RequestCtx) {
-		held, err := body.Load(rc)
-		defer body.Drop(rc, held)
+		taken, err := body.Load(rc)
+		defer body.Drop(rc, taken)
 		if err != nil {
 			setRequestID(rc)
 			problem.Write(rc, err)

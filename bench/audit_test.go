@@ -34,10 +34,10 @@ func TestBodiesOfAFieldKeepTheSpellingOfTheFile(t *testing.T) {
 
 func TestAPassSendsEachBodyOnce(t *testing.T) {
 	c := Config{PayloadFrom: writeExamples(t), PayloadField: "examples", Passes: 2}
-	require.NoError(t, c.settlePasses())
+	require.NoError(t, c.resolvePasses())
 	require.EqualValues(t, 6, c.Messages)
 	c.Messages = 5
-	require.ErrorContains(t, c.settlePasses(), "3 bodies")
+	require.ErrorContains(t, c.resolvePasses(), "3 bodies")
 }
 
 func TestAnAuditOfAFaithfulBrokerFindsNothing(t *testing.T) {

@@ -154,7 +154,7 @@ func (c *Config) checkBounds() error {
 	)
 }
 
-// checkLoad checks how much is sent. It settles the number of messages and the flags that an
+// checkLoad checks how much is sent. It resolves the number of messages and the flags that an
 // audit needs.
 func (c *Config) checkLoad() error {
 	var errs []error
@@ -163,7 +163,7 @@ func (c *Config) checkLoad() error {
 	} else if _, err := os.Stat(c.PayloadFrom); err != nil {
 		errs = append(errs, fmt.Errorf("--payload-from: %w", err))
 	}
-	errs = append(errs, c.settlePasses(), c.settleAudit())
+	errs = append(errs, c.resolvePasses(), c.resolveAudit())
 	if c.Messages > MaxMessages {
 		errs = append(errs, fmt.Errorf("--messages is %d: want at most %d", c.Messages, MaxMessages))
 	}
@@ -254,8 +254,8 @@ func (c *Config) payloads() (*Payloads, error) {
 	}
 }
 
-// settlePasses turns Passes into Messages.
-func (c *Config) settlePasses() error {
+// resolvePasses turns Passes into Messages.
+func (c *Config) resolvePasses() error {
 	if c.PayloadFrom == "" && (c.Passes != 0 || c.PayloadField != "") {
 		return errors.New("--passes and --payload-field need --payload-from")
 	}
@@ -277,8 +277,8 @@ func (c *Config) settlePasses() error {
 	return nil
 }
 
-// settleAudit turns on the settings that an audit needs.
-func (c *Config) settleAudit() error {
+// resolveAudit turns on the settings that an audit needs.
+func (c *Config) resolveAudit() error {
 	if !c.Audit {
 		return nil
 	}

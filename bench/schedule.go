@@ -31,22 +31,22 @@ type closedLoop struct {
 	batch   int
 	limit   uint64 // messages
 	end     time.Time
-	hold    func() bool // reports whether the backlog of the consumers is too large; may be nil
+	full    func() bool // reports whether the backlog of the consumers is too large; may be nil
 	started atomic.Uint64
 }
 
-// holdPause is the interval at which a paused producer calls hold again.
-const holdPause = time.Millisecond
+// fullPause is the interval at which a paused producer asks full again.
+const fullPause = time.Millisecond
 
 func (c *closedLoop) Next(ctx context.Context) (Ticket, bool) {
 	for {
 		if ctx.Err() != nil || !c.end.IsZero() && !time.Now().Before(c.end) {
 			return Ticket{}, false
 		}
-		if c.hold == nil || !c.hold() {
+		if c.full == nil || !c.full() {
 			break
 		}
-		pause(ctx, holdPause)
+		pause(ctx, fullPause)
 	}
 	first := c.started.Add(uint64(c.batch)) - uint64(c.batch)
 	if first >= c.limit {

@@ -249,7 +249,7 @@ func (w *window) start() {
 	}
 	loop := &closedLoop{batch: c.Batch, limit: limit}
 	if c.MaxBacklog > 0 {
-		loop.hold = func() bool { return w.ledger.Owed() > c.MaxBacklog }
+		loop.full = func() bool { return w.ledger.Owed() > c.MaxBacklog }
 	}
 	if c.Messages == 0 {
 		loop.end = w.base.Add(total)

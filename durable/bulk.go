@@ -14,7 +14,7 @@ import (
 // A Bulk is many messages that come as one body or file. Its body is stored in chunks before the
 // first of its rows is expanded into a message.
 type Bulk struct {
-	BulkHold
+	BulkOwner
 	ChannelNo  uint32
 	ProducerNo uint32
 	State      BulkState
@@ -54,8 +54,8 @@ func (s BulkState) Over() bool { return s > BulkRunning }
 // A BulkPosition is the end of the rows that are expanded: their number, and that of their bytes.
 type BulkPosition struct{ Row, Byte int64 }
 
-// A BulkHold is the right of an owner to work on a bulk, until another owner takes it.
-type BulkHold struct {
+// A BulkOwner is the right of an owner to work on a bulk, until another owner takes it.
+type BulkOwner struct {
 	ID    ident.ID
 	Owner [16]byte
 	Fence int64
@@ -234,15 +234,15 @@ func (s *Store) addChunk(ctx context.Context, tx *sql.Tx, id ident.ID, no int64,
 	return err
 }
 
-// A heldBulk is a bulk whose row is locked, and the store's time.
-type heldBulk struct {
+// An ownedBulk is a bulk whose row is locked, and the store's time.
+type ownedBulk struct {
 	*Bulk
 	nowMs int64
 }
 
-// hold runs f in a transaction that has the row of a bulk locked, which its owner holds. A repeat
+// owning runs f in a transaction that has the row of a bulk locked, for its owner. A repeat
 // after a lost answer runs f again: f looks whether it has its effect already.
-func (s *Store) hold(ctx context.Context, name string, h BulkHold, f func(ctx context.Context, tx *sql.Tx, b heldBulk) error) error {
+func (s *Store) owning(ctx context.Context, name string, h BulkOwner, f func(ctx context.Context, tx *sql.Tx, b ownedBulk) error) error {
 	err := s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		if s.dialect != sqliteDialect {
 			if _, err := tx.ExecContext(ctx, setBulkSession); err != nil {
@@ -266,7 +266,7 @@ func (s *Store) hold(ctx context.Context, name string, h BulkHold, f func(ctx co
 		if b.State == BulkReceiving && b.LeaseMs < now { // a sweep may have removed a part of its body
 			return ErrBulkLost
 		}
-		return f(ctx, tx, heldBulk{b, now})
+		return f(ctx, tx, ownedBulk{b, now})
 	})
 	if errors.Is(err, ErrBulkLost) {
 		return ErrBulkLost
@@ -275,8 +275,8 @@ func (s *Store) hold(ctx context.Context, name string, h BulkHold, f func(ctx co
 }
 
 // AddBulkChunk appends chunk no to the body of a bulk that its owner receives or fetches.
-func (s *Store) AddBulkChunk(ctx context.Context, h BulkHold, no int64, body []byte) error {
-	return s.hold(ctx, "store a chunk of a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+func (s *Store) AddBulkChunk(ctx context.Context, h BulkOwner, no int64, body []byte) error {
+	return s.owning(ctx, "store a chunk of a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		lease := BulkLease
 		if b.State == BulkReceiving {
 			lease = receivingLease
@@ -292,10 +292,10 @@ func (s *Store) AddBulkChunk(ctx context.Context, h BulkHold, no int64, body []b
 }
 
 // RestartBulkBody begins the body of a bulk anew: a fetch starts from the beginning.
-func (s *Store) RestartBulkBody(ctx context.Context, h BulkHold) error {
+func (s *Store) RestartBulkBody(ctx context.Context, h BulkOwner) error {
 	for {
 		n := 0
-		err := s.hold(ctx, "restart the body of a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) (err error) {
+		err := s.owning(ctx, "restart the body of a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) (err error) {
 			if n, err = s.removeChunks(ctx, tx, b.ID); err != nil || n > 0 {
 				return err
 			}
@@ -309,13 +309,13 @@ func (s *Store) RestartBulkBody(ctx context.Context, h BulkHold) error {
 }
 
 // RunBulk says that the body of a bulk is whole and has that many rows: from here on brokers expand
-// it. The caller's hold ends.
-func (s *Store) RunBulk(ctx context.Context, h BulkHold, total int64) error {
-	err := s.hold(ctx, "start a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+// it. The caller owns it no longer.
+func (s *Store) RunBulk(ctx context.Context, h BulkOwner, total int64) error {
+	err := s.owning(ctx, "start a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		_, err := tx.ExecContext(ctx, runBulk, noOwner, total, b.nowMs, b.ID[:])
 		return err
 	})
-	if errors.Is(err, ErrBulkLost) { // or an earlier run of the same transaction ended the hold
+	if errors.Is(err, ErrBulkLost) { // or an earlier run of the same transaction ended it
 		if b, e := s.BulkByID(ctx, h.ID); e == nil && b.State >= BulkRunning && b.Total == total {
 			return nil
 		}

@@ -61,7 +61,7 @@ func TestMySQLEndsTheLocksOfAnOwnerThatStandsStill(t *testing.T) {
 	still, goOn, ended := make(chan struct{}, 10), make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
-			step := &durable.BulkStep{Hold: b.BulkHold, To: durable.BulkPosition{Row: 2}, Messages: []*durable.Message{message("fresh", "1"), message("taken", "2")}, Rows: []int64{1, 2},
+			step := &durable.BulkStep{By: b.BulkOwner, To: durable.BulkPosition{Row: 2}, Messages: []*durable.Message{message("fresh", "1"), message("taken", "2")}, Rows: []int64{1, 2},
 				Reason: func(error) string { // the messages are inserted, and the transaction is open
 					still <- struct{}{}
 					<-goOn
@@ -87,7 +87,7 @@ func TestMySQLEndsTheLocksOfAnOwnerThatStandsStill(t *testing.T) {
 	require.Less(t, time.Since(began), 20*time.Second)
 	t.Logf("replaced after %v", time.Since(began))
 	eventually(func() bool {
-		step := &durable.BulkStep{Hold: next.BulkHold, To: durable.BulkPosition{Row: 1}, Messages: []*durable.Message{message("fresh", "mine")}, Rows: []int64{1}, Reason: func(err error) string { return fmt.Sprint(err) }}
+		step := &durable.BulkStep{By: next.BulkOwner, To: durable.BulkPosition{Row: 1}, Messages: []*durable.Message{message("fresh", "mine")}, Rows: []int64{1}, Reason: func(err error) string { return fmt.Sprint(err) }}
 		err := second.StepBulk(t.Context(), node, step)
 		if isStale(err) {
 			return false
@@ -120,7 +120,7 @@ func TestALostAnswerNeverLosesOrDoublesARowOfABulk(t *testing.T) {
 	p.chance.Store(30)
 	const rounds, size = 60, 5
 	for round := int64(0); round < rounds; {
-		step := &durable.BulkStep{Hold: b.BulkHold, From: durable.BulkPosition{Row: round * size}, To: durable.BulkPosition{Row: (round + 1) * size}, Reason: func(err error) string { return fmt.Sprint(err) }}
+		step := &durable.BulkStep{By: b.BulkOwner, From: durable.BulkPosition{Row: round * size}, To: durable.BulkPosition{Row: (round + 1) * size}, Reason: func(err error) string { return fmt.Sprint(err) }}
 		first := ids.Block(size)
 		for i := range size {
 			key := ""
@@ -153,7 +153,7 @@ func TestALostAnswerNeverLosesOrDoublesARowOfABulk(t *testing.T) {
 	p.stop(t)
 }
 
-// The last step of a bulk ends the hold of its owner. An owner that gets no answer to its COMMIT learns
+// The last step of a bulk ends the right of its owner. An owner that gets no answer to its COMMIT learns
 // all the same that it has stored the step, since nobody else can have.
 func TestALostAnswerToTheLastStepOfABulkIsFound(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,7 @@ func TestALostAnswerToTheLastStepOfABulkIsFound(t *testing.T) {
 	var steps []*durable.BulkStep
 	for range 30 {
 		b := bulkOf(t, direct, ch.No, ids.Next())
-		steps = append(steps, &durable.BulkStep{Hold: b.BulkHold, To: durable.BulkPosition{Row: 1}, Rows: []int64{1}, Last: true,
+		steps = append(steps, &durable.BulkStep{By: b.BulkOwner, To: durable.BulkPosition{Row: 1}, Rows: []int64{1}, Last: true,
 			Reason: func(err error) string { return fmt.Sprint(err) }})
 	}
 	p.chance.Store(50)

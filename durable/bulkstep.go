@@ -13,7 +13,7 @@ import (
 // became of each row, and the checkpoint behind them. So a step that is killed anywhere is either
 // done or not begun, and the next owner goes on from the checkpoint.
 type BulkStep struct {
-	Hold     BulkHold
+	By       BulkOwner
 	From, To BulkPosition
 	// Messages and Later are what the rows became, in the order of the rows, with IDs of one block
 	// that has no other messages.
@@ -89,7 +89,7 @@ func (s *Store) StepBulk(ctx context.Context, node NodeLease, step *BulkStep) er
 	if step.Last {
 		step.Results = nil // set by a run of this call
 	}
-	err := s.hold(ctx, "expand a bulk", step.Hold, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+	err := s.owning(ctx, "expand a bulk", step.By, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		if b.At == step.To && step.To != step.From {
 			return nil // after a lost answer: the results are those of the run that was committed
 		}
@@ -102,10 +102,10 @@ func (s *Store) StepBulk(ctx context.Context, node NodeLease, step *BulkStep) er
 		}
 		return s.moveBulk(ctx, tx, b, step)
 	})
-	// The last step ends the hold: after a lost answer it looks lost to the next run.
+	// The last step ends the right: after a lost answer it looks lost to the next run.
 	if errors.Is(err, ErrBulkLost) && step.Last && step.Results != nil {
-		b, e := s.BulkByID(ctx, step.Hold.ID)
-		if e == nil && b.State == BulkDone && b.At == step.To && b.Owner == step.Hold.Owner && b.Fence == step.Hold.Fence {
+		b, e := s.BulkByID(ctx, step.By.ID)
+		if e == nil && b.State == BulkDone && b.At == step.To && b.Owner == step.By.Owner && b.Fence == step.By.Fence {
 			return nil
 		}
 	}
@@ -215,7 +215,7 @@ func (s *Store) resolveHere(ctx context.Context, tx *sql.Tx, part []entry, errs 
 }
 
 // moveBulk stores what became of the rows of a step, and the checkpoint.
-func (s *Store) moveBulk(ctx context.Context, tx *sql.Tx, b heldBulk, step *BulkStep) error {
+func (s *Store) moveBulk(ctx context.Context, tx *sql.Tx, b ownedBulk, step *BulkStep) error {
 	published, duplicates, messages, jobs := 0, 0, 0, 0
 	rejected := slices.Clone(step.Bad)
 	for i, err := range step.Results {

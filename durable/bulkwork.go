@@ -101,8 +101,8 @@ func (s *Store) ClaimBulk(ctx context.Context, owner [16]byte) (b *Bulk, err err
 }
 
 // RenewBulk extends the lease of an owner.
-func (s *Store) RenewBulk(ctx context.Context, h BulkHold) error {
-	return s.hold(ctx, "renew the lease of a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+func (s *Store) RenewBulk(ctx context.Context, h BulkOwner) error {
+	return s.owning(ctx, "renew the lease of a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		_, err := tx.ExecContext(ctx, renewBulk, b.nowMs+BulkLease.Milliseconds(), b.ID[:])
 		return err
 	})
@@ -110,8 +110,8 @@ func (s *Store) RenewBulk(ctx context.Context, h BulkHold) error {
 
 // ReleaseBulk gives a bulk back, to be worked on again after a wait. It stores the number of failed
 // tries and why the last one failed.
-func (s *Store) ReleaseBulk(ctx context.Context, h BulkHold, waitMs int64, tries int, reason string) error {
-	err := s.hold(ctx, "release a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+func (s *Store) ReleaseBulk(ctx context.Context, h BulkOwner, waitMs int64, tries int, reason string) error {
+	err := s.owning(ctx, "release a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		_, err := tx.ExecContext(ctx, releaseBulk, noOwner, max(b.NextMs, b.nowMs+waitMs), tries, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
 		return err
 	})
@@ -122,8 +122,8 @@ func (s *Store) ReleaseBulk(ctx context.Context, h BulkHold, waitMs int64, tries
 }
 
 // FailBulk ends a bulk with a reason. What it published stays published.
-func (s *Store) FailBulk(ctx context.Context, h BulkHold, reason string) error {
-	return s.hold(ctx, "fail a bulk", h, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+func (s *Store) FailBulk(ctx context.Context, h BulkOwner, reason string) error {
+	return s.owning(ctx, "fail a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		_, err := tx.ExecContext(ctx, endBulk, BulkFailed, noOwner, b.nowMs, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
 		return err
 	})
@@ -131,7 +131,7 @@ func (s *Store) FailBulk(ctx context.Context, h BulkHold, reason string) error {
 
 // CancelBulk ends a bulk, and returns it. ErrBulkOver: it is over, and was not cancelled.
 func (s *Store) CancelBulk(ctx context.Context, id ident.ID) (*Bulk, error) {
-	return s.changeBulk(ctx, "cancel a bulk", id, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+	return s.changeBulk(ctx, "cancel a bulk", id, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		if b.State == BulkCancelled {
 			return nil
 		}
@@ -146,7 +146,7 @@ func (s *Store) CancelBulk(ctx context.Context, id ident.ID) (*Bulk, error) {
 
 // PauseBulk pauses a bulk or resumes it, and returns it. ErrBulkOver: it is over.
 func (s *Store) PauseBulk(ctx context.Context, id ident.ID, paused bool) (*Bulk, error) {
-	return s.changeBulk(ctx, "pause a bulk", id, func(ctx context.Context, tx *sql.Tx, b heldBulk) error {
+	return s.changeBulk(ctx, "pause a bulk", id, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		switch {
 		case b.State.Over():
 			return ErrBulkOver
@@ -161,7 +161,7 @@ func (s *Store) PauseBulk(ctx context.Context, id ident.ID, paused bool) (*Bulk,
 
 // changeBulk runs f in a transaction that has the row of a bulk locked. An owner that works on the
 // bulk finds at its next step that it has lost it.
-func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func(ctx context.Context, tx *sql.Tx, b heldBulk) error) (b *Bulk, err error) {
+func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func(ctx context.Context, tx *sql.Tx, b ownedBulk) error) (b *Bulk, err error) {
 	err = s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		b, err = scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockBulk), id[:]))
 		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {
@@ -174,7 +174,7 @@ func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func
 		if err != nil {
 			return err
 		}
-		return f(ctx, tx, heldBulk{b, now})
+		return f(ctx, tx, ownedBulk{b, now})
 	})
 	return b, err
 }

@@ -176,15 +176,15 @@ func (s *Store) resolveContested(ctx context.Context, contested []entry, errs []
 	return rest
 }
 
-// takenBy returns the result of a message whose key belongs to the stored message holder.
+// takenBy returns the result of a message whose key belongs to the stored message original.
 // same reports whether both messages are equal.
-func takenBy(holder ident.ID, e entry, same bool) error {
+func takenBy(original ident.ID, e entry, same bool) error {
 	switch {
-	case same && holder == e.ID:
+	case same && original == e.ID:
 		return nil // an earlier commit of this message
 	case same:
-		return &DuplicateError{ID: holder}
-	case holder == e.ID:
+		return &DuplicateError{ID: original}
+	case original == e.ID:
 		return ErrStale // another message has the ID; the caller takes a new one
 	case e.Idempotent():
 		return ErrReused

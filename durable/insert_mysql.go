@@ -186,7 +186,7 @@ func (s *Store) send(ctx context.Context, q interface {
 const (
 	// The locking reads wait for a transaction that is about to commit such a row. A key and
 	// its message are inserted and removed together.
-	selectHolders = `
+	selectOriginals = `
 SELECT
     k.id,
     k.msg_key,
@@ -241,14 +241,14 @@ func (s *Store) resolveChunk(ctx context.Context, q querier, part []entry, errs 
 	if part, err = s.resolveUses(ctx, q, part, errs); err != nil || len(part) == 0 {
 		return nil, err
 	}
-	holders, err := s.holders(ctx, q, part)
+	originals, err := s.originals(ctx, q, part)
 	if err != nil {
 		return nil, err
 	}
 	ids := make([]ident.ID, 0, len(part))
 	for _, e := range part {
 		ids = append(ids, e.ID)
-		if h, held := holders[e.Key]; held && h.ID != e.ID && h.alike(e.Message) {
+		if h, known := originals[e.Key]; known && h.ID != e.ID && h.alike(e.Message) {
 			ids = append(ids, h.ID)
 		}
 	}
@@ -258,14 +258,14 @@ func (s *Store) resolveChunk(ctx context.Context, q querier, part []entry, errs 
 	}
 	for _, e := range part {
 		m, found := stored[e.ID]
-		h, held := holders[e.Key]
+		h, known := originals[e.Key]
 		switch {
 		case found && same(&m, e.Message):
 			errs[e.i] = nil // an earlier commit of this message
-		case held && h.ID != e.ID && !h.alike(e.Message):
+		case known && h.ID != e.ID && !h.alike(e.Message):
 			errs[e.i] = ErrConflict
-		case held && h.ID != e.ID:
-			if m, found = stored[h.ID]; !found { // removed since the holders were read
+		case known && h.ID != e.ID:
+			if m, found = stored[h.ID]; !found { // removed since the originals were read
 				rest = append(rest, e)
 				continue
 			}

@@ -35,7 +35,7 @@ FROM channels
 WHERE no = ?
   AND paused = 0`
 
-	sqliteHolder = `
+	sqliteOriginal = `
 SELECT id
 FROM message_keys
 WHERE channel_no = ?
@@ -54,7 +54,7 @@ WHERE channel_no = ?
   AND id = ?`
 
 	// Returns the payload only if its size equals that of the argument.
-	sqliteHeld = `
+	sqliteSame = `
 SELECT
     producer_no,
     priority,
@@ -278,10 +278,10 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 			return err == nil, err
 		}
 	} else if e.Key != "" {
-		var holder ident.ID
-		err := b.tx.QueryRowContext(b.ctx, sqliteHolder, e.ChannelNo, []byte(e.Key)).Scan(scanID{&holder})
+		var original ident.ID
+		err := b.tx.QueryRowContext(b.ctx, sqliteOriginal, e.ChannelNo, []byte(e.Key)).Scan(scanID{&original})
 		if err == nil {
-			errs[e.i], err = b.taken(e, holder)
+			errs[e.i], err = b.taken(e, original)
 			return true, err
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
@@ -294,16 +294,16 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 	return found, nil
 }
 
-// taken returns the result of a message whose key belongs to the stored message holder.
-func (b *sqliteBatch) taken(e entry, holder ident.ID) (answer, err error) {
+// taken returns the result of a message whose key belongs to the stored message original.
+func (b *sqliteBatch) taken(e entry, original ident.ID) (answer, err error) {
 	var m Message
 	var sameSize bool // or an event, of which the size may differ
-	err = b.tx.QueryRowContext(b.ctx, sqliteHeld, len(e.Payload), e.ChannelNo, holder[:], e.Event()).
+	err = b.tx.QueryRowContext(b.ctx, sqliteSame, len(e.Payload), e.ChannelNo, original[:], e.Event()).
 		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &sameSize, &m.Payload)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
-	return takenBy(holder, e, err == nil && sameSize && same(&m, e.Message)), nil
+	return takenBy(original, e, err == nil && sameSize && same(&m, e.Message)), nil
 }
 
 // fresh is the guard. SQLite has one writer, so no lease, audience, shape or pause changes until

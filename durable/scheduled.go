@@ -242,9 +242,9 @@ func (s *Store) scheduleOne(ctx context.Context, node NodeLease, m *Scheduled) e
 
 // scheduleRefused returns the result of a schedule whose row the store refuses.
 func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, err error) error {
-	held, e := s.scheduledRow(ctx, q, selectScheduledByID, m.ID[:])
+	row, e := s.scheduledRow(ctx, q, selectScheduledByID, m.ID[:])
 	if errors.Is(e, ErrNotFound) && m.Key != "" {
-		held, e = s.scheduledRow(ctx, q, selectScheduledByKey, m.ChannelNo, []byte(m.Key))
+		row, e = s.scheduledRow(ctx, q, selectScheduledByKey, m.ChannelNo, []byte(m.Key))
 	}
 	switch {
 	case errors.Is(e, ErrNotFound) && s.dialect != sqliteDialect && judge(err) == bad:
@@ -253,11 +253,11 @@ func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, er
 		return ErrConflict // a message has the Key
 	case e != nil:
 		return e
-	case held.ID == m.ID:
+	case row.ID == m.ID:
 		return nil
 	}
-	alike := same(&held.Message, &m.Message) && held.Recurrence == m.Recurrence && (held.DueMs == m.DueMs || m.Recurrence != "")
-	return takenBy(held.ID, entry{&m.Message, 0}, alike)
+	alike := same(&row.Message, &m.Message) && row.Recurrence == m.Recurrence && (row.DueMs == m.DueMs || m.Recurrence != "")
+	return takenBy(row.ID, entry{&m.Message, 0}, alike)
 }
 
 func scanScheduled(r interface{ Scan(dest ...any) error }) (*Scheduled, error) {

@@ -25,7 +25,7 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("durable: data files: %w", err)
 	}
 	lock, err := folderlock.Take(dir, lockFile)
-	if errors.Is(err, folderlock.ErrHeld) {
+	if errors.Is(err, folderlock.ErrInUse) {
 		return nil, fmt.Errorf("durable: the data folder %s is in use by another broker", dir)
 	}
 	if err != nil {

@@ -56,7 +56,9 @@ var ErrConsumerInvalid = errors.New("durable: push consumer without callback URL
 // A DuplicateError contains the ID of the stored message.
 type DuplicateError struct{ ID ident.ID }
 
-func (e *DuplicateError) Error() string { return fmt.Sprintf("%v: held by %s", ErrDuplicate, e.ID) }
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("%v: its message is %s", ErrDuplicate, e.ID)
+}
 
 // Is makes errors.Is(err, ErrDuplicate) true.
 func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }

@@ -334,6 +334,6 @@ func (s *sweeper) end(ctx context.Context, k *durable.Consumer, heads []durable.
 		s.died(durable.Expired, len(dead))
 		s.Log.Info("jobs became older than their time to live; they are dead", "consumer", s.name(k.No), "jobs", len(dead))
 	}
-	_, err = s.Queue.AckHeld(ctx, k.No, over)
+	_, err = s.Queue.AckLeases(ctx, k.No, over)
 	return err
 }

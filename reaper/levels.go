@@ -47,7 +47,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 		if full {
 			r.save(s, func(l *ledger) { l.fullAt = priority })
 			if !crowded && !r.withhold(s, stats, s.open > open, through, newest) {
-				_, err = r.Queue.SettleSpilled(ctx, s.k.No, priority, stats.Spills)
+				_, err = r.Queue.ReplaceSpilled(ctx, s.k.No, priority, stats.Spills)
 			}
 			return true, err
 		}
@@ -58,7 +58,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 	if r.withhold(s, stats, s.open > open, through, newest) {
 		return true, nil
 	}
-	settled, err := r.Queue.SettleSpilled(ctx, s.k.No, -1, stats.Spills)
+	settled, err := r.Queue.ReplaceSpilled(ctx, s.k.No, -1, stats.Spills)
 	if err != nil || !settled { // other jobs were spilled meanwhile: scan again
 		return true, err
 	}

@@ -56,12 +56,12 @@ type Queue interface {
 	Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts int) (redisq.Expired, error)
 	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
-	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
-	SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error)
+	ReplaceSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error)
 	Renew(ctx context.Context, consumer uint32) error
 	Window() int
 	Forget(ctx context.Context, consumer uint32) error

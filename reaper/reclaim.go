@@ -194,7 +194,7 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 		r.died(durable.AttemptsExhausted, len(dead))
 		r.Log.Info("leases ended on the last attempt; jobs are dead", "consumer", r.name(consumer), "jobs", len(dead))
 	}
-	_, err = r.Queue.AckHeld(ctx, consumer, leases)
+	_, err = r.Queue.AckLeases(ctx, consumer, leases)
 	return err
 }
 

@@ -169,7 +169,7 @@ func (l *loader) round(ctx context.Context, k *durable.Consumer) error {
 	}
 	// Jobs of a replay need no order, so none waits for one that the window has no room for.
 	if stats.SpilledPriority >= 0 {
-		if _, err := l.Queue.SettleSpilled(ctx, k.No, -1, stats.Spills); err != nil {
+		if _, err := l.Queue.ReplaceSpilled(ctx, k.No, -1, stats.Spills); err != nil {
 			return err
 		}
 	}

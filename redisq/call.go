@@ -20,8 +20,8 @@ const maxPipelineArgs = 20_000
 // ErrLost means that Redis has lost the state that a call is for.
 var ErrLost = errors.New("state in Redis was lost")
 
-// errUnsettled means that Redis lost its state during every round.
-var errUnsettled = errors.New("state in Redis is being replaced repeatedly")
+// errReplaced means that Redis lost its state during every round.
+var errReplaced = errors.New("state in Redis is being replaced repeatedly")
 
 // A call is one script for one consumer.
 type call struct {
@@ -90,7 +90,7 @@ func (q *Queue) runAll(ctx context.Context, calls []*call) {
 		}
 	}
 	for _, c := range pending {
-		c.err = failedTo(fmt.Sprintf("%s for consumer %d", c.script.name, c.consumer), errUnsettled)
+		c.err = failedTo(fmt.Sprintf("%s for consumer %d", c.script.name, c.consumer), errReplaced)
 	}
 }
 

@@ -51,7 +51,7 @@
 // window is full, Enqueue spills a job: it leaves the job to the store and records the
 // highest priority that has jobs outside. Claim then leases no job below that priority,
 // which keeps the order. The refill loads the spilled jobs and ends the restriction with
-// SettleSpilled or SetSpilled.
+// ReplaceSpilled or SetSpilled.
 //
 // # Servers
 //

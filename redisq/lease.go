@@ -51,11 +51,11 @@ func (q *Queue) AckMany(ctx context.Context, done []Done) ([]int, []error) {
 	return out, errs
 }
 
-// AckHeld removes jobs that are over and that the caller holds. Result i is false if lease i was
+// AckLeases removes jobs that are over and that the caller holds. Result i is false if lease i was
 // lost: the job may have been redriven and be leased again, which Ack would not notice. The next
 // claim of such a job asks the store.
-func (q *Queue) AckHeld(ctx context.Context, consumer uint32, leases []Lease) ([]bool, error) {
-	calls, err := q.ackHeldCalls(ctx, consumer, leases)
+func (q *Queue) AckLeases(ctx context.Context, consumer uint32, leases []Lease) ([]bool, error) {
+	calls, err := q.ackLeasesCalls(ctx, consumer, leases)
 	if err != nil {
 		return make([]bool, len(leases)), err
 	}
@@ -63,23 +63,23 @@ func (q *Queue) AckHeld(ctx context.Context, consumer uint32, leases []Lease) ([
 	return fencedResults(calls, len(leases))
 }
 
-// Held lists leases of one consumer whose jobs are over.
-type Held struct {
+// Ended lists leases of one consumer whose jobs are over.
+type Ended struct {
 	Consumer uint32
 	Leases   []Lease
 }
 
-// AckHeldMany is AckHeld for many consumers in few round trips. Error i belongs to held[i].
-func (q *Queue) AckHeldMany(ctx context.Context, held []Held) []error {
-	errs := make([]error, len(held))
-	parts := make([][]*call, len(held))
+// AckLeasesMany is AckLeases for many consumers in few round trips. Error i belongs to ended[i].
+func (q *Queue) AckLeasesMany(ctx context.Context, ended []Ended) []error {
+	errs := make([]error, len(ended))
+	parts := make([][]*call, len(ended))
 	var all []*call
-	for i, h := range held {
-		parts[i], errs[i] = q.ackHeldCalls(ctx, h.Consumer, h.Leases)
+	for i, h := range ended {
+		parts[i], errs[i] = q.ackLeasesCalls(ctx, h.Consumer, h.Leases)
 		all = append(all, parts[i]...)
 	}
 	q.runAll(ctx, all)
-	for i, h := range held {
+	for i, h := range ended {
 		if errs[i] == nil {
 			_, errs[i] = fencedResults(parts[i], len(h.Leases))
 		}
@@ -87,7 +87,7 @@ func (q *Queue) AckHeldMany(ctx context.Context, held []Held) []error {
 	return errs
 }
 
-func (q *Queue) ackHeldCalls(ctx context.Context, consumer uint32, leases []Lease) ([]*call, error) {
+func (q *Queue) ackLeasesCalls(ctx context.Context, consumer uint32, leases []Lease) ([]*call, error) {
 	if q.beforeAck != nil && len(leases) > 0 {
 		ids := make([]ident.ID, len(leases))
 		for i, l := range leases {
@@ -97,7 +97,7 @@ func (q *Queue) ackHeldCalls(ctx context.Context, consumer uint32, leases []Leas
 			return nil, err
 		}
 	}
-	return fencedCalls(consumer, ackHeldScript, leases, nil, func(args []any, i int) []any {
+	return fencedCalls(consumer, ackLeasesScript, leases, nil, func(args []any, i int) []any {
 		return append(args, string(leases[i].ID[:]), leases[i].Token)
 	}), nil
 }

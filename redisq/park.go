@@ -62,7 +62,7 @@ func (q *Queue) Unpark(ctx context.Context, consumer uint32, jobs []Job) (ready 
 	return acked(calls)
 }
 
-// BeforeAck registers a function that Ack, AckHeld and AckMany call before they remove jobs. If it
+// BeforeAck registers a function that Ack, AckLeases and AckMany call before they remove jobs. If it
 // fails, the jobs of that consumer stay: their leases end, and a later claim finds that they are
 // over and acknowledges them again. Call it before the Queue is used.
 func (q *Queue) BeforeAck(f func(ctx context.Context, consumer uint32, ids []ident.ID) error) {

@@ -7,17 +7,17 @@ import (
 
 // SetSpilled sets the highest priority that has jobs outside the window, -1 for none. It
 // ignores spills by other brokers at the same time, whose jobs then stay outside until the
-// next scan of the store. A refill therefore uses SettleSpilled.
+// next scan of the store. A refill therefore uses ReplaceSpilled.
 func (q *Queue) SetSpilled(ctx context.Context, consumer uint32, priority int) error {
 	_, err := q.keepSpill(ctx, consumer, priority, -1)
 	return err
 }
 
-// SettleSpilled is SetSpilled for a refill that read Stats.Spills before it began. If jobs
-// were spilled since that read, SettleSpilled changes nothing and returns false, and the
+// ReplaceSpilled is SetSpilled for a refill that read Stats.Spills before it began. If jobs
+// were spilled since that read, ReplaceSpilled changes nothing and returns false, and the
 // caller reads the store again. Spills of Recovered jobs do not count, because the scan
 // that offers them knows about them.
-func (q *Queue) SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
+func (q *Queue) ReplaceSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
 	return q.keepSpill(ctx, consumer, priority, max(spills, 0))
 }
 

@@ -157,7 +157,7 @@ type Expired struct {
 type Stats struct {
 	Ready, Delayed, Leased int
 	SpilledPriority        int           // -1 if no job is outside the window
-	Spills                 int64         // number of calls that spilled jobs, for SettleSpilled
+	Spills                 int64         // number of calls that spilled jobs, for ReplaceSpilled
 	Oldest                 time.Duration // age of the first ready job since it became due; 0 if none
 	NextDue                time.Duration
 	Epoch                  string // of the described state, for Recover

@@ -125,7 +125,7 @@ func (c story) fault(f Fault, from, to float64) {
 
 var (
 	kill  = Fault{Kind: "broker killed", Repeats: true, Broker: 0, Channel: unspecified}
-	away  = Fault{Kind: "MySQL paused", Store: true, Holds: true, Broker: unspecified, Channel: unspecified}
+	away  = Fault{Kind: "MySQL paused", Store: true, Unstored: true, Broker: unspecified, Channel: unspecified}
 	empty = Fault{Kind: "Redis emptied", Repeats: true, Broker: unspecified, Channel: unspecified}
 )
 

@@ -46,7 +46,7 @@ func (c *checker) unanswered() {
 			if !a.OK && a.Promised {
 				c.v.Unanswered++
 			} else if !a.OK && !a.GaveBack {
-				c.v.Held++
+				c.v.Abandoned++
 			}
 		}
 		rows := c.rows[k.seq]
@@ -80,7 +80,7 @@ func (c *checker) leases() {
 		}
 		for i, b := range arrivals {
 			for _, a := range arrivals[:i] {
-				if c.held(a, b) {
+				if c.stillLeased(a, b) {
 					c.v.broken("leases not kept", "message %d (job %s) for %s: claimed at %s as attempt %d from %s, neither ended nor given back, and handed out again at %s as attempt %d from %s",
 						k.seq, a.Job, c.name(k.consumer), a.At.Format(clock), a.Attempt, a.Broker, b.At.Format(clock), b.Attempt, b.Broker)
 				}
@@ -92,11 +92,11 @@ func (c *checker) leases() {
 // leaseSlack is for the rounding of times by the broker and Redis.
 const leaseSlack = 50 * time.Millisecond
 
-// held reports whether the worker that got a still had the job when another worker got b, for any
+// stillLeased reports whether the worker that got a still had the job when another worker got b, for any
 // time of the claims between request and answer. A worker no longer has a job that it has ended or
 // given back. A loss of Redis's memory also ends leases.
-func (c *checker) held(a, b *Arrival) bool {
-	if b.At.Sub(a.Asked) >= pullVisible-leaseSlack || a.OK || a.GaveBack || c.heldBack(b, a) {
+func (c *checker) stillLeased(a, b *Arrival) bool {
+	if b.At.Sub(a.Asked) >= pullVisible-leaseSlack || a.OK || a.GaveBack || c.delayed(b, a) {
 		return false
 	}
 	return !slices.ContainsFunc(c.e.Faults, func(f Fault) bool {

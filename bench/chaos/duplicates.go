@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// settleWithin is how long the outcome may take into the store after the consumer's success,
+	// recordedWithin is how long the outcome may take into the store after the consumer's success,
 	// without any fault. Commits of 1.5 s were measured on two cores that seven processes share.
-	settleWithin = 3 * time.Second
+	recordedWithin = 3 * time.Second
 	// transit is how long after the end of a fault a request that met it may still arrive. The
 	// request waits in the buffers of a cut link, and then for the consumer on a busy machine.
 	transit = 500 * time.Millisecond
@@ -59,7 +59,7 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 		v.SameAttempt++
 	}
 	reason, byFault := c.explain(taken)
-	if reason == "" && c.heldBack(a, taken) {
+	if reason == "" && c.delayed(a, taken) {
 		reason = "delayed on its way to the worker"
 	}
 	switch {
@@ -78,11 +78,11 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	}
 }
 
-// heldBack tells whether the copy was given out before the one that was taken, as
+// delayed tells whether the copy was given out before the one that was taken, as
 // its number shows, and a fault of its own broker kept it from the pull worker until
 // now. Its lease was over by then: the worker's report on it is refused. A push is not
 // excused: a broker that slept looks at the clock before it writes.
-func (c *checker) heldBack(a, taken *Arrival) bool {
+func (c *checker) delayed(a, taken *Arrival) bool {
 	return a.Attempt < taken.Attempt && c.e.Plan.Consumers[a.Consumer].Does.pull() && slices.ContainsFunc(c.e.Faults, func(f Fault) bool {
 		return f.Delays && c.concerns(&f, a) && f.Start.Before(taken.At) && !f.End.Add(transit).Before(a.At)
 	})
@@ -90,7 +90,7 @@ func (c *checker) heldBack(a, taken *Arrival) bool {
 
 // explain returns the reason why an accepted delivery may have been repeated, empty without one.
 func (c *checker) explain(taken *Arrival) (reason string, byFault bool) {
-	until := c.settled(taken)
+	until := c.recordedBy(taken)
 	for i := range c.e.Faults {
 		if f := &c.e.Faults[i]; c.hits(f, taken, until) {
 			return f.Kind, true
@@ -114,14 +114,14 @@ func (c *checker) explain(taken *Arrival) (reason string, byFault bool) {
 	return "", false
 }
 
-// settled returns the latest time at which the outcome of a delivery was in the store.
-func (c *checker) settled(a *Arrival) time.Time {
-	until := a.OKAt.Add(settleWithin)
+// recordedBy returns the latest time at which the outcome of a delivery was in the store.
+func (c *checker) recordedBy(a *Arrival) time.Time {
+	until := a.OKAt.Add(recordedWithin)
 	for changed := true; changed; { // such faults may follow each other
 		changed = false
 		for i := range c.e.Faults {
 			f := &c.e.Faults[i]
-			if end := f.End.Add(settleWithin); f.Holds && c.concerns(f, a) && !f.Start.After(until) && end.After(until) && !f.End.Before(a.OKAt) {
+			if end := f.End.Add(recordedWithin); f.Unstored && c.concerns(f, a) && !f.Start.After(until) && end.After(until) && !f.End.Before(a.OKAt) {
 				until, changed = end, true
 			}
 		}
@@ -151,7 +151,7 @@ func (c *checker) bound() (n int) {
 		a := &c.e.Arrivals[i]
 		if a.OK {
 			taken = append(taken, a)
-			longest, asking = max(longest, c.settled(a).Sub(a.At)), max(asking, a.At.Sub(a.Asked))
+			longest, asking = max(longest, c.recordedBy(a).Sub(a.At)), max(asking, a.At.Sub(a.Asked))
 		}
 	}
 	for i := range c.e.Faults {
@@ -162,7 +162,7 @@ func (c *checker) bound() (n int) {
 		from := f.Start.Add(-longest)
 		at := sort.Search(len(taken), func(i int) bool { return !taken[i].At.Before(from) })
 		for ; at < len(taken) && !taken[at].At.After(f.End.Add(transit+asking)); at++ {
-			if c.hits(f, taken[at], c.settled(taken[at])) {
+			if c.hits(f, taken[at], c.recordedBy(taken[at])) {
 				n++
 			}
 		}

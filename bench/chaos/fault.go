@@ -21,8 +21,8 @@ type Fault struct {
 	Repeats bool
 	// Delays: a job that the broker has given to a pull worker may arrive after the fault.
 	Delays bool
-	// Holds: outcomes cannot be stored during the fault, so deliveries stay under way.
-	Holds bool
+	// Unstored: outcomes cannot be stored during the fault, so deliveries stay under way.
+	Unstored bool
 	// Store: MySQL as a whole is away, so publishes may fail.
 	Store   bool
 	Broker  int // the only broker affected; unspecified: all of them
@@ -98,7 +98,7 @@ func linkKinds(redisToo bool) []kind {
 	toMySQL := kind{3, func(r *rig, rng *rand.Rand) blow {
 		n := r.nodes[rng.IntN(len(r.nodes))]
 		b := breakLink(n.mysql, rng)
-		b.Kind, b.Catalogue, b.Broker, b.Holds = "broker - MySQL link", "F2 F16 F29", n.no, true
+		b.Kind, b.Catalogue, b.Broker, b.Unstored = "broker - MySQL link", "F2 F16 F29", n.no, true
 		return b
 	}}
 	toConsumer := kind{3, func(r *rig, rng *rand.Rand) blow {

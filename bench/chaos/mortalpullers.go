@@ -105,8 +105,8 @@ func (m *mortal) unclaimed(ctx context.Context, read int) string {
 	return ""
 }
 
-// A holding is a worker with jobs, whose arrivals are in the journal.
-type holding struct {
+// A laden worker has jobs, whose arrivals are in the journal.
+type laden struct {
 	*pullWorker
 	wire     *wire
 	jobs     []pulledJob
@@ -114,8 +114,8 @@ type holding struct {
 }
 
 // hold claims jobs and reads the answer.
-func (m *mortal) hold() (*holding, error) {
-	h := &holding{pullWorker: m.worker()}
+func (m *mortal) take() (*laden, error) {
+	h := &laden{pullWorker: m.worker()}
 	s, j, err := m.claim(h.pullWorker, 2*time.Second)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (m *mortal) hold() (*holding, error) {
 }
 
 // read reads the answer to a claim of j, or of many jobs.
-func (h *holding) read(j *pulledJob) error {
+func (h *laden) read(j *pulledJob) error {
 	res, err := http.ReadResponse(h.wire.answers, nil)
 	if err != nil {
 		return err
@@ -163,9 +163,9 @@ func (h *holding) read(j *pulledJob) error {
 	return nil
 }
 
-// pullerHolding dies with leases in its hands.
-func (m *mortal) pullerHolding(ctx context.Context) string {
-	h, err := m.hold()
+// pullerWithJobs dies with leases in its hands.
+func (m *mortal) pullerWithJobs(ctx context.Context) string {
+	h, err := m.take()
 	if err != nil {
 		return ""
 	}
@@ -173,8 +173,8 @@ func (m *mortal) pullerHolding(ctx context.Context) string {
 	return h.wire.die(m.rng)
 }
 
-// report returns the request that ends the jobs of a holding. said has the reported status of each.
-func (m *mortal) report(h *holding) (s script, said []int, err error) {
+// report returns the request that ends the jobs of a laden worker. said has the reported status of each.
+func (m *mortal) report(h *laden) (s script, said []int, err error) {
 	if m.plan.Consumers[h.k].Does == single {
 		var fields []string
 		if m.rng.IntN(2) == 0 {
@@ -198,7 +198,7 @@ func (m *mortal) report(h *holding) (s script, said []int, err error) {
 
 // pullerInReport dies at a byte of its report, which must have no effect.
 func (m *mortal) pullerInReport(ctx context.Context) (how string) {
-	h, err := m.hold()
+	h, err := m.take()
 	if err != nil {
 		return ""
 	}
@@ -216,7 +216,7 @@ func (m *mortal) pullerInReport(ctx context.Context) (how string) {
 // pullerBeforeAnswer reports, reads a part of the answer or nothing, and dies. The report may or
 // may not have an effect.
 func (m *mortal) pullerBeforeAnswer(ctx context.Context) (how string) {
-	h, err := m.hold()
+	h, err := m.take()
 	if err != nil {
 		return ""
 	}

@@ -37,7 +37,7 @@ var deaths = []death{
 	{"pull worker, in a long poll", (*mortal).pullerInLongPoll},
 	{"pull worker, before its jobs", (*mortal).pullerBeforeJobs},
 	{"pull worker, in its jobs", (*mortal).pullerInJobs},
-	{"pull worker, holding jobs", (*mortal).pullerHolding},
+	{"pull worker, with jobs", (*mortal).pullerWithJobs},
 	{"pull worker, in its report", (*mortal).pullerInReport},
 	{"pull worker, before the answer to its report", (*mortal).pullerBeforeAnswer},
 }

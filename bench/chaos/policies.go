@@ -150,7 +150,7 @@ func (c *checker) order(k int) {
 		slices.SortFunc(sent, func(a, b *Sent) int { return begin(a).Compare(begin(b)) })
 		for i := 1; i < len(sent); i++ {
 			before, after := sent[i-1], sent[i]
-			if !settledAt(before).Before(begin(after)) {
+			if !answeredAt(before).Before(begin(after)) {
 				continue // they were under way together
 			}
 			c.v.Ordered++
@@ -164,7 +164,7 @@ func (c *checker) order(k int) {
 	}
 }
 
-// begin is when a message was posted first, and settledAt when all its posts had been answered.
+// begin is when a message was posted first, and answeredAt when all its posts had been answered.
 func begin(s *Sent) time.Time {
 	first := time.Time{}
 	for _, t := range s.Tries {
@@ -175,7 +175,7 @@ func begin(s *Sent) time.Time {
 	return first
 }
 
-func settledAt(s *Sent) (last time.Time) {
+func answeredAt(s *Sent) (last time.Time) {
 	if len(s.Tries) < s.Posts { // some posts have no answer
 		return time.Unix(1<<40, 0)
 	}
@@ -190,7 +190,7 @@ func settledAt(s *Sent) (last time.Time) {
 // pauses looks for arrivals at a paused consumer. A broker that stands still, or that the store
 // does not reach, cannot know of the pause.
 func (c *checker) pauses(arrivals []*Arrival) {
-	away := c.windows(func(f *Fault) bool { return f.Delays || f.Holds || f.Store })
+	away := c.windows(func(f *Fault) bool { return f.Delays || f.Unstored || f.Store })
 	for _, p := range c.e.Pauses {
 		from := p.From.Add(holdsWithin)
 		if !from.Before(p.To) || away.covers(p.From, p.To) {

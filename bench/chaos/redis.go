@@ -173,7 +173,7 @@ func (w *redisWorld) healthy(ctx context.Context) error {
 				err = errors.New("not whole yet")
 			}
 			return err
-		}) == nil && w.group.Settled(ctx) == nil {
+		}) == nil && w.group.Healthy(ctx) == nil {
 			return nil
 		}
 		time.Sleep(200 * time.Millisecond)

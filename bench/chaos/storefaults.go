@@ -64,7 +64,7 @@ func storeKinds() []kind {
 }
 
 func onMySQL(r *rig, f Fault, hit func(ctx context.Context) error) blow {
-	f.Store, f.Holds, f.Broker, f.Channel = true, true, unspecified, unspecified
+	f.Store, f.Unstored, f.Broker, f.Channel = true, true, unspecified, unspecified
 	return blow{f, func(ctx context.Context) error {
 		r.storeMu.Lock()
 		defer r.storeMu.Unlock()

@@ -43,7 +43,7 @@ type Verdict struct {
 	Deaths       map[string]int // of clients, by kind
 	Unanswered   int64          // reports of pull workers that got no answer
 	Recorded     int64          // of those, with an outcome in the store
-	Held         int64          // claims of a job that its pull worker neither ended nor gave back
+	Abandoned    int64          // claims of a job that its pull worker neither ended nor gave back
 	PlannedExits int64          // of broker processes, that the rig had caused
 
 	MostInAWindow int64 // requests of the consumer with a rate
@@ -113,7 +113,7 @@ func (v *Verdict) add(o *Verdict) {
 		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.BatchLines, &o.BatchLines}, {&v.Removed, &o.Removed}, {&v.Jobs, &o.Jobs},
 		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess}, {&v.Deliveries, &o.Deliveries},
 		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
-		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Held, &o.Held},
+		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Abandoned, &o.Abandoned},
 		{&v.PlannedExits, &o.PlannedExits}, {&v.Ordered, &o.Ordered}, {&v.Pauses, &o.Pauses}, {&v.Scheduled, &o.Scheduled},
 		{&v.Journalled, &o.Journalled}, {&v.LeftOut, &o.LeftOut},
 		{&v.Answered, &o.Answered}, {&v.AnsweredAgain, &o.AnsweredAgain}, {&v.Replayed, &o.Replayed}, {&v.ReplayedAgain, &o.ReplayedAgain},
@@ -172,7 +172,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("jobs that filters and addresses left out", func(v *Verdict) int64 { return v.LeftOut })
 	countMore(count)
 	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
-	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Held })
+	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Abandoned })
 	count("reports of pull workers without an answer", func(v *Verdict) int64 { return v.Unanswered })
 	count("  of those, stored", func(v *Verdict) int64 { return v.Recorded })
 	count("duplicates", func(v *Verdict) int64 { return v.Duplicates })

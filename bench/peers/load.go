@@ -42,11 +42,11 @@ type load struct {
 type marks struct{ at, acked, delivered int64 }
 
 const (
-	errPause      = 20 * time.Millisecond  // of a publisher after an error
-	answerWithin  = 10 * time.Second       // bound of the wait for the last answers
-	quietTime     = 500 * time.Millisecond // copies may follow the last message
-	settledWithin = 10 * time.Second       // for the server to take the last acknowledgements
-	openAtOnce    = 16                     // connections being opened
+	errPause     = 20 * time.Millisecond  // of a publisher after an error
+	answerWithin = 10 * time.Second       // bound of the wait for the last answers
+	quietTime    = 500 * time.Millisecond // copies may follow the last message
+	ackedWithin  = 10 * time.Second       // for the server to take the last acknowledgements
+	openAtOnce   = 16                     // connections being opened
 )
 
 func newLoad(o *options, publishers int, srv server) (*load, error) {
@@ -85,9 +85,9 @@ func (l *load) marks() marks {
 	return marks{at: l.now(), acked: acked, delivered: l.ledger.Delivered()}
 }
 
-// run loads the server once. held is the server's count at the end, -1 if it could not be read. A
+// run loads the server once. unacked is the server's count at the end, -1 if it could not be read. A
 // result with an error is a measurement that proves nothing.
-func (l *load) run(ctx context.Context) (r *bench.Result, held int64, err error) {
+func (l *load) run(ctx context.Context) (r *bench.Result, unacked int64, err error) {
 	var turn atomic.Int64
 	c, err := l.server.Consume(func(body []byte) { l.received(int(turn.Add(1)&0xffff), body) })
 	if err != nil {
@@ -122,8 +122,8 @@ func (l *load) run(ctx context.Context) (r *bench.Result, held int64, err error)
 	if ctx.Err() != nil {
 		return nil, -1, context.Cause(ctx)
 	}
-	held, err = l.held(ctx)
-	return r, held, errors.Join(err, l.result(r, from, to, held))
+	unacked, err = l.unacked(ctx)
+	return r, unacked, errors.Join(err, l.result(r, from, to, unacked))
 }
 
 // open connects all publishers.
@@ -235,29 +235,29 @@ func (l *load) drain(ctx context.Context) {
 	}
 }
 
-// held asks the server for its remaining count, until the count equals the owed deliveries or
-// settledWithin has passed, since the server may process the last acknowledgements late.
-func (l *load) held(ctx context.Context) (held int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, settledWithin)
+// unacked asks the server for its remaining count, until the count equals the owed deliveries or
+// ackedWithin has passed, since the server may process the last acknowledgements late.
+func (l *load) unacked(ctx context.Context) (unacked int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, ackedWithin)
 	defer cancel()
 	owed := max(l.ledger.Owed(), 0)
 	for {
-		if held, err = l.server.Left(ctx); err == nil && held == owed {
-			return held, nil
+		if unacked, err = l.server.Left(ctx); err == nil && unacked == owed {
+			return unacked, nil
 		}
 		select {
 		case <-ctx.Done():
 			if err != nil {
 				return -1, fmt.Errorf("read the remaining count: %w", err)
 			}
-			return held, nil
+			return unacked, nil
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
 // result fills r. The error is the reason why r proves nothing.
-func (l *load) result(r *bench.Result, from, to marks, held int64) (err error) {
+func (l *load) result(r *bench.Result, from, to marks, unacked int64) (err error) {
 	r.Seconds = float64(to.at-from.at) / 1e9
 	r.Messages = to.acked - from.acked
 	r.BacklogAtEnd = max(0, to.acked-to.delivered)
@@ -280,11 +280,11 @@ func (l *load) result(r *bench.Result, from, to marks, held int64) (err error) {
 	}
 	r.Service, r.Transit = r.Ack, r.Delivery // a closed loop intends to send when it sends
 	r.Errors, r.ErrorSamples = l.errors, l.samples
-	r.Ledger = l.ledger.Reconcile(l.issued.Load(), standing(held))
+	r.Ledger = l.ledger.Reconcile(l.issued.Load(), standing(unacked))
 	if r.Messages == 0 {
 		return fmt.Errorf("nothing was acknowledged: %v", l.samples)
 	}
-	if rest := held - r.Ledger.Pending; held >= 0 && rest > r.Ledger.Uncertain {
+	if rest := unacked - r.Ledger.Pending; unacked >= 0 && rest > r.Ledger.Uncertain {
 		return fmt.Errorf("the server has %d messages more than the undelivered ones", rest)
 	}
 	return nil
@@ -293,9 +293,9 @@ func (l *load) result(r *bench.Result, from, to marks, held int64) (err error) {
 // standing returns the standing of messages that did not arrive. These servers cannot look up a
 // single message, so their count decides: as many messages as the server still has are pending, all
 // others are lost.
-func standing(held int64) bench.Ask {
+func standing(unacked int64) bench.Ask {
 	return func(int, uint64, ident.ID) bench.Standing {
-		if held--; held >= 0 {
+		if unacked--; unacked >= 0 {
 			return bench.StandingPending
 		}
 		return bench.StandingGone

@@ -110,9 +110,9 @@ func (s *site) run() (string, error) {
 	return folder, os.Mkdir(folder, 0o700)
 }
 
-// settle writes dirty pages to disk, so that they do not disturb the next run. Pages of removed
+// flushPages writes dirty pages to disk, so that they do not disturb the next run. Pages of removed
 // files are dropped.
-func (s *site) settle() { syscall.Sync() }
+func (s *site) flushPages() { syscall.Sync() }
 
 func (s *site) remove() error { return os.RemoveAll(s.folder) }
 

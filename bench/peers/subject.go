@@ -96,7 +96,7 @@ type outcome struct {
 func measure(ctx context.Context, s *site, o *options, st step) *outcome {
 	x := &outcome{Subject: st.subject.name, Publishers: st.publishers, Round: st.round, Held: -1}
 	// Dirty pages of the previous run must not count as a cost of this one.
-	s.settle()
+	s.flushPages()
 	if err := x.measure(ctx, s, o, st); err != nil {
 		x.Failure = err.Error()
 	}

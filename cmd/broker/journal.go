@@ -111,13 +111,13 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 	if err != nil {
 		return fail(exitStore, err)
 	}
-	left, held, err := journal.Left(dir, journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge, Sign: signer.sign, Log: log})
+	left, busy, err := journal.Left(dir, journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge, Sign: signer.sign, Log: log})
 	defer func() {
 		for _, j := range left {
 			_ = j.Close()
 		}
 	}()
-	if held {
+	if busy {
 		return fail(exitStart, fmt.Errorf("%w: it replays its journal itself", journal.ErrInUse))
 	}
 	if err != nil {

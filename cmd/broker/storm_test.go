@@ -78,7 +78,7 @@ func TestFaultStormOfKillsLosesNothing(t *testing.T) {
 						}
 					}
 				}
-				s.settle()
+				s.finish()
 			})
 		})
 	}
@@ -286,8 +286,8 @@ func (s *storm) redrive(p *process) {
 	}
 }
 
-// settle gives the last broker time to finish everything, and checks it.
-func (s *storm) settle() {
+// finish gives the last broker time to finish everything, and checks it.
+func (s *storm) finish() {
 	t := s.t
 	s.current.Load().kill()
 	s.toll.died("the last kill")

@@ -188,13 +188,13 @@ func (b *broker) awaitOthers(ctx context.Context) {
 		return
 	}
 	select {
-	case <-time.After(catalogue.PollInterval + settleMargin):
+	case <-time.After(catalogue.PollInterval + pollMargin):
 	case <-ctx.Done():
 	}
 }
 
-// settleMargin is the time that a poll of the catalogue may take.
-const settleMargin = 200 * time.Millisecond
+// pollMargin is the time that a poll of the catalogue may take.
+const pollMargin = 200 * time.Millisecond
 
 func (b *broker) hinted(consumers []uint32) {
 	for _, consumer := range consumers {

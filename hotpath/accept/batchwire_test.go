@@ -53,7 +53,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 		require.NoError(t, server.Shutdown())
 		require.NoError(t, <-done)
 		stop()
-		require.Zero(t, d.bytes.Held(), "bytes that are counted and not held")
+		require.Zero(t, d.bytes.Taken(), "bytes that are counted and not held")
 		require.Zero(t, d.unread.Load())
 		require.Zero(t, d.writes.Load())
 		require.Zero(t, g.inside)

@@ -67,7 +67,7 @@ func FuzzLineSource(f *testing.F) {
 			require.Equal(t, string(w), string(got[i]))
 		}
 		s.release()
-		require.Zero(t, s.p.bytes.Held(), "memory that is counted and not held")
+		require.Zero(t, s.p.bytes.Taken(), "memory that is counted and not held")
 	})
 }
 

@@ -148,7 +148,7 @@ func TestAMessageThatTheStoreCommitsAfterTheBudgetIsNotStoredAgain(t *testing.T)
 	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
 	receipt, err := p.send(20*time.Millisecond, &durable.Message{Payload: []byte("late")})
 	require.NoError(t, err)
-	require.True(t, p.standby.holds(*receipt))
+	require.True(t, p.standby.has(*receipt))
 	f.Gate <- struct{}{}
 	got := d.await(t, receipt)
 	require.NotEmpty(t, got.Message)
@@ -157,7 +157,7 @@ func TestAMessageThatTheStoreCommitsAfterTheBudgetIsNotStoredAgain(t *testing.T)
 	receipt, err = p.send(time.Minute, &durable.Message{Payload: []byte("direct")})
 	require.NoError(t, err)
 	require.Nil(t, receipt)
-	require.Eventually(t, func() bool { return p.writes.Load() == 0 && p.bytes.Held() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.writes.Load() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
 }
 
 func TestMessagesOfAFailingStoreGoToTheJournalAtOnceAndAreStoredInOrder(t *testing.T) {

@@ -54,7 +54,7 @@ func (p *Publisher) receipt(rc *fasthttp.RequestCtx, text string) error {
 	if !ok {
 		return errNoReceipt
 	}
-	if s.holds(r) {
+	if s.has(r) {
 		return waits(rc)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
@@ -89,14 +89,14 @@ func waits(rc *fasthttp.RequestCtx) error {
 	return nil
 }
 
-// holds reports whether a message surely waits in a journal of this broker.
-func (s *standby) holds(r journal.Receipt) bool {
+// has reports whether a message surely waits in a journal of this broker.
+func (s *standby) has(r journal.Receipt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.all {
-		if one.journal.Holds(r) {
+		if one.journal.Has(r) {
 			return true
 		}
 	}
-	return s.own != nil && s.own.Holds(r)
+	return s.own != nil && s.own.Has(r)
 }

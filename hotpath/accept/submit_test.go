@@ -53,7 +53,7 @@ func TestSubmitReturnsAnOutcomeForEachMessage(t *testing.T) {
 func (s *Submitter) requireIdle(t *testing.T) {
 	t.Helper()
 	require.Zero(t, s.writes.Load())
-	require.Zero(t, s.bytes.Held())
+	require.Zero(t, s.bytes.Taken())
 	require.Zero(t, s.admission.inside)
 }
 

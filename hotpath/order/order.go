@@ -48,7 +48,7 @@ type Store interface {
 type Queue interface {
 	Park(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Unpark(ctx context.Context, consumer uint32, jobs []redisq.Job) (int, error)
-	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Notify(ctx context.Context, consumers []uint32) error
 }
 
@@ -137,7 +137,7 @@ func (k *Keeper) bury(ctx context.Context, c *durable.Consumer, dead []durable.O
 		return err
 	}
 	k.Died(len(dead))
-	_, err := k.Queue.AckHeld(ctx, c.No, leases)
+	_, err := k.Queue.AckLeases(ctx, c.No, leases)
 	return err
 }
 

@@ -21,7 +21,7 @@ type extension struct {
 
 // An extender is a queue that tells its extensions.
 type extender struct {
-	slowSettler
+	slowAcks
 	extended chan extension
 }
 

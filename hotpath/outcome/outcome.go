@@ -43,7 +43,7 @@ type Store interface {
 // A Queue is the part of redisq.Queue that ends and extends leases.
 type Queue interface {
 	AckMany(ctx context.Context, done []redisq.Done) ([]int, []error)
-	AckHeldMany(ctx context.Context, held []redisq.Held) []error
+	AckLeasesMany(ctx context.Context, held []redisq.Ended) []error
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
@@ -171,11 +171,11 @@ func (o *Committer) Run(ctx context.Context, grace time.Duration) error {
 	defer stop()
 	var acknowledging sync.WaitGroup
 	acknowledging.Go(func() { guard.Vital("acknowledger", func() { o.acknowledgeStored(work) }) })
-	holding, stopHolding := context.WithCancel(work)
-	acknowledging.Go(func() { guard.Vital("holder of leases", func() { o.extendWaiting(holding) }) })
+	extending, stopExtending := context.WithCancel(work)
+	acknowledging.Go(func() { guard.Vital("extension of leases", func() { o.extendWaiting(extending) }) })
 	defer acknowledging.Wait()
 	defer close(o.unacknowledged)
-	defer stopHolding()
+	defer stopExtending()
 	var last time.Time
 	for {
 		select {

@@ -28,28 +28,28 @@ func (r slowRecorder) Record(ctx context.Context, _ []durable.Outcome) error {
 	}
 }
 
-// A slowSettler settles what it has got a token for; nil settles at once.
-type slowSettler chan struct{}
+// A slowAcks acknowledges what it has got a token for; nil acknowledges at once.
+type slowAcks chan struct{}
 
-func (s slowSettler) AckMany(_ context.Context, done []redisq.Done) ([]int, []error) {
+func (s slowAcks) AckMany(_ context.Context, done []redisq.Done) ([]int, []error) {
 	if s != nil {
 		<-s
 	}
 	return nil, nil
 }
 
-func (s slowSettler) AckHeldMany(context.Context, []redisq.Held) []error {
+func (s slowAcks) AckLeasesMany(context.Context, []redisq.Ended) []error {
 	if s != nil {
 		<-s
 	}
 	return nil
 }
 
-func (slowSettler) Extend(context.Context, uint32, []redisq.Lease, time.Duration) ([]bool, error) {
+func (slowAcks) Extend(context.Context, uint32, []redisq.Lease, time.Duration) ([]bool, error) {
 	return nil, nil
 }
 
-func (slowSettler) Nack(context.Context, uint32, []redisq.Lease, []time.Duration) ([]bool, error) {
+func (slowAcks) Nack(context.Context, uint32, []redisq.Lease, []time.Duration) ([]bool, error) {
 	return nil, nil
 }
 
@@ -63,7 +63,7 @@ func (c *counter) Done(error)           { c.done++ }
 func TestNothingIsClaimedWhileOutcomesAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slowRecorder{make(chan struct{})}
-		o, stop := runOutcomes(t, store, slowSettler(nil))
+		o, stop := runOutcomes(t, store, slowAcks(nil))
 		add := func() { o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}}) }
 		require.Equal(t, slots, o.Room())
 
@@ -90,7 +90,7 @@ func TestNothingIsClaimedWhileOutcomesAreLate(t *testing.T) {
 
 func TestStoringGoesOnWhileRedisHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, queue := slowRecorder{make(chan struct{})}, make(slowSettler)
+		store, queue := slowRecorder{make(chan struct{})}, make(slowAcks)
 		o, stop := runOutcomes(t, store, queue)
 		var counts counter
 		add := func() {
@@ -120,7 +120,7 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 	for range 20 { // a select that has two ready cases takes either
 		store := slowRecorder{make(chan struct{}, 1)}
 		store.tokens <- struct{}{}
-		o := New(Options{Store: store, Queue: slowSettler(nil), Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
+		o := New(Options{Store: store, Queue: slowAcks(nil), Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
 		told := make(waiter, 1)
 		o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: told})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -131,10 +131,10 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 	}
 }
 
-// A ctxSettler takes acknowledgements a moment after a stop, unless their context has ended.
-type ctxSettler struct{ slowSettler }
+// A ctxAcks takes acknowledgements a moment after a stop, unless their context has ended.
+type ctxAcks struct{ slowAcks }
 
-func (ctxSettler) AckMany(ctx context.Context, done []redisq.Done) ([]int, []error) {
+func (ctxAcks) AckMany(ctx context.Context, done []redisq.Done) ([]int, []error) {
 	select {
 	case <-ctx.Done():
 		return nil, []error{ctx.Err()}
@@ -146,7 +146,7 @@ func (ctxSettler) AckMany(ctx context.Context, done []redisq.Done) ([]int, []err
 func TestAStopAcknowledgesWhatItStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slowRecorder{make(chan struct{}, 1)}
-		o, stop := runOutcomes(t, store, ctxSettler{})
+		o, stop := runOutcomes(t, store, ctxAcks{})
 		o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}})
 		store.tokens <- struct{}{}
 		synctest.Wait()

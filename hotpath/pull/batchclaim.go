@@ -214,7 +214,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)
 	}
 	if len(over) > 0 {
-		if _, err := p.queue.AckHeld(ctx, k.No, over); err != nil {
+		if _, err := p.queue.AckLeases(ctx, k.No, over); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -39,7 +39,7 @@ type Queue interface {
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
-	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
@@ -123,14 +123,14 @@ var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pu
 var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 
 // open authorises a request and then loads its body. The caller drops the body with body.Drop(rc,
-// held).
-func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, held int64, err error) {
+// taken).
+func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, taken int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
 	if ch, k, err = p.authorize(ctx, rc); err == nil {
-		held, err = body.Load(rc)
+		taken, err = body.Load(rc)
 	}
-	return ch, k, held, err
+	return ch, k, taken, err
 }
 
 func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
@@ -157,8 +157,8 @@ func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catal
 // QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: it lists due jobs, highest
 // priority first, oldest first within a priority. It claims nothing.
 func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
-	ch, k, held, err := p.open(rc, body)
-	defer body.Drop(rc, held)
+	ch, k, taken, err := p.open(rc, body)
+	defer body.Drop(rc, taken)
 	var page *queuedJobs
 	if err == nil {
 		page, err = p.queuedJobs(rc, ch, k)

@@ -155,7 +155,7 @@ func (o *overtaken) ClaimEach(_ context.Context, _ uint32, wishes []redisq.Wish)
 	return []redisq.Grant{{Lease: redisq.Lease{ID: wishes[0].Job.ID, Token: "token", Attempt: 1, Flags: redisq.FlagVerify}}}, nil
 }
 
-func (o *overtaken) AckHeld(_ context.Context, _ uint32, leases []redisq.Lease) ([]bool, error) {
+func (o *overtaken) AckLeases(_ context.Context, _ uint32, leases []redisq.Lease) ([]bool, error) {
 	for _, l := range leases {
 		o.acked = append(o.acked, l.ID)
 	}

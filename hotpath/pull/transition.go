@@ -187,12 +187,12 @@ func (m *move) message(ctx context.Context) (*durable.Message, error) {
 // forgetOver checks a job that Redis holds as leased against the store. If the job is over, its
 // acknowledgement was lost. Then forgetOver ends that lease, and no later one, so that the job can
 // be claimed and verified like any other.
-func (m *move) forgetOver(ctx context.Context, held redisq.Standing) (over bool, err error) {
+func (m *move) forgetOver(ctx context.Context, standing redisq.Standing) (over bool, err error) {
 	c := verify.Candidate{ID: m.id}
 	if err = m.p.verifier.One(ctx, m.k, &c); err != nil || !c.Verdict.Ends() {
 		return false, err
 	}
-	_, err = m.p.queue.Nack(ctx, m.k.No, []redisq.Lease{{ID: m.id, Token: held.Token}}, []time.Duration{0})
+	_, err = m.p.queue.Nack(ctx, m.k.No, []redisq.Lease{{ID: m.id, Token: standing.Token}}, []time.Duration{0})
 	return true, err
 }
 
@@ -219,7 +219,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		return redisq.Lease{}, errBlocked
 	}
 	if c.Verdict.Ends() {
-		if _, err := p.queue.AckHeld(ctx, m.k.No, []redisq.Lease{lease}); err != nil {
+		if _, err := p.queue.AckLeases(ctx, m.k.No, []redisq.Lease{lease}); err != nil {
 			return redisq.Lease{}, err
 		}
 		return m.inFlight(ctx, 1) // Redis no longer has the job: the store decides
@@ -272,9 +272,9 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result
 	return r, true, nil
 }
 
-// fanoutSettled is the age from which a job that Redis does not have counts as lost by Redis. A
+// fanoutWithin is the age from which a job that Redis does not have counts as lost by Redis. A
 // younger job may not have been offered yet.
-const fanoutSettled = 2 * time.Second
+const fanoutWithin = 2 * time.Second
 
 // finishUnleased decides on DELIVERED or DEAD for a job that Redis does not hold as leased. A
 // repeated request for the stored state succeeds. A job whose state Redis may have lost is
@@ -301,7 +301,7 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 	if q.Flags&redisq.FlagRecovered != 0 {
 		return true, nil
 	}
-	if q.State != redisq.Missing || time.Duration(p.nowMs()-m.id.Millis())*time.Millisecond < fanoutSettled {
+	if q.State != redisq.Missing || time.Duration(p.nowMs()-m.id.Millis())*time.Millisecond < fanoutWithin {
 		return false, m.unleased()
 	}
 	if _, err := m.message(ctx); err != nil {

@@ -18,8 +18,8 @@ func (l *lane) slow() bool {
 	return l.posting > 0 && time.Since(l.moved) > stalledAfter
 }
 
-// held returns the number of slots that the lane has.
-func (l *lane) held() int {
+// busySlots returns the number of slots that the lane has.
+func (l *lane) busySlots() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.claims + len(l.waiting) + l.posting
@@ -28,14 +28,14 @@ func (l *lane) held() int {
 // share returns how many more slots a slow lane may take; a lane without a slot gets one. The caller
 // holds d.mu.
 func (d *Dispatcher) share(l *lane) int {
-	held := l.held()
+	taken := l.busySlots()
 	slow := 1
 	for _, other := range d.lanes {
-		if other != l && other.slow() && other.held() > 0 {
+		if other != l && other.slow() && other.busySlots() > 0 {
 			slow++
 		}
 	}
-	return max(d.settings.Concurrency*3/4/slow, 1) - held
+	return max(d.settings.Concurrency*3/4/slow, 1) - taken
 }
 
 // fair returns how many of n slots a lane may take.

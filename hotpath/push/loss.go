@@ -143,7 +143,7 @@ func (d *Dispatcher) takeBack(l *lane, ended, unsent []redisq.Lease) {
 	defer cancel()
 	err := guard.Do("removal of restored leases", func() (err error) {
 		if len(ended) > 0 {
-			_, err = d.queue.AckHeld(ctx, l.no, ended)
+			_, err = d.queue.AckLeases(ctx, l.no, ended)
 		}
 		return err
 	})

@@ -22,7 +22,7 @@ type Queue interface {
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
-	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Hold(ctx context.Context, consumer uint32, wait time.Duration) error
 	Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
 }

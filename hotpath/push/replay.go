@@ -51,7 +51,7 @@ func (l *lane) forgetReplay() {
 // taken returns how many slots of the lane its replay has. A lane is locked before its replay.
 func (l *lane) taken() int {
 	if r := l.kin.behind.Load(); r != nil {
-		return r.held()
+		return r.busySlots()
 	}
 	return 0
 }
@@ -64,7 +64,7 @@ func (d *Dispatcher) roomOf(l *lane) int {
 		return room
 	}
 	if d.busy() {
-		room = min(room, 1-l.held())
+		room = min(room, 1-l.taken())
 	}
 	return min(room, l.kin.live.room())
 }

@@ -64,7 +64,7 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 	if len(over) > 0 {
 		d.unreserve(l, len(over))
 		err := guard.Do("ack of jobs that are over", func() error {
-			_, err := d.queue.AckHeld(ctx, k.No, over)
+			_, err := d.queue.AckLeases(ctx, k.No, over)
 			return err
 		})
 		if err != nil {

@@ -41,14 +41,14 @@ const (
 type Store interface {
 	accept.StepStore
 	CreateBulk(ctx context.Context, b *durable.Bulk, body []byte) error
-	AddBulkChunk(ctx context.Context, h durable.BulkHold, no int64, body []byte) error
-	RestartBulkBody(ctx context.Context, h durable.BulkHold) error
-	RunBulk(ctx context.Context, h durable.BulkHold, total int64) error
+	AddBulkChunk(ctx context.Context, h durable.BulkOwner, no int64, body []byte) error
+	RestartBulkBody(ctx context.Context, h durable.BulkOwner) error
+	RunBulk(ctx context.Context, h durable.BulkOwner, total int64) error
 	BulkChunk(ctx context.Context, id ident.ID, no int64) ([]byte, error)
 	ClaimBulk(ctx context.Context, owner [16]byte) (*durable.Bulk, error)
-	RenewBulk(ctx context.Context, h durable.BulkHold) error
-	ReleaseBulk(ctx context.Context, h durable.BulkHold, waitMs int64, tries int, reason string) error
-	FailBulk(ctx context.Context, h durable.BulkHold, reason string) error
+	RenewBulk(ctx context.Context, h durable.BulkOwner) error
+	ReleaseBulk(ctx context.Context, h durable.BulkOwner, waitMs int64, tries int, reason string) error
+	FailBulk(ctx context.Context, h durable.BulkOwner, reason string) error
 	SweepBulks(ctx context.Context, nowMs, beforeMs int64) (more bool, err error)
 }
 
@@ -176,7 +176,7 @@ func (b *Bulks) work(ctx context.Context, bulk *durable.Bulk) {
 	defer keeper.Wait()
 	var shown atomic.Int64 // when the store last heard of this owner, Unix ms
 	keeper.Go(func() {
-		guard.Loop(own, "lease of a bulk", func(ctx context.Context) { b.keep(ctx, cancel, bulk.BulkHold, &shown) })
+		guard.Loop(own, "lease of a bulk", func(ctx context.Context) { b.keep(ctx, cancel, bulk.BulkOwner, &shown) })
 	})
 	defer cancel()
 	err := guard.Do("bulk", func() error {
@@ -221,14 +221,14 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 		wait = again
 		log.Warn("a bulk waits", "error", err)
 	}
-	if err := b.Store.ReleaseBulk(ctx, bulk.BulkHold, wait.Milliseconds(), tries, reason); err != nil {
+	if err := b.Store.ReleaseBulk(ctx, bulk.BulkOwner, wait.Milliseconds(), tries, reason); err != nil {
 		log.Debug("a bulk is not given back; its lease ends", "error", err)
 	}
 }
 
 // fail ends a bulk with a reason, which does not contain the address of the file.
 func (b *Bulks) fail(ctx context.Context, bulk *durable.Bulk, reason string) {
-	if err := b.Store.FailBulk(ctx, bulk.BulkHold, reason); err == nil {
+	if err := b.Store.FailBulk(ctx, bulk.BulkOwner, reason); err == nil {
 		b.ended.WithLabelValues("failed").Inc()
 		b.Log.Warn("a bulk failed", "bulk", bulk.ID.String(), "reason", reason)
 	}
@@ -239,7 +239,7 @@ var errPaced = errors.New("bulk: the rate allows no more for now")
 
 // keep renews the lease of an owner that has not stored anything for a while. It ends the work on a
 // bulk that is lost.
-func (b *Bulks) keep(ctx context.Context, lost context.CancelFunc, h durable.BulkHold, shown *atomic.Int64) {
+func (b *Bulks) keep(ctx context.Context, lost context.CancelFunc, h durable.BulkOwner, shown *atomic.Int64) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {

@@ -117,7 +117,7 @@ func (b *Bulks) maker(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*acc
 
 // gather reads the rows of the next step.
 func (b *Bulks) gather(ctx context.Context, src *source, bulk *durable.Bulk, most int) (*durable.BulkStep, error) {
-	step := &durable.BulkStep{Hold: bulk.BulkHold, From: src.at, Reason: reason}
+	step := &durable.BulkStep{By: bulk.BulkOwner, From: src.at, Reason: reason}
 	var later []int64
 	bytes := 0
 	for n := 0; n < most && bytes < stepBytes; n++ {

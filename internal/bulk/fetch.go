@@ -36,7 +36,7 @@ func failedFetch(format string, args ...any) error {
 
 // fetch stores the file of a bulk whole, from its beginning, and then lets its rows be expanded.
 func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec) error {
-	if err := b.Store.RestartBulkBody(ctx, bulk.BulkHold); err != nil {
+	if err := b.Store.RestartBulkBody(ctx, bulk.BulkOwner); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, b.FetchTimeout)
@@ -53,7 +53,7 @@ func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec) error
 			return err
 		}
 	}
-	return b.Store.RunBulk(ctx, bulk.BulkHold, c.rows.total())
+	return b.Store.RunBulk(ctx, bulk.BulkOwner, c.rows.total())
 }
 
 // judge tells whether a fetch that failed is tried again. Failures of the store are none of the file.
@@ -139,7 +139,7 @@ func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*
 		return nil, err
 	}
 	defer answer.Body.Close()
-	c := &chunker{bulks: b, hold: bulk.BulkHold, size: spec.ChunkSize, rows: newCounter(spec.Format)}
+	c := &chunker{bulks: b, owner: bulk.BulkOwner, size: spec.ChunkSize, rows: newCounter(spec.Format)}
 	for whole := false; !whole; {
 		if whole, err = c.fill(answer.Body); err != nil {
 			return nil, err
@@ -188,7 +188,7 @@ func newCounter(format string) counter { return counter{end: rowEnd{csv: format 
 // A chunker stores a body that comes in chunks of one size, the last one excepted.
 type chunker struct {
 	bulks *Bulks
-	hold  durable.BulkHold
+	owner durable.BulkOwner
 	size  int
 	rows  counter
 	buf   []byte
@@ -229,7 +229,7 @@ func (c *chunker) store(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, 2*intake.AnswerWithin)
 	defer cancel()
-	if err := c.bulks.Store.AddBulkChunk(limited, c.hold, c.no, c.buf); err != nil {
+	if err := c.bulks.Store.AddBulkChunk(limited, c.owner, c.no, c.buf); err != nil {
 		return err
 	}
 	c.no++

@@ -84,8 +84,8 @@ func isUTF8(charset string) bool {
 
 // takeRequest stores a bulk whose file is fetched later.
 func (b *Bulks) takeRequest(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *Spec) error {
-	body, held, err := b.Bodies.Read(rc, maxRequest)
-	defer b.Bodies.Give(held)
+	body, taken, err := b.Bodies.Read(rc, maxRequest)
+	defer b.Bodies.Give(taken)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (b *Bulks) takeBody(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *Spec
 	}
 	defer b.Bodies.Give(chunkSize)
 	body := b.Publisher.Body(rc)
-	c := chunker{bulks: b, hold: bulk.BulkHold, size: spec.ChunkSize, rows: newCounter(spec.Format)}
+	c := chunker{bulks: b, owner: bulk.BulkOwner, size: spec.ChunkSize, rows: newCounter(spec.Format)}
 	whole, err := c.fill(body)
 	if err != nil {
 		return broken(rc, err)
@@ -171,7 +171,7 @@ func (b *Bulks) takeRest(rc *fasthttp.RequestCtx, body io.Reader, c *chunker) er
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
-	return maybeStored(b.Store.RunBulk(ctx, c.hold, c.rows.total()))
+	return maybeStored(b.Store.RunBulk(ctx, c.owner, c.rows.total()))
 }
 
 // checkFirst refuses a body whose columns cannot become messages. chunk is its beginning, or whole.

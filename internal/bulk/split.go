@@ -106,7 +106,7 @@ type rowReader struct {
 	bound *intake.Bound // of the memory of long rows; nil: not counted
 	at    int64         // position behind the row that was returned last
 	long  []byte
-	held  int64
+	taken int64
 }
 
 var bom = []byte("\xEF\xBB\xBF")
@@ -175,7 +175,7 @@ func (s *rowReader) keep(ctx context.Context, part []byte) (tooLong, err error) 
 	}
 	if need > cap(s.long) {
 		room := min(max(2*need, 4<<10), s.most+2)
-		for s.bound != nil && room > readAhead && !s.bound.Take(int64(room)-s.held) {
+		for s.bound != nil && room > readAhead && !s.bound.Take(int64(room)-s.taken) {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -183,7 +183,7 @@ func (s *rowReader) keep(ctx context.Context, part []byte) (tooLong, err error) 
 			}
 		}
 		if s.bound != nil && room > readAhead {
-			s.held = int64(room)
+			s.taken = int64(room)
 		}
 		s.long = append(make([]byte, 0, room), s.long...)
 	}
@@ -194,9 +194,9 @@ func (s *rowReader) keep(ctx context.Context, part []byte) (tooLong, err error) 
 // release forgets the long row and its memory.
 func (s *rowReader) release() {
 	s.long = s.long[:0]
-	if s.held > 0 {
-		s.bound.Give(s.held)
-		s.long, s.held = nil, 0
+	if s.taken > 0 {
+		s.bound.Give(s.taken)
+		s.long, s.taken = nil, 0
 	}
 }
 

@@ -26,7 +26,7 @@ func rowsOf(t testing.TB, body io.Reader, csv bool, at int64, most int) (rows []
 		row, err := r.next(context.Background())
 		if errors.Is(err, io.EOF) {
 			r.release()
-			require.Zero(t, bound.Held())
+			require.Zero(t, bound.Taken())
 			return rows, ends
 		}
 		if errors.Is(err, errRowTooLong) {
@@ -88,7 +88,7 @@ func TestARowReaderWaitsForMemory(t *testing.T) {
 	_, err := r.next(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	r.release()
-	require.Zero(t, bound.Held())
+	require.Zero(t, bound.Taken())
 }
 
 func TestCellsOfRecords(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// ErrHeld means that another process has the folder.
-var ErrHeld = errors.New("another process has the folder")
+// ErrInUse means that another process has the folder.
+var ErrInUse = errors.New("another process has the folder")
 
-// Take locks a file in a folder until the file is closed. The error is ErrHeld where another
+// Take locks a file in a folder until the file is closed. The error is ErrInUse where another
 // process, or another caller in this one, has it.
 func Take(dir, name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)

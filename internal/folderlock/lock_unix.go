@@ -13,7 +13,7 @@ func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		return ErrHeld
+		return ErrInUse
 	case err != nil:
 		return fmt.Errorf("lock the folder: %w", err)
 	}

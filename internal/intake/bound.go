@@ -10,8 +10,8 @@ import "sync/atomic"
 // It is shared by all routes, so that many small limits cannot add up to more
 // memory than there is.
 type Bound struct {
-	most int64
-	held atomic.Int64
+	most  int64
+	taken atomic.Int64
 }
 
 // NewBound returns a Bound of that many bytes.
@@ -20,21 +20,21 @@ func NewBound(most int64) *Bound { return &Bound{most: most} }
 // Take counts n bytes, unless that would be too many.
 func (b *Bound) Take(n int64) bool {
 	// Added before it is compared, so that of two at once not both fit.
-	if b.held.Add(n) > b.most {
-		b.held.Add(-n)
+	if b.taken.Add(n) > b.most {
+		b.taken.Add(-n)
 		return false
 	}
 	return true
 }
 
 // Add counts n bytes that are kept whether they fit or not: they were accepted.
-func (b *Bound) Add(n int64) { b.held.Add(n) }
+func (b *Bound) Add(n int64) { b.taken.Add(n) }
 
 // Most returns the bound.
 func (b *Bound) Most() int64 { return b.most }
 
 // Give is the end of Take and Add.
-func (b *Bound) Give(n int64) { b.held.Add(-n) }
+func (b *Bound) Give(n int64) { b.taken.Add(-n) }
 
-// Held returns how many bytes are counted.
-func (b *Bound) Held() int64 { return b.held.Load() }
+// Taken returns how many bytes are counted.
+func (b *Bound) Taken() int64 { return b.taken.Load() }

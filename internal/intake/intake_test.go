@@ -24,21 +24,21 @@ func serve(t *testing.T, b *Bound, most int) *fasthttputil.InmemoryListener {
 	l := NewLimit(b, most)
 	ln := fasthttputil.NewInmemoryListener()
 	s := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
-		held, err := l.Load(rc)
+		taken, err := l.Load(rc)
 		if err != nil {
 			problem.Write(rc, err)
 			rc.SetConnectionClose()
 			return
 		}
-		fmt.Fprintf(rc, "%d bytes, %d counted, token %q", len(rc.Request.Body()), b.Held(), rc.Request.Header.Peek("X-Token"))
-		l.Drop(rc, held)
+		fmt.Fprintf(rc, "%d bytes, %d counted, token %q", len(rc.Request.Body()), b.Taken(), rc.Request.Header.Peek("X-Token"))
+		l.Drop(rc, taken)
 	}}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		require.NoError(t, ln.Close())
 		require.NoError(t, <-done)
-		require.Zero(t, b.Held(), "what was counted is given back")
+		require.Zero(t, b.Taken(), "what was counted is given back")
 	})
 	return ln
 }
@@ -112,7 +112,7 @@ func TestTheBoundRefusesWhatWouldBeTooMuchTogether(t *testing.T) {
 	status, answer := say(t, ln, request(5000))
 	require.Equal(t, 503, status)
 	require.Contains(t, answer, problem.ErrOverloaded.Code)
-	require.EqualValues(t, 6000, b.Held())
+	require.EqualValues(t, 6000, b.Taken())
 	status, _ = say(t, ln, request(3000))
 	require.Equal(t, 200, status)
 	b.Give(6000)
@@ -126,7 +126,7 @@ func TestMemoryFollowsWhatHasArrived(t *testing.T) {
 	g := growing{bound: b}
 	arrived := 0
 	err := g.read(readerFunc(func(p []byte) (int, error) {
-		require.LessOrEqual(t, b.Held(), int64(max(firstOfLength, 4*arrived)))
+		require.LessOrEqual(t, b.Taken(), int64(max(firstOfLength, 4*arrived)))
 		n := min(len(p), 1000)
 		arrived += n
 		if arrived > 300_000 {

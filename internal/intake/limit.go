@@ -15,7 +15,7 @@ func NewLimit(b *Bound, most int) Limit { return Limit{b, most} }
 // Load reads the body of an authorised request, which rc.Request.Body then
 // returns. It must be called before anything else asks for the body, which would
 // read it without a limit. What it returns goes to Drop.
-func (l Limit) Load(rc *fasthttp.RequestCtx) (held int64, err error) {
+func (l Limit) Load(rc *fasthttp.RequestCtx) (taken int64, err error) {
 	n := rc.Request.Header.ContentLength() // below 0: in chunks
 	switch {
 	case n > l.most:
@@ -30,7 +30,7 @@ func (l Limit) Load(rc *fasthttp.RequestCtx) (held int64, err error) {
 		head = &fasthttp.RequestHeader{}
 		rc.Request.Header.CopyTo(head)
 	}
-	body, held, err := l.bound.Read(rc, l.most)
+	body, taken, err := l.bound.Read(rc, l.most)
 	if err != nil {
 		return 0, err
 	}
@@ -40,14 +40,14 @@ func (l Limit) Load(rc *fasthttp.RequestCtx) (held int64, err error) {
 		head.CopyTo(&rc.Request.Header)
 	}
 	rc.Request.SetBodyRaw(body)
-	return held, nil
+	return taken, nil
 }
 
 // Drop forgets the body of rc: its memory must not wait with the answer for a
 // client that reads slowly.
-func (l Limit) Drop(rc *fasthttp.RequestCtx, held int64) {
-	if held > 0 {
+func (l Limit) Drop(rc *fasthttp.RequestCtx, taken int64) {
+	if taken > 0 {
 		rc.Request.ResetBody()
-		l.bound.Give(held)
+		l.bound.Give(taken)
 	}
 }

@@ -24,11 +24,11 @@ var (
 const firstOfLength, firstOfChunks = 16 << 10, 1 << 10
 
 // Read reads the body of a request, at most that many bytes, into memory of its
-// own: the request's memory is used again as soon as the handler returns. held is
+// own: the request's memory is used again as soon as the handler returns. taken is
 // what the caller gives back to b when it is done with the body; after an error
 // it is 0. The connection of a body that did not arrive whole is closed with the
 // answer.
-func (b *Bound) Read(rc *fasthttp.RequestCtx, most int) (body []byte, held int64, err error) {
+func (b *Bound) Read(rc *fasthttp.RequestCtx, most int) (body []byte, taken int64, err error) {
 	stream, n := rc.RequestBodyStream(), rc.Request.Header.ContentLength()
 	switch {
 	case n > most:
@@ -46,13 +46,13 @@ func (b *Bound) Read(rc *fasthttp.RequestCtx, most int) (body []byte, held int64
 		err = g.read(stream, min(most+1, firstOfChunks), most+1)
 	}
 	if err = judge(rc, n, len(g.body), most, err); err != nil {
-		b.Give(g.held)
+		b.Give(g.taken)
 		return nil, 0, err
 	}
 	if cap(g.body)-len(g.body) > len(g.body)/4 { // it may be kept for long
 		g.body = bytes.Clone(g.body)
 	}
-	return g.body, g.held, nil
+	return g.body, g.taken, nil
 }
 
 // judge returns the problem of a body of which got bytes came before err; n is
@@ -81,7 +81,7 @@ type growing struct {
 	bound *Bound
 	pace  pace
 	body  []byte
-	held  int64 // bytes counted
+	taken int64 // bytes counted
 }
 
 // read reads until there are most bytes or the stream ends; room is the size of
@@ -92,7 +92,7 @@ func (g *growing) read(stream io.Reader, room, most int) error {
 		if !g.bound.Take(more) {
 			return problem.ErrOverloaded
 		}
-		g.held += more
+		g.taken += more
 		g.body = append(make([]byte, 0, room), g.body...)[:len(g.body):room]
 		for len(g.body) < room {
 			got, err := stream.Read(g.body[len(g.body):room])

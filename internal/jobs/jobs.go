@@ -47,7 +47,7 @@ type Queue interface {
 	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
-	AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 }
 
 // A Desk answers questions about jobs and moves them on request.

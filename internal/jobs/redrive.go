@@ -93,7 +93,7 @@ func (d *Desk) clear(ctx context.Context, consumer uint32, ids []ident.ID) bool 
 			waiting = append(waiting, id)
 		}
 	}
-	_, err = d.Queue.AckHeld(ctx, consumer, leased)
+	_, err = d.Queue.AckLeases(ctx, consumer, leased)
 	if len(waiting) > 0 && err == nil {
 		_, err = d.Queue.Ack(ctx, consumer, waiting)
 	}

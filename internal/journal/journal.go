@@ -319,8 +319,8 @@ func (j *Journal) State() State {
 	return s
 }
 
-// Holds reports whether the message of a receipt surely waits in this journal.
-func (j *Journal) Holds(r Receipt) bool {
+// Has reports whether the message of a receipt surely waits in this journal.
+func (j *Journal) Has(r Receipt) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	seq := r.seq()

@@ -37,7 +37,7 @@ func Open(data string, o Options) (*Journal, error) {
 			}
 		}
 		lock, err := folderlock.Take(dir, lockName)
-		if errors.Is(err, folderlock.ErrHeld) {
+		if errors.Is(err, folderlock.ErrInUse) {
 			continue
 		}
 		if err != nil {
@@ -48,17 +48,17 @@ func Open(data string, o Options) (*Journal, error) {
 	return nil, fmt.Errorf("%w: all %d journals in %s are locked", ErrInUse, mostSlots, filepath.Join(data, folder))
 }
 
-// Left opens the journals of a data folder that have messages and that no broker has. held reports
+// Left opens the journals of a data folder that have messages and that no broker has. busy reports
 // whether a broker has another one.
-func Left(data string, o Options) (left []*Journal, held bool, err error) {
+func Left(data string, o Options) (left []*Journal, busy bool, err error) {
 	for n := range mostSlots {
 		dir := slot(data, n)
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		lock, e := folderlock.Take(dir, lockName)
-		if errors.Is(e, folderlock.ErrHeld) {
-			held = true
+		if errors.Is(e, folderlock.ErrInUse) {
+			busy = true
 			continue
 		}
 		var j *Journal
@@ -75,7 +75,7 @@ func Left(data string, o Options) (left []*Journal, held bool, err error) {
 		}
 		left = append(left, j)
 	}
-	return left, held, err
+	return left, busy, err
 }
 
 // identify returns the name of the journal in a folder, which its receipts contain, and makes one

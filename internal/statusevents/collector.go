@@ -66,13 +66,13 @@ type Collector struct {
 	batches *prometheus.CounterVec // by the way they take
 	pause   time.Duration
 
-	mu    sync.Mutex
-	holds map[uint32]*hold // producers whose reply URL takes nothing
+	mu     sync.Mutex
+	delays map[uint32]*delay // producers whose reply URL takes nothing
 }
 
 // New returns a collector. Nothing runs before Run.
 func New(o Options) *Collector {
-	c := &Collector{o: o, pause: Pause, holds: map[uint32]*hold{},
+	c := &Collector{o: o, pause: Pause, delays: map[uint32]*delay{},
 		events:  prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_status_events_total", Help: "Events about messages that this broker put into batches for their producers."}),
 		batches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_status_batches_total", Help: "Batches of events that this broker sent, by the way they took: channel or reply."}, []string{"way"}),
 	}

@@ -17,7 +17,7 @@ for i = 1, n do
 end
 local deadline = fmt(clock() + lease)
 local out, adds = {}, {}
-for i, meta in ipairs(held(ids, tokens)) do
+for i, meta in ipairs(leased(ids, tokens)) do
   out[i] = 0
   if meta then
     out[i] = 1

@@ -13,7 +13,7 @@ for i = 1, n do
 end
 local now = clock()
 local out, gone, ready, later, values, moved = {}, {}, {}, {}, {}, {}
-for i, meta in ipairs(held(ids, tokens)) do
+for i, meta in ipairs(leased(ids, tokens)) do
   local id = ids[i]
   out[i] = 0
   if meta and not moved[id] then

@@ -24,7 +24,7 @@ end
 local now = clock()
 local room = 3 * cap - redis.call('ZCARD', KEYS[2])
 local out, gone, ready, later, values, plain, moved = {}, {}, {}, {}, {}, {}, {}
-for i, meta in ipairs(held(ids, tokens)) do
+for i, meta in ipairs(leased(ids, tokens)) do
   local id = ids[i]
   out[i] = 0
   if meta and not moved[id] then

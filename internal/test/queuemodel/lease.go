@@ -68,8 +68,8 @@ func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, inse
 	return k.lease(now, job.ID, m, lease), before
 }
 
-// held reports whether the token belongs to the current lease of the job.
-func (k *Consumer) held(l redisq.Lease) bool {
+// leasedAs reports whether the token belongs to the current lease of the job.
+func (k *Consumer) leasedAs(l redisq.Lease) bool {
 	_, leased := k.leased[l.ID]
 	return leased && l.Token != "" && k.metas[l.ID].token == l.Token
 }
@@ -78,7 +78,7 @@ func (k *Consumer) held(l redisq.Lease) bool {
 func (k *Consumer) Extend(now int64, leases []redisq.Lease, lease time.Duration) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {
-		if out[i] = k.held(l); out[i] {
+		if out[i] = k.leasedAs(l); out[i] {
 			k.leased[l.ID] = now + millis(lease)
 		}
 	}
@@ -119,7 +119,7 @@ func (k *Consumer) RestoreLeases(now int64, leases []redisq.Lease, lease time.Du
 func (k *Consumer) Nack(now int64, leases []redisq.Lease, delays []time.Duration) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {
-		if out[i] = k.held(l); !out[i] {
+		if out[i] = k.leasedAs(l); !out[i] {
 			continue
 		}
 		m := k.metas[l.ID]
@@ -139,7 +139,7 @@ func (k *Consumer) Nack(now int64, leases []redisq.Lease, delays []time.Duration
 func (k *Consumer) Release(leases []redisq.Lease) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {
-		if out[i] = k.held(l); !out[i] {
+		if out[i] = k.leasedAs(l); !out[i] {
 			continue
 		}
 		m := k.metas[l.ID]
@@ -170,11 +170,11 @@ func (k *Consumer) Ack(ids []ident.ID) int {
 	return n
 }
 
-// AckHeld is ack_held.lua: it removes the jobs of leases that are held, and flags those that wait.
-func (k *Consumer) AckHeld(leases []redisq.Lease) []bool {
+// AckLeases is ack_leases.lua: it removes the jobs of leases that are held, and flags those that wait.
+func (k *Consumer) AckLeases(leases []redisq.Lease) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {
-		if out[i] = k.held(l); out[i] {
+		if out[i] = k.leasedAs(l); out[i] {
 			delete(k.leased, l.ID)
 			delete(k.metas, l.ID)
 			continue

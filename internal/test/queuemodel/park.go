@@ -15,7 +15,7 @@ func (k *Consumer) Park(now int64, window int, leases []redisq.Lease, delays []t
 	out := make([]bool, len(leases))
 	room := 3*window - len(k.delayed)
 	for i, l := range leases {
-		if out[i] = k.held(l); !out[i] {
+		if out[i] = k.leasedAs(l); !out[i] {
 			continue
 		}
 		m := k.metas[l.ID]

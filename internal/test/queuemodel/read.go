@@ -56,9 +56,9 @@ func (k *Consumer) Stats(now int64) redisq.Stats {
 	return s
 }
 
-// SettleSpilled is spilled.lua: it sets the highest priority outside the window, unless jobs
+// ReplaceSpilled is spilled.lua: it sets the highest priority outside the window, unless jobs
 // were spilled since the caller read spills.
-func (k *Consumer) SettleSpilled(priority int, spills int64) bool {
+func (k *Consumer) ReplaceSpilled(priority int, spills int64) bool {
 	if k.Spills != spills {
 		return false
 	}

@@ -22,7 +22,7 @@ func behindItsPast(t *testing.T, s Server) {
 		spills := stats(t, q).Spills
 		put(t, q, jobs(1, 2, 0), redisq.Recovered)
 		require.Empty(t, claim(t, q, 5, never).Leases, "the scan is not through")
-		settled, err := q.SettleSpilled(ctx, consumer, -1, spills)
+		settled, err := q.ReplaceSpilled(ctx, consumer, -1, spills)
 		require.NoError(t, err)
 		require.True(t, settled)
 		require.Equal(t, span(1, 2), idsOf(claim(t, q, 5, never).Leases))

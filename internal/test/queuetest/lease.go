@@ -32,7 +32,7 @@ func leaseIsFenced(t *testing.T, s Server) {
 		ok, err = q.Release(ctx, consumer, stale)
 		require.NoError(t, err)
 		require.Equal(t, []bool{false, false}, ok)
-		ok, err = q.AckHeld(ctx, consumer, stale)
+		ok, err = q.AckLeases(ctx, consumer, stale)
 		require.NoError(t, err)
 		require.Equal(t, []bool{false, false}, ok)
 	}
@@ -41,14 +41,14 @@ func leaseIsFenced(t *testing.T, s Server) {
 	require.NoError(t, err)
 	require.Equal(t, []bool{false, true}, ok)
 	check(t, s, q)
-	ok, err = q.AckHeld(ctx, consumer, []redisq.Lease{old[0], current[0], current[0]})
+	ok, err = q.AckLeases(ctx, consumer, []redisq.Lease{old[0], current[0], current[0]})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false, true, false}, ok)
 	require.Equal(t, redisq.Missing, standing(t, q, at(1)).State)
 	check(t, s, q)
 
 	put(t, q, jobs(2, 1, 7), redisq.Fresh)
-	ok, err = q.AckHeld(ctx, consumer, []redisq.Lease{{ID: at(2), Token: old[0].Token}})
+	ok, err = q.AckLeases(ctx, consumer, []redisq.Lease{{ID: at(2), Token: old[0].Token}})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, ok)
 	check(t, s, q)
@@ -228,7 +228,7 @@ func replayChangesNothing(t *testing.T, s Server) {
 		require.NoError(t, err)
 	})
 	twice(func() {
-		_, err := q.AckHeld(ctx, consumer, l[2:3])
+		_, err := q.AckLeases(ctx, consumer, l[2:3])
 		require.NoError(t, err)
 	})
 	twice(func() {

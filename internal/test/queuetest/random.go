@@ -49,7 +49,7 @@ func randomOperations(t *testing.T, s Server) {
 			"nack":       w.nack,
 			"release":    w.release,
 			"ack":        w.ack,
-			"ack held":   w.ackHeld,
+			"ack leases": w.ackLeases,
 			"reclaim":    w.reclaim,
 			"peek":       w.peek,
 			"spilled":    w.spilled,
@@ -307,11 +307,11 @@ func (w *walker) ack(rt *rapid.T) {
 	w.end()
 }
 
-func (w *walker) ackHeld(rt *rapid.T) {
+func (w *walker) ackLeases(rt *rapid.T) {
 	leases := w.drawLeases(rt)
-	got, err := w.begin(rt).AckHeld(context.Background(), consumer, leases)
+	got, err := w.begin(rt).AckLeases(context.Background(), consumer, leases)
 	require.NoError(rt, err)
-	require.Equal(rt, w.m.AckHeld(leases), got)
+	require.Equal(rt, w.m.AckLeases(leases), got)
 	w.end()
 }
 

@@ -71,11 +71,11 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 			_, errs := q.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: jobs(1, 1, 0)}})
 			return errs[0]
 		},
-		"claim":     func() error { _, err := q.Claim(ctx, consumer, 1, never, redisq.Limits{}); return err },
-		"claim one": func() error { _, _, err := q.ClaimOne(ctx, consumer, redisq.Job{}, never, false); return err },
-		"extend":    func() error { _, err := q.Extend(ctx, consumer, one, never); return err },
-		"ack":       func() error { _, err := q.Ack(ctx, consumer, span(1, 1)); return err },
-		"ack held":  func() error { _, err := q.AckHeld(ctx, consumer, one); return err },
+		"claim":      func() error { _, err := q.Claim(ctx, consumer, 1, never, redisq.Limits{}); return err },
+		"claim one":  func() error { _, _, err := q.ClaimOne(ctx, consumer, redisq.Job{}, never, false); return err },
+		"extend":     func() error { _, err := q.Extend(ctx, consumer, one, never); return err },
+		"ack":        func() error { _, err := q.Ack(ctx, consumer, span(1, 1)); return err },
+		"ack leases": func() error { _, err := q.AckLeases(ctx, consumer, one); return err },
 		"ack many": func() error {
 			_, errs := q.AckMany(ctx, []redisq.Done{{Consumer: consumer, IDs: span(1, 1)}})
 			return errs[0]
@@ -91,7 +91,7 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 		"probe":   func() error { _, err := q.Probe(ctx, consumer, span(1, 1)); return err },
 		"stats":   func() error { _, err := q.Stats(ctx, consumer); return err },
 		"spilled": func() error { return q.SetSpilled(ctx, consumer, -1) },
-		"settle":  func() error { _, err := q.SettleSpilled(ctx, consumer, -1, 0); return err },
+		"spill":   func() error { _, err := q.ReplaceSpilled(ctx, consumer, -1, 0); return err },
 		"renew":   func() error { return q.Renew(ctx, consumer) },
 	} {
 		require.NoError(t, q.SetSpilled(ctx, consumer, -1))

@@ -111,7 +111,7 @@ func manyJobsDrain(t *testing.T, s Server) {
 			}
 			next += len(js)
 		}
-		_, err := q.SettleSpilled(ctx, consumer, -1, spills)
+		_, err := q.ReplaceSpilled(ctx, consumer, -1, spills)
 		require.NoError(t, err)
 	}
 	got := put(t, q, jobs(0, redisq.MaxBatch, 0), redisq.Fresh)

@@ -88,7 +88,7 @@ func refillBringsBack(t *testing.T, s Server) {
 			if got.FirstSpilled >= 0 {
 				next += got.FirstSpilled
 			} else if next += len(js); next == n {
-				ok, err := q.SettleSpilled(ctx, consumer, -1, seen.Spills)
+				ok, err := q.ReplaceSpilled(ctx, consumer, -1, seen.Spills)
 				require.NoError(t, err)
 				require.True(t, ok)
 			}
@@ -107,12 +107,12 @@ func refillSeesOthersSpill(t *testing.T, s Server) {
 	put(t, q, jobs(1, 3, 0), redisq.Fresh)
 	seen := stats(t, q)
 	require.Equal(t, 1, put(t, other, jobs(9, 1, 0), redisq.Fresh).Spilled)
-	ok, err := q.SettleSpilled(ctx, consumer, -1, seen.Spills)
+	ok, err := q.ReplaceSpilled(ctx, consumer, -1, seen.Spills)
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.Equal(t, 0, stats(t, q).SpilledPriority)
 	put(t, q, jobs(3, 1, 0), redisq.Recovered) // spills of recovered jobs do not count
-	ok, err = q.SettleSpilled(ctx, consumer, -1, stats(t, q).Spills)
+	ok, err = q.ReplaceSpilled(ctx, consumer, -1, stats(t, q).Spills)
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, -1, stats(t, q).SpilledPriority)

@@ -29,9 +29,9 @@ func TestSentinelPromotesTheReplicaAndTakesTheOldMasterBackAsOne(t *testing.T) {
 	require.NoError(t, c.Set(ctx, "k", "v", 0).Err())
 	require.NoError(t, c.Wait(ctx, 1, patience).Err())
 
-	require.NoError(t, s.Settled(ctx))
+	require.NoError(t, s.Healthy(ctx))
 	require.NoError(t, first.Kill())
-	require.Eventually(t, func() bool { return s.Settled(ctx) != nil }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Healthy(ctx) != nil }, patience, 20*time.Millisecond)
 	require.Eventually(t, func() bool {
 		m, err := s.Master(ctx)
 		return err == nil && m == s.Nodes[1]
@@ -46,7 +46,7 @@ func TestSentinelPromotesTheReplicaAndTakesTheOldMasterBackAsOne(t *testing.T) {
 	require.NoError(t, s.Sentinels[0].Kill())
 	require.NoError(t, s.Sentinels[0].Restart())
 	awaitPair(t, s)
-	require.Eventually(t, func() bool { return s.Settled(ctx) == nil }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Healthy(ctx) == nil }, patience, 20*time.Millisecond)
 	require.Eventually(t, func() bool { return c.Get(ctx, "k").Val() == "v" }, patience, 20*time.Millisecond)
 }
 

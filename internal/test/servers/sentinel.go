@@ -170,10 +170,10 @@ func (n *RedisNode) askSentinel() *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10, ReadTimeout: adminTimeout / 10, MaxRetries: -1})
 }
 
-// Settled returns nil if every sentinel sees the same healthy master and no failover is planned or
+// Healthy returns nil if every sentinel sees the same healthy master and no failover is planned or
 // under way. A master that answers again after a short absence is not enough, because the sentinels
 // may have agreed on a failover by then.
-func (s *Sentinel) Settled(ctx context.Context) error {
+func (s *Sentinel) Healthy(ctx context.Context) error {
 	m, err := s.Master(ctx)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 // A bulkPair is one bulk on SQLite and in the model, with the owner that took it last.
 type bulkPair struct {
 	*storePair
-	id   ident.ID
-	hold durable.BulkHold
+	id    ident.ID
+	owner durable.BulkOwner
 }
 
 // The same of bulks: they are owned, received, expanded and ended as in SQLite.
@@ -41,7 +41,7 @@ func TestBulkModelIsWhatTheStoreDoes(t *testing.T) {
 
 // create begins a bulk whose body is there, or is fetched.
 func (p *bulkPair) create() {
-	b := durable.Bulk{BulkHold: durable.BulkHold{ID: p.next()}, ChannelNo: p.channel, ProducerNo: 1, Spec: []byte("{}"), State: durable.BulkFetching}
+	b := durable.Bulk{BulkOwner: durable.BulkOwner{ID: p.next()}, ChannelNo: p.channel, ProducerNo: 1, Spec: []byte("{}"), State: durable.BulkFetching}
 	var body []byte
 	if p.r.hit(500) {
 		b.State, b.Total, body = durable.BulkRunning, 9, []byte("rows")
@@ -50,7 +50,7 @@ func (p *bulkPair) create() {
 		require.NoError(p.t, p.real.CreateBulk(p.t.Context(), &b, body))
 		p.model.createBulk(b, body)
 	}
-	p.id, p.hold = b.ID, durable.BulkHold{ID: b.ID}
+	p.id, p.owner = b.ID, durable.BulkOwner{ID: b.ID}
 }
 
 func (p *bulkPair) next() ident.ID {
@@ -60,9 +60,9 @@ func (p *bulkPair) next() ident.ID {
 	return id
 }
 
-// held is the hold of the last owner, or one that has never been given.
-func (p *bulkPair) held() durable.BulkHold {
-	h := p.hold
+// held is the last owner, or one that has never been.
+func (p *bulkPair) held() durable.BulkOwner {
+	h := p.owner
 	if p.r.hit(100) {
 		h.Fence++
 	}
@@ -131,19 +131,19 @@ func (p *bulkPair) claim() {
 	want := p.model.claimBulk(owner)
 	require.Equal(p.t, want == nil, got == nil)
 	if got != nil {
-		require.Equal(p.t, want.BulkHold, got.BulkHold)
+		require.Equal(p.t, want.BulkOwner, got.BulkOwner)
 		require.Equal(p.t, want.At, got.At)
-		p.hold = got.BulkHold
+		p.owner = got.BulkOwner
 	}
 }
 
 // expand makes a step of three rows, from the checkpoint or elsewhere, twice as after a lost answer.
-func (p *bulkPair) expand(h durable.BulkHold) {
+func (p *bulkPair) expand(h durable.BulkOwner) {
 	at := p.model.bulks[p.id].At
 	if p.r.hit(100) {
 		at.Row++
 	}
-	step := durable.BulkStep{Hold: h, From: at, To: durable.BulkPosition{Row: at.Row + 4, Byte: at.Byte + 40}, Last: p.r.hit(150),
+	step := durable.BulkStep{By: h, From: at, To: durable.BulkPosition{Row: at.Row + 4, Byte: at.Byte + 40}, Last: p.r.hit(150),
 		Bad: []durable.BadRow{{Row: at.Row + 4, Reason: "bad"}}, Reason: func(error) string { return "refused" }}
 	stale := p.r.hit(100)
 	rows := make([]durable.Message, 3)

@@ -142,12 +142,12 @@ func (c *checker) inTurn(consumer uint32, lease redisq.Lease) {
 	}
 }
 
-// held records leases that are restored in Redis.
-func (c *checker) held(l *life, consumer uint32, leases []redisq.Lease, mine []bool, span time.Duration) {
+// restored records leases that are restored in Redis.
+func (c *checker) restored(l *life, consumer uint32, leases []redisq.Lease, mine []bool, span time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, lease := range leases {
-		l.note("held", consumer, lease.ID, fmt.Sprintf("%s attempt %d: %t", lease.Token, lease.Attempt, mine[i]))
+		l.note("restored", consumer, lease.ID, fmt.Sprintf("%s attempt %d: %t", lease.Token, lease.Attempt, mine[i]))
 		t := c.trace(jobKey{consumer, lease.ID})
 		for _, g := range t.grants {
 			if mine[i] && g.token == lease.Token && g.life == l.no {

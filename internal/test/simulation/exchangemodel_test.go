@@ -102,7 +102,7 @@ func (p *storePair) compareExchanges(k uint32) {
 	require.ElementsMatch(t, p.model.dueWork(k, now, 100), work)
 }
 
-// The same of replays: they begin, settle, change their state and keep messages as in SQLite.
+// The same of replays: they begin, move on, change their state and keep messages as in SQLite.
 func TestReplayModelIsWhatTheStoreDoes(t *testing.T) {
 	p := filled(t, 3)
 	ctx := t.Context()

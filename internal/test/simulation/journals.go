@@ -175,8 +175,8 @@ func (l *life) replayJournals() error {
 		Committed: func([]*durable.Message) {}, WaitingRequests: 64, Bodies: intake.NewBound(1 << 20),
 		Journal: l.journals(), Metrics: metrics.New(prometheus.NewRegistry()), Log: silent,
 	})
-	left, held, err := journal.Left(l.w.folder(l.slot), l.journalOptions())
-	if held { // by the one that is gone, for a moment
+	left, busy, err := journal.Left(l.w.folder(l.slot), l.journalOptions())
+	if busy { // by the one that is gone, for a moment
 		err = errors.Join(err, journal.ErrInUse)
 	}
 	var keepers sync.WaitGroup

@@ -48,14 +48,14 @@ const longCall = 100 * time.Millisecond
 
 // sent is run that tells the epoch that the script was sent with last.
 func (q *link) sent(ctx context.Context, op string, consumer uint32, script func(k *queuemodel.Consumer, now int64)) (string, error) {
-	settled := true
+	intact := true
 	known := q.Epoch(consumer)
 	epoch := known
 	w := q.l.w
 	asked := w.now()
 	ended := w.checker.asking(q.l.no)
 	err := q.l.do(ctx, call{op: op, consumer: consumer, rates: w.plan.queue, away: w.queueAway.now,
-		effect:  func() { epoch, settled = q.rounds(consumer, script) },
+		effect:  func() { epoch, intact = q.rounds(consumer, script) },
 		overdue: func() { q.once(consumer, known, script) }})
 	ended()
 	if took := w.now() - asked; err != nil || took > longCall {
@@ -64,7 +64,7 @@ func (q *link) sent(ctx context.Context, op string, consumer uint32, script func
 			w.checker.cut(0, asked, w.now()+2*time.Second)
 		}
 	}
-	if err == nil && !settled {
+	if err == nil && !intact {
 		err = errors.New("simulation: state in Redis is being replaced repeatedly")
 	}
 	return epoch, err

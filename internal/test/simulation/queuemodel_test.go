@@ -110,9 +110,9 @@ func (p *queuePair) step(ctx context.Context) {
 		require.Equal(t, p.model.Ack(ids), got)
 		if len(p.leases) > 0 {
 			held := []redisq.Lease{p.leases[p.r.below(len(p.leases))]}
-			ended, err := p.real.AckHeld(ctx, 1, held)
+			ended, err := p.real.AckLeases(ctx, 1, held)
 			require.NoError(t, err)
-			require.Equal(t, p.model.AckHeld(held), ended)
+			require.Equal(t, p.model.AckLeases(held), ended)
 		}
 	case 8:
 		if now < p.model.Looked-5000 { // the script would drop everything
@@ -136,9 +136,9 @@ func (p *queuePair) step(ctx context.Context) {
 		}
 	case 10:
 		priority, spills := p.r.below(3)-1, p.model.Spills-int64(p.r.below(2))
-		got, err := p.real.SettleSpilled(ctx, 1, priority, max(spills, 0))
+		got, err := p.real.ReplaceSpilled(ctx, 1, priority, max(spills, 0))
 		require.NoError(t, err)
-		require.Equal(t, p.model.SettleSpilled(priority, max(spills, 0)), got)
+		require.Equal(t, p.model.ReplaceSpilled(priority, max(spills, 0)), got)
 	case 11:
 		p.offer(ctx, span)
 	case 12:

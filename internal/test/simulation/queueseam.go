@@ -194,7 +194,7 @@ func (q *queueSeam) RestoreLeases(ctx context.Context, consumer uint32, leases [
 	}
 	err := q.run(ctx, "RestoreLeases", consumer, func(k *queuemodel.Consumer, now int64) {
 		copy(out, k.RestoreLeases(now, leases, lease))
-		q.l.w.checker.held(q.l, consumer, leases, out, lease)
+		q.l.w.checker.restored(q.l, consumer, leases, out, lease)
 	})
 	if err != nil {
 		return make([]bool, len(leases)), err
@@ -265,7 +265,7 @@ func (q *queueSeam) Ack(ctx context.Context, consumer uint32, ids []ident.ID) (i
 	return removed, nil
 }
 
-func (q *queueSeam) AckHeld(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error) {
+func (q *queueSeam) AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error) {
 	none := make([]bool, len(leases))
 	if len(leases) == 0 {
 		return none, nil
@@ -278,8 +278,8 @@ func (q *queueSeam) AckHeld(ctx context.Context, consumer uint32, leases []redis
 		return none, err
 	}
 	var out []bool
-	err := q.run(ctx, "AckHeld", consumer, func(k *queuemodel.Consumer, _ int64) {
-		out = k.AckHeld(leases)
+	err := q.run(ctx, "AckLeases", consumer, func(k *queuemodel.Consumer, _ int64) {
+		out = k.AckLeases(leases)
 		var gone []ident.ID
 		for i, held := range out {
 			if held {
@@ -294,10 +294,10 @@ func (q *queueSeam) AckHeld(ctx context.Context, consumer uint32, leases []redis
 	return out, nil
 }
 
-func (q *queueSeam) AckHeldMany(ctx context.Context, held []redisq.Held) []error {
+func (q *queueSeam) AckLeasesMany(ctx context.Context, held []redisq.Ended) []error {
 	errs := make([]error, len(held))
 	for i, h := range held {
-		_, errs[i] = q.AckHeld(ctx, h.Consumer, h.Leases)
+		_, errs[i] = q.AckLeases(ctx, h.Consumer, h.Leases)
 	}
 	return errs
 }
@@ -370,9 +370,9 @@ func (q *queueSeam) Stats(ctx context.Context, consumer uint32) (redisq.Stats, e
 	return out, nil
 }
 
-func (q *queueSeam) SettleSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
+func (q *queueSeam) ReplaceSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
 	var out bool
-	err := q.run(ctx, "SettleSpilled", consumer, func(k *queuemodel.Consumer, _ int64) { out = k.SettleSpilled(priority, spills) })
+	err := q.run(ctx, "ReplaceSpilled", consumer, func(k *queuemodel.Consumer, _ int64) { out = k.ReplaceSpilled(priority, spills) })
 	if err != nil {
 		return false, err
 	}

@@ -101,7 +101,7 @@ func (s *store) insertHere(node durable.NodeLease, batch []durable.Message) []er
 	for i := range batch {
 		m := &batch[i]
 		key := channelKey{m.ChannelNo, m.Key}
-		holder, held := s.keys[key]
+		original, known := s.keys[key]
 		earlier, repeated := first[key]
 		stored := s.message(m.ChannelNo, m.ID)
 		switch {
@@ -112,15 +112,15 @@ func (s *store) insertHere(node durable.NodeLease, batch []durable.Message) []er
 		case s.reserved(m):
 			errs[i] = durable.ErrConflict
 			continue
-		case m.Key != "" && held && s.flaw != keysAreForgotten:
-			errs[i] = takenBy(s.message(m.ChannelNo, holder), m)
+		case m.Key != "" && known && s.flaw != keysAreForgotten:
+			errs[i] = takenBy(s.message(m.ChannelNo, original), m)
 		case stored != nil:
 			errs[i] = durable.ErrStale
 		default:
 			fresh = append(fresh, i)
 		}
 		// Only who has a key is known before the guard is asked.
-		stale = stale || (m.Key == "" || stored == nil && !held) && !s.guard(node, m)
+		stale = stale || (m.Key == "" || stored == nil && !known) && !s.guard(node, m)
 		first[key] = i
 	}
 	slices.SortFunc(fresh, func(a, b int) int { return batch[a].ID.Compare(batch[b].ID) })
@@ -146,14 +146,14 @@ func (s *store) insertHere(node durable.NodeLease, batch []durable.Message) []er
 	return errs
 }
 
-// takenBy is the answer to a message whose key a stored one holds.
-func takenBy(holder, m *durable.Message) error {
-	switch same := sameMessage(holder, m); {
-	case same && holder.ID == m.ID:
+// takenBy is the answer to a message whose key a stored one has.
+func takenBy(original, m *durable.Message) error {
+	switch same := sameMessage(original, m); {
+	case same && original.ID == m.ID:
 		return nil
 	case same:
-		return &durable.DuplicateError{ID: holder.ID}
-	case holder.ID == m.ID:
+		return &durable.DuplicateError{ID: original.ID}
+	case original.ID == m.ID:
 		return durable.ErrStale
 	}
 	return durable.ErrConflict

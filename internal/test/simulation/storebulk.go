@@ -54,7 +54,7 @@ func (s *store) claimBulk(owner [16]byte) *durable.Bulk {
 }
 
 // withBulk changes a bulk that its owner holds.
-func (s *store) withBulk(h durable.BulkHold, change func(b *storedBulk, nowMs int64) error) error {
+func (s *store) withBulk(h durable.BulkOwner, change func(b *storedBulk, nowMs int64) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.bulks[h.ID]
@@ -65,7 +65,7 @@ func (s *store) withBulk(h durable.BulkHold, change func(b *storedBulk, nowMs in
 }
 
 // addBulkChunk appends a chunk to the body of a bulk.
-func (s *store) addBulkChunk(h durable.BulkHold, no int64, body []byte) error {
+func (s *store) addBulkChunk(h durable.BulkOwner, no int64, body []byte) error {
 	return s.withBulk(h, func(b *storedBulk, nowMs int64) error {
 		switch {
 		case b.Chunks == no+1:
@@ -80,7 +80,7 @@ func (s *store) addBulkChunk(h durable.BulkHold, no int64, body []byte) error {
 }
 
 // runBulk says that the body of a bulk is whole.
-func (s *store) runBulk(h durable.BulkHold, total int64) error {
+func (s *store) runBulk(h durable.BulkOwner, total int64) error {
 	err := s.withBulk(h, func(b *storedBulk, nowMs int64) error {
 		b.State, b.Total, b.NextMs, b.Tries, b.ChangedMs, b.Reason = durable.BulkRunning, total, 0, 0, nowMs, ""
 		b.disown()
@@ -109,7 +109,7 @@ func (s *store) pauseBulk(id ident.ID, paused bool) {
 
 // stepBulk stores a step: rows are its messages, with the IDs that they had when it was sent.
 func (s *store) stepBulk(node durable.NodeLease, step *durable.BulkStep, rows []durable.Message) (results []error, err error) {
-	err = s.withBulk(step.Hold, func(b *storedBulk, nowMs int64) error {
+	err = s.withBulk(step.By, func(b *storedBulk, nowMs int64) error {
 		switch {
 		case s.flaw == stepsAreUnguarded:
 		case b.At == step.To && step.To != step.From:
@@ -176,12 +176,12 @@ func (t storeSeam) CreateBulk(ctx context.Context, b *durable.Bulk, body []byte)
 	})
 }
 
-func (t storeSeam) AddBulkChunk(ctx context.Context, h durable.BulkHold, no int64, body []byte) error {
+func (t storeSeam) AddBulkChunk(ctx context.Context, h durable.BulkOwner, no int64, body []byte) error {
 	whole := slices.Clone(body)
 	return t.changeBulk(ctx, "AddBulkChunk", func() error { return t.s.addBulkChunk(h, no, whole) })
 }
 
-func (t storeSeam) RestartBulkBody(ctx context.Context, h durable.BulkHold) error {
+func (t storeSeam) RestartBulkBody(ctx context.Context, h durable.BulkOwner) error {
 	return t.changeBulk(ctx, "RestartBulkBody", func() error {
 		return t.s.withBulk(h, func(b *storedBulk, _ int64) error {
 			b.chunks, b.Chunks, b.Bytes = nil, 0, 0
@@ -190,7 +190,7 @@ func (t storeSeam) RestartBulkBody(ctx context.Context, h durable.BulkHold) erro
 	})
 }
 
-func (t storeSeam) RunBulk(ctx context.Context, h durable.BulkHold, total int64) error {
+func (t storeSeam) RunBulk(ctx context.Context, h durable.BulkOwner, total int64) error {
 	return t.changeBulk(ctx, "RunBulk", func() error { return t.s.runBulk(h, total) })
 }
 
@@ -219,7 +219,7 @@ func (t storeSeam) ClaimBulk(ctx context.Context, owner [16]byte) (*durable.Bulk
 	})
 }
 
-func (t storeSeam) RenewBulk(ctx context.Context, h durable.BulkHold) error {
+func (t storeSeam) RenewBulk(ctx context.Context, h durable.BulkOwner) error {
 	return t.changeBulk(ctx, "RenewBulk", func() error {
 		return t.s.withBulk(h, func(b *storedBulk, nowMs int64) error {
 			b.LeaseMs = nowMs + durable.BulkLease.Milliseconds()
@@ -228,7 +228,7 @@ func (t storeSeam) RenewBulk(ctx context.Context, h durable.BulkHold) error {
 	})
 }
 
-func (t storeSeam) ReleaseBulk(ctx context.Context, h durable.BulkHold, waitMs int64, tries int, reason string) error {
+func (t storeSeam) ReleaseBulk(ctx context.Context, h durable.BulkOwner, waitMs int64, tries int, reason string) error {
 	err := t.changeBulk(ctx, "ReleaseBulk", func() error {
 		return t.s.withBulk(h, func(b *storedBulk, nowMs int64) error {
 			b.NextMs, b.Tries, b.Reason = max(b.NextMs, nowMs+waitMs), tries, reason
@@ -242,7 +242,7 @@ func (t storeSeam) ReleaseBulk(ctx context.Context, h durable.BulkHold, waitMs i
 	return err
 }
 
-func (t storeSeam) FailBulk(ctx context.Context, h durable.BulkHold, reason string) error {
+func (t storeSeam) FailBulk(ctx context.Context, h durable.BulkOwner, reason string) error {
 	return t.changeBulk(ctx, "FailBulk", func() error {
 		return t.s.withBulk(h, func(b *storedBulk, nowMs int64) error {
 			b.State, b.ChangedMs, b.NextMs, b.Reason = durable.BulkFailed, nowMs, 0, reason
@@ -264,7 +264,7 @@ func (t storeSeam) StepBulk(ctx context.Context, node durable.NodeLease, step *d
 	var results []error
 	store := func() (all []error, err error) {
 		all, err = t.s.stepBulk(node, &sent, slices.Clone(rows))
-		t.l.note("bulk step", 0, sent.Hold.ID, fmt.Sprintf("rows %d to %d: %v", sent.From.Row, sent.To.Row, err))
+		t.l.note("bulk step", 0, sent.By.ID, fmt.Sprintf("rows %d to %d: %v", sent.From.Row, sent.To.Row, err))
 		return all, err
 	}
 	var refused error

@@ -22,15 +22,15 @@ func (s *store) schedule(node durable.NodeLease, batch []durable.Scheduled) []er
 	errs := make([]error, len(batch))
 	for i := range batch {
 		m := &batch[i]
-		held := s.scheduledAs(m)
+		stored := s.scheduledAs(m)
 		_, taken := s.keys[channelKey{m.ChannelNo, m.Key}]
 		switch {
 		case !s.alive(node, m.ChannelNo):
 			errs[i] = durable.ErrStale
-		case held != nil && held.ID == m.ID:
-		case held != nil && sameMessage(&held.Message, &m.Message) && held.DueMs == m.DueMs:
-			errs[i] = &durable.DuplicateError{ID: held.ID}
-		case held != nil, m.Key != "" && taken:
+		case stored != nil && stored.ID == m.ID:
+		case stored != nil && sameMessage(&stored.Message, &m.Message) && stored.DueMs == m.DueMs:
+			errs[i] = &durable.DuplicateError{ID: stored.ID}
+		case stored != nil, m.Key != "" && taken:
 			errs[i] = durable.ErrConflict
 		default:
 			s.schedules[m.ID] = m
@@ -41,12 +41,12 @@ func (s *store) schedule(node durable.NodeLease, batch []durable.Scheduled) []er
 
 // scheduledAs returns the schedule with the ID or the key of another one, or nil.
 func (s *store) scheduledAs(m *durable.Scheduled) *durable.Scheduled {
-	if held := s.schedules[m.ID]; held != nil {
-		return held
+	if stored := s.schedules[m.ID]; stored != nil {
+		return stored
 	}
-	for _, held := range s.schedules {
-		if m.Key != "" && held.ChannelNo == m.ChannelNo && held.Key == m.Key {
-			return held
+	for _, stored := range s.schedules {
+		if m.Key != "" && stored.ChannelNo == m.ChannelNo && stored.Key == m.Key {
+			return stored
 		}
 	}
 	return nil
@@ -54,8 +54,8 @@ func (s *store) scheduledAs(m *durable.Scheduled) *durable.Scheduled {
 
 // reserved reports whether a waiting schedule has the key of a message that is not its own.
 func (s *store) reserved(m *durable.Message) bool {
-	for _, held := range s.schedules {
-		if m.Key != "" && m.Occurrence == nil && held.Status == durable.ScheduleWaiting && held.ChannelNo == m.ChannelNo && held.Key == m.Key {
+	for _, stored := range s.schedules {
+		if m.Key != "" && m.Occurrence == nil && stored.Status == durable.ScheduleWaiting && stored.ChannelNo == m.ChannelNo && stored.Key == m.Key {
 			return true
 		}
 	}

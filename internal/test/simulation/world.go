@@ -214,7 +214,7 @@ func (w *world) run() {
 	time.Sleep(w.plan.active)
 	w.quiet()
 	w.acting.Wait()
-	w.settle()
+	w.awaitEnd()
 	w.closing.Store(true)
 	w.mu.Lock()
 	for _, b := range w.brokers {
@@ -251,8 +251,8 @@ func (w *world) quiet() {
 // longest net, the walk over open jobs, comes once a minute (I5).
 const bound = 150 * time.Second
 
-// settle waits until everything is over.
-func (w *world) settle() {
+// awaitEnd waits until everything is over.
+func (w *world) awaitEnd() {
 	left, id := "", ident.ID{}
 	for began := w.now(); w.now()-began < bound; time.Sleep(200 * time.Millisecond) {
 		w.unhold()

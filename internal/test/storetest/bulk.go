@@ -33,7 +33,7 @@ func (f *fixture) claimBulk(t *testing.T, id ident.ID) *durable.Bulk {
 
 // step returns the next step of a bulk, with a message for each key.
 func (f *fixture) step(ch durable.Channel, b *durable.Bulk, from int64, keys ...string) *durable.BulkStep {
-	s := &durable.BulkStep{Hold: b.BulkHold, From: durable.BulkPosition{Row: from, Byte: 10 * from}, Audience: ch.Audience, Speed: 2,
+	s := &durable.BulkStep{By: b.BulkOwner, From: durable.BulkPosition{Row: from, Byte: 10 * from}, Audience: ch.Audience, Speed: 2,
 		Reason: func(err error) string { return "reason: " + err.Error() }}
 	for i, key := range keys {
 		m := f.message(ch)
@@ -82,10 +82,10 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		b.ID, b.Owner = f.ids.Next(), [16]byte{1}
 		require.NoError(t, f.CreateBulk(f.ctx, b, []byte("one")))
 		for range 2 {
-			require.NoError(t, f.AddBulkChunk(f.ctx, b.BulkHold, 1, []byte("two\x00\xff")))
+			require.NoError(t, f.AddBulkChunk(f.ctx, b.BulkOwner, 1, []byte("two\x00\xff")))
 		}
-		require.Error(t, f.AddBulkChunk(f.ctx, b.BulkHold, 3, []byte("four")))
-		other := b.BulkHold
+		require.Error(t, f.AddBulkChunk(f.ctx, b.BulkOwner, 3, []byte("four")))
+		other := b.BulkOwner
 		other.Owner = [16]byte{2}
 		require.ErrorIs(t, f.AddBulkChunk(f.ctx, other, 2, []byte("x")), durable.ErrBulkLost)
 		_, err := f.BulkByID(f.ctx, b.ID)
@@ -97,7 +97,7 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Nil(t, none)
 		for range 2 {
-			require.NoError(t, f.RunBulk(f.ctx, b.BulkHold, 5))
+			require.NoError(t, f.RunBulk(f.ctx, b.BulkOwner, 5))
 		}
 		got := f.bulkNow(t, b.ID)
 		require.Equal(t, [4]int64{2, 8, 5, 0}, [4]int64{got.Chunks, got.Bytes, got.Total, got.At.Row})
@@ -196,13 +196,13 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		none, err := f.ClaimBulk(f.ctx, [16]byte{9})
 		require.NoError(t, err)
 		require.Nil(t, none, "it has an owner")
-		require.NoError(t, f.RenewBulk(f.ctx, b.BulkHold))
-		require.NoError(t, f.ReleaseBulk(f.ctx, b.BulkHold, 0, 3, "because"))
-		require.NoError(t, f.ReleaseBulk(f.ctx, b.BulkHold, 0, 4, "twice"), "it is not its own any more")
+		require.NoError(t, f.RenewBulk(f.ctx, b.BulkOwner))
+		require.NoError(t, f.ReleaseBulk(f.ctx, b.BulkOwner, 0, 3, "because"))
+		require.NoError(t, f.ReleaseBulk(f.ctx, b.BulkOwner, 0, 4, "twice"), "it is not its own any more")
 		second := f.claimBulk(t, b.ID)
 		require.Equal(t, [2]any{3, "because"}, [2]any{second.Tries, second.Reason})
 		require.ErrorIs(t, f.StepBulk(f.ctx, f.node, f.step(ch, b, 0, "old")), durable.ErrBulkLost)
-		require.ErrorIs(t, f.FailBulk(f.ctx, b.BulkHold, "old"), durable.ErrBulkLost)
+		require.ErrorIs(t, f.FailBulk(f.ctx, b.BulkOwner, "old"), durable.ErrBulkLost)
 		for range 2 {
 			paused, err := f.PauseBulk(f.ctx, b.ID, true)
 			require.NoError(t, err)
@@ -218,7 +218,7 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		s := f.step(ch, third, 0, "x")
 		s.PauseMs = time.Hour.Milliseconds()
 		f.run(t, s)
-		require.NoError(t, f.ReleaseBulk(f.ctx, third.BulkHold, 0, 0, ""))
+		require.NoError(t, f.ReleaseBulk(f.ctx, third.BulkOwner, 0, 0, ""))
 		none, err = f.ClaimBulk(f.ctx, [16]byte{9})
 		require.NoError(t, err)
 		require.Nil(t, none, "its rate holds it back")
@@ -240,13 +240,13 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		held := f.claimBulk(t, b.ID)
 		for range 2 {
 			for no := range int64(20) {
-				require.NoError(t, f.AddBulkChunk(f.ctx, held.BulkHold, no, []byte("x")))
+				require.NoError(t, f.AddBulkChunk(f.ctx, held.BulkOwner, no, []byte("x")))
 			}
-			require.NoError(t, f.RestartBulkBody(f.ctx, held.BulkHold))
+			require.NoError(t, f.RestartBulkBody(f.ctx, held.BulkOwner))
 			_, err := f.BulkChunk(f.ctx, b.ID, 19)
 			require.ErrorIs(t, err, durable.ErrNotFound)
 		}
-		require.NoError(t, f.FailBulk(f.ctx, held.BulkHold, "gone"))
+		require.NoError(t, f.FailBulk(f.ctx, held.BulkOwner, "gone"))
 		got := f.bulkNow(t, b.ID)
 		require.Equal(t, durable.BulkFailed, got.State)
 		require.Equal(t, "gone", got.Reason)
@@ -324,7 +324,7 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		sweep(future, 0)
 		_, err = f.BulkChunk(f.ctx, lost.ID, 0)
 		require.ErrorIs(t, err, durable.ErrNotFound)
-		require.ErrorIs(t, f.RunBulk(f.ctx, lost.BulkHold, 1), durable.ErrBulkLost)
+		require.ErrorIs(t, f.RunBulk(f.ctx, lost.BulkOwner, 1), durable.ErrBulkLost)
 		require.Equal(t, durable.BulkRunning, f.bulkNow(t, live.ID).State)
 	},
 }

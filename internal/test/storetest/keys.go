@@ -330,10 +330,10 @@ func (f *fixture) again(m *durable.Message) *durable.Message {
 	return &repeat
 }
 
-func requireDuplicate(t *testing.T, err error, holder ident.ID) {
+func requireDuplicate(t *testing.T, err error, original ident.ID) {
 	t.Helper()
 	require.ErrorIs(t, err, durable.ErrDuplicate)
 	var dup *durable.DuplicateError
 	require.ErrorAs(t, err, &dup)
-	require.Equal(t, holder, dup.ID)
+	require.Equal(t, original, dup.ID)
 }

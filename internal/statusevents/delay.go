@@ -13,9 +13,9 @@ const (
 	patience = time.Hour
 )
 
-// A hold is the wait for a reply URL that takes nothing. It is forgotten with the broker: another
+// A delay is the wait for a reply URL that takes nothing. It is forgotten with the broker: another
 // one tries at once.
-type hold struct {
+type delay struct {
 	since, next time.Time
 	wait        time.Duration
 	version     int64 // of the producer: a changed one is tried at once
@@ -25,12 +25,12 @@ type hold struct {
 func (c *Collector) waits(producerNo uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.holds[producerNo]
+	h := c.delays[producerNo]
 	if h == nil {
 		return false
 	}
 	if p := c.o.Catalogue.ProducerByNo(producerNo); p == nil || p.Version != h.version {
-		delete(c.holds, producerNo)
+		delete(c.delays, producerNo)
 		return false
 	}
 	return time.Now().Before(h.next) && time.Since(h.since) < patience
@@ -41,14 +41,14 @@ func (c *Collector) tried(p *durable.Producer, err error) (wait bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		delete(c.holds, p.No)
+		delete(c.delays, p.No)
 		return false
 	}
 	now := time.Now()
-	h := c.holds[p.No]
+	h := c.delays[p.No]
 	if h == nil {
-		h = &hold{since: now, version: p.Version}
-		c.holds[p.No] = h
+		h = &delay{since: now, version: p.Version}
+		c.delays[p.No] = h
 		c.o.Log.Warn("a reply URL does not take status events; they wait", "producer", p.ID, "error", err)
 	}
 	if now.Sub(h.since) >= patience {

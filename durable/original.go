@@ -7,20 +7,20 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A holder is the message that has a key, with the size of its payload instead of the
+// An original is the message that has a key, with the size of its payload instead of the
 // payload.
-type holder struct {
+type original struct {
 	Message
 	size int
 }
 
-// alike reports whether m and the message of the holder can differ only in the payload, or are events,
+// alike reports whether m and the message of the original can differ only in the payload, or are events,
 // which only a reader of the payload can compare. A schedule that has the key has no message yet.
-func (h *holder) alike(m *Message) bool {
+func (h *original) alike(m *Message) bool {
 	return m.Event() && h.size >= 0 || h.size == len(m.Payload) && sameHead(&h.Message, m)
 }
 
-func (s *Store) holders(ctx context.Context, q querier, part []entry) (map[string]*holder, error) {
+func (s *Store) originals(ctx context.Context, q querier, part []entry) (map[string]*original, error) {
 	args := []any{part[0].ChannelNo}
 	for _, e := range part {
 		if e.Key != "" && !e.Idempotent() {
@@ -30,9 +30,9 @@ func (s *Store) holders(ctx context.Context, q querier, part []entry) (map[strin
 	if len(args) == 1 {
 		return nil, nil
 	}
-	out := map[string]*holder{}
-	err := each(ctx, q, list(selectHolders, len(args)-1), args, func(r *sql.Rows) error {
-		var h holder
+	out := map[string]*original{}
+	err := each(ctx, q, list(selectOriginals, len(args)-1), args, func(r *sql.Rows) error {
+		var h original
 		err := r.Scan(scanID{&h.ID}, &h.Key, &h.ProducerNo, &h.Priority, &h.ContentType, &h.Headers, &h.size)
 		out[h.Key] = &h
 		return err

@@ -1,8 +1,8 @@
--- held.lua: part of the scripts that need a lease. Follows the prelude.
+-- leased.lua: part of the scripts that need a lease. Follows the prelude.
 --
--- held returns for each ID its meta value if tokens[i] belongs to the current lease,
+-- leased returns for each ID its meta value if tokens[i] belongs to the current lease,
 -- else false. A lease past its deadline stays current until reclaim ends it.
-local function held(ids, tokens)
+local function leased(ids, tokens)
   local metas = redis.call('HMGET', KEYS[4], unpack(ids))
   local leased = redis.call('ZMSCORE', KEYS[3], unpack(ids))
   local out = {}

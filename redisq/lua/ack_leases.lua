@@ -1,4 +1,4 @@
--- ack_held.lua: remove jobs that are over, as far as the caller still holds them.
+-- ack_leases.lua: remove jobs that are over, as far as the caller still holds them.
 --
 -- ARGV[2..]  1..500 times: message ID, token
 --
@@ -14,7 +14,7 @@ for i = 1, n do
   if #ids[i] ~= 12 then return bad('lease') end
 end
 local out, gone, seen, flagged = {}, {}, {}, {}
-for i, meta in ipairs(held(ids, tokens)) do
+for i, meta in ipairs(leased(ids, tokens)) do
   out[i] = 0
   if meta and not seen[ids[i]] then
     out[i], seen[ids[i]] = 1, true
