@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -190,6 +191,25 @@ func TestTheListOfDecisionsIsWhole(t *testing.T) {
 // ARCHITECTURE.md fits on four screens.
 func TestTheArchitectureIsShort(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(read(t, "ARCHITECTURE.md"), "\n"), 205)
+}
+
+// A line of prose has at most 100 characters, unless one word (a link) is longer. Tables, headings
+// and code are as wide as they have to be.
+func TestProseIsNoWiderThan100(t *testing.T) {
+	for _, page := range pagesOf(t) {
+		code := false
+		for i, line := range strings.Split(read(t, page), "\n") {
+			text := strings.TrimSpace(line)
+			if strings.HasPrefix(text, "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(text, "|") || strings.HasPrefix(text, "#") || !strings.Contains(text, " ") {
+				continue
+			}
+			require.LessOrEqual(t, utf8.RuneCountInString(line), 100, "%s:%d", page, i+1)
+		}
+		require.False(t, code, "%s ends inside a block of code", page)
+	}
 }
 
 // The files that ARCHITECTURE.md names as entry points, and others in code
