@@ -30,6 +30,7 @@ const usage = `usage: bench COMMAND [flags]
   find-max   largest open-loop rate that keeps --p99
   limits     ceilings of this machine, stage by stage
   compare    A.json B.json: do two reports differ?
+  steps      NAME=A.json ...: a row for each load, what a message cost in each process
   chaos      break brokers, stores and links under load, check every promise
 
 bench COMMAND -h lists the flags. Without a command: run.
@@ -70,7 +71,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		name, args = args[0], args[1:]
 	}
 	commands := map[string]command{
-		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand, "compare": compareCommand, "peer": peerCommand,
+		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand, "compare": compareCommand, "steps": stepsCommand, "peer": peerCommand,
 	}
 	maps.Copy(commands, chaosCommands())
 	f, ok := commands[name]

@@ -65,6 +65,7 @@ func parseStat(b []byte) (time.Duration, bool) {
 type CPUMeter struct {
 	processes []Process
 	before    []time.Duration
+	switched  []int64 // likewise
 	machine   machineTime
 }
 
@@ -74,6 +75,8 @@ func NewCPUMeter(others []Process) *CPUMeter {
 	for _, p := range m.processes {
 		t, _ := p.CPU()
 		m.before = append(m.before, t)
+		n, _ := p.Switches()
+		m.switched = append(m.switched, n)
 	}
 	m.machine, _ = readMachine()
 	return m
@@ -105,6 +108,17 @@ func (m *CPUMeter) Seconds() map[string]float64 {
 		out[Disturbance] = max(0, (now.busy-m.machine.busy).Seconds()-ours)
 		if stolen := (now.stolen - m.machine.stolen).Seconds(); stolen > 0 {
 			out[Stolen] = stolen
+		}
+	}
+	return out
+}
+
+// Switches returns the switches of threads of each process since NewCPUMeter, by name.
+func (m *CPUMeter) Switches() map[string]float64 {
+	out := map[string]float64{}
+	for i, p := range m.processes {
+		if n, ok := p.Switches(); ok {
+			out[p.Name] += float64(n - m.switched[i])
 		}
 	}
 	return out

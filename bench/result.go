@@ -24,6 +24,7 @@ type Result struct {
 	Errors       map[string]int64   `json:",omitempty"`
 	ErrorSamples map[string]string  `json:",omitempty"`
 	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine, Stolen the time its host kept back
+	Switches     map[string]float64 `json:",omitempty"` // of threads, by process, in the measured time
 	CPUMicros    float64            // of all of them but the rest, per acknowledged message
 	Memory       map[string]Memory  `json:",omitempty"` // resident, by process, in the measured time
 	Series       []Sample

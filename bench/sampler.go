@@ -42,6 +42,7 @@ type sampler struct {
 	from, to   *marks
 	meter      *CPUMeter
 	cpu        map[string]float64
+	switches   map[string]float64
 	memory     map[string]Memory
 	drain      Drain
 	isDraining bool
@@ -103,7 +104,8 @@ func (s *sampler) published() {
 	}
 	m := s.marks()
 	s.to = &m
-	s.cpu, s.meter = s.meter.Seconds(), NewCPUMeter(s.processes)
+	s.cpu, s.switches = s.meter.Seconds(), s.meter.Switches()
+	s.meter = NewCPUMeter(s.processes)
 	s.w.measureTo.Store(m.at)
 	s.isDraining = true
 }
@@ -164,7 +166,7 @@ func (s *sampler) result(ask Ask) (*Result, error) {
 	defer s.mu.Unlock()
 	issued := w.schedule.Issued()
 	r := &Result{
-		Started: s.started.UTC(), Seconds: float64(s.to.at-s.from.at) / 1e9, CPUSeconds: s.cpu,
+		Started: s.started.UTC(), Seconds: float64(s.to.at-s.from.at) / 1e9, CPUSeconds: s.cpu, Switches: s.switches,
 		Series: s.samples, Errors: maps.Clone(w.errors), ErrorSamples: w.sample, PayloadBytes: w.payloads.Size(),
 		Messages: s.to.acked - s.from.acked, BacklogAtEnd: max(0, s.to.acked*int64(w.config.consumersPerChannel())-s.to.delivered),
 	}
