@@ -242,6 +242,7 @@ func TestAFrozenServerIsAnsweredAtTheDeadline(t *testing.T) {
 	node, err := s.LeaseNode(t.Context(), "n", time.Hour)
 	require.NoError(t, err)
 	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	require.NoError(t, s.Insert(t.Context(), node, []*durable.Message{{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}})[0], "a connection is open")
 	m := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}
 
 	server.Pause()

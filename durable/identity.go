@@ -175,7 +175,7 @@ WHERE id <= ?`
 
 // uses builds the insert of Idempotency-Keys. The entries are sorted by channel and key.
 func (w *builder) uses(part []entry) string {
-	b := append(w.b[:0], `INSERT INTO idempotency_keys (channel_no, msg_key, id, fingerprint) VALUES `...)
+	b := w.begin(`INSERT INTO idempotency_keys (channel_no, msg_key, id, fingerprint) VALUES `)
 	for i, e := range part {
 		if i > 0 {
 			b = append(b, ",\n"...)

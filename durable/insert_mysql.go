@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -78,7 +79,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 
 // sendInsert sends a part once and returns the verdict on an error.
 func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (verdict, error) {
-	conn, err := s.db.Conn(ctx)
+	conn, err := s.inserts.Conn(ctx)
 	if err != nil {
 		var answer *mysql.MySQLError
 		if errors.As(err, &answer) || errors.Is(err, mysql.ErrInvalidConn) {
@@ -96,64 +97,69 @@ func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (v
 	return insert()
 }
 
-// sendPart sends a part on a connection.
+// sendPart sends a part on a connection, in one round trip. Where a message has rows besides its own,
+// the packet is a whole transaction. The server ends it at the first statement that fails.
 func (s *Store) sendPart(ctx context.Context, conn *sql.Conn, w *builder, node NodeLease, part []entry) (verdict, error) {
 	if !slices.ContainsFunc(part, func(e entry) bool { return e.Key != "" || e.Priority > 0 || e.TTLMs > 0 || e.Keyed() }) {
 		return s.send(ctx, conn, w.messages(node, part)) // the common case: commits by itself
 	}
-
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return beforeCommit(judge(err)), err
-	}
-	v, err := s.sendRows(ctx, tx, w, node, part)
-	if err != nil {
-		_ = tx.Rollback() // a lost connection rolls back by itself
-		return beforeCommit(v), err
-	}
-	if err := tx.Commit(); err != nil {
-		if errors.Is(err, sql.ErrTxDone) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return transient, err // database/sql has not sent the COMMIT
+	w.join()
+	w.b = w.begin("START TRANSACTION")
+	_ = w.rows(node, part, func(string) error { return nil })
+	w.b = w.begin("COMMIT")
+	v, err := s.send(ctx, conn, w.text())
+	if err != nil && !errors.Is(err, mysql.ErrPktTooLarge) {
+		if _, e := conn.ExecContext(ctx, "ROLLBACK"); e != nil { // the server rolls back when the connection ends
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
-		return judge(err), err
-	}
-	return failed, nil
-}
-
-// sendRows sends the statements of a part that has more rows than its messages. Each part of them is
-// sorted, so that concurrent inserts lock their rows in the same order.
-func (s *Store) sendRows(ctx context.Context, tx *sql.Tx, w *builder, node NodeLease, part []entry) (verdict, error) {
-	keyed := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Key == "" || e.Idempotent() })
-	used := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return !e.Idempotent() })
-	mortal := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.TTLMs == 0 })
-	prior := slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return e.Priority == 0 })
-	slices.SortFunc(keyed, byIdentity)
-	slices.SortFunc(used, byIdentity)
-	slices.SortFunc(prior, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
-	})
-	v, err := failed, error(nil)
-	if len(keyed) > 0 { // keys first, so that a duplicate is found before payloads are sent
-		v, err = s.send(ctx, tx, w.keys(keyed))
-	}
-	if err == nil && len(used) > 0 {
-		v, err = s.send(ctx, tx, w.uses(used))
-	}
-	if err == nil && len(prior) > 0 {
-		v, err = s.send(ctx, tx, w.prioritised(prior))
-	}
-	if chain := chained(part); err == nil && len(chain) > 0 {
-		if v, err = s.send(ctx, tx, w.orderingKeys(chain)); err == nil {
-			v, err = s.send(ctx, tx, w.ordered(chain))
-		}
-	}
-	if err == nil {
-		v, err = s.send(ctx, tx, w.messages(node, part))
-	}
-	if err == nil && len(mortal) > 0 { // last: only a repeat of the whole has these rows already
-		v, err = s.send(ctx, tx, w.expiring(mortal))
 	}
 	return v, err
+}
+
+// sendRows sends the statements of a part inside a transaction, one after the other.
+func (s *Store) sendRows(ctx context.Context, tx *sql.Tx, w *builder, node NodeLease, part []entry) (v verdict, err error) {
+	err = w.rows(node, part, func(text string) error {
+		v, err = s.send(ctx, tx, text)
+		return err
+	})
+	return v, err
+}
+
+// rows builds the statements of a part with all its rows, and calls add with each. The entries of each
+// statement are sorted, so that concurrent inserts lock their rows in the same order. The order of the statements
+// makes a repeat of a transaction that has committed find its first row taken: keys come first, so that a
+// duplicate is found before payloads are sent, and expiries last, because only a repeat of the whole has these
+// rows already.
+func (w *builder) rows(node NodeLease, part []entry, add func(text string) error) (err error) {
+	of := func(has func(e entry) bool) []entry {
+		return slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return !has(e) })
+	}
+	statement := func(n int, build func() string) {
+		if err == nil && n > 0 {
+			err = add(build())
+		}
+	}
+	keyed := of(func(e entry) bool { return e.Key != "" && !e.Idempotent() })
+	slices.SortFunc(keyed, byIdentity)
+	statement(len(keyed), func() string { return w.keys(keyed) })
+	used := of(func(e entry) bool { return e.Idempotent() })
+	slices.SortFunc(used, byIdentity)
+	statement(len(used), func() string { return w.uses(used) })
+	prior := of(func(e entry) bool { return e.Priority > 0 })
+	slices.SortFunc(prior, byLevel)
+	statement(len(prior), func() string { return w.prioritised(prior) })
+	chain := chained(part)
+	statement(len(chain), func() string { return w.orderingKeys(chain) })
+	statement(len(chain), func() string { return w.ordered(chain) })
+	statement(len(part), func() string { return w.messages(node, part) })
+	mortal := of(func(e entry) bool { return e.TTLMs > 0 })
+	statement(len(mortal), func() string { return w.expiring(mortal) })
+	return err
+}
+
+// byLevel orders entries as the index of prioritised messages is ordered.
+func byLevel(a, b entry) int {
+	return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
 }
 
 // byIdentity orders entries as the keys of messages are ordered.

@@ -6,8 +6,12 @@ import (
 	"unsafe"
 )
 
-// A builder assembles frequent MySQL statements in a reusable buffer.
-type builder struct{ b []byte }
+// A builder assembles frequent MySQL statements in a reusable buffer: one at a time, or, after join,
+// one behind the other.
+type builder struct {
+	b      []byte
+	joined bool
+}
 
 // Buffers above this size are left to the garbage collector, so that one batch of large
 // messages does not keep its memory.
@@ -20,12 +24,26 @@ func newBuilder() *builder { return builders.Get().(*builder) }
 // release returns the buffer to the pool. No text of the builder may be in use.
 func (w *builder) release() {
 	if cap(w.b) <= maxPooledBytes {
-		w.b = w.b[:0]
+		w.b, w.joined = w.b[:0], false
 		builders.Put(w)
 	}
 }
 
-// text returns the statement without a copy. It is valid until the builder changes or is
+// join makes the builder keep what it has, and put the following statements behind it.
+func (w *builder) join() { w.joined = true }
+
+// begin returns the buffer for the next statement.
+func (w *builder) begin(text string) []byte {
+	switch {
+	case !w.joined:
+		w.b = w.b[:0]
+	case len(w.b) > 0:
+		w.b = append(w.b, ";\n"...)
+	}
+	return append(w.b, text...)
+}
+
+// text returns the statement, or all that are joined, without a copy. It is valid until the builder changes or is
 // released. The driver copies the text into its own buffer before it returns.
 func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
 
@@ -38,7 +56,7 @@ func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), le
 func (w *builder) messages(node NodeLease, part []entry) string {
 	mortal := slices.ContainsFunc(part, func(e entry) bool { return e.TTLMs > 0 })
 	picky := slices.ContainsFunc(part, entry.picky)
-	b := append(w.b[:0], `INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload`...)
+	b := w.begin(`INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload`)
 	if mortal {
 		b = append(b, `, ttl_ms`...)
 	}
@@ -106,7 +124,7 @@ func appendGuard(b []byte, node NodeLease, e entry) []byte {
 // keys builds the insert of the producers' message IDs. The entries are sorted by channel and
 // key.
 func (w *builder) keys(part []entry) string {
-	b := append(w.b[:0], `INSERT INTO message_keys (channel_no, msg_key, id) VALUES `...)
+	b := w.begin(`INSERT INTO message_keys (channel_no, msg_key, id) VALUES `)
 	for i, e := range part {
 		if i > 0 {
 			b = append(b, ",\n"...)
@@ -127,7 +145,7 @@ func (w *builder) keys(part []entry) string {
 // sorted by its key.
 func (w *builder) prioritised(part []entry) string {
 	picky := slices.ContainsFunc(part, entry.picky)
-	b := append(w.b[:0], `INSERT INTO prioritised (channel_no, inv_priority, id, audience`...)
+	b := w.begin(`INSERT INTO prioritised (channel_no, inv_priority, id, audience`)
 	if picky {
 		b = append(b, `, addressed, left_out`...)
 	}
@@ -164,7 +182,7 @@ func (e entry) appendRecipients(b []byte) []byte {
 
 // expiring builds the insert of the expiries of messages that have their own.
 func (w *builder) expiring(part []entry) string {
-	b := append(w.b[:0], `INSERT INTO expiring (expires_ms, channel_no, id) VALUES `...)
+	b := w.begin(`INSERT INTO expiring (expires_ms, channel_no, id) VALUES `)
 	for i, e := range part {
 		if i > 0 {
 			b = append(b, ",\n"...)
@@ -183,7 +201,7 @@ func (w *builder) expiring(part []entry) string {
 
 // deliveries builds the insert of sorted outcomes that are all Delivered.
 func (w *builder) deliveries(part []Outcome) string {
-	b := append(w.b[:0], `INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES `...)
+	b := w.begin(`INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES `)
 	for i := range part {
 		o := &part[i]
 		if i > 0 {

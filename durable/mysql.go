@@ -21,26 +21,44 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
-	}
 	conns := o.MaxConns
 	if conns <= 0 {
 		conns = 32
 	}
-	conns = max(conns, 2) // Migrate has its lock on one connection and works on another
+	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept()}
+	// Migrate has its lock on one connection and works on another.
+	if s.db, err = openPool(cfg, max(conns, 2)); err != nil {
+		return nil, err
+	}
+	s.reads = s.db
+	whole := cfg.Clone()
+	whole.MultiStatements = true
+	if s.inserts, err = openPool(whole, min(conns, insertConns)); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	if err := s.inspect(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// insertConns bounds the connections for inserts of messages. A packet on them may have several
+// statements: the transaction of a part in one round trip. The builder assembles these texts, and escapes
+// every value. On the other connections no value can start a second statement.
+const insertConns = 8
+
+// openPool returns a pool of connections. It opens none.
+func openPool(cfg *mysql.Config, conns int) (*sql.DB, error) {
+	inner, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
+	}
 	db := sql.OpenDB(sessions{inner})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies
 	db.SetConnMaxIdleTime(20 * time.Second)
-
-	s := &Store{dialect: mysqlDialect, db: db, reads: db, keysKept: o.keysKept()}
-	if err := s.inspect(ctx); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return s, nil
+	return db, nil
 }
 
 // mysqlConfig returns the settings for a DSN. Its errors are fixed sentences, because errors
@@ -60,7 +78,7 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 		return nil, fmt.Errorf("durable: open MySQL: %w", err)
 	}
 	cfg.ClientFoundRows = true   // count the matched rows of an UPDATE, changed or not
-	cfg.MultiStatements = false  // no value can start a second statement
+	cfg.MultiStatements = false  // no value can start a second statement; see insertConns
 	cfg.InterpolateParams = true // one round trip instead of two; safe without multi-byte characters and with backslash escapes
 	cfg.AllowAllFiles = false
 	cfg.CheckConnLiveness = true

@@ -107,7 +107,7 @@ func chained(part []entry) []keyed {
 // orderingKeys builds the statement that makes the last message of each key the newest one and
 // locks the row of the key. The server evaluates the assignments from left to right.
 func (w *builder) orderingKeys(part []keyed) string {
-	b := append(w.b[:0], `INSERT INTO ordering_keys (channel_no, digest, last_id, prev_id) VALUES `...)
+	b := w.begin(`INSERT INTO ordering_keys (channel_no, digest, last_id, prev_id) VALUES `)
 	first := true
 	for _, e := range part {
 		if !e.last {
@@ -134,7 +134,7 @@ func (w *builder) orderingKeys(part []keyed) string {
 
 // ordered builds the insert of the links. It follows orderingKeys in the same transaction.
 func (w *builder) ordered(part []keyed) string {
-	b := append(w.b[:0], `INSERT INTO ordered (channel_no, message_id, digest, prev_id) VALUES `...)
+	b := w.begin(`INSERT INTO ordered (channel_no, message_id, digest, prev_id) VALUES `)
 	for i, e := range part {
 		if i > 0 {
 			b = append(b, ",\n"...)

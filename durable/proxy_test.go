@@ -23,6 +23,7 @@ type proxy struct {
 	watched  [][]byte     // beginnings of statements
 	chance   atomic.Int64 // percent of watched statements that meet a fault
 	faults   [4]atomic.Int64
+	queries  atomic.Int64 // packets with statements, so far
 	wg       sync.WaitGroup
 
 	mu  sync.Mutex
@@ -117,6 +118,9 @@ func (p *proxy) serve(client net.Conn) {
 		if err != nil {
 			return
 		}
+		if len(packet) > 4 && packet[4] == comQuery {
+			p.queries.Add(1)
+		}
 		if p.stalls(packet) {
 			_, _ = io.Copy(io.Discard, client)
 			return
@@ -148,8 +152,10 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
+// comQuery is the command of a packet with statements.
+const comQuery = 3
+
 func (p *proxy) isWatched(packet []byte) bool {
-	const comQuery = 3
 	if len(packet) < 5 || packet[4] != comQuery {
 		return false
 	}

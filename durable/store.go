@@ -23,7 +23,7 @@ const patience = 30 * time.Second
 
 // Options tune a Store. The zero value is ready to use.
 type Options struct {
-	// MaxConns bounds the connections to MySQL, or the readers of SQLite, which always has
+	// MaxConns bounds the connections to MySQL besides up to 8 for inserts, or the readers of SQLite, which always has
 	// one writer. 0 means 32 connections, or 4 readers.
 	MaxConns int
 	// IdempotencyRetention is how long an Idempotency-Key is kept. 0 means a day.
@@ -42,6 +42,7 @@ type Store struct {
 	dialect  dialect
 	db       *sql.DB // MySQL: for all statements; SQLite: the only writer
 	reads    *sql.DB // MySQL: the same as db
+	inserts  *sql.DB // MySQL only: for inserts of messages
 	describe string
 	warnings []string
 	packet   int      // bytes of the largest statement that the server accepts
@@ -94,6 +95,9 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close waits for running statements and closes all connections.
 func (s *Store) Close() error {
 	err := s.db.Close()
+	if s.inserts != nil {
+		err = errors.Join(err, s.inserts.Close())
+	}
 	if s.reads != s.db {
 		err = errors.Join(s.reads.Close(), err)
 	}
@@ -119,8 +123,8 @@ func (s *Store) Warnings() []string { return s.warnings }
 func (s *Store) MaxBatchBytes() int { return min(s.packet/4, maxBatchBytes) }
 
 // overhead bounds the bytes of an insert of one message besides the payload: 64 KiB of
-// headers, which escaping can double, and small fields.
-const overhead = 2*(64<<10) + 4<<10
+// headers, which escaping can double, small fields, and the rows of its keys.
+const overhead = 2*(64<<10) + 16<<10
 
 // CheckPayload returns an error if the server cannot store every payload of up to n bytes. The
 // size of a statement is limited, and escaping can double a payload.
