@@ -20,7 +20,7 @@ FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo-responses build dist test test-quick lint vuln bench bench-compare bench-guard bench-tuning peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run demo-responses build dist test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-guard: ## fail if publish, push, pull or batch is slower than the last tag
 
 bench-tuning: ## measure what each knob costs and buys; ROUNDS= (3)
 	ROUNDS=$(ROUNDS) ./scripts/servers.sh -exec ./scripts/tuning.sh
+
+bench-bridge: ## what each stage of the broker costs, from the smallest program with the same path; ROUNDS= (5)
+	ROUNDS=$(ROUNDS) ./scripts/servers.sh -exec ./scripts/bridge.sh
 
 peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run
 	./scripts/peers.sh $(PEERS)

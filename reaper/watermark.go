@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -12,22 +13,34 @@ const (
 	// watermarkTick is the interval at which the settled watermarks advance. A restart
 	// scans the messages that are newer than the watermark again.
 	watermarkTick = 10 * time.Second
+	// watermarkFirst is the time of the first round after a start, which has what the brokers
+	// before left behind.
+	watermarkFirst = time.Second
 	// watermarkPages bounds the pages that one round reads for one consumer.
 	watermarkPages = 500
 )
 
 func (r *Reaper) watermarkLoop(ctx context.Context) {
-	tick := time.NewTicker(watermarkTick)
-	defer tick.Stop()
+	next := time.NewTimer(watermarkFirst)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
+			next.Reset(watermarkTick)
 		}
 		if err := r.advanceWatermarks(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Debug("the settled watermarks cannot advance", "error", err)
 		}
+	}
+}
+
+// Leave advances the settled watermarks once more before a stop. What the next start scans is then
+// what came in the last seconds.
+func (r *Reaper) Leave(ctx context.Context) {
+	if err := guard.Do("watermarks", func() error { return r.advanceWatermarks(ctx) }); err != nil {
+		r.Log.Debug("the settled watermarks stay where they are; the next start scans more", "error", err)
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // stopGrace bounds the last requests and the last write of outcomes of a broker that stops.
 const stopGrace = 10 * time.Second
 
+// leaveWithin bounds the last advance of the settled watermarks.
+const leaveWithin = 2 * time.Second
+
 // Run serves until ctx ends. It then drains in the order of the flow: not ready (for
 // BROKER_DRAIN_DELAY), no new connections, requests answered, publishes committed, jobs offered to
 // Redis, deliveries ended, outcomes stored, node number released.
@@ -92,5 +95,10 @@ func (b *broker) drain(ctx context.Context) {
 	defer cancel()
 	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		b.log.Warn("listener did not close cleanly", "error", err)
+	}
+	if b.cfg.Reaper {
+		ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+		defer cancel()
+		b.reaper.Leave(ctx)
 	}
 }
