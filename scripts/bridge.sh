@@ -2,7 +2,8 @@
 # The bridge between the smallest program that takes a message the way (bench/floor) and the broker:
 # the floor, the floor with one stage of the broker, the floor with more and more of them, the broker. All
 # in turn, ROUNDS times (5), on the same servers, with each number of CONNECTIONS (64 256 1024).
-# The ratios are medians of the turns.
+# The ratios are medians of the turns. Nothing in a floor makes producers wait for deliveries, so the
+# load generator does, beyond 20 000 of them.
 #
 #   scripts/bridge.sh [flag of bench run ...]
 set -euo pipefail
@@ -39,7 +40,7 @@ for connections in ${CONNECTIONS:-64 256 1024}; do
 			[[ $name != broker* ]] || binary=bin/broker mysql=$PENSTOCK_BENCH_MYSQL
 			# shellcheck disable=SC2086 # the flags are words
 			bin/bench run --broker-binary "$binary" --broker-env "FLOOR_WITH=$with" --mysql "$mysql" --redis "$PENSTOCK_TEST_REDIS" \
-				--connections "$connections" --push-consumers 1 --duration "${EACH:-5s}" --warmup 1s --json "$work/${name//[ ,]/-}-$i.json" $flags "$@" >"$work/log" 2>&1 ||
+				--connections "$connections" --max-backlog 20000 --push-consumers 1 --duration "${EACH:-5s}" --warmup 1s --json "$work/${name//[ ,]/-}-$i.json" $flags "$@" >"$work/log" 2>&1 ||
 				{ status=$? && echo "$name:" >&2 && grep -v "lost: message" "$work/log" | tail -20 >&2 && exit $status; }
 		done
 	done
