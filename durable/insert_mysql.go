@@ -125,11 +125,11 @@ func (s *Store) sendRows(ctx context.Context, tx *sql.Tx, w *builder, node NodeL
 	return v, err
 }
 
-// rows builds the statements of a part with all its rows, and calls add with each. The entries of each
-// statement are sorted, so that concurrent inserts lock their rows in the same order. The order of the statements
-// makes a repeat of a transaction that has committed find its first row taken: keys come first, so that a
-// duplicate is found before payloads are sent, and expiries last, because only a repeat of the whole has these
-// rows already.
+// rows builds the statements of a part with all its rows, and calls add with each. The entries of
+// each statement are sorted, so that concurrent inserts lock their rows in the same order. The
+// order of the statements makes a repeat of a transaction that has committed find its first row
+// taken: keys come first, so that a duplicate is found before payloads are sent, and expiries last,
+// because only a repeat of the whole has these rows already.
 func (w *builder) rows(node NodeLease, part []entry, add func(text string) error) (err error) {
 	of := func(has func(e entry) bool) []entry {
 		return slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return !has(e) })

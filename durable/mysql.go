@@ -43,8 +43,8 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 }
 
 // insertConns bounds the connections for inserts of messages. A packet on them may have several
-// statements: the transaction of a part in one round trip. The builder assembles these texts, and escapes
-// every value. On the other connections no value can start a second statement.
+// statements: the transaction of a part in one round trip. The builder assembles these texts, and
+// escapes every value. On the other connections no value can start a second statement.
 const insertConns = 8
 
 // openPool returns a pool of connections. It opens none.

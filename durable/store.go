@@ -23,8 +23,8 @@ const patience = 30 * time.Second
 
 // Options tune a Store. The zero value is ready to use.
 type Options struct {
-	// MaxConns bounds the connections to MySQL besides up to 8 for inserts, or the readers of SQLite, which always has
-	// one writer. 0 means 32 connections, or 4 readers.
+	// MaxConns bounds the connections to MySQL besides up to 8 for inserts, or the readers of
+	// SQLite, which always has one writer. 0 means 32 connections, or 4 readers.
 	MaxConns int
 	// IdempotencyRetention is how long an Idempotency-Key is kept. 0 means a day.
 	IdempotencyRetention time.Duration
