@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -66,8 +67,8 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	case retry:
 		v.Explained["retry of a copy that was not taken"]++
 	case reason == "":
-		v.broken("unexplained duplicates", "message %d (job %s) for %s: asked for at %s, taken at %s as attempt %d from %s, answered at %s, and came again at %s as attempt %d from %s",
-			k.seq, a.Job, c.name(k.consumer), taken.Asked.Format(clock), taken.At.Format(clock), taken.Attempt, taken.Broker, taken.OKAt.Format(clock), a.At.Format(clock), a.Attempt, a.Broker)
+		v.broken("unexplained duplicates", "message %d (job %s) for %s: asked for at %s, taken at %s as attempt %d from %s, answered at %s, and came again at %s as attempt %d from %s; the brokers: %s",
+			k.seq, a.Job, c.name(k.consumer), taken.Asked.Format(clock), taken.At.Format(clock), taken.Attempt, taken.Broker, taken.OKAt.Format(clock), a.At.Format(clock), a.Attempt, a.Broker, c.seen(taken))
 	default:
 		v.Explained[reason]++
 		v.explained = append(v.explained, fmt.Sprintf("%s: message %d (job %s) for %s: taken at %s as attempt %d from %s, came again at %s as attempt %d from %s",
@@ -112,6 +113,27 @@ func (c *checker) explain(taken *Arrival) (reason string, byFault bool) {
 		}
 	}
 	return "", false
+}
+
+// seen tells what the store has of a delivery that the consumer accepted, and which faults were near.
+func (c *checker) seen(taken *Arrival) string {
+	var b strings.Builder
+	if job, err := ident.Parse(taken.Job); err == nil {
+		message, _, _ := job.Split()
+		o := c.e.Jobs[taken.Consumer]
+		if end, ok := o.Ended[message]; ok {
+			fmt.Fprintf(&b, "delivered by attempt %d at %s", end.Attempt, end.At.Format(clock))
+		}
+		for _, f := range o.Failed[failure{message, taken.Attempt}] {
+			fmt.Fprintf(&b, ", that attempt failed after %v: %s", f.Took, f.Error)
+		}
+	}
+	for i := range c.e.Faults {
+		if f := &c.e.Faults[i]; f.Start.Sub(taken.OKAt).Abs() < 10*time.Second {
+			fmt.Fprintf(&b, ", %s from %s to %s", f.Kind, f.Start.Format(clock), f.End.Format(clock))
+		}
+	}
+	return b.String()
 }
 
 // recordedBy returns the latest time at which the outcome of a delivery was in the store.

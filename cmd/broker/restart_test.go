@@ -139,6 +139,7 @@ func TestRestartWithTheSameSeedFileChangesNothing(t *testing.T) {
 		eventually(t, "the delivery", func() bool { return sink.count() == 1 })
 		require.Equal(t, "billing-secret", sink.all()[0].header.Get("X-Broker-Consumer-Token"))
 		p.put("/channel/orders", "name", "Changed since")
+		eventually(t, "the end of its lease", func() bool { return strings.Contains(p.do("GET", paths[2], "").body, `"InFlight":0`) })
 		first = look(p)
 		require.Contains(t, first[0], "Changed since")
 		require.Equal(t, 0, p.stop())
