@@ -24,6 +24,7 @@ func BenchmarkDrillJournal(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		b.Cleanup(func() { _ = link.Close() }) // after everything that goes through it
 		r.env[0] = regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(r.env[0], link.Addr())
 		r.with("BROKER_DATA_DIR=" + b.TempDir())
 		s := newSink(b, nil)
@@ -72,9 +73,6 @@ func BenchmarkDrillJournal(b *testing.B) {
 		r.report("drained-s", time.Since(returned).Seconds(), fmt.Sprintf("from the return of MySQL after %v to an empty journal", away))
 		if repeats := r.requireAll(s, acked); repeats > 0 {
 			b.Fatalf("%d deliveries too many: nothing died", repeats)
-		}
-		if err := link.Close(); err != nil {
-			b.Fatal(err)
 		}
 	}
 }
