@@ -36,8 +36,8 @@ func (r *Reaper) watermarkLoop(ctx context.Context) {
 	}
 }
 
-// Leave advances the settled watermarks once more before a stop. What the next start scans is then
-// what came in the last seconds.
+// Leave advances the settled watermarks once more, after Run has returned. What the next start scans
+// is then what came in the last seconds.
 func (r *Reaper) Leave(ctx context.Context) {
 	if err := guard.Do("watermarks", func() error { return r.advanceWatermarks(ctx) }); err != nil {
 		r.Log.Debug("the settled watermarks stay where they are; the next start scans more", "error", err)

@@ -69,6 +69,7 @@ func (b *broker) Run(ctx context.Context) error {
 	}
 	stopReaper()
 	loops.Wait()
+	b.leave(background)
 	stopPlane()
 	plane.Wait()
 	stopNode()
@@ -96,6 +97,10 @@ func (b *broker) drain(ctx context.Context) {
 	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		b.log.Warn("listener did not close cleanly", "error", err)
 	}
+}
+
+// leave advances the settled watermarks for the next start, once nothing else moves them.
+func (b *broker) leave(ctx context.Context) {
 	if b.cfg.Reaper {
 		ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 		defer cancel()
