@@ -48,11 +48,12 @@ func printSteps(rows []step, out io.Writer) error {
 	for _, row := range rows {
 		for _, r := range row.results {
 			for name := range r.CPUSeconds {
-				processes[name] = !Foreign(name)
+				if !Foreign(name) {
+					processes[name] = true
+				}
 			}
 		}
 	}
-	maps.DeleteFunc(processes, func(_ string, ours bool) bool { return !ours })
 	names := slices.Sorted(maps.Keys(processes))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "step\tacked/s\tratio\tdelivered/s\tratio\t")

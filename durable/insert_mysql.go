@@ -131,8 +131,13 @@ func (s *Store) sendRows(ctx context.Context, tx *sql.Tx, w *builder, node NodeL
 // taken: keys come first, so that a duplicate is found before payloads are sent, and expiries last,
 // because only a repeat of the whole has these rows already.
 func (w *builder) rows(node NodeLease, part []entry, add func(text string) error) (err error) {
-	of := func(has func(e entry) bool) []entry {
-		return slices.DeleteFunc(slices.Clone(part), func(e entry) bool { return !has(e) })
+	of := func(has func(e entry) bool) (some []entry) {
+		for _, e := range part {
+			if has(e) {
+				some = append(some, e)
+			}
+		}
+		return some
 	}
 	statement := func(n int, build func() string) {
 		if err == nil && n > 0 {
@@ -165,15 +170,6 @@ func byLevel(a, b entry) int {
 // byIdentity orders entries as the keys of messages are ordered.
 func byIdentity(a, b entry) int {
 	return cmp.Or(cmp.Compare(a.ChannelNo, b.ChannelNo), strings.Compare(a.Key, b.Key))
-}
-
-// beforeCommit returns the verdict on a statement inside a transaction, where unknown means
-// rolled back.
-func beforeCommit(v verdict) verdict {
-	if v == unknown {
-		return transient
-	}
-	return v
 }
 
 func (s *Store) send(ctx context.Context, q interface {

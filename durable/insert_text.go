@@ -43,8 +43,8 @@ func (w *builder) begin(text string) []byte {
 	return append(w.b, text...)
 }
 
-// text returns the statement, or all that are joined, without a copy. It is valid until the builder changes or is
-// released. The driver copies the text into its own buffer before it returns.
+// text returns the statement, or all that are joined, without a copy. It is valid until the builder
+// changes or is released. The driver copies the text into its own buffer before it returns.
 func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), len(w.b)) }
 
 // messages builds the insert of sorted entries. The first row of each channel contains the

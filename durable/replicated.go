@@ -114,7 +114,11 @@ func (s *Store) replication(ctx context.Context, conn *sql.Conn) (replication, e
 func (s *Store) insertReplicated(ctx context.Context, conn *sql.Conn, insert func() (verdict, error)) (verdict, error) {
 	before, err := s.replication(ctx, conn)
 	if err != nil {
-		return beforeCommit(judge(err)), err
+		v := judge(err)
+		if v == unknown { // of the read; nothing was sent
+			v = transient
+		}
+		return v, err
 	}
 	if !before.on {
 		return failed, fmt.Errorf("%w: nothing was stored", ErrNotReplicated)

@@ -165,13 +165,11 @@ func (f *floor) register(rc *fasthttp.RequestCtx) error {
 
 // choose takes the registered resource for the one that is measured.
 func (f *floor) choose(part []string) error {
-	switch {
-	case part[0] == "producer":
+	if part[0] == "producer" {
 		f.producer.Store(f.catalogue.Producer(part[1]))
-	default:
-		f.channel.Store(f.catalogue.Channel(part[1]))
+		return nil
 	}
-	if len(part) < 4 {
+	if f.channel.Store(f.catalogue.Channel(part[1])); len(part) < 4 {
 		return nil
 	}
 	k := f.catalogue.Consumer(part[1], part[3])

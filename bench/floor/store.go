@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,13 +70,8 @@ func (s *plainStore) insert(ctx context.Context, batch []*durable.Message) []err
 		q = appendQuoted(q, m.Payload)
 		q = append(q, ')')
 	}
-	errs := make([]error, len(batch))
-	if _, err := s.db.ExecContext(ctx, string(q)); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-	}
-	return errs
+	_, err := s.db.ExecContext(ctx, string(q))
+	return slices.Repeat([]error{err}, len(batch))
 }
 
 func (s *plainStore) record(ctx context.Context, done []delivered) error {
@@ -125,11 +121,7 @@ type durableStore struct {
 func (s durableStore) insert(ctx context.Context, batch []*durable.Message) []error {
 	lease, err := s.floor.node.Lease()
 	if err != nil {
-		errs := make([]error, len(batch))
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(batch))
 	}
 	return s.store.Insert(ctx, lease, batch)
 }

@@ -91,11 +91,11 @@ func (o *Committer) acknowledgeDead(ctx context.Context, dead map[uint32][]redis
 	if len(dead) == 0 {
 		return
 	}
-	held := make([]redisq.Ended, 0, len(dead))
+	ended := make([]redisq.Ended, 0, len(dead))
 	for k, leases := range dead {
-		held = append(held, redisq.Ended{Consumer: k, Leases: leases})
+		ended = append(ended, redisq.Ended{Consumer: k, Leases: leases})
 	}
-	if errs := o.options.Queue.AckLeasesMany(ctx, held); cmp.Or(errs...) != nil {
+	if errs := o.options.Queue.AckLeasesMany(ctx, ended); cmp.Or(errs...) != nil {
 		o.options.Metrics.AcknowledgeErrors.Inc()
 		o.options.Log.Debug("acks of dead jobs not taken by Redis; the leases will end", "error", cmp.Or(errs...))
 	}

@@ -43,7 +43,7 @@ type Store interface {
 // A Queue is the part of redisq.Queue that ends and extends leases.
 type Queue interface {
 	AckMany(ctx context.Context, done []redisq.Done) ([]int, []error)
-	AckLeasesMany(ctx context.Context, held []redisq.Ended) []error
+	AckLeasesMany(ctx context.Context, ended []redisq.Ended) []error
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }

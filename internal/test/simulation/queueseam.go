@@ -294,9 +294,9 @@ func (q *queueSeam) AckLeases(ctx context.Context, consumer uint32, leases []red
 	return out, nil
 }
 
-func (q *queueSeam) AckLeasesMany(ctx context.Context, held []redisq.Ended) []error {
-	errs := make([]error, len(held))
-	for i, h := range held {
+func (q *queueSeam) AckLeasesMany(ctx context.Context, ended []redisq.Ended) []error {
+	errs := make([]error, len(ended))
+	for i, h := range ended {
 		_, errs[i] = q.AckLeases(ctx, h.Consumer, h.Leases)
 	}
 	return errs
