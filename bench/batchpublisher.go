@@ -66,8 +66,7 @@ func (p *batchPublisher) post(ctx context.Context, t Ticket) {
 		line := parseBatchAnswer(&p.parser, text)
 		switch {
 		case line.status == 201 || line.status == 202:
-			w.ledger.Acked(seq, now, messageID(line.location))
-			w.answered(p.no, w.schedule.Intended(seq, sent), sent, now)
+			w.answered(p.no, seq, line.status, line.location, sent, now)
 		case refused || problem.NothingStored(line.status, line.code):
 			w.ledger.Refused(seq)
 			if !refused {

@@ -38,6 +38,7 @@ type Config struct {
 
 	PushConsumers int  // per channel
 	Policy        list `json:",omitempty"` // field=value of each consumer
+	Channel       list `json:",omitempty"` // field=value of each channel
 	Keys          int  `json:",omitempty"` // ordering keys; 0: messages have none
 	Sink          string
 	PullWorkers   int // per channel, all of one consumer
@@ -94,6 +95,7 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.BoolVar(&c.MessageIDs, "message-ids", false, "send X-Broker-Message-ID and repeat posts whose outcome is unknown")
 	f.IntVar(&c.PushConsumers, "push-consumers", 1, "push consumers per channel, served by sinks in this process")
 	f.Var(&c.Policy, "policy", "`field=value` of the policy of each consumer, as rateLimit=100/1s or ordered=true; may be repeated. The ledger checks these two at push consumers")
+	f.Var(&c.Channel, "channel", "`field=value` of each channel, as ack=journal or duplicates=acknowledge; may be repeated")
 	f.IntVar(&c.Keys, "keys", 0, "ordering keys, shared out to the connections; each message has one")
 	f.StringVar(&c.Sink, "sink", "ok", "behaviour of the sinks: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several, separated by commas")
 	f.IntVar(&c.PullWorkers, "pull-workers", 0, "workers per channel of one pull consumer")
@@ -189,16 +191,23 @@ func (c *Config) checkConsumers() error {
 	if c.Keys > 0 && (c.Keys < c.Connections || c.Batch > 1) {
 		errs = append(errs, errors.New("--keys: want as many as --connections, and --batch 1: a connection sends the messages of its keys one after the other"))
 	}
-	for _, field := range c.Policy {
-		if name, _, ok := strings.Cut(field, "="); !ok || name == "" {
-			errs = append(errs, fmt.Errorf("--policy %q: want field=value", field))
-		}
-	}
+	errs = append(errs, checkFields("policy", c.Policy), checkFields("channel", c.Channel))
 	if c.MaxBacklog < 0 || c.MaxBacklog > 0 && c.Rate > 0 {
 		errs = append(errs, errors.New("--max-backlog is for closed loops"))
 	}
 	if c.ConsumeAfter && (c.PullWorkers == 0 || c.MaxBacklog > 0) {
 		errs = append(errs, errors.New("--consume-after needs --pull-workers, and goes without --max-backlog"))
+	}
+	return errors.Join(errs...)
+}
+
+// checkFields checks a flag that names fields of a resource. The broker judges their values.
+func checkFields(flag string, fields list) error {
+	var errs []error
+	for _, field := range fields {
+		if name, _, ok := strings.Cut(field, "="); !ok || name == "" {
+			errs = append(errs, fmt.Errorf("--%s %q: want field=value", flag, field))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -50,7 +50,8 @@ type fakeBroker struct {
 	consumers map[string][]*fakeConsumer // by channel
 	stored    map[string]bool            // channel/key
 
-	idle bool // pull consumers are shown nothing
+	idle    bool // pull consumers are shown nothing
+	journal bool // a channel was put with ack=journal
 
 	deliveries sync.WaitGroup
 	slots      chan struct{}
@@ -133,6 +134,9 @@ func (f *fakeBroker) serve(rc *fasthttp.RequestCtx) {
 	case method == "PUT" && len(p) == 4:
 		f.putConsumer(rc, p)
 	case method == "PUT":
+		f.mu.Lock()
+		f.journal = f.journal || string(rc.PostArgs().Peek("ack")) == "journal"
+		f.mu.Unlock()
 		rc.SetStatusCode(201)
 	case len(p) == 3 && p[2] == "broadcast":
 		f.broadcast(rc, p[1])
@@ -177,11 +181,22 @@ func (f *fakeBroker) broadcast(rc *fasthttp.RequestCtx, channel string) {
 	status, location, code := f.store(channel, string(h.Peek("X-Broker-Message-ID")), &fakeJob{
 		priority: priority, contentType: string(h.ContentType()), headers: headers, body: bytes.Clone(rc.PostBody()),
 	})
+	if f.journalled(status) {
+		status, location = 202, "/receipt/1-0-1"
+	}
 	rc.SetStatusCode(status)
 	if code != "" {
 		fmt.Fprintf(rc, "{\"code\":%q}\n", code)
 	}
 	rc.Response.Header.Set("Location", location)
+}
+
+// journalled reports whether a stored message is answered with a receipt: every second one is on a
+// channel with ack=journal.
+func (f *fakeBroker) journalled(status int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.journal && status == 201 && f.count%2 == 0
 }
 
 // taken is the number of messages that came so far.

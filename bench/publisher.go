@@ -54,8 +54,7 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 		now := w.now()
 		// An earlier post, whose answer was lost, has stored a duplicate.
 		if err == nil && (res.Status == 201 || res.Status == 202 || repeat > 0 && codeOf(res.Body) == "duplicate_message_id") {
-			w.ledger.Acked(seq, now, messageID(res.Header("location")))
-			w.answered(p.no, intended, sent, now)
+			w.answered(p.no, seq, res.Status, res.Header("location"), sent, now)
 			return
 		}
 		wait, final := errPause, false

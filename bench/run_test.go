@@ -151,6 +151,17 @@ func TestALostMessageIsNamedByTheIDTheProducerGave(t *testing.T) {
 	require.Regexp(t, `lost: message b[0-9a-z]+-49, sequence 49`, text)
 }
 
+func TestChannelsHaveTheFieldsOfTheRunAndReceiptsAreCounted(t *testing.T) {
+	f := startFakeBroker(t)
+	code, text, r := runBench(t, f, "run", "--messages", "40", "--connections", "1", "--channel", "ack=journal", "--channel", "latencyBudget=20ms")
+	require.Equal(t, ExitOK, code, text)
+	require.EqualValues(t, 40, r.Results[0].Ledger.Acked)
+	require.EqualValues(t, 20, r.Results[0].Ledger.Receipts)
+	require.Contains(t, text, "from the journal: 20, 50 % of the acked")
+	_, _, r = runBench(t, startFakeBroker(t), "run", "--messages", "40", "--connections", "1")
+	require.Zero(t, r.Results[0].Ledger.Receipts)
+}
+
 func TestFaultySinksAreNoReasonForLoss(t *testing.T) {
 	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "300", "--connections", "4", "--sink", "fail=20%,429=5%,slow=1ms")
 	require.Equal(t, ExitOK, code, text)
@@ -257,7 +268,7 @@ func TestUsageIsRefusedBeforeAnythingHappens(t *testing.T) {
 		"nonsense", "run --no-such-flag", "run extra", "run --connections 0", "run --url http://192.0.2.1:80", "run --url https://127.0.0.1",
 		"run --url http://example.com", "run --duration 48h", "run --rate NaN", "run --payload 3", "run --payload-from /no/such", "run --sink bad", "run --priority 2000",
 		"run --mysql x", "run --broker-env x", "compare one", "compare /no/such /file", "limits --each 1h", "find-max --rate 5", "run --messages 999999999999",
-		"run --channels 1000 --push-consumers 256",
+		"run --channels 1000 --push-consumers 256", "run --channel ack", "run --policy =x",
 	} {
 		var out, progress bytes.Buffer
 		code := run(context.Background(), strings.Fields(args), &out, &progress)

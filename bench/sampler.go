@@ -204,6 +204,7 @@ func (s *sampler) result(ask Ask) (*Result, error) {
 	}
 	r.Memory, r.Drain = s.memory, s.drain
 	r.Ledger = w.ledger.Reconcile(issued, ask)
+	r.Ledger.Receipts = w.receipts.Load()
 	w.promises.tell(r.Ledger)
 	return r, nil
 }

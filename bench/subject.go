@@ -16,7 +16,7 @@ type subject struct {
 	channels                []string
 	channelToken            string
 	consumers               []subscriber // as in LedgerOptions.Consumers
-	policy                  []string     // field=value of each consumer
+	channel, policy         []string     // field=value of each channel, and of each consumer
 }
 
 // A subscriber is one consumer of the subject.
@@ -31,7 +31,7 @@ func (s subscriber) path() string { return "/channel/" + s.channel + "/consumer/
 
 func newSubject(run uint64, c *Config) *subject {
 	name := fmt.Sprintf("bench-%016x", run)
-	s := &subject{producer: name, producerToken: name + "-p", channelToken: name + "-c", policy: c.Policy}
+	s := &subject{producer: name, producerToken: name + "-p", channelToken: name + "-c", channel: c.Channel, policy: c.Policy}
 	for i := range c.Channels {
 		ch := fmt.Sprintf("%s-%d", name, i)
 		s.channels = append(s.channels, ch)
@@ -53,7 +53,9 @@ func (s *subject) create(ctx context.Context, c *Control, callback func(consumer
 		return err
 	}
 	for _, ch := range s.channels {
-		if err := c.Put(ctx, "/channel/"+ch, url.Values{"token": {s.channelToken}}); err != nil {
+		form := url.Values{"token": {s.channelToken}}
+		setFields(form, s.channel)
+		if err := c.Put(ctx, "/channel/"+ch, form); err != nil {
 			return err
 		}
 	}
@@ -63,15 +65,20 @@ func (s *subject) create(ctx context.Context, c *Control, callback func(consumer
 			form.Set("type", "push")
 			form.Set("callbackUrl", callback(i))
 		}
-		for _, field := range s.policy {
-			name, value, _ := strings.Cut(field, "=") // checked
-			form.Set(name, value)
-		}
+		setFields(form, s.policy)
 		if err := c.Put(ctx, k.path(), form); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// setFields adds fields in the form field=value, which were checked.
+func setFields(form url.Values, fields []string) {
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, "=")
+		form.Set(name, value)
+	}
 }
 
 func (s *subject) subscriptions() []Subscription {

@@ -117,6 +117,9 @@ func printLedger(out io.Writer, run int, x *Result) {
 		run, v.Sent, v.Acked, v.Refused, v.Uncertain, v.Expected, v.Delivered, v.Dead, v.Pending)
 	fmt.Fprintf(out, "lost %d, duplicated %d, corrupted %d, unpromised %d, out of priority order %d, late %d\n",
 		v.Lost, v.Duplicates, v.Corrupted, v.Unpromised, v.Overtaken, v.Late)
+	if v.Receipts > 0 {
+		fmt.Fprintf(out, "  answered with 202, from the journal: %d, %.2g %% of the acked\n", v.Receipts, 100*float64(v.Receipts)/float64(v.Acked))
+	}
 	if v.RateLimit > 0 {
 		fmt.Fprintf(out, "  rate of %d in %gms: %d requests beyond it; the shortest time of %d requests was %.1f ms\n", v.RateLimit, v.RateWindowMs, v.OverRate, v.RateLimit+1, v.ShortestMs)
 	}

@@ -14,6 +14,7 @@ type Verdict struct {
 	Acked     int64 // answered with the promise to deliver
 	Refused   int64 // answered with "nothing was stored"
 	Uncertain int64 // without a definite answer
+	Receipts  int64 `json:",omitempty"` // of the acked: with 202, from the journal of the broker
 	Consumers int
 	Expected  int64 // deliveries owed: acked x consumers of the channel
 	Delivered int64 // owed deliveries that arrived

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,8 @@ type window struct {
 	measureFrom int64        // ns since base; messages intended before are warm-up
 	measureTo   atomic.Int64 // set when the measurement has ended
 
+	receipts atomic.Int64 // messages that were answered with 202
+
 	ack, service, delivery, transit *Recorder   // as in Result
 	byLevel                         []*Recorder // deliveries by priority level; nil if there is only one
 
@@ -56,8 +59,13 @@ func (w *window) measured(intended int64) bool {
 	return intended >= w.measureFrom && intended < w.measureTo.Load()
 }
 
-// answered notes the latency of an acknowledged message.
-func (w *window) answered(worker int, intended, sent, now int64) {
+// answered notes an acknowledged message: its ID if the answer has one, and its latency.
+func (w *window) answered(worker int, seq uint64, status int, location []byte, sent, now int64) {
+	intended := w.schedule.Intended(seq, sent)
+	w.ledger.Acked(seq, now, messageID(location))
+	if status == http.StatusAccepted {
+		w.receipts.Add(1)
+	}
 	if w.measured(intended) {
 		w.ack.Record(worker, now-intended)
 		w.service.Record(worker, now-sent)

@@ -29,6 +29,7 @@ knobs=(
 	"signatures|--policy signingSecret=generate"
 	"responses|--policy responses=store"
 	"ttl|--policy ttl=1h"
+	"journal|--channel ack=journal"
 	"5 consumers|--push-consumers 5"
 	"32 slots|--broker-env BROKER_CONSUMER_CONCURRENCY=32"
 	"256 slots|--broker-env BROKER_CONSUMER_CONCURRENCY=256"
