@@ -249,7 +249,8 @@ func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	require.NotNil(t, first)
 	p.standby.pulse = &pulse{} // of a store that is well
 	direct := func(m *durable.Message) bool {
-		sub := &Submission{writes: []write{{msg: m}}}
+		sub := p.submission(1, true)
+		sub.writes[0] = write{msg: m, of: sub}
 		p.standby.prepare(sub, Terms{Since: time.Now(), Budget: time.Minute})
 		return sub.or.direct
 	}

@@ -30,6 +30,7 @@ type standby struct {
 	o     JournalOptions
 	pulse *pulse
 	log   *slog.Logger
+	waits budgets
 	limbo atomic.Int64 // messages with an ordering key that are on their way into the journal
 
 	mu     sync.Mutex
@@ -57,9 +58,9 @@ func newStandby(o Options, p *pulse) *standby {
 // fallbacks are those of a submission.
 type fallbacks struct {
 	all    []fallback
-	until  time.Time // from when on the journal takes the messages
-	direct bool      // they are not submitted to the store
-	held   bool      // they are not, and their bytes are counted
+	budget budget // at its end the journal takes the messages
+	direct bool   // they are not submitted to the store
+	held   bool   // they are not, and their bytes are counted
 	state  atomic.Int32
 }
 
@@ -85,7 +86,8 @@ func (s *standby) prepare(sub *Submission, t Terms) {
 	if since.IsZero() {
 		since = time.Now()
 	}
-	or := &fallbacks{all: make([]fallback, len(sub.writes)), until: since.Add(t.Budget)}
+	or := sub.or
+	or.budget = budget{until: since.Add(t.Budget), over: sub.done, index: -1}
 	or.direct = s.pulse.late(t.Budget)
 	for i := range sub.writes {
 		f := &or.all[i]
@@ -93,7 +95,6 @@ func (s *standby) prepare(sub *Submission, t Terms) {
 		sub.writes[i].or = f
 		or.direct = or.direct || f.msg.Keyed() && s.behind()
 	}
-	sub.or = or
 }
 
 // behind reports whether messages wait in a journal, or are on their way into one.
@@ -128,13 +129,10 @@ func (sub *Submission) WaitOrJournal() {
 		return
 	}
 	if sub.refused == nil {
-		timer := time.NewTimer(time.Until(or.until))
-		select {
-		case <-sub.done:
-			sub.waited = true
-		case <-timer.C:
-		}
-		timer.Stop()
+		waits := &sub.s.standby.waits
+		waits.begin(&or.budget)
+		sub.waited = <-sub.done
+		waits.end(&or.budget)
 	}
 	if sub.waited && !or.anyPassing() {
 		return

@@ -33,7 +33,7 @@ type Submitter struct {
 func newSubmitter(c *committer, a *Admission, bytes *intake.Bound, maxWrites int64) *Submitter {
 	s := &Submitter{committer: c, admission: a, bytes: bytes, maxWrites: maxWrites}
 	s.singles.New = func() any {
-		one := &Submission{s: s, done: make(chan struct{}, 1)}
+		one := &Submission{s: s, done: make(chan bool, 1)}
 		one.writes = one.single[:1]
 		return one
 	}
@@ -65,10 +65,10 @@ type Submission struct {
 	writes  []write
 	single  [1]write // the memory of writes, of one message
 	lines   bool
-	counted int64         // in the bounds, bytes
-	refused error         // of all, before the store was asked
-	left    atomic.Int64  // writes without an outcome
-	done    chan struct{} // capacity 1: none is left
+	counted int64        // in the bounds, bytes
+	refused error        // of all, before the store was asked
+	left    atomic.Int64 // writes without an outcome
+	done    chan bool    // true: none is left; false: the budget is over. It has room for both
 	waited  bool
 	or      *fallbacks // nil: the messages may not go to the journal
 }
@@ -124,7 +124,21 @@ func (s *Submitter) submission(messages int, journal bool) *Submission {
 	if messages == 1 && !journal {
 		return s.singles.Get().(*Submission)
 	}
-	return &Submission{s: s, writes: make([]write, messages), done: make(chan struct{}, 1)}
+	if !journal {
+		return &Submission{s: s, writes: make([]write, messages), done: make(chan bool, 1)}
+	}
+	if messages > 1 {
+		return &Submission{s: s, writes: make([]write, messages), done: make(chan bool, 2), or: &fallbacks{all: make([]fallback, messages)}}
+	}
+	// The pool has none of these: the committer may have the message when its caller has left.
+	one := &struct {
+		sub      Submission
+		or       fallbacks
+		fallback [1]fallback
+	}{}
+	one.sub.s, one.sub.done, one.sub.writes = s, make(chan bool, 2), one.sub.single[:1]
+	one.or.all, one.sub.or = one.fallback[:], &one.or
+	return &one.sub
 }
 
 // admit waits for admission and takes room in the bounds.
@@ -169,7 +183,7 @@ func (sub *Submission) finish(n int64) {
 	case sub.or != nil && !sub.or.end(): // its caller has left
 		sub.leave()
 	default:
-		sub.done <- struct{}{}
+		sub.done <- true
 	}
 }
 
@@ -208,7 +222,7 @@ func (sub *Submission) Release() {
 	case sub.refused == nil:
 		sub.leave()
 	}
-	if n == 1 && cap(sub.writes) == 1 && &sub.writes[0] == &sub.single[0] {
+	if n == 1 && sub.or == nil && cap(sub.writes) == 1 && &sub.writes[0] == &sub.single[0] {
 		sub.ctx, sub.single[0] = nil, write{}
 		sub.refused, sub.waited = nil, false
 		s.singles.Put(sub)
