@@ -43,13 +43,31 @@ func Open(data string, o Options) (*Journal, error) {
 		if err != nil {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
-		return openIn(dir, lock, o)
+		j, err := openOwn(dir, lock, o)
+		if errors.Is(err, ErrForeign) {
+			continue
+		}
+		return j, err
 	}
-	return nil, fmt.Errorf("%w: all %d journals in %s are locked", ErrInUse, mostSlots, filepath.Join(data, folder))
+	return nil, fmt.Errorf("%w: all %d journals in %s are locked, or belong to another store", ErrInUse, mostSlots, filepath.Join(data, folder))
+}
+
+// openOwn opens a journal of this store. A message that is written behind those of another one
+// would wait for ever.
+func openOwn(dir string, lock *os.File, o Options) (*Journal, error) {
+	j, err := openIn(dir, lock, o)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := j.Read(1, 1); errors.Is(err, ErrForeign) {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
 }
 
 // Left opens the journals of a data folder that have messages and that no broker has. busy reports
-// whether a broker has another one.
+// whether a broker has another one. Those that belong to another store stay as they are: err
+// contains ErrForeign for each.
 func Left(data string, o Options) (left []*Journal, busy bool, err error) {
 	for n := range mostSlots {
 		dir := slot(data, n)
@@ -63,7 +81,7 @@ func Left(data string, o Options) (left []*Journal, busy bool, err error) {
 		}
 		var j *Journal
 		if e == nil {
-			j, e = openIn(dir, lock, o)
+			j, e = openOwn(dir, lock, o)
 		}
 		if e != nil {
 			err = errors.Join(err, fmt.Errorf("journal: %s: %w", dir, e))
