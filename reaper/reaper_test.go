@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -322,6 +323,27 @@ func TestTheSettledWatermarkStopsAtTheFirstOpenJobAndIsWhereARestartBegins(t *te
 	next := New(r.Options2())
 	require.True(t, next.loadWatermarks(t.Context()))
 	require.Equal(t, marks[r.consumer.No], next.ledgers[r.consumer.No].checked)
+}
+
+// The watermarks advance soon after a start, and not only when their period has passed. A broker that
+// lives shorter still takes what the brokers before it left behind.
+func TestTheWatermarksAdvanceSoonAfterAStart(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 0)
+	r.round()
+	r.deliver(ids...)
+	r.Cluster = &stoppedClock{r.NowMs()} // the time of the bubble is far behind
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var loop sync.WaitGroup
+		loop.Go(func() { r.watermarkLoop(ctx) })
+		time.Sleep(2 * time.Second) // of the bubble
+		cancel()
+		loop.Wait()
+	})
+	marks, err := r.store.Watermarks(t.Context())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, marks[r.consumer.No].Compare(ids[1]), 0, "what is settled at the start")
 }
 
 // Options2 are the rig's options for a second reaper.
