@@ -62,6 +62,7 @@ func (p *process) requireEach(n int) {
 
 // A broker that is killed at any step of a bulk neither loses nor repeats a row.
 func TestFaultKillOfBulks(t *testing.T) {
+	t.Parallel()
 	for point, hits := range map[string]int{failpoint.AfterBulkBody: 1, failpoint.BeforeBulkStep: 3, failpoint.AfterBulkStep: 3, failpoint.AfterFanout: 2} {
 		t.Run(point, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, w *world) {

@@ -37,6 +37,7 @@ func (p *process) memory(line string) int {
 // its connections. (300 of these took 1.2 GB when bodies were read first.) The broker
 // runs without the race detector, whose shadow memory varies with the schedule.
 func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
+	t.Parallel()
 	const each, size = 8, 4 << 20
 	w := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false", "BROKER_ALLOW_DELETE=true")
 	w.program = plainProgram(t)
