@@ -19,7 +19,7 @@ type budgets struct {
 type budget struct {
 	until time.Time
 	over  chan<- bool // receives false once the budget is over; it has room for it
-	index int         // in budgets.waiting; -1: it is not there
+	index int         // in budgets.waiting, from begin on; -1: it is not there any more
 }
 
 // begin starts the time of a budget. An end that is past is told as well.

@@ -20,7 +20,7 @@ func TestEachBudgetEndsAtItsTime(t *testing.T) {
 			time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
 			length := time.Duration(random.IntN(200)-10) * time.Millisecond // some are over at once
 			over := make(chan bool, 2)
-			one := &budget{until: time.Now().Add(length), over: over, index: -1}
+			one := &budget{until: time.Now().Add(length), over: over}
 			b.begin(one)
 			if random.IntN(2) == 0 { // the outcome comes first, or at the same moment
 				time.Sleep(time.Duration(random.IntN(2)) * time.Millisecond)
@@ -54,8 +54,8 @@ func TestABudgetThatEndsBeforeTheOthersIsNotLate(t *testing.T) {
 		var b budgets
 		long, short := make(chan bool, 2), make(chan bool, 2)
 		start := time.Now()
-		b.begin(&budget{until: start.Add(time.Hour), over: long, index: -1})
-		b.begin(&budget{until: start.Add(time.Second), over: short, index: -1})
+		b.begin(&budget{until: start.Add(time.Hour), over: long})
+		b.begin(&budget{until: start.Add(time.Second), over: short})
 		require.False(t, <-short)
 		require.Equal(t, time.Second, time.Since(start))
 		require.False(t, <-long)

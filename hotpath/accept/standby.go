@@ -87,7 +87,7 @@ func (s *standby) prepare(sub *Submission, t Terms) {
 		since = time.Now()
 	}
 	or := sub.or
-	or.budget = budget{until: since.Add(t.Budget), over: sub.done, index: -1}
+	or.budget = budget{until: since.Add(t.Budget), over: sub.done}
 	or.direct = s.pulse.late(t.Budget)
 	for i := range sub.writes {
 		f := &or.all[i]

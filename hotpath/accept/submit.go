@@ -124,21 +124,11 @@ func (s *Submitter) submission(messages int, journal bool) *Submission {
 	if messages == 1 && !journal {
 		return s.singles.Get().(*Submission)
 	}
-	if !journal {
-		return &Submission{s: s, writes: make([]write, messages), done: make(chan bool, 1)}
+	sub := &Submission{s: s, writes: make([]write, messages), done: make(chan bool, 2)}
+	if journal {
+		sub.or = &fallbacks{all: make([]fallback, messages)}
 	}
-	if messages > 1 {
-		return &Submission{s: s, writes: make([]write, messages), done: make(chan bool, 2), or: &fallbacks{all: make([]fallback, messages)}}
-	}
-	// The pool has none of these: the committer may have the message when its caller has left.
-	one := &struct {
-		sub      Submission
-		or       fallbacks
-		fallback [1]fallback
-	}{}
-	one.sub.s, one.sub.done, one.sub.writes = s, make(chan bool, 2), one.sub.single[:1]
-	one.or.all, one.sub.or = one.fallback[:], &one.or
-	return &one.sub
+	return sub
 }
 
 // admit waits for admission and takes room in the bounds.
@@ -222,7 +212,7 @@ func (sub *Submission) Release() {
 	case sub.refused == nil:
 		sub.leave()
 	}
-	if n == 1 && sub.or == nil && cap(sub.writes) == 1 && &sub.writes[0] == &sub.single[0] {
+	if n == 1 && cap(sub.writes) == 1 && &sub.writes[0] == &sub.single[0] {
 		sub.ctx, sub.single[0] = nil, write{}
 		sub.refused, sub.waited = nil, false
 		s.singles.Put(sub)
