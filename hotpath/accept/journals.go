@@ -2,7 +2,6 @@ package accept
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -71,9 +70,6 @@ func (p *Publisher) replayAll(ctx context.Context, r *replay, left bool) {
 			break
 		}
 		p.committer.log.Error("a journal cannot be replayed", "folder", r.journal.Dir(), "error", err)
-		if errors.Is(err, journal.ErrForeign) {
-			break
-		}
 		select {
 		case <-ctx.Done():
 			return
@@ -85,7 +81,7 @@ func (p *Publisher) replayAll(ctx context.Context, r *replay, left bool) {
 	}
 }
 
-// closeReplay closes a journal that is empty, or that this broker cannot replay.
+// closeReplay closes a journal that is empty, or whose rest the next broker stores.
 func (p *Publisher) closeReplay(r *replay) {
 	s := p.standby
 	s.mu.Lock()
