@@ -5,13 +5,17 @@ package simulation
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
+// flawSeeds is how many runs a flaw has to be found in.
+const flawSeeds = 300
+
 // A simulation that cannot fail proves nothing: each protection that is switched off must be
-// reported, as one of the invariants that it protects. It runs beside the seeds of make test, without
-// the race detector, which takes four times as long and has the same seeds to look at elsewhere.
+// reported, as one of the invariants that it protects. make test runs it beside the seeds, without the
+// race detector: the detector takes four times as long, and TestSeeds runs the same code under it.
 func TestEachFlawIsFound(t *testing.T) {
 	flaws := map[string]struct {
 		flaw flaw
@@ -67,3 +71,21 @@ func TestEachFlawIsFound(t *testing.T) {
 		})
 	}
 }
+
+// long makes a run long enough for settled marks to move.
+func long(p *plan) { p.active = max(p.active, 12*time.Second) }
+
+// lateSteps makes bulks whose steps reach the store after their owner has given them up.
+func lateSteps(p *plan) {
+	p.calm, p.bulks = false, true
+	p.store = seamRates{late: 250}
+}
+
+// lateProgress makes replays whose progress reaches the store after another broker has gone on.
+func lateProgress(p *plan) {
+	p.calm, p.replays = false, true
+	p.store = seamRates{late: 250}
+}
+
+// wipes empties Redis three times.
+func wipes(p *plan) { p.repeat(3, wipe) }

@@ -2,9 +2,6 @@ package simulation
 
 import "time"
 
-// long makes a run long enough for settled marks to move.
-func long(p *plan) { p.active = max(p.active, 12*time.Second) }
-
 // journals makes channels whose messages go to journals again and again, and kills brokers there.
 func journals(p *plan) {
 	p.calm = false
@@ -13,18 +10,6 @@ func journals(p *plan) {
 	for i := range p.events {
 		p.events[i].span = max(p.events[i].span, p.active/8)
 	}
-}
-
-// lateSteps makes bulks whose steps reach the store after their owner has given them up.
-func lateSteps(p *plan) {
-	p.calm, p.bulks = false, true
-	p.store = seamRates{late: 250}
-}
-
-// lateProgress makes replays whose progress reaches the store after another broker has gone on.
-func lateProgress(p *plan) {
-	p.calm, p.replays = false, true
-	p.store = seamRates{late: 250}
 }
 
 // retains removes what is over as early as brokers may be told to, with a snapshot of
@@ -51,9 +36,6 @@ func clockGoesBack(p *plan) {
 	}
 }
 
-// wipes empties Redis three times.
-func wipes(p *plan) { p.repeat(3, wipe) }
-
 // wipesUnderWay empties Redis while consumers take their time, and nothing else fails.
 func wipesUnderWay(p *plan) {
 	p.events, p.store, p.queue, p.crash, p.slow = nil, seamRates{}, seamRates{}, 0, 0
@@ -72,6 +54,3 @@ func (p *plan) repeat(times int, kinds ...troubleKind) {
 		p.events = append(p.events, trouble{at: p.active * time.Duration(i+1) / time.Duration(n+1), kind: kinds[i%len(kinds)]})
 	}
 }
-
-// flawSeeds is how many runs a flaw has to be found in.
-const flawSeeds = 300
