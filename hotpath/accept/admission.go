@@ -12,7 +12,7 @@ const (
 	// admissionTick is the period in which admission adjusts its bound.
 	admissionTick = 50 * time.Millisecond
 	// admissionDelay is the target for the delay between a commit and the start of its delivery.
-	// Twice of it gains a fiftieth of the rate, half of it costs a tenth.
+	// Twice of it gains a fiftieth of the rate, with batches a twentieth; half of it costs a tenth.
 	admissionDelay = 20 * time.Millisecond
 	// admissionStep is the largest relative move of the base in one tick. admissionDamp is the
 	// largest relative distance of the bound from the base, which the delay of the current tick
