@@ -99,6 +99,7 @@ type Puller struct {
 	stopping  <-chan struct{}
 
 	waiters waiters
+	recent  recent
 	fits    verify.Fits
 	claims  combiner[redisq.Wish, redisq.Grant] // of the single routes
 	probes  combiner[ident.ID, redisq.Standing]

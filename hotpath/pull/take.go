@@ -34,11 +34,17 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 	if err != nil {
 		return lease, err
 	}
-	switch {
-	case lease.Token != "":
+	if lease.Token != "" {
 		failpoint.At(failpoint.AfterPullClaim)
 		return m.claimed(ctx, lease)
-	case before.State == redisq.Leased:
+	}
+	delivered, token := p.recent.of(m.k.No, m.id)
+	switch {
+	case delivered: // Redis may still have the lease: the acknowledgement comes after the outcome
+		return lease, errTransition
+	case before.State != redisq.Leased:
+		return m.putBack(ctx, round)
+	case token != before.Token:
 		over, err := m.forgetOver(ctx, before)
 		if err != nil {
 			return lease, err
@@ -46,25 +52,30 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 		if over && round < 3 {
 			return m.inFlight(ctx, round+1)
 		}
-		if m.t.extra != 0 {
-			return lease, errTimeout
-		}
-		return lease, nil
 	}
-	// Redis does not have the job: the store decides.
-	msg, err := m.message(ctx)
-	if err != nil {
-		return lease, err
+	if m.t.extra != 0 {
+		return lease, errTimeout
 	}
+	return lease, nil
+}
+
+// putBack claims a job that Redis does not have, unless the store has its delivery. It takes a dead
+// letter out of the DLQ.
+func (m *move) putBack(ctx context.Context, round int) (lease redisq.Lease, err error) {
+	p := m.p
 	s, err := p.verifier.State(ctx, m.k, m.id)
 	if err != nil {
 		return lease, err
 	}
-	attempts := s.Attempts
-	switch s.Status {
-	case durable.Delivered:
+	if s.Status == durable.Delivered {
 		return lease, errTransition
-	case durable.Dead:
+	}
+	msg, err := m.message(ctx)
+	if err != nil {
+		return lease, err
+	}
+	attempts := s.Attempts
+	if s.Status == durable.Dead {
 		open, err := p.store.Revive(ctx, m.k.No, m.id, p.nowMs())
 		if errors.Is(err, durable.ErrNotFound) && round < 3 { // another worker revived it first
 			return m.inFlight(ctx, round+1)
@@ -75,7 +86,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 		attempts = open.Attempts
 	}
 	job := redisq.Job{ID: m.id, Priority: msg.Priority, Attempts: attempts}
-	lease, before, err = m.claim(ctx, job, true)
+	lease, before, err := m.claim(ctx, job, true)
 	if err != nil {
 		return lease, err
 	}
@@ -116,6 +127,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 	p.touched(m.k.No)
 	c := verify.OfLease(&lease)
 	if p.verifier.Fresh(m.k, &c, p.queue.Generation()) {
+		p.recent.leased(m.k.No, m.id, lease.Token)
 		return lease, nil
 	}
 	if err := p.verifier.One(ctx, m.k, &c); err != nil {
@@ -138,5 +150,6 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		}
 		return m.inFlight(ctx, 1) // Redis no longer has the job: the store decides
 	}
+	p.recent.leased(m.k.No, m.id, lease.Token)
 	return lease, nil
 }

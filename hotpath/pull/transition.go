@@ -109,6 +109,9 @@ func (m *move) finish(ctx context.Context) error {
 		return err
 	}
 	m.p.verifier.Cache.Done(m.id)
+	if r.Outcome.Kind == durable.OutcomeDelivered {
+		m.p.recent.delivered(m.k.No, m.id)
+	}
 	return nil
 }
 
