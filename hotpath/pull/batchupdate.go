@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -231,7 +232,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 			continue
 		}
 		waiting[i] = true
-		r.Urgent, r.Sink = true, answerTo{i, answers}
+		r.Haste, r.Sink = outcome.Urgent, answerTo{i, answers}
 		u.p.outcomes.Add(r)
 	}
 	for len(waiting) > 0 {

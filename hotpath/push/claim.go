@@ -35,7 +35,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	}
 	start := time.Now()
 	l.claimed = start
-	suspected := l.suspected.Load()
+	suspected, ended := l.suspected.Load(), l.ended.Load()
 	var c redisq.Claim
 	err := guard.Do("claim for push", func() (err error) {
 		limits.Slots, limits.Retrying = l.limit, int(l.retrying.Load())
@@ -63,7 +63,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	if c.Spilled && (c.Ready < l.limit*2 || got < n) {
 		d.refill(l.no)
 	}
-	if c.Ready > 0 && got == n {
+	if c.Ready > 0 && (got == n || l.missed(ended)) {
 		return true
 	}
 	if c.NextDue > 0 {

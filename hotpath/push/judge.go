@@ -22,8 +22,8 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status, DurationMs: res.Took.Milliseconds(),
 		Tracked: v.tracked || v.lease.Attempt > 1, ProducerNo: v.msg.ProducerNo,
 	}
-	r := outcome.Result{Lease: v.lease, Sink: v}
 	p := d.policy(v.consumer)
+	r := outcome.Result{Lease: v.lease, Sink: v, Haste: v.haste(p)}
 	if verdict.Meaning == policy.Delivered {
 		out.Kind, out.Note = durable.OutcomeDelivered, v.note
 		out.Tracked = out.Tracked || v.note != ""
@@ -72,6 +72,15 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 	return r
 }
 
+// haste reports whether another job may wait for the end of this one: the jobs of an ordering key go
+// out one at a time, or the concurrency keeps jobs back.
+func (v *delivery) haste(p *policy.Policy) outcome.Haste {
+	if p.Ordered && v.msg.Keyed() {
+		return outcome.Awaited
+	}
+	return v.lane.haste()
+}
+
 // Ended removes the delivery from those in flight.
 func (v *delivery) Ended(stored bool) {
 	if stored && v.last {
@@ -79,9 +88,6 @@ func (v *delivery) Ended(stored bool) {
 	}
 	v.d.inFlight.remove(v)
 	v.dropKept()
-	if v.lane.full.Load() {
-		v.d.Wake(v.lane.no)
-	}
 }
 
 // Retrying wakes the lane when the job is due again.
@@ -90,8 +96,8 @@ func (v *delivery) Retrying(after time.Duration) {
 	v.d.WakeAfter(v.lane.no, after)
 }
 
-// Done does nothing: no request waits for the outcome of a push.
-func (v *delivery) Done(error) {}
+// Done tells the lane that Redis has ended the lease.
+func (v *delivery) Done(error) { v.d.leaseEnded(v.lane) }
 
 // phaseOf says how far a failed attempt came.
 func phaseOf(res egress.Result) durable.Phase {

@@ -24,6 +24,7 @@ type lane struct {
 	short     atomic.Bool               // a large payload found no room: largePayloads wakes the lane
 	exact     atomic.Bool               // the consumer has a rate or a concurrency: the lane claims nothing ahead
 	full      atomic.Bool               // the concurrency kept a job back: the end of a lease wakes the lane
+	ended     atomic.Int64              // counts the leases that ended while the lane was exact
 	retrying  atomic.Int64              // deliveries with a slot that are no first attempts
 	until     atomic.Pointer[time.Time] // the rate allows no lease before; nil: it does
 	kin       kin

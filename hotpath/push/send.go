@@ -70,6 +70,7 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 		if err != nil {
 			d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
 		}
+		d.leaseEnded(l)
 	}
 	return left
 }
@@ -105,7 +106,7 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of 
 		}
 		if c.Verdict == verify.Expired {
 			d.unreserve(l, 1)
-			d.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, d.nowMs()), Lease: lease})
+			d.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, d.nowMs()), Lease: lease, Haste: l.haste(), Sink: unsent{d, l}})
 			d.expired(c.ID)
 			continue
 		}
