@@ -25,6 +25,8 @@ knobs=(
 	"ordered|--keys 64 --policy ordered=true"
 	"filter|--policy filter=priority==0"
 	"rate limit|--policy rateLimit=100000/1s"
+	"concurrency 1|--policy concurrency=1 --max-backlog 500"
+	"concurrency 8|--policy concurrency=8 --max-backlog 500"
 	"concurrency|--policy concurrency=64"
 	"signatures|--policy signingSecret=generate"
 	"responses|--policy responses=store"
