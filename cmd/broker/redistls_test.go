@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -39,9 +42,34 @@ func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 	require.NotContains(t, p.log.String(), "s3cret")
 }
 
-// leastRights are the rules in docs/configuration.md, without name and password.
+// leastRights are the rules in docs/configuration.md, without name and password, and without the
+// command of a Redis whose clock went back.
 const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +config|get +eval +evalsha +publish +subscribe " +
 	"+time +exists +hdel +hget +hgetall +hincrby +hmget +hset +hsetnx +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem"
+
+var scriptCommand = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
+
+// A script that is rarely run needs its commands too.
+func TestTheDocumentedRightsOfARedisUserCoverTheScripts(t *testing.T) {
+	page, err := os.ReadFile("../../docs/configuration.md")
+	require.NoError(t, err)
+	_, rules, found := strings.Cut(string(page), "ACL SETUSER penstock on >PASSWORD ")
+	require.True(t, found)
+	rules, _, found = strings.Cut(rules, "```")
+	require.True(t, found)
+	documented := strings.Fields(rules)
+	require.Subset(t, documented, strings.Fields(leastRights))
+	scripts, err := filepath.Glob("../../redisq/lua/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, scripts)
+	for _, name := range scripts {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, call := range scriptCommand.FindAllSubmatch(text, -1) {
+			require.Contains(t, documented, "+"+strings.ToLower(string(call[1])), name)
+		}
+	}
+}
 
 // A broker on a Redis that it shares with others needs these commands, on its own
 // keys and its channel: nothing is denied to it, and nothing allowed goes unused.

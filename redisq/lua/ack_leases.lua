@@ -20,8 +20,8 @@ for i, meta in ipairs(leased(ids, tokens)) do
     out[i], seen[ids[i]] = 1, true
     gone[#gone + 1] = ids[i]
   elseif not meta and not seen[ids[i]] then
-    local ready = redis.call('ZSCORE', KEYS[1], ids[i])
-    if ready or redis.call('ZSCORE', KEYS[2], ids[i]) then
+    local ready = redis.call('ZMSCORE', KEYS[1], ids[i])[1]
+    if ready or redis.call('ZMSCORE', KEYS[2], ids[i])[1] then
       local v = redis.call('HGET', KEYS[4], ids[i])
       local p, attempts, flags = unpack_meta(v, ready and priority_of(tonumber(ready)) or 0)
       flagged[#flagged + 1] = ids[i]
