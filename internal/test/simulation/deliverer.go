@@ -121,6 +121,9 @@ func (t target) post(req *fasthttp.Request, deadline time.Time) egress.Result {
 	}
 	switch {
 	case m.status == 0, time.Now().After(deadline):
+		if h != nil {
+			l.w.checker.late(h)
+		}
 		return egress.Result{RetryAfter: -1, Err: egress.ErrTimeout, Sent: true}
 	case m.lost:
 		return egress.Result{RetryAfter: -1, Err: egress.ErrNoAnswer, Sent: true}

@@ -167,6 +167,17 @@ func (c *checker) shaken(t *trace, from time.Duration) bool {
 	return false
 }
 
+// late records that the exchange of an attempt has ended without an answer. It may have begun late,
+// because Redis was slow to count the request, and then a slow consumer answers after it. Nothing
+// explains an exchange that ends before the time of an attempt is over.
+func (c *checker) late(h *handed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.w.now()-h.asked >= deliveryTimeout {
+		h.lost = true
+	}
+}
+
 // accepted records that the consumer has done its work. With lost its answer does not arrive.
 func (c *checker) accepted(h *handed, lost bool) {
 	c.mu.Lock()
