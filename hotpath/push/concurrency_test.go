@@ -127,6 +127,34 @@ func TestTheEndOfAnExpiredJobWakesTheLane(t *testing.T) {
 	require.Equal(t, []*lane{l}, r.run)
 }
 
+// An ackQueue takes acknowledgements.
+type ackQueue struct {
+	Queue
+	acked func()
+}
+
+func (q ackQueue) AckLeases(_ context.Context, _ uint32, leases []redisq.Lease) ([]bool, error) {
+	q.acked()
+	return make([]bool, len(leases)), nil
+}
+
+// A claimed job turns out to be over in the store. Its lease ends, and another job may be claimed.
+func TestTheEndOfAJobThatWasOverWakesTheLane(t *testing.T) {
+	r, l := usedUp(t)
+	asked := false
+	r.queue = ackQueue{acked: func() {
+		asked = true
+		require.Empty(t, r.run, "Redis does not know it yet")
+	}}
+	r.verifier = verifierOf(r, 1<<20)
+	r.known = map[ident.ID]durable.JobState{ident.AtMillis(1): {Status: durable.Delivered}}
+	r.asked.Store(1) // known is what the store says from the second question on
+	l.reserve(1)
+	r.verify(t.Context(), l, pushConsumer(), claimed{leases: []redisq.Lease{{ID: ident.AtMillis(1), Token: "t", Attempt: 1}}})
+	require.True(t, asked)
+	require.Equal(t, []*lane{l}, r.run)
+}
+
 // An outcome lingers for others, unless a job of the consumer may wait for it.
 func TestOutcomesThatJobsWaitForAreAwaited(t *testing.T) {
 	keyed := durable.OrderingLine("key", nil)
