@@ -46,6 +46,7 @@ type answers struct {
 	p         *Publisher
 	channelID string
 	intake    policy.Intake
+	ack       string        // the member Ack of a line whose message is stored; "": the channel promises nothing else
 	taken     chan struct{} // capacity 1: answers were written to the client
 
 	mu       sync.Mutex
@@ -78,6 +79,9 @@ const (
 
 func newAnswers(p *Publisher, channelID string, in policy.Intake) *answers {
 	a := &answers{p: p, channelID: channelID, intake: in, taken: make(chan struct{}, 1)}
+	if in.Ack != policy.AckDurable {
+		a.ack = `,"Ack":"` + Committed(in.Ack).String() + `"`
+	}
 	a.more.L = &a.mu
 	return a
 }
@@ -315,6 +319,7 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 	if kind&(hasID|hasKey) == 0 {
 		return append(buf, "}\n"...), n
 	}
+	buf = append(buf, a.ack...)
 	if kind&hasID != 0 {
 		n += copy(m.ID[:], kept[n:])
 	}
