@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/intake"
 )
 
@@ -173,7 +174,7 @@ func (f *floor) choose(part []string) error {
 		return nil
 	}
 	k := f.catalogue.Consumer(part[1], part[3])
-	target, err := f.client.Target(k.CallbackURL, k.Protocol)
+	target, err := f.client.Target(egress.ToConsumers, k.CallbackURL, k.Protocol)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 
 // A Deliverer makes the targets of push deliveries. Over makes one of an egress.Client.
 type Deliverer interface {
-	// Target returns the target of a callback URL; protocol is "" or "h2". An error means that the
-	// URL cannot be delivered to.
-	Target(rawURL, protocol string) (Target, error)
+	// Target returns the target of a callback URL under a rule; protocol is "" or "h2". An error means
+	// that the URL cannot be delivered to.
+	Target(rule egress.Rule, rawURL, protocol string) (Target, error)
 }
 
 // A Target is one callback URL. The lane keeps it until the consumer's record changes, and uses it
@@ -28,8 +28,8 @@ func Over(c *egress.Client) Deliverer { return client{c} }
 
 type client struct{ *egress.Client }
 
-func (c client) Target(rawURL, protocol string) (Target, error) {
-	t, err := c.Client.Target(rawURL, protocol)
+func (c client) Target(rule egress.Rule, rawURL, protocol string) (Target, error) {
+	t, err := c.Client.Target(rule, rawURL, protocol)
 	if err != nil {
 		return nil, err // avoids a non-nil Target that holds a nil *egress.Target
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -258,7 +259,11 @@ func (v *delivery) target() (Target, error) {
 	if t := v.lane.target.Load(); t != nil && t.version == v.consumer.Version {
 		return t.target, t.err
 	}
-	target, err := v.d.client.Target(v.consumer.CallbackURL, v.consumer.Protocol)
+	rule := egress.ToConsumers
+	if ch := v.d.catalogue.ChannelByNo(v.consumer.ChannelNo); ch != nil && ident.RepliesTo(ch.ID) > 0 {
+		rule = egress.Configured // a reply URL
+	}
+	target, err := v.d.client.Target(rule, v.consumer.CallbackURL, v.consumer.Protocol)
 	v.lane.target.Store(&laneTarget{version: v.consumer.Version, target: target, err: err})
 	return target, err
 }

@@ -20,7 +20,7 @@ type slowStart struct {
 	given time.Duration
 }
 
-func (s *slowStart) Target(string, string) (Target, error) {
+func (s *slowStart) Target(egress.Rule, string, string) (Target, error) {
 	time.Sleep(s.takes)
 	return s, nil
 }

@@ -164,7 +164,7 @@ func TestTheWebhookIsSignedAndFollowsNothing(t *testing.T) {
 		require.NoError(t, err)
 		client := egress.NewClient(egress.Options{Policy: rules})
 		defer client.Close()
-		w := &Webhook{URL: server.URL + "/?key=hunter2", Secret: secret, Client: client.Web(), Agent: "a"}
+		w := &Webhook{URL: server.URL + "/?key=hunter2", Secret: secret, Client: client.Web(egress.Configured), Agent: "a"}
 		return w.Post(context.Background(), "alert-1", []byte(`{"a":1}`))
 	}
 	require.NoError(t, post("private", secret))

@@ -21,7 +21,7 @@ func sink(b *testing.B) string {
 }
 
 func BenchmarkPost(b *testing.B) {
-	target, err := client(b).Target(sink(b), "")
+	target, err := client(b).Target(ToConsumers, sink(b), "")
 	require.NoError(b, err)
 	body := []byte(strings.Repeat("x", 1024))
 	b.ReportAllocs()

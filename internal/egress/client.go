@@ -18,7 +18,8 @@ import (
 
 // Options of a Client.
 type Options struct {
-	Policy          Policy
+	Policy          Policy        // of URLs that management configures
+	Fetch           Policy        // of URLs that users name
 	UserAgent       string        // sent unless the request has its own
 	MaxConnsPerHost int           // exchanges at a time with one scheme, host and port; 0: 512
 	IdleTimeout     time.Duration // of kept connections; 0: 15 s, below the 60 s of most servers and balancers
@@ -35,8 +36,8 @@ const maxConnAge = 5 * time.Minute
 type Client struct {
 	opts   Options
 	dialer *dialer
-	h2     *h2Client
-	web    *http.Transport // of Web
+	h2     [rules]*h2Client
+	webs   [rules]*http.Transport // of Web
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -49,6 +50,7 @@ type hostKey struct {
 	tls     bool
 	address string
 	h2      bool
+	rule    Rule
 }
 
 // NewClient returns a client. Close it when done: it owns a goroutine that
@@ -80,16 +82,17 @@ func NewClient(o Options) *Client {
 	c := &Client{
 		opts: o,
 		dialer: &dialer{
-			policy: o.Policy,
-			names:  resolver{lookup: o.Lookup, names: map[string]answer{}},
-			life:   life,
+			policies: [rules]Policy{ToConsumers: o.Policy, Configured: o.Policy, ByUsers: o.Fetch},
+			names:    resolver{lookup: o.Lookup, names: map[string]answer{}},
+			life:     life,
 		},
 		stop:  stop,
 		hosts: map[hostKey]*host{},
 		conns: map[*conn]struct{}{},
 	}
-	c.h2 = newH2Client(c)
-	c.web = newWebTransport(c)
+	for rule := range rules {
+		c.h2[rule], c.webs[rule] = newH2Client(c, rule), newWebTransport(c, rule)
+	}
 	c.wg.Go(func() { guard.Loop(life, "idle connections", c.sweep) })
 	return c
 }
@@ -107,8 +110,10 @@ func (c *Client) Close() {
 	for _, cn := range open {
 		cn.Conn.Close()
 	}
-	c.h2.close()
-	c.web.CloseIdleConnections()
+	for rule := range rules {
+		c.h2[rule].close()
+		c.webs[rule].CloseIdleConnections()
+	}
 	c.wg.Wait()
 }
 
@@ -162,21 +167,21 @@ type Target struct {
 	host atomic.Pointer[host]
 }
 
-// Target returns the target of a callback URL. Protocol "" is HTTP/1.1, "h2" is
-// HTTP/2 (an https consumer that does not speak it gets HTTP/1.1). The error is
+// Target returns the target of a URL that deliveries are posted to, under a rule. Protocol "" is
+// HTTP/1.1, "h2" is HTTP/2 (an https consumer that does not speak it gets HTTP/1.1). The error is
 // the policy's: see Policy.CheckURL.
-func (c *Client) Target(rawURL, protocol string) (*Target, error) {
+func (c *Client) Target(rule Rule, rawURL, protocol string) (*Target, error) {
 	if protocol != "" && protocol != "h2" {
 		return nil, fmt.Errorf("egress: protocol must be empty or h2, not %q", protocol)
 	}
-	dest, err := c.opts.Policy.parse(rawURL)
+	dest, err := c.dialer.policies[rule].parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
 	return &Target{
 		c:    c,
 		dest: dest,
-		key:  hostKey{tls: dest.tls, address: dest.address(), h2: protocol == "h2"},
+		key:  hostKey{tls: dest.tls, address: dest.address(), h2: protocol == "h2", rule: rule},
 	}, nil
 }
 
@@ -223,7 +228,7 @@ func (t *Target) post(req *fasthttp.Request, deadline time.Time, keep *Keep) Res
 			return failed(err, false)
 		}
 		if t.key.h2 {
-			return t.c.h2.post(t, req, deadline, keep)
+			return t.c.h2[t.key.rule].post(t, req, deadline, keep)
 		}
 		return h.post(req, deadline, keep)
 	}

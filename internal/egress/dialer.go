@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -17,10 +18,11 @@ const minDialShare = 1500 * time.Millisecond
 
 // A dialer connects to addresses that the policy allows, and to no others.
 type dialer struct {
-	policy Policy
-	names  resolver
-	life   context.Context // of the client
-	turn   atomic.Uint32   // rotates over the addresses of a host
+	policies [rules]Policy
+	own      own
+	names    resolver
+	life     context.Context // of the client
+	turn     atomic.Uint32   // rotates over the addresses of a host
 }
 
 // A dialError says that there is no connection, so nothing was sent.
@@ -29,10 +31,10 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return "egress: connect: " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dial resolves the host of address, drops the candidates that the policy
+// dial resolves the host of address, drops the candidates that the rule
 // forbids and tries the others one after the other until ctx ends.
-func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := d.try(ctx, address)
+func (d *dialer) dial(ctx context.Context, rule Rule, address string) (net.Conn, error) {
+	conn, err := d.try(ctx, rule, address)
 	if err == nil {
 		return conn, nil
 	}
@@ -44,8 +46,12 @@ func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	return nil, &dialError{err}
 }
 
-func (d *dialer) try(ctx context.Context, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
+func (d *dialer) try(ctx context.Context, rule Rule, address string) (net.Conn, error) {
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +59,14 @@ func (d *dialer) try(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowed := make([]netip.Addr, 0, len(addrs))
+	allowed := make([]netip.AddrPort, 0, len(addrs))
 	for _, a := range addrs {
-		if e := d.policy.CheckAddr(a); e != nil {
+		to := netip.AddrPortFrom(a.Unmap(), uint16(port))
+		if e := d.check(rule, to); e != nil {
 			err = e
 			continue
 		}
-		allowed = append(allowed, a.Unmap())
+		allowed = append(allowed, to)
 	}
 	if len(allowed) == 0 {
 		return nil, err
@@ -67,7 +74,7 @@ func (d *dialer) try(ctx context.Context, address string) (net.Conn, error) {
 	rotate(allowed, int(d.turn.Add(1)))
 	for i, a := range allowed {
 		var conn net.Conn
-		conn, err = d.connect(ctx, net.JoinHostPort(a.String(), port), len(allowed)-i)
+		conn, err = d.connect(ctx, rule, a, len(allowed)-i)
 		if err == nil {
 			return conn, nil
 		}
@@ -79,7 +86,7 @@ func (d *dialer) try(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // connect dials one address, giving it a fair share of the time that is left.
-func (d *dialer) connect(ctx context.Context, address string, candidates int) (net.Conn, error) {
+func (d *dialer) connect(ctx context.Context, rule Rule, to netip.AddrPort, candidates int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && candidates > 1 {
 		share := max(time.Until(deadline)/time.Duration(candidates), minDialShare)
 		var cancel context.CancelFunc
@@ -94,22 +101,22 @@ func (d *dialer) connect(ctx context.Context, address string, candidates int) (n
 			if err != nil {
 				return err
 			}
-			return d.policy.CheckAddr(ap.Addr())
+			return d.check(rule, ap)
 		},
 	}
-	return nd.DialContext(ctx, "tcp", address)
+	return nd.DialContext(ctx, "tcp", to.String())
 }
 
 // rotate turns the leading addresses of one family, so that connections spread
 // over the machines behind a name, and leaves the order of families, which the
 // resolver sorts by reachability from this machine.
-func rotate(addrs []netip.Addr, by int) {
+func rotate(addrs []netip.AddrPort, by int) {
 	n := 1
-	for n < len(addrs) && addrs[n].Is4() == addrs[0].Is4() {
+	for n < len(addrs) && addrs[n].Addr().Is4() == addrs[0].Addr().Is4() {
 		n++
 	}
 	by %= n
-	lead := append(append([]netip.Addr(nil), addrs[by:n]...), addrs[:by]...)
+	lead := append(append([]netip.AddrPort(nil), addrs[by:n]...), addrs[:by]...)
 	copy(addrs, lead)
 }
 

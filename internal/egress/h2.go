@@ -28,13 +28,15 @@ type h2Client struct {
 	secure *http.Transport // https: ALPN, HTTP/1.1 for a consumer without HTTP/2
 }
 
-func newH2Client(c *Client) *h2Client {
+func newH2Client(c *Client, rule Rule) *h2Client {
 	transport := func(set func(*http.Protocols)) *http.Transport {
 		var p http.Protocols
 		set(&p)
 		return &http.Transport{
-			Protocols:              &p,
-			DialContext:            c.dialH2,
+			Protocols: &p,
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				return c.dialH2(ctx, rule, address)
+			},
 			TLSClientConfig:        c.opts.TLS.Clone(),
 			TLSHandshakeTimeout:    dialTimeoutH2,
 			DisableCompression:     true,
@@ -53,12 +55,12 @@ func newH2Client(c *Client) *h2Client {
 	}
 }
 
-func (c *Client) dialH2(ctx context.Context, _, address string) (net.Conn, error) {
+func (c *Client) dialH2(ctx context.Context, rule Rule, address string) (net.Conn, error) {
 	// net/http lets a dial outlive the request that wanted it.
 	ctx, cancel := context.WithTimeout(ctx, dialTimeoutH2)
 	defer cancel()
 	defer context.AfterFunc(c.dialer.life, cancel)()
-	tcp, err := c.dialer.dial(ctx, address)
+	tcp, err := c.dialer.dial(ctx, rule, address)
 	if err != nil {
 		return nil, err
 	}

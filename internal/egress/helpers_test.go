@@ -44,7 +44,7 @@ func trust(s *httptest.Server) func(*Options) {
 // post sends body to url once.
 func post(t testing.TB, c *Client, url, protocol, body string, timeout time.Duration) Result {
 	t.Helper()
-	target, err := c.Target(url, protocol)
+	target, err := c.Target(ToConsumers, url, protocol)
 	require.NoError(t, err)
 	return postTo(target, body, timeout)
 }

@@ -139,7 +139,7 @@ func (h *host) conn(deadline time.Time) (*conn, error) {
 func (h *host) open(deadline time.Time) (*conn, error) {
 	ctx, cancel := context.WithDeadline(h.c.dialer.life, deadline)
 	defer cancel()
-	tcp, err := h.c.dialer.dial(ctx, h.key.address)
+	tcp, err := h.c.dialer.dial(ctx, h.key.rule, h.key.address)
 	if err != nil {
 		return nil, err
 	}

@@ -234,7 +234,7 @@ func TestANameThatTurnsToAForbiddenAddressReachesNothing(t *testing.T) {
 		}
 	})
 	url := "http://rebind.example:" + port(t, good) + "/"
-	target, err := c.Target(url, "")
+	target, err := c.Target(ToConsumers, url, "")
 	require.NoError(t, err)
 	require.True(t, postTo(target, "x", 30*time.Second).OK())
 	turned.Store(true)
@@ -283,7 +283,7 @@ func TestNoSpellingOfAForbiddenAddressIsDialled(t *testing.T) {
 		if strings.Contains(a, ":") {
 			host = "[" + a + "]"
 		}
-		_, err := c.Target("http://"+host+":"+port(t, l)+"/", "")
+		_, err := c.Target(ToConsumers, "http://"+host+":"+port(t, l)+"/", "")
 		require.ErrorIs(t, err, ErrForbidden, a)
 	}
 	require.Zero(t, reached.Load())

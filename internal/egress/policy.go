@@ -153,6 +153,7 @@ var (
 	globalUnicast6 = netip.MustParsePrefix("2000::/3")
 	nat64          = netip.MustParsePrefix("64:ff9b::/96")
 	nat64Local     = netip.MustParsePrefix("64:ff9b:1::/48")
+	translated     = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 7915
 	sixToFour      = netip.MustParsePrefix("2002::/16")
 	teredo         = netip.MustParsePrefix("2001::/32")
 	compatible4    = netip.MustParsePrefix("::/96")
@@ -167,7 +168,7 @@ func embedded4(addr netip.Addr) (netip.Addr, bool) {
 	b := addr.As16()
 	tail := netip.AddrFrom4([4]byte(b[12:16]))
 	switch {
-	case nat64.Contains(addr), nat64Local.Contains(addr):
+	case nat64.Contains(addr), nat64Local.Contains(addr), translated.Contains(addr):
 		return tail, true
 	case sixToFour.Contains(addr):
 		return netip.AddrFrom4([4]byte(b[2:6])), true

@@ -28,6 +28,9 @@ func TestAddressesAreClassified(t *testing.T) {
 		{"169.254.169.254 ::ffff:169.254.169.254 169.254.0.1 169.254.170.2 100.100.100.200 168.63.129.16 192.0.0.192", false, false},
 		{"fd00:ec2::254 fd20:ce::254 fe80::1 fe80::1%eth0 febf::1 64:ff9b::a9fe:a9fe 64:ff9b:1::a9fe:a9fe", false, false},
 		{"2002:a9fe:a9fe:: 2001:0:0:0:0:0:5601:5601 ::169.254.169.254 fd12::5efe:a9fe:a9fe fd12::200:5efe:a9fe:a9fe", false, false},
+		{"::ffff:0:808:808 ::ffff:0:7f00:1 100::1 fec0::1 192.88.99.1 2001:20::1 192.0.0.1 198.19.255.255 64:ff9b:1::808:808", true, false},
+		{"64:ff9b::a00:1 64:ff9b::c0a8:1 64:ff9b::6440:1 2002:c0a8:1::1 2001:0:0:0:0:0:f5ff:fffe", true, false},
+		{"::ffff:0:a9fe:a9fe ::ffff:169.254.1.1 fe90::1 ff0e::1 64:ff9b::e000:1 ::0.0.0.5", false, false},
 		{"0.0.0.0 0.1.2.3 :: 224.0.0.1 239.1.1.1 240.0.0.1 255.255.255.255 ff02::1 ::ffff:0.0.0.0", false, false},
 	} {
 		for a := range strings.FieldsSeq(tc.addrs) {

@@ -35,7 +35,7 @@ func TestARequestArrivesAsItWasFilled(t *testing.T) {
 				w.WriteHeader(http.StatusAccepted)
 				w.Write([]byte("thanks"))
 			})
-			target, err := client(t).Target(srv.URL+"/a%2Fb//../c?x=1&y=%20", protocol)
+			target, err := client(t).Target(ToConsumers, srv.URL+"/a%2Fb//../c?x=1&y=%20", protocol)
 			require.NoError(t, err)
 			req := fasthttp.AcquireRequest()
 			defer fasthttp.ReleaseRequest(req)
@@ -178,9 +178,9 @@ func TestWhatAServerSaysUnaskedIsNotTheNextAnswer(t *testing.T) {
 func TestConnectionsAreReusedAndIdleOnesClosed(t *testing.T) {
 	srv := saying(t, says("200 OK", "ok"))
 	c := client(t, func(o *Options) { o.IdleTimeout = 400 * time.Millisecond })
-	a, err := c.Target(srv.url(), "")
+	a, err := c.Target(ToConsumers, srv.url(), "")
 	require.NoError(t, err)
-	b, err := c.Target(srv.url()+"?other", "")
+	b, err := c.Target(ToConsumers, srv.url()+"?other", "")
 	require.NoError(t, err)
 	for range 10 {
 		require.True(t, postTo(a, "x", 20*time.Second).OK())
@@ -195,7 +195,7 @@ func TestConnectionsAreReusedAndIdleOnesClosed(t *testing.T) {
 func TestAHostNobodyPostsToIsForgottenAndItsTargetsStillWork(t *testing.T) {
 	srv := saying(t, says("200 OK", "ok", "Connection: close"))
 	c := client(t)
-	target, err := c.Target(srv.url(), "")
+	target, err := c.Target(ToConsumers, srv.url(), "")
 	require.NoError(t, err)
 	require.True(t, postTo(target, "x", 20*time.Second).OK())
 	h := target.host.Load()
@@ -359,7 +359,7 @@ func TestATimedOutExchangeDoesNotTouchTheRequestAnyMore(t *testing.T) {
 		over := make(chan struct{})
 		srv := h2server(t, func(http.ResponseWriter, *http.Request) { <-over }) // never reads the body
 		t.Cleanup(func() { close(over) })
-		target, err := client(t).Target(srv.URL, protocol)
+		target, err := client(t).Target(ToConsumers, srv.URL, protocol)
 		require.NoError(t, err)
 		req := fasthttp.AcquireRequest()
 		body := bytes.Repeat([]byte("x"), 4<<20)
@@ -474,7 +474,7 @@ func TestTheAddressIsCheckedWhenItIsDialled(t *testing.T) {
 			require.ErrorIs(t, r.Err, ErrForbidden)
 			r = post(t, client(t, always("169.254.169.254")), url, protocol, "x", time.Second)
 			require.ErrorIs(t, r.Err, ErrForbidden)
-			_, err := client(t, public).Target(srv.url(), protocol)
+			_, err := client(t, public).Target(ToConsumers, srv.url(), protocol)
 			require.ErrorIs(t, err, ErrForbidden)
 		})
 	}
@@ -485,8 +485,8 @@ func TestTheAddressIsCheckedWhenItIsDialled(t *testing.T) {
 }
 
 func TestTheSystemCallIsCheckedToo(t *testing.T) {
-	d := dialer{policy: policy(t, "public"), life: context.Background()}
-	_, err := d.connect(context.Background(), "127.0.0.1:9", 1)
+	d := dialer{policies: [rules]Policy{policy(t, "public")}, life: context.Background()}
+	_, err := d.connect(context.Background(), ToConsumers, netip.MustParseAddrPort("127.0.0.1:9"), 1)
 	require.ErrorIs(t, err, ErrForbidden)
 }
 
@@ -628,7 +628,7 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func TestOnlyKnownProtocolsAreTargets(t *testing.T) {
-	_, err := client(t).Target("http://h/", "h3")
+	_, err := client(t).Target(ToConsumers, "http://h/", "h3")
 	require.Error(t, err)
 }
 

@@ -50,7 +50,7 @@ func trusting(a *certs.Authority) func(*Options) {
 // postSecret posts once with a token in a header and in the body.
 func postSecret(t *testing.T, c *Client, url, protocol string, timeout time.Duration) Result {
 	t.Helper()
-	target, err := c.Target(url, protocol)
+	target, err := c.Target(ToConsumers, url, protocol)
 	require.NoError(t, err)
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)

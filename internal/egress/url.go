@@ -32,6 +32,16 @@ func (p Policy) CheckURL(raw string) error {
 	return err
 }
 
+// Origin returns scheme, host and port of a URL in one spelling, so that two origins can be
+// compared; "" where CheckURL refuses the URL whatever the policy.
+func Origin(raw string) string {
+	d, _, err := split(raw)
+	if err != nil {
+		return ""
+	}
+	return d.parsed.Scheme + "://" + d.address()
+}
+
 // A destination is a callback URL taken apart.
 type destination struct {
 	tls  bool
@@ -44,51 +54,65 @@ type destination struct {
 }
 
 func (p Policy) parse(raw string) (destination, error) {
-	var d destination
+	d, addr, err := split(raw)
+	switch {
+	case err != nil:
+		return d, err
+	case addr.IsValid():
+		return d, p.CheckAddr(addr)
+	case metadataNames[d.host]:
+		return d, fmt.Errorf("%w: %s is a cloud metadata service", ErrForbidden, d.host)
+	}
+	return d, nil
+}
+
+// split takes a URL apart. addr is the host, if that is an address and no name.
+func split(raw string) (d destination, addr netip.Addr, err error) {
 	for i := 0; i < len(raw); i++ {
 		if c := raw[i]; c <= ' ' || c >= 0x7f || c == '\\' {
-			return d, errors.New("egress: a callback URL holds visible ASCII only: percent-encode the rest")
+			return d, addr, errors.New("egress: a callback URL holds visible ASCII only: percent-encode the rest")
 		}
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return d, errors.New("egress: not a URL")
+		return d, addr, errors.New("egress: not a URL")
 	}
 	switch u.Scheme {
 	case "http", "https":
 		d.tls = u.Scheme == "https"
 	default:
-		return d, errors.New("egress: a callback URL starts with http:// or https://")
+		return d, addr, errors.New("egress: a callback URL starts with http:// or https://")
 	}
 	switch {
 	case u.Opaque != "" || u.Hostname() == "":
-		return d, errors.New("egress: a callback URL names a host")
+		return d, addr, errors.New("egress: a callback URL names a host")
 	case u.User != nil:
-		return d, errors.New("egress: a callback URL has no user name or password in it")
+		return d, addr, errors.New("egress: a callback URL has no user name or password in it")
 	case strings.Contains(raw, "#"):
-		return d, errors.New("egress: a callback URL has no fragment (#)")
+		return d, addr, errors.New("egress: a callback URL has no fragment (#)")
 	}
 	d.port = u.Port()
 	if d.port == "" {
 		if strings.HasSuffix(u.Host, ":") {
-			return d, errors.New("egress: the port is missing after the colon")
+			return d, addr, errors.New("egress: the port is missing after the colon")
 		}
 		d.port = map[bool]string{false: "80", true: "443"}[d.tls]
-	} else if n, err := strconv.Atoi(d.port); err != nil || n < 1 || n > 65535 {
-		return d, errors.New("egress: a port is 1 to 65535")
+	} else {
+		n, err := strconv.Atoi(d.port)
+		if err != nil || n < 1 || n > 65535 {
+			return d, addr, errors.New("egress: a port is 1 to 65535")
+		}
+		d.port = strconv.Itoa(n)
 	}
 	d.host = strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	addr, literal, err := parseHost(d.host)
 	if err != nil {
-		return d, err
+		return d, addr, err
 	}
 	if literal {
-		if err := p.CheckAddr(addr); err != nil {
-			return d, err
-		}
-		d.host = addr.String()
-	} else if metadataNames[d.host] {
-		return d, fmt.Errorf("%w: %s is a cloud metadata service", ErrForbidden, d.host)
+		d.host = addr.Unmap().String()
+	} else {
+		addr = netip.Addr{}
 	}
 	d.parsed = u
 	d.authority = u.Host
@@ -99,7 +123,7 @@ func (p Policy) parse(raw string) (destination, error) {
 	if u.RawQuery != "" || u.ForceQuery {
 		d.uri += "?" + u.RawQuery
 	}
-	return d, nil
+	return d, addr, nil
 }
 
 func (d destination) address() string { return net.JoinHostPort(d.host, d.port) }

@@ -21,7 +21,7 @@ import (
 type deliverer struct{ l *life }
 
 // Target reads the number of the consumer from its URL.
-func (d deliverer) Target(rawURL, _ string) (push.Target, error) {
+func (d deliverer) Target(_ egress.Rule, rawURL, _ string) (push.Target, error) {
 	if rawURL == senderURL {
 		consumers := d.l.w.store.changes(0).Consumers
 		return target{d.l, consumers[slices.IndexFunc(consumers, func(k durable.Consumer) bool { return k.CallbackURL == senderURL })].No}, nil

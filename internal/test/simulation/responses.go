@@ -129,10 +129,11 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // newResponses is the part of a broker that carries responses back.
 func (b *broker) newResponses(store storeSeam) *exchange.Worker {
+	web := &http.Client{Transport: polls{b.life}, CheckRedirect: noRedirect}
 	return exchange.NewWorker(exchange.Options{
 		Store: store, Catalogue: b.catalogue, Policies: policies, Owns: b.node.Owns, NowMs: b.node.NowMs,
 		Publish: b.plane.ForwardAll, Charge: b.queue.Regrant, Answered: func(uint32, ident.ID) {},
-		Web: &http.Client{Transport: polls{b.life}, CheckRedirect: noRedirect}, Agent: "simulation", Token: "X-Broker-Consumer-Token", Log: silent,
+		Web: web, Fetch: web, Agent: "simulation", Token: "X-Broker-Consumer-Token", Log: silent,
 	})
 }
 
