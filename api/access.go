@@ -111,6 +111,13 @@ func publisher(rc *fasthttp.RequestCtx) *durable.Producer {
 	return p
 }
 
+// forProducer reports whether an answer is for a producer, and so shows no callbacks and no texts that
+// may name one: the request was admitted with its tokens, or has its token while management is open.
+func forProducer(rc *fasthttp.RequestCtx) bool {
+	h := &rc.Request.Header
+	return publisher(rc) != nil || len(h.Peek(headerProducerToken)) > 0 && len(h.Peek(headerConsumerToken)) == 0 && !byAdmin(rc)
+}
+
 // byAdmin reports whether the request has an admin token, right or wrong.
 func byAdmin(rc *fasthttp.RequestCtx) bool { return len(rc.Request.Header.Peek(headerAdminToken)) > 0 }
 

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -151,6 +150,7 @@ type Options struct {
 	OpenManagement bool     // management needs no token
 	AllowDelete    bool     // the DELETE routes exist
 	AllowedHosts   []string // names of this broker besides loopback under which management is open
+	UserAgent      string   // of the requests of brokers, which open management refuses
 
 	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
 	// its error. nil: every http and https URL is accepted.
@@ -198,7 +198,7 @@ func New(o Options) *API {
 	}
 	a.hosts = make(map[string]bool, len(o.AllowedHosts))
 	for _, name := range o.AllowedHosts {
-		a.hosts[strings.ToLower(name)] = true
+		a.hosts[canonical(name)] = true
 	}
 	if a.o.Policies == nil {
 		a.o.Policies = policy.NewBook(policy.Policy{})

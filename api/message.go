@@ -148,7 +148,7 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	view := viewMessage(m, path, page)
-	if publisher(rc) != nil {
+	if forProducer(rc) {
 		for i := range view.Jobs {
 			hideConsumer(&view.Jobs[i])
 		}

@@ -9,12 +9,15 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 var (
 	errHost = problem.New(fasthttp.StatusForbidden, "host_not_allowed",
 		"Management without a token accepts as Host a loopback name, the address on which the broker listens, or a name in BROKER_ALLOWED_HOSTS. Send one of these, or a token.")
+	errOwnRequest = problem.New(fasthttp.StatusForbidden, "made_by_broker",
+		"Management without a token refuses the requests of brokers: a URL that a broker was told to ask leads back here. Send a token, or another User-Agent.")
 	errOrigin = problem.New(fasthttp.StatusForbidden, "origin_not_allowed",
 		"Management without a token refuses a browser's requests from pages of other sites.")
 )
@@ -27,6 +30,9 @@ var (
 // Forwarded, which any client can set.
 func (a *API) checkOpen(rc *fasthttp.RequestCtx) error {
 	h := &rc.Request.Header
+	if a.madeByBroker(h) {
+		return errOwnRequest
+	}
 	if !a.namedHere(rc, string(h.Host())) {
 		return errHost
 	}
@@ -54,6 +60,15 @@ func (a *API) checkOpen(rc *fasthttp.RequestCtx) error {
 		}
 	}
 	return nil
+}
+
+// madeByBroker reports whether a broker of this or another installation sent a request, because a
+// user named this broker in a URL. The header is the proof; the User-Agent covers deliveries and
+// brokers of other versions.
+func (a *API) madeByBroker(h *fasthttp.RequestHeader) bool {
+	agent := string(h.UserAgent())
+	product, _, _ := strings.Cut(agent, "/")
+	return len(h.PeekAll(egress.MadeByBroker)) > 0 || agent != "" && agent == a.o.UserAgent || strings.EqualFold(product, egress.Product)
 }
 
 // namedHere reports whether host, with or without a port, names this broker: as loopback,
@@ -91,10 +106,18 @@ func hostname(host string) (string, bool) {
 		if colon := strings.IndexByte(host, ':'); colon >= 0 {
 			name, port = host[:colon], host[colon:]
 		}
-		name = strings.TrimSuffix(name, ".")
 	}
 	if port != "" && (port[0] != ':' || strings.Trim(port[1:], "0123456789") != "") {
 		return "", false
 	}
-	return strings.ToLower(name), name != ""
+	name = canonical(name)
+	return name, name != ""
+}
+
+// canonical returns the one spelling of a host name or address in which hosts are compared.
+func canonical(host string) string {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.Unmap().String()
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
 }

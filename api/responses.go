@@ -110,7 +110,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if now := a.o.Catalogue.ChannelByNo(ch.No); now != nil {
 			ch = now
 		}
-		view, next, err := a.o.Responses.Responses(ctx, ch, m.Head(), from)
+		view, next, err := a.o.Responses.Responses(ctx, ch, m.Head(), from, forProducer(rc))
 		if err != nil {
 			return err
 		}

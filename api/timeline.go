@@ -31,7 +31,8 @@ type timeline struct {
 	a       *API
 	ch      *catalogue.Channel
 	m       *durable.Message
-	own     *durable.Producer // only this producer's message is shown, and no answers; nil: all
+	own     *durable.Producer // only this producer's message is shown; nil: all
+	hide    bool              // answers, and texts that may name a callback, are left out
 	path    string
 	size    int
 	pos     int   // the page begins with the job at this position
@@ -49,7 +50,7 @@ func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) erro
 	if err != nil {
 		return err
 	}
-	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), path: messagePath(ch.ID, m.PathID()), size: q.Size}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: forProducer(rc), path: messagePath(ch.ID, m.PathID()), size: q.Size}
 	if t.own != nil && m.ProducerNo != t.own.No {
 		return errUnknownMessage
 	}
@@ -86,7 +87,7 @@ func (a *API) jobTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), path: consumerPath(ch.ID, k.ID) + "/job/" + m.ID.Job(k.Position).String(), size: q.Size, pos: k.Position}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: forProducer(rc), path: consumerPath(ch.ID, k.ID) + "/job/" + m.ID.Job(k.Position).String(), size: q.Size, pos: k.Position}
 	if t.own != nil && m.ProducerNo != t.own.No {
 		return errUnknownJob
 	}
@@ -225,7 +226,7 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 	switch {
 	case s.Kind == durable.StepFailed: // the reason is the broker's, as in the responses
 		detail = append(detail, strings.ToValidUTF8(s.Text, "\uFFFD"))
-	case t.own == nil: // an error may name the callback, and the answer is the consumer's
+	case !t.hide: // an error may name the callback, and the answer is the consumer's
 		detail = append(detail, strings.ToValidUTF8(s.Text, "\uFFFD"))
 		if len(s.Answer) > 0 {
 			detail = append(detail, "answer: "+strings.ToValidUTF8(string(wholeRunes(s.Answer)), "\uFFFD"))

@@ -32,8 +32,9 @@ type Reader struct {
 }
 
 // Responses returns the responses to a message from the consumers from a position on: one entry for
-// each that has responses on. next is the position after the last entry; 0: there are no more.
-func (r *Reader) Responses(ctx context.Context, ch *catalogue.Channel, h durable.Head, from int) (view apitype.Responses, next int, err error) {
+// each that has responses on. For a producer no entry names a callback. next is the position after the
+// last entry; 0: there are no more.
+func (r *Reader) Responses(ctx context.Context, ch *catalogue.Channel, h durable.Head, from int, forProducer bool) (view apitype.Responses, next int, err error) {
 	view.Result = []apitype.Response{}
 	responders := Responders(ch, r.Policies)
 	counts, err := look(ctx, r.Store, responders, []durable.Head{h})
@@ -50,7 +51,7 @@ func (r *Reader) Responses(ctx context.Context, ch *catalogue.Channel, h durable
 		if len(view.Result) == cmp.Or(r.Most, viewEntries) || bytes > viewBytes {
 			return view, k.Position, nil
 		}
-		entry, err := r.entry(ctx, k, h.ID)
+		entry, err := r.entry(ctx, k, h.ID, forProducer)
 		if err != nil {
 			return view, 0, err
 		}
@@ -77,14 +78,14 @@ func (r *Reader) First(ctx context.Context, ch *catalogue.Channel, h durable.Hea
 	return k, first, nil
 }
 
-func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID) (v apitype.Response, err error) {
+func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID, forProducer bool) (v apitype.Response, err error) {
 	v = apitype.Response{ConsumerID: k.ID, Headers: map[string]string{}, ArrivedAt: apitype.Time{Time: id.Time()}}
 	found, err := r.Store.Exchanges(ctx, k.No, []ident.ID{id})
 	if err != nil {
 		return v, err
 	}
 	if len(found) == 0 {
-		return v, r.derive(ctx, &v, k, id)
+		return v, r.derive(ctx, &v, k, id, forProducer)
 	}
 	e := &found[0]
 	v.State, v.Status, v.Truncated, v.Attempt, v.Reason = e.State.String(), e.Status, e.Truncated, e.Attempt, e.Reason
@@ -102,7 +103,7 @@ func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID) (v
 }
 
 // derive fills the entry of an exchange without a row: its job decides.
-func (r *Reader) derive(ctx context.Context, v *apitype.Response, k *durable.Consumer, id ident.ID) error {
+func (r *Reader) derive(ctx context.Context, v *apitype.Response, k *durable.Consumer, id ident.ID, forProducer bool) error {
 	states, err := r.Store.JobStates(ctx, k.No, []ident.ID{id})
 	if err != nil {
 		return err
@@ -112,7 +113,7 @@ func (r *Reader) derive(ctx context.Context, v *apitype.Response, k *durable.Con
 	switch j.Status {
 	case durable.Dead:
 		v.State, v.Reason, v.EndedAt = durable.ExchangeFailed.String(), j.Reason.String(), at(j.ChangedMs)
-		if j.Error != "" {
+		if j.Error != "" && !forProducer { // it may name the callback
 			v.Reason = strings.TrimPrefix(v.Reason+": "+j.Error, ": ")
 		}
 	case durable.Delivered:
