@@ -75,7 +75,7 @@ func (b *broker) newAlerts(states *consumerstate.Keeper, registry *prometheus.Re
 	}
 	if b.cfg.AlertWebhookURL != "" {
 		secret, _ := policy.ParseSecret(b.cfg.AlertWebhookSecret) // checked
-		o.Webhook = &alerts.Webhook{URL: b.cfg.AlertWebhookURL, Secret: secret, Client: b.client.Web(), Agent: b.cfg.UserAgent}
+		o.Webhook = &alerts.Webhook{URL: b.cfg.AlertWebhookURL, Secret: secret, Client: b.client.Web(egress.Configured), Agent: b.cfg.UserAgent}
 	}
 	if b.cfg.AlertDLQGrowth > 0 {
 		o.Growth = &alerts.Growth{Jobs: b.cfg.AlertDLQGrowth, Window: b.cfg.AlertDLQWindow, Owns: b.node.Owns}

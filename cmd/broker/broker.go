@@ -107,11 +107,16 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err != nil {
 		return nil, err
 	}
-	b.client = egress.NewClient(egress.Options{Policy: callbacks, UserAgent: cfg.UserAgent, MaxConnsPerHost: cfg.PushConcurrency})
-	b.wire(watch, callbacks)
+	fetches, err := egress.ParsePolicy(cfg.FetchEgress, cfg.FetchEgressAllow)
+	if err != nil {
+		return nil, err
+	}
+	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent, MaxConnsPerHost: cfg.PushConcurrency})
+	b.wire(watch, callbacks, fetches)
 	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return nil, err
 	}
+	b.client.Listens(append(b.embedded.addrs(), b.listener.Addr())...)
 	return b, nil
 }
 

@@ -19,7 +19,7 @@ import (
 
 func TestBulks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=2")
+		p := w.start(fetchInside, "BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=2")
 		for name, story := range map[string]func(*testing.T, *process){
 			"lines":                       bulkLines,
 			"records":                     bulkRecords,
@@ -357,7 +357,7 @@ func bulkBadRows(t *testing.T, p *process) {
 // A producer sees and changes its own bulks only.
 func TestBulksBelongToTheirProducer(t *testing.T) {
 	t.Parallel()
-	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false").start()
+	p := embeddedWorld(t).with(fetchInside, "BROKER_OPEN_MANAGEMENT=false").start()
 	admin := []string{"X-Broker-Admin-Token", adminToken}
 	p.do("PUT", "/channel/c", "token=c-token", append(admin, "Content-Type", formType)...)
 	s := &stage{p, "c"}

@@ -113,7 +113,7 @@ func TestFaultKillWhileABulkComesPublishesNothing(t *testing.T) {
 // A broker that is killed while it fetches a file is replaced, and the fetch begins anew.
 func TestFaultKillWhileAFileIsFetched(t *testing.T) {
 	t.Parallel()
-	w := realWorld(t).with(quick...)
+	w := realWorld(t).with(quick...).with(fetchInside)
 	url := file(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, numbered(60_000)) })
 	p := w.start(envKill + "=" + failpoint.AfterBulkChunk + ":2")
 	p.sample("k")

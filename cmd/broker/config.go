@@ -4,6 +4,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
@@ -77,7 +78,9 @@ type config struct {
 	ConsumerConcurrency int      `env:"BROKER_CONSUMER_CONCURRENCY" envDefault:"64" doc:"Push requests in flight, one consumer."`
 	Egress              string   `env:"BROKER_EGRESS" envDefault:"private" doc:"Where callbacks may be. private: anywhere but link-local and cloud-metadata addresses; public: public addresses only."`
 	EgressAllow         []string `env:"BROKER_EGRESS_ALLOW" doc:"CIDRs that are allowed with any value of BROKER_EGRESS."`
-	UserAgent           string   `env:"BROKER_USER_AGENT" default:"Penstock/<version>" doc:"User-Agent of deliveries."`
+	FetchEgress         string   `env:"BROKER_FETCH_EGRESS" envDefault:"public" doc:"The same rule for URLs that producers and consumers name: the file of a bulk, the Location of a 202. public or private."`
+	FetchEgressAllow    []string `env:"BROKER_FETCH_EGRESS_ALLOW" doc:"CIDRs that are allowed with any value of BROKER_FETCH_EGRESS. Those of BROKER_EGRESS_ALLOW do not count there."`
+	UserAgent           string   `env:"BROKER_USER_AGENT" default:"Penstock/<version>" doc:"User-Agent of deliveries and of the other requests of the broker. Open management refuses requests that have it."`
 	ConsumerTokenHeader string   `env:"BROKER_CONSUMER_TOKEN_HEADER" envDefault:"X-Broker-Consumer-Token" doc:"Header of deliveries that contains the consumer's token; not a header with another meaning in deliveries."`
 
 	TimerSlack time.Duration `env:"BROKER_TIMER_SLACK" envDefault:"500us" doc:"Linux: how late timers of this process may be, so that the machine wakes less often. The program restarts itself in the same process to set it. 0: the default of the system."`
@@ -104,7 +107,7 @@ func (c *config) derive() {
 		}
 	}
 	if c.UserAgent == "" {
-		c.UserAgent = "Penstock/" + version
+		c.UserAgent = egress.Product + "/" + version
 	}
 }
 

@@ -168,6 +168,9 @@ func (c *config) checkConsumers(f *faults) {
 	if _, err := egress.ParsePolicy(c.Egress, c.EgressAllow); err != nil {
 		f.add("BROKER_EGRESS or BROKER_EGRESS_ALLOW", "is wrong: %v", err)
 	}
+	if _, err := egress.ParsePolicy(c.FetchEgress, c.FetchEgressAllow); err != nil {
+		f.add("BROKER_FETCH_EGRESS or BROKER_FETCH_EGRESS_ALLOW", "is wrong: %v", err)
+	}
 	if strings.ContainsAny(c.UserAgent, "\r\n\x00") {
 		f.add("BROKER_USER_AGENT", "contains a control character")
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/rand"
 	"fmt"
+	"net"
 
 	"github.com/alicebob/miniredis/v2"
 )
@@ -30,6 +31,18 @@ func startEmbeddedRedis() (*embeddedRedis, error) {
 
 // URL is where it listens, password included.
 func (e *embeddedRedis) URL() string { return "redis://:" + e.password + "@" + e.server.Addr() }
+
+// addrs is where it listens; nothing with a real Redis.
+func (e *embeddedRedis) addrs() []net.Addr {
+	if e == nil {
+		return nil
+	}
+	at, err := net.ResolveTCPAddr("tcp", e.server.Addr())
+	if err != nil {
+		return nil
+	}
+	return []net.Addr{at}
+}
 
 // Close stops it.
 func (e *embeddedRedis) Close() { e.server.Close() }

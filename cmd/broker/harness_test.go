@@ -81,6 +81,9 @@ func (w *world) with(env ...string) *world {
 var quick = []string{"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=1s", "BROKER_STOP_TIMEOUT=1s",
 	"BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s"}
 
+// fetchInside lets users' URLs be on loopback, where the servers of the tests are.
+const fetchInside = "BROKER_FETCH_EGRESS=private"
+
 const adminToken = "test-admin-token"
 
 // A process is one broker.

@@ -32,7 +32,7 @@ import (
 
 // wire makes the parts, each from those that exist already, and then tells them of changes
 // of Redis and of the other brokers. Nothing runs yet.
-func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
+func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) {
 	registry := b.newRegistry()
 	b.catalogue.Watch(b.tellQueue) // before the parts that ask the queue about it
 	agenda := reaper.NewAgenda()
@@ -52,7 +52,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
 	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts, reader))
-	b.responses = b.newResponses(policies, callbacks, registry)
+	b.responses = b.newResponses(policies, registry)
 	desk := &jobs.Desk{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
 	if b.cfg.RetriggerURL != "" {
 		b.retrigger = reaper.NewRetrigger(b.cfg.RetriggerURL, b.cfg.AdminToken)
@@ -65,7 +65,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 		Registry: registry, Log: b.log,
 	})
 	b.mover = b.newMover(registry)
-	b.bulks = b.newBulks(registry, bodies, callbacks)
+	b.bulks = b.newBulks(registry, bodies, fetches)
 	b.alerts, b.status = b.newAlerts(states, registry), b.newStatusEvents(callbacks, registry)
 	b.queue.BeforeAck(b.plane.BeforeAck)
 	b.queue.OnLost(b.reaper.Lost)
@@ -74,7 +74,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks egress.Policy) {
 	b.registerGauges(registry)
 	b.api = api.New(api.Options{
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Data: b.plane, Bulks: b.bulks, Policies: policies,
-		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), CheckCallback: callbacks.CheckURL,
+		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure,
 		AllowDelete:   b.cfg.AllowDelete,
@@ -122,10 +122,10 @@ func (b *broker) newMover(registry *prometheus.Registry) *schedule.Mover {
 }
 
 // newBulks returns the part of this broker in bulks, which publishes on the data plane.
-func (b *broker) newBulks(registry *prometheus.Registry, bodies *intake.Bound, callbacks egress.Policy) *bulk.Bulks {
+func (b *broker) newBulks(registry *prometheus.Registry, bodies *intake.Bound, fetches egress.Policy) *bulk.Bulks {
 	return bulk.New(bulk.Options{
 		Store: b.store, Publisher: b.plane.Publisher, Catalogue: b.catalogue, Cluster: b.node, Bodies: bodies,
-		Client: b.client.Web(), CheckURL: callbacks.CheckURL, FetchTimeout: b.cfg.BulkFetchTimeout, MostBytes: int64(b.cfg.bulkLimit),
+		Client: b.client.Web(egress.ByUsers), CheckURL: fetches.CheckURL, FetchTimeout: b.cfg.BulkFetchTimeout, MostBytes: int64(b.cfg.bulkLimit),
 		Retries: b.cfg.policy(), Retention: b.cfg.Retention, Registry: registry, Log: b.log,
 	})
 }
@@ -149,7 +149,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		Push: push.Settings{
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),
-			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(),
+			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(egress.Configured),
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, WaitingRequests: waitingRequests,

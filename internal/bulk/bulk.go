@@ -67,8 +67,8 @@ type Options struct {
 	Catalogue *catalogue.Catalogue
 	Cluster   Cluster
 	Bodies    *intake.Bound // bytes of bodies in memory
-	// Client fetches files, without redirects and within the rules for addresses, which CheckURL
-	// knows before.
+	// Client fetches files, without redirects and within the rules for addresses that users name, which
+	// CheckURL knows before.
 	Client       *http.Client
 	CheckURL     func(rawURL string) error
 	FetchTimeout time.Duration // of one try
@@ -209,15 +209,15 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 		return
 	case errors.As(err, &retry):
 		wait, tries, reason = retry.wait, bulk.Tries+1, retry.reason
-		log.Info("the file of a bulk is fetched again", "tries", tries, "wait", wait.String())
+		log.Info("the file of a bulk is fetched again", "tries", tries, "wait", wait.String(), "error", retry.cause)
 	case stopping, errors.Is(err, errPaced), errors.Is(err, context.Canceled): // the next owner goes on at once
 	case errors.Is(err, problem.ErrChannelPaused):
 		wait = again
 	case errors.As(err, &final):
-		b.fail(ctx, bulk, final.reason)
+		b.fail(ctx, bulk, final.reason, final.cause)
 		return
 	case errors.As(err, &p) && p.Status < 500:
-		b.fail(ctx, bulk, p.Detail)
+		b.fail(ctx, bulk, p.Detail, nil)
 		return
 	default:
 		wait = again
@@ -228,11 +228,11 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 	}
 }
 
-// fail ends a bulk with a reason, which does not contain the address of the file.
-func (b *Bulks) fail(ctx context.Context, bulk *durable.Bulk, reason string) {
+// fail ends a bulk with a reason, which does not contain the address of the file. The cause is for the log.
+func (b *Bulks) fail(ctx context.Context, bulk *durable.Bulk, reason string, cause error) {
 	if err := b.Store.FailBulk(ctx, bulk.BulkOwner, reason); err == nil {
 		b.ended.WithLabelValues("failed").Inc()
-		b.Log.Warn("a bulk failed", "bulk", bulk.ID.String(), "reason", reason)
+		b.Log.Warn("a bulk failed", "bulk", bulk.ID.String(), "reason", reason, "error", cause)
 	}
 }
 

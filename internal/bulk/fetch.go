@@ -21,18 +21,35 @@ import (
 type retryError struct {
 	reason string
 	wait   time.Duration
+	cause  error // for the log
 }
 
 func (e *retryError) Error() string { return e.reason }
 
 // A fetchError is the failure of a fetch that fails again however often it is tried.
-type fetchError struct{ reason string }
+type fetchError struct {
+	reason string
+	cause  error // for the log
+}
 
 func (e *fetchError) Error() string { return e.reason }
 
 func failedFetch(format string, args ...any) error {
-	return &fetchError{fmt.Sprintf(format, args...)}
+	return &fetchError{reason: fmt.Sprintf(format, args...)}
 }
+
+// An unreached is a failure of the network. The producer chose the address, so it is told the same
+// of each: an answer that told a closed port from a slow one would scan the network of the broker.
+// The cause is for the log.
+type unreached struct{ told, cause error }
+
+func (e *unreached) Error() string   { return e.told.Error() }
+func (e *unreached) Unwrap() []error { return []error{e.told, e.cause} }
+
+var (
+	errNoAnswer = errors.New("no answer came from its address")
+	errBrokeOff = errors.New("the answer broke off")
+)
 
 // fetch stores the file of a bulk whole, from its beginning, and then lets its rows be expanded.
 func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec) error {
@@ -42,7 +59,7 @@ func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec) error
 	limited, cancel := context.WithTimeout(ctx, b.FetchTimeout)
 	defer cancel()
 	c, err := b.download(limited, bulk, spec)
-	if errors.Is(limited.Err(), context.DeadlineExceeded) {
+	if errors.Is(limited.Err(), context.DeadlineExceeded) && !errors.Is(err, errNoAnswer) {
 		err = fmt.Errorf("the file did not arrive within %v", b.FetchTimeout)
 	}
 	if err != nil {
@@ -65,20 +82,24 @@ func (b *Bulks) judge(ctx context.Context, bulk *durable.Bulk, err error) error 
 	case errors.As(err, &final), errors.Is(err, durable.ErrFailed), errors.Is(err, durable.ErrBulkLost), errors.Is(err, durable.ErrOutcomeUnknown):
 		return err
 	}
-	text := "The file cannot be fetched: " + withoutURL(err) + "."
-	if bulk.Tries >= b.Retries.MaxRetries {
-		return failedFetch("%s Tried %d times.", text, bulk.Tries+1)
+	text := "The file cannot be fetched: " + err.Error() + "."
+	cause := err
+	if hidden := new(unreached); errors.As(err, &hidden) {
+		cause = withoutURL(hidden.cause)
 	}
-	return &retryError{text, b.Retries.Delay(bulk.Tries + 1)}
+	if bulk.Tries >= b.Retries.MaxRetries {
+		return &fetchError{fmt.Sprintf("%s Tried %d times.", text, bulk.Tries+1), cause}
+	}
+	return &retryError{text, b.Retries.Delay(bulk.Tries + 1), cause}
 }
 
-// withoutURL returns the text of an error without the URL, which may contain a secret.
-func withoutURL(err error) string {
+// withoutURL returns an error without the URL, which may contain a secret.
+func withoutURL(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
-		err = of.Err
+		return of.Err
 	}
-	return strings.TrimPrefix(err.Error(), "egress: ")
+	return err
 }
 
 // checkFile refuses a file whose columns cannot become messages.
@@ -102,7 +123,7 @@ func (b *Bulks) request(ctx context.Context, from string) (*http.Response, error
 	r.Header.Set("Accept-Encoding", "identity")
 	answer, err := b.Client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, &unreached{errNoAnswer, err}
 	}
 	if err := b.checkAnswer(answer); err != nil {
 		_ = answer.Body.Close()
@@ -210,7 +231,7 @@ func (c *chunker) fill(from io.Reader) (whole bool, err error) {
 			break
 		}
 		if err != nil {
-			return false, err
+			return false, &unreached{errBrokeOff, err}
 		}
 	}
 	part := c.buf

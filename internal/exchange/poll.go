@@ -2,6 +2,8 @@ package exchange
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -157,23 +159,23 @@ func (r *pollRun) store(ctx context.Context, d durable.Work, status int, res *eg
 func (r *pollRun) ask(ctx context.Context, d durable.Work) (res *egress.Response, status int, retryAfter time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.p.Timeout, maxPoll))
 	defer cancel()
-	if r.CheckURL != nil && r.CheckURL(d.URL) != nil {
-		return nil, 0, 0
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody)
 	if err != nil {
 		return nil, 0, 0
 	}
 	job := d.ID.Job(r.k.Position).String()
+	web := r.Fetch
 	if r.trusted(d.URL) {
+		web = r.Web
 		r.p.Prove(req.Header.Set, job, nil, time.Now())
 		req.Header.Set(r.Token, r.k.Token)
 	}
 	req.Header.Set("User-Agent", r.Agent)
 	req.Header.Set("X-Broker-Consumer-ID", r.k.ID)
 	req.Header.Set("X-Broker-Job-ID", job)
-	resp, err := r.Web.Do(req)
+	resp, err := web.Do(req)
 	if err != nil {
+		r.unasked(d, err)
 		return nil, 0, 0
 	}
 	defer resp.Body.Close()
@@ -185,17 +187,25 @@ func (r *pollRun) ask(ctx context.Context, d durable.Work) (res *egress.Response
 	return res, resp.StatusCode, retryAfter
 }
 
-// trusted reports whether a URL may get the credentials of the consumer: it is where its callback
-// is, or its policy names it. A Location elsewhere gets none.
+// trusted reports whether a URL is where management has put the consumer: it has scheme, host and
+// port of its callback, or of its result URL. Such a URL gets the credentials of the consumer and
+// follows the rule of callbacks. A Location elsewhere gets none, and follows that of users' URLs.
 func (r *pollRun) trusted(text string) bool {
-	to, err := url.Parse(text)
-	if err != nil {
-		return false
+	to := egress.Origin(text)
+	return to != "" && (to == egress.Origin(r.k.CallbackURL) || to == egress.Origin(r.p.ResultURL.For("m")))
+}
+
+// unasked tells the operator, and nobody else, why a result is not asked for. A Location at an
+// address that is not allowed is a warning, once a minute.
+func (r *pollRun) unasked(d durable.Work, err error) {
+	level := slog.LevelDebug
+	if now := r.NowMs(); errors.Is(err, egress.ErrForbidden) && now-r.warned.Load() >= time.Minute.Milliseconds() {
+		r.warned.Store(now)
+		level = slog.LevelWarn
 	}
-	for _, known := range []string{r.k.CallbackURL, r.p.ResultURL.For("m")} {
-		if u, err := url.Parse(known); err == nil && u.Host == to.Host && u.Scheme == to.Scheme {
-			return true
-		}
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err // the URL may contain a secret
 	}
-	return false
+	r.Log.Log(context.Background(), level, "a result was not asked for", "consumer", r.k.ID, "job", d.ID.Job(r.k.Position).String(), "error", err)
 }

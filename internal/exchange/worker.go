@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,12 +61,13 @@ type Options struct {
 	Charge   func(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
 	Answered func(consumer uint32, id ident.ID) // a response was stored
 	Announce func()                             // the catalogue has changed
-	Web      *http.Client                       // follows the address rules, no redirects
-	CheckURL func(rawURL string) error
-	Agent    string // User-Agent
-	Token    string // name of the header with the consumer's token
-	Registry prometheus.Registerer
-	Log      *slog.Logger
+	// Web asks for results where management configured that, Fetch where the receiver did. Both follow
+	// their address rules, and no redirects.
+	Web, Fetch *http.Client
+	Agent      string // User-Agent
+	Token      string // name of the header with the consumer's token
+	Registry   prometheus.Registerer
+	Log        *slog.Logger
 }
 
 // A Worker does what is due of the exchanges of the consumers that this broker owns.
@@ -73,6 +75,8 @@ type Worker struct {
 	Options
 	poke chan struct{} // capacity 1: something is due
 	wg   sync.WaitGroup
+
+	warned atomic.Int64 // Unix ms: the last warning of a Location that may not be asked
 
 	mu     sync.Mutex
 	active map[uint32]bool // consumers that are handled now
