@@ -50,7 +50,7 @@ func newAsked(t *testing.T, places map[string]string) *asked {
 // it, with the credentials of the consumer at its own places only, and until the deadline.
 func TestResultsAreAskedForWhereTheyMayBe(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		w.with(quick...)
+		w.with(quick...).with(fetchInside)
 		elsewhere := newAsked(t, nil)
 		a := newAsked(t, map[string]string{"metadata": "http://169.254.169.254/latest", "other": elsewhere.URL + "/other", "never": "/never"})
 		s := w.start().stage(t)
