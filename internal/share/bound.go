@@ -13,6 +13,8 @@ type Options struct {
 	Most    int64  // bytes or places
 	Reserve int64  // beside Most: for management, and for takes of up to Small
 	Small   int64  // the largest take of other keys that may use the reserve
+	Resting bool   // only holds that rest are ended
+	Rash    bool   // holds are ended however young they are, and as many as are refused
 }
 
 // A Bound is a number of bytes or places that keys share. Its methods may be called at once.

@@ -20,10 +20,15 @@ type Hold struct {
 	end     func()
 	began   time.Time
 	n       int64        // held; under mu of the bound
-	over    bool         // was ended; under mu of the bound
 	moved   atomic.Int64 // bytes or other steps, since began
-	resting atomic.Int64 // Unix ns since when it rests; 0: it works
+	resting atomic.Int64 // Unix ns since when it rests; working or over
 }
+
+// The values of Hold.resting that are no times. A hold that is over stays so.
+const (
+	working = 0
+	over    = -1
+)
 
 // Hold begins a hold of a key that holds nothing yet. end is called once at most, from another
 // goroutine, without locks: it makes the owner give up soon, and call Close.
@@ -59,6 +64,14 @@ func (h *Hold) Take(n int64) bool {
 	return false
 }
 
+// Add counts n more, whether it fits or not: it was accepted already.
+func (h *Hold) Add(n int64) {
+	h.b.mu.Lock()
+	h.n += n
+	h.b.mu.Unlock()
+	h.b.Add(h.key, n)
+}
+
 // Give gives a part back.
 func (h *Hold) Give(n int64) {
 	h.b.mu.Lock()
@@ -91,22 +104,22 @@ func (h *Hold) Keep() (n int64) {
 // Moved tells that n bytes came or went.
 func (h *Hold) Moved(n int) { h.moved.Add(int64(n)) }
 
-// Rest tells that the hold waits for its user, as a connection does between requests.
-func (h *Hold) Rest() { h.resting.Store(time.Now().UnixNano()) }
+// Rest tells that the hold waits for its user, as a connection does between requests. It costs no
+// lock.
+func (h *Hold) Rest() { h.resting.CompareAndSwap(working, time.Now().UnixNano()) }
 
-// Work tells that it does not rest any longer. It returns false if the hold was ended.
+// Work tells that it does not rest any longer. It returns false if the hold was ended. It costs no
+// lock.
 func (h *Hold) Work() bool {
-	h.resting.Store(0)
-	h.b.mu.Lock()
-	defer h.b.mu.Unlock()
-	return !h.over
+	since := h.resting.Load()
+	return since == working || since != over && h.resting.CompareAndSwap(since, working)
 }
 
 // press chooses the hold to end so that by can take n: of the keys that hold at least as much as
 // the key of by would, the one that rests longest, or else the slowest. It needs mu.
 func (b *Bound) press(by *Hold, n int64) *Hold {
 	now := time.Now()
-	if now.Sub(b.pressed) < pressEvery {
+	if now.Sub(b.pressed) < pressEvery && !b.o.Rash {
 		return nil
 	}
 	b.pressed = now
@@ -114,32 +127,38 @@ func (b *Bound) press(by *Hold, n int64) *Hold {
 	if a := b.accounts[by.key]; a != nil {
 		least += a.main + a.reserved
 	}
-	var worst *Hold
+	var worst candidate
 	for h := range b.holds {
-		if h == by || h.over || h.end == nil || h.n == 0 || now.Sub(h.began) < young {
+		c := candidate{h, h.resting.Load()}
+		if h == by || h.end == nil || h.n == 0 || c.since == over || now.Sub(h.began) < young && !b.o.Rash || c.since == working && b.o.Resting {
 			continue
 		}
 		if a := b.accounts[h.key]; h.key != by.key && a.main+a.reserved < least {
 			continue
 		}
-		if worst == nil || h.worse(worst, now) {
-			worst = h
+		if worst.Hold == nil || c.worse(worst, now) {
+			worst = c
 		}
 	}
-	if worst != nil {
-		worst.over = true
+	if worst.Hold == nil || !worst.resting.CompareAndSwap(worst.since, over) { // it has begun to rest or to work
+		return nil
 	}
-	return worst
+	return worst.Hold
 }
 
-// worse reports whether h should be ended before o.
-func (h *Hold) worse(o *Hold, now time.Time) bool {
-	mine, others := h.resting.Load(), o.resting.Load()
+// A candidate is a hold as it was when it was looked at.
+type candidate struct {
+	*Hold
+	since int64
+}
+
+// worse reports whether c should be ended before o.
+func (c candidate) worse(o candidate, now time.Time) bool {
 	switch {
-	case mine != 0 && others != 0:
-		return mine < others
-	case mine != 0 || others != 0:
-		return mine != 0
+	case c.since != working && o.since != working:
+		return c.since < o.since
+	case c.since != working || o.since != working:
+		return c.since != working
 	}
-	return float64(h.moved.Load())/float64(now.Sub(h.began)) < float64(o.moved.Load())/float64(now.Sub(o.began))
+	return float64(c.moved.Load())/float64(now.Sub(c.began)) < float64(o.moved.Load())/float64(now.Sub(o.began))
 }

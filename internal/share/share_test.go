@@ -163,6 +163,38 @@ func TestWhatRestsLongestIsEndedBeforeWhatMoves(t *testing.T) {
 	})
 }
 
+func TestAHoldThatWorksIsLeftAloneWhereOnlyRestingOnesAreEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Most: 4, Resting: true, Rash: true})
+		var ended []int
+		client := Address(netip.MustParseAddr("10.0.0.1"))
+		var holds []*Hold
+		for i := range 2 {
+			h := b.Hold(client, func() { ended = append(ended, i) })
+			require.True(t, h.Take(1))
+			holds = append(holds, h)
+		}
+		require.False(t, b.Hold(client, nil).Take(1))
+		require.Empty(t, ended, "both work")
+		for i := range holds {
+			holds[1-i].Rest()
+			time.Sleep(time.Millisecond)
+		}
+		require.True(t, holds[1].Work())
+		for range 3 {
+			require.False(t, b.Hold(client, nil).Take(1))
+		}
+		require.Equal(t, []int{0}, ended, "young as it is, and once")
+		holds[0].Rest()
+		require.False(t, holds[0].Work(), "it stays over")
+		holds[1].Add(9)
+		require.EqualValues(t, 11, b.Taken())
+		holds[0].Close()
+		holds[1].Close()
+		require.Zero(t, b.Taken())
+	})
+}
+
 func TestClientsOfOneNetworkShareAKey(t *testing.T) {
 	a := func(s string) Key { return Address(AddressOf(&net.TCPAddr{IP: net.ParseIP(s), Port: 1})) }
 	require.Equal(t, a("2001:db8::1"), a("2001:db8::ffff:1"))
