@@ -6,8 +6,10 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // The headers that carry tokens.
@@ -58,6 +60,7 @@ func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access A
 	var refusal error
 	if a.o.OpenManagement {
 		if refusal = a.checkOpen(rc); refusal == nil {
+			answer.SetKey(rc, share.Management(share.AddressOf(rc.RemoteAddr())))
 			return nil
 		}
 	}
@@ -87,7 +90,10 @@ func (access Access) forConsumers() bool { return access == AccessOwn || access 
 func (access Access) forProducers() bool { return access == AccessPublished || access == AccessJob }
 
 func (a *API) admitConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	_, _, err := a.authorizeConsumer(ctx, rc)
+	_, k, err := a.authorizeConsumer(ctx, rc)
+	if err == nil {
+		answer.SetKey(rc, share.Consumer(k.No))
+	}
 	return err
 }
 
@@ -101,6 +107,7 @@ func (a *API) admitProducer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 		return err
 	}
 	rc.SetUserValue(publisherKey, p)
+	answer.SetKey(rc, share.Producer(p.No))
 	return nil
 }
 
@@ -133,5 +140,6 @@ func (a *API) checkAdmin(rc *fasthttp.RequestCtx) error {
 	case !catalogue.TokenMatches(token, a.o.AdminToken):
 		return errAdminToken
 	}
+	answer.SetKey(rc, share.Management(share.AddressOf(rc.RemoteAddr())))
 	return nil
 }

@@ -30,8 +30,8 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// answer writes v, which has no date, as JSON.
-func answer(rc *fasthttp.RequestCtx, status int, v any) error {
+// answerJSON writes v, which has no date, as JSON.
+func answerJSON(rc *fasthttp.RequestCtx, status int, v any) error {
 	body, err := encode(v)
 	if err != nil {
 		return err

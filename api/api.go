@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/exchange"
@@ -18,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -135,6 +137,9 @@ type Options struct {
 	// Bodies counts the bodies of all requests in memory, including those of the data
 	// plane; nil: the API uses a bound of its own.
 	Bodies *intake.Bound
+	// Answers counts the large answers of all requests, including those of the data plane; nil: the API
+	// uses a bound of its own.
+	Answers *share.Bound
 
 	// Responses reads the responses to messages, Board has the clients that wait for them, until
 	// Stopping is closed.
@@ -208,6 +213,9 @@ func New(o Options) *API {
 	}
 	if a.o.Bodies == nil {
 		a.o.Bodies = intake.NewBound(defaultBodies)
+	}
+	if a.o.Answers == nil {
+		a.o.Answers = answer.NewBound(defaultBodies)
 	}
 	a.router = a.newRouter()
 	a.publish = a.instrument(a.metrics.route(broadcastRoute), func(rc *fasthttp.RequestCtx) {

@@ -2,13 +2,10 @@ package api
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -103,55 +100,3 @@ var passing = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.E
 func passes(err error) bool {
 	return slices.ContainsFunc(passing, func(e error) bool { return errors.Is(err, e) })
 }
-
-// lateRead is how long a read whose deadline has passed looks for bytes that are there already.
-const lateRead = time.Millisecond
-
-// One goroutine at a time reads a clientConn, and the same one calls Ended.
-type clientConn struct {
-	*net.TCPConn
-	ended bool
-	from  *listener
-	heard atomic.Bool // from does not remember the connection any more
-	late  atomic.Bool // a read has looked once more since the deadline was set
-}
-
-// SetReadDeadline sets the deadline of the reads.
-func (c *clientConn) SetReadDeadline(t time.Time) error {
-	c.late.Store(false)
-	return c.TCPConn.SetReadDeadline(t)
-}
-
-func (c *clientConn) Close() error {
-	c.forget()
-	return c.TCPConn.Close()
-}
-
-func (c *clientConn) forget() {
-	if !c.heard.Swap(true) {
-		c.from.forget(c)
-	}
-}
-
-// Read reads once more when the deadline has passed: a broker that stood still may find the deadline
-// over and a request that came in time. A connection on which the client never sent a byte would
-// otherwise answer 408 to its first request.
-func (c *clientConn) Read(p []byte) (int, error) {
-	n, err := c.TCPConn.Read(p)
-	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && !c.late.Swap(true) {
-		if c.TCPConn.SetReadDeadline(time.Now().Add(lateRead)) == nil {
-			n, err = c.TCPConn.Read(p)
-		}
-	}
-	if !c.heard.Load() {
-		c.forget()
-	}
-	if err != nil && errors.Is(err, io.EOF) {
-		c.ended = true
-	}
-	return n, err
-}
-
-// Ended reports whether the client has closed its sending side. A chunked body that ends
-// with Ended true has no last chunk, and is truncated.
-func (c *clientConn) Ended() bool { return c.ended }

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"strings"
 	"time"
@@ -12,10 +10,10 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -136,6 +134,11 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	held, err := answer.Open(a.o.Answers, answer.KeyOf(rc), len(m.Payload))
+	if err != nil {
+		return err
+	}
+	defer held.Drop()
 	start := 0
 	if q.First != "" {
 		if start, err = positionOf(ch, m, q.First); err != nil {
@@ -174,11 +177,7 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if !known && time.Since(m.ID.Time()) < a.o.RationalDelay {
 		view.Status = apitype.Acknowledged
 	}
-	body, err := encodeMessage(&view, m.Payload)
-	if err != nil {
-		return err
-	}
-	return answerEncoded(rc, fasthttp.StatusOK, body, at, over)
+	return answerApart(rc, held, &view, at, over, payload{&view.Payload, m.Payload, view.PayloadEncoding != ""})
 }
 
 // namer returns the producer whose ID the request names a message by: the one with whose tokens it
@@ -205,36 +204,6 @@ func (a *API) messageFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catal
 		return nil, errUnknownMessage
 	}
 	return &found[0], nil
-}
-
-// encodeMessage returns v, whose Payload is empty, with payload as JSON. It writes the payload
-// itself: a payload is large, and encoding/json would copy it several times.
-func encodeMessage(v *apitype.Message, payload []byte) ([]byte, error) {
-	around, err := encode(v)
-	if err != nil {
-		return nil, err
-	}
-	// Only the ID comes before the payload, and an ID contains no quotes.
-	before, after, ok := bytes.Cut(around, []byte(`"Payload":""`))
-	if !ok {
-		return nil, errors.New("api: a message has no place for its payload")
-	}
-	size := len(around)
-	if v.PayloadEncoding == "" {
-		size += jsontext.Size(payload)
-	} else {
-		size += base64.StdEncoding.EncodedLen(len(payload))
-	}
-	b := append(make([]byte, 0, size), before...)
-	b = append(b, `"Payload":`...)
-	if v.PayloadEncoding == "" {
-		b = jsontext.Append(b, payload)
-	} else {
-		b = append(b, '"')
-		b = base64.StdEncoding.AppendEncode(b, payload)
-		b = append(b, '"')
-	}
-	return append(b, after...), nil
 }
 
 // shown reports whether the message has a job for the consumer at a position, or one that the filter

@@ -16,7 +16,7 @@ const pingTimeout = time.Second
 // livez depends on no store: while a store is down, the orchestrator must not restart every
 // broker.
 func (a *API) livez(_ context.Context, rc *fasthttp.RequestCtx) error {
-	return answer(rc, fasthttp.StatusOK, apitype.Health{Status: "alive"})
+	return answerJSON(rc, fasthttp.StatusOK, apitype.Health{Status: "alive"})
 }
 
 // readyz answers whether this broker can accept messages. The state of Redis is in the body
@@ -35,7 +35,7 @@ func (a *API) readyz(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := a.ping(ctx, a.o.Store.Ping); err != nil {
 		return problem.New(fasthttp.StatusServiceUnavailable, "store_unreachable", "The durable store does not answer.").Because(err)
 	}
-	return answer(rc, fasthttp.StatusOK, view)
+	return answerJSON(rc, fasthttp.StatusOK, view)
 }
 
 func (a *API) ping(ctx context.Context, ping func(context.Context) error) error {
@@ -53,12 +53,12 @@ func (a *API) getMetrics(_ context.Context, rc *fasthttp.RequestCtx) error {
 }
 
 func (a *API) getVersion(_ context.Context, rc *fasthttp.RequestCtx) error {
-	return answer(rc, fasthttp.StatusOK, a.o.Version)
+	return answerJSON(rc, fasthttp.StatusOK, a.o.Version)
 }
 
 // getStatus serves health checks that were written for the older implementation: 3 means
 // initialised. It leaves out the seed data of the older implementation, which contained
 // every token.
 func (a *API) getStatus(_ context.Context, rc *fasthttp.RequestCtx) error {
-	return answer(rc, fasthttp.StatusOK, apitype.Status{AppStatus: 3})
+	return answerJSON(rc, fasthttp.StatusOK, apitype.Status{AppStatus: 3})
 }

@@ -66,7 +66,7 @@ func (a *API) reconcile(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		view.Result = append(view.Result, apitype.Books{ConsumerID: k.ID, Accepted: b.Accepted, Delivered: b.Delivered, Queued: b.Queued(), InFlight: b.InFlight,
 			Dead: b.Dead, Expired: b.Expired, Filtered: b.Filtered, Balanced: b.Difference() == 0, Difference: b.Difference()})
 	}
-	return answer(rc, fasthttp.StatusOK, view)
+	return answerJSON(rc, fasthttp.StatusOK, view)
 }
 
 // readTimes reads from and to. Without them all messages up to now are meant.

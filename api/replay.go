@@ -70,7 +70,7 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	if req.DryRun {
-		return answer(rc, fasthttp.StatusOK, apitype.ReplayEstimate{Matched: n.Messages, Bytes: n.Bytes, Estimated: n.Estimated,
+		return answerJSON(rc, fasthttp.StatusOK, apitype.ReplayEstimate{Matched: n.Messages, Bytes: n.Bytes, Estimated: n.Estimated,
 			EstimatedSeconds: a.estimate(k, r.Rate, n.Messages), RemovedBefore: removedBefore(r.RemovedMs)})
 	}
 	r.Matched, r.Bytes, r.Estimated = n.Messages, n.Bytes, n.Estimated
@@ -86,7 +86,7 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	a.changed(ctx, rc)
 	a.log.Info("a replay began", "channel", ch.ID, "consumer", k.ID, "replay", r.ID(), "messages", r.Matched, "request_id", requestID(rc))
 	setLocation(rc, replayPath(ch.ID, k.ID, r.ID()))
-	return answer(rc, fasthttp.StatusAccepted, viewReplay(&r, durable.ReplayCounts{}))
+	return answerJSON(rc, fasthttp.StatusAccepted, viewReplay(&r, durable.ReplayCounts{}))
 }
 
 // countReplay counts the messages of a replay. Counts with a filter read payloads, so one runs at a

@@ -6,10 +6,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 var errNoReplies = problem.New(fasthttp.StatusNotFound, "no_replies", "The producer has got no replies yet: it has no replyUrl, or no consumer has responded.")
@@ -27,6 +29,7 @@ func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if p == nil || !catalogue.TokenMatches(h.Peek(headerProducerToken), p.Token) {
 		return catalogue.ErrProducerToken
 	}
+	answer.SetKey(rc, share.Producer(p.No))
 	return nil
 }
 

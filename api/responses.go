@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/egress"
@@ -117,8 +118,25 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if next > 0 && next < len(ch.Consumers) {
 			view.Pages = &apitype.Pages{Next: messagePath(ch.ID, m.PathID()) + "/responses?first=" + ch.Consumers[next].ID}
 		}
-		return answerResource(rc, fasthttp.StatusOK, view, m.ID.Time(), false)
+		return a.answerResponses(rc, &view, m.ID.Time())
 	})
+}
+
+// answerResponses answers with responses, whose bodies are held once.
+func (a *API) answerResponses(rc *fasthttp.RequestCtx, view *apitype.Responses, at time.Time) error {
+	n := 0
+	bodies := make([]payload, len(view.Result))
+	for i := range view.Result {
+		r := &view.Result[i]
+		n += len(r.Body)
+		bodies[i] = payload{member: &r.Body, bytes: answer.BytesOf(r.Body)}
+	}
+	held, err := answer.Open(a.o.Answers, answer.KeyOf(rc), n)
+	if err != nil {
+		return err
+	}
+	defer held.Drop()
+	return answerApart(rc, held, view, at, false, bodies...)
 }
 
 // headlineFor returns the message that the path names, without payload. A producer sees its own

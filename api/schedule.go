@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"net/url"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -73,6 +73,11 @@ func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	held, err := answer.Open(a.o.Answers, answer.KeyOf(rc), len(m.Payload))
+	if err != nil {
+		return err
+	}
+	defer held.Drop()
 	view := viewScheduled(m)
 	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
 		view.ProducedBy = p.ID
@@ -80,16 +85,18 @@ func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if m.MessageID != (ident.ID{}) {
 		view.MessageURL = messagePath(ch.ID, m.MessageID.String())
 	}
-	return answerResource(rc, fasthttp.StatusOK, view, newest(m.ID.Time(), m.MessageID.Time()), false)
+	at := newest(m.ID.Time(), m.MessageID.Time())
+	return answerApart(rc, held, &view, at, false, payload{&view.Payload, m.Payload, view.PayloadEncoding != ""})
 }
 
+// viewScheduled returns m without its payload.
 func viewScheduled(m *durable.Scheduled) apitype.ScheduledMessage {
 	view := apitype.ScheduledMessage{
-		ID: m.ID.String(), MessageID: m.PublicID(), Payload: string(m.Payload), ContentType: m.ContentType, Priority: m.Priority,
+		ID: m.ID.String(), MessageID: m.PublicID(), ContentType: m.ContentType, Priority: m.Priority,
 		DispatchSchedule: apitype.Time{Time: time.UnixMilli(m.DueMs)}, Status: apitype.Scheduled, Recurrence: m.Recurrence, Headers: headersOf(m.Headers),
 	}
 	if !utf8.Valid(m.Payload) {
-		view.Payload, view.PayloadEncoding = base64.StdEncoding.EncodeToString(m.Payload), apitype.Base64
+		view.PayloadEncoding = apitype.Base64
 	}
 	if m.Status == durable.ScheduleOver {
 		view.Status = apitype.Dispatched
@@ -211,5 +218,5 @@ func (a *API) countMessages(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	if c.NextMs > 0 {
 		view.Next = &apitype.Time{Time: time.UnixMilli(c.NextMs)}
 	}
-	return answer(rc, fasthttp.StatusOK, view)
+	return answerJSON(rc, fasthttp.StatusOK, view)
 }

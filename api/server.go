@@ -12,15 +12,19 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/answer"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
 	// readTimeout bounds a head with the beginning of its body. Package intake gives a large
 	// body more time.
 	readTimeout = 30 * time.Second
-	// writeTimeout bounds an answer. It allows a message of the largest size on a slow line.
-	writeTimeout = 60 * time.Second
+	// writeTimeout bounds a small answer. The connections of Listen give a large one more time, as
+	// package intake does a large body.
+	writeTimeout = intake.Patience
 	// idleTimeout bounds the time between requests. It is longer than the usual 60 s of load
 	// balancers, because a request fails when the broker closes while the balancer sends.
 	idleTimeout = 75 * time.Second
@@ -34,7 +38,8 @@ const (
 
 // ServerOptions are the limits of a server.
 type ServerOptions struct {
-	Concurrency int // connections served at once; 0: fasthttp's default, 256 Ki
+	Concurrency int          // connections served at once; 0: fasthttp's default, 256 Ki
+	Answers     *share.Bound // of large answers; nil: one of its own
 	Log         *slog.Logger
 }
 
@@ -44,8 +49,11 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Answers == nil {
+		o.Answers = answer.NewBound(defaultBodies)
+	}
 	return &fasthttp.Server{
-		Handler:                      contain(strict(endBody(h))),
+		Handler:                      contain(settled(strict(endBody(h)), o.Answers)),
 		StreamRequestBody:            true, // the handlers bound their bodies: see package intake
 		MaxRequestBodySize:           1,    // with streaming: only the bytes that the server awaits before the handler
 		ErrorHandler:                 refuse,
@@ -61,6 +69,14 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,
+	}
+}
+
+// settled counts what is large of the answers of h.
+func settled(h fasthttp.RequestHandler, answers *share.Bound) fasthttp.RequestHandler {
+	return func(rc *fasthttp.RequestCtx) {
+		h(rc)
+		answer.Settle(rc, answers)
 	}
 }
 

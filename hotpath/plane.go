@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -76,6 +77,7 @@ type Options struct {
 	Scheduled       func(dueMs int64)
 	CacheBytes      int
 	Bodies          *intake.Bound
+	Answers         *share.Bound // of large answers, and of what batch clients have not read
 	WaitingRequests int64
 	Journal         accept.JournalOptions
 	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
@@ -117,7 +119,7 @@ func New(o Options) *Plane {
 	})
 	p.Puller = pull.New(pull.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Visible: o.Visible, Policies: o.Push.Policies,
-		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Stopping: p.stopping,
+		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Stopping: p.stopping,
 	})
 	p.fanout = fanout.New(fanout.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,
@@ -125,7 +127,7 @@ func New(o Options) *Plane {
 	})
 	p.Publisher = accept.New(accept.Options{
 		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add, MaxBody: o.MaxBody,
-		TokenHeader: o.Push.TokenHeader, WaitingRequests: o.WaitingRequests, Bodies: o.Bodies, Metrics: o.Metrics, Log: o.Log,
+		TokenHeader: o.Push.TokenHeader, WaitingRequests: o.WaitingRequests, Bodies: o.Bodies, Answers: o.Answers, Metrics: o.Metrics, Log: o.Log,
 		Replies:     accept.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
 		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store,
 	})

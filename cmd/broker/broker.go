@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/schedule"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/statusevents"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
@@ -33,6 +34,7 @@ import (
 const (
 	cacheBytes      = 128 << 20 // payloads kept for delivery
 	bodyBytes       = 256 << 20 // bodies of requests that arrive or wait for the store
+	answerBytes     = 128 << 20 // large answers that clients have not read
 	pushBytes       = 128 << 20 // large payloads of deliveries under way
 	waitingRequests = 8192      // publishes waiting for the store
 )
@@ -62,6 +64,7 @@ type broker struct {
 	board     *exchange.Board
 	responses *exchange.Worker
 	api       *api.API
+	answers   *share.Bound // of large answers
 	server    *fasthttp.Server
 	listener  net.Listener
 	failed    chan error // capacity 1: why the broker must end

@@ -61,7 +61,7 @@ const (
 	prose         partKind = iota
 	startCommand           // starts the broker: only its settings are used
 	command                // run by bash
-	answer                 // what the command before it printed
+	result                 // what the command before it printed
 	brokerPrinted          // what the broker's demo printed
 )
 
@@ -99,7 +99,7 @@ func parseWalkthrough(t *testing.T, text string) walkthrough {
 			kind = brokerPrinted
 		case language == "text":
 			require.Equal(t, command, last, "an answer follows a command: %s", block)
-			kind = answer
+			kind = result
 		}
 		page = append(page, part{prose, before}, part{kind, block})
 		last = kind
@@ -156,7 +156,7 @@ func (page walkthrough) walk(t *testing.T, w *world) {
 			if output != "" && !strings.HasSuffix(output, "\n") {
 				output += "\n"
 			}
-			if i+2 < len(page) && page[i+2].kind == answer {
+			if i+2 < len(page) && page[i+2].kind == result {
 				page[i+2].text = output
 			} else {
 				require.Empty(t, output, "this prints something that the page does not show: %s", page[i].text)

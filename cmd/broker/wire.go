@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/balance"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/bulk"
 	"github.com/penstock-broker/penstock/internal/catalogue"
@@ -26,6 +27,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/schedule"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/reaper"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -39,6 +41,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	policies := policy.NewBook(b.cfg.policy())
 	b.policies = policies
 	bodies := intake.NewBound(bodyBytes)
+	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log})
 	counts := metrics.New(registry)
@@ -80,6 +83,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		AllowDelete:   b.cfg.AllowDelete,
 		AwaitOthers:   b.awaitOthers,
 		Bodies:        bodies,
+		Answers:       b.answers,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs,
 		Metrics:    metricsPage(registry),
@@ -87,7 +91,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:        b.log,
 	})
-	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), b.cfg.PushConcurrency), Log: b.log})
+	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), b.cfg.PushConcurrency), Answers: b.answers, Log: b.log})
 }
 
 // followOthers tells the parts of changes of Redis and of the other brokers.
@@ -105,6 +109,7 @@ func (b *broker) followOthers(watch *redisq.RunWatch) {
 // registerGauges registers what the parts of this broker are asked for.
 func (b *broker) registerGauges(registry *prometheus.Registry) {
 	registry.MustRegister(b.journalGauges()...)
+	registry.MustRegister(share.Collector{b.answers})
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
@@ -152,7 +157,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(egress.Configured),
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
-		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, WaitingRequests: waitingRequests,
+		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, WaitingRequests: waitingRequests,
 		Touched: agenda.Touch, Refill: agenda.Refill,
 		Journal:     b.journal.options(cfg, b.log),
 		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },

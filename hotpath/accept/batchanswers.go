@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -20,8 +21,8 @@ const (
 	// stored: 13 for a stored line, or 2 and its MessageID. Many clients read nothing before they
 	// have sent everything.
 	mostUnread = 32 << 20
-	// leastUnread is the number of bytes that each batch may leave unread even when all batches
-	// together use more than half of the memory bound of the process.
+	// leastUnread is the number of bytes that each batch may leave unread even when its producer has
+	// no share of the bound on answers left.
 	leastUnread = 64 << 10
 	// stallPatience is the longest time without a read after which a client with too many unread
 	// results is refused. A client that reads is only held back.
@@ -43,17 +44,17 @@ var errAnswersUnread = problem.New(413, "answers_unread",
 // are stored compactly and formatted when they are written. One goroutine adds results, another one
 // takes them.
 type answers struct {
-	p         *Publisher
 	channelID string
 	intake    policy.Intake
-	ack       string        // the member Ack of a line whose message is stored; "": the channel promises nothing else
 	taken     chan struct{} // capacity 1: answers were written to the client
 
 	mu       sync.Mutex
-	more     sync.Cond // there are results, or no more will come
-	blocks   [][]byte  // results, each as add encodes it
-	at       int       // bytes of blocks[0] that were taken
-	size     int64     // capacity of blocks, counted in p.bytes and p.unread
+	more     sync.Cond   // there are results, or no more will come
+	blocks   [][]byte    // results, each as add encodes it
+	at       int         // bytes of blocks[0] that were taken
+	hold     *share.Hold // since WriteTo
+	size     int64       // capacity of blocks, counted in hold
+	most     bool        // size is more than the share of the producer
 	ended    bool
 	lines    int64 // added
 	writing  time.Time
@@ -77,11 +78,8 @@ const (
 	isJournalled             // a receipt follows: the message is in the journal
 )
 
-func newAnswers(p *Publisher, channelID string, in policy.Intake) *answers {
-	a := &answers{p: p, channelID: channelID, intake: in, taken: make(chan struct{}, 1)}
-	if in.Ack != policy.AckDurable {
-		a.ack = `,"Ack":"` + Committed(in.Ack).String() + `"`
-	}
+func newAnswers(channelID string, in policy.Intake) *answers {
+	a := &answers{channelID: channelID, intake: in, taken: make(chan struct{}, 1)}
 	a.more.L = &a.mu
 	return a
 }
@@ -179,8 +177,16 @@ func (a *answers) room(n int) {
 // already accepted. The reader stops in time instead (awaitRoom).
 func (a *answers) count(n int64) {
 	a.size += n
-	a.p.bytes.Add(n)
-	a.p.unread.Add(n)
+	switch {
+	case n < 0:
+		a.hold.Give(-n)
+		a.most = false
+	case a.hold.Take(n):
+		a.most = false
+	default:
+		a.hold.Add(n)
+		a.most = true
+	}
 }
 
 // refusal returns the index of a refusal. Few refusals differ, except those that quote the line.
@@ -217,14 +223,15 @@ func (a *answers) drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.blocks = nil
-	a.count(-a.size)
+	a.size = 0
+	a.hold.Close()
 }
 
 // full reports whether the client has left too many results unread.
 func (a *answers) full() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.size > mostUnread || a.size > leastUnread && a.p.unread.Load() > a.p.bytes.Most()/2
+	return a.size > mostUnread || a.size > leastUnread && a.most
 }
 
 // stalled returns how long the current write of answers has lasted, or 0 where no write is under
@@ -239,7 +246,8 @@ func (a *answers) stalled() time.Duration {
 }
 
 // wrote marks the answers that next returned as written.
-func (a *answers) wrote() {
+func (a *answers) wrote(n int) {
+	a.hold.Moved(n)
 	a.mu.Lock()
 	a.writing = time.Time{}
 	a.mu.Unlock()
@@ -319,7 +327,6 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 	if kind&(hasID|hasKey) == 0 {
 		return append(buf, "}\n"...), n
 	}
-	buf = append(buf, a.ack...)
 	if kind&hasID != 0 {
 		n += copy(m.ID[:], kept[n:])
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -88,7 +89,7 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 	b := newBatch(p, from, body, h.ContentLength(), rc.Conn())
 	b.events, b.times = events, times
 	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
-	rc.Response.Header.Set(AckHeader, Committed(from.ch.Intake.Ack).String())
+	rc.Response.Header.Set(AckHeader, committed(from.ch.Intake.Ack).String())
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
 	rc.Response.SetBodyStream(b, -1)
@@ -160,7 +161,7 @@ type batch struct {
 // a chunked body.
 func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
-	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(p, from.ch.ID, from.ch.Intake)}
+	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID, from.ch.Intake)}
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo.
@@ -172,6 +173,7 @@ func (b *batch) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 // WriteTo reads the request and writes its answers. An error closes the connection: the answers are
 // incomplete, or the start of the next request is unknown.
 func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
+	b.answers.hold = b.p.answers.Hold(share.Producer(b.producer.No), b.wire.end)
 	var parts sync.WaitGroup
 	var read, collected error
 	parts.Go(func() {
@@ -190,6 +192,7 @@ func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
 		b.wire.cut() // the reader may wait for bytes that will not come
 	}
 	parts.Wait() // accepted lines are stored despite the error
+	b.wire.leave()
 	b.answers.drop()
 	return written, errors.Join(err, read, collected)
 }
@@ -214,7 +217,7 @@ func (b *batch) write(w io.Writer) (written int64, err error) {
 		if err != nil {
 			return written, err
 		}
-		b.answers.wrote()
+		b.answers.wrote(n)
 	}
 }
 

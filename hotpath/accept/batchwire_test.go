@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -40,7 +41,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 	store := &memstore.Store{}
 	c, _, stop := startCommitter(t, store, intake.AnswerWithin)
 	g := newAdmission(admissionMost, admissionMost)
-	d := &batchDoor{store: store, answered: make(chan error, 1000), Publisher: &Publisher{Submitter: newSubmitter(c, g, intake.NewBound(waiting), 8192), metrics: metrics.New(prometheus.NewRegistry()), maxBody: 64 << 10}}
+	d := &batchDoor{store: store, answered: make(chan error, 1000), Publisher: &Publisher{Submitter: newSubmitter(c, g, intake.NewBound(waiting), 8192), answers: answer.NewBound(waiting / 2), metrics: metrics.New(prometheus.NewRegistry()), maxBody: 64 << 10}}
 	server := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
 		rc.Response.SetBodyStream(observed{d.batch(rc.RequestBodyStream(), rc.Conn()), d.answered}, -1)
 	}}
@@ -54,7 +55,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 		require.NoError(t, <-done)
 		stop()
 		require.Zero(t, d.bytes.Taken(), "bytes that are counted and not held")
-		require.Zero(t, d.unread.Load())
+		require.Zero(t, d.answers.Taken())
 		require.Zero(t, d.writes.Load())
 		require.Zero(t, g.inside)
 	})
@@ -112,7 +113,7 @@ func TestABatchWhoseAnswersAreNotReadIsRefusedWithALastLine(t *testing.T) {
 	require.NoError(t, c.SetReadBuffer(256<<10))
 	lines := inChunk(strings.Repeat(`{"Payload":"p"}`+"\n", 1000))
 	sent := 0
-	for d.unread.Load() <= d.bytes.Most()/2 || sent < 2000 { // until it is held back
+	for d.answers.Taken() <= d.answers.Most()/2 || sent < 2000 { // until it is held back
 		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Minute)))
 		_, err := io.WriteString(c, lines)
 		require.NoError(t, err)
@@ -153,7 +154,7 @@ func TestABatchClientThatReadsSlowlyIsHeldBack(t *testing.T) {
 		}
 		_, _ = io.WriteString(c, "0\r\n\r\n")
 	}()
-	for d.unread.Load() <= d.bytes.Most()/2 {
+	for d.answers.Taken() <= d.answers.Most()/2 {
 		runtime.Gosched()
 	}
 	status, _, err := results(t, bufio.NewReader(c))
@@ -257,7 +258,7 @@ func TestAPanicInABatchEndsThatBatch(t *testing.T) {
 		},
 		"answers": func() error {
 			b := d.batch(strings.NewReader(lines), nil)
-			b.p = &Publisher{Submitter: d.Submitter, maxBody: d.maxBody} // no metrics
+			b.p = &Publisher{Submitter: d.Submitter, answers: d.answers, maxBody: d.maxBody} // no metrics
 			_, err := b.WriteTo(io.Discard)
 			return err
 		},

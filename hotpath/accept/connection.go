@@ -108,4 +108,21 @@ func (w *wire) cut() {
 	}
 }
 
+// end gives the connection up: nothing more is read or written.
+func (w *wire) end() {
+	w.cut()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c, ok := w.conn.(interface{ Cut() }); ok {
+		c.Cut()
+	}
+}
+
+// leave is the end of the batch: the connection may belong to the next request.
+func (w *wire) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn = nil
+}
+
 func (w *wire) isCut() bool { return w.ctx.Err() != nil }

@@ -25,12 +25,11 @@ func newJudge(o Options) *judge {
 }
 
 // all judges messages that are new.
-func (j *judge) all(writes []write) {
+func (j *judge) all(msgs []*durable.Message) {
 	if !j.catalogue.AnyFilters() {
 		return
 	}
-	for i := range writes {
-		m := writes[i].msg
+	for _, m := range msgs {
 		if ch := j.catalogue.ChannelByNo(m.ChannelNo); ch != nil && ch.Filters != nil {
 			j.one(ch, m)
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -16,11 +15,13 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -43,6 +44,7 @@ type Options struct {
 	TokenHeader     string        // of deliveries: never carried as metadata
 	WaitingRequests int64         // messages that may wait for the store
 	Bodies          *intake.Bound // bytes of those and of all bodies that come
+	Answers         *share.Bound  // of large answers, and of what batch clients have not read; nil: one of its own
 	Replies         Replies       // of requests
 	Journal         JournalOptions
 	Receipts        ReceiptStore
@@ -59,7 +61,7 @@ type Publisher struct {
 	maxBody      int
 	contentTypes contentTypes
 	tokenHeader  string
-	unread       atomic.Int64 // of bytes: answers of batches that wait for their clients
+	answers      *share.Bound
 	scheduler    scheduler
 	replies      Replies
 	receipts     ReceiptStore
@@ -69,7 +71,10 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	c := newCommitter(o, intake.AnswerWithin-commitLeast)
 	p := &Publisher{Submitter: newSubmitter(c, o.Admission, o.Bodies, o.WaitingRequests), catalogue: o.Catalogue, metrics: o.Metrics,
-		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies}
+		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies, answers: o.Answers}
+	if p.answers == nil {
+		p.answers = answer.NewBound(o.Bodies.Most() / 2)
+	}
 	p.standby = newStandby(o, &c.pulse)
 	return p
 }
@@ -129,7 +134,6 @@ func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	if errors.Is(err, durable.ErrDuplicate) {
 		stored, status := replayed(msg, ch.Intake, err)
 		ctx.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
-		ctx.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
 		if status > 0 {
 			p.answerRepeat(ctx, status)
 			return nil
@@ -153,7 +157,7 @@ func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel
 	}
 	var url [128]byte
 	ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
-	ctx.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
+	ctx.Response.Header.Set(AckHeader, committed(ch.Intake.Ack).String())
 	ctx.SetStatusCode(fasthttp.StatusCreated)
 	p.metrics.Published.Inc()
 	p.metrics.PublishBytes.Add(float64(len(msg.Payload)))
@@ -163,6 +167,7 @@ func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel
 func (p *Publisher) answerRepeat(ctx *fasthttp.RequestCtx, status int) {
 	p.metrics.Repeats.Inc()
 	ctx.Response.Header.Set(ReplayedHeader, "true")
+	ctx.Response.Header.Set(AckHeader, policy.AckDurable.String())
 	ctx.SetStatusCode(status)
 }
 

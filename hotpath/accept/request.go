@@ -11,11 +11,13 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // requestWait is how long a request waits that does not say.
@@ -80,7 +82,6 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if errors.Is(err, durable.ErrDuplicate) {
 		stored, status := replayed(msg, ch.Intake, err)
 		rc.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
-		rc.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
 		if status == 0 {
 			return err
 		}
@@ -152,6 +153,10 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, ch *catalogue.Channel
 	if err != nil || e == nil {
 		return nil
 	}
+	held, err := answer.Open(p.answers, share.Producer(msg.ProducerNo), len(e.Body))
+	if err != nil { // too many of its answers are unread: it reads this one later
+		return nil
+	}
 	rc.SetStatusCode(fasthttp.StatusOK)
 	out := &rc.Response.Header
 	out.SetNoDefaultContentType(true)
@@ -165,7 +170,7 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, ch *catalogue.Channel
 	if e.Truncated {
 		out.Set(exchange.ResponseCut, "true")
 	}
-	rc.Response.SetBodyRaw(e.Body)
+	held.Send(rc, answer.Text{B: e.Body})
 	return nil
 }
 

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/journal"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/test/apitest"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
@@ -26,7 +27,8 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 	require.IsType(t, apitype.BatchResult{}, apitest.AnswerType(t, "POST", "/channel/{channel}/batch"))
 	members := strictjson.Of(apitype.BatchResult{})
 	channel := strings.Repeat("c", 255)
-	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 30)}}, channel, policy.Intake{})
+	a := newAnswers(channel, policy.Intake{})
+	a.hold = answer.NewBound(1<<30).Hold(share.Producer(1), nil)
 	var want []apitype.BatchResult
 	add := func(m *durable.Message, err error, r apitype.BatchResult) {
 		if r.MessageID != "" {
@@ -121,7 +123,8 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 // The answers that this package writes are the same bytes as ever.
 func TestWrittenAnswersAreTheseBytes(t *testing.T) {
 	m := &durable.Message{ID: ident.AtMillis(1), Key: "m"}
-	a := newAnswers(&Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 20)}}, "c", policy.Intake{})
+	a := newAnswers("c", policy.Intake{})
+	a.hold = answer.NewBound(1<<30).Hold(share.Producer(1), nil)
 	a.add(m, nil, 0)
 	a.add(nil, problem.New(400, "code", "a \"b\""), 0)
 	a.add(m, durable.ErrDuplicate, 0)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -84,14 +85,14 @@ func TestClaimAnswersAreOfTheirType(t *testing.T) {
 			})
 		}
 		var got apitype.ClaimedJobs
-		members.Decode(t, appendClaimed(nil, k, jobs, deadline), &got)
+		members.Decode(t, claimedText(k, jobs, deadline), &got)
 		require.Equal(t, want, got)
 	}
 	m := &msgs[0]
 	replayed := *k
 	replayed.Replay = &durable.Replay{No: 7}
 	var got apitype.ClaimedJobs
-	members.Decode(t, appendClaimed(nil, &replayed, []claimedJob{{lease: redisq.Lease{ID: m.ID, Token: "e.1", Attempt: 1}, msg: m}}, time.Unix(1, 0)), &got)
+	members.Decode(t, claimedText(&replayed, []claimedJob{{lease: redisq.Lease{ID: m.ID, Token: "e.1", Attempt: 1}, msg: m}}, time.Unix(1, 0)), &got)
 	require.Equal(t, "7", got.Result[0].Replay)
 	require.Equal(t, "7~e.1", got.Result[0].Lease, "the lease names the replay")
 	require.Empty(t, members.Missing())
@@ -111,12 +112,12 @@ func TestQueuedJobsAreOfTheirType(t *testing.T) {
 			want.Result = append(want.Result, apitype.QueuedJob{ID: m.ID.Job(2).String(), Priority: m.Priority, Attempts: j, Message: wantMessage(m)})
 		}
 		var got apitype.QueuedJobs
-		members.Decode(t, page.appendJSON(nil), &got)
+		members.Decode(t, listedText(&page), &got)
 		require.Equal(t, want, got)
 	}
 	var got apitype.QueuedJobs
 	page := queuedJobs{k: k, jobs: []queuedJob{{w: redisq.Waiting{ID: msgs[0].ID}, msg: &msgs[0], replay: &durable.Replay{No: 7}}}}
-	members.Decode(t, page.appendJSON(nil), &got)
+	members.Decode(t, listedText(&page), &got)
 	require.Equal(t, "7", got.Result[0].Replay)
 	require.Empty(t, members.Missing())
 }
@@ -156,15 +157,27 @@ func TestWrittenAnswersAreTheseBytes(t *testing.T) {
 	const message = `"Message":{"MessageID":"m","Payload":"\u0000\u0008\t\n\"\\/` + "\x7f\u2028<>&\u00e9" + `","Headers":{"X-B":"` + "\u2028" + `&","a":"\""},"ContentType":"a/` + "\x7f" + `<é"}}`
 	id := m.ID.Job(1).String()
 
-	claimed := appendClaimed(nil, k, []claimedJob{{lease: redisq.Lease{Token: "t.1", Attempt: 2}, msg: m}}, time.Unix(1_800_000_000, 5e8))
+	claimed := claimedText(k, []claimedJob{{lease: redisq.Lease{Token: "t.1", Attempt: 2}, msg: m}}, time.Unix(1_800_000_000, 5e8))
 	require.Equal(t, `{"Result":[{"ID":"`+id+`","Lease":"t.1","Attempt":2,"Deadline":"2027-01-15T08:00:00.5Z","Priority":7,`+message+"]}\n", string(claimed))
 
 	page := queuedJobs{k: k, next: "/next?a&b", jobs: []queuedJob{{w: redisq.Waiting{Priority: 7}, attempts: 3, msg: m}}}
-	require.Equal(t, `{"Result":[{"ID":"`+id+`","Priority":7,"IncrementalTimeout":0,"Attempts":3,`+message+`],"Pages":{"next":"/next?a&b"}}`+"\n", string(page.appendJSON(nil)))
-	require.Equal(t, `{"Result":[],"Pages":{}}`+"\n", string((&queuedJobs{k: k}).appendJSON(nil)))
-	binary := appendMessage(nil, &durable.Message{ID: m.ID, Payload: []byte("\xff")})
+	require.Equal(t, `{"Result":[{"ID":"`+id+`","Priority":7,"IncrementalTimeout":0,"Attempts":3,`+message+`],"Pages":{"next":"/next?a&b"}}`+"\n", string(listedText(&page)))
+	require.Equal(t, `{"Result":[],"Pages":{}}`+"\n", string(listedText(&queuedJobs{k: k})))
+	binary := textOf(&durable.Message{ID: m.ID, Payload: []byte("\xff")})
 	require.Equal(t, `{"MessageID":"`+m.ID.String()+`","Payload":"/w==","PayloadEncoding":"base64","Headers":{},"ContentType":""}`, string(binary))
 
 	u := updating{p: &Puller{metrics: metrics.New(prometheus.NewRegistry())}, updates: []update{{ID: "a\u2028"}, {ID: "b"}}, errs: []error{nil, errLeaseLost}}
 	require.Equal(t, `{"Result":[{"ID":"a`+"\u2028"+`","Status":202},{"ID":"b","Status":409,"code":"lease_lost"}]}`+"\n", string(u.appendResults(nil)))
+}
+
+func claimedText(k *durable.Consumer, jobs []claimedJob, deadline time.Time) []byte {
+	t := answer.Text{Whole: true}
+	appendClaimed(&t, k, jobs, deadline)
+	return t.B
+}
+
+func listedText(page *queuedJobs) []byte {
+	t := answer.Text{Whole: true}
+	page.appendJSON(&t)
+	return t.B
 }

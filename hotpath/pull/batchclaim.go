@@ -10,12 +10,14 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -80,8 +82,14 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claim
 			if len(jobs) == 0 && p.held(k.No) {
 				rc.Response.Header.Set("Retry-After", strconv.Itoa(errHeld.RetryAfter))
 			}
+			size, kept := sizeOf(jobs)
+			held, err := answer.Open(p.answers, share.Consumer(k.No), size+kept)
+			if err != nil {
+				p.giveBack(of.No, leasesOf(jobs))
+				return err
+			}
 			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
-			writeJSON(rc, sizeOf(jobs), func(b []byte) []byte { return appendClaimed(b, of, jobs, deadline) })
+			writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, of, jobs, deadline) })
 			return nil
 		}
 		if t == nil { // join, then look once more: work that came in between caused no wake-up
@@ -240,12 +248,15 @@ func (p *Puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
 	return true
 }
 
-// sizeOf returns the approximate length of the jobs as JSON.
-func sizeOf(jobs []claimedJob) (size int) {
+// sizeOf returns the approximate length of the jobs as JSON, without the payloads that are kept
+// apart from it, and the bytes of those.
+func sizeOf(jobs []claimedJob) (size, kept int) {
 	for _, j := range jobs {
-		size += j.size
+		n := apart(j.msg)
+		size += j.size - n.shown
+		kept += n.kept
 	}
-	return size
+	return size, kept
 }
 
 func leasesOf(jobs []claimedJob) []redisq.Lease {
@@ -256,8 +267,8 @@ func leasesOf(jobs []claimedJob) []redisq.Lease {
 	return leases
 }
 
-func appendClaimed(b []byte, k *durable.Consumer, jobs []claimedJob, deadline time.Time) []byte {
-	b = append(b, `{"Result":[`...)
+func appendClaimed(t *answer.Text, k *durable.Consumer, jobs []claimedJob, deadline time.Time) {
+	b := append(t.B, `{"Result":[`...)
 	until := deadline.UTC().Format(time.RFC3339Nano)
 	for i, j := range jobs {
 		if i > 0 {
@@ -274,9 +285,9 @@ func appendClaimed(b []byte, k *durable.Consumer, jobs []claimedJob, deadline ti
 		b = append(b, `","Priority":`...)
 		b = strconv.AppendInt(b, int64(j.msg.Priority), 10)
 		b = appendReplay(b, k.Replay)
-		b = append(b, `,"Message":`...)
-		b = appendMessage(b, j.msg)
-		b = append(b, '}')
+		t.B = append(b, `,"Message":`...)
+		appendMessage(t, j.msg)
+		b = append(t.B, '}')
 	}
-	return append(b, "]}\n"...)
+	t.B = append(b, "]}\n"...)
 }

@@ -51,7 +51,7 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	if !u.runReplayed(ctx) {
 		u.run(ctx)
 	}
-	writeJSON(rc, 0, u.appendResults)
+	writeSmall(rc, u.appendResults)
 }
 
 func parseUpdates(body []byte) ([]update, error) {
@@ -222,7 +222,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		u.fail(entries, err)
 		return
 	}
-	answers := make(chan answer, len(entries))
+	answers := make(chan ended, len(entries))
 	waiting := map[int]bool{}
 	for n, i := range entries {
 		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], t: transition{next: u.updates[i].NextState}, token: u.updates[i].Lease}
@@ -251,8 +251,8 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 	}
 }
 
-// An answer is the result of storing the outcome of entry i.
-type answer struct {
+// An ended is the result of storing the outcome of entry i.
+type ended struct {
 	i   int
 	err error
 }
@@ -260,12 +260,12 @@ type answer struct {
 // An answerTo is the sink of an outcome. Its channel has room for all answers.
 type answerTo struct {
 	i       int
-	answers chan answer
+	answers chan ended
 }
 
 func (answerTo) Ended(bool)             {}
 func (answerTo) Retrying(time.Duration) {}
-func (a answerTo) Done(err error)       { a.answers <- answer{a.i, err} }
+func (a answerTo) Done(err error)       { a.answers <- ended{a.i, err} }
 
 func (u *updating) leases(entries []int) []redisq.Lease {
 	leases := make([]redisq.Lease, len(entries))

@@ -64,7 +64,7 @@ func FuzzMessageMetadataJSON(f *testing.F) {
 			ContentType string
 			Headers     map[string]string
 		}
-		shown := appendMessage(nil, &durable.Message{Headers: stored, ContentType: contentType})
+		shown := textOf(&durable.Message{Headers: stored, ContentType: contentType})
 		require.NoError(t, json.Unmarshal(shown, &m), "%q", shown)
 		require.True(t, utf8.Valid(shown), "%q", shown)
 	})

@@ -1,7 +1,6 @@
 package pull
 
 import (
-	"encoding/base64"
 	"strconv"
 	"unicode/utf8"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -29,8 +29,8 @@ type queuedJobs struct {
 	size portion
 }
 
-func (q *queuedJobs) appendJSON(b []byte) []byte {
-	b = append(b, `{"Result":[`...)
+func (q *queuedJobs) appendJSON(t *answer.Text) {
+	b := append(t.B, `{"Result":[`...)
 	for i, j := range q.jobs {
 		if i > 0 {
 			b = append(b, ',')
@@ -42,30 +42,43 @@ func (q *queuedJobs) appendJSON(b []byte) []byte {
 		b = append(b, `,"IncrementalTimeout":0,"Attempts":`...)
 		b = strconv.AppendInt(b, int64(j.attempts), 10)
 		b = appendReplay(b, j.replay)
-		b = append(b, `,"Message":`...)
-		b = appendMessage(b, j.msg)
-		b = append(b, '}')
+		t.B = append(b, `,"Message":`...)
+		appendMessage(t, j.msg)
+		b = append(t.B, '}')
 	}
 	b = append(b, `],"Pages":{`...)
 	if q.next != "" {
 		b = append(b, `"next":`...)
 		b = jsontext.Append(b, q.next)
 	}
-	return append(b, "}}\n"...)
+	t.B = append(b, "}}\n"...)
+}
+
+// httpDate is the IMF-fixdate of RFC 9110.
+const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+// sizes is sizeOf for a page.
+func (q *queuedJobs) sizes() (size, kept int) {
+	size = q.size.bytes
+	for _, j := range q.jobs {
+		n := apart(j.msg)
+		size -= n.shown
+		kept += n.kept
+	}
+	return size, kept
 }
 
 // appendMessage appends a message in the form that pull consumers receive. A UTF-8 payload is shown
 // as text. Any other payload is shown in base64, with PayloadEncoding.
-func appendMessage(b []byte, m *durable.Message) []byte {
-	b = append(b, `{"MessageID":`...)
+func appendMessage(t *answer.Text, m *durable.Message) {
+	b := append(t.B, `{"MessageID":`...)
 	b = jsontext.Append(b, m.PublicID())
-	b = append(b, `,"Payload":`...)
-	if utf8.Valid(m.Payload) {
-		b = jsontext.Append(b, m.Payload)
-	} else {
-		b = append(b, '"')
-		b = base64.StdEncoding.AppendEncode(b, m.Payload)
-		b = append(b, `","PayloadEncoding":"base64"`...)
+	t.B = append(b, `,"Payload":`...)
+	text := utf8.Valid(m.Payload)
+	t.String(m.Payload, !text)
+	b = t.B
+	if !text {
+		b = append(b, `,"PayloadEncoding":"base64"`...)
 	}
 	b = append(b, `,"Headers":{`...)
 	first := true
@@ -80,7 +93,7 @@ func appendMessage(b []byte, m *durable.Message) []byte {
 	}
 	b = append(b, `},"ContentType":`...)
 	b = appendLatin1(b, m.ContentType)
-	return append(b, '}')
+	t.B = append(b, '}')
 }
 
 // appendLatin1 appends a header value. A value that is not UTF-8 is converted byte by byte from
@@ -96,18 +109,25 @@ func appendLatin1(b []byte, s string) []byte {
 	return jsontext.Append(b, string(runes))
 }
 
-// keptAnswer is the largest body, in bytes, that uses a buffer of the server. The server keeps
-// these buffers permanently, one for each connection.
-const keptAnswer = 256 << 10
-
-// writeJSON sets the body that f appends, of about size bytes at most. A small body uses a buffer
-// that the server reuses; a large one uses its own buffer, which is garbage afterwards.
-func writeJSON(rc *fasthttp.RequestCtx, size int, f func(b []byte) []byte) {
+// writeJSON sets the body that f appends, of about size bytes at most. That of a small answer, whose
+// held is nil, uses a buffer that the server keeps for the connection. A large one has a buffer of
+// its own, which is garbage afterwards.
+func writeJSON(rc *fasthttp.RequestCtx, held *answer.Body, size int, f func(t *answer.Text)) {
 	rc.SetContentType("application/json")
-	if size > keptAnswer {
-		rc.Response.SetBodyRaw(f(make([]byte, 0, size)))
+	if held == nil {
+		t := answer.Text{B: rc.Response.SwapBody(nil)[:0], Whole: true}
+		f(&t)
+		rc.Response.SwapBody(t.B)
 		return
 	}
+	t := answer.Text{B: held.Buffer(size)}
+	f(&t)
+	held.Send(rc, t)
+}
+
+// writeSmall sets the body that f appends, in the buffer of the connection.
+func writeSmall(rc *fasthttp.RequestCtx, f func(b []byte) []byte) {
+	rc.SetContentType("application/json")
 	rc.Response.SwapBody(f(rc.Response.SwapBody(nil)[:0]))
 }
 

@@ -103,10 +103,10 @@ func TestLimitDefaultsTo25AndIsClippedTo100(t *testing.T) {
 
 func TestBytesThatAreNotTextAreShownInBase64(t *testing.T) {
 	var m struct{ Payload, PayloadEncoding, ContentType, MessageID string }
-	require.NoError(t, json.Unmarshal(appendMessage(nil, &durable.Message{Payload: []byte("grü\"ße\n\x01"), ContentType: "a/b"}), &m))
+	require.NoError(t, json.Unmarshal(textOf(&durable.Message{Payload: []byte("grü\"ße\n\x01"), ContentType: "a/b"}), &m))
 	require.Equal(t, "grü\"ße\n\x01", m.Payload)
 	require.Empty(t, m.PayloadEncoding)
-	require.NoError(t, json.Unmarshal(appendMessage(nil, &durable.Message{Payload: []byte{0xff, 0x00}, Key: "k"}), &m))
+	require.NoError(t, json.Unmarshal(textOf(&durable.Message{Payload: []byte{0xff, 0x00}, Key: "k"}), &m))
 	require.Equal(t, "/wA=", m.Payload)
 	require.Equal(t, "base64", m.PayloadEncoding)
 	require.Equal(t, "k", m.MessageID)
@@ -118,7 +118,7 @@ func FuzzMessageJSON(f *testing.F) {
 	f.Add([]byte{0xff}, "\xff")
 	f.Fuzz(func(t *testing.T, payload []byte, contentType string) {
 		var m struct{ Payload, PayloadEncoding, ContentType string }
-		require.NoError(t, json.Unmarshal(appendMessage(nil, &durable.Message{Payload: payload, ContentType: contentType}), &m))
+		require.NoError(t, json.Unmarshal(textOf(&durable.Message{Payload: payload, ContentType: contentType}), &m))
 		got := []byte(m.Payload)
 		if m.PayloadEncoding == "base64" {
 			var err error

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/jsontext"
 )
 
@@ -34,11 +35,25 @@ func (p *portion) add(size int) bool {
 // surrounding members. It is exact for the payload, which escaping can make six times as long.
 func shownSize(m *durable.Message) int {
 	const around = 512
-	size := around + len(m.Key) + 6*(len(m.Headers)+len(m.ContentType))
-	if !utf8.Valid(m.Payload) {
-		return size + base64.StdEncoding.EncodedLen(len(m.Payload))
+	return around + len(m.Key) + 6*(len(m.Headers)+len(m.ContentType)) + shownPayload(m)
+}
+
+// A large is the payload of a message that an answer.Text holds apart from itself: its bytes as JSON,
+// and in memory.
+type large struct{ shown, kept int }
+
+func apart(m *durable.Message) large {
+	if !answer.Apart(len(m.Payload)) {
+		return large{}
 	}
-	return size + jsontext.Size(m.Payload)
+	return large{shownPayload(m), len(m.Payload)}
+}
+
+func shownPayload(m *durable.Message) int {
+	if !utf8.Valid(m.Payload) {
+		return base64.StdEncoding.EncodedLen(len(m.Payload))
+	}
+	return jsontext.Size(m.Payload)
 }
 
 // look verifies candidates from the front, as many as fit into one answer, and returns the JSON

@@ -20,9 +20,11 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -170,7 +172,7 @@ func TestAPageOfQueuedJobsEndsWhereItIsFullAndTheNextGoesOnThere(t *testing.T) {
 				rc.Request.SetRequestURI(next)
 				page, err := p.queuedJobs(&rc, portionChannel, portionConsumer)
 				require.NoError(t, err)
-				writeJSON(&rc, page.size.bytes, page.appendJSON)
+				writeJSON(&rc, nil, page.size.bytes, page.appendJSON)
 				var a shown
 				require.NoError(t, json.Unmarshal(rc.Response.Body(), &a))
 				requireBounded(t, &rc, len(a.Result))
@@ -203,13 +205,27 @@ func TestWhatAClaimGivesBackWakesTheNextWorker(t *testing.T) {
 
 // The buffer of a large answer does not stay with its connection.
 func TestALargeAnswerLeavesNoBuffer(t *testing.T) {
-	var rc fasthttp.RequestCtx
-	for _, size := range []int{100, keptAnswer, keptAnswer + 1, 8 << 20} {
-		writeJSON(&rc, size, func(b []byte) []byte { return append(b, make([]byte, size)...) })
-		require.Equal(t, size, len(rc.Response.Body()))
+	p, _ := pullerOf(t, true)
+	for _, size := range []int{100, answer.Small, answer.Small + 1, 8 << 20} {
+		var rc fasthttp.RequestCtx
+		held, err := answer.Open(p.answers, share.Consumer(1), size)
+		require.NoError(t, err)
+		writeJSON(&rc, held, size, func(t *answer.Text) { t.B = append(t.B, make([]byte, size)...) })
+		require.Equal(t, size > answer.Small, rc.Response.IsBodyStream())
+		if size <= answer.Small {
+			require.Len(t, rc.Response.Body(), size)
+		}
 		rc.Response.Reset()
-		require.LessOrEqual(t, cap(rc.Response.SwapBody(nil)), 2*keptAnswer)
+		require.LessOrEqual(t, cap(rc.Response.SwapBody(nil)), 2*answer.Small)
+		require.Zero(t, p.answers.Taken())
 	}
+}
+
+// textOf returns a message as pull consumers get it.
+func textOf(m *durable.Message) []byte {
+	t := answer.Text{Whole: true}
+	appendMessage(&t, m)
+	return t.B
 }
 
 // verifierOf returns a verifier for which every message is stored.

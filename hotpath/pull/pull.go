@@ -18,11 +18,13 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -79,6 +81,7 @@ type Options struct {
 	Visible  time.Duration // visibility timeout without IncrementalTimeout
 	Policies *policy.Book  // limits of the consumers
 	Metrics  *metrics.Metrics
+	Answers  *share.Bound    // of all large answers; nil: a bound of its own
 	Stopping <-chan struct{} // closed when long polls must answer
 }
 
@@ -96,6 +99,7 @@ type Puller struct {
 	visible   time.Duration
 	policies  *policy.Book
 	metrics   *metrics.Metrics
+	answers   *share.Bound
 	stopping  <-chan struct{}
 
 	waiters waiters
@@ -108,7 +112,10 @@ type Puller struct {
 // New returns the pull routes.
 func New(o Options) *Puller {
 	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, nowMs: o.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, stopping: o.Stopping}
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping}
+	if p.answers == nil {
+		p.answers = answer.NewBound(8 * answerBytes)
+	}
 	p.claims.call, p.probes.call = p.queue.ClaimEach, p.queue.Probe
 	return p
 }
@@ -168,12 +175,15 @@ func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		problem.Write(rc, err)
 		return
 	}
+	size, kept := page.sizes()
+	held, err := answer.Open(p.answers, share.Consumer(k.No), size+kept)
+	if err != nil {
+		problem.Write(rc, err)
+		return
+	}
 	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))
-	writeJSON(rc, page.size.bytes, page.appendJSON)
+	writeJSON(rc, held, size, page.appendJSON)
 }
-
-// httpDate is the IMF-fixdate of RFC 9110.
-const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*queuedJobs, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)

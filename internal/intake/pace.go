@@ -42,3 +42,7 @@ func paceDeadline(begun, now time.Time, got int) time.Time {
 	}
 	return average
 }
+
+// Due is the time by which more of an answer must have been taken that began to be written at begun
+// and of which got bytes are gone. It is the same for bodies.
+func Due(begun, now time.Time, got int) time.Time { return paceDeadline(begun, now, got) }

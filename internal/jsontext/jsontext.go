@@ -7,7 +7,12 @@ const hexDigits = "0123456789abcdef"
 // Append appends s as a JSON string. s must be valid UTF-8. It escapes
 // what JSON wants escaped and nothing else, in one pass over runs of plain bytes.
 func Append[T string | []byte](b []byte, s T) []byte {
-	b = append(b, '"')
+	return append(AppendEscaped(append(b, '"'), s), '"')
+}
+
+// AppendEscaped is Append without the quotes. The pieces of a text may be escaped one by one,
+// wherever they are cut.
+func AppendEscaped[T string | []byte](b []byte, s T) []byte {
 	start := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -29,8 +34,7 @@ func Append[T string | []byte](b []byte, s T) []byte {
 			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
 		}
 	}
-	b = append(b, s[start:]...)
-	return append(b, '"')
+	return append(b, s[start:]...)
 }
 
 // Size returns how many bytes Append appends.
