@@ -12,10 +12,6 @@ import (
 	"time"
 )
 
-// minDialShare is the least time that one of several addresses of a host gets:
-// less would give up on a distant one (a lost SYN is repeated after 1 s).
-const minDialShare = 1500 * time.Millisecond
-
 // A dialer connects to addresses that the policy allows, and to no others.
 type dialer struct {
 	policies [rules]Policy
@@ -23,6 +19,7 @@ type dialer struct {
 	names    resolver
 	life     context.Context // of the client
 	turn     atomic.Uint32   // rotates over the addresses of a host
+	memory   memory
 }
 
 // A dialError says that there is no connection, so nothing was sent.
@@ -31,8 +28,8 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return "egress: connect: " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dial resolves the host of address, drops the candidates that the rule
-// forbids and tries the others one after the other until ctx ends.
+// dial resolves the host of address, drops the candidates that the rule forbids and connects to the
+// first of the others that answers before ctx ends.
 func (d *dialer) dial(ctx context.Context, rule Rule, address string) (net.Conn, error) {
 	conn, err := d.try(ctx, rule, address)
 	if err == nil {
@@ -71,28 +68,20 @@ func (d *dialer) try(ctx context.Context, rule Rule, address string) (net.Conn, 
 	if len(allowed) == 0 {
 		return nil, err
 	}
-	rotate(allowed, int(d.turn.Add(1)))
-	for i, a := range allowed {
-		var conn net.Conn
-		conn, err = d.connect(ctx, rule, a, len(allowed)-i)
-		if err == nil {
-			return conn, nil
-		}
-		if ctx.Err() != nil || local(err) {
-			break
-		}
+	connect := func(ctx context.Context, to netip.AddrPort) (net.Conn, error) { return d.connect(ctx, rule, to) }
+	if len(allowed) == 1 {
+		return connect(ctx, allowed[0])
 	}
-	return nil, err
+	allowed = d.memory.order(allowed, int(d.turn.Add(1)))
+	winner, conn, err := race(ctx, allowed, connect)
+	if err == nil {
+		d.memory.won(allowed[winner], allowed[:winner])
+	}
+	return conn, err
 }
 
-// connect dials one address, giving it a fair share of the time that is left.
-func (d *dialer) connect(ctx context.Context, rule Rule, to netip.AddrPort, candidates int) (net.Conn, error) {
-	if deadline, ok := ctx.Deadline(); ok && candidates > 1 {
-		share := max(time.Until(deadline)/time.Duration(candidates), minDialShare)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, share)
-		defer cancel()
-	}
+// connect dials one address.
+func (d *dialer) connect(ctx context.Context, rule Rule, to netip.AddrPort) (net.Conn, error) {
 	nd := net.Dialer{
 		KeepAlive: 15 * time.Second,
 		Control: func(_, address string, _ syscall.RawConn) error {
@@ -105,19 +94,6 @@ func (d *dialer) connect(ctx context.Context, rule Rule, to netip.AddrPort, cand
 		},
 	}
 	return nd.DialContext(ctx, "tcp", to.String())
-}
-
-// rotate turns the leading addresses of one family, so that connections spread
-// over the machines behind a name, and leaves the order of families, which the
-// resolver sorts by reachability from this machine.
-func rotate(addrs []netip.AddrPort, by int) {
-	n := 1
-	for n < len(addrs) && addrs[n].Addr().Is4() == addrs[0].Addr().Is4() {
-		n++
-	}
-	by %= n
-	lead := append(append([]netip.AddrPort(nil), addrs[by:n]...), addrs[:by]...)
-	copy(addrs, lead)
 }
 
 // local reports whether err is about this machine and not about the consumer:

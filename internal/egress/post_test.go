@@ -486,7 +486,7 @@ func TestTheAddressIsCheckedWhenItIsDialled(t *testing.T) {
 
 func TestTheSystemCallIsCheckedToo(t *testing.T) {
 	d := dialer{policies: [rules]Policy{policy(t, "public")}, life: context.Background()}
-	_, err := d.connect(context.Background(), ToConsumers, netip.MustParseAddrPort("127.0.0.1:9"), 1)
+	_, err := d.connect(context.Background(), ToConsumers, netip.MustParseAddrPort("127.0.0.1:9"))
 	require.ErrorIs(t, err, ErrForbidden)
 }
 
