@@ -306,3 +306,50 @@ func TestAFullJournalDoesNotSayThatAMessageIsNotStoredThatMayBe(t *testing.T) {
 	require.ErrorContains(t, journalProblem(journal.ErrFull, tried), problem.ErrOutcomeUnknown.Code)
 	require.ErrorContains(t, journalProblem(journal.ErrFull, ident.ID{}), problem.ErrJournalFull.Code)
 }
+
+// A full journal is no reason to refuse what the store takes: the pulse still shows a stall, and
+// nothing in the journal tries the store.
+func TestAFullJournalAsksTheStoreWithThePatienceOfADurablePublish(t *testing.T) {
+	f := newFaultyStore()
+	p, _, _ := startJournal(t, f.Store, t.TempDir(), 64)
+	p.standby.pulse.took.Store(int64(time.Hour))
+	for range 100 {
+		p.standby.pulse.known.Store(int64(time.Since(start)))
+		receipt, err := p.send(time.Millisecond, &durable.Message{Payload: make([]byte, 500)})
+		require.NoError(t, err)
+		require.Nil(t, receipt)
+	}
+	f.set(durable.ErrFailed)
+	_, err := p.send(time.Millisecond, &durable.Message{Payload: make([]byte, 500)})
+	require.ErrorContains(t, err, problem.ErrJournalFull.Code, "neither has it")
+}
+
+func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T) {
+	f := newFaultyStore()
+	p, _, _ := startJournal(t, f.Store, t.TempDir(), 64)
+	require.True(t, p.admission.enter(admissionMost, time.Minute, nil), "no other message is admitted")
+	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Budget: time.Millisecond}, &durable.Message{ChannelNo: 1, Payload: make([]byte, 500)})
+	done := make(chan error)
+	go func() {
+		sub.WaitOrJournal()
+		err := sub.Outcome(0)
+		sub.Release()
+		done <- err
+	}()
+	p.admission.leave(admissionMost)
+	require.NoError(t, <-done)
+	require.Eventually(t, func() bool { return p.writes.Load() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestAPulseThatIsOlderThanASecondIsAProbe(t *testing.T) {
+	p := &pulse{}
+	p.took.Store(int64(time.Minute))
+	p.known.Store(int64(time.Since(start)))
+	require.True(t, p.late(time.Second))
+	p.known.Store(int64(time.Since(start) - pulseLasts))
+	require.False(t, p.late(time.Second), "one message asks the store")
+	require.True(t, p.late(time.Second), "the others do not wait for its answer")
+	p.known.Store(int64(time.Since(start) - pulseLasts))
+	p.began[0].Store(int64(time.Since(start) - 2*time.Second))
+	require.True(t, p.late(time.Second), "a transaction that does not end is no news of the past")
+}

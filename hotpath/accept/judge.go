@@ -25,11 +25,12 @@ func newJudge(o Options) *judge {
 }
 
 // all judges messages that are new.
-func (j *judge) all(msgs []*durable.Message) {
+func (j *judge) all(writes []write) {
 	if !j.catalogue.AnyFilters() {
 		return
 	}
-	for _, m := range msgs {
+	for i := range writes {
+		m := writes[i].msg
 		if ch := j.catalogue.ChannelByNo(m.ChannelNo); ch != nil && ch.Filters != nil {
 			j.one(ch, m)
 		}

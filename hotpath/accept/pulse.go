@@ -6,11 +6,17 @@ import (
 	"time"
 )
 
+// pulseLasts is how long the end of a transaction tells how the store is doing. After it one message
+// asks the store, and another one each time it has passed again: messages for the journal bring no
+// transactions, and a journal that is full or held stores none.
+const pulseLasts = time.Second
+
 // A pulse shows how the store is doing, from the transactions of published messages.
 type pulse struct {
 	began   [committers + 1]atomic.Int64 // of the transactions under way, ns of the process; 0: none
 	took    atomic.Int64                 // of the last transaction, ns
 	failing atomic.Bool                  // the last transaction failed
+	known   atomic.Int64                 // the time of took and failing, or of the last probe, ns of the process
 }
 
 // replaying is the place of the replay among the transactions under way.
@@ -34,21 +40,23 @@ func (p *pulse) end(i int, results []error) {
 	if stored || failed {
 		p.took.Store(took)
 		p.failing.Store(!stored)
+		p.known.Store(int64(time.Since(start)))
 	}
 }
 
 // late reports whether a message that is submitted now will hardly be committed within a budget:
-// the store has failed, or a transaction takes that long. While it does, the replay of the journal
-// tries the store, so this ends by itself.
+// the store has failed, or a transaction takes that long. Where the store has shown that more than
+// pulseLasts ago, one caller gets false: its message is a probe.
 func (p *pulse) late(budget time.Duration) bool {
-	if p.failing.Load() || p.took.Load() >= int64(budget) {
-		return true
-	}
 	now := int64(time.Since(start))
 	for i := range p.began {
 		if b := p.began[i].Load(); b > 0 && now-b >= int64(budget) {
 			return true
 		}
 	}
-	return false
+	if !p.failing.Load() && p.took.Load() < int64(budget) {
+		return false
+	}
+	known := p.known.Load()
+	return now-known < int64(pulseLasts) || !p.known.CompareAndSwap(known, now)
 }

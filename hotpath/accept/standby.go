@@ -60,7 +60,9 @@ type fallbacks struct {
 	all    []fallback
 	budget budget // at its end the journal takes the messages
 	direct bool   // they are not submitted to the store
-	held   bool   // they are not, and their bytes are counted
+	terms  Terms  // of a submission that asks the store after all
+	since  time.Time
+	held   bool // they are not, and their bytes are counted
 	state  atomic.Int32
 }
 
@@ -80,21 +82,43 @@ func (f *fallbacks) part() bool { return f.state.CompareAndSwap(together, parted
 // on reports whether there may be a journal.
 func (s *standby) on() bool { return s != nil && s.o.Open != nil }
 
-// prepare makes the fallbacks of a submission.
-func (s *standby) prepare(sub *Submission, t Terms) {
+// prepare makes the fallbacks of a submission, and returns how long it waits for admission. Where
+// the store is late, the messages go to the journal at once. Without room there they ask the store,
+// with the patience of a channel without a journal.
+func (s *standby) prepare(sub *Submission, t Terms) (patience time.Duration) {
 	since := t.Since
 	if since.IsZero() {
 		since = time.Now()
 	}
 	or := sub.or
 	or.budget = budget{until: since.Add(t.Budget), over: sub.done}
-	or.direct = s.pulse.late(t.Budget)
+	or.terms, or.since = t, time.Now()
 	for i := range sub.writes {
 		f := &or.all[i]
 		f.standby, f.msg = s, *sub.writes[i].msg
 		sub.writes[i].or = f
 		or.direct = or.direct || f.msg.Keyed() && s.behind()
 	}
+	if or.direct = or.direct || s.pulse.late(t.Budget); or.direct {
+		if _, err := s.room(or); err != nil {
+			or.direct = false
+			return t.Patience
+		}
+	}
+	return min(t.Patience, t.Budget)
+}
+
+// room returns the journal, if it has room for messages.
+func (s *standby) room(f *fallbacks) (*journal.Journal, error) {
+	j, err := s.journal()
+	if err != nil {
+		return nil, err
+	}
+	var bytes int64
+	for i := range f.all {
+		bytes += int64(f.all[i].msg.Bytes())
+	}
+	return j, j.Room(bytes)
 }
 
 // behind reports whether messages wait in a journal, or are on their way into one.
@@ -141,10 +165,25 @@ func (sub *Submission) WaitOrJournal() {
 	if err == nil {
 		return
 	}
-	if sub.refused == nil {
+	if sub.refused == nil || sub.ask() {
 		sub.Wait()
 	}
 	or.refuse(sub, err)
+}
+
+// ask submits messages to the store that waited for admission no longer than the budget, and for
+// which the journal has no room. It reports whether they were admitted.
+func (sub *Submission) ask() bool {
+	or, s := sub.or, sub.s
+	s.bytes.Give(sub.counted)
+	or.held = false
+	t := or.terms
+	if t.Patience = t.Patience - time.Since(or.since); t.Patience <= 0 || !s.admit(sub.ctx, t, int64(len(sub.writes)), sub.counted) {
+		return false
+	}
+	sub.refused = nil
+	sub.commit(t)
+	return true
 }
 
 // anyPassing reports whether the store did not take a message now, after all have an outcome.
@@ -181,15 +220,8 @@ func (f *fallback) leaveLimbo() {
 // journal has no room, or cannot be opened, and that nothing has changed.
 func (sub *Submission) journal() error {
 	or := sub.or
-	j, err := sub.s.standby.journal()
+	j, err := sub.s.standby.room(or)
 	if err != nil {
-		return err
-	}
-	var bytes int64
-	for i := range or.all {
-		bytes += int64(or.all[i].msg.Bytes())
-	}
-	if err := j.Room(bytes); err != nil {
 		return err
 	}
 	records, index := or.take()

@@ -85,27 +85,32 @@ func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Messag
 		sub.counted += int64(m.Bytes())
 	}
 	if journal {
-		s.standby.prepare(sub, t)
-		t.Patience = min(t.Patience, t.Budget)
+		t.Patience = s.standby.prepare(sub, t)
 	}
 	if journal && sub.or.direct || !s.admit(ctx, t, int64(len(msgs)), sub.counted) {
 		return sub.notAdmitted()
 	}
-	s.committer.judge.all(msgs)
+	sub.commit(t)
+	return sub
+}
+
+// commit hands messages that were admitted to the committer.
+func (sub *Submission) commit(t Terms) {
+	s := sub.s
+	s.committer.judge.all(sub.writes)
 	since := t.Since
 	if since.IsZero() {
 		since = time.Now()
 	}
 	until := since.Add(s.committer.timeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(until) {
+	if d, ok := sub.ctx.Deadline(); ok && d.Before(until) {
 		until = d
 	}
 	for i := range sub.writes {
 		sub.writes[i].until = until
 	}
-	sub.left.Store(int64(len(msgs)))
+	sub.left.Store(int64(len(sub.writes)))
 	s.committer.add(sub.writes)
-	return sub
 }
 
 // notAdmitted ends the way of a submission to the store. Its messages may still go to the journal,
