@@ -33,7 +33,8 @@ type entry struct {
 //   - ErrStale: the caller refreshes the catalogue or the lease, takes new IDs and inserts
 //     again;
 //   - ErrRejected: this message can never be stored; the others are not affected;
-//   - ErrNotReplicated: the message demands a second server, and may be stored;
+//   - ErrNotReplicated: the message demands a second server, and may be stored. A nil or a
+//     *DuplicateError of such a message says that a second server has it;
 //   - ErrMoved: the schedule of the message does not wait for it;
 //   - ErrOutcomeUnknown: ctx ended before the server could be asked;
 //   - any other error: the message is not stored.
@@ -55,11 +56,15 @@ func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []
 	for _, part := range s.parts(scheduled) {
 		s.insertOccurrences(ctx, node, part, errs)
 	}
+	demanding := slices.ContainsFunc(todo, func(e entry) bool { return e.Replicated })
 	// A batch needs one round, unless a key occurs twice in it.
 	for len(todo) > 0 {
 		now, later, first := distinct(todo)
 		slices.SortFunc(now, byKey)
-		plain, replicated := splitReplicated(now)
+		plain, replicated := now, []entry(nil)
+		if demanding {
+			plain, replicated = splitReplicated(now)
+		}
 		for _, part := range append(s.parts(plain), s.parts(replicated)...) {
 			switch {
 			case s.dialect != sqliteDialect:
@@ -72,6 +77,9 @@ func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []
 		}
 		again, contested := resolveRepeated(later, first, errs)
 		todo = append(again, s.resolveContested(ctx, contested, errs)...)
+	}
+	if demanding {
+		s.proveFound(ctx, batch, errs)
 	}
 	return errs
 }
@@ -137,7 +145,7 @@ func resolveRepeated(later []entry, first map[channelKey]entry, errs []error) (a
 	for _, e := range later {
 		f := first[channelKey{e.ChannelNo, e.Key}]
 		switch err := errs[f.i]; {
-		case err == nil:
+		case err == nil, errors.Is(err, errFound):
 			errs[e.i] = takenBy(f.ID, e, same(f.Message, e.Message))
 		case errors.As(err, &dup):
 			errs[e.i] = takenBy(dup.ID, e, same(f.Message, e.Message))
@@ -173,6 +181,7 @@ func (s *Store) resolveContested(ctx context.Context, contested []entry, errs []
 		spread(contested, errs, err)
 		return nil
 	}
+	markFound(contested, rest, errs)
 	return rest
 }
 

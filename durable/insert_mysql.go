@@ -42,7 +42,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			return
 		case exists:
 			rest, e := s.resolve(ctx, s.db, part, errs)
-			unproven(part, rest, errs)
+			markFound(part, rest, errs)
 			if e == nil && len(rest) < len(part) {
 				part = rest
 				continue
@@ -50,7 +50,7 @@ func (s *Store) insertMySQL(ctx context.Context, node NodeLease, part []entry, e
 			err = cmp.Or(e, err)
 		case stale:
 			rest, e := s.repeatStale(ctx, part, uncertain, errs)
-			unproven(part, rest, errs)
+			markFound(part, rest, errs)
 			if e == nil {
 				spread(rest, errs, ErrStale)
 				return

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -84,29 +85,38 @@ func (s *Store) StoreReceipts(ctx context.Context, all []Receipt) error {
 func (s *Store) Receipts(ctx context.Context, ids []ReceiptID) (map[ReceiptID]Receipt, error) {
 	out := map[ReceiptID]Receipt{}
 	for _, part := range chunks(ids, maxInList) {
-		args := make([]any, len(part))
-		for i := range part {
-			args[i] = part[i][:]
-		}
 		err := repeat(ctx, "read receipts", func(ctx context.Context) error {
-			return each(ctx, s.reads, list(selectReceipts, len(part)), args, func(r *sql.Rows) error {
-				var one Receipt
-				var id, message, reason []byte
-				err := r.Scan(&id, &one.ChannelNo, &message, &reason)
-				if err == nil && len(id) != len(one.ID) {
-					err = errors.New("a receipt of another length")
-				}
-				copy(one.ID[:], id)
-				one.Message, one.Reason = string(message), string(reason)
-				out[one.ID] = one
-				return err
-			})
+			found, err := receiptsIn(ctx, s.reads, part)
+			maps.Copy(out, found)
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// receiptsIn reads at most maxInList receipts.
+func receiptsIn(ctx context.Context, q querier, ids []ReceiptID) (map[ReceiptID]Receipt, error) {
+	out := map[ReceiptID]Receipt{}
+	args := make([]any, len(ids))
+	for i := range ids {
+		args[i] = ids[i][:]
+	}
+	err := each(ctx, q, list(selectReceipts, len(ids)), args, func(r *sql.Rows) error {
+		var one Receipt
+		var id, message, reason []byte
+		err := r.Scan(&id, &one.ChannelNo, &message, &reason)
+		if err == nil && len(id) != len(one.ID) {
+			err = errors.New("a receipt of another length")
+		}
+		copy(one.ID[:], id)
+		one.Message, one.Reason = string(message), string(reason)
+		out[one.ID] = one
+		return err
+	})
+	return out, err
 }
 
 // ForgetReceipts removes up to limit receipts that are older than ReceiptsKept, and returns their

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -57,9 +56,6 @@ type replication struct {
 // splitReplicated returns the entries that demand nothing, and those that demand a second server,
 // whose transactions are their own: without the proof they are not even sent.
 func splitReplicated(all []entry) (plain, replicated []entry) {
-	if !slices.ContainsFunc(all, func(e entry) bool { return e.Replicated }) {
-		return all, nil
-	}
 	for _, e := range all {
 		if e.Replicated {
 			replicated = append(replicated, e)
@@ -68,16 +64,6 @@ func splitReplicated(all []entry) (plain, replicated []entry) {
 		}
 	}
 	return plain, replicated
-}
-
-// unproven changes the results of messages that are found stored, after a commit whose answer was
-// lost. rest are the entries without a result.
-func unproven(part, rest []entry, errs []error) {
-	for _, e := range part {
-		if e.Replicated && errs[e.i] == nil && !slices.ContainsFunc(rest, func(r entry) bool { return r.i == e.i }) {
-			errs[e.i] = ErrNotReplicated
-		}
-	}
 }
 
 // replication asks the server of a connection.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -125,12 +126,22 @@ var lockScheduled = statement{
 //   - ErrConflict, ErrReused: another message or schedule has the Key;
 //   - ErrStale: as of Insert;
 //   - ErrRejected: the schedule can never be stored;
+//   - ErrNotReplicated: as of Insert;
 //   - any other error: the schedule is not stored, unless the error is ErrOutcomeUnknown.
 func (s *Store) Schedule(ctx context.Context, node NodeLease, batch []*Scheduled) []error {
 	errs := make([]error, len(batch))
 	var todo []int
+	demanding := slices.ContainsFunc(batch, func(m *Scheduled) bool { return m.Replicated })
+	var alone error // nothing is stored that demands a second server where there is none
+	if demanding {
+		alone = s.Replicates(ctx)
+		defer func() { s.proveScheduled(ctx, batch, errs) }()
+	}
 	for i, m := range batch {
-		if errs[i] = storable(&m.Message); errs[i] == nil {
+		if errs[i] = storable(&m.Message); errs[i] == nil && m.Replicated {
+			errs[i] = alone
+		}
+		if errs[i] == nil {
 			todo = append(todo, i)
 		}
 	}

@@ -22,6 +22,7 @@ type MySQLPair struct {
 type replication struct {
 	install, primary, replica []string
 	follow, position, await   string
+	semiSync                  string // begins the names of the variables of the primary
 }
 
 var mariaDBReplication = replication{
@@ -31,6 +32,7 @@ var mariaDBReplication = replication{
 	follow:   "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos",
 	position: "Gtid_IO_Pos",
 	await:    "SELECT MASTER_GTID_WAIT('%s', 60)",
+	semiSync: "rpl_semi_sync_master_",
 }
 
 // MySQL 8.0.26 and newer.
@@ -42,6 +44,7 @@ var mySQLReplication = replication{
 	follow:   "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %d, SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
 	position: "Retrieved_Gtid_Set",
 	await:    "SELECT WAIT_FOR_EXECUTED_GTID_SET('%s', 60)",
+	semiSync: "rpl_semi_sync_source_",
 }
 
 // StartMySQLPair starts both, empty, the replica read-only.
@@ -62,6 +65,19 @@ func StartMySQLPair(tb TB) *MySQLPair {
 	p.exec(p.Primary, p.dialect.primary...)
 	p.await("the replica to follow", func() bool { return p.status("Slave_IO_Running", "Replica_IO_Running") == "Yes" })
 	return p
+}
+
+// WaitAfterCommit makes the primary show a commit to others before the replica has it, as MariaDB
+// does by default.
+func (p *MySQLPair) WaitAfterCommit() {
+	p.tb.Helper()
+	p.exec(p.Primary, "SET GLOBAL "+p.dialect.semiSync+"wait_point = 'AFTER_COMMIT'")
+}
+
+// GiveUpAfter sets how long a commit waits for the replica. After it the primary goes on alone.
+func (p *MySQLPair) GiveUpAfter(d time.Duration) {
+	p.tb.Helper()
+	p.exec(p.Primary, fmt.Sprintf("SET GLOBAL %stimeout = %d", p.dialect.semiSync, d.Milliseconds()))
 }
 
 // Promote makes the replica a primary once it has carried out all that it was sent.

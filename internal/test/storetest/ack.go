@@ -75,4 +75,32 @@ var ackTests = map[string]func(*testing.T, *fixture){
 		require.ErrorIs(t, errs[3], durable.ErrNotReplicated)
 		require.Len(t, f.stored(t, batch), 2)
 	},
+	"what is found stored proves no second server": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		m := f.message(ch)
+		m.Key = "key"
+		f.insert(t, m)
+		again, twice := f.again(m), f.again(m)
+		again.Replicated, twice.Replicated = true, true
+		errs := f.Insert(f.ctx, f.node, []*durable.Message{f.again(m), again, twice})
+		requireDuplicate(t, errs[0], m.ID)
+		require.ErrorIs(t, errs[1], durable.ErrNotReplicated)
+		require.ErrorIs(t, errs[2], durable.ErrNotReplicated)
+		require.ErrorIs(t, f.Replicates(f.ctx), durable.ErrNotReplicated)
+		require.ErrorIs(t, f.ConfirmReceipt(f.ctx, receiptAt(1, 1)), durable.ErrNotReplicated)
+		require.ErrorIs(t, f.ConfirmBulk(f.ctx, f.ids.Next()), durable.ErrNotReplicated)
+	},
+	"a schedule that demands a second server is not stored without one": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		plans := []*durable.Scheduled{{Message: *f.message(ch), DueMs: 1}, {Message: *f.message(ch), DueMs: 2}}
+		plans[0].Replicated = true
+		errs := f.Schedule(f.ctx, f.node, plans)
+		require.ErrorIs(t, errs[0], durable.ErrNotReplicated)
+		require.NoError(t, errs[1])
+		_, err := f.ScheduledByID(f.ctx, plans[0].ID)
+		require.ErrorIs(t, err, durable.ErrNotFound)
+		found := *plans[1]
+		found.Replicated = true
+		require.ErrorIs(t, f.Schedule(f.ctx, f.node, []*durable.Scheduled{&found})[0], durable.ErrNotReplicated)
+	},
 }
