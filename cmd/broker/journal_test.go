@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/test/proxy"
-	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 const ackHeader = "X-Broker-Ack"
@@ -372,50 +370,4 @@ func TestAMessageOfTheJournalWaitsForAPausedChannel(t *testing.T) {
 	require.Equal(t, 200, b.do("POST", "/channel/c/resume", "").status)
 	a.redeem(receipt)
 	a.requireEachOnce("held")
-}
-
-func TestAReplicatedChannelAnswers201OnlyWithASemiSynchronousMySQLReplica(t *testing.T) {
-	t.Parallel()
-	pair := servers.StartMySQLPair(t)
-	redis := servers.StartRedis(t)
-	w := &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + pair.Primary.DSN(), "BROKER_REDIS_URL=" + redis.URL()}}
-	p := w.start()
-	p.sample("k")
-	p.put("/channel/c", "ack", "replicated")
-	r := p.broadcast("one")
-	require.Equal(t, 201, r.status, r.body)
-	require.Equal(t, "replicated", r.header.Get(ackHeader))
-	require.Equal(t, 201, p.broadcast("two", "X-Broker-Message-ID", "two").status)
-	batch := p.do("POST", "/channel/c/batch", `{"Payload":"line"}`, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
-	require.Equal(t, "replicated", batch.header.Get(ackHeader))
-	require.Contains(t, batch.body, `"Status":201`)
-	pair.Replica.Kill()
-	eventually(t, "a refusal", func() bool {
-		r := p.broadcast("alone", "X-Broker-Message-ID", "alone")
-		return r.status == 503 && strings.Contains(r.body, `"not_replicated"`) && r.header.Get("Retry-After") != ""
-	})
-}
-
-func TestTheEmbeddedStoreNeverConfirmsAReplica(t *testing.T) {
-	t.Parallel()
-	p := embeddedWorld(t).start()
-	p.sample("k")
-	p.put("/channel/c", "ack", "replicated")
-	r := p.broadcast("one")
-	require.Equal(t, 503, r.status)
-	require.Contains(t, r.body, `"not_replicated"`)
-	for field, value := range map[string]string{"ack": "fast", "latencyBudget": "0"} {
-		r := p.do("PUT", "/channel/c", field+"="+value, "Content-Type", "application/x-www-form-urlencoded")
-		require.Equal(t, http.StatusBadRequest, r.status)
-		require.Contains(t, r.body, field)
-	}
-	channel := p.do("GET", "/channel/c", "").json(t)
-	require.Equal(t, "replicated", channel["Ack"])
-	require.Equal(t, "65ms", channel["LatencyBudget"])
-	p.put("/channel/c", "ack", "")
-	r = p.broadcast("durable again")
-	require.Equal(t, 201, r.status, r.body)
-	require.Equal(t, "durable", r.header.Get(ackHeader))
-	at := time.Now().Add(time.Hour).Format(time.RFC3339)
-	require.Equal(t, "durable", p.broadcast("later", "X-Broker-Scheduled-For", at).header.Get(ackHeader))
 }

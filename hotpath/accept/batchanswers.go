@@ -46,6 +46,7 @@ var errAnswersUnread = problem.New(413, "answers_unread",
 type answers struct {
 	channelID string
 	intake    policy.Intake
+	ack       string        // the member Ack of a line whose message is stored; "": the channel promises nothing else
 	taken     chan struct{} // capacity 1: answers were written to the client
 
 	mu       sync.Mutex
@@ -80,6 +81,9 @@ const (
 
 func newAnswers(channelID string, in policy.Intake) *answers {
 	a := &answers{channelID: channelID, intake: in, taken: make(chan struct{}, 1)}
+	if in.Ack != policy.AckDurable {
+		a.ack = `,"Ack":"` + Committed(in.Ack).String() + `"`
+	}
 	a.more.L = &a.mu
 	return a
 }
@@ -327,6 +331,7 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 	if kind&(hasID|hasKey) == 0 {
 		return append(buf, "}\n"...), n
 	}
+	buf = append(buf, a.ack...)
 	if kind&hasID != 0 {
 		n += copy(m.ID[:], kept[n:])
 	}

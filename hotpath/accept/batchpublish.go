@@ -89,7 +89,7 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 	b := newBatch(p, from, body, h.ContentLength(), rc.Conn())
 	b.events, b.times = events, times
 	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
-	rc.Response.Header.Set(AckHeader, committed(from.ch.Intake.Ack).String())
+	rc.Response.Header.Set(AckHeader, Committed(from.ch.Intake.Ack).String())
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
 	rc.Response.SetBodyStream(b, -1)

@@ -224,10 +224,13 @@ func (b *lineMaker) planned(m *durable.Message, t times, names timeNames) (line,
 func (b *batch) submit(c *chunk) bool {
 	b.wire.alive()
 	msgs := make([]*durable.Message, 0, len(c.lines))
+	replicated := b.ch.Intake.Ack == policy.AckReplicated
 	for _, l := range c.lines {
 		if l.msg != nil {
-			l.msg.Replicated = b.ch.Intake.Ack == policy.AckReplicated
+			l.msg.Replicated = replicated
 			msgs = append(msgs, l.msg)
+		} else if l.later != nil {
+			l.later.Replicated = replicated
 		}
 	}
 	if len(msgs) > 0 {

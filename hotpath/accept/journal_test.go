@@ -51,6 +51,10 @@ func (d *desk) Receipts(_ context.Context, ids []durable.ReceiptID) (map[durable
 	return found, nil
 }
 
+func (d *desk) ConfirmReceipt(context.Context, durable.ReceiptID) error {
+	return durable.ErrNotReplicated
+}
+
 func sign(part []byte) [4]byte { return [4]byte{part[15], 1, 2, 3} }
 
 // startJournal runs a publisher with a journal in a folder until the test ends.

@@ -134,6 +134,7 @@ func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	if errors.Is(err, durable.ErrDuplicate) {
 		stored, status := replayed(msg, ch.Intake, err)
 		ctx.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
+		ctx.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
 		if status > 0 {
 			p.answerRepeat(ctx, status)
 			return nil
@@ -157,7 +158,7 @@ func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel
 	}
 	var url [128]byte
 	ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
-	ctx.Response.Header.Set(AckHeader, committed(ch.Intake.Ack).String())
+	ctx.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
 	ctx.SetStatusCode(fasthttp.StatusCreated)
 	p.metrics.Published.Inc()
 	p.metrics.PublishBytes.Add(float64(len(msg.Payload)))
@@ -167,7 +168,6 @@ func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel
 func (p *Publisher) answerRepeat(ctx *fasthttp.RequestCtx, status int) {
 	p.metrics.Repeats.Inc()
 	ctx.Response.Header.Set(ReplayedHeader, "true")
-	ctx.Response.Header.Set(AckHeader, policy.AckDurable.String())
 	ctx.SetStatusCode(status)
 }
 

@@ -20,8 +20,8 @@ const receiptPath = "/receipt/"
 
 var errNoReceipt = problem.New(404, "receipt_not_found", "No broker has given this receipt, or it is older than seven days.")
 
-// committed is what a 201 promises in a channel.
-func committed(a policy.Ack) policy.Ack {
+// Committed is what a 201 promises in a channel.
+func Committed(a policy.Ack) policy.Ack {
 	if a == policy.AckReplicated {
 		return a
 	}
@@ -71,6 +71,11 @@ func (p *Publisher) receipt(rc *fasthttp.RequestCtx, text string) error {
 		ch := p.catalogue.ChannelByNo(got.ChannelNo)
 		if ch == nil {
 			return problem.New(410, "not_stored", "The channel of the message was deleted.")
+		}
+		if ch.Intake.Ack == policy.AckReplicated { // set since the message was published
+			if err := p.receipts.ConfirmReceipt(ctx, got.ID); err != nil {
+				return err
+			}
 		}
 		rc.Response.Header.Set("Location", "/channel/"+ch.ID+"/message/"+got.Message)
 		rc.SetStatusCode(fasthttp.StatusSeeOther)

@@ -34,6 +34,7 @@ const (
 type ReceiptStore interface {
 	StoreReceipts(ctx context.Context, all []durable.Receipt) error
 	Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error)
+	ConfirmReceipt(ctx context.Context, id durable.ReceiptID) error
 }
 
 // A replay stores the messages of one journal, in order, each once.

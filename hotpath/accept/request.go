@@ -82,6 +82,7 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if errors.Is(err, durable.ErrDuplicate) {
 		stored, status := replayed(msg, ch.Intake, err)
 		rc.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
+		rc.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
 		if status == 0 {
 			return err
 		}

@@ -136,6 +136,7 @@ func (p *Publisher) publishLater(ctx *fasthttp.RequestCtx, from sender, mode clo
 	if err != nil {
 		return err
 	}
+	later.Replicated = from.ch.Intake.Ack == policy.AckReplicated
 	held, err := p.readPayload(ctx, from, mode, &later.Message)
 	defer p.bytes.Give(held)
 	if err != nil {
@@ -155,8 +156,8 @@ func (p *Publisher) publishLater(ctx *fasthttp.RequestCtx, from sender, mode clo
 		return err
 	}
 	ctx.Response.Header.SetBytesV("Location", appendScheduledURL(nil, from.ch.ID, &stored))
+	ctx.Response.Header.Set(AckHeader, Committed(from.ch.Intake.Ack).String())
 	if err == nil {
-		ctx.Response.Header.Set(AckHeader, policy.AckDurable.String())
 		ctx.SetStatusCode(status)
 	}
 	return err

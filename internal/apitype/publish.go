@@ -20,7 +20,7 @@ type BatchLine struct {
 // request.
 type BatchResult struct {
 	Status int    `json:"Status"`        // 201: committed; 202: in the journal; else why not, as for a broadcast
-	Ack    string `json:"Ack,omitempty"` // of 202: journal
+	Ack    string `json:"Ack,omitempty"` // of a stored message, in a channel with another ack than durable; of 202: journal
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	// Taken is the number of lines answered above. Only the code answers_unread, which ends a

@@ -44,6 +44,8 @@ type Store interface {
 	AddBulkChunk(ctx context.Context, h durable.BulkOwner, no int64, body []byte) error
 	RestartBulkBody(ctx context.Context, h durable.BulkOwner) error
 	RunBulk(ctx context.Context, h durable.BulkOwner, total int64) error
+	Replicates(ctx context.Context) error
+	ConfirmBulk(ctx context.Context, id ident.ID) error
 	BulkChunk(ctx context.Context, id ident.ID, no int64) ([]byte, error)
 	ClaimBulk(ctx context.Context, owner [16]byte) (*durable.Bulk, error)
 	RenewBulk(ctx context.Context, h durable.BulkOwner) error

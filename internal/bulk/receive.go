@@ -13,10 +13,13 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -36,6 +39,9 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	if err := b.replicates(ch); err != nil {
+		return err
+	}
 	spec := Spec{BulkRequest: apitype.BulkRequest{Format: format}, ChunkSize: chunkSize}
 	if spec.Defaults, err = b.Publisher.RowDefaults(&rc.Request.Header, ch); err != nil {
 		return err
@@ -53,10 +59,36 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	}
 	failpoint.At(failpoint.AfterBulkBody)
 	b.Wake()
+	if err := b.confirm(ch, bulk.ID); err != nil {
+		return err
+	}
 	b.Log.Info("a bulk is accepted", "bulk", bulk.ID.String(), "channel", ch.ID, "producer", producer.ID, "format", spec.Format, "file", spec.FileURL != "")
 	rc.Response.Header.Set(fasthttp.HeaderLocation, path(ch, bulk))
+	rc.Response.Header.Set(accept.AckHeader, accept.Committed(ch.Intake.Ack).String())
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 	return nil
+}
+
+// replicates refuses a bulk of a channel with ack=replicated where the store has no second server.
+func (b *Bulks) replicates(ch *catalogue.Channel) error {
+	if ch.Intake.Ack != policy.AckReplicated {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	return b.Store.Replicates(ctx)
+}
+
+// confirm returns nil where a second server has a bulk that is stored, as the channel demands. The
+// steps of the bulk need no proof: a second server that takes over has the body, and goes on from
+// the checkpoint that it has.
+func (b *Bulks) confirm(ch *catalogue.Channel, id ident.ID) error {
+	if ch.Intake.Ack != policy.AckReplicated {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	return b.Store.ConfirmBulk(ctx, id)
 }
 
 func path(ch *catalogue.Channel, bulk *durable.Bulk) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // setIntake says how a channel takes messages in: a record of package policy.
@@ -57,6 +58,16 @@ func (t storeSeam) Receipts(ctx context.Context, ids []durable.ReceiptID) (map[d
 	ids = slices.Clone(ids)
 	return read(ctx, t, "Receipts", 0, func() map[durable.ReceiptID]durable.Receipt { return t.s.receiptsOf(ids) })
 }
+
+// ConfirmReceipt, Replicates and ConfirmBulk refuse, as the embedded store does: there is no second
+// server.
+func (t storeSeam) ConfirmReceipt(context.Context, durable.ReceiptID) error {
+	return durable.ErrNotReplicated
+}
+
+func (t storeSeam) Replicates(context.Context) error { return durable.ErrNotReplicated }
+
+func (t storeSeam) ConfirmBulk(context.Context, ident.ID) error { return durable.ErrNotReplicated }
 
 // ForgetReceipts does nothing: no run lasts as long as receipts are kept.
 func (t storeSeam) ForgetReceipts(context.Context, int64, int) (int, error) { return 0, nil }
