@@ -185,11 +185,10 @@ func (a *answers) count(n int64) {
 	case n < 0:
 		a.hold.Give(-n)
 		a.most = false
-	case a.hold.Take(n):
-		a.most = false
 	default:
-		a.hold.Add(n)
-		a.most = true
+		if a.most = !a.hold.Take(n); a.most {
+			a.hold.Add(n)
+		}
 	}
 }
 
