@@ -16,11 +16,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxHeadBytes bounds the headers of an answer: they must fit the read buffer.
-const maxHeadBytes = 16 << 10
+// readBuffer is enough for the headers of usual answers, bytes.
+const readBuffer = 16 << 10
 
 var (
-	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, maxHeadBytes) }}
+	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
 	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 8<<10) }}
 	scratch = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 )
@@ -135,10 +135,14 @@ func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader, kept *Keep) (r R
 		return failed(fmt.Errorf("egress: TLS: %w", err), true), false
 	case bytes.HasPrefix(start, tlsAlert):
 		return failed(errTLS, true), false
-	case bytes.HasSuffix(start, []byte(" 000")): // the codec takes any three digits, and 000 for 200
-		return failed(errNotHTTP, true), false
 	}
-	if err := resp.ReadLimitBody(br, maxAnswerBytes); err != nil {
+	mended := false
+	if bytes.HasPrefix(bytes.TrimLeft(start, "\r\n"), []byte("HTTP/1.")) {
+		br, mended, err = parse(resp, br)
+	} else {
+		err = resp.ReadLimitBody(br, maxAnswerBytes)
+	}
+	if err != nil {
 		return failed(readError(err), true), false
 	}
 	if resp.StatusCode() < 100 {
@@ -178,7 +182,7 @@ func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader, kept *Keep) (r R
 			r.Err = bodyError(err)
 		}
 	}
-	keep = r.Err == nil && whole && length != -2 && br.Buffered() == 0 &&
+	keep = r.Err == nil && whole && !mended && length != -2 && br.Buffered() == 0 &&
 		r.Status != fasthttp.StatusSwitchingProtocols && !resp.ConnectionClose()
 	return r, keep
 }
@@ -234,8 +238,8 @@ func readError(err error) error {
 		return ErrTimeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("%w (%w)", ErrNoAnswer, err)
-	case errors.Is(err, fasthttp.ErrSmallReadBuffer):
-		return fmt.Errorf("egress: headers of the answer exceed %d bytes", maxHeadBytes)
+	case errors.Is(err, errHeadSize), errors.Is(err, errLengths), errors.Is(err, errInterim), errors.Is(err, errNotHTTP):
+		return err
 	}
 	return errNotHTTP
 }
