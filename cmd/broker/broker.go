@@ -63,6 +63,7 @@ type broker struct {
 	policies  *policy.Book
 	board     *exchange.Board
 	responses *exchange.Worker
+	room      *exchange.Room // of responses in memory
 	api       *api.API
 	answers   *share.Bound // of large answers
 	server    *fasthttp.Server

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_response_waiters",
 		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
+	b.room = exchange.NewRoom()
 	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts, reader))
 	b.responses = b.newResponses(policies, registry)
 	desk := &jobs.Desk{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
@@ -109,7 +111,7 @@ func (b *broker) followOthers(watch *redisq.RunWatch) {
 // registerGauges registers what the parts of this broker are asked for.
 func (b *broker) registerGauges(registry *prometheus.Registry) {
 	registry.MustRegister(b.journalGauges()...)
-	registry.MustRegister(share.Collector{b.answers})
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds()), b.answers)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
@@ -154,7 +156,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		Push: push.Settings{
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),
-			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(egress.Configured),
+			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(egress.Configured), Room: b.room,
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, WaitingRequests: waitingRequests,

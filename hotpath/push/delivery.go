@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -40,9 +41,9 @@ type delivery struct {
 	// lost is set when Redis has leased the job to another claim, or counts this attempt as over. A
 	// lost delivery is not sent. A request that has already begun continues to its end.
 	lost    atomic.Bool
-	kept    int64  // bytes counted of the response; of the goroutine of the attempt, then of its sink
-	note    string // what the status URL said; of the goroutine of the attempt
-	granted string // where the rates count the lease; of the goroutine of the attempt
+	kept    *exchange.Taken // room of the response; of the goroutine of the attempt, then of its sink
+	note    string          // what the status URL said; of the goroutine of the attempt
+	granted string          // where the rates count the lease; of the goroutine of the attempt
 }
 
 // Values of delivery.end. 0 is any other end, after which Redis knows the job.
@@ -127,14 +128,16 @@ func (v *delivery) attempt() {
 	}
 	failpoint.At(failpoint.AfterPost)
 	v.lane.observe(res.Took)
+	if res.Response == nil {
+		v.dropKept()
+	}
 	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter}, v.lease.Attempt)
 	switch {
 	case res.Local:
-		v.dropKept()
 		v.giveBack()
 		d.WakeAfter(v.lane.no, storePause)
 	case errors.Is(res.Err, egress.ErrClosed):
-		v.dropKept()
+		v.dropKept() // of a part
 		// The broker cut the exchange, so its result is unknown and no attempt is judged. The lease
 		// expires by itself.
 		d.inFlight.remove(v)

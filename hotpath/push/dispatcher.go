@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
@@ -72,7 +72,6 @@ type Dispatcher struct {
 	quit       chan struct{}  // closed when stopped
 	inFlight   inFlight
 	large      largePayloads
-	responses  *intake.Bound
 	fits       verify.Fits        // number of jobs to ask for in a claim of a lane
 	loading    chan struct{}      // capacity servers: a claim is loading payloads
 	suspects   *dedupQueue[*lane] // lanes whose leases Redis may have lost
@@ -97,7 +96,9 @@ func New(o Options) *Dispatcher {
 	d.live.Store(-int64(liveFor))
 	d.slots = d.settings.Concurrency
 	d.large.most = d.settings.Bytes
-	d.responses = intake.NewBound(responseBytes)
+	if d.settings.Room == nil {
+		d.settings.Room = exchange.NewRoom()
+	}
 	d.loading = make(chan struct{}, servers)
 	d.idle, d.quit = make(chan *delivery), make(chan struct{})
 	d.inFlight.byLane = map[*lane]map[*delivery]struct{}{}

@@ -19,6 +19,7 @@ type lane struct {
 	target    atomic.Pointer[laneTarget]
 	token     atomic.Pointer[tokenSource]
 	service   atomic.Int64              // average time of a request, ns
+	responses atomic.Int64              // usual size of a response, bytes
 	suspected atomic.Int64              // counts calls of SuspectLoss
 	probe     atomic.Int64              // Unix ms until which this broker may probe; the next delivery takes it
 	short     atomic.Bool               // a large payload found no room: largePayloads wakes the lane

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -60,7 +61,8 @@ type Settings struct {
 	Bytes       int64         // of large payloads under way, this process
 	TokenHeader string
 	UserAgent   string
-	Web         *http.Client // asks token endpoints and status URLs; follows no redirects
+	Web         *http.Client   // asks token endpoints and status URLs; follows no redirects
+	Room        *exchange.Room // of responses; nil: one of its own
 }
 
 // A Pace receives how long messages wait for their delivery: the admission of publishes.

@@ -14,9 +14,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
-// responseBytes bounds the responses in memory, from the request until they are stored.
-const responseBytes = 128 << 20
-
 // A Keeper is a Target that can keep a part of the answer.
 type Keeper interface {
 	PostKeeping(req *fasthttp.Request, timeout time.Duration, keep *egress.Keep) egress.Result
@@ -40,21 +37,27 @@ func (v *delivery) send(target Target, req *fasthttp.Request, p *policy.Policy, 
 	if !ok || !v.responds(p) {
 		return target.Post(req, time.Until(deadline))
 	}
-	// Room is taken before the request is sent: an answer that came must not be refused.
-	if v.kept == 0 {
-		if !v.d.responses.Take(int64(p.ResponseMaxBytes)) {
+	// A part of the room is taken before the request is sent. An answer that came is kept, and never
+	// fails the attempt for lack of room.
+	if v.kept == nil {
+		if v.kept = v.d.settings.Room.Begin(v.consumer, v.lane.responses.Load(), p.ResponseMaxBytes); v.kept == nil {
 			return egress.Result{Err: errResponseRoom, RetryAfter: -1, Local: true}
 		}
-		v.kept = int64(p.ResponseMaxBytes)
 	}
-	return keeper.PostKeeping(req, time.Until(deadline), &egress.Keep{Bytes: p.ResponseMaxBytes, Headers: p.ResponseHeaders.Keeps})
+	keep := &egress.Keep{Bytes: p.ResponseMaxBytes, Headers: p.ResponseHeaders.Keeps}
+	v.kept.For(keep, deadline)
+	res := keeper.PostKeeping(req, time.Until(deadline), keep)
+	if keep.Cut() {
+		v.d.log.Info("a response was cut off: the responses of its consumer take more memory than its part", "consumer", v.consumer.ID, "job", v.job(), "bytes", len(res.Response.Body))
+	}
+	return res
 }
 
 // dropKept gives back the room of a response that is stored, or given up.
 func (v *delivery) dropKept() {
-	if v.kept != 0 {
-		v.d.responses.Give(v.kept)
-		v.kept = 0
+	if v.kept != nil {
+		v.kept.Close()
+		v.kept = nil
 	}
 }
 
@@ -66,9 +69,9 @@ func (v *delivery) answered(out *durable.Outcome, res *egress.Result, p *policy.
 			Attempt: out.Attempts, Status: res.Status, AtMs: out.AtMs,
 		}
 		out.Exchange = d.Answered(res)
-		if over := v.kept - int64(len(out.Exchange.Body)); v.kept > 0 && over > 0 {
-			v.d.responses.Give(over)
-			v.kept -= over
+		if v.kept != nil {
+			v.kept.Keep(cap(out.Exchange.Body))
+			v.lane.responses.Store(exchange.Usual(v.lane.responses.Load(), len(out.Exchange.Body)))
 		}
 	}
 	if v.replies() {

@@ -76,6 +76,9 @@ func (cn *conn) Write(b []byte) (int, error) {
 	return cn.Conn.Write(b)
 }
 
+// interrupt makes a read under way return. The connection is of no use afterwards.
+func (cn *conn) interrupt() { _ = cn.SetReadDeadline(time.Unix(1, 0)) }
+
 // stale reports whether the server has closed an idle connection, or has said
 // something unasked on it, which would be taken for the answer to the next
 // request. Costs one system call; what it cannot see is a close that is still
@@ -168,7 +171,7 @@ func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader, kept *Keep) (r R
 		}
 		var err error
 		if r.Response != nil {
-			r.Response.Body, r.Response.Truncated, err = readKept(body, kept.Bytes)
+			r.Response.Body, r.Response.Truncated, err = kept.read(body, length, cn.interrupt)
 			whole = !r.Response.Truncated
 		} else {
 			r.Answer, whole, err = readAnswer(body, length > maxAnswerBytes)

@@ -134,7 +134,7 @@ func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time, ke
 		Sent:       true,
 		RetryAfter: parseRetryAfter(resp.Header.Get("Retry-After"), time.Now()),
 	}
-	if err = r.read(resp, keep); err != nil {
+	if err = r.read(resp, keep, cancel); err != nil {
 		r.Err = bodyError(err)
 		if ctx.Err() != nil {
 			r.Err = h.failure(ctx, err)
@@ -144,17 +144,17 @@ func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time, ke
 }
 
 // read reads the part of an answer that is kept.
-func (r *Result) read(resp *http.Response, keep *Keep) (err error) {
+func (r *Result) read(resp *http.Response, keep *Keep, stop func()) (err error) {
 	if keep != nil && r.Status/100 == 2 {
-		r.Response, err = KeepOf(resp, keep)
+		r.Response, err = KeepOf(resp, keep, stop)
 	} else {
 		r.Answer, _, err = readAnswer(resp.Body, resp.ContentLength > maxAnswerBytes)
 	}
 	return err
 }
 
-// KeepOf returns what is kept of an answer of net/http.
-func KeepOf(resp *http.Response, keep *Keep) (*Response, error) {
+// KeepOf returns what is kept of an answer of net/http. stop ends the request.
+func KeepOf(resp *http.Response, keep *Keep, stop func()) (*Response, error) {
 	r := &Response{}
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
 		for _, value := range resp.Header[name] {
@@ -162,7 +162,7 @@ func KeepOf(resp *http.Response, keep *Keep) (*Response, error) {
 		}
 	}
 	var err error
-	r.Body, r.Truncated, err = readKept(resp.Body, keep.Bytes)
+	r.Body, r.Truncated, err = keep.read(resp.Body, int(resp.ContentLength), stop)
 	return r, err
 }
 

@@ -3,7 +3,6 @@ package egress
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -54,12 +53,6 @@ type Result struct {
 	Sent bool
 }
 
-// A Keep says what of an answer is kept.
-type Keep struct {
-	Bytes   int                    // of the body
-	Headers func(name string) bool // names
-}
-
 // A Response is what was kept of an answer, as it came: no content coding is undone.
 type Response struct {
 	Headers   []byte // "Name:value\n" each; several values of a name are joined
@@ -88,15 +81,6 @@ func (r *Response) Add(keep *Keep, name, value string) {
 		}
 	}
 	r.Headers = append(append(append(append(r.Headers, name...), ':'), value...), '\n')
-}
-
-// readKept reads the part of a body that is kept. An error matters only before that part is whole.
-func readKept(body io.Reader, most int) (b []byte, truncated bool, err error) {
-	b, err = io.ReadAll(io.LimitReader(body, int64(most)+1))
-	if len(b) > most {
-		return b[:most:most], true, nil
-	}
-	return b, false, err
 }
 
 // OK reports whether the consumer accepted the delivery: a complete exchange

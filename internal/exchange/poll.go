@@ -7,16 +7,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/limit"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
-	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -27,60 +23,6 @@ const maxPoll = 30 * time.Second
 // statement delays many of them. A time is only ever moved to a later one.
 const pollGrain = 250 * time.Millisecond
 
-// A pollRun is the polls of one consumer in one round.
-type pollRun struct {
-	*Worker
-	k      *durable.Consumer
-	p      *policy.Policy
-	limits redisq.Limits
-
-	mu    sync.Mutex
-	err   error
-	later map[int64][]ident.ID // results that are not there yet, by the time of the next poll
-	rated time.Duration        // the rate allows no poll for that long
-}
-
-// poll asks for results, at most pollPage of them.
-func (w *Worker) poll(ctx context.Context, k *durable.Consumer, due []durable.Work) error {
-	if len(due) == 0 {
-		return nil
-	}
-	due = due[:min(len(due), pollPage)]
-	p := w.Policies.Of(k.Policy)
-	r := &pollRun{Worker: w, k: k, p: p, limits: limit.Of(p, redisq.Rate{}), later: map[int64][]ident.ID{}}
-	if k.Held() {
-		return w.delay(ctx, k, due, w.NowMs()+heldAgain.Milliseconds(), 0)
-	}
-	next := make(chan durable.Work, len(due))
-	for _, d := range due {
-		next <- d
-	}
-	close(next)
-	var wg sync.WaitGroup
-	for range min(pollsAtOnce, len(due)) {
-		wg.Go(func() {
-			for d := range next {
-				if ctx.Err() != nil {
-					return
-				}
-				err := guard.Do("poll of a result", func() error { return r.one(ctx, d) })
-				if err != nil {
-					r.mu.Lock()
-					r.err = err
-					r.mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for at, ids := range r.later {
-		if err := w.Store.DelayWork(ctx, k.No, durable.DeliveredReceiver, ids, at, 1); err != nil {
-			return err
-		}
-	}
-	return r.err
-}
-
 // delay makes results due at a time, without a poll.
 func (w *Worker) delay(ctx context.Context, k *durable.Consumer, due []durable.Work, atMs int64, tries int) error {
 	ids := make([]ident.ID, len(due))
@@ -90,8 +32,8 @@ func (w *Worker) delay(ctx context.Context, k *durable.Consumer, due []durable.W
 	return w.Store.DelayWork(ctx, k.No, durable.DeliveredReceiver, ids, atMs, tries)
 }
 
-// one asks for one result, inside the rate of the consumer.
-func (r *pollRun) one(ctx context.Context, d durable.Work) error {
+// one asks for one result, inside the rate of the consumer. asking ends under pressure.
+func (r *pollRun) one(ctx, asking context.Context, d durable.Work) error {
 	if d.URL == "" { // the receiver posts it
 		return r.delay(ctx, r.k, []durable.Work{d}, d.DeadlineMs, 0)
 	}
@@ -110,7 +52,12 @@ func (r *pollRun) one(ctx context.Context, d durable.Work) error {
 		r.mu.Unlock()
 		return r.delay(ctx, r.k, []durable.Work{d}, min(r.NowMs()+wait.Milliseconds(), d.DeadlineMs), 0)
 	}
-	res, status, retryAfter := r.ask(ctx, d)
+	taken := r.Room.Begin(r.k, r.usual.Load(), r.p.ResponseMaxBytes)
+	if taken == nil {
+		return r.delay(ctx, r.k, []durable.Work{d}, min(r.NowMs()+roomAgain.Milliseconds(), d.DeadlineMs), 0)
+	}
+	defer taken.Close()
+	res, status, retryAfter := r.ask(asking, d, taken)
 	if status/100 != 2 || r.p.AsyncStatus.Has(status) || res == nil {
 		found := "nothing yet"
 		if status == 0 || status/100 > 3 {
@@ -122,6 +69,8 @@ func (r *pollRun) one(ctx context.Context, d durable.Work) error {
 	}
 	failpoint.At(failpoint.AfterResult)
 	r.polls.WithLabelValues("result").Inc()
+	taken.Keep(cap(res.Body))
+	r.usual.Store(Usual(r.usual.Load(), len(res.Body)))
 	return r.store(ctx, d, status, res)
 }
 
@@ -155,8 +104,8 @@ func (r *pollRun) store(ctx context.Context, d durable.Work, status int, res *eg
 	return err
 }
 
-// ask sends one GET. A status of 0 means that no whole answer came.
-func (r *pollRun) ask(ctx context.Context, d durable.Work) (res *egress.Response, status int, retryAfter time.Duration) {
+// ask sends one GET. A status of 0 means that no whole answer came, or that it found no room.
+func (r *pollRun) ask(ctx context.Context, d durable.Work, taken *Taken) (res *egress.Response, status int, retryAfter time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.p.Timeout, maxPoll))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody)
@@ -180,8 +129,11 @@ func (r *pollRun) ask(ctx context.Context, d durable.Work) (res *egress.Response
 	}
 	defer resp.Body.Close()
 	retryAfter = egress.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now(), 365*24*time.Hour)
-	res, err = egress.KeepOf(resp, &egress.Keep{Bytes: r.p.ResponseMaxBytes, Headers: r.p.ResponseHeaders.Keeps})
-	if err != nil {
+	keep := &egress.Keep{Bytes: r.p.ResponseMaxBytes, Headers: r.p.ResponseHeaders.Keeps}
+	deadline, _ := ctx.Deadline()
+	taken.For(keep, deadline)
+	res, err = egress.KeepOf(resp, keep, cancel)
+	if err != nil || keep.Cut() { // a later poll finds the result again
 		return nil, 0, retryAfter
 	}
 	return res, resp.StatusCode, retryAfter

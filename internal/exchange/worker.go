@@ -16,18 +16,18 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
 const (
 	// tick is the interval in which the store is asked what is due.
 	tick = 500 * time.Millisecond
-	// page is the number of exchanges of a consumer that one round handles; pollPage the number of
-	// its results that one round asks for.
-	page, pollPage = 500, 128
-	// consumersAtOnce bounds the consumers that are handled at a time, pollsAtOnce the polls of one
-	// consumer. Their product bounds the goroutines.
-	consumersAtOnce, pollsAtOnce = 16, 8
+	// page is the number of exchanges of a consumer that one round handles.
+	page = 500
+	// consumersAtOnce bounds the consumers that are handled at a time. Others wait in their order.
+	// Nothing that is done then waits for a receiver: polls run beside it.
+	consumersAtOnce = 16
 	// replyBytes bounds the responses that are published at once.
 	replyBytes = 4 << 20
 	// noURLAgain is the pause before a reply to a producer without a reply URL is looked at again,
@@ -61,6 +61,7 @@ type Options struct {
 	Charge   func(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
 	Answered func(consumer uint32, id ident.ID) // a response was stored
 	Announce func()                             // the catalogue has changed
+	Room     *Room                              // of responses; nil: one of its own
 	// Web asks for results where management configured that, Fetch where the receiver did. Both follow
 	// their address rules, and no redirects.
 	Web, Fetch *http.Client
@@ -78,9 +79,13 @@ type Worker struct {
 
 	warned atomic.Int64 // Unix ms: the last warning of a Location that may not be asked
 
-	mu     sync.Mutex
-	active map[uint32]bool // consumers that are handled now
-	news   map[uint32]bool // consumers for which this broker stored a response
+	places *share.Bound // of polls
+
+	mu      sync.Mutex
+	active  map[uint32]bool // consumers that are handled now
+	news    map[uint32]bool // consumers that wait to be handled
+	order   []uint32        // of news
+	polling map[uint32]bool // consumers whose polls are under way
 
 	polls, replies *prometheus.CounterVec
 	failed         prometheus.Counter
@@ -88,7 +93,10 @@ type Worker struct {
 
 // NewWorker returns a worker. Nothing is done before Run.
 func NewWorker(o Options) *Worker {
-	w := &Worker{Options: o, poke: make(chan struct{}, 1), active: map[uint32]bool{}, news: map[uint32]bool{}}
+	w := &Worker{Options: o, poke: make(chan struct{}, 1), active: map[uint32]bool{}, news: map[uint32]bool{}, polling: map[uint32]bool{}, places: newPollPlaces()}
+	if w.Room == nil {
+		w.Room = NewRoom()
+	}
 	w.polls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_result_polls_total", Help: "Polls of results by this broker, by what they found."}, []string{"found"})
 	w.replies = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_replies_total", Help: "Replies to producers by this broker: published, or waiting for a reply URL."}, []string{"what"})
 	w.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_exchanges_failed_total", Help: "Exchanges that this broker ended without a response, other than by a dead letter."})
@@ -98,12 +106,23 @@ func NewWorker(o Options) *Worker {
 	return w
 }
 
+// Bounds returns what consumers share.
+func (w *Worker) Bounds() []*share.Bound { return []*share.Bound{w.places} }
+
 // Stored reports that this broker stored an exchange of a consumer. It never blocks.
 func (w *Worker) Stored(consumer uint32) {
 	w.mu.Lock()
-	w.news[consumer] = true
+	w.later(consumer)
 	w.mu.Unlock()
 	w.wake()
+}
+
+// later lets a consumer wait to be handled. It needs mu.
+func (w *Worker) later(no uint32) {
+	if !w.news[no] {
+		w.news[no] = true
+		w.order = append(w.order, no)
+	}
 }
 
 func (w *Worker) wake() {
@@ -140,10 +159,10 @@ func (w *Worker) Run(ctx context.Context) {
 // round begins the work on the consumers with news and, if all is set, on all that this broker owns.
 func (w *Worker) round(ctx context.Context, all bool) error {
 	w.mu.Lock()
-	news := w.news
-	w.news = map[uint32]bool{}
+	news := w.order
+	w.news, w.order = map[uint32]bool{}, nil
 	w.mu.Unlock()
-	for no := range news {
+	for _, no := range news {
 		w.begin(ctx, no)
 	}
 	if !all {
@@ -165,11 +184,8 @@ func (w *Worker) begin(ctx context.Context, no uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.active[no]:
-		w.news[no] = true // again, with what came meanwhile
-		return
-	case len(w.active) >= consumersAtOnce:
-		w.news[no] = true
+	case w.active[no] || len(w.active) >= consumersAtOnce:
+		w.later(no) // again, with what came meanwhile
 		return
 	}
 	w.active[no] = true
@@ -184,10 +200,12 @@ func (w *Worker) begin(ctx context.Context, no uint32) {
 		}
 		w.mu.Lock()
 		delete(w.active, no)
-		more = more && err == nil || w.news[no]
+		more, waiting := more && err == nil, len(w.order) > 0
 		w.mu.Unlock()
 		if more {
 			w.Stored(no)
+		} else if waiting {
+			w.wake()
 		}
 	})
 }
@@ -221,10 +239,12 @@ func (w *Worker) consumer(ctx context.Context, no uint32) (more bool, err error)
 	if len(drop) > 0 {
 		errs = append(errs, w.Store.DropResponses(ctx, no, drop, now))
 	}
+	moved := len(due) > len(poll)
 	if w.Owns(no) { // a result is polled by one broker
-		errs = append(errs, w.poll(ctx, k, poll))
+		polled, err := w.beginPolls(ctx, k, poll)
+		moved, errs = moved || polled, append(errs, err)
 	}
-	return len(due) == page || len(poll) > pollPage, errors.Join(errs...)
+	return len(due) == page && moved, errors.Join(errs...)
 }
 
 // fail ends exchanges without a result.

@@ -15,6 +15,13 @@ type Options struct {
 	Small   int64  // the largest take of other keys that may use the reserve
 	Resting bool   // only holds that rest are ended
 	Rash    bool   // holds are ended however young they are, and as many as are refused
+
+	// Young is the age below which a hold is not ended under pressure, Fast the rate, steps a second,
+	// from which it is not. 0: a second, and no rate.
+	Young time.Duration
+	Fast  float64
+	// Others spares the holds of the key that wants more: its own wait for each other.
+	Others bool
 }
 
 // A Bound is a number of bytes or places that keys share. Its methods may be called at once.
@@ -39,6 +46,7 @@ type account struct{ main, reserved int64 }
 type waiter struct {
 	key   Key
 	n     int64
+	hold  *Hold         // that gets n; nil: the key alone
 	ready chan struct{} // closed when n is taken for it
 }
 
@@ -123,21 +131,37 @@ func (b *Bound) Give(k Key, n int64) {
 // Wait counts n under a key as soon as its share allows it, in turn with other keys that wait. It
 // returns the error of ctx if that ends first; n is not counted then.
 func (b *Bound) Wait(ctx context.Context, k Key, n int64) error {
-	b.mu.Lock()
-	if !b.waiting.Has(k) && b.take(k, n) {
-		b.mu.Unlock()
+	w := &waiter{key: k, n: n}
+	if b.enter(w) {
 		return nil
 	}
-	w := &waiter{key: k, n: n, ready: make(chan struct{})}
-	b.waiting.Push(k, w)
-	b.mu.Unlock()
 	select {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
+		return b.leave(ctx, w)
 	}
+}
+
+// enter takes for w at once, or lets it wait.
+func (b *Bound) enter(w *waiter) bool {
 	b.mu.Lock()
-	left := b.waiting.Remove(k, w)
+	defer b.mu.Unlock()
+	if !b.waiting.Has(w.key) && b.take(w.key, w.n) {
+		if w.hold != nil {
+			w.hold.n += w.n
+		}
+		return true
+	}
+	w.ready = make(chan struct{})
+	b.waiting.Push(w.key, w)
+	return false
+}
+
+// leave is the end of a wait whose ctx has ended.
+func (b *Bound) leave(ctx context.Context, w *waiter) error {
+	b.mu.Lock()
+	left := b.waiting.Remove(w.key, w)
 	if left {
 		b.serve() // the next of this key may be smaller
 	}
@@ -154,6 +178,9 @@ func (b *Bound) serve() {
 	b.waiting.Serve(func(w *waiter) bool {
 		if !b.take(w.key, w.n) {
 			return false
+		}
+		if w.hold != nil {
+			w.hold.n += w.n
 		}
 		close(w.ready)
 		return true

@@ -1,13 +1,17 @@
 package share
 
 import (
+	"cmp"
+	"context"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	// young is the age below which a hold is not ended under pressure: its rate says nothing yet.
+	// young is Options.Young by default: the rate of a younger hold says nothing yet.
 	young = time.Second
+	// pressAgain is the interval at which a hold that waits looks for another one to end.
+	pressAgain = 100 * time.Millisecond
 	// pressEvery bounds how often holds are compared: under an attack most takes are refused.
 	pressEvery = 10 * time.Millisecond
 )
@@ -72,6 +76,38 @@ func (h *Hold) Add(n int64) {
 	h.b.Add(h.key, n)
 }
 
+// Wait is Bound.Wait for a hold. While it waits, it ends the slowest hold of a key that has more, again
+// and again.
+func (h *Hold) Wait(ctx context.Context, n int64) error {
+	w := &waiter{key: h.key, n: n, hold: h}
+	if h.b.enter(w) {
+		return nil
+	}
+	again := time.NewTicker(pressAgain)
+	defer again.Stop()
+	for {
+		h.press(n)
+		select {
+		case <-w.ready:
+			return nil
+		case <-ctx.Done():
+			return h.b.leave(ctx, w)
+		case <-again.C:
+		}
+	}
+}
+
+// press ends a hold so that h can take n.
+func (h *Hold) press(n int64) {
+	h.b.mu.Lock()
+	victim := h.b.press(h, n)
+	h.b.mu.Unlock()
+	if victim != nil {
+		h.b.ended.Add(1)
+		victim.end()
+	}
+}
+
 // Give gives a part back.
 func (h *Hold) Give(n int64) {
 	h.b.mu.Lock()
@@ -130,10 +166,10 @@ func (b *Bound) press(by *Hold, n int64) *Hold {
 	var worst candidate
 	for h := range b.holds {
 		c := candidate{h, h.resting.Load()}
-		if h == by || h.end == nil || h.n == 0 || c.since == over || now.Sub(h.began) < young && !b.o.Rash || c.since == working && b.o.Resting {
+		if h == by || h.end == nil || h.n == 0 || c.since == over || !b.slow(c, now) {
 			continue
 		}
-		if a := b.accounts[h.key]; h.key != by.key && a.main+a.reserved < least {
+		if a := b.accounts[h.key]; h.key == by.key && b.o.Others || h.key != by.key && a.main+a.reserved < least {
 			continue
 		}
 		if worst.Hold == nil || c.worse(worst, now) {
@@ -144,6 +180,18 @@ func (b *Bound) press(by *Hold, n int64) *Hold {
 		return nil
 	}
 	return worst.Hold
+}
+
+// slow reports whether a hold may be ended under pressure.
+func (b *Bound) slow(c candidate, now time.Time) bool {
+	age := now.Sub(c.began)
+	switch {
+	case age < cmp.Or(b.o.Young, young) && !b.o.Rash:
+		return false
+	case c.since == working:
+		return !b.o.Resting && (b.o.Fast == 0 || float64(c.moved.Load()) < b.o.Fast*age.Seconds())
+	}
+	return true
 }
 
 // A candidate is a hold as it was when it was looked at.

@@ -143,6 +143,42 @@ func TestUnderPressureTheSlowestHoldOfALargerKeyIsEnded(t *testing.T) {
 	})
 }
 
+func TestAHoldThatWaitsEndsTheSlowestOfOthersWhenItIsOldEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Most: 3, Young: 5 * time.Second, Fast: 100, Others: true})
+		var ended []string
+		hold := func(k Key, name string, moved int) *Hold {
+			var h *Hold
+			h = b.Hold(k, func() {
+				ended = append(ended, name)
+				h.Close()
+			})
+			require.NoError(t, h.Wait(t.Context(), 1))
+			h.Moved(moved)
+			return h
+		}
+		fast := hold(Host("a"), "fast", 10_000)
+		slow := hold(Host("b"), "slow", 10)
+		b.Add(Host("c"), 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		mine := b.Hold(Host("d"), func() {})
+		require.ErrorIs(t, mine.Wait(ctx, 1), context.DeadlineExceeded, "all are young")
+		own := b.Hold(Host("b"), nil)
+		require.ErrorIs(t, own.Wait(ctx, 1), context.DeadlineExceeded, "holds of one key wait for each other")
+		began := time.Now()
+		require.NoError(t, mine.Wait(t.Context(), 1))
+		require.Less(t, time.Since(began), 2*time.Second)
+		require.Equal(t, []string{"slow"}, ended)
+		require.EqualValues(t, 1, b.Held(Host("d")))
+		require.Zero(t, b.Held(Host("b")), slow)
+		mine.Close()
+		fast.Close()
+		b.Give(Host("c"), 1)
+		require.Zero(t, b.Taken())
+	})
+}
+
 func TestWhatRestsLongestIsEndedBeforeWhatMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Most: 4})
