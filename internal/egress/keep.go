@@ -92,6 +92,9 @@ func (k *Keep) fill(body io.Reader, length int) (b []byte, whole bool, err error
 // grow doubles the memory of a body, or returns false where that has no room.
 func (k *Keep) grow(b *[]byte) bool {
 	size := min(2*cap(*b), k.Bytes+1)
+	if had := k.Has + 1; cap(*b) < had {
+		size = min(size, had)
+	}
 	if more := size - 1 - max(k.Has, cap(*b)-1); more > 0 && k.Room != nil && !k.Room(more) {
 		return false
 	}

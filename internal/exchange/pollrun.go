@@ -140,12 +140,13 @@ func (w *Worker) duePolls(ctx context.Context, no uint32) (polls []durable.Work,
 }
 
 // all asks for each result, a few at a time, until the consumer changes.
-func (r *pollRun) all(ctx context.Context, at place, due []durable.Work) {
+func (r *pollRun) all(ctx context.Context, first place, due []durable.Work) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	some := make(chan struct{}, pollsAtOnce)
 	for i, d := range due {
 		some <- struct{}{}
+		at := first
 		if i > 0 {
 			at = r.place(ctx, r.k)
 			if at.hold.Wait(ctx, 1) != nil || !r.same() {
