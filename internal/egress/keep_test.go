@@ -30,7 +30,7 @@ func keeping(t *testing.T, handler http.HandlerFunc, keep func() *Keep, check fu
 			go s.Serve(l)
 			t.Cleanup(func() { s.Close() })
 			c := client(t)
-			target, err := c.Target("http://"+l.Addr().String()+"/", protocol)
+			target, err := c.Target(ToConsumers, "http://"+l.Addr().String()+"/", protocol)
 			require.NoError(t, err)
 			req := fasthttp.AcquireRequest()
 			defer fasthttp.ReleaseRequest(req)
@@ -108,7 +108,7 @@ func TestAnAnswerThatWaitedForRoomUntilItsDeadlineIsKept(t *testing.T) {
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"+strings.Repeat("x", 2000))
 		hang(c)
 	})
-	target, err := client(t).Target("http://"+l.Addr().String()+"/", "")
+	target, err := client(t).Target(ToConsumers, "http://"+l.Addr().String()+"/", "")
 	require.NoError(t, err)
 	for waited, want := range map[bool]error{true: nil, false: ErrTimeout} {
 		req := fasthttp.AcquireRequest()
