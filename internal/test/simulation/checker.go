@@ -42,8 +42,8 @@ import (
 //	I19 each row of a bulk that was accepted is one message, and no row of one that was refused
 //	I20 a consumer that is attached as of a time, and not ordered, gets the messages of the past before those of
 //	    its own time with the same or a lower priority
-//	I21 what a journal took is stored, its receipt leads to it, and after the last fault the
-//	    journals are empty within the bound
+//	I21 what a journal took is stored, its receipt leads to it, or says lost where the disk returned
+//	    other bytes, and after the last fault the journals are empty within the bound
 //	I22 messages of a producer with an ordering key, sent one after the other to one broker with a
 //	    journal, are stored in that order
 //

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/penstock-broker/penstock/internal/journal"
 )
 
 // A disk has the files of all journals. It outlives the lives: what one has flushed, the next one
@@ -137,6 +139,20 @@ func (f lifeFiles) Rename(dir, from, to string) error {
 	return nil
 }
 
+func (f lifeFiles) Truncate(dir, name string, size int64) error {
+	if err := f.enter(); err != nil {
+		return err
+	}
+	defer f.d.mu.Unlock()
+	file := f.d.files[filepath.Join(dir, name)]
+	if file == nil {
+		return fs.ErrNotExist
+	}
+	file.data = file.data[:min(size, int64(len(file.data)))]
+	file.flushed = len(file.data)
+	return nil
+}
+
 // An openFile is a file that a life has open.
 type openFile struct {
 	lifeFiles
@@ -169,7 +185,7 @@ func (o openFile) WriteAt(b []byte, at int64) (n int, err error) {
 		}
 		o.file.data = append(o.file.data[:at:at], b[:n]...)
 		if n < len(b) {
-			return errNoSpace
+			return o.cut(r, errNoSpace)
 		}
 		return nil
 	})
@@ -182,14 +198,23 @@ func (o openFile) WriteAt(b []byte, at int64) (n int, err error) {
 // Sync makes what was written safe. Where it fails, it may be.
 func (o openFile) Sync() error {
 	return o.slow("journal flush", func(r *chance, fails bool) error {
-		if o.d.w.flaw != flushIsForgotten && (!fails || r.hit(500)) {
+		if o.d.w.flaw != flushIsForgotten && !fails {
 			o.file.flushed = len(o.file.data)
 		}
 		if fails {
-			return errDisk
+			return o.cut(r, errDisk)
 		}
 		return nil
 	})
+}
+
+// cut removes what is not flushed after a call that failed, as far as the disk still allows.
+func (o openFile) cut(r *chance, err error) error {
+	if r.hit(300) {
+		return errors.Join(err, journal.ErrUnsure)
+	}
+	o.file.data = o.file.data[:min(o.file.flushed, len(o.file.data))]
+	return err
 }
 
 // slow makes a call that takes time. It may fail, and may be the last one of the life.
@@ -246,6 +271,27 @@ func (d *disk) lost(l *life) {
 			}
 		}
 		f.flushed = len(f.data)
+	}
+	d.flip(l, &r)
+}
+
+// flip changes a byte of a file in the folder of a life that is over.
+func (d *disk) flip(l *life, r *chance) {
+	var mine []*diskFile
+	for _, path := range d.paths() {
+		if strings.HasPrefix(path, d.w.folder(l.slot)+"/") && len(d.files[path].data) > 0 && d.files[path].life == l {
+			mine = append(mine, d.files[path])
+		}
+	}
+	if len(mine) == 0 || !r.hit(d.w.plan.journal.flips) {
+		return
+	}
+	f := mine[r.below(len(mine))]
+	at := r.below(len(f.data))
+	f.data[at] ^= 1 << r.below(8)
+	if d.w.flaw == damageIsSilent {
+		f.data = f.data[:at]
+		f.flushed = min(f.flushed, at)
 	}
 }
 

@@ -51,6 +51,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"a flush of the journal does not reach the disk":      {flushIsForgotten, "I21", journals},
 		"a replay of a journal stores again what it stored":   {receiptKeysAreForgotten, "I9", journals},
 		"a journal is removed before its messages are stored": {journalIsRemoved, "I21", journals},
+		"the rest of a damaged file is taken for a torn end":  {damageIsSilent, "I21", func(p *plan) { journals(p); p.journal.flips = 1000 }},
 		"brokers hear of no pause":                            {statesAreStale, "I13", func(p *plan) { p.holds = true }},
 	}
 	for name, c := range flaws {

@@ -18,6 +18,16 @@ func (s *store) setIntake(channel uint32, record string) {
 	ch.Intake, ch.Version = record, s.version
 }
 
+// pauseChannel pauses the intake of a channel, or resumes it.
+func (s *store) pauseChannel(no uint32, paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch := &s.channels[no-1]; ch.Paused != paused {
+		s.version++
+		ch.Paused, ch.Version = paused, s.version
+	}
+}
+
 // isForgotten reports whether the identity of a message from a journal is not stored: a flaw.
 func (s *store) isForgotten(m *durable.Message) bool {
 	return s.flaw == receiptKeysAreForgotten && strings.HasPrefix(m.Key, durable.ReceiptKey(durable.ReceiptID{})[:1])

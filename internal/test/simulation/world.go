@@ -208,6 +208,7 @@ func (w *world) run() {
 	w.acting.Go(w.register)
 	w.acting.Go(w.trouble)
 	w.acting.Go(w.hold)
+	w.acting.Go(w.pause)
 	w.acting.Go(w.replay)
 	w.acting.Go(w.bulk)
 
