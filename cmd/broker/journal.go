@@ -61,6 +61,12 @@ func (b *broker) journalGauges() []prometheus.Collector {
 			Help: "Size of the journals of this broker."}, func() float64 { return float64(b.plane.JournalState().Bytes) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_oldest_seconds",
 			Help: "Age of the oldest message that waits in a journal of this broker."}, func() float64 { return b.plane.JournalState().Oldest.Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_held_messages",
+			Help: "Messages in the journals of this broker that wait for a paused channel to be resumed, or for which the store fails."}, func() float64 { return float64(b.plane.JournalState().Held) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_held_bytes",
+			Help: "Bytes of the held messages in the journals of this broker."}, func() float64 { return float64(b.plane.JournalState().HeldBytes) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_damaged_files",
+			Help: "Files of the journals of this broker that are kept because a piece of them was not understood."}, func() float64 { return float64(b.plane.JournalState().Damaged) }),
 	}
 }
 
@@ -123,8 +129,8 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 	if err != nil {
 		return fail(exitStart, err)
 	}
-	stored, refused, err := replayInto(ctx, store, cfg, log, signer, left)
-	fmt.Fprintf(stdout, "%d messages are stored, %d cannot be\n", stored, refused)
+	became, err := replayInto(ctx, store, cfg, log, signer, left)
+	fmt.Fprintf(stdout, "%d messages are stored, %d cannot be, %d are lost\n", became.Stored, became.Refused, became.Lost)
 	if err != nil {
 		return fail(exitStart, err)
 	}
@@ -132,15 +138,15 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 }
 
 // replayInto stores the messages of journals.
-func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog.Logger, signer journalSigner, left []*journal.Journal) (stored, refused int, err error) {
+func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog.Logger, signer journalSigner, left []*journal.Journal) (became accept.Replayed, err error) {
 	cat := catalogue.New(store, log)
 	if err := cat.Refresh(ctx); err != nil {
-		return 0, 0, err
+		return became, err
 	}
 	host, _ := os.Hostname()
 	node, err := cluster.New(ctx, store, nodeName(host, os.Getpid(), cfg)+" (journal replay)"+cluster.NoFailSafe, log)
 	if err != nil {
-		return 0, 0, err
+		return became, err
 	}
 	p := accept.New(accept.Options{
 		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(waitingRequests),
@@ -152,10 +158,11 @@ func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog
 	keepers.Go(func() { _ = node.Run(background) })
 	keepers.Go(func() { _ = cat.Run(background) })
 	for _, j := range left {
-		s, r, e := p.Replay(ctx, j)
-		stored, refused, err = stored+s, refused+r, errors.Join(err, e)
+		one, e := p.Replay(ctx, j)
+		became.Stored, became.Refused, became.Lost = became.Stored+one.Stored, became.Refused+one.Refused, became.Lost+one.Lost
+		err = errors.Join(err, e)
 	}
 	stop()
 	keepers.Wait()
-	return stored, refused, errors.Join(err, node.Release(context.WithoutCancel(ctx)))
+	return became, errors.Join(err, node.Release(context.WithoutCancel(ctx)))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -331,7 +332,7 @@ func (w *world) replayFor(dir string, most time.Duration) (code int, said string
 func TestMySQLIsAwayAndAFullJournalRefusesAndTellsNoLie(t *testing.T) {
 	t.Parallel()
 	w, _ := journalWorld(t)
-	w.with("BROKER_JOURNAL_MAX_BYTES=64KiB")
+	w.with("BROKER_JOURNAL_MAX_BYTES=128KiB")
 	p := w.start()
 	p.journalled()
 	p.broadcast("before")
@@ -351,6 +352,50 @@ func TestMySQLIsAwayAndAFullJournalRefusesAndTellsNoLie(t *testing.T) {
 	require.Greater(t, len(acked), 50)
 	w.mysql.Resume()
 	p.requireEachOnce(acked...)
+}
+
+// A disk returns another byte than was written: one message is lost, its receipt says so, and the
+// file is kept. All others are stored, by a broker or by the command.
+func TestAFlippedByteInTheJournalOfAMySQLThatWasAwayLosesOneMessageAndSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, command := range []bool{false, true} {
+		t.Run(fmt.Sprint("command ", command), func(t *testing.T) {
+			t.Parallel()
+			w, _ := journalWorld(t)
+			p := w.start()
+			p.journalled()
+			w.mysql.Pause()
+			receipts := map[string]string{}
+			for _, body := range labelled("m", 20) {
+				receipts[body] = p.later(body)
+			}
+			p.kill()
+			w.mysql.Resume()
+			dir := w.setting("BROKER_DATA_DIR")
+			files, err := filepath.Glob(filepath.Join(dir, "journal", "*", "*.wal"))
+			require.NoError(t, err)
+			require.Len(t, files, 1)
+			b, err := os.ReadFile(files[0])
+			require.NoError(t, err)
+			b[bytes.Index(b, []byte("m-010"))] ^= 0x40
+			require.NoError(t, os.WriteFile(files[0], b, 0o600))
+			if command {
+				code, said := w.replay(dir)
+				require.Zero(t, code, said)
+				require.Contains(t, said, "19 messages are stored, 0 cannot be, 1 are lost")
+			}
+			p = w.start()
+			for body, receipt := range receipts {
+				if body != "m-010" {
+					p.redeem(receipt)
+				}
+			}
+			eventually(t, "the loss", func() bool { return p.do("GET", receipts["m-010"], "").status == 410 })
+			require.Contains(t, p.do("GET", receipts["m-010"], "").body, "lost")
+			p.requireEachOnce(append(labelled("m", 10), labelled("m", 20)[11:]...)...)
+			eventually(t, "the file", func() bool { _, err := os.Stat(files[0] + ".damaged"); return err == nil })
+		})
+	}
 }
 
 func TestAMessageOfTheJournalWaitsForAPausedChannel(t *testing.T) {

@@ -36,7 +36,7 @@ var errWithdrawn = errors.New("accept: the message goes to the journal")
 func (f *fallback) number(w *write, ids *ident.Generator) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.journalled || f.msg.Keyed() && f.standby.behind() {
+	if f.journalled || f.msg.Keyed() && f.standby.behind(f.msg.ChannelNo) {
 		return false
 	}
 	w.msg.ID = ids.Next()
@@ -51,7 +51,7 @@ func (w *write) withdrawn() error {
 	}
 	w.or.mu.Lock()
 	defer w.or.mu.Unlock()
-	if w.or.journalled || w.or.msg.Keyed() && w.or.standby.behind() {
+	if w.or.journalled || w.or.msg.Keyed() && w.or.standby.behind(w.or.msg.ChannelNo) {
 		return errWithdrawn
 	}
 	return nil
@@ -72,7 +72,7 @@ func (f *fallback) ended(w *write, err error) {
 
 func (f *fallback) enterLimbo() {
 	f.inLimbo = true
-	f.standby.limbo.Add(1)
+	f.standby.count(f.msg.ChannelNo, 1)
 }
 
 // tell reports an outcome that came after the message was in the journal.

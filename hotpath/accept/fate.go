@@ -31,6 +31,19 @@ func open(all []fate) (todo []*fate) {
 	return todo
 }
 
+// findLost ends entries that the disk does not return as they were written.
+func (r *replay) findLost(all []fate) {
+	for _, f := range open(all) {
+		if f.Lost {
+			f.done = true
+			f.receipt = durable.Receipt{ID: durable.ReceiptID(f.Receipt), Reason: lost}
+		}
+	}
+}
+
+// lost is the reason of the receipt of a message that the journal had and the disk lost.
+const lost = "lost"
+
 // findKnown finds entries that were over before this process read them.
 func (r *replay) findKnown(ctx context.Context, all []fate) error {
 	var ids []durable.ReceiptID
@@ -56,9 +69,12 @@ func (r *replay) findKnown(ctx context.Context, all []fate) error {
 
 // findTried finds entries that the store has under the ID that was tried when they went into the
 // journal. Those with a Key need no look: their Key tells.
-func (r *replay) findTried(ctx context.Context, all []fate) error {
+func (r *replay) findTried(ctx context.Context, todo []*fate) error {
 	var look []*fate
-	for _, f := range open(all) {
+	for _, f := range todo {
+		if f.done {
+			continue
+		}
 		if f.Tried.IsZero() || f.checked {
 			continue
 		}

@@ -260,6 +260,9 @@ func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	}
 	require.True(t, direct(keyed("second")))
 	require.False(t, direct(&durable.Message{ChannelNo: 1, Payload: []byte("other")}), "one without a key need not wait")
+	elsewhere := keyed("elsewhere")
+	elsewhere.ChannelNo = 2
+	require.False(t, direct(elsewhere), "one of another channel neither")
 	second, err := p.send(time.Minute, keyed("second"))
 	require.NoError(t, err)
 	f.set(nil)

@@ -112,9 +112,9 @@ func (p *Publisher) endJournals(ctx context.Context) {
 		if r.journal.Waiting() > 0 && !p.committer.pulse.failing.Load() {
 			_ = r.run(ctx, true) // what is left is logged
 		}
-		if state := r.journal.State(); state.Waiting > 0 || r.heldAt > 0 {
+		if state := r.journal.State(); state.Waiting+state.Held > 0 {
 			p.committer.log.Warn("stopping with messages in the journal: the next broker with this data folder stores them",
-				"folder", r.journal.Dir(), "messages", state.Waiting, "bytes", state.Bytes)
+				"folder", r.journal.Dir(), "messages", state.Waiting, "held", state.Held, "bytes", state.Bytes)
 		}
 		p.closeReplay(r)
 	}
@@ -130,21 +130,27 @@ func (p *Publisher) JournalState() (total journal.State) {
 		total.Waiting += one.Waiting
 		total.Bytes += one.Bytes
 		total.Oldest = max(total.Oldest, one.Oldest)
+		total.Held += one.Held
+		total.HeldBytes += one.HeldBytes
+		total.Damaged += one.Damaged
 	}
 	return total
 }
 
-// Replay stores the messages of a journal that no broker has, and returns how many are stored and
-// how many cannot be. It fails where the channel of a message is paused.
-func (p *Publisher) Replay(ctx context.Context, j *journal.Journal) (stored, refused int, err error) {
+// Replayed is what became of the messages of a journal.
+type Replayed struct{ Stored, Refused, Lost int }
+
+// Replay stores the messages of a journal that no broker has. It fails where the channel of a
+// message is paused.
+func (p *Publisher) Replay(ctx context.Context, j *journal.Journal) (Replayed, error) {
 	r := newReplay(p, j)
 	r.once = true
-	err = r.run(ctx, true)
+	err := r.run(ctx, true)
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	if err == nil && r.heldAt > 0 {
+	if err == nil && j.State().Held > 0 {
 		err = problem.ErrChannelPaused
 	}
-	return r.stored, r.refused, err
+	return Replayed{r.stored, r.refused, r.lost}, err
 }

@@ -16,6 +16,7 @@ type pulse struct {
 	began   [committers + 1]atomic.Int64 // of the transactions under way, ns of the process; 0: none
 	took    atomic.Int64                 // of the last transaction, ns
 	failing atomic.Bool                  // the last transaction failed
+	stored  atomic.Int64                 // the time of the last one that stored a message, ns of the process
 	known   atomic.Int64                 // the time of took and failing, or of the last probe, ns of the process
 }
 
@@ -40,7 +41,11 @@ func (p *pulse) end(i int, results []error) {
 	if stored || failed {
 		p.took.Store(took)
 		p.failing.Store(!stored)
-		p.known.Store(int64(time.Since(start)))
+		now := int64(time.Since(start))
+		p.known.Store(now)
+		if stored {
+			p.stored.Store(now)
+		}
 	}
 }
 

@@ -59,11 +59,15 @@ func (p *Publisher) receipt(rc *fasthttp.RequestCtx, text string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
-	found, err := p.receipts.Receipts(ctx, []durable.ReceiptID{durable.ReceiptID(r)})
+	own, place := durable.ReceiptID(r), durable.ReceiptID(r.Place())
+	found, err := p.receipts.Receipts(ctx, []durable.ReceiptID{own, place})
 	if err != nil {
 		return err
 	}
-	got, known := found[durable.ReceiptID(r)]
+	got, known := found[own]
+	if !known { // the journal lost it, and the disk did not return its receipt
+		got, known = found[place]
+	}
 	switch {
 	case known && got.Message == "":
 		return problem.Newf(410, "not_stored", "The message could not be stored: %s.", got.Reason)

@@ -25,9 +25,12 @@ const (
 	// a statement that passed the guard before has written its row.
 	triedAge = durable.MaxIDAge + 500*time.Millisecond
 	// aloneAfter is the number of failed tries after which messages are stored one by one, since one
-	// of them may be the reason. hopeless is the number after which such a message is held.
-	aloneAfter, hopeless = 5, 20
-	poisonedFor          = 10 * time.Second
+	// of them may be the reason. Such a message is held after suspicious tries where the store has
+	// taken another one meanwhile, and after hopeless tries where it only answers.
+	aloneAfter, suspicious, hopeless = 5, 7, 20
+	// poisonedFor is the first time for which such a message is held. It doubles up to
+	// poisonedLongest.
+	poisonedFor, poisonedLongest = 10 * time.Second, time.Minute
 )
 
 // A ReceiptStore is the part of durable.Store that knows what became of messages of journals.
@@ -48,18 +51,26 @@ type replay struct {
 	log     *slog.Logger
 
 	recheck uint64          // up to this place messages may be over already
-	heldAt  uint64          // the first place that is held; 0: none
 	held    map[uint32]bool // channels whose messages are held, because they are paused
-	looked  time.Time       // for resumed channels
-	// poisoned is when a message was held because the store fails for it alone.
-	poisoned time.Time
+	looked  time.Time       // for channels whose messages are due again
+	began   time.Duration   // when the entries at hand were read, of the process
+	alone   bool            // one of them is stored alone
+	// poisoned are messages that are held because the store fails for them alone.
+	poisoned map[journal.Receipt]*poison
 
-	once            bool // nothing that is held is waited for
-	stored, refused int
+	once                  bool // nothing that is held is waited for
+	stored, refused, lost int
+}
+
+// A poison is a message for which the store fails alone.
+type poison struct {
+	channel uint32
+	due     time.Time
+	wait    time.Duration
 }
 
 func newReplay(p *Publisher, j *journal.Journal) *replay {
-	return &replay{p: p, journal: j, log: p.committer.log, recheck: j.Last(), held: map[uint32]bool{}}
+	return &replay{p: p, journal: j, log: p.committer.log, recheck: j.Last(), held: map[uint32]bool{}, poisoned: map[journal.Receipt]*poison{}}
 }
 
 // run stores messages until ctx ends, or with untilEmpty until the journal is empty.
@@ -71,9 +82,10 @@ func (r *replay) run(ctx context.Context, untilEmpty bool) error {
 			return err
 		}
 		if len(entries) == 0 {
-			if untilEmpty && (r.heldAt == 0 || r.once) {
+			if untilEmpty && (r.once || r.journal.State().Held == 0) {
 				return nil
 			}
+			r.journal.Move()
 			select {
 			case <-ctx.Done():
 			case <-r.journal.More():
@@ -82,27 +94,40 @@ func (r *replay) run(ctx context.Context, untilEmpty bool) error {
 			continue
 		}
 		r.store(ctx, entries)
+		r.journal.Move()
 	}
 	return nil
 }
 
-// release makes held messages due again when their channel is resumed.
+// release makes held messages due again: those of a channel that is resumed, and those for which the
+// store has failed.
 func (r *replay) release() {
-	if r.heldAt == 0 || time.Since(r.looked) < replayLook {
+	if len(r.held)+len(r.poisoned) == 0 || time.Since(r.looked) < replayLook {
 		return
 	}
 	r.looked = time.Now()
-	again := !r.poisoned.IsZero() && time.Since(r.poisoned) > poisonedFor
 	for no := range r.held {
-		ch := r.p.catalogue.ChannelByNo(no)
-		again = again || ch == nil || !ch.Paused || ch.Deleted
+		if !r.paused(no) {
+			delete(r.held, no)
+			r.again(no)
+		}
 	}
-	if again {
-		r.recheck = r.journal.Last()
-		r.heldAt, r.poisoned = 0, time.Time{}
-		clear(r.held)
-		r.journal.Rewind()
+	for _, p := range r.poisoned {
+		if !r.held[p.channel] && r.looked.After(p.due) {
+			p.due = r.looked.Add(p.wait)
+			r.again(p.channel)
+		}
 	}
+}
+
+func (r *replay) again(channel uint32) {
+	r.recheck = r.journal.Last()
+	r.journal.Release(channel)
+}
+
+func (r *replay) paused(channel uint32) bool {
+	ch := r.p.catalogue.ChannelByNo(channel)
+	return ch != nil && ch.Paused && !ch.Deleted
 }
 
 // store stores entries, tries again until each has its fate, and advances the journal.
@@ -111,6 +136,7 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 	for i, e := range entries {
 		all[i].Entry = e
 	}
+	r.began = time.Since(start)
 	wait := replayPause
 	for try := 0; ctx.Err() == nil; try++ {
 		r.holdPaused(all)
@@ -139,30 +165,74 @@ func (r *replay) step(ctx context.Context, all []fate, try int) error {
 	if err := r.findKnown(ctx, all); err != nil {
 		return err
 	}
-	if err := r.findTried(ctx, all); err != nil {
+	r.findLost(all)
+	together, alone := open(all), []*fate(nil)
+	if try >= aloneAfter {
+		together, alone = nil, together
+	} else if len(r.poisoned) > 0 {
+		together = slices.DeleteFunc(together, func(f *fate) bool {
+			if r.poisoned[f.Receipt] != nil {
+				alone = append(alone, f)
+			}
+			return r.poisoned[f.Receipt] != nil
+		})
+	}
+	if err := r.storeAll(ctx, together); err != nil {
 		return err
 	}
-	todo := open(all)
-	if try < aloneAfter {
-		return r.insert(ctx, todo)
+	return r.storeAlone(ctx, alone, try)
+}
+
+// storeAll stores entries that the store does not have.
+func (r *replay) storeAll(ctx context.Context, todo []*fate) error {
+	if err := r.findTried(ctx, todo); err != nil {
+		return err
 	}
-	var failed error
+	return r.insert(ctx, slices.DeleteFunc(todo, func(f *fate) bool { return f.done }))
+}
+
+// storeAlone stores entries one by one, so that one for which the store fails keeps no other. It is
+// held: at once if that is known of it.
+func (r *replay) storeAlone(ctx context.Context, todo []*fate, try int) (failed error) {
+	r.alone = true
+	defer func() { r.alone = false }()
 	for _, f := range todo {
-		if err := r.insert(ctx, []*fate{f}); err != nil {
+		err := r.storeAll(ctx, []*fate{f})
+		if err == nil {
+			delete(r.poisoned, f.Receipt)
+			continue
+		}
+		if !r.storeAnswers(ctx) {
+			return err
+		}
+		if r.poisoned[f.Receipt] == nil && try < hopeless && !(try >= suspicious && r.takesOthers(err)) {
 			failed = err
-			if !r.storeAnswers(ctx) {
-				return err
-			}
+			continue
 		}
-	}
-	if failed != nil && try >= hopeless && r.storeAnswers(ctx) {
-		r.log.Error("the store fails for a message of the journal; it is held and tried again every ten seconds", "error", failed)
-		r.poisoned = time.Now()
-		for _, f := range open(all) {
-			f.done, f.hold = true, true
-		}
+		r.poison(f, err)
 	}
 	return failed
+}
+
+// takesOthers reports whether a failure is that of one message: the store has taken another one
+// since, and the message was not refused because the broker or the store is slow.
+func (r *replay) takesOthers(err error) bool {
+	slow := errors.Is(err, problem.ErrOverloaded) || errors.Is(err, durable.ErrStale) || errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded)
+	return !slow && r.p.committer.pulse.stored.Load() > int64(r.began)
+}
+
+// poison holds an entry for which the store fails.
+func (r *replay) poison(f *fate, err error) {
+	p := r.poisoned[f.Receipt]
+	if p == nil {
+		p = &poison{channel: f.Msg.ChannelNo, wait: poisonedFor}
+		r.poisoned[f.Receipt] = p
+		r.log.Error("the store fails for a message of the journal; it is held and tried again", "receipt", f.Receipt.String(), "error", err)
+	} else {
+		p.wait = min(2*p.wait, poisonedLongest)
+	}
+	p.due = time.Now().Add(p.wait)
+	f.done, f.hold = true, true
 }
 
 // storeAnswers reports whether the store works, so a failure is that of the message.
@@ -175,7 +245,7 @@ func (r *replay) storeAnswers(ctx context.Context) bool {
 func (r *replay) holdPaused(all []fate) {
 	for i := range all {
 		f := &all[i]
-		if ch := r.p.catalogue.ChannelByNo(f.Msg.ChannelNo); !f.done && (r.held[f.Msg.ChannelNo] || ch != nil && ch.Paused && !ch.Deleted) {
+		if !f.done && !f.Lost && (r.held[f.Msg.ChannelNo] || r.paused(f.Msg.ChannelNo)) {
 			f.done, f.hold = true, true
 			r.held[f.Msg.ChannelNo] = true
 		}
@@ -204,7 +274,11 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 	c := p.committer
 	c.pulse.begin(replaying)
 	results := c.insertGuarded(ctx, writes)
-	c.pulse.end(replaying, results)
+	shown := results
+	if r.alone && results[0] != nil { // it says nothing of other messages
+		shown = nil
+	}
+	c.pulse.end(replaying, shown)
 	c.handOver(writes, results)
 	p.leave(int64(len(writes)), bytes)
 	var failed error
@@ -226,33 +300,43 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 func (r *replay) record(ctx context.Context, all []fate) error {
 	failpoint.At(failpoint.JournalReplayed)
 	var fresh []durable.Receipt
+	gone := 0
 	for _, f := range all {
 		if !f.known && !f.hold {
 			fresh = append(fresh, f.receipt)
+			if f.Lost {
+				gone++
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.p.committer.timeout)
 	defer cancel()
-	return r.p.receipts.StoreReceipts(ctx, fresh)
+	if err := r.p.receipts.StoreReceipts(ctx, fresh); err != nil || gone == 0 {
+		return err
+	}
+	r.p.metrics.JournalLost.Add(float64(gone))
+	r.log.Error("messages of the journal are lost unless their producers send them again: the disk returns other bytes than were written",
+		"folder", r.journal.Dir(), "messages", gone)
+	return nil
 }
 
-// advance removes entries from the journal, except from the first that is held.
+// advance removes entries from the journal, except those that are held.
 func (r *replay) advance(all []fate) {
-	for _, f := range all {
-		switch {
-		case f.hold && r.heldAt == 0:
-			r.heldAt = f.Seq
+	entries := make([]*journal.Entry, len(all))
+	for i, f := range all {
+		entries[i] = f.Entry
+		switch f.Held = f.hold; {
 		case f.hold:
+		case f.receipt.Reason == lost:
+			r.lost++
 		case f.receipt.Message == "":
 			r.refused++
 		default:
 			r.stored++
 		}
+		if !f.hold {
+			delete(r.poisoned, f.Receipt)
+		}
 	}
-	last := all[len(all)-1].Seq
-	settled := last
-	if r.heldAt > 0 {
-		settled = r.heldAt - 1
-	}
-	r.journal.Advance(last, settled, len(all))
+	r.journal.Settle(entries)
 }

@@ -31,9 +31,9 @@ type standby struct {
 	pulse *pulse
 	log   *slog.Logger
 	waits budgets
-	limbo atomic.Int64 // messages with an ordering key that are on their way into the journal
 
 	mu     sync.Mutex
+	limbo  map[uint32]int   // messages with an ordering key that are on their way into the journal, by channel
 	own    *journal.Journal // nil: none was opened or taken over yet
 	failed time.Time        // when it could not be opened
 	ended  bool             // the broker has stopped: none is opened any more
@@ -52,7 +52,7 @@ type earlyOutcome struct {
 const mostEarly = 1 << 16
 
 func newStandby(o Options, p *pulse) *standby {
-	return &standby{o: o.Journal, pulse: p, log: o.Log, opened: make(chan *journal.Journal, 1), early: map[journal.Receipt]earlyOutcome{}}
+	return &standby{o: o.Journal, pulse: p, log: o.Log, opened: make(chan *journal.Journal, 1), early: map[journal.Receipt]earlyOutcome{}, limbo: map[uint32]int{}}
 }
 
 // fallbacks are those of a submission.
@@ -97,7 +97,7 @@ func (s *standby) prepare(sub *Submission, t Terms) (patience time.Duration) {
 		f := &or.all[i]
 		f.standby, f.msg = s, *sub.writes[i].msg
 		sub.writes[i].or = f
-		or.direct = or.direct || f.msg.Keyed() && s.behind()
+		or.direct = or.direct || f.msg.Keyed() && s.behind(f.msg.ChannelNo)
 	}
 	if or.direct = or.direct || s.pulse.late(t.Budget); or.direct {
 		if _, err := s.room(or); err != nil {
@@ -118,17 +118,14 @@ func (s *standby) room(f *fallbacks) (*journal.Journal, error) {
 	for i := range f.all {
 		bytes += int64(f.all[i].msg.Bytes())
 	}
-	return j, j.Room(bytes)
+	return j, j.Room(f.all[0].msg.ChannelNo, bytes)
 }
 
-// behind reports whether messages wait in a journal, or are on their way into one.
-func (s *standby) behind() bool {
-	if s.limbo.Load() > 0 {
-		return true
-	}
+// behind reports whether messages of a channel wait in a journal, or are on their way into one.
+func (s *standby) behind(channel uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.all, func(r *replay) bool { return r.journal.Waiting() > 0 })
+	return s.limbo[channel] > 0 || s.own != nil && s.own.Waits(channel) || slices.ContainsFunc(s.all, func(r *replay) bool { return r.journal.Waits(channel) })
 }
 
 // passing reports whether an outcome says only that the store did not take the message now.
@@ -171,8 +168,8 @@ func (sub *Submission) WaitOrJournal() {
 	or.refuse(sub, err)
 }
 
-// ask submits messages to the store that waited for admission no longer than the budget, and for
-// which the journal has no room. It reports whether they were admitted.
+// ask submits messages to the store that waited for admission no longer than the budget, or were not
+// submitted, and that the journal does not take. It reports whether they were admitted.
 func (sub *Submission) ask() bool {
 	or, s := sub.or, sub.s
 	s.bytes.Give(sub.counted)
@@ -212,12 +209,21 @@ func (f *fallbacks) refuse(sub *Submission, why error) {
 func (f *fallback) leaveLimbo() {
 	if f.inLimbo {
 		f.inLimbo = false
-		f.standby.limbo.Add(-1)
+		f.standby.count(f.msg.ChannelNo, -1)
+	}
+}
+
+// count counts messages of a channel in limbo.
+func (s *standby) count(channel uint32, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limbo[channel] += n; s.limbo[channel] == 0 {
+		delete(s.limbo, channel)
 	}
 }
 
 // journal puts the messages without a final outcome into the journal. An error means that the
-// journal has no room, or cannot be opened, and that nothing has changed.
+// journal has no room, or cannot be opened or written, and that nothing has changed.
 func (sub *Submission) journal() error {
 	or := sub.or
 	j, err := sub.s.standby.room(or)
@@ -229,6 +235,10 @@ func (sub *Submission) journal() error {
 		return nil
 	}
 	receipts, err := j.Append(records)
+	if err != nil && sub.refused != nil && !errors.Is(err, journal.ErrUnsure) {
+		or.giveBack(index) // nothing is on disk, and the committer never had them
+		return err
+	}
 	for k, i := range index {
 		f := &or.all[i]
 		f.mu.Lock()
@@ -266,12 +276,23 @@ func (f *fallbacks) take() (records []journal.Record, index []int) {
 	return records, index
 }
 
+// giveBack undoes take.
+func (f *fallbacks) giveBack(index []int) {
+	for _, i := range index {
+		one := &f.all[i]
+		one.mu.Lock()
+		one.journalled = false
+		one.leaveLimbo()
+		one.mu.Unlock()
+	}
+}
+
 // journalProblem is the answer where the journal did not take a message.
 func journalProblem(err error, tried ident.ID) error {
 	switch {
 	case err == nil:
 		return nil
-	case !tried.IsZero(): // the store may have it
+	case !tried.IsZero(), errors.Is(err, journal.ErrUnsure): // the store or the disk may have it
 		return problem.ErrOutcomeUnknown.Because(err)
 	case errors.Is(err, journal.ErrFull), errors.Is(err, journal.ErrOld):
 		return problem.ErrJournalFull.Because(err)

@@ -17,6 +17,7 @@ type Metrics struct {
 	PublishBytes      prometheus.Counter
 	BatchRefused      prometheus.Counter
 	Repeats           prometheus.Counter
+	JournalLost       prometheus.Counter
 	FilterErrors      *prometheus.CounterVec // by reason
 	CommitBatch       prometheus.Histogram
 	CommitSeconds     prometheus.Histogram
@@ -64,6 +65,7 @@ func New(r prometheus.Registerer) *Metrics {
 		PublishBytes:      counter("publish_payload_bytes_total", "Payload bytes of acknowledged messages."),
 		BatchRefused:      counter("batch_refused_lines_total", "Lines of batch publishes that were refused."),
 		Repeats:           counter("acknowledged_repeats_total", "Messages that were stored already and were answered with success."),
+		JournalLost:       counter("journal_lost_messages_total", "Messages of journals that the disk did not return as they were written."),
 		FilterErrors:      vector("filter_errors_total", "Filters that failed on a message, which counts as no match, by reason.", "reason"),
 		CommitBatch:       histogram("commit_batch_messages", "Messages in one transaction of published messages.", rows),
 		CommitSeconds:     histogram("commit_duration_seconds", "Time of one transaction of published messages.", latencyBuckets),

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -56,6 +57,18 @@ func (disk) Rename(dir, from, to string) error {
 	return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to))
 }
 
+// Truncate implements Files.
+func (disk) Truncate(dir, name string, size int64) error {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err = f.Truncate(size); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
 // OpenReader implements types.VFS.
 func (disk) OpenReader(dir, name string) (types.ReadableFile, error) {
 	return os.Open(filepath.Join(dir, name))
@@ -94,7 +107,7 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 	defer f.mu.Unlock()
 	f.end = max(f.end, at+int64(n))
 	if err != nil {
-		f.cut()
+		err = errors.Join(err, f.cut())
 	}
 	return n, err
 }
@@ -112,17 +125,24 @@ func (f *file) Sync() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		f.cut()
-		return err
+		return errors.Join(err, f.cut())
 	}
 	f.dir, f.flushed = "", f.end
 	return nil
 }
 
-// cut removes what is not known to be on disk. It needs f.mu.
-func (f *file) cut() {
+// cut removes what is not known to be on disk. ErrUnsure means that it may still be there. It needs
+// f.mu.
+func (f *file) cut() error {
 	f.broken = true
-	_ = f.File.Truncate(f.flushed) // the entries behind it were refused; replaying them would be harmless
+	err := f.File.Truncate(f.flushed)
+	if err == nil {
+		err = f.File.Sync()
+	}
+	if err != nil {
+		return errors.Join(ErrUnsure, err)
+	}
+	return nil
 }
 
 func syncFolder(dir string) error {

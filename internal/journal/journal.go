@@ -1,15 +1,18 @@
 // Package journal keeps messages on the broker's own disk until the store has them. A message is
 // flushed before Append returns, and returned by Read, in order, until Advance says that it is over.
 //
-// The files are segments of hashicorp/raft-wal, which checks a commit frame with a checksum when it
-// opens a file, so that a torn last write is dropped, and makes one flush per Append. This package
-// adds what a queue needs: group commit, a bound of bytes and age, receipts, a checksum per entry,
-// removal from the front, and a lock. It is strict about a failed write or flush: nothing is
-// appended to that file any more, since no later flush proves what is on disk.
+// The files are segments of hashicorp/raft-wal, written by that package with one flush per Append,
+// and read by this one: each entry has a checksum of its own, so a damaged byte costs no other
+// message. Only the newest file may have a torn end. Of what is not understood elsewhere the
+// messages are reported as lost, and the file is kept under another name. This package adds what a
+// queue needs: group commit, a bound of bytes with a share for each channel and of age, receipts,
+// removal of what is over, entries that are held, and a lock. It is strict about a failed write or
+// flush: nothing is appended to that file any more, since no later flush proves what is on disk.
 package journal
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -18,14 +21,14 @@ import (
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
 )
 
-// The refusals of Append. Nothing is in the journal then, except after ErrFailed, where a message
-// may be.
+// The refusals of Append. Nothing is in the journal then, except after an error that is ErrUnsure as
+// well as ErrFailed, where a message may be.
 var (
 	ErrFull   = errors.New("journal: it holds as many bytes as it may")
+	ErrUnsure = errors.New("journal: what was written may be on disk")
 	ErrOld    = errors.New("journal: its oldest message waits for longer than it may")
 	ErrFailed = errors.New("journal: the disk failed")
 	ErrClosed = errors.New("journal: closed")
@@ -40,7 +43,7 @@ const (
 
 // Options configure a journal.
 type Options struct {
-	MaxBytes int64         // of its files
+	MaxBytes int64         // of its files; a channel may have as many as are free
 	MaxAge   time.Duration // of its oldest message
 	Sign     Signer
 	Log      *slog.Logger
@@ -55,10 +58,12 @@ type Files interface {
 	Size(dir, name string) (int64, error)
 	// Rename gives a file another name in its folder.
 	Rename(dir, from, to string) error
+	// Truncate cuts the end of a file off, and flushes it.
+	Truncate(dir, name string, size int64) error
 }
 
 // A Journal is one folder with messages. It is safe for concurrent use, except that one goroutine
-// reads it.
+// calls Read, Settle, Release and Move.
 type Journal struct {
 	dir     string
 	id      [4]byte
@@ -84,25 +89,23 @@ type Journal struct {
 	nextID   uint64
 	bytes    int64  // of all parts
 	last     uint64 // the newest entry
-	cursor   uint64 // up to here everything is over or held
-	settled  uint64 // up to here everything is over
-	waiting  int64  // entries behind cursor
+	waiting  int64  // entries that are neither over nor held
 	oldestMs int64  // of the first of them; 0: unknown
-}
+	usage    usages
+	held     map[uint32]*holding // by channel
+	again    spans               // that were held and are due
+	damaged  int                 // files that are kept
+	foreign  bool                // it belongs to another store
 
-// An appending is a call of Append.
-type appending struct {
-	entries  [][]byte
-	bytes    int64
-	receipts []Receipt
-	err      error
-	done     chan struct{}
+	cached     *part // that was read last, and what it contains; of the goroutine that reads
+	cache      *scan
+	moveFailed time.Time
 }
 
 // openIn opens the journal in a folder that is locked already.
 func openIn(dir string, lock *os.File, o Options) (*Journal, error) {
 	j := &Journal{dir: dir, o: o, sign: o.Sign, log: o.Log, lock: lock, nextID: 1, more: make(chan struct{}, 1), stopped: make(chan struct{}),
-		segment: min(mostSegment, max(leastSegment, o.MaxBytes/4))}
+		usage: usages{}, held: map[uint32]*holding{}, segment: min(mostSegment, max(leastSegment, o.MaxBytes/8))}
 	j.wake.L = &j.mu
 	if j.o.Files == nil {
 		j.o.Files = disk{}
@@ -140,11 +143,9 @@ func (j *Journal) Close() error {
 // Append flushes messages to disk and returns their receipts. The messages of one call are
 // consecutive entries, all of them or none.
 func (j *Journal) Append(records []Record) ([]Receipt, error) {
-	a := &appending{done: make(chan struct{})}
+	a := newAppending(false)
 	for i := range records {
-		b := records[i].encode()
-		a.entries = append(a.entries, b)
-		a.bytes += int64(len(b)) + entryOverhead
+		a.add(&records[i])
 	}
 	if err := j.enqueue(a); err != nil {
 		return nil, err
@@ -153,23 +154,31 @@ func (j *Journal) Append(records []Record) ([]Receipt, error) {
 	return a.receipts, a.err
 }
 
-// Room reports why bytes of messages would not be taken now, or nil.
-func (j *Journal) Room(bytes int64) error {
+// Room reports why bytes of messages of a channel would not be taken now, or nil.
+func (j *Journal) Room(channel uint32, bytes int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.room(bytes)
+	return j.room(bytes, usages{channel: {bytes: bytes}})
 }
 
-func (j *Journal) room(bytes int64) error {
+// room reports why the journal has no room. A channel may have as many bytes as are free, so one
+// that is paused, or that nobody stores, leaves room for each other one.
+func (j *Journal) room(bytes int64, of usages) error {
+	free := j.o.MaxBytes - j.bytes - j.reserved
 	switch {
 	case j.closed:
 		return ErrClosed
-	case j.bytes+j.reserved+bytes > j.o.MaxBytes:
+	case bytes > free:
 		return ErrFull
 	case j.waiting > 0 && j.oldestMs > 0 && time.Now().UnixMilli()-j.oldestMs > j.o.MaxAge.Milliseconds():
 		return ErrOld
 	case !j.failedAt.IsZero() && time.Since(j.failedAt) < retryAfter:
 		return ErrFailed
+	}
+	for channel, u := range of {
+		if j.usage[channel].bytes+u.bytes > free {
+			return fmt.Errorf("%w: the channel has as many as are free", ErrFull)
+		}
 	}
 	return nil
 }
@@ -177,118 +186,18 @@ func (j *Journal) room(bytes int64) error {
 func (j *Journal) enqueue(a *appending) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.room(a.bytes); err != nil {
+	if a.apart {
+		if j.closed {
+			return ErrClosed
+		}
+	} else if err := j.room(a.bytes, a.usage); err != nil {
 		return err
+	} else {
+		j.reserve(a, 1)
 	}
-	j.reserved += a.bytes
 	j.queue = append(j.queue, a)
 	j.wake.Signal()
 	return nil
-}
-
-// write appends what is queued until the journal is closed: everything that waits shares a flush.
-func (j *Journal) write() {
-	defer close(j.stopped)
-	for {
-		batch := j.next()
-		if len(batch) == 0 {
-			return
-		}
-		err := j.flush(batch)
-		for _, a := range batch {
-			a.err = err
-			close(a.done)
-		}
-		if err == nil {
-			select {
-			case j.more <- struct{}{}:
-			default:
-			}
-		}
-	}
-}
-
-// next waits for calls of Append and returns those that share the next flush.
-func (j *Journal) next() []*appending {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for len(j.queue) == 0 {
-		if j.closed {
-			return nil
-		}
-		j.wake.Wait()
-	}
-	n, bytes := 0, int64(0)
-	for n < len(j.queue) && (n == 0 || bytes+j.queue[n].bytes <= appendBytes) {
-		bytes += j.queue[n].bytes
-		n++
-	}
-	batch := j.queue[:n:n]
-	j.queue = append([]*appending(nil), j.queue[n:]...)
-	return batch
-}
-
-// flush appends and flushes a batch. A crash before the end of the flush leaves a torn or
-// unanswered write, which the next start drops or replays. After it the entries are replayed.
-func (j *Journal) flush(batch []*appending) error {
-	j.mu.Lock()
-	p, err := j.tail()
-	j.appending = err == nil
-	j.mu.Unlock()
-	if err != nil {
-		j.failed(nil, batch, err)
-		return errors.Join(ErrFailed, err)
-	}
-	ms := time.Now().UnixMilli()
-	var logs []types.LogEntry
-	seq := p.last
-	for _, a := range batch {
-		a.receipts = make([]Receipt, len(a.entries))
-		for i, b := range a.entries {
-			seq++
-			a.receipts[i] = newReceipt(ms, j.id, seq, j.sign)
-			seal(b, a.receipts[i])
-			logs = append(logs, types.LogEntry{Index: seq, Data: b})
-		}
-	}
-	if err := p.open.Append(logs); err != nil {
-		j.failed(p, batch, err)
-		return errors.Join(ErrFailed, err)
-	}
-	failpoint.At(failpoint.JournalFlushed)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.appending = false
-	for _, a := range batch {
-		j.reserved -= a.bytes
-		j.bytes += a.bytes
-		p.bytes += a.bytes
-	}
-	if j.waiting == 0 {
-		j.oldestMs = ms
-	}
-	p.last, j.last = seq, seq
-	j.waiting += int64(len(logs))
-	return nil
-}
-
-// failed gives up a file after a failed write or flush. Its earlier entries were flushed and stay.
-// The places of the batch are not used again: the disk may show its entries at the next start.
-func (j *Journal) failed(p *part, batch []*appending, err error) {
-	j.log.Error("the journal cannot be written; messages are refused until it can", "folder", j.dir, "error", err)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.appending = false
-	j.failedAt = time.Now()
-	for _, a := range batch {
-		j.reserved -= a.bytes
-		if p != nil {
-			j.last = max(j.last, p.last) + uint64(len(a.entries))
-		}
-	}
-	if p != nil {
-		j.retire()
-	}
 }
 
 // More is signalled when there are new entries.
@@ -301,30 +210,57 @@ func (j *Journal) Waiting() int64 {
 	return j.waiting
 }
 
+// Waits reports whether messages of a channel wait that are neither over nor held.
+func (j *Journal) Waits(channel uint32) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.usage[channel].waiting > 0
+}
+
 // A State is what a journal holds.
 type State struct {
-	Waiting int64 // messages that are neither over nor held
-	Bytes   int64 // of its files
-	Oldest  time.Duration
+	Waiting   int64 // messages that are neither over nor held
+	Bytes     int64 // of its files
+	Oldest    time.Duration
+	Held      int64 // messages
+	HeldBytes int64
+	Damaged   int // files that are kept
 }
 
 // State returns what the journal holds.
 func (j *Journal) State() State {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s := State{Waiting: j.waiting, Bytes: j.bytes}
+	s := State{Waiting: j.waiting, Bytes: j.bytes, Damaged: j.damaged}
+	for _, h := range j.held {
+		s.Held += h.messages
+		s.HeldBytes += h.bytes
+	}
 	if j.waiting > 0 && j.oldestMs > 0 {
 		s.Oldest = time.Duration(max(0, time.Now().UnixMilli()-j.oldestMs)) * time.Millisecond
 	}
 	return s
 }
 
-// Has reports whether the message of a receipt surely waits in this journal.
+// Has reports whether the message of a receipt surely waits in this journal, or is held there.
 func (j *Journal) Has(r Receipt) bool {
+	if r.journal() != j.id {
+		return false
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	seq := r.seq()
-	return [4]byte(r[6:10]) == j.id && seq > j.cursor && seq <= j.last
+	for _, p := range j.parts {
+		if seq > p.cursor && seq <= p.last && p.order == p.info.BaseIndex {
+			return true
+		}
+	}
+	for _, h := range j.held {
+		if h.all.has(seq) {
+			return true
+		}
+	}
+	return j.again.has(seq)
 }
 
 // Last returns the place of the newest entry.

@@ -3,16 +3,17 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// Bounds of a segment, bytes. A segment is removed when all of its entries are over, so a quarter
+// Bounds of a segment, bytes. A segment is removed when all of its entries are over, so an eighth
 // of the journal is the most that entries which are over can occupy beside others.
 const (
 	leastSegment = 16 << 10
@@ -23,275 +24,216 @@ const (
 // index, and its share of the commit frame.
 const entryOverhead = 40
 
+// damagedSuffix ends the name of a file that is kept because a piece of it was not understood.
+const damagedSuffix = ".damaged"
+
 // A part is one segment: a file with consecutive entries. Only the newest is written, and only by
 // the process that made it. A file from an earlier process is read and then removed, so a torn
 // end is never written over.
 type part struct {
-	info  types.SegmentInfo
-	last  uint64 // entry; below info.BaseIndex: it has none
-	bytes int64
+	info   types.SegmentInfo
+	order  uint64 // parts are read in this order: the first place of its messages, before they were written again
+	last   uint64 // entry; below info.BaseIndex: it has none
+	cursor uint64 // up to here its entries are over or held
+	held   int64  // of them
+	bytes  int64
+	pieces int // that were not understood; the file is kept then
+	usage  usages
 
-	open    types.SegmentWriter // nil: closed
-	reading bool                // Read uses it
+	open types.SegmentWriter // nil: closed
 }
 
 func (p *part) entries() int64 { return int64(p.last + 1 - p.info.BaseIndex) }
 
-// load finds the segments on disk, oldest first. Opening one drops a torn last write, which was
-// never answered.
+func (p *part) name() string { return segment.FileName(p.info) }
+
+// load finds the segments on disk. Nothing is changed where they belong to another store.
 func (j *Journal) load() error {
-	found, err := j.filer.List()
+	found, err := j.list()
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	ids := make([]uint64, 0, len(found))
-	for id := range found {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		p := &part{info: types.SegmentInfo{ID: id, BaseIndex: found[id], MinIndex: found[id], SizeLimit: uint32(j.segment)}}
-		j.nextID = id + 1
-		if p.open, err = j.recover(p); errors.Is(err, types.ErrCorrupt) {
-			j.setAside(p, err)
-			continue
-		} else if err != nil {
+	var scans []*scan
+	for i, p := range found {
+		s, err := j.scan(p, i == len(found)-1)
+		if err != nil {
 			return err
 		}
-		p.last = max(p.open.LastIndex(), p.info.BaseIndex-1)
-		if size, err := j.o.Files.Size(j.dir, segment.FileName(p.info)); err == nil {
-			p.bytes = size
+		if s.foreign {
+			j.foreign = true
+			return nil
 		}
-		if p.entries() == 0 {
-			j.remove(p)
-			continue
-		}
-		j.closePart(p)
-		j.parts = append(j.parts, p)
-		j.bytes += p.bytes
-		j.waiting += p.entries()
-		j.last = p.last
+		scans = append(scans, s)
 	}
-	if len(j.parts) > 0 {
-		j.cursor = j.parts[0].info.BaseIndex - 1
-		j.settled = j.cursor
+	for i, p := range found {
+		j.nextID = p.info.ID + 1
+		j.take(p, scans[i])
 	}
+	slices.SortStableFunc(j.parts, func(a, b *part) int { return compare(a.order, b.order) })
 	return nil
 }
 
-func (j *Journal) recover(p *part) (types.SegmentWriter, error) {
-	w, err := j.filer.RecoverTail(p.info)
-	if err != nil {
-		return nil, fmt.Errorf("journal: read %s: %w", segment.FileName(p.info), err)
+func compare(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
 	}
-	return w, nil
+	return 0
 }
 
-// closePart closes the file of a part, or leaves that to the goroutine that reads it. It needs j.mu.
+// list returns the segments in the folder, oldest first, and counts the files that are kept.
+func (j *Journal) list() (found []*part, err error) {
+	names, err := j.o.Files.ListDir(j.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, damagedSuffix) {
+			j.damaged++
+		}
+		var base, id uint64
+		if n, _ := fmt.Sscanf(name, "%020d-%016x.wal", &base, &id); n < 2 || base == 0 {
+			continue
+		}
+		p := &part{info: types.SegmentInfo{ID: id, BaseIndex: base, MinIndex: base, SizeLimit: uint32(j.segment)}, order: base, usage: usages{}}
+		if p.name() == name {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b *part) int { return compare(a.info.ID, b.info.ID) })
+	return found, nil
+}
+
+// scan reads the file of a part.
+func (j *Journal) scan(p *part, newest bool) (*scan, error) {
+	data, whole, err := j.readFile(p.name())
+	if errors.Is(err, os.ErrNotExist) { // somebody removed it: its entries are lost
+		data, whole = nil, false
+	} else if err != nil {
+		return nil, fmt.Errorf("journal: read %s: %w", p.name(), err)
+	}
+	p.bytes = int64(len(data))
+	return scanFile(data, p.info, j.id, j.sign, newest && whole), nil
+}
+
+// readBytes are read at once, readLeast where the disk cannot.
+const (
+	readBytes = 1 << 20
+	readLeast = 4 << 10
+)
+
+// readFile returns what the disk has of a file: zeros where it cannot be read, which no entry
+// survives. whole reports whether all of it was read.
+func (j *Journal) readFile(name string) (data []byte, whole bool, err error) {
+	size, err := j.o.Files.Size(j.dir, name)
+	if err != nil {
+		return nil, false, err
+	}
+	f, err := j.o.Files.OpenReader(j.dir, name)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	data, whole = make([]byte, size), true
+	for at, step := int64(0), int64(readBytes); at < size; {
+		b := data[at:min(size, at+step)]
+		n, err := f.ReadAt(b, at)
+		switch {
+		case n == len(b):
+			at += int64(n)
+		case errors.Is(err, io.EOF): // it became shorter
+			return data[:at+int64(n)], whole, nil
+		case step > readLeast:
+			step = readLeast
+		default:
+			clear(b)
+			whole = false
+			at += int64(len(b))
+		}
+	}
+	return data, whole, nil
+}
+
+// take takes over the part of an earlier process. The torn end of its last append is cut off, so the
+// file is whole when a newer one begins.
+func (j *Journal) take(p *part, s *scan) {
+	p.last, p.cursor, p.pieces = s.next-1, p.info.BaseIndex-1, s.pieces
+	if s.torn > 0 && len(s.places) > 0 {
+		if err := j.o.Files.Truncate(j.dir, p.name(), int64(s.torn)); err != nil {
+			j.log.Warn("the torn end of a file of the journal cannot be cut off", "file", j.path(p), "error", err)
+		} else {
+			p.bytes = int64(s.torn)
+		}
+	}
+	j.bytes += p.bytes
+	lost := 0
+	for i, at := range s.places {
+		if at.at == 0 {
+			lost++
+			continue
+		}
+		p.usage.add(at.channel, 1, int64(at.size)+entryOverhead)
+		j.usage.add(at.channel, 1, int64(at.size)+entryOverhead)
+		p.order = at.receipt.seq() - uint64(i)
+	}
+	if p.pieces > 0 {
+		j.log.Error("a file of the journal is damaged; it is kept under another name when its messages are stored",
+			"file", j.path(p), "pieces", p.pieces, "messages", len(s.places)-lost, "lost", lost)
+	}
+	if p.entries() == 0 {
+		j.drop(p)
+		return
+	}
+	j.parts = append(j.parts, p)
+	j.waiting += p.entries()
+	j.last = max(j.last, p.last)
+}
+
+func (j *Journal) path(p *part) string { return filepath.Join(j.dir, p.name()) }
+
+// closePart closes the file of a part. It needs j.mu.
 func (j *Journal) closePart(p *part) {
-	if p.open != nil && !p.reading {
+	if p.open != nil {
 		_ = p.open.Close() // everything that counts was flushed
 		p.open = nil
 	}
 }
 
-// setAside renames a file whose content is not that of a segment, for an operator to look at.
-func (j *Journal) setAside(p *part, err error) {
-	name := segment.FileName(p.info)
-	renamed := j.o.Files.Rename(j.dir, name, name+".damaged") == nil
-	j.log.Error("a file of the journal is damaged: its messages are lost unless their producers send them again",
-		"file", filepath.Join(j.dir, name+".damaged"), "error", err, "renamed", renamed)
-}
-
-// remove deletes the file of a part. One that cannot be deleted is replayed at the next start,
-// without effect.
-func (j *Journal) remove(p *part) {
+// drop removes a part whose entries are over. A file of which a piece was not understood gets
+// another name instead, for an operator to look at. One that cannot be removed is replayed at the
+// next start, without effect.
+func (j *Journal) drop(p *part) {
 	j.closePart(p)
-	if err := j.filer.Delete(p.info.BaseIndex, p.info.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
-		j.log.Warn("a file of the journal cannot be removed", "file", segment.FileName(p.info), "error", err)
+	j.bytes -= p.bytes
+	for channel, u := range p.usage { // of entries that were lost since
+		j.usage.add(channel, -u.waiting, -u.bytes)
 	}
-}
-
-// tail returns the part to which entries are appended, with room for at least one.
-func (j *Journal) tail() (*part, error) {
-	if j.writing != nil {
-		if sealed, _, err := j.writing.open.Sealed(); err == nil && !sealed {
-			return j.writing, nil
+	if j.cached == p {
+		j.cached, j.cache = nil, nil
+	}
+	if p.pieces == 0 {
+		if err := j.o.Files.Delete(j.dir, p.name()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			j.log.Warn("a file of the journal cannot be removed", "file", p.name(), "error", err)
 		}
-		j.retire()
-	}
-	// Places in the journal begin at the time, so a journal that was emptied gives none twice.
-	base := max(j.last+1, uint64(time.Now().UnixMilli())<<4)
-	p := &part{info: types.SegmentInfo{ID: j.nextID, BaseIndex: base, MinIndex: base, SizeLimit: uint32(j.segment)}}
-	w, err := j.filer.Create(p.info)
-	if err != nil {
-		return nil, err
-	}
-	j.nextID++
-	p.open, p.last = w, base-1
-	if len(j.parts) == 0 { // everything before it is over
-		j.cursor, j.settled = base-1, base-1
-	}
-	j.parts = append(j.parts, p)
-	j.writing = p
-	return p, nil
-}
-
-// retire ends the writing of the newest part. Its file is read from now on, or removed if it has
-// no entry.
-func (j *Journal) retire() {
-	p := j.writing
-	j.writing = nil
-	if p == nil {
 		return
 	}
-	j.closePart(p)
-	if p.entries() == 0 {
-		j.bytes -= p.bytes
-		j.parts = slices.DeleteFunc(j.parts, func(q *part) bool { return q == p })
-		j.remove(p)
-	}
+	j.damaged++
+	err := j.o.Files.Rename(j.dir, p.name(), p.name()+damagedSuffix)
+	j.log.Error("a damaged file of the journal is kept; remove it when you do not need it", "file", j.path(p)+damagedSuffix, "error", err)
 }
 
-// A stretch is consecutive entries of a part.
-type stretch struct {
-	p        *part
-	from, to uint64
-}
-
-// stretches returns what is behind the cursor. The first part is marked as being read.
-func (j *Journal) stretches() (all []stretch) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, p := range j.parts {
-		if p.last > j.cursor {
-			all = append(all, stretch{p, max(p.info.BaseIndex, j.cursor+1), p.last})
+// sweep removes the parts whose entries are over. It needs j.mu.
+func (j *Journal) sweep() {
+	j.parts = slices.DeleteFunc(j.parts, func(p *part) bool {
+		if p.cursor < p.last || p.held > 0 || p == j.writing && j.appending {
+			return false
 		}
-	}
-	return all
-}
-
-// Read returns entries behind the cursor, in order: up to most, and no more than bytes except the
-// first. One goroutine at a time reads, advances and rewinds.
-func (j *Journal) Read(most, bytes int) (out []*Entry, err error) {
-	for _, s := range j.stretches() {
-		done := false
-		err = j.reading(s, func(w types.SegmentWriter) (all bool, err error) {
-			out, all, err = j.readStretch(w, s, out, most, bytes)
-			done = !all
-			return all, err
-		})
-		if err != nil || done {
-			break
-		}
-	}
-	if len(out) > 0 {
-		err = nil // those first
-		j.mu.Lock()
-		j.oldestMs = out[0].Receipt.Ms()
-		j.mu.Unlock()
-	}
-	return out, err
-}
-
-// reading calls f with the open part of a stretch. The part stays open until it was read to its
-// end.
-func (j *Journal) reading(s stretch, f func(types.SegmentWriter) (all bool, err error)) error {
-	j.mu.Lock()
-	s.p.reading = true
-	w := s.p.open
-	j.mu.Unlock()
-	var err error
-	if w == nil {
-		if w, err = j.recover(s.p); err != nil {
-			return err
-		}
-		j.mu.Lock()
-		s.p.open = w
-		j.mu.Unlock()
-	}
-	all, err := f(w)
-	j.mu.Lock()
-	s.p.reading = false
-	if s.p != j.writing && (all || err != nil) {
-		j.closePart(s.p)
-	}
-	j.mu.Unlock()
-	return err
-}
-
-// readStretch appends entries of a stretch to out. all reports whether it came to the end.
-func (j *Journal) readStretch(w types.SegmentWriter, s stretch, out []*Entry, most, bytes int) (_ []*Entry, all bool, err error) {
-	size := 0
-	for _, e := range out {
-		size += e.Msg.Bytes()
-	}
-	for seq := s.from; seq <= s.to; seq++ {
-		if len(out) >= most || len(out) > 0 && size > bytes {
-			return out, false, nil
-		}
-		var e *Entry
-		b, err := w.GetLog(seq)
-		if err == nil {
-			e, err = decode(seq, b.Bs)
-			_ = b.Close()
-		}
-		switch {
-		case errors.Is(err, errDamaged), errors.Is(err, types.ErrCorrupt):
-			j.log.Error("an entry of the journal is damaged on disk: its message is lost unless its producer sends it again",
-				"file", segment.FileName(s.p.info), "entry", seq, "error", err)
-			if len(out) > 0 { // those before it first
-				return out, false, nil
-			}
-			j.Advance(seq, 0, 1)
-			continue
-		case err != nil:
-			return out, false, fmt.Errorf("journal: read: %w", err)
-		case !e.Receipt.signedBy(j.sign):
-			return out, false, ErrForeign
-		}
-		out, size = append(out, e), size+e.Msg.Bytes()
-	}
-	return out, true, nil
-}
-
-// ErrForeign means that the journal was written by brokers of another store.
-var ErrForeign = errors.New("journal: it belongs to another store")
-
-// Advance moves on: the entries up to cursor are over or held, n of them since the last call, and
-// those up to settled are over. Files whose entries are all over are removed.
-func (j *Journal) Advance(cursor, settled uint64, n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.cursor, j.settled = max(j.cursor, cursor), max(j.settled, settled)
-	j.waiting -= int64(n)
-	j.oldestMs = 0
-	for len(j.parts) > 0 && j.parts[0].last <= j.settled {
-		p := j.parts[0]
 		if p == j.writing {
-			if j.appending {
-				break
-			}
 			j.writing = nil
 		}
-		j.parts = j.parts[1:]
-		j.bytes -= p.bytes
-		j.remove(p)
-	}
-}
-
-// Rewind makes Read return again what was held: all entries behind settled.
-func (j *Journal) Rewind() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, p := range j.parts {
-		if p.info.BaseIndex > j.cursor {
-			break
-		}
-		from := max(p.info.BaseIndex, j.settled+1)
-		if to := min(p.last, j.cursor); to >= from {
-			j.waiting += int64(to - from + 1)
-		}
-	}
-	j.cursor = j.settled
+		j.drop(p)
+		return true
+	})
 }

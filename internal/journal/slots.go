@@ -59,8 +59,8 @@ func openOwn(dir string, lock *os.File, o Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := j.Read(1, 1); errors.Is(err, ErrForeign) {
-		return nil, errors.Join(err, j.Close())
+	if j.foreign {
+		return nil, errors.Join(ErrForeign, j.Close())
 	}
 	return j, nil
 }
