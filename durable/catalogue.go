@@ -19,11 +19,11 @@ import (
 var bumpCatalogue = statement{
 	mysql: `
 UPDATE settings
-SET value = GREATEST(value + 1, CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED))
+SET value = GREATEST(value + 1, ?)
 WHERE name = 'catalogue'`,
 	sqlite: `
 UPDATE settings
-SET value = MAX(value + 1, CAST(unixepoch('subsec') * 1000 AS INTEGER))
+SET value = MAX(value + 1, ?)
 WHERE name = 'catalogue'`,
 }
 
@@ -63,7 +63,11 @@ func (s *Store) put(ctx context.Context, name string, f func(ctx context.Context
 // newVersion begins a change with a new version of the catalogue, inside a transaction.
 func (s *Store) newVersion(ctx context.Context, tx *sql.Tx) (c change, err error) {
 	c.tx = tx
-	if _, err = tx.ExecContext(ctx, s.dialect.sql(bumpCatalogue)); err != nil {
+	now, err := s.now(ctx, tx)
+	if err != nil {
+		return c, err
+	}
+	if _, err = tx.ExecContext(ctx, s.dialect.sql(bumpCatalogue), now); err != nil {
 		return c, err
 	}
 	if err = tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.version); err != nil {

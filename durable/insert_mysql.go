@@ -297,16 +297,19 @@ func (s *Store) repeatStale(ctx context.Context, part []entry, uncertain bool, e
 	for _, e := range rest {
 		oldest = min(oldest, e.ID.Millis())
 	}
-	now, err := s.now(ctx, s.db)
-	if err != nil {
-		return nil, err
-	}
-	t := time.NewTimer(time.Duration(oldest-now)*time.Millisecond + MaxIDAge + staleMargin)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-t.C:
-		return s.resolve(ctx, s.db, rest, errs)
+	for { // the clock stands for a while where the server's goes back
+		now, err := s.now(ctx, s.db)
+		if err != nil {
+			return nil, err
+		}
+		wait := time.Duration(oldest-now)*time.Millisecond + MaxIDAge + staleMargin
+		if wait <= 0 {
+			return s.resolve(ctx, s.db, rest, errs)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(wait):
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -19,22 +18,6 @@ import (
 // rows/s at 256 rows).
 
 const (
-	sqliteNode = `
-SELECT COUNT(*)
-FROM nodes
-WHERE no = ?
-  AND token = ?
-  AND expires_ms > ?
-  AND least_version <= ?`
-
-	sqliteAudience = `
-SELECT
-    audience,
-    shape
-FROM channels
-WHERE no = ?
-  AND paused = 0`
-
 	sqliteOriginal = `
 SELECT id
 FROM message_keys
@@ -304,35 +287,6 @@ func (b *sqliteBatch) taken(e entry, original ident.ID) (answer, err error) {
 		return nil, err
 	}
 	return takenBy(original, e, err == nil && sameSize && same(&m, e.Message)), nil
-}
-
-// fresh is the guard. SQLite has one writer, so no lease, audience, shape or pause changes until
-// the commit.
-func (b *sqliteBatch) fresh(part []entry) (bool, error) {
-	now := time.Now().UnixMilli()
-	var leased int
-	if err := b.tx.QueryRowContext(b.ctx, sqliteNode, b.node.No, b.node.Token[:], now, b.node.Known).Scan(&leased); err != nil {
-		return false, err
-	}
-	if leased == 0 {
-		return false, nil
-	}
-	audience, shape := -1, int64(0)
-	for i, e := range part {
-		if i == 0 || part[i-1].ChannelNo != e.ChannelNo {
-			err := b.tx.QueryRowContext(b.ctx, sqliteAudience, e.ChannelNo).Scan(&audience, &shape)
-			if errors.Is(err, sql.ErrNoRows) {
-				return false, nil
-			}
-			if err != nil {
-				return false, err
-			}
-		}
-		if e.Audience != audience || e.Shape != shape || e.ID.Millis()+MaxIDAge.Milliseconds() < now {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 // rejects reports whether err rejects the values of a row.

@@ -52,7 +52,9 @@ func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), le
 // guard is a subquery for the audience: it returns the audience of the channel if all facts
 // of the batch are still true, and NULL otherwise. For NULL the server refuses the whole
 // statement with error 1048. The guard uses SYSDATE, which includes a wait before the row is
-// written; NOW is fixed at the arrival of the statement.
+// written; NOW is fixed at the arrival of the statement. Like the rows of the node and the channel,
+// it reads that of the clock with a lock, so a floor that was committed holds. Its last line is the
+// rule of clockReading.now.
 func (w *builder) messages(node NodeLease, part []entry) string {
 	mortal := slices.ContainsFunc(part, func(e entry) bool { return e.TTLMs > 0 })
 	picky := slices.ContainsFunc(part, entry.picky)
@@ -101,24 +103,6 @@ func (w *builder) messages(node NodeLease, part []entry) string {
 	}
 	w.b = b
 	return w.text()
-}
-
-func appendGuard(b []byte, node NodeLease, e entry) []byte {
-	b = append(b, `(SELECT c.audience FROM channels c JOIN nodes n ON n.no = `...)
-	b = appendUint(b, uint64(node.No))
-	b = append(b, ` WHERE c.no = `...)
-	b = appendUint(b, uint64(e.ChannelNo))
-	b = append(b, ` AND c.audience = `...)
-	b = appendInt(b, int64(e.Audience))
-	b = append(b, ` AND c.shape = `...)
-	b = appendInt(b, e.Shape)
-	b = append(b, ` AND c.paused = 0 AND n.token = `...)
-	b = appendHex(b, node.Token[:])
-	b = append(b, ` AND n.least_version <= `...)
-	b = appendInt(b, node.Known)
-	b = append(b, ` AND n.expires_ms > UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AND `...)
-	b = appendInt(b, e.ID.Millis()+MaxIDAge.Milliseconds())
-	return append(b, ` >= UNIX_TIMESTAMP(SYSDATE(3)) * 1000)`...)
 }
 
 // keys builds the insert of the producers' message IDs. The entries are sorted by channel and

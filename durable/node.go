@@ -11,6 +11,29 @@ import (
 	"time"
 )
 
+// A NodeLease is a broker's right to a node number until a time.
+type NodeLease struct {
+	No      uint16
+	Token   [16]byte
+	Expires time.Time // by the store's clock
+	// Known is the version of the catalogue from which the broker has authorised messages.
+	Known int64
+	// Clock is the store's clock at the renewal. Where its History changed, the store went back, and
+	// what the broker remembers of it is no longer true.
+	Clock Clock
+	// PassedMs is a time that the store's clock has passed by then, as the broker knows; 0: none.
+	PassedMs int64
+}
+
+// A Node is a node number with the broker that last leased it.
+type Node struct {
+	No      uint16
+	Name    string
+	Token   [16]byte
+	Expires time.Time
+	Alive   bool // by the store's clock
+}
+
 // Node numbers make the IDs of two brokers different. Each number has a row that is never
 // deleted, so the numbers in use stay low and dense.
 
@@ -63,6 +86,21 @@ SET expires_ms = ?
 WHERE no = ?
   AND token = ?`
 
+	// The end of a lease only grows, but for one that was given back.
+	renewWitnessed = `
+UPDATE nodes
+SET expires_ms = ?
+WHERE no = ?
+  AND token = ?
+  AND (expires_ms >= ? OR expires_ms = 0)`
+
+	selectNode = `
+SELECT
+    token,
+    expires_ms
+FROM nodes
+WHERE no = ?`
+
 	selectNodes = `
 SELECT
     no,
@@ -80,6 +118,16 @@ func (s *Store) LeaseNode(ctx context.Context, name string, ttl time.Duration) (
 	var lease NodeLease
 	_, _ = rand.Read(lease.Token[:]) // never fails, says its documentation
 	name = clip(strings.ToValidUTF8(name, "?"), 255)
+	err := repeat(ctx, "raise the clock", func(ctx context.Context) error {
+		least, err := s.leastClock(ctx)
+		if err == nil {
+			lease.Clock, err = s.raiseClock(ctx, Clock{}, least)
+		}
+		return err
+	})
+	if err != nil {
+		return NodeLease{}, err
+	}
 	for {
 		err := s.leaseOnce(ctx, name, ttl, &lease)
 		if err == nil {
@@ -148,20 +196,52 @@ func (s *Store) takeExpired(ctx context.Context, tx *sql.Tx, name string, ttl ti
 }
 
 // RenewNode extends a lease to ttl from now, even an expired one that no other broker has
-// taken. ErrStale: another broker has the number; the caller leases a new one.
+// taken, and raises the store's clock. ErrStale: another broker has the number; the caller leases a
+// new one. Where the row of the lease shows that the store went back, its history has a new name
+// afterwards.
 func (s *Store) RenewNode(ctx context.Context, lease NodeLease, ttl time.Duration) (NodeLease, error) {
-	err := repeat(ctx, "renew a node lease", func(ctx context.Context) error {
+	var renewed NodeLease
+	err := repeat(ctx, "renew a node lease", func(ctx context.Context) (err error) {
+		renewed = lease
+		if renewed.Clock, err = s.raiseClock(ctx, lease.Clock, lease.PassedMs); err != nil {
+			return err
+		}
 		now, err := s.now(ctx, s.reads)
 		if err != nil {
 			return err
 		}
-		lease.Expires = fromMillis(now + ttl.Milliseconds())
-		return s.setNode(ctx, lease, lease.Expires.UnixMilli())
+		renewed.Expires = fromMillis(now + ttl.Milliseconds())
+		found, err := s.affects(ctx, renewWitnessed, renewed.Expires.UnixMilli(), lease.No, lease.Token[:], lease.Expires.UnixMilli())
+		if err != nil || found {
+			return err
+		}
+		older, err := s.olderNode(ctx, lease)
+		if err != nil {
+			return err
+		}
+		if older && renewed.Clock.History == lease.Clock.History {
+			if renewed.Clock, err = s.renameHistory(ctx, renewed.Clock); err != nil {
+				return err
+			}
+		}
+		return s.setNode(ctx, renewed, renewed.Expires.UnixMilli())
 	})
 	if err != nil {
 		return NodeLease{}, err
 	}
-	return lease, nil
+	return renewed, nil
+}
+
+// olderNode reports whether the row of a number is one from before the lease was renewed last.
+// Whoever takes the number of an expired lease writes a later end, and no row is ever removed.
+func (s *Store) olderNode(ctx context.Context, lease NodeLease) (bool, error) {
+	var token []byte
+	var expires int64
+	err := s.reads.QueryRowContext(ctx, selectNode, lease.No).Scan(&token, &expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, nil
+	}
+	return expires < lease.Expires.UnixMilli() && expires != 0, err
 }
 
 // ReleaseNode ends a lease, so that the next broker can take the number at once. It returns
@@ -177,15 +257,21 @@ func (s *Store) ReleaseNode(ctx context.Context, lease NodeLease) error {
 }
 
 func (s *Store) setNode(ctx context.Context, lease NodeLease, expiresMs int64) error {
-	res, err := s.db.ExecContext(ctx, renewNode, expiresMs, lease.No, lease.Token[:])
-	if err != nil {
-		return err
-	}
-	found, err := res.RowsAffected()
-	if err == nil && found == 0 {
+	found, err := s.affects(ctx, renewNode, expiresMs, lease.No, lease.Token[:])
+	if err == nil && !found {
 		return ErrStale
 	}
 	return err
+}
+
+// affects reports whether a statement found a row to change.
+func (s *Store) affects(ctx context.Context, statement string, args ...any) (bool, error) {
+	res, err := s.db.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
 }
 
 // Nodes returns all brokers that ever had a number, by number.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -71,23 +72,29 @@ WHERE consumer_no = ?
   AND through_id <= ?`
 )
 
-// SaveWatermarks moves the settled watermark of each consumer to the end of its stretch, and enters
-// the sums of the stretch into the books. A stored watermark only moves forward, and a stretch that
-// overlaps an earlier one is not entered: a slow broker cannot undo the save of a faster one.
-func (s *Store) SaveWatermarks(ctx context.Context, settled []Settled) error {
+// SaveWatermarks moves the settled watermark of each consumer from the begin of its stretch to the
+// end, and enters the sums of the stretch into the books. Where the stored watermark is another than
+// the begin, nothing is saved: another broker has moved it, or the store went back. others are the
+// stored watermarks of these consumers.
+func (s *Store) SaveWatermarks(ctx context.Context, settled []Settled) (others map[uint32]ident.ID, err error) {
 	slices.SortFunc(settled, func(a, b Settled) int { return int(a.ConsumerNo) - int(b.ConsumerNo) })
+	others = map[uint32]ident.ID{}
 	for _, part := range chunks(settled, maxInList) {
-		args := make([]any, 0, 2*len(part))
-		for _, m := range part {
-			args = append(args, m.ConsumerNo, bytesOf(m.Through))
-		}
-		// A repeat after a lost answer finds the stretch entered.
-		err := s.run(ctx, transaction{name: "save watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		var missed map[uint32]ident.ID
+		err := s.run(ctx, transaction{name: "save watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) (err error) {
 			// First, because the rows of the watermarks guard the books.
-			if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(upsertWatermarks), len(part), 2), args...); err != nil {
+			var standing []Settled
+			if standing, missed, err = s.standingWatermarks(ctx, tx, part); err != nil || len(standing) == 0 {
 				return err
 			}
-			for _, m := range part {
+			args := make([]any, 0, 2*len(standing))
+			for _, m := range standing {
+				args = append(args, m.ConsumerNo, bytesOf(m.Through))
+			}
+			if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(upsertWatermarks), len(standing), 2), args...); err != nil {
+				return err
+			}
+			for _, m := range standing {
 				if err := enter(ctx, tx, m); err != nil {
 					return err
 				}
@@ -95,10 +102,11 @@ func (s *Store) SaveWatermarks(ctx context.Context, settled []Settled) error {
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
+		maps.Copy(others, missed)
 	}
-	return nil
+	return others, nil
 }
 
 // enter adds a stretch to the last row of the books of its consumer, or begins a new row.

@@ -28,6 +28,8 @@ type Options struct {
 	MaxConns int
 	// IdempotencyRetention is how long an Idempotency-Key is kept. 0 means a day.
 	IdempotencyRetention time.Duration
+	// Clock is the clock of SQLite in Unix ms. nil means that of this process.
+	Clock func() int64
 }
 
 func (o Options) keysKept() time.Duration {
@@ -50,6 +52,7 @@ type Store struct {
 	files    []place  // SQLite: the database and the lock
 
 	keysKept time.Duration // of Idempotency-Keys
+	clock    func() int64  // SQLite: Options.Clock
 
 	migrating sync.Mutex // SQLite: one migration at a time
 }
@@ -137,26 +140,4 @@ func (s *Store) CheckPayload(n int) error {
 			n, s.packet, max(most, 0), 2*n+overhead)
 	}
 	return nil
-}
-
-const nowMySQL = `
-SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)`
-
-// NowMs returns the time of the clock that decides about node leases and the age of IDs, in
-// Unix ms. It is the clock of the MySQL server, or with SQLite the clock of this process.
-func (s *Store) NowMs(ctx context.Context) (int64, error) {
-	ms, err := s.now(ctx, s.reads)
-	if err != nil {
-		return 0, failedTo("clock", err)
-	}
-	return ms, nil
-}
-
-func (s *Store) now(ctx context.Context, q querier) (int64, error) {
-	if s.dialect == sqliteDialect {
-		return time.Now().UnixMilli(), nil
-	}
-	var ms int64
-	err := q.QueryRowContext(ctx, nowMySQL).Scan(&ms)
-	return ms, err
 }

@@ -187,24 +187,6 @@ type Changes struct {
 	Replays   []Replay // those that have not ended, and those that ended not long ago
 }
 
-// A NodeLease is a broker's right to a node number until a time.
-type NodeLease struct {
-	No      uint16
-	Token   [16]byte
-	Expires time.Time // by the store's clock
-	// Known is the version of the catalogue from which the broker has authorised messages.
-	Known int64
-}
-
-// A Node is a node number with the broker that last leased it.
-type Node struct {
-	No      uint16
-	Name    string
-	Token   [16]byte
-	Expires time.Time
-	Alive   bool // by the store's clock
-}
-
 // A Message is a published message. It never changes after it is stored.
 type Message struct {
 	ID          ident.ID

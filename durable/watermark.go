@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -31,6 +32,64 @@ INSERT INTO marks (
 )
 VALUES (?, ...)
 ON CONFLICT DO UPDATE SET message_id = MAX(message_id, excluded.message_id)`,
+}
+
+// A watermark that another broker holds is waited for.
+var lockWatermarks = statement{
+	mysql: selectWatermarks + `
+WHERE consumer_no IN (?...)
+FOR UPDATE`,
+	sqlite: selectWatermarks + `
+WHERE consumer_no IN (?...)`,
+}
+
+const (
+	rewindWatermarks = `
+UPDATE marks
+SET message_id = ?
+WHERE message_id > ?`
+
+	rewindBooks = `
+DELETE FROM books
+WHERE through_id > ?`
+)
+
+// standingWatermarks returns the stretches that begin at the stored watermark of their consumer, and the
+// stored watermarks of the others.
+func (s *Store) standingWatermarks(ctx context.Context, tx *sql.Tx, part []Settled) (standing []Settled, others map[uint32]ident.ID, err error) {
+	args := make([]any, len(part))
+	for i, m := range part {
+		args[i] = m.ConsumerNo
+	}
+	stored := map[uint32]ident.ID{}
+	err = each(ctx, tx, list(s.dialect.sql(lockWatermarks), len(args)), args, func(r *sql.Rows) error {
+		var no uint32
+		var id ident.ID
+		err := r.Scan(&no, scanID{&id})
+		stored[no] = id
+		return err
+	})
+	others = map[uint32]ident.ID{}
+	for _, m := range part {
+		if at := stored[m.ConsumerNo]; at == m.After {
+			standing = append(standing, m)
+		} else if at != m.Through { // else a repeat after a lost answer
+			others[m.ConsumerNo] = at
+		}
+	}
+	return slices.Clip(standing), others, err
+}
+
+// RewindWatermarks moves all settled watermarks after an ID back to it, and forgets what the books
+// have of the messages after it, which the scans enter again.
+func (s *Store) RewindWatermarks(ctx context.Context, to ident.ID) error {
+	return s.run(ctx, transaction{name: "rewind watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, rewindWatermarks, to[:], to[:]); err != nil { // first, as in SaveWatermarks
+			return err
+		}
+		_, err := tx.ExecContext(ctx, rewindBooks, to[:])
+		return err
+	})
 }
 
 // ForgetWatermarks removes the watermarks and the books of all consumers. Both are made of messages

@@ -16,6 +16,7 @@ type stoppedClock struct{ ms int64 }
 func (*stoppedClock) Owns(uint32) bool { return true }
 func (c *stoppedClock) NowMs() int64   { return c.ms }
 func (c *stoppedClock) PastMs() int64  { return c.ms }
+func (c *stoppedClock) FloorMs() int64 { return c.ms }
 
 // Jobs that were spilled a moment ago are too new for the scan. What is less urgent waits for
 // them: until the scan has passed the beginning of the wait, and once more if other jobs were

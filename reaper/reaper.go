@@ -30,8 +30,9 @@ type Store interface {
 	Record(ctx context.Context, outcomes []durable.Outcome) error
 	RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []durable.LeaseEnd, atMs int64) error
 	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
-	SaveWatermarks(ctx context.Context, settled []durable.Settled) error
+	SaveWatermarks(ctx context.Context, settled []durable.Settled) (others map[uint32]ident.ID, err error)
 	ForgetWatermarks(ctx context.Context) error
+	RewindWatermarks(ctx context.Context, to ident.ID) error
 	TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error
 	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
 	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
@@ -71,7 +72,8 @@ type Queue interface {
 type Cluster interface {
 	Owns(consumer uint32) bool
 	NowMs() int64
-	PastMs() int64 // the store's clock shows at least that
+	PastMs() int64  // the store's clock shows at least that
+	FloorMs() int64 // and never less than that
 }
 
 // Options of New. All fields are required but Retrigger, Died and the two retentions.

@@ -48,6 +48,7 @@ type rig struct {
 func (r *rig) Owns(uint32) bool { return r.owned }
 func (r *rig) NowMs() int64     { return time.Now().Add(time.Minute).UnixMilli() }
 func (r *rig) PastMs() int64    { return r.NowMs() }
+func (r *rig) FloorMs() int64   { return r.NowMs() }
 
 func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	t.Helper()

@@ -103,9 +103,10 @@ func (r *Reaper) reopen() {
 }
 
 // through is the last ID that a scan may read: it is older than the rational delay, and
-// older than every ID that can still be inserted.
+// older than every ID that can still be inserted, even if the clock of the store's server goes back.
 func (r *Reaper) through() ident.ID {
-	return ident.AtMillis(r.Cluster.PastMs() - r.horizon().Milliseconds())
+	past, floor := r.Cluster.PastMs()-r.horizon().Milliseconds(), r.Cluster.FloorMs()-durable.MaxIDAge.Milliseconds()
+	return ident.AtMillis(min(past, floor-1))
 }
 
 // horizon is the age of through.

@@ -3,6 +3,7 @@ package reaper
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -15,7 +16,8 @@ import (
 type restorations struct {
 	saving  chan struct{} // capacity 1, full while watermarks are saved or forgotten; taken before Agenda.mu
 	count   int
-	unclean bool // the store may have watermarks of the former history
+	unclean bool     // the store may have watermarks of the former history
+	rewound ident.ID // the stored watermarks go back to it where they are later; zero: they stay
 }
 
 // take waits until no watermarks are saved or forgotten; give ends that.
@@ -42,6 +44,29 @@ func (r *Reaper) Restored() {
 	r.poke()
 }
 
+// ClockStepped reports that the clock of the store's server went back, to a time that is at least
+// beforeMs. No message that was stored since is behind a scan, if all brokers keep the store's clock.
+// One of an earlier version does not, so what may be of the time since is scanned again.
+// ClockStepped never blocks.
+func (r *Reaper) ClockStepped(beforeMs int64) {
+	to := ident.Before(beforeMs - steppedMargin.Milliseconds())
+	r.mu.Lock()
+	r.restored.count++
+	if r.restored.rewound.IsZero() || to.Compare(r.restored.rewound) < 0 {
+		r.restored.rewound = to
+	}
+	for no, l := range r.ledgers {
+		if k := r.Catalogue.ConsumerByNo(no); k == nil || k.Replay == nil {
+			l.settled, l.lost = minID(l.settled, to), true
+		}
+	}
+	r.mu.Unlock()
+	r.poke()
+}
+
+// steppedMargin is how long before the time that the clock went back to scans begin again.
+const steppedMargin = time.Minute
+
 // history returns the number of restorations that this process has seen.
 func (r *Reaper) history() int {
 	r.mu.Lock()
@@ -64,17 +89,25 @@ func (r *Reaper) cleanWatermarks(ctx context.Context) error {
 	}
 	defer r.restored.give()
 	r.mu.Lock()
-	history, unclean := r.restored.count, r.restored.unclean
+	history, unclean, rewound := r.restored.count, r.restored.unclean, r.restored.rewound
 	r.mu.Unlock()
-	if !unclean {
+	switch {
+	case unclean:
+		if err := r.Store.ForgetWatermarks(ctx); err != nil {
+			return fmt.Errorf("the watermarks of the former history: %w", err)
+		}
+	case !rewound.IsZero():
+		if err := r.Store.RewindWatermarks(ctx, rewound); err != nil {
+			return fmt.Errorf("the watermarks after the clock of the store went back: %w", err)
+		}
+	default:
 		return nil
-	}
-	if err := r.Store.ForgetWatermarks(ctx); err != nil {
-		return fmt.Errorf("the watermarks of the former history: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.restored.unclean = r.restored.count != history
+	if r.restored.count == history {
+		r.restored.unclean, r.restored.rewound = false, ident.ID{}
+	}
 	return nil
 }
 
@@ -90,6 +123,28 @@ func (r *Reaper) inHistory(ctx context.Context, history int, save func() error) 
 	}
 	err := save()
 	return err == nil, err
+}
+
+// adopt takes over watermarks that are stored, of consumers whose watermarks the ledgers know
+// otherwise: another broker moved them, or the store went back. In the latter case the scan begins
+// again there.
+func (r *Reaper) adopt(history int, stored map[uint32]ident.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.restored.count != history {
+		return
+	}
+	for no, id := range stored {
+		l := r.ledgers[no]
+		if l == nil {
+			continue
+		}
+		if id.Compare(l.settled) < 0 {
+			r.Log.Warn("the settled watermark of a consumer is stored as an earlier one; the reconciler scans from there", "consumer", r.name(no))
+			l.lost = true
+		}
+		l.settled = id
+	}
 }
 
 // advanced moves watermarks of the ledgers, unless the store was restored since that history.

@@ -68,10 +68,11 @@ func TestAfterARestorationJobsBelowTheWatermarkAreOffered(t *testing.T) {
 	require.NoError(t, r.advanceWatermarks(t.Context()))
 	require.Equal(t, ids[2], r.marks()[r.consumer.No])
 	r.loseOutcomes()
-	require.NoError(t, r.store.SaveWatermarks(t.Context(), []durable.Settled{{ConsumerNo: r.consumer.No, Through: ids[2], Accepted: 3, Delivered: 3}}))
+	_, err := r.store.SaveWatermarks(t.Context(), []durable.Settled{{ConsumerNo: r.consumer.No, Through: ids[2], Accepted: 3, Delivered: 3}})
+	require.NoError(t, err)
 
 	r.Restored()
-	_, err := r.reconcile(t.Context())
+	_, err = r.reconcile(t.Context())
 	require.ErrorIs(t, err, errNoStore, "nothing is read before the watermarks are gone")
 	require.ErrorIs(t, r.advanceWatermarks(t.Context()), errNoStore)
 	store.refuses = false

@@ -83,15 +83,22 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	saved, err := r.inHistory(ctx, history, func() error { return r.Store.SaveWatermarks(ctx, moved) })
+	var others map[uint32]ident.ID
+	saved, err := r.inHistory(ctx, history, func() (err error) {
+		others, err = r.Store.SaveWatermarks(ctx, moved)
+		return err
+	})
 	if !saved {
 		return err
 	}
 	ends := make(map[uint32]ident.ID, len(moved))
 	for _, m := range moved {
-		ends[m.ConsumerNo] = m.Through
+		if _, other := others[m.ConsumerNo]; !other {
+			ends[m.ConsumerNo] = m.Through
+		}
 	}
 	r.advanced(history, ends)
+	r.adopt(history, others)
 	return nil
 }
 

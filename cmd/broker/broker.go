@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/valyala/fasthttp"
 
@@ -69,6 +70,8 @@ type broker struct {
 	server    *fasthttp.Server
 	listener  net.Listener
 	failed    chan error // capacity 1: why the broker must end
+
+	restorations prometheus.Counter // signs that the store went back
 }
 
 // openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit

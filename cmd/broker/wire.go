@@ -100,12 +100,20 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 func (b *broker) followOthers(watch *redisq.RunWatch) {
 	watch.OnChange(b.reaper.RedisChanged)
 	watch.OnChange(b.plane.RedisChanged)
-	b.catalogue.OnRestored(b.reaper.Restored) // Redis has jobs that the restored store may not have
-	b.catalogue.OnRestored(b.plane.RedisChanged)
+	b.catalogue.OnRestored(b.restored)
+	b.node.Restored, b.node.ClockStepped = b.restored, b.reaper.ClockStepped
 	b.node.PeersChanged = func() {
 		b.checkPeers()
 		b.reaper.PeersChanged()
 	}
+}
+
+// restored tells the parts that the store went back to an earlier state: what they remember of it
+// may be of a time that never was, and Redis has jobs that the store may not have.
+func (b *broker) restored() {
+	b.restorations.Inc()
+	b.reaper.Restored()
+	b.plane.RedisChanged()
 }
 
 // registerGauges registers what the parts of this broker are asked for.
@@ -117,6 +125,9 @@ func (b *broker) registerGauges(registry *prometheus.Registry) {
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_brokers",
 			Help: "Brokers alive on this store, as seen by this broker."}, func() float64 { return float64(len(b.node.Peers())) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_store_clock_ahead_seconds",
+			Help: "How far the store's clock is ahead of that of its server, which went back; 0 when the server has caught up."},
+			func() float64 { return float64(b.node.AheadMs()) / 1000 }),
 	)
 }
 
@@ -144,6 +155,9 @@ func (b *broker) newRegistry() *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": version, "store": b.store.Describe()}})
 	buildInfo.Set(1)
 	registry.MustRegister(guard.Panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo)
+	b.restorations = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_store_restorations_total",
+		Help: "Signs of a store that went back to an earlier state, as this broker noticed: its history or its catalogue."})
+	registry.MustRegister(b.restorations)
 	return registry
 }
 

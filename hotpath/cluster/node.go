@@ -58,6 +58,11 @@ type Node struct {
 	// PeersChanged is called from Run when the set of live brokers or the set of repairers changes.
 	// It must be set before Run.
 	PeersChanged func()
+	// Restored is called from Renew when the store has another history than before, see
+	// durable.CheckHistory, and ClockStepped with a time before the clock of its server went back.
+	// Both must be set before Run and must not block.
+	Restored     func()
+	ClockStepped func(beforeMs int64)
 
 	// lease is read without waiting: a renewal that hangs in the store must not delay callers that
 	// have a deadline.
@@ -73,7 +78,8 @@ type reading struct {
 
 // New leases a number from the store. It fails when the store does not answer.
 func New(ctx context.Context, store Store, name string, log *slog.Logger) (*Node, error) {
-	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}, renewing: make(chan struct{}, 1)}
+	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}, Restored: func() {}, ClockStepped: func(int64) {},
+		renewing: make(chan struct{}, 1)}
 	sent := time.Now()
 	lease, err := store.LeaseNode(ctx, name, TTL)
 	if err != nil {
@@ -106,6 +112,21 @@ func (n *Node) PastMs() int64 {
 	return r.ms + time.Since(r.answered).Milliseconds()
 }
 
+// passedMs is a time that the store's clock has passed, if the server's did not go back. It leaves
+// room for a clock that falls back to that of the server, and for a monotonic clock that is fast.
+func (n *Node) passedMs() int64 {
+	r := n.clock.Load()
+	since := time.Since(r.answered).Milliseconds()
+	return r.ms + since - since/16
+}
+
+// FloorMs returns a time that the store's clock never shows less than, whatever happens to the
+// clock of its server: it is stored. No message older than durable.MaxIDAge before it appears.
+func (n *Node) FloorMs() int64 { return n.lease.Load().Clock.FloorMs }
+
+// AheadMs returns how far the store's clock is ahead of that of its server, which went back.
+func (n *Node) AheadMs() int64 { return n.lease.Load().Clock.AheadMs }
+
 // Lease returns the current lease. It fails when the node holds no lease.
 func (n *Node) Lease() (durable.NodeLease, error) {
 	lease := *n.lease.Load()
@@ -134,6 +155,7 @@ func (n *Node) Renew(ctx context.Context) error {
 	}
 	defer done()
 	sent, old := time.Now(), *n.lease.Load()
+	old.PassedMs = n.passedMs()
 	lease, err := n.store.RenewNode(ctx, old, TTL)
 	if errors.Is(err, durable.ErrStale) {
 		sent = time.Now()
@@ -149,7 +171,21 @@ func (n *Node) Renew(ctx context.Context) error {
 	n.ids.SetNode(lease.No)
 	n.lease.Store(&lease)
 	n.setClock(sent, lease)
+	n.compare(old.Clock, lease.Clock)
 	return nil
+}
+
+// compare tells of what became of the store's clock and history.
+func (n *Node) compare(old, now durable.Clock) {
+	if now.History != old.History {
+		n.log.Warn("the store went back to an earlier state, as after a restored backup or a failover that lost writes; the broker begins all scans again")
+		n.Restored()
+	}
+	if now.Steps > old.Steps {
+		n.log.Warn("the clock of the store's server went back; the broker counts on from the time before, and scans again",
+			"ahead_of_server", (time.Duration(now.AheadMs) * time.Millisecond).String())
+		n.ClockStepped(now.FloorMs - now.AheadMs)
+	}
 }
 
 // setClock derives the store's clock from the end of a lease that was requested at `sent`. The
@@ -163,6 +199,9 @@ func (n *Node) setClock(sent time.Time, lease durable.NodeLease) {
 func (n *Node) Run(ctx context.Context) error {
 	tick := time.NewTicker(RenewEvery)
 	defer tick.Stop()
+	if c := n.lease.Load().Clock; c.AheadMs > 0 { // perhaps since before this process started
+		n.compare(durable.Clock{History: c.History}, c)
+	}
 	for {
 		select {
 		case <-ctx.Done():

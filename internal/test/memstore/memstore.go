@@ -120,7 +120,7 @@ func (s *Store) Touch(context.Context, durable.Numbers) error {
 
 // LeaseNode leases number 3.
 func (s *Store) LeaseNode(_ context.Context, _ string, ttl time.Duration) (durable.NodeLease, error) {
-	return durable.NodeLease{No: 3, Token: [16]byte{1}, Expires: time.Now().Add(ttl)}, nil
+	return durable.NodeLease{No: 3, Token: [16]byte{1}, Expires: time.Now().Add(ttl), Clock: durable.Clock{FloorMs: time.Now().UnixMilli()}}, nil
 }
 
 // RenewNode extends a lease, always.
@@ -128,7 +128,7 @@ func (s *Store) RenewNode(_ context.Context, l durable.NodeLease, ttl time.Durat
 	s.Lock()
 	s.Renewed++
 	s.Unlock()
-	l.Expires = time.Now().Add(ttl)
+	l.Expires, l.Clock.FloorMs = time.Now().Add(ttl), time.Now().UnixMilli()
 	return l, nil
 }
 

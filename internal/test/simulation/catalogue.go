@@ -112,7 +112,7 @@ func (s *store) leaseNode(name string, ttl time.Duration) durable.NodeLease {
 	for no < len(s.nodes) && s.nodes[no].Expires.UnixMilli() > now {
 		no++
 	}
-	lease := durable.NodeLease{No: uint16(no), Expires: time.UnixMilli(now + ttl.Milliseconds()).UTC()}
+	lease := durable.NodeLease{No: uint16(no), Expires: time.UnixMilli(now + ttl.Milliseconds()).UTC(), Clock: durable.Clock{FloorMs: now}}
 	binary.BigEndian.PutUint64(lease.Token[:], s.tokens)
 	n := durable.Node{No: lease.No, Name: name, Token: lease.Token, Expires: lease.Expires}
 	if no == len(s.nodes) {
@@ -134,7 +134,7 @@ func (s *store) renewNode(lease durable.NodeLease, ttl time.Duration) (durable.N
 	if ttl > 0 {
 		lease.Expires = time.UnixMilli(s.nowMs() + ttl.Milliseconds()).UTC()
 	}
-	s.nodes[lease.No].Expires = lease.Expires
+	s.nodes[lease.No].Expires, lease.Clock.FloorMs = lease.Expires, s.nowMs()
 	return lease, nil
 }
 

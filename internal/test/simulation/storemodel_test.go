@@ -107,8 +107,13 @@ func (p *storePair) step() {
 		}
 		if len(p.ids) > 0 {
 			through := p.id()
-			require.NoError(t, p.real.SaveWatermarks(ctx, []durable.Settled{{ConsumerNo: k.No, Through: through}}))
-			p.model.saveMarks(map[uint32]ident.ID{k.No: through})
+			move := []durable.Settled{{ConsumerNo: k.No, Through: through}}
+			if p.r.hit(800) {
+				move[0].After = p.model.readMarks()[k.No]
+			}
+			others, err := p.real.SaveWatermarks(ctx, move)
+			require.NoError(t, err)
+			require.Equal(t, p.model.saveMarks(move), others)
 		}
 	}
 }

@@ -155,9 +155,19 @@ func (s *store) readMarks() map[uint32]ident.ID {
 	return out
 }
 
-func (s *store) saveMarks(marks map[uint32]ident.ID) {
+// saveMarks moves watermarks from the begins of stretches to their ends, and returns those that stand
+// elsewhere.
+func (s *store) saveMarks(settled []durable.Settled) map[uint32]ident.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	others, marks := map[uint32]ident.ID{}, map[uint32]ident.ID{}
+	for _, m := range settled {
+		if at := s.marks[m.ConsumerNo]; at == m.After {
+			marks[m.ConsumerNo] = m.Through
+		} else if at != m.Through {
+			others[m.ConsumerNo] = at
+		}
+	}
 	if s.flaw == marksRunAhead {
 		marks = ahead(marks)
 	}
@@ -166,6 +176,7 @@ func (s *store) saveMarks(marks map[uint32]ident.ID) {
 			s.marks[k] = v
 		}
 	}
+	return others
 }
 
 func (s *store) changes(after int64) durable.Changes {

@@ -220,14 +220,24 @@ func (t storeSeam) TrimBooks(ctx context.Context, consumerNo uint32, _ ident.ID)
 	return t.do(ctx, "TrimBooks", consumerNo, func() {})
 }
 
-func (t storeSeam) SaveWatermarks(ctx context.Context, settled []durable.Settled) error {
-	watermarks := map[uint32]ident.ID{}
-	for _, m := range settled {
-		watermarks[m.ConsumerNo] = m.Through
-	}
-	return t.do(ctx, "SaveWatermarks", 0, func() {
-		t.s.saveMarks(watermarks)
+func (t storeSeam) SaveWatermarks(ctx context.Context, settled []durable.Settled) (map[uint32]ident.ID, error) {
+	settled = slices.Clone(settled)
+	return read(ctx, t, "SaveWatermarks", 0, func() map[uint32]ident.ID {
+		others := t.s.saveMarks(settled)
 		t.l.w.checker.marked(t.l)
+		return others
+	})
+}
+
+func (t storeSeam) RewindWatermarks(ctx context.Context, to ident.ID) error {
+	return t.do(ctx, "RewindWatermarks", 0, func() {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		for no, at := range t.s.marks {
+			if at.Compare(to) > 0 {
+				t.s.marks[no] = to
+			}
+		}
 	})
 }
 

@@ -183,8 +183,8 @@ var recipientTests = map[string]func(*testing.T, *fixture){
 				require.NoError(t, f.Record(f.ctx, []durable.Outcome{{ConsumerNo: k.No, ID: m.ID, Attempts: 1, AtMs: 1}}))
 			}
 		}
-		require.NoError(t, f.SaveWatermarks(f.ctx, []durable.Settled{{ConsumerNo: k.No, Through: all[9].ID, Accepted: 10, Filtered: 4, Delivered: 6}}))
-		require.NoError(t, f.SaveWatermarks(f.ctx, []durable.Settled{{ConsumerNo: k.No, After: all[9].ID, Through: all[19].ID, Accepted: 10, Filtered: 3, Delivered: 7}}))
+		f.save(t, durable.Settled{ConsumerNo: k.No, Through: all[9].ID, Accepted: 10, Filtered: 4, Delivered: 6})
+		f.save(t, durable.Settled{ConsumerNo: k.No, After: all[9].ID, Through: all[19].ID, Accepted: 10, Filtered: 3, Delivered: 7})
 		for from := range all {
 			for to := from; to < len(all); to += 7 {
 				var want durable.Books

@@ -239,38 +239,59 @@ var scanTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Zero(t, other)
 	},
-	"watermarks only move forward": func(t *testing.T, f *fixture) {
+	"a watermark moves from where it stands": func(t *testing.T, f *fixture) {
 		none, err := f.Watermarks(f.ctx)
 		require.NoError(t, err)
 		require.Empty(t, none)
 		a, b, c := f.ids.Next(), f.ids.Next(), f.ids.Next()
 		f.mark(t, map[uint32]ident.ID{1: b, 2: b})
-		f.mark(t, map[uint32]ident.ID{1: a, 2: c, 3: a})
-		require.NoError(t, f.SaveWatermarks(f.ctx, nil))
-		got, err := f.Watermarks(f.ctx)
+		others, err := f.SaveWatermarks(f.ctx, []durable.Settled{{ConsumerNo: 1, After: a, Through: c}, {ConsumerNo: 2, After: b, Through: c}, {ConsumerNo: 3, Through: a}, {ConsumerNo: 4, After: a, Through: b}})
 		require.NoError(t, err)
-		require.Equal(t, map[uint32]ident.ID{1: b, 2: c, 3: a}, got)
+		require.Equal(t, map[uint32]ident.ID{1: b, 4: {}}, others)
+		others, err = f.SaveWatermarks(f.ctx, nil)
+		require.NoError(t, err)
+		require.Empty(t, others)
+		f.requireMarks(t, map[uint32]ident.ID{1: b, 2: c, 3: a})
 		many := map[uint32]ident.ID{}
 		for i := range uint32(1100) {
 			many[i+10] = f.ids.Next()
 		}
 		race(3, func(int) {
-			if err := f.SaveWatermarks(f.ctx, settled(many)); err != nil {
+			if _, err := f.SaveWatermarks(f.ctx, settled(many)); err != nil {
 				t.Error(err)
 			}
 		})
-		got, err = f.Watermarks(f.ctx)
+		got, err := f.Watermarks(f.ctx)
 		require.NoError(t, err)
 		require.Len(t, got, 1103)
 		require.NoError(t, f.ForgetWatermarks(f.ctx))
-		got, err = f.Watermarks(f.ctx)
-		require.NoError(t, err)
-		require.Empty(t, got)
+		f.requireMarks(t, map[uint32]ident.ID{})
 		f.mark(t, map[uint32]ident.ID{1: a})
-		got, err = f.Watermarks(f.ctx)
-		require.NoError(t, err)
-		require.Equal(t, map[uint32]ident.ID{1: a}, got, "they begin again")
+		f.requireMarks(t, map[uint32]ident.ID{1: a})
 	},
+	"later watermarks go back to an ID, and the books with them": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 1)
+		all := f.messages(ch, 9)
+		f.insert(t, all...)
+		for _, m := range all {
+			require.NoError(t, f.Record(f.ctx, []durable.Outcome{{ConsumerNo: ks[0].No, ID: m.ID, Attempts: 1, AtMs: 1}}))
+		}
+		f.mark(t, map[uint32]ident.ID{100: all[2].ID, 101: all[4].ID})
+		f.settle(t, ks[0], all, ident.ID{}, all[4].ID)
+		f.settle(t, ks[0], all, all[4].ID, all[8].ID)
+		require.NoError(t, f.RewindWatermarks(f.ctx, all[4].ID))
+		f.requireMarks(t, map[uint32]ident.ID{100: all[2].ID, 101: all[4].ID, ks[0].No: all[4].ID})
+		f.requireBooks(t, ks[0], all, ident.ID{}, ident.Max())
+		f.settle(t, ks[0], all, all[4].ID, all[6].ID)
+		f.requireBooks(t, ks[0], all, ident.ID{}, ident.Max())
+	},
+}
+
+func (f *fixture) requireMarks(t *testing.T, want map[uint32]ident.ID) {
+	t.Helper()
+	got, err := f.Watermarks(f.ctx)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 }
 
 // settled are watermarks without sums.
@@ -283,7 +304,8 @@ func settled(watermarks map[uint32]ident.ID) (all []durable.Settled) {
 
 func (f *fixture) mark(t *testing.T, watermarks map[uint32]ident.ID) {
 	t.Helper()
-	require.NoError(t, f.SaveWatermarks(f.ctx, settled(watermarks)))
+	_, err := f.SaveWatermarks(f.ctx, settled(watermarks))
+	require.NoError(t, err)
 }
 
 func heads(batch []*durable.Message) []durable.Head {
