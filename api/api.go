@@ -136,7 +136,7 @@ type Options struct {
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data
 	// plane; nil: the API uses a bound of its own.
-	Bodies *intake.Bound
+	Bodies *share.Bound
 	// Answers counts the large answers of all requests, including those of the data plane; nil: the API
 	// uses a bound of its own.
 	Answers *share.Bound
@@ -212,7 +212,7 @@ func New(o Options) *API {
 		a.o.NowMs = func() int64 { return time.Now().UnixMilli() }
 	}
 	if a.o.Bodies == nil {
-		a.o.Bodies = intake.NewBound(defaultBodies)
+		a.o.Bodies = share.New(share.Options{Name: "bodies", Most: defaultBodies})
 	}
 	if a.o.Answers == nil {
 		a.o.Answers = answer.NewBound(defaultBodies)

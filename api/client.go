@@ -100,7 +100,7 @@ func (c *clientConn) prolong() bool {
 	paused := sent == max(c.pace.seen, begun)
 	c.pace.seen = sent
 	now := time.Now()
-	next := intake.Due(time.Unix(0, c.pace.until.Load()).Add(-intake.Patience), now, int(sent-begun))
+	next := intake.Deadline(time.Unix(0, c.pace.until.Load()).Add(-intake.Patience), now, int(sent-begun))
 	if paused || !next.After(now) || c.TCPConn.SetWriteDeadline(next) != nil {
 		return false
 	}

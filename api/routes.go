@@ -241,8 +241,8 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 			err = within(func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
 		}
 		if err == nil {
-			var loaded int64
-			loaded, err = body.Load(rc)
+			var loaded intake.Loaded
+			loaded, err = body.Load(rc, intake.Manager(rc))
 			defer body.Drop(rc, loaded)
 		}
 		if err == nil {

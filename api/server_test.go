@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // startServer serves h on loopback with the limits of NewServer.
@@ -37,9 +38,9 @@ func startServer(t *testing.T, h fasthttp.RequestHandler, change func(*fasthttp.
 
 // loaded reads bodies of up to most bytes before h.
 func loaded(most int, h fasthttp.RequestHandler) fasthttp.RequestHandler {
-	body := intake.NewLimit(intake.NewBound(1<<30), most)
+	body := intake.NewLimit(share.New(share.Options{Most: 1 << 30}), most)
 	return func(rc *fasthttp.RequestCtx) {
-		taken, err := body.Load(rc)
+		taken, err := body.Load(rc, intake.Manager(rc))
 		defer body.Drop(rc, taken)
 		if err != nil {
 			setRequestID(rc)

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -76,7 +75,7 @@ type Options struct {
 	MinSchedule     time.Duration
 	Scheduled       func(dueMs int64)
 	CacheBytes      int
-	Bodies          *intake.Bound
+	Bodies          *share.Bound
 	Answers         *share.Bound // of large answers, and of what batch clients have not read
 	WaitingRequests int64
 	Journal         accept.JournalOptions
@@ -127,7 +126,7 @@ func New(o Options) *Plane {
 	})
 	p.Publisher = accept.New(accept.Options{
 		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add, MaxBody: o.MaxBody,
-		TokenHeader: o.Push.TokenHeader, WaitingRequests: o.WaitingRequests, Bodies: o.Bodies, Answers: o.Answers, Metrics: o.Metrics, Log: o.Log,
+		TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers, Metrics: o.Metrics, Log: o.Log,
 		Replies:     accept.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
 		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store,
 	})

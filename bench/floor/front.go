@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/egress"
-	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // The bounds of the broker.
@@ -120,7 +120,7 @@ func (s acceptStore) Schedule(ctx context.Context, node durable.NodeLease, batch
 func (f *floor) guardedFront() fasthttp.RequestHandler {
 	p := accept.New(accept.Options{
 		Store: acceptStore{f}, Catalogue: f.catalogue, Node: f.node, Admission: accept.NewAdmission(waitingRequests), Committed: f.committed,
-		MaxBody: maxBody, TokenHeader: "X-Broker-Consumer-Token", WaitingRequests: waitingRequests, Bodies: intake.NewBound(bodyBytes),
+		MaxBody: maxBody, TokenHeader: "X-Broker-Consumer-Token", Bodies: share.New(share.Options{Most: bodyBytes}),
 		NowMs: f.node.NowMs, Receipts: f.durable, Metrics: metrics.New(prometheus.NewRegistry()), Log: f.log,
 	})
 	go p.Run(context.Background())

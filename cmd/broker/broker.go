@@ -38,7 +38,15 @@ const (
 	answerBytes     = 128 << 20 // large answers that clients have not read
 	pushBytes       = 128 << 20 // large payloads of deliveries under way
 	waitingRequests = 8192      // publishes waiting for the store
+	smallBody       = 64 << 10  // the largest body that may use the reserve beside bodyBytes
 )
+
+// newBodies returns the bound of bodies. The longest line of a batch fits into a half of it, with what
+// its parsing takes.
+func newBodies(maxBody int) *share.Bound {
+	most := max(bodyBytes, 13*int64(maxBody))
+	return share.New(share.Options{Name: "bodies", Most: most, Reserve: most / 8, Small: smallBody})
+}
 
 // A broker has the wired parts of one process.
 type broker struct {

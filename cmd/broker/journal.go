@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/journal"
 )
 
@@ -150,7 +149,7 @@ func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog
 	}
 	p := accept.New(accept.Options{
 		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(waitingRequests),
-		Committed: func([]*durable.Message) {}, WaitingRequests: waitingRequests, Bodies: intake.NewBound(bodyBytes),
+		Committed: func([]*durable.Message) {}, Bodies: newBodies(cfg.maxBody()),
 		Journal: signer.options(cfg, log), Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
 	})
 	background, stop := context.WithCancel(ctx)

@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/schedule"
@@ -41,7 +40,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	agenda := reaper.NewAgenda()
 	policies := policy.NewBook(b.cfg.policy())
 	b.policies = policies
-	bodies := intake.NewBound(bodyBytes)
+	bodies := newBodies(b.cfg.maxBody())
 	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log})
@@ -76,7 +75,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.queue.OnLost(b.reaper.Lost)
 	b.queue.OnLost(b.plane.Lost)
 	b.followOthers(watch)
-	b.registerGauges(registry)
+	b.registerGauges(registry, bodies)
 	b.api = api.New(api.Options{
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Data: b.plane, Bulks: b.bulks, Policies: policies,
 		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
@@ -117,9 +116,9 @@ func (b *broker) restored() {
 }
 
 // registerGauges registers what the parts of this broker are asked for.
-func (b *broker) registerGauges(registry *prometheus.Registry) {
+func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bound) {
 	registry.MustRegister(b.journalGauges()...)
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds()), b.answers)))
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds()), b.answers, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
@@ -140,7 +139,7 @@ func (b *broker) newMover(registry *prometheus.Registry) *schedule.Mover {
 }
 
 // newBulks returns the part of this broker in bulks, which publishes on the data plane.
-func (b *broker) newBulks(registry *prometheus.Registry, bodies *intake.Bound, fetches egress.Policy) *bulk.Bulks {
+func (b *broker) newBulks(registry *prometheus.Registry, bodies *share.Bound, fetches egress.Policy) *bulk.Bulks {
 	return bulk.New(bulk.Options{
 		Store: b.store, Publisher: b.plane.Publisher, Catalogue: b.catalogue, Cluster: b.node, Bodies: bodies,
 		Client: b.client.Web(egress.ByUsers), CheckURL: fetches.CheckURL, FetchTimeout: b.cfg.BulkFetchTimeout, MostBytes: int64(b.cfg.bulkLimit),
@@ -162,7 +161,7 @@ func (b *broker) newRegistry() *prometheus.Registry {
 }
 
 // planeOptions are the options of the data plane, which reports to the agenda of the reaper.
-func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agenda, policies *policy.Book, bodies *intake.Bound, m *metrics.Metrics, reader *exchange.Reader) hotpath.Options {
+func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agenda, policies *policy.Book, bodies *share.Bound, m *metrics.Metrics, reader *exchange.Reader) hotpath.Options {
 	cfg := b.cfg
 	return hotpath.Options{
 		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client), States: states, Tripped: states.Tripped,

@@ -2,10 +2,11 @@ package accept
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -58,12 +59,13 @@ type Admission struct {
 	room    int // for visitors
 	quiet   int // ticks since the last observed delivery
 	inside  int
-	peak    int        // maximum of inside since the last tick
-	waiting []*visitor // oldest first
+	peak    int                   // maximum of inside since the last tick
+	waiting share.Turns[*visitor] // by producer
 }
 
-// A visitor waits for n places.
+// A visitor waits for n places, in turn with those of other keys.
 type visitor struct {
+	key      share.Key
 	n        int
 	admitted chan struct{} // closed when the places are taken for it
 }
@@ -92,21 +94,22 @@ func (g *Admission) Observe(delay, took time.Duration) {
 	}
 }
 
-// enter waits for n places, at most patience and until gone is closed. It reports whether it took
-// them. A visitor larger than the whole bound is admitted alone.
-func (g *Admission) enter(n int, patience time.Duration, gone <-chan struct{}) bool {
+// enter waits for n places under a key, at most patience and until gone is closed. It reports whether
+// it took them. A visitor larger than the whole bound is admitted alone. Of the room for visitors a
+// key takes at most as much as is free.
+func (g *Admission) enter(k share.Key, n int, patience time.Duration, gone <-chan struct{}) bool {
 	g.mu.Lock()
-	if len(g.waiting) == 0 && g.fits(n) {
+	if g.waiting.Len() == 0 && g.fits(n) {
 		g.take(n)
 		g.mu.Unlock()
 		return true
 	}
-	if len(g.waiting) >= g.room {
+	if g.waiting.Of(k) >= g.room-g.waiting.Len() {
 		g.mu.Unlock()
 		return false
 	}
-	v := &visitor{n: n, admitted: make(chan struct{})}
-	g.waiting = append(g.waiting, v)
+	v := &visitor{key: k, n: n, admitted: make(chan struct{})}
+	g.waiting.Push(k, v)
 	g.mu.Unlock()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -118,13 +121,8 @@ func (g *Admission) enter(n int, patience time.Duration, gone <-chan struct{}) b
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch i := slices.Index(g.waiting, v); i {
-	case -1:
+	if !g.waiting.Remove(k, v) {
 		return true // admitted at the last moment
-	case 0: // the usual case: visitors normally have the same patience
-		g.waiting = g.waiting[1:]
-	default:
-		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
 	g.admit() // the next visitors may be smaller
 	return false
@@ -137,7 +135,7 @@ func (g *Admission) take(n int) {
 
 func (g *Admission) fits(n int) bool { return g.inside+n <= g.limit || g.inside == 0 }
 
-// leave returns n places and admits the visitors that wait longest.
+// leave returns n places and admits visitors, a key at a time, those of a key in their order.
 func (g *Admission) leave(n int) {
 	g.mu.Lock()
 	g.inside -= n
@@ -146,11 +144,14 @@ func (g *Admission) leave(n int) {
 }
 
 func (g *Admission) admit() {
-	for len(g.waiting) > 0 && g.fits(g.waiting[0].n) {
-		g.take(g.waiting[0].n)
-		close(g.waiting[0].admitted)
-		g.waiting = g.waiting[1:]
-	}
+	g.waiting.ServeInOrder(func(v *visitor) bool {
+		if !g.fits(v.n) {
+			return false
+		}
+		g.take(v.n)
+		close(v.admitted)
+		return true
+	})
 }
 
 // Run adjusts the bound until ctx ends.

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 func TestAdmissionIsOpenWhileNothingIsLate(t *testing.T) {
 	g := newAdmission(100, 100)
 	for range 100 {
-		require.True(t, g.enter(1, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
 	}
 	g.Observe(5*time.Millisecond, time.Millisecond)
 	g.adjust()
@@ -22,7 +24,7 @@ func TestAdmissionIsOpenWhileNothingIsLate(t *testing.T) {
 func TestAdmissionNarrowsStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
 	g := newAdmission(1000, 1000)
 	for range 200 {
-		require.True(t, g.enter(1, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
 	}
 	late := func() { g.Observe(2*admissionDelay, time.Millisecond); g.adjust() }
 	late()
@@ -94,7 +96,7 @@ func TestAFloodOfProducersDoesNotStarveDeliveries(t *testing.T) {
 
 func TestAdmissionStaysNarrowForWhatItAdmittedTooFast(t *testing.T) {
 	g := newAdmission(1000, 1000)
-	g.enter(500, admissionPatience, nil)
+	g.enter(anybody, 500, admissionPatience, nil)
 	g.Observe(2*admissionFar, time.Millisecond)
 	g.adjust()
 	before := g.limit
@@ -115,13 +117,16 @@ func TestAdmissionStaysNarrowForWhatItAdmittedTooFast(t *testing.T) {
 func TestAdmissionIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
 	g := newAdmission(1000, 1000)
 	for range 50 {
-		g.enter(1, admissionPatience, nil)
+		g.enter(anybody, 1, admissionPatience, nil)
 	}
 	g.Observe(admissionDelay*2, admissionFast*2)
 	g.Observe(admissionYoung*2, time.Millisecond)
 	g.adjust()
 	require.Equal(t, 1000, g.limit)
 }
+
+// anybody is the key of publishes whose producer does not matter.
+var anybody = share.Producer(1)
 
 // queueUp starts n publishes of one place each, one after the other, so that they wait
 // in this order; each reports its number when it is admitted.
@@ -130,12 +135,12 @@ func queueUp(t *testing.T, g *Admission, n int) (admitted chan int) {
 	admitted = make(chan int, n)
 	for i := range n {
 		go func() {
-			if g.enter(1, time.Hour, nil) {
+			if g.enter(anybody, 1, time.Hour, nil) {
 				admitted <- i
 			}
 		}()
 		synctest.Wait()
-		require.Len(t, g.waiting, i+1)
+		require.Equal(t, i+1, g.waiting.Len())
 	}
 	return admitted
 }
@@ -143,8 +148,8 @@ func queueUp(t *testing.T, g *Admission, n int) (admitted chan int) {
 func TestAdmissionAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20
-		g := newAdmission(2, n)
-		require.True(t, g.enter(2, admissionPatience, nil))
+		g := newAdmission(2, 2*n)
+		require.True(t, g.enter(anybody, 2, admissionPatience, nil))
 		admitted := queueUp(t, g, n)
 		require.Empty(t, admitted, "no place is free")
 		for i := range n {
@@ -153,7 +158,7 @@ func TestAdmissionAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) 
 			require.Len(t, admitted, 1, "one place, one publish")
 			require.Equal(t, i, <-admitted)
 			require.Equal(t, 2, g.inside)
-			require.Len(t, g.waiting, n-1-i)
+			require.Equal(t, n-1-i, g.waiting.Len())
 		}
 		g.leave(2)
 		require.Zero(t, g.inside)
@@ -163,9 +168,9 @@ func TestAdmissionAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) 
 func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(10, 10)
-		require.True(t, g.enter(8, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 8, admissionPatience, nil))
 		large := make(chan bool, 1)
-		go func() { large <- g.enter(6, admissionPatience, nil) }()
+		go func() { large <- g.enter(anybody, 6, admissionPatience, nil) }()
 		synctest.Wait()
 		small := queueUpBehind(t, g)
 		require.Empty(t, small, "two places are free, but the larger one came first")
@@ -182,20 +187,69 @@ func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtAdmission(t *testing.T) 
 func queueUpBehind(t *testing.T, g *Admission) (admitted chan bool) {
 	t.Helper()
 	admitted = make(chan bool, 1)
-	go func() { admitted <- g.enter(1, time.Hour, nil) }()
+	go func() { admitted <- g.enter(anybody, 1, time.Hour, nil) }()
 	synctest.Wait()
-	require.Len(t, g.waiting, 2)
+	require.Equal(t, 2, g.waiting.Len())
 	return admitted
+}
+
+func TestPublishesOfProducersAreAdmittedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newAdmission(1, 100)
+		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
+		admitted := make(chan uint32, 10)
+		for _, producer := range []uint32{1, 1, 1, 1, 2, 3, 3} {
+			go func() {
+				if g.enter(share.Producer(producer), 1, time.Hour, nil) {
+					admitted <- producer
+				}
+			}()
+			synctest.Wait()
+		}
+		var order []uint32
+		for range cap(admitted) - 3 {
+			g.leave(1)
+			order = append(order, <-admitted)
+		}
+		require.Equal(t, []uint32{1, 2, 3, 1, 3, 1, 1}, order)
+	})
+}
+
+func TestOneProducerDoesNotFillTheRoomOfThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newAdmission(1, 8)
+		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
+		refused := 0
+		for range 20 {
+			go func() {
+				if !g.enter(share.Producer(1), 1, time.Hour, nil) {
+					refused++
+				}
+			}()
+		}
+		synctest.Wait()
+		require.Equal(t, 16, refused, "it takes a half")
+		other := make(chan bool, 1)
+		go func() { other <- g.enter(share.Producer(2), 1, time.Hour, nil) }()
+		synctest.Wait()
+		g.leave(1)
+		g.leave(1)
+		require.True(t, <-other, "the second place is for the other one")
+		for range 3 {
+			g.leave(1)
+			synctest.Wait()
+		}
+	})
 }
 
 func TestAdmissionRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newAdmission(10, 2)
-		require.True(t, g.enter(9, admissionPatience, nil))
+		g := newAdmission(10, 4)
+		require.True(t, g.enter(anybody, 9, admissionPatience, nil))
 		refused := make(chan time.Duration, 1)
 		go func() {
 			begun := time.Now()
-			if !g.enter(2, admissionPatience, nil) {
+			if !g.enter(anybody, 2, admissionPatience, nil) {
 				refused <- time.Since(begun)
 			}
 		}()
@@ -203,22 +257,22 @@ func TestAdmissionRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T)
 		behind := queueUpBehind(t, g)
 
 		begun := time.Now()
-		require.False(t, g.enter(1, admissionPatience, nil), "two may wait")
+		require.False(t, g.enter(anybody, 1, admissionPatience, nil), "half of the room is for one key")
 		require.Zero(t, time.Since(begun), "the third is refused at once")
 
 		require.Equal(t, admissionPatience, <-refused)
 		require.True(t, <-behind, "the place that was too small for the first one")
-		require.Empty(t, g.waiting)
+		require.Zero(t, g.waiting.Len())
 		require.Equal(t, 10, g.inside, "a refused publish holds no place")
 		g.leave(10)
-		require.True(t, g.enter(10, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 10, admissionPatience, nil))
 	})
 }
 
 func TestALimitThatGrowsAdmitsThoseWhoWaitAndOneThatShrinksNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(1000, 1000)
-		require.True(t, g.enter(100, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 100, admissionPatience, nil))
 		for range 100 {
 			g.Observe(2*admissionDelay, time.Millisecond)
 			g.adjust()
@@ -245,12 +299,19 @@ func sorted(n ...int) []int { slices.Sort(n); return n }
 
 func TestABatchTakesItsPlacesTogetherAndALargeOneGoesAlone(t *testing.T) {
 	g := newAdmission(10, 10)
-	require.True(t, g.enter(256, admissionPatience, nil), "it would never fit")
-	require.False(t, g.enter(1, time.Millisecond, nil))
+	require.True(t, g.enter(anybody, 256, admissionPatience, nil), "it would never fit")
+	require.False(t, g.enter(anybody, 1, time.Millisecond, nil))
 	g.leave(256)
-	require.True(t, g.enter(6, admissionPatience, nil))
-	require.False(t, g.enter(6, time.Millisecond, nil))
-	require.True(t, g.enter(4, admissionPatience, nil))
+	require.True(t, g.enter(anybody, 6, admissionPatience, nil))
+	require.False(t, g.enter(anybody, 6, time.Millisecond, nil))
+	require.True(t, g.enter(anybody, 4, admissionPatience, nil))
 	g.leave(10)
 	require.Zero(t, g.inside)
+}
+
+// holds returns the places that are taken.
+func (g *Admission) holds() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inside
 }

@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 func elements(body []byte, step int) (got []string, err error) {
-	s := &arraySource{lineSource: newLineSource(&stepReader{body, max(step, 1)}, &Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 30)}, maxBody: 64})}
+	s := &arraySource{lineSource: newLineSource(&stepReader{body, max(step, 1)}, &Publisher{Submitter: &Submitter{bytes: share.New(share.Options{Most: 1 << 30})}, maxBody: 64}, anybody)}
 	for {
 		text, err := s.next()
 		if errors.Is(err, errLineTooLong) {

@@ -290,7 +290,9 @@ func (r *lineReader) names() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, name)
+		if names = append(names, name); len(names) > mostNames {
+			return nil, errManyConsumers
+		}
 		if r.Space(); r.Take(']') {
 			return names, nil
 		}

@@ -87,6 +87,9 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 		body = bytes.NewReader(nil)
 	}
 	b := newBatch(p, from, body, h.ContentLength(), rc.Conn())
+	if !b.open() {
+		return problem.ErrOverloaded
+	}
 	b.events, b.times = events, times
 	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
 	rc.Response.Header.Set(AckHeader, Committed(from.ch.Intake.Ack).String())
@@ -142,6 +145,9 @@ type sender struct {
 	producer *durable.Producer
 }
 
+// key is whose share a request of the sender uses.
+func (s *sender) key() share.Key { return share.Producer(s.producer.No) }
+
 // A batch is one batch request under way, and the body of its answer. fasthttp calls WriteTo in the
 // goroutine of the connection, after the handler and before it releases the request and its
 // RequestCtx. Two other goroutines, which read the request and collect the results, run only during
@@ -151,7 +157,7 @@ type batch struct {
 	lineMaker
 	events    bool // a JSON array of CloudEvents instead of lines
 	requestID string
-	body      wiredBody
+	body      Body
 	wire      *wire
 	chunks    chan *chunk // read, handed to the committer; closed by the reader
 	answers   *answers
@@ -161,7 +167,24 @@ type batch struct {
 // a chunked body.
 func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
-	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: wiredBody{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID, from.ch.Intake)}
+	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID, from.ch.Intake)}
+}
+
+// open counts the buffer of the reader. It reports whether there is room. Under pressure the slowest
+// batches are ended.
+func (b *batch) open() bool {
+	b.body.hold = b.p.bytes.Hold(b.key(), b.body.End)
+	if b.body.hold.Take(lineBuffer) {
+		return true
+	}
+	b.body.hold.Close()
+	return false
+}
+
+// Close gives back what the batch holds. fasthttp calls it also where it does not get to WriteTo.
+func (b *batch) Close() error {
+	b.body.hold.Close()
+	return nil
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo.
@@ -173,7 +196,8 @@ func (b *batch) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 // WriteTo reads the request and writes its answers. An error closes the connection: the answers are
 // incomplete, or the start of the next request is unknown.
 func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
-	b.answers.hold = b.p.answers.Hold(share.Producer(b.producer.No), b.wire.end)
+	b.answers.hold = b.p.answers.Hold(b.key(), b.wire.end)
+	defer b.Close()
 	var parts sync.WaitGroup
 	var read, collected error
 	parts.Go(func() {
@@ -233,6 +257,7 @@ func (b *batch) collect() (err error) {
 			})
 		}
 		c.release()
+		b.drop(c)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 type chunk struct {
 	lines []line
 	cost  int64       // of its messages, bytes
+	held  int64       // of those, counted in the bound before they are submitted
 	sub   *Submission // of its messages; nil: it has none
 	later *laterLines // its scheduled messages; nil: it has none
 }
@@ -45,9 +46,10 @@ func (c *chunk) release() {
 
 // read parses lines until the body ends.
 func (b *batch) read() error {
-	var lines source = newLineSource(&b.body, b.p)
+	from := newLineSource(&b.body, b.p, b.key())
+	var lines source = from
 	if b.events {
-		lines = &arraySource{lineSource: newLineSource(&b.body, b.p)}
+		lines = &arraySource{lineSource: from}
 	}
 	defer lines.release()
 	for {
@@ -55,7 +57,9 @@ func (b *batch) read() error {
 			return b.refuse(lines, err)
 		}
 		c, err := b.readChunk(lines)
-		if len(c.lines) > 0 && !b.submit(c) {
+		if len(c.lines) == 0 {
+			b.drop(c)
+		} else if !b.submit(c) {
 			return errBodyBroken
 		}
 		if errors.Is(err, io.EOF) {
@@ -109,7 +113,7 @@ func (b *batch) refuse(lines source, refusal error) error {
 // readChunk reads the lines that are available, and waits for the first.
 func (b *batch) readChunk(lines source) (*chunk, error) {
 	c := &chunk{}
-	for len(c.lines) < chunkLines && c.cost < chunkBytes {
+	for len(c.lines) < chunkLines && c.cost < chunkBytes && b.room(c) {
 		if len(c.lines) > 0 && !lines.ready() {
 			return c, nil
 		}
@@ -234,7 +238,7 @@ func (b *batch) submit(c *chunk) bool {
 		}
 	}
 	if len(msgs) > 0 {
-		terms := Terms{Patience: batchRoom, Lines: true}
+		terms := Terms{Patience: batchRoom, Lines: true, Counted: c.held}
 		terms.acknowledged(b.ch.Intake)
 		c.sub = b.p.Submit(b.wire.ctx, terms, msgs...)
 	}
@@ -245,6 +249,39 @@ func (b *batch) submit(c *chunk) bool {
 	case <-b.wire.ctx.Done():
 		c.wait()
 		c.release()
+		b.drop(c)
 		return false
+	}
+}
+
+// room counts the messages of a chunk as they are read, in steps. A chunk that has lines is full where
+// there is no room for more; one without waits for its turn, and then for what its messages find.
+func (b *batch) room(c *chunk) bool {
+	if c.cost < c.held {
+		return true
+	}
+	more := c.cost - c.held + roomStep
+	switch hold := b.body.hold; {
+	case hold.Take(more):
+	case len(c.lines) > 0:
+		return false
+	default:
+		b.wire.alive()
+		if !hold.Await(b.wire.ctx, more, batchRoom) {
+			return true
+		}
+	}
+	c.held += more
+	return true
+}
+
+// roomStep is how much a chunk counts ahead, bytes.
+const roomStep = 16 << 10
+
+// drop gives back what a chunk that has ended holds.
+func (b *batch) drop(c *chunk) {
+	if c.held > 0 {
+		b.body.hold.Give(c.held)
+		c.held = 0
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
 )
 
@@ -41,7 +42,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 	store := &memstore.Store{}
 	c, _, stop := startCommitter(t, store, intake.AnswerWithin)
 	g := newAdmission(admissionMost, admissionMost)
-	d := &batchDoor{store: store, answered: make(chan error, 1000), Publisher: &Publisher{Submitter: newSubmitter(c, g, intake.NewBound(waiting), 8192), answers: answer.NewBound(waiting / 2), metrics: metrics.New(prometheus.NewRegistry()), maxBody: 64 << 10}}
+	d := &batchDoor{store: store, answered: make(chan error, 1000), Publisher: &Publisher{Submitter: newSubmitter(c, g, share.New(share.Options{Most: waiting})), answers: answer.NewBound(waiting / 2), metrics: metrics.New(prometheus.NewRegistry()), maxBody: 64 << 10}}
 	server := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
 		rc.Response.SetBodyStream(observed{d.batch(rc.RequestBodyStream(), rc.Conn()), d.answered}, -1)
 	}}
@@ -56,15 +57,23 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 		stop()
 		require.Zero(t, d.bytes.Taken(), "bytes that are counted and not held")
 		require.Zero(t, d.answers.Taken())
-		require.Zero(t, d.writes.Load())
 		require.Zero(t, g.inside)
 	})
 	return d
 }
 
 func (d *batchDoor) batch(body io.Reader, conn net.Conn) *batch {
-	ch := &catalogue.Channel{Channel: durable.Channel{No: 1, ID: "c", Audience: 1}}
-	return newBatch(d.Publisher, sender{ch, &durable.Producer{No: 1}}, body, -1, conn)
+	b := newBatch(d.Publisher, *testSender("c"), body, -1, conn)
+	if !b.open() {
+		panic("a door has room for a batch")
+	}
+	return b
+}
+
+// testSender returns a producer and its channel of an ID.
+func testSender(channel string) *sender {
+	ch := &catalogue.Channel{Channel: durable.Channel{No: 1, ID: channel, Audience: 1}}
+	return &sender{ch, &durable.Producer{No: 1}}
 }
 
 // observed is a batch whose end is told.

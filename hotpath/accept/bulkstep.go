@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 
 	"github.com/valyala/fasthttp"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // stepWithin bounds the transaction of one step of a bulk.
@@ -25,21 +25,21 @@ type StepStore interface {
 	StepBulk(ctx context.Context, node durable.NodeLease, step *durable.BulkStep) error
 }
 
-// StoreBulk stores a step of a bulk, inside the bounds of what may wait for the store. The step has
+// StoreBulk stores a step of a bulk of a producer, inside the bounds of what may wait for the store. The step has
 // a transaction of its own, so no publish of a client waits for its rows. An error means that
 // nothing of the step is stored, or that the store holds the step and this owner has lost the bulk.
-func (p *Publisher) StoreBulk(ctx context.Context, store StepStore, step *durable.BulkStep) error {
-	n, held := int64(max(1, len(step.Messages)+len(step.Later))), int64(0)
+func (p *Publisher) StoreBulk(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep) error {
+	n, held := max(1, len(step.Messages)+len(step.Later)), int64(0)
 	for _, m := range step.Messages {
 		held += int64(m.Bytes())
 	}
 	for _, m := range step.Later {
 		held += int64(m.Bytes())
 	}
-	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, n, held) {
+	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, k, n, held) {
 		return problem.ErrOverloaded
 	}
-	defer p.leave(n, held)
+	defer p.leave(k, n, held)
 	// A step that has begun ends, also while the broker stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepWithin)
 	defer cancel()
@@ -171,12 +171,12 @@ func (p *Publisher) Sender(rc *fasthttp.RequestCtx) (*catalogue.Channel, *durabl
 
 // Body returns the body of a request whose client may be slow, but may not stop. Only its end is
 // io.EOF: a body that breaks off ends with another error.
-func (p *Publisher) Body(rc *fasthttp.RequestCtx) io.Reader {
+func (p *Publisher) Body(rc *fasthttp.RequestCtx) *Body {
 	from, n := rc.RequestBodyStream(), rc.Request.Header.ContentLength()
 	if from == nil {
 		from = bytes.NewReader(rc.Request.Body())
 	}
-	return &wiredBody{from: from, wire: newWire(rc.Conn()), length: n}
+	return &Body{from: from, wire: newWire(rc.Conn()), length: n, begun: rc.Time(), whole: true}
 }
 
 // Commits counts the transactions with messages of clients. A caller that sees it grow knows that clients publish at the same time.

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
 )
 
@@ -64,7 +64,7 @@ func startSubmitter(t *testing.T, f *memstore.Store, timeout time.Duration) (s *
 
 // submitterOn returns a submitter without narrow bounds on a committer.
 func submitterOn(c *committer) *Submitter {
-	return newSubmitter(c, newAdmission(admissionMost, admissionMost), intake.NewBound(1<<30), 1<<20)
+	return newSubmitter(c, newAdmission(admissionMost, admissionMost), share.New(share.Options{Most: 1 << 30}))
 }
 
 // add submits one message as a publish route does.

@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // aliveEvery is how often at most the deadline of writing is moved.
@@ -32,30 +34,66 @@ func newWire(c net.Conn) *wire {
 	return &wire{conn: c, ctx: ctx, stop: stop}
 }
 
-// A wiredBody is the body of a batch, read over its wire.
-type wiredBody struct {
+// A Body is the body of a batch or a bulk, read over its wire at a least rate (package intake). That of
+// a batch may pause between lines for batchIdle: the rate is that of the line which has begun.
+type Body struct {
 	from   io.Reader
 	wire   *wire
 	length int // below 0: it comes in chunks
 	read   int
+	whole  bool        // the rate is that of the whole body
+	hold   *share.Hold // of what the body holds; nil: nothing
+	begun  time.Time   // of the body, or of the present line
+	part   int         // bytes of the present line
+}
+
+// End makes a read under way fail, and each later one.
+func (b *Body) End() { b.wire.cut() }
+
+// due returns the time by which the next bytes must come.
+func (b *Body) due() time.Time {
+	now := time.Now()
+	switch {
+	case b.whole:
+		return intake.Deadline(b.begun, now, b.read)
+	case b.part == 0:
+		return now.Add(batchIdle)
+	}
+	return intake.Deadline(b.begun, now, b.part)
+}
+
+// came counts bytes that came. Lines end with a line break, events with a brace.
+func (b *Body) came(p []byte) {
+	b.read += len(p)
+	if b.hold != nil {
+		b.hold.Moved(len(p))
+	}
+	if b.whole || len(p) == 0 {
+		return
+	}
+	end := max(bytes.LastIndexByte(p, '\n'), bytes.LastIndexByte(p, '}'))
+	if end >= 0 || b.part == 0 {
+		b.begun, b.part = time.Now(), 0
+	}
+	b.part += len(p) - end - 1
 }
 
 // Read takes the end of the connection for that of the body only where the body is
 // whole, which fasthttp does not.
-func (b *wiredBody) Read(p []byte) (int, error) {
-	if err := b.wire.reading(); err != nil {
+func (b *Body) Read(p []byte) (int, error) {
+	if err := b.wire.reading(b.due()); err != nil {
 		return 0, err
 	}
 	n, err := b.from.Read(p)
-	b.read += n
+	b.came(p[:n])
 	if errors.Is(err, io.EOF) && (b.read < b.length || b.length < 0 && intake.CutShort(b.wire.conn)) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
 }
 
-// reading is called before the reader waits for bytes.
-func (w *wire) reading() error {
+// reading is called before the reader waits for bytes, until due.
+func (w *wire) reading(due time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cutIt {
@@ -65,7 +103,7 @@ func (w *wire) reading() error {
 		return nil
 	}
 	w.move()
-	return w.conn.SetReadDeadline(time.Now().Add(batchIdle))
+	return w.conn.SetReadDeadline(due)
 }
 
 // alive says that the client is not idle: it sends, or is held back by the broker.

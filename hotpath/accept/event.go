@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // parseFactor is how many times the memory of an event its parsing takes, at most.
@@ -77,13 +78,13 @@ func carriedNames(list []byte, names []string) []byte {
 	return append(append(bytes.Clone(list), ','), strings.Join(names, ",")...)
 }
 
-// parseEvent checks an event in JSON. It takes the memory for it from the bound.
-func (p *Publisher) parseEvent(text []byte) (cloudevents.ID, error) {
+// parseEvent checks an event in JSON of a key. It takes the memory for it from the bound.
+func (p *Publisher) parseEvent(k share.Key, text []byte) (cloudevents.ID, error) {
 	more := int64(parseFactor * len(text))
-	if !p.bytes.Take(more) {
+	if !p.bytes.Take(k, more) {
 		return cloudevents.ID{}, problem.ErrOverloaded
 	}
-	defer p.bytes.Give(more)
+	defer p.bytes.Give(k, more)
 	id, err := cloudevents.Parse(text)
 	return id, eventProblem(err)
 }
@@ -93,7 +94,7 @@ func (b *batch) event(text []byte) (line, error) {
 	if len(text) > b.p.maxBody {
 		return line{}, errBodyTooLarge
 	}
-	id, err := b.p.parseEvent(text)
+	id, err := b.p.parseEvent(b.key(), text)
 	if err != nil {
 		return line{}, err
 	}

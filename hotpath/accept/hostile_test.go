@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -40,7 +40,7 @@ func FuzzLineSource(f *testing.F) {
 	f.Add([]byte("a\nb\n\nc"), 1)
 	f.Add(append(bytes.Repeat([]byte("x"), 70<<10), '\n', 'y'), 1000)
 	f.Fuzz(func(t *testing.T, body []byte, step int) {
-		s := newLineSource(&stepReader{body, max(step, 1)}, &Publisher{Submitter: &Submitter{bytes: intake.NewBound(1 << 30)}, maxBody: 64})
+		s := newLineSource(&stepReader{body, max(step, 1)}, &Publisher{Submitter: &Submitter{bytes: share.New(share.Options{Most: 1 << 30})}, maxBody: 64}, anybody)
 		var got [][]byte
 		long := 0
 		for {
@@ -67,7 +67,7 @@ func FuzzLineSource(f *testing.F) {
 			require.Equal(t, string(w), string(got[i]))
 		}
 		s.release()
-		require.Zero(t, s.p.bytes.Taken(), "memory that is counted and not held")
+		require.Zero(t, s.room.Taken(), "memory that is counted and not held")
 	})
 }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/journal"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
 )
 
@@ -67,8 +67,8 @@ func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) 
 	require.NoError(t, err)
 	o := journal.Options{MaxBytes: maxBytes, MaxAge: time.Hour, Sign: sign, Log: log}
 	d := &desk{all: map[durable.ReceiptID]durable.Receipt{}}
-	p := New(Options{Store: f, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost), Bodies: intake.NewBound(1 << 30),
-		WaitingRequests: 1 << 20, Committed: func([]*durable.Message) {}, Receipts: d, Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
+	p := New(Options{Store: f, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost), Bodies: share.New(share.Options{Most: 1 << 30}),
+		Committed: func([]*durable.Message) {}, Receipts: d, Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
 		Journal: JournalOptions{Sign: sign, Open: func() (*journal.Journal, error) { return journal.Open(data, o) }, Left: func() ([]*journal.Journal, error) {
 			left, _, err := journal.Left(data, o)
 			return left, err
@@ -161,7 +161,7 @@ func TestAMessageThatTheStoreCommitsAfterTheBudgetIsNotStoredAgain(t *testing.T)
 	receipt, err = p.send(time.Minute, &durable.Message{Payload: []byte("direct")})
 	require.NoError(t, err)
 	require.Nil(t, receipt)
-	require.Eventually(t, func() bool { return p.writes.Load() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
 }
 
 func TestMessagesOfAFailingStoreGoToTheJournalAtOnceAndAreStoredInOrder(t *testing.T) {
@@ -334,7 +334,7 @@ func TestAFullJournalAsksTheStoreWithThePatienceOfADurablePublish(t *testing.T) 
 func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T) {
 	f := newFaultyStore()
 	p, _, _ := startJournal(t, f.Store, t.TempDir(), 64)
-	require.True(t, p.admission.enter(admissionMost, time.Minute, nil), "no other message is admitted")
+	require.True(t, p.admission.enter(anybody, admissionMost, time.Minute, nil), "no other message is admitted")
 	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Budget: time.Millisecond}, &durable.Message{ChannelNo: 1, Payload: make([]byte, 500)})
 	done := make(chan error)
 	go func() {
@@ -345,7 +345,7 @@ func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T
 	}()
 	p.admission.leave(admissionMost)
 	require.NoError(t, <-done)
-	require.Eventually(t, func() bool { return p.writes.Load() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
 }
 
 func TestAPulseThatIsOlderThanASecondIsAProbe(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // errLineTooLong says that a line was longer than allowed; it was skipped.
@@ -16,10 +17,15 @@ var errLineTooLong = errors.New("accept: line too long")
 // lineBuffer is what a line source reads ahead, bytes.
 const lineBuffer = 64 << 10
 
+// lineFactor is how many times the memory of a long line is counted: for its text, for a string
+// without its escapes, and for the message.
+const lineFactor = 3
+
 // A lineSource reads lines of bounded length from a body that may come slowly.
 type lineSource struct {
 	r    *bufio.Reader
-	p    *Publisher // counts the memory of long lines
+	room *share.Bound // of the memory of long lines
+	key  share.Key
 	max  int
 	long []byte // a line longer than the reader's buffer
 	held int64  // bytes of it that are counted
@@ -27,8 +33,8 @@ type lineSource struct {
 
 // newLineSource returns a source of lines of up to about p.maxBody payload bytes:
 // in base64, with escapes and the other members, a line may be twice as long.
-func newLineSource(body io.Reader, p *Publisher) *lineSource {
-	return &lineSource{r: bufio.NewReaderSize(body, lineBuffer), p: p, max: 2*p.maxBody + 16<<10}
+func newLineSource(body io.Reader, p *Publisher, k share.Key) *lineSource {
+	return &lineSource{r: bufio.NewReaderSize(body, lineBuffer), room: p.bytes, key: k, max: 2*p.maxBody + 16<<10}
 }
 
 // ready reports whether a whole line can be read without waiting.
@@ -77,8 +83,8 @@ func (s *lineSource) keep(part []byte) error {
 	if need > cap(s.long) {
 		room := min(max(2*need, lineBuffer/16), s.max+1)
 		if room > lineBuffer { // smaller buffers are little beside that of the reader
-			more := int64(room) - s.held
-			if !s.p.bytes.Take(more) {
+			more := lineFactor*int64(room) - s.held
+			if !s.room.Take(s.key, more) {
 				s.release()
 				return problem.ErrOverloaded
 			}
@@ -94,7 +100,7 @@ func (s *lineSource) keep(part []byte) error {
 func (s *lineSource) release() {
 	s.long = s.long[:0]
 	if s.held > 0 {
-		s.p.bytes.Give(s.held)
+		s.room.Give(s.key, s.held)
 		s.long, s.held = nil, 0
 	}
 }

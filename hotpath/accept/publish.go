@@ -38,18 +38,17 @@ type Options struct {
 	MaxBody   int // bytes of a payload
 	// MinSchedule is how far ahead a scheduled message must be. Scheduled, if not nil, is told when
 	// one that was stored is due. NowMs is the store's clock; nil: that of this machine.
-	MinSchedule     time.Duration
-	Scheduled       func(dueMs int64)
-	NowMs           func() int64
-	TokenHeader     string        // of deliveries: never carried as metadata
-	WaitingRequests int64         // messages that may wait for the store
-	Bodies          *intake.Bound // bytes of those and of all bodies that come
-	Answers         *share.Bound  // of large answers, and of what batch clients have not read; nil: one of its own
-	Replies         Replies       // of requests
-	Journal         JournalOptions
-	Receipts        ReceiptStore
-	Metrics         *metrics.Metrics
-	Log             *slog.Logger
+	MinSchedule time.Duration
+	Scheduled   func(dueMs int64)
+	NowMs       func() int64
+	TokenHeader string       // of deliveries: never carried as metadata
+	Bodies      *share.Bound // bytes of those and of all bodies that come
+	Answers     *share.Bound // of large answers, and of what batch clients have not read; nil: one of its own
+	Replies     Replies      // of requests
+	Journal     JournalOptions
+	Receipts    ReceiptStore
+	Metrics     *metrics.Metrics
+	Log         *slog.Logger
 }
 
 // A Publisher has the routes of producers.
@@ -70,7 +69,7 @@ type Publisher struct {
 // New returns the routes. Nothing is stored before Run.
 func New(o Options) *Publisher {
 	c := newCommitter(o, intake.AnswerWithin-commitLeast)
-	p := &Publisher{Submitter: newSubmitter(c, o.Admission, o.Bodies, o.WaitingRequests), catalogue: o.Catalogue, metrics: o.Metrics,
+	p := &Publisher{Submitter: newSubmitter(c, o.Admission, o.Bodies), catalogue: o.Catalogue, metrics: o.Metrics,
 		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies, answers: o.Answers}
 	if p.answers == nil {
 		p.answers = answer.NewBound(o.Bodies.Most() / 2)
@@ -175,13 +174,13 @@ func (p *Publisher) answerRepeat(ctx *fasthttp.RequestCtx, status int) {
 // secret. A structured event gives the message its Key. The caller gives the held bytes back, also
 // after an error.
 func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, msg *durable.Message) (held int64, err error) {
-	msg.Payload, held, err = p.bytes.Read(ctx, p.maxBody)
+	msg.Payload, held, err = intake.Read(ctx, p.bytes, from.key(), p.maxBody)
 	if secret := from.producer.PublishSecret; err == nil && secret != "" {
 		err = checkSignature(ctx.Request.Header.Peek("X-Broker-Signature"), secret, msg.Payload, time.Now())
 	}
 	if err == nil && mode == cloudevents.Structured {
 		var id cloudevents.ID
-		if id, err = p.parseEvent(msg.Payload); err == nil && msg.Key == "" {
+		if id, err = p.parseEvent(from.key(), msg.Payload); err == nil && msg.Key == "" {
 			msg.Key = eventKey(id, from.ch, from.producer)
 		}
 	}
@@ -193,7 +192,7 @@ func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from sender, mode clou
 // It returns the path of a receipt where the journal took the message.
 func (p *Publisher) store(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, msg *durable.Message) (receipt string, err error) {
 	held, err := p.readPayload(ctx, from, mode, msg)
-	defer p.bytes.Give(held)
+	defer p.bytes.Give(from.key(), held)
 	if err != nil {
 		return "", err
 	}

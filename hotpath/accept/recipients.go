@@ -18,6 +18,11 @@ import (
 // batch it applies to each line without Consumers of its own.
 const consumersHeader = "X-Broker-Consumers"
 
+// mostNames bounds the names in one list of consumers: each takes memory besides its text.
+const mostNames = 16 << 10
+
+var errManyConsumers = problem.Newf(400, "invalid_consumers", "A message names at most %d consumers; nothing was stored.", mostNames)
+
 var errNoConsumers = problem.New(400, "invalid_consumers", consumersHeader+" must name at least one consumer of the channel: IDs, separated by commas; nothing was stored.")
 
 // errNoConsumer refuses a name.
@@ -43,6 +48,9 @@ func (p *Publisher) addressedBy(h *fasthttp.RequestHeader, ch *catalogue.Channel
 // namesIn appends the names of a list with commas.
 func namesIn(names []string, list string) []string {
 	for name := range strings.SplitSeq(list, ",") {
+		if len(names) > mostNames { // refused
+			return names
+		}
 		if name = strings.Trim(name, " \t"); name != "" {
 			names = append(names, name)
 		}
@@ -53,8 +61,11 @@ func namesIn(names []string, list string) []string {
 // addressed returns the positions of named consumers of a channel. A name that the copy of the
 // catalogue lacks is refused only after a refresh.
 func (p *Publisher) addressed(ch *catalogue.Channel, names []string) (durable.Positions, error) {
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0:
 		return "", errNoConsumers
+	case len(names) > mostNames:
+		return "", errManyConsumers
 	}
 	var set durable.PositionSet
 	refreshed := false

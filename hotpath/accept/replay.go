@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/journal"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -268,7 +269,7 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 		bytes += int64(m.Bytes())
 	}
 	p := r.p
-	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, int64(len(writes)), bytes) {
+	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, share.Broker, len(writes), bytes) {
 		return problem.ErrOverloaded
 	}
 	c := p.committer
@@ -280,7 +281,7 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 	}
 	c.pulse.end(replaying, shown)
 	c.handOver(writes, results)
-	p.leave(int64(len(writes)), bytes)
+	p.leave(share.Broker, len(writes), bytes)
 	var failed error
 	for i, err := range results {
 		switch f := todo[i]; {

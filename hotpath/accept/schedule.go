@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/schedule"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // The headers of a scheduled message. In a batch they are those of each line without its own.
@@ -138,7 +139,7 @@ func (p *Publisher) publishLater(ctx *fasthttp.RequestCtx, from sender, mode clo
 	}
 	later.Replicated = from.ch.Intake.Ack == policy.AckReplicated
 	held, err := p.readPayload(ctx, from, mode, &later.Message)
-	defer p.bytes.Give(held)
+	defer p.bytes.Give(from.key(), held)
 	if err != nil {
 		return err
 	}
@@ -212,14 +213,14 @@ func (c *chunk) recordLater(a *answers, l line) (stored, repeat bool) {
 // scheduleAll stores schedules, inside the bounds of what may wait for the store, and returns one
 // result each.
 func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.Scheduled) []error {
-	n, bytes := int64(len(batch)), -t.Counted
+	k, n, bytes := share.Producer(batch[0].ProducerNo), len(batch), -t.Counted
 	for _, m := range batch {
 		bytes += int64(m.Bytes())
 	}
-	if !p.admit(ctx, t, n, bytes) {
+	if !p.admit(ctx, t, k, n, bytes) {
 		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
 	}
-	defer p.leave(n, bytes)
+	defer p.leave(k, n, bytes)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
 	defer cancel()
 	select {

@@ -172,10 +172,10 @@ func (sub *Submission) WaitOrJournal() {
 // submitted, and that the journal does not take. It reports whether they were admitted.
 func (sub *Submission) ask() bool {
 	or, s := sub.or, sub.s
-	s.bytes.Give(sub.counted)
+	s.bytes.Give(sub.key, sub.counted)
 	or.held = false
 	t := or.terms
-	if t.Patience = t.Patience - time.Since(or.since); t.Patience <= 0 || !s.admit(sub.ctx, t, int64(len(sub.writes)), sub.counted) {
+	if t.Patience = t.Patience - time.Since(or.since); t.Patience <= 0 || !s.admit(sub.ctx, t, sub.key, len(sub.writes), sub.counted) {
 		return false
 	}
 	sub.refused = nil

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A Submitter is the way into the store below every route: whatever brings messages, over HTTP
@@ -21,17 +21,15 @@ import (
 type Submitter struct {
 	committer *committer
 	admission *Admission
-	bytes     *intake.Bound
-	maxWrites int64
-	writes    atomic.Int64 // messages that wait for the store
+	bytes     *share.Bound // of what waits for the store, and of bodies that come; by producer
 	// singles are submissions of one message. Submitters do not share them: a channel belongs to
 	// the synctest bubble that made it.
 	singles sync.Pool
 	standby *standby // takes messages for which the store is too slow
 }
 
-func newSubmitter(c *committer, a *Admission, bytes *intake.Bound, maxWrites int64) *Submitter {
-	s := &Submitter{committer: c, admission: a, bytes: bytes, maxWrites: maxWrites}
+func newSubmitter(c *committer, a *Admission, bytes *share.Bound) *Submitter {
+	s := &Submitter{committer: c, admission: a, bytes: bytes}
 	s.singles.New = func() any {
 		one := &Submission{s: s, done: make(chan bool, 1)}
 		one.writes = one.single[:1]
@@ -62,6 +60,7 @@ type Terms struct {
 type Submission struct {
 	s       *Submitter
 	ctx     context.Context
+	key     share.Key // of the producer of the first message
 	writes  []write
 	single  [1]write // the memory of writes, of one message
 	lines   bool
@@ -79,7 +78,7 @@ type Submission struct {
 func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Message) *Submission {
 	journal := t.Budget > 0 && s.standby.on()
 	sub := s.submission(len(msgs), journal)
-	sub.ctx, sub.lines, sub.counted = ctx, t.Lines, -t.Counted
+	sub.ctx, sub.lines, sub.counted, sub.key = ctx, t.Lines, -t.Counted, share.Producer(msgs[0].ProducerNo)
 	for i, m := range msgs {
 		sub.writes[i] = write{msg: m, of: sub}
 		sub.counted += int64(m.Bytes())
@@ -87,7 +86,7 @@ func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Messag
 	if journal {
 		t.Patience = s.standby.prepare(sub, t)
 	}
-	if journal && sub.or.direct || !s.admit(ctx, t, int64(len(msgs)), sub.counted) {
+	if journal && sub.or.direct || !s.admit(ctx, t, sub.key, len(msgs), sub.counted) {
 		return sub.notAdmitted()
 	}
 	sub.commit(t)
@@ -118,7 +117,7 @@ func (sub *Submission) commit(t Terms) {
 func (sub *Submission) notAdmitted() *Submission {
 	sub.refused = problem.ErrOverloaded
 	if sub.or != nil {
-		if sub.or.held = sub.s.bytes.Take(sub.counted); !sub.or.held {
+		if sub.or.held = sub.s.bytes.Take(sub.key, sub.counted); !sub.or.held {
 			sub.or = nil
 		}
 	}
@@ -136,39 +135,38 @@ func (s *Submitter) submission(messages int, journal bool) *Submission {
 	return sub
 }
 
-// admit waits for admission and takes room in the bounds.
-func (s *Submitter) admit(ctx context.Context, t Terms, writes, bytes int64) bool {
-	end := time.Now().Add(t.Patience)
-	if !s.admission.enter(int(writes), t.Patience, ctx.Done()) {
+// admit waits for admission and takes room for the bytes of n messages, both under a key.
+func (s *Submitter) admit(ctx context.Context, t Terms, k share.Key, n int, bytes int64) bool {
+	patience, begun := t.Patience, time.Time{}
+	if t.Lines {
+		begun = time.Now()
+	}
+	if bytes > 0 && !s.room(ctx, t, k, bytes) {
 		return false
 	}
-	for !s.take(writes, bytes) {
-		if t.Lines && time.Now().Before(end) && pause(ctx) {
-			continue
-		}
-		s.admission.leave(int(writes))
-		return false
+	if t.Lines {
+		patience -= time.Since(begun)
 	}
-	return true
-}
-
-// pause waits a moment, and reports whether ctx goes on.
-func pause(ctx context.Context) bool {
-	select {
-	case <-time.After(2 * time.Millisecond):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// take counts messages that will wait for the store, unless that would be too many.
-func (s *Submitter) take(writes, bytes int64) bool {
-	if s.writes.Add(writes) <= s.maxWrites && s.bytes.Take(bytes) {
+	if s.admission.enter(k, n, patience, ctx.Done()) {
 		return true
 	}
-	s.writes.Add(-writes)
+	if bytes > 0 {
+		s.bytes.Give(k, bytes)
+	}
 	return false
+}
+
+// room counts bytes. Lines wait for it.
+func (s *Submitter) room(ctx context.Context, t Terms, k share.Key, bytes int64) bool {
+	if s.bytes.Take(k, bytes) {
+		return true
+	}
+	if !t.Lines {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.Patience)
+	defer cancel()
+	return s.bytes.Wait(ctx, k, bytes) == nil
 }
 
 // finish is told of writes that have their outcome.
@@ -211,7 +209,7 @@ func (sub *Submission) Release() {
 	s, n := sub.s, len(sub.writes)
 	switch {
 	case sub.or != nil && sub.or.held:
-		s.bytes.Give(sub.counted)
+		s.bytes.Give(sub.key, sub.counted)
 	case sub.or != nil && sub.refused == nil && sub.or.part(): // the committer still has messages of it
 		return
 	case sub.refused == nil:
@@ -226,12 +224,13 @@ func (sub *Submission) Release() {
 
 // leave gives the room of the messages back.
 func (sub *Submission) leave() {
-	sub.s.leave(int64(len(sub.writes)), sub.counted)
+	sub.s.leave(sub.key, len(sub.writes), sub.counted)
 }
 
 // leave gives the room of n messages back that were admitted.
-func (s *Submitter) leave(n, bytes int64) {
-	s.writes.Add(-n)
-	s.bytes.Give(bytes)
-	s.admission.leave(int(n))
+func (s *Submitter) leave(k share.Key, n int, bytes int64) {
+	if bytes > 0 {
+		s.bytes.Give(k, bytes)
+	}
+	s.admission.leave(n)
 }

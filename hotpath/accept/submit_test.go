@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
 )
 
@@ -52,7 +52,6 @@ func TestSubmitReturnsAnOutcomeForEachMessage(t *testing.T) {
 // requireIdle checks that nothing is counted any more.
 func (s *Submitter) requireIdle(t *testing.T) {
 	t.Helper()
-	require.Zero(t, s.writes.Load())
 	require.Zero(t, s.bytes.Taken())
 	require.Zero(t, s.admission.inside)
 }
@@ -62,18 +61,16 @@ func TestWhatHasNoRoomIsRefusedAsAWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		admission *Admission
 		bytes     int64
-		writes    int64
 	}{
-		"messages":  {newAdmission(100, 100), 1 << 20, 2},
-		"bytes":     {newAdmission(100, 100), 600, 100},
-		"admission": {newAdmission(2, 0), 1 << 20, 100},
+		"bytes":     {newAdmission(100, 100), 700},
+		"admission": {newAdmission(2, 0), 1 << 20},
 	} {
 		for _, lines := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := &memstore.Store{Gate: make(chan struct{}, 10)}
 					committer, _, stop := startCommitter(t, f, time.Hour)
-					s := newSubmitter(committer, c.admission, intake.NewBound(c.bytes), c.writes)
+					s := newSubmitter(committer, c.admission, share.New(share.Options{Most: c.bytes}))
 					first := s.Submit(t.Context(), Terms{Patience: time.Minute, Lines: lines}, text("a")...)
 					begun := time.Now()
 					second := s.Submit(t.Context(), Terms{Patience: time.Minute, Lines: lines}, text("b", "c")...)
@@ -101,7 +98,7 @@ func TestAContextThatEndsTakesBackOnlyWhatWasNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &memstore.Store{Gate: make(chan struct{}, 10)}
 		committer, _, stop := startCommitter(t, f, time.Hour)
-		s := newSubmitter(committer, newAdmission(1, 10), intake.NewBound(1<<20), 100)
+		s := newSubmitter(committer, newAdmission(1, 10), share.New(share.Options{Most: 1 << 20}))
 		ctx, cancel := context.WithCancel(t.Context())
 		first := s.Submit(ctx, Terms{Patience: time.Hour, Lines: true}, text("a")...)
 		time.AfterFunc(time.Second, cancel)

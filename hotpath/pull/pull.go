@@ -132,11 +132,11 @@ var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 
 // open authorises a request and then loads its body. The caller drops the body with body.Drop(rc,
 // taken).
-func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, taken int64, err error) {
+func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, taken intake.Loaded, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
 	if ch, k, err = p.authorize(ctx, rc); err == nil {
-		taken, err = body.Load(rc)
+		taken, err = body.Load(rc, share.Consumer(k.No))
 	}
 	return ch, k, taken, err
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -66,7 +66,7 @@ type Options struct {
 	Publisher *accept.Publisher
 	Catalogue *catalogue.Catalogue
 	Cluster   Cluster
-	Bodies    *intake.Bound // bytes of bodies in memory
+	Bodies    *share.Bound // bytes of bodies in memory
 	// Client fetches files, without redirects and within the rules for addresses that users name, which
 	// CheckURL knows before.
 	Client       *http.Client

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // stepRows and stepBytes bound the rows of one step. A small step is short, so publishes of clients
@@ -50,7 +51,7 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, show
 		wait := pace(n)
 		step.PauseMs, step.Speed = wait.Milliseconds(), speed
 		stored := time.Now()
-		if err := b.Publisher.StoreBulk(ctx, b.Store, step); err != nil {
+		if err := b.Publisher.StoreBulk(ctx, share.Producer(bulk.ProducerNo), b.Store, step); err != nil {
 			return err
 		}
 		shown.Store(time.Now().UnixMilli())

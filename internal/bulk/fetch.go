@@ -15,6 +15,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A retryError is the failure of a fetch that may succeed later.
@@ -196,7 +198,7 @@ func (b *Bulks) peek(r *apitype.BulkRequest) error {
 		return nil
 	}
 	defer answer.Body.Close()
-	line, err := newRowReader(io.LimitReader(answer.Body, readAhead), true, 0, readAhead-1, nil).next(ctx)
+	line, err := newRowReader(io.LimitReader(answer.Body, readAhead), true, 0, readAhead-1).next(ctx)
 	if err != nil || len(line) > readAhead/2 {
 		return nil
 	}
@@ -213,19 +215,41 @@ type chunker struct {
 	size  int
 	rows  counter
 	buf   []byte
+	hold  *share.Hold // of buf; nil: it is not counted
 	no    int64
 	bytes int64
 }
 
+// firstChunk is the memory for a chunk before it has come, bytes; roomPatience the wait for more.
+const (
+	firstChunk   = 8 << 10
+	roomPatience = time.Second
+)
+
+// grow makes room for more of a chunk: twice as much as has come.
+func (c *chunker) grow() error {
+	room := min(max(2*cap(c.buf), firstChunk), c.size)
+	if c.hold != nil && !c.hold.Await(context.Background(), int64(room-cap(c.buf)), roomPatience) {
+		return problem.ErrOverloaded
+	}
+	c.buf = append(make([]byte, 0, room), c.buf...)
+	return nil
+}
+
 // fill reads the next chunk, and reports whether it is the last.
 func (c *chunker) fill(from io.Reader) (whole bool, err error) {
-	if c.buf == nil {
-		c.buf = make([]byte, 0, c.size)
-	}
 	c.buf = c.buf[:0]
 	for len(c.buf) < c.size {
-		n, err := from.Read(c.buf[len(c.buf):c.size])
+		if len(c.buf) == cap(c.buf) {
+			if err := c.grow(); err != nil {
+				return false, err
+			}
+		}
+		n, err := from.Read(c.buf[len(c.buf):cap(c.buf)])
 		c.buf = c.buf[:len(c.buf)+n]
+		if c.hold != nil {
+			c.hold.Moved(n)
+		}
 		if errors.Is(err, io.EOF) {
 			whole = true
 			break

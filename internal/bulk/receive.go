@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // The formats of a body by its media type. A request is JSON instead.
@@ -116,8 +117,9 @@ func isUTF8(charset string) bool {
 
 // takeRequest stores a bulk whose file is fetched later.
 func (b *Bulks) takeRequest(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *Spec) error {
-	body, taken, err := b.Bodies.Read(rc, maxRequest)
-	defer b.Bodies.Give(taken)
+	key := share.Producer(bulk.ProducerNo)
+	body, taken, err := intake.Read(rc, b.Bodies, key, maxRequest)
+	defer b.Bodies.Give(key, taken)
 	if err != nil {
 		return err
 	}
@@ -157,12 +159,10 @@ func (b *Bulks) takeBody(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *Spec
 	if n := int64(rc.Request.Header.ContentLength()); n > b.MostBytes {
 		return intake.ErrTooLarge
 	}
-	if !b.Bodies.Take(chunkSize) {
-		return problem.ErrOverloaded
-	}
-	defer b.Bodies.Give(chunkSize)
 	body := b.Publisher.Body(rc)
 	c := chunker{bulks: b, owner: bulk.BulkOwner, size: spec.ChunkSize, rows: newCounter(spec.Format)}
+	c.hold = b.Bodies.Hold(share.Producer(bulk.ProducerNo), body.End)
+	defer c.hold.Close()
 	whole, err := c.fill(body)
 	if err != nil {
 		return broken(rc, err)
@@ -208,7 +208,7 @@ func (b *Bulks) takeRest(rc *fasthttp.RequestCtx, body io.Reader, c *chunker) er
 
 // checkFirst refuses a body whose columns cannot become messages. chunk is its beginning, or whole.
 func checkFirst(chunk []byte, whole bool) error {
-	line, err := newRowReader(bytes.NewReader(chunk), true, 0, len(chunk), nil).next(context.Background())
+	line, err := newRowReader(bytes.NewReader(chunk), true, 0, len(chunk)).next(context.Background())
 	switch {
 	case errors.Is(err, io.EOF):
 		return errNoHeader
@@ -225,6 +225,9 @@ func checkFirst(chunk []byte, whole bool) error {
 // not known, so there is none.
 func broken(rc *fasthttp.RequestCtx, err error) error {
 	rc.SetConnectionClose()
+	if errors.Is(err, problem.ErrOverloaded) {
+		return err
+	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return intake.ErrSlow

@@ -32,6 +32,9 @@ func (r *recordBytes) Read(p []byte) (int, error) {
 
 // cells returns the cells of a record without its line break, valid until the next call.
 func (p *recordParser) cells(record []byte) ([]string, error) {
+	if len(record) > mostColumns && cellsIn(record) > mostColumns {
+		return nil, errManyCells
+	}
 	if p.csv == nil {
 		p.csv, p.next = csv.NewReader(&p.raw), 0
 		p.csv.FieldsPerRecord = -1
@@ -52,11 +55,33 @@ func (p *recordParser) cells(record []byte) ([]string, error) {
 	return cells, nil
 }
 
+// cellsIn counts the cells of a record, up to a few more than mostColumns.
+func cellsIn(record []byte) int {
+	n := 1
+	if bytes.IndexByte(record, '"') < 0 {
+		return n + bytes.Count(record, []byte{','})
+	}
+	for quoted, i := false, 0; i < len(record) && n <= mostColumns; i++ {
+		switch record[i] {
+		case '"':
+			quoted = !quoted // a quote in a cell is doubled
+		case ',':
+			if !quoted {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // header returns the names of the columns in the first record.
 func header(record []byte) ([]string, error) {
 	var p recordParser
 	cells, err := p.cells(record)
-	if err != nil {
+	switch {
+	case errors.Is(err, errManyCells):
+		return nil, errManyColumns
+	case err != nil:
 		return nil, errHeader
 	}
 	return append([]string{}, cells...), nil

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A chunkReader reads the body of a bulk from the store, a chunk at a time.
@@ -62,7 +63,9 @@ func (b *Bulks) open(ctx context.Context, of *durable.Bulk, spec *Spec, longest 
 	}
 	reader := func(at int64) *rowReader {
 		chunks := &chunkReader{ctx: ctx, store: b.Store, id: of.ID, size: int64(spec.ChunkSize), end: of.Bytes, at: at}
-		return newRowReader(chunks, spec.Format == CSV, at, longest, b.Bodies)
+		rows := newRowReader(chunks, spec.Format == CSV, at, longest)
+		rows.room, rows.key = b.Bodies, share.Producer(of.ProducerNo)
+		return rows
 	}
 	s.rows = reader(0)
 	if spec.Format == CSV {

@@ -6,9 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
-	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A rowEnd finds the end of a row, part by part. Rows of CSV end with a line break outside of
@@ -98,13 +97,18 @@ var errRowTooLong = errors.New("bulk: row too long")
 // readAhead is what a rowReader reads at once, bytes. A longer row is copied.
 const readAhead = 64 << 10
 
+// rowFactor is how many times the memory of a long row is counted: for its text, its cells or members,
+// and the message.
+const rowFactor = 3
+
 // A rowReader reads rows of bounded length.
 type rowReader struct {
 	r     *bufio.Reader
 	csv   bool
-	most  int           // bytes of a row
-	bound *intake.Bound // of the memory of long rows; nil: not counted
-	at    int64         // position behind the row that was returned last
+	most  int          // bytes of a row
+	room  *share.Bound // of the memory of long rows; nil: not counted
+	key   share.Key
+	at    int64 // position behind the row that was returned last
 	long  []byte
 	taken int64
 }
@@ -112,8 +116,8 @@ type rowReader struct {
 var bom = []byte("\xEF\xBB\xBF")
 
 // newRowReader returns a reader of rows from a position, at which r begins.
-func newRowReader(r io.Reader, csv bool, at int64, most int, bound *intake.Bound) *rowReader {
-	return &rowReader{r: bufio.NewReaderSize(r, readAhead), csv: csv, at: at, most: most, bound: bound}
+func newRowReader(r io.Reader, csv bool, at int64, most int) *rowReader {
+	return &rowReader{r: bufio.NewReaderSize(r, readAhead), csv: csv, at: at, most: most}
 }
 
 // next returns the next row that is not blank, without its line break, valid until the next call.
@@ -175,15 +179,12 @@ func (s *rowReader) keep(ctx context.Context, part []byte) (tooLong, err error) 
 	}
 	if need > cap(s.long) {
 		room := min(max(2*need, 4<<10), s.most+2)
-		for s.bound != nil && room > readAhead && !s.bound.Take(int64(room)-s.taken) {
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(50 * time.Millisecond):
+		if s.room != nil && room > readAhead {
+			more := rowFactor*int64(room) - s.taken
+			if err := s.room.Wait(ctx, s.key, more); err != nil {
+				return nil, err
 			}
-		}
-		if s.bound != nil && room > readAhead {
-			s.taken = int64(room)
+			s.taken += more
 		}
 		s.long = append(make([]byte, 0, room), s.long...)
 	}
@@ -195,7 +196,7 @@ func (s *rowReader) keep(ctx context.Context, part []byte) (tooLong, err error) 
 func (s *rowReader) release() {
 	s.long = s.long[:0]
 	if s.taken > 0 {
-		s.bound.Give(s.taken)
+		s.room.Give(s.key, s.taken)
 		s.long, s.taken = nil, 0
 	}
 }

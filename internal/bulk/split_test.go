@@ -13,15 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/apitype"
-	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // rowsOf returns the rows of a body, each with the position behind it. A row that is too long is
 // "LONG".
 func rowsOf(t testing.TB, body io.Reader, csv bool, at int64, most int) (rows []string, ends []int64) {
 	t.Helper()
-	bound := intake.NewBound(1 << 30)
-	r := newRowReader(body, csv, at, most, bound)
+	bound := share.New(share.Options{Most: 1 << 30})
+	r := newRowReader(body, csv, at, most)
+	r.room, r.key = bound, share.Producer(1)
 	for {
 		row, err := r.next(context.Background())
 		if errors.Is(err, io.EOF) {
@@ -81,8 +82,9 @@ func TestRowsOfABody(t *testing.T) {
 }
 
 func TestARowReaderWaitsForMemory(t *testing.T) {
-	bound := intake.NewBound(100 << 10)
-	r := newRowReader(strings.NewReader(strings.Repeat("x", 300_000)), false, 0, 400_000, bound)
+	bound := share.New(share.Options{Most: 100 << 10})
+	r := newRowReader(strings.NewReader(strings.Repeat("x", 300_000)), false, 0, 400_000)
+	r.room, r.key = bound, share.Producer(1)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := r.next(ctx)

@@ -53,10 +53,24 @@ type compiled struct {
 
 const tagBegin, tagEnd, jsonTag = "{{", "}}", "json "
 
+// mostColumns bounds the columns of CSV, the members of a row that fills a template, and the columns
+// that a template names: each takes memory and time besides its text.
+const mostColumns = 1024
+
+var (
+	errManyTags    = problem.Newf(400, "invalid_template", "The template names columns at more than %d places.", mostColumns)
+	errManyColumns = problem.Newf(400, "invalid_columns", "The first line has more than %d columns.", mostColumns)
+	errManyCells   = problem.Newf(400, "invalid_line", "The row has more than %d cells or members.", mostColumns)
+)
+
 func compile(t *apitype.BulkTemplate) (*compiled, error) {
 	c := &compiled{}
 	names, texts := members(t)
+	tags := 0
 	for i, text := range texts {
+		if tags += strings.Count(text, tagBegin); tags > mostColumns {
+			return nil, errManyTags
+		}
 		parsed, err := fasttemplate.NewTemplate(text, tagBegin, tagEnd)
 		if err != nil {
 			return nil, problem.Newf(400, "invalid_template", "Template.%s has a {{ without }}.", names[i])
@@ -146,8 +160,33 @@ func (c *compiled) fill(row map[string]cell, most int) ([]string, error) {
 	return c.cells, nil
 }
 
+// membersIn counts the members of a JSON object, up to a few more than mostColumns. Of a text that is
+// no JSON the count means nothing.
+func membersIn(line []byte) (n int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(line) && n <= mostColumns; i++ {
+		switch c := line[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ':' && depth == 1:
+			n++
+		}
+	}
+	return n
+}
+
 // object returns the members of a JSON object as cells.
 func object(line []byte) (map[string]cell, error) {
+	if len(line) > readAhead && membersIn(line) > mostColumns {
+		return nil, errManyCells
+	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(line, &raw); err != nil || raw == nil {
 		return nil, problem.New(400, "invalid_line", "The row is not a JSON object.")

@@ -16,15 +16,21 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
+
+// sender and other are the keys of two users.
+var sender, other = share.Producer(1), share.Producer(2)
+
+func bound(most int64) *share.Bound { return share.New(share.Options{Name: "bodies", Most: most}) }
 
 // serve answers requests with the outcome of reading their bodies, and with the
 // bytes that are counted meanwhile.
-func serve(t *testing.T, b *Bound, most int) *fasthttputil.InmemoryListener {
+func serve(t *testing.T, b *share.Bound, most int) *fasthttputil.InmemoryListener {
 	l := NewLimit(b, most)
 	ln := fasthttputil.NewInmemoryListener()
 	s := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
-		taken, err := l.Load(rc)
+		taken, err := l.Load(rc, sender)
 		if err != nil {
 			problem.Write(rc, err)
 			rc.SetConnectionClose()
@@ -58,7 +64,7 @@ func say(t *testing.T, ln *fasthttputil.InmemoryListener, request string) (int, 
 }
 
 func TestABodyWithinItsLimitIsLoaded(t *testing.T) {
-	ln := serve(t, NewBound(1<<20), 100<<10)
+	ln := serve(t, bound(1<<20), 100<<10)
 	for _, n := range []int{0, 1, 1 << 10, 16 << 10, 20_000, 100 << 10} {
 		body := strings.Repeat("x", n)
 		status, answer := say(t, ln, fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", n, body))
@@ -80,7 +86,7 @@ func chunk(body string) string {
 
 func TestALargerBodyIsRefused(t *testing.T) {
 	for _, most := range []int{0, 1, 5000} {
-		ln := serve(t, NewBound(1<<20), most)
+		ln := serve(t, bound(1<<20), most)
 		body := strings.Repeat("x", most+1)
 		for _, request := range []string{
 			fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
@@ -103,9 +109,9 @@ func TestALargerBodyIsRefused(t *testing.T) {
 }
 
 func TestTheBoundRefusesWhatWouldBeTooMuchTogether(t *testing.T) {
-	b := NewBound(10_000)
+	b := bound(10_000)
 	ln := serve(t, b, 1<<20)
-	require.True(t, b.Take(6000))
+	require.True(t, b.Take(other, 6000))
 	request := func(n int) string {
 		return fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
 	}
@@ -115,18 +121,79 @@ func TestTheBoundRefusesWhatWouldBeTooMuchTogether(t *testing.T) {
 	require.EqualValues(t, 6000, b.Taken())
 	status, _ = say(t, ln, request(3000))
 	require.Equal(t, 200, status)
-	b.Give(6000)
+	b.Give(other, 6000)
 	status, _ = say(t, ln, request(5000))
 	require.Equal(t, 200, status)
 }
 
+// A slow body of a user who has much is ended for the sake of another one's, which gets through.
+func TestTheSlowestBodyIsEndedWhenAnotherUserNeedsItsMemory(t *testing.T) {
+	b := bound(200 << 10)
+	keys := make(chan share.Key, 2)
+	l := NewLimit(b, 1<<20)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
+		loaded, err := l.Load(rc, <-keys)
+		if err != nil {
+			problem.Write(rc, err)
+			return
+		}
+		l.Drop(rc, loaded)
+	}}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	defer func() {
+		require.NoError(t, s.Shutdown())
+		require.NoError(t, <-done)
+		require.Zero(t, b.Taken())
+	}()
+	keys <- sender
+	slow, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer slow.Close()
+	_, err = fmt.Fprintf(slow, "POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 100000\r\n\r\n%s", strings.Repeat("x", 70_000))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.Held(sender) > 70_000 }, time.Minute, time.Millisecond)
+	answer := make(chan int, 1)
+	go func() {
+		r, err := http.ReadResponse(bufio.NewReader(slow), nil)
+		if err != nil {
+			answer <- 0
+			return
+		}
+		answer <- r.StatusCode
+	}()
+	body := strings.Repeat("y", 90_000)
+	require.Eventually(t, func() bool { // until the slow one is old enough to be compared
+		keys <- other
+		status := tell(t, ln.Addr().String(), fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+		return status == 200
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, 408, <-answer)
+}
+
+// tell sends a request over TCP and returns the status of the answer, 0 where there is none.
+func tell(t *testing.T, addr, request string) int {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer c.Close()
+	go func() { _, _ = io.WriteString(c, request) }()
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	return answer.StatusCode
+}
+
 // A client that announces much and sends little holds what it has sent.
 func TestMemoryFollowsWhatHasArrived(t *testing.T) {
-	b := NewBound(1 << 30)
+	b := bound(1 << 30)
 	g := growing{bound: b}
 	arrived := 0
 	err := g.read(readerFunc(func(p []byte) (int, error) {
-		require.LessOrEqual(t, b.Taken(), int64(max(firstOfLength, 4*arrived)))
+		require.LessOrEqual(t, b.Taken(), int64(max(firstOfLength, 2*arrived)))
 		n := min(len(p), 1000)
 		arrived += n
 		if arrived > 300_000 {
@@ -167,14 +234,14 @@ func TestALargeBodyMayTakeLongAndNoneMayStop(t *testing.T) {
 		"too slow for long: over":   {100 * time.Second, 60 * MinRate, 60*time.Second + Patience},
 		"64 MiB at 10 KiB a second": {6553 * time.Second, 64 << 20, 6553*time.Second + Patience},
 	} {
-		require.Equal(t, at(c.want), paceDeadline(begun, at(c.now), c.got), name)
+		require.Equal(t, at(c.want), Deadline(begun, at(c.now), c.got), name)
 	}
 
 	d := &deadlines{}
-	g := growing{bound: NewBound(1 << 30), pace: pace{conn: d, begun: begun, next: paceStep}}
+	g := growing{bound: bound(1 << 30), conn: d, begun: begun}
 	require.NoError(t, g.read(bytes.NewReader(make([]byte, paceStep-1)), 1<<10, paceStep-1))
 	require.Empty(t, d.set, "a small body costs no call")
-	g = growing{bound: g.bound, pace: g.pace}
+	g = growing{bound: g.bound, conn: d, begun: begun}
 	require.NoError(t, g.read(bytes.NewReader(make([]byte, 4<<20)), 1<<10, 4<<20))
 	require.NotEmpty(t, d.set)
 	require.LessOrEqual(t, len(d.set), 4<<20/paceStep)

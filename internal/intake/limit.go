@@ -1,38 +1,53 @@
 package intake
 
-import "github.com/valyala/fasthttp"
+import (
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/share"
+)
 
 // A Limit is what the body of a request to one route may be.
 type Limit struct {
-	bound *Bound
+	bound *share.Bound
 	most  int
 }
 
 // NewLimit returns the limit of a route whose bodies have up to most bytes; with 0
 // it takes none but an empty one.
-func NewLimit(b *Bound, most int) Limit { return Limit{b, most} }
+func NewLimit(b *share.Bound, most int) Limit { return Limit{b, most} }
 
-// Load reads the body of an authorised request, which rc.Request.Body then
+// Loaded is what a body holds of the bound.
+type Loaded struct {
+	key share.Key
+	n   int64
+}
+
+// Manager is the key of a management request.
+func Manager(rc *fasthttp.RequestCtx) share.Key {
+	return share.Management(share.AddressOf(rc.RemoteAddr()))
+}
+
+// Load reads the body of an authorised request of a key, which rc.Request.Body then
 // returns. It must be called before anything else asks for the body, which would
 // read it without a limit. What it returns goes to Drop.
-func (l Limit) Load(rc *fasthttp.RequestCtx) (taken int64, err error) {
+func (l Limit) Load(rc *fasthttp.RequestCtx, k share.Key) (loaded Loaded, err error) {
 	n := rc.Request.Header.ContentLength() // below 0: in chunks
 	switch {
 	case n > l.most:
-		return 0, ErrTooLarge
+		return Loaded{}, ErrTooLarge
 	case rc.RequestBodyStream() == nil && len(rc.Request.Body()) > l.most:
-		return 0, ErrTooLarge
+		return Loaded{}, ErrTooLarge
 	case n == 0 || rc.RequestBodyStream() == nil: // it is there already, or there is none
-		return 0, nil
+		return Loaded{}, nil
 	}
 	var head *fasthttp.RequestHeader
 	if n < 0 {
 		head = &fasthttp.RequestHeader{}
 		rc.Request.Header.CopyTo(head)
 	}
-	body, taken, err := l.bound.Read(rc, l.most)
+	body, taken, err := Read(rc, l.bound, k, l.most)
 	if err != nil {
-		return 0, err
+		return Loaded{}, err
 	}
 	if head != nil {
 		// fasthttp adds the trailer to the headers, where a token or a lease would
@@ -40,14 +55,14 @@ func (l Limit) Load(rc *fasthttp.RequestCtx) (taken int64, err error) {
 		head.CopyTo(&rc.Request.Header)
 	}
 	rc.Request.SetBodyRaw(body)
-	return taken, nil
+	return Loaded{k, taken}, nil
 }
 
 // Drop forgets the body of rc: its memory must not wait with the answer for a
 // client that reads slowly.
-func (l Limit) Drop(rc *fasthttp.RequestCtx, taken int64) {
-	if taken > 0 {
+func (l Limit) Drop(rc *fasthttp.RequestCtx, loaded Loaded) {
+	if loaded.n > 0 {
 		rc.Request.ResetBody()
-		l.bound.Give(taken)
+		l.bound.Give(loaded.key, loaded.n)
 	}
 }

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,11 @@ type pace struct {
 	conn  net.Conn // nil: nothing is moved
 	begun time.Time
 	next  int // bytes at which the deadline moves
+	ended atomic.Bool
+}
+
+func newPace(conn net.Conn, begun time.Time) *pace {
+	return &pace{conn: conn, begun: begun, next: paceStep}
 }
 
 // reached moves the deadline after got bytes of the body came in all.
@@ -30,19 +36,27 @@ func (p *pace) reached(got int) error {
 		return nil
 	}
 	p.next = got + paceStep
-	return p.conn.SetReadDeadline(paceDeadline(p.begun, time.Now(), got))
+	err := p.conn.SetReadDeadline(Deadline(p.begun, time.Now(), got))
+	if p.ended.Load() { // end may have come before the deadline was moved
+		p.end()
+	}
+	return err
 }
 
-// paceDeadline is the time by which more must have come of a body that began to
-// come at begun and of which got bytes are there.
-func paceDeadline(begun, now time.Time, got int) time.Time {
+// end makes a read under way return: the body is too slow for a broker under pressure.
+func (p *pace) end() {
+	p.ended.Store(true)
+	if p.conn != nil {
+		_ = p.conn.SetReadDeadline(time.Unix(1, 0)) // a connection that is closed says so itself
+	}
+}
+
+// Deadline is the time by which more must have come of a body, or been taken of an
+// answer, that began at begun and of which got bytes are through.
+func Deadline(begun, now time.Time, got int) time.Time {
 	average := begun.Add(Patience + time.Duration(got)*time.Second/MinRate)
 	if pause := now.Add(Patience); pause.Before(average) {
 		return pause
 	}
 	return average
 }
-
-// Due is the time by which more of an answer must have been taken that began to be written at begun
-// and of which got bytes are gone. It is the same for bodies.
-func Due(begun, now time.Time, got int) time.Time { return paceDeadline(begun, now, got) }

@@ -2,13 +2,16 @@ package intake
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // The refusals of a body. The bound on all bodies refuses with
@@ -23,12 +26,15 @@ var (
 // Most messages fit into it.
 const firstOfLength, firstOfChunks = 16 << 10, 1 << 10
 
+// roomPatience is how long a body waits for memory that others have, before it is refused.
+const roomPatience = time.Second
+
 // Read reads the body of a request, at most that many bytes, into memory of its
 // own: the request's memory is used again as soon as the handler returns. taken is
-// what the caller gives back to b when it is done with the body; after an error
-// it is 0. The connection of a body that did not arrive whole is closed with the
-// answer.
-func (b *Bound) Read(rc *fasthttp.RequestCtx, most int) (body []byte, taken int64, err error) {
+// what the caller gives back to b under k when it is done with the body; after an
+// error it is 0. The connection of a body that did not arrive whole is closed with
+// the answer.
+func Read(rc *fasthttp.RequestCtx, b *share.Bound, k share.Key, most int) (body []byte, taken int64, err error) {
 	stream, n := rc.RequestBodyStream(), rc.Request.Header.ContentLength()
 	switch {
 	case n > most:
@@ -39,20 +45,20 @@ func (b *Bound) Read(rc *fasthttp.RequestCtx, most int) (body []byte, taken int6
 		}
 		return append([]byte{}, rc.Request.Body()...), 0, nil
 	}
-	g := growing{bound: b, pace: pace{conn: rc.Conn(), begun: rc.Time(), next: paceStep}}
+	g := growing{bound: b, key: k, conn: rc.Conn(), begun: rc.Time()}
 	if n >= 0 {
 		err = g.read(stream, min(n, firstOfLength), n)
 	} else { // one byte more shows that it is too large
 		err = g.read(stream, min(most+1, firstOfChunks), most+1)
 	}
 	if err = judge(rc, n, len(g.body), most, err); err != nil {
-		b.Give(g.taken)
+		g.drop()
 		return nil, 0, err
 	}
 	if cap(g.body)-len(g.body) > len(g.body)/4 { // it may be kept for long
 		g.body = bytes.Clone(g.body)
 	}
-	return g.body, g.taken, nil
+	return g.body, g.keep(), nil
 }
 
 // judge returns the problem of a body of which got bytes came before err; n is
@@ -74,25 +80,57 @@ func judge(rc *fasthttp.RequestCtx, n, got, most int, err error) error {
 	return nil
 }
 
-// A growing is a body whose memory follows what has arrived, four times as much at
-// each step: a client that announces a large one and does not send it takes none
-// from others.
+// A growing is a body whose memory follows what has arrived, twice as much at each
+// step: a client that announces a large one and does not send it takes none from
+// others. Of a body that is larger than its first piece, the slowest is ended when
+// others need the memory.
 type growing struct {
-	bound *Bound
-	pace  pace
+	bound *share.Bound
+	key   share.Key
+	conn  net.Conn
+	begun time.Time // of the request
 	body  []byte
-	taken int64 // bytes counted
+	first int64 // bytes counted while the body is small
+	// rest is what a larger body holds, and pace how fast it comes; nil while it is small.
+	rest *share.Hold
+	pace *pace
 }
+
+// take counts n bytes more.
+func (g *growing) take(n int64) bool {
+	if g.first+n <= firstOfLength {
+		if !g.bound.Take(g.key, n) {
+			return false
+		}
+		g.first += n
+		return true
+	}
+	if g.rest == nil {
+		g.pace = newPace(g.conn, g.begun)
+		g.rest = g.bound.Hold(g.key, g.pace.end)
+	}
+	return g.rest.Await(context.Background(), n, roomPatience)
+}
+
+// keep leaves the bytes counted, and returns how many they are.
+func (g *growing) keep() int64 {
+	if g.rest == nil {
+		return g.first
+	}
+	return g.first + g.rest.Keep()
+}
+
+// drop gives the bytes back.
+func (g *growing) drop() { g.bound.Give(g.key, g.keep()) }
 
 // read reads until there are most bytes or the stream ends; room is the size of
 // the first piece.
 func (g *growing) read(stream io.Reader, room, most int) error {
 	for {
 		more := int64(room - cap(g.body))
-		if !g.bound.Take(more) {
+		if !g.take(more) {
 			return problem.ErrOverloaded
 		}
-		g.taken += more
 		g.body = append(make([]byte, 0, room), g.body...)[:len(g.body):room]
 		for len(g.body) < room {
 			got, err := stream.Read(g.body[len(g.body):room])
@@ -100,6 +138,10 @@ func (g *growing) read(stream io.Reader, room, most int) error {
 			if err != nil {
 				return err
 			}
+			if g.rest == nil {
+				continue
+			}
+			g.rest.Moved(got)
 			if err := g.pace.reached(len(g.body)); err != nil {
 				return err
 			}
@@ -107,7 +149,7 @@ func (g *growing) read(stream io.Reader, room, most int) error {
 		if len(g.body) == most {
 			return nil
 		}
-		room = min(4*room, most)
+		room = min(2*room, most)
 	}
 }
 

@@ -108,6 +108,16 @@ func (h *Hold) press(n int64) {
 	}
 }
 
+// Await is Wait with an end: it takes at once, or waits for its turn at most for patience.
+func (h *Hold) Await(ctx context.Context, n int64, patience time.Duration) bool {
+	if h.Take(n) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return h.Wait(ctx, n) == nil
+}
+
 // Give gives a part back.
 func (h *Hold) Give(n int64) {
 	h.b.mu.Lock()
@@ -116,7 +126,7 @@ func (h *Hold) Give(n int64) {
 	h.b.Give(h.key, n)
 }
 
-// Close gives everything back. A closed hold must not be used.
+// Close gives everything back. A closed hold takes nothing any more; to close it again does no harm.
 func (h *Hold) Close() {
 	h.b.mu.Lock()
 	delete(h.b.holds, h)

@@ -20,6 +20,7 @@ const (
 	host
 	address
 	management
+	broker
 )
 
 // Producer is the key of a producer, by its number in the store.
@@ -32,6 +33,9 @@ func Consumer(no uint32) Key { return Key{consumer, uint64(no)} }
 func Channel(no uint32) Key { return Key{channel, uint64(no)} }
 
 var seed = maphash.MakeSeed()
+
+// Broker is the key of the broker's own work: what it repairs, replays and forwards.
+var Broker = Key{kind: broker}
 
 // Host is the key of a host that the broker calls, as host:port in lower case.
 func Host(name string) Key { return Key{host, maphash.String(seed, name)} }

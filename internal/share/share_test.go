@@ -231,6 +231,46 @@ func TestAHoldThatWorksIsLeftAloneWhereOnlyRestingOnesAreEnded(t *testing.T) {
 	})
 }
 
+func TestAHoldWaitsForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Most: 10})
+		b.Add(Producer(1), 10)
+		h := b.Hold(Producer(2), nil)
+		begun := time.Now()
+		require.False(t, h.Await(t.Context(), 4, time.Second))
+		require.Equal(t, time.Second, time.Since(begun))
+		time.AfterFunc(time.Second, func() { b.Give(Producer(1), 10) })
+		require.True(t, h.Await(t.Context(), 4, time.Minute))
+		h.Give(1)
+		require.EqualValues(t, 3, b.Taken())
+		require.EqualValues(t, 3, h.Keep())
+		h.Close()
+		h.Close()
+		require.EqualValues(t, 3, b.Taken(), "what is kept is given back by its keeper")
+	})
+}
+
+func TestNothingOvertakesTheFirstWhereTurnsAreInOrder(t *testing.T) {
+	var turns Turns[int]
+	turns.Push(Producer(1), 5)
+	turns.Push(Producer(2), 1)
+	free := 3
+	take := func(n int) bool {
+		if n > free {
+			return false
+		}
+		free -= n
+		return true
+	}
+	turns.ServeInOrder(take)
+	require.Equal(t, 2, turns.Len())
+	turns.Serve(take)
+	require.Equal(t, 1, turns.Len(), "elsewhere the others go on")
+	require.True(t, turns.Remove(Producer(1), 5))
+	require.False(t, turns.Remove(Producer(1), 5))
+	require.Zero(t, turns.Len())
+}
+
 func TestClientsOfOneNetworkShareAKey(t *testing.T) {
 	a := func(s string) Key { return Address(AddressOf(&net.TCPAddr{IP: net.ParseIP(s), Port: 1})) }
 	require.Equal(t, a("2001:db8::1"), a("2001:db8::ffff:1"))

@@ -63,23 +63,38 @@ func (t *Turns[T]) drop(k Key) {
 // refused the first of every key.
 func (t *Turns[T]) Serve(f func(T) bool) {
 	for refused := 0; refused < len(t.order); {
-		k := t.order[0]
-		q := t.queues[k]
-		if !f(q[0]) {
-			t.turn()
-			refused++
+		if t.next(f) {
+			refused = 0
 			continue
 		}
-		refused = 0
-		t.size--
-		if len(q) == 1 {
-			delete(t.queues, k)
-			t.order = t.order[1:]
-			continue
-		}
-		t.queues[k] = q[1:]
 		t.turn()
+		refused++
 	}
+}
+
+// ServeInOrder offers the first of each key in turn to f, and takes out those that f accepts, until f
+// refuses one: nothing overtakes it, so one that needs much is not starved by those that need little.
+func (t *Turns[T]) ServeInOrder(f func(T) bool) {
+	for len(t.order) > 0 && t.next(f) {
+	}
+}
+
+// next offers the first of the next key to f.
+func (t *Turns[T]) next(f func(T) bool) bool {
+	k := t.order[0]
+	q := t.queues[k]
+	if !f(q[0]) {
+		return false
+	}
+	t.size--
+	if len(q) == 1 {
+		delete(t.queues, k)
+		t.order = t.order[1:]
+		return true
+	}
+	t.queues[k] = q[1:]
+	t.turn()
+	return true
 }
 
 // turn makes the first key the last one.

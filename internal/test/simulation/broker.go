@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/consumerstate"
 	"github.com/penstock-broker/penstock/internal/exchange"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/schedule"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/reaper"
 )
 
@@ -32,7 +32,7 @@ type broker struct {
 	node      *cluster.Node
 	states    *consumerstate.Keeper
 	plane     *hotpath.Plane
-	bodies    *intake.Bound
+	bodies    *share.Bound
 	reaper    *reaper.Reaper
 	desk      *jobs.Desk
 	mover     *schedule.Mover  // nil: no message of this run is scheduled
@@ -65,7 +65,7 @@ var policies = policy.NewBook(policy.Policy{
 func newBroker(ctx context.Context, l *life) (*broker, error) {
 	w := l.w
 	store := storeSeam{l, w.store}
-	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), bodies: intake.NewBound(1 << 20), stopped: make(chan struct{})}
+	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), bodies: share.New(share.Options{Most: 1 << 20}), stopped: make(chan struct{})}
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, err
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/journal"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A journaling is how the brokers of a plan have journals.
@@ -175,7 +175,7 @@ func (l *life) replayJournals() error {
 	}
 	p := accept.New(accept.Options{
 		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(64),
-		Committed: func([]*durable.Message) {}, WaitingRequests: 64, Bodies: intake.NewBound(1 << 20),
+		Committed: func([]*durable.Message) {}, Bodies: share.New(share.Options{Most: 1 << 20}),
 		Journal: l.journals(), Metrics: metrics.New(prometheus.NewRegistry()), Log: silent,
 	})
 	left, busy, err := journal.Left(l.w.folder(l.slot), l.journalOptions())
