@@ -1,6 +1,7 @@
 // Package redisq is the queue in Redis: the order of waiting jobs, their leases and
 // their attempts. Everything in it can be rebuilt from the durable store, and the
-// package notices when Redis has lost its data.
+// package notices when Redis has lost its data. Beside it, Redis has a sealed access token
+// for each OAuth 2 client, see token.go.
 //
 // # States
 //

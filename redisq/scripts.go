@@ -33,6 +33,8 @@ var (
 	spilledScript       = load("prelude", "spilled")
 	renewScript         = load("prelude", "renew")
 	rebuildScript       = load("rebuild")
+	takeTokenScript     = load("take_token")
+	keepTokenScript     = load("keep_token")
 )
 
 // A script is a Lua text with its digest.

@@ -67,6 +67,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"reclaiming promotes due jobs", reclaimLetsDueJobsIn},
 		{"reclaiming is bounded", reclaimIsBounded},
 
+		{"one broker at a time fetches a token", oneFetchesAToken},
+
 		{"one job is claimed by name", claimedByName},
 		{"an unknown job is leased only on demand", unknownJobOnDemand},
 		{"one of fifty racing claims wins", racingClaimsOneWins},
