@@ -67,6 +67,7 @@ type broker struct {
 	alerts    *alerts.Alerts
 	status    *statusevents.Collector
 	journal   journalSigner
+	tokenKey  []byte // seals the access tokens that brokers share
 	mover     *schedule.Mover
 	bulks     *bulk.Bulks
 	policies  *policy.Book
@@ -113,6 +114,9 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	if b.journal, err = newJournalSigner(ctx, b.store); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	if b.tokenKey, err = b.store.Secret(ctx, "tokens"); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.join(ctx); err != nil {

@@ -45,7 +45,7 @@ func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 // leastRights are the rules in docs/configuration.md, without name and password, and without the
 // command of a Redis whose clock went back.
 const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +config|get +eval +evalsha +publish +subscribe " +
-	"+time +exists +hdel +hget +hgetall +hincrby +hmget +hset +hsetnx +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem"
+	"+time +exists +hdel +hget +hgetall +hincrby +hmget +hset +hsetnx +pexpire +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem"
 
 var scriptCommand = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 
@@ -117,6 +117,7 @@ func useEverything(t *testing.T, w *world) {
 	p, other := w.start(), w.start()
 	p.sample("k="+sink.URL, "pull")
 	p.put("/channel/c/consumer/pull", "rateLimit", "1000/1s")
+	p.put("/channel/c/consumer/k", "authorization", newTokenEndpoint(t).client())
 	const messages = 60 // three windows
 	for range messages {
 		other.publish("m-x", "X-Broker-Message-Priority", "7")

@@ -44,6 +44,9 @@ type delivery struct {
 	kept    *exchange.Taken // room of the response; of the goroutine of the attempt, then of its sink
 	note    string          // what the status URL said; of the goroutine of the attempt
 	granted string          // where the rates count the lease; of the goroutine of the attempt
+	// refused is when the request was sent whose access token the consumer refused although it was just
+	// renewed; zero: it did not. Of the goroutine of the attempt.
+	refused time.Time
 }
 
 // Values of delivery.end. 0 is any other end, after which Redis knows the job.
@@ -145,6 +148,7 @@ func (v *delivery) attempt() {
 	case verdict.Meaning == policy.Gone:
 		v.dropKept()
 		d.gone(v, seen)
+	case !v.refused.IsZero() && d.holdRefusing(v):
 	default:
 		d.strain(v, p, verdict)
 		var r outcome.Result

@@ -72,6 +72,7 @@ type Dispatcher struct {
 	quit       chan struct{}  // closed when stopped
 	inFlight   inFlight
 	large      largePayloads
+	tokens     tokenBook
 	fits       verify.Fits        // number of jobs to ask for in a claim of a lane
 	loading    chan struct{}      // capacity servers: a claim is loading payloads
 	suspects   *dedupQueue[*lane] // lanes whose leases Redis may have lost

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,8 +40,10 @@ func (v *delivery) exchange(p *policy.Policy, deadline time.Time) egress.Result 
 	if !ambiguous {
 		return v.post(deadline)
 	}
-	status, err := v.inquire(ctx, p)
+	status, err := v.inquire(ctx, p, deadline)
 	switch {
+	case errors.Is(err, errOtherFetches):
+		return egress.Result{Err: err, RetryAfter: -1, Local: true}
 	case err != nil:
 		return egress.Result{Err: err, RetryAfter: -1, Sent: true, Took: time.Since(begun)}
 	case status/100 == 2:
@@ -66,7 +69,24 @@ func (v *delivery) ambiguous(ctx context.Context) (bool, error) {
 
 // inquire asks the status URL and returns the status of its answer. The error shows neither the
 // URL nor what was answered, since both may contain secrets.
-func (v *delivery) inquire(ctx context.Context, p *policy.Policy) (status int, err error) {
+func (v *delivery) inquire(ctx context.Context, p *policy.Policy, deadline time.Time) (status int, err error) {
+	client, ok := p.Authorization.OAuth2()
+	if !ok {
+		return v.askStatus(ctx, p, "")
+	}
+	failed := v.withToken(client, deadline, func(authorization string, _ bool) int {
+		status, err = v.askStatus(ctx, p, authorization)
+		return status
+	})
+	if failed != nil {
+		return 0, failed
+	}
+	return status, err
+}
+
+// askStatus asks the status URL once. authorization is the value of that header, "" for the one of
+// the policy.
+func (v *delivery) askStatus(ctx context.Context, p *policy.Policy, authorization string) (status int, err error) {
 	id := v.msg.PublicID()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.StatusURL.For(id), http.NoBody)
 	if err != nil {
@@ -74,13 +94,8 @@ func (v *delivery) inquire(ctx context.Context, p *policy.Policy) (status int, e
 	}
 	req.Header.Set(v.d.settings.TokenHeader, v.consumer.Token)
 	p.Prove(v.provable(req.Header.Set), v.webhookID(), nil, time.Now())
-	if client, ok := p.Authorization.OAuth2(); ok {
-		deadline, _ := ctx.Deadline()
-		token, err := v.tokens(p.Authorization, client).get(nil, deadline)
-		if err != nil {
-			return 0, err
-		}
-		token.SetAuthHeader(req)
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
 	}
 	req.Header.Set("User-Agent", v.d.settings.UserAgent)
 	req.Header.Set("X-Broker-Message-ID", id)

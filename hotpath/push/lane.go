@@ -17,7 +17,8 @@ type lane struct {
 
 	consumer  atomic.Pointer[durable.Consumer]
 	target    atomic.Pointer[laneTarget]
-	token     atomic.Pointer[tokenSource]
+	token     atomic.Pointer[laneToken]
+	refusals  refusals
 	service   atomic.Int64              // average time of a request, ns
 	responses atomic.Int64              // usual size of a response, bytes
 	suspected atomic.Int64              // counts calls of SuspectLoss

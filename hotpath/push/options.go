@@ -63,6 +63,8 @@ type Settings struct {
 	UserAgent   string
 	Web         *http.Client   // asks token endpoints and status URLs; follows no redirects
 	Room        *exchange.Room // of responses; nil: one of its own
+	Tokens      Tokens         // shares access tokens with the other brokers; nil: there are none
+	Secret      []byte         // of the store, with which shared tokens are sealed
 }
 
 // A Pace receives how long messages wait for their delivery: the admission of publishes.

@@ -57,16 +57,21 @@ func (d *Dispatcher) strain(v *delivery, p *policy.Policy, verdict policy.Verdic
 	if p.Adaptive && d.balancer != nil {
 		d.balancer.Count(v.consumer.Account(), verdict.Strains)
 	}
+	d.hold(v, verdict.Hold)
+}
+
+// hold keeps the jobs of the consumer back on all brokers.
+func (d *Dispatcher) hold(v *delivery, wait time.Duration) {
 	l := v.lane
-	if verdict.Hold <= l.pause() {
+	if wait <= l.pause() {
 		return
 	}
-	until := time.Now().Add(verdict.Hold)
+	until := time.Now().Add(wait)
 	l.until.Store(&until)
 	ctx, cancel := context.WithTimeout(context.Background(), holdTimeout)
 	defer cancel()
-	if err := guard.Do("hold of a consumer", func() error { return d.queue.Hold(ctx, v.consumer.Account(), verdict.Hold) }); err != nil {
-		d.log.Debug("the other brokers do not know that a consumer asked to be held", "consumer", v.consumer.ID, "error", err)
+	if err := guard.Do("hold of a consumer", func() error { return d.queue.Hold(ctx, v.consumer.Account(), wait) }); err != nil {
+		d.log.Debug("the other brokers do not know that a consumer is held", "consumer", v.consumer.ID, "error", err)
 	}
 }
 

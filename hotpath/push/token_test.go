@@ -1,7 +1,9 @@
 package push
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,24 +12,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
 )
+
+// brokerOf returns a broker that shares tokens.
+func brokerOf(shared Tokens) *Dispatcher {
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &Dispatcher{settings: Settings{Web: client, Policies: policy.NewBook(policy.Policy{}), Tokens: shared, Secret: []byte("store")}, log: slog.New(slog.DiscardHandler)}
+}
+
+// sourceIn returns the source of a client in a lane of its own.
+func sourceIn(t *testing.T, d *Dispatcher, client string) *tokenSource {
+	t.Helper()
+	var p policy.Policy
+	require.NoError(t, policy.Set(&p, "authorization", "oauth2 "+client))
+	oauth, ok := p.Authorization.OAuth2()
+	require.True(t, ok)
+	v := &delivery{d: d, lane: &lane{}}
+	source := v.tokens(p.Authorization, oauth)
+	require.Same(t, source, v.tokens(p.Authorization, oauth))
+	return source
+}
 
 func sourceOf(t *testing.T, handle http.HandlerFunc) *tokenSource {
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	d := &Dispatcher{settings: Settings{Web: client}}
-	v := &delivery{d: d, lane: &lane{}}
-	var p policy.Policy
-	require.NoError(t, policy.Set(&p, "authorization", "oauth2 "+s.URL+"/?s3cret client s3cret"))
-	oauth, ok := p.Authorization.OAuth2()
-	require.True(t, ok)
-	source := v.tokens(p.Authorization, oauth)
-	require.Same(t, source, v.tokens(p.Authorization, oauth))
-	return source
+	return sourceIn(t, brokerOf(nil), s.URL+"/?s3cret client s3cret")
 }
 
 func answerToken(w http.ResponseWriter, token string) {
@@ -48,7 +63,7 @@ func TestConcurrentAttemptsShareOneRequestForAToken(t *testing.T) {
 		wg.Go(func() {
 			token, err := s.get(nil, time.Now().Add(time.Minute))
 			require.NoError(t, err)
-			require.Equal(t, "t", token.AccessToken)
+			require.Equal(t, "Bearer t", token.header)
 		})
 	}
 	close(begin)
@@ -66,7 +81,7 @@ func TestATokenThatExpiresAtOnceIsUsedAfterOneRequest(t *testing.T) {
 	for attempt := range 3 {
 		token, err := s.get(nil, time.Now().Add(2*time.Second))
 		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint("t", attempt+1), token.AccessToken)
+		require.Equal(t, fmt.Sprint("Bearer t", attempt+1), token.header)
 		require.EqualValues(t, attempt+1, asked.Load())
 	}
 }
@@ -99,4 +114,161 @@ func TestATokenEndpointThatHangsEndsWithTheAttempt(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	_, err := s.get(nil, time.Now().Add(50*time.Millisecond))
 	require.ErrorIs(t, err, errTokenTime)
+}
+
+// A site is brokers with one Redis, and a token endpoint that counts.
+type site struct {
+	redis    *miniredis.Miniredis
+	queue    *redisq.Queue
+	endpoint string
+	asked    atomic.Int64
+	slow     chan struct{} // not nil: an answer waits until it is closed
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{redis: miniredis.RunT(t)}
+	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	s.queue = redisq.New(client, redisq.Options{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := s.asked.Add(1)
+		if s.slow != nil {
+			<-s.slow
+		}
+		answerToken(w, fmt.Sprint("t", n))
+	}))
+	t.Cleanup(server.Close)
+	s.endpoint = server.URL + "/token"
+	return s
+}
+
+// requireToken gets a token and requires which one.
+func requireToken(t *testing.T, s *tokenSource, refused *accessToken, want string) *accessToken {
+	t.Helper()
+	token, err := s.get(refused, time.Now().Add(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, "Bearer "+want, token.header)
+	return token
+}
+
+func TestBrokersAndConsumersShareTheTokenOfAClient(t *testing.T) {
+	x := newSite(t)
+	x.slow = make(chan struct{})
+	a, b := brokerOf(x.queue), brokerOf(x.queue)
+	one := x.endpoint + " client s3cret b a"
+	sources := []*tokenSource{sourceIn(t, a, one), sourceIn(t, a, x.endpoint+" client s3cret a b"), sourceIn(t, b, one)}
+	require.Same(t, sources[0], sources[1], "the order of the scopes makes no other client")
+	var wg sync.WaitGroup
+	for range 10 {
+		for _, s := range sources {
+			wg.Go(func() { requireToken(t, s, nil, "t1") })
+		}
+	}
+	require.Eventually(t, func() bool { return x.asked.Load() == 1 }, time.Minute, time.Millisecond)
+	close(x.slow)
+	wg.Wait()
+	require.EqualValues(t, 1, x.asked.Load())
+
+	old := requireToken(t, sources[0], nil, "t1")
+	fresh := requireToken(t, sources[0], old, "t2")
+	require.Equal(t, fresh.version, requireToken(t, sources[2], old, "t2").version, "the other broker renews nothing")
+	require.EqualValues(t, 2, x.asked.Load())
+
+	for i, other := range []string{x.endpoint + "/x client s3cret a b", x.endpoint + " other s3cret a b", x.endpoint + " client other a b", x.endpoint + " client s3cret a"} {
+		requireToken(t, sourceIn(t, b, other), nil, fmt.Sprint("t", i+3))
+	}
+}
+
+func TestAfterALossOneBrokerFetchesAnotherToken(t *testing.T) {
+	x := newSite(t)
+	client := x.endpoint + " client s3cret"
+	a := sourceIn(t, brokerOf(x.queue), client)
+	requireToken(t, a, nil, "t1")
+	x.redis.FlushAll()
+	requireToken(t, a, nil, "t1")
+	var wg sync.WaitGroup
+	for range 5 {
+		s := sourceIn(t, brokerOf(x.queue), client)
+		wg.Go(func() { requireToken(t, s, nil, "t2") })
+	}
+	wg.Wait()
+	require.EqualValues(t, 2, x.asked.Load())
+}
+
+func TestABrokerThatDiesWhileItFetchesHoldsTheOthersUpForAWhileOnly(t *testing.T) {
+	x := newSite(t)
+	s := sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret")
+	dead, err := x.queue.TakeToken(t.Context(), s.seal.name, "", "dead", tokenRight)
+	require.NoError(t, err)
+	require.True(t, dead.Fetch)
+	_, err = s.get(nil, time.Now().Add(100*time.Millisecond))
+	require.ErrorIs(t, err, errOtherFetches)
+	x.redis.SetTime(time.Now().Add(tokenRight))
+	requireToken(t, s, nil, "t1")
+	ours, err := x.queue.KeepToken(t.Context(), s.seal.name, "dead", s.seal.close("Bearer late"), time.Hour)
+	require.NoError(t, err)
+	require.False(t, ours)
+}
+
+func TestWithoutAQueueEachBrokerFetchesATokenOfItsOwn(t *testing.T) {
+	x := newSite(t)
+	x.redis.Close()
+	a, b := sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret"), sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret")
+	requireToken(t, a, nil, "t1")
+	requireToken(t, b, nil, "t2")
+}
+
+func TestWhatIsSharedTellsNeitherTheTokenNorTheClient(t *testing.T) {
+	x := newSite(t)
+	client := policy.OAuth2{TokenURL: x.endpoint, ClientID: "client", ClientSecret: "s3cret", Scopes: []string{"scope"}}
+	s := sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret scope")
+	requireToken(t, s, nil, "t1")
+	dump := x.redis.Dump()
+	for _, text := range []string{"Bearer", "client", "s3cret", "scope", "127.0.0.1"} {
+		require.NotContains(t, dump, text)
+	}
+	kept, err := x.queue.TakeToken(context.Background(), s.seal.name, "", "x", tokenRight)
+	require.NoError(t, err)
+	for _, other := range []tokenSeal{newTokenSeal([]byte("another store"), client), newTokenSeal(nil, client)} {
+		require.NotEqual(t, s.seal.name, other.name)
+		other.name = s.seal.name
+		_, ok := other.open(kept.Sealed)
+		require.False(t, ok)
+	}
+	// What is not one of ours is fetched again.
+	ok, err := x.queue.KeepToken(context.Background(), s.seal.name, kept.Version, []byte("no token at all"), time.Hour)
+	require.NoError(t, err)
+	require.False(t, ok, "nobody fetches")
+	x.redis.FlushAll()
+	_, err = x.queue.KeepToken(context.Background(), s.seal.name, "x", []byte("no token at all"), time.Hour)
+	require.NoError(t, err)
+	requireToken(t, sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret scope"), nil, "t2")
+}
+
+func TestARefusalOfARenewedTokenHoldsAFewTimes(t *testing.T) {
+	var r refusals
+	sent := time.Now()
+	var held time.Duration
+	for i := range holdsOfRefusal {
+		wait, first, ok := r.hold(sent)
+		require.True(t, ok)
+		require.Equal(t, i == 0, first)
+		held += wait
+		_, _, ok = r.hold(sent.Add(-time.Second)) // of the same time
+		require.True(t, ok)
+		r.until, sent = time.Time{}, time.Now()
+	}
+	require.Equal(t, 15*time.Second, held)
+	_, first, ok := r.hold(sent)
+	require.False(t, ok)
+	require.True(t, first)
+	_, first, ok = r.hold(sent)
+	require.False(t, ok || first)
+	token := &accessToken{since: time.Now()}
+	require.False(t, r.renews(token))
+	r.works(token)
+	require.True(t, r.renews(token))
+	_, _, ok = r.hold(time.Now())
+	require.True(t, ok)
+	require.True(t, r.renews(&accessToken{since: time.Now().Add(-freshFor - time.Second)}))
 }
