@@ -98,6 +98,7 @@ type Plane struct {
 	outcomes     *outcome.Committer
 	admission    *accept.Admission
 	order        *order.Keeper
+	verifier     *verify.Verifier
 	stopping     chan struct{} // closed by Drain
 }
 
@@ -106,6 +107,7 @@ func New(o Options) *Plane {
 	p := &Plane{stopping: make(chan struct{}), admission: accept.NewAdmission(o.WaitingRequests), lossNotifier: push.NewLossNotifier(o.Queue)}
 	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept,
 		Policies: o.Push.Policies, Chain: o.Store}
+	p.verifier = verifier
 	p.order = order.New(order.Options{
 		Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, Policies: o.Push.Policies, NowMs: o.Node.NowMs, Alone: o.Node.Alone,
 		Wake: p.Wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
@@ -183,6 +185,13 @@ func (p *Plane) Lost(consumer uint32) {
 // RedisChanged reports that a different Redis process answers: it may lack the leases of the
 // deliveries in flight. It never blocks.
 func (p *Plane) RedisChanged() { p.dispatcher.SuspectAll() }
+
+// Restored reports that the store went back to an earlier state: Redis and this process have jobs of
+// messages that it may not have. It never blocks.
+func (p *Plane) Restored() {
+	p.verifier.StoreWentBack()
+	p.dispatcher.SuspectAll()
+}
 
 // BeforeAck makes the jobs ready that waited for jobs which are over; see redisq.Queue.BeforeAck.
 func (p *Plane) BeforeAck(ctx context.Context, consumer uint32, ids []ident.ID) error {

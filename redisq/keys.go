@@ -40,5 +40,8 @@ func keysOfReplay(prefix string, replay, consumer uint32) []string {
 	return keys
 }
 
+// historyKey has the state of the durable store that its jobs are of.
+func historyKey(prefix string) string { return prefix + "history" }
+
 // hintChannel is the pub/sub channel of Notify and Subscribe.
 func hintChannel(prefix string) string { return prefix + "hint" }

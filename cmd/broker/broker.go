@@ -81,6 +81,7 @@ type broker struct {
 	failed    chan error // capacity 1: why the broker must end
 
 	restorations prometheus.Counter // signs that the store went back
+	outdated     bool               // Redis knew another history of the store when this broker began
 }
 
 // openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit
@@ -170,7 +171,10 @@ func (b *broker) join(ctx context.Context) error {
 	if err := b.awaitAlone(ctx); err != nil {
 		return err
 	}
-	var err error
+	err := b.recallHistory(ctx)
+	if err != nil {
+		return err
+	}
 	if b.node, err = cluster.New(ctx, b.store, nodeName(host, os.Getpid(), b.cfg), b.log); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}

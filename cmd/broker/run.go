@@ -38,9 +38,7 @@ func (b *broker) Run(ctx context.Context) error {
 	loops.Go(func() {
 		guard.Loop(reaperCtx, "hints", func(ctx context.Context) { _ = b.queue.Subscribe(ctx, b.hinted) })
 	})
-	if b.cfg.MySQLDSN == "" {
-		loops.Go(func() { b.keepInPlace(reaperCtx) })
-	}
+	loops.Go(func() { b.watchStores(reaperCtx) })
 	loops.Go(func() { b.alerts.Run(reaperCtx, b.cfg.Reaper) })
 	loops.Go(func() { b.status.Run(reaperCtx) })
 	loops.Go(func() { b.runMovers(reaperCtx) })
@@ -80,6 +78,18 @@ func (b *broker) Run(ctx context.Context) error {
 		b.log.Debug("node number not released; its lease expires", "error", err)
 	}
 	return failure
+}
+
+// watchStores watches the place of an embedded store, and tells a real Redis the history of the store.
+func (b *broker) watchStores(ctx context.Context) {
+	var wg sync.WaitGroup
+	if b.cfg.MySQLDSN == "" {
+		wg.Go(func() { b.keepInPlace(ctx) })
+	}
+	if b.embedded == nil {
+		wg.Go(func() { guard.Loop(ctx, "history", b.rememberHistory) })
+	}
+	wg.Wait()
 }
 
 // drain ends the HTTP server without a failed request. The broker reports that it is not ready and

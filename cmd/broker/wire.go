@@ -100,6 +100,10 @@ func (b *broker) followOthers(watch *redisq.RunWatch) {
 	watch.OnChange(b.reaper.RedisChanged)
 	watch.OnChange(b.plane.RedisChanged)
 	b.catalogue.OnRestored(b.restored)
+	if b.outdated {
+		b.log.Warn("Redis knows another history of the store, as after a backup was restored while no broker ran; the broker begins all scans again")
+		b.restored()
+	}
 	b.node.Restored, b.node.ClockStepped = b.restored, b.reaper.ClockStepped
 	b.node.PeersChanged = func() {
 		b.checkPeers()
@@ -112,7 +116,7 @@ func (b *broker) followOthers(watch *redisq.RunWatch) {
 func (b *broker) restored() {
 	b.restorations.Inc()
 	b.reaper.Restored()
-	b.plane.RedisChanged()
+	b.plane.Restored()
 }
 
 // registerGauges registers what the parts of this broker are asked for.

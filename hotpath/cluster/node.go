@@ -120,6 +120,9 @@ func (n *Node) passedMs() int64 {
 	return r.ms + since - since/16
 }
 
+// Clock returns the store's clock as of the last renewal.
+func (n *Node) Clock() durable.Clock { return n.lease.Load().Clock }
+
 // FloorMs returns a time that the store's clock never shows less than, whatever happens to the
 // clock of its server: it is stored. No message older than durable.MaxIDAge before it appears.
 func (n *Node) FloorMs() int64 { return n.lease.Load().Clock.FloorMs }

@@ -9,6 +9,7 @@ package verify
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -108,13 +109,24 @@ type Verifier struct {
 	// jobs of those wait for; it may be nil where there are none.
 	Policies *policy.Book
 	Chain    Chain
+
+	// goneBackMs is a time up to which a message may be missing in the store, which went back to an
+	// earlier state: what this process remembers of such a message proves nothing.
+	goneBackMs atomic.Int64
 }
+
+// StoreWentBack reports that the store went back to an earlier state. Jobs of the messages until now
+// are checked against the store, payloads included.
+func (v *Verifier) StoreWentBack() { v.goneBackMs.Store(v.NowMs() + goneBackMargin.Milliseconds()) }
+
+// goneBackMargin is longer than the clocks of the brokers differ.
+const goneBackMargin = time.Second
 
 // Fresh decides a candidate of a consumer by the fresh rule and reports whether it is to be
 // delivered. generation is that of Redis after the claim. A job of an ordered consumer whose
 // message has a key stays undecided, because only the store knows the job before it.
 func (v *Verifier) Fresh(k *durable.Consumer, c *Candidate, generation uint64) bool {
-	if !c.Untouched {
+	if !c.Untouched || c.ID.Millis() <= v.goneBackMs.Load() {
 		return false
 	}
 	msg, fresh := v.Cache.Get(c.ID)
@@ -207,7 +219,7 @@ func (v *Verifier) One(ctx context.Context, k *durable.Consumer, c *Candidate) e
 		c.wait = one[0].wait
 	}
 	message := stored
-	if !j.Stored && v.mayBeRemoved(c.ID) {
+	if !j.Stored { // by retention, or because the store went back
 		message = removed
 	}
 	c.State, c.ttlMs = j.JobState, j.TTLMs
@@ -287,5 +299,5 @@ func (v *Verifier) recall(id ident.ID) *durable.Message {
 }
 
 func (v *Verifier) mayBeRemoved(id ident.ID) bool {
-	return v.NowMs()-id.Millis() > v.Kept.Milliseconds()
+	return v.NowMs()-id.Millis() > v.Kept.Milliseconds() || id.Millis() <= v.goneBackMs.Load()
 }

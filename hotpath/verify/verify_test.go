@@ -76,6 +76,7 @@ func TestOneAndManyGetTheSameVerdict(t *testing.T) {
 		"delivered, and cached":        {at: young, status: durable.Delivered, cached: true, want: Over},
 		"dead":                         {at: young, status: durable.Dead, cached: true, want: Over},
 		"old":                          {at: old, want: Deliver},
+		"young and gone":               {at: young, removed: true, want: Removed},
 		"old and removed":              {at: old, removed: true, want: Removed},
 		"old and removed, yet cached":  {at: old, removed: true, cached: true, want: Removed},
 		"old, delivered and removed":   {at: old, status: durable.Delivered, removed: true, want: Over},
@@ -105,6 +106,29 @@ func TestOneAndManyGetTheSameVerdict(t *testing.T) {
 			require.Equal(t, 9, many[0].Attempt(redisq.Lease{Attempt: 9}))
 		})
 	}
+}
+
+// After the store went back, no message until then is believed to be stored.
+func TestAMessageThatTheStoreLostIsNotDeliveredFromMemory(t *testing.T) {
+	lost, stored, later := ident.AtMillis(now-1), ident.AtMillis(now), ident.AtMillis(now+2*goneBackMargin.Milliseconds())
+	s := &table{removed: map[ident.ID]bool{lost: true}}
+	v := verifierOf(s)
+	for _, id := range []ident.ID{lost, stored, later} {
+		v.Cache.Put(&durable.Message{ID: id, Audience: 2, Payload: []byte("x")})
+		v.Cache.SetFresh(id, 7)
+	}
+	v.StoreWentBack()
+	for id, want := range map[ident.ID]Verdict{lost: Removed, stored: Deliver} {
+		c := Candidate{ID: id, Untouched: true}
+		require.False(t, v.Fresh(consumer, &c, 7))
+		require.NoError(t, v.One(t.Context(), consumer, &c))
+		require.Equal(t, want, c.Verdict)
+		many := []Candidate{{ID: id, Untouched: true}}
+		_, err := v.Verify(t.Context(), consumer, many, 1)
+		require.NoError(t, err)
+		require.Equal(t, want, many[0].Verdict)
+	}
+	require.True(t, v.Fresh(consumer, &Candidate{ID: later, Untouched: true}, 7))
 }
 
 func TestOnlyFreshJobsGoOutUnasked(t *testing.T) {

@@ -30,6 +30,19 @@ func page(t *testing.T, q *redisq.Queue, size int) []ident.ID {
 	}
 }
 
+func historyIsRemembered(t *testing.T, s Server) {
+	q := s.Queue(1000)
+	history, beat, err := q.RememberedHistory(context.Background())
+	require.NoError(t, err)
+	require.Zero(t, history|beat)
+	require.NoError(t, q.RememberHistory(context.Background(), 1<<62, 1))
+	require.NoError(t, q.RememberHistory(context.Background(), 1<<62+7, 9))
+	history, beat, err = q.RememberedHistory(context.Background())
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<62+7, history)
+	require.EqualValues(t, 9, beat)
+}
+
 func peekListsOrder(t *testing.T, s Server) {
 	q := s.Queue(1000)
 	require.Empty(t, page(t, q, 10))

@@ -11,6 +11,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 	}{
 		{"an enqueued job is claimed once", enqueuedJobIsClaimedOnce},
 		{"a higher priority goes first", higherPriorityGoesFirst},
+		{"the history of the store is remembered", historyIsRemembered},
 		{"the oldest goes first inside a priority", oldestGoesFirst},
 		{"a delayed job becomes ready when it is due", delayedJobBecomesReady},
 		{"fresh jobs offered twice are known", freshJobsOfferedTwice},
