@@ -1,26 +1,39 @@
 package ident
 
 import (
+	crypto "crypto/rand"
 	"encoding/binary"
+	"math/rand/v2"
 	"sync"
 )
 
 // A Generator makes the message IDs of one broker. Within a generator IDs
 // strictly ascend, also when its clock steps back; between brokers they are
-// distinct because each holds its own leased node number.
+// distinct because each holds its own leased node number. The sequence numbers
+// are random: an ID that a client has seen does not tell the next one.
 type Generator struct {
 	now func() int64 // Unix milliseconds
 
-	mu   sync.Mutex
-	node uint16
-	ms   int64
-	seq  uint32
+	mu     sync.Mutex
+	random *rand.ChaCha8 // cryptographically strong
+	node   uint16
+	ms     int64
+	seq    uint32
 }
 
 // NewGenerator returns a generator for that node number. now is the clock, in
 // Unix milliseconds; it may be called concurrently with itself.
 func NewGenerator(node uint16, now func() int64) *Generator {
-	return &Generator{now: now, node: node}
+	var seed [32]byte
+	_, _ = crypto.Read(seed[:]) // never fails: the program ends where there is no randomness
+	return &Generator{now: now, node: node, random: rand.NewChaCha8(seed)}
+}
+
+// Seed makes the random part of the following IDs a function of seed, for simulations.
+func (g *Generator) Seed(seed [32]byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.random.Seed(seed)
 }
 
 // SetNode changes the node number: the broker lost its lease and took another.
@@ -36,15 +49,21 @@ func (g *Generator) Next() ID { return g.Block(1) }
 // MaxBlock is the largest block of IDs.
 const MaxBlock = 1 << 15
 
+// The first sequence number of a millisecond is random below firstSeqs, which leaves room for the
+// largest block; each other one is 1 to seqSteps above the one before. So a millisecond has room for
+// about 1500 single messages before the next one is borrowed.
+const firstSeqs, seqSteps = 1 << 15, 1 << 6
+
 // Block returns the first of n new message IDs in one millisecond, at most MaxBlock. The others are
 // those that After returns. No other ID is between them, from whatever broker.
 func (g *Generator) Block(n int) ID {
 	ms := g.now()
 	g.mu.Lock()
+	r := uint32(g.random.Uint64())
 	if ms > g.ms {
-		g.ms, g.seq = ms, 0
-	} else if g.seq++; g.seq+uint32(n)-1 > 0xffff { // 65 536 messages in a millisecond: borrow the next one
-		g.ms, g.seq = g.ms+1, 0
+		g.ms, g.seq = ms, r%firstSeqs
+	} else if g.seq += 1 + r%seqSteps; g.seq+uint32(n)-1 > 0xffff { // no room in the millisecond: borrow the next one
+		g.ms, g.seq = g.ms+1, r%firstSeqs
 	}
 	ms, seq, node := g.ms, g.seq, g.node
 	g.seq += uint32(n) - 1

@@ -2,10 +2,13 @@
 // ascend with time, shown as 20 characters of lower-case base32hex.
 //
 // The bytes are, big-endian, 48 bits of Unix milliseconds, 16 bits of node
-// number, 16 bits of sequence inside the millisecond and 16 bits of index. A
-// message has index 0; the job of the consumer at position i of its channel
-// has index 1+i. So a message owns a block of 65 536 consecutive identifiers
-// and the ID of a job never has to be stored to be known.
+// number, 16 bits of sequence inside the millisecond, which are random, and 16
+// bits of index. A message has index 0; the job of the consumer at position i
+// of its channel has index 1+i. So a message owns a block of 65 536 consecutive
+// identifiers and the ID of a job never has to be stored to be known.
+//
+// The text of an ID, and what the broker makes from one (ForwardID), is a
+// namespace of the broker: no client may give a message such a name, see Made.
 package ident
 
 import (

@@ -1,11 +1,13 @@
 package ident
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"sort"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -85,6 +87,59 @@ func TestGeneratorIsUniqueUnderConcurrency(t *testing.T) {
 	require.Len(t, seen, 40_000)
 }
 
+// An ID that a client has seen must not tell it the next one, in whatever millisecond.
+func TestIDsAreNotPredictable(t *testing.T) {
+	now := int64(1000)
+	g := NewGenerator(1, func() int64 { return now })
+	firsts, steps := map[uint16]bool{}, map[uint16]bool{}
+	last := g.Next()
+	for range 100 {
+		next := g.Next()
+		if next.Millis() == last.Millis() {
+			steps[binary.BigEndian.Uint16(next[8:])-binary.BigEndian.Uint16(last[8:])] = true
+		}
+		now++
+		last = g.Next()
+		firsts[binary.BigEndian.Uint16(last[8:])] = true
+	}
+	require.Greater(t, len(firsts), 90)
+	require.Greater(t, len(steps), 20)
+	a, b := NewGenerator(1, func() int64 { return 5 }), NewGenerator(1, func() int64 { return 5 })
+	a.Seed([32]byte{1})
+	b.Seed([32]byte{1})
+	for range 100 {
+		require.Equal(t, a.Next(), b.Next(), "a simulation repeats its IDs")
+	}
+}
+
+func TestABlockIsOfOneMillisecondAndAscends(t *testing.T) {
+	g := NewGenerator(1, func() int64 { return 1000 })
+	last := g.Next()
+	for i := range 500 {
+		n := []int{1, 2, 1000, MaxBlock}[i%4]
+		first := g.Block(n)
+		require.Equal(t, 1, first.Compare(last))
+		last = first.After(n - 1)
+		require.Equal(t, first.Millis(), last.Millis())
+		require.GreaterOrEqual(t, last.Compare(first), 0)
+		require.Zero(t, binary.BigEndian.Uint16(last[10:]))
+	}
+}
+
+func TestWhatTheBrokerMakesIsNoNameOfAClient(t *testing.T) {
+	id := NewGenerator(1, func() int64 { return 1_763_658_000_123 }).Next()
+	for _, made := range []string{id.String(), id.Job(7).String(), ID{}.String(), Max().String(), ForwardID(id.Job(7), 1_763_658_000_123), ForwardID(id, 0), ForwardID(id, 5) + ".2"} {
+		require.True(t, Made(made), made)
+		require.True(t, ValidName(made), "only the broker may give it")
+	}
+	for _, free := range []string{"", "order-1", strings.ToUpper(id.String()), id.String() + "0", id.String()[1:], "dead.", "dead." + id.String(), "dead." + id.String()[1:] + "..", "dead.x.y", "Dead." + id.String() + ".1"} {
+		require.False(t, Made(free), free)
+	}
+	require.True(t, MadeRecurring("dead."+id.String()))
+	require.True(t, MadeRecurring(id.String()))
+	require.False(t, MadeRecurring("report"))
+}
+
 func TestNextCarries(t *testing.T) {
 	require.Equal(t, ID{11: 1}, ID{}.Next())
 	require.Equal(t, ID{10: 1}, ID{11: 0xff}.Next())
@@ -126,4 +181,11 @@ func FuzzParse(f *testing.F) {
 		}
 		require.Equal(t, s, id.String())
 	})
+}
+
+func BenchmarkNext(b *testing.B) {
+	g := NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
+	for b.Loop() {
+		g.Next()
+	}
 }

@@ -41,6 +41,29 @@ var nameByte = func() (t [256]bool) {
 	return t
 }()
 
+const forward = "dead."
+
+// ForwardID is the message ID of the forward of the dead letter of a job that died at that time: the
+// same for each forward of one death, so a repeat is refused.
+func ForwardID(job ID, diedMs int64) string {
+	return forward + job.String() + "." + strconv.FormatInt(diedMs, 36)
+}
+
+// Made reports whether a message ID has a form that only the broker may give one: that of an ID, of a
+// message or of a job, and that of a ForwardID. A client that could take such an ID for its own
+// message would stand in the place of another message, which exists or is still to come.
+func Made(messageID string) bool {
+	if of, ok := strings.CutPrefix(messageID, forward); ok && len(of) > TextSize && of[TextSize] == '.' {
+		messageID = of[:TextSize] // whatever follows: a ForwardID, or what a recurrence makes one of
+	}
+	_, err := Parse(messageID)
+	return err == nil
+}
+
+// MadeRecurring reports whether the messages of a recurrence with that ID, to which a full stop and a
+// number are appended, would have IDs of which Made is true.
+func MadeRecurring(messageID string) bool { return Made(messageID) || Made(messageID+".1") }
+
 const replies = "~replies-"
 
 // Replies is the channel on which the broker publishes the replies to the producer with that number.

@@ -73,6 +73,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	if b.node, err = cluster.New(ctx, store, fmt.Sprintf("broker %d", l.no), silent); err != nil {
 		return nil, err
 	}
+	l.seed(b.node)
 	agenda := reaper.NewAgenda()
 	b.states = consumerstate.New(consumerstate.Options{Store: store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Log: silent})
 	b.plane = hotpath.New(hotpath.Options{

@@ -1,6 +1,11 @@
 package simulation
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/penstock-broker/penstock/hotpath/cluster"
+)
 
 // A chance is a stream of random numbers that its name decides: the same words
 // give the same stream in every run.
@@ -46,4 +51,14 @@ func word(s string) uint64 {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
 	return h
+}
+
+// seed makes the IDs of a broker the same in every run of the seed.
+func (l *life) seed(node *cluster.Node) {
+	c := draw(l.w.seed, word("ids"), uint64(l.no))
+	var b [32]byte
+	for i := 0; i < len(b); i += 8 {
+		binary.BigEndian.PutUint64(b[i:], c.next())
+	}
+	node.IDs().Seed(b)
 }

@@ -173,6 +173,7 @@ func (l *life) replayJournals() error {
 	if err != nil {
 		return err
 	}
+	l.seed(node)
 	p := accept.New(accept.Options{
 		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(64),
 		Committed: func([]*durable.Message) {}, Bodies: share.New(share.Options{Most: 1 << 20}),
