@@ -26,26 +26,37 @@ var errUnknownMessage = problem.New(fasthttp.StatusNotFound, "message_not_found"
 
 func messagePath(channelID, id string) string { return channelPath(channelID) + "/message/" + id }
 
-// locate returns the internal ID of a message that a client names. The producer's ID comes
-// first. locate returns a text that has the form of an internal ID without a check that the
-// message exists. An ID that is unique for its producer only is found for that producer, which is
-// nil where another one asks.
+// locate returns the internal ID of a message that a client names. The text of an internal ID names
+// the message with that ID and no other one, as long as the channel has it. No producer can give such
+// an ID now; one of the time when it could is found where no message of the broker has it. A text of
+// that form that names no message is returned as the ID that it is: a list may begin there.
 func (a *API) locate(ctx context.Context, ch *catalogue.Channel, id string, producer *durable.Producer) (ident.ID, error) {
-	keys := []string{id}
-	if producer != nil && ch.Intake.Identity == policy.IdentityProducer {
-		keys = []string{durable.ProducerKey(producer.No, id), id}
+	internal, err := ident.Parse(id)
+	made := err == nil
+	if made {
+		if _, err := a.headline(ctx, ch, internal); !errors.Is(err, errUnknownMessage) {
+			return internal, err
+		}
 	}
-	for _, key := range keys {
+	for _, key := range keysOf(ch, id, producer) {
 		held, err := a.o.Store.MessageByKey(ctx, ch.No, key)
 		if err == nil || !errors.Is(err, durable.ErrNotFound) {
 			return held, err
 		}
 	}
-	internal, err := ident.Parse(id)
-	if err != nil {
-		return ident.ID{}, errUnknownMessage
+	if made {
+		return internal, nil
 	}
-	return internal, nil
+	return ident.ID{}, errUnknownMessage
+}
+
+// keysOf returns the Keys that an ID of a producer may stand for. An ID that is unique for its
+// producer only is found for that producer, which is nil where another one asks.
+func keysOf(ch *catalogue.Channel, id string, producer *durable.Producer) []string {
+	if producer != nil && ch.Intake.Identity == policy.IdentityProducer {
+		return []string{durable.ProducerKey(producer.No, id), id}
+	}
+	return []string{id}
 }
 
 // headline returns a message without payload and headers.

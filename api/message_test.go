@@ -190,3 +190,37 @@ func TestADateProvesAMessageUnchangedOnceItsJobsAreOver(t *testing.T) {
 	w.get(path, "If-Modified-Since: "+r.Header("Last-Modified")).is(304)
 	w.get(path, "If-Modified-Since: "+done.Add(-2*time.Second).UTC().Format(http.TimeFormat)).is(200)
 }
+
+// Producers could once give messages IDs of the form of internal ones. Such a message is found under its
+// ID unless that is the ID of another message, and under its own place in any case.
+func TestATextOfTheFormOfAnInternalIDNamesThatMessageFirst(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	owned := w.insert(durable.Message{Payload: []byte("the owner's")})
+	free := w.ids.Next().String()
+	squat := w.insert(durable.Message{Key: owned.ID.String(), Payload: []byte("squatted")})
+	old := w.insert(durable.Message{Key: free, Payload: []byte("old")})
+	for name, payload := range map[string]string{
+		owned.ID.String(): "the owner's", squat.ID.String(): "squatted", free: "old", old.ID.String(): "old",
+	} {
+		require.Equal(t, payload, w.get("/channel/c/message/" + name).json()["Payload"], name)
+		require.Equal(t, 200, w.get("/channel/c/message/"+name+"/timeline").Status)
+	}
+	var want []string
+	for _, m := range []durable.Message{owned, squat, old} {
+		want = append(want, "/channel/c/message/"+m.ID.String())
+	}
+	require.Equal(t, want, w.walk("/channel/c/messages?size=1"), "each link leads to its message")
+	require.Equal(t, want, w.walk("/channel/c/messages?first="+owned.ID.String()))
+	require.Equal(t, want[2:], w.walk("/channel/c/messages?first="+free))
+	w.get("/channel/c/message/"+w.ids.Next().String()).problem(404, "message_not_found")
+
+	plan := w.plan(durable.Scheduled{Message: durable.Message{Payload: []byte("the owner's")}})
+	taker := w.plan(durable.Scheduled{Message: durable.Message{Key: plan.ID.String(), Payload: []byte("squatted")}})
+	later := w.plan(durable.Scheduled{Message: durable.Message{Key: w.ids.Next().String(), Payload: []byte("old")}})
+	for name, payload := range map[string]string{
+		plan.ID.String(): "the owner's", taker.ID.String(): "squatted", later.Key: "old", later.ID.String(): "old",
+	} {
+		require.Equal(t, payload, w.get("/channel/c/scheduled-message/" + name).json()["payload"], name)
+	}
+}

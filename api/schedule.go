@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -37,31 +36,26 @@ func (a *API) scheduledFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *cat
 	if err != nil {
 		return nil, err
 	}
-	if p := publisher(rc); m.ChannelNo != ch.No || p != nil && m.ProducerNo != p.No {
+	if p := publisher(rc); p != nil && m.ProducerNo != p.No {
 		return nil, errUnknownScheduled
 	}
 	return m, nil
 }
 
+// findScheduled finds a schedule as locate finds a message.
 func (a *API) findScheduled(ctx context.Context, ch *catalogue.Channel, id string, producer *durable.Producer) (*durable.Scheduled, error) {
-	keys := []string{id}
-	if producer != nil && ch.Intake.Identity == policy.IdentityProducer {
-		keys = []string{durable.ProducerKey(producer.No, id), id}
+	if internal, err := ident.Parse(id); err == nil {
+		m, err := a.o.Store.ScheduledByID(ctx, internal)
+		if err == nil && m.ChannelNo == ch.No || err != nil && !errors.Is(err, durable.ErrNotFound) {
+			return m, err
+		}
 	}
-	for _, key := range keys {
+	for _, key := range keysOf(ch, id, producer) {
 		if m, err := a.o.Store.ScheduledByKey(ctx, ch.No, key); err == nil || !errors.Is(err, durable.ErrNotFound) {
 			return m, err
 		}
 	}
-	internal, err := ident.Parse(id)
-	if err != nil {
-		return nil, errUnknownScheduled
-	}
-	m, err := a.o.Store.ScheduledByID(ctx, internal)
-	if errors.Is(err, durable.ErrNotFound) {
-		err = errUnknownScheduled
-	}
-	return m, err
+	return nil, errUnknownScheduled
 }
 
 func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {

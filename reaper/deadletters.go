@@ -215,7 +215,8 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 		return nil
 	}
 	m := &msgs[0]
-	job := m.ID.Job(w.k.Position).String()
+	id := m.ID.Job(w.k.Position)
+	job := id.String()
 	headers, hops := withoutDead(m.Headers)
 	if hops >= maxHops {
 		u.Log.Warn("a dead letter was forwarded too often; it stays", "consumer", u.name(w.k.No), "job", job)
@@ -223,7 +224,7 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 	}
 	for _, h := range [...][2]string{
 		{"X-Dead-Job-ID", job}, {"X-Dead-Consumer-ID", w.k.ID}, {"X-Dead-Channel-ID", ch.ID},
-		{"X-Dead-Message-ID", m.PublicID()}, {"X-Dead-Reason", d.Reason.String()}, {hopsHeader, strconv.Itoa(hops + 1)},
+		{"X-Dead-Message-ID", m.PathID()}, {"X-Dead-Reason", d.Reason.String()}, {hopsHeader, strconv.Itoa(hops + 1)},
 	} {
 		if h[1] != "" {
 			headers = append(headers, h[0]+":"+h[1]+"\n"...)
@@ -234,7 +235,7 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 		producer = 0 // a deleted producer publishes nothing
 	}
 	err = u.Forward(ctx, &durable.Message{
-		ChannelNo: target, ProducerNo: producer, Priority: m.Priority, Key: "dead." + job + "." + strconv.FormatInt(d.DiedMs, 36),
+		ChannelNo: target, ProducerNo: producer, Priority: m.Priority, Key: ident.ForwardID(id, d.DiedMs),
 		ContentType: m.ContentType, Headers: headers, Payload: m.Payload,
 	})
 	switch {

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/hotpath/metadata"
-	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -104,8 +103,8 @@ func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 		l.hasPayload = true
 		l.payload, err = r.payload(no == 1)
 	case "MessageID":
-		if l.messageID, err = r.word(); err == nil && l.messageID != "" && !ident.ValidName(l.messageID) {
-			err = errMessageID
+		if l.messageID, err = r.word(); err == nil && l.messageID != "" {
+			err = checkID(l.messageID)
 		}
 	case "ContentType":
 		if l.contentType, err = r.word(); err == nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -151,9 +150,7 @@ func (l *batchLine) set(name, cell string) (err error) {
 	case "Payload", "PayloadBase64":
 		return l.setPayload(name, cell)
 	case "MessageID":
-		if l.messageID = cell; !ident.ValidName(cell) {
-			err = errMessageID
-		}
+		l.messageID, err = cell, checkID(cell)
 	case "ContentType":
 		l.contentType, err = cell, checkContentType(cell)
 	case "OrderingKey":

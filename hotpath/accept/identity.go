@@ -21,6 +21,7 @@ const keyHeader = "Idempotency-Key"
 
 var (
 	errMessageID  = problem.New(400, "invalid_message_id", `A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither "." nor "..".`)
+	errMadeID     = problem.New(400, "invalid_message_id", "The message ID has the form of an ID that the broker makes: 20 characters of 0-9 a-v, alone or after \"dead.\". Only the broker gives such IDs; choose another, for example one with a hyphen.")
 	errLongID     = problem.Newf(400, "invalid_message_id", "In a channel with identity=producer a message ID has at most %d bytes.", durable.MaxProducerID)
 	errKey        = problem.New(400, "invalid_idempotency_key", `Idempotency-Key must occur once, and be 1 to 255 visible ASCII characters, in double quotes or without.`)
 	errIdentities = problem.New(400, "invalid_idempotency_key", "The request has both X-Broker-Message-ID and Idempotency-Key; send one of them.")
@@ -56,17 +57,30 @@ func eventKey(id cloudevents.ID, ch *catalogue.Channel, producer *durable.Produc
 
 // keyOf returns the Key of a message with that ID of its producer, "" for none.
 func keyOf(id string, ch *catalogue.Channel, producer *durable.Producer) (string, error) {
-	switch {
-	case id == "":
+	if id == "" {
 		return "", nil
-	case !ident.ValidName(id):
-		return "", errMessageID
+	}
+	err := checkID(id)
+	switch {
+	case err != nil:
+		return "", err
 	case ch.Intake.Identity != policy.IdentityProducer:
 		return id, nil
 	case len(id) > durable.MaxProducerID:
 		return "", errLongID
 	}
 	return durable.ProducerKey(producer.No, id), nil
+}
+
+// checkID refuses what a producer may not give a message as its ID: no way in takes another check.
+func checkID(id string) error {
+	switch {
+	case !ident.ValidName(id):
+		return errMessageID
+	case ident.Made(id):
+		return errMadeID
+	}
+	return nil
 }
 
 // parseKey reads an Idempotency-Key: a string of RFC 8941, or the same without quotes.

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -91,6 +92,9 @@ func (s *scheduler) plan(nowMs int64, m durable.Message, t times, names timeName
 	}
 	if t.recurrence != "" && len(m.Key) > schedule.MaxID && !m.Digested() {
 		return nil, problem.Newf(400, "invalid_message_id", "The ID of a recurring message has at most %d bytes, because each message gets a suffix.", schedule.MaxID)
+	}
+	if t.recurrence != "" && m.Key != "" && !m.Digested() && ident.MadeRecurring(m.PublicID()) {
+		return nil, errMadeID
 	}
 	dueMs := due.Add(time.Millisecond - time.Nanosecond).UnixMilli() // never before its time
 	return &durable.Scheduled{Message: m, DueMs: dueMs, Recurrence: t.recurrence}, nil
