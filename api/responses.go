@@ -218,7 +218,7 @@ func (a *API) postResponse(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return errUnknownMessage
 	}
 	now := a.o.NowMs()
-	d := exchange.Delivery{Consumer: k, Policy: p, ID: m.ID, PublicID: m.PublicID(), Producer: m.ProducerNo != 0, Status: fasthttp.StatusOK, AtMs: now}
+	d := exchange.Delivery{Consumer: k, Policy: p, ID: m.ID, MessageID: m.PathID(), Producer: m.ProducerNo != 0, Status: fasthttp.StatusOK, AtMs: now}
 	e := d.Awaited()
 	body := rc.PostBody()
 	e.Truncated = len(body) > p.ResponseMaxBytes

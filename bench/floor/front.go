@@ -90,7 +90,7 @@ func (f *floor) plainFront() fasthttp.RequestHandler {
 			rc.Error(err.Error(), fasthttp.StatusServiceUnavailable)
 			return
 		}
-		rc.Response.Header.Set("Location", "/channel/"+ch.ID+"/message/"+p.msg.PublicID())
+		rc.Response.Header.Set("Location", "/channel/"+ch.ID+"/message/"+p.msg.PathID())
 		rc.SetStatusCode(fasthttp.StatusCreated)
 	}
 }

@@ -58,7 +58,7 @@ func (p guardedPoster) post(k *durable.Consumer, m *durable.Message) error {
 	job := m.ID.Job(k.Position).String()
 	for _, field := range [][2]string{
 		{"X-Broker-Consumer-Token", k.Token}, {"X-Broker-Channel-ID", p.floor.channel.Load().ID}, {"X-Broker-Consumer-ID", k.ID},
-		{"X-Broker-Message-ID", m.PublicID()}, {"X-Broker-Message-Priority", "0"}, {"X-Broker-Job-ID", job},
+		{"X-Broker-Message-ID", m.PathID()}, {"X-Broker-Message-Priority", "0"}, {"X-Broker-Job-ID", job},
 		{"X-Broker-Attempt", "1"}, {"X-Request-ID", job + "-1"},
 	} {
 		h.Set(field[0], field[1])

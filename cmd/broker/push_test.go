@@ -61,7 +61,7 @@ func deliveryHeaders(t *testing.T, p *process) {
 	h := sink.all()[0].header
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "Penstock/" + version,
-		"X-Broker-Consumer-Token": "k-token", "X-Broker-Channel-ID": s.channel, "X-Broker-Consumer-ID": "k",
+		"X-Broker-Consumer-Token": "k-token", "X-Broker-Channel-ID": s.channel, "X-Broker-Consumer-ID": "k", "X-Broker-Producer-ID": "p",
 		"X-Broker-Message-ID": "order-1", "X-Broker-Message-Priority": "7", "X-Broker-Attempt": "1",
 		"X-Tenant": "T1", "Traceparent": "00-a-b-01", "X-Broker-Metadata-Headers": "traceparent,x-tenant",
 		"Content-Length": "17",
@@ -71,7 +71,7 @@ func deliveryHeaders(t *testing.T, p *process) {
 	require.Equal(t, m.Jobs[0].ID, h.Get("X-Broker-Job-ID"))
 	require.NotEmpty(t, h.Get("X-Request-ID"))
 	for name, values := range h {
-		require.NotContains(t, []string{"Authorization", "X-Other", "X-Broker-Producer-Id", "X-Broker-Producer-Token", "X-Broker-Channel-Token", "X-Broker-Admin-Token"}, name)
+		require.NotContains(t, []string{"Authorization", "X-Other", "X-Broker-Producer-Token", "X-Broker-Channel-Token", "X-Broker-Admin-Token"}, name)
 		for _, secret := range []string{"p-token", "c-token", adminToken, "Bearer secret"} {
 			require.NotContains(t, values, secret, name)
 		}

@@ -122,8 +122,10 @@ func identityOfProducers(t *testing.T, p *process) {
 		require.Contains(t, r.body, "of "+tokens[3])
 	}
 	requireOnce(t, sink, "of one", "of two")
-	for _, r := range sink.all() {
-		require.Equal(t, "x", r.header.Get("X-Broker-Message-ID"))
+	for _, r := range sink.all() { // consumers know a message by the ID that its Location has
+		at := map[string]reply{"of one": a, "of two": b}[r.body].header.Get("Location")
+		require.Equal(t, at, s.path("/message/", r.header.Get("X-Broker-Message-ID")))
+		require.Equal(t, "of "+r.header.Get("X-Broker-Producer-ID"), r.body)
 	}
 	requireProblem(t, post(one, "long", strings.Repeat("x", 248)), 400, "invalid_message_id")
 	require.Equal(t, 201, post(one, "longest", strings.Repeat("x", 247)).status)

@@ -336,7 +336,7 @@ func scheduledScoped(t *testing.T, p *process) {
 		require.Equal(t, fmt.Sprint(i), m.Payload)
 	}
 	requireOnce(t, sink, "0", "1")
-	require.Equal(t, "x", sink.all()[0].header.Get("X-Broker-Message-Id"))
+	require.NotEqual(t, sink.all()[0].header.Get("X-Broker-Message-ID"), sink.all()[1].header.Get("X-Broker-Message-ID"))
 }
 
 func scheduledInPause(t *testing.T, p *process) {

@@ -43,7 +43,7 @@ func hostileMessages() (msgs []durable.Message) {
 }
 
 // wantMessage is m as docs/consuming.md describes it.
-func wantMessage(m *durable.Message) apitype.PullMessage {
+func wantMessage(m *durable.Message, producer string) apitype.PullMessage {
 	latin1 := func(s string) string {
 		if utf8.ValidString(s) {
 			return s
@@ -79,9 +79,9 @@ func TestClaimAnswersAreOfTheirType(t *testing.T) {
 		want := apitype.ClaimedJobs{Result: []apitype.ClaimedJob{}}
 		for j := range msgs[:i*len(msgs)/2] {
 			m, attempt := &msgs[j], []int{0, 1, math.MaxInt32}[j%3]
-			jobs = append(jobs, claimedJob{lease: redisq.Lease{ID: m.ID, Token: apitest.HostileTexts[j%len(apitest.HostileTexts)], Attempt: attempt}, msg: m})
+			jobs = append(jobs, claimedJob{lease: redisq.Lease{ID: m.ID, Token: apitest.HostileTexts[j%len(apitest.HostileTexts)], Attempt: attempt}, msg: m, producer: "p"})
 			want.Result = append(want.Result, apitype.ClaimedJob{
-				ID: m.ID.Job(2).String(), Lease: apitest.HostileTexts[j%len(apitest.HostileTexts)], Attempt: attempt, Deadline: deadline.UTC(), Priority: m.Priority, Message: wantMessage(m),
+				ID: m.ID.Job(2).String(), Lease: apitest.HostileTexts[j%len(apitest.HostileTexts)], Attempt: attempt, Deadline: deadline.UTC(), Priority: m.Priority, Message: wantMessage(m, "p"),
 			})
 		}
 		var got apitype.ClaimedJobs
@@ -108,8 +108,8 @@ func TestQueuedJobsAreOfTheirType(t *testing.T) {
 		want := apitype.QueuedJobs{Result: []apitype.QueuedJob{}, Pages: apitype.Pages{Next: next}}
 		for j := range msgs[:i*len(msgs)/len(apitest.HostileTexts)] {
 			m := &msgs[j]
-			page.jobs = append(page.jobs, queuedJob{w: redisq.Waiting{ID: m.ID, Priority: m.Priority}, attempts: j, msg: m})
-			want.Result = append(want.Result, apitype.QueuedJob{ID: m.ID.Job(2).String(), Priority: m.Priority, Attempts: j, Message: wantMessage(m)})
+			page.jobs = append(page.jobs, queuedJob{w: redisq.Waiting{ID: m.ID, Priority: m.Priority}, attempts: j, msg: m, producer: "p"})
+			want.Result = append(want.Result, apitype.QueuedJob{ID: m.ID.Job(2).String(), Priority: m.Priority, Attempts: j, Message: wantMessage(m, "p")})
 		}
 		var got apitype.QueuedJobs
 		members.Decode(t, listedText(&page), &got)

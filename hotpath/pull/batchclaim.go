@@ -142,9 +142,10 @@ func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Du
 
 // A claimedJob is a lease with its message.
 type claimedJob struct {
-	lease redisq.Lease
-	msg   *durable.Message
-	size  int // as JSON, bytes
+	lease    redisq.Lease
+	msg      *durable.Message
+	producer string // as in queuedJob
+	size     int    // as JSON, bytes
 }
 
 func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
@@ -216,7 +217,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 			continue
 		}
 		lease.Attempt = c.Attempt(lease)
-		jobs = append(jobs, claimedJob{lease, c.Message, size})
+		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size})
 	}
 	if aside {
 		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)
@@ -286,7 +287,7 @@ func appendClaimed(t *answer.Text, k *durable.Consumer, jobs []claimedJob, deadl
 		b = strconv.AppendInt(b, int64(j.msg.Priority), 10)
 		b = appendReplay(b, k.Replay)
 		t.B = append(b, `,"Message":`...)
-		appendMessage(t, j.msg)
+		appendMessage(t, j.msg, j.producer)
 		b = append(t.B, '}')
 	}
 	t.B = append(b, "]}\n"...)

@@ -18,6 +18,7 @@ type queuedJob struct {
 	w        redisq.Waiting
 	attempts int
 	msg      *durable.Message
+	producer string          // its ID; "": the broker made the message
 	replay   *durable.Replay // nil: it is a job of the consumer itself
 }
 
@@ -43,7 +44,7 @@ func (q *queuedJobs) appendJSON(t *answer.Text) {
 		b = strconv.AppendInt(b, int64(j.attempts), 10)
 		b = appendReplay(b, j.replay)
 		t.B = append(b, `,"Message":`...)
-		appendMessage(t, j.msg)
+		appendMessage(t, j.msg, j.producer)
 		b = append(t.B, '}')
 	}
 	b = append(b, `],"Pages":{`...)
@@ -70,9 +71,13 @@ func (q *queuedJobs) sizes() (size, kept int) {
 
 // appendMessage appends a message in the form that pull consumers receive. A UTF-8 payload is shown
 // as text. Any other payload is shown in base64, with PayloadEncoding.
-func appendMessage(t *answer.Text, m *durable.Message) {
+func appendMessage(t *answer.Text, m *durable.Message, producer string) {
 	b := append(t.B, `{"MessageID":`...)
-	b = jsontext.Append(b, m.PublicID())
+	b = jsontext.Append(b, m.PathID())
+	if producer != "" {
+		b = append(b, `,"ProducerID":`...)
+		b = jsontext.Append(b, producer)
+	}
 	t.B = append(b, `,"Payload":`...)
 	text := utf8.Valid(m.Payload)
 	t.String(m.Payload, !text)

@@ -34,7 +34,7 @@ func (p *portion) add(size int) bool {
 // shownSize returns an upper bound for the length of appendMessage's output, with room for the
 // surrounding members. It is exact for the payload, which escaping can make six times as long.
 func shownSize(m *durable.Message) int {
-	const around = 512
+	const around = 768 // with the ID of the producer
 	return around + len(m.Key) + 6*(len(m.Headers)+len(m.ContentType)) + shownPayload(m)
 }
 

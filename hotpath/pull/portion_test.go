@@ -224,7 +224,7 @@ func TestALargeAnswerLeavesNoBuffer(t *testing.T) {
 // textOf returns a message as pull consumers get it.
 func textOf(m *durable.Message) []byte {
 	t := answer.Text{Whole: true}
-	appendMessage(&t, m)
+	appendMessage(&t, m, "")
 	return t.B
 }
 

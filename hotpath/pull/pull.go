@@ -275,7 +275,7 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 		} else if !page.size.add(size) {
 			break
 		} else {
-			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts), msg: c.Message, replay: k.Replay})
+			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts), msg: c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
 		}
 		shown++
 	}
@@ -283,6 +283,14 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 		_, err = p.queue.Ack(ctx, k.No, over)
 	}
 	return shown, err
+}
+
+// producerOf returns the ID of the producer of a message, "" where it has none.
+func (p *Puller) producerOf(m *durable.Message) string {
+	if producer := p.catalogue.ProducerByNo(m.ProducerNo); producer != nil {
+		return producer.ID
+	}
+	return ""
 }
 
 func parseLimit(args *fasthttp.Args) (int, error) {

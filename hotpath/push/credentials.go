@@ -2,10 +2,10 @@ package push
 
 import "strings"
 
-// webhookID is the public ID of the message, or its own where the public ID contains a full stop,
-// which separates the parts of what is signed.
+// webhookID is the ID of the message that the consumer knows, or the internal one where that contains
+// a full stop, which separates the parts of what is signed.
 func (v *delivery) webhookID() string {
-	if id := v.msg.PublicID(); !strings.Contains(id, ".") {
+	if id := v.msg.PathID(); !strings.Contains(id, ".") {
 		return id
 	}
 	return v.msg.ID.String()

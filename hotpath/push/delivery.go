@@ -234,8 +234,11 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	if ch := v.d.catalogue.ChannelByNo(v.msg.ChannelNo); ch != nil {
 		h.Set("X-Broker-Channel-ID", ch.ID)
 	}
+	if p := v.d.catalogue.ProducerByNo(v.msg.ProducerNo); p != nil {
+		h.Set("X-Broker-Producer-ID", p.ID)
+	}
 	h.Set("X-Broker-Consumer-ID", v.consumer.ID)
-	h.Set("X-Broker-Message-ID", v.msg.PublicID())
+	h.Set("X-Broker-Message-ID", v.msg.PathID())
 	h.Set("X-Broker-Message-Priority", strconv.Itoa(v.msg.Priority))
 	job := v.msg.ID.Job(v.consumer.Position).String()
 	attempt := strconv.Itoa(v.lease.Attempt)

@@ -87,7 +87,7 @@ func (v *delivery) inquire(ctx context.Context, p *policy.Policy, deadline time.
 // askStatus asks the status URL once. authorization is the value of that header, "" for the one of
 // the policy.
 func (v *delivery) askStatus(ctx context.Context, p *policy.Policy, authorization string) (status int, err error) {
-	id := v.msg.PublicID()
+	id := v.msg.PathID()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.StatusURL.For(id), http.NoBody)
 	if err != nil {
 		return 0, errInquiry

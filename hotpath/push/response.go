@@ -65,7 +65,7 @@ func (v *delivery) dropKept() {
 func (v *delivery) answered(out *durable.Outcome, res *egress.Result, p *policy.Policy) {
 	if v.responds(p) {
 		d := exchange.Delivery{
-			Consumer: v.consumer, Policy: p, ID: v.msg.ID, PublicID: v.msg.PublicID(), Producer: v.msg.ProducerNo != 0,
+			Consumer: v.consumer, Policy: p, ID: v.msg.ID, MessageID: v.msg.PathID(), Producer: v.msg.ProducerNo != 0,
 			Attempt: out.Attempts, Status: res.Status, AtMs: out.AtMs,
 		}
 		out.Exchange = d.Answered(res)

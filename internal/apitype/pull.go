@@ -20,8 +20,9 @@ type QueuedJob struct {
 
 // A PullMessage is a message as pull consumers get it.
 type PullMessage struct {
-	MessageID       string `json:"MessageID"` // of the producer, else of the broker
-	Payload         string `json:"Payload"`   // base64 when PayloadEncoding is set
+	MessageID       string `json:"MessageID"`            // unique in the channel: of the producer where it is, else of the broker
+	ProducerID      string `json:"ProducerID,omitempty"` // absent: the broker made the message
+	Payload         string `json:"Payload"`              // base64 when PayloadEncoding is set
 	PayloadEncoding string `json:"PayloadEncoding,omitempty"`
 	// Headers are the metadata headers, never null. A value that is not UTF-8 is read as Latin-1,
 	// so that no byte is lost.

@@ -22,14 +22,14 @@ const (
 
 // A Delivery is a delivered job of a consumer with responses on.
 type Delivery struct {
-	Consumer *durable.Consumer
-	Policy   *policy.Policy
-	ID       ident.ID
-	PublicID string // of the message
-	Producer bool   // the message has one
-	Attempt  int
-	Status   int
-	AtMs     int64
+	Consumer  *durable.Consumer
+	Policy    *policy.Policy
+	ID        ident.ID
+	MessageID string // as the consumer knows the message
+	Producer  bool   // the message has one
+	Attempt   int
+	Status    int
+	AtMs      int64
 }
 
 // exchange is the row of the delivery, without a response yet. The delivery of a replay has the one
@@ -50,7 +50,7 @@ func (d *Delivery) Answered(res *egress.Result) *durable.Exchange {
 	e, r := d.exchange(), res.Response
 	switch {
 	case d.Policy.Accepted(d.Status):
-		e.URL = d.Policy.ResultURL.For(d.PublicID)
+		e.URL = d.Policy.ResultURL.For(d.MessageID)
 		if r != nil && r.Location != "" {
 			if to := resolve(d.Consumer.CallbackURL, r.Location); to != "" {
 				e.URL = to

@@ -176,7 +176,7 @@ func (w *world) arrived(k durable.Consumer, id ident.ID, publicID, priority, pay
 		return
 	}
 	m := found[0]
-	if string(m.Payload) != payload || m.PublicID() != publicID || strconv.Itoa(m.Priority) != priority || !concerns(m.ID, m.Audience, k) {
+	if string(m.Payload) != payload || m.PathID() != publicID || strconv.Itoa(m.Priority) != priority || !concerns(m.ID, m.Audience, k) {
 		w.checker.report(id, "I4: consumer %d got %q as %q with priority %s; stored is %q with priority %d for %d consumers",
 			k.No, payload, publicID, priority, m.Payload, m.Priority, m.Audience)
 	}
