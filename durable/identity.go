@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -22,7 +21,7 @@ import (
 //	!DIGEST         source and id of a CloudEvent; the message has no ID of its producer
 //	=RECEIPT        a message without identity that was in a journal; see ReceiptKey
 //
-// An Idempotency-Key ends by its age, not with its message, and compares only the payload.
+// An Idempotency-Key ends by its age, not with its message. It compares the payload and the terms.
 
 // MaxProducerID is the longest ID that ProducerKey takes, in bytes.
 const MaxProducerID = 255 - 8
@@ -64,7 +63,7 @@ func (m *Message) Digested() bool {
 	return m.Idempotent() || m.Event() || strings.HasPrefix(m.Key, received)
 }
 
-// sameEvent reports whether a stored message and m are the same CloudEvent. Its mode, its priority
+// sameEvent reports whether a stored message and m have the same CloudEvent. Its mode, its priority
 // and other metadata may differ.
 func sameEvent(stored, m *Message) bool {
 	return stored.Key == m.Key && stored.ProducerNo == m.ProducerNo && cloudevents.Equal(stored.asEvent(), m.asEvent())
@@ -79,8 +78,8 @@ func (m *Message) asEvent() cloudevents.Message {
 	return cloudevents.Message{ContentType: m.ContentType, Headers: headers, Payload: m.Payload}
 }
 
-// PublicID is the ID of the message outside of the broker: the producer's own, or ID if the
-// producer gave none.
+// PublicID is the ID of the message towards its producer: the producer's own, or ID if the producer
+// gave none.
 func (m *Message) PublicID() string {
 	if m.Scoped() {
 		_, id, _ := strings.Cut(m.Key, "/")
@@ -89,7 +88,9 @@ func (m *Message) PublicID() string {
 	return m.PathID()
 }
 
-// PathID is the ID of the message in its path: the public ID where that is unique in the channel.
+// PathID is the ID of the message in its path and towards consumers, unique in the channel and the
+// same for ever: the public ID where that is unique in the channel and cannot be taken for an internal
+// one, else ID. Consumers know repeats by it, so no two messages of a channel may share it.
 func (m *Message) PathID() string {
 	if m.pathHasKey() {
 		return m.Key
@@ -106,7 +107,11 @@ func (m *Message) AppendPathID(b []byte) []byte {
 }
 
 func (m *Message) pathHasKey() bool {
-	return m.Key != "" && !m.Digested() && !m.Scoped()
+	if m.Key == "" || m.Digested() || m.Scoped() {
+		return false
+	}
+	_, err := ident.Parse(m.Key) // producers could give such IDs once
+	return err != nil
 }
 
 // Scoped reports whether the Key is the ID of a producer that is unique among its messages only.
@@ -118,22 +123,24 @@ func (m *Message) fingerprint() []byte {
 	return sum[:16]
 }
 
-// A use is the message that has an Idempotency-Key, with the fingerprint of its payload.
+// A use is the message that has an Idempotency-Key, with the fingerprint of its payload and the digest
+// of its terms, nil where the broker that stored it did not know them.
 type use struct {
 	id          ident.ID
 	fingerprint string
+	terms       []byte
 }
 
-// of returns the result of a message whose key another message has. over reports instead that the
-// key is too old.
-func (u use) of(e entry, kept time.Duration) (err error, over bool) {
-	switch {
-	case u.id.Millis()+kept.Milliseconds() < e.ID.Millis():
-		return nil, true
-	case u.fingerprint == string(e.fingerprint()):
-		return &DuplicateError{ID: u.id}, false
+// usedBy returns the result of a message whose key another message has.
+func (s *Store) usedBy(ctx context.Context, q querier, u use, e entry) (answer, err error) {
+	if u.fingerprint != string(e.fingerprint()) {
+		return ErrReused, nil
 	}
-	return ErrReused, false
+	alike, err := s.usedAlike(ctx, q, u, e.Message)
+	if err != nil || !alike {
+		return ErrReused, err
+	}
+	return &DuplicateError{ID: u.id}, nil
 }
 
 const (
@@ -141,7 +148,8 @@ const (
 SELECT
     msg_key,
     id,
-    fingerprint
+    fingerprint,
+    terms
 FROM idempotency_keys
 WHERE channel_no = ?
   AND msg_key IN (?...)`
@@ -157,9 +165,10 @@ INSERT INTO idempotency_keys (
     channel_no,
     msg_key,
     id,
-    fingerprint
+    fingerprint,
+    terms
 )
-VALUES (?, ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?)`
 
 	selectOldUses = `
 SELECT id
@@ -175,7 +184,7 @@ WHERE id <= ?`
 
 // uses builds the insert of Idempotency-Keys. The entries are sorted by channel and key.
 func (w *builder) uses(part []entry) string {
-	b := w.begin(`INSERT INTO idempotency_keys (channel_no, msg_key, id, fingerprint) VALUES `)
+	b := w.begin(`INSERT INTO idempotency_keys (channel_no, msg_key, id, fingerprint, terms) VALUES `)
 	for i, e := range part {
 		if i > 0 {
 			b = append(b, ",\n"...)
@@ -188,6 +197,8 @@ func (w *builder) uses(part []entry) string {
 		b = appendID(b, e.ID)
 		b = append(b, ',')
 		b = appendHex(b, e.fingerprint())
+		b = append(b, ',')
+		b = appendHex(b, e.terms())
 		b = append(b, ')')
 	}
 	w.b = b
@@ -214,7 +225,7 @@ func (s *Store) resolveUses(ctx context.Context, q querier, part []entry, errs [
 	err = each(ctx, q, query, args, func(r *sql.Rows) error {
 		var key, fingerprint []byte
 		var u use
-		err := r.Scan(&key, scanID{&u.id}, &fingerprint)
+		err := r.Scan(&key, scanID{&u.id}, &fingerprint, &u.terms)
 		u.fingerprint = string(fingerprint)
 		found[string(key)] = u
 		return err
@@ -228,8 +239,10 @@ func (s *Store) resolveUses(ctx context.Context, q querier, part []entry, errs [
 			rest = append(rest, e)
 			continue
 		}
-		over := false
-		if errs[e.i], over = u.of(e, s.keysKept); !over {
+		if u.id.Millis()+s.keysKept.Milliseconds() >= e.ID.Millis() {
+			if errs[e.i], err = s.usedBy(ctx, q, u, e); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if _, err := q.ExecContext(ctx, deleteUse, e.ChannelNo, []byte(e.Key), u.id[:]); err != nil {

@@ -26,10 +26,10 @@ type entry struct {
 //   - nil: the message is on disk. A message that was stored before with the same ID and
 //     content is also nil, so a batch may be inserted again after ErrOutcomeUnknown;
 //   - *DuplicateError: the channel, or an earlier message of the batch, has this Key with
-//     the same producer, priority, content type, headers and payload;
+//     the same producer, priority, content type, headers, payload and terms;
 //   - ErrConflict: the channel has another message under this Key;
 //   - ErrReused: the same, where the Key is an Idempotency-Key. There *DuplicateError means that
-//     the payload is the same;
+//     payload and terms are the same;
 //   - ErrStale: the caller refreshes the catalogue or the lease, takes new IDs and inserts
 //     again;
 //   - ErrRejected: this message can never be stored; the others are not affected;
@@ -146,9 +146,9 @@ func resolveRepeated(later []entry, first map[channelKey]entry, errs []error) (a
 		f := first[channelKey{e.ChannelNo, e.Key}]
 		switch err := errs[f.i]; {
 		case err == nil, errors.Is(err, errFound):
-			errs[e.i] = takenBy(f.ID, e, same(f.Message, e.Message))
+			errs[e.i] = takenBy(f.ID, e, same(f.Message, e.Message) && sameTerms(f.Message, e.Message))
 		case errors.As(err, &dup):
-			errs[e.i] = takenBy(dup.ID, e, same(f.Message, e.Message))
+			errs[e.i] = takenBy(dup.ID, e, same(f.Message, e.Message) && sameTerms(f.Message, e.Message))
 		case errors.Is(err, ErrConflict), errors.Is(err, ErrReused):
 			contested = append(contested, e)
 		case errors.Is(err, ErrRejected):
@@ -186,12 +186,12 @@ func (s *Store) resolveContested(ctx context.Context, contested []entry, errs []
 }
 
 // takenBy returns the result of a message whose key belongs to the stored message original.
-// same reports whether both messages are equal.
-func takenBy(original ident.ID, e entry, same bool) error {
+// repeats reports whether the message is a repeat of that one.
+func takenBy(original ident.ID, e entry, repeats bool) error {
 	switch {
-	case same && original == e.ID:
+	case repeats && original == e.ID:
 		return nil // an earlier commit of this message
-	case same:
+	case repeats:
 		return &DuplicateError{ID: original}
 	case original == e.ID:
 		return ErrStale // another message has the ID; the caller takes a new one
@@ -233,8 +233,8 @@ func spread(part []entry, errs []error, err error) {
 	}
 }
 
-// same reports whether a stored message equals m. If it does, an earlier commit has stored
-// m; otherwise it is another message with the ID or key of m.
+// same reports whether a stored message has the content of m. One with the ID of m is m then, stored
+// by an earlier commit; one with the key of m is what m repeats if the terms are the same, too.
 func same(stored, m *Message) bool {
 	if m.Event() {
 		return sameEvent(stored, m)

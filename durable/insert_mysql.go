@@ -213,7 +213,9 @@ SELECT
     msg_key,
     content_type,
     headers,
-    payload
+    payload,
+    ttl_ms,
+    addressed
 FROM messages
 WHERE channel_no = ?
   AND id IN (?...)
@@ -271,7 +273,11 @@ func (s *Store) resolveChunk(ctx context.Context, q querier, part []entry, errs 
 				rest = append(rest, e)
 				continue
 			}
-			errs[e.i] = takenBy(h.ID, e, same(&m, e.Message))
+			repeats, err := s.repeats(ctx, q, &m, e.Message)
+			if err != nil {
+				return nil, err
+			}
+			errs[e.i] = takenBy(h.ID, e, repeats)
 		case found:
 			errs[e.i] = ErrStale // another message has the ID; the caller takes a new one
 		default:

@@ -36,20 +36,6 @@ FROM messages
 WHERE channel_no = ?
   AND id = ?`
 
-	// Returns the payload only if its size equals that of the argument.
-	sqliteSame = `
-SELECT
-    producer_no,
-    priority,
-    msg_key,
-    content_type,
-    headers,
-    LENGTH(payload) = ?1 OR ?4,
-    CASE WHEN LENGTH(payload) = ?1 OR ?4 THEN payload END
-FROM messages
-WHERE channel_no = ?2
-  AND id = ?3`
-
 	sqliteInsertMessage = `
 INSERT INTO messages (
     channel_no,
@@ -194,7 +180,7 @@ func (b *sqliteBatch) write(stmt *sql.Stmt, e entry, errs []error) error {
 		return e2
 	}
 	if err == nil && e.Idempotent() {
-		_, err = b.tx.ExecContext(b.ctx, sqliteInsertUse, e.ChannelNo, []byte(e.Key), e.ID[:], e.fingerprint())
+		_, err = b.tx.ExecContext(b.ctx, sqliteInsertUse, e.ChannelNo, []byte(e.Key), e.ID[:], e.fingerprint(), e.terms())
 	} else if err == nil && e.Key != "" {
 		_, err = b.tx.ExecContext(b.ctx, sqliteInsertKey, e.ChannelNo, []byte(e.Key), e.ID[:])
 	}
@@ -275,18 +261,6 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 		errs[e.i] = ErrStale
 	}
 	return found, nil
-}
-
-// taken returns the result of a message whose key belongs to the stored message original.
-func (b *sqliteBatch) taken(e entry, original ident.ID) (answer, err error) {
-	var m Message
-	var sameSize bool // or an event, of which the size may differ
-	err = b.tx.QueryRowContext(b.ctx, sqliteSame, len(e.Payload), e.ChannelNo, original[:], e.Event()).
-		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &sameSize, &m.Payload)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, err
-	}
-	return takenBy(original, e, err == nil && sameSize && same(&m, e.Message)), nil
 }
 
 // rejects reports whether err rejects the values of a row.

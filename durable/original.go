@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -44,9 +45,44 @@ func (s *Store) stored(ctx context.Context, q querier, channelNo uint32, ids []i
 	out := map[ident.ID]Message{}
 	err := each(ctx, q, list(selectStored, len(ids)), inArgs(channelNo, ids), func(r *sql.Rows) error {
 		var m Message
-		err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload)
+		err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload, &m.TTLMs, scanPositions{&m.Addressed})
 		out[m.ID] = m
 		return err
 	})
 	return out, err
+}
+
+// Returns the payload only if its size equals that of the argument.
+const sqliteSame = `
+SELECT
+    producer_no,
+    priority,
+    msg_key,
+    content_type,
+    headers,
+    ttl_ms,
+    addressed,
+    LENGTH(payload) = ?1 OR ?4,
+    CASE WHEN LENGTH(payload) = ?1 OR ?4 THEN payload END
+FROM messages
+WHERE channel_no = ?2
+  AND id = ?3`
+
+// taken returns the result of a message whose key belongs to the stored message original.
+func (b *sqliteBatch) taken(e entry, original ident.ID) (answer, err error) {
+	var m Message
+	var sameSize bool // or an event, of which the size may differ
+	err = b.tx.QueryRowContext(b.ctx, sqliteSame, len(e.Payload), e.ChannelNo, original[:], e.Event()).
+		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.TTLMs, scanPositions{&m.Addressed}, &sameSize, &m.Payload)
+	repeats := false
+	switch {
+	case err == nil && sameSize:
+		repeats, err = b.store.repeats(b.ctx, b.tx, &m, e.Message)
+	case errors.Is(err, sql.ErrNoRows):
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return takenBy(original, e, repeats), nil
 }

@@ -122,7 +122,7 @@ var lockScheduled = statement{
 // schedule:
 //
 //   - nil: it is on disk, also after an earlier call with the same ID;
-//   - *DuplicateError: a schedule with the same Key, content and times is stored; ID is its own;
+//   - *DuplicateError: a schedule with the same Key, content, terms and times is stored; ID is its own;
 //   - ErrConflict, ErrReused: another message or schedule has the Key;
 //   - ErrStale: as of Insert;
 //   - ErrRejected: the schedule can never be stored;
@@ -206,7 +206,7 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 			if len(rest) == 0 { // it is answered
 				continue
 			}
-			_, err = tx.ExecContext(ctx, sqliteInsertUse, m.ChannelNo, []byte(m.Key), m.ID[:], m.planned().fingerprint())
+			_, err = tx.ExecContext(ctx, sqliteInsertUse, m.ChannelNo, []byte(m.Key), m.ID[:], m.planned().fingerprint(), m.terms())
 			if err != nil {
 				return err
 			}
@@ -267,8 +267,12 @@ func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, er
 	case row.ID == m.ID:
 		return nil
 	}
-	alike := same(&row.Message, &m.Message) && row.Recurrence == m.Recurrence && (row.DueMs == m.DueMs || m.Recurrence != "")
-	return takenBy(row.ID, entry{&m.Message, 0}, alike)
+	repeats, e := s.repeats(ctx, q, &row.Message, &m.Message)
+	if e != nil {
+		return e
+	}
+	repeats = repeats && row.Recurrence == m.Recurrence && (row.DueMs == m.DueMs || m.Recurrence != "")
+	return takenBy(row.ID, entry{&m.Message, 0}, repeats)
 }
 
 func scanScheduled(r interface{ Scan(dest ...any) error }) (*Scheduled, error) {

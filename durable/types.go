@@ -12,11 +12,11 @@ import (
 var ErrNotFound = errors.New("durable: not found")
 
 // ErrDuplicate means that the message is already stored: the channel has a message with the
-// same Key, producer and content. The error is a *DuplicateError.
+// same Key, producer, content and terms. The error is a *DuplicateError.
 var ErrDuplicate = errors.New("durable: duplicate message ID in channel")
 
 // ErrConflict means that another message of the channel has the Key, from another producer or
-// with other content. The message of the call is not stored.
+// with other content or terms. The message of the call is not stored.
 var ErrConflict = errors.New("durable: message ID of another message in channel")
 
 // ErrReused means that another message has the Idempotency-Key.
@@ -198,7 +198,7 @@ type Message struct {
 	LeftOut     Positions // consumers whose filters refused it, of those that it is addressed to; "" for none
 	Priority    int       // 0..1023, higher first
 	Key         string    // its identity for repeats, "" if it has none; see ProducerKey and IdempotencyKey
-	TTLMs       int64     // time to live of its jobs, 0: none of its own; not a part of its identity
+	TTLMs       int64     // time to live of its jobs, 0: none of its own; one of its terms
 	ContentType string
 	Headers     []byte // metadata headers, "name:value\n" each, in the producer's order
 	Payload     []byte

@@ -148,10 +148,10 @@ func (s *store) insertHere(node durable.NodeLease, batch []durable.Message) []er
 
 // takenBy is the answer to a message whose key a stored one has.
 func takenBy(original, m *durable.Message) error {
-	switch same := sameMessage(original, m); {
-	case same && original.ID == m.ID:
+	switch repeats := repeatsMessage(original, m); {
+	case repeats && original.ID == m.ID:
 		return nil
-	case same:
+	case repeats:
 		return &durable.DuplicateError{ID: original.ID}
 	case original.ID == m.ID:
 		return durable.ErrStale
@@ -162,6 +162,12 @@ func takenBy(original, m *durable.Message) error {
 func sameMessage(a, b *durable.Message) bool {
 	return a.ProducerNo == b.ProducerNo && a.Priority == b.Priority && a.Key == b.Key && a.ContentType == b.ContentType &&
 		sameHeaders(a, b) && string(a.Payload) == string(b.Payload)
+}
+
+// repeatsMessage reports whether m is a repeat of a stored message: with the same terms, too, of which
+// the ordering key is a header.
+func repeatsMessage(stored, m *durable.Message) bool {
+	return sameMessage(stored, m) && stored.TTLMs == m.TTLMs && stored.Addressed == m.Addressed
 }
 
 // sameHeaders compares names without regard to case, in any order.

@@ -28,7 +28,7 @@ func (s *store) schedule(node durable.NodeLease, batch []durable.Scheduled) []er
 		case !s.alive(node, m.ChannelNo):
 			errs[i] = durable.ErrStale
 		case stored != nil && stored.ID == m.ID:
-		case stored != nil && sameMessage(&stored.Message, &m.Message) && stored.DueMs == m.DueMs:
+		case stored != nil && repeatsMessage(&stored.Message, &m.Message) && stored.DueMs == m.DueMs:
 			errs[i] = &durable.DuplicateError{ID: stored.ID}
 		case stored != nil, m.Key != "" && taken:
 			errs[i] = durable.ErrConflict
