@@ -106,9 +106,9 @@ func From(err error) *Problem {
 	case errors.Is(err, durable.ErrDuplicate):
 		return New(409, "duplicate_message_id", "A message with this X-Broker-Message-ID is already stored in the channel.")
 	case errors.Is(err, durable.ErrConflict):
-		return New(409, "message_id_conflict", "Another message has this ID in the channel: of another producer, or with other content, content type, priority or metadata headers. This one is not stored.")
+		return New(409, "message_id_conflict", "Another message has this ID in the channel: of another producer, or with other content, content type, priority, metadata headers, consumers, time to live or ordering key. This one is not stored.")
 	case errors.Is(err, durable.ErrReused):
-		return New(422, "idempotency_key_reused", "Another message of this producer, with another body or other times, has this Idempotency-Key. This one is not stored.")
+		return New(422, "idempotency_key_reused", "Another message of this producer, with another body or other times, consumers, time to live or ordering key, has this Idempotency-Key. This one is not stored.")
 	case errors.Is(err, durable.ErrNotFound):
 		return New(404, "not_found", "There is no such resource.")
 	case errors.Is(err, durable.ErrPrecondition):
