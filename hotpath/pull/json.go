@@ -69,6 +69,14 @@ func (q *queuedJobs) sizes() (size, kept int) {
 	return size, kept
 }
 
+// producerOf returns the ID of the producer of a message, "" where it has none.
+func (p *Puller) producerOf(m *durable.Message) string {
+	if producer := p.catalogue.ProducerByNo(m.ProducerNo); producer != nil {
+		return producer.ID
+	}
+	return ""
+}
+
 // appendMessage appends a message in the form that pull consumers receive. A UTF-8 payload is shown
 // as text. Any other payload is shown in base64, with PayloadEncoding.
 func appendMessage(t *answer.Text, m *durable.Message, producer string) {

@@ -285,14 +285,6 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 	return shown, err
 }
 
-// producerOf returns the ID of the producer of a message, "" where it has none.
-func (p *Puller) producerOf(m *durable.Message) string {
-	if producer := p.catalogue.ProducerByNo(m.ProducerNo); producer != nil {
-		return producer.ID
-	}
-	return ""
-}
-
 func parseLimit(args *fasthttp.Args) (int, error) {
 	if !args.Has("limit") {
 		return defaultListed, nil
