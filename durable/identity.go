@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -121,6 +122,14 @@ func (m *Message) Scoped() bool { return strings.IndexByte(m.Key, '/') >= 0 && !
 func (m *Message) fingerprint() []byte {
 	sum := sha256.Sum256(m.Payload)
 	return sum[:16]
+}
+
+// planned returns the message with a payload that has the times, too: an Idempotency-Key compares
+// payloads, and terms.
+func (m *Scheduled) planned() *Message {
+	p := m.Message
+	p.Payload = fmt.Appendf(append([]byte{}, m.Payload...), "\nscheduled %d %s", m.DueMs, m.Recurrence)
+	return &p
 }
 
 // A use is the message that has an Idempotency-Key, with the fingerprint of its payload and the digest

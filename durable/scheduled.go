@@ -230,14 +230,6 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 	return err
 }
 
-// planned returns the message with a payload that has the times, too: an Idempotency-Key compares
-// only payloads.
-func (m *Scheduled) planned() *Message {
-	p := m.Message
-	p.Payload = fmt.Appendf(append([]byte{}, m.Payload...), "\nscheduled %d %s", m.DueMs, m.Recurrence)
-	return &p
-}
-
 // scheduleOne stores a schedule, or returns what has its Key.
 func (s *Store) scheduleOne(ctx context.Context, node NodeLease, m *Scheduled) error {
 	errs := []error{nil}
