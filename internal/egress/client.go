@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -227,9 +228,18 @@ func (t *Target) post(req *fasthttp.Request, deadline time.Time, keep *Keep) Res
 		default:
 			return failed(err, false)
 		}
-		if t.key.h2 {
-			return t.c.h2[t.key.rule].post(t, req, deadline, keep)
+		if !t.key.h2 {
+			return h.post(req, deadline, keep)
 		}
-		return h.post(req, deadline, keep)
+		if time.Now().Before(h.noH2()) {
+			return h.post(req, deadline, keep)
+		}
+		r := t.c.h2[t.key.rule].post(t, req, deadline, keep)
+		if errors.Is(r.Err, errNoH2) && r.Status == 0 {
+			if r = h.post(req, deadline, keep); r.Status != 0 {
+				h.withoutH2(time.Now().Add(noH2For))
+			}
+		}
+		return r
 	}
 }

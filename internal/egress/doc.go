@@ -17,5 +17,6 @@
 // left from one that may have arrived, reuses a connection that the consumer
 // has already closed (a failed delivery for every consumer whose keep-alive is
 // shorter than that of the broker, Node.js has 5 s), and sleeps in one goroutine per host.
-// HTTP/2 uses net/http, with prior knowledge on http URLs and ALPN on https.
+// HTTP/2 uses net/http, with prior knowledge on http URLs and ALPN on https. What the consumer
+// refused unread is sent again, which is no repetition: RFC 9113 promises that it was not processed.
 package egress

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -29,13 +28,17 @@ type h2Client struct {
 }
 
 func newH2Client(c *Client, rule Rule) *h2Client {
-	transport := func(set func(*http.Protocols)) *http.Transport {
+	transport := func(prior bool, set func(*http.Protocols)) *http.Transport {
 		var p http.Protocols
 		set(&p)
 		return &http.Transport{
 			Protocols: &p,
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				return c.dialH2(ctx, rule, address)
+				conn, err := c.dialH2(ctx, rule, address)
+				if prior && err == nil {
+					conn = &priorConn{Conn: conn}
+				}
+				return conn, err
 			},
 			TLSClientConfig:        c.opts.TLS.Clone(),
 			TLSHandshakeTimeout:    dialTimeoutH2,
@@ -50,8 +53,8 @@ func newH2Client(c *Client, rule Rule) *h2Client {
 	}
 	return &h2Client{
 		c:      c,
-		plain:  transport(func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }),
-		secure: transport(func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }),
+		plain:  transport(true, func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }),
+		secure: transport(false, func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }),
 	}
 }
 
@@ -80,16 +83,38 @@ func (h *h2Client) close() {
 	h.secure.CloseIdleConnections()
 }
 
-// post does one exchange. net/http repeats a request only when it can rewind
+// post sends the request, and again where the consumer refused it before it processed it.
+func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time, keep *Keep) Result {
+	for refusals := 1; ; refusals++ {
+		r := h.try(t, req, deadline, keep)
+		if !errors.Is(r.Err, ErrRefused) || r.Status != 0 {
+			return r
+		}
+		if !pause(h.c.dialer.life, refusals, deadline) {
+			if h.c.closed() {
+				return failed(ErrClosed, false)
+			}
+			return failed(ErrRefused, false)
+		}
+	}
+}
+
+// try does one exchange. net/http repeats a request only when it can rewind
 // the body or has not touched it: this body cannot be rewound, also an empty
 // one, and an Idempotency-Key header changes nothing about that.
-func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time, keep *Keep) Result {
+func (h *h2Client) try(t *Target, req *fasthttp.Request, deadline time.Time, keep *Keep) Result {
 	ctx, cancel := context.WithDeadline(h.c.dialer.life, deadline)
 	defer cancel()
 	var sent atomic.Bool
 	var shake handshake
+	var prior atomic.Pointer[priorConn]
 	ctx = httptrace.WithClientTrace(shake.in(ctx), &httptrace.ClientTrace{
-		GotConn:           func(httptrace.GotConnInfo) { sent.Store(true) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			sent.Store(true)
+			if p, ok := info.Conn.(*priorConn); ok {
+				prior.Store(p)
+			}
+		},
 		TLSHandshakeStart: func() { shake.under.Store(true) },
 		TLSHandshakeDone:  func(_ tls.ConnectionState, err error) { shake.under.Store(err != nil) },
 	})
@@ -100,33 +125,16 @@ func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time, ke
 	}
 	body := &lentBody{b: req.Body()}
 	defer body.Close() // takes the caller's bytes back before Post returns
-	url := *t.dest.parsed
-	url.Host = t.dest.address()
-	out := (&http.Request{
-		Method:     http.MethodPost,
-		URL:        &url,
-		Host:       t.dest.authority,
-		Proto:      "HTTP/1.1",
-		ProtoMajor: 1,
-		ProtoMinor: 1,
-		Header:     make(http.Header, req.Header.Len()),
-		Body:       body,
-	}).WithContext(ctx)
-	out.ContentLength = int64(len(body.b))
-	for k, v := range req.Header.All() {
-		switch key := http.CanonicalHeaderKey(string(k)); key {
-		case "Host", "Content-Length", "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer":
-			// belong to a connection of HTTP/1.1, or are set by net/http
-		default:
-			out.Header[key] = append(out.Header[key], string(v))
-		}
-	}
-	resp, err := transport.RoundTrip(out)
+	resp, err := transport.RoundTrip(t.request(req, body).WithContext(ctx))
 	if err != nil {
 		if !sent.Load() && shake.under.Load() {
 			return failed(h.c.handshakeFailure(ctx, &shake, err), false)
 		}
-		return failed(shake.explain(h.failure(ctx, err)), sent.Load())
+		err = h.failure(ctx, err)
+		if p := prior.Load(); p != nil && !p.speaks.Load() && errors.Is(err, ErrNoAnswer) {
+			err = errNoH2
+		}
+		return failed(shake.explain(err), sent.Load())
 	}
 	defer resp.Body.Close()
 	r := Result{
@@ -135,12 +143,35 @@ func (h *h2Client) post(t *Target, req *fasthttp.Request, deadline time.Time, ke
 		RetryAfter: parseRetryAfter(resp.Header.Get("Retry-After"), time.Now()),
 	}
 	if err = r.read(resp, keep, cancel); err != nil {
-		r.Err = bodyError(err)
-		if ctx.Err() != nil {
-			r.Err = h.failure(ctx, err)
-		}
+		r.Err = h.brokeOff(ctx, err)
 	}
 	return r
+}
+
+// request returns a request of net/http with the headers of req.
+func (t *Target) request(req *fasthttp.Request, body *lentBody) *http.Request {
+	url := *t.dest.parsed
+	url.Host = t.dest.address()
+	out := &http.Request{
+		Method:        http.MethodPost,
+		URL:           &url,
+		Host:          t.dest.authority,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        make(http.Header, req.Header.Len()),
+		Body:          body,
+		ContentLength: int64(len(body.b)),
+	}
+	for k, v := range req.Header.All() {
+		switch key := http.CanonicalHeaderKey(string(k)); key {
+		case "Host", "Content-Length", "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer":
+			// belong to a connection of HTTP/1.1, or are set by net/http
+		default:
+			out.Header[key] = append(out.Header[key], string(v))
+		}
+	}
+	return out
 }
 
 // read reads the part of an answer that is kept.
@@ -164,21 +195,6 @@ func KeepOf(resp *http.Response, keep *Keep, stop func()) (*Response, error) {
 	var err error
 	r.Body, r.Truncated, err = keep.read(resp.Body, int(resp.ContentLength), stop)
 	return r, err
-}
-
-func (h *h2Client) failure(ctx context.Context, err error) error {
-	var de *dialError
-	switch {
-	case h.c.closed():
-		return ErrClosed
-	case errors.As(err, &de):
-		return de
-	case ctx.Err() != nil || isTimeout(err):
-		return ErrTimeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w (%w)", ErrNoAnswer, err)
-	}
-	return fmt.Errorf("egress: %w", err)
 }
 
 // A lentBody is a request body that net/http may read from its own goroutine

@@ -28,6 +28,7 @@ type host struct {
 	running int     // exchanges
 	used    time.Time
 	retired bool
+	plain   time.Time // until then a host of HTTP/2 gets HTTP/1.1
 }
 
 func newHost(c *Client, key hostKey) *host {
@@ -82,6 +83,19 @@ func (h *host) sweep(now time.Time) bool {
 		cn.close()
 	}
 	return retired
+}
+
+// noH2 returns until when the host gets HTTP/1.1 although HTTP/2 is wanted.
+func (h *host) noH2() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.plain
+}
+
+func (h *host) withoutH2(until time.Time) {
+	h.mu.Lock()
+	h.plain = until
+	h.mu.Unlock()
 }
 
 // post does one exchange over HTTP/1.1.
