@@ -110,7 +110,9 @@ func (p *Publisher) endJournals(ctx context.Context) {
 	defer cancel()
 	for _, r := range all {
 		if r.journal.Waiting() > 0 && !p.committer.pulse.failing.Load() {
+			r.once = true        // what is held stays
 			_ = r.run(ctx, true) // what is left is logged
+			r.journal.Move()
 		}
 		if state := r.journal.State(); state.Waiting+state.Held > 0 {
 			p.committer.log.Warn("stopping with messages in the journal: the next broker with this data folder stores them",
