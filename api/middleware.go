@@ -33,7 +33,7 @@ func (a *API) Handler(rc *fasthttp.RequestCtx) {
 
 // fail answers an error.
 func (a *API) fail(rc *fasthttp.RequestCtx, err error) {
-	problem.Write(rc, err)
+	problem.Write(rc, problem.FromChange(err))
 }
 
 // instrument counts the requests of a route and turns a panic of its handler

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,17 @@ func TestReadinessFollowsTheStoreAndNotTheQueue(t *testing.T) {
 	require.NoError(t, w.store.Close())
 	w.get("/readyz").problem(503, "store_unreachable")
 	w.get("/livez").is(200)
+}
+
+func TestABrokerWhoseStoreTakesNoWritesIsNotReady(t *testing.T) {
+	var refusal error
+	w := newWorld(t, func(o *Options) { o.Writable = func() error { return refusal } })
+	w.get("/readyz").is(200)
+	refusal = errors.New("database or disk is full")
+	w.get("/readyz").problem(503, "store_not_writable")
+	w.get("/livez").is(200)
+	refusal = nil
+	w.get("/readyz").is(200)
 }
 
 func TestADrainingBrokerIsNotReadyAndClosesConnections(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // A verdict is the meaning of an error for the statement or commit that returned it.
@@ -28,6 +30,9 @@ const (
 // judge returns the verdict on err, which COMMIT or a statement that commits by itself has
 // returned.
 func judge(err error) verdict {
+	if full(err) {
+		return failed
+	}
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
 		switch {
@@ -54,6 +59,20 @@ func judge(err error) verdict {
 		return bad
 	}
 	return failed
+}
+
+// full reports whether SQLite has no room, or may not write. The last page of a transaction is the
+// one that commits it, so nothing is committed then.
+func full(err error) bool {
+	var answer *sqlite.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY:
+		return true
+	}
+	return false
 }
 
 // withoutValues returns an error of a statement in a form that may be logged. Some error

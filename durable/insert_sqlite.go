@@ -108,9 +108,12 @@ func (s *Store) insertSQLite(ctx context.Context, node NodeLease, part []entry, 
 		return
 	}
 	if err := tx.Commit(); err != nil {
+		if !full(err) {
+			err = errors.Join(ErrOutcomeUnknown, err)
+		}
 		for _, e := range part {
 			if errs[e.i] == nil {
-				errs[e.i] = failedTo("insert", errors.Join(ErrOutcomeUnknown, err))
+				errs[e.i] = failedTo("insert", err)
 			}
 		}
 	}

@@ -67,7 +67,8 @@ type Node struct {
 	// lease is read without waiting: a renewal that hangs in the store must not delay callers that
 	// have a deadline.
 	lease    atomic.Pointer[durable.NodeLease]
-	renewing chan struct{} // capacity 1: full while the lease is renewed or released
+	renewing chan struct{}         // capacity 1: full while the lease is renewed or released
+	refused  atomic.Pointer[error] // why the last renewal failed
 }
 
 // A reading is one value of the store's clock and the bounds of the time at which it was read.
@@ -213,11 +214,27 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 		op, cancel := context.WithTimeout(ctx, RenewEvery)
 		if err := n.Renew(op); err != nil && ctx.Err() == nil {
+			n.refused.Store(&err)
 			n.log.Warn("node lease cannot be renewed", "error", err)
 		}
 		n.readPeers(op)
 		cancel()
 	}
+}
+
+// unwritable is the time without a renewal from which the store counts as one that takes no writes.
+const unwritable = 3 * RenewEvery
+
+// Writable returns nil if the store has taken a renewal lately, the write that the broker makes each
+// second; else why it did not take the last one.
+func (n *Node) Writable() error {
+	if time.Since(n.clock.Load().answered) < unwritable {
+		return nil
+	}
+	if err := n.refused.Load(); err != nil {
+		return *err
+	}
+	return errors.New("cluster: the node lease was not renewed in time")
 }
 
 // Release gives the number back, so that the other brokers see at once that this broker left.

@@ -199,3 +199,30 @@ func TestConsumersOfALateBrokerAreNotLeftToIt(t *testing.T) {
 		require.Equal(t, stage.changes, changes)
 	}
 }
+
+// The write that a broker makes each second tells whether the store takes writes: a store that is
+// full, or read-only, still answers reads.
+func TestAStoreThatTakesNoRenewalIsNotWritable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const renewals = 10 // that the store takes
+		stands := make(chan struct{}, renewals)
+		for range renewals {
+			stands <- struct{}{}
+		}
+		n := newTestNode(t, &clockStore{stands: stands})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- n.Run(ctx) }()
+		time.Sleep(renewals*RenewEvery + RenewEvery/2)
+		require.NoError(t, n.Writable())
+		time.Sleep(RenewEvery)
+		require.NoError(t, n.Writable(), "one late renewal is no reason")
+		time.Sleep(unwritable)
+		require.ErrorIs(t, n.Writable(), context.DeadlineExceeded)
+		close(stands)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, n.Writable())
+		cancel()
+		require.NoError(t, <-done)
+	})
+}

@@ -44,7 +44,7 @@ func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		err = p.claimJobs(rc, k, q)
 	}
 	if err != nil {
-		problem.Write(rc, err)
+		problem.Write(rc, problem.FromChange(err))
 	}
 }
 

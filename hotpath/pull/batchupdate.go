@@ -44,7 +44,7 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		updates, err = parseUpdates(rc.Request.Body())
 	}
 	if err != nil {
-		problem.Write(rc, err)
+		problem.Write(rc, problem.FromChange(err))
 		return
 	}
 	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
@@ -322,7 +322,7 @@ func (u *updating) appendResults(b []byte) []byte {
 		b = jsontext.Append(b, e.ID)
 		status, code := 202, ""
 		if u.errs[i] != nil {
-			p := problem.From(u.errs[i])
+			p := problem.FromChange(u.errs[i])
 			status, code = p.Status, p.Code
 		}
 		counts[outcome{stateLabel(e.NextState), status}]++

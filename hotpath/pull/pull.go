@@ -172,13 +172,13 @@ func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		page, err = p.queuedJobs(rc, ch, k)
 	}
 	if err != nil {
-		problem.Write(rc, err)
+		problem.Write(rc, problem.FromChange(err))
 		return
 	}
 	size, kept := page.sizes()
 	held, err := answer.Open(p.answers, share.Consumer(k.No), size+kept)
 	if err != nil {
-		problem.Write(rc, err)
+		problem.Write(rc, problem.FromChange(err))
 		return
 	}
 	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))

@@ -40,7 +40,7 @@ func (p *Puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 		state, err = p.moveJob(rc, ch, k)
 	}
 	if err != nil {
-		problem.Write(rc, err)
+		problem.Write(rc, problem.FromChange(err))
 	} else {
 		rc.SetStatusCode(fasthttp.StatusAccepted)
 	}

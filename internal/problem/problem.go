@@ -63,6 +63,8 @@ var (
 		Detail: "A store cannot be reached right now. Nothing is known to have changed; send the request again."}
 	ErrOutcomeUnknown = &Problem{Status: 503, Code: "outcome_unknown", RetryAfter: 1,
 		Detail: "The message may or may not be stored. Post it again with the same X-Broker-Message-ID or Idempotency-Key: it is stored once."}
+	errChangeUnknown = &Problem{Status: 503, Code: "outcome_unknown", RetryAfter: 1,
+		Detail: "The request may or may not have had its effect: the store did not answer to the end. Read what it is about, or send it again."}
 	ErrOverloaded = &Problem{Status: 503, Code: "overloaded", RetryAfter: 1,
 		Detail: "Too many requests are waiting for the store. Nothing was stored; try again."}
 	ErrDraining = &Problem{Status: 503, Code: "draining", RetryAfter: 1,
@@ -74,7 +76,7 @@ var (
 	ErrJournalFull = &Problem{Status: 503, Code: "journal_full", RetryAfter: 5,
 		Detail: "The store does not answer in time, and the journal of this broker takes no more messages. Nothing was stored; try again."}
 	ErrJournalFailed = &Problem{Status: 503, Code: "journal_failed", RetryAfter: 5,
-		Detail: "The store does not answer in time, and the journal of this broker cannot be written. Post the message again with the same X-Broker-Message-ID or Idempotency-Key."}
+		Detail: "The store does not take the message in time, and the journal of this broker cannot be written. Nothing was stored; try again."}
 	ErrInternal = &Problem{Status: 500, Code: "internal", Detail: "The broker failed to handle this request. Its log has the request ID."}
 )
 
@@ -86,7 +88,7 @@ func NothingStored(status int, code string) bool {
 	case status >= 400 && status < 500:
 		return true
 	case status == 503:
-		return code == ErrOverloaded.Code || code == ErrDraining.Code || code == ErrChannelPaused.Code || code == ErrUnavailable.Code || code == ErrJournalFull.Code
+		return code == ErrOverloaded.Code || code == ErrDraining.Code || code == ErrChannelPaused.Code || code == ErrUnavailable.Code || code == ErrJournalFull.Code || code == ErrJournalFailed.Code
 	}
 	return false
 }
@@ -123,6 +125,15 @@ func From(err error) *Problem {
 	default:
 		return ErrInternal.Because(err)
 	}
+}
+
+// FromChange is From for a request that stores no message: it speaks of none.
+func FromChange(err error) *Problem {
+	p := From(err)
+	if p.Code == ErrOutcomeUnknown.Code {
+		return errChangeUnknown.Because(err)
+	}
+	return p
 }
 
 // Write answers err. Write also logs the cause of a problem that has one, with the request

@@ -64,6 +64,17 @@ func TestAnUnknownErrorPromisesNothing(t *testing.T) {
 	require.False(t, NothingStored(lost.Status, lost.Code))
 }
 
+// A request that stores no message is not told of one.
+func TestAnUnknownOutcomeOfAChangeSpeaksOfNoMessage(t *testing.T) {
+	lost := errors.Join(durable.ErrFailed, durable.ErrOutcomeUnknown)
+	require.Contains(t, From(lost).Detail, "message")
+	p := FromChange(lost)
+	require.Equal(t, "outcome_unknown", p.Code)
+	require.NotContains(t, p.Detail, "message")
+	require.ErrorIs(t, p, durable.ErrOutcomeUnknown)
+	require.Equal(t, "not_found", FromChange(durable.ErrNotFound).Code)
+}
+
 func TestAProblemStaysItselfInsideOtherErrors(t *testing.T) {
 	p := New(418, "teapot", "Short and stout.")
 	require.Same(t, p, From(fmt.Errorf("deeper: %w", p)))
@@ -134,7 +145,7 @@ func TestCodesAreSnakeCaseAndDetailsAreSentences(t *testing.T) {
 }
 
 func TestAClientCanTellWhatIsNotStored(t *testing.T) {
-	for _, p := range []*Problem{ErrUnavailable, ErrOverloaded, ErrDraining, New(400, "bad", "No."), New(429, "rate", "No.")} {
+	for _, p := range []*Problem{ErrUnavailable, ErrOverloaded, ErrDraining, ErrJournalFull, ErrJournalFailed, New(400, "bad", "No."), New(429, "rate", "No.")} {
 		require.True(t, NothingStored(p.Status, p.Code), p.Code)
 	}
 	for _, p := range []*Problem{ErrOutcomeUnknown, ErrInternal, New(503, "", ""), New(502, ErrOverloaded.Code, ""), New(201, "", "")} {

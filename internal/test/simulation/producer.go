@@ -41,7 +41,7 @@ type try struct {
 
 // unknown tells whether the message may be stored although it was not said so.
 func (t try) unknown() bool {
-	return t.status == 0 || t.code == "outcome_unknown" || t.code == "journal_failed"
+	return t.status == 0 || t.code == "outcome_unknown"
 }
 
 // stored tells whether it was said that the message is stored.
