@@ -35,7 +35,6 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 	if err != nil {
 		return true, err
 	}
-	open := s.open
 	for _, priority := range append(levels, 0) {
 		if crowded && len(s.levels) > 0 && priority <= s.fullAt {
 			break
@@ -46,7 +45,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 		}
 		if full {
 			r.save(s, func(l *ledger) { l.fullAt = priority })
-			if !crowded && !r.withhold(s, stats, s.open > open, through, newest) {
+			if !crowded && !r.withhold(s, stats, through, newest) {
 				_, err = r.Queue.ReplaceSpilled(ctx, s.k.No, priority, stats.Spills)
 			}
 			return true, err
@@ -55,7 +54,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 	if crowded {
 		return true, nil
 	}
-	if r.withhold(s, stats, s.open > open, through, newest) {
+	if r.withhold(s, stats, through, newest) {
 		return true, nil
 	}
 	settled, err := r.Queue.ReplaceSpilled(ctx, s.k.No, -1, stats.Spills)
@@ -73,9 +72,9 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 // always has a newer one. Only a more urgent spilled job starts the waits again. The wait is
 // measured by the progress of the scan and not by a clock, because a slow machine scans late.
 //
-// loaded says that this scan has brought jobs: an empty window does not stay empty then, and
-// what was brought may be less urgent than the jobs that are too new.
-func (r *Reaper) withhold(s *scan, stats redisq.Stats, loaded bool, through, newest ident.ID) bool {
+// An empty window is no sign that nothing is outside: new and less urgent jobs would enter it before
+// those that are too new.
+func (r *Reaper) withhold(s *scan, stats redisq.Stats, through, newest ident.ID) bool {
 	begin := func(again bool) bool {
 		r.save(s, func(l *ledger) {
 			l.withheldAt, l.withheldFor, l.withheldSpills, l.withheldAgain = r.Cluster.NowMs(), stats.SpilledPriority, stats.Spills, again
@@ -83,7 +82,7 @@ func (r *Reaper) withhold(s *scan, stats redisq.Stats, loaded bool, through, new
 		return true
 	}
 	switch {
-	case stats.Ready == 0 && !loaded || stats.SpilledPriority < 0 || newest.Compare(through) <= 0:
+	case stats.SpilledPriority < 0 || newest.Compare(through) <= 0:
 	case s.withheldAt == 0 || stats.SpilledPriority > s.withheldFor:
 		return begin(false)
 	case through.Millis() <= s.withheldAt:

@@ -27,16 +27,14 @@ func TestLessUrgentJobsWaitForSpilledOnesThatAreTooNew(t *testing.T) {
 		return redisq.Stats{Ready: ready, SpilledPriority: priority, Spills: spills}
 	}
 	type step struct {
-		at     int64
-		stats  redisq.Stats
-		loaded bool
-		waits  bool
+		at    int64
+		stats redisq.Stats
+		waits bool
 	}
 	newest := int64(10_000) // of the channel
 	for name, steps := range map[string][]step{
 		"nothing is outside":                  {{at: 1000, stats: spilled(5, -1, 1)}},
-		"nothing could overtake":              {{at: 1000, stats: spilled(0, 4, 1)}},
-		"the scan has brought less urgent":    {{at: 1000, stats: spilled(0, 4, 1), loaded: true, waits: true}},
+		"an empty window":                     {{at: 1000, stats: spilled(0, 4, 1), waits: true}, {at: 1101, stats: spilled(0, 4, 1)}},
 		"one wait, nothing spilled meanwhile": {{at: 1000, stats: spilled(5, 4, 1), waits: true}, {at: 1050, stats: spilled(5, 4, 1), waits: true}, {at: 1101, stats: spilled(5, 4, 1)}},
 		"one wait more, and no third": {
 			{at: 1000, stats: spilled(5, 4, 1), waits: true},
@@ -56,9 +54,9 @@ func TestLessUrgentJobsWaitForSpilledOnesThatAreTooNew(t *testing.T) {
 			s := &scan{k: &durable.Consumer{No: 1}}
 			for i, c := range steps {
 				clock.ms = c.at
-				require.Equal(t, c.waits, r.withhold(s, c.stats, c.loaded, ident.AtMillis(c.at-horizon), ident.AtMillis(newest)), "step %d", i)
+				require.Equal(t, c.waits, r.withhold(s, c.stats, ident.AtMillis(c.at-horizon), ident.AtMillis(newest)), "step %d", i)
 			}
-			require.False(t, r.withhold(s, spilled(5, 4, 99), true, ident.AtMillis(newest), ident.AtMillis(newest)), "the scan has seen every message")
+			require.False(t, r.withhold(s, spilled(5, 4, 99), ident.AtMillis(newest), ident.AtMillis(newest)), "the scan has seen every message")
 		})
 	}
 }

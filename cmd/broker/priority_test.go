@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -89,6 +90,34 @@ func TestPriorityHoldsBeyondTheWindowForPull(t *testing.T) {
 			left = takeNext(t, left, take())
 		}
 		require.Empty(t, s.queued("k", ""))
+	})
+}
+
+// A window that a quick consumer has emptied is no sign that the store has no more: newer and less
+// urgent jobs wait for what was spilled a moment ago, and order inside a priority holds.
+func TestPriorityHoldsBehindAWindowThatWasEmptiedAtOnce(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start("BROKER_QUEUE_WINDOW=50", "BROKER_RATIONAL_DELAY=1s")
+		s := p.stage(t, "k")
+		want := mixed([]*stage{s}, 200, func(int) int { return 9 })
+		emptied := false
+		var got []string
+		eventually(t, "all jobs", func() bool {
+			var page apitype.ClaimedJobs
+			require.NoError(t, json.Unmarshal([]byte(s.claimWith("?limit=500&timeout=600", "", "").body), &page))
+			for _, j := range page.Result {
+				got = append(got, j.Message.Payload)
+			}
+			if !emptied && len(got) >= 50 {
+				emptied = true
+				want = append(want, mixed([]*stage{s}, 3, func(int) int { return 0 })...)
+			}
+			return len(got) == 203
+		})
+		left := want
+		for _, body := range got {
+			left = takeNext(t, left, body)
+		}
 	})
 }
 
