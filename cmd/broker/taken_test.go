@@ -17,7 +17,7 @@ import (
 // another one, which is stored or is still to come.
 func TestIDsOfTheBrokerBelongToIt(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=0")
+		p := w.start(fetchInside, "BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=0")
 		for name, story := range map[string]func(*testing.T, *process){
 			"no way in takes one":                        madeIDs,
 			"an event may have such an id":               madeEventIDs,
