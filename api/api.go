@@ -221,6 +221,10 @@ func New(o Options) *API {
 	}
 	a.router = a.newRouter()
 	a.publish = a.instrument(a.metrics.route(broadcastRoute), func(rc *fasthttp.RequestCtx) {
+		if late(rc) {
+			a.fail(rc, errNoPlace)
+			return
+		}
 		channelID, _ := broadcastChannel(rc)
 		a.o.Data.Broadcast(rc, channelID)
 	})

@@ -24,6 +24,7 @@ type clientConn struct {
 
 	sent  atomic.Int64 // bytes of answers that were written
 	pace  pace
+	seat  seat
 	given atomic.Bool // the connection is given up: no write is prolonged
 }
 
@@ -37,11 +38,15 @@ type pace struct {
 // SetReadDeadline sets the deadline of the reads.
 func (c *clientConn) SetReadDeadline(t time.Time) error {
 	c.late.Store(false)
+	if c.seat.late && t.After(c.seat.due) {
+		t = c.seat.due
+	}
 	return c.TCPConn.SetReadDeadline(t)
 }
 
 func (c *clientConn) Close() error {
 	c.forget()
+	c.leave()
 	return c.TCPConn.Close()
 }
 

@@ -19,7 +19,7 @@ func connected(t *testing.T) (*clientConn, *net.TCPConn) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ln := Listen(inner)
+	ln := Listen(inner, nil)
 	t.Cleanup(func() { _ = ln.Close() })
 	c, err := net.Dial("tcp", inner.Addr().String())
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestALargeAnswerOutlastsTheDeadlineOfSmallOnes(t *testing.T) {
 	s := NewServer(func(rc *fasthttp.RequestCtx) { rc.SetBody(bytes.Repeat([]byte("x"), size)) }, ServerOptions{Answers: answers})
 	s.WriteTimeout = 5 * time.Millisecond
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Listen(inner)) }()
+	go func() { served <- s.Serve(Listen(inner, nil)) }()
 	c, err := net.Dial("tcp", inner.Addr().String())
 	require.NoError(t, err)
 	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
@@ -107,7 +107,7 @@ func TestUnderPressureTheAnswerThatNobodyReadsIsEnded(t *testing.T) {
 	require.NoError(t, err)
 	s := NewServer(func(rc *fasthttp.RequestCtx) { rc.SetBody(bytes.Repeat([]byte("x"), size)) }, ServerOptions{Answers: answers})
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Listen(inner)) }()
+	go func() { served <- s.Serve(Listen(inner, nil)) }()
 	ask := func() net.Conn {
 		c, err := net.Dial("tcp", inner.Addr().String())
 		require.NoError(t, err)

@@ -28,13 +28,16 @@ const (
 //
 // Close also closes the connections on which no byte has come. fasthttp would wait for their
 // first request until its timeout, and clients that connect ahead would hold up a stop.
-func Listen(ln net.Listener) net.Listener {
-	return &listener{Listener: ln, silent: map[*clientConn]struct{}{}}
+//
+// places bound the connections; nil: they are not bounded.
+func Listen(ln net.Listener, places *Places) net.Listener {
+	return &listener{Listener: ln, places: places, silent: map[*clientConn]struct{}{}}
 }
 
 // One goroutine at a time calls a listener.
 type listener struct {
 	net.Listener
+	places *Places
 	warned time.Time // the last time that a failure was logged
 
 	mu     sync.Mutex
@@ -83,10 +86,15 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		if tcp, ok := c.(*net.TCPConn); ok && err == nil {
 			client := &clientConn{TCPConn: tcp, from: l}
-			if !l.add(client) {
+			if l.places != nil && !l.places.admit(client) {
 				_ = tcp.Close()
+				continue
+			}
+			if !l.add(client) {
+				_ = client.Close()
 				return nil, net.ErrClosed
 			}
+			client.await()
 			return client, nil
 		}
 		return c, err

@@ -36,7 +36,7 @@ func TestTheServerOutlivesConnectionsThatCannotBeAccepted(t *testing.T) {
 	s := NewServer(echo, ServerOptions{})
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Serve(Listen(&starved{ln, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM}}))
+		done <- s.Serve(Listen(&starved{ln, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM}}, nil))
 	}()
 	client := &http.Client{Timeout: 30 * time.Second}
 	answer, err := client.Get("http://" + ln.Addr().String() + "/x")
@@ -55,7 +55,7 @@ func TestTheServerEndsWithItsListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	err = NewServer(echo, ServerOptions{}).Serve(Listen(&starved{ln, []error{syscall.EBADF}}))
+	err = NewServer(echo, ServerOptions{}).Serve(Listen(&starved{ln, []error{syscall.EBADF}}, nil))
 	require.ErrorIs(t, err, syscall.EBADF)
 }
 
@@ -64,7 +64,7 @@ func TestTheServerEndsWithItsListener(t *testing.T) {
 func TestAStopDoesNotWaitForConnectionsWithoutARequest(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ln := Listen(inner).(*listener)
+	ln := Listen(inner, nil).(*listener)
 	entered, release := make(chan struct{}), make(chan struct{})
 	s := NewServer(func(rc *fasthttp.RequestCtx) {
 		entered <- struct{}{}
@@ -111,7 +111,7 @@ func TestAStopDoesNotWaitForConnectionsWithoutARequest(t *testing.T) {
 func TestBytesThatCameBeforeALateDeadlineAreRead(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := Listen(ln)
+	l := Listen(ln, nil)
 	t.Cleanup(func() { _ = l.Close() })
 	client, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)

@@ -200,7 +200,11 @@ func (a *API) newRouter() *router.Router {
 		if route.Method == del && !a.o.AllowDelete && !route.always {
 			continue
 		}
-		h := a.instrument(a.metrics.route(route.Method+" "+route.Path), a.handler(route))
+		h := a.handler(route)
+		if !route.Access.urgent() {
+			h = a.punctual(h)
+		}
+		h = a.instrument(a.metrics.route(route.Method+" "+route.Path), h)
 		r.Handle(route.Method, route.Path, h)
 		if route.Method == get {
 			r.Handle(head, route.Path, h)

@@ -53,7 +53,8 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 		o.Answers = answer.NewBound(defaultBodies)
 	}
 	return &fasthttp.Server{
-		Handler:                      contain(settled(strict(endBody(h)), o.Answers)),
+		Handler:                      contain(seated(settled(strict(endBody(h)), o.Answers))),
+		ConnState:                    resting,
 		StreamRequestBody:            true, // the handlers bound their bodies: see package intake
 		MaxRequestBodySize:           1,    // with streaming: only the bytes that the server awaits before the handler
 		ErrorHandler:                 refuse,

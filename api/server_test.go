@@ -28,7 +28,7 @@ func startServer(t *testing.T, h fasthttp.RequestHandler, change func(*fasthttp.
 		change(s)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(Listen(ln)) }()
+	go func() { done <- s.Serve(Listen(ln, nil)) }()
 	t.Cleanup(func() {
 		require.NoError(t, s.Shutdown())
 		require.NoError(t, <-done)

@@ -76,6 +76,7 @@ type broker struct {
 	room      *exchange.Room // of responses in memory
 	api       *api.API
 	answers   *share.Bound // of large answers
+	places    *api.Places  // of connections
 	server    *fasthttp.Server
 	listener  net.Listener
 	failed    chan error // capacity 1: why the broker must end

@@ -48,7 +48,7 @@ func (b *broker) Run(ctx context.Context) error {
 	keeper.Go(func() { guard.Loop(nodeCtx, "node lease", func(ctx context.Context) { _ = b.node.Run(ctx) }) })
 
 	served := make(chan error, 1)
-	go func() { served <- b.server.Serve(api.Listen(b.listener)) }()
+	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
 	slack, _ := timerslack.Now() // 0 if unknown
 	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
 

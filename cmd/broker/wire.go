@@ -41,7 +41,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	policies := policy.NewBook(b.cfg.policy())
 	b.policies = policies
 	bodies := newBodies(b.cfg.maxBody())
-	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
+	connections := b.newPlaces()
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log})
 	counts := metrics.New(registry)
@@ -92,7 +92,16 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:        b.log,
 	})
-	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: maxConnections(maxDescriptors(), b.cfg.PushConcurrency), Answers: b.answers, Log: b.log})
+	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + spareDescriptors, Answers: b.answers, Log: b.log})
+}
+
+// newPlaces makes the bounds of answers and connections, and returns how many connections there may
+// be. One that was ended is served for a moment longer than it has its place.
+func (b *broker) newPlaces() (connections int) {
+	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
+	connections = maxConnections(maxDescriptors(), b.cfg.PushConcurrency)
+	b.places = api.NewPlaces(connections)
+	return connections
 }
 
 // followOthers tells the parts of changes of Redis and of the other brokers.
@@ -122,7 +131,7 @@ func (b *broker) restored() {
 // registerGauges registers what the parts of this broker are asked for.
 func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bound) {
 	registry.MustRegister(b.journalGauges()...)
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds()), b.answers, bodies)))
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds()), b.answers, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),

@@ -14,7 +14,7 @@ type Options struct {
 	Reserve int64  // beside Most: for management, and for takes of up to Small
 	Small   int64  // the largest take of other keys that may use the reserve
 	Resting bool   // only holds that rest are ended
-	Rash    bool   // holds are ended however young they are, and as many as are refused
+	Rash    bool   // holds are ended however young they are, and more often
 
 	// Young is the age below which a hold is not ended under pressure, Fast the rate, steps a second,
 	// from which it is not. 0: a second, and no rate.
