@@ -147,9 +147,11 @@ type Options struct {
 	Board     *exchange.Board
 	Stopping  <-chan struct{}
 	// Answered is told of a response that a receiver posted. EnsureReplies makes the channel of
-	// replies to a producer. Both may be nil.
+	// replies to a producer, and FollowReplies its consumer what the settings of the producer say.
+	// Each may be nil.
 	Answered      func(consumer uint32, id ident.ID)
 	EnsureReplies func(ctx context.Context, p *durable.Producer) (uint32, error)
+	FollowReplies func(settings string, k durable.Consumer) (durable.Consumer, error)
 
 	AdminToken     string   // "": every admin request is refused
 	OpenManagement bool     // management needs no token

@@ -106,6 +106,7 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	put.Replies = a.o.FollowReplies
 	p, created, err := a.o.Store.PutProducer(ctx, put)
 	if err != nil {
 		return err

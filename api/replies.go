@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/share"
@@ -46,7 +45,7 @@ func (a *API) replies(ctx context.Context, rc *fasthttp.RequestCtx) (*durable.Pr
 	if ch == nil {
 		return p, nil, nil, errNoReplies
 	}
-	k := a.o.Catalogue.Consumer(ch.ID, exchange.Sender)
+	k := a.o.Catalogue.Consumer(ch.ID, ident.Sender)
 	if k == nil {
 		return p, nil, nil, errNoReplies
 	}

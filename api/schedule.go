@@ -39,6 +39,9 @@ func (a *API) scheduledFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *cat
 	if p := publisher(rc); p != nil && m.ProducerNo != p.No {
 		return nil, errUnknownScheduled
 	}
+	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); m.Status == durable.ScheduleWaiting && p != nil && p.Deleted {
+		return nil, errUnknownScheduled // it has ended, and is removed soon
+	}
 	return m, nil
 }
 

@@ -21,11 +21,14 @@ func (s *Store) removeChunks(ctx context.Context, tx *sql.Tx, id ident.ID) (int,
 	return chunksAtOnce, err
 }
 
-// SweepBulks removes the bodies of bulks that are over, bulks whose client went away before their
+// SweepBulks ends bulks of deleted producers and channels, removes the bodies of bulks that are over, bulks whose client went away before their
 // body was whole and, if beforeMs is not 0, bulks that are over since before that time. It does a
 // small part, and reports whether there may be more. The row of a bulk goes last, so that a crash
 // leaves nothing that no sweep finds.
 func (s *Store) SweepBulks(ctx context.Context, nowMs, beforeMs int64) (more bool, err error) {
+	if more, err := s.endOrphanedBulk(ctx, nowMs); err != nil || more {
+		return more, err
+	}
 	over, err := s.bulkIDs(ctx, selectOverBulks, nowMs+1, 0, 1)
 	if err == nil && len(over) == 0 && beforeMs > 0 {
 		over, err = s.bulkIDs(ctx, selectOverBulks, beforeMs, 1, 1)

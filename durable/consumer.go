@@ -133,7 +133,7 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		ms := c.stamp(p.Put, !created, old.ChangedAt)
 		out.ChangedAt, out.Version = fromMillis(ms), c.version
 		if !created {
-			return c.update(ctx, old, out, ms)
+			return s.updateConsumer(ctx, c, old, &out, ms)
 		}
 		out.StateMs = ms
 		return c.insert(ctx, ch, out, ms)
@@ -169,8 +169,8 @@ func (c change) insert(ctx context.Context, ch Channel, k Consumer, ms int64) er
 	return err
 }
 
-// update writes a consumer that exists.
-func (c change) update(ctx context.Context, old, k Consumer, ms int64) error {
+// updateConsumer writes a consumer that exists.
+func (s *Store) updateConsumer(ctx context.Context, c change, old Consumer, k *Consumer, ms int64) error {
 	if k.Policy != old.Policy { // the filter is in it
 		if _, err := c.tx.ExecContext(ctx, growShape, c.version, k.ChannelNo); err != nil {
 			return err
@@ -178,7 +178,10 @@ func (c change) update(ctx context.Context, old, k Consumer, ms int64) error {
 	}
 	_, err := c.tx.ExecContext(ctx, updateConsumer,
 		k.Name, []byte(k.Token), []byte(k.CallbackURL), k.Type, []byte(k.Protocol), []byte(k.Policy), ms, c.version, k.No)
-	return err
+	if err != nil || k.CallbackURL == old.CallbackURL && k.Type == old.Type {
+		return err
+	}
+	return s.moved(ctx, c, k)
 }
 
 // maxPolicyBytes is the width of the column.

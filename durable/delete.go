@@ -29,18 +29,6 @@ SET
     version = ?
 WHERE no = ?`
 
-	deleteWatermark = `
-DELETE FROM marks
-WHERE consumer_no = ?`
-
-	deleteBooks = `
-DELETE FROM books
-WHERE consumer_no = ?`
-
-	deleteFailures = `
-DELETE FROM failures
-WHERE consumer_no = ?`
-
 	countConsumers = `
 SELECT COUNT(*)
 FROM consumers
@@ -90,29 +78,7 @@ func (s *Store) DeleteConsumer(ctx context.Context, channelID string, p Put) (ou
 		if err := p.check(true, out.ChangedAt); err != nil {
 			return err
 		}
-		if out.Until, err = c.lastID(ctx, ch.No); err != nil {
-			return err
-		}
-		out.Token, out.Policy, out.Version = "", "", c.version
-		out.State, out.StateReason, out.StateMs = StateDeleted, "deleted by a request", max(c.nowMs, out.StateMs+1)
-		_, err = c.tx.ExecContext(ctx, deleteConsumer, out.Until[:], []byte{}, []byte{}, out.State, []byte(out.StateReason), out.StateMs, c.version, out.No)
-		if err != nil {
-			return err
-		}
-		if _, err := c.tx.ExecContext(ctx, growShape, c.version, ch.No); err != nil { // no message is addressed to it
-			return err
-		}
-		if _, err := c.tx.ExecContext(ctx, cancelReplays, c.nowMs, c.version, out.ChannelNo, out.No); err != nil {
-			return err
-		}
-		if _, err := c.tx.ExecContext(ctx, deleteWatermark, out.No); err != nil {
-			return err
-		}
-		if _, err := c.tx.ExecContext(ctx, deleteBooks, out.No); err != nil {
-			return err
-		}
-		_, err = c.tx.ExecContext(ctx, deleteFailures, out.No)
-		return err
+		return c.endConsumer(ctx, &out)
 	})
 	if err != nil {
 		return Consumer{}, err
@@ -151,6 +117,9 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 		if consumers > 0 {
 			return ErrHasConsumers
 		}
+		if err := c.endBulks(ctx, selectBulksOfChannel, out.No, "the channel was deleted"); err != nil {
+			return err
+		}
 		out.Paused, out.Deleted, out.Version = true, true, c.version
 		_, err := c.tx.ExecContext(ctx, deleteChannel, c.version, out.No)
 		return err
@@ -161,15 +130,21 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 	return out, nil
 }
 
-// DeleteProducer deletes a producer if the preconditions of p hold. After it has returned,
-// Insert takes messages only from brokers that know of it. ErrNotFound: there is no such
-// producer.
+// DeleteProducer deletes a producer if the preconditions of p hold, with what ends with it. After it
+// has returned, Insert takes messages only from brokers that know of it. ErrNotFound: there is no
+// such producer.
 func (s *Store) DeleteProducer(ctx context.Context, p Put) (out Producer, err error) {
 	err = s.put(ctx, "delete a producer", func(ctx context.Context, c change) error {
 		if out, err = scanProducer(c.tx.QueryRowContext(ctx, selectProducer, []byte(p.ID))); err != nil {
 			return orNotFound(err)
 		}
 		if err := p.check(true, out.ChangedAt); err != nil {
+			return err
+		}
+		if err := c.endBulks(ctx, selectBulksOfProducer, out.No, "the producer was deleted"); err != nil {
+			return err
+		}
+		if err := c.endReplies(ctx, out.No); err != nil {
 			return err
 		}
 		out.PublishSecret, out.Settings, out.Deleted, out.Version = "", "", true, c.version

@@ -94,7 +94,10 @@ func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created b
 			return err
 		}
 		_, err = c.tx.ExecContext(ctx, updateSender, []byte(out.PublishSecret), []byte(out.Settings), out.No)
-		return err
+		if err != nil || out.Settings == old.Settings {
+			return err
+		}
+		return s.followSettings(ctx, c, p, out.No, out.Settings)
 	})
 	if err != nil {
 		return Producer{}, false, err

@@ -104,7 +104,7 @@ WHERE consumer_no = ?
 
 // jobTables are the tables that have rows of few jobs. A purge first reads the rows to remove
 // from them, without locks (see deleteFound).
-var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts"), newJobTable("redrives"), newJobTable("exchanges")}
+var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts"), newJobTable("redrives"), newJobTable("exchanges"), newJobTable("awaiting_replies")}
 
 // Purge removes the messages of an ID range whose jobs are all over, with all their rows, in
 // one transaction. It also removes rows of jobs whose message is already gone. A message

@@ -74,6 +74,13 @@ SELECT id
 FROM scheduled
 WHERE channel_no = ?
 LIMIT ?`
+
+	selectScheduledBy = `
+SELECT id
+FROM scheduled
+WHERE producer_no = ?
+  AND status = 0
+LIMIT ?`
 )
 
 // Schedules returns up to limit schedules of a channel with one of the statuses, without their
@@ -133,6 +140,11 @@ func (s *Store) ForgetScheduled(ctx context.Context, beforeMs int64, limit int) 
 // RemoveScheduled removes up to limit schedules of a channel, and returns their number.
 func (s *Store) RemoveScheduled(ctx context.Context, channelNo uint32, limit int) (int, error) {
 	return s.removeScheduled(ctx, selectScheduledOf, channelNo, limit)
+}
+
+// EndScheduled removes up to limit schedules of a producer that wait, and returns their number.
+func (s *Store) EndScheduled(ctx context.Context, producerNo uint32, limit int) (int, error) {
+	return s.removeScheduled(ctx, selectScheduledBy, producerNo, limit)
 }
 
 // DropScheduled removes a schedule, whatever its status.

@@ -95,8 +95,10 @@ type StateChange struct {
 	// SinceMs is the required StateMs of the consumer, 0 for any. Every change of the state
 	// has another time.
 	SinceMs int64
-	To      ConsumerState
-	Reason  string // cut to 512 bytes
+	// URL is the required callback URL of the consumer, "" for any.
+	URL    string
+	To     ConsumerState
+	Reason string // cut to 512 bytes
 	// Forget leaves all failures up to now out of the count of CountFailures.
 	Forget bool
 }
@@ -119,7 +121,7 @@ func (s *Store) SetConsumerState(ctx context.Context, p StateChange) (out Consum
 		if out.Deleted() {
 			return ErrNotFound
 		}
-		if !slices.Contains(p.From, out.State) || p.SinceMs != 0 && p.SinceMs != out.StateMs {
+		if !slices.Contains(p.From, out.State) || p.SinceMs != 0 && p.SinceMs != out.StateMs || p.URL != "" && p.URL != out.CallbackURL {
 			return errUnchanged
 		}
 		changed = true

@@ -151,8 +151,9 @@ type Put struct {
 	NewToken string // used on creation when Token is nil
 	// PublishSecret is of a producer only; empty removes it.
 	PublishSecret *string
-	// Settings is of a producer only; as Intake.
+	// Settings is of a producer only; as Intake. Replies makes the consumer of its replies follow them.
 	Settings func(record string) (string, error)
+	Replies  func(settings string, k Consumer) (Consumer, error)
 	// Intake is of a channel only: it returns the new record for the stored one. If it fails, its
 	// error is returned unchanged and nothing is stored.
 	Intake func(record string) (string, error)

@@ -80,7 +80,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Data: b.plane, Bulks: b.bulks, Policies: policies,
 		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
-		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure,
+		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
 		AllowDelete: b.cfg.AllowDelete,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers,

@@ -113,6 +113,9 @@ func (c *committer) refusal(m *durable.Message) error {
 		}
 	}
 	if p := c.catalogue.ProducerByNo(m.ProducerNo); p != nil && p.Deleted {
+		if m.Occurrence != nil { // the deletion ended the schedules of the producer
+			return catalogue.ErrUnknownProducer
+		}
 		now := c.catalogue.Producer(p.ID)
 		if now == nil || now.Token != p.Token || now.PublishSecret != "" {
 			return catalogue.ErrUnknownProducer

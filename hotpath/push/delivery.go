@@ -189,6 +189,11 @@ func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Con
 		d.Wake(v.lane.no) // it may have been resumed, and found nothing, before the job was back
 		return false
 	}
+	if v.stale(seen) {
+		v.giveBack()
+		d.Wake(v.lane.no)
+		return false
+	}
 	if v.expiry > 0 && d.nowMs() >= v.expiry { // while it waited in its lane
 		out := durable.Expiration(v.consumer.No, v.msg.ID, v.msg.Priority, v.lease.Attempt-1, d.nowMs())
 		v.last = true
@@ -198,6 +203,14 @@ func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Con
 		return false
 	}
 	return true
+}
+
+// stale reports whether where, or how, the consumer is called has changed since the claim. The job may
+// have waited in its lane for long: it must not go to the former address, or with former credentials.
+func (v *delivery) stale(seen *durable.Consumer) bool {
+	was := v.consumer
+	return seen.Version != was.Version && (seen.CallbackURL != was.CallbackURL || seen.Type != was.Type || seen.Protocol != was.Protocol ||
+		seen.Token != was.Token || seen.Policy != was.Policy)
 }
 
 // errDelivery is the error of an attempt that failed inside the broker.

@@ -113,6 +113,12 @@ func (b *Bulks) maker(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*acc
 		}
 		rows, err = b.Publisher.Rows(bulk.ChannelNo, bulk.ProducerNo, spec.Defaults, created)
 	}
+	switch {
+	case errors.Is(err, catalogue.ErrUnknownProducer):
+		err = failedFetch("the producer was deleted")
+	case errors.Is(err, catalogue.ErrUnknownChannel):
+		err = failedFetch("the channel was deleted")
+	}
 	return rows, err
 }
 

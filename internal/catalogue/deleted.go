@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // The copy keeps deleted resources under their numbers, which messages name. Under an ID it has
@@ -11,15 +12,14 @@ import (
 
 // deletions are what the copy has of deleted resources.
 type deletions struct {
-	producers int      // how many
-	channels  []uint32 // numbers
+	producers, channels []uint32 // numbers
 }
 
 // takeProducer puts a producer into the copy, with mu held.
 func (c *Catalogue) takeProducer(p *durable.Producer) {
 	old := c.byProducer[p.No]
 	if p.Deleted && (old == nil || !old.Deleted) {
-		c.deleted.producers++
+		c.deleted.producers = append(c.deleted.producers, p.No)
 	}
 	c.byProducer[p.No] = p
 	c.takeStatusEvents(p)
@@ -87,7 +87,26 @@ func (c *Catalogue) Version() int64 {
 func (c *Catalogue) DeletedProducers() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.deleted.producers > 0
+	return len(c.deleted.producers) > 0
+}
+
+// ReplyChannels returns the channels of replies to producers, which may be deleted.
+func (c *Catalogue) ReplyChannels() (out []*Channel) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for id, ch := range c.channels {
+		if ident.RepliesTo(id) != 0 {
+			out = append(out, ch)
+		}
+	}
+	return out
+}
+
+// DeletedProducerNos returns the internal numbers of the deleted producers in the copy.
+func (c *Catalogue) DeletedProducerNos() []uint32 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.Clone(c.deleted.producers)
 }
 
 // DeletedChannels returns the internal numbers of the deleted channels in the copy.

@@ -142,11 +142,11 @@ func (p *Keeper) revive(ctx context.Context, k *durable.Consumer, sinceMs int64)
 	return p.change(ctx, c)
 }
 
-// Gone holds a consumer that answered 410 to a job, unless its state has changed since it was
-// seen.
+// Gone holds a consumer that answered 410 to a job, unless its state or its callback has changed
+// since it was seen.
 func (p *Keeper) Gone(ctx context.Context, seen *durable.Consumer, job string) error {
 	at := time.UnixMilli(p.o.NowMs()).UTC().Format(time.RFC3339)
-	_, err := p.change(ctx, durable.StateChange{ConsumerNo: seen.No, SinceMs: seen.StateMs, To: durable.StateGone,
+	_, err := p.change(ctx, durable.StateChange{ConsumerNo: seen.No, SinceMs: seen.StateMs, URL: seen.CallbackURL, To: durable.StateGone,
 		From:   []durable.ConsumerState{durable.StateActive, durable.StateProbing},
 		Reason: "answered 410 at " + at + " to job " + job})
 	return err

@@ -15,9 +15,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
-// Sender is the consumer of a channel of replies: it posts them to the producer.
-const Sender = "sender"
-
 // reply publishes the responses that go back to producers, with the machinery of messages. The
 // message ID of a reply is that of its exchange, so a broker that dies before it has noted the
 // publication repeats it, and is refused.
@@ -45,7 +42,7 @@ func (w *Worker) replyTo(ctx context.Context, k *durable.Consumer, ids []ident.I
 	if err != nil {
 		return err
 	}
-	var waiting []ident.ID
+	var rest []durable.Awaiting
 	var msgs []*durable.Message
 	var of []durable.Exchange
 	for _, e := range found {
@@ -57,12 +54,18 @@ func (w *Worker) replyTo(ctx context.Context, k *durable.Consumer, ids []ident.I
 		case err != nil:
 			return err
 		case p == nil:
-			if err := w.failOne(ctx, e, "the message has no producer any more that the response could go to"); err != nil {
+			if err := w.failOne(ctx, e, noProducer); err != nil {
 				return err
 			}
 			continue
-		case policy.SenderOf(p.Settings).ReplyURL == "":
-			waiting = append(waiting, e.ID)
+		case policy.SenderOf(p.Settings).ReplyURL != "":
+		case durable.EndOfWait(e.ReceivedMs, e.KeepMs, w.Retention.Milliseconds()) <= w.NowMs():
+			if err := w.giveUp(ctx, p, e); err != nil {
+				return err
+			}
+			continue
+		default:
+			rest = append(rest, durable.Awaiting{ID: e.ID, ProducerNo: p.No})
 			continue
 		}
 		ch, err := w.Ensure(ctx, p)
@@ -71,9 +74,9 @@ func (w *Worker) replyTo(ctx context.Context, k *durable.Consumer, ids []ident.I
 		}
 		msgs, of = append(msgs, w.message(k, ch, m, &e)), append(of, e)
 	}
-	if len(waiting) > 0 {
-		w.replies.WithLabelValues("waits for a replyUrl").Add(float64(len(waiting)))
-		err = w.Store.DelayWork(ctx, k.No, durable.ResponseReceived, waiting, w.NowMs()+noURLAgain.Milliseconds(), 1)
+	if len(rest) > 0 {
+		w.replies.WithLabelValues("waits for a replyUrl").Add(float64(len(rest)))
+		err = w.rest(ctx, k, rest)
 	}
 	return errors.Join(err, w.publish(ctx, k, msgs, of))
 }
@@ -134,11 +137,11 @@ func (w *Worker) publish(ctx context.Context, k *durable.Consumer, msgs []*durab
 		return nil
 	}
 	failpoint.At(failpoint.BeforeReply)
-	var done []ident.ID
+	var done []durable.Awaiting
 	for i, err := range w.Publish(ctx, msgs) {
 		switch {
 		case err == nil, errors.Is(err, durable.ErrDuplicate), errors.Is(err, durable.ErrConflict): // before a crash
-			done = append(done, of[i].ID)
+			done = append(done, durable.Awaiting{ID: of[i].ID})
 		case errors.Is(err, durable.ErrRejected):
 			failure = errors.Join(failure, w.failOne(ctx, of[i], "the response cannot be stored as a message"))
 		default:
@@ -150,15 +153,16 @@ func (w *Worker) publish(ctx context.Context, k *durable.Consumer, msgs []*durab
 		return failure
 	}
 	w.replies.WithLabelValues("published").Add(float64(len(done)))
-	return errors.Join(failure, w.Store.DelayWork(ctx, k.No, durable.ResponseReceived, done, durable.Never, 0))
+	return errors.Join(failure, w.rest(ctx, k, done))
 }
 
 // Ensure makes the channel of replies to a producer, or changes it to what the producer wants, and
-// returns its number. Each step may be repeated; the next reply repeats those that a crash left out.
+// returns its number. Each step may be repeated; the next reply repeats those that a crash left out. A
+// change of the producer changes it in one transaction with the producer, see Follow.
 func (w *Worker) Ensure(ctx context.Context, p *durable.Producer) (uint32, error) {
 	want := policy.SenderOf(p.Settings)
 	id := ident.Replies(p.No)
-	ch, k := w.Catalogue.Channel(id), w.Catalogue.Consumer(id, Sender)
+	ch, k := w.Catalogue.Channel(id), w.Catalogue.Consumer(id, ident.Sender)
 	if ch != nil && k != nil && k.CallbackURL == string(want.ReplyURL) && w.Policies.Of(k.Policy).SigningSecret == want.SigningSecret {
 		return ch.No, nil
 	}
@@ -168,10 +172,8 @@ func (w *Worker) Ensure(ctx context.Context, p *durable.Producer) (uint32, error
 	}
 	to, push := string(want.ReplyURL), durable.Push
 	_, _, err = w.Store.PutConsumer(ctx, durable.ConsumerPut{
-		Put: durable.Put{ID: Sender, NewToken: rand.Text()}, ChannelID: id, CallbackURL: &to, Type: &push,
-		Policy: func(record string) (string, error) {
-			return w.Policies.Merge(record, map[string]string{"signingSecret": string(want.SigningSecret)}, time.UnixMilli(w.NowMs()))
-		},
+		Put: durable.Put{ID: ident.Sender, NewToken: rand.Text()}, ChannelID: id, CallbackURL: &to, Type: &push,
+		Policy: func(record string) (string, error) { return w.signing(record, want) },
 	})
 	if err != nil {
 		return 0, err
@@ -183,4 +185,24 @@ func (w *Worker) Ensure(ctx context.Context, p *durable.Producer) (uint32, error
 		w.Announce()
 	}
 	return stored.No, nil
+}
+
+// signing returns the policy record of a consumer of replies with the secret of the producer.
+func (w *Worker) signing(record string, want policy.Sender) (string, error) {
+	return w.Policies.Merge(record, map[string]string{"signingSecret": string(want.SigningSecret)}, time.UnixMilli(w.NowMs()))
+}
+
+// Follow returns the consumer of replies to a producer that has these settings. Without a reply URL it
+// is a pull consumer, which nobody asks for jobs: replies wait, and nothing is sent anywhere.
+func (w *Worker) Follow(settings string, k durable.Consumer) (durable.Consumer, error) {
+	want := policy.SenderOf(settings)
+	if k.CallbackURL, k.Type = string(want.ReplyURL), durable.Push; k.CallbackURL == "" {
+		k.Type = durable.Pull
+	}
+	if w.Policies.Of(k.Policy).SigningSecret == want.SigningSecret {
+		return k, nil
+	}
+	record, err := w.signing(k.Policy, want)
+	k.Policy = record
+	return k, err
 }

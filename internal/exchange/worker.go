@@ -30,9 +30,8 @@ const (
 	consumersAtOnce = 16
 	// replyBytes bounds the responses that are published at once.
 	replyBytes = 4 << 20
-	// noURLAgain is the pause before a reply to a producer without a reply URL is looked at again,
-	// heldAgain that before a result of a held consumer is.
-	noURLAgain, heldAgain = 30 * time.Second, 10 * time.Second
+	// heldAgain is the pause before a result of a held consumer is looked at again.
+	heldAgain = 10 * time.Second
 )
 
 // A WorkStore is the part of durable.Store that a Worker uses.
@@ -44,6 +43,14 @@ type WorkStore interface {
 	Exchanges(ctx context.Context, consumerNo uint32, ids []ident.ID) ([]durable.Exchange, error)
 	MoveExchange(ctx context.Context, e durable.Exchange, from durable.ExchangeState) (bool, error)
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
+	RestReplies(ctx context.Context, consumerNo uint32, rest []durable.Awaiting, nowMs, retentionMs int64) error
+	NextAwaited(ctx context.Context, after uint32) (producerNo uint32, err error)
+	WakeReplies(ctx context.Context, producerNo uint32, limit int) (consumers []uint32, err error)
+	ForgetAwaiting(ctx context.Context, consumerNo uint32, ids []ident.ID) error
+	MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error)
+	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
+	Record(ctx context.Context, outcomes []durable.Outcome) error
+	DeleteChannel(ctx context.Context, p durable.Put) (durable.Channel, error)
 	PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error)
 	PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error)
 }
@@ -55,6 +62,8 @@ type Options struct {
 	Policies  *policy.Book
 	Owns      func(consumer uint32) bool
 	NowMs     func() int64 // the store's clock
+	// Retention ends the wait of a response for a reply URL, where its consumer has no responseTTL. 0: never.
+	Retention time.Duration
 	// Publish stores messages that the broker makes, and returns one result each.
 	Publish func(ctx context.Context, msgs []*durable.Message) []error
 	// Charge counts a request in the rates of a consumer; redisq.Queue.Regrant.
@@ -76,6 +85,7 @@ type Worker struct {
 	Options
 	poke chan struct{} // capacity 1: something is due
 	wg   sync.WaitGroup
+	seen seen // only Run uses it
 
 	warned atomic.Int64 // Unix ms: the last warning of a Location that may not be asked
 
@@ -168,6 +178,9 @@ func (w *Worker) round(ctx context.Context, all bool) error {
 	if !all {
 		return nil
 	}
+	if err := w.followProducers(ctx); err != nil {
+		return err
+	}
 	for after := uint32(0); ; {
 		no, dueMs, err := w.Store.NextWork(ctx, after)
 		if err != nil || no == 0 {
@@ -225,7 +238,7 @@ func (w *Worker) consumer(ctx context.Context, no uint32) (more bool, err error)
 	var poll []durable.Work
 	for _, d := range due {
 		switch {
-		case d.State == durable.DeliveredReceiver && (d.DeadlineMs <= now || k.Deleted()):
+		case d.State == durable.DeliveredReceiver && (d.DeadlineMs <= now || w.unwanted(k)):
 			late = append(late, d.ID)
 		case d.State == durable.DeliveredReceiver:
 			poll = append(poll, d)
@@ -247,11 +260,19 @@ func (w *Worker) consumer(ctx context.Context, no uint32) (more bool, err error)
 	return len(due) == page && moved, errors.Join(errs...)
 }
 
+// unwanted reports whether nobody waits for the results of a consumer any more.
+func (w *Worker) unwanted(k *durable.Consumer) bool {
+	return k.Deleted() || w.Policies.Of(k.Policy).Responses == policy.ResponsesOff
+}
+
 // fail ends exchanges without a result.
 func (w *Worker) fail(ctx context.Context, k *durable.Consumer, ids []ident.ID) error {
 	reason := "no result came by the deadline"
-	if k.Deleted() {
+	switch {
+	case k.Deleted():
 		reason = "the consumer was deleted before its result came"
+	case w.unwanted(k):
+		reason = "responses were switched off before the result came"
 	}
 	if len(ids) == 0 {
 		return nil

@@ -66,6 +66,9 @@ func MadeRecurring(messageID string) bool { return Made(messageID) || Made(messa
 
 const replies = "~replies-"
 
+// Sender is the consumer of a channel of replies: it posts them to the producer.
+const Sender = "sender"
+
 // Replies is the channel on which the broker publishes the replies to the producer with that number.
 func Replies(producerNo uint32) string { return replies + strconv.FormatUint(uint64(producerNo), 10) }
 

@@ -36,12 +36,14 @@ const (
 	// page and pageBytes bound the messages that are read and published at once.
 	page      = 512
 	pageBytes = 4 << 20
-	// sweepTick is the interval at which schedules past their retention, and those of deleted
-	// channels, are removed; sweepPage is the number that one transaction removes.
+	// sweepTick is the interval at which schedules past their retention are removed; sweepPage is the
+	// number that one transaction removes.
 	sweepTick = time.Minute
 	sweepPage = 500
-	// emptyAgain is the interval at which the schedules of a deleted channel are removed again: a
-	// broker with an old copy of the catalogue may have stored one.
+	// lookTick is the interval of the look for deleted channels and producers, whose schedules end.
+	// emptyAgain is that at which they are removed again: a broker with an old copy of the catalogue
+	// may have stored one.
+	lookTick   = 500 * time.Millisecond
 	emptyAgain = time.Hour
 	// sweepPause is the pause after a page, in times that the page took.
 	sweepPause = 4
@@ -54,6 +56,7 @@ type Store interface {
 	ScheduledRows(ctx context.Context, ids []ident.ID) ([]*durable.Scheduled, error)
 	DropScheduled(ctx context.Context, id ident.ID) error
 	RemoveScheduled(ctx context.Context, channelNo uint32, limit int) (int, error)
+	EndScheduled(ctx context.Context, producerNo uint32, limit int) (int, error)
 	ForgetScheduled(ctx context.Context, beforeMs int64, limit int) (int, error)
 }
 
@@ -81,12 +84,12 @@ type Mover struct {
 	nearer  chan struct{} // capacity 1: a schedule may be due before the end of the sleep
 	sent    prometheus.Counter
 	delay   prometheus.Histogram
-	emptied map[uint32]time.Time // deleted channels: when their schedules were removed; only the sweep uses it
+	emptied map[owner]time.Time // deleted ones: when their schedules were removed; only the sweep uses it
 }
 
 // New returns a mover. Nothing runs before Run.
 func New(o Options) *Mover {
-	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[uint32]time.Time{}}
+	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[owner]time.Time{}}
 	m.sent = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_sent_total", Help: "Messages of schedules that this broker sent."})
 	m.delay = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_scheduled_delay_seconds",
 		Help: "Time from when a scheduled message was due until it was stored as a message.", Buckets: prometheus.ExponentialBuckets(.002, 2, 16)})

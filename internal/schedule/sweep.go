@@ -7,19 +7,28 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 )
 
+// An owner is a channel, or a producer, whose deletion ends its schedules.
+type owner struct {
+	no       uint32
+	producer bool
+}
+
 // sweepLoop removes schedules that are over and past their retention, and those of deleted
-// channels. One broker does it.
+// channels and producers. One broker does it.
 func (m *Mover) sweepLoop(ctx context.Context) {
-	tick := time.NewTicker(sweepTick)
+	tick := time.NewTicker(lookTick)
 	defer tick.Stop()
-	failing := false
+	failing, swept := false, time.Time{}
 	for {
 		if m.Cluster.Owns(0) {
-			err := guard.Do("removal of schedules", func() error { return m.sweep(ctx) })
+			old := time.Since(swept) >= sweepTick
+			err := guard.Do("removal of schedules", func() error { return m.sweep(ctx, old) })
 			if err != nil && !failing && ctx.Err() == nil {
 				m.Log.Warn("schedules that are over cannot be removed; the broker tries again", "error", err)
 			}
-			failing = err != nil
+			if failing = err != nil; old && !failing {
+				swept = time.Now()
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -29,21 +38,36 @@ func (m *Mover) sweepLoop(ctx context.Context) {
 	}
 }
 
-func (m *Mover) sweep(ctx context.Context) error {
+// sweep removes the schedules of what was deleted, which costs nothing where that was done not long
+// ago, and with old those past their retention.
+func (m *Mover) sweep(ctx context.Context, old bool) error {
 	for _, no := range m.Catalogue.DeletedChannels() {
-		if time.Since(m.emptied[no]) < emptyAgain {
-			continue
-		}
-		if err := m.empty(ctx, func() (int, error) { return m.Store.RemoveScheduled(ctx, no, sweepPage) }); err != nil {
+		if err := m.end(ctx, owner{no, false}, m.Store.RemoveScheduled); err != nil {
 			return err
 		}
-		m.emptied[no] = time.Now()
 	}
-	if m.Retention == 0 {
+	for _, no := range m.Catalogue.DeletedProducerNos() {
+		if err := m.end(ctx, owner{no, true}, m.Store.EndScheduled); err != nil {
+			return err
+		}
+	}
+	if m.Retention == 0 || !old {
 		return nil
 	}
 	before := m.Cluster.PastMs() - m.Retention.Milliseconds()
 	return m.empty(ctx, func() (int, error) { return m.Store.ForgetScheduled(ctx, before, sweepPage) })
+}
+
+// end removes the schedules of a deleted channel or producer.
+func (m *Mover) end(ctx context.Context, of owner, remove func(ctx context.Context, no uint32, limit int) (int, error)) error {
+	if time.Since(m.emptied[of]) < emptyAgain {
+		return nil
+	}
+	err := m.empty(ctx, func() (int, error) { return remove(ctx, of.no, sweepPage) })
+	if err == nil {
+		m.emptied[of] = time.Now()
+	}
+	return err
 }
 
 // empty removes pages until one is not full. It takes a fifth of one connection's time.

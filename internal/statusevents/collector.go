@@ -188,11 +188,14 @@ func (c *Collector) collect(ctx context.Context, producerNo uint32) error {
 }
 
 // send brings a batch to the reply URL of its producer, else to the channel, and removes it. A
-// broker that stops finishes it. A reply URL that does not take a batch gets it again later, which
+// broker that stops finishes it. The batch of a deleted producer is dropped. A reply URL that does not take a batch gets it again later, which
 // is no error; after patience the channel gets it.
 func (c *Collector) send(ctx context.Context, b *durable.StatusBatch) error {
 	p := c.o.Catalogue.ProducerByNo(b.ProducerNo)
-	if p != nil && !p.Deleted && c.o.Post != nil && policy.SenderOf(p.Settings).ReplyURL != "" {
+	if p != nil && p.Deleted {
+		return c.o.Store.FinishStatus(ctx, b.ID)
+	}
+	if p != nil && c.o.Post != nil && policy.SenderOf(p.Settings).ReplyURL != "" {
 		if c.waits(p.No) {
 			return nil
 		}

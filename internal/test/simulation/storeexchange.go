@@ -167,6 +167,25 @@ func (t storeSeam) DelayWork(ctx context.Context, consumerNo uint32, state durab
 	return t.do(ctx, "DelayWork", consumerNo, func() { t.s.delayWork(consumerNo, state, slices.Clone(ids), dueMs, tries) })
 }
 
+// RestReplies finds a producer with a reply URL, and no retention that ends a wait.
+func (t storeSeam) RestReplies(ctx context.Context, consumerNo uint32, rest []durable.Awaiting, _, _ int64) error {
+	ids := make([]ident.ID, len(rest))
+	for i := range rest {
+		ids[i] = rest[i].ID
+	}
+	return t.do(ctx, "RestReplies", consumerNo, func() { t.s.delayWork(consumerNo, durable.ResponseReceived, ids, durable.Never, 0) })
+}
+
+// NextAwaited finds nothing: the producers have a reply URL, and none of them is deleted. So the calls
+// below never come.
+func (t storeSeam) NextAwaited(context.Context, uint32) (uint32, error)            { return 0, nil }
+func (t storeSeam) WakeReplies(context.Context, uint32, int) ([]uint32, error)     { return nil, nil }
+func (t storeSeam) ForgetAwaiting(context.Context, uint32, []ident.ID) error       { return nil }
+func (t storeSeam) MessageByKey(context.Context, uint32, string) (ident.ID, error) { return none, nil }
+func (t storeSeam) DeleteChannel(context.Context, durable.Put) (durable.Channel, error) {
+	return durable.Channel{}, durable.ErrNotFound
+}
+
 // DropResponses is never called: no consumer has a responseTTL.
 func (t storeSeam) DropResponses(context.Context, uint32, []ident.ID, int64) error { return nil }
 

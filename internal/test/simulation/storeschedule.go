@@ -185,6 +185,8 @@ func (t storeSeam) DropScheduled(context.Context, ident.ID) error { return nil }
 
 func (t storeSeam) RemoveScheduled(context.Context, uint32, int) (int, error) { return 0, nil }
 
+func (t storeSeam) EndScheduled(context.Context, uint32, int) (int, error) { return 0, nil }
+
 func (t storeSeam) ForgetScheduled(context.Context, int64, int) (int, error) { return 0, nil }
 
 // dispatched checks the message of a schedule that has just been stored.

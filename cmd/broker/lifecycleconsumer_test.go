@@ -1,0 +1,280 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var channelLives = map[string]func(*testing.T, *stage){
+	"a channel is deleted: schedules": func(t *testing.T, s *stage) {
+		at := s.later(in(time.Hour), "later", "X-Broker-Message-ID", "later")
+		s.delete(s.path())
+		s.put(s.path(), "token", "c-token")
+		requireProblem(t, s.do("GET", at, ""), 404, "scheduled_message_not_found")
+		s.later(in(time.Hour), "mine", "X-Broker-Message-ID", "later")
+		require.Equal(t, 1, s.counts().Counts.ScheduledWaiting.Count)
+	},
+	"a channel is deleted: bulks": func(t *testing.T, s *stage) {
+		var fetched atomic.Int64
+		url := file(t, func(_ http.ResponseWriter, r *http.Request) { fetched.Add(1); <-r.Context().Done() })
+		s.bulk("application/json", `{"FileURL":"`+url+`","Format":"ndjson"}`)
+		eventually(t, "the fetch", func() bool { return fetched.Load() == 1 })
+		s.delete(s.path())
+		s.put(s.path(), "token", "c-token")
+		require.Contains(t, s.do("GET", s.path("/bulks"), "").body, `"Result":[]`)
+		eventually(t, "the broker to let it go", func() bool { return s.gauge(t, "penstock_bulks_active") >= 0 })
+	},
+	"a channel is deleted: messages, jobs, responses": func(t *testing.T, s *stage) {
+		s.replyTo(500)
+		s.responder()
+		at := s.publishAs(s.own(), "m", "X-Broker-Message-ID", "m")
+		s.awaitAnswer(at, "RESPONSE_RECEIVED_FROM_RECEIVER")
+		s.delete(s.path("/consumer/k"))
+		s.delete(s.path())
+		s.put(s.path(), "token", "c-token")
+		s.join("k")
+		require.Equal(t, 404, s.do("GET", at, "").status)
+		require.Empty(t, s.queued("k", ""))
+		s.publishAs(s.own(), "m", "X-Broker-Message-ID", "m")
+		s.awaitQueued("k", 1)
+	},
+	"a channel is deleted: dead letters that a consumer forwards to it": func(t *testing.T, s *stage) {
+		morgue := s.channel + "-dead"
+		s.put("/channel/"+morgue, "token", "x")
+		k := newSink(t, func(int, received) int { return 400 })
+		s.join("k=" + k.URL)
+		s.put(s.path("/consumer/k"), "dlq", "forward:"+morgue, "retryOn", "5xx")
+		s.delete("/channel/" + morgue)
+		at := s.publish("m")
+		s.awaitStatus(at, "DEAD")
+		require.Len(t, s.dead("k", 10), 1)
+		s.put("/channel/"+morgue, "token", "x")
+		eventually(t, "the dead letter in the new channel", func() bool {
+			return strings.Contains(s.do("GET", "/channel/"+morgue+"/messages", "").body, "/message/")
+		})
+	},
+}
+
+var consumerLives = map[string]func(*testing.T, *stage){
+	"a consumer is deleted: open jobs": func(t *testing.T, s *stage) {
+		s.join("k")
+		at := s.publish("m")
+		s.awaitQueued("k", 1)
+		s.delete(s.path("/consumer/k"))
+		require.Equal(t, "consumer_deleted", s.awaitStatus(at, "DEAD").Jobs[0].ReasonCode)
+	},
+	"a consumer is deleted: leases of workers": func(t *testing.T, s *stage) {
+		s.join("k")
+		job := s.newJob("k")
+		s.claim("k", job)
+		s.delete(s.path("/consumer/k"))
+		requireProblem(t, s.move("k", job, to("DELIVERED")), 401, "consumer_not_found")
+	},
+	"a consumer is deleted: replays": func(t *testing.T, s *stage) {
+		k := newSink(t, nil)
+		s.join("k=" + k.URL)
+		s.delivered(k, 10)
+		s.replay("k", everSince+`,"Rate":"1/1s"`)
+		s.delete(s.path("/consumer/k"))
+		s.quiet(k)
+		s.join("k=" + k.URL)
+		require.Contains(t, s.do("GET", s.path("/consumer/k/replays"), "", consumerTokens("k")...).body, `"Result":[]`)
+	},
+	"a consumer is deleted: results that are awaited": func(t *testing.T, s *stage) {
+		k := newSink(t, func(int, received) int { return 202 })
+		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true", "resultUrl", k.URL+"/result/{messageID}")
+		answer := make(chan reply)
+		go func() {
+			r, _ := s.try("POST", s.path("/request"), "m", append(append([]string{}, producerTokens...), "Prefer", "wait=50")...)
+			answer <- r
+		}()
+		eventually(t, "a poll", func() bool { return k.count() > 1 })
+		begun := time.Now()
+		s.delete(s.path("/consumer/k"))
+		require.Equal(t, 202, (<-answer).status)
+		require.Less(t, time.Since(begun), 30*time.Second, "the client waits no longer")
+		s.quiet(k)
+	},
+	"a consumer is deleted: responses that it gave": func(t *testing.T, s *stage) {
+		s.as(s.own())
+		s.responder()
+		at := s.publishAs(s.own(), "m")
+		s.awaitAnswer(at, "RESPONSE_RECEIVED_FROM_RECEIVER")
+		s.delete(s.path("/consumer/k"))
+		to := s.replyTo(200)
+		eventually(t, "the reply", func() bool { return to.count() == 1 })
+	},
+	"a consumer is deleted: state, failures, pace, dead letters, books": func(t *testing.T, s *stage) {
+		k := newSink(t, func(int, received) int { return 500 })
+		s.join("k=" + k.URL)
+		s.put(s.path("/consumer/k"), "tombstoneAfter", "1", "adaptive", "true", "maxRetries", "1")
+		s.awaitStatus(s.publish("m"), "DEAD")
+		s.awaitState("k", "DEAD")
+		s.delete(s.path("/consumer/k"))
+		ok := newSink(t, nil)
+		s.join("k=" + ok.URL)
+		v := s.consumer("k")
+		require.Equal(t, "ACTIVE NORMAL", v.State+" "+v.Rate)
+		require.Zero(t, *v.DeadLetters)
+		require.Zero(t, *v.Queued)
+		s.awaitStatus(s.publish("n"), "DELIVERED")
+		require.Equal(t, 1, ok.count())
+	},
+	"a consumer changes: `callbackUrl`: `GONE` and `DEAD`": func(t *testing.T, s *stage) {
+		for state, status := range map[string]int{"GONE": 410, "DEAD": 500} {
+			k := newSink(t, func(int, received) int { return status })
+			s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "tombstoneAfter", "1")
+			at := s.publish(state)
+			s.awaitState("k", state)
+			ok := newSink(t, nil)
+			s.put(s.path("/consumer/k"), "callbackUrl", ok.URL)
+			require.Equal(t, "ACTIVE", s.consumer("k").State)
+			s.awaitStatus(at, "DELIVERED")
+			s.change("k", "pause")
+			s.put(s.path("/consumer/k"), "callbackUrl", k.URL)
+			require.Equal(t, "PAUSED", s.consumer("k").State)
+			s.put(s.path("/consumer/k"), "callbackUrl", ok.URL)
+			s.change("k", "resume")
+		}
+		require.Contains(t, s.do("GET", "/channel/~alerts/messages?size=100", "").body, "message")
+	},
+	"a consumer changes: `callbackUrl`: failures of the tombstone, pace": func(t *testing.T, s *stage) {
+		var status atomic.Int64
+		status.Store(500)
+		k := newSink(t, func(int, received) int { return int(status.Load()) })
+		s.join("k=" + k.URL)
+		s.put(s.path("/consumer/k"), "tombstoneAfter", "3", "adaptive", "true", "backoff", "constant:100ms")
+		at := s.publish("m")
+		eventually(t, "three failures", func() bool { return k.count() >= 3 })
+		s.change("k", "pause")
+		s.put(s.path("/consumer/k"), "callbackUrl", k.URL+"/new")
+		require.Equal(t, "NORMAL", s.consumer("k").Rate)
+		before := k.count()
+		s.change("k", "resume")
+		eventually(t, "a failure of the new URL", func() bool { return k.count() > before })
+		require.Equal(t, "ACTIVE", s.consumer("k").State, "the failures of the former one do not count")
+		status.Store(204)
+		s.awaitStatus(at, "DELIVERED")
+	},
+	"a consumer changes: `callbackUrl`: claimed jobs whose request has not begun": func(t *testing.T, s *stage) {
+		release := make(chan struct{})
+		k := newSink(t, func(int, received) int { <-release; return 410 })
+		s.join("k=" + k.URL)
+		s.put(s.path("/consumer/k"), "concurrency", "1", "timeout", "5s")
+		for i := range 5 {
+			s.publish(fmt.Sprint(i))
+		}
+		eventually(t, "the first request", func() bool { return k.count() == 1 })
+		ok := newSink(t, nil)
+		s.put(s.path("/consumer/k"), "callbackUrl", ok.URL)
+		close(release)
+		eventually(t, "all jobs at the new URL", func() bool { return ok.distinct() == 5 })
+		require.Equal(t, 1, k.count())
+		require.Equal(t, "ACTIVE", s.consumer("k").State, "the 410 was of the former URL")
+	},
+	"a consumer changes: `type`: waiting jobs": func(t *testing.T, s *stage) {
+		k := newSink(t, func(int, received) int { return 410 })
+		s.join("k=" + k.URL)
+		s.publish("m")
+		s.awaitState("k", "GONE")
+		s.put(s.path("/consumer/k"), "type", "pull")
+		require.Equal(t, "ACTIVE", s.consumer("k").State)
+		s.awaitQueued("k", 1)
+		ok := newSink(t, nil)
+		s.put(s.path("/consumer/k"), "type", "push", "callbackUrl", ok.URL)
+		eventually(t, "the job", func() bool { return ok.count() == 1 })
+		s.quiet(k)
+	},
+	"a consumer changes: `authorization`: the access token": func(t *testing.T, s *stage) {
+		endpoint := func(token string) string {
+			e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				id, _, _ := r.BasicAuth()
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprintf(w, `{"access_token":"%s-%s","token_type":"Bearer","expires_in":3600}`, token, id)
+			}))
+			t.Cleanup(e.Close)
+			return e.URL
+		}
+		k := newSink(t, nil)
+		s.join("k=" + k.URL)
+		one, two := endpoint("one"), endpoint("two")
+		for i, use := range [][2]string{{one + " a s3cret", "one-a"}, {one + " b s3cret", "one-b"}, {two + " b s3cret", "two-b"}} {
+			s.put(s.path("/consumer/k"), "authorization", "oauth2 "+use[0])
+			s.awaitStatus(s.publish(fmt.Sprint(i)), "DELIVERED")
+			got := k.all()
+			require.Equal(t, "Bearer "+use[1], got[len(got)-1].header.Get("Authorization"))
+		}
+		s.put(s.path("/consumer/k"), "authorization", "")
+		s.awaitStatus(s.publish("none"), "DELIVERED")
+		require.Empty(t, k.all()[k.count()-1].header.Get("Authorization"))
+	},
+	"a consumer changes: `responses=off`: results that are awaited": func(t *testing.T, s *stage) {
+		k := newSink(t, func(int, received) int { return 202 })
+		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true", "resultUrl", k.URL+"/result/{messageID}")
+		at := s.publish("m")
+		eventually(t, "a poll", func() bool { return k.count() > 1 })
+		s.put(s.path("/consumer/k"), "responses", "off")
+		require.True(t, s.answers(at).Complete)
+		s.put(s.path("/consumer/j"), "token", "j-token", "type", "pull")
+		eventually(t, "the end of the polls", func() bool {
+			s.put(s.path("/consumer/k"), "responses", "store")
+			v := s.answers(at).Result
+			s.put(s.path("/consumer/k"), "responses", "off")
+			return len(v) == 1 && v[0].State == "FAILED"
+		})
+		s.quiet(k)
+	},
+}
+
+var otherLives = map[string]func(*testing.T, *stage){
+	"a schedule is deleted: its next messages, its message ID": func(t *testing.T, s *stage) {
+		s.join("k")
+		at := s.publishAs("p", "tick", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(time.Second)+"/PT1S")
+		s.awaitQueued("k", 1)
+		s.delete(at)
+		sent := len(s.queued("k", ""))
+		s.publish("mine", "X-Broker-Message-ID", "tick")
+		time.Sleep(2500 * time.Millisecond)
+		require.Len(t, s.awaitQueued("k", sent+1), sent+1)
+	},
+	"a bulk is cancelled: its next rows, its body": func(t *testing.T, s *stage) {
+		at := s.bulk("application/json", `{"FileURL":"`+file(t, func(w http.ResponseWriter, _ *http.Request) {
+			for range 1000 {
+				_, _ = w.Write([]byte(`{"Payload":"x"}` + "\n"))
+			}
+		})+`","Format":"ndjson","Rate":"1/1s"}`)
+		eventually(t, "a row", func() bool { return s.bulkAt(at).Published > 0 })
+		require.Equal(t, 200, s.do("POST", at+"/cancel", "").status)
+		b := s.bulkAt(at)
+		require.Equal(t, "CANCELLED", b.State)
+		time.Sleep(2500 * time.Millisecond)
+		require.Equal(t, b.Published, s.bulkAt(at).Published)
+		require.EqualValues(t, b.Published, s.counts().Counts.Dispatched.Count)
+	},
+	"a replay is cancelled: its jobs": func(t *testing.T, s *stage) {
+		k := newSink(t, nil)
+		s.join("k=" + k.URL)
+		s.delivered(k, 10)
+		at := s.replay("k", everSince+`,"Rate":"1/1s"`)
+		require.Equal(t, 200, s.do("POST", at+"/cancel", "", consumerTokens("k")...).status)
+		s.quiet(k)
+		require.Equal(t, "CANCELLED", s.replayAt(at).State)
+		require.Zero(t, *s.consumer("k").Queued)
+	},
+	"a consumer of `~alerts` or `~status` is deleted: its jobs": func(t *testing.T, s *stage) {
+		for _, ch := range []string{"/channel/~alerts", "/channel/~status"} {
+			k := ch + "/consumer/" + s.channel
+			s.put(k, "token", "x", "type", "pull")
+			s.delete(k)
+			requireProblem(t, s.do("GET", k, ""), 404, "consumer_not_found")
+			requireProblem(t, s.do("DELETE", ch, ""), 400, "reserved_name")
+		}
+	},
+}

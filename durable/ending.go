@@ -1,0 +1,191 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/penstock-broker/penstock/internal/ident"
+)
+
+// What ends with a resource, in the transaction of its deletion. The rest follows from the row of the
+// deleted resource: open jobs (Derive), replies that wait and schedules, which a sweep ends. The
+// table of docs/explain/lifecycle.md has the whole of it.
+
+// ofConsumer are the statements that remove what the store knows of a consumer alone.
+var ofConsumer = [...]string{
+	deleteOf("marks"), deleteOf("books"), deleteOf("failures"), deleteOf("dlq_growth"), deletePace,
+}
+
+// ofURL are those that remove what was learnt about the address of a consumer.
+var ofURL = [...]string{deleteOf("failures"), deletePace}
+
+var deletePace = deleteOf("paces")
+
+func deleteOf(table string) string {
+	return `
+DELETE FROM ` + table + `
+WHERE consumer_no = ?`
+}
+
+const (
+	selectBulksOfProducer = `
+SELECT id
+FROM bulks
+WHERE state IN (0, 1, 2)
+  AND producer_no = ?`
+
+	selectBulksOfChannel = `
+SELECT id
+FROM bulks
+WHERE state IN (0, 1, 2)
+  AND channel_no = ?`
+
+	// Those that were stored by a broker which did not know of the deletion yet.
+	selectOrphanedBulk = `
+SELECT b.id
+FROM bulks b
+JOIN producers p
+  ON p.no = b.producer_no
+JOIN channels c
+  ON c.no = b.channel_no
+WHERE b.state IN (1, 2)
+  AND (p.deleted_no <> 0 OR c.deleted_no <> 0)
+LIMIT 1`
+
+	endBulkOf = `
+UPDATE bulks
+SET
+    state = ?,
+    owner = ?,
+    paused = 0,
+    lease_ms = 0,
+    next_ms = 0,
+    changed_ms = ?,
+    reason = ?
+WHERE id = ?
+  AND state IN (0, 1, 2)`
+)
+
+func (c change) run(ctx context.Context, statements []string, no uint32) error {
+	for _, statement := range statements {
+		if _, err := c.tx.ExecContext(ctx, statement, no); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endConsumer deletes a consumer with what belongs to it alone.
+func (c change) endConsumer(ctx context.Context, k *Consumer) (err error) {
+	if k.Until, err = c.lastID(ctx, k.ChannelNo); err != nil {
+		return err
+	}
+	k.Token, k.Policy, k.Version = "", "", c.version
+	k.State, k.StateReason, k.StateMs = StateDeleted, "deleted by a request", max(c.nowMs, k.StateMs+1)
+	_, err = c.tx.ExecContext(ctx, deleteConsumer, k.Until[:], []byte{}, []byte{}, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
+	if err != nil {
+		return err
+	}
+	if _, err := c.tx.ExecContext(ctx, growShape, c.version, k.ChannelNo); err != nil { // no message is addressed to it
+		return err
+	}
+	if _, err := c.tx.ExecContext(ctx, cancelReplays, c.nowMs, c.version, k.ChannelNo, k.No); err != nil {
+		return err
+	}
+	return c.run(ctx, ofConsumer[:], k.No)
+}
+
+// endBulks ends bulks that are under way. It comes before the other rows of the change: a step of a
+// bulk locks the bulk first as well. The bulks are read without locks, so none of others is waited for.
+func (c change) endBulks(ctx context.Context, query string, no uint32, reason string) error {
+	found, err := selectIDs(ctx, c.tx, query, []any{no})
+	if err != nil {
+		return err
+	}
+	for _, id := range found {
+		if _, err := c.tx.ExecContext(ctx, endBulkOf, BulkFailed, noOwner, c.nowMs, []byte(reason), id[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// senderOf returns the consumer that posts replies to a producer. ErrNotFound: there is none yet.
+func (c change) senderOf(ctx context.Context, producerNo uint32) (k Consumer, err error) {
+	ch, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(ident.Replies(producerNo))))
+	if err == nil {
+		k, err = scanConsumer(c.tx.QueryRowContext(ctx, selectConsumer, ch.No, []byte(ident.Sender)))
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return k, err
+}
+
+// endReplies ends the replies to a producer: its consumer is deleted, and no reply is published any
+// more. Package exchange ends the exchanges, and then deletes the channel.
+func (c change) endReplies(ctx context.Context, producerNo uint32) error {
+	k, err := c.senderOf(ctx, producerNo)
+	if err == nil {
+		err = c.endConsumer(ctx, &k)
+	}
+	if err == nil {
+		_, err = c.tx.ExecContext(ctx, updateChannelPaused, true, c.version, k.ChannelNo)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// followSettings changes the consumer that posts replies to a producer with the settings of the
+// producer, in one transaction: no crash leaves it posting to a URL that the producer has no more.
+func (s *Store) followSettings(ctx context.Context, c change, p Put, producerNo uint32, settings string) error {
+	if p.Replies == nil {
+		return nil
+	}
+	old, err := c.senderOf(ctx, producerNo)
+	if errors.Is(err, ErrNotFound) {
+		return nil // the first reply makes it
+	}
+	if err != nil {
+		return err
+	}
+	k, err := p.Replies(settings, old)
+	if err != nil || k == old {
+		return err
+	}
+	ms := c.stamp(Put{}, true, old.ChangedAt)
+	k.ChangedAt, k.Version = fromMillis(ms), c.version
+	return s.updateConsumer(ctx, c, old, &k, ms)
+}
+
+// moved ends what was learnt about the former address of a consumer: GONE, DEAD, the failures and the
+// pace are about it. A pause is the word of a person and stays.
+func (s *Store) moved(ctx context.Context, c change, k *Consumer) error {
+	if err := c.run(ctx, ofURL[:], k.No); err != nil {
+		return err
+	}
+	switch k.State {
+	case StateProbing:
+		k.State = StateDead // no probe was answered: the alert must not say so
+		fallthrough
+	case StateGone, StateDead:
+		return s.setState(ctx, c, k, StateChange{To: StateActive, Forget: true})
+	}
+	_, err := c.tx.ExecContext(ctx, forgetFailures, c.nowMs, k.No)
+	return err
+}
+
+// endOrphanedBulk ends a bulk whose channel or producer is deleted, and reports whether there was one.
+func (s *Store) endOrphanedBulk(ctx context.Context, nowMs int64) (bool, error) {
+	found, err := s.bulkIDs(ctx, selectOrphanedBulk)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	return true, repeat(ctx, "end a bulk of a deleted producer", func(ctx context.Context) error {
+		_, err := s.db.ExecContext(ctx, endBulkOf, BulkFailed, noOwner, nowMs, []byte("the producer or the channel was deleted"), found[0][:])
+		return err
+	})
+}
