@@ -16,11 +16,12 @@ const (
 	ConsumerGone
 	ConsumerSlow
 	DLQGrowing
+	BooksDiffer
 )
 
 // String returns the name of the event as clients see it.
 func (e Event) String() string {
-	return [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing"}[min(e, DLQGrowing)]
+	return [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing", "books.differ"}[min(e, BooksDiffer)]
 }
 
 // A Sink is a place that alerts go to.

@@ -37,6 +37,12 @@ WHERE consumer_no = ?
 ORDER BY after_id DESC
 LIMIT 1`
 
+	selectSheetBegin = `
+SELECT MIN(after_id)
+FROM books
+WHERE consumer_no = ?
+  AND through_id > ?`
+
 	extendSheet = `
 UPDATE books
 SET
@@ -129,6 +135,20 @@ func enter(ctx context.Context, tx *sql.Tx, m Settled) error {
 	}
 	_, err = tx.ExecContext(ctx, insertSheet, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered)
 	return err
+}
+
+// FirstSheet returns the begin of the first stretch of a consumer in the books that ends after an ID.
+// found is false where there is none.
+func (s *Store) FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool, err error) {
+	err = repeat(ctx, "find the first stretch of the books", func(ctx context.Context) error {
+		var first []byte
+		err := s.reads.QueryRowContext(ctx, selectSheetBegin, consumerNo, after[:]).Scan(&first)
+		if found = len(first) == ident.Size; found {
+			begin = ident.ID(first)
+		}
+		return err
+	})
+	return begin, found, err
 }
 
 // TrimBooks removes the rows of the books of a consumer whose stretches end before a time.

@@ -49,6 +49,17 @@ UPDATE marks
 SET message_id = ?
 WHERE message_id > ?`
 
+	rewindWatermark = `
+UPDATE marks
+SET message_id = ?
+WHERE message_id > ?
+  AND consumer_no = ?`
+
+	rewindSheets = `
+DELETE FROM books
+WHERE through_id > ?
+  AND consumer_no = ?`
+
 	rewindBooks = `
 DELETE FROM books
 WHERE through_id > ?`
@@ -88,6 +99,17 @@ func (s *Store) RewindWatermarks(ctx context.Context, to ident.ID) error {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, rewindBooks, to[:])
+		return err
+	})
+}
+
+// RewindWatermark is RewindWatermarks for one consumer.
+func (s *Store) RewindWatermark(ctx context.Context, consumerNo uint32, to ident.ID) error {
+	return s.run(ctx, transaction{name: "rewind a watermark", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, rewindWatermark, to[:], to[:], consumerNo); err != nil { // first, as in SaveWatermarks
+			return err
+		}
+		_, err := tx.ExecContext(ctx, rewindSheets, to[:], consumerNo)
 		return err
 	})
 }

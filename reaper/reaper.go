@@ -33,6 +33,11 @@ type Store interface {
 	SaveWatermarks(ctx context.Context, settled []durable.Settled) (others map[uint32]ident.ID, err error)
 	ForgetWatermarks(ctx context.Context) error
 	RewindWatermarks(ctx context.Context, to ident.ID) error
+	RewindWatermark(ctx context.Context, consumerNo uint32, to ident.ID) error
+	Books(ctx context.Context, k durable.Consumer, after, through ident.ID) (durable.Books, error)
+	FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool, err error)
+	RemoveStrays(ctx context.Context, k durable.Consumer, after, through ident.ID, limit int) (removed int, err error)
+	RaiseAlert(ctx context.Context, a durable.Alert) error
 	TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error
 	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
 	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
@@ -105,7 +110,7 @@ type Reaper struct {
 	*Agenda
 	reclaimed, exhausted, recovered, adopted, purged prometheus.Counter
 	reconcileSeconds                                 prometheus.Histogram
-	overdue                                          prometheus.Gauge
+	overdue, difference                              prometheus.Gauge
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
 	departed  departed
@@ -141,7 +146,9 @@ func New(o Options) *Reaper {
 		Help: "Time of one reconcile round.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14)})
 	r.overdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_retention_overdue_seconds",
 		Help: "Delay of the removal of messages past their retention; 0 when it has caught up."})
-	o.Registry.MustRegister(r.reconcileSeconds, r.overdue)
+	r.difference = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_books_difference_jobs",
+		Help: "Jobs by which the books of this broker's consumers did not balance at the last look; 0: nothing is lost or double."})
+	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference)
 	o.Catalogue.Watch(r.learn)
 	return r
 }
@@ -196,6 +203,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	wg.Go(func() { guard.Loop(ctx, "dead letters", r.dlqLoop) })
 	wg.Go(func() { guard.Loop(ctx, "deleted consumers", r.forgetLoop) })
 	wg.Go(func() { guard.Loop(ctx, "replays", r.replayLoop) })
+	wg.Go(func() { guard.Loop(ctx, "books", r.booksLoop) })
 	wg.Wait()
 	return nil
 }

@@ -40,13 +40,19 @@ func (s *interrupted) ForgetWatermarks(ctx context.Context) error {
 // loseOutcomes sets all jobs back to open in the store, as a backup that has none of the outcomes.
 func (r *rig) loseOutcomes() {
 	r.t.Helper()
+	for _, table := range []string{"deliveries", "marks", "books"} {
+		r.exec("DELETE FROM " + table)
+	}
+}
+
+// exec runs a statement of a person.
+func (r *rig) exec(statement string) {
+	r.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.folder, "penstock.db")+"?_pragma=busy_timeout(60000)")
 	require.NoError(r.t, err)
 	defer db.Close()
-	for _, table := range []string{"deliveries", "marks", "books"} {
-		_, err := db.Exec("DELETE FROM " + table)
-		require.NoError(r.t, err)
-	}
+	_, err = db.Exec(statement)
+	require.NoError(r.t, err)
 }
 
 func (r *rig) marks() map[uint32]ident.ID {

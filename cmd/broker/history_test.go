@@ -93,6 +93,19 @@ func (h *historyWorld) awaitNoticed(p *process) {
 	eventually(h.t, "the broker notices", func() bool { return p.gauge(h.t, "penstock_store_restorations_total") > 0 })
 }
 
+// A job of a message that is gone, which a worker reports after the store went back, is no difference
+// in the books for long.
+func TestFaultAnOutcomeOfAMessageThatIsGoneLeavesTheBooks(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		h := newHistoryWorld(t, w)
+		job := h.queued("held", "limit=1")[0].ID
+		lease := h.claim("held", job)
+		h.goBack()
+		h.move("held", job, to("DELIVERED"), "X-Broker-Lease", lease)
+		h.requireWhole()
+	})
+}
+
 func TestFaultAnOlderStateOfTheStoreUnderRunningBrokersIsNoticed(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		h := newHistoryWorld(t, w)

@@ -2,7 +2,7 @@ package apitype
 
 // An Alert is the payload of a message on the channel ~alerts, and of an alert webhook.
 type Alert struct {
-	Event      string `json:"Event"`     // "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow" or "dlq.growing"
+	Event      string `json:"Event"`     // "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing" or "books.differ"
 	ChannelID  string `json:"ChannelID"` // of the consumer
 	ConsumerID string `json:"ConsumerID"`
 	At         Time   `json:"At"` // of a transition, StateChangedAt of the consumer

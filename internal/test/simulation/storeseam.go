@@ -241,6 +241,34 @@ func (t storeSeam) RewindWatermarks(ctx context.Context, to ident.ID) error {
 	})
 }
 
+func (t storeSeam) RewindWatermark(ctx context.Context, consumerNo uint32, to ident.ID) error {
+	return t.do(ctx, "RewindWatermark", consumerNo, func() {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		if t.s.marks[consumerNo].Compare(to) > 0 {
+			t.s.marks[consumerNo] = to
+		}
+	})
+}
+
+func (t storeSeam) FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (ident.ID, bool, error) {
+	return after, true, nil
+}
+
+// Books balance: the model keeps none, and final counts.
+func (t storeSeam) Books(ctx context.Context, k durable.Consumer, _, _ ident.ID) (durable.Books, error) {
+	return read(ctx, t, "Books", k.No, func() durable.Books { return durable.Books{} })
+}
+
+// RemoveStrays and RaiseAlert are not called, because the books balance.
+func (t storeSeam) RemoveStrays(context.Context, durable.Consumer, ident.ID, ident.ID, int) (int, error) {
+	panic("simulation: strays are removed although the books balance")
+}
+
+func (t storeSeam) RaiseAlert(context.Context, durable.Alert) error {
+	panic("simulation: an alert is raised although the books balance")
+}
+
 func (t storeSeam) ForgetWatermarks(ctx context.Context) error {
 	return t.do(ctx, "ForgetWatermarks", 0, func() {
 		t.s.mu.Lock()

@@ -269,6 +269,50 @@ var scanTests = map[string]func(*testing.T, *fixture){
 		f.mark(t, map[uint32]ident.ID{1: a})
 		f.requireMarks(t, map[uint32]ident.ID{1: a})
 	},
+	"the watermark of one consumer goes back, and its books": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 2)
+		all := f.messages(ch, 3)
+		f.insert(t, all...)
+		for _, k := range ks {
+			f.save(t, durable.Settled{ConsumerNo: k.No, Through: all[2].ID, Accepted: 4})
+			begin, found, err := f.FirstSheet(f.ctx, k.No, ident.ID{})
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Zero(t, begin)
+		}
+		require.NoError(t, f.RewindWatermark(f.ctx, ks[0].No, all[0].ID))
+		f.requireMarks(t, map[uint32]ident.ID{ks[0].No: all[0].ID, ks[1].No: all[2].ID})
+		f.requireBooks(t, ks[0], all, ident.ID{}, ident.Max())
+		_, found, err := f.FirstSheet(f.ctx, ks[0].No, ident.ID{})
+		require.NoError(t, err)
+		require.False(t, found)
+		b, err := f.Books(f.ctx, ks[1], ident.ID{}, all[2].ID)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, b.Accepted)
+	},
+	"outcomes without a message are removed, and no others": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 2)
+		all := f.messages(ch, 3)
+		f.insert(t, all...)
+		var strays []ident.ID
+		for i, kind := range []durable.OutcomeKind{durable.OutcomeDelivered, durable.OutcomeDead, durable.OutcomeRetry} {
+			strays = append(strays, f.ids.Next())
+			for _, k := range ks {
+				for _, id := range []ident.ID{all[i].ID, strays[i]} {
+					require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: kind, ConsumerNo: k.No, ID: id, Attempts: 1, AtMs: 1}}))
+				}
+			}
+		}
+		for _, want := range []int{2, 1, 0} {
+			n, err := f.RemoveStrays(f.ctx, ks[0], ident.ID{}, ident.Max(), 2)
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		f.requireBooks(t, ks[0], all, ident.ID{}, ident.Max())
+		states, err := f.JobStates(f.ctx, ks[1].No, strays)
+		require.NoError(t, err)
+		require.Len(t, states, 3, "those of the other consumer stay")
+	},
 	"later watermarks go back to an ID, and the books with them": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		all := f.messages(ch, 9)
