@@ -5,9 +5,10 @@
 // person at once that it can never work. When a connection is made, the address
 // that the name resolved to is checked again, and the checked address itself is
 // dialled: a name that changes its answer between the two gains nothing.
-// Proxies named in the environment are ignored.
+// Proxies named in the environment are ignored. A Rule says which policy a request
+// follows, by who chose its URL, and whether it may reach this process itself.
 //
-// A Client makes exactly one HTTP request per Post: it follows no redirect,
+// A Client makes exactly one HTTP request per Post that is processed: it follows no redirect,
 // repeats nothing on its own and decompresses nothing. One deadline covers name
 // lookup, connect, TLS, writing, headers and body. The answer's status decides;
 // of its body at most 64 KiB is read.
