@@ -31,6 +31,18 @@ func (c Clock) wentBack(seen Clock) bool {
 	return c.History>>32 <= seen.History>>32
 }
 
+// WentBack reports whether the clock is of an older store than one that was seen.
+func (c Clock) WentBack(seen Clock) bool { return c.wentBack(seen) }
+
+// Clock returns the row of the store's clock.
+func (s *Store) Clock(ctx context.Context) (Clock, error) {
+	r, err := s.readClock(ctx, s.reads)
+	if err != nil {
+		return Clock{}, failedTo("clock", err)
+	}
+	return r.Clock, nil
+}
+
 // CheckHistory compares the store with a Clock that was seen before, such as by a broker that was
 // stopped since, and returns the present one. If the store went back, its history has a new name
 // afterwards. In a history with another name than that of seen, what is remembered of the store is

@@ -82,6 +82,7 @@ type broker struct {
 	failed    chan error // capacity 1: why the broker must end
 
 	restorations prometheus.Counter // signs that the store went back
+	warning      string             // for /readyz
 	outdated     bool               // Redis knew another history of the store when this broker began
 }
 
@@ -148,6 +149,9 @@ func (b *broker) prepareStore(ctx context.Context) error {
 	}
 	if err := b.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
+	}
+	if err := b.checkFolder(ctx); err != nil {
+		return err
 	}
 	if err := b.makeSystemChannels(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)

@@ -28,18 +28,20 @@ func (b *broker) recallHistory(ctx context.Context) error {
 	return nil
 }
 
-// rememberHistory keeps in Redis what recallHistory asks for, until ctx ends.
+// rememberHistory keeps in Redis what recallHistory asks for, and in the folder of an embedded store what
+// checkFolder reads, until ctx ends.
 func (b *broker) rememberHistory(ctx context.Context) {
 	tick := time.NewTicker(cluster.RenewEvery)
 	defer tick.Stop()
 	var told durable.Clock
 	for {
 		if c := b.node.Clock(); c != told {
-			op, cancel := context.WithTimeout(ctx, cluster.RenewEvery)
-			if err := b.queue.RememberHistory(op, c.History, c.Beat); err == nil {
+			if err := b.keepSeen(c); err != nil {
+				b.log.Debug("the folder does not take the clock of the store", "error", err)
+			}
+			if b.tellHistory(ctx, c) == nil {
 				told = c
 			}
-			cancel()
 		}
 		select {
 		case <-ctx.Done():
@@ -47,4 +49,14 @@ func (b *broker) rememberHistory(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// tellHistory tells a real Redis. The embedded one ends with this process.
+func (b *broker) tellHistory(ctx context.Context, c durable.Clock) error {
+	if b.embedded != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cluster.RenewEvery)
+	defer cancel()
+	return b.queue.RememberHistory(ctx, c.History, c.Beat)
 }

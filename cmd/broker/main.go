@@ -72,6 +72,7 @@ const usage = `Penstock is an HTTP message broker.
 Usage:
   broker [serve] [--demo]   run the broker; --demo adds a sample channel with consumers
   broker migrate            create or update the tables of the store, then exit
+  broker backup FILE        copy the embedded store to a new file, while the broker runs
   broker journal replay DIR store the messages that a broker which is gone left in its data folder
   broker healthcheck        ask the broker of this machine whether it is ready; --live: alive
   broker listen             a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000
@@ -89,8 +90,14 @@ func split(args []string) (command string, rest []string) {
 	return "serve", args
 }
 
+// withArguments are the commands that take arguments.
+var withArguments = map[string]func(args []string, stdout, stderr io.Writer) int{"backup": backupCommand, "journal": journalCommand}
+
 func run(args []string, stdout, stderr io.Writer) int {
 	command, args := split(args)
+	if own := withArguments[command]; own != nil {
+		return own(args, stdout, stderr)
+	}
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, usage) }
@@ -105,8 +112,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		work = func() int {
 			return withSignals(stderr, func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
 		}
-	case "journal":
-		return journalCommand(args, stdout, stderr)
 	case "healthcheck":
 		live := flags.Bool("live", false, "ask whether the broker is alive, instead of ready")
 		work = func() int { return healthcheck(os.Environ(), *live, stdout, stderr) }

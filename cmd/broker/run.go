@@ -80,13 +80,14 @@ func (b *broker) Run(ctx context.Context) error {
 	return failure
 }
 
-// watchStores watches the place of an embedded store, and tells a real Redis the history of the store.
+// watchStores watches the place of an embedded store, and tells its folder and a real Redis the history
+// of the store.
 func (b *broker) watchStores(ctx context.Context) {
 	var wg sync.WaitGroup
 	if b.cfg.MySQLDSN == "" {
 		wg.Go(func() { b.keepInPlace(ctx) })
 	}
-	if b.embedded == nil {
+	if b.embedded == nil || b.cfg.MySQLDSN == "" {
 		wg.Go(func() { guard.Loop(ctx, "history", b.rememberHistory) })
 	}
 	wg.Wait()

@@ -84,7 +84,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		AllowDelete: b.cfg.AllowDelete,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers,
-		Writable:      b.node.Writable,
+		Writable: b.node.Writable, Warning: b.warning,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs,
 		Metrics:    metricsPage(registry),

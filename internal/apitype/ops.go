@@ -16,6 +16,8 @@ type Health struct {
 	Status string `json:"Status"`          // "alive" of /livez, "ready" of /readyz
 	Store  string `json:"Store,omitempty"` // of /readyz: "ok"
 	Queue  string `json:"Queue,omitempty"` // of /readyz: "ok" or "unreachable"
+	// Warning is what an operator must know although the broker is ready.
+	Warning string `json:"Warning,omitempty"`
 }
 
 // A Version is the answer to /version.

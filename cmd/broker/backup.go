@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+const backupUsage = "usage: broker backup FILE\n\nFILE is a new file for a copy of the embedded store in BROKER_DATA_DIR. The broker may run meanwhile.\n"
+
+// backupCommand is broker backup FILE.
+func backupCommand(args []string, stdout, stderr io.Writer) int {
+	if len(args) != 1 || args[0] == "-h" || args[0] == "--help" {
+		fmt.Fprint(stderr, backupUsage)
+		if len(args) == 1 {
+			return exitClean
+		}
+		return exitUsage
+	}
+	return withSignals(stderr, func(ctx context.Context) int {
+		cfg, err := readConfig(os.Environ())
+		if err == nil && cfg.MySQLDSN != "" {
+			err = errors.New("the store is a MySQL server: use its own tools")
+		}
+		if err != nil {
+			fmt.Fprintf(stderr, "broker: backup: %v\n", err)
+			return exitUsage
+		}
+		if err := durable.BackupSQLite(ctx, cfg.DataDir, args[0]); err != nil {
+			fmt.Fprintf(stderr, "broker: backup: %v\n", err)
+			return exitStore
+		}
+		fmt.Fprintf(stdout, "%s is a copy of the store in %s\n", args[0], cfg.DataDir)
+		return exitClean
+	})
+}
+
+// The embedded Redis remembers nothing across a restart, so a broker on the embedded stores keeps
+// the clock of its store in a file beside it. A store that is behind the file was replaced by an
+// older one, or lost its write-ahead log.
+const (
+	seenFile     = "penstock.seen"
+	wentBackFile = "STORE-WENT-BACK"
+)
+
+// wentBack is what /readyz and the log say then.
+const wentBack = "THE EMBEDDED STORE IS OLDER THAN ITS FOLDER: MESSAGES THAT WERE ACKNOWLEDGED ARE MISSING. Restore a newer copy, or remove the file " +
+	wentBackFile + " from BROKER_DATA_DIR and restart"
+
+// seenStore returns the clock of the store that the folder knows; zero: none. A folder with a
+// journal knows at least that its store is not new.
+func seenStore(dir string) (c durable.Clock) {
+	b, err := os.ReadFile(filepath.Join(dir, seenFile))
+	if err == nil && json.Unmarshal(b, &c) == nil {
+		return c
+	}
+	if journals, _ := filepath.Glob(filepath.Join(dir, "journal", "*", "*.wal")); len(journals) > 0 {
+		return durable.Clock{Beat: 1}
+	}
+	return durable.Clock{}
+}
+
+// checkFolder compares the embedded store with its folder. The file that it leaves keeps the
+// warning until an operator removes it, also across restarts.
+func (b *broker) checkFolder(ctx context.Context) error {
+	if b.cfg.MySQLDSN != "" {
+		return nil
+	}
+	mark := filepath.Join(b.cfg.DataDir, wentBackFile)
+	seen := seenStore(b.cfg.DataDir)
+	now, err := b.store.Clock(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
+	}
+	if now.WentBack(seen) {
+		if err := os.WriteFile(mark, []byte(wentBack+".\n"), 0o600); err != nil {
+			return fmt.Errorf("%w: %w", errStore, err)
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		b.warning = wentBack
+		b.log.Error(wentBack, "folder", b.cfg.DataDir)
+	}
+	return nil
+}
+
+// keepSeen writes the clock of the store beside it, after the store has it.
+func (b *broker) keepSeen(c durable.Clock) error {
+	if b.cfg.MySQLDSN != "" {
+		return nil
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(b.cfg.DataDir, seenFile)
+	if err := os.WriteFile(name+".part", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".part", name)
+}
