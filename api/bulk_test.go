@@ -31,7 +31,7 @@ func (w *world) bulk() *durable.Bulk {
 	b := &durable.Bulk{ChannelNo: ch.No, ProducerNo: p.No, State: durable.BulkRunning, Spec: spec, Total: 9}
 	b.ID = w.ids.Next()
 	require.NoError(w.t, w.store.CreateBulk(ctx, b, []byte("Payload\nx\ny\n")))
-	held, err := w.store.ClaimBulk(ctx, [16]byte{1})
+	held, err := w.store.ClaimBulk(ctx, [16]byte{1}, durable.BulkQueue{State: durable.BulkRunning, ProducerNo: p.No})
 	require.NoError(w.t, err)
 	require.Equal(w.t, b.ID, held.ID)
 	m := &durable.Message{ID: w.ids.Next(), ChannelNo: ch.No, ProducerNo: p.No, Audience: len(ch.Consumers), Shape: ch.Shape, ContentType: "text/plain", Payload: []byte("x")}

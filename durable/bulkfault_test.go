@@ -20,7 +20,7 @@ func bulkOf(t *testing.T, s *durable.Store, channelNo uint32, id ident.ID) *dura
 	b := &durable.Bulk{ChannelNo: channelNo, ProducerNo: 1, State: durable.BulkRunning, Spec: []byte("{}")}
 	b.ID = id
 	require.NoError(t, s.CreateBulk(t.Context(), b, []byte("body")))
-	held, err := s.ClaimBulk(t.Context(), [16]byte{1})
+	held, err := s.ClaimBulk(t.Context(), [16]byte{1}, durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 1})
 	require.NoError(t, err)
 	require.NotNil(t, held)
 	return held
@@ -80,7 +80,7 @@ func TestMySQLEndsTheLocksOfAnOwnerThatStandsStill(t *testing.T) {
 	began := time.Now()
 	var next *durable.Bulk
 	eventually(func() bool {
-		next, err = second.ClaimBulk(t.Context(), [16]byte{2})
+		next, err = second.ClaimBulk(t.Context(), [16]byte{2}, durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 1})
 		require.NoError(t, err)
 		return next != nil
 	})

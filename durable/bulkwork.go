@@ -9,11 +9,30 @@ import (
 )
 
 const (
-	selectDueBulk = bulkColumns + `WHERE state IN (1, 2)
+	// The index bulks_work has the bulks of a producer together. Those that are worked on stand among
+	// those that are due, and are few.
+	selectDueBulk = bulkColumns + dueBulk
+
+	dueBulk = `WHERE state = ?
   AND paused = 0
+  AND producer_no = ?
   AND lease_ms <= ?
   AND next_ms <= ?
 ORDER BY next_ms, id
+LIMIT 1`
+
+	selectBulkDue = `
+SELECT 1
+FROM bulks
+` + dueBulk
+
+	selectBulkProducer = `
+SELECT producer_no
+FROM bulks
+WHERE state = ?
+  AND paused = 0
+  AND producer_no > ?
+ORDER BY producer_no
 LIMIT 1`
 
 	takeBulk = `
@@ -74,16 +93,39 @@ var lockDueBulk = statement{
 	sqlite: selectDueBulk,
 }
 
-// ClaimBulk takes a bulk that has work and no owner, or one whose lease has ended. nil: there is
+// A BulkQueue is the bulks of a producer that have the same kind of work: BulkFetching or BulkRunning.
+type BulkQueue struct {
+	State      BulkState
+	ProducerNo uint32
+}
+
+// NextBulkQueue returns the queue after another one of the same state, by the number of the producer,
+// and whether a bulk of it is due at nowMs and has no owner. A ProducerNo of 0: there is no other.
+func (s *Store) NextBulkQueue(ctx context.Context, after BulkQueue, nowMs int64) (q BulkQueue, due bool, err error) {
+	err = repeat(ctx, "find a producer with bulks", func(ctx context.Context) error {
+		q, due = BulkQueue{State: after.State}, false
+		err := s.reads.QueryRowContext(ctx, selectBulkProducer, q.State, after.ProducerNo).Scan(&q.ProducerNo)
+		if err == nil {
+			err = s.reads.QueryRowContext(ctx, selectBulkDue, q.State, q.ProducerNo, nowMs, nowMs).Scan(&due)
+		}
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return q, due, err
+}
+
+// ClaimBulk takes a bulk of a queue that has no owner, or one whose lease has ended. nil: there is
 // none.
-func (s *Store) ClaimBulk(ctx context.Context, owner [16]byte) (b *Bulk, err error) {
+func (s *Store) ClaimBulk(ctx context.Context, owner [16]byte, of BulkQueue) (b *Bulk, err error) {
 	err = s.run(ctx, transaction{name: "claim a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		b = nil
 		now, err := s.now(ctx, tx)
 		if err != nil {
 			return err
 		}
-		found, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockDueBulk), now, now))
+		found, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockDueBulk), of.State, of.ProducerNo, now, now))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}

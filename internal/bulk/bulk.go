@@ -2,7 +2,6 @@ package bulk
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -28,9 +27,6 @@ const (
 	poll = time.Second
 	// renewEvery is the interval at which an owner shows that it is alive.
 	renewEvery = durable.BulkLease / 4
-	// atOnce is the number of bulks that one broker works on. Others wait, as those whose channel is
-	// paused do without a place.
-	atOnce = 8
 	// sweepEvery is the interval at which the remains of bulks are removed.
 	sweepEvery = 10 * time.Second
 	// again is the wait after a failure of the store, and of a bulk whose channel is paused.
@@ -47,7 +43,8 @@ type Store interface {
 	Replicates(ctx context.Context) error
 	ConfirmBulk(ctx context.Context, id ident.ID) error
 	BulkChunk(ctx context.Context, id ident.ID, no int64) ([]byte, error)
-	ClaimBulk(ctx context.Context, owner [16]byte) (*durable.Bulk, error)
+	NextBulkQueue(ctx context.Context, after durable.BulkQueue, nowMs int64) (q durable.BulkQueue, due bool, err error)
+	ClaimBulk(ctx context.Context, owner [16]byte, of durable.BulkQueue) (*durable.Bulk, error)
 	RenewBulk(ctx context.Context, h durable.BulkOwner) error
 	ReleaseBulk(ctx context.Context, h durable.BulkOwner, waitMs int64, tries int, reason string) error
 	FailBulk(ctx context.Context, h durable.BulkOwner, reason string) error
@@ -83,7 +80,7 @@ type Options struct {
 type Bulks struct {
 	Options
 	woken  chan struct{} // capacity 1: a bulk may have work
-	slots  chan struct{}
+	lines  []*line
 	rows   *prometheus.CounterVec
 	ended  *prometheus.CounterVec
 	active prometheus.Gauge
@@ -91,7 +88,7 @@ type Bulks struct {
 
 // New returns the bulks of a broker. Nothing runs before Run.
 func New(o Options) *Bulks {
-	b := &Bulks{Options: o, woken: make(chan struct{}, 1), slots: make(chan struct{}, atOnce)}
+	b := &Bulks{Options: o, woken: make(chan struct{}, 1), lines: newLines()}
 	b.rows = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_bulk_rows_total", Help: "Rows of bulks that this broker expanded, by what became of them."}, []string{"result"})
 	b.ended = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_bulks_ended_total", Help: "Bulks that this broker ended, by their state."}, []string{"state"})
 	b.active = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_bulks_active", Help: "Bulks that this broker works on now."})
@@ -138,40 +135,9 @@ func (b *Bulks) claimLoop(ctx context.Context) {
 	}
 }
 
-// claimAll begins the work on bulks while there are any, and places for them.
-func (b *Bulks) claimAll(ctx context.Context, works *sync.WaitGroup) error {
-	for ctx.Err() == nil {
-		select {
-		case b.slots <- struct{}{}:
-		default:
-			return nil
-		}
-		var owner [16]byte
-		_, _ = rand.Read(owner[:]) // never fails, says its documentation
-		bulk, err := b.Store.ClaimBulk(ctx, owner)
-		if err != nil || bulk == nil {
-			<-b.slots
-			return err
-		}
-		works.Go(func() {
-			defer func() {
-				<-b.slots
-				b.Wake()
-			}()
-			b.active.Inc()
-			defer b.active.Dec()
-			_ = guard.Do("owner of a bulk", func() error { // its lease ends
-				b.work(ctx, bulk)
-				return nil
-			})
-		})
-	}
-	return nil
-}
-
 // work fetches or expands a bulk that this broker owns, until it is done, lost, or cannot go on for
-// now. It then gives the bulk back.
-func (b *Bulks) work(ctx context.Context, bulk *durable.Bulk) {
+// now, or its place ends under pressure. It then gives the bulk back.
+func (b *Bulks) work(ctx context.Context, bulk *durable.Bulk, at *place) {
 	own, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var keeper sync.WaitGroup
@@ -187,9 +153,9 @@ func (b *Bulks) work(ctx context.Context, bulk *durable.Bulk) {
 			return problem.New(500, "internal", "The bulk is not of this version of the broker.")
 		}
 		if bulk.State == durable.BulkFetching {
-			return b.fetch(own, bulk, &spec)
+			return b.fetch(own, bulk, &spec, at)
 		}
-		return b.expand(own, bulk, &spec, &shown)
+		return b.expand(own, bulk, &spec, at, &shown)
 	})
 	b.finish(ctx, bulk, err)
 }
@@ -210,7 +176,10 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 	case errors.As(err, &retry):
 		wait, tries, reason = retry.wait, bulk.Tries+1, retry.reason
 		log.Info("the file of a bulk is fetched again", "tries", tries, "wait", wait.String(), "error", retry.cause)
-	case stopping, errors.Is(err, errPaced), errors.Is(err, context.Canceled): // the next owner goes on at once
+	case errors.Is(err, errCrowded): // no failed try: the file comes slowly, and others wait
+		wait = crowdedAgain
+		log.Info("the file of a bulk comes slowly while others wait; it is fetched again later", "wait", wait.String())
+	case stopping, errors.Is(err, errPaced), errors.Is(err, errYield), errors.Is(err, context.Canceled): // the next owner goes on at once
 	case errors.Is(err, problem.ErrChannelPaused):
 		wait = again
 	case errors.As(err, &final):

@@ -24,7 +24,7 @@ const (
 const longPace = 2 * time.Second
 
 // expand publishes the rows behind the checkpoint. nil: the bulk is done.
-func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, shown *atomic.Int64) error {
+func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *place, shown *atomic.Int64) error {
 	rows, err := b.maker(ctx, bulk, spec)
 	if err != nil {
 		return err
@@ -56,13 +56,17 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, show
 		}
 		shown.Store(time.Now().UnixMilli())
 		b.count(step)
+		at.hold.Moved(n)
 		if step.Last {
 			b.Log.Info("a bulk is done", "bulk", bulk.ID.String(), "rows", step.To.Row)
 			b.ended.WithLabelValues("done").Inc()
 			return nil
 		}
-		if wait > longPace {
+		switch {
+		case wait > longPace:
 			return errPaced
+		case at.ended.Load():
+			return errYield
 		}
 		if err := sleep(ctx, max(wait-time.Since(stored), courtesy(b.Publisher.Commits()-commits, time.Since(stored)))); err != nil {
 			return err

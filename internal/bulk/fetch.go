@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -54,13 +55,16 @@ var (
 )
 
 // fetch stores the file of a bulk whole, from its beginning, and then lets its rows be expanded.
-func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec) error {
+func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *place) error {
 	if err := b.Store.RestartBulkBody(ctx, bulk.BulkOwner); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, b.FetchTimeout)
 	defer cancel()
-	c, err := b.download(limited, bulk, spec)
+	c, err := b.download(limited, bulk, spec, at)
+	if errors.Is(err, errCrowded) {
+		return err
+	}
 	if errors.Is(limited.Err(), context.DeadlineExceeded) && !errors.Is(err, errNoAnswer) {
 		err = fmt.Errorf("the file did not arrive within %v", b.FetchTimeout)
 	}
@@ -156,13 +160,19 @@ func (b *Bulks) tooLarge() error {
 }
 
 // download stores the file in chunks, and returns what it counted.
-func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*chunker, error) {
+func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *place) (c *chunker, err error) {
+	c = &chunker{bulks: b, owner: bulk.BulkOwner, size: spec.ChunkSize, rows: newCounter(spec.Format), at: at}
+	ctx, over := b.watch(ctx, at, &c.got)
+	defer func() {
+		if cause := over(); err != nil && (errors.Is(cause, errCrowded) || errors.Is(cause, errSlow)) {
+			err = cause
+		}
+	}()
 	answer, err := b.request(ctx, spec.FileURL)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	c := &chunker{bulks: b, owner: bulk.BulkOwner, size: spec.ChunkSize, rows: newCounter(spec.Format)}
 	for whole := false; !whole; {
 		if whole, err = c.fill(answer.Body); err != nil {
 			return nil, err
@@ -218,6 +228,8 @@ type chunker struct {
 	hold  *share.Hold // of buf; nil: it is not counted
 	no    int64
 	bytes int64
+	at    *place       // of a fetch
+	got   atomic.Int64 // bytes that came
 }
 
 // firstChunk is the memory for a chunk before it has come, bytes; roomPatience the wait for more.
@@ -249,6 +261,10 @@ func (c *chunker) fill(from io.Reader) (whole bool, err error) {
 		c.buf = c.buf[:len(c.buf)+n]
 		if c.hold != nil {
 			c.hold.Moved(n)
+		}
+		if c.at != nil {
+			c.got.Add(int64(n))
+			c.at.hold.Moved(n)
 		}
 		if errors.Is(err, io.EOF) {
 			whole = true

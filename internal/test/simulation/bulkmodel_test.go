@@ -126,9 +126,16 @@ func (p *bulkPair) stepOne() {
 
 func (p *bulkPair) claim() {
 	owner := [16]byte{byte(p.r.below(250) + 1)}
-	got, err := p.real.ClaimBulk(p.t.Context(), owner)
+	of := durable.BulkQueue{State: durable.BulkFetching + durable.BulkState(p.r.below(2)), ProducerNo: 1}
+	now := p.model.nowMs()
+	next, due, err := p.real.NextBulkQueue(p.t.Context(), durable.BulkQueue{State: of.State}, now)
 	require.NoError(p.t, err)
-	want := p.model.claimBulk(owner)
+	q, ready := p.model.nextBulkQueue(durable.BulkQueue{State: of.State}, now)
+	require.Equal(p.t, q, next)
+	require.Equal(p.t, ready, due)
+	got, err := p.real.ClaimBulk(p.t.Context(), owner, of)
+	require.NoError(p.t, err)
+	want := p.model.claimBulk(owner, of)
 	require.Equal(p.t, want == nil, got == nil)
 	if got != nil {
 		require.Equal(p.t, want.BulkOwner, got.BulkOwner)

@@ -34,8 +34,29 @@ func (s *store) createBulk(b durable.Bulk, body []byte) {
 	s.bulks[b.ID] = row
 }
 
-// claimBulk gives a bulk that has work and no owner, or one whose lease has ended, to an owner.
-func (s *store) claimBulk(owner [16]byte) *durable.Bulk {
+// nextBulkQueue returns the next producer with bulks of a state, and whether one of them is due.
+func (s *store) nextBulkQueue(after durable.BulkQueue, nowMs int64) (q durable.BulkQueue, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.State = after.State
+	for _, b := range s.bulks {
+		if b.State == q.State && !b.Paused && b.ProducerNo > after.ProducerNo && (q.ProducerNo == 0 || b.ProducerNo < q.ProducerNo) {
+			q.ProducerNo = b.ProducerNo
+		}
+	}
+	for _, b := range s.bulks {
+		due = due || b.isDue(q, nowMs)
+	}
+	return q, due
+}
+
+// isDue reports whether a bulk of a queue may be claimed.
+func (b *storedBulk) isDue(q durable.BulkQueue, nowMs int64) bool {
+	return b.State == q.State && b.ProducerNo == q.ProducerNo && !b.Paused && b.LeaseMs <= nowMs && b.NextMs <= nowMs
+}
+
+// claimBulk gives a bulk of a queue that has no owner, or one whose lease has ended, to an owner.
+func (s *store) claimBulk(owner [16]byte, of durable.BulkQueue) *durable.Bulk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowMs()
@@ -43,7 +64,7 @@ func (s *store) claimBulk(owner [16]byte) *durable.Bulk {
 		return cmp.Or(cmp.Compare(a.NextMs, b.NextMs), a.ID.Compare(b.ID))
 	})
 	for _, b := range due {
-		if (b.State == durable.BulkFetching || b.State == durable.BulkRunning) && !b.Paused && b.LeaseMs <= now && b.NextMs <= now {
+		if b.isDue(of, now) {
 			b.Owner, b.Fence = owner, b.Fence+1
 			out := b.Bulk
 			b.LeaseMs = now + durable.BulkLease.Milliseconds()
@@ -209,9 +230,17 @@ func (t storeSeam) BulkChunk(ctx context.Context, id ident.ID, no int64) ([]byte
 	return body, err
 }
 
-func (t storeSeam) ClaimBulk(ctx context.Context, owner [16]byte) (*durable.Bulk, error) {
+func (t storeSeam) NextBulkQueue(ctx context.Context, after durable.BulkQueue, nowMs int64) (q durable.BulkQueue, due bool, err error) {
+	q, err = read(ctx, t, "NextBulkQueue", 0, func() (q durable.BulkQueue) {
+		q, due = t.s.nextBulkQueue(after, nowMs)
+		return q
+	})
+	return q, due, err
+}
+
+func (t storeSeam) ClaimBulk(ctx context.Context, owner [16]byte, of durable.BulkQueue) (*durable.Bulk, error) {
 	return read(ctx, t, "ClaimBulk", 0, func() *durable.Bulk {
-		b := t.s.claimBulk(owner)
+		b := t.s.claimBulk(owner, of)
 		if b != nil {
 			t.l.note("bulk claimed", 0, b.ID, fmt.Sprintf("fence %d, row %d", b.Fence, b.At.Row))
 		}

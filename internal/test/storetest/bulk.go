@@ -22,9 +22,12 @@ func (f *fixture) newBulk(t *testing.T, ch durable.Channel, body string) *durabl
 	return f.claimBulk(t, b.ID)
 }
 
+// expanding is the queue of bulks that are expanded.
+var expanding = durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 1}
+
 func (f *fixture) claimBulk(t *testing.T, id ident.ID) *durable.Bulk {
 	t.Helper()
-	b, err := f.ClaimBulk(f.ctx, [16]byte(fmt.Appendf(nil, "%16d", f.ids.Next().Millis())))
+	b, err := f.ClaimBulk(f.ctx, [16]byte(fmt.Appendf(nil, "%16d", f.ids.Next().Millis())), expanding)
 	require.NoError(t, err)
 	require.NotNil(t, b)
 	require.Equal(t, id, b.ID)
@@ -93,7 +96,7 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		list, err := f.Bulks(f.ctx, ch.No, 0, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Empty(t, list)
-		none, err := f.ClaimBulk(f.ctx, [16]byte{3})
+		none, err := f.ClaimBulk(f.ctx, [16]byte{3}, expanding)
 		require.NoError(t, err)
 		require.Nil(t, none)
 		for range 2 {
@@ -190,10 +193,54 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		got := f.bulkNow(t, b.ID)
 		require.Equal(t, [3]int64{3, 2, 1}, [3]int64{got.Published, got.Rejected, got.Duplicates})
 	},
+	"bulks are claimed a producer at a time": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		add := func(producer uint32, state durable.BulkState) *durable.Bulk {
+			b := &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer, State: state, Spec: []byte("{}")}
+			b.ID = f.ids.Next()
+			require.NoError(t, f.CreateBulk(f.ctx, b, nil))
+			return b
+		}
+		for range 3 {
+			add(1, durable.BulkRunning)
+		}
+		other, file := add(7, durable.BulkRunning), add(3, durable.BulkFetching)
+		now := f.ids.Next().Millis() + time.Minute.Milliseconds()
+		queues := func(state durable.BulkState) (found []uint32, ready int) {
+			for q := (durable.BulkQueue{State: state}); ; {
+				next, due, err := f.NextBulkQueue(f.ctx, q, now)
+				require.NoError(t, err)
+				if next.ProducerNo == 0 {
+					require.False(t, due)
+					return found, ready
+				}
+				if due {
+					ready++
+				}
+				q, found = next, append(found, next.ProducerNo)
+			}
+		}
+		found, ready := queues(durable.BulkRunning)
+		require.Equal(t, []uint32{1, 7}, found)
+		require.Equal(t, 2, ready)
+		claim := func(q durable.BulkQueue) *durable.Bulk {
+			b, err := f.ClaimBulk(f.ctx, [16]byte{8}, q)
+			require.NoError(t, err)
+			return b
+		}
+		require.Equal(t, other.ID, claim(durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 7}).ID, "the bulks of another one are passed over")
+		require.Nil(t, claim(durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 7}))
+		require.Nil(t, claim(durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 3}), "its bulk is a file")
+		require.Equal(t, file.ID, claim(durable.BulkQueue{State: durable.BulkFetching, ProducerNo: 3}).ID)
+		now = f.ids.Next().Millis()
+		found, ready = queues(durable.BulkRunning)
+		require.Equal(t, []uint32{1, 7}, found)
+		require.Equal(t, 1, ready, "7 has no bulk without an owner")
+	},
 	"a bulk has one owner, until it is paused or over": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		b := f.newBulk(t, ch, "body")
-		none, err := f.ClaimBulk(f.ctx, [16]byte{9})
+		none, err := f.ClaimBulk(f.ctx, [16]byte{9}, expanding)
 		require.NoError(t, err)
 		require.Nil(t, none, "it has an owner")
 		require.NoError(t, f.RenewBulk(f.ctx, b.BulkOwner))
@@ -209,7 +256,7 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 			require.True(t, paused.Paused)
 		}
 		require.ErrorIs(t, f.StepBulk(f.ctx, f.node, f.step(ch, second, 0, "x")), durable.ErrBulkLost)
-		none, err = f.ClaimBulk(f.ctx, [16]byte{9})
+		none, err = f.ClaimBulk(f.ctx, [16]byte{9}, expanding)
 		require.NoError(t, err)
 		require.Nil(t, none)
 		_, err = f.PauseBulk(f.ctx, b.ID, false)
@@ -219,7 +266,7 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		s.PauseMs = time.Hour.Milliseconds()
 		f.run(t, s)
 		require.NoError(t, f.ReleaseBulk(f.ctx, third.BulkOwner, 0, 0, ""))
-		none, err = f.ClaimBulk(f.ctx, [16]byte{9})
+		none, err = f.ClaimBulk(f.ctx, [16]byte{9}, expanding)
 		require.NoError(t, err)
 		require.Nil(t, none, "its rate holds it back")
 		for range 2 {
