@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -104,4 +105,51 @@ func (p *process) bound(name string) (held float64) {
 	require.True(p.t, found, name)
 	require.NoError(p.t, json.NewDecoder(strings.NewReader(rest)).Decode(&held))
 	return held
+}
+
+// Producers whose files drip hold the places for files: one alone a half of them, many together all.
+// The rows and files of another producer come meanwhile, and no slow bulk fails for that.
+func TestSlowFilesDelayNoOtherProducersBulks(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		var dripping atomic.Int64
+		slow := file(t, func(w http.ResponseWriter, q *http.Request) {
+			dripping.Add(1)
+			defer dripping.Add(-1)
+			w.Header().Set("Content-Length", "1000000")
+			for q.Context().Err() == nil {
+				_, _ = w.Write([]byte("a"))
+				w.(http.Flusher).Flush()
+				select {
+				case <-q.Context().Done():
+				case <-time.After(time.Second):
+				}
+			}
+		})
+		good := file(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("Payload\nx\n")) })
+		s := w.start(fetchInside).stage(t)
+		all := []string{}
+		post := func(producer, url string) string {
+			s.put("/producer/"+producer, "token", "p-token")
+			r := s.do("POST", s.path("/bulk"), `{"FileURL":"`+url+`","Format":"csv"}`, "Content-Type", "application/json",
+				"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token", "p-token")
+			require.Equal(t, 202, r.status, r.body)
+			return r.header.Get("Location")
+		}
+		for range 20 {
+			all = append(all, post("slow", slow))
+		}
+		eventually(t, "the first attack", func() bool { return s.bound("bulk_fetches") == 8 && dripping.Load() >= 8 })
+		s.awaitBulk(s.bulk("text/csv", "Payload\nx\n"), "DONE")
+		s.awaitBulk(post("good", good), "DONE")
+		require.EqualValues(t, 8, s.bound("bulk_fetches"), "one producer has a half")
+		for i := range 16 {
+			all = append(all, post(fmt.Sprintf("slow%d", i), slow))
+		}
+		eventually(t, "the second attack", func() bool { return s.bound("bulk_fetches") == 16 })
+		s.awaitBulk(s.bulk("text/csv", "Payload\nx\n"), "DONE")
+		s.awaitBulk(post("good", good), "DONE")
+		for _, at := range all {
+			require.Equal(t, "FETCHING", s.bulkAt(at).State)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/alerts"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/statusevents"
 )
 
@@ -28,7 +29,7 @@ func (b *broker) newStatusEvents(callbacks egress.Policy, registry *prometheus.R
 				return errors.New("the broker may not post to this replyUrl")
 			}
 			w := alerts.Webhook{URL: string(to.ReplyURL), Secret: to.SigningSecret, Client: b.client.Web(egress.Configured), Agent: b.cfg.UserAgent}
-			return w.Post(ctx, id, body)
+			return w.Post(egress.For(ctx, share.Producer(p.No)), id, body)
 		},
 		Metrics: registry, Log: b.log,
 	})

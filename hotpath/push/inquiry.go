@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A History has the stored attempts of jobs: the durable store.
@@ -88,7 +89,7 @@ func (v *delivery) inquire(ctx context.Context, p *policy.Policy, deadline time.
 // the policy.
 func (v *delivery) askStatus(ctx context.Context, p *policy.Policy, authorization string) (status int, err error) {
 	id := v.msg.PathID()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.StatusURL.For(id), http.NoBody)
+	req, err := http.NewRequestWithContext(egress.For(ctx, share.Consumer(v.consumer.Account())), http.MethodGet, p.StatusURL.For(id), http.NoBody)
 	if err != nil {
 		return 0, errInquiry
 	}

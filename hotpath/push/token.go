@@ -11,8 +11,10 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -251,8 +253,9 @@ func fetcher(web *http.Client, client policy.OAuth2) func(ctx context.Context) (
 	config := clientcredentials.Config{
 		ClientID: client.ClientID, ClientSecret: client.ClientSecret, TokenURL: client.TokenURL, Scopes: client.Scopes,
 	}
+	who := share.Host(client.TokenURL + " " + client.ClientID) // an account of the endpoint
 	return func(ctx context.Context) (*oauth2.Token, error) {
-		return config.Token(context.WithValue(ctx, oauth2.HTTPClient, web))
+		return config.Token(context.WithValue(egress.For(ctx, who), oauth2.HTTPClient, web))
 	}
 }
 

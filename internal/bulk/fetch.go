@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -168,7 +169,7 @@ func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec, at
 			err = cause
 		}
 	}()
-	answer, err := b.request(ctx, spec.FileURL)
+	answer, err := b.request(egress.For(ctx, share.Producer(bulk.ProducerNo)), spec.FileURL)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ type Client struct {
 	dialer *dialer
 	h2     [rules]*h2Client
 	webs   [rules]*http.Transport // of Web
+	calls  *calls                 // of Web
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -88,6 +89,7 @@ func NewClient(o Options) *Client {
 			life:     life,
 		},
 		stop:  stop,
+		calls: newCalls(),
 		hosts: map[hostKey]*host{},
 		conns: map[*conn]struct{}{},
 	}

@@ -49,7 +49,7 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 		out.Header.Set("User-Agent", w.c.opts.UserAgent)
 	}
 	out.Header.Set(MadeByBroker, "broker")
-	return w.c.webs[w.rule].RoundTrip(out)
+	return w.c.calls.send(out, w.c.webs[w.rule])
 }
 
 func newWebTransport(c *Client, rule Rule) *http.Transport {
@@ -62,7 +62,6 @@ func newWebTransport(c *Client, rule Rule) *http.Transport {
 		DisableCompression:     true, // a small answer cannot become a large one
 		IdleConnTimeout:        c.opts.IdleTimeout,
 		MaxIdleConnsPerHost:    2,
-		MaxConnsPerHost:        16,
 		MaxResponseHeaderBytes: maxHeadBytes,
 	}
 }

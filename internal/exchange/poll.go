@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -108,7 +109,7 @@ func (r *pollRun) store(ctx context.Context, d durable.Work, status int, res *eg
 func (r *pollRun) ask(ctx context.Context, d durable.Work, taken *Taken) (res *egress.Response, status int, retryAfter time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.p.Timeout, maxPoll))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody)
+	req, err := http.NewRequestWithContext(egress.For(ctx, share.Consumer(r.k.No)), http.MethodGet, d.URL, http.NoBody)
 	if err != nil {
 		return nil, 0, 0
 	}
