@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // usualRate is the messages a second that an estimate assumes where no rate is set.
@@ -90,17 +91,18 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 }
 
 // countReplay counts the messages of a replay. Counts with a filter read payloads, so one runs at a
-// time.
+// time of each channel.
 func (a *API) countReplay(ctx context.Context, k *durable.Consumer, r *durable.Replay) (n jobs.ReplayCount, err error) {
 	if r.Filter == "" {
 		return jobs.CountReplay(ctx, a.o.Store, k, r, nil)
 	}
-	select {
-	case a.sieves <- struct{}{}:
-		defer func() { <-a.sieves }()
-	case <-time.After(countWait):
+	waiting, stop := context.WithTimeout(ctx, countWait)
+	defer stop()
+	who := share.Channel(k.ChannelNo)
+	if a.sieves.Wait(waiting, who, 1) != nil {
 		return n, problem.ErrOverloaded
 	}
+	defer a.sieves.Give(who, 1)
 	return jobs.CountReplay(ctx, a.o.Store, k, r, &jobs.Sieve{Filter: filter.Of(r.Filter), Seen: a.o.Catalogue.Seen})
 }
 

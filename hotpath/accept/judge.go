@@ -1,12 +1,14 @@
 package accept
 
 import (
+	"context"
 	"runtime"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/filter"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A judge decides by the filters of a channel which consumers a message leaves out. The message
@@ -16,12 +18,18 @@ import (
 type judge struct {
 	catalogue *catalogue.Catalogue
 	metrics   *metrics.Metrics
-	// slots bounds the concurrent evaluations, and thereby the memory of parsed payloads.
-	slots chan struct{}
+	// slots bounds the concurrent evaluations, and thereby the memory of parsed payloads. Channels get
+	// them in turn, so those with expensive filters hold back no others.
+	slots *share.Bound
 }
 
 func newJudge(o Options) *judge {
-	return &judge{catalogue: o.Catalogue, metrics: o.Metrics, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	return &judge{catalogue: o.Catalogue, metrics: o.Metrics, slots: share.New(share.Options{Name: "filters", Most: 2 * int64(runtime.GOMAXPROCS(0))})}
+}
+
+// Bounds returns what producers and channels share: evaluations of filters, transactions of schedules.
+func (p *Publisher) Bounds() []*share.Bound {
+	return []*share.Bound{p.committer.judge.slots, p.scheduler.slots}
 }
 
 // all judges messages that are new.
@@ -43,8 +51,9 @@ func (j *judge) one(ch *catalogue.Channel, m *durable.Message) {
 	if ch.Filters == nil {
 		return
 	}
-	j.slots <- struct{}{}
-	defer func() { <-j.slots }()
+	who := share.Channel(m.ChannelNo)
+	_ = j.slots.Wait(context.Background(), who, 1) // evaluations are short: its turn comes
+	defer j.slots.Give(who, 1)
 	seen := j.catalogue.Seen(m)
 	var out durable.PositionSet
 	for position, f := range ch.Filters {

@@ -27,8 +27,8 @@ const (
 	recurrenceHeader = "X-Broker-Recurrence"
 )
 
-// scheduling is the number of concurrent transactions of schedules.
-const scheduling = 4
+// scheduling is the number of concurrent transactions of schedules. Producers get them in turn.
+const scheduling = 8
 
 // forwarded is the number of messages that ForwardAll submits together.
 const forwarded = 128
@@ -69,11 +69,11 @@ type scheduler struct {
 	least     time.Duration // how far ahead a message must be
 	nowMs     func() int64
 	scheduled func(dueMs int64)
-	slots     chan struct{}
+	slots     *share.Bound
 }
 
 func newScheduler(o Options) scheduler {
-	s := scheduler{store: o.Store, least: o.MinSchedule, nowMs: o.NowMs, scheduled: o.Scheduled, slots: make(chan struct{}, scheduling)}
+	s := scheduler{store: o.Store, least: o.MinSchedule, nowMs: o.NowMs, scheduled: o.Scheduled, slots: share.New(share.Options{Name: "schedules", Most: scheduling})}
 	if s.nowMs == nil {
 		s.nowMs = func() int64 { return time.Now().UnixMilli() }
 	}
@@ -227,12 +227,10 @@ func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.S
 	defer p.leave(k, n, bytes)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
 	defer cancel()
-	select {
-	case p.scheduler.slots <- struct{}{}:
-		defer func() { <-p.scheduler.slots }()
-	case <-ctx.Done():
+	if p.scheduler.slots.Wait(ctx, k, 1) != nil {
 		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
 	}
+	defer p.scheduler.slots.Give(k, 1)
 	results := p.committer.schedule(ctx, &p.scheduler, batch)
 	failpoint.At(failpoint.AfterSchedule)
 	for i, err := range results {
