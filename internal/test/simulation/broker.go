@@ -110,7 +110,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		b.reaper.RedisChanged()
 		b.plane.RedisChanged()
 	}
-	b.node.PeersChanged = b.reaper.PeersChanged
+	b.node.PeersChanged, b.node.ClockStepped = b.reaper.PeersChanged, b.reaper.ClockStepped
 	return b, nil
 }
 

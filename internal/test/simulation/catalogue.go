@@ -107,12 +107,13 @@ func (s *store) leaseNode(name string, ttl time.Duration) durable.NodeLease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens++
+	clock := s.raise(0)
 	now := s.nowMs()
 	no := 0
 	for no < len(s.nodes) && s.nodes[no].Expires.UnixMilli() > now {
 		no++
 	}
-	lease := durable.NodeLease{No: uint16(no), Expires: time.UnixMilli(now + ttl.Milliseconds()).UTC(), Clock: durable.Clock{FloorMs: now}}
+	lease := durable.NodeLease{No: uint16(no), Expires: time.UnixMilli(now + ttl.Milliseconds()).UTC(), Clock: clock}
 	binary.BigEndian.PutUint64(lease.Token[:], s.tokens)
 	n := durable.Node{No: lease.No, Name: name, Token: lease.Token, Expires: lease.Expires}
 	if no == len(s.nodes) {
@@ -130,11 +131,12 @@ func (s *store) renewNode(lease durable.NodeLease, ttl time.Duration) (durable.N
 	if int(lease.No) >= len(s.nodes) || s.nodes[lease.No].Token != lease.Token {
 		return durable.NodeLease{}, durable.ErrStale
 	}
+	lease.Clock = s.raise(lease.PassedMs)
 	lease.Expires = time.UnixMilli(0)
 	if ttl > 0 {
 		lease.Expires = time.UnixMilli(s.nowMs() + ttl.Milliseconds()).UTC()
 	}
-	s.nodes[lease.No].Expires, lease.Clock.FloorMs = lease.Expires, s.nowMs()
+	s.nodes[lease.No].Expires = lease.Expires
 	return lease, nil
 }
 

@@ -5,8 +5,8 @@
 // The core uses the world through five seams:
 //
 //   - clock: each run is in a bubble of testing/synctest, so seconds of leases and back-offs cost
-//     microseconds. Store and Redis have their own clocks. Both are wrong by a constant, and that
-//     of Redis also jumps.
+//     microseconds. Store and Redis have their own clocks. Both are wrong by a constant, that of
+//     Redis also jumps, and that of the store's server goes back.
 //   - store: a store in memory that keeps the promises of durable.Store. It is the truth and
 //     outlives every broker. TestStoreModelIsWhatTheStoreDoes compares it with SQLite.
 //   - queue: the scripts of redisq on maps. It is wiped, restarted empty and restored from an old

@@ -44,6 +44,7 @@ const (
 	pastIsForgotten              // Redis begins without the messages of the past that a consumer gets
 	flushIsForgotten             // the disk acknowledges a flush that it has not made
 	receiptKeysAreForgotten      // the store does not know a message by its receipt
+	storeClockGoesBack           // the store's clock is that of its server
 	journalIsRemoved             // the oldest file of a journal is gone when it is opened
 	damageIsSilent               // a file of a journal ends where a byte of it is another one
 )

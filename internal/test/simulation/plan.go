@@ -68,11 +68,12 @@ const (
 	troubleKinds // those above are troubles of all plans
 	diskFull
 	vacate
+	stepBack
 )
 
 func (k troubleKind) String() string {
 	return [...]string{"kill", "restart", "pause", "wipe", "restart Redis empty", "snapshot", "restore the snapshot", "Redis away",
-		"store away", "clock of Redis jumps", "redrive", "re-trigger", "", "disk full", "gone for good"}[k]
+		"store away", "clock of Redis jumps", "redrive", "re-trigger", "", "disk full", "gone for good", "clock of the store's server goes back"}[k]
 }
 
 // newPlan draws a plan. Each class of faults is there in about half of the plans,
@@ -126,6 +127,12 @@ func drawPlan(seed uint64) plan {
 		}
 		for range 1 + c.below(2) {
 			p.events = append(p.events, trouble{at: c.between(0, p.active), kind: kind, slot: c.below(p.brokers), span: c.between(200*time.Millisecond, 5*time.Second)})
+		}
+	}
+	clock := draw(seed, word("store clock")) // a draw of its own: the others stay
+	if clock.hit(250) && !p.schedules {      // whose times are those of the store's clock, which stands for a moment
+		for range 1 + clock.below(2) {
+			p.events = append(p.events, trouble{at: clock.between(0, p.active), kind: stepBack, span: clock.between(200*time.Millisecond, 10*time.Second)})
 		}
 	}
 	return p

@@ -54,3 +54,14 @@ func (p *plan) repeat(times int, kinds ...troubleKind) {
 		p.events = append(p.events, trouble{at: p.active * time.Duration(i+1) / time.Duration(n+1), kind: kinds[i%len(kinds)]})
 	}
 }
+
+// stepsBack sets the clock of the store's server back three times.
+func stepsBack(p *plan) {
+	p.schedules = false
+	p.repeat(3, stepBack)
+	for i := range p.events {
+		if p.events[i].kind == stepBack {
+			p.events[i].span = 6 * time.Second
+		}
+	}
+}

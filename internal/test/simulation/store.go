@@ -15,7 +15,7 @@ import (
 // A store is what is on disk: durable.Store without SQL. Its methods take effect
 // at one moment and never fail; storeSeam is how a broker reaches it.
 type store struct {
-	clock func() time.Time
+	storeClock
 
 	mu         sync.Mutex
 	version    int64
@@ -64,15 +64,13 @@ type attemptKey struct {
 
 func newStore(clock func() time.Time) *store {
 	return &store{
-		clock: clock, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
+		storeClock: storeClock{server: clock}, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
 		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{},
 		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{}, receipts: map[durable.ReceiptID]durable.Receipt{},
 		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{},
 	}
 }
-
-func (s *store) nowMs() int64 { return s.clock().UnixMilli() }
 
 // message returns a stored message or nil. Call it with mu held.
 func (s *store) message(channel uint32, id ident.ID) *durable.Message {

@@ -38,6 +38,8 @@ func (w *world) make(e trouble) {
 		w.vacate(e.slot)
 	case queueAway:
 		w.queueAway.begin(e.span / 2)
+	case stepBack:
+		w.store.stepBack(e.span)
 	case snapshot:
 		w.savedLanes = w.server.snapshot()
 	default:

@@ -115,6 +115,7 @@ func newWorld(seed uint64, p plan, f flaw) *world {
 	w.store = newStore(func() time.Time { return time.Now().Add(p.storeSkew) })
 	w.server = newServer(func() time.Time { return time.Now().Add(p.queueSkew) }, w.store.behind)
 	w.store.flaw, w.server.flaw = f, f
+	w.store.trusted = f == storeClockGoesBack
 	w.brokers, w.vacant = make([]*broker, p.brokers), make([]bool, p.brokers)
 	w.disk = &disk{w: w, files: map[string]*diskFile{}}
 	return w
