@@ -178,6 +178,8 @@ type Options struct {
 	// this machine.
 	Retention time.Duration
 	NowMs     func() int64
+	// MaxStored and MaxScheduled bound what a producer stores that sets no bound; 0: nothing does.
+	MaxStored, MaxScheduled int64
 	// RationalDelay is the age from which a message counts as dispatched even if the queue
 	// has none of its jobs: from that age on the fail-safe dispatches it.
 	RationalDelay time.Duration

@@ -31,7 +31,7 @@ func (a *API) deleteProducer(ctx context.Context, rc *fasthttp.RequestCtx) error
 		if p == nil {
 			return nil, errNoProducer
 		}
-		return &revision{viewProducer(p), p.ChangedAt}, nil
+		return &revision{a.viewProducer(p), p.ChangedAt}, nil
 	})
 	if err != nil {
 		return err

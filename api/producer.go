@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -15,13 +16,16 @@ import (
 )
 
 // viewProducer returns the view of a producer. Its secrets are masked, except the named settings.
-func viewProducer(p *durable.Producer, reveal ...string) apitype.Producer {
+func (a *API) viewProducer(p *durable.Producer, reveal ...string) apitype.Producer {
 	view := apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt), Signed: p.PublishSecret != ""}
 	// A test holds members of apitype.Producer equal to the names of package policy.
 	members := reflect.ValueOf(&view).Elem()
 	for _, s := range policy.ShowSender(p.Settings, reveal...) {
 		members.FieldByName(s.Name).SetString(s.Value)
 	}
+	own := policy.SenderOf(p.Settings)
+	view.MaxStoredBytes = strconv.FormatInt(own.MaxStoredBytes.Or(a.o.MaxStored), 10)
+	view.MaxScheduled = strconv.FormatInt(own.MaxScheduled.Or(a.o.MaxScheduled), 10)
 	return view
 }
 
@@ -101,7 +105,7 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if p == nil {
 			return nil, nil
 		}
-		return &revision{viewProducer(p), p.ChangedAt}, nil
+		return &revision{a.viewProducer(p), p.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -122,7 +126,7 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if f["signingSecret"] != "" {
 		reveal = []string{"signingSecret"} // once: only this answer has a secret that was generated
 	}
-	return answerPut(rc, created, producerPath(p.ID), viewProducer(&p, reveal...), p.ChangedAt)
+	return answerPut(rc, created, producerPath(p.ID), a.viewProducer(&p, reveal...), p.ChangedAt)
 }
 
 // answerPut answers a PUT. The answer to a creation has a Location (RFC 9110, 15.3.2).
@@ -146,7 +150,7 @@ func (a *API) getProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if p == nil {
 		return errNoProducer
 	}
-	return answerResource(rc, fasthttp.StatusOK, viewProducer(p), p.ChangedAt, true)
+	return answerResource(rc, fasthttp.StatusOK, a.viewProducer(p), p.ChangedAt, true)
 }
 
 func (a *API) listProducers(ctx context.Context, rc *fasthttp.RequestCtx) error {

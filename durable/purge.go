@@ -157,6 +157,9 @@ func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) 
 		_, kept := slices.BinarySearchFunc(keep, h.ID, ident.ID.Compare)
 		return kept
 	})
+	if err := p.subtractStored(ctx, tx, s, keep); err != nil {
+		return Purged{}, err
+	}
 	if err := p.removeMessages(ctx, tx, over, keep); err != nil {
 		return Purged{}, err
 	}

@@ -210,6 +210,9 @@ type Message struct {
 // Bytes returns about how much memory the message takes.
 func (m *Message) Bytes() int { return len(m.Payload) + len(m.Headers) + 256 }
 
+// Kept returns how many bytes count as stored for the producer.
+func (m *Message) Kept() int64 { return int64(len(m.Payload) + len(m.Headers)) }
+
 // A Head has the fields of a message that the reconciler needs.
 type Head struct {
 	ID        ident.ID

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/quota"
 	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -79,6 +80,7 @@ type Options struct {
 	Answers         *share.Bound // of large answers, and of what batch clients have not read
 	WaitingRequests int64
 	Journal         accept.JournalOptions
+	Quota           *quota.Quota // what producers may store; nil: any amount
 	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
 	// whose window has room while the store holds more jobs. Neither may block.
 	Touched func(consumer uint32)
@@ -130,7 +132,7 @@ func New(o Options) *Plane {
 		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add, MaxBody: o.MaxBody,
 		TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers, Metrics: o.Metrics, Log: o.Log,
 		Replies:     accept.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
-		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store,
+		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store, Quota: o.Quota,
 	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	o.Catalogue.Watch(func(k *durable.Consumer) { p.Puller.Wake(k.No) }) // it may have been resumed

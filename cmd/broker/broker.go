@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/quota"
 	"github.com/penstock-broker/penstock/internal/schedule"
 	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/internal/statusevents"
@@ -69,6 +70,7 @@ type broker struct {
 	journal   journalSigner
 	tokenKey  []byte // seals the access tokens that brokers share
 	mover     *schedule.Mover
+	quota     *quota.Quota
 	bulks     *bulk.Bulks
 	policies  *policy.Book
 	board     *exchange.Board

@@ -60,6 +60,9 @@ type config struct {
 
 	MinScheduleDelay time.Duration `env:"BROKER_MIN_SCHEDULE_DELAY" envDefault:"0" doc:"How far ahead a scheduled message must be, at least."`
 
+	ProducerMaxStored    string `env:"BROKER_PRODUCER_MAX_STORED" envDefault:"0" doc:"Most bytes that a producer may store which sets no maxStoredBytes, like 10GiB; beyond it publishes are 429. 0: no bound."`
+	ProducerMaxScheduled int    `env:"BROKER_PRODUCER_MAX_SCHEDULED" envDefault:"0" doc:"Most scheduled messages of a producer that wait, where it sets no maxScheduled. 0: no bound."`
+
 	BulkMaxSize      string        `env:"BROKER_BULK_MAX_SIZE" envDefault:"4GiB" doc:"Largest body or file of a bulk."`
 	BulkFetchTimeout time.Duration `env:"BROKER_BULK_FETCH_TIMEOUT" envDefault:"10m" doc:"Time in which the file of a bulk must arrive, for each try. A fetch is tried again as a delivery: BROKER_MAX_RETRIES, BROKER_RETRY_BACKOFF."`
 	JournalMaxBytes  string        `env:"BROKER_JOURNAL_MAX_BYTES" envDefault:"1GiB" doc:"Most bytes in the journal of channels with ack=journal. Beyond it publishes that the store does not take in time are 503."`
@@ -92,6 +95,7 @@ type config struct {
 	bodyLimit    int
 	bulkLimit    int
 	journalLimit int64
+	storedLimit  int64
 	serviceLinks []string // names of the environment that were passed over
 }
 

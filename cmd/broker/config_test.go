@@ -33,8 +33,8 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 		Retention:  30 * 24 * time.Hour, IdempotencyRetention: 24 * time.Hour, TombstoneWindow: 24 * time.Hour, DLQ: "keep", RetryOn: "all", RateLimit: "none",
 		Concurrency: "none", RetryShare: "25", Adaptive: "false", AdaptivePeriod: 30 * time.Second, AdaptiveDown: 5, AdaptiveSlow: 50, AdaptiveMax: 1000, Ordered: "false", OnBlocked: "block", SigningOverlap: "24h",
 		AlertDLQGrowth: 100, AlertDLQWindow: 10 * time.Minute,
-		BulkMaxSize: "4GiB", BulkFetchTimeout: 10 * time.Minute, JournalMaxBytes: "1GiB", JournalMaxAge: 24 * time.Hour,
-		MaxBody: "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private",
+		ProducerMaxStored: "0", BulkMaxSize: "4GiB", BulkFetchTimeout: 10 * time.Minute, JournalMaxBytes: "1GiB", JournalMaxAge: 24 * time.Hour,
+		MaxBody: "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private", FetchEgress: "public",
 		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token", LogLevel: "info",
 	}, c)
 }

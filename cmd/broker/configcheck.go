@@ -148,6 +148,15 @@ func (c *config) checkBounds(f *faults) {
 	if c.bulkLimit, err = parseSize(c.BulkMaxSize, maxBulkLimit); err != nil {
 		f.add("BROKER_BULK_MAX_SIZE", "must be a size like 4GiB of at most 64GiB, not %q", c.BulkMaxSize)
 	}
+	if c.ProducerMaxStored != "0" {
+		most, err := parseSize(c.ProducerMaxStored, maxStored)
+		if c.storedLimit = int64(most); err != nil {
+			f.add("BROKER_PRODUCER_MAX_STORED", "must be 0, or a size like 10GiB of at most 1048576GiB, not %q", c.ProducerMaxStored)
+		}
+	}
+	if c.ProducerMaxScheduled < 0 {
+		f.add("BROKER_PRODUCER_MAX_SCHEDULED", "must be at least 0, not %d", c.ProducerMaxScheduled)
+	}
 	if c.BulkFetchTimeout < time.Second {
 		f.add("BROKER_BULK_FETCH_TIMEOUT", "must be at least 1s")
 	}
@@ -238,6 +247,9 @@ func isHostname(s string) bool {
 
 // maxBodyLimit keeps a message far below the packets of the store.
 const maxBodyLimit = 64 << 20
+
+// maxStored is the largest bound of what one producer stores.
+const maxStored = 1 << 50
 
 // maxBulkLimit keeps the body of a bulk below what a disk has.
 const maxBulkLimit = 64 << 30

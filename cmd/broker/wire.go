@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/quota"
 	"github.com/penstock-broker/penstock/internal/schedule"
 	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/reaper"
@@ -38,13 +39,14 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	registry := b.newRegistry()
 	b.catalogue.Watch(b.tellQueue) // before the parts that ask the queue about it
 	agenda := reaper.NewAgenda()
-	policies := policy.NewBook(b.cfg.policy())
-	b.policies = policies
+	b.policies = policy.NewBook(b.cfg.policy())
+	policies := b.policies
 	bodies := newBodies(b.cfg.maxBody())
 	connections := b.newPlaces()
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log})
 	counts := metrics.New(registry)
+	b.quota = b.newQuota(registry)
 	b.balancer = balance.New(balance.Options{
 		Rule:  balance.Rule{Period: b.cfg.AdaptivePeriod, Down: b.cfg.AdaptiveDown, Slow: b.cfg.AdaptiveSlow, Max: b.cfg.AdaptiveMax},
 		Store: b.store, Catalogue: b.catalogue, Policies: policies, NowMs: b.node.NowMs,
@@ -64,9 +66,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.reaper = reaper.New(reaper.Options{
 		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk, Agenda: agenda,
 		RationalDelay: b.cfg.RationalDelay, Policies: policies, Wake: b.plane.Wake, Retrigger: b.retrigger,
-		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention,
-		Died: counts.Died, Forward: b.plane.Forward,
-		Registry: registry, Log: b.log,
+		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention, Died: counts.Died, Forward: b.plane.Forward, Registry: registry, Log: b.log,
 	})
 	b.mover = b.newMover(registry)
 	b.bulks = b.newBulks(registry, bodies, fetches)
@@ -86,7 +86,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Bodies:      bodies, Answers: b.answers,
 		Writable: b.node.Writable, Warning: b.warning,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
-		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs,
+		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs, MaxStored: b.cfg.storedLimit, MaxScheduled: int64(b.cfg.ProducerMaxScheduled),
 		Metrics:    metricsPage(registry),
 		Registerer: registry,
 		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
@@ -154,10 +154,16 @@ func (b *broker) newMover(registry *prometheus.Registry) *schedule.Mover {
 // newBulks returns the part of this broker in bulks, which publishes on the data plane.
 func (b *broker) newBulks(registry *prometheus.Registry, bodies *share.Bound, fetches egress.Policy) *bulk.Bulks {
 	return bulk.New(bulk.Options{
-		Store: b.store, Publisher: b.plane.Publisher, Catalogue: b.catalogue, Cluster: b.node, Bodies: bodies,
+		Store: b.store, Publisher: b.plane.Publisher, Catalogue: b.catalogue, Cluster: b.node, Quota: b.quota, Bodies: bodies,
 		Client: b.client.Web(egress.ByUsers), CheckURL: fetches.CheckURL, FetchTimeout: b.cfg.BulkFetchTimeout, MostBytes: int64(b.cfg.bulkLimit),
 		Retries: b.cfg.policy(), Retention: b.cfg.Retention, Registry: registry, Log: b.log,
 	})
+}
+
+// newQuota returns what this broker knows of what producers store.
+func (b *broker) newQuota(registry *prometheus.Registry) *quota.Quota {
+	return quota.New(quota.Options{Store: b.store, Catalogue: b.catalogue, Cluster: b.node, MaxStored: b.cfg.storedLimit,
+		MaxScheduled: int64(b.cfg.ProducerMaxScheduled), Registry: registry, Log: b.log})
 }
 
 // newRegistry returns a registry with the metrics of the process.
@@ -189,6 +195,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, WaitingRequests: waitingRequests,
 		Touched: agenda.Touch, Refill: agenda.Refill,
 		Journal:     b.journal.options(cfg, b.log),
+		Quota:       b.quota,
 		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },
 		Metrics: m, Log: b.log,
 	}

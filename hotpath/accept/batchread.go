@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quota"
 )
 
 // A chunk is consecutive lines of one batch request.
@@ -25,6 +26,7 @@ type line struct {
 	msg   *durable.Message
 	later *durable.Scheduled
 	err   error
+	taken quota.Taken // of msg
 }
 
 // wait waits until each line has its result.
@@ -37,8 +39,20 @@ func (c *chunk) wait() {
 	}
 }
 
-// release returns the room of the messages.
+// release returns the room of the messages, and tells the quota what became of them.
 func (c *chunk) release() {
+	n := 0
+	for i := range c.lines {
+		l := &c.lines[i]
+		if l.msg == nil {
+			continue
+		}
+		if l.taken.Bounded() {
+			_, journalled := c.sub.Receipt(n)
+			tookIn(l.taken, l.msg, journalled, c.sub.Outcome(n))
+		}
+		n++
+	}
 	if c.sub != nil {
 		c.sub.Release()
 	}
@@ -229,8 +243,13 @@ func (b *batch) submit(c *chunk) bool {
 	b.wire.alive()
 	msgs := make([]*durable.Message, 0, len(c.lines))
 	replicated := b.ch.Intake.Ack == policy.AckReplicated
-	for _, l := range c.lines {
+	for i := range c.lines {
+		l := &c.lines[i]
 		if l.msg != nil {
+			if l.taken, l.err = b.p.quota.Take(b.producer.No, l.msg.Kept(), 0, 0); l.err != nil {
+				l.msg = nil
+				continue
+			}
 			l.msg.Replicated = replicated
 			msgs = append(msgs, l.msg)
 		} else if l.later != nil {

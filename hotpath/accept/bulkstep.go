@@ -28,7 +28,21 @@ type StepStore interface {
 // StoreBulk stores a step of a bulk of a producer, inside the bounds of what may wait for the store. The step has
 // a transaction of its own, so no publish of a client waits for its rows. An error means that
 // nothing of the step is stored, or that the store holds the step and this owner has lost the bulk.
-func (p *Publisher) StoreBulk(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep) error {
+//
+// body are the bytes of the bulk's body, which the producer stores until the bulk is over: its rows
+// take no room twice.
+func (p *Publisher) StoreBulk(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep, body int64) error {
+	taken, err := p.takeStep(step, body)
+	if err != nil {
+		return err
+	}
+	err = p.storeStep(ctx, k, store, step)
+	taken.tookIn(step, err)
+	return err
+}
+
+// storeStep is StoreBulk for a step that has its room.
+func (p *Publisher) storeStep(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep) error {
 	n, held := max(1, len(step.Messages)+len(step.Later)), int64(0)
 	for _, m := range step.Messages {
 		held += int64(m.Bytes())

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quota"
 	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -47,6 +48,7 @@ type Options struct {
 	Replies     Replies      // of requests
 	Journal     JournalOptions
 	Receipts    ReceiptStore
+	Quota       *quota.Quota // what producers may store; nil: any amount
 	Metrics     *metrics.Metrics
 	Log         *slog.Logger
 }
@@ -64,13 +66,14 @@ type Publisher struct {
 	scheduler    scheduler
 	replies      Replies
 	receipts     ReceiptStore
+	quota        *quota.Quota
 }
 
 // New returns the routes. Nothing is stored before Run.
 func New(o Options) *Publisher {
 	c := newCommitter(o, intake.AnswerWithin-commitLeast)
 	p := &Publisher{Submitter: newSubmitter(c, o.Admission, o.Bodies), catalogue: o.Catalogue, metrics: o.Metrics,
-		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies, answers: o.Answers}
+		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies, answers: o.Answers, quota: o.Quota}
 	if p.answers == nil {
 		p.answers = answer.NewBound(o.Bodies.Most() / 2)
 	}
@@ -196,6 +199,10 @@ func (p *Publisher) store(ctx *fasthttp.RequestCtx, from sender, mode cloudevent
 	if err != nil {
 		return "", err
 	}
+	taken, err := p.quota.Take(from.producer.No, msg.Kept(), 0, 0)
+	if err != nil {
+		return "", err
+	}
 	terms := Terms{Patience: admissionPatience, Since: time.Now(), Counted: held}
 	terms.acknowledged(from.ch.Intake)
 	msg.Replicated = from.ch.Intake.Ack == policy.AckReplicated
@@ -205,6 +212,7 @@ func (p *Publisher) store(ctx *fasthttp.RequestCtx, from sender, mode cloudevent
 		receipt = receiptPath + r.String()
 	}
 	err = sub.Outcome(0)
+	tookIn(taken, msg, receipt != "", err)
 	sub.Release()
 	return receipt, err
 }

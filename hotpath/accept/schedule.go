@@ -231,7 +231,7 @@ func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.S
 		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
 	}
 	defer p.scheduler.slots.Give(k, 1)
-	results := p.committer.schedule(ctx, &p.scheduler, batch)
+	results := p.storeSchedules(ctx, batch)
 	failpoint.At(failpoint.AfterSchedule)
 	for i, err := range results {
 		if err == nil {

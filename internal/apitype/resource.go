@@ -16,6 +16,9 @@ type Producer struct {
 	StatusEvents  string `json:"StatusEvents,omitempty"`  // "all", or some of "delivered,failed,dead"
 	ReplyUrl      string `json:"ReplyUrl,omitempty"`      // responses of consumers with responses=callback go to it
 	SigningSecret string `json:"SigningSecret,omitempty"` // masked, except in the answer to the PUT that sets it
+	// What the producer may store, in effect: numbers, "0" for no bound.
+	MaxStoredBytes string `json:"MaxStoredBytes"` // bytes of payloads and metadata headers
+	MaxScheduled   string `json:"MaxScheduled"`   // scheduled messages that wait
 }
 
 // A Channel is the answer to PUT and GET of a channel.
@@ -118,6 +121,9 @@ type ProducerForm struct {
 	StatusEvents  *string `form:"statusEvents"`  // see Producer; empty: off
 	ReplyUrl      *string `form:"replyUrl"`      // this and the following: see Producer; empty: none
 	SigningSecret *string `form:"signingSecret"`
+	// Whole numbers, 0 for no bound; empty: those of the installation.
+	MaxStoredBytes *string `form:"maxStoredBytes"`
+	MaxScheduled   *string `form:"maxScheduled"`
 }
 
 // A ChannelForm is the form of a PUT of a channel.

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quota"
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
@@ -63,6 +64,7 @@ type Options struct {
 	Publisher *accept.Publisher
 	Catalogue *catalogue.Catalogue
 	Cluster   Cluster
+	Quota     *quota.Quota // what producers may store; nil: any amount
 	Bodies    *share.Bound // bytes of bodies in memory
 	// Client fetches files, without redirects and within the rules for addresses that users name, which
 	// CheckURL knows before.
@@ -182,6 +184,8 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 	case stopping, errors.Is(err, errPaced), errors.Is(err, errYield), errors.Is(err, context.Canceled): // the next owner goes on at once
 	case errors.Is(err, problem.ErrChannelPaused):
 		wait = again
+	case errors.Is(err, quota.ErrFull):
+		wait, reason = again, quota.ErrFull.Detail
 	case errors.As(err, &final):
 		b.fail(ctx, bulk, final.reason, final.cause)
 		return

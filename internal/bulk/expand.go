@@ -51,7 +51,7 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *
 		wait := pace(n)
 		step.PauseMs, step.Speed = wait.Milliseconds(), speed
 		stored := time.Now()
-		if err := b.Publisher.StoreBulk(ctx, share.Producer(bulk.ProducerNo), b.Store, step); err != nil {
+		if err := b.Publisher.StoreBulk(ctx, share.Producer(bulk.ProducerNo), b.Store, step, bulk.Bytes); err != nil {
 			return err
 		}
 		shown.Store(time.Now().UnixMilli())

@@ -162,7 +162,7 @@ func (b *Bulks) tooLarge() error {
 
 // download stores the file in chunks, and returns what it counted.
 func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *place) (c *chunker, err error) {
-	c = &chunker{bulks: b, owner: bulk.BulkOwner, size: spec.ChunkSize, rows: newCounter(spec.Format), at: at}
+	c = &chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format), at: at}
 	ctx, over := b.watch(ctx, at, &c.got)
 	defer func() {
 		if cause := over(); err != nil && (errors.Is(cause, errCrowded) || errors.Is(cause, errSlow)) {
@@ -223,6 +223,7 @@ func newCounter(format string) counter { return counter{end: rowEnd{csv: format 
 type chunker struct {
 	bulks *Bulks
 	owner durable.BulkOwner
+	from  uint32 // its producer
 	size  int
 	rows  counter
 	buf   []byte
@@ -291,7 +292,13 @@ func (c *chunker) store(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, 2*intake.AnswerWithin)
 	defer cancel()
-	if err := c.bulks.Store.AddBulkChunk(limited, c.owner, c.no, c.buf); err != nil {
+	taken, err := c.bulks.Quota.Take(c.from, int64(len(c.buf)), 0, 0)
+	if err != nil {
+		return err
+	}
+	err = c.bulks.Store.AddBulkChunk(limited, c.owner, c.no, c.buf)
+	taken.Body(c.owner.ID, err == nil)
+	if err != nil {
 		return err
 	}
 	c.no++

@@ -150,7 +150,13 @@ func (b *Bulks) create(bulk *durable.Bulk, spec *Spec, chunk []byte) (err error)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
-	return b.Store.CreateBulk(ctx, bulk, chunk)
+	taken, err := b.Quota.Take(bulk.ProducerNo, int64(len(chunk)), 0, 0)
+	if err != nil {
+		return err
+	}
+	err = b.Store.CreateBulk(ctx, bulk, chunk)
+	taken.Body(bulk.ID, err == nil)
+	return err
 }
 
 // takeBody stores a bulk with its body. Chunks of a body that breaks off, or whose broker dies, belong
@@ -160,7 +166,7 @@ func (b *Bulks) takeBody(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *Spec
 		return intake.ErrTooLarge
 	}
 	body := b.Publisher.Body(rc)
-	c := chunker{bulks: b, owner: bulk.BulkOwner, size: spec.ChunkSize, rows: newCounter(spec.Format)}
+	c := chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format)}
 	c.hold = b.Bodies.Hold(share.Producer(bulk.ProducerNo), body.End)
 	defer c.hold.Close()
 	whole, err := c.fill(body)

@@ -53,6 +53,7 @@ type Catalogue struct {
 	filtering  map[uint32]bool                               // channels with filters
 	filters    atomic.Bool                                   // there are such channels
 	wanted     atomic.Pointer[map[uint32]durable.StatusKind] // replaced with mu held
+	bounds     atomic.Pointer[map[uint32]Bounds]             // replaced with mu held
 	lost       map[uint32]bool                               // consumers that went with a restored backup: the store has no row of them
 	restoration
 
@@ -84,6 +85,7 @@ func (c *Catalogue) empty() {
 	c.filters.Store(false)
 	c.replaying.Store(false)
 	c.wanted.Store(nil)
+	c.bounds.Store(nil)
 	c.version = 0
 }
 

@@ -23,6 +23,7 @@ func (c *Catalogue) takeProducer(p *durable.Producer) {
 	}
 	c.byProducer[p.No] = p
 	c.takeStatusEvents(p)
+	c.takeBounds(p)
 	present := c.producers[p.ID]
 	switch {
 	case !p.Deleted:
