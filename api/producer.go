@@ -23,9 +23,12 @@ func (a *API) viewProducer(p *durable.Producer, reveal ...string) apitype.Produc
 	for _, s := range policy.ShowSender(p.Settings, reveal...) {
 		members.FieldByName(s.Name).SetString(s.Value)
 	}
-	own := policy.SenderOf(p.Settings)
-	view.MaxStoredBytes = strconv.FormatInt(own.MaxStoredBytes.Or(a.o.MaxStored), 10)
-	view.MaxScheduled = strconv.FormatInt(own.MaxScheduled.Or(a.o.MaxScheduled), 10)
+	if view.MaxStoredBytes == "" && a.o.MaxStored > 0 {
+		view.MaxStoredBytes = strconv.FormatInt(a.o.MaxStored, 10)
+	}
+	if view.MaxScheduled == "" && a.o.MaxScheduled > 0 {
+		view.MaxScheduled = strconv.FormatInt(a.o.MaxScheduled, 10)
+	}
 	return view
 }
 

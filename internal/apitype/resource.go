@@ -16,9 +16,10 @@ type Producer struct {
 	StatusEvents  string `json:"StatusEvents,omitempty"`  // "all", or some of "delivered,failed,dead"
 	ReplyUrl      string `json:"ReplyUrl,omitempty"`      // responses of consumers with responses=callback go to it
 	SigningSecret string `json:"SigningSecret,omitempty"` // masked, except in the answer to the PUT that sets it
-	// What the producer may store, in effect: numbers, "0" for no bound.
-	MaxStoredBytes string `json:"MaxStoredBytes"` // bytes of payloads and metadata headers
-	MaxScheduled   string `json:"MaxScheduled"`   // scheduled messages that wait
+	// What the producer may store: numbers, "0" for no bound; absent where neither the producer nor the
+	// installation has one.
+	MaxStoredBytes string `json:"MaxStoredBytes,omitempty"` // bytes of payloads and metadata headers
+	MaxScheduled   string `json:"MaxScheduled,omitempty"`   // scheduled messages that wait
 }
 
 // A Channel is the answer to PUT and GET of a channel.
