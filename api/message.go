@@ -97,7 +97,8 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	var from ident.ID
 	if q.First != "" {
-		if from, err = a.locate(ctx, ch, q.First, a.namer(rc)); errors.Is(err, errUnknownMessage) {
+		from, err = a.firstMessage(ctx, ch, q, a.namer(rc))
+		if errors.Is(err, errUnknownMessage) {
 			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no message of the channel.")
 		} else if err != nil {
 			return err
@@ -119,7 +120,23 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		id := found[i].PathID()
 		entries[i] = entry{id, messagePath(ch.ID, id), found[i].ID.Time()}
 	}
+	if len(found) > q.Size && found[q.Size].PathID() != found[q.Size].ID.String() {
+		q.keep.Set("place", found[q.Size].ID.String())
+	}
 	return answerList(rc, q, channelPath(ch.ID)+"/messages", entries, ch.ChangedAt, false)
+}
+
+// firstMessage returns the message at which a page begins: that of its place, which retention may have
+// removed, or the one that first names.
+func (a *API) firstMessage(ctx context.Context, ch *catalogue.Channel, q pageQuery, namer *durable.Producer) (ident.ID, error) {
+	if at, err := ident.Parse(q.Place); err == nil {
+		return at, nil
+	}
+	id, err := a.locate(ctx, ch, q.First, namer)
+	if at, e := ident.Parse(q.First); e == nil && errors.Is(err, errUnknownMessage) {
+		return at, nil
+	}
+	return id, err
 }
 
 // firstIDAt returns the smallest ID whose time is not before t.

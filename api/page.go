@@ -22,11 +22,12 @@ const (
 type pageQuery struct {
 	First string     // ID the page starts at, "" for the beginning
 	Size  int        // 1..max
+	Place string     // where First was, which counts more: what it names may be removed, or have moved; "" for none
 	Since *time.Time // statusChangedSince
 	keep  url.Values // parameters that the link to the next page carries
 }
 
-// readPage reads size, first and statusChangedSince. It ignores other parameters; links do
+// readPage reads size, first, place and statusChangedSince. It ignores other parameters; links do
 // not repeat them.
 func readPage(ctx *fasthttp.RequestCtx, defaultSize, maxSize int) (pageQuery, error) {
 	return parsePage(string(ctx.URI().QueryString()), defaultSize, maxSize)
@@ -38,7 +39,7 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 	if err != nil {
 		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The query string is not well encoded.")
 	}
-	for _, name := range []string{"size", "first", "statusChangedSince"} {
+	for _, name := range []string{"size", "first", "place", "statusChangedSince"} {
 		list := values[name]
 		if len(list) > 1 {
 			return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter "+name+" occurs more than once.")
@@ -57,6 +58,8 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 				return q, invalidID("The parameter first")
 			}
 			q.First = value
+		case "place":
+			q.Place = value
 		case "statusChangedSince":
 			t, err := parseSince(value)
 			if err != nil {
@@ -96,6 +99,14 @@ func parseSince(value string) (time.Time, error) {
 			"The parameter statusChangedSince must be an RFC 3339 time, such as 2026-01-31T15:04:05Z.")
 	}
 	return t.UTC(), nil
+}
+
+// nextAt is next for a list that goes on from a place, also when first is not there any more.
+func (q pageQuery) nextAt(path, first, place string) apitype.Pages {
+	if place != first {
+		q.keep.Set("place", place)
+	}
+	return q.next(path, first)
 }
 
 // next returns the link to the page that starts at first.

@@ -36,6 +36,7 @@ type responsesQuery struct {
 	wait  time.Duration
 	until exchange.Until
 	first string // the consumer with which the page begins
+	place int    // its position; 0: not given
 }
 
 func readResponsesQuery(rc *fasthttp.RequestCtx) (q responsesQuery, err error) {
@@ -57,6 +58,7 @@ func readResponsesQuery(rc *fasthttp.RequestCtx) (q responsesQuery, err error) {
 		}
 	}
 	q.first = string(args.Peek("first"))
+	q.place, _ = strconv.Atoi(string(args.Peek("place")))
 	return q, nil
 }
 
@@ -94,7 +96,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	from := 0
-	if q.first != "" {
+	if from = max(q.place, 0); from == 0 && q.first != "" {
 		k := a.o.Catalogue.Consumer(ch.ID, q.first)
 		if k == nil {
 			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no consumer of the channel.")
@@ -116,7 +118,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 			return err
 		}
 		if next > 0 && next < len(ch.Consumers) {
-			view.Pages = &apitype.Pages{Next: messagePath(ch.ID, m.PathID()) + "/responses?first=" + ch.Consumers[next].ID}
+			view.Pages = &apitype.Pages{Next: messagePath(ch.ID, m.PathID()) + "/responses?first=" + ch.Consumers[next].ID + "&place=" + strconv.Itoa(next)}
 		}
 		return a.answerResponses(rc, &view, m.ID.Time())
 	})

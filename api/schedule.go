@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -144,7 +146,10 @@ func (a *API) listScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	}
 	var from *durable.Scheduled
 	if q.First != "" {
-		if from, err = a.scheduledFor(ctx, rc, ch, q.First); errors.Is(err, errUnknownScheduled) {
+		if from = schedulePlace(q.Place); from == nil {
+			from, err = a.scheduledFor(ctx, rc, ch, q.First)
+		}
+		if errors.Is(err, errUnknownScheduled) {
 			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no scheduled message of the channel.")
 		} else if err != nil {
 			return err
@@ -159,12 +164,26 @@ func (a *API) listScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	for i, m := range found {
 		at = newest(at, m.ID.Time())
 		if i == q.Size {
-			view.Pages = q.next(channelPath(ch.ID)+"/scheduled-messages", m.PathID())
+			view.Pages = q.nextAt(channelPath(ch.ID)+"/scheduled-messages", m.PathID(), strconv.FormatInt(m.DueMs, 10)+"."+m.ID.String())
 			break
 		}
 		view.Result = append(view.Result, scheduledPath(ch.ID, m.PathID()))
 	}
 	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+}
+
+// schedulePlace reads where a schedule was in the list: its time and its ID. nil: it is no place.
+func schedulePlace(text string) *durable.Scheduled {
+	due, id, _ := strings.Cut(text, ".")
+	ms, err := strconv.ParseInt(due, 10, 64)
+	if err != nil {
+		return nil
+	}
+	at := &durable.Scheduled{DueMs: ms}
+	if at.ID, err = ident.Parse(id); err != nil {
+		return nil
+	}
+	return at
 }
 
 // readStatuses reads the filter of a list of scheduled messages, and adds it to the parameters

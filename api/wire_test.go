@@ -133,7 +133,8 @@ var (
 	digit = regexp.MustCompile(`\d`)
 	ids   = regexp.MustCompile(`\b[0-9a-v]{20}\b`)
 	texts = regexp.MustCompile(`"detail":"[^"]+"`)
-	marks = regexp.MustCompile(`\.1\d{12}\b`) // milliseconds in the cursor of a timeline
+	place = regexp.MustCompile(`\bplace=\d{13}\.`) // milliseconds of a schedule
+	marks = regexp.MustCompile(`\.1\d{12}\b`)      // milliseconds in the cursor of a timeline
 )
 
 // masked replaces what differs from run to run, and keeps its form. It replaces the details of
@@ -142,6 +143,7 @@ func masked(text string, known map[string]string) string {
 	text = texts.ReplaceAllString(text, `"detail":"<text>"`)
 	text = times.ReplaceAllStringFunc(text, func(s string) string { return digit.ReplaceAllString(s, "0") })
 	text = marks.ReplaceAllString(text, ".<ms>")
+	text = place.ReplaceAllString(text, "place=<ms>.")
 	return ids.ReplaceAllStringFunc(text, func(id string) string {
 		if known[id] == "" {
 			known[id] = fmt.Sprintf("<id %d>", len(known)+1)
