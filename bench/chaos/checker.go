@@ -215,10 +215,11 @@ func (c *checker) arrival(a *Arrival) {
 	}
 }
 
-// publicID is the ID under which consumers get a message that is stored as row.
+// publicID is the ID under which consumers get a message that is stored as row. Where each producer has
+// IDs of its own, the stored key names the producer, and consumers get the ID of the broker.
 func (s *Sent) publicID(row *Stored) string {
-	if s.Identity == byMessageID {
-		return keyOf(s.Seq)
+	if s.Identity == byMessageID && row.Key == keyOf(s.Seq) {
+		return row.Key
 	}
 	return row.ID.String()
 }

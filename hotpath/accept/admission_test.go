@@ -2,6 +2,7 @@ package accept
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,16 +220,16 @@ func TestOneProducerDoesNotFillTheRoomOfThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(1, 8)
 		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
-		refused := 0
+		var refused atomic.Int64
 		for range 20 {
 			go func() {
 				if !g.enter(share.Producer(1), 1, time.Hour, nil) {
-					refused++
+					refused.Add(1)
 				}
 			}()
 		}
 		synctest.Wait()
-		require.Equal(t, 16, refused, "it takes a half")
+		require.EqualValues(t, 16, refused.Load(), "it takes a half")
 		other := make(chan bool, 1)
 		go func() { other <- g.enter(share.Producer(2), 1, time.Hour, nil) }()
 		synctest.Wait()

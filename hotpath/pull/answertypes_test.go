@@ -54,7 +54,7 @@ func wantMessage(m *durable.Message, producer string) apitype.PullMessage {
 		}
 		return b.String()
 	}
-	want := apitype.PullMessage{MessageID: m.Key, Payload: string(m.Payload), Headers: map[string]string{}, ContentType: latin1(m.ContentType)}
+	want := apitype.PullMessage{MessageID: m.Key, ProducerID: producer, Payload: string(m.Payload), Headers: map[string]string{}, ContentType: latin1(m.ContentType)}
 	if m.Key == "" {
 		want.MessageID = m.ID.String()
 	}
