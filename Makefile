@@ -51,6 +51,7 @@ lint: ## check format, go vet, staticcheck
 	$(GO) vet ./...
 	$(GO) vet -tags clockjump ./cmd/broker
 	$(GO) run $(STATICCHECK) ./...
+	@git ls-files '*.go' | grep -v -e _test.go -e internal/test/ | xargs wc -l | awk '$$1 > 350 && $$2 != "total" {print "a second noun?", $$2, $$1, "lines"}'
 	@$(GO) list -C bench/peers -deps . >/dev/null # a module of its own: it knows every dependency of ours
 
 vuln: ## look for known vulnerabilities in what the code calls (asks the network)
