@@ -111,6 +111,12 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		b.plane.RedisChanged()
 	}
 	b.node.PeersChanged, b.node.ClockStepped = b.reaper.PeersChanged, b.reaper.ClockStepped
+	b.node.Restored = func() {
+		if w.flaw != historyIsIgnored {
+			b.reaper.Restored()
+			b.plane.Restored()
+		}
+	}
 	return b, nil
 }
 

@@ -107,7 +107,7 @@ func (s *store) leaseNode(name string, ttl time.Duration) durable.NodeLease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens++
-	clock := s.raise(0)
+	clock := s.raise(durable.Clock{}, 0)
 	now := s.nowMs()
 	no := 0
 	for no < len(s.nodes) && s.nodes[no].Expires.UnixMilli() > now {
@@ -128,10 +128,12 @@ func (s *store) leaseNode(name string, ttl time.Duration) durable.NodeLease {
 func (s *store) renewNode(lease durable.NodeLease, ttl time.Duration) (durable.NodeLease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ttl > 0 { // before the row is looked at: whoever lost it in another history must notice that, too
+		lease.Clock = s.raise(lease.Clock, lease.PassedMs)
+	}
 	if int(lease.No) >= len(s.nodes) || s.nodes[lease.No].Token != lease.Token {
 		return durable.NodeLease{}, durable.ErrStale
 	}
-	lease.Clock = s.raise(lease.PassedMs)
 	lease.Expires = time.UnixMilli(0)
 	if ttl > 0 {
 		lease.Expires = time.UnixMilli(s.nowMs() + ttl.Milliseconds()).UTC()

@@ -61,6 +61,7 @@ type checker struct {
 	cuts      disturbances              // calls that did not reach Redis in time
 	calls     map[*disturbance]struct{} // that are under way to Redis; their end is open
 	losses    int
+	olderAt   time.Duration // when the store went back to an earlier state; 0: never
 	handedOut int
 	repeated  int // duplicates that were explained
 

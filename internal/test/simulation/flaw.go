@@ -45,6 +45,7 @@ const (
 	flushIsForgotten             // the disk acknowledges a flush that it has not made
 	receiptKeysAreForgotten      // the store does not know a message by its receipt
 	storeClockGoesBack           // the store's clock is that of its server
+	historyIsIgnored             // brokers ignore that the store went back to an earlier state
 	journalIsRemoved             // the oldest file of a journal is gone when it is opened
 	damageIsSilent               // a file of a journal ends where a byte of it is another one
 )

@@ -29,6 +29,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"the store does not tell that a job is over":          {statesAreHidden, "I2", nil},
 		"the store returns the payload of another message":    {payloadsAreMixed, "I4", nil},
 		"the store's clock goes back with its server's":       {storeClockGoesBack, "I1", stepsBack},
+		"brokers ignore that the store went back":             {historyIsIgnored, "I5 I1", goesBack},
 		"a settled mark is stored too far ahead":              {marksRunAhead, "I1", long},
 		"Redis ends leases that live":                         {leaseIsForgotten, "I6", nil},
 		"Redis takes jobs for known that it does not have":    {offerIsForgotten, "I5 I20", nil},

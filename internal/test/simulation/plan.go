@@ -69,11 +69,14 @@ const (
 	diskFull
 	vacate
 	stepBack
+	keepState
+	goBack
 )
 
 func (k troubleKind) String() string {
 	return [...]string{"kill", "restart", "pause", "wipe", "restart Redis empty", "snapshot", "restore the snapshot", "Redis away",
-		"store away", "clock of Redis jumps", "redrive", "re-trigger", "", "disk full", "gone for good", "clock of the store's server goes back"}[k]
+		"store away", "clock of Redis jumps", "redrive", "re-trigger", "", "disk full", "gone for good", "clock of the store's server goes back",
+		"keep the state of the store", "the store goes back to it"}[k]
 }
 
 // newPlan draws a plan. Each class of faults is there in about half of the plans,
@@ -134,6 +137,11 @@ func drawPlan(seed uint64) plan {
 		for range 1 + clock.below(2) {
 			p.events = append(p.events, trouble{at: clock.between(0, p.active), kind: stepBack, span: clock.between(200*time.Millisecond, 10*time.Second)})
 		}
+	}
+	older := draw(seed, word("older state"))
+	if older.hit(150) && !p.schedules && !p.responses && !p.replays && !p.bulks && !p.orders { // of which the state is not kept
+		at := older.between(time.Second, p.active/2)
+		p.events = append(p.events, trouble{at: at, kind: keepState}, trouble{at: at + older.between(1500*time.Millisecond, p.active/2), kind: goBack})
 	}
 	return p
 }

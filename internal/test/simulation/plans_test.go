@@ -65,3 +65,10 @@ func stepsBack(p *plan) {
 		}
 	}
 }
+
+// goesBack takes the store back to an earlier state, without the outcomes since.
+func goesBack(p *plan) {
+	p.schedules, p.responses, p.replays, p.bulks, p.orders = false, false, false, false, false
+	p.active = max(p.active, 12*time.Second)
+	p.repeat(1, keepState, goBack)
+}

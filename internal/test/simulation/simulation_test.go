@@ -188,3 +188,26 @@ func TestAWorkerThatTakesUpADeadJobLateIsWaitedFor(t *testing.T) {
 		}
 	}
 }
+
+// A store that goes back has jobs open again, below every watermark that brokers remember, and Redis
+// has acknowledged them.
+func TestAStoreThatGoesBackDeliversWhatIsOpenAgain(t *testing.T) {
+	for seed := uint64(1); seed <= defaultSeeds/5 && !t.Failed(); seed++ {
+		p := newPlan(seed)
+		goesBack(&p)
+		if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
+			t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
+		}
+	}
+}
+
+// The clock of the store's server goes back by six seconds, three times.
+func TestAClockOfTheStoreThatGoesBackHidesNothing(t *testing.T) {
+	for seed := uint64(1); seed <= defaultSeeds/5 && !t.Failed(); seed++ {
+		p := newPlan(seed)
+		stepsBack(&p)
+		if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
+			t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
+		}
+	}
+}

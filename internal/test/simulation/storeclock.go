@@ -13,7 +13,9 @@ type storeClock struct {
 	behind  atomic.Int64 // ms that the server's clock went back
 	floorMs atomic.Int64
 	aheadMs atomic.Int64
-	steps   int64 // of the server's clock; guarded by the lock of the store
+	steps   int64 // of the server's clock; guarded by the lock of the store, as beat and history
+	beat    int64 // raises
+	history int64 // its name
 	trusted bool  // the floor has no effect
 }
 
@@ -32,8 +34,13 @@ func (c *storeClock) nowMs() int64 {
 func (c *storeClock) stepBack(by time.Duration) { c.behind.Add(by.Milliseconds()) }
 
 // raise raises the floor as a renewal does that knows a time which has passed. The simulation has a
-// rule of its own: the clock goes on from the latest time that is known.
-func (c *storeClock) raise(passedMs int64) durable.Clock {
+// rule of its own: the clock goes on from the latest time that is known, and a beat that was not seen
+// yet means another history.
+func (c *storeClock) raise(seen durable.Clock, passedMs int64) durable.Clock {
+	if seen.History > c.history || seen.History == c.history && seen.Beat > c.beat {
+		c.history = seen.History + 1
+	}
+	c.beat++
 	now, server := c.nowMs(), c.serverMs()
 	least := max(c.floorMs.Load(), passedMs)
 	if gap := least - (server + c.aheadMs.Load()); gap > 100 && !c.trusted {
@@ -46,5 +53,5 @@ func (c *storeClock) raise(passedMs int64) durable.Clock {
 		c.aheadMs.Store(0)
 	}
 	c.floorMs.Store(max(now, least))
-	return durable.Clock{FloorMs: c.floorMs.Load(), AheadMs: c.aheadMs.Load(), Steps: c.steps}
+	return durable.Clock{FloorMs: c.floorMs.Load(), AheadMs: c.aheadMs.Load(), Steps: c.steps, Beat: c.beat, History: c.history}
 }

@@ -40,6 +40,10 @@ func (w *world) make(e trouble) {
 		w.queueAway.begin(e.span / 2)
 	case stepBack:
 		w.store.stepBack(e.span)
+	case keepState:
+		w.savedState = w.store.older()
+	case goBack:
+		w.checker.storeWentBack(w.store.goBack(w.savedState))
 	case snapshot:
 		w.savedLanes = w.server.snapshot()
 	default:

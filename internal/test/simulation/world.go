@@ -48,6 +48,7 @@ type world struct {
 	rounds     group          // what pull workers have begun
 	acting     group          // goroutines that end by themselves: producers, operators, late requests
 	savedLanes map[uint32]*queuemodel.Consumer
+	savedState *olderState // of the store
 
 	mu        sync.Mutex
 	lives     int
