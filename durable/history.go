@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/binary"
 )
 
@@ -53,6 +54,18 @@ func (s *Store) CheckHistory(ctx context.Context, seen Clock) (now Clock, err er
 		return err
 	})
 	return now, err
+}
+
+// sameHistory returns ErrStale if the store went back since a Clock was seen.
+func (s *Store) sameHistory(ctx context.Context, tx *sql.Tx, seen Clock) error {
+	if seen == (Clock{}) {
+		return nil
+	}
+	r, err := s.readClock(ctx, tx)
+	if err == nil && (r.History != seen.History || r.wentBack(seen)) {
+		return ErrStale
+	}
+	return err
 }
 
 // renameHistory names the history of a store that went back although its clock does not show it.

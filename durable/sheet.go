@@ -81,14 +81,18 @@ WHERE consumer_no = ?
 // SaveWatermarks moves the settled watermark of each consumer from the begin of its stretch to the
 // end, and enters the sums of the stretch into the books. Where the stored watermark is another than
 // the begin, nothing is saved: another broker has moved it, or the store went back. others are the
-// stored watermarks of these consumers.
-func (s *Store) SaveWatermarks(ctx context.Context, settled []Settled) (others map[uint32]ident.ID, err error) {
+// stored watermarks of these consumers. seen is the store's clock from before the stretches were
+// counted, the zero value for none: ErrStale means that the store went back since, and nothing was saved.
+func (s *Store) SaveWatermarks(ctx context.Context, seen Clock, settled []Settled) (others map[uint32]ident.ID, err error) {
 	slices.SortFunc(settled, func(a, b Settled) int { return int(a.ConsumerNo) - int(b.ConsumerNo) })
 	others = map[uint32]ident.ID{}
 	for _, part := range chunks(settled, maxInList) {
 		var missed map[uint32]ident.ID
 		err := s.run(ctx, transaction{name: "save watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) (err error) {
 			// First, because the rows of the watermarks guard the books.
+			if err := s.sameHistory(ctx, tx, seen); err != nil {
+				return err
+			}
 			var standing []Settled
 			if standing, missed, err = s.standingWatermarks(ctx, tx, part); err != nil || len(standing) == 0 {
 				return err

@@ -13,10 +13,11 @@ import (
 // A stopped clock is a cluster of one broker at a time, Unix ms.
 type stoppedClock struct{ ms int64 }
 
-func (*stoppedClock) Owns(uint32) bool { return true }
-func (c *stoppedClock) NowMs() int64   { return c.ms }
-func (c *stoppedClock) PastMs() int64  { return c.ms }
-func (c *stoppedClock) FloorMs() int64 { return c.ms }
+func (*stoppedClock) Owns(uint32) bool     { return true }
+func (c *stoppedClock) NowMs() int64       { return c.ms }
+func (c *stoppedClock) PastMs() int64      { return c.ms }
+func (c *stoppedClock) FloorMs() int64     { return c.ms }
+func (*stoppedClock) Clock() durable.Clock { return durable.Clock{} }
 
 // Jobs that were spilled a moment ago are too new for the scan. What is less urgent waits for
 // them: until the scan has passed the beginning of the wait, and once more if other jobs were

@@ -30,7 +30,8 @@ type Store interface {
 	Record(ctx context.Context, outcomes []durable.Outcome) error
 	RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []durable.LeaseEnd, atMs int64) error
 	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
-	SaveWatermarks(ctx context.Context, settled []durable.Settled) (others map[uint32]ident.ID, err error)
+	SaveWatermarks(ctx context.Context, seen durable.Clock, settled []durable.Settled) (others map[uint32]ident.ID, err error)
+	CheckHistory(ctx context.Context, seen durable.Clock) (now durable.Clock, err error)
 	ForgetWatermarks(ctx context.Context) error
 	RewindWatermarks(ctx context.Context, to ident.ID) error
 	RewindWatermark(ctx context.Context, consumerNo uint32, to ident.ID) error
@@ -79,6 +80,7 @@ type Cluster interface {
 	NowMs() int64
 	PastMs() int64  // the store's clock shows at least that
 	FloorMs() int64 // and never less than that
+	Clock() durable.Clock
 }
 
 // Options of New. All fields are required but Retrigger, Died and the two retentions.

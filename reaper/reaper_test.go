@@ -50,6 +50,12 @@ func (r *rig) NowMs() int64     { return time.Now().Add(time.Minute).UnixMilli()
 func (r *rig) PastMs() int64    { return r.NowMs() }
 func (r *rig) FloorMs() int64   { return r.NowMs() }
 
+func (r *rig) Clock() durable.Clock {
+	now, err := r.store.CheckHistory(r.t.Context(), durable.Clock{})
+	require.NoError(r.t, err)
+	return now
+}
+
 func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	t.Helper()
 	ctx := t.Context()

@@ -51,6 +51,11 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 		return err
 	}
 	history, through := r.history(), r.through()
+	seen := r.Cluster.Clock()
+	now, err := r.Store.CheckHistory(ctx, seen)
+	if err != nil || now.History != seen.History { // the next renewal of the lease tells of another one
+		return err
+	}
 	var moved []durable.Settled
 	for after := uint32(0); ; {
 		page, err := r.Store.LatestMessages(ctx, after, channelPage)
@@ -85,7 +90,7 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 	}
 	var others map[uint32]ident.ID
 	saved, err := r.inHistory(ctx, history, func() (err error) {
-		others, err = r.Store.SaveWatermarks(ctx, moved)
+		others, err = r.Store.SaveWatermarks(ctx, now, moved)
 		return err
 	})
 	if !saved {

@@ -111,9 +111,9 @@ func (p *storePair) step() {
 			if p.r.hit(800) {
 				move[0].After = p.model.readMarks()[k.No]
 			}
-			others, err := p.real.SaveWatermarks(ctx, move)
+			others, err := p.real.SaveWatermarks(ctx, durable.Clock{}, move)
 			require.NoError(t, err)
-			require.Equal(t, p.model.saveMarks(move), others)
+			require.Equal(t, p.model.saveMarks(durable.Clock{}, move), others)
 		}
 	}
 }

@@ -157,9 +157,12 @@ func (s *store) readMarks() map[uint32]ident.ID {
 
 // saveMarks moves watermarks from the begins of stretches to their ends, and returns those that stand
 // elsewhere.
-func (s *store) saveMarks(settled []durable.Settled) map[uint32]ident.ID {
+func (s *store) saveMarks(seen durable.Clock, settled []durable.Settled) map[uint32]ident.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if seen != (durable.Clock{}) && (seen.History != s.history || seen.Beat > s.beat) {
+		return nil
+	}
 	others, marks := map[uint32]ident.ID{}, map[uint32]ident.ID{}
 	for _, m := range settled {
 		if at := s.marks[m.ConsumerNo]; at == m.After {

@@ -220,12 +220,24 @@ func (t storeSeam) TrimBooks(ctx context.Context, consumerNo uint32, _ ident.ID)
 	return t.do(ctx, "TrimBooks", consumerNo, func() {})
 }
 
-func (t storeSeam) SaveWatermarks(ctx context.Context, settled []durable.Settled) (map[uint32]ident.ID, error) {
+func (t storeSeam) SaveWatermarks(ctx context.Context, seen durable.Clock, settled []durable.Settled) (map[uint32]ident.ID, error) {
 	settled = slices.Clone(settled)
-	return read(ctx, t, "SaveWatermarks", 0, func() map[uint32]ident.ID {
-		others := t.s.saveMarks(settled)
+	others, err := read(ctx, t, "SaveWatermarks", 0, func() map[uint32]ident.ID {
+		others := t.s.saveMarks(seen, settled)
 		t.l.w.checker.marked(t.l)
 		return others
+	})
+	if err == nil && others == nil {
+		err = durable.ErrStale
+	}
+	return others, err
+}
+
+func (t storeSeam) CheckHistory(ctx context.Context, seen durable.Clock) (durable.Clock, error) {
+	return read(ctx, t, "CheckHistory", 0, func() durable.Clock {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		return t.s.raise(seen, 0)
 	})
 }
 

@@ -48,7 +48,7 @@ func (f *fixture) settle(t *testing.T, k durable.Consumer, all []*durable.Messag
 // save saves a stretch, if the watermark stands at its begin.
 func (f *fixture) save(t *testing.T, m durable.Settled) {
 	t.Helper()
-	_, err := f.SaveWatermarks(f.ctx, []durable.Settled{m})
+	_, err := f.SaveWatermarks(f.ctx, durable.Clock{}, []durable.Settled{m})
 	require.NoError(t, err)
 }
 

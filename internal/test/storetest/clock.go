@@ -179,6 +179,26 @@ var historyTests = map[string]func(*testing.T, *clocked){
 		require.NoError(t, err)
 		require.NotEqual(t, lease.Clock.History, again.Clock.History)
 	},
+	"no watermark of another history is saved": func(t *testing.T, f *clocked) {
+		goBack := f.keep(t, "clock", "nodes")
+		f.Jump(time.Second)
+		seen := f.renew(t, f.node).Clock
+		one := []durable.Settled{{ConsumerNo: 1, Through: f.ids.Next()}}
+		others, err := f.SaveWatermarks(f.ctx, seen, one)
+		require.NoError(t, err)
+		require.Empty(t, others)
+		require.NoError(t, f.ForgetWatermarks(f.ctx))
+		goBack()
+		_, err = f.SaveWatermarks(f.ctx, seen, one)
+		require.ErrorIs(t, err, durable.ErrStale)
+		now, err := f.CheckHistory(f.ctx, seen)
+		require.NoError(t, err)
+		_, err = f.SaveWatermarks(f.ctx, seen, one)
+		require.ErrorIs(t, err, durable.ErrStale)
+		f.requireMarks(t, map[uint32]ident.ID{})
+		_, err = f.SaveWatermarks(f.ctx, now, one)
+		require.NoError(t, err)
+	},
 	"the row of a lease alone tells that a store went back": func(t *testing.T, f *clocked) {
 		goBack := f.keep(t, "nodes")
 		f.Jump(time.Second)

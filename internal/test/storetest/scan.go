@@ -245,10 +245,10 @@ var scanTests = map[string]func(*testing.T, *fixture){
 		require.Empty(t, none)
 		a, b, c := f.ids.Next(), f.ids.Next(), f.ids.Next()
 		f.mark(t, map[uint32]ident.ID{1: b, 2: b})
-		others, err := f.SaveWatermarks(f.ctx, []durable.Settled{{ConsumerNo: 1, After: a, Through: c}, {ConsumerNo: 2, After: b, Through: c}, {ConsumerNo: 3, Through: a}, {ConsumerNo: 4, After: a, Through: b}})
+		others, err := f.SaveWatermarks(f.ctx, durable.Clock{}, []durable.Settled{{ConsumerNo: 1, After: a, Through: c}, {ConsumerNo: 2, After: b, Through: c}, {ConsumerNo: 3, Through: a}, {ConsumerNo: 4, After: a, Through: b}})
 		require.NoError(t, err)
 		require.Equal(t, map[uint32]ident.ID{1: b, 4: {}}, others)
-		others, err = f.SaveWatermarks(f.ctx, nil)
+		others, err = f.SaveWatermarks(f.ctx, durable.Clock{}, nil)
 		require.NoError(t, err)
 		require.Empty(t, others)
 		f.requireMarks(t, map[uint32]ident.ID{1: b, 2: c, 3: a})
@@ -257,7 +257,7 @@ var scanTests = map[string]func(*testing.T, *fixture){
 			many[i+10] = f.ids.Next()
 		}
 		race(3, func(int) {
-			if _, err := f.SaveWatermarks(f.ctx, settled(many)); err != nil {
+			if _, err := f.SaveWatermarks(f.ctx, durable.Clock{}, settled(many)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -348,7 +348,7 @@ func settled(watermarks map[uint32]ident.ID) (all []durable.Settled) {
 
 func (f *fixture) mark(t *testing.T, watermarks map[uint32]ident.ID) {
 	t.Helper()
-	_, err := f.SaveWatermarks(f.ctx, settled(watermarks))
+	_, err := f.SaveWatermarks(f.ctx, durable.Clock{}, settled(watermarks))
 	require.NoError(t, err)
 }
 
