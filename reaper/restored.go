@@ -42,6 +42,22 @@ func (r *Reaper) Restored() {
 	r.renew, r.sweep = true, true
 	r.mu.Unlock()
 	r.poke()
+	time.AfterFunc(restoredAgain, r.compareAgain)
+}
+
+// restoredAgain is the time after which the open jobs are compared with Redis once more. An outcome that
+// was stored before the store went back may be acknowledged in Redis afterwards: the job is open again,
+// and Redis had it when the scan passed.
+const restoredAgain = 30 * time.Second
+
+// compareAgain lets every scan begin again at its settled watermark.
+func (r *Reaper) compareAgain() {
+	r.mu.Lock()
+	for _, l := range r.ledgers {
+		l.lost = true
+	}
+	r.mu.Unlock()
+	r.poke()
 }
 
 // ClockStepped reports that the clock of the store's server went back, to a time that is at least

@@ -133,3 +133,20 @@ func TestThePurgeBeginsAgainAfterARestoration(t *testing.T) {
 	require.NoError(t, p.round(t.Context()))
 	require.Empty(t, p.emptied)
 }
+
+// An outcome of the former history that Redis hears of after the scan takes a job away that is open.
+func TestAJobThatIsAcknowledgedAfterARestorationIsOfferedAgain(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0, 0)
+	r.Restored()
+	r.round()
+	leases := r.claim(10, 1e9)
+	require.Equal(t, ids, idsOf(leases))
+	_, err := r.queue.AckLeases(t.Context(), r.consumer.No, leases)
+	require.NoError(t, err)
+	r.round()
+	require.Empty(t, r.claim(10, 1e9))
+	r.compareAgain()
+	r.round()
+	require.Equal(t, ids, idsOf(r.claim(10, 1e9)))
+}
