@@ -131,7 +131,7 @@ func (b *broker) restored() {
 // registerGauges registers what the parts of this broker are asked for.
 func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bound) {
 	registry.MustRegister(b.journalGauges()...)
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds()), b.answers, bodies)))
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),

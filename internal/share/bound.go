@@ -180,6 +180,9 @@ func (b *Bound) serve() {
 			return false
 		}
 		if w.hold != nil {
+			if w.hold.n == 0 {
+				w.hold.began = time.Now() // it could not move while it waited
+			}
 			w.hold.n += w.n
 		}
 		close(w.ready)

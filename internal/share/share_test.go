@@ -250,6 +250,26 @@ func TestAHoldWaitsForItsTurn(t *testing.T) {
 	})
 }
 
+func TestAHoldIsAsOldAsThePlaceThatItWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Most: 1, Young: time.Second})
+		b.Add(Producer(9), 1)
+		ended := false
+		h := b.Hold(Producer(1), func() { ended = true })
+		waits := make(chan error)
+		go func() { waits <- h.Wait(t.Context(), 1) }()
+		time.Sleep(time.Minute)
+		b.Give(Producer(9), 1)
+		require.NoError(t, <-waits)
+		other := b.Hold(Producer(2), nil)
+		require.False(t, other.Take(1))
+		require.False(t, ended)
+		time.Sleep(time.Second)
+		require.False(t, other.Take(1))
+		require.True(t, ended)
+	})
+}
+
 func TestNothingOvertakesTheFirstWhereTurnsAreInOrder(t *testing.T) {
 	var turns Turns[int]
 	turns.Push(Producer(1), 5)

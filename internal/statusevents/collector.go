@@ -6,10 +6,10 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A Store is the part of durable.Store used here.
@@ -52,9 +53,8 @@ const (
 	PerRound    = 10
 	// idle is the pause while no producer wants events: then only what is left over is sent.
 	idle = 30 * time.Second
-	// sendFor bounds the way of one batch, and atOnce the batches under way.
+	// sendFor bounds the way of one batch.
 	sendFor = 10 * time.Second
-	atOnce  = 8
 	// leftovers is the number of batches of earlier rounds that are read at once.
 	leftovers = 16
 )
@@ -65,14 +65,19 @@ type Collector struct {
 	events  prometheus.Counter
 	batches *prometheus.CounterVec // by the way they take
 	pause   time.Duration
+	places  *share.Bound
+	sends   sync.WaitGroup
+	left    atomic.Int64 // producers whose batches of earlier rounds are in memory
 
 	mu     sync.Mutex
 	delays map[uint32]*delay // producers whose reply URL takes nothing
+	busy   map[uint32]bool   // producers that are worked for in the background
+	err    error             // the first one of that since it was told
 }
 
 // New returns a collector. Nothing runs before Run.
 func New(o Options) *Collector {
-	c := &Collector{o: o, pause: Pause, delays: map[uint32]*delay{},
+	c := &Collector{o: o, pause: Pause, places: newPlaces(), delays: map[uint32]*delay{}, busy: map[uint32]bool{},
 		events:  prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_status_events_total", Help: "Events about messages that this broker put into batches for their producers."}),
 		batches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_status_batches_total", Help: "Batches of events that this broker sent, by the way they took: channel or reply."}, []string{"way"}),
 	}
@@ -82,8 +87,9 @@ func New(o Options) *Collector {
 	return c
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends, and then until nothing is under way.
 func (c *Collector) Run(ctx context.Context) {
+	defer c.sends.Wait()
 	guard.Loop(ctx, "status events", func(ctx context.Context) {
 		failing := false
 		last := time.Time{}
@@ -99,98 +105,116 @@ func (c *Collector) Run(ctx context.Context) {
 				continue
 			}
 			last = time.Now()
-			err := c.round(ctx)
+			err := errors.Join(c.round(ctx), c.failure())
 			if err != nil && ctx.Err() == nil && !failing {
 				c.o.Log.Warn("status events are late; the broker tries again", "error", err)
 			}
-			failing = err != nil
+			failing = err != nil || failing && len(c.underWay()) > 0
 		}
 	})
 }
 
-// round sends what earlier rounds left over, and then new batches.
+// round begins to send what earlier rounds left over, and then new batches. It waits for no
+// producer: those that are busy are left to a later round.
 func (c *Collector) round(ctx context.Context) error {
-	busy := map[uint32]bool{} // producers with a batch on its way, which get no other one
+	begun := c.underWay() // before the first read, which so has no batch that is being sent
 	for after := (ident.ID{}); ; {
 		left, err := c.o.Store.StatusBatches(ctx, after, leftovers)
 		if err != nil {
 			return err
 		}
-		send := c.parallel()
-		for i := range left {
-			b := &left[i]
-			after = b.ID
-			if c.o.Owns(b.ProducerNo) {
-				busy[b.ProducerNo] = true
-				send.Go(func() error { return guard.Do("status batch", func() error { return c.send(ctx, b) }) })
+		of := map[uint32][]durable.StatusBatch{}
+		for _, b := range left {
+			if after = b.ID; c.o.Owns(b.ProducerNo) && !begun[b.ProducerNo] {
+				of[b.ProducerNo] = append(of[b.ProducerNo], b)
 			}
 		}
-		if err := send.Wait(); err != nil {
-			return err
+		for _, b := range left { // the producer of the oldest one first
+			if batches := of[b.ProducerNo]; batches != nil && !begun[b.ProducerNo] {
+				begun[b.ProducerNo] = true // it gets no other batch before these
+				c.resume(ctx, b.ProducerNo, batches)
+			}
 		}
 		if len(left) < leftovers {
 			break
 		}
 	}
-	collect := c.parallel()
 	for no := uint32(0); ; {
 		next, err := c.o.Store.NextStatusProducer(ctx, no)
 		if err != nil || next == 0 {
-			return errors.Join(collect.Wait(), err)
+			return err
 		}
 		no = next
-		if c.o.Owns(no) && !busy[no] {
-			collect.Go(func() error { return guard.Do("status events", func() error { return c.collect(ctx, next) }) })
+		if c.o.Owns(no) && !begun[no] {
+			c.begin(no, func() error { return c.collect(ctx, next) })
 		}
 	}
 }
 
-// parallel returns a group that lets few producers wait for a slow one.
-func (c *Collector) parallel() *errgroup.Group {
-	g := new(errgroup.Group)
-	g.SetLimit(atOnce)
-	return g
+// resume sends batches of a producer that earlier rounds left over, in their order.
+func (c *Collector) resume(ctx context.Context, producerNo uint32, batches []durable.StatusBatch) {
+	if c.waits(producerNo) || c.left.Load() >= mostLeft {
+		return
+	}
+	c.left.Add(1)
+	c.begin(producerNo, func() error {
+		defer c.left.Add(-1)
+		for i := range batches {
+			more, err := c.inPlace(ctx, producerNo, func(at *place) (bool, error) { return true, c.send(ctx, at, &batches[i]) })
+			if err != nil || !more || c.waits(producerNo) {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// collect makes batches of the events of one producer and sends them.
+// collect makes batches of the events of one producer and sends them, each in a place of its own.
 func (c *Collector) collect(ctx context.Context, producerNo uint32) error {
 	for range PerRound {
-		events, err := c.o.Store.StatusEvents(ctx, producerNo, BatchEvents)
-		if err != nil || len(events) == 0 {
+		more, err := c.inPlace(ctx, producerNo, func(at *place) (bool, error) { return c.batch(ctx, at, producerNo) })
+		if err != nil || !more {
 			return err
-		}
-		batch := durable.StatusBatch{ID: c.o.IDs(), ProducerNo: producerNo}
-		p := c.o.Catalogue.ProducerByNo(producerNo)
-		if p == nil {
-			return nil // the copy will have it
-		}
-		if !p.Deleted { // a deleted one wants nothing
-			if batch.Body, err = c.body(ctx, p.ID, events); err != nil {
-				return err
-			}
-		}
-		won, err := c.o.Store.BatchStatus(ctx, batch, events)
-		if err != nil || !won { // another broker has them
-			return err
-		}
-		failpoint.At(failpoint.AfterStatusBatch)
-		if batch.Body != nil {
-			c.events.Add(float64(len(events)))
-			if err := c.send(ctx, &batch); err != nil || c.waits(producerNo) {
-				return err
-			}
-		}
-		if len(events) < BatchEvents {
-			return nil
 		}
 	}
 	return nil
 }
 
+// batch makes a batch of the events of one producer and sends it. It reports whether there may be
+// more to send now.
+func (c *Collector) batch(ctx context.Context, at *place, producerNo uint32) (more bool, err error) {
+	events, err := c.o.Store.StatusEvents(ctx, producerNo, BatchEvents)
+	if err != nil || len(events) == 0 {
+		return false, err
+	}
+	batch := durable.StatusBatch{ID: c.o.IDs(), ProducerNo: producerNo}
+	p := c.o.Catalogue.ProducerByNo(producerNo)
+	if p == nil {
+		return false, nil // the copy will have it
+	}
+	if !p.Deleted { // a deleted one wants nothing
+		if batch.Body, err = c.body(ctx, p.ID, events); err != nil {
+			return false, err
+		}
+	}
+	won, err := c.o.Store.BatchStatus(ctx, batch, events)
+	if err != nil || !won { // another broker has them
+		return false, err
+	}
+	failpoint.At(failpoint.AfterStatusBatch)
+	if batch.Body != nil {
+		c.events.Add(float64(len(events)))
+		if err := c.send(ctx, at, &batch); err != nil || c.waits(producerNo) {
+			return false, err
+		}
+	}
+	return len(events) == BatchEvents, nil
+}
+
 // send brings a batch to the reply URL of its producer, else to the channel, and removes it. A
-// broker that stops finishes it. The batch of a deleted producer is dropped. A reply URL that does not take a batch gets it again later, which
-// is no error; after patience the channel gets it.
-func (c *Collector) send(ctx context.Context, b *durable.StatusBatch) error {
+// broker that stops finishes it. The batch of a deleted producer is dropped. A reply URL that does
+// not take a batch gets it again later, which is no error; after patience the channel gets it.
+func (c *Collector) send(ctx context.Context, at *place, b *durable.StatusBatch) error {
 	p := c.o.Catalogue.ProducerByNo(b.ProducerNo)
 	if p != nil && p.Deleted {
 		return c.o.Store.FinishStatus(ctx, b.ID)
@@ -199,9 +223,7 @@ func (c *Collector) send(ctx context.Context, b *durable.StatusBatch) error {
 		if c.waits(p.No) {
 			return nil
 		}
-		try, cancel := finish(ctx)
-		err := c.o.Post(try, p, key(b), b.Body)
-		cancel()
+		err := c.post(ctx, at, p, b)
 		if c.tried(p, err) {
 			return nil
 		}

@@ -154,12 +154,19 @@ func newWorld(t *testing.T, settings map[string]string, events int) (*world, *Co
 	return w, New(Options{Store: w, Catalogue: c, Owns: func(uint32) bool { return true }, IDs: ids.Next, Publish: w.publish, Post: w.post, Log: slog.New(slog.DiscardHandler)})
 }
 
+// all makes a round, and waits for what it began.
+func all(t *testing.T, c *Collector) error {
+	err := c.round(t.Context())
+	c.sends.Wait()
+	return errors.Join(err, c.failure())
+}
+
 func TestARoundIsBoundedAndNothingIsDropped(t *testing.T) {
 	w, c := newWorld(t, map[string]string{"statusEvents": "all"}, BatchEvents*PerRound+1)
-	require.NoError(t, c.round(t.Context()))
+	require.NoError(t, all(t, c))
 	require.Len(t, w.sent, PerRound)
 	require.Len(t, w.events, 1)
-	require.NoError(t, c.round(t.Context()))
+	require.NoError(t, all(t, c))
 	require.Len(t, w.sent, PerRound+1)
 	require.Empty(t, w.batches)
 	total, keys := 0, map[string]bool{}
@@ -177,11 +184,11 @@ func TestARoundIsBoundedAndNothingIsDropped(t *testing.T) {
 func TestABatchThatIsNotTakenIsPublishedInTheNextRound(t *testing.T) {
 	w, c := newWorld(t, map[string]string{"statusEvents": "all"}, 2)
 	w.refused = errors.New("the channel is paused")
-	require.Error(t, c.round(t.Context()))
+	require.Error(t, all(t, c))
 	require.Len(t, w.batches, 1)
 	key := key(&w.batches[0])
 	w.refused = &durable.DuplicateError{} // by a broker that died
-	require.NoError(t, c.round(t.Context()))
+	require.NoError(t, all(t, c))
 	require.Empty(t, w.batches)
 	require.Contains(t, key, "status-")
 }
@@ -190,7 +197,7 @@ func TestEventsOfADeletedProducerAreDropped(t *testing.T) {
 	w, c := newWorld(t, nil, 3)
 	w.changes.Producers[0].Deleted, w.changes.Producers[0].Version = true, 2
 	require.NoError(t, c.o.Catalogue.Refresh(t.Context()))
-	require.NoError(t, c.round(t.Context()))
+	require.NoError(t, all(t, c))
 	require.Empty(t, w.events)
 	require.Empty(t, w.batches)
 	require.Empty(t, w.sent)
@@ -202,7 +209,7 @@ func TestAReplyURLThatTakesNothingHoldsItsProducerAndThenTheChannelGetsTheBatche
 		w.refuses = true
 		round := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(Pause) {
-				require.NoError(t, c.round(t.Context()))
+				require.NoError(t, all(t, c))
 			}
 		}
 		round(30 * time.Second)
@@ -228,12 +235,12 @@ func TestAChangedReplyURLIsTriedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newWorld(t, map[string]string{"statusEvents": "all", "replyUrl": "http://example.com/"}, 1)
 		w.refuses = true
-		require.NoError(t, c.round(t.Context()))
-		require.NoError(t, c.round(t.Context()))
+		require.NoError(t, all(t, c))
+		require.NoError(t, all(t, c))
 		require.Len(t, w.posted, 1)
 		w.changes.Producers[0].Version, w.refuses = 2, false
 		require.NoError(t, c.o.Catalogue.Refresh(t.Context()))
-		require.NoError(t, c.round(t.Context()))
+		require.NoError(t, all(t, c))
 		require.Len(t, w.posted, 2)
 		require.Empty(t, w.batches)
 	})
