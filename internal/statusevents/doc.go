@@ -9,6 +9,10 @@
 // after the second leaves a batch that is published again under the same message ID, which changes
 // nothing. The batch is made once, so a crash never repeats events under another ID.
 //
+// A round waits for no producer: it begins the work of each in the background, and leaves alone those
+// that are busy. Each batch has a place of its own, one of a producer, so reply URLs that hang delay
+// nobody else, and the batches of a producer keep their order.
+//
 // A producer gets at most PerRound batches of BatchEvents events in each Pause. What is beyond
 // waits in the store; nothing is dropped. Messages of system channels have no producer, so events
 // about events do not exist.
