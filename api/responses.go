@@ -104,9 +104,13 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		from = k.Position
 	}
 	if q.wait > 0 {
-		gone, err := a.o.Board.Await(rc.Conn(), ch.No, m.Head(), q.until, q.wait, a.o.Stopping)
-		if err != nil || gone {
-			return err
+		w := exchange.Wish{Key: answer.KeyOf(rc), ChannelNo: ch.No, Head: m.Head(), Until: q.until, Wait: q.wait, Stopping: a.o.Stopping}
+		gone, full := a.o.Board.Await(rc.Conn(), w)
+		if gone {
+			return nil
+		}
+		if full {
+			rc.Response.Header.Set("Retry-After", exchange.Crowded)
 		}
 	}
 	return within(func(ctx context.Context) error {

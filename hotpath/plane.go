@@ -78,6 +78,7 @@ type Options struct {
 	CacheBytes      int
 	Bodies          *share.Bound
 	Answers         *share.Bound // of large answers, and of what batch clients have not read
+	Waiters         *share.Bound // of long polls
 	WaitingRequests int64
 	Journal         accept.JournalOptions
 	Quota           *quota.Quota // what producers may store; nil: any amount
@@ -94,25 +95,27 @@ type Options struct {
 type Plane struct {
 	*accept.Publisher
 	*pull.Puller
-	fanout       *fanout.Fanout
-	lossNotifier *push.LossNotifier
-	dispatcher   *push.Dispatcher
-	outcomes     *outcome.Committer
-	admission    *accept.Admission
-	order        *order.Keeper
-	verifier     *verify.Verifier
-	stopping     chan struct{} // closed by Drain
+	fanout     *fanout.Fanout
+	hints      *push.HintSender
+	node       *cluster.Node
+	catalogue  *catalogue.Catalogue
+	dispatcher *push.Dispatcher
+	outcomes   *outcome.Committer
+	admission  *accept.Admission
+	order      *order.Keeper
+	verifier   *verify.Verifier
+	stopping   chan struct{} // closed by Drain
 }
 
 // New assembles a data plane, the last stage first. No goroutine starts before Run.
 func New(o Options) *Plane {
-	p := &Plane{stopping: make(chan struct{}), admission: accept.NewAdmission(o.WaitingRequests), lossNotifier: push.NewLossNotifier(o.Queue)}
+	p := &Plane{stopping: make(chan struct{}), admission: accept.NewAdmission(o.WaitingRequests), hints: push.NewHintSender(o.Queue), node: o.Node, catalogue: o.Catalogue}
 	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept,
 		Policies: o.Push.Policies, Chain: o.Store}
 	p.verifier = verifier
 	p.order = order.New(order.Options{
 		Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, Policies: o.Push.Policies, NowMs: o.Node.NowMs, Alone: o.Node.Alone,
-		Wake: p.Wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
+		Wake: p.wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
 	})
 	p.outcomes = outcome.New(outcome.Options{Store: o.Store, Queue: o.Queue, Metrics: o.Metrics, Log: o.Log,
 		Tripped: o.Tripped, Node: func() int { return numberOf(o.Node) }, Answered: o.Answered})
@@ -122,11 +125,11 @@ func New(o Options) *Plane {
 	})
 	p.Puller = pull.New(pull.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Visible: o.Visible, Policies: o.Push.Policies,
-		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Stopping: p.stopping,
+		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters, Tell: p.tell, Stopping: p.stopping,
 	})
 	p.fanout = fanout.New(fanout.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,
-		Wake: p.Wake, Metrics: o.Metrics, Log: o.Log,
+		Wake: p.wake, Metrics: o.Metrics, Log: o.Log,
 	})
 	p.Publisher = accept.New(accept.Options{
 		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add, MaxBody: o.MaxBody,
@@ -161,10 +164,27 @@ func (t taker) Reserve(consumer uint32, n int) fanout.Reservation {
 // Repaced reports that the pace of an adaptive consumer has changed. It never blocks.
 func (p *Plane) Repaced(consumer uint32) { p.dispatcher.Repaced(consumer) }
 
-// Wake reports that a consumer may have due jobs. It never blocks.
+// Wake reports that a consumer may have due jobs, of which other brokers do not know yet. It never
+// blocks.
 func (p *Plane) Wake(consumer uint32) {
+	p.wake(consumer)
+	p.tell(consumer)
+}
+
+// wake wakes what waits at this broker.
+func (p *Plane) wake(consumer uint32) {
 	p.dispatcher.Wake(consumer)
 	p.Puller.Wake(consumer)
+}
+
+// tell wakes the long polls of a pull consumer at the other brokers.
+func (p *Plane) tell(consumer uint32) {
+	if p.node.Alone() {
+		return
+	}
+	if k := p.catalogue.ConsumerByNo(consumer); k != nil && k.Type == durable.Pull {
+		p.hints.Ready(consumer)
+	}
 }
 
 // Hinted handles a hint from another broker; see redisq.Queue.Subscribe. It never blocks.
@@ -173,15 +193,15 @@ func (p *Plane) Hinted(consumer uint32) {
 		consumer &^= redisq.LostHint
 		p.dispatcher.SuspectLoss(consumer)
 	}
-	p.Wake(consumer)
+	p.wake(consumer)
 }
 
 // Lost reports that Redis lost or replaced the state of a consumer. This broker and the other
 // brokers then restore the leases of the consumer's jobs in flight. It never blocks.
 func (p *Plane) Lost(consumer uint32) {
 	p.dispatcher.SuspectLoss(consumer)
-	p.lossNotifier.Lost(consumer)
-	p.Wake(consumer)
+	p.hints.Lost(consumer)
+	p.wake(consumer)
 }
 
 // RedisChanged reports that a different Redis process answers: it may lack the leases of the
@@ -225,7 +245,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "admission", p.admission.Run) })
 	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })
-	rest.Go(func() { guard.Loop(fanoutCtx, "loss notifier", p.lossNotifier.Run) })
+	rest.Go(func() { guard.Loop(fanoutCtx, "hints to others", p.hints.Run) })
 	rest.Go(func() { guard.Vital("outcomes", func() { _ = p.outcomes.Run(outcomesCtx, grace) }) })
 	feed.Wait()
 	stopFanout()

@@ -78,6 +78,7 @@ type broker struct {
 	room      *exchange.Room // of responses in memory
 	api       *api.API
 	answers   *share.Bound // of large answers
+	waiters   *share.Bound // of long polls
 	places    *api.Places  // of connections
 	server    *fasthttp.Server
 	listener  net.Listener

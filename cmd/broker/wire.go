@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/quota"
@@ -52,7 +53,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Store: b.store, Catalogue: b.catalogue, Policies: policies, NowMs: b.node.NowMs,
 		Repaced: func(consumer uint32) { b.plane.Repaced(consumer) }, Slowed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log,
 	})
-	b.board = exchange.NewBoard(exchange.BoardOptions{Store: b.store, Catalogue: b.catalogue, Policies: policies, Alone: b.node.Alone, Log: b.log})
+	b.board = exchange.NewBoard(exchange.BoardOptions{Store: b.store, Catalogue: b.catalogue, Policies: policies, Alone: b.node.Alone, Waiters: b.waiters, Log: b.log})
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_response_waiters",
 		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
@@ -98,6 +99,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 // newPlaces makes the bounds of answers and connections, and returns how many connections there may
 // be. One that was ended is served for a moment longer than it has its place.
 func (b *broker) newPlaces() (connections int) {
+	b.waiters = intake.NewWaiters()
 	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
 	connections = maxConnections(maxDescriptors(), b.cfg.PushConcurrency)
 	b.places = api.NewPlaces(connections)
@@ -131,7 +133,7 @@ func (b *broker) restored() {
 // registerGauges registers what the parts of this broker are asked for.
 func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bound) {
 	registry.MustRegister(b.journalGauges()...)
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, bodies)))
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
@@ -192,7 +194,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 			Tokens: b.queue, Secret: b.tokenKey,
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
-		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, WaitingRequests: waitingRequests,
+		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, Waiters: b.waiters, WaitingRequests: waitingRequests,
 		Touched: agenda.Touch, Refill: agenda.Refill,
 		Journal:     b.journal.options(cfg, b.log),
 		Quota:       b.quota,

@@ -140,9 +140,14 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, ch *catalogue.Channel
 	rc.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait.Seconds())))
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 	if wait > 0 {
-		gone, err := p.replies.Board.Await(rc.Conn(), ch.No, head, exchange.First, wait, p.replies.Stopping)
-		if gone || err != nil { // the message is stored: where its responses will be is answered
+		w := exchange.Wish{Key: share.Producer(msg.ProducerNo), ChannelNo: ch.No, Head: head, Until: exchange.First, Wait: wait, Stopping: p.replies.Stopping}
+		gone, full := p.replies.Board.Await(rc.Conn(), w)
+		if gone {
 			return nil
+		}
+		if full { // the message is stored: where its responses will be is answered
+			rc.Response.Header.Set("Preference-Applied", "wait=0")
+			rc.Response.Header.Set("Retry-After", exchange.Crowded)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)

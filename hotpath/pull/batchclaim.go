@@ -26,9 +26,10 @@ const (
 	defaultClaimed = 100
 	maxClaimed     = 500
 	maxClaimWait   = 20 * time.Second
-	// goneCheck is the interval at which a waiting claim checks that its client is connected. The
-	// first waiting claim then also claims again, for work that arrived without a wake-up.
+	// goneCheck is the interval at which a waiting claim checks that its client is connected.
 	goneCheck = time.Second
+	// crowded is Retry-After, seconds, where a consumer has its share of the claims that may wait.
+	crowded = 5
 )
 
 // ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up to limit due jobs at
@@ -55,9 +56,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claim
 		deadline := time.Now().Add(q.timeout)
 		of, claim, jobs, err := p.claimAny(k, q)
 		if err != nil {
-			if t != nil {
-				t.leave()
-			}
+			t.leave()
 			return err
 		}
 		if !time.Now().Before(deadline) {
@@ -65,42 +64,58 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claim
 			jobs = nil
 		}
 		left := time.Until(end)
-		if len(jobs) > 0 || left <= 0 || p.drains() {
-			if t != nil {
-				t.leave()
+		over := len(jobs) > 0 || left <= 0 || p.drains()
+		if !over && t == nil {
+			if t = p.waiters.join(k.No); t != nil {
+				continue // look once more: work that came in between caused no wake-up
 			}
-			if claim.Ready > 0 {
-				p.waiters.Wake(k.No)
-			}
-			if len(jobs) > 0 && intake.Gone(rc.Conn()) {
-				p.giveBack(of.No, leasesOf(jobs))
-				return nil // the client is gone
-			}
-			if len(jobs) == 0 && claim.Limited != redisq.NoLimit {
-				rc.Response.Header.Set("Retry-After", strconv.Itoa(retryAfter(claim.NextDue)))
-			}
-			if len(jobs) == 0 && p.held(k.No) {
-				rc.Response.Header.Set("Retry-After", strconv.Itoa(errHeld.RetryAfter))
-			}
-			size, kept := sizeOf(jobs)
-			held, err := answer.Open(p.answers, share.Consumer(k.No), size+kept)
-			if err != nil {
-				p.giveBack(of.No, leasesOf(jobs))
-				return err
-			}
-			rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(claim.Ready))
-			writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, of, jobs, deadline) })
-			return nil
+			over = true
+			rc.Response.Header.Set("Retry-After", strconv.Itoa(crowded))
 		}
-		if t == nil { // join, then look once more: work that came in between caused no wake-up
-			t = p.waiters.join(k.No)
-			continue
+		t.looked(claim.NextDue)
+		if over {
+			t.leave()
+			return p.answerClaim(rc, claimed{k, of, claim, jobs, deadline})
 		}
-		if !p.await(rc, t, claim.NextDue, left) {
+		if !p.await(rc, t, left) {
 			t.leave()
 			return nil
 		}
 	}
+}
+
+// A claimed is what a claim of a consumer got.
+type claimed struct {
+	k, of    *durable.Consumer // of: the generation of k whose jobs they are
+	claim    redisq.Claim
+	jobs     []claimedJob
+	deadline time.Time
+}
+
+func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
+	k, jobs := c.k, c.jobs
+	if c.claim.Ready > 0 {
+		p.waiters.Wake(k.No)
+	}
+	if len(jobs) > 0 && intake.Gone(rc.Conn()) {
+		p.giveBack(c.of.No, leasesOf(jobs))
+		return nil // the client is gone
+	}
+	if len(jobs) == 0 && c.claim.Limited != redisq.NoLimit {
+		rc.Response.Header.Set("Retry-After", strconv.Itoa(retryAfter(c.claim.NextDue)))
+	}
+	if len(jobs) == 0 && p.held(k.No) {
+		rc.Response.Header.Set("Retry-After", strconv.Itoa(errHeld.RetryAfter))
+	}
+	size, kept := sizeOf(jobs)
+	held, err := answer.Open(p.answers, share.Consumer(k.No), size+kept)
+	if err != nil {
+		p.giveBack(c.of.No, leasesOf(jobs))
+		return err
+	}
+	rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(c.claim.Ready))
+	writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, c.of, jobs, c.deadline) })
+	return nil
 }
 
 // drains reports whether the broker is stopping.
@@ -115,28 +130,26 @@ func (p *Puller) drains() bool {
 
 // await waits until a job may be due or the wait ends, and reports whether the client is still
 // connected.
-func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, nextDue, left time.Duration) bool {
-	wait := min(left, goneCheck)
-	if nextDue > 0 {
-		wait = min(wait, nextDue)
-	}
-	timer := time.NewTimer(wait)
+func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, left time.Duration) bool {
+	end := time.Now().Add(left)
+	timer := time.NewTimer(t.rest(end))
 	defer timer.Stop()
-	for end := time.Now().Add(left); ; {
+	for {
 		select {
 		case <-t.wake:
 			return !intake.Gone(rc.Conn())
 		case <-p.stopping:
 			return true
+		case <-t.lead: // its rest is another one now
 		case <-timer.C:
+			if intake.Gone(rc.Conn()) {
+				return false
+			}
 		}
-		if intake.Gone(rc.Conn()) {
-			return false
-		}
-		if nextDue > 0 || t.first() || time.Until(end) <= 0 {
+		if t.due(end) {
 			return true
 		}
-		timer.Reset(min(goneCheck, max(time.Until(end), time.Millisecond)))
+		timer.Reset(t.rest(end))
 	}
 }
 
@@ -245,7 +258,7 @@ func (p *Puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
 	if _, err := p.queue.Release(ctx, consumer, leases); err != nil {
 		return false // the leases expire
 	}
-	p.Wake(consumer)
+	p.returned(consumer)
 	return true
 }
 

@@ -286,7 +286,7 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 	moved, err := u.p.queue.Nack(ctx, u.k.No, u.leases(entries), delays)
 	u.answer(entries, moved, err)
 	if err == nil {
-		u.p.Wake(u.k.No)
+		u.p.returned(u.k.No)
 		u.p.touched(u.k.No)
 	}
 }

@@ -6,10 +6,8 @@ package pull
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -81,7 +79,10 @@ type Options struct {
 	Visible  time.Duration // visibility timeout without IncrementalTimeout
 	Policies *policy.Book  // limits of the consumers
 	Metrics  *metrics.Metrics
-	Answers  *share.Bound    // of all large answers; nil: a bound of its own
+	Answers  *share.Bound // of all large answers; nil: a bound of its own
+	Waiters  *share.Bound // of claims that wait, one for each; nil: a bound of its own
+	// Tell tells other brokers that a consumer has due jobs again. It may not block. nil: there are none.
+	Tell     func(consumer uint32)
 	Stopping <-chan struct{} // closed when long polls must answer
 }
 
@@ -101,6 +102,7 @@ type Puller struct {
 	metrics   *metrics.Metrics
 	answers   *share.Bound
 	stopping  <-chan struct{}
+	tell      func(consumer uint32)
 
 	waiters waiters
 	recent  recent
@@ -112,9 +114,12 @@ type Puller struct {
 // New returns the pull routes.
 func New(o Options) *Puller {
 	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, nowMs: o.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping}
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping, tell: o.Tell}
 	if p.answers == nil {
 		p.answers = answer.NewBound(8 * answerBytes)
+	}
+	if p.waiters.places = o.Waiters; o.Waiters == nil {
+		p.waiters.places = intake.NewWaiters()
 	}
 	p.claims.call, p.probes.call = p.queue.ClaimEach, p.queue.Probe
 	return p
@@ -123,6 +128,14 @@ func New(o Options) *Puller {
 // Wake reports that a consumer may have due jobs: one of its long polls claims again. It never
 // blocks.
 func (p *Puller) Wake(consumer uint32) { p.waiters.Wake(p.catalogue.Account(consumer)) }
+
+// returned is Wake for jobs that this broker gave back: the long polls of other brokers are told too.
+func (p *Puller) returned(consumer uint32) {
+	p.Wake(consumer)
+	if p.tell != nil {
+		p.tell(consumer)
+	}
+}
 
 // errNotPull refuses a push consumer on the routes of pull consumers.
 var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pull consumer.")
@@ -283,46 +296,6 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 		_, err = p.queue.Ack(ctx, k.No, over)
 	}
 	return shown, err
-}
-
-func parseLimit(args *fasthttp.Args) (int, error) {
-	if !args.Has("limit") {
-		return defaultListed, nil
-	}
-	text := string(args.Peek("limit"))
-	n, err := strconv.Atoi(text)
-	if errors.Is(err, strconv.ErrRange) && !strings.HasPrefix(text, "-") {
-		return maxListed, nil
-	}
-	if err != nil || n < 0 || strings.HasPrefix(text, "+") {
-		return 0, problem.New(400, "invalid_limit", "limit must be an integer of at least 0.")
-	}
-	return min(n, maxListed), nil
-}
-
-// formatCursor returns a cursor, opaque to clients: score and message ID of the last listed job.
-func formatCursor(c redisq.Cursor) string {
-	return strconv.FormatInt(c.Score, 36) + "." + c.ID.String()
-}
-
-func parseCursor(b []byte) (*redisq.Cursor, error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	invalid := problem.New(400, "invalid_cursor", "after must be taken from Pages.next.")
-	score, id, ok := strings.Cut(string(b), ".")
-	if !ok || len(score) > 12 {
-		return nil, invalid
-	}
-	n, err := strconv.ParseInt(score, 36, 64)
-	if err != nil || n < 0 || n >= 1<<53 {
-		return nil, invalid
-	}
-	parsed, err := ident.Parse(id)
-	if err != nil {
-		return nil, invalid
-	}
-	return &redisq.Cursor{Score: n, ID: parsed}, nil
 }
 
 // foreign distinguishes a job of another consumer (401) from one that does not exist (404).

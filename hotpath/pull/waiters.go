@@ -3,50 +3,88 @@ package pull
 import (
 	"container/list"
 	"sync"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/share"
+)
+
+// The first waiting claim of each consumer claims again from time to time, for work that arrived
+// without a wake-up. That is rare: every broker tells the others. A claim that finds nothing takes
+// some seven commands in Redis, so claimsPerSecond bounds those of all consumers together, while
+// none of them waits longer than lookLatest.
+const (
+	lookEvery       = time.Second
+	lookLatest      = 10 * time.Second
+	claimsPerSecond = 50
 )
 
 // A waiters holds the long polls of this broker that wait for work, by consumer. A wake-up goes to
 // the longest waiting poll. A poll that leaves work behind wakes the next one. So fifty waiting
 // workers cost one claim per arrival, not fifty.
 type waiters struct {
-	mu   sync.Mutex
-	byNo map[uint32]*list.List // of chan struct{}, capacity 1
+	places *share.Bound
+	mu     sync.Mutex
+	byNo   map[uint32]*line
 }
 
-// A ticket is a place in the queue of a consumer's long polls.
+// A line is the queue of a consumer's long polls.
+type line struct {
+	tickets list.List // of *ticket
+	looked  time.Time // when one of them claimed
+	due     time.Time // when a job is due, as that claim learned; zero: not known
+}
+
+// A ticket is a place in a line.
 type ticket struct {
 	w       *waiters
 	no      uint32
-	wake    chan struct{}
+	wake    chan struct{} // capacity 1
+	lead    chan struct{} // capacity 1: the ticket has become the first
 	element *list.Element
 }
 
-// join adds a ticket at the end of the queue.
+// join adds a ticket at the end of the line. It returns nil if the consumer has its share of those
+// that wait.
 func (w *waiters) join(consumer uint32) *ticket {
+	if !w.places.Take(share.Consumer(consumer), 1) {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.byNo == nil {
-		w.byNo = map[uint32]*list.List{}
+		w.byNo = map[uint32]*line{}
 	}
 	l := w.byNo[consumer]
 	if l == nil {
-		l = list.New()
+		l = &line{}
 		w.byNo[consumer] = l
 	}
-	t := &ticket{w: w, no: consumer, wake: make(chan struct{}, 1)}
-	t.element = l.PushBack(t)
+	t := &ticket{w: w, no: consumer, wake: make(chan struct{}, 1), lead: make(chan struct{}, 1)}
+	t.element = l.tickets.PushBack(t)
 	return t
 }
 
-// leave removes the ticket from the queue. An unused wake-up goes to the next ticket.
+// leave removes the ticket, if there is one, from the line. An unused wake-up goes to the next
+// ticket.
 func (t *ticket) leave() {
+	if t == nil {
+		return
+	}
 	t.w.mu.Lock()
 	l := t.w.byNo[t.no]
-	l.Remove(t.element)
-	if l.Len() == 0 {
+	led := l.tickets.Front() == t.element
+	l.tickets.Remove(t.element)
+	switch first := l.tickets.Front(); {
+	case first == nil:
 		delete(t.w.byNo, t.no)
+	case led:
+		select {
+		case first.Value.(*ticket).lead <- struct{}{}:
+		default:
+		}
 	}
 	t.w.mu.Unlock()
+	t.w.places.Give(share.Consumer(t.no), 1)
 	select {
 	case <-t.wake:
 		t.w.Wake(t.no)
@@ -54,14 +92,45 @@ func (t *ticket) leave() {
 	}
 }
 
-// first reports whether the ticket is at the head of the queue. The head also claims periodically
-// without a wake-up.
-func (t *ticket) first() bool {
+// looked tells the line what a claim of the ticket, if there is one, learned.
+func (t *ticket) looked(nextDue time.Duration) {
+	if t == nil {
+		return
+	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
 	l := t.w.byNo[t.no]
-	return l != nil && l.Front() == t.element
+	l.looked, l.due = time.Now(), time.Time{}
+	if nextDue > 0 {
+		l.due = l.looked.Add(nextDue)
+	}
 }
+
+// next returns when the ticket claims again without a wake-up: at the end of its wait or, as the
+// first of its line, when a job is due or the last claim is long ago.
+func (t *ticket) next(end time.Time) time.Time {
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	l := t.w.byNo[t.no]
+	if l.tickets.Front() != t.element {
+		return end
+	}
+	again := time.Duration(len(t.w.byNo)) * time.Second / claimsPerSecond
+	at := l.looked.Add(min(max(again, lookEvery), lookLatest))
+	if !l.due.IsZero() && l.due.Before(at) {
+		at = l.due
+	}
+	if end.Before(at) {
+		return end
+	}
+	return at
+}
+
+// due reports whether the ticket claims again now.
+func (t *ticket) due(end time.Time) bool { return !time.Now().Before(t.next(end)) }
+
+// rest returns the time until the ticket claims again, or its client is looked for.
+func (t *ticket) rest(end time.Time) time.Duration { return min(time.Until(t.next(end)), goneCheck) }
 
 // Wake reports that a consumer may have due jobs. It never blocks.
 func (w *waiters) Wake(consumer uint32) {
@@ -71,7 +140,7 @@ func (w *waiters) Wake(consumer uint32) {
 	if l == nil {
 		return
 	}
-	for e := l.Front(); e != nil; e = e.Next() {
+	for e := l.tickets.Front(); e != nil; e = e.Next() {
 		select {
 		case e.Value.(*ticket).wake <- struct{}{}:
 			return

@@ -178,32 +178,36 @@ type Notifier interface {
 	Notify(ctx context.Context, consumers []uint32) error
 }
 
-// A LossNotifier notifies the other brokers of consumers whose state in Redis was lost. These
-// brokers may hold leases too, and may not ask Redis about them for a while.
-type LossNotifier struct {
+// A HintSender tells the other brokers of consumers whose state in Redis was lost, and of pull
+// consumers that have jobs again. Those brokers may hold leases of the first, and may not ask Redis
+// about either for a while.
+type HintSender struct {
 	queue Notifier
-	lost  *dedupQueue[uint32]
+	hints *dedupQueue[uint32]
 }
 
-// NewLossNotifier returns a notifier. No hint is sent before Run.
-func NewLossNotifier(q Notifier) *LossNotifier {
-	return &LossNotifier{queue: q, lost: newDedupQueue[uint32](1)}
+// NewHintSender returns a sender. No hint is sent before Run.
+func NewHintSender(q Notifier) *HintSender {
+	return &HintSender{queue: q, hints: newDedupQueue[uint32](1)}
 }
 
 // Lost adds a consumer whose state was lost. It never blocks.
-func (h *LossNotifier) Lost(consumer uint32) { h.lost.add(consumer) }
+func (h *HintSender) Lost(consumer uint32) { h.hints.add(consumer | redisq.LostHint) }
+
+// Ready adds a consumer that has jobs again. It never blocks.
+func (h *HintSender) Ready(consumer uint32) { h.hints.add(consumer) }
 
 // Run sends hints until ctx ends. A hint may get lost: the other brokers also poll.
-func (h *LossNotifier) Run(ctx context.Context) {
+func (h *HintSender) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.lost.signal:
+		case <-h.hints.signal:
 		}
 		var hints []uint32
-		for consumer, ok := h.lost.take(); ok; consumer, ok = h.lost.take() {
-			hints = append(hints, consumer|redisq.LostHint)
+		for hint, ok := h.hints.take(); ok; hint, ok = h.hints.take() {
+			hints = append(hints, hint)
 		}
 		_ = h.queue.Notify(ctx, hints)
 	}

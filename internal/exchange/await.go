@@ -6,7 +6,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -16,40 +16,50 @@ const (
 	goneCheck = time.Second
 	// writeWithin is the time for the answer after a wait.
 	writeWithin = 30 * time.Second
+	// Crowded is Retry-After, seconds, for a client that could not wait.
+	Crowded = "5"
 )
 
-// ErrWaiting refuses a client because too many others wait.
-var ErrWaiting = problem.New(503, "overloaded", "Too many clients wait for responses at this broker.")
+// A Wish is what a client waits for.
+type Wish struct {
+	Key       share.Key // of whoever asks
+	ChannelNo uint32
+	Head      durable.Head // of the message
+	Until     Until
+	Wait      time.Duration
+	Stopping  <-chan struct{} // closed when the broker stops
+}
 
-// Await waits until the responses to a message are there that the client on the connection waits
-// for, the broker stops, or the time is over. gone reports that the client has left.
-func (b *Board) Await(c net.Conn, channelNo uint32, h durable.Head, until Until, wait time.Duration, stopping <-chan struct{}) (gone bool, err error) {
-	t := b.Join(channelNo, h, until)
+// Await waits until the responses are there that the client on the connection wants, the broker
+// stops, or the time is over. gone reports that the client has left; full that it did not wait at all,
+// because as many wait as the key may have.
+func (b *Board) Await(c net.Conn, w Wish) (gone, full bool) {
+	t := b.Join(w.Key, w.ChannelNo, w.Head, w.Until)
 	if t == nil {
-		return false, ErrWaiting
+		return false, true
 	}
 	defer t.Leave()
 	// The server set the deadline of writing when the request came.
-	if err := c.SetWriteDeadline(time.Now().Add(wait + writeWithin)); err != nil {
-		return true, nil
+	if err := c.SetWriteDeadline(time.Now().Add(w.Wait + writeWithin)); err != nil {
+		return true, false
 	}
-	end := time.Now().Add(wait)
-	timer := time.NewTimer(min(wait, goneCheck))
+	end := time.Now().Add(w.Wait)
+	timer := time.NewTimer(min(w.Wait, goneCheck))
 	defer timer.Stop()
 	for {
 		select {
 		case <-t.Ready:
-			return intake.Gone(c), nil
-		case <-stopping:
-			return false, nil
+			return intake.Gone(c), false
+		case <-w.Stopping:
+			return false, false
 		case <-timer.C:
 		}
 		left := time.Until(end)
 		if intake.Gone(c) {
-			return true, nil
+			return true, false
 		}
 		if left <= 0 {
-			return false, nil
+			return false, false
 		}
 		timer.Reset(min(left, goneCheck))
 	}

@@ -13,7 +13,9 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -22,8 +24,6 @@ const (
 	lookAlone, lookOthers = time.Second, 400 * time.Millisecond
 	// lookAtOnce bounds the messages of one look.
 	lookAtOnce = 2000
-	// MaxWaiting is the most clients that wait at one broker.
-	MaxWaiting = 20_000
 )
 
 // An Until says for how many responses a client waits.
@@ -68,7 +68,8 @@ type BoardOptions struct {
 	Store     Store
 	Catalogue *catalogue.Catalogue
 	Policies  *policy.Book
-	Alone     func() bool // no other broker runs
+	Alone     func() bool  // no other broker runs
+	Waiters   *share.Bound // of clients that wait, one for each; nil: a bound of its own
 	Log       *slog.Logger
 }
 
@@ -95,23 +96,27 @@ type Ticket struct {
 	// Ready is closed when the responses for which the client waits are there, or will not come.
 	Ready chan struct{}
 	b     *Board
+	key   share.Key
 	id    ident.ID
 	until Until
 }
 
 // NewBoard returns a board. Nothing is looked for before Run.
 func NewBoard(o BoardOptions) *Board {
+	if o.Waiters == nil {
+		o.Waiters = intake.NewWaiters()
+	}
 	return &Board{BoardOptions: o, poke: make(chan struct{}, 1), byID: map[ident.ID]*awaited{}, dirty: map[ident.ID]struct{}{}}
 }
 
-// Join adds a client that waits for the responses to a message; nil: too many wait. The client
-// calls Leave.
-func (b *Board) Join(channelNo uint32, h durable.Head, until Until) *Ticket {
-	if b.waiting.Add(1) > MaxWaiting {
-		b.waiting.Add(-1)
+// Join adds a client that waits for the responses to a message; nil: as many wait as its key may
+// have. The client calls Leave.
+func (b *Board) Join(key share.Key, channelNo uint32, h durable.Head, until Until) *Ticket {
+	if !b.Waiters.Take(key, 1) {
 		return nil
 	}
-	t := &Ticket{Ready: make(chan struct{}), b: b, id: h.ID, until: until}
+	b.waiting.Add(1)
+	t := &Ticket{Ready: make(chan struct{}), b: b, key: key, id: h.ID, until: until}
 	b.mu.Lock()
 	a := b.byID[h.ID]
 	if a == nil {
@@ -128,6 +133,7 @@ func (b *Board) Join(channelNo uint32, h durable.Head, until Until) *Ticket {
 func (t *Ticket) Leave() {
 	b := t.b
 	b.waiting.Add(-1)
+	b.Waiters.Give(t.key, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.byID[t.id]; a != nil {
