@@ -59,7 +59,11 @@ func (p *Places) admit(c *clientConn) bool {
 func (p *Places) enter(b *share.Bound, c *clientConn) bool {
 	var h *share.Hold
 	h = b.Hold(c.address(), func() { c.giveUp(h) })
-	if !h.Take(1) && !h.Take(1) { // the first one may have made another connection go
+	took := h.Take(1)
+	if !took { // that may have made another connection go
+		took = h.Take(1)
+	}
+	if !took {
 		h.Close()
 		return false
 	}
