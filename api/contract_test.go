@@ -66,7 +66,7 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 			}
 		}
 	}
-	for _, e := range append(exchanges(w), manyAttempts(w), slowConsumer(w)) {
+	for _, e := range append(exchanges(w), manyAttempts(w), slowConsumer(w), boundedProducer(w)) {
 		body := apitype.Body{Media: apitype.MediaProblem, Value: apitype.Problem{}}
 		if e.Status < 400 {
 			answers := all[e.route].Answers
@@ -145,4 +145,11 @@ func slowConsumer(w *world) wired {
 	r := w.get(path)
 	require.Contains(w.t, r.Body, `"Rate":"SLOW","CurrentRate":"1/1s"`)
 	return wired{"GET /channel/{channel}/consumer/{consumer}", "GET " + path, r}
+}
+
+// boundedProducer is a GET of a producer that may store so much and no more.
+func boundedProducer(w *world) wired {
+	const path = "/producer/bounded"
+	w.put(path, "maxStoredBytes=1048576&maxScheduled=10").is(201)
+	return wired{"GET /producer/{producer}", "GET " + path, w.get(path)}
 }
