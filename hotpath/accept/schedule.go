@@ -258,7 +258,7 @@ func (c *committer) schedule(ctx context.Context, s *scheduler, batch []*durable
 		var todo []*durable.Scheduled
 		var index, again []int
 		for _, i := range which {
-			if results[i] = c.refusal(&batch[i].Message); results[i] == nil {
+			if results[i] = c.refusal(&batch[i].Message, false); results[i] == nil {
 				todo, index = append(todo, batch[i]), append(index, i)
 			} else if try == 0 { // another broker may have resumed the channel
 				again = append(again, i)

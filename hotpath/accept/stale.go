@@ -56,7 +56,7 @@ func (c *committer) insertOthers(ctx context.Context, writes []*write) []error {
 	if err := c.catalogue.Refresh(ctx); err != nil { // another broker may have resumed the channels
 		return slices.Repeat([]error{err}, len(writes))
 	}
-	return c.insertSome(ctx, writes, func(w *write) error { return c.refusal(w.msg) })
+	return c.insertSome(ctx, writes, func(w *write) error { return c.refusal(w.msg, w.accepted) })
 }
 
 // insertSome stores the messages without a refusal.
@@ -79,18 +79,19 @@ func (c *committer) insertSome(ctx context.Context, writes []*write, refusal fun
 }
 
 // anyProducerDeleted reports whether the copy of the catalogue shows a producer of the messages
-// as deleted.
+// as deleted, other than of those that were accepted before.
 func (c *committer) anyProducerDeleted(writes []*write) bool {
 	return c.catalogue.DeletedProducers() && slices.ContainsFunc(writes, func(w *write) bool {
 		p := c.catalogue.ProducerByNo(w.msg.ProducerNo)
-		return p != nil && p.Deleted
+		return p != nil && p.Deleted && !w.accepted
 	})
 }
 
 // refusal returns the reason why a message may not be stored, by the copy of the catalogue. The
 // message was authorised from an earlier copy. Where its channel or producer was deleted since,
-// and there is another one with the same ID and token, the message is for that one.
-func (c *committer) refusal(m *durable.Message) error {
+// and there is another one with the same ID and token, the message is for that one. One that was
+// accepted before stays that of its producer.
+func (c *committer) refusal(m *durable.Message, accepted bool) error {
 	ch := c.catalogue.ChannelByNo(m.ChannelNo)
 	if ch == nil { // it is not in the backup that was restored meanwhile
 		return catalogue.ErrUnknownChannel
@@ -112,7 +113,7 @@ func (c *committer) refusal(m *durable.Message) error {
 			return err
 		}
 	}
-	if p := c.catalogue.ProducerByNo(m.ProducerNo); p != nil && p.Deleted {
+	if p := c.catalogue.ProducerByNo(m.ProducerNo); p != nil && p.Deleted && !accepted {
 		if m.Occurrence != nil { // the deletion ended the schedules of the producer
 			return catalogue.ErrUnknownProducer
 		}

@@ -65,6 +65,22 @@ func TestMessagesForWhatIsDeletedAreRefusedOrGoToItsSuccessor(t *testing.T) {
 	require.Zero(t, committed())
 }
 
+// A message of the journal was answered 202: it is stored although its producer was deleted since.
+func TestAMessageOfTheJournalOutlivesItsProducer(t *testing.T) {
+	f := &memstore.Store{
+		Version:   5,
+		Producers: []durable.Producer{{No: 1, ID: "p", Token: "t", Version: 1}, {No: 2, ID: "gone", Token: "t", Deleted: true, Version: 1}},
+		Channels:  []durable.Channel{{No: 2, ID: "paused", Token: "t", Paused: true, Version: 1}},
+	}
+	c, _, stop := startCommitter(t, f, 5*time.Second)
+	defer stop()
+	writes := writesOf(&durable.Message{ChannelNo: 1, ProducerNo: 2}, &durable.Message{ChannelNo: 1, ProducerNo: 2}, &durable.Message{ChannelNo: 2, ProducerNo: 2})
+	writes[0].accepted, writes[2].accepted = true, true
+	require.Equal(t, []error{nil, catalogue.ErrUnknownProducer, problem.ErrChannelPaused}, c.insert(context.Background(), writes))
+	require.Equal(t, 1, f.Inserted())
+	require.EqualValues(t, 2, writes[0].msg.ProducerNo)
+}
+
 // What was not deleted, and where nothing was, is inserted at once.
 func TestTheInsertNamesTheVersionThatIsKnown(t *testing.T) {
 	f := memstore.Subscribed()

@@ -14,6 +14,9 @@ type write struct {
 	of    *Submission
 	err   error     // the outcome
 	or    *fallback // to the journal; nil: the message waits for the store, however long it takes
+	// accepted: it comes from the journal, so its producer was answered 202. The deletion of the producer
+	// does not take that back.
+	accepted bool
 }
 
 func (w *write) finish(err error) {
