@@ -207,7 +207,11 @@ func TestARepeatInTheJournalOfMySQLAsksForTheSameDelivery(t *testing.T) {
 	p.journalled()
 	p.put("/channel/c/consumer/a", "token", "a-token", "type", "pull")
 	asked := []string{"X-Broker-Message-ID", "order-1", "X-Broker-Consumers", "k", "X-Broker-Message-TTL", "1h"}
-	require.Equal(t, 201, p.broadcast("x", asked...).status)
+	if r := p.broadcast("x", asked...); r.status == 202 { // the store was slow
+		p.redeem(r.header.Get("Location"))
+	} else {
+		require.Equal(t, 201, r.status, r.body)
+	}
 	link.Set(proxy.Weather{StallUp: true, StallDown: true})
 	same := p.later("x", asked...)
 	other := p.later("x", "X-Broker-Message-ID", "order-1", "X-Broker-Consumers", "a", "X-Broker-Message-TTL", "1h")

@@ -231,11 +231,15 @@ func (t storeSeam) BulkChunk(ctx context.Context, id ident.ID, no int64) ([]byte
 }
 
 func (t storeSeam) NextBulkQueue(ctx context.Context, after durable.BulkQueue, nowMs int64) (q durable.BulkQueue, due bool, err error) {
-	q, err = read(ctx, t, "NextBulkQueue", 0, func() (q durable.BulkQueue) {
-		q, due = t.s.nextBulkQueue(after, nowMs)
-		return q
+	type next struct {
+		q   durable.BulkQueue
+		due bool
+	}
+	n, err := read(ctx, t, "NextBulkQueue", 0, func() next {
+		q, due := t.s.nextBulkQueue(after, nowMs)
+		return next{q, due}
 	})
-	return q, due, err
+	return n.q, n.due, err
 }
 
 func (t storeSeam) ClaimBulk(ctx context.Context, owner [16]byte, of durable.BulkQueue) (*durable.Bulk, error) {

@@ -27,7 +27,13 @@ var expanding = durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 1}
 
 func (f *fixture) claimBulk(t *testing.T, id ident.ID) *durable.Bulk {
 	t.Helper()
-	b, err := f.ClaimBulk(f.ctx, [16]byte(fmt.Appendf(nil, "%16d", f.ids.Next().Millis())), expanding)
+	return f.claimBulkOf(t, id, expanding)
+}
+
+// claimBulkOf requires that a bulk is the next one of a queue.
+func (f *fixture) claimBulkOf(t *testing.T, id ident.ID, of durable.BulkQueue) *durable.Bulk {
+	t.Helper()
+	b, err := f.ClaimBulk(f.ctx, [16]byte(fmt.Appendf(nil, "%16d", f.ids.Next().Millis())), of)
 	require.NoError(t, err)
 	require.NotNil(t, b)
 	require.Equal(t, id, b.ID)
@@ -284,7 +290,7 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		b := &durable.Bulk{ChannelNo: ch.No, ProducerNo: 1, State: durable.BulkFetching, Spec: []byte("{}")}
 		b.ID = f.ids.Next()
 		require.NoError(t, f.CreateBulk(f.ctx, b, nil))
-		held := f.claimBulk(t, b.ID)
+		held := f.claimBulkOf(t, b.ID, durable.BulkQueue{State: durable.BulkFetching, ProducerNo: 1})
 		for range 2 {
 			for no := range int64(20) {
 				require.NoError(t, f.AddBulkChunk(f.ctx, held.BulkOwner, no, []byte("x")))
