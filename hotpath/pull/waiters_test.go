@@ -150,7 +150,9 @@ func TestJobsThatBecomeDueGoToWaitingClaimsAtOnce(t *testing.T) {
 		c := newCrowd(nil)
 		due := []time.Duration{300 * time.Millisecond, 310 * time.Millisecond, 4 * time.Second, 4*time.Second + 1}
 		for _, d := range due {
+			c.queue.mu.Lock()
 			c.queue.due[1] = append(c.queue.due[1], c.began.Add(d))
+			c.queue.mu.Unlock()
 			c.wait(t, 1)
 		}
 		c.wg.Wait()
