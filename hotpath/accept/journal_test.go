@@ -360,28 +360,3 @@ func TestAPulseThatIsOlderThanASecondIsAProbe(t *testing.T) {
 	p.began[0].Store(int64(time.Since(start) - 2*time.Second))
 	require.True(t, p.late(time.Second), "a transaction that does not end is no news of the past")
 }
-
-func TestTheTimeInTheJournalCountsInTheTimeToLive(t *testing.T) {
-	f := newFaultyStore()
-	f.set(durable.ErrFailed)
-	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
-	long, err := p.send(time.Second, &durable.Message{Payload: []byte("long"), TTLMs: time.Hour.Milliseconds()})
-	require.NoError(t, err)
-	short, err := p.send(time.Second, &durable.Message{Payload: []byte("short"), TTLMs: 1})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return time.Now().UnixMilli() > short.Ms()+2 }, 10*time.Second, time.Millisecond)
-	f.set(nil)
-	require.NotEmpty(t, d.await(t, long).Message)
-	require.NotEmpty(t, d.await(t, short).Message, "it is stored, and its jobs expire at once")
-	f.Lock()
-	defer f.Unlock()
-	ttl := map[string]int64{} // of the last try
-	for _, batch := range f.Batches {
-		for _, m := range batch {
-			ttl[string(m.Payload)] = m.TTLMs
-		}
-	}
-	require.Less(t, ttl["long"], time.Hour.Milliseconds())
-	require.Greater(t, ttl["long"], time.Hour.Milliseconds()-time.Minute.Milliseconds())
-	require.EqualValues(t, 1, ttl["short"])
-}

@@ -265,9 +265,6 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 		if m.Key == "" {
 			m.Key = durable.ReceiptKey(durable.ReceiptID(f.Receipt))
 		}
-		if m.TTLMs > 0 { // it began when the message was taken in
-			m.TTLMs = max(1, min(m.TTLMs, m.TTLMs-(time.Now().UnixMilli()-f.Receipt.Ms())))
-		}
 		writes[i] = &write{msg: &m, of: &Submission{ctx: ctx}, accepted: true}
 		bytes += int64(m.Bytes())
 	}
