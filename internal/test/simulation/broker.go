@@ -206,6 +206,7 @@ func (w *world) occupy(slot int) {
 		})
 		select { // a corpse needs a while to fall down, but takes no place
 		case <-l.over:
+			l.unlock()
 		case <-ended:
 		}
 	}

@@ -105,11 +105,39 @@ func (l *life) journals() accept.JournalOptions {
 	o, data := l.journalOptions(), l.w.folder(l.slot)
 	return accept.JournalOptions{
 		Sign: sign,
-		Open: func() (*journal.Journal, error) { return journal.Open(data, o) },
+		Open: func() (*journal.Journal, error) {
+			j, err := journal.Open(data, o)
+			if err == nil {
+				l.locked(j)
+			}
+			return j, err
+		},
 		Left: func() ([]*journal.Journal, error) {
 			left, _, err := journal.Left(data, o)
+			l.locked(left...)
 			return left, err
 		},
+	}
+}
+
+// locked remembers journals whose locks the life has, and ends those locks if it is over already.
+func (l *life) locked(all ...*journal.Journal) {
+	l.mu.Lock()
+	l.opened = append(l.opened, all...)
+	over := l.crashed
+	l.mu.Unlock()
+	if over {
+		l.unlock()
+	}
+}
+
+// unlock ends the locks of a life that is over, as the system does at the end of a process.
+func (l *life) unlock() {
+	l.mu.Lock()
+	opened := l.opened
+	l.mu.Unlock()
+	for _, j := range opened {
+		_ = j.Close()
 	}
 }
 

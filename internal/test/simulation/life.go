@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/journal"
 )
 
 var (
@@ -29,6 +30,7 @@ type life struct {
 	crashed bool
 	calls   map[callName]uint64
 	frozen  time.Time // the process is paused until then
+	opened  []*journal.Journal
 }
 
 type callName struct {
