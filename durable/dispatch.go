@@ -22,10 +22,10 @@ type Occurrence struct {
 
 // A Due is a schedule whose next message is due.
 type Due struct {
-	ID        ident.ID
-	ChannelNo uint32
-	AtMs      int64
-	Bytes     int // of its payload and headers
+	DueLine
+	ID    ident.ID
+	AtMs  int64
+	Bytes int // of its payload and headers
 }
 
 const (
@@ -45,16 +45,13 @@ SELECT COALESCE(
 	selectDue = `
 SELECT
     id,
+    producer_no,
     channel_no,
     due_ms,
     LENGTH(payload) + LENGTH(headers)
 FROM scheduled
 WHERE status = 0
   AND due_ms <= ?
-  AND due_ms >= ?
-  AND (due_ms > ? OR id > ?)`
-
-	orderDue = `
 ORDER BY due_ms, id
 LIMIT ?`
 
@@ -95,21 +92,17 @@ func (s *Store) NextDue(ctx context.Context, afterMs int64) (ms int64, err error
 	return ms, err
 }
 
-// DueSchedules returns up to limit schedules that are due at nowMs and come after a Due in the
-// order of time and ID. Those of some channels are left out.
-func (s *Store) DueSchedules(ctx context.Context, nowMs int64, after Due, without []uint32, limit int) (due []Due, err error) {
-	query, args := selectDue, []any{nowMs, after.AtMs, after.AtMs, after.ID[:]}
-	if len(without) > 0 {
-		query += list("\n  AND channel_no NOT IN (?...)", len(without))
-		for _, no := range without {
-			args = append(args, no)
-		}
-	}
+// DueSchedules returns up to limit schedules that are due at nowMs, in the order of time and ID.
+func (s *Store) DueSchedules(ctx context.Context, nowMs int64, limit int) ([]Due, error) {
+	return s.due(ctx, selectDue, nowMs, limit)
+}
+
+func (s *Store) due(ctx context.Context, query string, args ...any) (due []Due, err error) {
 	err = repeat(ctx, "read scheduled messages that are due", func(ctx context.Context) error {
 		due = nil
-		return each(ctx, s.reads, query+orderDue, append(slices.Clip(args), limit), func(r *sql.Rows) error {
+		return each(ctx, s.reads, query, args, func(r *sql.Rows) error {
 			var d Due
-			err := r.Scan(scanID{&d.ID}, &d.ChannelNo, &d.AtMs, &d.Bytes)
+			err := r.Scan(scanID{&d.ID}, &d.ProducerNo, &d.ChannelNo, &d.AtMs, &d.Bytes)
 			due = append(due, d)
 			return err
 		})

@@ -45,7 +45,7 @@ func TestALostAnswerNeverLosesOrDoublesAScheduledMessage(t *testing.T) {
 		stored[w] = map[ident.ID]bool{}
 		wg.Go(func() {
 			for {
-				due, err := direct.DueSchedules(t.Context(), begin, durable.Due{}, nil, 5+10*w)
+				due, err := direct.DueSchedules(t.Context(), begin, 5+10*w)
 				if err != nil || len(due) == 0 {
 					if err != nil {
 						t.Error(err)

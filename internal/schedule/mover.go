@@ -8,6 +8,10 @@
 // Every broker has a Mover. One of them owns the work; the others look whether a message is late
 // and then do it, so the end of the owner delays no message by more than its poll. A Mover sleeps
 // until the next message is due, and reads one index entry at each poll otherwise.
+//
+// What is due at once goes in the order of time as long as one page holds it. What is more goes in
+// turns: of producers, so that one with many messages delays nobody else's in whichever channel, and
+// of the channels of a producer, so that one of them delays no other and a paused one costs nothing.
 package schedule
 
 import (
@@ -52,7 +56,9 @@ const (
 // A Store is the part of durable.Store that a Mover uses.
 type Store interface {
 	NextDue(ctx context.Context, afterMs int64) (int64, error)
-	DueSchedules(ctx context.Context, nowMs int64, after durable.Due, without []uint32, limit int) ([]durable.Due, error)
+	DueSchedules(ctx context.Context, nowMs int64, limit int) ([]durable.Due, error)
+	DueLines(ctx context.Context, nowMs int64) ([]durable.DueLine, error)
+	DueOfLines(ctx context.Context, nowMs int64, turns []durable.DueTurn) ([]durable.Due, error)
 	ScheduledRows(ctx context.Context, ids []ident.ID) ([]*durable.Scheduled, error)
 	DropScheduled(ctx context.Context, id ident.ID) error
 	RemoveScheduled(ctx context.Context, channelNo uint32, limit int) (int, error)
@@ -151,11 +157,7 @@ func (m *Mover) round(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	now := m.Cluster.PastMs()
-	until := now
-	if !m.Cluster.Owns(0) {
-		until -= late.Milliseconds()
-	}
+	until := m.until()
 	if next == 0 || next > until {
 		return sleep(next, until), nil
 	}
@@ -167,7 +169,16 @@ func (m *Mover) round(ctx context.Context) (time.Duration, error) {
 	if next, err = m.Store.NextDue(ctx, until); err != nil {
 		return 0, err
 	}
-	return sleep(next, m.Cluster.PastMs()-(now-until)), nil
+	return sleep(next, m.until()), nil
+}
+
+// until is the time up to which this broker sends what is due.
+func (m *Mover) until() int64 {
+	now := m.Cluster.PastMs()
+	if !m.Cluster.Owns(0) {
+		now -= late.Milliseconds()
+	}
+	return now
 }
 
 // sleep is the pause until a time, at most a poll.
@@ -179,46 +190,38 @@ func sleep(nextMs, nowMs int64) time.Duration {
 }
 
 // pass sends one message of each schedule that is due at untilMs, and returns how many it sent.
-// Schedules of paused channels wait, and delay no others.
-func (m *Mover) pass(ctx context.Context, untilMs int64) (sent int, err error) {
-	var after durable.Due
-	var without []uint32
-	var failure error
-	for ctx.Err() == nil {
-		due, err := m.Store.DueSchedules(ctx, untilMs, after, without, page)
-		if err != nil || len(due) == 0 {
-			return sent, errors.Join(failure, err)
-		}
-		var ids []ident.ID
-		bytes := 0
-		for _, d := range due {
-			if len(ids) > 0 && bytes+d.Bytes > pageBytes {
-				break
-			}
-			after = d
-			ch := m.Catalogue.ChannelByNo(d.ChannelNo)
-			if ch != nil && ch.Paused {
-				if !slices.Contains(without, d.ChannelNo) {
-					without = append(without, d.ChannelNo)
-				}
-				continue
-			}
-			ids, bytes = append(ids, d.ID), bytes+d.Bytes
-		}
-		if len(ids) == 0 {
-			continue
-		}
-		n, err := m.sendPage(ctx, ids)
-		sent += n
-		if err != nil {
-			failure = err
+// Schedules of paused channels wait, and delay no others. What one page does not hold goes in turns.
+func (m *Mover) pass(ctx context.Context, untilMs int64) (int, error) {
+	due, err := m.Store.DueSchedules(ctx, untilMs, page)
+	if err != nil {
+		return 0, err
+	}
+	bytes := 0
+	for _, d := range due {
+		bytes += d.Bytes
+	}
+	if len(due) == page || bytes > pageBytes {
+		return m.passInTurns(ctx)
+	}
+	var ids []ident.ID
+	for _, d := range due {
+		if !m.paused(d.ChannelNo) {
+			ids = append(ids, d.ID)
 		}
 	}
-	return sent, ctx.Err()
+	return m.sendPage(ctx, ids)
+}
+
+func (m *Mover) paused(channelNo uint32) bool {
+	ch := m.Catalogue.ChannelByNo(channelNo)
+	return ch != nil && ch.Paused
 }
 
 // sendPage sends the messages of some schedules that are due, and returns how many it sent.
 func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
 	found, err := m.Store.ScheduledRows(ctx, ids)
 	if err != nil {
 		return 0, err

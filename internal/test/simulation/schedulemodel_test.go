@@ -21,7 +21,7 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 		if p.r.hit(100) {
 			lease.Token[0]++
 		}
-		m := durable.Message{ID: ident.AtMillis(time.Now().UnixMilli()), ChannelNo: p.channel, ProducerNo: 1, Audience: len(p.consumers), ContentType: "t", Payload: []byte("x")}
+		m := durable.Message{ID: ident.AtMillis(time.Now().UnixMilli()), ChannelNo: p.channel, ProducerNo: uint32(1 + n%2), Audience: len(p.consumers), ContentType: "t", Payload: []byte("x")}
 		m.ID[8], m.ID[9] = byte(n>>8), byte(n)
 		if p.r.hit(500) {
 			m.Key = fmt.Sprintf("k%d", p.r.below(20))
@@ -52,9 +52,16 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 			require.Equal(t, kindOf(want), kindOf(got), "%v and %v", want, got)
 		}
 		nowMs, after := int64(999+p.r.below(7)), durable.Due{AtMs: int64(1000 + p.r.below(3))}
-		due, err := p.real.DueSchedules(ctx, nowMs, after, nil, 10)
+		due, err := p.real.DueSchedules(ctx, nowMs, 10)
 		require.NoError(t, err)
-		require.Equal(t, p.model.dueAfter(nowMs, after, nil, 10), due)
+		require.Equal(t, p.model.due(nowMs, 10), due)
+		lines, err := p.real.DueLines(ctx, nowMs)
+		require.NoError(t, err)
+		require.Equal(t, p.model.dueLines(nowMs), lines)
+		turns := []durable.DueTurn{{DueLine: durable.DueLine{ProducerNo: uint32(1 + p.r.below(2)), ChannelNo: p.channel}, After: after, Limit: 5}}
+		due, err = p.real.DueOfLines(ctx, nowMs, turns)
+		require.NoError(t, err)
+		require.Equal(t, p.model.dueOfLines(nowMs, turns), due)
 		next, err := p.real.NextDue(ctx, nowMs)
 		require.NoError(t, err)
 		require.Equal(t, p.model.nextDue(nowMs), next)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -84,18 +85,45 @@ func (s *store) insertOccurrence(node durable.NodeLease, m durable.Message) erro
 	return nil
 }
 
-// dueAfter returns the waiting schedules that are due at a time, in the order of their times.
-func (s *store) dueAfter(nowMs int64, after durable.Due, without []uint32, limit int) (out []durable.Due) {
+// due returns the waiting schedules that are due at a time, in the order of their times.
+func (s *store) due(nowMs int64, limit int) (out []durable.Due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.schedules {
-		d := durable.Due{ID: m.ID, ChannelNo: m.ChannelNo, AtMs: s.shown(m).DueMs, Bytes: len(m.Payload) + len(m.Headers)}
-		if m.Status == durable.ScheduleWaiting && d.AtMs <= nowMs && byTime(d, after) > 0 && !slices.Contains(without, d.ChannelNo) {
+		d := durable.Due{DueLine: durable.DueLine{ProducerNo: m.ProducerNo, ChannelNo: m.ChannelNo}, ID: m.ID, AtMs: s.shown(m).DueMs, Bytes: len(m.Payload) + len(m.Headers)}
+		if m.Status == durable.ScheduleWaiting && d.AtMs <= nowMs {
 			out = append(out, d)
 		}
 	}
-	slices.SortFunc(out, byTime)
+	slices.SortFunc(out, durable.Due.Compare)
 	return out[:min(limit, len(out))]
+}
+
+// dueLines returns the lines of what is due at a time.
+func (s *store) dueLines(nowMs int64) (out []durable.DueLine) {
+	for _, d := range s.due(nowMs, math.MaxInt) {
+		out = append(out, d.DueLine)
+	}
+	slices.SortFunc(out, func(a, b durable.DueLine) int {
+		return cmp.Or(cmp.Compare(a.ProducerNo, b.ProducerNo), cmp.Compare(a.ChannelNo, b.ChannelNo))
+	})
+	return slices.Compact(out)
+}
+
+// dueOfLines returns what is due in some lines.
+func (s *store) dueOfLines(nowMs int64, turns []durable.DueTurn) (out []durable.Due) {
+	all := s.due(nowMs, math.MaxInt)
+	for _, t := range turns {
+		n := 0
+		for _, d := range all {
+			if d.DueLine == t.DueLine && d.Compare(t.After) > 0 && n < t.Limit {
+				out = append(out, d)
+				n++
+			}
+		}
+	}
+	slices.SortFunc(out, durable.Due.Compare)
+	return out
 }
 
 // nextDue is the first time after another one at which a schedule is due, or 0.
@@ -109,8 +137,6 @@ func (s *store) nextDue(afterMs int64) (next int64) {
 	}
 	return next
 }
-
-func byTime(a, b durable.Due) int { return cmp.Or(cmp.Compare(a.AtMs, b.AtMs), a.ID.Compare(b.ID)) }
 
 // shown is a schedule as brokers read it.
 func (s *store) shown(m *durable.Scheduled) *durable.Scheduled {
@@ -162,8 +188,16 @@ func (t storeSeam) NextDue(ctx context.Context, afterMs int64) (int64, error) {
 	return read(ctx, t, "NextDue", 0, func() int64 { return t.s.nextDue(afterMs) })
 }
 
-func (t storeSeam) DueSchedules(ctx context.Context, nowMs int64, after durable.Due, without []uint32, limit int) ([]durable.Due, error) {
-	return read(ctx, t, "DueSchedules", 0, func() []durable.Due { return t.s.dueAfter(nowMs, after, without, limit) })
+func (t storeSeam) DueSchedules(ctx context.Context, nowMs int64, limit int) ([]durable.Due, error) {
+	return read(ctx, t, "DueSchedules", 0, func() []durable.Due { return t.s.due(nowMs, limit) })
+}
+
+func (t storeSeam) DueLines(ctx context.Context, nowMs int64) ([]durable.DueLine, error) {
+	return read(ctx, t, "DueLines", 0, func() []durable.DueLine { return t.s.dueLines(nowMs) })
+}
+
+func (t storeSeam) DueOfLines(ctx context.Context, nowMs int64, turns []durable.DueTurn) ([]durable.Due, error) {
+	return read(ctx, t, "DueOfLines", 0, func() []durable.Due { return t.s.dueOfLines(nowMs, turns) })
 }
 
 func (t storeSeam) ScheduledRows(ctx context.Context, ids []ident.ID) ([]*durable.Scheduled, error) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,16 +61,13 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		next, err := f.NextDue(f.ctx, 0)
 		require.NoError(t, err)
 		require.Equal(t, now+5, next)
-		due, err := f.DueSchedules(f.ctx, now+10, durable.Due{}, nil, 10)
+		due, err := f.DueSchedules(f.ctx, now+10, 10)
 		require.NoError(t, err)
 		require.Len(t, due, 2)
 		require.Equal(t, []ident.ID{plans[2].ID, plans[0].ID}, []ident.ID{due[0].ID, due[1].ID})
-		due, err = f.DueSchedules(f.ctx, now+20, due[0], nil, 10)
+		due, err = f.DueSchedules(f.ctx, now+20, 1)
 		require.NoError(t, err)
-		require.Len(t, due, 2)
-		due, err = f.DueSchedules(f.ctx, now+20, durable.Due{}, []uint32{ch.No}, 10)
-		require.NoError(t, err)
-		require.Empty(t, due)
+		require.Equal(t, plans[2].ID, due[0].ID)
 		counts, err := f.Count(f.ctx, ch.No, 2)
 		require.NoError(t, err)
 		require.Equal(t, durable.Counts{Waiting: 2, NextMs: now + 5}, counts)
@@ -79,6 +77,64 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 			require.Len(t, list, min(limit, 2))
 			require.Equal(t, "a", list[0].Key)
 		}
+	},
+	"schedules that are due are found by producer and channel": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		other, _ := f.channel(t, "d", 1)
+		now := f.ids.Next().Millis()
+		plan := func(ch durable.Channel, producer uint32, dueMs int64) *durable.Scheduled {
+			s := f.plan(ch, "", dueMs)
+			s.ProducerNo = producer
+			return s
+		}
+		lines, err := f.DueLines(f.ctx, now)
+		require.NoError(t, err)
+		require.Empty(t, lines)
+		var many []*durable.Scheduled
+		for i := range 120 { // due at two times, the later one first
+			many = append(many, plan(ch, 7, now-int64(i/60)))
+		}
+		f.schedule(t, append(many, plan(other, 7, now-5), plan(other, 3, now), plan(ch, 9, now+1), plan(other, 9, now-9))...)
+		sent := plan(ch, 3, now)
+		f.schedule(t, sent)
+		f.insert(t, f.occurrence(sent))
+		want := []durable.DueLine{{ProducerNo: 3, ChannelNo: other.No}, {ProducerNo: 7, ChannelNo: ch.No}, {ProducerNo: 7, ChannelNo: other.No}, {ProducerNo: 9, ChannelNo: other.No}}
+		lines, err = f.DueLines(f.ctx, now)
+		require.NoError(t, err)
+		require.Equal(t, want, lines, "neither what is sent nor what is not due")
+
+		var turns []durable.DueTurn
+		for range 20 { // more than one statement takes
+			for _, l := range lines {
+				turns = append(turns, durable.DueTurn{DueLine: l, Limit: 1})
+			}
+		}
+		due, err := f.DueOfLines(f.ctx, now, turns)
+		require.NoError(t, err)
+		require.Len(t, due, len(turns))
+		require.True(t, slices.IsSortedFunc(due, durable.Due.Compare))
+
+		var read []durable.Due
+		for after := (durable.Due{}); ; after = read[len(read)-1] {
+			due, err := f.DueOfLines(f.ctx, now, []durable.DueTurn{{DueLine: want[1], After: after, Limit: 35}})
+			require.NoError(t, err)
+			if len(due) == 0 {
+				break
+			}
+			read = append(read, due...)
+		}
+		require.Len(t, read, len(many), "a line page by page")
+		require.True(t, slices.IsSortedFunc(read, durable.Due.Compare))
+		for _, d := range read {
+			require.Equal(t, want[1], d.DueLine)
+			require.Positive(t, d.Bytes)
+		}
+		n, err := f.EndScheduled(f.ctx, 7, 1000)
+		require.NoError(t, err)
+		require.Equal(t, len(many)+1, n)
+		lines, err = f.DueLines(f.ctx, now)
+		require.NoError(t, err)
+		require.Equal(t, []durable.DueLine{want[0], want[3]}, lines)
 	},
 	"the ID of a schedule is taken until it is deleted": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
