@@ -1,7 +1,10 @@
 package reaper
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -25,11 +28,14 @@ const (
 	// are offered and not settled.
 	replayPage  = 500
 	replayAhead = 1000
-	// replayPages bounds the pages of one round, so that a long stretch without a match delays no
-	// other replay.
+	// replayPages bounds the pages that one replay reads in one round.
 	replayPages = 20
+	// replayFor bounds the time of one round. Channels have equal parts of it, of at least replayLeast.
+	replayFor   = 500 * time.Millisecond
+	replayLeast = 20 * time.Millisecond
 	// siftBytes is what one round reads of payloads and headers for filters, siftFor how long it
-	// evaluates them: a quarter of the time. The replays share both.
+	// evaluates them: a quarter of the time. Channels have equal parts of both, and so have the replays of
+	// a channel.
 	siftBytes = 4 << 20
 	siftFor   = 50 * time.Millisecond
 )
@@ -44,14 +50,23 @@ type loadedPage struct {
 // A loader makes the jobs of one replay. Only its loop uses it.
 type loader struct {
 	*Reaper
-	r       *durable.Replay // as it was when the loader began; settled is its progress
-	settled ident.ID
-	pages   []loadedPage
-	share   int // of siftBytes and siftFor: one of so many
+	r         *durable.Replay // as it was when the loader began; settled is its progress
+	settled   ident.ID
+	pages     []loadedPage
+	channelNo uint32
+	share     int       // of siftBytes and siftFor: one of so many
+	until     time.Time // when the turn of its channel ends
+}
+
+// A replayer lets the replays of this broker go on. Only its loop uses it.
+type replayer struct {
+	*Reaper
+	loaders map[uint32]*loader
+	last    map[uint32]uint32 // channel -> the replay that had the last turn
 }
 
 func (r *Reaper) replayLoop(ctx context.Context) {
-	loaders, history := map[uint32]*loader{}, r.history()
+	p, history := &replayer{r, map[uint32]*loader{}, map[uint32]uint32{}}, r.history()
 	timer := time.NewTimer(replayIdle)
 	defer timer.Stop()
 	var failures streak
@@ -62,10 +77,10 @@ func (r *Reaper) replayLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		if r.another(&history) { // the stored progress may be an earlier one
-			clear(loaders)
+			clear(p.loaders)
 		}
 		replays := r.Catalogue.Replays()
-		failures.round(ctx, r.Log, "a replay cannot go on; it tries again", r.replayRound(ctx, loaders, replays))
+		failures.round(ctx, r.Log, "a replay cannot go on; it tries again", p.round(ctx, replays))
 		wait := replayIdle
 		if len(replays) > 0 {
 			wait = replayTick
@@ -74,44 +89,74 @@ func (r *Reaper) replayLoop(ctx context.Context) {
 	}
 }
 
-// replayRound lets every replay of this broker go on. It returns the last error.
-func (r *Reaper) replayRound(ctx context.Context, loaders map[uint32]*loader, replays []*durable.Consumer) (failure error) {
-	mine, filtered := map[uint32]bool{}, 0
-	for _, l := range loaders {
-		if l.r.Filter != "" {
-			filtered++
-		}
-	}
+// round lets the replays of this broker go on, a turn for each channel, however many it has. It returns
+// the last error.
+func (p *replayer) round(ctx context.Context, replays []*durable.Consumer) (failure error) {
+	mine, channels := map[uint32]bool{}, map[uint32][]*durable.Consumer{}
 	for _, k := range replays {
-		if !r.Cluster.Owns(k.No) {
+		if !p.Cluster.Owns(k.No) {
 			continue
 		}
 		mine[k.No] = true
-		if k.Replay.State != durable.ReplayRunning {
-			continue // what is in the queue stays there, and its lanes are held
+		if k.Replay.State == durable.ReplayRunning { // else what is in the queue stays there, and its lanes are held
+			channels[k.ChannelNo] = append(channels[k.ChannelNo], k)
 		}
+	}
+	filtered := p.filtered()
+	for no, of := range channels {
+		if err := p.turn(ctx, of, max(replayFor/time.Duration(len(channels)), replayLeast), max(len(filtered)*filtered[no], 1)); err != nil {
+			failure = err
+		}
+	}
+	for no := range p.loaders {
+		if !mine[no] {
+			delete(p.loaders, no)
+			p.drop(no)
+		}
+	}
+	maps.DeleteFunc(p.last, func(no, _ uint32) bool { return channels[no] == nil })
+	return failure
+}
+
+// filtered returns how many replays with a filter each channel has, as of the round before.
+func (p *replayer) filtered() map[uint32]int {
+	out := map[uint32]int{}
+	for _, l := range p.loaders {
+		if l.r.Filter != "" {
+			out[l.channelNo]++
+		}
+	}
+	return out
+}
+
+// turn lets replays of a channel go on, each once, as long as the time of the turn allows. The next turn
+// goes on behind the last one. It returns the last error.
+func (p *replayer) turn(ctx context.Context, replays []*durable.Consumer, within time.Duration, share int) (failure error) {
+	slices.SortFunc(replays, func(a, b *durable.Consumer) int { return cmp.Compare(a.No, b.No) })
+	channel, until := replays[0].ChannelNo, time.Now().Add(within)
+	begin := max(slices.IndexFunc(replays, func(k *durable.Consumer) bool { return k.No > p.last[channel] }), 0)
+	for i := range replays {
+		if i > 0 && !time.Now().Before(until) {
+			break
+		}
+		k := replays[(begin+i)%len(replays)]
+		p.last[channel] = k.No
 		err := guard.Do("replay", func() error {
-			l := loaders[k.No]
+			l := p.loaders[k.No]
 			if l == nil {
-				now, err := r.Store.Replay(ctx, k.No)
+				now, err := p.Store.Replay(ctx, k.No)
 				if err != nil || now.State.Ended() {
 					return err
 				}
-				l = &loader{Reaper: r, r: &now, settled: now.Settled}
-				r.restartAt(k.No, now.Settled)
-				loaders[k.No] = l
+				l = &loader{Reaper: p.Reaper, r: &now, settled: now.Settled, channelNo: channel}
+				p.restartAt(k.No, now.Settled)
+				p.loaders[k.No] = l
 			}
-			l.share = max(filtered, 1)
+			l.share, l.until = share, until
 			return l.round(ctx, k)
 		})
 		if err = unlessLost(err); err != nil {
 			failure = err
-		}
-	}
-	for no := range loaders {
-		if !mine[no] {
-			delete(loaders, no)
-			r.drop(no)
 		}
 	}
 	return failure
@@ -159,7 +204,10 @@ func (l *loader) round(ctx context.Context, k *durable.Consumer) error {
 	if err != nil {
 		return err
 	}
-	for range replayPages {
+	for i := range replayPages {
+		if i > 0 && !time.Now().Before(l.until) {
+			break
+		}
 		if s.checked.Compare(through) >= 0 || l.ahead() >= min(replayAhead, max(l.Queue.Window()/2, 1)) || sieve != nil && sieve.Spent() {
 			break
 		}
