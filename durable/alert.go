@@ -98,7 +98,10 @@ WHERE sink > 0
   AND at_ms < ?`
 
 	countAlerts = `
-SELECT COUNT(*)
+SELECT
+    COUNT(*),
+    COALESCE(SUM(CASE WHEN channel_id = ? THEN 1 ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN consumer_no = ? THEN 1 ELSE 0 END), 0)
 FROM alerts
 WHERE sink = ?`
 )
@@ -213,8 +216,9 @@ func (s *Store) ClaimAlert(ctx context.Context, a Alert, untilMs int64) (claimed
 }
 
 // FinishAlert ends the way of an alert to its sink, and begins that to other sinks, each of
-// which holds at most most alerts. It returns the sinks that were full. A second call changes
-// nothing.
+// which holds at most most alerts. Channels share that: one holds at most as many as are free. So do
+// the consumers of a channel with what the channel may still hold: one consumer alone reaches a third.
+// FinishAlert returns the sinks that were full. A second call changes nothing.
 func (s *Store) FinishAlert(ctx context.Context, a Alert, onto []Sink, most int) (full []Sink, err error) {
 	err = s.run(ctx, transaction{name: "finish an alert", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		full = nil
@@ -226,11 +230,11 @@ func (s *Store) FinishAlert(ctx context.Context, a Alert, onto []Sink, most int)
 			return err
 		}
 		for _, sink := range onto {
-			var n int
-			if err := tx.QueryRowContext(ctx, countAlerts, sink).Scan(&n); err != nil {
+			var all, channel, consumer int
+			if err := tx.QueryRowContext(ctx, countAlerts, []byte(a.ChannelID), a.ConsumerNo, sink).Scan(&all, &channel, &consumer); err != nil {
 				return err
 			}
-			if n >= most {
+			if consumer >= most-all-channel {
 				full = append(full, sink)
 				continue
 			}

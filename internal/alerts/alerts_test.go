@@ -260,27 +260,60 @@ func TestAStormIsFewMails(t *testing.T) {
 	require.Equal(t, []int{consumers, consumers}, []int{published, posts})
 }
 
-// What waits for a sink is bounded; the channel has all alerts.
+// raise raises n slow alerts of a consumer, as of a time, and hands them on to the sinks.
+func (w *world) raise(a *Alerts, k durable.Consumer, n int, atMs int64) {
+	w.t.Helper()
+	for i := range n {
+		require.NoError(w.t, w.store.RaiseAlert(context.Background(), durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: k.No, AtMs: atMs + int64(i)}))
+	}
+	for {
+		next, err := a.publishRound(context.Background())
+		require.NoError(w.t, err)
+		if next > 0 {
+			return
+		}
+	}
+}
+
+// What waits for a sink is bounded, and one consumer has a part of it; the channel has all alerts.
 func TestWhatWaitsForASinkIsBounded(t *testing.T) {
 	w := newWorld(t)
 	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() }, Publish: w.publish, Webhook: w, Log: slog.New(slog.DiscardHandler)})
 	now := time.Now().UnixMilli()
-	for i := range held + 5 {
-		require.NoError(t, w.store.RaiseAlert(context.Background(), durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: w.k.No, AtMs: now + int64(i)}))
-	}
-	for {
-		next, err := a.publishRound(context.Background())
-		require.NoError(t, err)
-		if next > 0 {
-			break
-		}
-	}
+	const part, more = (held + 2) / 3, 5
+	w.raise(a, w.k, part+more, now)
 	published, _ := w.counts()
-	require.Equal(t, held+5, published)
-	due, _, err := w.store.DueAlerts(context.Background(), durable.AlertWebhook, 1<<60, 2*held)
+	require.Equal(t, part+more, published)
+	waiting := func() []durable.Alert {
+		due, _, err := w.store.DueAlerts(context.Background(), durable.AlertWebhook, 1<<60, 2*held)
+		require.NoError(t, err)
+		return due
+	}
+	require.Len(t, waiting(), part)
+	require.EqualValues(t, more, testutil.ToFloat64(a.dropped.WithLabelValues("webhook")))
+
+	w.raise(a, w.consumer("other"), 3, now+held)
+	require.Len(t, waiting(), part+3, "another consumer has room")
+	require.EqualValues(t, more, testutil.ToFloat64(a.dropped.WithLabelValues("webhook")))
+}
+
+// A sink is given the alerts of consumers in turn: the one of a quiet consumer does not wait for those of
+// a loud one.
+func TestASinkIsGivenTheAlertsOfConsumersInTurn(t *testing.T) {
+	w := newWorld(t)
+	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() }, Publish: w.publish, Mail: w, Webhook: w, Log: slog.New(slog.DiscardHandler)})
+	now := time.Now().UnixMilli()
+	quiet := w.consumer("quiet")
+	w.raise(a, w.k, 3*postPage, now)
+	w.raise(a, quiet, 1, now+1000)
+	_, err := a.webhookRound(context.Background())
 	require.NoError(t, err)
-	require.Len(t, due, held)
-	require.EqualValues(t, 5, testutil.ToFloat64(a.dropped.WithLabelValues("webhook")))
+	require.Len(t, w.posts, postPage)
+	require.Contains(t, w.posts[:2], key(&durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: quiet.No, AtMs: now + 1000}))
+	due, _, err := a.due(context.Background(), durable.AlertMail, now+2000, 4)
+	require.NoError(t, err)
+	require.Len(t, due, 4)
+	require.Equal(t, quiet.No, due[1].ConsumerNo)
 }
 
 // Only an alert about a held consumer has a link, and its body is the same on every broker.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/share"
 )
 
 // A Mailer sends a mail about one or more alerts. id is the same in repetitions.
@@ -33,12 +34,29 @@ const (
 	stopWithin = 3 * time.Second
 	// postPause is the pause after a webhook that failed.
 	postPause = 5 * time.Second
+	// postPage is the number of requests after which the webhook's alerts are read again.
+	postPage = 10
 )
+
+// due returns up to limit alerts that a sink may be given now, in turn by consumer, and the time from
+// which it may be given another one.
+func (a *Alerts) due(ctx context.Context, sink durable.Sink, nowMs int64, limit int) (due []*durable.Alert, nextMs int64, err error) {
+	all, nextMs, err := a.o.Store.DueAlerts(ctx, sink, nowMs, held)
+	var turns share.Turns[*durable.Alert]
+	for i := range all {
+		turns.Push(share.Consumer(all[i].ConsumerNo), &all[i])
+	}
+	turns.ServeInOrder(func(alert *durable.Alert) bool {
+		due = append(due, alert)
+		return len(due) < limit
+	})
+	return due, nextMs, err
+}
 
 // mailRound sends one mail about all alerts that are due, if a mail may be sent now.
 func (a *Alerts) mailRound(ctx context.Context) (time.Duration, error) {
 	now := a.o.NowMs()
-	due, nextMs, err := a.o.Store.DueAlerts(ctx, durable.AlertMail, now, page)
+	due, nextMs, err := a.due(ctx, durable.AlertMail, now, page)
 	if err != nil || len(due) == 0 {
 		return a.again(nextMs), err
 	}
@@ -55,17 +73,17 @@ func (a *Alerts) mailRound(ctx context.Context) (time.Duration, error) {
 	}
 	var mine []durable.Alert
 	var views []apitype.Alert
-	for i := range due {
-		v, err := a.view(ctx, &due[i])
+	for _, alert := range due {
+		v, err := a.view(ctx, alert)
 		if err != nil {
 			return grace, err
 		}
-		claimed, err := a.o.Store.ClaimAlert(ctx, due[i], a.until(due[i].Tries))
+		claimed, err := a.o.Store.ClaimAlert(ctx, *alert, a.until(alert.Tries))
 		if err != nil {
 			return grace, err
 		}
 		if claimed {
-			mine, views = append(mine, due[i]), append(views, v)
+			mine, views = append(mine, *alert), append(views, v)
 		}
 	}
 	if len(mine) == 0 {
@@ -91,16 +109,16 @@ func mailID(alerts []durable.Alert) string {
 
 // webhookRound posts the alerts that are due, one after the other.
 func (a *Alerts) webhookRound(ctx context.Context) (time.Duration, error) {
-	due, nextMs, err := a.o.Store.DueAlerts(ctx, durable.AlertWebhook, a.o.NowMs(), page)
+	due, nextMs, err := a.due(ctx, durable.AlertWebhook, a.o.NowMs(), postPage)
 	if err != nil || len(due) == 0 {
 		return a.again(nextMs), err
 	}
-	for i := range due {
-		body, err := a.body(ctx, &due[i])
+	for _, alert := range due {
+		body, err := a.body(ctx, alert)
 		if err != nil {
 			return grace, err
 		}
-		claimed, err := a.o.Store.ClaimAlert(ctx, due[i], a.until(due[i].Tries))
+		claimed, err := a.o.Store.ClaimAlert(ctx, *alert, a.until(alert.Tries))
 		if err != nil {
 			return grace, err
 		}
@@ -108,9 +126,9 @@ func (a *Alerts) webhookRound(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		try, cancel := trying(ctx)
-		failure := a.o.Webhook.Post(try, key(&due[i]), body)
+		failure := a.o.Webhook.Post(try, key(alert), body)
 		cancel()
-		if err := a.conclude(ctx, due[i:i+1], failure); err != nil || failure != nil {
+		if err := a.conclude(ctx, []durable.Alert{*alert}, failure); err != nil || failure != nil {
 			return min(postPause, a.retry), err
 		}
 	}
