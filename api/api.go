@@ -226,9 +226,15 @@ func New(o Options) *API {
 		a.o.Answers = answer.NewBound(defaultBodies)
 	}
 	a.router = a.newRouter()
+	broadcastOf := routeNamed(broadcastRoute)
+	taken := broadcastOf.takes()
 	a.publish = a.instrument(a.metrics.route(broadcastRoute), func(rc *fasthttp.RequestCtx) {
 		if late(rc) {
 			a.fail(rc, errNoPlace)
+			return
+		}
+		if err := broadcastOf.checkHeaders(rc, taken); err != nil {
+			a.fail(rc, err)
 			return
 		}
 		channelID, _ := broadcastChannel(rc)

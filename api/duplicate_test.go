@@ -51,8 +51,11 @@ func TestHeadersOfTheBrokerOccurOnce(t *testing.T) {
 				answers := raw(t, addr, request+"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 				require.Len(t, answers, 2, "the connection goes on with the next request")
 				require.Equal(t, 200, answers[1].StatusCode)
-				if !tc.twice {
+				if !tc.twice && strings.Contains(tc.headers, "X-Brokers") {
 					require.Less(t, answers[0].StatusCode, 300)
+					continue
+				} else if !tc.twice {
+					requireProblem(t, answers[0], 400, "unknown_header")
 					continue
 				}
 				requireProblem(t, answers[0], 400, "duplicate_header")
@@ -67,14 +70,15 @@ func TestHeadersOfTheBrokerOccurOnce(t *testing.T) {
 
 func TestInspectingAHeaderBlockAllocatesNothing(t *testing.T) {
 	block := []byte(publishHead)
-	require.NoError(t, inspect(block))
-	require.Zero(t, testing.AllocsPerRun(100, func() { _ = inspect(block) }))
+	_, err := inspect(block)
+	require.NoError(t, err)
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = inspect(block) }))
 }
 
 func BenchmarkInspect(b *testing.B) {
 	block := []byte(publishHead)
 	for b.Loop() {
-		_ = inspect(block)
+		_, _ = inspect(block)
 	}
 }
 

@@ -97,18 +97,15 @@ const maxShownName = 40
 // unknownField refuses a field that would have no effect. The refusal does not quote the
 // value. The name may be the rest of a value in which & was not encoded.
 func unknownField(name string, fields []string) error {
-	shown, meant := name, ""
-	if len(shown) > maxShownName {
-		shown = shown[:maxShownName] + "..."
-	}
+	meant := ""
 	if len(fields) == 0 {
-		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, and this route takes none.", shown)
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, and this route takes none.", quoted(name))
 	}
 	if best := problem.Nearest(name, fields); best != "" {
 		meant = "Did you mean " + best + "? "
 	}
 	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, which this route does not take. %sIts fields are %s. An ampersand in a value is written %%26.",
-		shown, meant, strings.Join(fields, ", "))
+		quoted(name), meant, strings.Join(fields, ", "))
 }
 
 // field returns a form field, nil when it is absent.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -111,9 +112,15 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 			from = since
 		}
 	}
-	found, err := a.o.Store.ListMessages(ctx, ch.No, from, q.Size+1)
+	none, err := readMessageStatus(rc, q.keep)
 	if err != nil {
 		return err
+	}
+	var found []durable.Message
+	if !none {
+		if found, err = a.o.Store.ListMessages(ctx, ch.No, from, q.Size+1); err != nil {
+			return err
+		}
 	}
 	entries := make([]entry, len(found))
 	for i := range found {
@@ -125,6 +132,24 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	return answerList(rc, q, channelPath(ch.ID)+"/messages", entries, ch.ChangedAt, false)
 }
+
+// readMessageStatus reads the filter of a list of messages, and adds it to the parameters that links
+// carry. A stored message counts as dispatched, as in messages-status; none: no message is asked for.
+func readMessageStatus(rc *fasthttp.RequestCtx, keep url.Values) (none bool, err error) {
+	for _, b := range rc.QueryArgs().PeekMulti("status") {
+		switch string(b) {
+		case "101", apitype.Acknowledged:
+			none = true
+		case "102", apitype.Dispatched:
+			keep.Set("status", "102")
+		default:
+			return false, errMessageStatus
+		}
+	}
+	return none && !keep.Has("status"), nil
+}
+
+var errMessageStatus = problem.New(fasthttp.StatusBadRequest, "invalid_status", "The parameter status must be 101 or ACKNOWLEDGED, or 102 or DISPATCHED.")
 
 // firstMessage returns the message at which a page begins: that of its place, which retention may have
 // removed, or the one that first names.

@@ -42,6 +42,9 @@ type Route struct {
 	Summary string
 	Body    int // largest body in bytes; 0: the route takes none; OwnBody: the handler reads it
 
+	Headers []string // request headers of the broker that mean something here, besides those with tokens
+	Query   []string // parameters of the query
+
 	serve  func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
 	always bool                                                    // of a DELETE: it exists without Options.AllowDelete
 
@@ -68,13 +71,13 @@ const (
 // DELETE routes exist only with Options.AllowDelete, except that of a scheduled message.
 var table = []Route{
 	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", Body: smallBody, serve: (*API).putProducer},
-	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", serve: (*API).listProducers},
+	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", Query: pageQueries, serve: (*API).listProducers},
 	{Method: get, Path: "/producer/{producer}", Access: AccessManagement, Summary: "a producer", serve: (*API).getProducer},
 	{Method: put, Path: "/channel/{channel}", Access: AccessManagement, Summary: "create or update a channel", Body: smallBody, serve: (*API).putChannel},
-	{Method: get, Path: "/channels", Access: AccessManagement, Summary: "list channels", serve: (*API).listChannels},
+	{Method: get, Path: "/channels", Access: AccessManagement, Summary: "list channels", Query: pageQueries, serve: (*API).listChannels},
 	{Method: get, Path: "/channel/{channel}", Access: AccessManagement, Summary: "a channel", serve: (*API).getChannel},
 	{Method: put, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "create or update a consumer", Body: smallBody, serve: (*API).putConsumer},
-	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", serve: (*API).listConsumers},
+	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", Query: pageQueries, serve: (*API).listConsumers},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
 	{Method: post, Path: "/channel/{channel}/pause", Access: AccessManagement, Summary: "accept no messages", Body: smallBody, serve: (*API).pauseChannel},
 	{Method: post, Path: "/channel/{channel}/resume", Access: AccessManagement, Summary: "accept messages again", Body: smallBody, serve: (*API).resumeChannel},
@@ -84,30 +87,30 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/revive/{link}", Access: AccessLink, Summary: "the page of a revive link", serve: (*API).showLink},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/revive/{link}", Access: AccessLink, Summary: "revive a consumer with a link", Body: smallBody, serve: (*API).useLink},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay", Access: AccessOwn, Summary: "deliver messages of the past once more", Body: smallBody, serve: (*API).postReplay},
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replays", Access: AccessOwn, Summary: "list the replays of a consumer", serve: (*API).listReplays},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replays", Access: AccessOwn, Summary: "list the replays of a consumer", Query: pageQueries, serve: (*API).listReplays},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}", Access: AccessOwn, Summary: "a replay", serve: (*API).getReplay},
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/dlq", Access: AccessOwn, Summary: "the dead jobs of a replay", serve: (*API).getReplayDLQ},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/dlq", Access: AccessOwn, Summary: "the dead jobs of a replay", Query: pageQueries, serve: (*API).getReplayDLQ},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/pause", Access: AccessOwn, Summary: "hold a replay", Body: smallBody, serve: (*API).pauseReplay},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/resume", Access: AccessOwn, Summary: "end the pause of a replay", Body: smallBody, serve: (*API).resumeReplay},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/cancel", Access: AccessOwn, Summary: "end a replay for good", Body: smallBody, serve: (*API).cancelReplay},
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", serve: (*API).getDLQ},
-	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", Body: OwnBody, data: broadcast},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", Query: pageQueries, serve: (*API).getDLQ},
+	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", Body: OwnBody, Headers: messageHeaders, data: broadcast},
 	{Method: get, Path: "/receipt/{receipt}", Access: AccessLink, Summary: "what became of a message that was answered 202", data: receipt},
-	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", serve: (*API).listMessages},
-	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessPublished, Summary: "a message and its jobs", serve: (*API).getMessage},
-	{Method: get, Path: "/channel/{channel}/message/{message}/timeline", Access: AccessPublished, Summary: "what became of a message", serve: (*API).messageTimeline},
-	{Method: get, Path: "/channel/{channel}/message/{message}/responses", Access: AccessPublished, Summary: "the responses of the consumers to a message", serve: (*API).getResponses},
+	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", Query: messageQueries, serve: (*API).listMessages},
+	{Method: get, Path: "/channel/{channel}/message/{message}", Access: AccessPublished, Summary: "a message and its jobs", Query: pageQueries, serve: (*API).getMessage},
+	{Method: get, Path: "/channel/{channel}/message/{message}/timeline", Access: AccessPublished, Summary: "what became of a message", Query: pageQueries, serve: (*API).messageTimeline},
+	{Method: get, Path: "/channel/{channel}/message/{message}/responses", Access: AccessPublished, Summary: "the responses of the consumers to a message", Query: answersQueries, serve: (*API).getResponses},
 	{Method: post, Path: "/channel/{channel}/message/{message}/response", Access: AccessReceiver, Summary: "post the response to a message", Body: maxPosted, serve: (*API).postResponse},
-	{Method: post, Path: "/channel/{channel}/request", Access: AccessData, Summary: "publish a message and wait for its response", Body: OwnBody, data: request},
-	{Method: get, Path: "/producer/{producer}/dlq", Access: AccessSender, Summary: "the replies that a producer did not take", serve: (*API).getReplyDLQ},
+	{Method: post, Path: "/channel/{channel}/request", Access: AccessData, Summary: "publish a message and wait for its response", Body: OwnBody, Headers: requestHeaders, data: request},
+	{Method: get, Path: "/producer/{producer}/dlq", Access: AccessSender, Summary: "the replies that a producer did not take", Query: pageQueries, serve: (*API).getReplyDLQ},
 	{Method: post, Path: "/producer/{producer}/dlq", Access: AccessForm, Summary: "redrive the dead replies to a producer", Body: smallBody, serve: (*API).redriveReplies},
 	{Method: get, Path: "/channel/{channel}/messages-status", Access: AccessManagement, Summary: "count the messages of a channel", serve: (*API).countMessages},
-	{Method: get, Path: "/channel/{channel}/reconcile", Access: AccessManagement, Summary: "balance the books of the consumers", serve: (*API).reconcile},
-	{Method: get, Path: "/channel/{channel}/scheduled-messages", Access: AccessManagement, Summary: "list the scheduled messages of a channel", serve: (*API).listScheduled},
+	{Method: get, Path: "/channel/{channel}/reconcile", Access: AccessManagement, Summary: "balance the books of the consumers", Query: booksQueries, serve: (*API).reconcile},
+	{Method: get, Path: "/channel/{channel}/scheduled-messages", Access: AccessManagement, Summary: "list the scheduled messages of a channel", Query: scheduleQueries, serve: (*API).listScheduled},
 	{Method: get, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "a scheduled message", serve: (*API).getScheduled},
 	{Method: del, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "delete a scheduled message before its time", serve: (*API).cancelScheduled, always: true},
-	{Method: post, Path: "/channel/{channel}/bulk", Access: AccessData, Summary: "publish a body or file of any length", Body: OwnBody, own: (*API).acceptBulk},
-	{Method: get, Path: "/channel/{channel}/bulks", Access: AccessPublished, Summary: "list the bulks of a channel", serve: (*API).listBulks},
+	{Method: post, Path: "/channel/{channel}/bulk", Access: AccessData, Summary: "publish a body or file of any length", Body: OwnBody, Headers: linesHeaders, own: (*API).acceptBulk},
+	{Method: get, Path: "/channel/{channel}/bulks", Access: AccessPublished, Summary: "list the bulks of a channel", Query: pageQueries, serve: (*API).listBulks},
 	{Method: get, Path: "/channel/{channel}/bulk/{bulk}", Access: AccessPublished, Summary: "a bulk and how far it is", serve: (*API).getBulk},
 	{Method: get, Path: "/channel/{channel}/bulk/{bulk}/bad-rows", Access: AccessPublished, Summary: "all rows of a bulk that became no message", serve: (*API).getBadRows},
 	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/pause", Access: AccessPublished, Summary: "pause a bulk", Body: smallBody, serve: (*API).pauseBulk},
@@ -116,15 +119,15 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", Body: smallBody, serve: (*API).retriggerMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", Body: smallBody, serve: (*API).retriggerJob},
 
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "list the queued jobs of a pull consumer", data: DataPlane.QueuedJobs},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", Body: smallBody, data: DataPlane.MoveJob},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "list the queued jobs of a pull consumer", Query: queuedQueries, data: DataPlane.QueuedJobs},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", Body: smallBody, Headers: leaseHeaders, data: DataPlane.MoveJob},
 
-	{Method: post, Path: "/channel/{channel}/batch", Access: AccessData, Summary: "publish many messages, NDJSON", Body: OwnBody, data: batch},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", Body: smallBody, data: DataPlane.ClaimJobs},
+	{Method: post, Path: "/channel/{channel}/batch", Access: AccessData, Summary: "publish many messages, NDJSON", Body: OwnBody, Headers: linesHeaders, data: batch},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", Body: smallBody, Query: claimQueries, data: DataPlane.ClaimJobs},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", Body: updatesBody, data: DataPlane.UpdateJobs},
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessJob, Summary: "a job", serve: (*API).getJob},
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/timeline", Access: AccessJob, Summary: "what became of a job", serve: (*API).jobTimeline},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/timeline", Access: AccessJob, Summary: "what became of a job", Query: pageQueries, serve: (*API).jobTimeline},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", Body: smallBody, serve: (*API).requeueDeadJob},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessForm, Summary: "redrive all dead letters of a consumer", Body: smallBody, serve: (*API).redriveDLQ},
 
@@ -143,6 +146,12 @@ var table = []Route{
 
 // broadcastRoute is the broadcast route's name in metrics.
 const broadcastRoute = post + " /channel/{channel}/broadcast"
+
+// routeNamed returns the route of a name in metrics.
+func routeNamed(name string) *Route {
+	i := slices.IndexFunc(table, func(r Route) bool { return r.Method+" "+r.Path == name })
+	return &table[i]
+}
 
 func broadcast(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) {
 	channelID, _ := rc.UserValue("channel").(string)
@@ -200,7 +209,7 @@ func (a *API) newRouter() *router.Router {
 		if route.Method == del && !a.o.AllowDelete && !route.always {
 			continue
 		}
-		h := a.handler(route)
+		h := a.guarded(route, a.handler(route))
 		if !route.Access.urgent() {
 			h = a.punctual(h)
 		}

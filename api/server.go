@@ -87,7 +87,8 @@ func settled(h fasthttp.RequestHandler, answers *share.Bound) fasthttp.RequestHa
 func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	twice := endBody(func(rc *fasthttp.RequestCtx) { refuse(rc, errTwice) })
 	return func(rc *fasthttp.RequestCtx) {
-		switch inspect(rc.Request.Header.RawHeaders()) {
+		seen, err := inspect(rc.Request.Header.RawHeaders())
+		switch err {
 		case errAmbiguous:
 			rc.SetConnectionClose()
 			refuse(rc, errAmbiguous)
@@ -96,6 +97,7 @@ func strict(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			twice(rc)
 			return
 		}
+		seen.keep(rc)
 		if rc.IsConnect() { // there is no tunnel, so the next bytes are no request
 			rc.SetConnectionClose()
 		}
@@ -116,8 +118,9 @@ const usualNames = 16
 // 7230), a line that does not end in CR LF, a name with a blank in it, a transfer encoding
 // other than chunked, or both a length and an encoding. It returns errTwice when two
 // X-Broker- headers have the same name: the broker would read the first one, and a proxy
-// that checks tokens perhaps the last.
-func inspect(block []byte) error {
+// that checks tokens perhaps the last. It also returns which X-Broker- headers it saw: the route
+// refuses those that it does not know.
+func inspect(block []byte) (seen seenHeaders, err error) {
 	length, encoding := false, false
 	var space [usualNames][]byte
 	names := space[:0]
@@ -129,18 +132,18 @@ func inspect(block []byte) error {
 			block = nil
 		}
 		if len(line) == 0 || line[len(line)-1] != '\r' {
-			return errAmbiguous
+			return seen, errAmbiguous
 		}
 		if line = line[:len(line)-1]; len(line) == 0 {
 			continue // the end of the block
 		}
 		colon := bytes.IndexByte(line, ':')
 		if colon <= 0 {
-			return errAmbiguous
+			return seen, errAmbiguous
 		}
 		name, value := line[:colon], line[colon+1:]
 		if bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0 { // a folded line too
-			return errAmbiguous
+			return seen, errAmbiguous
 		}
 		switch name[0] {
 		case 'C', 'c':
@@ -149,26 +152,24 @@ func inspect(block []byte) error {
 			if isName(name, fasthttp.HeaderTransferEncoding) {
 				encoding = true
 				if !isName(bytes.Trim(value, " \t"), "chunked") {
-					return errAmbiguous
+					return seen, errAmbiguous
 				}
 			}
 		case 'X', 'x':
 			if n := len(brokerPrefix); len(name) >= n && (string(name[:n]) == brokerPrefix || isName(name[:n], brokerPrefix)) {
 				names = append(names, name)
+				seen.see(name)
 			}
 		}
 	}
 	if length && encoding {
-		return errAmbiguous
+		return seen, errAmbiguous
 	}
 	if repeated(names) {
-		return errTwice
+		return seen, errTwice
 	}
-	return nil
+	return seen, nil
 }
-
-// brokerPrefix is the prefix of the headers that the broker defines.
-const brokerPrefix = "X-Broker-"
 
 // repeated reports whether two of these header names are the same. It sorts them when they
 // are too many for a comparison of each pair.

@@ -26,6 +26,7 @@ func TestPush(t *testing.T) {
 		for name, story := range map[string]func(*testing.T, *process){
 			"a delivery has the headers of the contract":             deliveryHeaders,
 			"a body arrives byte for byte":                           exactBodies,
+			"a relay may send back the headers of a delivery":        relayedHeaders,
 			"the content type arrives as it was sent":                contentTypes,
 			"metadata never overrides our headers":                   metadataNeverOverrides,
 			"a hanging consumer delays nobody else":                  hangingConsumer,
@@ -87,6 +88,24 @@ func deliveryHeaders(t *testing.T, p *process) {
 		require.Equal(t, "0", got.header.Get("X-Broker-Message-Priority"))
 		require.Empty(t, got.header.Values("X-Broker-Metadata-Headers"))
 	}
+}
+
+// A relay posts what it got to another channel, with all the broker's headers but those that it sets.
+func relayedHeaders(t *testing.T, p *process) {
+	sink := newSink(t, nil)
+	s, next := p.stage(t, "k="+sink.URL), p.stage(t)
+	s.awaitStatus(s.publish("relayed", "X-Broker-Metadata-Headers", "x-tenant", "X-Tenant", "T1", "X-Broker-Ordering-Key", "o-1", "X-Broker-Message-Priority", "9"), "DELIVERED")
+	var headers []string
+	for name, values := range sink.all()[0].header {
+		if strings.HasPrefix(name, "X-Broker-") && name != "X-Broker-Producer-Id" && name != "X-Broker-Message-Id" {
+			headers = append(headers, name, values[0])
+		}
+	}
+	require.GreaterOrEqual(t, len(headers)/2, 6)
+	next.publish("relayed", headers...)
+	r := next.post("relayed", append(headers, "X-Broker-Priority", "9")...)
+	require.Equal(t, 400, r.status, r.body)
+	require.Contains(t, r.body, "unknown_header")
 }
 
 func exactBodies(t *testing.T, p *process) {
