@@ -17,8 +17,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// dialTimeoutH2 bounds a connect and a TLS handshake of HTTP/2, each.
-const dialTimeoutH2 = 10 * time.Second
+const (
+	// dialTimeoutH2 bounds a connect and a TLS handshake of HTTP/2, each.
+	dialTimeoutH2 = 10 * time.Second
+	// unreadH2 is how much of one answer net/http takes before it is read, the least that HTTP/2
+	// begins with. An answer that waits for room takes this memory beside its room; net/http would
+	// take 4 MiB.
+	unreadH2 = 64<<10 - 1
+)
 
 // An h2Client sends deliveries over HTTP/2.
 type h2Client struct {
@@ -48,7 +54,7 @@ func newH2Client(c *Client, rule Rule) *h2Client {
 			MaxResponseHeaderBytes: maxHeadBytes,
 			// A connection that a middlebox dropped would fail every stream on
 			// it by timeout: ask after silence.
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second, MaxReceiveBufferPerStream: unreadH2},
 		}
 	}
 	return &h2Client{

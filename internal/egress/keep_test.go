@@ -120,3 +120,51 @@ func TestAnAnswerThatWaitedForRoomUntilItsDeadlineIsKept(t *testing.T) {
 		require.Equal(t, waited, k.Cut())
 	}
 }
+
+// What a consumer sends over HTTP/2 before its answer is read waits at the consumer.
+func TestAnAnswerOfHTTP2ThatIsNotReadYetTakesLittleMemory(t *testing.T) {
+	const size = 8 << 20
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var p http.Protocols
+	p.SetUnencryptedHTTP2(true)
+	var written atomic.Int64
+	s := &http.Server{Protocols: &p, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		chunk := make([]byte, 16<<10)
+		for written.Load() < size {
+			n, err := w.Write(chunk)
+			if written.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	})}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	target, err := client(t).Target(ToConsumers, "http://"+l.Addr().String()+"/", "h2")
+	require.NoError(t, err)
+	req := fasthttp.AcquireRequest()
+	defer fasthttp.ReleaseRequest(req)
+	waits, room := make(chan struct{}, 1), make(chan bool)
+	done := make(chan Result)
+	go func() {
+		done <- target.PostKeeping(req, 30*time.Second, &Keep{Bytes: size, Headers: all, Has: firstKept, Room: func(int) bool {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+			return <-room
+		}})
+	}()
+	<-waits
+	var before int64
+	require.Eventually(t, func() bool { // until the consumer sends no more
+		now := written.Load()
+		still := now == before
+		before = now
+		return still && now > 0
+	}, 10*time.Second, 300*time.Millisecond)
+	require.LessOrEqual(t, written.Load(), int64(256<<10))
+	close(room)
+	r := <-done
+	require.True(t, r.Response.Truncated)
+}
