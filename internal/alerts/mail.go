@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	netmail "net/mail"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/wneessen/go-mail"
@@ -20,25 +18,16 @@ type Mail struct {
 	from   string
 	to     []string
 	domain string // of Message-IDs
-	client *mail.Client
+	server mailServer
 }
-
-// The ways to encrypt a connection, as the URL of the server names them.
-const (
-	tlsStart    = "starttls"
-	tlsImplicit = "implicit"
-	tlsNone     = "none"
-)
 
 // The errors never show the URL, which contains a password.
 var (
-	errServer   = errors.New("must be smtp://user:password@host:port?tls=starttls, with tls=starttls, implicit or none")
-	errPlain    = errors.New("has a password and tls=none, which only a server on this machine may have")
-	errFrom     = errors.New("must be a mail address")
-	errTo       = errors.New("must be a list of at most 50 mail addresses, separated by commas")
-	errMailbox  = errors.New("a mail server refused the mail")
-	loopback    = map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
-	defaultPort = map[string]int{tlsStart: 587, tlsImplicit: 465, tlsNone: 25}
+	errServer  = errors.New("must be smtp://user:password@host:port?tls=starttls, with tls=starttls, implicit or none")
+	errPlain   = errors.New("has a password and tls=none, which only a server on this machine may have")
+	errFrom    = errors.New("must be a mail address")
+	errTo      = errors.New("must be a list of at most 50 mail addresses, separated by commas")
+	errMailbox = errors.New("a mail server refused the mail")
 )
 
 const maxRecipients = 50
@@ -54,11 +43,11 @@ func (e *MailError) Error() string { return e.Setting + " " + e.Err.Error() }
 // NewMail returns a sender of mails through the server of a URL. config is that of TLS, nil: the
 // roots of the system. The error is a *MailError.
 func NewMail(server, from string, to []string, config *tls.Config) (*Mail, error) {
-	host, options, err := parseServer(server)
-	if err != nil {
+	m := &Mail{from: from}
+	var err error
+	if m.server, err = parseServer(server); err != nil {
 		return nil, &MailError{"SMTP_URL", err}
 	}
-	m := &Mail{from: from}
 	sender, err := netmail.ParseAddress(from)
 	if err != nil {
 		return nil, &MailError{"FROM", errFrom}
@@ -74,59 +63,11 @@ func NewMail(server, from string, to []string, config *tls.Config) (*Mail, error
 	if len(m.to) == 0 || len(m.to) > maxRecipients {
 		return nil, &MailError{"TO", errTo}
 	}
-	if config != nil {
-		options = append(options, mail.WithTLSConfig(config))
-	}
-	options = append(options, mail.WithTimeout(tryTimeout))
-	if m.client, err = mail.NewClient(host, options...); err != nil {
+	m.server.tls = config
+	if _, err := m.server.client(context.Background()); err != nil {
 		return nil, &MailError{"SMTP_URL", errServer}
 	}
 	return m, nil
-}
-
-// parseServer reads the URL of a mail server.
-func parseServer(text string) (host string, options []mail.Option, err error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "smtp" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.Fragment != "" {
-		return "", nil, errServer
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil || len(query) > 1 || len(query) == 1 && len(query["tls"]) != 1 {
-		return "", nil, errServer
-	}
-	how := query.Get("tls")
-	if how == "" {
-		how = tlsStart
-	}
-	port, known := defaultPort[how]
-	if !known {
-		return "", nil, errServer
-	}
-	if u.Port() != "" {
-		if port, err = strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
-			return "", nil, errServer
-		}
-	}
-	options = append(options, mail.WithPort(port))
-	auth := mail.SMTPAuthAutoDiscover
-	switch how {
-	case tlsStart:
-		options = append(options, mail.WithTLSPolicy(mail.TLSMandatory))
-	case tlsImplicit:
-		options = append(options, mail.WithSSL())
-	case tlsNone:
-		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
-		auth = mail.SMTPAuthPlain
-	}
-	if password, ok := u.User.Password(); ok {
-		if how == tlsNone && !loopback[u.Hostname()] {
-			return "", nil, errPlain
-		}
-		options = append(options, mail.WithSMTPAuth(auth), mail.WithUsername(u.User.Username()), mail.WithPassword(password))
-	} else if u.User != nil {
-		return "", nil, errServer
-	}
-	return u.Hostname(), options, nil
 }
 
 // Send sends one mail to all recipients.
@@ -143,7 +84,13 @@ func (m *Mail) Send(ctx context.Context, id string, alerts []apitype.Alert) erro
 	msg.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: no answers by machines
 	msg.Subject(subject(alerts))
 	msg.SetBodyString(mail.TypeTextPlain, text(alerts))
-	err := m.client.DialAndSendWithContext(ctx, msg)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // closes the connection, also where the client has left it open
+	client, err := m.server.client(ctx)
+	if err != nil {
+		return err
+	}
+	err = client.DialAndSendWithContext(ctx, msg)
 	if msg.IsDelivered() { // what came after that does not matter
 		return nil
 	}

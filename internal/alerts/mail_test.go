@@ -103,7 +103,7 @@ func TestAMailIsSentEncryptedOnly(t *testing.T) {
 	cert, err := authority.Issue(nil)
 	require.NoError(t, err)
 	var got atomic.Pointer[mail.Message]
-	serve := func(encrypted bool) (addr string) {
+	serve := func(encrypted, implicit bool) (addr string) {
 		s := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 			_, ok := c.TLSConnectionState()
 			return &session{tls: ok, got: &got}, nil
@@ -113,6 +113,9 @@ func TestAMailIsSentEncryptedOnly(t *testing.T) {
 		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
+		if implicit {
+			l = tls.NewListener(l, s.TLSConfig)
+		}
 		done := make(chan struct{})
 		go func() { defer close(done); _ = s.Serve(l) }()
 		t.Cleanup(func() { _ = s.Close(); <-done })
@@ -126,7 +129,7 @@ func TestAMailIsSentEncryptedOnly(t *testing.T) {
 		return m.Send(ctx, "alert-1", []apitype.Alert{{Event: "consumer.dead", ChannelID: "c", ConsumerID: "k", Reason: "one\r\n.\r\ntwo \u20ac", ReviveURL: "https://b/x"}})
 	}
 	trusted := &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"}
-	addr := serve(true)
+	addr := serve(true, false)
 	require.NoError(t, send("smtp://u:p@"+addr, trusted))
 	msg := got.Load()
 	require.Equal(t, "<alert-1@example.com>", msg.Header.Get("Message-ID"))
@@ -137,12 +140,91 @@ func TestAMailIsSentEncryptedOnly(t *testing.T) {
 	require.Contains(t, string(body), "Reason:   one . two \u20ac\r\nRevive:   https://b/x")
 
 	got.Store(nil)
+	require.NoError(t, send("smtp://u:p@"+serve(true, true)+"?tls=implicit", trusted))
+	require.Equal(t, "<alert-1@example.com>", got.Load().Header.Get("Message-ID"))
+	got.Store(nil)
 	require.Error(t, send("smtp://u:p@"+addr, nil), "the certificate is of no known authority")
 	err = send("smtp://u:hunter2@"+addr, trusted)
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "hunter2")
-	require.Error(t, send("smtp://u:p@"+serve(false), trusted), "there is no STARTTLS")
+	require.Error(t, send("smtp://u:p@"+serve(false, false), trusted), "there is no STARTTLS")
 	require.Nil(t, got.Load())
+}
+
+// A mail server that does not answer, answers slowly or says much without an end costs no more than
+// the time and memory of one try, and the mail ends when it is told to.
+func TestAHostileMailServerHoldsAMailNoLongerThanItsContext(t *testing.T) {
+	drip := func(text string) func(c net.Conn) {
+		return func(c net.Conn) {
+			for err := error(nil); err == nil; _, err = io.WriteString(c, text) {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+	hang := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+	pour := func(begin, text string) func(c net.Conn) {
+		return func(c net.Conn) {
+			chunk := []byte(strings.Repeat(text, 64<<10/len(text)))
+			_, err := io.WriteString(c, begin)
+			for err == nil {
+				_, err = c.Write(chunk)
+			}
+		}
+	}
+	greet := func(then func(c net.Conn)) func(c net.Conn) {
+		return func(c net.Conn) { _, _ = io.WriteString(c, "220 ready\r\n"); then(c) }
+	}
+	for name, tc := range map[string]struct {
+		serve   func(c net.Conn)
+		query   string
+		tooMuch bool
+	}{
+		"no greeting":                   {serve: hang},
+		"no TLS":                        {serve: hang, query: "?tls=implicit"},
+		"a greeting that drips":         {serve: drip("2")},
+		"lines of a greeting that drip": {serve: drip("220-x\r\n")},
+		"no answer to EHLO":             {serve: greet(hang)},
+		"an answer that drips":          {serve: greet(drip("250-x\r\n"))},
+		"a banner without an end":       {serve: pour("220 ", "x"), tooMuch: true},
+		"lines without an end":          {serve: pour("", "220-x\r\n"), tooMuch: true},
+		"extensions without an end":     {serve: greet(pour("", "250-x\r\n")), tooMuch: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			closed, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				tc.serve(c)
+				close(closed)
+			}()
+			t.Cleanup(func() { _ = l.Close(); <-done })
+			if tc.query == "" {
+				tc.query = "?tls=none"
+			}
+			m, err := NewMail("smtp://"+l.Addr().String()+tc.query, "a@example.com", []string{"b@example.com"}, nil)
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			if !tc.tooMuch {
+				time.AfterFunc(500*time.Millisecond, cancel)
+			}
+			start := time.Now()
+			err = m.Send(ctx, "alert-1", []apitype.Alert{{Event: "consumer.dead"}})
+			require.Error(t, err)
+			if tc.tooMuch {
+				require.ErrorIs(t, err, errSaysTooMuch)
+			}
+			require.Less(t, time.Since(start), tryTimeout/2)
+			<-closed // the server sees the end of the connection
+			cancel()
+		})
+	}
 }
 
 func TestTheWebhookIsSignedAndFollowsNothing(t *testing.T) {
