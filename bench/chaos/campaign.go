@@ -29,7 +29,8 @@ const (
 func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(format string, args ...any)) error {
 	load, stop := context.WithCancel(ctx)
 	defer stop()
-	storm, stopStorm := context.WithTimeout(ctx, d-calm(d))
+	rest := calm(d, c.Neighbours)
+	storm, stopStorm := context.WithTimeout(ctx, d-rest)
 	defer stopStorm()
 	background, stopBackground := context.WithCancel(ctx)
 	defer stopBackground()
@@ -41,10 +42,14 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	}
 	wg.Go(func() { r.redriveNowAndThen(load, rand.New(rand.NewPCG(c.Seed, 1<<63))) })
 	wg.Go(func() { r.replay(load) })
+	if r.neighbours != nil {
+		wg.Go(func() { r.watchMemory(load) })
+	}
 	err := r.inject(ctx, storm, c, say)
 	say("faults have ended; the load continues for a while")
 	if err == nil {
-		pause(ctx, calm(d))
+		r.endAttack(ctx, say)
+		pause(ctx, rest)
 	}
 	stop()
 	for _, c := range []*guarded{r.producer, r.mortals} {
@@ -67,8 +72,15 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 }
 
 // calm is how long the load, and the deaths of clients, continue after the last fault of a campaign
-// of d. A broker that a fault restarts no longer has what clients left behind.
-func calm(d time.Duration) time.Duration { return min(d/6, 30*time.Second) }
+// of d. A broker that a fault restarts no longer has what clients left behind. After an attack of
+// neighbours it is long enough to see that publishing is healthy again, in a short campaign half of it.
+func calm(d time.Duration, neighbours int) time.Duration {
+	rest := min(d/6, 30*time.Second)
+	if neighbours > 0 {
+		rest = max(rest, min(d/2, 2*servedWithin))
+	}
+	return rest
+}
 
 // inject deals faults until storm ends; the last ones are waited for, unless ctx ends.
 func (r *rig) inject(ctx, storm context.Context, c *Config, say func(format string, args ...any)) error {

@@ -35,6 +35,7 @@ func Check(e *Evidence) *Verdict {
 	c.rests()
 	c.counters()
 	c.availability()
+	c.neighbours()
 	for _, n := range e.Notes {
 		c.v.broken("rig notes", "%s: %s, at %s", n.What, n.Detail, n.At.Format(time.RFC3339Nano))
 	}

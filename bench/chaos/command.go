@@ -26,9 +26,12 @@ type Config struct {
 	Rate    float64       // messages per second
 	Every   time.Duration // from one fault to the next
 	Deaths  float64       // of clients, per second
-	Dir     string        // empty: a temporary folder
-	JSON    string
-	Keep    bool
+
+	Neighbours int // goroutines that attack; 0: none
+
+	Dir  string // empty: a temporary folder
+	JSON string
+	Keep bool
 }
 
 // maxMinutes bounds a run: sequence numbers and memory are planned for a day.
@@ -47,6 +50,7 @@ func Parse(args []string, progress io.Writer) (*Config, error) {
 	f.Float64Var(&c.Rate, "rate", 700, "messages per second")
 	f.DurationVar(&c.Every, "every", 5*time.Second, "from one fault to the next")
 	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die during an exchange, up to 100; 0: none")
+	f.IntVar(&c.Neighbours, "neighbours", 0, fmt.Sprintf("goroutines of greedy neighbours, which hold what users share until the faults end, up to %d; 0: none", neighboursAtMost))
 	f.StringVar(&c.Dir, "dir", "", "`folder` for journals and logs, which must not exist; default: a temporary one")
 	f.StringVar(&c.JSON, "json", "", "write the verdicts to this `file`")
 	f.BoolVar(&c.Keep, "keep", false, "keep the folder also when every promise was kept")
@@ -79,6 +83,9 @@ func (c *Config) check() error {
 	if !(c.Deaths >= 0 && c.Deaths <= 100) {
 		errs = append(errs, errors.New("--deaths: want 0 to 100"))
 	}
+	if c.Neighbours < 0 || c.Neighbours > neighboursAtMost {
+		errs = append(errs, fmt.Errorf("--neighbours: want 0 to %d", neighboursAtMost))
+	}
 	if c.Every <= 0 {
 		errs = append(errs, errors.New("--every: want more than 0"))
 	}
@@ -95,8 +102,8 @@ func (c *Config) campaigns() []string {
 
 // replay returns the command that injects the same faults again.
 func (c *Config) replay(topology string, d time.Duration) string {
-	return fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g --keep",
-		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths)
+	return fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g --neighbours %d --keep",
+		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths, c.Neighbours)
 }
 
 // Run runs the campaigns and prints their verdicts. kept is false if a promise was broken. An error

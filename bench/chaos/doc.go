@@ -19,6 +19,13 @@
 // completely must not be stored, an answer that was read is a promise, and everything else is
 // uncertain. The death of a client explains no repeat.
 //
+// # Greedy neighbours
+//
+// A fifth client process, the neighbours, holds as much as it gets of everything that users share:
+// see attacks. What belongs to the neighbours is deleted at the end of the attack. The checker knows
+// the ordinary clients only: their promises stay, their refusals are counted, and soon after the
+// attack none may come.
+//
 // # The schedule
 //
 // The seed decides the time, the kind, the target and the length of each fault. Faults come in

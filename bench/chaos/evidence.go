@@ -36,6 +36,7 @@ type Evidence struct {
 	Exchanges map[exchangeKey]Exchange `json:"-"`
 	Copies    []Copy
 	Replays   []Replay
+	Attack    Attack
 	// InRedis is how many jobs Redis still knew at the end.
 	InRedis int64
 }
@@ -121,7 +122,7 @@ type failedDelivery struct {
 
 // gather reads all of it.
 func (r *rig) gather(ctx context.Context) (*Evidence, error) {
-	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests, Pauses: r.pauses, Exchanges: map[exchangeKey]Exchange{}}
+	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests, Pauses: r.pauses, Attack: r.attack, Exchanges: map[exchangeKey]Exchange{}}
 	for n := 1; n <= r.producer.starts; n++ {
 		if err := e.readProducer(r.journalOf(r.producer.name, n)); err != nil {
 			return nil, err
@@ -130,6 +131,13 @@ func (r *rig) gather(ctx context.Context) (*Evidence, error) {
 	for _, c := range []*guarded{r.sinks, r.puller} {
 		for n := 1; n <= c.starts; n++ {
 			if err := e.readConsumer(r.journalOf(c.name, n)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if r.neighbours != nil {
+		for n := 1; n <= r.neighbours.starts; n++ {
+			if err := e.readAttacks(r.journalOf(r.neighbours.name, n)); err != nil {
 				return nil, err
 			}
 		}

@@ -67,6 +67,9 @@ type plan struct {
 	Rate      float64  // messages per second
 	Deaths    float64  // clients per second that die in the middle of something
 	Seed      uint64
+
+	Neighbours int    // goroutines of greedy neighbours
+	Inside     string // host:port of their server
 }
 
 // consumerThat returns the first consumer that does something.

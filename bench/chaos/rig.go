@@ -56,8 +56,9 @@ type rig struct {
 	nodes     []*node
 	sinkLinks []*proxy.Proxy // brokers -> push endpoints, by channel
 
-	producer, sinks, puller, mortals *guarded
-	victims                          []*child // one of each kind, at most one of them alive
+	producer, sinks, puller, mortals, neighbours *guarded
+
+	victims []*child // one of each kind, at most one of them alive
 
 	rests []Rest // of each broker
 
@@ -66,6 +67,7 @@ type rig struct {
 	deaths []Death // of victims
 	notes  []Note
 	pauses []Pause
+	attack Attack
 }
 
 // A Note is something that no journal shows: a broker that died by itself.
@@ -83,7 +85,7 @@ func (r *rig) note(what, format string, args ...any) {
 // build starts everything but the producer. The rig must be closed also when it fails.
 func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 	r := &rig{plan: newPlan(c.Rate, c.Seed), dir: dir}
-	r.plan.Deaths = c.Deaths
+	r.plan.Deaths, r.plan.Neighbours = c.Deaths, c.Neighbours
 	var err error
 	if r.broker, err = target.Broker(c.Broker); err != nil {
 		return r, err
@@ -101,6 +103,9 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 		return r, err
 	}
 	if err := r.startSinks(); err != nil {
+		return r, err
+	}
+	if r.plan.Inside, err = freeAddr(); err != nil {
 		return r, err
 	}
 	for i := range c.Brokers {
@@ -124,16 +129,31 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 	if err := r.puller.start(); err != nil {
 		return r, err
 	}
+	if err := r.startHarm(ctx, c); err != nil {
+		return r, err
+	}
+	return r, r.producer.start()
+}
+
+// startHarm starts the clients that die and the greedy neighbours, as far as the campaign has them.
+func (r *rig) startHarm(ctx context.Context, c *Config) error {
 	if c.Deaths > 0 {
 		r.mortals = r.role("chaos-mortals")
 		for _, v := range victims {
 			r.victims = append(r.victims, &r.role(v.role).child)
 		}
 		if err := r.mortals.start(); err != nil {
-			return r, err
+			return err
 		}
 	}
-	return r, r.producer.start()
+	if c.Neighbours == 0 {
+		return nil
+	}
+	if err := r.registerNeighbours(ctx); err != nil {
+		return err
+	}
+	r.neighbours, r.attack.Start = r.role(neighboursRole), time.Now()
+	return r.neighbours.start()
 }
 
 func (r *rig) planPath() string { return filepath.Join(r.dir, "plan.json") }
@@ -153,7 +173,7 @@ func (r *rig) role(name string) *guarded {
 
 // roles are the processes that live for the whole campaign.
 func (r *rig) roles() (out []*guarded) {
-	for _, c := range []*guarded{r.producer, r.sinks, r.puller, r.mortals} {
+	for _, c := range []*guarded{r.producer, r.sinks, r.puller, r.mortals, r.neighbours} {
 		if c != nil {
 			out = append(out, c)
 		}
@@ -226,6 +246,9 @@ func (r *rig) addBroker(ctx context.Context, i int) error {
 		"BROKER_RATIONAL_DELAY="+rationalDelay.String(), fmt.Sprint("BROKER_MAX_RETRIES=", maxRetries),
 		"BROKER_RETENTION="+retention.String(), "BROKER_RETRY_BACKOFF="+retryBackoff, "BROKER_RETRY_MAX_DELAY="+retryMaxDelay.String(),
 		"BROKER_LOG_FORMAT=json", "BROKER_LOG_LEVEL=info")
+	if r.plan.Neighbours > 0 {
+		env = append(env, "BROKER_ALLOW_DELETE=true", "BROKER_FETCH_EGRESS_ALLOW=127.0.0.0/8")
+	}
 	n, err := newNode(i, r, env)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	harness := buildPrograms(t)
 	dir := filepath.Join(t.TempDir(), "campaign")
 	report := filepath.Join(t.TempDir(), "chaos.json")
-	cmd := exec.Command(harness, "chaos", "--minutes", "0.4", "--seed", "1", "--rate", "100", "--every", "3s", "--dir", dir, "--keep", "--json", report)
+	cmd := exec.Command(harness, "chaos", "--minutes", "0.6", "--seed", "1", "--rate", "100", "--every", "3s", "--neighbours", "28", "--dir", dir, "--keep", "--json", report)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Run(), out.String())
@@ -61,6 +61,8 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	require.Positive(t, v.LeftOut, "filters and addresses leave jobs out")
 	require.Positive(t, v.Answered, "responses come back")
 	require.Positive(t, v.Replayed, "a replay delivers")
+	require.Positive(t, v.UnderAttack, "neighbours attack")
+	require.Positive(t, v.P99AfterAttack, "and it goes on after them")
 	require.FileExists(t, filepath.Join(dir, standalone, "faults.json"))
 }
 
@@ -131,7 +133,7 @@ func TestAnOrdinaryBuildHasNoFailpoints(t *testing.T) {
 }
 
 func TestFlagsAreChecked(t *testing.T) {
-	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--redis", "memcached"}, {"--brokers", "0"}, {"--rate", "0"}, {"--every", "0s"}, {"extra"}, {"--no-such"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--redis", "memcached"}, {"--brokers", "0"}, {"--rate", "0"}, {"--every", "0s"}, {"--neighbours", "-1"}, {"--neighbours", "1000"}, {"extra"}, {"--no-such"}} {
 		_, err := Parse(args, &bytes.Buffer{})
 		require.Error(t, err, args)
 	}

@@ -38,6 +38,8 @@ func Role(ctx context.Context, name string, args []string, progress io.Writer) e
 		newPuller(p, log).run(ctx)
 	case "chaos-mortals":
 		newMortals(p, log, *from).run(ctx)
+	case neighboursRole:
+		err = newNeighbours(p, log).run(ctx)
 	case victims[singleVictim].role:
 		r := newProducer(p, log, *from)
 		r.hurry(ctx, r.publish)
@@ -51,5 +53,5 @@ func Role(ctx context.Context, name string, args []string, progress io.Writer) e
 }
 
 // Roles are the names that Role accepts.
-var Roles = []string{"chaos-producer", "chaos-sinks", "chaos-puller", "chaos-mortals",
+var Roles = []string{"chaos-producer", "chaos-sinks", "chaos-puller", "chaos-mortals", neighboursRole,
 	victims[singleVictim].role, victims[batchVictim].role, victims[pullVictim].role}

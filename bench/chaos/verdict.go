@@ -16,7 +16,8 @@ import (
 
 // promises are the violations that there can be, in the order of the table.
 var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
-	"leases not kept", "rates exceeded", "out of order", "before their time", "pauses not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "leaks", "client deaths missing", "rig notes"}
+	"leases not kept", "rates exceeded", "out of order", "before their time", "pauses not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "leaks", "client deaths missing",
+	"attacks missing", "publishes not served after the attack", "memory above its bound", "rig notes"}
 
 // A Verdict is the result of one or more campaigns.
 type Verdict struct {
@@ -60,6 +61,15 @@ type Verdict struct {
 	PostsHealthy, PostsAcked      int64         // while MySQL was healthy; of those, with success
 	LongestGap, LongestGapHealthy time.Duration // without any success
 
+	Attacks         map[string]int // of neighbours, by kind: what they held
+	RefusedByAttack map[string]int // answers to ordinary publishes while neighbours attacked, by status and code
+	UnderAttack     int64          // ordinary publishes that were answered meanwhile
+	P99UnderAttack  time.Duration  // of those without a fault
+	MostMemory      int            // of a broker, MiB
+
+	AfterAttack, RefusedAfterAttack int64 // ordinary publishes that were answered from servedWithin after it on
+	P99AfterAttack                  time.Duration
+
 	Violations map[string]int // by promise; empty if every promise was kept
 	Samples    []string       `json:",omitempty"`
 	Dir        string         `json:",omitempty"` // kept, because something is to be seen there
@@ -71,7 +81,7 @@ type Verdict struct {
 const maxSamples = 200
 
 func newVerdict(e *Evidence) *Verdict {
-	v := &Verdict{Faults: map[string]int{}, Deaths: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
+	v := &Verdict{Faults: map[string]int{}, Deaths: map[string]int{}, Attacks: map[string]int{}, RefusedByAttack: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
 	for _, f := range e.Faults {
 		v.Faults[f.Kind]++
 	}
@@ -104,7 +114,7 @@ func (v *Verdict) add(o *Verdict) {
 	v.Brokers = o.Brokers
 	v.Seed = o.Seed
 	v.Seconds += o.Seconds
-	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Deaths, o.Deaths}, {v.Explained, o.Explained}, {v.Violations, o.Violations}} {
+	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Deaths, o.Deaths}, {v.Attacks, o.Attacks}, {v.RefusedByAttack, o.RefusedByAttack}, {v.Explained, o.Explained}, {v.Violations, o.Violations}} {
 		for k, n := range pair.from {
 			pair.into[k] += n
 		}
@@ -116,7 +126,8 @@ func (v *Verdict) add(o *Verdict) {
 		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Abandoned, &o.Abandoned},
 		{&v.PlannedExits, &o.PlannedExits}, {&v.Ordered, &o.Ordered}, {&v.Pauses, &o.Pauses}, {&v.Scheduled, &o.Scheduled},
 		{&v.Journalled, &o.Journalled}, {&v.LeftOut, &o.LeftOut},
-		{&v.Answered, &o.Answered}, {&v.AnsweredAgain, &o.AnsweredAgain}, {&v.Replayed, &o.Replayed}, {&v.ReplayedAgain, &o.ReplayedAgain},
+		{&v.Answered, &o.Answered}, {&v.AnsweredAgain, &o.AnsweredAgain}, {&v.Replayed, &o.Replayed}, {&v.ReplayedAgain, &o.ReplayedAgain}, {&v.UnderAttack, &o.UnderAttack},
+		{&v.AfterAttack, &o.AfterAttack}, {&v.RefusedAfterAttack, &o.RefusedAfterAttack},
 	} {
 		*pair.into += *pair.from
 	}
@@ -125,6 +136,8 @@ func (v *Verdict) add(o *Verdict) {
 	v.Bound += o.Bound
 	v.LongestGap = max(v.LongestGap, o.LongestGap)
 	v.LongestGapHealthy = max(v.LongestGapHealthy, o.LongestGapHealthy)
+	v.P99UnderAttack, v.P99AfterAttack = max(v.P99UnderAttack, o.P99UnderAttack), max(v.P99AfterAttack, o.P99AfterAttack)
+	v.MostMemory = max(v.MostMemory, o.MostMemory)
 	v.Samples = append(v.Samples, o.Samples...)
 }
 
@@ -190,6 +203,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	})
 	row("longest time without a 2xx", func(v *Verdict) string { return v.LongestGap.Round(time.Millisecond).String() })
 	row("  while MySQL was healthy", func(v *Verdict) string { return v.LongestGapHealthy.Round(time.Millisecond).String() })
+	rowsOfAttacks(all, row, count)
 	for _, p := range promises {
 		count(strings.ToUpper(p[:1])+p[1:], func(v *Verdict) int64 { return int64(v.Violations[p]) })
 	}
