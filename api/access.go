@@ -90,11 +90,23 @@ func (access Access) forConsumers() bool { return access == AccessOwn || access 
 func (access Access) forProducers() bool { return access == AccessPublished || access == AccessJob }
 
 func (a *API) admitConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	_, k, err := a.authorizeConsumer(ctx, rc)
+	h := &rc.Request.Header
+	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), param(rc, "consumer"), h.Peek(headerConsumerToken))
 	if err == nil {
-		answer.SetKey(rc, share.Consumer(k.No))
+		answer.SetKey(rc, share.Consumer(st.Consumer.No))
+		rc.SetUserValue(standingKey, &st)
 	}
 	return err
+}
+
+// standingKey is the user value with what a request was admitted with.
+const standingKey = "standing"
+
+// standing returns what the request was admitted with, nil where that is not a resource that may
+// change: the admin token, or open management.
+func standing(rc *fasthttp.RequestCtx) *catalogue.Standing {
+	st, _ := rc.UserValue(standingKey).(*catalogue.Standing)
+	return st
 }
 
 // publisherKey is the user value with the producer that admitProducer found.
@@ -102,12 +114,13 @@ const publisherKey = "publisher"
 
 func (a *API) admitProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	h := &rc.Request.Header
-	_, p, err := a.o.Catalogue.AuthorizeProducer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), h.Peek(headerProducerID), h.Peek(headerProducerToken))
+	st, err := a.o.Catalogue.AdmitProducer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), h.Peek(headerProducerID), h.Peek(headerProducerToken))
 	if err != nil {
 		return err
 	}
-	rc.SetUserValue(publisherKey, p)
-	answer.SetKey(rc, share.Producer(p.No))
+	rc.SetUserValue(publisherKey, st.Producer)
+	rc.SetUserValue(standingKey, &st)
+	answer.SetKey(rc, share.Producer(st.Producer.No))
 	return nil
 }
 

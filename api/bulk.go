@@ -205,17 +205,18 @@ func (a *API) getBadRows(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	rc.SetContentType(apitype.MediaJSON)
 	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	rc.Response.Header.Set(fasthttp.HeaderLastModified, string(fasthttp.AppendHTTPDate(nil, time.UnixMilli(b.ChangedMs))))
+	st := standing(rc) // the request is over when the rows are written
 	rc.SetBodyStreamWriter(func(w *bufio.Writer) {
-		if err := a.writeBadRows(w, b.ID, page); err != nil {
+		if err := a.writeBadRows(w, st, b.ID, page); err != nil {
 			a.log.Debug("the bad rows of a bulk were not written whole", "error", err)
 		}
 	})
 	return nil
 }
 
-// writeBadRows writes pages of bad rows, the first of which is read already. After an error the
-// answer is no JSON, so that a client takes it for what it is.
-func (a *API) writeBadRows(w *bufio.Writer, id ident.ID, page []durable.BadRow) error {
+// writeBadRows writes pages of bad rows, the first of which is read already, as long as a new request
+// would be admitted. After an error the answer is no JSON, so that a client takes it for what it is.
+func (a *API) writeBadRows(w *bufio.Writer, st *catalogue.Standing, id ident.ID, page []durable.BadRow) error {
 	between := `{"Result":[`
 	for len(page) > 0 {
 		for _, r := range page {
@@ -231,6 +232,9 @@ func (a *API) writeBadRows(w *bufio.Writer, id ident.ID, page []durable.BadRow) 
 		}
 		if len(page) < badRowsPage {
 			break
+		}
+		if err := st.Judge(); err != nil {
+			return err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		next, err := a.o.Store.BadRows(ctx, id, page[len(page)-1].Row, badRowsPage)

@@ -104,10 +104,18 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		from = k.Position
 	}
 	if q.wait > 0 {
-		w := exchange.Wish{Key: answer.KeyOf(rc), ChannelNo: ch.No, Head: m.Head(), Until: q.until, Wait: q.wait, Stopping: a.o.Stopping}
+		st := standing(rc)
+		if st == nil {
+			of := a.o.Catalogue.StandingIn(ch)
+			st = &of
+		}
+		w := exchange.Wish{Key: answer.KeyOf(rc), ChannelNo: ch.No, Head: m.Head(), Until: q.until, Wait: q.wait, Standing: st, Stopping: a.o.Stopping}
 		gone, full := a.o.Board.Await(rc.Conn(), w)
 		if gone {
 			return nil
+		}
+		if err := st.Judge(); err != nil {
+			return err
 		}
 		if full {
 			rc.Response.Header.Set("Retry-After", exchange.Crowded)
@@ -194,19 +202,16 @@ func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error 
 			return catalogue.ErrConsumerToken
 		}
 	}
-	_, k, err := a.o.Catalogue.AuthorizeConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), id, token)
+	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), id, token)
 	if err == nil {
-		rc.SetUserValue(receiverKey, k)
+		rc.SetUserValue(standingKey, &st)
 	}
 	return err
 }
 
-// receiverKey is the user value with the consumer that admitReceiver found.
-const receiverKey = "receiver"
-
 // postResponse stores the response that a receiver posts.
 func (a *API) postResponse(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	k, _ := rc.UserValue(receiverKey).(*durable.Consumer)
+	k := standing(rc).Consumer
 	ch := a.o.Catalogue.ChannelByNo(k.ChannelNo)
 	p := a.o.Policies.Of(k.Policy)
 	if ch == nil || p.Responses == policy.ResponsesOff || ident.Reserved(ch.ID) {

@@ -259,6 +259,9 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 			defer body.Drop(rc, loaded)
 		}
 		if err == nil {
+			err = standing(rc).Judge() // its body may have come slowly
+		}
+		if err == nil {
 			err = within(func(ctx context.Context) error { return route.serve(a, ctx, rc) })
 		}
 		if err != nil {

@@ -45,8 +45,6 @@ var errAnswersUnread = problem.New(413, "answers_unread",
 // takes them.
 type answers struct {
 	channelID string
-	intake    policy.Intake
-	ack       string        // the member Ack of a line whose message is stored; "": the channel promises nothing else
 	taken     chan struct{} // capacity 1: answers were written to the client
 
 	mu       sync.Mutex
@@ -67,47 +65,59 @@ type answers struct {
 type refusal struct {
 	status       int
 	code, detail string
+	last         bool // it ends the batch, so it says how many lines came before it
 }
 
 // A stored result begins with a byte of these flags.
 const (
-	hasID        = 1 << iota // the ID of the message follows
-	hasKey                   // the length of the Key and that Key follow
-	hasRefusal               // two bytes follow: the index in refusals
-	isReplayed               // the message was stored before
-	isScheduled              // the message is a schedule
-	isJournalled             // a receipt follows: the message is in the journal
+	hasID           = 1 << iota // the ID of the message follows
+	hasKey                      // the length of the Key and that Key follow
+	hasRefusal                  // two bytes follow: the index in refusals
+	isReplayed                  // the message was stored before
+	isScheduled                 // the message is a schedule
+	isJournalled                // a receipt follows: the message is in the journal
+	tellsDurable                // the channel has the journal: Ack says that the store has the message
+	tellsReplicated             // Ack says that a second server has it
 )
 
-func newAnswers(channelID string, in policy.Intake) *answers {
-	a := &answers{channelID: channelID, intake: in, taken: make(chan struct{}, 1)}
-	if in.Ack != policy.AckDurable {
-		a.ack = `,"Ack":"` + Committed(in.Ack).String() + `"`
+// ackFlag returns the flag with which a line says that its message is stored.
+func ackFlag(in policy.Intake) byte {
+	switch in.Ack {
+	case policy.AckJournal:
+		return tellsDurable
+	case policy.AckReplicated:
+		return tellsReplicated
 	}
+	return 0
+}
+
+func newAnswers(channelID string) *answers {
+	a := &answers{channelID: channelID, taken: make(chan struct{}, 1)}
 	a.more.L = &a.mu
 	return a
 }
 
 // add appends the result of the next line. msg is nil if the line contained no valid message.
-// repeat reports that the line is answered with success although nothing new was stored. kind is
-// isScheduled for a schedule, else 0.
-func (a *answers) add(msg *durable.Message, err error, kind byte) (repeat bool) {
+// repeat reports that the line is answered with success although nothing new was stored. in is how
+// the channel took the line in. kind is isScheduled for a schedule, else 0.
+func (a *answers) add(msg *durable.Message, err error, in policy.Intake, kind byte) (repeat bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lines++
 	no := uint16(0)
 	repeats := errors.Is(err, durable.ErrDuplicate)
 	if repeats {
-		stored, status := replayed(msg, a.intake, err)
+		stored, status := replayed(msg, in, err)
 		if msg = &stored; status > 0 {
 			kind, err = kind|isReplayed, nil
 		}
 	}
 	if err != nil {
 		p := problem.From(err)
-		kind, no = kind|hasRefusal, a.refusal(refusal{p.Status, p.Code, p.Detail})
+		kind, no = kind|hasRefusal, a.refusal(refusal{p.Status, p.Code, p.Detail, errors.As(err, &batchEnd{})})
 	}
 	if err == nil || repeats {
+		kind |= ackFlag(in)
 		if msg.Key == "" || msg.Scoped() || msg.Digested() {
 			kind |= hasID
 		}
@@ -201,8 +211,8 @@ func (a *answers) refusal(r refusal) uint16 {
 	if a.known == nil {
 		a.known = map[refusal]uint16{}
 	}
-	if len(a.refusals) >= mostRefusals && r.detail != oneOfMany {
-		return a.refusal(refusal{r.status, r.code, oneOfMany})
+	if len(a.refusals) >= mostRefusals && r.detail != oneOfMany && !r.last {
+		return a.refusal(refusal{r.status, r.code, oneOfMany, false})
 	}
 	no = uint16(len(a.refusals))
 	a.refusals = append(a.refusals, r)
@@ -321,7 +331,7 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 		buf = jsontext.Append(buf, r.code)
 		buf = append(buf, `,"detail":`...)
 		buf = jsontext.Append(buf, r.detail)
-		if r.code == errAnswersUnread.Code {
+		if r.last {
 			buf = append(buf, `,"Taken":`...)
 			buf = strconv.AppendInt(buf, a.lines-1, 10)
 		}
@@ -330,7 +340,12 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 	if kind&(hasID|hasKey) == 0 {
 		return append(buf, "}\n"...), n
 	}
-	buf = append(buf, a.ack...)
+	switch {
+	case kind&tellsDurable != 0:
+		buf = append(buf, `,"Ack":"durable"`...)
+	case kind&tellsReplicated != 0:
+		buf = append(buf, `,"Ack":"replicated"`...)
+	}
 	if kind&hasID != 0 {
 		n += copy(m.ID[:], kept[n:])
 	}

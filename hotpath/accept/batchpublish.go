@@ -2,7 +2,6 @@ package accept
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"mime"
@@ -18,7 +17,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/share"
 )
 
 const (
@@ -48,17 +46,15 @@ const (
 // Each line is answered once its message is committed. The request is streamed: any length fits
 // into bounded memory. A bad line never fails another line.
 func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
-	h := &rc.Request.Header
 	channelID, _ := rc.UserValue("channel").(string)
-	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
-		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	from, err := p.sender(rc, channelID)
 	if err != nil {
 		problem.Write(rc, err)
 		return
 	}
-	mode, err := cloudevents.ModeOf(h.ContentType())
+	mode, err := cloudevents.ModeOf(rc.Request.Header.ContentType())
 	if err = eventProblem(err); err == nil {
-		err = p.batch(rc, sender{ch, producer}, mode == cloudevents.Batch)
+		err = p.batch(rc, from, mode == cloudevents.Batch)
 	}
 	if err != nil {
 		problem.Write(rc, err)
@@ -139,22 +135,13 @@ func (p *Publisher) lineDefaults(h *fasthttp.RequestHeader, ch *catalogue.Channe
 	return durable.Message{Priority: priority, TTLMs: ttl, ContentType: defaultContentType, Headers: carried, Addressed: addressed}, err
 }
 
-// A sender is an authorised producer and its channel.
-type sender struct {
-	ch       *catalogue.Channel
-	producer *durable.Producer
-}
-
-// key is whose share a request of the sender uses.
-func (s *sender) key() share.Key { return share.Producer(s.producer.No) }
-
 // A batch is one batch request under way, and the body of its answer. fasthttp calls WriteTo in the
 // goroutine of the connection, after the handler and before it releases the request and its
 // RequestCtx. Two other goroutines, which read the request and collect the results, run only during
 // that call. Therefore no part of a batch touches the connection later, when the connection or its
 // memory may belong to another client. None of the three goroutines has the RequestCtx.
 type batch struct {
-	lineMaker
+	lineMaker      // its sender is judged anew, and so the reader's alone
 	events    bool // a JSON array of CloudEvents instead of lines
 	requestID string
 	body      Body
@@ -167,7 +154,7 @@ type batch struct {
 // a chunked body.
 func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
-	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID, from.ch.Intake)}
+	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID)}
 }
 
 // open counts the buffer of the reader. It reports whether there is room. Under pressure the slowest
@@ -223,7 +210,7 @@ func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
 
 // guarded runs a part of the batch whose panic fails only this request.
 func (b *batch) guarded(part string, f func() error) error {
-	return guard.Do(part, f, "request_id", b.requestID, "channel", b.ch.ID)
+	return guard.Do(part, f, "request_id", b.requestID, "channel", b.answers.channelID)
 }
 
 // write writes answers until there are no more.
@@ -279,7 +266,7 @@ func (b *batch) record(c *chunk) {
 			err = c.sub.Outcome(submitted)
 			receipt, journalled := c.sub.Receipt(submitted)
 			submitted++
-			b.p.metrics.Answer(b.ch.Intake.Ack, journalled, err)
+			b.p.metrics.Answer(c.intake.Ack, journalled, err)
 			if journalled {
 				others++
 				b.answers.addReceipt(l.msg, receipt)
@@ -290,7 +277,7 @@ func (b *batch) record(c *chunk) {
 			stored++
 			bytes += len(l.msg.Payload)
 		}
-		if b.answers.add(l.msg, err, 0) {
+		if b.answers.add(l.msg, err, c.intake, 0) {
 			repeats++
 		}
 	}

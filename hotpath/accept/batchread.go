@@ -14,11 +14,12 @@ import (
 
 // A chunk is consecutive lines of one batch request.
 type chunk struct {
-	lines []line
-	cost  int64       // of its messages, bytes
-	held  int64       // of those, counted in the bound before they are submitted
-	sub   *Submission // of its messages; nil: it has none
-	later *laterLines // its scheduled messages; nil: it has none
+	lines  []line
+	cost   int64         // of its messages, bytes
+	held   int64         // of those, counted in the bound before they are submitted
+	intake policy.Intake // of the channel when it was submitted
+	sub    *Submission   // of its messages; nil: it has none
+	later  *laterLines   // its scheduled messages; nil: it has none
 }
 
 // A line holds the message of one line, or the schedule, or the reason why it has none.
@@ -80,19 +81,19 @@ func (b *batch) read() error {
 			return nil
 		}
 		if err != nil {
-			return err
+			return b.refuse(lines, err)
 		}
 	}
 }
 
-// awaitRoom holds the client back while too many of its answers are unread. It returns
-// errAnswersUnread where the client does not read at all.
+// awaitRoom holds the client back while too many of its answers are unread. It returns errAnswersUnread
+// as the end where the client does not read at all.
 func (b *batch) awaitRoom() error {
 	for b.answers.full() {
 		b.wire.alive() // the broker holds the client back
 		patience := stallPatience - b.answers.stalled()
 		if patience <= 0 {
-			return errAnswersUnread
+			return batchEnd{errAnswersUnread}
 		}
 		timer := time.NewTimer(patience)
 		select {
@@ -108,11 +109,33 @@ func (b *batch) awaitRoom() error {
 	return nil
 }
 
+// A batchEnd is a refusal that ends the batch, with a last line.
+type batchEnd struct{ *problem.Problem }
+
+func (e batchEnd) Unwrap() error { return e.Problem }
+
+// judge is sender.judge for the next line.
+func (b *batch) judge() error {
+	err := b.sender.judge()
+	if err == nil && b.producer.PublishSecret != "" {
+		err = errSecretSince
+	}
+	if err == nil {
+		return nil
+	}
+	last := *problem.From(err)
+	last.Detail += batchEnds
+	return batchEnd{&last}
+}
+
+// batchEnds is added to the detail of a refusal that ends a batch.
+const batchEnds = " That has changed since the batch began, which ends here: the lines answered above are done with, none after them was stored."
+
 // refuse ends the batch with a last line. The client must send the rest before it reads that line,
 // so the rest is read and dropped, within bounds. Beyond the bounds the connection is closed, which
 // most clients report as a reset.
 func (b *batch) refuse(lines source, refusal error) error {
-	if !errors.Is(refusal, errAnswersUnread) {
+	if !errors.As(refusal, &batchEnd{}) {
 		return refusal
 	}
 	last := &chunk{lines: []line{{err: refusal}}}
@@ -143,6 +166,9 @@ func (b *batch) readChunk(lines source) (*chunk, error) {
 			return c, err
 		case !b.events && blank(text):
 			continue
+		}
+		if err := b.judge(); err != nil {
+			return c, err
 		}
 		l, err := b.parse(text)
 		if err != nil {
@@ -242,7 +268,8 @@ func (b *lineMaker) planned(m *durable.Message, t times, names timeNames) (line,
 func (b *batch) submit(c *chunk) bool {
 	b.wire.alive()
 	msgs := make([]*durable.Message, 0, len(c.lines))
-	replicated := b.ch.Intake.Ack == policy.AckReplicated
+	c.intake = b.ch.Intake
+	replicated := c.intake.Ack == policy.AckReplicated
 	for i := range c.lines {
 		l := &c.lines[i]
 		if l.msg != nil {
@@ -258,7 +285,7 @@ func (b *batch) submit(c *chunk) bool {
 	}
 	if len(msgs) > 0 {
 		terms := Terms{Patience: batchRoom, Lines: true, Counted: c.held}
-		terms.acknowledged(b.ch.Intake)
+		terms.acknowledged(c.intake)
 		c.sub = b.p.Submit(b.wire.ctx, terms, msgs...)
 	}
 	c.later = b.p.scheduleLines(b.wire.ctx, c.lines)

@@ -73,7 +73,7 @@ func (d *batchDoor) batch(body io.Reader, conn net.Conn) *batch {
 // testSender returns a producer and its channel of an ID.
 func testSender(channel string) *sender {
 	ch := &catalogue.Channel{Channel: durable.Channel{No: 1, ID: channel, Audience: 1}}
-	return &sender{ch, &durable.Producer{No: 1}}
+	return &sender{ch: ch, producer: &durable.Producer{No: 1}}
 }
 
 // observed is a batch whose end is told.

@@ -55,7 +55,7 @@ func (p *Publisher) Rows(channelNo, producerNo uint32, d RowDefaults, createdMs 
 	case producer == nil || producer.Deleted:
 		return nil, catalogue.ErrUnknownProducer
 	}
-	return &Rows{lineMaker{p: p, sender: sender{ch, producer}, nowMs: func() int64 { return createdMs }, times: times{d.ScheduledFor, d.Recurrence},
+	return &Rows{lineMaker{p: p, sender: sender{ch: ch, producer: producer}, nowMs: func() int64 { return createdMs }, times: times{d.ScheduledFor, d.Recurrence},
 		defaults: durable.Message{Priority: d.Priority, TTLMs: d.TTLMs, ContentType: defaultContentType, Headers: d.Headers, Addressed: durable.Positions(d.Addressed)}}}, nil
 }
 

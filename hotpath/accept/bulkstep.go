@@ -168,29 +168,15 @@ func (c *committer) bulkStored(step *durable.BulkStep) {
 	})
 }
 
-// Sender authorises the producer of a bulk, by the tokens of a broadcast.
-func (p *Publisher) Sender(rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Producer, error) {
-	h := &rc.Request.Header
-	channelID, _ := rc.UserValue("channel").(string)
-	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
-		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
-	if err == nil && ch.Paused {
-		err = p.stillPaused(ch.No)
-	}
-	if err == nil && producer.PublishSecret != "" {
-		err = errUnsignedByLine
-	}
-	return ch, producer, err
-}
-
 // Body returns the body of a request whose client may be slow, but may not stop. Only its end is
-// io.EOF: a body that breaks off ends with another error.
-func (p *Publisher) Body(rc *fasthttp.RequestCtx) *Body {
+// io.EOF: a body that breaks off ends with another error. So does the body of a sender that would not
+// be admitted any more.
+func (p *Publisher) Body(rc *fasthttp.RequestCtx, st *catalogue.Standing) *Body {
 	from, n := rc.RequestBodyStream(), rc.Request.Header.ContentLength()
 	if from == nil {
 		from = bytes.NewReader(rc.Request.Body())
 	}
-	return &Body{from: from, wire: newWire(rc.Conn()), length: n, begun: rc.Time(), whole: true}
+	return &Body{from: from, judge: func() error { return p.Still(st) }, wire: newWire(rc.Conn()), length: n, begun: rc.Time(), whole: true}
 }
 
 // Commits counts the transactions with messages of clients. A caller that sees it grow knows that clients publish at the same time.

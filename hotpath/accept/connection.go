@@ -38,6 +38,7 @@ func newWire(c net.Conn) *wire {
 // a batch may pause between lines for batchIdle: the rate is that of the line which has begun.
 type Body struct {
 	from   io.Reader
+	judge  func() error // of its sender, with each part that came; nil: a batch, which judges each line
 	wire   *wire
 	length int // below 0: it comes in chunks
 	read   int
@@ -86,6 +87,11 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p)
 	b.came(p[:n])
+	if b.judge != nil {
+		if refusal := b.judge(); refusal != nil {
+			return 0, refusal
+		}
+	}
 	if errors.Is(err, io.EOF) && (b.read < b.length || b.length < 0 && intake.CutShort(b.wire.conn)) {
 		err = io.ErrUnexpectedEOF
 	}

@@ -103,13 +103,12 @@ func (p *Publisher) Broadcast(ctx *fasthttp.RequestCtx, channelID string) {
 
 func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	h := &ctx.Request.Header
-	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
-		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	from, err := p.sender(ctx, channelID)
 	if err != nil {
 		return err
 	}
-	if ch.Paused {
-		if err := p.stillPaused(ch.No); err != nil {
+	if from.ch.Paused {
+		if err := p.stillPaused(from.ch.No); err != nil {
 			return err
 		}
 	}
@@ -121,7 +120,6 @@ func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	if err != nil {
 		return err
 	}
-	from := sender{ch, producer}
 	if mode == cloudevents.Batch {
 		return p.batch(ctx, from, true)
 	}
@@ -132,7 +130,8 @@ func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 	if times != (times0) {
 		return p.publishLater(ctx, from, mode, msg, times)
 	}
-	receipt, err := p.store(ctx, from, mode, msg)
+	receipt, err := p.store(ctx, &from, mode, msg)
+	ch := from.ch
 	if errors.Is(err, durable.ErrDuplicate) {
 		stored, status := replayed(msg, ch.Intake, err)
 		ctx.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
@@ -174,10 +173,12 @@ func (p *Publisher) answerRepeat(ctx *fasthttp.RequestCtx, status int) {
 }
 
 // readPayload reads the payload of a message and checks its signature where the producer has a
-// secret. A structured event gives the message its Key. The caller gives the held bytes back, also
-// after an error.
-func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, msg *durable.Message) (held int64, err error) {
-	msg.Payload, held, err = intake.Read(ctx, p.bytes, from.key(), p.maxBody)
+// secret. The sender is judged again after the payload, which may have come slowly. A structured
+// event gives the message its Key. The caller gives the held bytes back, also after an error.
+func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from *sender, mode cloudevents.Mode, msg *durable.Message) (held int64, err error) {
+	if msg.Payload, held, err = intake.Read(ctx, p.bytes, from.key(), p.maxBody); err == nil {
+		err = from.judge()
+	}
 	if secret := from.producer.PublishSecret; err == nil && secret != "" {
 		err = checkSignature(ctx.Request.Header.Peek("X-Broker-Signature"), secret, msg.Payload, time.Now())
 	}
@@ -193,7 +194,7 @@ func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from sender, mode clou
 // store reads the payload and waits for the store, inside the bounds of what may wait. Admission
 // comes after the payload: a client that is slow to send one holds no place that others could use.
 // It returns the path of a receipt where the journal took the message.
-func (p *Publisher) store(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, msg *durable.Message) (receipt string, err error) {
+func (p *Publisher) store(ctx *fasthttp.RequestCtx, from *sender, mode cloudevents.Mode, msg *durable.Message) (receipt string, err error) {
 	held, err := p.readPayload(ctx, from, mode, msg)
 	defer p.bytes.Give(from.key(), held)
 	if err != nil {

@@ -40,8 +40,7 @@ func (p *Publisher) Request(rc *fasthttp.RequestCtx) {
 func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	h := &rc.Request.Header
 	channelID, _ := rc.UserValue("channel").(string)
-	ch, producer, err := p.catalogue.AuthorizeProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
-		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	from, err := p.sender(rc, channelID)
 	if err != nil {
 		return err
 	}
@@ -49,11 +48,11 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	if ch, err = p.responding(ch); err != nil {
+	if from.ch, err = p.responding(from.ch); err != nil {
 		return err
 	}
-	if ch.Paused {
-		if err := p.stillPaused(ch.No); err != nil {
+	if from.ch.Paused {
+		if err := p.stillPaused(from.ch.No); err != nil {
 			return err
 		}
 	}
@@ -68,12 +67,12 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if times != times0 || mode == cloudevents.Batch {
 		return errOneRequest
 	}
-	from := sender{ch, producer}
 	msg, err := p.message(rc, from, mode)
 	if err != nil {
 		return err
 	}
-	receipt, err := p.store(rc, from, mode, msg)
+	receipt, err := p.store(rc, &from, mode, msg)
+	ch := from.ch
 	p.metrics.Answer(ch.Intake.Ack, receipt != "", err)
 	if receipt != "" { // the journal has it: its responses are found when it is stored
 		p.answerStored(rc, ch, msg, receipt)
@@ -94,7 +93,7 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return p.awaitResponse(rc, ch, msg, wait)
+	return p.awaitResponse(rc, from, msg, wait)
 }
 
 // responding refuses a channel without a consumer that has responses on.
@@ -133,14 +132,17 @@ func preferredWait(h *fasthttp.RequestHeader) (time.Duration, error) {
 }
 
 // awaitResponse answers with the first response, or with the place where the responses will be.
-func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, ch *catalogue.Channel, msg *durable.Message, wait time.Duration) error {
+// A producer whose tokens were changed meanwhile gets no response: the message is stored, so it is told
+// the place, where a request with its new tokens reads them.
+func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *durable.Message, wait time.Duration) error {
+	ch := from.ch
 	head := msg.Head()
 	head.Audience = max(head.Audience, len(ch.Consumers)) // of a repeat it is not known; no exchange is above it
 	rc.Response.Header.SetBytesV("Location", append(appendMessageURL(nil, ch.ID, msg), "/responses"...))
 	rc.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait.Seconds())))
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 	if wait > 0 {
-		w := exchange.Wish{Key: share.Producer(msg.ProducerNo), ChannelNo: ch.No, Head: head, Until: exchange.First, Wait: wait, Stopping: p.replies.Stopping}
+		w := exchange.Wish{Key: share.Producer(msg.ProducerNo), ChannelNo: ch.No, Head: head, Until: exchange.First, Wait: wait, Standing: &from.standing, Stopping: p.replies.Stopping}
 		gone, full := p.replies.Board.Await(rc.Conn(), w)
 		if gone {
 			return nil
@@ -150,11 +152,12 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, ch *catalogue.Channel
 			rc.Response.Header.Set("Retry-After", exchange.Crowded)
 		}
 	}
+	if from.judge() != nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
-	if now := p.catalogue.ChannelByNo(ch.No); now != nil {
-		ch = now
-	}
+	ch = from.ch
 	k, e, err := p.replies.Reader.First(ctx, ch, head)
 	if err != nil || e == nil {
 		return nil

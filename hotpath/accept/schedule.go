@@ -141,12 +141,12 @@ func (p *Publisher) publishLater(ctx *fasthttp.RequestCtx, from sender, mode clo
 	if err != nil {
 		return err
 	}
-	later.Replicated = from.ch.Intake.Ack == policy.AckReplicated
-	held, err := p.readPayload(ctx, from, mode, &later.Message)
+	held, err := p.readPayload(ctx, &from, mode, &later.Message)
 	defer p.bytes.Give(from.key(), held)
 	if err != nil {
 		return err
 	}
+	later.Replicated = from.ch.Intake.Ack == policy.AckReplicated
 	err = p.scheduleAll(context.Background(), Terms{Patience: admissionPatience, Counted: held}, []*durable.Scheduled{later})[0]
 	status := fasthttp.StatusCreated
 	stored := later.Message
@@ -211,7 +211,7 @@ func (p *Publisher) scheduleLines(ctx context.Context, lines []line) *laterLines
 func (c *chunk) recordLater(a *answers, l line) (stored, repeat bool) {
 	err := c.later.results[0]
 	c.later.results = c.later.results[1:]
-	return err == nil, a.add(&l.later.Message, err, isScheduled)
+	return err == nil, a.add(&l.later.Message, err, c.intake, isScheduled)
 }
 
 // scheduleAll stores schedules, inside the bounds of what may wait for the store, and returns one

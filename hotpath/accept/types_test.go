@@ -27,14 +27,14 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 	require.IsType(t, apitype.BatchResult{}, apitest.AnswerType(t, "POST", "/channel/{channel}/batch"))
 	members := strictjson.Of(apitype.BatchResult{})
 	channel := strings.Repeat("c", 255)
-	a := newAnswers(channel, policy.Intake{})
+	a := newAnswers(channel)
 	a.hold = answer.NewBound(1<<30).Hold(share.Producer(1), nil)
 	var want []apitype.BatchResult
 	add := func(m *durable.Message, err error, r apitype.BatchResult) {
 		if r.MessageID != "" {
 			r.Location = "/channel/" + channel + "/message/" + r.MessageID
 		}
-		a.add(m, err, 0)
+		a.add(m, err, policy.Intake{}, 0)
 		want = append(want, r)
 	}
 	for i, text := range apitest.HostileTexts {
@@ -62,7 +62,7 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 		want = append(want, r)
 	}
 	taken := int64(len(want))
-	add(nil, errAnswersUnread, apitype.BatchResult{Status: 413, Code: "answers_unread", Detail: errAnswersUnread.Detail, Taken: &taken})
+	add(nil, batchEnd{errAnswersUnread}, apitype.BatchResult{Status: 413, Code: "answers_unread", Detail: errAnswersUnread.Detail, Taken: &taken})
 	a.end()
 	var text []byte
 	for buf := make([]byte, 0, 1<<20); ; {
@@ -123,12 +123,12 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 // The answers that this package writes are the same bytes as ever.
 func TestWrittenAnswersAreTheseBytes(t *testing.T) {
 	m := &durable.Message{ID: ident.AtMillis(1), Key: "m"}
-	a := newAnswers("c", policy.Intake{})
+	a := newAnswers("c")
 	a.hold = answer.NewBound(1<<30).Hold(share.Producer(1), nil)
-	a.add(m, nil, 0)
-	a.add(nil, problem.New(400, "code", "a \"b\""), 0)
-	a.add(m, durable.ErrDuplicate, 0)
-	a.add(nil, problem.New(413, errAnswersUnread.Code, "d"), 0)
+	a.add(m, nil, policy.Intake{}, 0)
+	a.add(nil, problem.New(400, "code", "a \"b\""), policy.Intake{}, 0)
+	a.add(m, durable.ErrDuplicate, policy.Intake{}, 0)
+	a.add(nil, batchEnd{problem.New(413, errAnswersUnread.Code, "d")}, policy.Intake{}, 0)
 	require.Equal(t, `{"Status":201,"MessageID":"m","Location":"/channel/c/message/m"}
 {"Status":400,"code":"code","detail":"a \"b\""}
 {"Status":409,"code":"duplicate_message_id","detail":"`+problem.From(durable.ErrDuplicate).Detail+`","MessageID":"m","Location":"/channel/c/message/m"}

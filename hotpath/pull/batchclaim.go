@@ -35,38 +35,48 @@ const (
 // ClaimJobs is POST /channel/{channel}/consumer/{consumer}/claim: it leases up to limit due jobs at
 // once. If there is none, it waits for the first one.
 func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
-	_, k, held, err := p.open(rc, body)
+	st, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
 	var q claimRequest
 	if err == nil {
 		q, err = p.parseClaim(rc.QueryArgs(), rc.Request.Body())
 	}
 	if err == nil {
-		err = p.claimJobs(rc, k, q)
+		err = p.claimJobs(rc, &st, q)
 	}
 	if err != nil {
 		problem.Write(rc, problem.FromChange(err))
 	}
 }
 
-func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claimRequest) error {
+// claimJobs claims until there are jobs or the wait is over. Each claim goes by what the consumer is
+// then: a claim that has waited is refused where a new one would be.
+func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q claimRequest) error {
 	end := time.Now().Add(q.wait)
 	var t *ticket
+	defer func() { t.leave() }()
 	for {
+		if err := still(st); err != nil {
+			return err
+		}
+		k := st.Consumer
 		deadline := time.Now().Add(q.timeout)
 		of, claim, jobs, err := p.claimAny(k, q)
 		if err != nil {
-			t.leave()
 			return err
 		}
 		if !time.Now().Before(deadline) {
 			// This process was paused. Other workers may have claimed and finished the jobs.
 			jobs = nil
 		}
+		if len(jobs) > 0 && (still(st) != nil || st.Consumer != k) {
+			p.giveBack(of.No, leasesOf(jobs)) // the consumer changed since the claim began
+			continue
+		}
 		left := time.Until(end)
 		over := len(jobs) > 0 || left <= 0 || p.drains()
 		if !over && t == nil {
-			if t = p.waiters.join(k.No); t != nil {
+			if t = p.waiters.join(k.No, st); t != nil {
 				continue // look once more: work that came in between caused no wake-up
 			}
 			over = true
@@ -75,10 +85,10 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, k *durable.Consumer, q claim
 		t.looked(claim.NextDue)
 		if over {
 			t.leave()
+			t = nil
 			return p.answerClaim(rc, claimed{k, of, claim, jobs, deadline})
 		}
-		if !p.await(rc, t, left) {
-			t.leave()
+		if !p.await(rc, t, st, left) {
 			return nil
 		}
 	}
@@ -128,9 +138,9 @@ func (p *Puller) drains() bool {
 	}
 }
 
-// await waits until a job may be due or the wait ends, and reports whether the client is still
-// connected.
-func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, left time.Duration) bool {
+// await waits until a job may be due, the wait ends or the consumer is not what it was, and reports
+// whether the client is still connected.
+func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, st *catalogue.Standing, left time.Duration) bool {
 	end := time.Now().Add(left)
 	timer := time.NewTimer(t.rest(end))
 	defer timer.Stop()
@@ -140,6 +150,10 @@ func (p *Puller) await(rc *fasthttp.RequestCtx, t *ticket, left time.Duration) b
 			return !intake.Gone(rc.Conn())
 		case <-p.stopping:
 			return true
+		case <-t.changed:
+			if still(st) != nil {
+				return true // the next look refuses
+			}
 		case <-t.lead: // its rest is another one now
 		case <-timer.C:
 			if intake.Gone(rc.Conn()) {

@@ -35,7 +35,7 @@ type update struct {
 // Each entry has its own answer, in the order of the request. A 202 to DELIVERED or DEAD is on
 // disk.
 func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
-	ch, k, held, err := p.open(rc, body)
+	st, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
@@ -47,7 +47,7 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		problem.Write(rc, problem.FromChange(err))
 		return
 	}
-	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
+	u := updating{p: p, ch: st.Channel, k: st.Consumer, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
 	if !u.runReplayed(ctx) {
 		u.run(ctx)
 	}

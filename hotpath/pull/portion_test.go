@@ -136,7 +136,7 @@ func TestAClaimHandsOutWhatFitsIntoAnAnswer(t *testing.T) {
 				for claims := 0; len(got) < len(c.msgs); claims++ {
 					require.Less(t, claims, len(c.msgs)+1)
 					var rc fasthttp.RequestCtx
-					require.NoError(t, p.claimJobs(&rc, portionConsumer, claimRequest{limit: 500, timeout: time.Minute}))
+					require.NoError(t, p.claimJobs(&rc, &catalogue.Standing{Channel: portionChannel, Consumer: portionConsumer}, claimRequest{limit: 500, timeout: time.Minute}))
 					var a shown
 					require.NoError(t, json.Unmarshal(rc.Response.Body(), &a))
 					require.NotEmpty(t, a.Result)
@@ -195,7 +195,7 @@ func TestAPageOfQueuedJobsEndsWhereItIsFullAndTheNextGoesOnThere(t *testing.T) {
 // A wake-up is passed on with what a claim gives back.
 func TestWhatAClaimGivesBackWakesTheNextWorker(t *testing.T) {
 	p, _ := pullerOf(t, true, filled(2, answerBytes, "x")...)
-	waiting := p.waiters.join(1)
+	waiting := p.waiters.join(1, nil)
 	defer waiting.leave()
 	_, jobs, err := p.claimOnce(portionConsumer, claimRequest{limit: 10, timeout: time.Minute})
 	require.NoError(t, err)

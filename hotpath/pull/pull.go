@@ -144,52 +144,62 @@ var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pu
 var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 
 // open authorises a request and then loads its body. The caller drops the body with body.Drop(rc,
-// taken).
-func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (ch *catalogue.Channel, k *durable.Consumer, taken intake.Loaded, err error) {
+// taken). The request is judged again after its body, which may have come slowly.
+func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (st catalogue.Standing, taken intake.Loaded, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
-	if ch, k, err = p.authorize(ctx, rc); err == nil {
-		taken, err = body.Load(rc, share.Consumer(k.No))
+	if st, err = p.authorize(ctx, rc); err == nil {
+		taken, err = body.Load(rc, share.Consumer(st.Consumer.No))
 	}
-	return ch, k, taken, err
+	if err == nil {
+		err = still(&st)
+	}
+	return st, taken, err
 }
 
-func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
+func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (catalogue.Standing, error) {
 	channelID, _ := rc.UserValue("channel").(string)
 	consumerID, _ := rc.UserValue("consumer").(string)
 	h := &rc.Request.Header
-	ch, k, err := p.catalogue.AuthorizeConsumer(ctx, channelID, h.Peek("X-Broker-Channel-Token"), consumerID, h.Peek("X-Broker-Consumer-Token"))
-	if err != nil {
-		return nil, nil, err
-	}
-	if k.Type != durable.Pull { // the catalogue copy may lag behind a PUT on another broker
-		if err := p.catalogue.Refresh(ctx); err != nil {
-			return nil, nil, err
-		}
-		if k = p.catalogue.ConsumerByNo(k.No); k.Deleted() {
-			return nil, nil, catalogue.ErrUnknownConsumer
-		} else if k.Type != durable.Pull {
-			return nil, nil, errNotPull
+	st, err := p.catalogue.AdmitConsumer(ctx, channelID, h.Peek("X-Broker-Channel-Token"), consumerID, h.Peek("X-Broker-Consumer-Token"))
+	if err == nil && st.Consumer.Type != durable.Pull { // the catalogue copy may lag behind a PUT on another broker
+		if err = p.catalogue.Refresh(ctx); err == nil {
+			err = still(&st)
 		}
 	}
-	return ch, k, nil
+	return st, err
+}
+
+// still returns nil while the request may act as its pull consumer, as Standing.Judge does. It costs
+// one load while the catalogue has not changed.
+func still(st *catalogue.Standing) error {
+	if err := st.Judge(); err != nil {
+		return err
+	}
+	if st.Consumer.Type != durable.Pull {
+		return errNotPull
+	}
+	return nil
 }
 
 // QueuedJobs is GET /channel/{channel}/consumer/{consumer}/queued-jobs: it lists due jobs, highest
 // priority first, oldest first within a priority. It claims nothing.
 func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
-	ch, k, taken, err := p.open(rc, body)
+	st, taken, err := p.open(rc, body)
 	defer body.Drop(rc, taken)
 	var page *queuedJobs
 	if err == nil {
-		page, err = p.queuedJobs(rc, ch, k)
+		page, err = p.queuedJobs(rc, st.Channel, st.Consumer)
+	}
+	if err == nil {
+		err = still(&st) // before it gets payloads
 	}
 	if err != nil {
 		problem.Write(rc, problem.FromChange(err))
 		return
 	}
 	size, kept := page.sizes()
-	held, err := answer.Open(p.answers, share.Consumer(k.No), size+kept)
+	held, err := answer.Open(p.answers, share.Consumer(st.Consumer.No), size+kept)
 	if err != nil {
 		problem.Write(rc, problem.FromChange(err))
 		return

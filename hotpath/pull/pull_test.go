@@ -88,7 +88,7 @@ func TestALeaseThatIsOverIsNotHandedOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, queue := slowPuller(c.takes...)
 				var rc fasthttp.RequestCtx
-				require.NoError(t, p.claimJobs(&rc, consumer, claimRequest{limit: 10, wait: c.wait, timeout: 5 * time.Second}))
+				require.NoError(t, p.claimJobs(&rc, &catalogue.Standing{Channel: channel, Consumer: consumer}, claimRequest{limit: 10, wait: c.wait, timeout: 5 * time.Second}))
 				require.Contains(t, string(rc.Response.Body()), c.body)
 				require.Equal(t, c.calls, queue.claims)
 			})

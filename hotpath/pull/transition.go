@@ -33,11 +33,11 @@ var (
 // MoveJob is POST /channel/{channel}/consumer/{consumer}/job/{job}: the state
 // machine of pull jobs. A 202 to DELIVERED or DEAD is on disk.
 func (p *Puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
-	ch, k, held, err := p.open(rc, body)
+	st, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
 	state := "refused"
 	if err == nil {
-		state, err = p.moveJob(rc, ch, k)
+		state, err = p.moveJob(rc, st.Channel, st.Consumer)
 	}
 	if err != nil {
 		problem.Write(rc, problem.FromChange(err))

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
@@ -41,11 +42,13 @@ type ticket struct {
 	wake    chan struct{} // capacity 1
 	lead    chan struct{} // capacity 1: the ticket has become the first
 	element *list.Element
+	changed <-chan struct{} // what the request was admitted with has changed
+	unwatch func()
 }
 
 // join adds a ticket at the end of the line. It returns nil if the consumer has its share of those
 // that wait.
-func (w *waiters) join(consumer uint32) *ticket {
+func (w *waiters) join(consumer uint32, st *catalogue.Standing) *ticket {
 	if !w.places.Take(share.Consumer(consumer), 1) {
 		return nil
 	}
@@ -60,6 +63,7 @@ func (w *waiters) join(consumer uint32) *ticket {
 		w.byNo[consumer] = l
 	}
 	t := &ticket{w: w, no: consumer, wake: make(chan struct{}, 1), lead: make(chan struct{}, 1)}
+	t.changed, t.unwatch = st.Await()
 	t.element = l.tickets.PushBack(t)
 	return t
 }
@@ -70,6 +74,7 @@ func (t *ticket) leave() {
 	if t == nil {
 		return
 	}
+	t.unwatch()
 	t.w.mu.Lock()
 	l := t.w.byNo[t.no]
 	led := l.tickets.Front() == t.element

@@ -23,7 +23,7 @@ import (
 
 func TestAWakeUpGoesToOneWaiterAndIsPassedOn(t *testing.T) {
 	w := waiters{places: intake.NewWaiters()}
-	a, b := w.join(1), w.join(1)
+	a, b := w.join(1, nil), w.join(1, nil)
 	w.Wake(1)
 	require.Len(t, a.wake, 1)
 	require.Empty(t, b.wake)
@@ -84,7 +84,7 @@ func newCrowd(places *share.Bound) *crowd {
 
 func (c *crowd) claim(consumer uint32) (*fasthttp.RequestCtx, error) {
 	var rc fasthttp.RequestCtx
-	err := c.p.claimJobs(&rc, &durable.Consumer{No: consumer, ChannelNo: 1, Type: durable.Pull}, claimRequest{limit: 1, wait: maxClaimWait, timeout: time.Minute})
+	err := c.p.claimJobs(&rc, &catalogue.Standing{Consumer: &durable.Consumer{No: consumer, ChannelNo: 1, Type: durable.Pull}}, claimRequest{limit: 1, wait: maxClaimWait, timeout: time.Minute})
 	return &rc, err
 }
 

@@ -23,8 +23,8 @@ type BatchResult struct {
 	Ack    string `json:"Ack,omitempty"` // of a stored message, in a channel with another ack than durable; of 202: journal
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
-	// Taken is the number of lines answered above. Only the code answers_unread, which ends a
-	// batch, has it.
+	// Taken is the number of lines answered above. Only a line that ends the batch has it: of the
+	// code answers_unread, or of a sender that would not be admitted any more.
 	Taken     *int64 `json:"Taken,omitempty"`
 	MessageID string `json:"MessageID,omitempty"` // of 201, and of duplicate_message_id
 	Location  string `json:"Location,omitempty"`  // link to that message; of 202, to the receipt

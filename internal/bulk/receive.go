@@ -32,10 +32,11 @@ var errMedia = problem.New(415, "unsupported_media_type", "A bulk is application
 // Accept is POST /channel/{channel}/bulk. A 202 means that the bulk is stored: a body whole, in
 // chunks, in bounded memory; of a file, where it is.
 func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
-	ch, producer, err := b.Publisher.Sender(rc)
+	st, err := b.Publisher.Sender(rc)
 	if err != nil {
 		return err
 	}
+	ch, producer := st.Channel, st.Producer
 	format, err := formatOf(rc.Request.Header.ContentType())
 	if err != nil {
 		return err
@@ -51,9 +52,9 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	bulk.ID = b.Publisher.NewID()
 	_, _ = rand.Read(bulk.Owner[:]) // never fails, says its documentation
 	if format == "" {
-		err = b.takeRequest(rc, bulk, &spec)
+		err = b.takeRequest(rc, &st, bulk, &spec)
 	} else {
-		err = b.takeBody(rc, bulk, &spec)
+		err = b.takeBody(rc, &st, bulk, &spec)
 	}
 	if err != nil {
 		return err
@@ -116,7 +117,7 @@ func isUTF8(charset string) bool {
 }
 
 // takeRequest stores a bulk whose file is fetched later.
-func (b *Bulks) takeRequest(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *Spec) error {
+func (b *Bulks) takeRequest(rc *fasthttp.RequestCtx, st *catalogue.Standing, bulk *durable.Bulk, spec *Spec) error {
 	key := share.Producer(bulk.ProducerNo)
 	body, taken, err := intake.Read(rc, b.Bodies, key, maxRequest)
 	defer b.Bodies.Give(key, taken)
@@ -128,6 +129,9 @@ func (b *Bulks) takeRequest(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *S
 		return err
 	}
 	if err := b.peek(request); err != nil {
+		return err
+	}
+	if err := b.Publisher.Still(st); err != nil {
 		return err
 	}
 	spec.BulkRequest, bulk.State = *request, durable.BulkFetching
@@ -161,11 +165,11 @@ func (b *Bulks) create(bulk *durable.Bulk, spec *Spec, chunk []byte) (err error)
 
 // takeBody stores a bulk with its body. Chunks of a body that breaks off, or whose broker dies, belong
 // to a bulk that nobody sees; a sweep removes them.
-func (b *Bulks) takeBody(rc *fasthttp.RequestCtx, bulk *durable.Bulk, spec *Spec) error {
+func (b *Bulks) takeBody(rc *fasthttp.RequestCtx, st *catalogue.Standing, bulk *durable.Bulk, spec *Spec) error {
 	if n := int64(rc.Request.Header.ContentLength()); n > b.MostBytes {
 		return intake.ErrTooLarge
 	}
-	body := b.Publisher.Body(rc)
+	body := b.Publisher.Body(rc, st)
 	c := chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format)}
 	c.hold = b.Bodies.Hold(share.Producer(bulk.ProducerNo), body.End)
 	defer c.hold.Close()
@@ -230,6 +234,10 @@ func checkFirst(chunk []byte, whole bool) error {
 // broken is the refusal of a body that did not arrive whole. Where the next request would start is
 // not known, so there is none.
 func broken(rc *fasthttp.RequestCtx, err error) error {
+	refusal := (*problem.Problem)(nil)
+	if errors.As(err, &refusal) && !errors.Is(err, problem.ErrOverloaded) { // of the sender; the body is whole so far
+		return refusal
+	}
 	rc.SetConnectionClose()
 	if errors.Is(err, problem.ErrOverloaded) {
 		return err

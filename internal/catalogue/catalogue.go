@@ -56,6 +56,8 @@ type Catalogue struct {
 	bounds     atomic.Pointer[map[uint32]Bounds]             // replaced with mu held
 	lost       map[uint32]bool                               // consumers that went with a restored backup: the store has no row of them
 	restoration
+	revision atomic.Uint64 // grows with each change of the copy, with mu held
+	watched  watchlist     // requests that wait for a change
 
 	refreshing chan struct{} // capacity 1, full during a refresh: one at a time; taken before mu
 	started    uint64        // refreshes begun, guarded by mu
@@ -250,6 +252,7 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 		news = append(news, c.lose(before)...)
 	}
 	c.note(changes)
+	c.revise(changes, all)
 	c.version, c.lower = changes.Version, 0
 	c.finished = refresh
 	return news, c.watchers

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/share"
 )
@@ -27,11 +28,12 @@ type Wish struct {
 	Head      durable.Head // of the message
 	Until     Until
 	Wait      time.Duration
-	Stopping  <-chan struct{} // closed when the broker stops
+	Standing  *catalogue.Standing // of whoever asks: the wait ends where it would not be admitted any more
+	Stopping  <-chan struct{}     // closed when the broker stops
 }
 
-// Await waits until the responses are there that the client on the connection wants, the broker
-// stops, or the time is over. gone reports that the client has left; full that it did not wait at all,
+// Await waits until the responses are there that the client on the connection wants, it would not be
+// admitted any more, the broker stops, or the time is over. gone reports that the client has left; full that it did not wait at all,
 // because as many wait as the key may have.
 func (b *Board) Await(c net.Conn, w Wish) (gone, full bool) {
 	t := b.Join(w.Key, w.ChannelNo, w.Head, w.Until)
@@ -46,13 +48,22 @@ func (b *Board) Await(c net.Conn, w Wish) (gone, full bool) {
 	end := time.Now().Add(w.Wait)
 	timer := time.NewTimer(min(w.Wait, goneCheck))
 	defer timer.Stop()
+	changed, unwatch := w.Standing.Await()
+	defer unwatch()
+	if w.Standing.Judge() != nil { // since the request came
+		return false, false
+	}
 	for {
 		select {
 		case <-t.Ready:
 			return intake.Gone(c), false
 		case <-w.Stopping:
 			return false, false
+		case <-changed:
 		case <-timer.C:
+		}
+		if w.Standing.Judge() != nil {
+			return false, false // the caller says so
 		}
 		left := time.Until(end)
 		if intake.Gone(c) {
