@@ -23,7 +23,7 @@ func backupCommand(args []string, stdout, stderr io.Writer) int {
 		}
 		return exitUsage
 	}
-	return withSignals(stderr, func(ctx context.Context) int {
+	return withSignals(func(ctx context.Context) int {
 		cfg, err := readConfig(os.Environ())
 		if err == nil && cfg.MySQLDSN != "" {
 			err = errors.New("the store is a MySQL server: use its own tools")

@@ -80,7 +80,7 @@ func journalCommand(args []string, stdout, stderr io.Writer) int {
 		}
 		return exitUsage
 	}
-	return withSignals(stderr, func(ctx context.Context) int { return replayJournal(ctx, args[1], stdout, stderr) })
+	return withSignals(func(ctx context.Context) int { return replayJournal(ctx, args[1], stdout, stderr) })
 }
 
 // replayJournal stores the messages in the journals of a data folder. It needs the store and no

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,9 +11,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
 
+	"github.com/penstock-broker/penstock/internal/console"
 	"github.com/penstock-broker/penstock/internal/privatefile"
 )
 
@@ -23,12 +26,22 @@ const (
 	logFileDays = 28
 )
 
+// flushWithin bounds how long the end of a process waits for those who read its lines.
+const flushWithin = 2 * time.Second
+
 // A logFile is the log file of a broker; nil means none. Only its owner can read it.
-type logFile struct{ rotating *lumberjack.Logger }
+type logFile struct {
+	rotating *lumberjack.Logger
+	lines    *console.Writer // in front of it: a device or another machine may take no lines for long
+}
 
 func openLogFile(path string) (*logFile, error) {
-	f := &logFile{&lumberjack.Logger{Filename: filepath.Clean(path), MaxSize: logFileMiB, MaxBackups: logFiles, MaxAge: logFileDays, Compress: true}}
-	return f, f.Reopen()
+	f := &logFile{rotating: &lumberjack.Logger{Filename: filepath.Clean(path), MaxSize: logFileMiB, MaxBackups: logFiles, MaxAge: logFileDays, Compress: true}}
+	if err := f.Reopen(); err != nil {
+		return nil, err
+	}
+	f.lines = console.New(f.rotating, "file")
+	return f, nil
 }
 
 // Reopen continues in the file that has the name now. It closes a file that another program has
@@ -72,9 +85,9 @@ func (f *logFile) keepWhatIsNoLog() error {
 	return nil
 }
 
-// Close closes the file.
+// Close writes what is left, and closes the file. It does not wait for a file that takes no lines.
 func (f *logFile) Close() {
-	if f != nil {
+	if f != nil && f.lines.Close(flushWithin) {
 		_ = f.rotating.Close()
 	}
 }
@@ -92,13 +105,23 @@ func newLogger(cfg config, stderr io.Writer) (*slog.Logger, *logFile, error) {
 		if file, err = openLogFile(cfg.LogFile); err != nil {
 			return nil, nil, fmt.Errorf("BROKER_LOG_FILE cannot be written: %w", err)
 		}
-		out = file.rotating
+		out = file.lines
 	}
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.LogFormat == "text" || cfg.LogFormat == "" && cfg.LogFile == "" && isTerminal(stderr) {
-		return slog.New(slog.NewTextHandler(out, options)), file, nil
+	handler := func(to io.Writer) slog.Handler {
+		options := &slog.HandlerOptions{Level: level}
+		if cfg.LogFormat == "text" || cfg.LogFormat == "" && cfg.LogFile == "" && isTerminal(stderr) {
+			return slog.NewTextHandler(to, options)
+		}
+		return slog.NewJSONHandler(to, options)
 	}
-	return slog.New(slog.NewJSONHandler(out, options)), file, nil
+	if lines, ok := out.(*console.Writer); ok {
+		lines.Announce(func(dropped int) []byte {
+			var b bytes.Buffer
+			slog.New(handler(&b)).Error("lines of the log were dropped here, because nobody read them", "lines", dropped)
+			return b.Bytes()
+		})
+	}
+	return slog.New(handler(out)), file, nil
 }
 
 // reopenAtHangup reopens the log file at each SIGHUP, which programs that rotate logs send after a
@@ -119,7 +142,10 @@ func reopenAtHangup(hangups chan os.Signal, file *logFile, log *slog.Logger, std
 	return func() {
 		signal.Ignore(syscall.SIGHUP)
 		close(hangups)
-		<-done
+		select {
+		case <-done:
+		case <-time.After(flushWithin): // the file takes no lines, so it cannot be reopened
+		}
 	}
 }
 
@@ -134,12 +160,8 @@ func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
 	}
 }
 
-// isTerminal reports whether w is a character device, as terminals are.
+// isTerminal reports whether lines that are written to w go to a terminal.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	lines, ok := w.(*console.Writer)
+	return ok && lines.Terminal()
 }

@@ -15,7 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/console"
 	"github.com/penstock-broker/penstock/internal/gcpace"
+	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/timerslack"
 )
 
@@ -49,7 +51,16 @@ func main() {
 		_ = timerslack.Set(slack(os.Environ()))
 		gcpace.Start()
 	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	signal.Ignore(syscall.SIGPIPE) // a reader of stdout or stderr that is gone ends nothing
+	stdout, stderr := console.New(console.Apart(os.Stdout), "stdout"), console.New(console.Apart(os.Stderr), "stderr")
+	flush := func() {
+		stdout.Flush(flushWithin)
+		stderr.Flush(flushWithin)
+	}
+	guard.BeforeEnd = flush
+	code := run(os.Args[1:], stdout, stderr)
+	flush()
+	os.Exit(code)
 }
 
 // slack reads the setting of the timer slack and no other, because the file of a secret may be
@@ -106,11 +117,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "serve":
 		demo := flags.Bool("demo", false, "add a sample producer, channel and consumers, and print what to try")
 		work = func() int {
-			return withSignals(stderr, func(ctx context.Context) int { return serve(ctx, *demo, stdout, stderr) })
+			return withSignals(func(ctx context.Context) int { return serve(ctx, *demo, stdout, stderr) })
 		}
 	case "migrate":
 		work = func() int {
-			return withSignals(stderr, func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
+			return withSignals(func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
 		}
 	case "healthcheck":
 		live := flags.Bool("live", false, "ask whether the broker is alive, instead of ready")
@@ -118,11 +129,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "listen":
 		addr := flags.String("on", "127.0.0.1:9000", "address of the push consumer")
 		work = func() int {
-			return withSignals(stderr, func(ctx context.Context) int { return listen(ctx, *addr, stdout, stderr) })
+			return withSignals(func(ctx context.Context) int { return listen(ctx, *addr, stdout, stderr) })
 		}
 	case "demo-responses":
 		work = func() int {
-			return withSignals(stderr, func(ctx context.Context) int { return demoResponses(ctx, stdout, stderr) })
+			return withSignals(func(ctx context.Context) int { return demoResponses(ctx, stdout, stderr) })
 		}
 	case "version":
 		work = func() int {
@@ -155,8 +166,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 // withSignals runs f with a context that ends at SIGINT or SIGTERM. A second
-// signal does not wait.
-func withSignals(stderr io.Writer, f func(context.Context) int) int {
+// signal does not wait, not even for what is left to print.
+func withSignals(f func(context.Context) int) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 2)
@@ -168,7 +179,6 @@ func withSignals(stderr io.Writer, f func(context.Context) int) int {
 		}
 		cancel()
 		if s, ok := <-signals; ok {
-			fmt.Fprintln(stderr, "second signal: exiting at once; the next start recovers unfinished work")
 			os.Exit(exitSignal + int(s.(syscall.Signal)))
 		}
 	}()

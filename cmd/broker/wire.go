@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/bulk"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/console"
 	"github.com/penstock-broker/penstock/internal/consumerstate"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/exchange"
@@ -174,7 +175,7 @@ func (b *broker) newRegistry() *prometheus.Registry {
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels name the version and the store.",
 		ConstLabels: prometheus.Labels{"version": version, "store": b.store.Describe()}})
 	buildInfo.Set(1)
-	registry.MustRegister(guard.Panics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo)
+	registry.MustRegister(guard.Panics, console.Dropped, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo)
 	b.restorations = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_store_restorations_total",
 		Help: "Signs of a store that went back to an earlier state, as this broker noticed: its history or its catalogue."})
 	registry.MustRegister(b.restorations)

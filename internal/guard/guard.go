@@ -33,6 +33,10 @@ var Panics = prometheus.NewCounterVec(prometheus.CounterOpts{
 // ErrPanic is the error of work that panicked. The panic itself is in the log.
 var ErrPanic = errors.New("guard: panic")
 
+// BeforeEnd is called when a panic has been logged that ends the process: the log is not only in memory
+// when it returns. A program may set it before it starts.
+var BeforeEnd = func() {}
+
 // pause is how long a Loop waits before it begins again.
 const pause = time.Second
 
@@ -79,6 +83,7 @@ func Vital(where string, f func()) {
 func Watch(where string) {
 	if v := recover(); v != nil {
 		tell(where, "the broker ends: what it keeps in memory may be wrong; nothing that was acknowledged is lost", v, nil)
+		BeforeEnd()
 		panic(v)
 	}
 }
