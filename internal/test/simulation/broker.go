@@ -65,7 +65,7 @@ var policies = policy.NewBook(policy.Policy{
 func newBroker(ctx context.Context, l *life) (*broker, error) {
 	w := l.w
 	store := storeSeam{l, w.store}
-	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), bodies: share.New(share.Options{Most: 1 << 20}), stopped: make(chan struct{})}
+	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), bodies: share.New(share.Options{Most: bodiesMost}), stopped: make(chan struct{})}
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, err
 	}

@@ -46,6 +46,8 @@ import (
 //	    other bytes, and after the last fault the journals are empty within the bound
 //	I22 messages of a producer with an ordering key, sent one after the other to one broker with a
 //	    journal, are stored in that order
+//	I23 a producer that holds less than its share of the memory of bodies has room there, whatever
+//	    bodies others send, and what these held is free when their clients are gone
 //
 // I11, resources, and I10 under faults are not for a simulation.
 

@@ -47,6 +47,8 @@ const (
 	storeClockGoesBack           // the store's clock is that of its server
 	historyIsIgnored             // brokers ignore that the store went back to an earlier state
 	journalIsRemoved             // the oldest file of a journal is gone when it is opened
+	sharesAreOff                 // a producer gets all that is left of a bound
+	roomIsForgotten              // the room of a body that broke off is not free again
 	damageIsSilent               // a file of a journal ends where a byte of it is another one
 )
 

@@ -54,6 +54,8 @@ func TestEachFlawIsFound(t *testing.T) {
 		"a replay of a journal stores again what it stored":   {receiptKeysAreForgotten, "I9", journals},
 		"a journal is removed before its messages are stored": {journalIsRemoved, "I21", journals},
 		"the rest of a damaged file is taken for a torn end":  {damageIsSilent, "I21", func(p *plan) { journals(p); p.journal.flips = 1000 }},
+		"a bound has no shares":                               {sharesAreOff, "I23", greedy},
+		"the room of a body that broke off is not free again": {roomIsForgotten, "I23", greedy},
 		"brokers hear of no pause":                            {statesAreStale, "I13", func(p *plan) { p.holds = true }},
 	}
 	for name, c := range flaws {

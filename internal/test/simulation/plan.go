@@ -34,6 +34,7 @@ type plan struct {
 	bulks        bool // files of messages are posted
 	replays      bool // the past is replayed to push consumers
 	journal      journaling
+	greed        greed // of producers beside the one whose messages count
 }
 
 // seamRates are the faults of the calls of one seam.
@@ -84,6 +85,7 @@ func (k troubleKind) String() string {
 func newPlan(seed uint64) plan {
 	p := drawPlan(seed)
 	p.journal = newJournaling(seed, &p)
+	p.greed = newGreed(seed)
 	return p
 }
 

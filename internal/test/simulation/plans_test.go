@@ -12,6 +12,9 @@ func journals(p *plan) {
 	}
 }
 
+// greedy makes three greedy neighbours.
+func greedy(p *plan) { p.greed = greed{producers: 3, attacks: 2, bodies: 12} }
+
 // retains removes what is over as early as brokers may be told to, with a snapshot of
 // Redis that is older than that when it comes back.
 func retains(p *plan) {

@@ -134,8 +134,14 @@ func (b *broker) broadcast(p *post, t *try) {
 	}
 	rc := request(nil, headers, p.payload)
 	rc.Request.Header.SetContentType(contentType)
+	if b.life.w.plan.greed.producers > 0 { // as a body that comes
+		rc.Request.SetBodyStream(strings.NewReader(p.payload), len(p.payload))
+	}
 	t.slot = b.life.slot
 	b.plane.Broadcast(rc, ch.ID)
+	if b.life.w.plan.greed.producers > 0 && problemCode(rc) == "overloaded" {
+		b.life.w.checkRoom(b, int64(len(p.payload)))
+	}
 	if !b.life.awake() {
 		return // the connection broke
 	}

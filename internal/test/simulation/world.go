@@ -185,6 +185,9 @@ func (w *world) run() {
 		panic(err) // it is a URL
 	}
 	w.store.putProducer("p", settings)
+	for n := range w.plan.greed.producers {
+		w.store.putProducer(greedyName(n), "")
+	}
 	for c := range w.plan.channels {
 		no := w.store.putChannel(fmt.Sprintf("c%d", c+1))
 		w.channels = append(w.channels, no)
@@ -213,6 +216,7 @@ func (w *world) run() {
 	w.acting.Go(w.pause)
 	w.acting.Go(w.replay)
 	w.acting.Go(w.bulk)
+	w.acting.Go(w.beGreedy)
 
 	time.Sleep(w.plan.active)
 	w.quiet()
