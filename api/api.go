@@ -40,6 +40,7 @@ type Store interface {
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
 	DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)
 	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
+	LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID) (givenBack, lost int, err error)
 	Steps(ctx context.Context, p durable.StepPage) (steps []durable.Step, next durable.Step, more bool, err error)
 	DeleteProducer(ctx context.Context, p durable.Put) (durable.Producer, error)
 	DeleteChannel(ctx context.Context, p durable.Put) (durable.Channel, error)

@@ -24,6 +24,11 @@ func (a *API) history(ctx context.Context, j located) (apitype.History, error) {
 		return apitype.History{}, err
 	}
 	h := apitype.History{AttemptHistory: make([]apitype.Attempt, 0, len(stored)+1)}
+	if slices.ContainsFunc(stored, func(a durable.Attempt) bool { return a.Phase >= durable.PhaseLeaseEnded }) || len(stored) > maxAttempts {
+		if h.GivenBack, h.LeasesLost, err = a.o.Store.LeaseCounts(ctx, j.consumer.No, j.state.ID); err != nil {
+			return apitype.History{}, err
+		}
+	}
 	for i := range stored {
 		h.AttemptHistory = append(h.AttemptHistory, viewAttempt(&stored[i]))
 	}

@@ -100,6 +100,8 @@ func manyAttempts(w *world) wired {
 	for n := 1; n <= maxAttempts+1; n++ {
 		w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseNotSent})
 	}
+	w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: maxAttempts + 2, AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseLeaseEnded})
+	w.record(durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: k.No, ID: m.ID, Attempts: maxAttempts + 2, AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseGivenBack})
 	return wired{"GET /channel/{channel}/consumer/{consumer}/job/{job}", jobPath(k, m), w.get(jobPath(k, m)).is(200)}
 }
 

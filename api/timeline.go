@@ -217,7 +217,7 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 	switch s.Kind {
 	case durable.StepAttempt:
 		e.Phase = s.Phase.String()
-	case durable.StepLeaseEnded:
+	case durable.StepLeaseEnded, durable.StepGivenBack:
 		e.DurationMs = nil
 	case durable.StepRedriven:
 		detail = append(detail, s.How.String())

@@ -49,7 +49,24 @@ WHERE consumer_no = ?
   AND attempt > 0
 ORDER BY at_ms DESC, attempt DESC
 LIMIT ?`
+
+	selectLeaseCounts = `
+SELECT
+    COALESCE(SUM(CASE WHEN phase = 4 THEN 1 ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN phase = 3 THEN 1 ELSE 0 END), 0)
+FROM attempts
+WHERE consumer_no = ?
+  AND message_id = ?`
 )
+
+// LeaseCounts returns how often a job was given back, and how many of its leases were lost, since
+// its message was stored.
+func (s *Store) LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID) (givenBack, lost int, err error) {
+	err = repeat(ctx, "count leases", func(ctx context.Context) error {
+		return s.reads.QueryRowContext(ctx, selectLeaseCounts, consumerNo, id[:]).Scan(&givenBack, &lost)
+	})
+	return givenBack, lost, err
+}
 
 // Attempts returns the newest failed attempts of a job, up to limit, in order of time. After
 // a redrive the attempt numbers start at 1 again.
@@ -138,9 +155,10 @@ const (
 	PhaseNotSent                     // nothing reached the consumer
 	PhaseMaybeProcessed              // the request was sent at least in part, and no answer came
 	PhaseLeaseEnded                  // its lease ended without an outcome: no answer is known
+	PhaseGivenBack                   // its worker gave the job back
 )
 
 // String returns the name of the phase as clients see it.
 func (p Phase) String() string {
-	return [...]string{"", "not_sent", "maybe_processed", "lease_ended"}[min(p, 3)]
+	return [...]string{"", "not_sent", "maybe_processed", "lease_ended", "given_back"}[min(p, PhaseGivenBack)]
 }

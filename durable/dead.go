@@ -132,7 +132,8 @@ ON DUPLICATE KEY UPDATE
     status_code = VALUES(status_code),
     error = VALUES(error),
     redriven_ms = VALUES(redriven_ms),
-    redrives = VALUES(redrives)`,
+    redrives = VALUES(redrives),
+    given_back = 0`,
 		sqlite: `
 INSERT INTO open_jobs (
     consumer_no,
@@ -154,7 +155,8 @@ ON CONFLICT DO UPDATE SET
     status_code = excluded.status_code,
     error = excluded.error,
     redriven_ms = excluded.redriven_ms,
-    redrives = excluded.redrives`,
+    redrives = excluded.redrives,
+    given_back = 0`,
 	}
 )
 

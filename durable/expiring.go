@@ -181,7 +181,8 @@ SELECT
     NULL AS error,
     0 AS reason_code,
     ttl_ms,
-    0 AS disposal
+    0 AS disposal,
+    0 AS given_back
 FROM messages
 WHERE channel_no = ?
   AND id = ?

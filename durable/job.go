@@ -20,7 +20,8 @@ SELECT
     NULL AS error,
     0 AS reason_code,
     0 AS redriven_ms,
-    0 AS disposal
+    0 AS disposal,
+    0 AS given_back
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -35,7 +36,8 @@ SELECT
     reason,
     reason_code,
     0,
-    disposal
+    disposal,
+    0
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -50,7 +52,8 @@ SELECT
     error,
     0,
     redriven_ms,
-    0
+    0,
+    given_back
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)`
@@ -112,7 +115,7 @@ func (s *Store) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID
 func scanJobState(r *sql.Rows) (id ident.ID, j JobState, err error) {
 	var text []byte
 	var disposal Disposal
-	err = r.Scan(scanID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason, &j.RedrivenMs, &disposal)
+	err = r.Scan(scanID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason, &j.RedrivenMs, &disposal, &j.GivenBack)
 	j.Error, j.Discarded = string(text), disposal == Discarded
 	return id, j, err
 }

@@ -52,6 +52,47 @@ ON CONFLICT DO UPDATE SET
 WHERE excluded.attempts > attempts`,
 	}
 
+	// A give-back that is older than a stored attempt changes nothing, and no failure is forgotten.
+	upsertGivenBack = statement{
+		mysql: `
+INSERT INTO open_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    next_ms,
+    changed_ms,
+    status_code,
+    error,
+    given_back
+)
+VALUES (?, ...)
+ON DUPLICATE KEY UPDATE
+    next_ms = IF(VALUES(attempts) >= attempts, VALUES(next_ms), next_ms),
+    changed_ms = IF(VALUES(attempts) >= attempts, VALUES(changed_ms), changed_ms),
+    given_back = IF(VALUES(attempts) >= attempts, given_back + 1, given_back),
+    attempts = GREATEST(attempts, VALUES(attempts))`,
+		sqlite: `
+INSERT INTO open_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    next_ms,
+    changed_ms,
+    status_code,
+    error,
+    given_back
+)
+VALUES (?, ...)
+ON CONFLICT DO UPDATE SET
+    next_ms = excluded.next_ms,
+    changed_ms = excluded.changed_ms,
+    given_back = given_back + 1,
+    attempts = excluded.attempts
+WHERE excluded.attempts >= attempts`,
+	}
+
 	insertDeadJobs = keepFirst(`
 INSERT INTO dead_jobs (
     consumer_no,
@@ -93,7 +134,7 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 		return nil
 	}
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Kind > OutcomeDead || o.Attempts < 0 || o.Priority < 0 || o.Priority > maxPriority {
+		if o := &outcomes[i]; o.Kind > OutcomeGivenBack || o.Attempts < 0 || o.Priority < 0 || o.Priority > maxPriority {
 			return fmt.Errorf("durable: record: %w: outcome of message %s", ErrRejected, o.ID)
 		}
 	}
@@ -111,10 +152,10 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 // A ledger is a batch of outcomes by kind. Each kind is sorted by key, so two brokers that
 // record the same jobs take the locks in the same order.
 type ledger struct {
-	delivered, retry, dead []Outcome
-	tracked                bool // some delivered job may have rows to remove
-	noticed                bool // some outcome has events to store
-	answered               bool // some delivered job has an exchange, or ends one
+	delivered, retry, dead, back []Outcome
+	tracked                      bool // some delivered job may have rows to remove
+	noticed                      bool // some outcome has events to store
+	answered                     bool // some delivered job has an exchange, or ends one
 }
 
 func sortOutcomes(outcomes []Outcome) ledger {
@@ -146,14 +187,16 @@ func sortOutcomes(outcomes []Outcome) ledger {
 			l.retry = append(l.retry, o)
 		case OutcomeDead:
 			l.dead = append(l.dead, o)
+		case OutcomeGivenBack:
+			l.back = append(l.back, o)
 		}
 	}
 	return l
 }
 
 func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
-	if len(l.retry)+len(l.dead) > 0 {
-		if err := s.recordFailures(ctx, tx, l.retry, l.dead); err != nil {
+	if len(l.retry)+len(l.dead)+len(l.back) > 0 {
+		if err := s.recordFailures(ctx, tx, l.retry, l.dead, l.back); err != nil {
 			return err
 		}
 	}
@@ -201,18 +244,19 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 	})
 }
 
-// recordFailures stores the failures that are not recorded yet. An outcome whose attempt is
+// recordFailures stores the failures and give-backs that are not recorded yet. An outcome whose attempt is
 // recorded is a repetition, and must not end a job that was redriven since.
-func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Outcome) error {
-	known, err := recorded(ctx, tx, retry, dead)
+func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead, back []Outcome) error {
+	known, err := recorded(ctx, tx, retry, dead, back)
 	if err != nil {
 		return err
 	}
 	isKnown := func(o Outcome) bool { return known[attemptKey{o.ConsumerNo, o.ID, o.AtMs, o.attempt()}] }
 	retry = slices.DeleteFunc(slices.Clone(retry), isKnown)
 	dead = slices.DeleteFunc(slices.Clone(dead), isKnown)
+	back = slices.DeleteFunc(slices.Clone(back), isKnown)
 
-	all := slices.Concat(retry, dead)
+	all := slices.Concat(retry, dead, back)
 	slices.SortStableFunc(all, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID))
 	})
@@ -222,10 +266,7 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	if err := s.recordAttempts(ctx, tx, all); err != nil {
 		return err
 	}
-	err = write(ctx, tx, s.dialect.sql(upsertOpenJobs), 8, retry, func(o *Outcome) []any {
-		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, o.StatusCode, note(o.Error)}
-	})
-	if err != nil {
+	if err := s.upsertOpen(ctx, tx, retry, back); err != nil {
 		return err
 	}
 	redrives, err := deleteOpen(ctx, tx, dead)
@@ -235,6 +276,19 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead []Ou
 	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 10, dead, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer),
 			o.Reason, redrives[jobKey{o.ConsumerNo, o.ID}]}
+	})
+}
+
+// upsertOpen stores the rows of jobs that are to be tried again.
+func (s *Store) upsertOpen(ctx context.Context, tx *sql.Tx, retry, back []Outcome) error {
+	err := write(ctx, tx, s.dialect.sql(upsertOpenJobs), 8, retry, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, o.StatusCode, note(o.Error)}
+	})
+	if err != nil {
+		return err
+	}
+	return write(ctx, tx, s.dialect.sql(upsertGivenBack), 9, back, func(o *Outcome) []any {
+		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, 0, []byte{}, 1}
 	})
 }
 

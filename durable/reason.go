@@ -32,8 +32,11 @@ func (r Reason) Attempted() bool { return r != Expired && r != BlockedKey && r !
 
 // attempt is the number under which an outcome is recorded.
 func (o *Outcome) attempt() int {
-	if o.Kind == OutcomeDead && !o.Reason.Attempted() {
+	switch {
+	case o.Kind == OutcomeDead && !o.Reason.Attempted():
 		return 0
+	case o.Kind == OutcomeGivenBack:
+		return o.Attempts + 1 // the number under which the worker had it
 	}
 	return o.Attempts
 }

@@ -23,13 +23,14 @@ const (
 	StepResponseReceived  // the response of the consumer is stored
 	StepResponseDelivered // the producer has it
 	StepFailed            // the exchange ended without a response
+	StepGivenBack         // a pull worker gave the job back
 )
 
-var stepNames = [...]string{"", "ATTEMPT", "LEASE_ENDED", "DELIVERED", "DEAD", "REDRIVEN", "REPLAYED", "RESPONSE_RECEIVED", "RESPONSE_DELIVERED", "FAILED"}
+var stepNames = [...]string{"", "ATTEMPT", "LEASE_ENDED", "DELIVERED", "DEAD", "REDRIVEN", "REPLAYED", "RESPONSE_RECEIVED", "RESPONSE_DELIVERED", "FAILED", "GIVEN_BACK"}
 
 // String is the name of the kind in a timeline.
 func (k StepKind) String() string {
-	return stepNames[min(k, StepFailed)]
+	return stepNames[min(k, StepGivenBack)]
 }
 
 // A Step is one thing that is stored about what became of a job.
@@ -135,12 +136,15 @@ func scanStep(r scanner) (Step, error) {
 
 // A LeaseEnd is a lease that ended without an outcome, of a job that is tried again.
 type LeaseEnd struct {
-	ID      ident.ID // of the message
-	Attempt int
+	ID       ident.ID // of the message
+	Priority int
+	Attempt  int
 }
 
-// RecordLeaseEnds adds lease ends of a consumer to the attempts of their jobs, where no outcome of
-// that attempt is stored: then only its acknowledgement was lost.
+// RecordLeaseEnds adds lease ends of a consumer to the attempts of their jobs and charges them,
+// where no outcome of that attempt is stored: then only its acknowledgement was lost.
+//
+// A job that ends between the two transactions keeps a row in open_jobs, which its outcome outranks.
 func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []LeaseEnd, atMs int64) error {
 	ids := make([]ident.ID, len(ends))
 	for i, e := range ends {
@@ -155,14 +159,17 @@ func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []L
 		if j := states[e.ID]; j.Status.Over() || j.Attempts >= e.Attempt {
 			continue
 		}
-		rows = append(rows, Outcome{Kind: OutcomeRetry, ConsumerNo: consumerNo, ID: e.ID, Attempts: e.Attempt, AtMs: atMs,
-			Phase: PhaseLeaseEnded, Error: "the lease ended without an outcome"})
+		rows = append(rows, Outcome{Kind: OutcomeRetry, ConsumerNo: consumerNo, ID: e.ID, Priority: e.Priority, Attempts: e.Attempt, AtMs: atMs,
+			NextMs: atMs, Phase: PhaseLeaseEnded, Error: "the lease ended without an outcome"})
 	}
 	if len(rows) == 0 {
 		return nil
 	}
 	slices.SortFunc(rows, func(a, b Outcome) int { return a.ID.Compare(b.ID) })
 	return s.run(ctx, transaction{name: "record lease ends", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		return s.recordAttempts(ctx, tx, rows)
+		if err := s.recordAttempts(ctx, tx, rows); err != nil {
+			return err
+		}
+		return s.upsertOpen(ctx, tx, rows, nil)
 	})
 }

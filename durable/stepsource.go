@@ -48,7 +48,7 @@ const (
 
 	always = `1 = 1`
 
-	attemptKind = `CASE WHEN t.phase = 3 THEN 2 ELSE 1 END`
+	attemptKind = `CASE t.phase WHEN 3 THEN 2 WHEN 4 THEN 10 ELSE 1 END`
 )
 
 // stepSources are the tables that tell what became of jobs. Each of them has one entry here, which

@@ -231,7 +231,7 @@ type JobStatus uint8
 // stays delivered.
 const (
 	Waiting   JobStatus = iota
-	Open                // failed or redriven, and not over
+	Open                // failed, given back or redriven, and not over
 	Dead                // a dead letter
 	Delivered           // over
 )
@@ -242,7 +242,7 @@ func (s JobStatus) Over() bool { return s == Dead || s == Delivered }
 // A JobState is the stored state of one job.
 type JobState struct {
 	Status     JobStatus
-	Attempts   int   // attempts charged so far; of a delivered job, the one that succeeded
+	Attempts   int   // attempts charged so far, lost leases included; of a delivered job, the one that succeeded
 	ChangedMs  int64 // Unix ms of the last stored change
 	NextMs     int64 // Open: Unix ms of the next attempt
 	RedrivenMs int64 // Open: Unix ms of the redrive from which the age counts; 0: never redriven
@@ -250,16 +250,18 @@ type JobState struct {
 	Error      string
 	Reason     Reason // Dead
 	Discarded  bool   // Dead: not in the DLQ any more
+	GivenBack  int    // Open: give-backs that were no attempts, since the job was stored or redriven
 }
 
 // An OutcomeKind is the way in which an attempt ended.
 type OutcomeKind uint8
 
-// The three ends of an attempt.
+// The ends of an attempt, and of a claim that was none.
 const (
 	OutcomeDelivered OutcomeKind = iota
 	OutcomeRetry
 	OutcomeDead
+	OutcomeGivenBack // by a pull worker: it was no attempt, and the job is due at NextMs
 )
 
 // An Outcome is the end of one attempt of one job. Recording it again changes nothing.
@@ -268,7 +270,7 @@ type Outcome struct {
 	ConsumerNo uint32
 	ID         ident.ID // of the message
 	Priority   int      // stored in open_jobs, from which the queue can be rebuilt
-	Attempts   int      // attempts charged, this one included
+	Attempts   int      // attempts charged, this one included; of OutcomeGivenBack those before the claim
 	AtMs       int64    // Unix ms
 	StatusCode int      // HTTP status of the consumer, 0 when there was none
 	Node       int      // 1 + number of the broker that made the attempt or took its report; 0: not known
@@ -292,8 +294,8 @@ type Outcome struct {
 	Exchange *Exchange
 	ReplyTo  ExchangeKey
 
-	// Retry and Dead only:
-	NextMs int64  // Retry: Unix ms of the next attempt
+	// Retry, Dead and GivenBack only:
+	NextMs int64  // Retry, GivenBack: Unix ms of the next attempt
 	Error  string // description of the failure, cut to 1 KiB
 	Phase  Phase  // of a push attempt
 	Reason Reason // Dead

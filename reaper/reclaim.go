@@ -144,15 +144,16 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 	}
 }
 
-// noteEnds adds the ends of leases to the history of the jobs. A broker that dies before it, and a
-// store that does not answer, leave the history without them; nothing else depends on it.
+// noteEnds stores the ends of leases: the history has them, and the attempts count when Redis has
+// lost its state or an embedded broker starts again. A broker that dies before it, and a store that
+// does not answer, leave the count to Redis until the next outcome of the job.
 func (r *Reaper) noteEnds(ctx context.Context, consumer uint32, x redisq.Expired) {
 	ends := make([]durable.LeaseEnd, len(x.Returned))
-	for i, id := range x.Returned {
-		ends[i] = durable.LeaseEnd{ID: id, Attempt: x.Attempts[i]}
+	for i, j := range x.Returned {
+		ends[i] = durable.LeaseEnd{ID: j.ID, Priority: j.Priority, Attempt: j.Attempts}
 	}
 	if err := r.Store.RecordLeaseEnds(ctx, consumer, ends, r.Cluster.NowMs()); err != nil {
-		r.Log.Warn("ends of leases are missing in the history of their jobs", "consumer", r.name(consumer), "jobs", len(ends), "error", err)
+		r.Log.Warn("ends of leases are not stored: they are missing in the history of their jobs", "consumer", r.name(consumer), "jobs", len(ends), "error", err)
 	}
 }
 

@@ -159,10 +159,20 @@ func (q *Queue) RestoreLeases(ctx context.Context, consumer uint32, leases []Lea
 // Nack ends leases and makes their jobs due after delays, one per lease; 0 or less means
 // ready at once. The attempt stays charged. Result i is false if lease i was lost.
 func (q *Queue) Nack(ctx context.Context, consumer uint32, leases []Lease, delays []time.Duration) ([]bool, error) {
+	return q.nack(ctx, consumer, leases, delays, 1)
+}
+
+// GiveBack is Nack of jobs whose claim was no attempt: none is charged. The jobs are flagged
+// FlagVerify.
+func (q *Queue) GiveBack(ctx context.Context, consumer uint32, leases []Lease, delays []time.Duration) ([]bool, error) {
+	return q.nack(ctx, consumer, leases, delays, 0)
+}
+
+func (q *Queue) nack(ctx context.Context, consumer uint32, leases []Lease, delays []time.Duration, charged int) ([]bool, error) {
 	if len(delays) != len(leases) {
 		return nil, fmt.Errorf("redisq: nack: %d delays for %d leases", len(delays), len(leases))
 	}
-	return q.fenced(ctx, consumer, nackScript, leases, nil, func(args []any, i int) []any {
+	return q.fenced(ctx, consumer, nackScript, leases, []any{charged}, func(args []any, i int) []any {
 		return append(args, string(leases[i].ID[:]), leases[i].Token, millis(delays[i]))
 	})
 }

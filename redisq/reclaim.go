@@ -29,7 +29,7 @@ func (q *Queue) Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts
 	out := Expired{NextDue: r.millis(), Empty: r.int() == 1}
 	returned, fence := r.int(), r.int()
 	for ; returned > 0 && r.err == nil; returned-- {
-		out.Returned, out.Attempts = append(out.Returned, r.id()), append(out.Attempts, int(r.int()))
+		out.Returned = append(out.Returned, Job{ID: r.id(), Priority: int(r.int()), Attempts: int(r.int())})
 	}
 	for ; r.left() > 0; fence++ {
 		out.Exhausted = append(out.Exhausted, r.lease(c.known, fence))

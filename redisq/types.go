@@ -143,9 +143,9 @@ type Waiting struct {
 
 // Expired is the answer to Queue.Reclaim.
 type Expired struct {
-	// Returned jobs are ready again, flagged FlagVerify.
-	Returned []ident.ID
-	Attempts []int // of the Returned jobs, with the one whose lease ended
+	// Returned jobs are ready again, flagged FlagVerify. Their Attempts include the one whose
+	// lease ended.
+	Returned []Job
 	// Exhausted jobs have no attempt left. They are leased to the caller for a short
 	// time, in which the caller stores them as dead and then calls Ack.
 	Exhausted []Lease

@@ -36,26 +36,22 @@ func (o *Committer) acknowledgeStored(ctx context.Context) {
 func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 	acks := map[uint32][]ident.ID{}
 	dead := map[uint32][]redisq.Lease{} // may be redriven and leased again before Redis hears of their deaths
-	type nacks struct {
-		leases []redisq.Lease
-		delays []time.Duration
-		sinks  []Sink
-	}
-	retries := map[uint32]*nacks{}
+	waiting := map[waiters]*nacks{}
 	for _, r := range batch {
 		k := r.Outcome.ConsumerNo
 		if r.Outcome.Kind == durable.OutcomeDead && r.Lease.Token != "" {
 			dead[k] = append(dead[k], r.Lease)
 			continue
 		}
-		if r.Outcome.Kind != durable.OutcomeRetry {
+		if r.Outcome.Kind != durable.OutcomeRetry && r.Outcome.Kind != durable.OutcomeGivenBack {
 			acks[k] = append(acks[k], r.Outcome.ID)
 			continue
 		}
-		n := retries[k]
+		of := waiters{k, r.Outcome.Kind == durable.OutcomeGivenBack}
+		n := waiting[of]
 		if n == nil {
 			n = &nacks{}
-			retries[k] = n
+			waiting[of] = n
 		}
 		n.leases = append(n.leases, r.Lease)
 		n.delays = append(n.delays, r.Delay)
@@ -72,16 +68,38 @@ func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
 		}
 	}
 	o.acknowledgeDead(ctx, dead)
-	for k, n := range retries {
-		if _, err := o.options.Queue.Nack(ctx, k, n.leases, n.delays); err != nil {
-			o.options.Metrics.AcknowledgeErrors.Inc()
-			o.options.Log.Debug("nacks not taken by Redis; the leases will end", "error", err)
-			continue
-		}
-		for i, sink := range n.sinks {
-			if sink != nil {
-				sink.Retrying(n.delays[i])
-			}
+	for of, n := range waiting {
+		o.nack(ctx, of, n)
+	}
+}
+
+// A waiters names jobs that one call gives back.
+type waiters struct {
+	consumer  uint32
+	givenBack bool // their claims were no attempts
+}
+
+// A nacks is what the call needs.
+type nacks struct {
+	leases []redisq.Lease
+	delays []time.Duration
+	sinks  []Sink
+}
+
+func (o *Committer) nack(ctx context.Context, of waiters, n *nacks) {
+	call := o.options.Queue.Nack
+	if of.givenBack {
+		call = o.options.Queue.GiveBack
+	}
+	taken, err := call(ctx, of.consumer, n.leases, n.delays)
+	if err != nil {
+		o.options.Metrics.AcknowledgeErrors.Inc()
+		o.options.Log.Debug("nacks not taken by Redis; the leases will end", "error", err)
+		return
+	}
+	for i, sink := range n.sinks {
+		if sink != nil && taken[i] {
+			sink.Retrying(n.delays[i])
 		}
 	}
 }

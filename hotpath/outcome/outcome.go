@@ -42,14 +42,15 @@ type Queue interface {
 	AckMany(ctx context.Context, done []redisq.Done) ([]int, []error)
 	AckLeasesMany(ctx context.Context, ended []redisq.Ended) []error
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
+	GiveBack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
 
 // A Result is the end of one attempt, with the data that storing and acknowledging it need.
 type Result struct {
 	Outcome  durable.Outcome
-	Lease    redisq.Lease  // of a retry: given back with Delay after the outcome is stored; of a death: ended, if it is known
-	Delay    time.Duration // of a retry
+	Lease    redisq.Lease  // of a retry or give-back: given back with Delay after the outcome is stored; of a death: ended, if it is known
+	Delay    time.Duration // of a retry or give-back
 	ExtendBy time.Duration // while the outcome waits for the store, Lease is extended by this; 0: it is not
 	Haste    Haste
 	Sink     Sink // receives the events of the result; may be nil
@@ -61,7 +62,8 @@ type Sink interface {
 	// Ended is called once, before the result is acknowledged in Redis. stored is false where the
 	// result was given up.
 	Ended(stored bool)
-	// Retrying reports that Redis has taken the job back, due after a delay.
+	// Retrying reports that Redis has taken the job back, due after a delay. It is not called where
+	// the lease had ended before.
 	Retrying(after time.Duration)
 	// Done is called once, after the acknowledgement in Redis was tried, or after the result was
 	// given up. A nil error means that the outcome is on disk.

@@ -49,8 +49,12 @@ func (slowAcks) Extend(context.Context, uint32, []redisq.Lease, time.Duration) (
 	return nil, nil
 }
 
-func (slowAcks) Nack(context.Context, uint32, []redisq.Lease, []time.Duration) ([]bool, error) {
-	return nil, nil
+func (slowAcks) Nack(_ context.Context, _ uint32, leases []redisq.Lease, _ []time.Duration) ([]bool, error) {
+	return make([]bool, len(leases)), nil
+}
+
+func (slowAcks) GiveBack(_ context.Context, _ uint32, leases []redisq.Lease, _ []time.Duration) ([]bool, error) {
+	return make([]bool, len(leases)), nil
 }
 
 // A counter is a sink that counts.

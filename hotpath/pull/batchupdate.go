@@ -29,6 +29,7 @@ type update struct {
 	NextState          string
 	IncrementalTimeout int64
 	Delay              int64
+	Failed             bool
 }
 
 // UpdateJobs is POST /channel/{channel}/consumer/{consumer}/jobs: many transitions in one request.
@@ -75,7 +76,7 @@ func parseUpdates(body []byte) ([]update, error) {
 // entry.
 var (
 	updatesMembers = []string{"Updates"}
-	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay"}
+	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay", "Failed"}
 )
 
 // anyUpdates reads the body of a batch update in any valid JSON form. It refuses unknown members:
@@ -116,6 +117,8 @@ func (u *update) set(member string, value []byte) error {
 		to = &u.IncrementalTimeout
 	case "Delay":
 		to = &u.Delay
+	case "Failed":
+		to = &u.Failed
 	}
 	if json.Unmarshal(value, to) != nil {
 		return errNoObject
@@ -137,6 +140,7 @@ var (
 	errNextState = problem.New(400, "invalid_next_state", "NextState must be DELIVERED, DEAD, QUEUED or INFLIGHT.")
 	errNeedLease = problem.New(400, "lease_required", "QUEUED and INFLIGHT in a batch need the Lease of the job.")
 	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.", MaxIncrementalTimeout)
+	errFailed    = problem.New(400, "invalid_failed", "Failed goes only with QUEUED.")
 	errTooMany   = problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
 	errTwice     = problem.New(400, "job_twice", "The job is in this request twice; the first entry counts.")
 )
@@ -199,6 +203,9 @@ func (u *updating) admit(ctx context.Context, i int, e update) error {
 	if e.Delay < 0 || e.Delay > MaxIncrementalTimeout || e.Delay > 0 && e.NextState != "QUEUED" {
 		return errDelay
 	}
+	if e.Failed && e.NextState != "QUEUED" {
+		return errFailed
+	}
 	return nil
 }
 
@@ -235,12 +242,17 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		r.Haste, r.Sink = outcome.Urgent, answerTo{i, answers}
 		u.p.outcomes.Add(r)
 	}
+	u.wait(ctx, answers, waiting, func(i int) { u.p.verifier.Cache.Done(u.ids[i]) })
+}
+
+// wait takes the answers to the waiting entries, and calls stored for each outcome that is on disk.
+func (u *updating) wait(ctx context.Context, answers <-chan ended, waiting map[int]bool, stored func(i int)) {
 	for len(waiting) > 0 {
 		select {
 		case a := <-answers:
 			delete(waiting, a.i)
 			if u.errs[a.i] = a.err; a.err == nil {
-				u.p.verifier.Cache.Done(u.ids[a.i])
+				stored(a.i)
 			}
 		case <-ctx.Done():
 			for i := range waiting {
@@ -273,22 +285,6 @@ func (u *updating) leases(entries []int) []redisq.Lease {
 		leases[n] = redisq.Lease{ID: u.ids[i], Token: u.updates[i].Lease}
 	}
 	return leases
-}
-
-func (u *updating) giveBack(ctx context.Context, entries []int) {
-	if len(entries) == 0 {
-		return
-	}
-	delays := make([]time.Duration, len(entries))
-	for n, i := range entries {
-		delays[n] = time.Duration(u.updates[i].Delay) * time.Second
-	}
-	moved, err := u.p.queue.Nack(ctx, u.k.No, u.leases(entries), delays)
-	u.answer(entries, moved, err)
-	if err == nil {
-		u.p.returned(u.k.No)
-		u.p.touched(u.k.No)
-	}
 }
 
 func (u *updating) extend(ctx context.Context, extra time.Duration, entries []int) {

@@ -44,6 +44,7 @@ type Queue interface {
 	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
+	GiveBack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
 

@@ -43,6 +43,7 @@ func TestUpdatesTakeTheMembersOfTheirTypes(t *testing.T) {
 		{}, {ID: "a"}, {Lease: "t.1"}, {NextState: "DEAD"}, {IncrementalTimeout: 7}, {Delay: 8},
 		{ID: "b", Lease: "t.2", NextState: "QUEUED", IncrementalTimeout: 604800, Delay: 604800},
 	}}
+	request.Updates = append(request.Updates, apitype.Update{ID: "c", NextState: "QUEUED", Failed: true}) // not usual
 	for _, text := range apitest.HostileTexts {
 		request.Updates = append(request.Updates, apitype.Update{ID: text, Lease: text, NextState: text})
 	}

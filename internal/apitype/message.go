@@ -63,6 +63,8 @@ type JobDetail struct {
 type History struct {
 	AttemptHistory          []Attempt `json:"AttemptHistory"`                    // the newest ones in order of time, never null
 	AttemptHistoryTruncated bool      `json:"AttemptHistoryTruncated,omitempty"` // older attempts are not shown
+	GivenBack               int       `json:"GivenBack,omitempty"`               // times that a worker gave the job back, since the message was stored
+	LeasesLost              int       `json:"LeasesLost,omitempty"`              // leases that ended without a word, since then; Attempts has them too
 }
 
 // An Attempt is an attempt that ended. For the producer of the message Error and Answer are
@@ -73,7 +75,7 @@ type Attempt struct {
 	StatusCode     int    `json:"StatusCode,omitempty"`     // absent without an answer, and for a report of a pull consumer
 	DurationMs     *int64 `json:"DurationMs,omitempty"`     // milliseconds; absent for a success
 	Error          string `json:"Error,omitempty"`          // why the attempt failed
-	Phase          string `json:"Phase,omitempty"`          // of a failure without answer: not_sent or maybe_processed
+	Phase          string `json:"Phase,omitempty"`          // of an end without answer: not_sent, maybe_processed, lease_ended or given_back
 	Answer         string `json:"Answer,omitempty"`         // the first KiB; base64 when AnswerEncoding is set
 	AnswerEncoding string `json:"AnswerEncoding,omitempty"` // Base64, or absent
 }

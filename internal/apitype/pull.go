@@ -73,6 +73,7 @@ type Update struct {
 	NextState          string `json:"NextState"`                    // DELIVERED, DEAD, QUEUED or INFLIGHT
 	IncrementalTimeout int64  `json:"IncrementalTimeout,omitempty"` // of INFLIGHT: as of a MoveRequest
 	Delay              int64  `json:"Delay,omitempty"`              // of QUEUED: whole seconds until the job is due
+	Failed             bool   `json:"Failed,omitempty"`             // of QUEUED: the attempt failed and counts; without it, giving back is no attempt
 }
 
 // UpdateResults is the answer to an UpdatesRequest, in its order.

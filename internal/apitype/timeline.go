@@ -5,6 +5,7 @@ const (
 	EventAccepted   = "ACCEPTED"    // the message was stored
 	EventAttempt    = "ATTEMPT"     // an attempt ended
 	EventLeaseEnded = "LEASE_ENDED" // an attempt has no outcome: its broker or worker did not say one in time
+	EventGivenBack  = "GIVEN_BACK"  // a pull worker gave the job back
 	EventDelivered  = "DELIVERED"   // the job is over
 	EventDead       = "DEAD"        // the job is a dead letter
 	EventRedriven   = "REDRIVEN"    // the dead letter became a job again

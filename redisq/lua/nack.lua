@@ -1,14 +1,16 @@
 -- nack.lua: end leases; the jobs wait for another attempt.
 --
--- ARGV[2..]  1..500 times: message ID, token, delay ms (0: ready at once)
+-- ARGV[2]    1: the attempt stays charged, 0: the job was given back, and it was no attempt
+-- ARGV[3..]  1..500 times: message ID, token, delay ms (0: ready at once)
 --
--- Returns for each 1 ended, 0 lease lost. The attempt stays charged.
+-- Returns for each 1 ended, 0 lease lost. A job that was given back is flagged, because the
+-- store has a row for it, which its end removes.
 -- Replay: harmless, returns 0. Removes before it adds. Cost: O(k log n).
-local n = (#ARGV - 1) / 3
-if not int(n, 1, 500) then return bad('nack') end
+local charged, n = int(ARGV[2], 0, 1), (#ARGV - 2) / 3
+if not charged or not int(n, 1, 500) then return bad('nack') end
 local ids, tokens, delays = {}, {}, {}
 for i = 1, n do
-  ids[i], tokens[i], delays[i] = ARGV[3 * i - 1], ARGV[3 * i], int(ARGV[3 * i + 1], 0, 1099511627776)
+  ids[i], tokens[i], delays[i] = ARGV[3 * i], ARGV[3 * i + 1], int(ARGV[3 * i + 2], 0, 1099511627776)
   if #ids[i] ~= 12 or not delays[i] then return bad('lease') end
 end
 local now = clock()
@@ -18,6 +20,7 @@ for i, meta in ipairs(leased(ids, tokens)) do
   out[i] = 0
   if meta and not moved[id] then
     local priority, attempts, flags = unpack_meta(meta, 0)
+    if charged == 0 then attempts, flags = math.max(attempts - 1, 0), with_flag(flags, VERIFY) end
     out[i], moved[id] = 1, true
     gone[#gone + 1] = id
     if delays[i] > 0 then

@@ -11,8 +11,8 @@
 -- about once a second.
 --
 -- Returns {next due ms, 1 when the consumer has no job at all else 0, number of
--- returned jobs, first fence, then for each returned job: message ID, attempts, and for
--- each exhausted job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
+-- returned jobs, first fence, then for each returned job: message ID, priority, attempts, and
+-- for each exhausted job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
 --
 -- A returned job is ready since now and flagged, because its worker may have delivered
 -- it. An exhausted job gets a new token and deadline: only the caller handles it, and
@@ -58,8 +58,8 @@ if #ids > 0 then
       ready[#ready + 1] = score(priority, attempts, now)
       ready[#ready + 1] = id
       values[2 * i] = pack(priority, attempts, flags, '', '')
-      out[#out + 1] = id
-      out[#out + 1] = attempts
+      local t = #out
+      out[t + 1], out[t + 2], out[t + 3] = id, priority, attempts
     end
   end
   out[3] = #ready / 2

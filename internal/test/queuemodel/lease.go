@@ -117,12 +117,24 @@ func (k *Consumer) RestoreLeases(now int64, leases []redisq.Lease, lease time.Du
 
 // Nack is nack.lua: it ends leases; their jobs are due after the delays.
 func (k *Consumer) Nack(now int64, leases []redisq.Lease, delays []time.Duration) []bool {
+	return k.nack(now, leases, delays, func(m meta) meta { return m })
+}
+
+// GiveBack is nack.lua for jobs whose claim was no attempt.
+func (k *Consumer) GiveBack(now int64, leases []redisq.Lease, delays []time.Duration) []bool {
+	return k.nack(now, leases, delays, func(m meta) meta {
+		m.attempts, m.flags = max(m.attempts-1, 0), m.flags|redisq.FlagVerify
+		return m
+	})
+}
+
+func (k *Consumer) nack(now int64, leases []redisq.Lease, delays []time.Duration, charge func(meta) meta) []bool {
 	out := make([]bool, len(leases))
 	for i, l := range leases {
 		if out[i] = k.leasedAs(l); !out[i] {
 			continue
 		}
-		m := k.metas[l.ID]
+		m := charge(k.metas[l.ID])
 		m.token, m.since = "", 0
 		delete(k.leased, l.ID)
 		k.metas[l.ID] = m
@@ -226,7 +238,7 @@ func (k *Consumer) Reclaim(now int64, limit, most int) redisq.Expired {
 			delete(k.leased, id)
 			k.ready[id] = score(m.priority, m.attempts, now)
 			m.token, m.since = "", 0
-			out.Returned, out.Attempts = append(out.Returned, id), append(out.Attempts, m.attempts)
+			out.Returned = append(out.Returned, redisq.Job{ID: id, Priority: m.priority, Attempts: m.attempts})
 		}
 		k.metas[id] = m
 	}

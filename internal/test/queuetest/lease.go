@@ -123,6 +123,29 @@ func nackWithoutDelay(t *testing.T, s Server) {
 	require.Equal(t, 2, c.Leases[1].Attempt)
 }
 
+func givenBackIsNoAttempt(t *testing.T, s Server) {
+	ctx := context.Background()
+	q := s.Queue(100)
+	put(t, q, jobs(1, 3, 6), redisq.Fresh)
+	leases := claim(t, q, 2, never).Leases
+	ok, err := q.GiveBack(ctx, consumer, append(leases, redisq.Lease{ID: at(3), Token: "none"}), []time.Duration{0, never, 0})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true, false}, ok)
+	later := standing(t, q, at(2))
+	require.Equal(t, redisq.Standing{State: redisq.Delayed, Priority: 6, Flags: redisq.FlagVerify, At: later.At}, later)
+	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 6, Flags: redisq.FlagVerify}, standing(t, q, at(1)))
+	check(t, s, q)
+	ok, err = q.GiveBack(ctx, consumer, leases, []time.Duration{never, never})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false}, ok, "the leases have ended")
+	again := claim(t, q, 10, never).Leases
+	require.ElementsMatch(t, []ident.ID{at(1), at(3)}, idsOf(again))
+	for _, l := range again {
+		require.Equal(t, 1, l.Attempt)
+		require.Equal(t, l.ID == at(1), l.Flags == redisq.FlagVerify, "the store is asked about it")
+	}
+}
+
 func releaseTakesOldPlace(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(100)
@@ -158,7 +181,7 @@ func extendedLeaseDoesNotEnd(t *testing.T, s Server) {
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, ok)
 	s.Advance(310 * time.Millisecond)
-	require.Equal(t, span(2, 2), reclaim(t, q, 0).Returned)
+	require.Equal(t, span(2, 2), returned(reclaim(t, q, 0)))
 	require.Equal(t, leases[0].Token, standing(t, q, at(1)).Token)
 	check(t, s, q)
 }

@@ -60,7 +60,7 @@ func unknownJobOnDemand(t *testing.T, s Server) {
 	require.Equal(t, redisq.Lease{ID: at(1), Priority: 3, Attempt: 3, Flags: redisq.FlagVerify, Token: l.Token}, l)
 	check(t, s, q)
 	s.Advance(60 * time.Millisecond)
-	require.Equal(t, span(1, 1), reclaim(t, q, 0).Returned)
+	require.Equal(t, span(1, 1), returned(reclaim(t, q, 0)))
 }
 
 func racingClaimsOneWins(t *testing.T, s Server) {
@@ -117,7 +117,7 @@ func reapersCountOnce(t *testing.T, s Server) {
 					return
 				}
 				mu.Lock()
-				for _, id := range got.Returned {
+				for _, id := range returned(got) {
 					counted[id]++
 				}
 				mu.Unlock()

@@ -19,8 +19,7 @@ func endedLeaseIsReadyAgain(t *testing.T, s Server) {
 	require.Empty(t, claim(t, q, 0, never).Leases, "claiming does not reclaim")
 	require.Equal(t, redisq.Leased, standing(t, q, at(1)).State)
 	got := reclaim(t, q, 3)
-	require.Equal(t, span(1, 1), got.Returned)
-	require.Equal(t, []int{1}, got.Attempts)
+	require.Equal(t, []redisq.Job{{ID: at(1), Priority: 8, Attempts: 1}}, got.Returned)
 	require.Empty(t, got.Exhausted)
 	require.False(t, got.Empty)
 	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 8, Attempts: 1, Flags: redisq.FlagVerify}, standing(t, q, at(1)))
@@ -38,7 +37,7 @@ func exhaustedStaysWithReclaimer(t *testing.T, s Server) {
 	old := claim(t, q, 2, time.Millisecond).Leases
 	s.Advance(3 * time.Millisecond)
 	got := reclaim(t, q, 3)
-	require.Equal(t, span(2, 2), got.Returned)
+	require.Equal(t, span(2, 2), returned(got))
 	require.Len(t, got.Exhausted, 1)
 	l := got.Exhausted[0]
 	require.Equal(t, redisq.Lease{ID: at(1), Priority: 4, Attempt: 3, Flags: redisq.FlagVerify, Token: l.Token}, l)

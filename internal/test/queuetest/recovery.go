@@ -84,15 +84,16 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 			_, err := q.RestoreLeases(ctx, consumer, []redisq.Lease{{ID: at(1), Token: "a.1", Attempt: 1}}, never)
 			return err
 		},
-		"nack":    func() error { _, err := q.Nack(ctx, consumer, one, each(1, never)); return err },
-		"release": func() error { _, err := q.Release(ctx, consumer, one); return err },
-		"reclaim": func() error { _, err := q.Reclaim(ctx, consumer, 1, 1); return err },
-		"peek":    func() error { _, err := q.Peek(ctx, consumer, nil, 1); return err },
-		"probe":   func() error { _, err := q.Probe(ctx, consumer, span(1, 1)); return err },
-		"stats":   func() error { _, err := q.Stats(ctx, consumer); return err },
-		"spilled": func() error { return q.SetSpilled(ctx, consumer, -1) },
-		"spill":   func() error { _, err := q.ReplaceSpilled(ctx, consumer, -1, 0); return err },
-		"renew":   func() error { return q.Renew(ctx, consumer) },
+		"nack":      func() error { _, err := q.Nack(ctx, consumer, one, each(1, never)); return err },
+		"give back": func() error { _, err := q.GiveBack(ctx, consumer, one, each(1, never)); return err },
+		"release":   func() error { _, err := q.Release(ctx, consumer, one); return err },
+		"reclaim":   func() error { _, err := q.Reclaim(ctx, consumer, 1, 1); return err },
+		"peek":      func() error { _, err := q.Peek(ctx, consumer, nil, 1); return err },
+		"probe":     func() error { _, err := q.Probe(ctx, consumer, span(1, 1)); return err },
+		"stats":     func() error { _, err := q.Stats(ctx, consumer); return err },
+		"spilled":   func() error { return q.SetSpilled(ctx, consumer, -1) },
+		"spill":     func() error { _, err := q.ReplaceSpilled(ctx, consumer, -1, 0); return err },
+		"renew":     func() error { return q.Renew(ctx, consumer) },
 	} {
 		require.NoError(t, q.SetSpilled(ctx, consumer, -1))
 		lost.take()
@@ -392,7 +393,7 @@ func lostLeasesComeBack(t *testing.T, s Server) {
 	require.Equal(t, []bool{true}, ok, "the old token is valid")
 	require.Empty(t, claim(t, q, 10, never).Leases)
 	s.Advance(60 * time.Millisecond)
-	require.Contains(t, reclaim(t, q, 0).Returned, at(0), "a restored lease ends as any lease does")
+	require.Contains(t, returned(reclaim(t, q, 0)), at(0), "a restored lease ends as any lease does")
 }
 
 func leasesOfOthersDoNotComeBack(t *testing.T, s Server) {

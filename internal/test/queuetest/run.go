@@ -56,6 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"acks for many consumers go at once", acksForMany},
 		{"a nack waits out its delay", nackWaitsOutItsDelay},
 		{"a nack without delay is ready at once", nackWithoutDelay},
+		{"a job that is given back was not attempted", givenBackIsNoAttempt},
 		{"a release takes the old place and charges nothing", releaseTakesOldPlace},
 		{"an extended lease does not end", extendedLeaseDoesNotEnd},
 		{"an extension may shorten a lease", extensionMayShorten},

@@ -67,6 +67,15 @@ func idsOf(leases []redisq.Lease) []ident.ID {
 	return out
 }
 
+// returned lists the jobs whose leases ended.
+func returned(x redisq.Expired) []ident.ID {
+	out := make([]ident.ID, len(x.Returned))
+	for i, j := range x.Returned {
+		out[i] = j.ID
+	}
+	return out
+}
+
 // span lists the IDs from..to, in descending order if to is below from.
 func span(from, to int) []ident.ID {
 	var out []ident.ID

@@ -194,9 +194,9 @@ func (c *checker) acked(l *life, consumer uint32, ids []ident.ID) {
 func (c *checker) reclaimed(l *life, consumer uint32, x redisq.Expired) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, id := range x.Returned {
-		c.trace(jobKey{consumer, id}).live = nil
-		l.note("reclaimed", consumer, id, "")
+	for _, j := range x.Returned {
+		c.trace(jobKey{consumer, j.ID}).live = nil
+		l.note("reclaimed", consumer, j.ID, "")
 	}
 	for _, lease := range x.Exhausted {
 		c.trace(jobKey{consumer, lease.ID}).live = nil
@@ -235,7 +235,7 @@ func (c *checker) recorded(l *life, rows []durable.Outcome) {
 	defer c.mu.Unlock()
 	for _, o := range rows {
 		t := c.trace(jobKey{o.ConsumerNo, o.ID})
-		l.note("recorded", o.ConsumerNo, o.ID, [...]string{"delivered", "retry", "dead"}[o.Kind])
+		l.note("recorded", o.ConsumerNo, o.ID, [...]string{"delivered", "retry", "dead", "given back"}[o.Kind])
 		if o.Kind != durable.OutcomeDelivered {
 			continue
 		}

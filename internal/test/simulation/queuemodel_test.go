@@ -226,7 +226,7 @@ func (p *queuePair) fenced(ctx context.Context, now int64, span time.Duration) {
 	leases := []redisq.Lease{p.leases[len(p.leases)-1-p.r.below(min(len(p.leases), 4))]}
 	var got, want []bool
 	var err error
-	switch p.r.below(5) {
+	switch p.r.below(6) {
 	case 4:
 		p.regrant(ctx, now, leases[0])
 		return
@@ -248,6 +248,10 @@ func (p *queuePair) fenced(ctx context.Context, now int64, span time.Duration) {
 		delays := []time.Duration{time.Duration(p.r.below(2)) * span}
 		got, err = p.real.Nack(ctx, 1, leases, delays)
 		want = p.model.Nack(now, leases, delays)
+	case 5:
+		delays := []time.Duration{time.Duration(p.r.below(2)) * span}
+		got, err = p.real.GiveBack(ctx, 1, leases, delays)
+		want = p.model.GiveBack(now, leases, delays)
 	case 2:
 		got, err = p.real.Release(ctx, 1, leases)
 		want = p.model.Release(leases)

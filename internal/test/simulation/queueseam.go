@@ -215,6 +215,19 @@ func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.L
 	return out, nil
 }
 
+func (q *queueSeam) GiveBack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error) {
+	var out []bool
+	err := q.run(ctx, "GiveBack", consumer, func(k *queuemodel.Consumer, now int64) {
+		result := k.GiveBack(now, leases, delays)
+		q.l.w.checker.ended(q.l, "nacked", consumer, leases, result)
+		out = result
+	})
+	if err != nil {
+		return make([]bool, len(leases)), err
+	}
+	return out, nil
+}
+
 func (q *queueSeam) Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error) {
 	if q.r.flaw == ratesAreIgnored {
 		return l, 0, nil

@@ -31,6 +31,7 @@ type store struct {
 	open       map[jobKey]durable.Outcome
 	dead       map[jobKey]durable.Outcome
 	redriven   map[jobKey]int64 // of open jobs
+	givenBack  map[jobKey]int   // of open jobs: how often
 	attempts   map[attemptKey]bool
 	marks      map[uint32]ident.ID
 	failures   map[uint32][]int64 // Unix ms of the last failures that count for a tombstone
@@ -66,7 +67,7 @@ func newStore(clock func() time.Time) *store {
 	return &store{
 		storeClock: storeClock{server: clock}, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
-		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{},
+		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{}, givenBack: map[jobKey]int{},
 		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{}, receipts: map[durable.ReceiptID]durable.Receipt{},
 		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{},
 	}
@@ -231,7 +232,7 @@ func (s *store) record(outcomes []durable.Outcome) {
 			known[k] = true
 		}
 	}
-	for _, kind := range []durable.OutcomeKind{durable.OutcomeRetry, durable.OutcomeDead, durable.OutcomeDelivered} {
+	for _, kind := range []durable.OutcomeKind{durable.OutcomeRetry, durable.OutcomeGivenBack, durable.OutcomeDead, durable.OutcomeDelivered} {
 		for _, o := range sorted {
 			if o.Kind == kind && !known[attemptOf(o)] {
 				s.recordOne(o)
@@ -243,6 +244,9 @@ func (s *store) record(outcomes []durable.Outcome) {
 func attemptOf(o durable.Outcome) attemptKey {
 	if o.Kind == durable.OutcomeDelivered {
 		return attemptKey{} // has no row of attempts
+	}
+	if o.Kind == durable.OutcomeGivenBack {
+		o.Attempts++ // the number under which the worker had it
 	}
 	return attemptKey{jobKey{o.ConsumerNo, o.ID}, o.AtMs, o.Attempts}
 }
@@ -256,6 +260,18 @@ func (s *store) recordOne(o durable.Outcome) {
 		if old, ok := s.open[k]; !ok || o.Attempts > old.Attempts {
 			s.reopenAs(k, o)
 		}
+	case durable.OutcomeGivenBack:
+		s.attempts[attemptOf(o)] = true
+		o.StatusCode, o.Error = 0, ""
+		old, ok := s.open[k]
+		if ok && o.Attempts < old.Attempts {
+			return
+		}
+		if ok {
+			o.StatusCode, o.Error = old.StatusCode, old.Error
+		}
+		s.reopenAs(k, o)
+		s.givenBack[k]++
 	case durable.OutcomeDead:
 		s.attempts[attemptOf(o)] = true
 		delete(s.open, k)
@@ -279,10 +295,24 @@ func (s *store) recordOne(o durable.Outcome) {
 	}
 }
 
+// endLeases charges leases that ended without an outcome.
+func (s *store) endLeases(consumer uint32, ends []durable.LeaseEnd, atMs int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range ends {
+		if j := s.state(jobKey{consumer, e.ID}); !j.Status.Over() && j.Attempts < e.Attempt {
+			s.recordOne(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: consumer, ID: e.ID, Priority: e.Priority, Attempts: e.Attempt,
+				AtMs: atMs, NextMs: atMs, Error: "the lease ended without an outcome"})
+		}
+	}
+}
+
 // reopenAs stores an open job; a row that is there keeps its priority.
 func (s *store) reopenAs(k jobKey, o durable.Outcome) {
 	if old, ok := s.open[k]; ok {
 		o.Priority = old.Priority
+	} else {
+		delete(s.givenBack, k)
 	}
 	s.open[k] = o
 }
@@ -303,6 +333,7 @@ func (s *store) state(k jobKey) durable.JobState {
 	if o, ok := s.open[k]; ok {
 		j := state(durable.Open, o)
 		j.NextMs, j.Error, j.RedrivenMs = o.NextMs, o.Error, s.redriven[k]
+		j.GivenBack = s.givenBack[k]
 		return j
 	}
 	return durable.JobState{}
@@ -326,6 +357,7 @@ func (s *store) reopen(consumer uint32, ids []ident.ID, nowMs int64, again bool)
 		d.NextMs, d.AtMs, d.StatusCode, d.Error = nowMs, nowMs, 0, ""
 		delete(s.dead, k)
 		s.reopenAs(k, d)
+		delete(s.givenBack, k)
 		s.redriven[k] = nowMs
 		out = append(out, durable.OpenJob{ID: id, Priority: d.Priority, Attempts: d.Attempts, NextMs: nowMs, RedrivenMs: nowMs})
 	}

@@ -208,9 +208,9 @@ func (p *storePair) record() {
 	}
 	var rows []durable.Outcome
 	for range 1 + p.r.below(4) {
-		o := durable.Outcome{Kind: durable.OutcomeKind(p.r.below(3)), ConsumerNo: p.consumers[p.r.below(len(p.consumers))].No, ID: p.id(),
+		o := durable.Outcome{Kind: durable.OutcomeKind(p.r.below(4)), ConsumerNo: p.consumers[p.r.below(len(p.consumers))].No, ID: p.id(),
 			Priority: p.r.below(3), Attempts: 1 + p.r.below(4), AtMs: 1000 + int64(p.r.below(3)), StatusCode: 500, Tracked: p.r.hit(500)}
-		if o.Kind == durable.OutcomeRetry {
+		if o.Kind == durable.OutcomeRetry || o.Kind == durable.OutcomeGivenBack {
 			o.NextMs = 2000 + int64(p.r.below(1000))
 		}
 		if o.Kind != durable.OutcomeDelivered {

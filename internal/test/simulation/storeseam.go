@@ -85,8 +85,9 @@ func (t storeSeam) Record(ctx context.Context, outcomes []durable.Outcome) error
 	})
 }
 
-func (t storeSeam) RecordLeaseEnds(ctx context.Context, consumerNo uint32, _ []durable.LeaseEnd, _ int64) error {
-	return t.do(ctx, "RecordLeaseEnds", consumerNo, func() {}) // no state depends on it
+func (t storeSeam) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []durable.LeaseEnd, atMs int64) error {
+	ends = slices.Clone(ends)
+	return t.do(ctx, "RecordLeaseEnds", consumerNo, func() { t.s.endLeases(consumerNo, ends, atMs) })
 }
 
 // read makes a call that returns a value, which an error leaves empty.

@@ -118,6 +118,8 @@ func (p *worker) finish(j claimedJob) {
 			state, more = "QUEUED", fmt.Sprintf(`,"Delay":%d`, p.r.below(2))
 		case 4:
 			state = "INFLIGHT"
+		case 5:
+			state, more = "QUEUED", `,"Failed":true`
 		}
 	}
 	p.update(j, state, more)

@@ -105,6 +105,46 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, attempts[1:], newest, "the newest, in order of time")
 	},
+	"a job that is given back keeps its attempts, and is due at the time that its worker said": func(t *testing.T, f *fixture) {
+		k, id := f.jobs(t, 2)
+		back := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: k, ID: id[0], Priority: 3, AtMs: 1000, NextMs: 9000, Phase: durable.PhaseGivenBack, Error: "given back"}
+		f.record(t, back)
+		f.record(t, back) // again
+		want := durable.JobState{Status: durable.Open, ChangedMs: 1000, NextMs: 9000, GivenBack: 1}
+		require.Equal(t, want, f.state(t, k, id[0]))
+		f.record(t, retry(k, id[0], 1, 2000), retry(k, id[1], 1, 2000))
+		again := back
+		again.Attempts, again.AtMs, again.NextMs = 1, 3000, 8000
+		f.record(t, again)
+		want = durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 3000, NextMs: 8000, StatusCode: 503, Error: "unavailable", GivenBack: 2}
+		require.Equal(t, want, f.state(t, k, id[0]), "the failure before it is not forgotten")
+		late := back
+		late.AtMs = 1500
+		f.record(t, late)
+		require.Equal(t, want, f.state(t, k, id[0]), "an attempt came after it")
+		stored, err := f.Job(f.ctx, &durable.Consumer{No: k}, id[0])
+		require.NoError(t, err)
+		require.Equal(t, want, stored.JobState)
+		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 1)
+		require.NoError(t, err)
+		require.Equal(t, []durable.OpenJob{{ID: id[0], Priority: 3, Attempts: 1, NextMs: 8000}}, open)
+		attempts, err := f.Attempts(f.ctx, k, id[0], 10)
+		require.NoError(t, err)
+		require.Len(t, attempts, 4)
+		require.Equal(t, 2, attempts[3].No, "as its worker was told")
+		require.Equal(t, durable.PhaseGivenBack, attempts[3].Phase)
+		givenBack, lost, err := f.LeaseCounts(f.ctx, k, id[0])
+		require.NoError(t, err)
+		require.Equal(t, []int{3, 0}, []int{givenBack, lost})
+		f.record(t, dead(k, id[0], 2, 4000))
+		_, err = f.Redrive(f.ctx, k, id[:1], 5000)
+		require.NoError(t, err)
+		require.Zero(t, f.state(t, k, id[0]).GivenBack, "it counts again")
+		ok := delivered(k, id[0], 1, 6000)
+		ok.Tracked = true
+		f.record(t, ok)
+		require.Equal(t, durable.Delivered, f.state(t, k, id[0]).Status)
+	},
 	"an attempt keeps its phase, and a delivery with a note has an entry in the list": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 1)
 		lost := retry(k, id[0], 1, 1000)

@@ -106,7 +106,21 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		}
 		require.NoError(t, f.RecordLeaseEnds(f.ctx, k, []durable.LeaseEnd{{ID: id[1], Attempt: 3}}, 3000))
 		require.Len(t, f.steps(t, 0, k, id[1], 10), 2)
-		require.Equal(t, 2, f.state(t, k, id[1]).Attempts, "the state of the job is left alone")
+		require.Equal(t, 3, f.state(t, k, id[1]).Attempts)
+		require.Equal(t, durable.Delivered, f.state(t, k, id[0]).Status, "the state of a job that is over is left alone")
+		require.Equal(t, 1, f.state(t, k, id[2]).Attempts)
+	},
+	"a lost lease is an attempt that is stored, and due at once": func(t *testing.T, f *fixture) {
+		k, id := f.jobs(t, 2)
+		lost := []durable.LeaseEnd{{ID: id[1], Priority: 7, Attempt: 1}}
+		require.NoError(t, f.RecordLeaseEnds(f.ctx, k, lost, 2000))
+		require.NoError(t, f.RecordLeaseEnds(f.ctx, k, lost, 2000))
+		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 10)
+		require.NoError(t, err)
+		require.Equal(t, []durable.OpenJob{{ID: id[1], Priority: 7, Attempts: 1, NextMs: 2000}}, open)
+		givenBack, leases, err := f.LeaseCounts(f.ctx, k, id[1])
+		require.NoError(t, err)
+		require.Equal(t, []int{0, 1}, []int{givenBack, leases})
 	},
 	"a delivery without a broker and without a duration says so": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 2)

@@ -1,0 +1,131 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// maxGivenBack is how often a job may be given back for nothing. Each time after that is charged as
+// an attempt, so a job that no worker wants ends as a dead letter.
+const maxGivenBack = 100
+
+// giveBack ends leases on request of the workers. What a worker says, the store has: the time at
+// which the job is due, and the count. It is stored before Redis takes the job back. A crash in
+// between leaves the lease, which ends later as a lost one; a Redis that is emptied, or an embedded
+// broker that starts again, gets the job with its delay.
+func (u *updating) giveBack(ctx context.Context, entries []int) {
+	if len(entries) == 0 {
+		return
+	}
+	standings, states, err := u.look(ctx, entries)
+	if err != nil {
+		u.fail(entries, err)
+		return
+	}
+	answers := make(chan ended, len(entries))
+	waiting, given := map[int]bool{}, map[int]*givenBack{}
+	for n, i := range entries {
+		q := standings[n]
+		if q.State != redisq.Leased || q.Token != u.updates[i].Lease {
+			u.errs[i] = errLeaseLost
+			continue
+		}
+		g := &givenBack{answerTo: answerTo{i, answers}, result: u.returned(i, q, states[u.ids[i]])}
+		g.result.Haste, g.result.Sink = outcome.Urgent, g
+		given[i], waiting[i] = g, true
+		u.p.outcomes.Add(g.result)
+	}
+	u.wait(ctx, answers, waiting, func(i int) { u.gave(ctx, given[i]) })
+	u.p.returned(u.k.No)
+	u.p.touched(u.k.No)
+}
+
+// look reads what Redis and the store know of the jobs of the entries. A job that was neither
+// attempted nor flagged before its lease has nothing in the store.
+func (u *updating) look(ctx context.Context, entries []int) ([]redisq.Standing, map[ident.ID]durable.JobState, error) {
+	ids := make([]ident.ID, len(entries))
+	for n, i := range entries {
+		ids[n] = u.ids[i]
+	}
+	standings, err := u.p.queue.Probe(ctx, u.k.No, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	var known []ident.ID
+	for n, q := range standings {
+		if q.Attempts != 1 || q.Flags != 0 {
+			known = append(known, ids[n])
+		}
+	}
+	if len(known) == 0 {
+		return standings, nil, nil
+	}
+	states, err := u.p.verifier.Store.JobStates(ctx, u.k.No, known)
+	return standings, states, err
+}
+
+// returned is the outcome of entry i, whose job has the standing q and the stored state s. Giving
+// back is no attempt, unless the worker says that the attempt failed, or the job was given back too
+// often.
+func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcome.Result {
+	e, p := &u.updates[i], u.p.policies.Of(u.k.Policy)
+	attempt := max(q.Attempts, s.Attempts+1) // as the worker was told, see verify.Candidate.Attempt
+	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.visible, Delay: time.Duration(e.Delay) * time.Second}
+	if e.Failed && e.Delay == 0 {
+		r.Delay = p.Delay(attempt)
+	}
+	out := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: u.k.No, ID: u.ids[i], Priority: q.Priority, Attempts: attempt - 1,
+		AtMs: u.p.nowMs(), Tracked: true, Phase: durable.PhaseGivenBack, Error: "given back by the worker"}
+	switch {
+	case e.Failed:
+		out.Phase, out.Error = durable.PhaseAnswered, "the worker reported a failure"
+	case s.GivenBack >= maxGivenBack:
+		out.Error = fmt.Sprintf("given back by the worker, more than %d times so far", maxGivenBack)
+	}
+	if e.Failed || s.GivenBack >= maxGivenBack {
+		out.Kind, out.Attempts = durable.OutcomeRetry, attempt
+		if attempt >= p.MaxAttempts() {
+			out.Kind, out.Reason = durable.OutcomeDead, durable.AttemptsExhausted
+			out.Error = fmt.Sprintf("attempt %d of %d: %s", attempt, p.MaxAttempts(), out.Error)
+			u.p.metrics.Died(out.Reason, 1)
+		}
+	}
+	if out.Kind != durable.OutcomeDead {
+		out.NextMs = out.AtMs + r.Delay.Milliseconds()
+	}
+	r.Outcome = out
+	return r
+}
+
+// A givenBack is the sink of an entry that gives a job back.
+type givenBack struct {
+	answerTo
+	result outcome.Result
+	taken  bool // by Redis, before it is Done
+}
+
+func (g *givenBack) Retrying(time.Duration) { g.taken = true }
+
+// gave answers an entry whose outcome is stored. Where Redis has not taken the job back, the lease
+// was lost meanwhile, or Redis failed: it is asked once more.
+func (u *updating) gave(ctx context.Context, g *givenBack) {
+	if g.result.Outcome.Kind == durable.OutcomeDead {
+		u.p.verifier.Cache.Done(u.ids[g.i])
+		return
+	}
+	if g.taken {
+		return
+	}
+	call := u.p.queue.Nack
+	if g.result.Outcome.Kind == durable.OutcomeGivenBack {
+		call = u.p.queue.GiveBack
+	}
+	moved, err := call(ctx, u.k.No, []redisq.Lease{g.result.Lease}, []time.Duration{g.result.Delay})
+	u.answer([]int{g.i}, moved, err)
+}
