@@ -279,7 +279,7 @@ func positionOf(ch *catalogue.Channel, m *durable.Message, jobID string) (int, e
 func viewMessage(m *durable.Message, path string, page []located) apitype.Message {
 	at := apitype.Time{Time: m.ID.Time()}
 	view := apitype.Message{
-		ID: m.PublicID(), ContentType: m.ContentType, Priority: m.Priority,
+		ID: m.PublicID(), ContentType: m.ContentType, ContentEncoding: m.ContentEncoding(), Priority: m.Priority,
 		ReceivedAt: at, DispatchedAt: at, Status: apitype.Dispatched,
 		Jobs: make([]apitype.Job, len(page)), Headers: headersOf(m.Headers),
 	}

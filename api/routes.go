@@ -228,6 +228,9 @@ func (a *API) newRouter() *router.Router {
 func (a *API) handler(route Route) fasthttp.RequestHandler {
 	params := route.params()
 	body := intake.NewLimit(a.o.Bodies, max(route.Body, 0))
+	if route.Access == AccessReceiver {
+		body = body.Coded() // a response keeps its codings
+	}
 	if route.data != nil {
 		return func(rc *fasthttp.RequestCtx) {
 			if err := decodePathIDs(rc, params); err != nil {

@@ -91,7 +91,7 @@ func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
 // viewScheduled returns m without its payload.
 func viewScheduled(m *durable.Scheduled) apitype.ScheduledMessage {
 	view := apitype.ScheduledMessage{
-		ID: m.ID.String(), MessageID: m.PublicID(), ContentType: m.ContentType, Priority: m.Priority,
+		ID: m.ID.String(), MessageID: m.PublicID(), ContentType: m.ContentType, ContentEncoding: m.ContentEncoding(), Priority: m.Priority,
 		DispatchSchedule: apitype.Time{Time: time.UnixMilli(m.DueMs)}, Status: apitype.Scheduled, Recurrence: m.Recurrence, Headers: headersOf(m.Headers),
 	}
 	if !utf8.Valid(m.Payload) {

@@ -64,19 +64,14 @@ func (m *Message) Digested() bool {
 	return m.Idempotent() || m.Event() || strings.HasPrefix(m.Key, received)
 }
 
-// sameEvent reports whether a stored message and m have the same CloudEvent. Its mode, its priority
-// and other metadata may differ.
-func sameEvent(stored, m *Message) bool {
-	return stored.Key == m.Key && stored.ProducerNo == m.ProducerNo && cloudevents.Equal(stored.asEvent(), m.asEvent())
-}
-
-func (m *Message) asEvent() cloudevents.Message {
+// asEvent returns the event of a message whose decoded payload is payload.
+func (m *Message) asEvent(payload []byte) cloudevents.Message {
 	headers := map[string]string{}
 	for line := range strings.SplitSeq(string(m.Headers), "\n") {
 		name, value, _ := strings.Cut(line, ":")
 		headers[strings.ToLower(name)] = value
 	}
-	return cloudevents.Message{ContentType: m.ContentType, Headers: headers, Payload: m.Payload}
+	return cloudevents.Message{ContentType: m.ContentType, Headers: headers, Payload: payload}
 }
 
 // PublicID is the ID of the message towards its producer: the producer's own, or ID if the producer

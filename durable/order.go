@@ -38,7 +38,7 @@ func (m *Message) OrderingKey() []byte {
 	return key
 }
 
-// Metadata returns the headers without the ordering key.
+// Metadata returns the headers without the ordering key. A Content-Encoding is the first of them.
 func (m *Message) Metadata() []byte {
 	if !m.Keyed() {
 		return m.Headers

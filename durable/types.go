@@ -201,7 +201,7 @@ type Message struct {
 	Key         string    // its identity for repeats, "" if it has none; see ProducerKey and IdempotencyKey
 	TTLMs       int64     // time to live of its jobs, 0: none of its own; one of its terms
 	ContentType string
-	Headers     []byte // metadata headers, "name:value\n" each, in the producer's order
+	Headers     []byte // ordering key, Content-Encoding, metadata headers in the producer's order, "name:value\n" each
 	Payload     []byte
 	Occurrence  *Occurrence // of a message of a schedule, for the insert; nil: it is published now
 	Replicated  bool        // for the insert: nil only if a second server has the message

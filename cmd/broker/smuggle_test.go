@@ -95,7 +95,7 @@ func newH2Sink(t *testing.T) *rawSink {
 // reservedOnPage are the names that the API page reserves, with their variants.
 func reservedOnPage(t *testing.T) (names []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/publishing.md")
+	page, err := os.ReadFile("../../docs/headers.md")
 	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(page), "<!-- reserved -->")
 	table, _, _ = strings.Cut(table, "<!-- /reserved -->")

@@ -19,6 +19,7 @@ type batchLine struct {
 	priority    int
 	ttlMs       int64
 	contentType string
+	encoding    string // of the payload, as cleanCoding returns it
 	orderingKey string
 	headers     map[string]string
 	consumers   []string // nil: not given
@@ -30,7 +31,7 @@ type batchLine struct {
 // The refusals of a malformed line.
 var (
 	errLine = problem.New(400, "invalid_line",
-		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "TTL", "ContentType", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers" and "Headers".`)
+		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "TTL", "ContentType", "ContentEncoding", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers" and "Headers".`)
 	errSurrogate = problem.New(400, "invalid_line", `A string of the line holds half of a surrogate pair (\ud800 to \udfff), which is no character.`)
 	errLineText  = problem.New(400, "invalid_line", "A string of the line is not UTF-8.")
 	errRepeated  = problem.New(400, "invalid_line", "The line has a member twice.")
@@ -45,7 +46,7 @@ var (
 // reservedHeader is the refusal of a header that a line must not have.
 func reservedHeader(name string) error {
 	return problem.Newf(400, "invalid_metadata_headers",
-		"Headers has the name %.*q, which belongs to the broker, to the connection or to credentials; priority, message ID and content type are members of the line.", longestQuote, name)
+		"Headers has the name %.*q, which belongs to the broker, to the connection or to credentials; priority, message ID, content type and content encoding are members of the line.", longestQuote, name)
 }
 
 // longestQuote is the number of bytes of an unknown name that a refusal quotes.
@@ -79,7 +80,7 @@ func (m *members) add(no int) bool {
 }
 
 // lineMembers are the members of a line; a member's number is its index.
-var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers", "TTL", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers"}
+var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers", "TTL", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers", "ContentEncoding"}
 
 func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 	no := 0
@@ -109,6 +110,10 @@ func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 	case "ContentType":
 		if l.contentType, err = r.word(); err == nil {
 			err = checkContentType(l.contentType)
+		}
+	case "ContentEncoding":
+		if l.encoding, err = r.word(); err == nil {
+			l.encoding, err = cleanCoding(l.encoding)
 		}
 	case "OrderingKey":
 		if l.orderingKey, err = r.word(); err == nil && l.orderingKey != "" {

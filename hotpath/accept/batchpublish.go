@@ -54,6 +54,9 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 	}
 	mode, err := cloudevents.ModeOf(rc.Request.Header.ContentType())
 	if err = eventProblem(err); err == nil {
+		err = Uncoded(&rc.Request.Header)
+	}
+	if err == nil {
 		err = p.batch(rc, from, mode == cloudevents.Batch)
 	}
 	if err != nil {
@@ -61,7 +64,8 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 	}
 }
 
-// batch begins the answer to a batch of lines or of events.
+// batch begins the answer to a batch of lines or of events. Only one of events at the route of single
+// messages may have a Content-Encoding.
 func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) error {
 	h := &rc.Request.Header
 	defaults, err := p.batchDefaults(rc, from.ch, events)
@@ -78,13 +82,9 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 	if err != nil {
 		return err
 	}
-	body := rc.RequestBodyStream()
-	if body == nil || h.ContentLength() == 0 {
-		body = bytes.NewReader(nil)
-	}
-	b := newBatch(p, from, body, h.ContentLength(), rc.Conn())
-	if !b.open() {
-		return problem.ErrOverloaded
+	b, err := p.openBatch(rc, from)
+	if err != nil {
+		return err
 	}
 	b.events, b.times = events, times
 	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
@@ -93,6 +93,35 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 	rc.SetStatusCode(fasthttp.StatusOK)
 	rc.Response.SetBodyStream(b, -1)
 	return nil
+}
+
+// openBatch returns the batch of a request, whose body may be coded.
+func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from sender) (*batch, error) {
+	h := &rc.Request.Header
+	value, err := codingOf(h)
+	if err != nil {
+		return nil, err
+	}
+	body, length := rc.RequestBodyStream(), h.ContentLength()
+	if body == nil || length == 0 {
+		body = bytes.NewReader(nil)
+	}
+	var held int64
+	if value != "" {
+		var text []byte
+		if text, held, err = p.decodedBatch(rc, from.key(), value); err != nil {
+			p.bytes.Give(from.key(), held)
+			return nil, err
+		}
+		body, length = bytes.NewReader(text), len(text)
+	}
+	b := newBatch(p, from, body, length, rc.Conn())
+	b.held = held
+	if !b.open() {
+		_ = b.Close()
+		return nil, problem.ErrOverloaded
+	}
+	return b, nil
 }
 
 var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
@@ -144,6 +173,7 @@ type batch struct {
 	lineMaker      // its sender is judged anew, and so the reader's alone
 	events    bool // a JSON array of CloudEvents instead of lines
 	requestID string
+	held      int64 // bytes of a decoded body
 	body      Body
 	wire      *wire
 	chunks    chan *chunk // read, handed to the committer; closed by the reader
@@ -157,20 +187,18 @@ func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Co
 	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID)}
 }
 
-// open counts the buffer of the reader. It reports whether there is room. Under pressure the slowest
-// batches are ended.
+// open counts the buffer of the reader. It reports whether there is room; Close is due in any case.
+// Under pressure the slowest batches are ended.
 func (b *batch) open() bool {
 	b.body.hold = b.p.bytes.Hold(b.key(), b.body.End)
-	if b.body.hold.Take(lineBuffer) {
-		return true
-	}
-	b.body.hold.Close()
-	return false
+	return b.body.hold.Take(lineBuffer)
 }
 
 // Close gives back what the batch holds. fasthttp calls it also where it does not get to WriteTo.
 func (b *batch) Close() error {
 	b.body.hold.Close()
+	b.p.bytes.Give(b.key(), b.held)
+	b.held = 0
 	return nil
 }
 

@@ -248,6 +248,7 @@ func (b *lineMaker) made(l *batchLine) (line, error) {
 			return line{}, err
 		}
 	}
+	m.Headers = durable.EncodingLine(l.encoding, m.Headers)
 	if l.orderingKey != "" {
 		m.Headers = durable.OrderingLine(l.orderingKey, m.Headers)
 	}

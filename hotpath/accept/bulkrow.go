@@ -100,7 +100,7 @@ func CheckColumns(columns []string) error {
 			continue
 		}
 		if name == "Headers" || !slices.Contains(lineMembers[:], name) {
-			return problem.Newf(400, "invalid_columns", "There is no column %s; the columns are Payload or PayloadBase64, MessageID, Priority, TTL, ContentType, OrderingKey, ScheduledFor, Recurrence, Consumers and Header:<name>.", quoted(name))
+			return problem.Newf(400, "invalid_columns", "There is no column %s; the columns are Payload or PayloadBase64, MessageID, Priority, TTL, ContentType, ContentEncoding, OrderingKey, ScheduledFor, Recurrence, Consumers and Header:<name>.", quoted(name))
 		}
 	}
 	if !slices.ContainsFunc(columns, isPayload) {
@@ -153,6 +153,8 @@ func (l *batchLine) set(name, cell string) (err error) {
 		l.messageID, err = cell, checkID(cell)
 	case "ContentType":
 		l.contentType, err = cell, checkContentType(cell)
+	case "ContentEncoding":
+		l.encoding, err = cleanCoding(cell)
 	case "OrderingKey":
 		l.orderingKey, err = cell, checkOrderingKey(cell)
 	case "Priority":

@@ -89,6 +89,17 @@ func (p *Publisher) parseEvent(k share.Key, text []byte) (cloudevents.ID, error)
 	return id, eventProblem(err)
 }
 
+// parseCodedEvent checks the event in JSON that is the payload of a message, once its codings are
+// undone.
+func (p *Publisher) parseCodedEvent(k share.Key, m *durable.Message) (cloudevents.ID, error) {
+	text, held, err := p.decoded(k, m.ContentEncoding(), m.Payload)
+	defer func() { p.bytes.Give(k, held) }()
+	if err != nil {
+		return cloudevents.ID{}, err
+	}
+	return p.parseEvent(k, text)
+}
+
 // event returns the message of an event of a batch, or its schedule.
 func (b *batch) event(text []byte) (line, error) {
 	if len(text) > b.p.maxBody {

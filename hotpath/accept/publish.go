@@ -184,7 +184,7 @@ func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from *sender, mode clo
 	}
 	if err == nil && mode == cloudevents.Structured {
 		var id cloudevents.ID
-		if id, err = p.parseEvent(from.key(), msg.Payload); err == nil && msg.Key == "" {
+		if id, err = p.parseCodedEvent(from.key(), msg); err == nil && msg.Key == "" {
 			msg.Key = eventKey(id, from.ch, from.producer)
 		}
 	}
@@ -250,15 +250,9 @@ func (p *Publisher) message(ctx *fasthttp.RequestCtx, from sender, mode cloudeve
 	if err != nil {
 		return nil, err
 	}
-	carried, err := metadata.Collect(carriedNames(h.Peek("X-Broker-Metadata-Headers"), attributes), p.tokenHeader, h.Peek)
+	carried, err := p.carried(h, attributes)
 	if err != nil {
 		return nil, err
-	}
-	if key := h.Peek(durable.OrderingHeader); len(key) > 0 {
-		if err := checkOrderingKey(key); err != nil {
-			return nil, err
-		}
-		carried = durable.OrderingLine(string(key), carried)
 	}
 	addressed, err := p.addressedBy(h, from.ch)
 	if err != nil {
@@ -268,6 +262,28 @@ func (p *Publisher) message(ctx *fasthttp.RequestCtx, from sender, mode cloudeve
 		ChannelNo: from.ch.No, ProducerNo: from.producer.No, Addressed: addressed,
 		Priority: priority, Key: key, TTLMs: ttl, ContentType: contentType, Headers: carried,
 	}, nil
+}
+
+// carried returns the headers that go with the message of a request, in stored form: the attributes
+// of an event in binary mode, those that describe the payload, and those that the producer names.
+func (p *Publisher) carried(h *fasthttp.RequestHeader, attributes []string) ([]byte, error) {
+	codings, err := codingOf(h)
+	if err != nil {
+		return nil, err
+	}
+	names := append(attributes, descriptions(h)...)
+	carried, err := metadata.Collect(carriedNames(h.Peek("X-Broker-Metadata-Headers"), names), p.tokenHeader, h.Peek)
+	if err != nil {
+		return nil, err
+	}
+	carried = durable.EncodingLine(codings, carried)
+	if key := h.Peek(durable.OrderingHeader); len(key) > 0 {
+		if err := checkOrderingKey(key); err != nil {
+			return nil, err
+		}
+		carried = durable.OrderingLine(string(key), carried)
+	}
+	return carried, nil
 }
 
 var (

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/coding"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -170,7 +171,7 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 	out := &rc.Response.Header
 	out.SetNoDefaultContentType(true)
 	for name, value := range metadata.Headers(e.Headers) {
-		if name == "Content-Type" || name == "Content-Encoding" {
+		if name == "Content-Type" || name == coding.Header || coding.Describes(name) != "" {
 			out.Set(name, value)
 		}
 	}

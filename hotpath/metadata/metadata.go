@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/coding"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -39,7 +40,7 @@ func Headers(stored []byte) iter.Seq2[string, string] {
 func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	var names []string
 	for name, value := range Headers(stored) {
-		if name == durable.OrderingHeader { // the broker has stored it in front
+		if name == durable.OrderingHeader || name == coding.Header { // the broker has stored them in front
 			h.Set(name, value)
 			continue
 		}

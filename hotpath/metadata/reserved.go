@@ -11,7 +11,7 @@ type reservedGroup struct {
 	why   string
 }
 
-// reservedGroups lists the names that a delivery never takes from a producer. docs/publishing.md shows
+// reservedGroups lists the names that a delivery never takes from a producer. docs/headers.md shows
 // them.
 var reservedGroups = []reservedGroup{
 	{"X-Broker-* X-Request-ID User-Agent", "the broker sets them"},

@@ -79,7 +79,7 @@ func TestAPIPageListsTheReservedNames(t *testing.T) {
 	for _, r := range reservedGroups {
 		want = append(want, "| `"+strings.ReplaceAll(r.names, " ", "` `")+"` | "+r.why+" |")
 	}
-	page, err := os.ReadFile("../../docs/publishing.md")
+	page, err := os.ReadFile("../../docs/headers.md")
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(page), "<!-- reserved -->\n")
 	table, _, ok := strings.Cut(rest, "<!-- /reserved -->")

@@ -32,7 +32,7 @@ func hostileMessages() (msgs []durable.Message) {
 		all := []durable.Message{
 			{Payload: []byte(payload)},
 			{Key: "key", Priority: redisq.MaxPriority, ContentType: payload, Headers: []byte("B:: \na:" + header + "\n"), Payload: []byte("x")},
-			{Key: strings.Repeat("~", 255), Priority: 1, ContentType: "text/plain", Headers: []byte("traceparent:" + header + "\n"), Payload: []byte(payload)},
+			{Key: strings.Repeat("~", 255), Priority: 1, ContentType: "text/plain", Headers: []byte("Content-Encoding:gzip\ntraceparent:" + header + "\n"), Payload: []byte(payload)},
 		}
 		for j := range all {
 			all[j].ID, all[j].Audience = ident.AtMillis(int64(1+3*i+j)), 3
@@ -54,7 +54,7 @@ func wantMessage(m *durable.Message, producer string) apitype.PullMessage {
 		}
 		return b.String()
 	}
-	want := apitype.PullMessage{MessageID: m.Key, ProducerID: producer, Payload: string(m.Payload), Headers: map[string]string{}, ContentType: latin1(m.ContentType)}
+	want := apitype.PullMessage{MessageID: m.Key, ProducerID: producer, Payload: string(m.Payload), Headers: map[string]string{}, ContentType: latin1(m.ContentType), ContentEncoding: m.ContentEncoding()}
 	if m.Key == "" {
 		want.MessageID = m.ID.String()
 	}

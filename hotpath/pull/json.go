@@ -106,6 +106,10 @@ func appendMessage(t *answer.Text, m *durable.Message, producer string) {
 	}
 	b = append(b, `},"ContentType":`...)
 	b = appendLatin1(b, m.ContentType)
+	if value := m.ContentEncoding(); value != "" {
+		b = append(b, `,"ContentEncoding":`...)
+		b = appendLatin1(b, value)
+	}
 	t.B = append(b, '}')
 }
 

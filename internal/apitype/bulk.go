@@ -23,16 +23,17 @@ type BulkRequest struct {
 // A BulkTemplate makes a message of a row. In each text {{column}} is the cell, verbatim, and
 // {{json column}} the cell as a JSON string.
 type BulkTemplate struct {
-	Payload       string            `json:"Payload,omitempty"`
-	PayloadBase64 string            `json:"PayloadBase64,omitempty"` // instead of Payload
-	ContentType   string            `json:"ContentType,omitempty"`
-	Headers       map[string]string `json:"Headers,omitempty"`
-	Priority      Text              `json:"Priority,omitempty"`
-	MessageID     string            `json:"MessageID,omitempty"`
-	TTL           string            `json:"TTL,omitempty"`
-	OrderingKey   string            `json:"OrderingKey,omitempty"`
-	ScheduledFor  string            `json:"ScheduledFor,omitempty"`
-	Recurrence    string            `json:"Recurrence,omitempty"`
+	Payload         string            `json:"Payload,omitempty"`
+	PayloadBase64   string            `json:"PayloadBase64,omitempty"` // instead of Payload
+	ContentType     string            `json:"ContentType,omitempty"`
+	ContentEncoding string            `json:"ContentEncoding,omitempty"`
+	Headers         map[string]string `json:"Headers,omitempty"`
+	Priority        Text              `json:"Priority,omitempty"`
+	MessageID       string            `json:"MessageID,omitempty"`
+	TTL             string            `json:"TTL,omitempty"`
+	OrderingKey     string            `json:"OrderingKey,omitempty"`
+	ScheduledFor    string            `json:"ScheduledFor,omitempty"`
+	Recurrence      string            `json:"Recurrence,omitempty"`
 }
 
 // A Text is a string in JSON, or a number that stands for its digits.

@@ -12,14 +12,15 @@ type Message struct {
 	Payload         string `json:"Payload"` // base64 when PayloadEncoding is set
 	PayloadEncoding string `json:"PayloadEncoding,omitempty"`
 	ContentType     string `json:"ContentType"`
-	Priority        int    `json:"Priority"`     // higher first
-	ProducedBy      string `json:"ProducedBy"`   // name of the producer, not its ID
-	ReceivedAt      Time   `json:"ReceivedAt"`   // of the commit
-	DispatchedAt    Time   `json:"DispatchedAt"` // equals ReceivedAt: dispatch begins with the commit
-	Status          string `json:"Status"`       // Acknowledged or Dispatched
-	Jobs            []Job  `json:"Jobs"`         // in the order of their IDs, never null
-	Pages           Pages  `json:"Pages"`        // of Jobs
-	// Headers are the metadata headers, never null. Here and in ContentType bytes that are not
+	ContentEncoding string `json:"ContentEncoding,omitempty"` // codings of the payload
+	Priority        int    `json:"Priority"`                  // higher first
+	ProducedBy      string `json:"ProducedBy"`                // name of the producer, not its ID
+	ReceivedAt      Time   `json:"ReceivedAt"`                // of the commit
+	DispatchedAt    Time   `json:"DispatchedAt"`              // equals ReceivedAt: dispatch begins with the commit
+	Status          string `json:"Status"`                    // Acknowledged or Dispatched
+	Jobs            []Job  `json:"Jobs"`                      // in the order of their IDs, never null
+	Pages           Pages  `json:"Pages"`                     // of Jobs
+	// Headers are the headers that go with the message, never null. Here and in ContentType bytes that are not
 	// UTF-8 are shown as U+FFFD.
 	Headers map[string]string `json:"Headers"`
 }

@@ -3,17 +3,18 @@ package apitype
 // A BatchLine is one line of a batch publish. It has either Payload or PayloadBase64. Any other
 // member is optional: when it is absent, the headers of the request set the value.
 type BatchLine struct {
-	MessageID     string            `json:"MessageID,omitempty"` // the broker makes one when it is absent or empty
-	Priority      *int              `json:"Priority,omitempty"`  // higher first
-	TTL           string            `json:"TTL,omitempty"`       // time to live: a Go duration
-	ContentType   string            `json:"ContentType,omitempty"`
-	OrderingKey   string            `json:"OrderingKey,omitempty"`  // empty: none
-	ScheduledFor  string            `json:"ScheduledFor,omitempty"` // RFC 3339
-	Recurrence    string            `json:"Recurrence,omitempty"`
-	Consumers     []string          `json:"Consumers,omitempty"` // IDs of those whom it is for; absent: all
-	Headers       map[string]string `json:"Headers,omitempty"`   // metadata headers; reserved names are refused
-	Payload       *string           `json:"Payload,omitempty"`
-	PayloadBase64 []byte            `json:"PayloadBase64,omitempty"` // standard base64 with padding
+	MessageID       string            `json:"MessageID,omitempty"` // the broker makes one when it is absent or empty
+	Priority        *int              `json:"Priority,omitempty"`  // higher first
+	TTL             string            `json:"TTL,omitempty"`       // time to live: a Go duration
+	ContentType     string            `json:"ContentType,omitempty"`
+	ContentEncoding string            `json:"ContentEncoding,omitempty"` // codings of the payload, such as gzip
+	OrderingKey     string            `json:"OrderingKey,omitempty"`     // empty: none
+	ScheduledFor    string            `json:"ScheduledFor,omitempty"`    // RFC 3339
+	Recurrence      string            `json:"Recurrence,omitempty"`
+	Consumers       []string          `json:"Consumers,omitempty"` // IDs of those whom it is for; absent: all
+	Headers         map[string]string `json:"Headers,omitempty"`   // metadata headers; reserved names are refused
+	Payload         *string           `json:"Payload,omitempty"`
+	PayloadBase64   []byte            `json:"PayloadBase64,omitempty"` // standard base64 with padding
 }
 
 // A BatchResult is one line of the answer to a batch publish. The lines are in the order of the

@@ -26,8 +26,9 @@ type PullMessage struct {
 	PayloadEncoding string `json:"PayloadEncoding,omitempty"`
 	// Headers are the metadata headers, never null. A value that is not UTF-8 is read as Latin-1,
 	// so that no byte is lost.
-	Headers     map[string]string `json:"Headers"`
-	ContentType string            `json:"ContentType"` // a value that is not UTF-8 as in Headers
+	Headers         map[string]string `json:"Headers"`
+	ContentType     string            `json:"ContentType"`               // a value that is not UTF-8 as in Headers
+	ContentEncoding string            `json:"ContentEncoding,omitempty"` // codings of the payload
 }
 
 // A MoveRequest moves one job of a pull consumer. Other members are ignored.

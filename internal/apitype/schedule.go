@@ -14,15 +14,16 @@ type ScheduledMessage struct {
 	Payload          string            `json:"payload"`   // base64 when payloadEncoding is set
 	PayloadEncoding  string            `json:"payloadEncoding,omitempty"`
 	ContentType      string            `json:"contentType"`
-	Priority         int               `json:"priority"`             // higher first
-	ProducedBy       string            `json:"producedBy"`           // ID of the producer
-	DispatchSchedule Time              `json:"dispatchSchedule"`     // of the next message, or of the last one
-	DispatchedAt     *Time             `json:"dispatchedAt"`         // when the last message so far was sent; null: none was
-	Status           string            `json:"status"`               // Scheduled or Dispatched
-	Recurrence       string            `json:"recurrence,omitempty"` // as it was published
-	Occurrence       int               `json:"occurrence,omitempty"` // of a recurrence: number of the message at dispatchSchedule, from 1
-	MessageURL       string            `json:"messageURL,omitempty"` // of the last message so far
-	Headers          map[string]string `json:"headers"`              // metadata headers, never null
+	ContentEncoding  string            `json:"contentEncoding,omitempty"` // codings of the payload
+	Priority         int               `json:"priority"`                  // higher first
+	ProducedBy       string            `json:"producedBy"`                // ID of the producer
+	DispatchSchedule Time              `json:"dispatchSchedule"`          // of the next message, or of the last one
+	DispatchedAt     *Time             `json:"dispatchedAt"`              // when the last message so far was sent; null: none was
+	Status           string            `json:"status"`                    // Scheduled or Dispatched
+	Recurrence       string            `json:"recurrence,omitempty"`      // as it was published
+	Occurrence       int               `json:"occurrence,omitempty"`      // of a recurrence: number of the message at dispatchSchedule, from 1
+	MessageURL       string            `json:"messageURL,omitempty"`      // of the last message so far
+	Headers          map[string]string `json:"headers"`                   // metadata headers, never null
 }
 
 // A ScheduledList is a page of scheduled messages.

@@ -41,6 +41,9 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	if err := accept.Uncoded(&rc.Request.Header); err != nil {
+		return err
+	}
 	if err := b.replicates(ch); err != nil {
 		return err
 	}

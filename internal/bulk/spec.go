@@ -79,7 +79,7 @@ func badJSON(err error) error {
 	case errors.As(err, &kind) && kind.Field != "":
 		return problem.Newf(400, "invalid_json", "The member %s has the wrong type.", kind.Field)
 	case strings.HasPrefix(err.Error(), unknown):
-		return problem.Newf(400, "invalid_json", "There is no member %s; the members are FileURL, Format, Template and Rate, and in Template Payload, PayloadBase64, ContentType, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor and Recurrence.",
+		return problem.Newf(400, "invalid_json", "There is no member %s; the members are FileURL, Format, Template and Rate, and in Template Payload, PayloadBase64, ContentType, ContentEncoding, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor and Recurrence.",
 			cut(strings.TrimPrefix(err.Error(), unknown)))
 	}
 	return problem.New(400, "invalid_json", `The body must be a JSON object such as {"FileURL":"https://files.example/people.csv","Format":"csv"}.`)

@@ -29,6 +29,7 @@ func members(t *apitype.BulkTemplate) (names, texts []string) {
 	}
 	add("PayloadBase64", t.PayloadBase64)
 	add("ContentType", t.ContentType)
+	add("ContentEncoding", t.ContentEncoding)
 	add("Priority", string(t.Priority))
 	add("MessageID", t.MessageID)
 	add("TTL", t.TTL)

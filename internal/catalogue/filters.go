@@ -36,7 +36,7 @@ func (c *Catalogue) AnyFilters() bool { return c.filters.Load() }
 // Seen returns what filters see of a message, which has its payload and headers.
 func (c *Catalogue) Seen(m *durable.Message) filter.Message {
 	seen := filter.Message{Payload: m.Payload, Headers: m.Metadata(), Priority: m.Priority, ContentType: m.ContentType,
-		Attributes: strings.HasPrefix(m.ContentType, cloudevents.StructuredType)}
+		Encoding: m.ContentEncoding(), Attributes: strings.HasPrefix(m.ContentType, cloudevents.StructuredType)}
 	if p := c.ProducerByNo(m.ProducerNo); p != nil {
 		seen.Producer = p.ID
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/coding"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
@@ -105,7 +106,7 @@ func (w *Worker) asked(ctx context.Context, k *durable.Consumer, id ident.ID) (*
 // message is the reply of an exchange.
 func (w *Worker) message(k *durable.Consumer, channelNo uint32, m *durable.Message, e *durable.Exchange) *durable.Message {
 	var headers []byte
-	contentType := "application/octet-stream"
+	contentType, codings := "application/octet-stream", ""
 	set := func(name, value string) {
 		headers = append(append(append(append(headers, name...), ':'), value...), '\n')
 	}
@@ -123,12 +124,14 @@ func (w *Worker) message(k *durable.Consumer, channelNo uint32, m *durable.Messa
 		switch {
 		case name == "Content-Type" && len(value) <= 255:
 			contentType = value
+		case name == coding.Header:
+			codings = value
 		case name != "Content-Type" && !ReplyHeader(name):
 			set(name, value)
 		}
 	}
 	return &durable.Message{ChannelNo: channelNo, Key: ReplyID(durable.ExchangeKey{ConsumerNo: k.No, ID: e.ID}),
-		ContentType: contentType, Headers: headers, Payload: e.Body}
+		ContentType: contentType, Headers: durable.EncodingLine(codings, headers), Payload: e.Body}
 }
 
 // publish publishes replies and notes that.

@@ -3,10 +3,13 @@ package filter
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/penstock-broker/penstock/internal/coding"
 )
 
 // maxParsed bounds the memory that a parsed payload takes, by an estimate that is never too low.
@@ -20,6 +23,7 @@ type Message struct {
 	Priority    int
 	ContentType string
 	Producer    string
+	Encoding    string // content codings of the payload, "" for none
 	// Attributes is set for a CloudEvent in structured mode: its attributes are headers, too.
 	Attributes bool
 
@@ -52,11 +56,13 @@ func (m *Message) ResolveName(name string) (any, bool) {
 // Parent implements interpreter.Activation.
 func (*Message) Parent() interpreter.Activation { return nil }
 
-// json returns the parsed payload.
+// json returns the parsed payload, nil for one that is not JSON once its codings are undone.
 func (m *Message) json() any {
 	if !m.parsed {
 		m.parsed = true
-		if m.tooLarge = weight(m.Payload) > maxParsed; !m.tooLarge && json.Unmarshal(m.Payload, &m.payload) != nil {
+		text, err := coding.Decode(m.Encoding, m.Payload, coding.MostDecoded)
+		m.tooLarge = errors.Is(err, coding.ErrTooLarge) || weight(text) > maxParsed
+		if err == nil && !m.tooLarge && json.Unmarshal(text, &m.payload) != nil {
 			m.payload = nil
 		}
 	}

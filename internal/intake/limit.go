@@ -3,6 +3,7 @@ package intake
 import (
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/coding"
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
@@ -10,11 +11,18 @@ import (
 type Limit struct {
 	bound *share.Bound
 	most  int
+	coded bool
 }
 
 // NewLimit returns the limit of a route whose bodies have up to most bytes; with 0
 // it takes none but an empty one.
-func NewLimit(b *share.Bound, most int) Limit { return Limit{b, most} }
+func NewLimit(b *share.Bound, most int) Limit { return Limit{bound: b, most: most} }
+
+// Coded returns a limit that takes bodies with a content coding, which their reader keeps.
+func (l Limit) Coded() Limit {
+	l.coded = true
+	return l
+}
 
 // Loaded is what a body holds of the bound.
 type Loaded struct {
@@ -38,7 +46,10 @@ func (l Limit) Load(rc *fasthttp.RequestCtx, k share.Key) (loaded Loaded, err er
 	case rc.RequestBodyStream() == nil && len(rc.Request.Body()) > l.most:
 		return Loaded{}, ErrTooLarge
 	case n == 0 || rc.RequestBodyStream() == nil: // it is there already, or there is none
-		return Loaded{}, nil
+		return Loaded{}, l.uncoded(rc, n)
+	}
+	if err := l.uncoded(rc, n); err != nil {
+		return Loaded{}, err
 	}
 	var head *fasthttp.RequestHeader
 	if n < 0 {
@@ -56,6 +67,21 @@ func (l Limit) Load(rc *fasthttp.RequestCtx, k share.Key) (loaded Loaded, err er
 	}
 	rc.Request.SetBodyRaw(body)
 	return Loaded{k, taken}, nil
+}
+
+// uncoded refuses a body of n bytes with a content coding, which would be read as if it had none.
+func (l Limit) uncoded(rc *fasthttp.RequestCtx, n int) error {
+	if l.coded || n == 0 {
+		return nil
+	}
+	value := rc.Request.Header.Peek(coding.Header)
+	if len(value) == 0 {
+		return nil
+	}
+	if clean, err := coding.Clean(string(value)); err == nil && clean == "" {
+		return nil
+	}
+	return ErrCoded
 }
 
 // Drop forgets the body of rc: its memory must not wait with the answer for a

@@ -19,6 +19,7 @@ import (
 var (
 	ErrTooLarge = problem.New(413, "body_too_large", "The body is larger than this broker accepts.")
 	ErrBroken   = problem.New(400, "bad_request", "The body of the request did not arrive whole.")
+	ErrCoded    = problem.New(415, "unsupported_media_type", "This route takes no body with a Content-Encoding.")
 	ErrSlow     = problem.New(408, "request_timeout", "The request did not arrive in time.")
 )
 

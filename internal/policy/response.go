@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-broker/penstock/internal/coding"
 )
 
 // A Responses says what becomes of a consumer's answers.
@@ -69,7 +71,7 @@ func (h HeaderNames) String() string { return string(h) }
 // is to be read, and never a header that may hold a cookie or a credential.
 func (h HeaderNames) Keeps(name string) bool {
 	name = strings.ToLower(name)
-	if name == "content-type" || name == "content-encoding" {
+	if name == "content-type" || name == "content-encoding" || coding.Describes(name) != "" {
 		return true
 	}
 	if neverKept(name) {

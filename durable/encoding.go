@@ -1,0 +1,51 @@
+package durable
+
+import (
+	"bytes"
+
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/coding"
+)
+
+// encodingPrefix begins the header with the content codings of a payload. It is the first of the
+// message's headers behind the ordering key, so a message without codings costs nothing.
+var encodingPrefix = []byte(coding.Header + ":")
+
+// EncodingLine returns headers without an ordering key with the Content-Encoding of the payload in
+// front; the headers alone where it is "".
+func EncodingLine(value string, headers []byte) []byte {
+	if value == "" {
+		return headers
+	}
+	line := make([]byte, 0, len(encodingPrefix)+len(value)+1+len(headers))
+	line = append(append(append(line, encodingPrefix...), value...), '\n')
+	return append(line, headers...)
+}
+
+// ContentEncoding returns the content codings of the payload, "" if it has none.
+func (m *Message) ContentEncoding() string {
+	rest, ok := bytes.CutPrefix(m.Metadata(), encodingPrefix)
+	if !ok {
+		return ""
+	}
+	value, _, _ := bytes.Cut(rest, []byte{'\n'})
+	return string(value)
+}
+
+// sameEvent reports whether a stored message and m have the same CloudEvent. Its mode, its codings,
+// its priority and other metadata may differ. Payloads that cannot be decoded are compared as they are.
+func sameEvent(stored, m *Message) bool {
+	if stored.Key != m.Key || stored.ProducerNo != m.ProducerNo {
+		return false
+	}
+	was, is := stored.ContentEncoding(), m.ContentEncoding()
+	x, errX := coding.Decode(was, stored.Payload, coding.MostDecoded)
+	y, errY := coding.Decode(is, m.Payload, coding.MostDecoded)
+	if errX != nil || errY != nil {
+		if was != is {
+			return false
+		}
+		x, y = stored.Payload, m.Payload
+	}
+	return cloudevents.Equal(stored.asEvent(x), m.asEvent(y))
+}
