@@ -70,6 +70,27 @@ func (q *Queue) Leased(ctx context.Context, consumer uint32, most int) ([]ident.
 	return out, nil
 }
 
+// Leases returns up to most current leases of a consumer with their ends, in the order of these.
+func (q *Queue) Leases(ctx context.Context, consumer uint32, most int) ([]Lease, []time.Time, error) {
+	ids, err := q.Leased(ctx, consumer, most)
+	if err != nil || len(ids) == 0 {
+		return nil, nil, err
+	}
+	standings, err := q.Probe(ctx, consumer, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	var leases []Lease
+	var ends []time.Time
+	for i, s := range standings {
+		if s.State == Leased { // it may have ended since
+			leases = append(leases, Lease{ID: ids[i], Priority: s.Priority, Attempt: s.Attempts, Flags: s.Flags, Token: s.Token})
+			ends = append(ends, s.At)
+		}
+	}
+	return leases, ends, nil
+}
+
 // Stats returns the sizes of a consumer's sets.
 func (q *Queue) Stats(ctx context.Context, consumer uint32) (Stats, error) {
 	out, errs := q.StatsMany(ctx, []uint32{consumer})

@@ -151,3 +151,35 @@ func requireTold(t *testing.T, p *process, later, attempt string) {
 	require.InDelta(t, time.Hour.Seconds(), time.Until(got.NextAttemptAt.Time).Seconds(), 300)
 	require.Equal(t, []int{0, 1}, []int{got.Attempts, got.GivenBack})
 }
+
+// A clean stop of the embedded broker ends no lease: its worker reports after the next start, no other
+// worker gets the job meanwhile, and a lease that ends while no broker runs is a lost one.
+func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
+	t.Parallel()
+	w := embeddedWorld(t).with(quick...)
+	p := w.start()
+	p.sample("held", "ended", "extended")
+	p.publish("m")
+	held, ended := p.claimOne(t, "held", "600"), p.claimOne(t, "ended", "1")
+	extended := p.claimOne(t, "extended", "1")
+	require.Equal(t, 202, p.update("extended", map[string]any{"ID": extended.ID, "Lease": extended.Lease, "NextState": "INFLIGHT", "IncrementalTimeout": 600})[0].Status)
+	for range 2 {
+		require.Equal(t, 0, p.stop())
+		time.Sleep(time.Until(ended.Deadline))
+		p = w.start()
+	}
+	again := p.claimOne(t, "ended", "60")
+	require.Equal(t, 2, again.Attempt)
+	require.Equal(t, 1, p.jobOf("ended", again.ID).LeasesLost)
+	none, _ := p.claim("held", "wait=3s")
+	require.Empty(t, none)
+	require.Equal(t, "INFLIGHT", p.jobOf("held", held.ID).Status)
+	require.Equal(t, 409, p.update("ended", map[string]any{"ID": ended.ID, "Lease": ended.Lease, "NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 202, p.update("held", map[string]any{"ID": held.ID, "Lease": held.Lease, "NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 202, p.update("extended", map[string]any{"ID": extended.ID, "Lease": extended.Lease, "NextState": "DELIVERED"})[0].Status)
+	for consumer, id := range map[string]string{"held": held.ID, "extended": extended.ID} {
+		require.Equal(t, "DELIVERED", p.jobOf(consumer, id).Status)
+		require.Equal(t, 1, p.jobOf(consumer, id).Attempts)
+	}
+	require.Equal(t, 0, p.stop())
+}

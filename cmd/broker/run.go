@@ -31,6 +31,7 @@ func (b *broker) Run(ctx context.Context) error {
 	defer stopReaper()
 	defer stopNode()
 
+	b.restoreLeases(background)
 	var plane, loops, keeper sync.WaitGroup
 	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
 	loops.Go(func() { guard.Loop(reaperCtx, "balancer", b.balancer.Run) })
@@ -70,6 +71,7 @@ func (b *broker) Run(ctx context.Context) error {
 	b.leave(background)
 	stopPlane()
 	plane.Wait()
+	b.keepLeases(background)
 	stopNode()
 	keeper.Wait()
 	release, cancelRelease := context.WithTimeout(background, time.Second)
