@@ -95,13 +95,17 @@ func (m *Message) event() (*event, error) {
 func fromHeaders(headers map[string]string) *event {
 	e := &event{attributes: make(map[string]string, len(headers))}
 	for name, value := range headers {
-		e.attributes[name] = unescape(value)
+		e.attributes[name] = Unescape(value)
 	}
 	return e
 }
 
-// unescape decodes the percent-encoding of a header. What is none stays.
-func unescape(s string) string {
+// Unescape returns the value of an attribute whose header has s in binary mode: without double quotes
+// around it, and without percent-encoding. What is none stays.
+func Unescape(s string) string {
+	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = unquote(s[1 : len(s)-1])
+	}
 	if strings.IndexByte(s, '%') < 0 {
 		return s
 	}
@@ -113,6 +117,21 @@ func unescape(s string) string {
 				i += 2
 				continue
 			}
+		}
+		out = append(out, s[i])
+	}
+	return string(out)
+}
+
+// unquote removes the backslashes of a quoted string (RFC 9110, 5.6.4).
+func unquote(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
 		}
 		out = append(out, s[i])
 	}

@@ -4,5 +4,6 @@
 // channel.
 //
 // The variables are payload (the JSON, null for anything else), headers (a map with names in lower
-// case), priority, contentType and producer. Numbers of JSON are doubles.
+// case), priority, contentType and producer. Numbers of JSON are doubles, and those
+// integers that a double may not have exactly are int or uint.
 package filter

@@ -8,7 +8,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
-	"cel.dev/cel-go/common/env"
 	"cel.dev/cel-go/common/types"
 )
 
@@ -104,9 +103,7 @@ func New(text string) (*Filter, error) {
 
 // environment returns the language, which is the same for all filters.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
-	without := env.NewLibrarySubset().AddExcludedFunctions(env.NewFunction("matches"))
-	return cel.NewCustomEnv(
-		cel.StdLib(cel.StdLibSubset(without)),
+	return cel.NewCustomEnv(append(library(),
 		cel.Function("matches",
 			cel.Overload("filter_matches", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType, cel.BinaryBinding(matches)),
 			cel.MemberOverload("filter_string_matches", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType, cel.BinaryBinding(matches))),
@@ -119,7 +116,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserRecursionLimit(maxDepth),
 		cel.ParserExpressionSizeLimit(MaxBytes),
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateComprehensionNestingLimit(maxLoops)),
-	)
+	)...)
 })
 
 // wrong returns the first issue of a compilation.
