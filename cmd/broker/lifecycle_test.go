@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,27 +12,97 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/lifecycle"
 )
 
-// Each row of the table of docs/explain/lifecycle.md is kept, on both kinds of stores.
-func TestWhatBelongsToAResourceEndsOrFollowsAsTheTableSays(t *testing.T) {
-	var rows []string
-	checks := map[string]func(*testing.T, *stage){}
-	for _, some := range []map[string]func(*testing.T, *stage){producerLives, channelLives, consumerLives, otherLives} {
+// A fault happens between the changes of the resources and what follows from them. It returns the
+// broker that the rows go on with.
+type lifeFault struct {
+	name   string
+	real   bool // it needs a Redis that can be emptied, or a store for two brokers
+	happen func(w *world, p *process, start func() *process) *process
+}
+
+var lifeFaults = []lifeFault{
+	{"nothing", false, func(_ *world, p *process, _ func() *process) *process { return p }},
+	{"a killed broker", false, func(_ *world, p *process, start func() *process) *process { p.kill(); return start() }},
+	{"a wiped Redis", true, func(w *world, p *process, _ func() *process) *process { w.flushall(); return p }},
+	{"another broker", true, func(_ *world, _ *process, start func() *process) *process { return start() }},
+	{"another broker, after a killed one and a wiped Redis", true, func(w *world, p *process, start func() *process) *process {
+		other := start()
+		p.kill()
+		w.flushall()
+		return other
+	}},
+}
+
+// A turn is the time of a fault: every row has made its change, and no row has looked yet.
+type turn struct {
+	made  sync.WaitGroup // the changes
+	over  chan struct{}
+	after *process // to go on with; set before over is closed
+}
+
+// Each row of the table of docs/explain/lifecycle.md is kept, on both kinds of stores, whatever happens
+// between the change and what follows from it.
+func TestFaultsChangeNothingOfWhatBelongsToAResourceAsTheTableSays(t *testing.T) {
+	checks := map[string]func(*testing.T, *life){}
+	for _, some := range []map[string]func(*testing.T, *life){producerLives, channelLives, consumerLives, otherLives} {
 		for key, check := range some {
 			checks[key] = check
 		}
 	}
 	for _, row := range lifecycle.Table {
-		rows = append(rows, row.Key())
 		require.Contains(t, checks, row.Key(), "a row without a check")
 	}
-	require.Len(t, checks, len(rows), "a check without a row")
+	require.Len(t, checks, len(lifecycle.Table), "a check without a row")
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=300ms",
-			"BROKER_MAX_RETRIES=100", "BROKER_RETRY_MAX_DELAY=300ms", "BROKER_ADAPTIVE_PERIOD=1s", "BROKER_FETCH_EGRESS=private")
-		for _, key := range rows {
-			t.Run(key, func(t *testing.T) { t.Parallel(); checks[key](t, p.stage(t)) })
+		for _, f := range lifeFaults {
+			if f.real && w.redis == nil {
+				continue
+			}
+			t.Run(f.name, func(t *testing.T) { livesThrough(t, w, f, checks) })
 		}
 	})
+}
+
+// livesThrough checks all rows at once on one broker, with one fault for all of them.
+func livesThrough(t *testing.T, w *world, f lifeFault, checks map[string]func(*testing.T, *life)) {
+	start := func() *process {
+		return w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=300ms",
+			"BROKER_MAX_RETRIES=1000", "BROKER_RETRY_MAX_DELAY=300ms", "BROKER_ADAPTIVE_PERIOD=1s", "BROKER_FETCH_EGRESS=private")
+	}
+	p, now := start(), &turn{over: make(chan struct{})}
+	defer p.kill() // the next fault has brokers of its own
+	var rows sync.WaitGroup
+	defer rows.Wait()
+	defer func() { close(now.over) }()
+	for key, check := range checks {
+		now.made.Add(1)
+		rows.Go(func() {
+			made := sync.OnceFunc(now.made.Done)
+			defer made()
+			t.Run(key, func(t *testing.T) { check(t, &life{p.stage(t), now, made}) })
+		})
+	}
+	now.made.Wait()
+	now.after = f.happen(w, p, start)
+	if now.after != p {
+		t.Cleanup(now.after.kill)
+	}
+}
+
+// A life is the stage of one row.
+type life struct {
+	*stage
+	turn *turn
+	made func()
+}
+
+// meanwhile is where the fault happens: the row has made its change. A row may come here again.
+func (s *life) meanwhile() {
+	s.t.Helper()
+	s.made()
+	<-s.turn.over
+	require.NotNil(s.t, s.turn.after, "the fault has failed")
+	s.process = s.turn.after.in(s.t)
 }
 
 // own is the name of a producer of this stage alone.

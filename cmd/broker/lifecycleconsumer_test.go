@@ -12,26 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var channelLives = map[string]func(*testing.T, *stage){
-	"a channel is deleted: schedules": func(t *testing.T, s *stage) {
+var channelLives = map[string]func(*testing.T, *life){
+	"a channel is deleted: schedules": func(t *testing.T, s *life) {
 		at := s.later(in(time.Hour), "later", "X-Broker-Message-ID", "later")
 		s.delete(s.path())
 		s.put(s.path(), "token", "c-token")
+		s.meanwhile()
 		requireProblem(t, s.do("GET", at, ""), 404, "scheduled_message_not_found")
 		s.later(in(time.Hour), "mine", "X-Broker-Message-ID", "later")
 		require.Equal(t, 1, s.counts().Counts.ScheduledWaiting.Count)
 	},
-	"a channel is deleted: bulks": func(t *testing.T, s *stage) {
-		var fetched atomic.Int64
-		url := file(t, func(_ http.ResponseWriter, r *http.Request) { fetched.Add(1); <-r.Context().Done() })
-		s.bulk("application/json", `{"FileURL":"`+url+`","Format":"ndjson"}`)
+	"a channel is deleted: bulks": func(t *testing.T, s *life) {
+		var fetched, left atomic.Int64
+		url := file(t, func(_ http.ResponseWriter, r *http.Request) { fetched.Add(1); <-r.Context().Done(); left.Add(1) })
+		at := s.bulk("application/json", `{"FileURL":"`+url+`","Format":"ndjson"}`)
 		eventually(t, "the fetch", func() bool { return fetched.Load() == 1 })
 		s.delete(s.path())
 		s.put(s.path(), "token", "c-token")
+		s.meanwhile()
 		require.Contains(t, s.do("GET", s.path("/bulks"), "").body, `"Result":[]`)
-		eventually(t, "the broker to let it go", func() bool { return s.gauge(t, "penstock_bulks_active") >= 0 })
+		require.Equal(t, 404, s.do("GET", at, "").status)
+		eventually(t, "the broker to let it go", func() bool { return left.Load() == 1 })
+		time.Sleep(5 * time.Second) // longer than the first waits until a file is fetched again
+		require.EqualValues(t, 1, fetched.Load())
 	},
-	"a channel is deleted: messages, jobs, responses": func(t *testing.T, s *stage) {
+	"a channel is deleted: messages, jobs, responses": func(t *testing.T, s *life) {
 		s.replyTo(500)
 		s.responder()
 		at := s.publishAs(s.own(), "m", "X-Broker-Message-ID", "m")
@@ -40,18 +45,21 @@ var channelLives = map[string]func(*testing.T, *stage){
 		s.delete(s.path())
 		s.put(s.path(), "token", "c-token")
 		s.join("k")
+		s.meanwhile()
 		require.Equal(t, 404, s.do("GET", at, "").status)
+		require.Equal(t, 404, s.do("GET", at+"/responses", "").status)
 		require.Empty(t, s.queued("k", ""))
 		s.publishAs(s.own(), "m", "X-Broker-Message-ID", "m")
 		s.awaitQueued("k", 1)
 	},
-	"a channel is deleted: dead letters that a consumer forwards to it": func(t *testing.T, s *stage) {
+	"a channel is deleted: dead letters that a consumer forwards to it": func(t *testing.T, s *life) {
 		morgue := s.channel + "-dead"
 		s.put("/channel/"+morgue, "token", "x")
 		k := newSink(t, func(int, received) int { return 400 })
 		s.join("k=" + k.URL)
 		s.put(s.path("/consumer/k"), "dlq", "forward:"+morgue, "retryOn", "5xx")
 		s.delete("/channel/" + morgue)
+		s.meanwhile()
 		at := s.publish("m")
 		s.awaitStatus(at, "DEAD")
 		require.Len(t, s.dead("k", 10), 1)
@@ -62,32 +70,49 @@ var channelLives = map[string]func(*testing.T, *stage){
 	},
 }
 
-var consumerLives = map[string]func(*testing.T, *stage){
-	"a consumer is deleted: open jobs": func(t *testing.T, s *stage) {
+var consumerLives = map[string]func(*testing.T, *life){
+	"a consumer is deleted: open jobs": func(t *testing.T, s *life) {
 		s.join("k")
 		at := s.publish("m")
 		s.awaitQueued("k", 1)
 		s.delete(s.path("/consumer/k"))
+		release := make(chan struct{})
+		j := newSink(t, func(int, received) int { <-release; return 204 })
+		s.join("j=" + j.URL)
+		inFlight := s.publish("n")
+		eventually(t, "the request", func() bool { return j.count() == 1 })
+		s.delete(s.path("/consumer/j"))
+		close(release)
+		s.awaitStatus(inFlight, "DELIVERED")
+		s.meanwhile()
 		require.Equal(t, "consumer_deleted", s.awaitStatus(at, "DEAD").Jobs[0].ReasonCode)
+		s.awaitStatus(inFlight, "DELIVERED")
+		require.Equal(t, 1, j.count())
 	},
-	"a consumer is deleted: leases of workers": func(t *testing.T, s *stage) {
+	"a consumer is deleted: leases of workers": func(t *testing.T, s *life) {
 		s.join("k")
 		job := s.newJob("k")
 		s.claim("k", job)
 		s.delete(s.path("/consumer/k"))
+		s.meanwhile()
 		requireProblem(t, s.move("k", job, to("DELIVERED")), 401, "consumer_not_found")
+		s.join("k") // another consumer, with the same tokens
+		require.Contains(t, []int{401, 404, 409}, s.move("k", job, to("DELIVERED")).status)
 	},
-	"a consumer is deleted: replays": func(t *testing.T, s *stage) {
+	"a consumer is deleted: replays": func(t *testing.T, s *life) {
 		k := newSink(t, nil)
 		s.join("k=" + k.URL)
 		s.delivered(k, 10)
 		s.replay("k", everSince+`,"Rate":"1/1s"`)
 		s.delete(s.path("/consumer/k"))
+		s.meanwhile()
 		s.quiet(k)
 		s.join("k=" + k.URL)
+		s.quiet(k)
+		require.Less(t, k.count(), 20)
 		require.Contains(t, s.do("GET", s.path("/consumer/k/replays"), "", consumerTokens("k")...).body, `"Result":[]`)
 	},
-	"a consumer is deleted: results that are awaited": func(t *testing.T, s *stage) {
+	"a consumer is deleted: results that are awaited": func(t *testing.T, s *life) {
 		k := newSink(t, func(int, received) int { return 202 })
 		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true", "resultUrl", k.URL+"/result/{messageID}")
 		answer := make(chan reply)
@@ -100,24 +125,27 @@ var consumerLives = map[string]func(*testing.T, *stage){
 		s.delete(s.path("/consumer/k"))
 		require.Equal(t, 202, (<-answer).status)
 		require.Less(t, time.Since(begun), 30*time.Second, "the client waits no longer")
+		s.meanwhile()
 		s.quiet(k)
 	},
-	"a consumer is deleted: responses that it gave": func(t *testing.T, s *stage) {
+	"a consumer is deleted: responses that it gave": func(t *testing.T, s *life) {
 		s.as(s.own())
 		s.responder()
 		at := s.publishAs(s.own(), "m")
 		s.awaitAnswer(at, "RESPONSE_RECEIVED_FROM_RECEIVER")
 		s.delete(s.path("/consumer/k"))
+		s.meanwhile()
 		to := s.replyTo(200)
 		eventually(t, "the reply", func() bool { return to.count() == 1 })
 	},
-	"a consumer is deleted: state, failures, pace, dead letters, books": func(t *testing.T, s *stage) {
+	"a consumer is deleted: state, failures, pace, dead letters, books": func(t *testing.T, s *life) {
 		k := newSink(t, func(int, received) int { return 500 })
 		s.join("k=" + k.URL)
 		s.put(s.path("/consumer/k"), "tombstoneAfter", "1", "adaptive", "true", "maxRetries", "1")
 		s.awaitStatus(s.publish("m"), "DEAD")
 		s.awaitState("k", "DEAD")
 		s.delete(s.path("/consumer/k"))
+		s.meanwhile()
 		ok := newSink(t, nil)
 		s.join("k=" + ok.URL)
 		v := s.consumer("k")
@@ -127,7 +155,7 @@ var consumerLives = map[string]func(*testing.T, *stage){
 		s.awaitStatus(s.publish("n"), "DELIVERED")
 		require.Equal(t, 1, ok.count())
 	},
-	"a consumer changes: `callbackUrl`: `GONE` and `DEAD`": func(t *testing.T, s *stage) {
+	"a consumer changes: `callbackUrl`: `GONE` and `DEAD`": func(t *testing.T, s *life) {
 		for state, status := range map[string]int{"GONE": 410, "DEAD": 500} {
 			k := newSink(t, func(int, received) int { return status })
 			s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "tombstoneAfter", "1")
@@ -135,6 +163,7 @@ var consumerLives = map[string]func(*testing.T, *stage){
 			s.awaitState("k", state)
 			ok := newSink(t, nil)
 			s.put(s.path("/consumer/k"), "callbackUrl", ok.URL)
+			s.meanwhile()
 			require.Equal(t, "ACTIVE", s.consumer("k").State)
 			s.awaitStatus(at, "DELIVERED")
 			s.change("k", "pause")
@@ -145,25 +174,34 @@ var consumerLives = map[string]func(*testing.T, *stage){
 		}
 		require.Contains(t, s.do("GET", "/channel/~alerts/messages?size=100", "").body, "message")
 	},
-	"a consumer changes: `callbackUrl`: failures of the tombstone, pace": func(t *testing.T, s *stage) {
-		var status atomic.Int64
-		status.Store(500)
-		k := newSink(t, func(int, received) int { return int(status.Load()) })
+	"a consumer changes: `callbackUrl`: failures of the tombstone, pace": func(t *testing.T, s *life) {
+		var failures atomic.Int64 // to come
+		failures.Store(1 << 40)
+		k := newSink(t, func(int, received) int {
+			if failures.Add(-1) >= 0 {
+				return 500
+			}
+			return 204
+		})
 		s.join("k=" + k.URL)
-		s.put(s.path("/consumer/k"), "tombstoneAfter", "3", "adaptive", "true", "backoff", "constant:100ms")
-		at := s.publish("m")
-		eventually(t, "three failures", func() bool { return k.count() >= 3 })
+		s.put(s.path("/consumer/k"), "tombstoneAfter", "1000", "adaptive", "true", "backoff", "constant:300ms")
+		for i := range 8 {
+			s.publish(fmt.Sprint(i))
+		}
+		eventually(t, "the pace to slow down", func() bool { return s.consumer("k").Rate != "NORMAL" })
+		eventually(t, "many failures", func() bool { return k.count() >= 10 })
 		s.change("k", "pause")
-		s.put(s.path("/consumer/k"), "callbackUrl", k.URL+"/new")
+		s.put(s.path("/consumer/k"), "callbackUrl", k.URL+"/new", "tombstoneAfter", "3", "adaptive", "false")
+		s.meanwhile()
 		require.Equal(t, "NORMAL", s.consumer("k").Rate)
+		eventually(t, "what is under way", func() bool { return k.open.Load() == 0 })
+		failures.Store(1)
 		before := k.count()
 		s.change("k", "resume")
-		eventually(t, "a failure of the new URL", func() bool { return k.count() > before })
+		eventually(t, "all jobs at the new URL", func() bool { return k.count() >= before+9 })
 		require.Equal(t, "ACTIVE", s.consumer("k").State, "the failures of the former one do not count")
-		status.Store(204)
-		s.awaitStatus(at, "DELIVERED")
 	},
-	"a consumer changes: `callbackUrl`: claimed jobs whose request has not begun": func(t *testing.T, s *stage) {
+	"a consumer changes: `callbackUrl`: claimed jobs whose request has not begun": func(t *testing.T, s *life) {
 		release := make(chan struct{})
 		k := newSink(t, func(int, received) int { <-release; return 410 })
 		s.join("k=" + k.URL)
@@ -174,17 +212,19 @@ var consumerLives = map[string]func(*testing.T, *stage){
 		eventually(t, "the first request", func() bool { return k.count() == 1 })
 		ok := newSink(t, nil)
 		s.put(s.path("/consumer/k"), "callbackUrl", ok.URL)
+		s.meanwhile()
 		close(release)
 		eventually(t, "all jobs at the new URL", func() bool { return ok.distinct() == 5 })
 		require.Equal(t, 1, k.count())
 		require.Equal(t, "ACTIVE", s.consumer("k").State, "the 410 was of the former URL")
 	},
-	"a consumer changes: `type`: waiting jobs": func(t *testing.T, s *stage) {
+	"a consumer changes: `type`: waiting jobs": func(t *testing.T, s *life) {
 		k := newSink(t, func(int, received) int { return 410 })
 		s.join("k=" + k.URL)
 		s.publish("m")
 		s.awaitState("k", "GONE")
 		s.put(s.path("/consumer/k"), "type", "pull")
+		s.meanwhile()
 		require.Equal(t, "ACTIVE", s.consumer("k").State)
 		s.awaitQueued("k", 1)
 		ok := newSink(t, nil)
@@ -192,7 +232,7 @@ var consumerLives = map[string]func(*testing.T, *stage){
 		eventually(t, "the job", func() bool { return ok.count() == 1 })
 		s.quiet(k)
 	},
-	"a consumer changes: `authorization`: the access token": func(t *testing.T, s *stage) {
+	"a consumer changes: `authorization`: the access token": func(t *testing.T, s *life) {
 		endpoint := func(token string) string {
 			e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				id, _, _ := r.BasicAuth()
@@ -207,6 +247,9 @@ var consumerLives = map[string]func(*testing.T, *stage){
 		one, two := endpoint("one"), endpoint("two")
 		for i, use := range [][2]string{{one + " a s3cret", "one-a"}, {one + " b s3cret", "one-b"}, {two + " b s3cret", "two-b"}} {
 			s.put(s.path("/consumer/k"), "authorization", "oauth2 "+use[0])
+			if i == 1 {
+				s.meanwhile()
+			}
 			s.awaitStatus(s.publish(fmt.Sprint(i)), "DELIVERED")
 			got := k.all()
 			require.Equal(t, "Bearer "+use[1], got[len(got)-1].header.Get("Authorization"))
@@ -215,12 +258,13 @@ var consumerLives = map[string]func(*testing.T, *stage){
 		s.awaitStatus(s.publish("none"), "DELIVERED")
 		require.Empty(t, k.all()[k.count()-1].header.Get("Authorization"))
 	},
-	"a consumer changes: `responses=off`: results that are awaited": func(t *testing.T, s *stage) {
+	"a consumer changes: `responses=off`: results that are awaited": func(t *testing.T, s *life) {
 		k := newSink(t, func(int, received) int { return 202 })
 		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true", "resultUrl", k.URL+"/result/{messageID}")
 		at := s.publish("m")
 		eventually(t, "a poll", func() bool { return k.count() > 1 })
 		s.put(s.path("/consumer/k"), "responses", "off")
+		s.meanwhile()
 		require.True(t, s.answers(at).Complete)
 		s.put(s.path("/consumer/j"), "token", "j-token", "type", "pull")
 		eventually(t, "the end of the polls", func() bool {
@@ -233,18 +277,20 @@ var consumerLives = map[string]func(*testing.T, *stage){
 	},
 }
 
-var otherLives = map[string]func(*testing.T, *stage){
-	"a schedule is deleted: its next messages, its message ID": func(t *testing.T, s *stage) {
+var otherLives = map[string]func(*testing.T, *life){
+	"a schedule is deleted: its next messages, its message ID": func(t *testing.T, s *life) {
 		s.join("k")
 		at := s.publishAs("p", "tick", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(time.Second)+"/PT1S")
 		s.awaitQueued("k", 1)
 		s.delete(at)
-		sent := len(s.queued("k", ""))
+		sent := s.counts().Counts.Dispatched.Count
+		s.meanwhile()
+		requireProblem(t, s.do("GET", at, ""), 404, "scheduled_message_not_found")
 		s.publish("mine", "X-Broker-Message-ID", "tick")
 		time.Sleep(2500 * time.Millisecond)
 		require.Len(t, s.awaitQueued("k", sent+1), sent+1)
 	},
-	"a bulk is cancelled: its next rows, its body": func(t *testing.T, s *stage) {
+	"a bulk is cancelled: its next rows, its body": func(t *testing.T, s *life) {
 		at := s.bulk("application/json", `{"FileURL":"`+file(t, func(w http.ResponseWriter, _ *http.Request) {
 			for range 1000 {
 				_, _ = w.Write([]byte(`{"Payload":"x"}` + "\n"))
@@ -254,27 +300,61 @@ var otherLives = map[string]func(*testing.T, *stage){
 		require.Equal(t, 200, s.do("POST", at+"/cancel", "").status)
 		b := s.bulkAt(at)
 		require.Equal(t, "CANCELLED", b.State)
+		s.meanwhile()
 		time.Sleep(2500 * time.Millisecond)
 		require.Equal(t, b.Published, s.bulkAt(at).Published)
 		require.EqualValues(t, b.Published, s.counts().Counts.Dispatched.Count)
 	},
-	"a replay is cancelled: its jobs": func(t *testing.T, s *stage) {
+	"a replay is cancelled: its jobs": func(t *testing.T, s *life) {
 		k := newSink(t, nil)
 		s.join("k=" + k.URL)
 		s.delivered(k, 10)
 		at := s.replay("k", everSince+`,"Rate":"1/1s"`)
 		require.Equal(t, 200, s.do("POST", at+"/cancel", "", consumerTokens("k")...).status)
+		s.meanwhile()
 		s.quiet(k)
+		require.Less(t, k.count(), 20)
 		require.Equal(t, "CANCELLED", s.replayAt(at).State)
 		require.Zero(t, *s.consumer("k").Queued)
 	},
-	"a consumer of `~alerts` or `~status` is deleted: its jobs": func(t *testing.T, s *stage) {
-		for _, ch := range []string{"/channel/~alerts", "/channel/~status"} {
-			k := ch + "/consumer/" + s.channel
-			s.put(k, "token", "x", "type", "pull")
-			s.delete(k)
-			requireProblem(t, s.do("GET", k, ""), 404, "consumer_not_found")
+	"a consumer of `~alerts` or `~status` is deleted: its jobs": func(t *testing.T, s *life) {
+		channels := []string{"/channel/~alerts", "/channel/~status"}
+		at := func(ch string) string { return ch + "/consumer/" + s.channel }
+		sinks := map[string]*sink{}
+		for _, ch := range channels {
+			sinks[ch] = newSink(t, func(int, received) int { return 500 })
+			s.put(at(ch), "token", "x", "callbackUrl", sinks[ch].URL)
+		}
+		own := s.own()
+		s.put("/producer/"+own, "token", own+"-token", "statusEvents", "all")
+		s.join("j=" + newSink(t, nil).URL)
+		s.join("k=" + newSink(t, func(int, received) int { return 410 }).URL)
+		s.publishAs(own, "m")
+		for _, ch := range channels {
+			eventually(t, "an event of this stage", func() bool { return mentions(sinks[ch], s.channel) })
+			s.delete(at(ch))
+		}
+		s.meanwhile()
+		for _, ch := range channels {
+			requireProblem(t, s.do("GET", at(ch), ""), 404, "consumer_not_found")
 			requireProblem(t, s.do("DELETE", ch, ""), 400, "reserved_name")
+			require.Equal(t, 200, s.do("GET", ch, "").status)
+			s.quiet(sinks[ch])
+			next := newSink(t, nil)
+			s.put(at(ch), "token", "x", "callbackUrl", next.URL)
+			time.Sleep(1500 * time.Millisecond)
+			require.False(t, mentions(next, s.channel), "it has none of the former one's")
+			s.delete(at(ch))
 		}
 	},
+}
+
+// mentions reports whether a sink has got a body with a text.
+func mentions(k *sink, text string) bool {
+	for _, r := range k.all() {
+		if strings.Contains(r.body, text) {
+			return true
+		}
+	}
+	return false
 }

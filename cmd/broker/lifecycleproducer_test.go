@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var producerLives = map[string]func(*testing.T, *stage){
-	"a producer is deleted: schedules": func(t *testing.T, s *stage) {
+var producerLives = map[string]func(*testing.T, *life){
+	"a producer is deleted: schedules": func(t *testing.T, s *life) {
 		s.join("k")
 		own := s.own()
 		s.as(own)
 		at := s.publishAs(own, "again", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(2*time.Second)+"/PT1S")
 		s.delete("/producer/" + own)
 		s.as(own)
+		s.meanwhile()
 		requireProblem(t, s.do("GET", at, ""), 404, "scheduled_message_not_found")
 		requireProblem(t, s.do("DELETE", at, "", tokensOf(own)...), 404, "scheduled_message_not_found")
 		eventually(t, "the ID to be free", func() bool {
@@ -29,7 +30,7 @@ var producerLives = map[string]func(*testing.T, *stage){
 		require.Len(t, s.awaitQueued("k", 1), 1)
 		require.Zero(t, s.counts().Counts.ScheduledWaiting.Count)
 	},
-	"a producer is deleted: bulks": func(t *testing.T, s *stage) {
+	"a producer is deleted: bulks": func(t *testing.T, s *life) {
 		s.join("k")
 		own := s.own()
 		s.as(own)
@@ -46,6 +47,7 @@ var producerLives = map[string]func(*testing.T, *stage){
 		published := s.bulkAt(paused).Published
 		s.delete("/producer/" + own)
 		s.as(own)
+		s.meanwhile()
 		for _, at := range []string{slow, paused} {
 			b := s.bulkAt(at)
 			require.Equal(t, "FAILED", b.State)
@@ -54,54 +56,63 @@ var producerLives = map[string]func(*testing.T, *stage){
 		}
 		require.Equal(t, published, s.bulkAt(paused).Published)
 	},
-	"a producer is deleted: messages and their jobs": func(t *testing.T, s *stage) {
+	"a producer is deleted: messages and their jobs": func(t *testing.T, s *life) {
 		own := s.own()
 		s.as(own)
 		s.join("k")
 		at := s.publishAs(own, "m")
 		s.delete("/producer/" + own)
+		s.meanwhile()
 		job := s.awaitQueued("k", 1)[0].ID
 		s.claim("k", job)
 		require.Equal(t, 202, s.move("k", job, to("DELIVERED")).status)
 		require.Equal(t, own, s.awaitStatus(at, "DELIVERED").ProducedBy)
 	},
-	"a producer is deleted: replies on their way": func(t *testing.T, s *stage) {
+	"a producer is deleted: replies on their way": func(t *testing.T, s *life) {
 		to := s.replyTo(500)
 		s.responder()
 		at := s.onItsWay(to)
 		sender := s.senderTo(to)
 		s.delete("/producer/" + s.own())
+		s.meanwhile()
 		s.quiet(to)
 		require.Contains(t, s.awaitAnswer(at, "FAILED").Reason, "producer")
 		require.True(t, s.answers(at).Complete)
 		eventually(t, "the channel of replies to go", func() bool { return s.do("GET", sender, "").status == 404 })
 	},
-	"a producer is deleted: responses that wait for a `replyUrl`": func(t *testing.T, s *stage) {
+	"a producer is deleted: responses that wait for a `replyUrl`": func(t *testing.T, s *life) {
 		s.as(s.own())
 		k := s.responder()
 		at := s.publishAs(s.own(), "m")
 		eventually(t, "the response", func() bool { return k.count() == 1 })
 		s.awaitAnswer(at, "RESPONSE_RECEIVED_FROM_RECEIVER")
 		s.delete("/producer/" + s.own())
+		s.meanwhile()
 		s.awaitAnswer(at, "FAILED")
+		s.as(s.own())
+		to := s.replyTo(200) // of another producer with the same ID
+		s.quiet(to)
+		require.Zero(t, to.count())
 	},
-	"a producer is deleted: status events": func(t *testing.T, s *stage) {
+	"a producer is deleted: status events": func(t *testing.T, s *life) {
 		own, to := s.own(), newSink(t, func(int, received) int { return 500 })
 		s.put("/producer/"+own, "token", own+"-token", "replyUrl", to.URL, "statusEvents", "all")
 		k := newSink(t, nil)
 		s.join("k=" + k.URL)
 		s.publishAs(own, "m")
 		eventually(t, "a batch of events", func() bool { return to.count() > 0 })
-		s.put("/channel/~status/consumer/"+s.channel, "token", "x", "type", "pull")
+		dropped := newSink(t, nil)
+		s.put("/channel/~status/consumer/"+s.channel, "token", "x", "callbackUrl", dropped.URL)
 		s.delete("/producer/" + own)
+		s.meanwhile()
 		s.quiet(to)
-		require.NotContains(t, s.do("GET", "/channel/~status/messages", "").body, own)
-		require.Zero(t, *s.decodeConsumer(s.do("GET", "/channel/~status/consumer/"+s.channel, "")).Queued, "the batch is dropped")
+		require.False(t, mentions(dropped, s.channel), "the batch is dropped")
 	},
-	"a producer is deleted: token, secrets, settings": func(t *testing.T, s *stage) {
+	"a producer is deleted: token, secrets, settings": func(t *testing.T, s *life) {
 		own := s.own()
 		s.put("/producer/"+own, "token", own+"-token", "replyUrl", "http://127.0.0.1:1/r", "signingSecret", "generate", "publishSecret", "0123456789abcdef0123", "statusEvents", "all")
 		s.delete("/producer/" + own)
+		s.meanwhile()
 		requireProblem(t, s.do("POST", s.path("/broadcast"), "m", tokensOf(own)...), 401, "producer_not_found")
 		s.as(own)
 		r := s.do("GET", "/producer/"+own, "")
@@ -110,7 +121,7 @@ var producerLives = map[string]func(*testing.T, *stage){
 		}
 		s.publishAs(own, "m")
 	},
-	"a producer is deleted: `Idempotency-Key` and message IDs with `identity=producer`": func(t *testing.T, s *stage) {
+	"a producer is deleted: `Idempotency-Key` and message IDs with `identity=producer`": func(t *testing.T, s *life) {
 		s.put(s.path(), "identity", "producer")
 		own := s.own()
 		s.as(own)
@@ -119,10 +130,11 @@ var producerLives = map[string]func(*testing.T, *stage){
 			s.publishAs(own, "m", "X-Broker-Message-ID", "id")
 			s.delete("/producer/" + own)
 			s.as(own)
+			s.meanwhile()
 		}
 		require.Equal(t, 4, s.counts().Counts.Dispatched.Count)
 	},
-	"a producer changes: `replyUrl`: replies on their way": func(t *testing.T, s *stage) {
+	"a producer changes: `replyUrl`: replies on their way": func(t *testing.T, s *life) {
 		for _, status := range []int{410, 500} {
 			to := s.replyTo(status)
 			s.responder()
@@ -134,16 +146,18 @@ var producerLives = map[string]func(*testing.T, *stage){
 			next := newSink(t, nil)
 			s.put("/producer/"+s.own(), "replyUrl", next.URL)
 			require.Equal(t, "ACTIVE", s.stateAt(sender))
+			s.meanwhile()
 			eventually(t, "the reply at the new URL", func() bool { return next.count() == 1 })
 			s.quiet(to)
 		}
 	},
-	"a producer changes: `replyUrl` is removed: replies on their way": func(t *testing.T, s *stage) {
+	"a producer changes: `replyUrl` is removed: replies on their way": func(t *testing.T, s *life) {
 		to := s.replyTo(500)
 		s.responder()
 		at := s.onItsWay(to)
 		sender := s.senderTo(to)
 		s.put("/producer/"+s.own(), "replyUrl", "")
+		s.meanwhile()
 		s.quiet(to)
 		k := s.decodeConsumer(s.do("GET", sender, ""))
 		require.Equal(t, "pull", k.Type)
@@ -155,11 +169,12 @@ var producerLives = map[string]func(*testing.T, *stage){
 		require.Equal(t, 1, next.count())
 		s.quiet(to)
 	},
-	"a producer changes: `replyUrl` is removed: responses": func(t *testing.T, s *stage) {
+	"a producer changes: `replyUrl` is removed: responses": func(t *testing.T, s *life) {
 		to := s.replyTo(500)
 		s.responder("responseTTL", "6s")
 		published := s.onItsWay(to)
 		s.put("/producer/"+s.own(), "replyUrl", "")
+		s.meanwhile()
 		waiting := s.publishAs(s.own(), "never sent")
 		s.awaitAnswer(waiting, "RESPONSE_RECEIVED_FROM_RECEIVER")
 		for _, at := range []string{published, waiting} {
@@ -172,7 +187,7 @@ var producerLives = map[string]func(*testing.T, *stage){
 		s.put("/producer/"+s.own(), "replyUrl", next.URL)
 		s.quiet(next)
 	},
-	"a producer changes: `replyUrl` is set: responses that wait": func(t *testing.T, s *stage) {
+	"a producer changes: `replyUrl` is set: responses that wait": func(t *testing.T, s *life) {
 		s.as(s.own())
 		s.responder()
 		var all []string
@@ -182,15 +197,21 @@ var producerLives = map[string]func(*testing.T, *stage){
 		for _, at := range all {
 			s.awaitAnswer(at, "RESPONSE_RECEIVED_FROM_RECEIVER")
 		}
-		to, begun := newSink(t, nil), time.Now()
+		to := newSink(t, nil)
 		s.put("/producer/"+s.own(), "replyUrl", to.URL)
+		s.meanwhile()
+		begun := time.Now()
 		for _, at := range all {
 			s.awaitAnswer(at, "RESPONSE_DELIVERED_TO_SENDER")
 		}
 		require.Less(t, time.Since(begun), 25*time.Second, "it was woken")
-		require.Equal(t, 5, to.count())
+		replied := map[string]bool{} // a kill may repeat what it interrupts
+		for _, r := range to.all() {
+			replied[r.header.Get("X-Broker-In-Reply-To")] = true
+		}
+		require.Len(t, replied, 5)
 	},
-	"a producer changes: `signingSecret`: replies on their way": func(t *testing.T, s *stage) {
+	"a producer changes: `signingSecret`: replies on their way": func(t *testing.T, s *life) {
 		var good atomic.Bool
 		to := newSink(t, func(int, received) int {
 			if good.Load() {
@@ -203,6 +224,7 @@ var producerLives = map[string]func(*testing.T, *stage){
 		at := s.onItsWay(to)
 		require.NotEmpty(t, to.all()[0].header.Get("webhook-signature"))
 		s.put("/producer/"+s.own(), "signingSecret", "")
+		s.meanwhile()
 		before := to.count()
 		good.Store(true)
 		s.awaitAnswer(at, "RESPONSE_DELIVERED_TO_SENDER")
@@ -210,7 +232,7 @@ var producerLives = map[string]func(*testing.T, *stage){
 		require.Greater(t, len(got), before)
 		require.Empty(t, got[len(got)-1].header.Get("webhook-signature"))
 	},
-	"a producer changes: `statusEvents`: status events": func(t *testing.T, s *stage) {
+	"a producer changes: `statusEvents`: status events": func(t *testing.T, s *life) {
 		var good atomic.Bool
 		to := newSink(t, func(int, received) int {
 			if good.Load() {
@@ -226,6 +248,7 @@ var producerLives = map[string]func(*testing.T, *stage){
 		eventually(t, "a batch of events", func() bool { return to.count() > 0 })
 		good.Store(true)
 		s.put("/producer/"+own, "statusEvents", "off")
+		s.meanwhile()
 		s.publishAs(own, "after")
 		eventually(t, "the batch", func() bool { return to.count() > 1 })
 		eventually(t, "both messages", func() bool { return k.count() == 2 })

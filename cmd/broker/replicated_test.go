@@ -180,3 +180,42 @@ func TestNothingIsAcknowledgedAsReplicatedByAMySQLThatLostItsReplica(t *testing.
 	p.put("/channel/c", "ack", "")
 	require.Equal(t, 201, p.broadcast("durable again").status)
 }
+
+// A channel becomes replicated while a message of it waits in the journal. The receipt leads to the
+// message once a second server has it, and not before, on whatever broker.
+func TestAReceiptOfAJournalIsRedeemedOnlyWhenAReplicaOfMySQLWhichStallsHasTheMessage(t *testing.T) {
+	t.Parallel()
+	pair := servers.StartMySQLPair(t)
+	pair.GiveUpAfter(100 * time.Millisecond)
+	w := replicatedWorld(t, pair)
+	p, other := w.start("BROKER_DATA_DIR="+t.TempDir()), w.start("BROKER_DATA_DIR="+t.TempDir())
+	p.journalled()
+	pair.Replica.Pause()
+	eventually(t, "the primary to go on alone", func() bool { return p.broadcast("alone").status == 201 })
+	pair.Primary.Pause()
+	first, second := p.later("first"), p.later("second", "X-Broker-Message-ID", "second")
+	pair.Primary.Resume()
+	p.redeem(first) // what a 202 of ack=journal promises is kept
+	p.redeem(second)
+	p.put("/channel/c", "ack", "replicated")
+	for _, receipt := range []string{first, second} {
+		for _, at := range []*process{p, other} {
+			eventually(t, "a refusal", func() bool { return at.do("GET", receipt, "").status == 503 })
+			for range 5 {
+				r := at.do("GET", receipt, "")
+				requireProblem(t, r, 503, "not_replicated")
+				require.Empty(t, r.header.Get("Location"))
+				require.NotEmpty(t, r.header.Get("Retry-After"))
+			}
+		}
+	}
+	pair.Replica.Resume()
+	for _, receipt := range []string{first, second} {
+		for _, at := range []*process{p, other} {
+			eventually(t, "the proof", func() bool { return at.do("GET", receipt, "").status == 303 })
+		}
+	}
+	p.put("/channel/c", "ack", "journal")
+	pair.Replica.Pause()
+	eventually(t, "the promise of ack=journal, which is one server", func() bool { return other.do("GET", first, "").status == 303 })
+}
