@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -112,10 +113,50 @@ func (a *API) readConsumer(ctx context.Context, f form, put *durable.ConsumerPut
 	if put.CallbackURL, err = a.callback(f); err != nil {
 		return 0, err
 	}
+	if err = a.applicable(ctx, put, f); err != nil {
+		return 0, err
+	}
 	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
 		return 0, err
 	}
 	return a.since(f, put)
+}
+
+// ofPush are the fields that mean nothing to a pull consumer: the broker does not call it.
+var ofPush = append([]string{"protocol"}, policy.OfPushAlone()...)
+
+// applicable refuses a field that means nothing to a consumer of the type that the PUT leaves it with,
+// unless the field is empty or says what holds anyway, as GET shows it.
+func (a *API) applicable(ctx context.Context, put *durable.ConsumerPut, f form) error {
+	if put.Type != nil && *put.Type == durable.Push {
+		return nil
+	}
+	var named []string
+	for _, name := range ofPush {
+		if f[name] != "" {
+			named = append(named, name)
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	if err := a.fresh(ctx); err != nil {
+		return err
+	}
+	k, record := a.o.Catalogue.Consumer(put.ChannelID, put.ID), ""
+	if k != nil {
+		record = k.Policy
+	}
+	if put.Type == nil && (k == nil || k.Type == durable.Push) {
+		return nil
+	}
+	for _, name := range named {
+		if name == "protocol" && k != nil && k.Protocol == f[name] || a.o.Policies.Same(record, name, f[name]) {
+			continue
+		}
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The field %s means nothing to a pull consumer, which the broker does not call. Neither do %s.", name, strings.Join(ofPush, ", "))
+	}
+	return nil
 }
 
 // since reads the field "since", whose policy is read already. It returns the time in Unix ms; 0: the

@@ -53,7 +53,7 @@ var fieldValues = map[string]struct {
 func TestEachFieldOfAPolicyIsSetRefusedAndGivenBack(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
-	w.put("/channel/c/consumer/k", "type=pull&token=kt").is(201)
+	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&token=kt").is(201)
 	path := "/channel/c/consumer/k"
 	for _, name := range policy.Names() {
 		values, ok := fieldValues[name]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -33,8 +34,8 @@ var (
 // parseClaim reads the parameters of a claim from its query and from a JSON object in its body. The
 // Content-Type of the body is ignored, as in job transitions. A parameter in both query and body is
 // refused, even with equal values.
-func (p *Puller) parseClaim(args *fasthttp.Args, body []byte) (claimRequest, error) {
-	q := claimRequest{limit: defaultClaimed, timeout: p.visible}
+func (p *Puller) parseClaim(k *durable.Consumer, args *fasthttp.Args, body []byte) (claimRequest, error) {
+	q := claimRequest{limit: defaultClaimed, timeout: p.visibility(k)}
 	if err := eachOnce(args, "limit", "wait", "timeout"); err != nil {
 		return q, err
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 func parseClaimText(query, body string) (claimRequest, error) {
 	var args fasthttp.Args
 	args.Parse(query)
-	return (&Puller{visible: 7 * time.Second}).parseClaim(&args, []byte(body))
+	return (&Puller{visible: 7 * time.Second}).parseClaim(&durable.Consumer{}, &args, []byte(body))
 }
 
 func TestAClaimIsAskedForInTheQueryOrInTheBody(t *testing.T) {

@@ -37,7 +37,7 @@ func FuzzClaimQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		var args fasthttp.Args
 		args.Parse(query)
-		q, err := p.parseClaim(&args, nil)
+		q, err := p.parseClaim(&durable.Consumer{}, &args, nil)
 		if err != nil {
 			require.Equal(t, 400, problem.From(err).Status)
 			return

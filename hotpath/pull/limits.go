@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -17,6 +18,15 @@ func (p *Puller) limits(k *durable.Consumer) redisq.Limits {
 	return l
 }
 
+// visibility returns the length of a lease of a job of the consumer: its own timeout, or that of the
+// installation.
+func (p *Puller) visibility(k *durable.Consumer) time.Duration {
+	if k.Policy == "" { // the usual case
+		return p.visible
+	}
+	return cmp.Or(p.policies.Of(k.Policy).Lease, p.visible)
+}
+
 // Refusals of a lease by the limits of the consumer.
 var (
 	errRate        = problem.Problem{Status: 429, Code: "rate_limited", RetryAfter: 1, Detail: "The rate of the consumer allows no attempt now. Nothing was leased."}
@@ -28,7 +38,7 @@ func retryAfter(wait time.Duration) int { return int((max(wait, 1) + time.Second
 
 // claim claims the job in Redis. With insert it also claims a job that Redis does not have.
 func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
-	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visible + m.t.extra, Insert: insert, Limits: m.p.limitsOf(m.k)})
+	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visibility(m.k) + m.t.extra, Insert: insert, Limits: m.p.limitsOf(m.k)})
 	if err == nil && grant.Limited {
 		refused := errConcurrency
 		if grant.Wait > 0 {

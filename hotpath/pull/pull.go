@@ -77,7 +77,7 @@ type Options struct {
 	// whose window has room while the store holds more jobs. Neither may block.
 	Touched  func(consumer uint32)
 	Refill   func(consumer uint32)
-	Visible  time.Duration // visibility timeout without IncrementalTimeout
+	Visible  time.Duration // visibility timeout without IncrementalTimeout, of consumers without a timeout of their own
 	Policies *policy.Book  // limits of the consumers
 	Metrics  *metrics.Metrics
 	Answers  *share.Bound // of all large answers; nil: a bound of its own

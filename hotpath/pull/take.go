@@ -18,7 +18,7 @@ func (m *move) take(ctx context.Context) (redisq.Lease, error) {
 	if m.p.held(m.k.No) {
 		return redisq.Lease{}, m.inFlightHeld(ctx)
 	}
-	over := time.Now().Add(m.p.visible + m.t.extra)
+	over := time.Now().Add(m.p.visibility(m.k) + m.t.extra)
 	lease, err := m.inFlight(ctx, 0)
 	if err == nil && lease.Token != "" && !time.Now().Before(over) {
 		return redisq.Lease{}, errLeaseOver

@@ -53,6 +53,10 @@ type Policy struct {
 	ResultURL        StatusURL     // where the result is, if the answer has no Location
 	ResultDeadline   time.Duration // from the answer to the result
 
+	// Lease is the length of a lease of a pull consumer, its own Timeout; 0: it sets none, and the
+	// installation's counts.
+	Lease time.Duration
+
 	// Of the installation alone; no consumer sets them.
 	MaxDelay time.Duration // longest wait before a retry, jitter excluded; 0: no cap
 	Jitter   float64       // fraction of the wait that is added at random
@@ -127,6 +131,9 @@ func (b *Book) Of(record string) *Policy {
 // resolve lays the members of a record over the defaults.
 func (b *Book) resolve(set map[string]string) *Policy {
 	p := fields.lay(b.defaults, set)
+	if _, own := set["timeout"]; own {
+		p.Lease = p.Timeout
+	}
 	p.SigningPreviousUntil, _ = strconv.ParseInt(set[previousUntil], 10, 64)
 	return &p
 }

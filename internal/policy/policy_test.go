@@ -25,7 +25,7 @@ func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 	record, err := merge("", map[string]string{"timeout": "1500ms", "backoff": "constant:30s", "callbackUrl": "http://x"})
 	require.NoError(t, err)
 	want := installed
-	want.Timeout, want.Backoff = 1500*time.Millisecond, Constant(30*time.Second)
+	want.Lease, want.Timeout, want.Backoff = 1500*time.Millisecond, 1500*time.Millisecond, Constant(30*time.Second)
 	require.Equal(t, want, *book.Of(record))
 	require.Same(t, book.Of(record), book.Of(record))
 	require.Equal(t, []Setting{
@@ -34,7 +34,7 @@ func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 
 	record, err = merge(record, map[string]string{"timeout": "", "retryOn": "5xx, 404"})
 	require.NoError(t, err)
-	want.Timeout = installed.Timeout
+	want.Lease, want.Timeout = 0, installed.Timeout
 	want.RetryOn, err = parseRetryOn("404,5xx")
 	require.NoError(t, err)
 	require.Equal(t, want, *book.Of(record))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,6 +13,16 @@ func Names() []string { return fields.names() }
 
 // Table returns name and meaning of each field of a consumer, for the documentation.
 func Table() [][2]string { return fields.about() }
+
+// OfPushAlone returns the names of the fields that mean nothing to a pull consumer.
+func OfPushAlone() (names []string) {
+	for _, f := range fields {
+		if f.push {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
 
 // A FieldError says which field has a value that cannot be used. Its text never holds
 // the value.
@@ -73,6 +84,16 @@ type Setting struct {
 // masked.
 func (b *Book) Show(record string, reveal ...string) []Setting {
 	return fields.show(b.Of(record), decode(record), reveal)
+}
+
+// Same reports whether the text of a field is what a record has in force anyway.
+func (b *Book) Same(record, name, text string) bool {
+	for _, s := range b.Show(record) {
+		if strings.EqualFold(s.Name, name) {
+			return s.Value == text
+		}
+	}
+	return false
 }
 
 // decode reads a record. One that is no object of texts sets nothing.
