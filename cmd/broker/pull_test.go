@@ -4,13 +4,17 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
 // Leases that do not end while a story runs.
@@ -18,6 +22,9 @@ func TestPull(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_STOP_TIMEOUT=1h", "BROKER_MAX_RETRIES=3")
 		for name, story := range map[string]func(*testing.T, *process){
+			"the loser of a claim is told":                      loserIsTold,
+			"one job is given back and extended by its lease":   givenBackByLease,
+			"leases are as long as the timeout of the consumer": leasesOfATimeout,
 			"the transition table":                              transitionTable,
 			"IncrementalTimeout has its place":                  incrementalTimeoutRules,
 			"the body of a transition must be right":            transitionBodies,
@@ -74,7 +81,7 @@ func transitionTable(t *testing.T, p *process) {
 			switch {
 			case allowed[move]:
 				require.Equal(t, 202, r.status, "%s: %s", move, r.body)
-				require.Empty(t, r.body, move)
+				require.Equal(t, next == "INFLIGHT", r.body != "", move)
 				require.Equal(t, next, after.Status, move)
 			case from == next:
 				require.Equal(t, 202, r.status, "%s: %s", move, r.body)
@@ -137,10 +144,90 @@ func transitionBodies(t *testing.T, p *process) {
 		require.Equal(t, "QUEUED", s.job("k", id).Status, "%.40q", body)
 	}
 	require.Equal(t, 413, s.move("k", id, strings.Repeat("[", 100_000)).status, "a move has at most 64 KiB")
-	// Upstream's own client sends no content type, and a client may say more.
-	r := s.do("POST", s.path("/consumer/k/job/", id), "\n{\"Reason\":\"x\", \"NextState\" : \"INFLIGHT\" }\n", consumerTokens("k")...)
+	requireProblem(t, s.move("k", id, `{"NextState":"INFLIGHT","Reason":"x"}`), 400, "invalid_body")
+	// Upstream's own client sends no content type.
+	r := s.do("POST", s.path("/consumer/k/job/", id), "\n{ \"NextState\" : \"INFLIGHT\" }\n", consumerTokens("k")...)
 	require.Equal(t, 202, r.status, r.body)
 	require.NotEmpty(t, r.header.Get("X-Broker-Lease"))
+}
+
+// moved reads the answer to INFLIGHT.
+func moved(t *testing.T, r reply) (m apitype.MoveResult) {
+	t.Helper()
+	require.Equal(t, 202, r.status, r.body)
+	strictjson.Decode(t, []byte(r.body), &m)
+	require.Equal(t, strconv.FormatBool(m.Claimed), r.header.Get("X-Broker-Claimed"))
+	require.Equal(t, m.Lease, r.header.Get("X-Broker-Lease"))
+	return m
+}
+
+func loserIsTold(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	id := s.newJob("k")
+	won := moved(t, s.move("k", id, to("INFLIGHT")))
+	require.True(t, won.Claimed)
+	require.Equal(t, 1, won.Attempt)
+	require.True(t, won.Deadline.After(time.Now().Add(-time.Second)))
+	lost := s.move("k", id, to("INFLIGHT"))
+	require.False(t, moved(t, lost).Claimed)
+	require.Equal(t, `{"Claimed":false,"Detail":"Another worker has this job."}`+"\n", lost.body)
+	for _, bad := range []reply{s.move("k", id, `{"NextState":"INFLIGHT","IncrementalTimeout":5}`), s.move("k", id, to("INFLIGHT"), "X-Broker-Lease", "x.1")} {
+		require.GreaterOrEqual(t, bad.status, 400)
+		require.Equal(t, "false", bad.header.Get("X-Broker-Claimed"))
+	}
+	done := s.move("k", id, to("DELIVERED"), "X-Broker-Lease", won.Lease)
+	require.Equal(t, 202, done.status)
+	require.Empty(t, done.header.Values("X-Broker-Claimed"))
+	require.Empty(t, done.body)
+	over := s.move("k", id, to("INFLIGHT"))
+	requireProblem(t, over, 400, "invalid_transition")
+	require.Equal(t, "false", over.header.Get("X-Broker-Claimed"))
+}
+
+func givenBackByLease(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	id := s.newJob("k")
+	first := moved(t, s.move("k", id, to("INFLIGHT")))
+	more := moved(t, s.move("k", id, `{"NextState":"INFLIGHT","IncrementalTimeout":600}`, "X-Broker-Lease", first.Lease))
+	require.True(t, more.Claimed)
+	require.Zero(t, more.Attempt)
+	require.True(t, more.Deadline.After(first.Deadline.Add(500*time.Second)))
+	requireProblem(t, s.move("k", id, to("QUEUED")), 400, "invalid_transition")
+	requireProblem(t, s.move("k", id, `{"NextState":"QUEUED","Delay":5}`), 400, "lease_required")
+	requireProblem(t, s.move("k", id, `{"NextState":"QUEUED","Lease":"x.1"}`, "X-Broker-Lease", first.Lease), 400, "duplicate_field")
+	requireProblem(t, s.move("k", id, to("QUEUED"), "X-Broker-Lease", "x.1"), 409, "lease_lost")
+	require.Equal(t, "INFLIGHT", s.job("k", id).Status)
+	r := s.move("k", id, to("QUEUED"), "X-Broker-Lease", first.Lease)
+	require.Equal(t, 202, r.status, r.body)
+	require.Empty(t, r.body)
+	again := moved(t, s.move("k", id, to("INFLIGHT")))
+	require.True(t, again.Claimed)
+	requireProblem(t, s.move("k", id, to("QUEUED"), "X-Broker-Lease", first.Lease), 409, "lease_lost")
+	r = s.move("k", id, `{"NextState":"QUEUED","Delay":3600,"Lease":"`+again.Lease+`"}`)
+	require.Equal(t, 202, r.status, r.body)
+	require.Equal(t, "QUEUED", s.job("k", id).Status)
+	require.Empty(t, s.queued("k", "limit=10"), "it is not due")
+}
+
+func leasesOfATimeout(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	s.publish("one")
+	s.publish("two")
+	jobs := s.awaitQueued("k", 2)
+	usual := moved(t, s.move("k", jobs[0].ID, to("INFLIGHT")))
+	s.put(s.path("/consumer/k"), "timeout", "50m")
+	long := moved(t, s.move("k", jobs[1].ID, to("INFLIGHT")))
+	require.True(t, long.Deadline.Before(usual.Deadline.Add(-5*time.Minute)), "50 minutes are less than the hour of the installation")
+	require.True(t, long.Deadline.After(usual.Deadline.Add(-15*time.Minute)))
+	s.publish("three")
+	s.awaitQueued("k", 1)
+	r := s.do("POST", s.path("/consumer/k/claim"), "", consumerTokens("k")...)
+	var c apitype.ClaimedJobs
+	strictjson.Decode(t, []byte(r.body), &c)
+	require.Len(t, c.Result, 1)
+	require.True(t, c.Result[0].Deadline.After(time.Now().Add(40*time.Minute)))
+	r = s.do("PUT", s.path("/consumer/k"), "retryOn=5xx", "Content-Type", formType)
+	requireProblem(t, r, 400, "unknown_field")
 }
 
 // race sends the same transition from many workers and returns the leases.

@@ -225,6 +225,7 @@ var (
 		{regexp.MustCompile(`(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT`), "<date>"},
 		{regexp.MustCompile(`(?m)^Etag: ".*"$`), "Etag: <etag>"},
 		{regexp.MustCompile(`(?m)^X-Broker-Lease: \S+$`), "X-Broker-Lease: <lease>"},
+		{regexp.MustCompile(`"Lease":"[^"]+"`), `"Lease":"<lease>"`},
 		{regexp.MustCompile(`127\.0\.0\.1:\d{4,5}\b`), "127.0.0.1:<port>"},
 		{regexp.MustCompile(`"DurationMs":\d+`), `"DurationMs":<ms>`},
 		// Ports have four or five digits, so lengths differ.

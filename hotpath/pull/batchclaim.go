@@ -39,7 +39,7 @@ func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	defer body.Drop(rc, held)
 	var q claimRequest
 	if err == nil {
-		q, err = p.parseClaim(k, rc.QueryArgs(), rc.Request.Body())
+		q, err = p.parseClaim(st.Consumer, rc.QueryArgs(), rc.Request.Body())
 	}
 	if err == nil {
 		err = p.claimJobs(rc, &st, q)

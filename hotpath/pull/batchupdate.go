@@ -48,11 +48,17 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		problem.Write(rc, problem.FromChange(err))
 		return
 	}
-	u := updating{p: p, ch: st.Channel, k: st.Consumer, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
+	u := p.update(ctx, st.Channel, st.Consumer, updates)
+	writeSmall(rc, u.appendResults)
+}
+
+// update makes the transitions of a batch.
+func (p *Puller) update(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, updates []update) updating {
+	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
 	if !u.runReplayed(ctx) {
 		u.run(ctx)
 	}
-	writeSmall(rc, u.appendResults)
+	return u
 }
 
 func parseUpdates(body []byte) ([]update, error) {
@@ -138,7 +144,7 @@ type updating struct {
 
 var (
 	errNextState = problem.New(400, "invalid_next_state", "NextState must be DELIVERED, DEAD, QUEUED or INFLIGHT.")
-	errNeedLease = problem.New(400, "lease_required", "QUEUED and INFLIGHT in a batch need the Lease of the job.")
+	errNeedLease = problem.New(400, "lease_required", "The Lease of the job is needed to give it back or to extend it.")
 	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.", MaxIncrementalTimeout)
 	errFailed    = problem.New(400, "invalid_failed", "Failed goes only with QUEUED.")
 	errTooMany   = problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
@@ -197,6 +203,11 @@ func (u *updating) admit(ctx context.Context, i int, e update) error {
 	default:
 		return errNextState
 	}
+	return e.belongs()
+}
+
+// belongs refuses members that do not belong to NextState, or are out of range.
+func (e *update) belongs() error {
 	if e.IncrementalTimeout < 0 || e.IncrementalTimeout > MaxIncrementalTimeout || e.IncrementalTimeout > 0 && e.NextState != "INFLIGHT" {
 		return errTimeout
 	}
@@ -288,7 +299,7 @@ func (u *updating) leases(entries []int) []redisq.Lease {
 }
 
 func (u *updating) extend(ctx context.Context, extra time.Duration, entries []int) {
-	moved, err := u.p.queue.Extend(ctx, u.k.No, u.leases(entries), u.p.visible+extra)
+	moved, err := u.p.queue.Extend(ctx, u.k.No, u.leases(entries), u.p.visibility(u.k)+extra)
 	u.answer(entries, moved, err)
 }
 

@@ -1,11 +1,9 @@
 package pull
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -18,10 +16,17 @@ const MaxIncrementalTimeout = 7 * 24 * 3600
 type transition struct {
 	next  string // INFLIGHT, DELIVERED, DEAD or QUEUED
 	extra time.Duration
+	all   update // the members as they came
 }
 
-// parseTransition reads {"NextState":..., "IncrementalTimeout":...}. The body is exactly one JSON
-// object. Other members are ignored. An IncrementalTimeout of 0 counts as absent.
+// moveMembers are the members of the body of a job POST: those of an entry of a batch update, without
+// the ID, which stands in the path.
+var moveMembers = slices.DeleteFunc(slices.Clone(updateMembers), func(name string) bool { return name == "ID" })
+
+var errMoveBody = problem.New(400, "invalid_body", `The body must be a JSON object like {"NextState":"INFLIGHT","IncrementalTimeout":10}.`)
+
+// parseTransition reads {"NextState":..., "IncrementalTimeout":...}. The body is exactly one JSON object
+// of known members. An IncrementalTimeout of 0 counts as absent.
 func parseTransition(body []byte) (transition, error) {
 	switch string(body) { // the bodies that nearly every worker sends
 	case `{"NextState":"INFLIGHT"}`:
@@ -29,36 +34,50 @@ func parseTransition(body []byte) (transition, error) {
 	case `{"NextState":"DELIVERED"}`:
 		return transition{next: "DELIVERED"}, nil
 	}
-	invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"NextState":"INFLIGHT","IncrementalTimeout":10}.`)
-	var in struct {
-		NextState          *string
-		IncrementalTimeout json.RawMessage
-	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if err := dec.Decode(&in); err != nil {
-		return transition{}, invalid
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return transition{}, invalid
+	if !json.Valid(body) {
+		return transition{}, errMoveBody
 	}
 	var t transition
-	if in.NextState != nil {
-		t.next = *in.NextState
+	err := eachMember(body, moveMembers, func(member string, value []byte) error {
+		err := t.all.set(member, value)
+		switch {
+		case err != nil && member == "IncrementalTimeout":
+			return errTimeout
+		case err != nil && member == "Delay":
+			return errDelay
+		}
+		return err
+	})
+	if errors.Is(err, errNoObject) {
+		return transition{}, errMoveBody
+	} else if err != nil {
+		return transition{}, err
 	}
+	t.next = t.all.NextState
+	if err := t.check(); err != nil {
+		return transition{}, err
+	}
+	t.extra = time.Duration(t.all.IncrementalTimeout) * time.Second
+	return t, nil
+}
+
+// check refuses a state that does not exist, and members that do not belong to the state.
+func (t *transition) check() error {
 	switch t.next {
 	case "INFLIGHT", "DELIVERED", "DEAD", "QUEUED":
 	default:
-		return transition{}, problem.New(400, "invalid_next_state", "NextState must be INFLIGHT, DELIVERED or DEAD.")
+		return errNextState
 	}
-	if len(in.IncrementalTimeout) > 0 && string(in.IncrementalTimeout) != "null" {
-		seconds, err := strconv.ParseInt(string(in.IncrementalTimeout), 10, 64)
-		if err != nil || seconds < 0 || seconds > MaxIncrementalTimeout {
-			return transition{}, errTimeout
-		}
-		t.extra = time.Duration(seconds) * time.Second
+	if err := t.all.belongs(); err != nil {
+		return err
 	}
-	if t.extra != 0 && t.next != "INFLIGHT" {
-		return transition{}, errTimeout
-	}
-	return t, nil
+	return nil
+}
+
+// leased returns the entry of a batch update that says the same as a request which gives a leased job
+// back or extends its lease: QUEUED or INFLIGHT with the lease. ok is false for every other request.
+func (t *transition) leased(job, lease string) (e update, ok bool) {
+	e = t.all
+	e.ID, e.NextState, e.Lease = job, t.next, lease
+	return e, lease != "" && (t.next == "QUEUED" || t.next == "INFLIGHT")
 }

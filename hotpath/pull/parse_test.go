@@ -17,20 +17,23 @@ import (
 
 func TestTransitionBodiesAreReadAsTheirTableSays(t *testing.T) {
 	ok := map[string]transition{
-		`{"NextState":"INFLIGHT"}`:                           {next: "INFLIGHT"},
-		`{"NextState":"INFLIGHT","IncrementalTimeout":10}`:   {next: "INFLIGHT", extra: 10 * time.Second},
-		`{"NextState":"INFLIGHT","IncrementalTimeout":0}`:    {next: "INFLIGHT"},
-		`{"NextState":"DELIVERED","IncrementalTimeout":0}`:   {next: "DELIVERED"},
-		`{"NextState":"DEAD","IncrementalTimeout":null}`:     {next: "DEAD"},
-		` {"nextState":"DEAD", "Why":"unknown is ignored"} `: {next: "DEAD"},
-		`{"NextState":"QUEUED"}`:                             {next: "QUEUED"},
+		`{"NextState":"INFLIGHT"}`:                         {next: "INFLIGHT"},
+		`{"NextState":"INFLIGHT","IncrementalTimeout":10}`: {next: "INFLIGHT", extra: 10 * time.Second},
+		`{"NextState":"INFLIGHT","IncrementalTimeout":0}`:  {next: "INFLIGHT"},
+		`{"NextState":"DELIVERED","IncrementalTimeout":0}`: {next: "DELIVERED"},
+		`{"NextState":"DEAD","IncrementalTimeout":null}`:   {next: "DEAD"},
+		` {"nextState":"DEAD"} `:                           {next: "DEAD"},
+		`{"NextState":"QUEUED","Lease":"t.1","Delay":5}`:   {next: "QUEUED"},
+		`{"NextState":"QUEUED"}`:                           {next: "QUEUED"},
 	}
 	for body, want := range ok {
 		got, err := parseTransition([]byte(body))
 		require.NoError(t, err, body)
+		got.all = update{}
 		require.Equal(t, want, got, body)
 	}
 	bad := []string{
+		`{"NextState":"DEAD", "Why":"unknown is ignored"}`, `{"NextState":"DEAD","Delay":1}`, `{"NextState":"QUEUED","Delay":-1}`, `{"NextState":"QUEUED","Delay":"1"}`, `{"NextState":"DEAD","NextState":"DEAD"}`,
 		``, `{}`, `null`, `[]`, `"INFLIGHT"`, `{"NextState":"inflight"}`, `{"NextState":""}`, `{"NextState":1}`, `{"NextState":null}`,
 		`{"NextState":"DELIVERED"/"DEAD",}`, `{"NextState":"DELIVERED",}`, `{"NextState":"INFLIGHT"} {"NextState":"DEAD"}`, `{"NextState":"INFLIGHT"`,
 		`{"NextState":"DELIVERED","IncrementalTimeout":10}`, `{"NextState":"DEAD","IncrementalTimeout":1}`,

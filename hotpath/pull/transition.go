@@ -40,6 +40,9 @@ func (p *Puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 		state, err = p.moveJob(rc, st.Channel, st.Consumer)
 	}
 	if err != nil {
+		if state == "INFLIGHT" {
+			rc.Response.Header.Set(ClaimedHeader, "false")
+		}
 		problem.Write(rc, problem.FromChange(err))
 	} else {
 		rc.SetStatusCode(fasthttp.StatusAccepted)
@@ -67,15 +70,23 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	if err != nil {
 		return state, err
 	}
+	presented, err := presentedLease(rc, &t)
+	if err != nil {
+		return t.next, err
+	}
+	if e, ok := t.leased(jobID, presented); ok {
+		return t.next, p.moveLeased(ctx, rc, ch, k, e)
+	}
 	m := move{p: p, ch: ch, id: id, t: t}
-	if m.k, m.token, err = p.generation(ctx, k, id, string(rc.Request.Header.Peek(LeaseHeader))); err != nil {
-		return state, err
+	if m.k, m.token, err = p.generation(ctx, k, id, presented); err != nil {
+		return t.next, err
 	}
 	switch t.next {
 	case "INFLIGHT":
+		deadline := time.Now().Add(p.visibility(m.k) + t.extra)
 		lease, err := m.take(ctx)
-		if err == nil && lease.Token != "" {
-			setLease(rc, m.k, lease.Token)
+		if err == nil {
+			answerInFlight(rc, m.k, lease, deadline)
 		}
 		return t.next, err
 	case "QUEUED":

@@ -31,11 +31,24 @@ type PullMessage struct {
 	ContentEncoding string            `json:"ContentEncoding,omitempty"` // codings of the payload
 }
 
-// A MoveRequest moves one job of a pull consumer. Other members are ignored.
+// A MoveRequest moves one job of a pull consumer. With Lease, or with the lease in X-Broker-Lease, QUEUED
+// gives the job back and INFLIGHT extends its lease.
 type MoveRequest struct {
-	NextState string `json:"NextState"` // INFLIGHT, DELIVERED or DEAD
+	Lease     string `json:"Lease,omitempty"`
+	NextState string `json:"NextState"` // INFLIGHT, DELIVERED, DEAD or QUEUED
 	// IncrementalTimeout lengthens the lease of INFLIGHT: whole seconds.
 	IncrementalTimeout int64 `json:"IncrementalTimeout,omitempty"`
+	Delay              int64 `json:"Delay,omitempty"`  // of QUEUED with a lease: whole seconds until the job is due
+	Failed             bool  `json:"Failed,omitempty"` // of QUEUED with a lease: as of an Update
+}
+
+// A MoveResult is the answer to INFLIGHT. The answer to another state has no body.
+type MoveResult struct {
+	Claimed  bool       `json:"Claimed"`            // the job is the caller's now; also in X-Broker-Claimed
+	Lease    string     `json:"Lease,omitempty"`    // of a claimed job, as in X-Broker-Lease
+	Attempt  int        `json:"Attempt,omitempty"`  // of a job that this request claimed, from 1
+	Deadline *time.Time `json:"Deadline,omitempty"` // end of the lease, by the clock of the broker
+	Detail   string     `json:"Detail,omitempty"`   // why the job is not the caller's: a sentence
 }
 
 // A ClaimRequest leases many jobs. Every member is optional, and so is the body. The query

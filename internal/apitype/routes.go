@@ -82,7 +82,7 @@ var routes = []Route{
 	{"POST", "/channel/{channel}/message/{message}/job/{job}/re-trigger", none, accepted},
 
 	{"GET", "/channel/{channel}/consumer/{consumer}/queued-jobs", none, ok(QueuedJobs{})},
-	{"POST", "/channel/{channel}/consumer/{consumer}/job/{job}", Body{MediaJSON, MoveRequest{}}, accepted},
+	{"POST", "/channel/{channel}/consumer/{consumer}/job/{job}", Body{MediaJSON, MoveRequest{}}, []Answer{{202, Body{MediaJSON, MoveResult{}}}}},
 	{"POST", "/channel/{channel}/consumer/{consumer}/claim", Body{MediaJSON, ClaimRequest{}}, ok(ClaimedJobs{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/jobs", Body{MediaJSON, UpdatesRequest{}}, ok(UpdateResults{})},
 

@@ -24,7 +24,7 @@ var fields = table[Policy]{
 		minTimeout, maxTimeout, func(p *Policy) *time.Duration { return &p.Timeout }),
 	number("maxRetries", "0 to 1000: retries after the first attempt", 0, maxMaxRetries,
 		func(p *Policy) *int { return &p.MaxRetries }),
-	value("backoff", "up to 16 durations, `5s,30s,60s`: the waits before the retries; after the list the last one doubles each time. `constant:30s` is a fixed wait",
+	value("backoff", "up to 16 durations, `5s,30s,60s`: the waits before the retries; after the list the last one doubles each time. `constant:30s` is a fixed wait. Of a pull consumer: before a job that a worker gave back as failed, without a delay",
 		parseBackoff, func(p *Policy) *Backoff { return &p.Backoff }),
 	ofPush(value("retryOn", "`all`, or a list of codes and classes, `5xx,404`: another answer makes the job a dead letter at once",
 		parseRetryOn, func(p *Policy) *RetryOn { return &p.RetryOn })),

@@ -1,0 +1,77 @@
+package pull
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// ClaimedHeader says in every answer to a request for INFLIGHT whether the job is now the caller's: the
+// status is 202 also for the loser of a race, because the job is in the state that it asked for.
+const ClaimedHeader = "X-Broker-Claimed"
+
+var errTwoLeases = problem.New(400, "duplicate_field", "The request has a lease in "+LeaseHeader+" and another one in its body.")
+
+// presentedLease returns the lease that a request for one job presents, in its header or its body.
+func presentedLease(rc *fasthttp.RequestCtx, t *transition) (string, error) {
+	lease := string(rc.Request.Header.Peek(LeaseHeader))
+	switch {
+	case lease == "":
+		lease = t.all.Lease
+	case t.all.Lease != "" && t.all.Lease != lease:
+		return "", errTwoLeases
+	}
+	if bare := (update{NextState: t.next}); lease == "" && t.next == "QUEUED" && t.all != bare {
+		return "", errNeedLease // a delay of a job that the caller does not have
+	}
+	return lease, nil
+}
+
+// moveLeased gives a job back or extends its lease, as a batch update of this one entry does.
+func (p *Puller) moveLeased(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer, e update) error {
+	deadline := time.Now().Add(p.visibility(k) + time.Duration(e.IncrementalTimeout)*time.Second)
+	u := p.update(ctx, ch, k, []update{e})
+	if u.errs[0] == nil && e.NextState == "INFLIGHT" {
+		rc.Response.Header.Set(LeaseHeader, e.Lease)
+		writeClaimed(rc, e.Lease, 0, deadline)
+	}
+	return u.errs[0]
+}
+
+// answerInFlight says whether the caller has claimed the job, and until when it has it. A lease without
+// a token is that of another worker.
+func answerInFlight(rc *fasthttp.RequestCtx, k *durable.Consumer, lease redisq.Lease, deadline time.Time) {
+	if lease.Token == "" {
+		rc.Response.Header.Set(ClaimedHeader, "false")
+		writeSmall(rc, func(b []byte) []byte {
+			return append(b, `{"Claimed":false,"Detail":"Another worker has this job."}`+"\n"...)
+		})
+		return
+	}
+	setLease(rc, k, lease.Token)
+	writeClaimed(rc, leaseText(k, lease.Token), lease.Attempt, deadline)
+}
+
+// writeClaimed answers that the job is the caller's under a lease. attempt is 0 where it was extended.
+func writeClaimed(rc *fasthttp.RequestCtx, lease string, attempt int, deadline time.Time) {
+	rc.Response.Header.Set(ClaimedHeader, "true")
+	writeSmall(rc, func(b []byte) []byte {
+		b = append(b, `{"Claimed":true,"Lease":`...)
+		b = jsontext.Append(b, lease)
+		if attempt > 0 {
+			b = append(b, `,"Attempt":`...)
+			b = strconv.AppendInt(b, int64(attempt), 10)
+		}
+		b = append(b, `,"Deadline":"`...)
+		b = deadline.UTC().AppendFormat(b, time.RFC3339Nano)
+		return append(b, "\"}\n"...)
+	})
+}
