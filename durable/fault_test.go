@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -232,6 +233,46 @@ func TestWhatWasAnsweredSurvivesAKilledServer(t *testing.T) {
 		}
 	}
 	require.NotZero(t, ok)
+}
+
+// Where the server allows the user two connections, the two pools of a store share them: one that
+// always has work keeps no message from being stored.
+func TestFaultOfTooFewConnectionsOfTheMySQLUserKeepsNoInsertOut(t *testing.T) {
+	server := servers.StartMySQL(t)
+	dsn := server.UserDSN("few")
+	admin, err := sql.Open("mysql", server.RootDSN())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, admin.Close()) })
+	s := openMySQL(t, dsn)
+	_, _, err = s.PutChannel(t.Context(), durable.Put{ID: "c"})
+	require.NoError(t, err)
+	node, err := s.LeaseNode(t.Context(), "n", time.Hour)
+	require.NoError(t, err)
+	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	_, err = admin.Exec("ALTER USER few WITH MAX_USER_CONNECTIONS 2")
+	require.NoError(t, err)
+
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	for range 6 {
+		busy.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = s.NowMs(t.Context())
+				}
+			}
+		})
+	}
+	defer busy.Wait()
+	defer close(stop)
+	for range 3 {
+		require.Eventually(t, func() bool {
+			return s.Insert(t.Context(), node, []*durable.Message{{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}})[0] == nil
+		}, time.Minute, 10*time.Millisecond)
+	}
 }
 
 func TestAFrozenServerIsAnsweredAtTheDeadline(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -27,15 +28,17 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept()}
 	// Migrate has its lock on one connection and works on another.
-	if s.db, err = openPool(cfg, max(conns, 2)); err != nil {
+	others, inserts := yielding{conns: max(conns, 2)}, yielding{conns: min(conns, insertConns)}
+	if others.DB, err = openPool(cfg, others.conns, inserts.yield); err != nil {
 		return nil, err
 	}
-	s.reads = s.db
+	s.db, s.reads = others.DB, others.DB
 	whole := cfg.Clone()
 	whole.MultiStatements = true
-	if s.inserts, err = openPool(whole, min(conns, insertConns)); err != nil {
+	if inserts.DB, err = openPool(whole, inserts.conns, others.yield); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
+	s.inserts = inserts.DB
 	if err := s.inspect(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -47,13 +50,45 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 // escapes every value. On the other connections no value can start a second statement.
 const insertConns = 8
 
-// openPool returns a pool of connections. It opens none.
-func openPool(cfg *mysql.Config, conns int) (*sql.DB, error) {
+// A yielding is a pool that gives half of its connections up for a moment where the other pool of a
+// store gets none. Where the server allows the user two connections, say, one pool could keep both in
+// use for ever, and no message would be stored.
+type yielding struct {
+	*sql.DB
+	conns int
+	now   atomic.Bool
+}
+
+// yieldFor is the time for which a pool that yields has half of its connections.
+const yieldFor = time.Second
+
+func (y *yielding) yield() {
+	if y.DB == nil || !y.now.CompareAndSwap(false, true) {
+		return
+	}
+	y.SetMaxOpenConns(max(y.Stats().OpenConnections/2, 1))
+	time.AfterFunc(yieldFor, func() {
+		y.SetMaxOpenConns(y.conns)
+		y.SetMaxIdleConns(y.conns)
+		y.now.Store(false)
+	})
+}
+
+// ofUser reports whether the user, not the server, has as many connections as are allowed. Others
+// would take at once what is given up of the server's.
+func ofUser(err error) bool {
+	var answer *mysql.MySQLError
+	return errors.As(err, &answer) && (answer.Number == 1203 || answer.Number == 1226)
+}
+
+// openPool returns a pool of connections. It opens none. crowded is called where the server allows the
+// user no further connection.
+func openPool(cfg *mysql.Config, conns int, crowded func()) (*sql.DB, error) {
 	inner, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
 	}
-	db := sql.OpenDB(sessions{inner})
+	db := sql.OpenDB(sessions{inner, crowded})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies

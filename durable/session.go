@@ -14,7 +14,10 @@ import (
 // package rely on, and obey deadlines in COMMIT. It makes its settings after those of the
 // DSN, because a variable has several names there and a value may contain further
 // assignments. It then reads the settings back, because a proxy may swallow statements.
-type sessions struct{ driver.Connector }
+type sessions struct {
+	driver.Connector
+	crowded func() // the server allows the user no further connection
+}
 
 const (
 	// Without strict mode the NULL of a stale guard would be stored as 0. With
@@ -70,6 +73,9 @@ WHERE Variable_name IN (
 func (c sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
+		if ofUser(err) {
+			c.crowded()
+		}
 		return nil, err
 	}
 	bounded := boundedConn{conn.(mysqlConn)}
