@@ -21,7 +21,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	l.leftMore(true, true)
 	limits := d.limits(k)
 	l.exact.Store(limits.Rated() || limits.Concurrency > 0 || k.Replay != nil)
-	room := d.fair(l, d.roomOf(l))
+	room := d.roomOf(l)
 	if room <= 0 || l.short.Load() {
 		return d.awaitRoom(l)
 	}
@@ -30,8 +30,8 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 		return false
 	}
 	n := d.reserve(l, d.fits.Of(l.no, min(room, claimMax)))
-	if n == 0 {
-		return false // starved: a free slot wakes the lane
+	if n == 0 { // a free slot, or the end of a request of its own, wakes the lane
+		return d.awaitRoom(l)
 	}
 	start := time.Now()
 	l.claimed = start
@@ -89,15 +89,14 @@ func (d *Dispatcher) pause(l *lane, room int) time.Duration {
 	return 0
 }
 
-// reserve takes up to n slots of the process for the lane. It takes at most half of the free slots,
-// so that consumers that hang cannot take all of them. Where no slot is free it adds the lane to
-// the starved ones.
+// reserve takes up to n slots of the process for the lane, as many as grant allows. Where no slot is
+// free it adds the lane to the starved ones.
 func (d *Dispatcher) reserve(l *lane, n int) int {
 	d.mu.Lock()
-	n = min(n, max(d.slots/2, 1), d.slots)
-	if n == 0 {
+	if d.slots == 0 {
 		d.starved = append(d.starved, l)
 	}
+	n = d.grant(l, n)
 	d.slots -= n
 	d.mu.Unlock()
 	l.reserve(n)
