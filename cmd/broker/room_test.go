@@ -98,6 +98,26 @@ func TestHangingAnswersAndResultsDelayNobodyElse(t *testing.T) {
 	})
 }
 
+// Consumers with a backlog that hang from their first request on, twice as many as there are slots for,
+// leave slots to a consumer that answers, and to one that comes later.
+func TestHangingConsumersLeaveSlotsToOthers(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		hangs, quick := newHanging(t, false), newSink(t, nil)
+		s := w.start("BROKER_DELIVERY_TIMEOUT=4m").stage(t, "k="+quick.URL)
+		s.crowd(t, 16, 200, "callbackUrl", hangs.URL)
+		eventually(t, "the attack", func() bool { return hangs.now.Load() >= 150 })
+		for i := range 20 {
+			s.publish(fmt.Sprint("m", i))
+		}
+		eventually(t, "the deliveries of the other", func() bool { return quick.count() == 20 })
+		late := newSink(t, nil)
+		s.process.put(s.path("/consumer/late"), "callbackUrl", late.URL)
+		s.publish("for both")
+		eventually(t, "the delivery to a new one", func() bool { return late.count() == 1 })
+		require.GreaterOrEqual(t, hangs.now.Load(), int64(150), "they still hang")
+	})
+}
+
 // bound returns what is held of a bound.
 func (p *process) bound(name string) (held float64) {
 	p.t.Helper()
