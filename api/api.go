@@ -131,6 +131,8 @@ type Options struct {
 	Data      DataPlane
 	Bulks     Bulks
 
+	// Full reports whether a producer stores as much as it may; nil: none does.
+	Full func(producer uint32, bytes int64) bool
 	// Rates knows how fast adaptive consumers are delivered to; nil: all are NORMAL.
 	Rates Rates
 	// Policies resolves the policies of consumers; nil: no defaults.

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quota"
 )
 
 // mostCounted bounds each count of messages; tests lower it.
@@ -80,6 +81,9 @@ func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	view := viewScheduled(m)
 	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
 		view.ProducedBy = p.ID
+	}
+	if m.Status == durable.ScheduleWaiting && m.Recurrence != "" && a.o.Full != nil && a.o.Full(m.ProducerNo, m.Kept()) {
+		view.Reason = quota.ErrFull.Code + ": " + quota.ErrFull.Detail
 	}
 	if m.MessageID != (ident.ID{}) {
 		view.MessageURL = messagePath(ch.ID, m.MessageID.String())

@@ -55,6 +55,14 @@ WHERE status = 0
 ORDER BY due_ms, id
 LIMIT ?`
 
+	// The time of a schedule that another broker has moved on since is not due.
+	postponeScheduled = `
+UPDATE scheduled
+SET due_ms = ?
+WHERE status = 0
+  AND due_ms <= ?
+  AND id IN (?...)`
+
 	deleteReserved = `
 DELETE FROM message_keys
 WHERE channel_no = ?
@@ -108,6 +116,14 @@ func (s *Store) due(ctx context.Context, query string, args ...any) (due []Due, 
 		})
 	})
 	return due, err
+}
+
+// PostponeScheduled gives schedules that are due at nowMs a later time.
+func (s *Store) PostponeScheduled(ctx context.Context, ids []ident.ID, nowMs, untilMs int64) error {
+	return repeat(ctx, "postpone scheduled messages", func(ctx context.Context) error {
+		_, err := s.db.ExecContext(ctx, list(postponeScheduled, len(ids)), append([]any{untilMs, nowMs}, idArgs(ids)...)...)
+		return err
+	})
 }
 
 // ScheduledRows returns schedules by their IDs, in any order; those that are gone are left out.

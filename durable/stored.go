@@ -89,13 +89,27 @@ WHERE state < ?
   AND chunks > 0
 GROUP BY producer_no`
 
-	selectScheduledSums = `
+	// The index scheduled_turns has all that a count needs.
+	selectScheduledCounts = `
 SELECT
     producer_no,
-    SUM(CASE WHEN status = 0 THEN 1 ELSE 0 END),
+    COUNT(*)
+FROM scheduled
+WHERE status = 0
+  AND id < ?`
+
+	selectScheduledBytes = `
+SELECT
+    producer_no,
     SUM(LENGTH(payload) + LENGTH(headers))
 FROM scheduled
-WHERE id < ?
+WHERE status IN (0, 1)
+  AND id < ?`
+
+	ofProducers = `
+  AND producer_no IN (?...)`
+
+	byProducer = `
 GROUP BY producer_no`
 )
 
@@ -262,18 +276,45 @@ func (s *Store) Stored(ctx context.Context) (out Stored, err error) {
 	return out, err
 }
 
-// ScheduledSums returns the schedules of each producer with an ID below before: how many of them still
-// wait, and the bytes of all. It reads every schedule.
-func (s *Store) ScheduledSums(ctx context.Context, before ident.ID) (out map[uint32]StoredSum, err error) {
+// ScheduledCounts returns how many schedules of each producer wait, of those with an ID below before.
+// of are the producers, nil: all. It reads index entries of theirs alone.
+func (s *Store) ScheduledCounts(ctx context.Context, before ident.ID, of []uint32) (map[uint32]int64, error) {
+	return s.scheduledSums(ctx, selectScheduledCounts, before, of)
+}
+
+// ScheduledBytes returns the bytes of the schedules of each producer, also of those that are over. It
+// reads the rows of these producers.
+func (s *Store) ScheduledBytes(ctx context.Context, before ident.ID, of []uint32) (map[uint32]int64, error) {
+	return s.scheduledSums(ctx, selectScheduledBytes, before, of)
+}
+
+func (s *Store) scheduledSums(ctx context.Context, query string, before ident.ID, of []uint32) (out map[uint32]int64, err error) {
+	parts := [][]uint32{nil}
+	if of != nil {
+		parts = chunks(of, maxInList)
+	}
 	err = repeat(ctx, "count the schedules of producers", func(ctx context.Context) error {
-		out = map[uint32]StoredSum{}
-		return each(ctx, s.reads, selectScheduledSums, []any{before[:]}, func(r *sql.Rows) error {
-			var no uint32
-			var sum StoredSum
-			err := r.Scan(&no, &sum.Messages, &sum.Bytes)
-			out[no] = sum
-			return err
-		})
+		out = map[uint32]int64{}
+		for _, part := range parts {
+			text, args := query+byProducer, []any{before[:]}
+			if of != nil {
+				text = query + list(ofProducers, len(part)) + byProducer
+			}
+			for _, no := range part {
+				args = append(args, no)
+			}
+			err := each(ctx, s.reads, text, args, func(r *sql.Rows) error {
+				var no uint32
+				var sum int64
+				err := r.Scan(&no, &sum)
+				out[no] = sum
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return out, err
 }

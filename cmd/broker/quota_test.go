@@ -142,3 +142,38 @@ func TestRealBrokersShareTheBoundOfAProducer(t *testing.T) {
 		eventually(t, "the bound on each broker", func() bool { return p.broadcast(strings.Repeat("x", 1<<10)).status == 429 })
 	}
 }
+
+// Messages of a recurrence are more and more that their producer stores: they wait for room, which is
+// visible, and are sent once there is some. A message that was scheduled alone is sent.
+func TestMessagesOfARecurrenceWaitForRoom(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		w.with("BROKER_RATIONAL_DELAY=500ms")
+		p := w.start()
+		p.sample("k")
+		s := &stage{p, "c"}
+		p.put("/producer/p", "maxStoredBytes", "3500")
+		kilobyte := strings.Repeat("x", 1000)
+		alone := s.later(in(lead), kilobyte)
+		r := s.post(kilobyte, "X-Broker-Recurrence", "R/"+in(lead)+"/PT1S")
+		require.Equal(t, 201, r.status, r.body)
+		at := r.header.Get("Location")
+		eventually(t, "a message that waits for room", func() bool {
+			m := s.scheduled(at)
+			return strings.Contains(m.Reason, "producer_full") && time.Until(m.DispatchSchedule.Time) > 2*time.Second
+		})
+		m := s.scheduled(at)
+		require.Equal(t, "SCHEDULED", m.Status)
+		require.LessOrEqual(t, m.Occurrence, 3)
+		eventually(t, "the message that was scheduled alone", func() bool { return s.scheduled(alone).Status == "DISPATCHED" })
+		require.LessOrEqual(t, s.counts().Counts.Dispatched.Count, 3, "the alone one, and those of the recurrence that had room")
+		require.Contains(t, p.log.String(), "messages of recurrences wait")
+		postponed, err := p.metric("penstock_scheduled_postponed_total")
+		require.NoError(t, err)
+		require.Positive(t, postponed)
+		requireFull(t, "a message", p.broadcast(kilobyte))
+
+		p.put("/producer/p", "maxStoredBytes", "0")
+		eventually(t, "the recurrence goes on", func() bool { return s.scheduled(at).Occurrence > m.Occurrence })
+		require.Empty(t, s.scheduled(at).Reason)
+	})
+}

@@ -85,7 +85,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
 		AllowDelete: b.cfg.AllowDelete,
 		AwaitOthers: b.awaitOthers,
-		Bodies:      bodies, Answers: b.answers,
+		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,
 		Writable: b.node.Writable, Warning: b.warning,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs, MaxStored: b.cfg.storedLimit, MaxScheduled: int64(b.cfg.ProducerMaxScheduled),
@@ -149,7 +149,7 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 // newMover returns the sender of scheduled messages, which publishes on the data plane.
 func (b *broker) newMover(registry *prometheus.Registry) *schedule.Mover {
 	return schedule.New(schedule.Options{
-		Store: b.store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Retention: b.cfg.Retention,
+		Store: b.store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Quota: b.quota, Retention: b.cfg.Retention,
 		Registry: registry, Log: b.log,
 	})
 }

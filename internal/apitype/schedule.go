@@ -22,6 +22,7 @@ type ScheduledMessage struct {
 	Status           string            `json:"status"`                    // Scheduled or Dispatched
 	Recurrence       string            `json:"recurrence,omitempty"`      // as it was published
 	Occurrence       int               `json:"occurrence,omitempty"`      // of a recurrence: number of the message at dispatchSchedule, from 1
+	Reason           string            `json:"reason,omitempty"`          // why the next message of a recurrence waits longer
 	MessageURL       string            `json:"messageURL,omitempty"`      // of the last message so far
 	Headers          map[string]string `json:"headers"`                   // metadata headers, never null
 }

@@ -2,9 +2,9 @@ package quota
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -12,7 +12,8 @@ const (
 	// countAtOnce bounds the messages of one transaction, and channelPage the channels of one read.
 	countAtOnce, channelPage = 2000, 1000
 	// countPause is the pause after a transaction that left messages, as a multiple of its time, and
-	// schedulePause that after a count of schedules, which reads all of them.
+	// schedulePause that after a count of schedules, which reads all of them that are of producers with a
+	// bound: index entries for their number, rows for their bytes.
 	countPause, schedulePause = 4, 20
 	// loadWithin bounds the read that the first publish of a producer with a bound waits for.
 	loadWithin = 500 * time.Millisecond
@@ -74,12 +75,32 @@ func (q *Quota) count(ctx context.Context, channel uint32, cut ident.ID) error {
 	}
 }
 
-// load reads the sums for the first time. Others wait for it. After a failure nobody waits for a
+// knows reports whether the sums are there, and have all that a producer with such bounds stores: its
+// schedules are counted once it has a bound.
+func (q *Quota) knows(producer uint32, most amount) bool {
+	if !q.loaded.Load() {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return (most.scheduled == 0 || includes(q.plan.counted, producer)) && (most.bytes == 0 || includes(q.plan.kept, producer))
+}
+
+// includes reports whether a producer is one of those, which are in order; nil: all.
+func includes(of []uint32, producer uint32) bool {
+	if of == nil {
+		return true
+	}
+	_, found := slices.BinarySearch(of, producer)
+	return found
+}
+
+// load reads the sums where they are not known. Others wait for it. After a failure nobody waits for a
 // second: a store that is away takes no message either, and the journal must not wait for it.
-func (q *Quota) load(ctx context.Context) {
+func (q *Quota) load(ctx context.Context, producer uint32, most amount) {
 	q.loading <- struct{}{}
 	defer func() { <-q.loading }()
-	if q.loaded.Load() || time.Since(q.failed) < time.Second {
+	if q.knows(producer, most) || time.Since(q.failed) < time.Second {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadWithin)
@@ -116,7 +137,7 @@ func (q *Quota) read(ctx context.Context) error {
 		add(no, bytes, 0)
 	}
 	for no, sum := range scheduled.sums {
-		add(no, sum.Bytes, sum.Messages)
+		add(no, sum.bytes, sum.scheduled)
 	}
 	q.sums, q.marks = next, stored.Marks
 	for no, a := range q.accounts {
@@ -142,29 +163,67 @@ func (q *Quota) read(ctx context.Context) error {
 
 // A plan is what schedules are counted, with IDs below cut.
 type plan struct {
-	sums map[uint32]durable.StoredSum
+	sums map[uint32]amount
 	cut  ident.ID
 	at   time.Time
 	took time.Duration
+
+	counted, kept []uint32 // the producers whose schedules that wait, and bytes of schedules, are in it; nil: all
 }
 
-// schedules counts the schedules, or returns the last count where another one would take more than a
-// twentieth of the time.
+// schedules counts the schedules of producers with a bound, or returns the last count where another one
+// would take more than a twentieth of the time.
 func (q *Quota) schedules(ctx context.Context, cut ident.ID) (plan, error) {
 	q.mu.Lock()
 	last := q.plan
 	q.mu.Unlock()
-	if last.sums != nil && time.Since(last.at) < schedulePause*last.took {
+	counted, kept := q.bounded()
+	if last.sums != nil && time.Since(last.at) < schedulePause*last.took && same(counted, last.counted) && same(kept, last.kept) {
 		return last, nil
 	}
 	began := time.Now()
-	sums, err := q.o.Store.ScheduledSums(ctx, cut)
+	counts, err := q.o.Store.ScheduledCounts(ctx, cut, counted)
 	if err != nil {
 		return plan{}, err
 	}
-	now := plan{sums, cut, time.Now(), time.Since(began)}
+	bytes, err := q.o.Store.ScheduledBytes(ctx, cut, kept)
+	if err != nil {
+		return plan{}, err
+	}
+	sums := map[uint32]amount{}
+	for no, n := range counts {
+		sums[no] = amount{scheduled: n}
+	}
+	for no, n := range bytes {
+		sums[no] = amount{n, sums[no].scheduled}
+	}
+	now := plan{sums, cut, time.Now(), time.Since(began), counted, kept}
 	q.mu.Lock()
 	q.plan = now
 	q.mu.Unlock()
 	return now, nil
 }
+
+// bounded returns the producers with a bound of schedules that wait, and with one of bytes; nil: all.
+func (q *Quota) bounded() (scheduled, bytes []uint32) {
+	scheduled, bytes = []uint32{}, []uint32{}
+	for no, set := range q.o.Catalogue.Bounds() {
+		if set.Scheduled.Or(0) > 0 {
+			scheduled = append(scheduled, no)
+		}
+		if set.Stored.Or(0) > 0 {
+			bytes = append(bytes, no)
+		}
+	}
+	if q.o.MaxScheduled > 0 {
+		scheduled = nil
+	}
+	if q.o.MaxStored > 0 {
+		bytes = nil
+	}
+	slices.Sort(scheduled)
+	slices.Sort(bytes)
+	return scheduled, bytes
+}
+
+func same(a, b []uint32) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }

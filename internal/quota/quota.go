@@ -25,7 +25,8 @@ type Store interface {
 	LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error)
 	CountStored(ctx context.Context, channelNo uint32, through ident.ID, limit int) (more bool, err error)
 	Stored(ctx context.Context) (durable.Stored, error)
-	ScheduledSums(ctx context.Context, before ident.ID) (map[uint32]durable.StoredSum, error)
+	ScheduledCounts(ctx context.Context, before ident.ID, of []uint32) (map[uint32]int64, error)
+	ScheduledBytes(ctx context.Context, before ident.ID, of []uint32) (map[uint32]int64, error)
 }
 
 // A Cluster tells which channels this broker counts, and the store's time.
@@ -125,24 +126,44 @@ func (q *Quota) Take(producer uint32, bytes, schedules, credit int64) (Taken, er
 	if most == (amount{}) {
 		return Taken{}, nil
 	}
-	if !q.loaded.Load() {
-		q.load(context.Background()) // after a failure the store will not take the message either
+	if !q.knows(producer, most) {
+		q.load(context.Background(), producer, most) // after a failure the store will not take the message either
 	}
 	wants := amount{bytes, schedules}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(producer)
-	has := q.sums[producer]
-	has.add(a.flight)
-	for _, one := range a.recent {
-		has.add(one)
-	}
-	if most.bytes > 0 && has.bytes-credit+bytes > most.bytes || most.scheduled > 0 && schedules > 0 && has.scheduled+schedules > most.scheduled {
+	if has := q.has(producer, a); most.bytes > 0 && has.bytes-credit+bytes > most.bytes || most.scheduled > 0 && schedules > 0 && has.scheduled+schedules > most.scheduled {
 		q.refused.Inc()
 		return Taken{}, ErrFull
 	}
 	a.flight.add(wants)
 	return Taken{q, producer, wants}, nil
+}
+
+// has returns what a producer stores. It needs mu.
+func (q *Quota) has(producer uint32, a *account) amount {
+	has := q.sums[producer]
+	has.add(a.flight)
+	for _, one := range a.recent {
+		has.add(one)
+	}
+	return has
+}
+
+// Full reports whether a message of so many bytes is refused now, as far as this broker knows.
+func (q *Quota) Full(producer uint32, bytes int64) bool {
+	if q == nil || !q.on() {
+		return false
+	}
+	most := q.bounds(producer)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a := q.accounts[producer]
+	if a == nil {
+		a = &account{}
+	}
+	return most.bytes > 0 && q.has(producer, a).bytes+bytes > most.bytes
 }
 
 // account needs mu.

@@ -24,6 +24,8 @@ type shelf struct {
 	sum    durable.StoredSum
 	away   atomic.Bool
 	writes int
+
+	waiting int64 // schedules
 }
 
 var errAway = errors.New("away")
@@ -72,8 +74,17 @@ func (s *shelf) Stored(context.Context) (durable.Stored, error) {
 	return durable.Stored{Sums: map[uint32]durable.StoredSum{1: s.sum}, Marks: map[uint32]ident.ID{1: s.mark}}, s.err()
 }
 
-func (s *shelf) ScheduledSums(context.Context, ident.ID) (map[uint32]durable.StoredSum, error) {
-	return map[uint32]durable.StoredSum{}, s.err()
+func (s *shelf) ScheduledCounts(_ context.Context, _ ident.ID, of []uint32) (map[uint32]int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of != nil { // those of producers without a bound are not read
+		return map[uint32]int64{}, s.err()
+	}
+	return map[uint32]int64{1: s.waiting}, s.err()
+}
+
+func (s *shelf) ScheduledBytes(context.Context, ident.ID, []uint32) (map[uint32]int64, error) {
+	return map[uint32]int64{}, s.err()
 }
 
 // A clock is the store's time; this broker owns everything.
@@ -174,4 +185,22 @@ func TestWithoutABoundNothingIsTaken(t *testing.T) {
 	var none *Quota
 	_, err = none.Take(1, 1, 1, 0)
 	require.NoError(t, err)
+}
+
+// The schedules of producers without a bound are not counted. The first message behind a new bound is
+// judged by a count that has them.
+func TestABoundThatIsNewCountsTheSchedulesThatWaitAlready(t *testing.T) {
+	q, s, _ := newQuota(1000)
+	s.waiting = 3
+	_, err := q.Take(1, 10, 1, 0)
+	require.NoError(t, err)
+	require.True(t, q.loaded.Load())
+	q.o.MaxScheduled = 4
+	_, err = q.Take(1, 10, 1, 0)
+	require.ErrorIs(t, err, ErrFull, "three in the store, and the one under way")
+	_, err = q.Take(1, 10, 0, 0)
+	require.NoError(t, err)
+	require.False(t, q.Full(1, 10))
+	require.True(t, q.Full(1, 1000))
+	require.False(t, (*Quota)(nil).Full(1, 1))
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quota"
 )
 
 const (
@@ -60,6 +61,7 @@ type Store interface {
 	DueLines(ctx context.Context, nowMs int64) ([]durable.DueLine, error)
 	DueOfLines(ctx context.Context, nowMs int64, turns []durable.DueTurn) ([]durable.Due, error)
 	ScheduledRows(ctx context.Context, ids []ident.ID) ([]*durable.Scheduled, error)
+	PostponeScheduled(ctx context.Context, ids []ident.ID, nowMs, untilMs int64) error
 	DropScheduled(ctx context.Context, id ident.ID) error
 	RemoveScheduled(ctx context.Context, channelNo uint32, limit int) (int, error)
 	EndScheduled(ctx context.Context, producerNo uint32, limit int) (int, error)
@@ -79,6 +81,7 @@ type Options struct {
 	Cluster   Cluster
 	// Publish stores messages like those of producers, and returns one result each.
 	Publish   func(ctx context.Context, msgs []*durable.Message) []error
+	Quota     *quota.Quota  // what producers may store; nil: any amount
 	Retention time.Duration // of schedules that are over, 0: for ever
 	Registry  prometheus.Registerer
 	Log       *slog.Logger
@@ -87,20 +90,26 @@ type Options struct {
 // A Mover is the part of one broker in sending scheduled messages.
 type Mover struct {
 	Options
-	nearer  chan struct{} // capacity 1: a schedule may be due before the end of the sleep
-	sent    prometheus.Counter
-	delay   prometheus.Histogram
+	nearer chan struct{} // capacity 1: a schedule may be due before the end of the sleep
+	sent   prometheus.Counter
+	delay  prometheus.Histogram
+
+	postponed prometheus.Counter
+	told      map[uint32]time.Time // producers whose messages wait: when that was logged; only the send loop uses it
+
 	emptied map[owner]time.Time // deleted ones: when their schedules were removed; only the sweep uses it
 }
 
 // New returns a mover. Nothing runs before Run.
 func New(o Options) *Mover {
-	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[owner]time.Time{}}
+	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[owner]time.Time{}, told: map[uint32]time.Time{}}
 	m.sent = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_sent_total", Help: "Messages of schedules that this broker sent."})
+	m.postponed = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_postponed_total",
+		Help: "Messages of recurrences that wait ten seconds more, because their producer stores as much as it may."})
 	m.delay = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_scheduled_delay_seconds",
 		Help: "Time from when a scheduled message was due until it was stored as a message.", Buckets: prometheus.ExponentialBuckets(.002, 2, 16)})
 	if o.Registry != nil {
-		o.Registry.MustRegister(m.sent, m.delay)
+		o.Registry.MustRegister(m.sent, m.delay, m.postponed)
 	}
 	return m
 }
@@ -237,22 +246,23 @@ func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err err
 	if len(found) == 0 {
 		return 0, nil
 	}
+	found, taken, err := m.takeRoom(ctx, found, now)
+	if len(found) == 0 {
+		return 0, err
+	}
 	msgs := make([]*durable.Message, len(found))
 	for i, s := range found {
 		msgs[i] = message(s, now)
 	}
 	failpoint.At(failpoint.BeforeDispatch)
-	var again []*durable.Message
-	for i, e := range m.Publish(ctx, msgs) {
+	errs := m.publish(ctx, msgs)
+	tookIn(taken, msgs, errs)
+	for i, e := range errs {
 		switch {
 		case e == nil:
 			sent++
 			m.sent.Inc()
 			m.delay.Observe(max(0, time.Duration(msgs[i].ID.Millis()-found[i].DueMs)*time.Millisecond).Seconds())
-		case errors.Is(e, durable.ErrConflict) && msgs[i].Key != "":
-			// The ID of this message of a recurrence belongs to another message.
-			msgs[i].Key = ""
-			again = append(again, msgs[i])
 		case errors.Is(e, catalogue.ErrUnknownProducer):
 			err = errors.Join(err, m.Store.DropScheduled(ctx, found[i].ID))
 		case errors.Is(e, durable.ErrMoved), errors.Is(e, problem.ErrChannelPaused), errors.Is(e, catalogue.ErrUnknownChannel):
@@ -261,15 +271,5 @@ func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err err
 		}
 	}
 	failpoint.At(failpoint.AfterDispatch)
-	if len(again) > 0 {
-		for _, e := range m.Publish(ctx, again) {
-			if e == nil {
-				sent++
-				m.sent.Inc()
-			} else if !errors.Is(e, durable.ErrMoved) { // another broker has sent it
-				err = e
-			}
-		}
-	}
 	return sent, err
 }

@@ -213,7 +213,9 @@ func (t storeSeam) ScheduledRows(ctx context.Context, ids []ident.ID) ([]*durabl
 	})
 }
 
-// The removals are not simulated: what is over stays.
+// Removals and bounds are not simulated: what is over stays.
+
+func (t storeSeam) PostponeScheduled(context.Context, []ident.ID, int64, int64) error { return nil }
 
 func (t storeSeam) DropScheduled(context.Context, ident.ID) error { return nil }
 

@@ -136,6 +136,23 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, []durable.DueLine{want[0], want[3]}, lines)
 	},
+	"a schedule that is due may be postponed": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		now := f.ids.Next().Millis()
+		due, later, sent := f.plan(ch, "a", now), f.plan(ch, "b", now+5), f.plan(ch, "c", now)
+		due.Recurrence = "R/x"
+		f.schedule(t, due, later, sent)
+		f.insert(t, f.occurrence(sent))
+		for range 2 { // the second one changes nothing
+			require.NoError(t, f.PostponeScheduled(f.ctx, []ident.ID{due.ID, later.ID, sent.ID}, now, now+100))
+		}
+		for s, want := range map[*durable.Scheduled]int64{due: now + 100, later: now + 5, sent: now} {
+			got, err := f.ScheduledByID(f.ctx, s.ID)
+			require.NoError(t, err)
+			require.Equal(t, want, got.DueMs, s.Key)
+			require.Equal(t, s.No, got.No)
+		}
+	},
 	"the ID of a schedule is taken until it is deleted": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		later := f.ids.Next().Millis() + time.Hour.Milliseconds()

@@ -62,13 +62,27 @@ var storedTests = map[string]func(*testing.T, *fixture){
 		a, b, c := f.plan(ch, "a", far), f.plan(ch, "b", far), f.plan(ch, "c", far)
 		b.ProducerNo = 9
 		f.schedule(t, a, b, c)
-		got, err := f.ScheduledSums(f.ctx, c.ID)
-		require.NoError(t, err)
-		require.Equal(t, map[uint32]durable.StoredSum{a.ProducerNo: {Messages: 1, Bytes: a.Kept()}, 9: {Messages: 1, Bytes: b.Kept()}}, got)
+		sums := func(before ident.ID, of []uint32) (counts, bytes map[uint32]int64) {
+			counts, err := f.ScheduledCounts(f.ctx, before, of)
+			require.NoError(t, err)
+			bytes, err = f.ScheduledBytes(f.ctx, before, of)
+			require.NoError(t, err)
+			return counts, bytes
+		}
+		counts, bytes := sums(c.ID, nil)
+		require.Equal(t, map[uint32]int64{a.ProducerNo: 1, 9: 1}, counts)
+		require.Equal(t, map[uint32]int64{a.ProducerNo: a.Kept(), 9: b.Kept()}, bytes)
+		counts, bytes = sums(c.ID, []uint32{8, 9})
+		require.Equal(t, map[uint32]int64{9: 1}, counts, "of some producers")
+		require.Equal(t, map[uint32]int64{9: b.Kept()}, bytes)
+		counts, bytes = sums(c.ID, []uint32{})
+		require.Empty(t, counts)
+		require.Empty(t, bytes)
+		f.insert(t, f.occurrence(a))
 		require.NoError(t, f.CancelScheduled(f.ctx, b.ID))
-		got, err = f.ScheduledSums(f.ctx, b.ID)
-		require.NoError(t, err)
-		require.Equal(t, map[uint32]durable.StoredSum{a.ProducerNo: {Messages: 1, Bytes: a.Kept()}}, got)
+		counts, bytes = sums(c.ID, nil)
+		require.Empty(t, counts, "what is sent does not wait")
+		require.Equal(t, map[uint32]int64{a.ProducerNo: a.Kept()}, bytes, "and is kept")
 
 		bulk := f.newBulk(t, ch, "0123456789")
 		now, err := f.Stored(f.ctx)
