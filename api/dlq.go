@@ -24,7 +24,7 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return a.answerDLQ(ctx, rc, q, dlqOf{ch, k, consumerPath(ch.ID, k.ID) + "/dlq"})
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k, path: consumerPath(ch.ID, k.ID) + "/dlq", replies: ident.RepliesTo(ch.ID) != 0})
 }
 
 // getReplayDLQ lists the dead jobs of a replay. Their state belongs to the replay: the jobs of the
@@ -42,14 +42,15 @@ func (a *API) getReplayDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return a.answerDLQ(ctx, rc, q, dlqOf{ch, k.Generation(r), replayPath(ch.ID, k.ID, r.ID()) + "/dlq"})
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k.Generation(r), path: replayPath(ch.ID, k.ID, r.ID()) + "/dlq", replies: ident.RepliesTo(ch.ID) != 0})
 }
 
 // A dlqOf is the dead letters of a consumer, with the path of their list.
 type dlqOf struct {
-	ch   *catalogue.Channel
-	k    *durable.Consumer
-	path string
+	ch      *catalogue.Channel
+	k       *durable.Consumer
+	path    string
+	replies bool // they are replies to a producer
 }
 
 var noDeadLetters = apitype.DeadLetters{DeadJobs: []apitype.Job{}}
@@ -82,6 +83,11 @@ func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuer
 		v := j.view()
 		if v.MessageURL, err = a.messageURL(ctx, ch, d.ID); err != nil {
 			return err
+		}
+		if of.replies {
+			if err := a.describeReply(ctx, ch, d.ID, &v); err != nil {
+				return err
+			}
 		}
 		view.DeadJobs = append(view.DeadJobs, v)
 	}

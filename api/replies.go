@@ -2,12 +2,15 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/answer"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/share"
@@ -65,7 +68,39 @@ func (a *API) getReplyDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return a.answerDLQ(ctx, rc, q, dlqOf{ch, k, producerPath(p.ID) + "/dlq"})
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k, path: producerPath(p.ID) + "/dlq", replies: true})
+}
+
+// describeReply names the message that a reply answers, its channel, and the consumer that responded.
+// The reply has them in its headers, which are read with its body only where the ID of the reply does
+// not lead to them any more.
+func (a *API) describeReply(ctx context.Context, ch *catalogue.Channel, id ident.ID, v *apitype.Job) error {
+	m, err := a.headline(ctx, ch, id)
+	if errors.Is(err, errUnknownMessage) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	answered := exchange.ParseReplyID(m.Key)
+	if k := a.o.Catalogue.ConsumerByNo(answered.ConsumerNo); k != nil {
+		if of := a.o.Catalogue.ChannelByNo(k.ChannelNo); of != nil {
+			asked, err := a.headline(ctx, of, answered.ID)
+			if err == nil {
+				v.InReplyTo, v.ChannelID, v.ConsumerID = asked.PublicID(), of.ID, k.ID
+			}
+			if !errors.Is(err, errUnknownMessage) {
+				return err
+			}
+		}
+	}
+	found, err := a.o.Store.Messages(ctx, ch.No, []ident.ID{id})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	headers := headersOf(found[0].Headers)
+	v.InReplyTo, v.ChannelID, v.ConsumerID = headers[exchange.InReplyTo], headers[exchange.RepliedChannel], headers[exchange.ConsumerID]
+	return nil
 }
 
 // redriveReplies gives the dead replies to a producer new attempts.

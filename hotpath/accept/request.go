@@ -160,8 +160,11 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 	defer cancel()
 	ch = from.ch
 	k, e, err := p.replies.Reader.First(ctx, ch, head)
-	if err != nil || e == nil {
+	if err != nil {
 		return nil
+	}
+	if e == nil {
+		return p.failed(ctx, ch, head)
 	}
 	held, err := answer.Open(p.answers, share.Producer(msg.ProducerNo), len(e.Body))
 	if err != nil { // too many of its answers are unread: it reads this one later
@@ -182,6 +185,18 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 	}
 	held.Send(rc, answer.Text{B: e.Body})
 	return nil
+}
+
+// failed returns why a message that is stored will have no response, nil while one may come.
+func (p *Publisher) failed(ctx context.Context, ch *catalogue.Channel, head durable.Head) error {
+	f, err := p.replies.Reader.Failed(ctx, ch, head)
+	switch {
+	case err != nil || f == nil: // it may be known later
+		return nil
+	case f.Late:
+		return problem.Newf(504, "response_late", "The message is stored, and no consumer has responded in time: %s. Location has the exchanges.", f.Reason)
+	}
+	return problem.Newf(502, "response_failed", "The message is stored, and there will be no response: %s. Location has the exchanges.", f.Reason)
 }
 
 // Replies are what a request waits with.

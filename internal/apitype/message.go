@@ -43,7 +43,9 @@ type Job struct {
 	ReasonCode       string `json:"ReasonCode,omitempty"`    // of a dead job: why it died
 	StatusCode       int    `json:"StatusCode,omitempty"`    // last answer of the consumer
 
-	ConsumerID    string `json:"ConsumerID,omitempty"`   // in a message
+	InReplyTo     string `json:"InReplyTo,omitempty"`    // of a dead reply: the message that it answers
+	ChannelID     string `json:"ChannelID,omitempty"`    // of a dead reply: the channel of that message
+	ConsumerID    string `json:"ConsumerID,omitempty"`   // in a message; of a dead reply: who responded
 	ConsumerURL   string `json:"ConsumerURL,omitempty"`  // in a message, and alone
 	MessageURL    string `json:"MessageURL,omitempty"`   // in the DLQ, and alone
 	ChannelURL    string `json:"ChannelURL,omitempty"`   // alone

@@ -42,6 +42,9 @@ func (d *Delivery) exchange() *durable.Exchange {
 	}
 }
 
+// NoResult is the reason of an exchange whose result did not come by its deadline.
+const NoResult = "no result came by the deadline"
+
 // noAnswer is the reason of an exchange whose response was lost with its connection.
 const noAnswer = "the receiver had processed an earlier attempt, whose answer was lost"
 
@@ -119,14 +122,14 @@ func ParseReplyID(id string) (k durable.ExchangeKey) {
 
 // The headers of a reply besides those of a delivery.
 const (
-	InReplyTo       = "X-Broker-In-Reply-To"        // the message ID
-	ConsumerID      = "X-Broker-Consumer-ID"        // who responded
-	ResponseStatus  = "X-Broker-Response-Status"    // of its answer
-	ResponseCut     = "X-Broker-Response-Truncated" // "true": the response was longer
-	repliedChannels = "X-Broker-Channel-ID"         // of the message
+	InReplyTo      = "X-Broker-In-Reply-To"        // the message ID
+	ConsumerID     = "X-Broker-Consumer-ID"        // who responded
+	ResponseStatus = "X-Broker-Response-Status"    // of its answer
+	ResponseCut    = "X-Broker-Response-Truncated" // "true": the response was longer
+	RepliedChannel = "X-Broker-Channel-ID"         // of the message
 )
 
 // ReplyHeader reports whether a header that is stored with a reply replaces that of a delivery.
 func ReplyHeader(name string) bool {
-	return name == InReplyTo || name == ConsumerID || name == ResponseStatus || name == ResponseCut || name == repliedChannels
+	return name == InReplyTo || name == ConsumerID || name == ResponseStatus || name == ResponseCut || name == RepliedChannel
 }

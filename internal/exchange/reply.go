@@ -117,7 +117,7 @@ func (w *Worker) message(k *durable.Consumer, channelNo uint32, m *durable.Messa
 		set(ResponseCut, "true")
 	}
 	if ch := w.Catalogue.ChannelByNo(k.ChannelNo); ch != nil {
-		set(repliedChannels, ch.ID)
+		set(RepliedChannel, ch.ID)
 	}
 	for line := range bytes.Lines(e.Headers) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -125,6 +126,44 @@ func (r *Reader) derive(ctx context.Context, v *apitype.Response, k *durable.Con
 		v.State, v.Reason, v.EndedAt = durable.ExchangeFailed.String(), notKept, at(j.ChangedMs)
 	}
 	return nil
+}
+
+// A Failure is why a message will have no response.
+type Failure struct {
+	Reason string // of each consumer that has responses on, in the words for a producer
+	Late   bool   // no consumer had another reason than that time was over
+}
+
+// mostReasons bounds the consumers that a Failure names.
+const mostReasons = 5
+
+// Failed returns why a message without a response will have none. It is nil where one may come, and
+// where no consumer was asked for one.
+func (r *Reader) Failed(ctx context.Context, ch *catalogue.Channel, h durable.Head) (*Failure, error) {
+	view, next, err := r.Responses(ctx, ch, h, 0, true)
+	if err != nil || next != 0 || len(view.Result) == 0 {
+		return nil, err
+	}
+	f := &Failure{Late: true}
+	for i, e := range view.Result {
+		if e.State != durable.ExchangeFailed.String() {
+			return nil, nil
+		}
+		f.Late = f.Late && (e.Reason == NoResult || e.Reason == durable.Expired.String())
+		switch {
+		case i < mostReasons:
+			if i > 0 {
+				f.Reason += ", "
+			}
+			f.Reason += e.ConsumerID + " failed with " + e.Reason
+			if e.Status > 0 {
+				f.Reason += " (status " + strconv.Itoa(e.Status) + ")"
+			}
+		case i == mostReasons:
+			f.Reason += " and others"
+		}
+	}
+	return f, nil
 }
 
 // at returns a time of a row, nil where it has not come.

@@ -267,7 +267,7 @@ func (w *Worker) unwanted(k *durable.Consumer) bool {
 
 // fail ends exchanges without a result.
 func (w *Worker) fail(ctx context.Context, k *durable.Consumer, ids []ident.ID) error {
-	reason := "no result came by the deadline"
+	reason := NoResult
 	switch {
 	case k.Deleted():
 		reason = "the consumer was deleted before its result came"
