@@ -41,10 +41,14 @@ func newH2Client(c *Client, rule Rule) *h2Client {
 			Protocols: &p,
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 				conn, err := c.dialH2(ctx, rule, address)
-				if prior && err == nil {
+				if err != nil {
+					return nil, err
+				}
+				conn = newGrantedConn(conn)
+				if prior {
 					conn = &priorConn{Conn: conn}
 				}
-				return conn, err
+				return conn, nil
 			},
 			TLSClientConfig:        c.opts.TLS.Clone(),
 			TLSHandshakeTimeout:    dialTimeoutH2,
@@ -114,9 +118,12 @@ func (h *h2Client) try(t *Target, req *fasthttp.Request, deadline time.Time, kee
 	var sent atomic.Bool
 	var shake handshake
 	var prior atomic.Pointer[priorConn]
+	grants := grants{size: answerGrant(keep)}
+	defer grants.end()
 	ctx = httptrace.WithClientTrace(shake.in(ctx), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			sent.Store(true)
+			grants.begin(info.Conn)
 			if p, ok := info.Conn.(*priorConn); ok {
 				prior.Store(p)
 			}

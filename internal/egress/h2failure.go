@@ -47,6 +47,8 @@ func (h *h2Client) failure(ctx context.Context, err error) error {
 		return de
 	case errors.Is(err, errNoH2):
 		return errNoH2
+	case errors.Is(err, errFlood):
+		return errFlood
 	case errors.Is(err, http.ErrBodyReadAfterClose): // net/http gave up the stream before its end
 		return ErrRefused
 	case ctx.Err() != nil || isTimeout(err):

@@ -29,7 +29,9 @@ func word(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 // A rawH2 is an HTTP/2 server that answers each request by hand.
 type rawH2 struct {
 	net.Listener
-	conns, requests, answered atomic.Int32
+	conns, requests, answered, over atomic.Int32
+
+	pour func(conn net.Conn) // writes to each connection beside the answers, nil: nothing
 }
 
 func (s *rawH2) url() string { return "http://" + s.Addr().String() + "/cb" }
@@ -81,6 +83,7 @@ func speaking(t testing.TB, answer func(s *rawH2, c *h2conn) (frames []byte, clo
 }
 
 func (s *rawH2) serve(conn net.Conn, answer func(*rawH2, *h2conn) ([]byte, bool)) {
+	defer s.over.Add(1)
 	defer conn.Close()
 	if _, err := io.CopyN(io.Discard, conn, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
 		return
@@ -112,6 +115,10 @@ func (s *rawH2) serve(conn net.Conn, answer func(*rawH2, *h2conn) ([]byte, bool)
 			say, closes := answer(s, c)
 			_, _ = conn.Write(say)
 			if closes {
+				return
+			}
+			if s.pour != nil {
+				s.pour(conn)
 				return
 			}
 		}
@@ -249,4 +256,43 @@ func TestAServerThatWantsHTTP1GetsIt(t *testing.T) {
 	require.Error(t, r.Err, "this one speaks HTTP/2 only")
 	require.EqualValues(t, 1, s.requests.Load())
 	require.EqualValues(t, 2, s.conns.Load())
+}
+
+// A consumer that floods its connection loses it, and each later attempt has a connection of its own.
+// One that answers much, again and again, keeps it.
+func TestAConnectionOfHTTP2ThatIsFloodedEnds(t *testing.T) {
+	flood := append(frame(0x77, 0, 0, make([]byte, 16<<10)...), frame(6, 0, 0, make([]byte, 8)...)...) // of an unknown type; PING
+	var poured atomic.Int64
+	s := speaking(t, func(s *rawH2, c *h2conn) ([]byte, bool) { return s.ok(c.stream), false })
+	s.pour = func(conn net.Conn) {
+		for {
+			n, err := conn.Write(flood)
+			if poured.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}
+	c := client(t)
+	for range 3 {
+		before := s.conns.Load()
+		_ = post(t, c, s.url(), "h2", "x", 10*time.Second) // it may get its answer first
+		require.Eventually(t, func() bool { return s.over.Load() > before }, 10*time.Second, time.Millisecond)
+	}
+	require.EqualValues(t, 3, s.conns.Load())
+	require.Less(t, poured.Load(), int64(3*(restGrant+16<<20)), "what the sockets take is not read")
+
+	body := frame(frameData, 0, 0, make([]byte, 16<<10)...)
+	much := speaking(t, func(s *rawH2, c *h2conn) (say []byte, closes bool) {
+		say = frame(frameHeaders, 4, c.stream, 0x88)
+		for range 3 {
+			say = append(say, frame(frameData, 0, c.stream, body[9:]...)...)
+		}
+		return append(say, frame(frameData, 1, c.stream)...), false
+	})
+	for range 200 { // 10 MB
+		r := post(t, c, much.url(), "h2", "x", 10*time.Second)
+		require.NoError(t, r.Err)
+		require.Equal(t, 200, r.Status)
+	}
+	require.EqualValues(t, 1, much.conns.Load())
 }
