@@ -39,7 +39,8 @@ func (s *Store) ReplayCounts(ctx context.Context, r *Replay) (out ReplayCounts, 
 
 // countReplay counts the outcomes of a replay; with all, each of them anew. Its progress counts the
 // jobs of the broker that moved it, and a broker that looked after the replay before may have offered
-// others.
+// others. Retention removes messages below the progress with their outcomes, which then only the
+// progress counts.
 func (s *Store) countReplay(ctx context.Context, no uint32, all bool) (out ReplayCounts, err error) {
 	err = s.run(ctx, transaction{
 		name: "count a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
@@ -48,10 +49,14 @@ func (s *Store) countReplay(ctx context.Context, no uint32, all bool) (out Repla
 		if err != nil {
 			return orNotFound(err)
 		}
-		if all {
-			r.Settled, r.Jobs = r.After, 0
+		if out, err = s.replayCounts(ctx, tx, &r); err != nil || !all {
+			return err
 		}
-		out, err = s.replayCounts(ctx, tx, &r)
+		r.Settled, r.Jobs = r.After, 0
+		anew, err := s.replayCounts(ctx, tx, &r)
+		if anew.Delivered > out.Delivered {
+			out = anew
+		}
 		return err
 	})
 	return out, err

@@ -82,6 +82,23 @@ var replayTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, [3]int64{2, 1, 3}, [3]int64{done.Delivered, done.Dead, done.Matched})
 	},
+	"a replay that is done counts what a purge removed meanwhile": func(t *testing.T, f *fixture) {
+		r, in := f.replay(t, 3)
+		ks, err := f.Changes(f.ctx, 0)
+		require.NoError(t, err)
+		f.record(t, delivered(r.No, in[0].ID, 1, 5), delivered(r.No, in[1].ID, 1, 5))
+		_, err = f.AdvanceReplay(f.ctx, r.No, r.Settled, in[1].ID, 2, 20)
+		require.NoError(t, err)
+		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: r.ChannelNo, Consumers: consumers(ks.Consumers), Through: in[1].ID, Limit: 100})
+		require.NoError(t, err)
+		require.Equal(t, 2, got.Removed)
+		f.record(t, delivered(r.No, in[2].ID, 1, 5))
+		_, err = f.AdvanceReplay(f.ctx, r.No, in[1].ID, r.Through, 1, 10)
+		require.NoError(t, err)
+		done, err := f.SetReplayState(f.ctx, r.No, durable.ReplayDone)
+		require.NoError(t, err)
+		require.Equal(t, [3]int64{3, 0, 3}, [3]int64{done.Delivered, done.Dead, done.Matched})
+	},
 	"a purge keeps the messages that a replay has before it": func(t *testing.T, f *fixture) {
 		r, in := f.replay(t, 4)
 		ks, err := f.Changes(f.ctx, 0)
