@@ -131,6 +131,12 @@ type Options struct {
 // attempts are counted and not stored yet.
 type attempts struct{ good, strained int }
 
+// An address is where attempts of a consumer went. Those to a former one do not count.
+type address struct {
+	consumer uint32
+	url      string
+}
+
 // A Balancer counts attempts and knows paces. It is safe for concurrent use.
 type Balancer struct {
 	o           Options
@@ -138,7 +144,7 @@ type Balancer struct {
 	rates       *prometheus.GaugeVec
 
 	mu     sync.Mutex
-	counts map[uint32]attempts
+	counts map[address]attempts
 	paces  map[uint32]durable.Pace
 	loaded bool
 }
@@ -146,7 +152,7 @@ type Balancer struct {
 // New returns a balancer. It learns paces while Run runs.
 func New(o Options) *Balancer {
 	b := &Balancer{
-		o: o, counts: map[uint32]attempts{}, paces: map[uint32]durable.Pace{},
+		o: o, counts: map[address]attempts{}, paces: map[uint32]durable.Pace{},
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "penstock_rate_transitions_total", Help: "Changes of the mode of adaptive consumers that this broker made, by new mode.",
 		}, []string{"rate"}),
@@ -177,17 +183,18 @@ func (b *Balancer) Mode(consumer uint32) durable.PaceMode {
 	return b.paces[consumer].Mode
 }
 
-// Count counts the end of an attempt.
-func (b *Balancer) Count(consumer uint32, strained bool) {
+// Count counts the end of an attempt at a URL of a consumer.
+func (b *Balancer) Count(consumer uint32, url string, strained bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.counts[consumer]
+	at := address{consumer, url}
+	c := b.counts[at]
 	if strained {
 		c.strained++
 	} else {
 		c.good++
 	}
-	b.counts[consumer] = c
+	b.counts[at] = c
 }
 
 // ticks is how often in a period the counts are stored and the paces read.
@@ -217,18 +224,22 @@ func (b *Balancer) Run(ctx context.Context) {
 func (b *Balancer) round(ctx context.Context) error {
 	b.mu.Lock()
 	counts := b.counts
-	b.counts = map[uint32]attempts{}
+	b.counts = map[address]attempts{}
 	loaded := b.loaded
 	b.mu.Unlock()
-	for no, c := range counts {
-		before, after, err := b.o.Store.CountPace(ctx, no, c.good, c.strained, b.o.NowMs(), func(p durable.Pace) durable.Pace {
+	for at, c := range counts {
+		if k := b.o.Catalogue.ConsumerByNo(at.consumer); k != nil && k.CallbackURL != at.url {
+			delete(counts, at) // its pace began anew with the URL
+			continue
+		}
+		before, after, err := b.o.Store.CountPace(ctx, at.consumer, c.good, c.strained, b.o.NowMs(), func(p durable.Pace) durable.Pace {
 			return b.o.Rule.Next(p, b.o.NowMs())
 		})
 		if err != nil {
 			b.keep(counts)
 			return err
 		}
-		delete(counts, no)
+		delete(counts, at)
 		b.tell(before, after)
 	}
 	adaptive := b.adaptive()
@@ -245,12 +256,12 @@ func (b *Balancer) round(ctx context.Context) error {
 }
 
 // keep counts attempts again that could not be stored.
-func (b *Balancer) keep(counts map[uint32]attempts) {
+func (b *Balancer) keep(counts map[address]attempts) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for no, c := range counts {
-		now := b.counts[no]
-		b.counts[no] = attempts{now.good + c.good, now.strained + c.strained}
+	for at, c := range counts {
+		now := b.counts[at]
+		b.counts[at] = attempts{now.good + c.good, now.strained + c.strained}
 	}
 }
 

@@ -106,7 +106,7 @@ func TestEveryBrokerFollowsOnePaceAndOneTellsOfIt(t *testing.T) {
 	round := func() { require.NoError(t, one.round(t.Context())); require.NoError(t, two.round(t.Context())) }
 	count := func(b *Balancer, n int, strained bool) {
 		for range n {
-			b.Count(no, strained)
+			b.Count(no, b.o.Catalogue.ConsumerByNo(no).CallbackURL, strained)
 		}
 	}
 	count(one, 10, false)
@@ -134,12 +134,29 @@ func TestEveryBrokerFollowsOnePaceAndOneTellsOfIt(t *testing.T) {
 	require.Equal(t, heartbeat, broker().Pace(no), "a broker that starts learns it")
 }
 
+// What was counted at a former URL and is not stored yet, or comes back from there, slows nobody down.
+func TestAttemptsAtAFormerURLDoNotCount(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	store, c := &shelf{paces: map[uint32]durable.Pace{}}, catalogue.New(memstore.Subscribed(), log)
+	require.NoError(t, c.Refresh(t.Context()))
+	b := New(Options{Rule: rule, Store: store, Catalogue: c, Policies: policy.NewBook(policy.Policy{Adaptive: true}), NowMs: func() int64 { return 1000 },
+		Repaced: func(uint32) {}, Log: log})
+	no := c.ConsumerNos()[0]
+	for range 10 {
+		b.Count(no, "http://former.example/", true)
+	}
+	b.Count(no, c.ConsumerByNo(no).CallbackURL, true)
+	require.NoError(t, b.round(t.Context()))
+	require.NoError(t, b.round(t.Context()))
+	require.Equal(t, 1, store.paces[no].Strained)
+}
+
 func TestABrokerThatHasReadNothingIsSlow(t *testing.T) {
 	s := &shelf{paces: map[uint32]durable.Pace{}, broken: errors.New("away")}
 	b := New(Options{Rule: rule, Store: s, Catalogue: catalogue.New(&memstore.Store{}, slog.New(slog.DiscardHandler)), Policies: policy.NewBook(policy.Policy{Adaptive: true}),
 		NowMs: func() int64 { return 1 }, Repaced: func(uint32) {}, Log: slog.New(slog.DiscardHandler)})
 	require.Equal(t, slow, b.Pace(1))
-	b.Count(1, true)
+	b.Count(1, "", true)
 	require.Error(t, b.round(t.Context()))
 	require.Equal(t, slow, b.Pace(1))
 	s.broken = nil

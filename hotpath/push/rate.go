@@ -17,7 +17,7 @@ type Balancer interface {
 	// Pace returns the present rate of the consumer, the zero value where it has no bound.
 	Pace(consumer uint32) redisq.Rate
 	// Count counts the end of an attempt.
-	Count(consumer uint32, strained bool)
+	Count(consumer uint32, url string, strained bool)
 }
 
 // limits returns the limits of the consumer's leases.
@@ -55,7 +55,7 @@ const holdTimeout = time.Second
 // counts the attempts of an adaptive one.
 func (d *Dispatcher) strain(v *delivery, p *policy.Policy, verdict policy.Verdict) {
 	if p.Adaptive && d.balancer != nil {
-		d.balancer.Count(v.consumer.Account(), verdict.Strains)
+		d.balancer.Count(v.consumer.Account(), v.consumer.CallbackURL, verdict.Strains)
 	}
 	d.hold(v, verdict.Hold)
 }
