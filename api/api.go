@@ -121,6 +121,12 @@ type Rates interface {
 	Pace(consumer uint32) redisq.Rate
 }
 
+// Holds knows the consumers that are held because an answer asked for it: a hold.Keeper.
+type Holds interface {
+	Of(ctx context.Context, consumer uint32) (h durable.Hold, ok bool)
+	End(ctx context.Context, consumers ...uint32) error
+}
+
 // Options are the dependencies and settings of an API.
 type Options struct {
 	Store     Store
@@ -135,6 +141,8 @@ type Options struct {
 	Full func(producer uint32, bytes int64) bool
 	// Rates knows how fast adaptive consumers are delivered to; nil: all are NORMAL.
 	Rates Rates
+	// Holds knows which consumers are held by their answers; nil: none is.
+	Holds Holds
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -153,7 +154,21 @@ func (a *API) getProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if p == nil {
 		return errNoProducer
 	}
-	return answerResource(rc, fasthttp.StatusOK, a.viewProducer(p), p.ChangedAt, true)
+	view := a.viewProducer(p)
+	stable, err := encode(view)
+	if err != nil {
+		return err
+	}
+	if k := a.o.Catalogue.Consumer(ident.Replies(p.No), ident.Sender); k != nil {
+		within, cancel := context.WithTimeout(ctx, countTimeout)
+		defer cancel()
+		view.HeldUntil, view.HeldBy = a.held(within, k.No)
+	}
+	body, err := encode(view)
+	if err != nil {
+		return err
+	}
+	return answerTagged(rc, fasthttp.StatusOK, body, tagOf(stable), p.ChangedAt, true)
 }
 
 func (a *API) listProducers(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -125,5 +125,8 @@ func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error
 	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
 		return err
 	}
+	if err := a.release(ctx, k.No); err != nil {
+		return err
+	}
 	return accepted(rc)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
@@ -22,6 +23,17 @@ func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) err
 	}
 	if err := a.o.Desk.RetriggerMessage(ctx, ch, m.Head()); err != nil {
 		return err
+	}
+	if string(rc.Request.Header.UserAgent()) != apitype.FailSafe {
+		var consumers []uint32
+		for _, k := range ch.Consumers {
+			if !k.Deleted() && k.Concerns(m.Head()) {
+				consumers = append(consumers, k.No)
+			}
+		}
+		if err := a.release(ctx, consumers...); err != nil {
+			return err
+		}
 	}
 	return accepted(rc)
 }
@@ -95,5 +107,17 @@ func (a *API) redrive(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.C
 	if err != nil {
 		return err
 	}
+	if err := a.release(ctx, k.No); err != nil {
+		return err
+	}
 	return accepted(rc)
+}
+
+// release ends the holds of consumers by their answers: a person, or the consumer itself, wants its jobs
+// to be sent now.
+func (a *API) release(ctx context.Context, consumers ...uint32) error {
+	if a.o.Holds == nil {
+		return nil
+	}
+	return a.o.Holds.End(ctx, consumers...)
 }

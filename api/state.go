@@ -56,6 +56,7 @@ func (a *API) count(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Con
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
+	view.HeldUntil, view.HeldBy = a.held(ctx, k.No)
 	b, err := a.o.Desk.Backlog(ctx, *k)
 	if err != nil {
 		a.log.Debug("the jobs of a consumer cannot be counted", "consumer", k.ID, "error", err, "request_id", requestID(rc))
@@ -65,6 +66,18 @@ func (a *API) count(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Con
 	if !b.Oldest.IsZero() {
 		view.OldestQueuedAt = &apitype.Time{Time: b.Oldest}
 	}
+}
+
+// held returns until when an answer of the consumer holds it, and which; nil: it is not held.
+func (a *API) held(ctx context.Context, consumer uint32) (*apitype.Time, string) {
+	if a.o.Holds == nil {
+		return nil, ""
+	}
+	h, ok := a.o.Holds.Of(ctx, consumer)
+	if !ok {
+		return nil, ""
+	}
+	return &apitype.Time{Time: h.Until()}, h.By
 }
 
 func (a *API) pauseConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {

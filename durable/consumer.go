@@ -178,6 +178,9 @@ func (s *Store) updateConsumer(ctx context.Context, c change, old Consumer, k *C
 	}
 	_, err := c.tx.ExecContext(ctx, updateConsumer,
 		k.Name, []byte(k.Token), []byte(k.CallbackURL), k.Type, []byte(k.Protocol), []byte(k.Policy), ms, c.version, k.No)
+	if err == nil && !sameCall(&old, k) {
+		_, err = c.tx.ExecContext(ctx, deleteHold, k.No)
+	}
 	if err != nil || k.CallbackURL == old.CallbackURL && k.Type == old.Type {
 		return err
 	}

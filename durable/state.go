@@ -101,6 +101,8 @@ type StateChange struct {
 	Reason string // cut to 512 bytes
 	// Forget leaves all failures up to now out of the count of CountFailures.
 	Forget bool
+	// Release also ends the hold of the consumer, whatever its state is: it is the word of a person.
+	Release bool
 }
 
 // maxStateReason is the width of the column.
@@ -127,6 +129,9 @@ func (s *Store) SetConsumerState(ctx context.Context, p StateChange) (out Consum
 		changed = true
 		return s.setState(ctx, c, &out, p)
 	})
+	if err == nil && !changed && p.Release { // the transaction was rolled back
+		err = s.EndHolds(ctx, []uint32{p.ConsumerNo})
+	}
 	if err != nil {
 		return Consumer{}, false, err
 	}
@@ -141,6 +146,9 @@ func (s *Store) setState(ctx context.Context, c change, k *Consumer, p StateChan
 	_, err := c.tx.ExecContext(ctx, updateConsumerState, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
 	if err == nil && p.Forget {
 		_, err = c.tx.ExecContext(ctx, forgetFailures, c.nowMs, k.No)
+	}
+	if err == nil && p.Release {
+		_, err = c.tx.ExecContext(ctx, deleteHold, k.No)
 	}
 	event, reason := eventOf(from, p.To)
 	if err != nil || event == 0 {

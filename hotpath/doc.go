@@ -9,6 +9,7 @@
 //	outcome   the ends of attempts: into the store, then to Redis
 //	order     jobs that wait for an earlier message of their ordering key
 //	balance   the paces of adaptive consumers
+//	hold      consumers that are held because an answer asked for it
 //	limit     the limits under which leases are granted
 //	cluster   node numbers, the store's clock, the other brokers
 //	metadata  headers of producers; metrics: the counters of all rooms

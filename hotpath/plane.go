@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/fanout"
+	"github.com/penstock-broker/penstock/hotpath/hold"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/order"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
@@ -35,6 +36,7 @@ type Store interface {
 	push.History
 	verify.Chain
 	order.Store
+	hold.Store
 }
 
 // A Queue is the part of redisq.Queue that the data plane needs.
@@ -44,6 +46,7 @@ type Queue interface {
 	pull.Queue
 	outcome.Queue
 	order.Queue
+	hold.Queue
 }
 
 // Options assemble a data plane.
@@ -95,6 +98,7 @@ type Options struct {
 type Plane struct {
 	*accept.Publisher
 	*pull.Puller
+	Holds      *hold.Keeper
 	fanout     *fanout.Fanout
 	hints      *push.HintSender
 	node       *cluster.Node
@@ -119,8 +123,9 @@ func New(o Options) *Plane {
 	})
 	p.outcomes = outcome.New(outcome.Options{Store: o.Store, Queue: o.Queue, Metrics: o.Metrics, Log: o.Log,
 		Tripped: o.Tripped, Node: func() int { return numberOf(o.Node) }, Answered: o.Answered})
+	p.Holds = hold.New(hold.Options{Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, NowMs: o.Node.NowMs, Ended: p.Repaced, Gauge: o.Metrics.Held, Log: o.Log})
 	p.dispatcher = push.New(push.Options{
-		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Settings: o.Push,
+		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Holds: p.Holds, Settings: o.Push,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Log: o.Log,
 	})
 	p.Puller = pull.New(pull.Options{
@@ -138,6 +143,7 @@ func New(o Options) *Plane {
 		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store, Quota: o.Quota,
 	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
+	o.Catalogue.Watch(p.Holds.Learn)
 	o.Catalogue.Watch(func(k *durable.Consumer) { p.Puller.Wake(k.No) }) // it may have been resumed
 	return p
 }
@@ -161,7 +167,7 @@ func (t taker) Reserve(consumer uint32, n int) fanout.Reservation {
 	return nil // not a Reservation that holds a nil pointer
 }
 
-// Repaced reports that the pace of an adaptive consumer has changed. It never blocks.
+// Repaced reports that the pace of a consumer has changed, or its hold ended early. It never blocks.
 func (p *Plane) Repaced(consumer uint32) { p.dispatcher.Repaced(consumer) }
 
 // Wake reports that a consumer may have due jobs, of which other brokers do not know yet. It never
@@ -246,6 +252,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	rest.Go(func() { guard.Loop(fanoutCtx, "admission", p.admission.Run) })
 	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "hints to others", p.hints.Run) })
+	rest.Go(func() { guard.Loop(fanoutCtx, "holds", p.Holds.Run) })
 	rest.Go(func() { guard.Vital("outcomes", func() { _ = p.outcomes.Run(outcomesCtx, grace) }) })
 	feed.Wait()
 	stopFanout()

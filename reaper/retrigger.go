@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
@@ -43,6 +44,7 @@ func (t *Retrigger) Message(ctx context.Context, channelID string, id ident.ID) 
 		return fmt.Errorf("reaper: re-trigger URL: %w", err)
 	}
 	req.Header.Set("X-Broker-Admin-Token", t.token)
+	req.Header.Set("User-Agent", apitype.FailSafe)
 	res, err := t.client.Do(req)
 	if err != nil {
 		return fmt.Errorf("reaper: re-trigger: %w", err)

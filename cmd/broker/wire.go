@@ -46,7 +46,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	bodies := newBodies(b.cfg.maxBody())
 	connections := b.newPlaces()
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
-		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log})
+		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Released: func(consumer uint32) { b.plane.Holds.Forget(consumer) }, Metrics: registry, Log: b.log})
 	counts := metrics.New(registry)
 	b.quota = b.newQuota(registry)
 	b.balancer = balance.New(balance.Options{
@@ -79,7 +79,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.followOthers(watch)
 	b.registerGauges(registry, bodies)
 	b.api = api.New(api.Options{
-		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Data: b.plane, Bulks: b.bulks, Policies: policies,
+		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Data: b.plane, Bulks: b.bulks, Policies: policies,
 		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,

@@ -74,6 +74,10 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 
 // pause returns the time until the next claim of a lane with that room is useful.
 func (d *Dispatcher) pause(l *lane, room int) time.Duration {
+	if rest := d.rest(l.consumer.Load()); rest > 0 {
+		l.heldTo.Store(d.nowMs() + rest.Milliseconds())
+		return rest
+	}
 	if pause := l.pause(); pause > 0 {
 		return pause
 	}

@@ -148,9 +148,9 @@ func (v *delivery) attempt() {
 	case verdict.Meaning == policy.Gone:
 		v.dropKept()
 		d.gone(v, seen)
-	case !v.refused.IsZero() && d.holdRefusing(v):
+	case !v.refused.IsZero() && d.holdRefusing(v, seen):
 	default:
-		d.strain(v, p, verdict)
+		d.strain(v, seen, p, verdict, res.Status)
 		var r outcome.Result
 		if err := guard.Do("outcome of a delivery", func() error {
 			r = v.outcome(res, verdict)
@@ -189,7 +189,7 @@ func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Con
 		d.Wake(v.lane.no) // it may have been resumed, and found nothing, before the job was back
 		return false
 	}
-	if v.stale(seen) {
+	if v.stale(seen) || v.probe == 0 && d.rest(v.consumer) > 0 {
 		v.giveBack()
 		d.Wake(v.lane.no)
 		return false

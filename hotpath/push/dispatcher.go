@@ -47,6 +47,7 @@ type Dispatcher struct {
 	outcomes  Outcomes
 	pace      Pace
 	balancer  Balancer
+	holds     Holds
 	states    States
 	history   History
 	settings  Settings
@@ -91,7 +92,7 @@ func (d *Dispatcher) lease(k *durable.Consumer) time.Duration {
 
 // New returns a dispatcher. No job is claimed before Run.
 func New(o Options) *Dispatcher {
-	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, pace: o.Pace, balancer: o.Balancer, history: o.History, states: o.States,
+	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, pace: o.Pace, balancer: o.Balancer, holds: o.Holds, history: o.History, states: o.States,
 		settings: o.Settings, nowMs: o.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics}
 	d.lanes, d.began = map[uint32]*lane{}, time.Now()
 	d.live.Store(-int64(liveFor))

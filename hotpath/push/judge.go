@@ -34,7 +34,7 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 		if out.Attempts == 1 && v.consumer.Replay == nil { // a replayed message is as old as it is
 			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // the store's clock
 			m.EndToEnd.Observe(took.Seconds())
-			if v.msg.ID.Millis() > v.lane.consumer.Load().StateMs { // it was not held meanwhile
+			if v.msg.ID.Millis() > max(v.lane.consumer.Load().StateMs, v.lane.heldTo.Load()) { // it was not held meanwhile
 				d.pace.Observe(took-res.Took, res.Took)
 			}
 		}

@@ -28,6 +28,7 @@ type lane struct {
 	full      atomic.Bool               // the concurrency kept a job back: the end of a lease wakes the lane
 	ended     atomic.Int64              // counts the leases that ended while the lane was exact
 	retrying  atomic.Int64              // deliveries with a slot that are no first attempts
+	heldTo    atomic.Int64              // end of the last hold that kept a claim back, Unix ms
 	until     atomic.Pointer[time.Time] // the rate allows no lease before; nil: it does
 	kin       kin
 	large     int64 // bytes charged to the lane, under the lock of largePayloads

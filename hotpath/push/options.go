@@ -24,8 +24,15 @@ type Queue interface {
 	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
-	Hold(ctx context.Context, consumer uint32, wait time.Duration) error
 	Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
+}
+
+// Holds keeps the jobs of consumers back on all brokers: a hold.Keeper.
+type Holds interface {
+	// Rest returns the time until the hold of the consumer ends, 0 or less where it is not held.
+	Rest(consumer uint32) time.Duration
+	// Begin holds a consumer, in the state in which it was called. by is the reason for people.
+	Begin(called *durable.Consumer, wait time.Duration, by string)
 }
 
 // Outcomes takes the results of attempts: an outcome.Committer.
@@ -86,6 +93,7 @@ type Options struct {
 	States    States
 	History   History
 	Balancer  Balancer // of adaptive consumers; may be nil where there are none
+	Holds     Holds    // may be nil where no consumer is held
 	Settings  Settings
 	NowMs     func() int64 // the clock of the store
 	// Touched receives consumers that have leases, which the reaper must watch. Refill receives

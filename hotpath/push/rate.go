@@ -3,11 +3,11 @@ package push
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/limit"
-	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -34,7 +34,7 @@ func (d *Dispatcher) limits(k *durable.Consumer) redisq.Limits {
 	return limits
 }
 
-// Repaced tells the lane of an adaptive consumer that its pace has changed.
+// Repaced tells the lane of a consumer that its pace has changed, or that its hold has ended early.
 func (d *Dispatcher) Repaced(consumer uint32) {
 	l := d.lane(consumer)
 	if l == nil {
@@ -48,31 +48,37 @@ func (d *Dispatcher) Repaced(consumer uint32) {
 	}
 }
 
-// holdTimeout bounds the call that holds a consumer.
-const holdTimeout = time.Second
-
 // strain acts on what an answer says about the consumer: it holds a consumer that asked for it, and
 // counts the attempts of an adaptive one.
-func (d *Dispatcher) strain(v *delivery, p *policy.Policy, verdict policy.Verdict) {
+func (d *Dispatcher) strain(v *delivery, seen *durable.Consumer, p *policy.Policy, verdict policy.Verdict, status int) {
 	if p.Adaptive && d.balancer != nil {
 		d.balancer.Count(v.consumer.Account(), v.consumer.CallbackURL, verdict.Strains)
 	}
-	d.hold(v, verdict.Hold)
+	if verdict.Hold > 0 {
+		d.hold(v, seen, verdict.Hold, fmt.Sprintf("answer %d with Retry-After to job %s", status, v.job()))
+	}
 }
 
-// hold keeps the jobs of the consumer back on all brokers.
-func (d *Dispatcher) hold(v *delivery, wait time.Duration) {
-	l := v.lane
-	if wait <= l.pause() {
+// hold keeps the jobs of the consumer back on all brokers. An answer to a request from before a change
+// of the consumer, or from before a pause or resume, holds nobody.
+func (d *Dispatcher) hold(v *delivery, seen *durable.Consumer, wait time.Duration, by string) {
+	if d.holds == nil {
 		return
 	}
-	until := time.Now().Add(wait)
-	l.until.Store(&until)
-	ctx, cancel := context.WithTimeout(context.Background(), holdTimeout)
-	defer cancel()
-	if err := guard.Do("hold of a consumer", func() error { return d.queue.Hold(ctx, v.consumer.Account(), wait) }); err != nil {
-		d.log.Debug("the other brokers do not know that a consumer is held", "consumer", v.consumer.ID, "error", err)
+	now := d.catalogue.ConsumerByNo(v.consumer.Account())
+	if now == nil || v.lane.consumer.Load().StateMs != seen.StateMs || now.CallbackURL != seen.CallbackURL || now.Type != seen.Type ||
+		now.Protocol != seen.Protocol || now.Token != seen.Token || now.Policy != seen.Policy {
+		return
 	}
+	d.holds.Begin(now, wait, by)
+}
+
+// rest returns the time until the hold of the consumer ends.
+func (d *Dispatcher) rest(k *durable.Consumer) time.Duration {
+	if d.holds == nil {
+		return 0
+	}
+	return d.holds.Rest(k.Account())
 }
 
 // limited records which limit kept a job of the claim back.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/policy"
 )
@@ -190,7 +191,7 @@ func (r *refusals) hold(sent time.Time) (wait time.Duration, first, ok bool) {
 // holdRefusing holds a consumer that has refused an access token which was just renewed, and gives
 // the job back: the job waits, and its attempt is not charged, but its requests count for the rate.
 // It reports false where the attempt counts.
-func (d *Dispatcher) holdRefusing(v *delivery) bool {
+func (d *Dispatcher) holdRefusing(v *delivery, seen *durable.Consumer) bool {
 	wait, first, ok := v.lane.refusals.hold(v.refused)
 	if !ok {
 		if first {
@@ -203,7 +204,7 @@ func (d *Dispatcher) holdRefusing(v *delivery) bool {
 	}
 	d.metrics.Attempts.WithLabelValues("token_refused").Inc()
 	v.dropKept()
-	d.hold(v, wait)
+	d.hold(v, seen, wait, "answer 401 to a new access token, job "+v.job())
 	v.granted = ""
 	v.giveBack()
 	d.WakeAfter(v.lane.no, max(wait, storePause))

@@ -2,6 +2,10 @@ package apitype
 
 import "time"
 
+// FailSafe is the User-Agent of the fail-safe of a broker where it calls re-trigger. It is no person, so
+// it ends no hold.
+const FailSafe = "Penstock-fail-safe"
+
 // A Producer is the answer to PUT and GET of a producer.
 type Producer struct {
 	ID    string `json:"ID"`
@@ -20,6 +24,9 @@ type Producer struct {
 	// installation has one.
 	MaxStoredBytes string `json:"MaxStoredBytes,omitempty"` // bytes of payloads and metadata headers
 	MaxScheduled   string `json:"MaxScheduled,omitempty"`   // scheduled messages that wait
+	// The ReplyUrl asked for no replies until then (Retry-After). In the answer to GET only.
+	HeldUntil *Time  `json:"HeldUntil,omitempty"`
+	HeldBy    string `json:"HeldBy,omitempty"` // the answer that asked for it
 }
 
 // A Channel is the answer to PUT and GET of a channel.
@@ -59,6 +66,10 @@ type Consumer struct {
 	State          string `json:"State"`       // "ACTIVE", "PAUSED", "DEAD" or "GONE"
 	StateReason    string `json:"StateReason"` // "" of an active consumer
 	StateChangedAt Time   `json:"StateChangedAt"`
+	// The consumer asked for no jobs until then (Retry-After), or takes no access token; absent: it is not
+	// held. HeldBy is the answer that began it.
+	HeldUntil      *Time  `json:"HeldUntil,omitempty"`
+	HeldBy         string `json:"HeldBy,omitempty"`
 	Rate           string `json:"Rate"`                     // "NORMAL", "SLOW" or "HEARTBEAT"
 	CurrentRate    string `json:"CurrentRate,omitempty"`    // of an adaptive consumer that is slowed down: "12/1s"
 	Queued         *int   `json:"Queued,omitempty"`         // jobs that wait, without those in flight

@@ -40,8 +40,11 @@ type Options struct {
 	// Changed is called after each transition that this broker makes; nil: nobody is told. It must
 	// not block.
 	Changed func()
-	Metrics prometheus.Registerer // nil: no metrics
-	Log     *slog.Logger
+	// Released is called for a consumer whose hold by an answer a person has ended, at this broker; nil:
+	// there are no holds. It must not block.
+	Released func(consumer uint32)
+	Metrics  prometheus.Registerer // nil: no metrics
+	Log      *slog.Logger
 }
 
 // A Keeper changes states. It is safe for concurrent use.
@@ -67,6 +70,9 @@ func New(o Options) *Keeper {
 // change makes a change and tells every party of it.
 func (p *Keeper) change(ctx context.Context, c durable.StateChange) (durable.Consumer, error) {
 	k, changed, err := p.o.Store.SetConsumerState(ctx, c)
+	if err == nil && c.Release && p.o.Released != nil {
+		p.o.Released(k.No)
+	}
 	if err == nil && changed {
 		p.refresh(ctx)
 		p.tell(k)
@@ -108,27 +114,27 @@ func only(s durable.ConsumerState) []durable.ConsumerState { return []durable.Co
 // held already.
 func (p *Keeper) Pause(ctx context.Context, k *durable.Consumer) (durable.Consumer, error) {
 	return p.change(ctx, durable.StateChange{ConsumerNo: k.No, From: only(durable.StateActive),
-		To: durable.StatePaused, Reason: "paused by a request"})
+		To: durable.StatePaused, Reason: "paused by a request", Release: true})
 }
 
-// Resume ends a pause, and the hold after a 410. A dead consumer stays dead: Revive ends that.
+// Resume ends a pause, the hold after a 410, and one by Retry-After. A dead consumer stays dead: Revive ends that.
 func (p *Keeper) Resume(ctx context.Context, k *durable.Consumer) (durable.Consumer, error) {
 	return p.end(ctx, k, durable.StatePaused, durable.StateGone)
 }
 
 // end makes a consumer active.
 func (p *Keeper) end(ctx context.Context, k *durable.Consumer, from ...durable.ConsumerState) (durable.Consumer, error) {
-	return p.change(ctx, durable.StateChange{ConsumerNo: k.No, From: from, To: durable.StateActive})
+	return p.change(ctx, durable.StateChange{ConsumerNo: k.No, From: from, To: durable.StateActive, Release: true})
 }
 
-// Revive ends the hold of a consumer that is dead or gone. The failures up to now do not count
+// Revive ends the hold of a consumer that is dead or gone, or that asked for it. The failures up to now do not count
 // any more. A dead push consumer gets one job, the probe, and nothing else until it is answered.
 func (p *Keeper) Revive(ctx context.Context, k *durable.Consumer) (durable.Consumer, error) {
 	return p.revive(ctx, k, 0)
 }
 
 func (p *Keeper) revive(ctx context.Context, k *durable.Consumer, sinceMs int64) (durable.Consumer, error) {
-	c := durable.StateChange{ConsumerNo: k.No, SinceMs: sinceMs, To: durable.StateActive, Forget: true,
+	c := durable.StateChange{ConsumerNo: k.No, SinceMs: sinceMs, To: durable.StateActive, Forget: true, Release: true,
 		From: []durable.ConsumerState{durable.StateDead, durable.StateGone}}
 	switch {
 	case k.Type == durable.Pull: // its workers come by themselves

@@ -70,11 +70,7 @@ func (p *Policy) judge(a Answer, attempt int) Verdict {
 	case attempt >= p.MaxAttempts():
 		return Verdict{Meaning: Exhausted}
 	}
-	delay := p.Delay(attempt)
-	if a.RetryAfter > delay && (a.Status == 429 || a.Status == 503) {
-		delay = min(a.RetryAfter, max(p.MaxDelay, delay))
-	}
-	return Verdict{Meaning: Retry, Delay: delay}
+	return Verdict{Meaning: Retry, Delay: p.Delay(attempt)} // a Retry-After is a hold: whatever ends that frees this job, too
 }
 
 // alwaysRetried are the answers that say nothing about the message.

@@ -35,6 +35,7 @@ type store struct {
 	attempts   map[attemptKey]bool
 	marks      map[uint32]ident.ID
 	failures   map[uint32][]int64 // Unix ms of the last failures that count for a tombstone
+	holds      map[uint32]durable.Hold
 	probes     map[uint32]int64   // Unix ms until which a broker may probe the consumer
 	purged     []*durable.Message // that were there
 	schedules  map[ident.ID]*durable.Scheduled
@@ -69,7 +70,7 @@ func newStore(clock func() time.Time) *store {
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
 		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{}, givenBack: map[jobKey]int{},
 		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{}, receipts: map[durable.ReceiptID]durable.Receipt{},
-		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{},
+		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{}, holds: map[uint32]durable.Hold{},
 	}
 }
 

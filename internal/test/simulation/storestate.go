@@ -15,6 +15,9 @@ func (s *store) setState(c durable.StateChange) (durable.Consumer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.consumers[c.ConsumerNo-1]
+	if c.Release {
+		delete(s.holds, k.No)
+	}
 	if !slices.Contains(c.From, k.State) || c.SinceMs != 0 && c.SinceMs != k.StateMs {
 		return *k, false
 	}

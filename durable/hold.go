@@ -1,0 +1,185 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Hold keeps all jobs of a consumer back until a time, because an answer of the consumer asked for
+// that.
+type Hold struct {
+	ConsumerNo uint32
+	SinceMs    int64
+	UntilMs    int64
+	By         string // the answer, for people; cut to 255 bytes
+	// Version is that of the consumer when the answer came. KeepHolds stores nothing for another one.
+	Version int64
+}
+
+// Until is the end of the hold.
+func (h *Hold) Until() time.Time { return fromMillis(h.UntilMs) }
+
+// maxHeldBy is the width of the column.
+const maxHeldBy = 255
+
+var (
+	// The lock keeps a change of the consumer, which ends its hold, from coming in between.
+	selectHeldVersion = statement{
+		mysql: `
+SELECT version
+FROM consumers
+WHERE no = ?
+FOR UPDATE`,
+		sqlite: `
+SELECT version
+FROM consumers
+WHERE no = ?`,
+	}
+
+	insertHold = keepFirst(`
+INSERT INTO holds (
+    consumer_no,
+    since_ms,
+    until_ms,
+    held_by
+)
+VALUES (?, 0, 0, '')`, "consumer_no")
+)
+
+const (
+	updateHold = `
+UPDATE holds
+SET
+    since_ms = ?,
+    until_ms = ?,
+    held_by = ?
+WHERE consumer_no = ?
+  AND until_ms < ?`
+
+	holdColumns = `
+    consumer_no,
+    since_ms,
+    until_ms,
+    held_by
+FROM holds`
+
+	selectHolds = `
+SELECT` + holdColumns + `
+WHERE until_ms > ?`
+
+	selectHold = `
+SELECT` + holdColumns + `
+WHERE consumer_no = ?`
+)
+
+var deleteHold = deleteOf("holds")
+
+// KeepHolds stores holds in one transaction. A later end stays. kept[i] is false where the consumer has
+// changed since its answer: what it said may be about its former address.
+func (s *Store) KeepHolds(ctx context.Context, holds []Hold) (kept []bool, err error) {
+	order := make([]int, len(holds)) // of the locks
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(holds[a].ConsumerNo) - int(holds[b].ConsumerNo) })
+	err = s.run(ctx, transaction{name: "keep holds of consumers", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		kept = make([]bool, len(holds))
+		for _, i := range order {
+			h := &holds[i]
+			var version int64
+			err := tx.QueryRowContext(ctx, s.dialect.sql(selectHeldVersion), h.ConsumerNo).Scan(&version)
+			if errors.Is(err, sql.ErrNoRows) || err == nil && version != h.Version {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, s.dialect.sql(insertHold), h.ConsumerNo); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, updateHold, h.SinceMs, h.UntilMs, cutText(h.By, maxHeldBy), h.ConsumerNo, h.UntilMs); err != nil {
+				return err
+			}
+			kept[i] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return kept, nil
+}
+
+// Holds returns the holds that are not over at that time.
+func (s *Store) Holds(ctx context.Context, nowMs int64) (out []Hold, err error) {
+	err = repeat(ctx, "read holds", func(ctx context.Context) error {
+		out = nil
+		return each(ctx, s.reads, selectHolds, []any{nowMs}, func(r *sql.Rows) error {
+			h, err := scanHold(r)
+			out = append(out, h)
+			return err
+		})
+	})
+	return out, err
+}
+
+// HoldOf returns the last hold of a consumer, which may be over. It is the zero value where there is
+// none.
+func (s *Store) HoldOf(ctx context.Context, consumerNo uint32) (h Hold, err error) {
+	err = repeat(ctx, "read a hold", func(ctx context.Context) (err error) {
+		if h, err = scanHold(s.reads.QueryRowContext(ctx, selectHold, consumerNo)); errors.Is(err, sql.ErrNoRows) {
+			h, err = Hold{}, nil
+		}
+		return err
+	})
+	return h, err
+}
+
+func scanHold(r scanner) (h Hold, err error) {
+	err = r.Scan(&h.ConsumerNo, &h.SinceMs, &h.UntilMs, &h.By)
+	return h, err
+}
+
+// EndHolds ends the holds of consumers.
+func (s *Store) EndHolds(ctx context.Context, consumers []uint32) error {
+	if len(consumers) == 0 {
+		return nil
+	}
+	return s.run(ctx, transaction{name: "end holds of consumers", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+		for _, no := range consumers {
+			if _, err := tx.ExecContext(ctx, deleteHold, no); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sameCall reports whether a consumer is called as before: at the same address, with the same
+// credentials. Where it is not, its hold ends: the answer that began it came from elsewhere, or was to
+// another caller.
+func sameCall(a, b *Consumer) bool {
+	return a.CallbackURL == b.CallbackURL && a.Type == b.Type && a.Protocol == b.Protocol && a.Token == b.Token &&
+		(a.Policy == b.Policy || callFields(a.Policy) == callFields(b.Policy))
+}
+
+// callFields are the members of a policy that say how the consumer is called.
+func callFields(policy string) (f struct{ Authorization, Headers, SigningSecret string }) {
+	if policy != "" {
+		_ = json.Unmarshal([]byte(policy), &f) // one that is no object has none
+	}
+	return f
+}
+
+// cutText cuts a text to that many bytes, at the begin of a character.
+func cutText(text string, most int) []byte {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return []byte(text)
+}
