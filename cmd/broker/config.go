@@ -19,6 +19,8 @@ type config struct {
 
 	DrainDelay *time.Duration `env:"BROKER_DRAIN_DELAY" default:"3s (on loopback 0s)" doc:"How long a stopping broker keeps serving after /readyz turns 503, so that load balancers notice before it closes its listener."`
 
+	DrainTimeout time.Duration `env:"BROKER_DRAIN_TIMEOUT" default:"the delivery timeout" doc:"How long a stopping broker waits for the answers of consumers, whatever their timeouts are. It cuts what is left; those jobs are sent again."`
+
 	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
 	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
 	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
@@ -103,6 +105,9 @@ type config struct {
 func (c *config) derive() {
 	if c.StopTimeout == 0 {
 		c.StopTimeout = c.DeliveryTimeout
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = c.DeliveryTimeout
 	}
 	if c.QueueWindow == 0 {
 		c.QueueWindow = 100_000

@@ -26,7 +26,7 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	c.bodyLimit, c.bulkLimit, c.journalLimit = 0, 0, 0
 	require.Equal(t, config{
 		Listen: "127.0.0.1:8080", DataDir: "./data",
-		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, RationalDelay: 2 * time.Second,
+		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second, RationalDelay: 2 * time.Second,
 		MaxRetries: 5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
 		RetryMaxDelay: time.Hour, RetryJitter: 0.1, Reaper: true, QueueWindow: 2000,
 		TimerSlack: 500 * time.Microsecond,

@@ -66,7 +66,7 @@ func (c *config) checkListener(f *faults) {
 
 // checkTimes checks delays, and how long messages are kept.
 func (c *config) checkTimes(f *faults) {
-	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout,
+	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout, "BROKER_DRAIN_TIMEOUT": c.DrainTimeout,
 		"BROKER_RATIONAL_DELAY": c.RationalDelay, "BROKER_RETRY_MAX_DELAY": c.RetryMaxDelay} {
 		if d <= 0 || d > 7*24*time.Hour {
 			f.add(name, "must be longer than 0 and at most 168h, not %v", d)

@@ -192,7 +192,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(egress.Configured), Room: b.room,
-			Tokens: b.queue, Secret: b.tokenKey,
+			Tokens: b.queue, Secret: b.tokenKey, Drain: cfg.DrainTimeout, Cut: b.client.Close,
 		},
 		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, Waiters: b.waiters, WaitingRequests: waitingRequests,

@@ -140,11 +140,7 @@ func (v *delivery) attempt() {
 		v.giveBack()
 		d.WakeAfter(v.lane.no, storePause)
 	case errors.Is(res.Err, egress.ErrClosed):
-		v.dropKept() // of a part
-		// The broker cut the exchange, so its result is unknown and no attempt is judged. The lease
-		// expires by itself.
-		d.inFlight.remove(v)
-		d.returnProbe(v)
+		v.cut()
 	case verdict.Meaning == policy.Gone:
 		v.dropKept()
 		d.gone(v, seen)

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 const (
@@ -69,8 +70,10 @@ type Dispatcher struct {
 	ready   sync.Cond // run is not empty, or stopped
 
 	deliveries sync.WaitGroup
-	idle       chan *delivery // unbuffered: to workers that wait for work
-	quit       chan struct{}  // closed when stopped
+	idle       chan *delivery  // unbuffered: to workers that wait for work
+	quit       chan struct{}   // closed when stopped
+	life       context.Context // ends when a stop cuts the requests under way
+	endLife    context.CancelFunc
 	inFlight   inFlight
 	large      largePayloads
 	tokens     tokenBook
@@ -103,6 +106,7 @@ func New(o Options) *Dispatcher {
 	}
 	d.loading = make(chan struct{}, servers)
 	d.idle, d.quit = make(chan *delivery), make(chan struct{})
+	d.life, d.endLife = context.WithCancel(context.Background())
 	d.inFlight.byLane = map[*lane]map[*delivery]struct{}{}
 	d.ready.L = &d.mu
 	d.suspects = newDedupQueue[*lane](restorers)
@@ -179,8 +183,7 @@ func (d *Dispatcher) wake(l *lane) {
 	d.ready.Signal()
 }
 
-// Run dispatches until ctx ends. It then waits for the deliveries under way. Each delivery ends by
-// itself within its timeout.
+// Run dispatches until ctx ends. It then waits for the deliveries under way, for at most settings.Drain.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		d.mu.Lock()
@@ -205,10 +208,46 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		beat.Go(func() { guard.Loop(heartbeat, "return of leases", d.restoreSuspected) })
 	}
 	wg.Wait()
-	d.deliveries.Wait()
+	d.awaitDeliveries()
 	cancel()
 	beat.Wait()
 	return nil
+}
+
+// awaitDeliveries waits for the deliveries under way. Those that consumers have not answered in the time
+// of a stop are cut: they end as they would with the process, and their jobs are sent again.
+func (d *Dispatcher) awaitDeliveries() {
+	defer d.endLife()
+	if d.settings.Drain > 0 {
+		defer time.AfterFunc(d.settings.Drain, func() {
+			d.log.Warn("consumers have not answered in the time of a stop; their requests are cut, and their jobs are sent again", "after", d.settings.Drain.String())
+			d.endLife()
+			d.settings.Cut()
+		}).Stop()
+	}
+	d.deliveries.Wait()
+}
+
+// cutLease is the rest of a lease whose request was cut: the next broker need not wait for a timeout
+// that may be long.
+const cutLease = time.Second
+
+// cut ends a delivery whose request was cut. Its result is unknown, and no attempt is judged: the lease
+// ends, as that of a broker that is gone. A crash before that leaves the lease as it was.
+func (v *delivery) cut() {
+	d := v.d
+	v.dropKept() // of a part
+	d.inFlight.remove(v)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := guard.Do("end of a cut lease", func() error {
+		_, err := d.queue.Extend(ctx, v.lane.no, []redisq.Lease{v.lease}, cutLease)
+		return err
+	})
+	if err != nil {
+		d.log.Debug("the lease of a cut request ends later", "consumer", v.consumer.ID, "job", v.job(), "error", err)
+	}
+	d.returnProbe(v)
 }
 
 func (d *Dispatcher) serve(ctx context.Context) {

@@ -32,7 +32,7 @@ func (v *delivery) exchange(p *policy.Policy, deadline time.Time) egress.Result 
 		return v.post(deadline)
 	}
 	begun := time.Now()
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithDeadline(v.d.life, deadline)
 	defer cancel()
 	ambiguous, err := v.ambiguous(ctx)
 	if err != nil {
@@ -45,6 +45,8 @@ func (v *delivery) exchange(p *policy.Policy, deadline time.Time) egress.Result 
 	switch {
 	case errors.Is(err, errOtherFetches):
 		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+	case err != nil && v.d.life.Err() != nil:
+		return egress.Result{Err: egress.ErrClosed, RetryAfter: -1}
 	case err != nil:
 		return egress.Result{Err: err, RetryAfter: -1, Sent: true, Took: time.Since(begun)}
 	case status/100 == 2:

@@ -72,6 +72,10 @@ type Settings struct {
 	Room        *exchange.Room // of responses; nil: one of its own
 	Tokens      Tokens         // shares access tokens with the other brokers; nil: there are none
 	Secret      []byte         // of the store, with which shared tokens are sealed
+	// Drain is how long a stop waits for the answers of consumers; 0: until each has come, or its
+	// timeout is over. Cut then ends the requests under way with egress.ErrClosed.
+	Drain time.Duration
+	Cut   func()
 }
 
 // A Pace receives how long messages wait for their delivery: the admission of publishes.
