@@ -29,6 +29,9 @@ type ConnectOptions struct {
 	// Timeout bounds one exchange if the context has no earlier deadline; 0 means one
 	// second.
 	Timeout time.Duration
+	// Away is told of a Redis that cannot be reached, which is then no error of Connect: the client
+	// connects when it is there. The caller asks Check until then. nil: it is an error.
+	Away func(error)
 }
 
 // Connect opens a client for a Queue. It checks that Redis answers and has version 6.2 or
@@ -68,10 +71,29 @@ func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *Run
 		u.IsClusterMode = true
 		client = redis.NewUniversalClient(u)
 	}
-	if err := check(ctx, client); err != nil {
-		return nil, nil, errors.Join(err, client.Close())
+	if err := Check(ctx, client); err != nil {
+		if o.Away == nil || !Away(err) {
+			return nil, nil, errors.Join(err, client.Close())
+		}
+		o.Away(err)
 	}
 	return client, watch, nil
+}
+
+// Away reports whether an error of Check says that nothing could be reached, or that Redis is still
+// loading its data. Another one is of a Redis that the settings do not fit.
+func Away(err error) bool {
+	var op *net.OpError
+	var name *net.DNSError
+	var refused redis.Error
+	switch {
+	case errors.As(err, &refused):
+		return redis.HasErrorPrefix(refused, "LOADING")
+	case errors.As(err, &name), errors.As(err, &op) && op.Op == "dial":
+		return true
+	}
+	var slow net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout()
 }
 
 // isCluster reports whether a client of one server is connected to a Cluster node.
@@ -83,9 +105,9 @@ func isCluster(ctx context.Context, client redis.UniversalClient) bool {
 	return err == nil && infoField(info, "redis_mode") == "cluster"
 }
 
-// check verifies that Redis answers and is not older than 6.2. A Redis that hides its
-// version passes.
-func check(ctx context.Context, client redis.UniversalClient) error {
+// Check verifies that Redis answers, that it is not older than 6.2, and that it is no node of a Cluster
+// where the client is one of a single server. A Redis that hides its version passes.
+func Check(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redisq: connect: %w", err)
 	}
@@ -96,6 +118,9 @@ func check(ctx context.Context, client redis.UniversalClient) error {
 	info, err := client.Info(ctx, "server").Result()
 	if err != nil {
 		return nil
+	}
+	if _, cluster := client.(*redis.ClusterClient); !cluster && infoField(info, "redis_mode") == "cluster" {
+		return errors.New("redisq: connect: Redis is a Cluster, which was not known when it could not be reached")
 	}
 	version := infoField(info, "redis_version")
 	parts := strings.SplitN(version, ".", 3)

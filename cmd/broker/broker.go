@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -86,6 +87,7 @@ type broker struct {
 
 	restorations prometheus.Counter // signs that the store went back
 	warning      string             // for /readyz
+	redisAway    atomic.Bool        // since this broker began
 	outdated     bool               // Redis knew another history of the store when this broker began
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,6 +56,9 @@ func (b *broker) rememberHistory(ctx context.Context) {
 func (b *broker) tellHistory(ctx context.Context, c durable.Clock) error {
 	if b.embedded != nil {
 		return nil
+	}
+	if b.redisAway.Load() { // awaitRedis asks it first
+		return errors.New("Redis has not been asked yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.RenewEvery)
 	defer cancel()

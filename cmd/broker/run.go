@@ -89,6 +89,9 @@ func (b *broker) watchStores(ctx context.Context) {
 	if b.cfg.MySQLDSN == "" {
 		wg.Go(func() { b.keepInPlace(ctx) })
 	}
+	if b.redisAway.Load() {
+		wg.Go(func() { guard.Loop(ctx, "wait for Redis", b.awaitRedis) })
+	}
 	if b.embedded == nil || b.cfg.MySQLDSN == "" {
 		wg.Go(func() { guard.Loop(ctx, "history", b.rememberHistory) })
 	}

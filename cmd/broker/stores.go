@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -29,7 +30,10 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 		}
 		url = b.embedded.URL()
 	}
-	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Master: b.cfg.RedisMaster, Timeout: timeout})
+	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Master: b.cfg.RedisMaster, Timeout: timeout, Away: func(err error) {
+		b.redisAway.Store(true)
+		b.log.Warn("Redis cannot be reached; the broker starts without it, and delivers when it is there", "error", err)
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +41,42 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 	b.checkEviction(ctx)
 	b.queue = redisq.New(client, redisq.Options{Window: b.cfg.QueueWindow, Runs: watch, Logger: b.log})
 	return watch, nil
+}
+
+// redisLook is the interval at which a broker looks for a Redis that was away when it began.
+const redisLook = time.Second
+
+// awaitRedis waits for a Redis that was away when this broker began, and makes up for what the start could
+// not look at: what Redis remembers of the store, and whether the settings fit it. Where they do not, the
+// broker ends.
+func (b *broker) awaitRedis(ctx context.Context) {
+	for b.redisAway.Load() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(redisLook):
+		}
+		err := redisq.Check(ctx, b.redis)
+		switch {
+		case err == nil:
+			err = b.recallHistory(ctx)
+		case redisq.Away(err):
+			continue
+		}
+		if err != nil && ctx.Err() == nil {
+			select {
+			case b.failed <- fmt.Errorf("%w: %w", errStore, err):
+			default: // the broker is already stopping
+			}
+			return
+		}
+		if b.outdated {
+			b.restored()
+		}
+		b.redisAway.Store(false)
+		b.checkEviction(ctx)
+		b.log.Info("Redis is there; deliveries begin")
+	}
 }
 
 // checkEviction warns of a Redis that may drop keys under memory pressure. A dropped key is noticed
