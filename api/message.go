@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -279,7 +280,7 @@ func positionOf(ch *catalogue.Channel, m *durable.Message, jobID string) (int, e
 func viewMessage(m *durable.Message, path string, page []located) apitype.Message {
 	at := apitype.Time{Time: m.ID.Time()}
 	view := apitype.Message{
-		ID: m.PublicID(), ContentType: m.ContentType, ContentEncoding: m.ContentEncoding(), Priority: m.Priority,
+		ID: m.PublicID(), ContentType: jsontext.HeaderText(m.ContentType), ContentEncoding: jsontext.HeaderText(m.ContentEncoding()), Priority: m.Priority,
 		ReceivedAt: at, DispatchedAt: at, Status: apitype.Dispatched,
 		Jobs: make([]apitype.Job, len(page)), Headers: headersOf(m.Headers),
 	}
@@ -297,7 +298,7 @@ func headersOf(block []byte) map[string]string {
 	headers := map[string]string{}
 	for line := range strings.Lines(string(block)) {
 		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":"); ok {
-			headers[name] = strings.ToValidUTF8(value, "\uFFFD")
+			headers[name] = jsontext.HeaderText(value)
 		}
 	}
 	return headers

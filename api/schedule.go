@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/quota"
 )
@@ -95,7 +96,7 @@ func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
 // viewScheduled returns m without its payload.
 func viewScheduled(m *durable.Scheduled) apitype.ScheduledMessage {
 	view := apitype.ScheduledMessage{
-		ID: m.ID.String(), MessageID: m.PublicID(), ContentType: m.ContentType, ContentEncoding: m.ContentEncoding(), Priority: m.Priority,
+		ID: m.ID.String(), MessageID: m.PublicID(), ContentType: jsontext.HeaderText(m.ContentType), ContentEncoding: jsontext.HeaderText(m.ContentEncoding()), Priority: m.Priority,
 		DispatchSchedule: apitype.Time{Time: time.UnixMilli(m.DueMs)}, Status: apitype.Scheduled, Recurrence: m.Recurrence, Headers: headersOf(m.Headers),
 	}
 	if !utf8.Valid(m.Payload) {

@@ -62,7 +62,9 @@ func binaryEvent(h *fasthttp.RequestHeader) (id cloudevents.ID, names []string, 
 			return id, nil, metadata.ErrSize
 		}
 		attributes[attribute] = string(value)
-		names = append(names, lower)
+		if len(value) > 0 { // an attribute is never empty
+			names = append(names, lower)
+		}
 	}
 	slices.Sort(names)
 	id, err = cloudevents.ParseBinary(attributes)

@@ -272,7 +272,7 @@ func (p *Publisher) carried(h *fasthttp.RequestHeader, attributes []string) ([]b
 		return nil, err
 	}
 	names := append(attributes, descriptions(h)...)
-	carried, err := metadata.Collect(carriedNames(h.Peek("X-Broker-Metadata-Headers"), names), p.tokenHeader, h.Peek)
+	carried, err := metadata.Collect(carriedNames(h.Peek("X-Broker-Metadata-Headers"), names), p.tokenHeader, metadata.Of(h))
 	if err != nil {
 		return nil, err
 	}

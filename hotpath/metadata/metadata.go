@@ -47,7 +47,7 @@ func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 		if Reserved(name, tokenHeader) {
 			continue
 		}
-		h.Set(name, value)
+		h.SetCanonical([]byte(name), []byte(value)) // Set would change the case of the name
 		names = append(names, name)
 	}
 	if len(names) > 0 {
@@ -56,12 +56,12 @@ func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	}
 }
 
-// Collect reads the headers in the list and returns them in stored form. It omits absent, empty and
-// reserved headers. header returns the value of a name. Collect refuses two names that a server may
+// Collect reads the headers in the list and returns them in stored form. It omits absent and reserved
+// headers. header returns the value of a name, and whether it is present: it may be empty. Collect refuses two names that a server may
 // treat as the same header, because the server would then decide which value the consumer sees. It
 // refuses a value with a control character, which only a batch line can contain: CR LF would begin
 // another header, and consumers and HTTP/2 refuse requests with the others.
-func Collect(list []byte, tokenHeader string, header func(string) []byte) ([]byte, error) {
+func Collect(list []byte, tokenHeader string, header func(string) ([]byte, bool)) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -79,8 +79,8 @@ func Collect(list []byte, tokenHeader string, header func(string) []byte) ([]byt
 		if Reserved(name, tokenHeader) {
 			continue
 		}
-		value := header(name)
-		if len(value) == 0 {
+		value, present := header(name)
+		if !present {
 			continue
 		}
 		folded := foldedName(name)
@@ -104,6 +104,22 @@ func Collect(list []byte, tokenHeader string, header func(string) []byte) ([]byt
 	return out, nil
 }
 
+// Of returns the headers of a request for Collect.
+func Of(h *fasthttp.RequestHeader) func(name string) ([]byte, bool) {
+	return func(name string) ([]byte, bool) {
+		value := h.Peek(name)
+		if len(value) > 0 {
+			return value, true
+		}
+		for have := range h.All() {
+			if strings.EqualFold(string(have), name) {
+				return nil, true
+			}
+		}
+		return nil, false
+	}
+}
+
 func controls(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 var (
@@ -116,8 +132,10 @@ var (
 // the request. Names new in the line follow in sorted order.
 func Merge(stored []byte, own map[string]string, tokenHeader string) ([]byte, error) {
 	all, names := map[string]string{}, []string{}
+	spelt := map[string]int{} // index in names
 	for name, value := range Headers(stored) {
 		all[strings.ToLower(name)] = value
+		spelt[strings.ToLower(name)] = len(names)
 		names = append(names, name)
 	}
 	more := make([]string, 0, len(own))
@@ -125,14 +143,19 @@ func Merge(stored []byte, own map[string]string, tokenHeader string) ([]byte, er
 		if !isToken(name) { // in the list it would read as two names or as a different one
 			return nil, problem.Newf(400, "invalid_metadata_headers", "Headers has the name %.64q, which is no name of an HTTP header.", name)
 		}
-		if _, known := all[strings.ToLower(name)]; !known {
+		if i, known := spelt[strings.ToLower(name)]; known {
+			names[i] = name // a name is spelt as the line does
+		} else {
 			more = append(more, name)
 		}
 		all[strings.ToLower(name)] = value
 	}
 	sort.Strings(more)
 	list := strings.Join(append(names, more...), ",")
-	return Collect([]byte(list), tokenHeader, func(name string) []byte { return []byte(all[strings.ToLower(name)]) })
+	return Collect([]byte(list), tokenHeader, func(name string) ([]byte, bool) {
+		value, present := all[strings.ToLower(name)]
+		return []byte(value), present
+	})
 }
 
 // isToken reports whether s is a token of RFC 9110, the syntax of a header name, of at most 256

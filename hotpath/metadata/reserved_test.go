@@ -38,7 +38,7 @@ func TestANameIsJudgedWithoutMemory(t *testing.T) {
 }
 
 func TestOfTwoNamesThatAServerMayTakeForTheSameNoneIsChosen(t *testing.T) {
-	present := func(string) []byte { return []byte("v") }
+	present := func(string) ([]byte, bool) { return []byte("v"), true }
 	for _, list := range []string{"X-A-B,X-A_B", "x_a_b, y, X-A-B", "X.A,X-A,X-A"} {
 		_, err := Collect([]byte(list), "X-Key", present)
 		require.Equal(t, 400, problem.From(err).Status, list)
@@ -47,11 +47,8 @@ func TestOfTwoNamesThatAServerMayTakeForTheSameNoneIsChosen(t *testing.T) {
 	got, err := Collect([]byte("X-A-B,x-a-b,X-A-B"), "X-Key", present)
 	require.NoError(t, err)
 	require.Equal(t, "X-A-B:v\n", string(got), "one name however often and in which case")
-	got, err = Collect([]byte("X-A-B,X-A_B"), "X-Key", func(name string) []byte {
-		if name == "X-A_B" {
-			return []byte("v")
-		}
-		return nil
+	got, err = Collect([]byte("X-A-B,X-A_B"), "X-Key", func(name string) ([]byte, bool) {
+		return []byte("v"), name == "X-A_B"
 	})
 	require.NoError(t, err)
 	require.Equal(t, "X-A_B:v\n", string(got), "the other one is not there")

@@ -113,18 +113,8 @@ func appendMessage(t *answer.Text, m *durable.Message, producer string) {
 	t.B = append(b, '}')
 }
 
-// appendLatin1 appends a header value. A value that is not UTF-8 is converted byte by byte from
-// Latin-1, which HTTP once allowed, so that no byte is lost.
-func appendLatin1(b []byte, s string) []byte {
-	if utf8.ValidString(s) {
-		return jsontext.Append(b, s)
-	}
-	runes := make([]rune, len(s))
-	for i := range len(s) {
-		runes[i] = rune(s[i])
-	}
-	return jsontext.Append(b, string(runes))
-}
+// appendLatin1 appends a header value.
+func appendLatin1(b []byte, s string) []byte { return jsontext.Append(b, jsontext.HeaderText(s)) }
 
 // writeJSON sets the body that f appends, of about size bytes at most. That of a small answer, whose
 // held is nil, uses a buffer that the server keeps for the connection. A large one has a buffer of

@@ -1,6 +1,10 @@
 package push
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
 
 // webhookID is the ID of the message that the consumer knows, or the internal one where that contains
 // a full stop, which separates the parts of what is signed.
@@ -19,5 +23,19 @@ func (v *delivery) provable(set func(name, value string)) func(name, value strin
 		if !strings.EqualFold(name, token) || strings.EqualFold(name, "Authorization") {
 			set(name, value)
 		}
+	}
+}
+
+// setOwn returns the function that sets a header of the consumer's policy, whose name keeps its case.
+// The header replaces metadata of that name in any case.
+func setOwn(h *fasthttp.RequestHeader) func(name, value string) {
+	return func(name, value string) {
+		for have := range h.All() {
+			if len(have) == len(name) && strings.EqualFold(string(have), name) {
+				name = string(have)
+				break
+			}
+		}
+		h.SetCanonical([]byte(name), []byte(value))
 	}
 }

@@ -258,7 +258,7 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	}
 	h.Set("X-Request-ID", job+"-"+attempt)
 	p := v.d.policy(v.consumer)
-	p.Prove(v.provable(h.Set), v.webhookID(), v.msg.Payload, time.Now())
+	p.Prove(v.provable(setOwn(h)), v.webhookID(), v.msg.Payload, time.Now())
 	if v.msg.ProducerNo == 0 {
 		v.describeReply(h)
 	}

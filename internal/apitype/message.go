@@ -20,8 +20,8 @@ type Message struct {
 	Status          string `json:"Status"`                    // Acknowledged or Dispatched
 	Jobs            []Job  `json:"Jobs"`                      // in the order of their IDs, never null
 	Pages           Pages  `json:"Pages"`                     // of Jobs
-	// Headers are the headers that go with the message, never null. Here and in ContentType bytes that are not
-	// UTF-8 are shown as U+FFFD.
+	// Headers are the headers that go with the message, never null. Here and in ContentType a value that
+	// is not UTF-8 is read as Latin-1, as everywhere.
 	Headers map[string]string `json:"Headers"`
 }
 

@@ -3,7 +3,6 @@ package egress
 import (
 	"bytes"
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -111,8 +110,8 @@ func ParseRetryAfter(s string, now time.Time, most time.Duration) time.Duration 
 		}
 		return time.Duration(n) * time.Second
 	}
-	t, err := http.ParseTime(s)
-	if err != nil {
+	t, ok := parseDate(s)
+	if !ok {
 		return -1
 	}
 	return min(max(t.Sub(now), 0), most)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/jsontext"
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
@@ -93,7 +94,7 @@ func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID, fo
 	v.DeliveredAt, v.ReceivedAt, v.EndedAt = at(e.DeliveredMs), at(e.ReceivedMs), at(e.EndedMs)
 	for line := range strings.Lines(string(e.Headers)) {
 		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":"); ok {
-			v.Headers[name] = strings.ToValidUTF8(value, "\uFFFD")
+			v.Headers[name] = jsontext.HeaderText(value)
 		}
 	}
 	v.Body = string(e.Body)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/coding"
+	"github.com/penstock-broker/penstock/internal/jsontext"
 )
 
 // maxParsed bounds the memory that a parsed payload takes, by an estimate that is never too low.
@@ -47,7 +48,7 @@ func (m *Message) ResolveName(name string) (any, bool) {
 	case "priority":
 		return m.Priority, true
 	case "contentType":
-		return m.ContentType, true
+		return jsontext.HeaderText(m.ContentType), true
 	case "producer":
 		return m.Producer, true
 	}
@@ -97,12 +98,12 @@ func (m *Message) readHeaders() {
 			if strings.HasPrefix(name, cloudevents.Prefix) {
 				value = cloudevents.Unescape(value)
 			}
-			m.headers[name] = strings.ToValidUTF8(value, "\uFFFD")
+			m.headers[name] = jsontext.HeaderText(value)
 		}
 	}
 	const dataType = cloudevents.Prefix + "datacontenttype"
 	if _, has := m.headers[dataType]; !has && !m.Attributes && m.headers[cloudevents.Prefix+"specversion"] != "" {
-		m.headers[dataType] = m.ContentType
+		m.headers[dataType] = jsontext.HeaderText(m.ContentType)
 	}
 }
 

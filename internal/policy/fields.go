@@ -58,7 +58,7 @@ var fields = table[Policy]{
 		func(p *Policy) *time.Duration { return &p.SigningOverlap })),
 	ofPush(value("headers", "up to 20 lines `Name: value`: sent with each attempt. Secrets belong into `authorization`",
 		parseHeaders, func(p *Policy) *Headers { return &p.Headers })),
-	ofPush(secret("authorization", "`basic user:password`, `bearer TOKEN`, or `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`: the credentials of each attempt. Never shown",
+	ofPush(secret("authorization", "`basic user:password`, `bearer TOKEN`, `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`, or any other scheme and its credentials, sent as they are: `Splunk TOKEN`. The case of a scheme does not matter. The credentials of each attempt, never shown",
 		parseAuthorization, func(p *Policy) *Authorization { return &p.Authorization })),
 	value("dlq", "`keep`, `redrive` after recovery, `forward:CHANNEL`, or `expire:DURATION`: what becomes of dead letters",
 		parseDLQ, func(p *Policy) *DLQ { return &p.DLQ }),

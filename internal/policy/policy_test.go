@@ -71,7 +71,7 @@ func TestAWrongValueNamesItsFieldAndIsNotShown(t *testing.T) {
 		"signingSecretPrevious": {"whsec_!", "generate"},
 		"signingOverlap":        {"-1s", "721h"},
 		"headers":               {"s3cret", "A b: c", "Host: x", "authorization: s3cret", "X-Broker-Job-ID: 1", "webhook-id: 1", "A: b\na: c", "A-B: c\nA_B: c", "X_Broker_Attempt: 1", "Content_Length: 1", "webhook_id: 1", "A: b\x00", ": b"},
-		"authorization":         {"basic", "basic s3cret", "bearer", "bearer a s3cret", "bearer  s3cret", "digest s3cret", "oauth2 http://x a", "oauth2 x:a b s3cret", "oauth2 http://x  a s3cret"},
+		"authorization":         {"basic", "basic s3cret", "bearer", "bearer a s3cret", "bearer  s3cret", "Bearer a s3cret", "s3cret", "a(b) s3cret", "Splunk  s3cret", "Basic s3cret", "oauth2 http://x a", "oauth2 x:a b s3cret", "oauth2 http://x  a s3cret"},
 		"dlq":                   {"drop", "forward:", "forward:a b", "expire:", "expire:0s", "expire:1ms"},
 		"responses":             {"on", "Store"},
 		"responseMaxBytes":      {"0", "1048577", "64KiB"},
@@ -277,9 +277,16 @@ func TestAuthorizationAndHeadersAreRead(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, OAuth2{"https://x/token", "id", "s3cret", []string{"a", "b"}}, client)
 	require.NoError(t, Set(&p, "authorization", "basic user:pass word"))
-	basic, ok := p.Authorization.Basic()
-	require.True(t, ok)
-	require.Equal(t, "user:pass word", basic)
+	for text, want := range map[string]string{
+		"basic user:pass word": "Basic dXNlcjpwYXNzIHdvcmQ=", "BASIC u:p": "Basic dTpw", "Basic dTpw": "Basic dTpw", "Bearer x": "Bearer x", "bearer x": "Bearer x",
+		"Splunk abc": "Splunk abc", "token x": "token x", "digest s3cret": "digest s3cret", `Hawk id="a", mac="b"`: `Hawk id="a", mac="b"`, "OAuth2 https://x/token id s3cret": "",
+	} {
+		require.NoError(t, Set(&p, "authorization", text), text)
+		require.Equal(t, want, p.Authorization.Fixed(), text)
+		_, isClient := p.Authorization.OAuth2()
+		require.Equal(t, want == "", isClient)
+		require.NotContains(t, p.Authorization.Masked(), "s3cret")
+	}
 	require.NoError(t, Set(&p, "headers", " X-A:  b c \n\nX-B:"))
 	got := map[string]string{}
 	p.Headers.All(func(name, value string) { got[name] = value })

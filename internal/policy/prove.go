@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"encoding/base64"
 	"strconv"
 	"time"
 )
@@ -11,10 +10,8 @@ import (
 // attempt of a message.
 func (p *Policy) Prove(set func(name, value string), id string, body []byte, at time.Time) {
 	p.Headers.All(set)
-	if credentials, ok := p.Authorization.Basic(); ok {
-		set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(credentials)))
-	} else if token, ok := p.Authorization.Bearer(); ok {
-		set("Authorization", "Bearer "+token)
+	if value := p.Authorization.Fixed(); value != "" {
+		set("Authorization", value)
 	}
 	if p.SigningSecret == "" {
 		return

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -248,41 +249,79 @@ func (h Headers) String() string { return string(h) }
 // Empty: not at all.
 type Authorization string
 
-var errAuthorization = errors.New("must be basic user:password, bearer TOKEN, or oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...], separated by single blanks")
+var errAuthorization = errors.New("must be basic user:password, bearer TOKEN, oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...], or another scheme and its credentials, separated by single blanks")
 
 func parseAuthorization(text string) (Authorization, error) {
 	if text == "" {
 		return "", nil
 	}
-	kind, rest, _ := strings.Cut(text, " ")
+	scheme, rest, _ := strings.Cut(text, " ")
+	kind := strings.ToLower(scheme)
 	words := strings.Split(rest, " ")
+	colon := strings.Index(rest, ":")
 	for _, word := range words {
 		// The password of basic may contain blanks and letters beyond ASCII.
-		if kind != "basic" && (word == "" || !visible(word)) {
+		if (kind != "basic" || colon <= 0) && (word == "" || !visible(word)) {
 			return "", errAuthorization
 		}
 	}
 	switch {
 	case len(text) > maxHeadersBytes || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
-	case kind == "basic" && strings.Index(rest, ":") > 0, kind == "bearer" && len(words) == 1:
-		return Authorization(text), nil
-	case kind == "oauth2" && len(words) >= 3:
+	case kind == "basic":
+		if colon > 0 || len(words) == 1 && encodedBasic(rest) {
+			return Authorization(text), nil
+		}
+	case kind == "bearer":
+		if len(words) == 1 {
+			return Authorization(text), nil
+		}
+	case kind == "oauth2":
+		if len(words) < 3 {
+			break
+		}
 		if checkURL(words[0]) != nil {
 			return "", errors.New("needs a token URL that is an absolute http or https URL")
 		}
+		return Authorization(text), nil
+	case isScheme(scheme):
 		return Authorization(text), nil
 	}
 	return "", errAuthorization
 }
 
-// Basic returns user:password of the kind basic.
-func (a Authorization) Basic() (credentials string, ok bool) {
-	return strings.CutPrefix(string(a), "basic ")
+// encodedBasic reports whether a text is user:password as the scheme Basic has it.
+func encodedBasic(text string) bool {
+	credentials, err := base64.StdEncoding.DecodeString(text)
+	return err == nil && bytes.IndexByte(credentials, ':') >= 0
 }
 
-// Bearer returns the token of the kind bearer.
-func (a Authorization) Bearer() (token string, ok bool) {
-	return strings.CutPrefix(string(a), "bearer ")
+// isScheme reports whether a text is a token of RFC 9110, the syntax of an authentication scheme.
+func isScheme(text string) bool {
+	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
+}
+
+// of returns what follows a kind, whose name may be in any case.
+func (a Authorization) of(kind string) (rest string, ok bool) {
+	scheme, rest, ok := strings.Cut(string(a), " ")
+	return rest, ok && strings.EqualFold(scheme, kind)
+}
+
+// Fixed returns the value of the header Authorization, "" for the kind oauth2 and for none. The
+// credentials of a scheme that the broker does not know are sent as they are.
+func (a Authorization) Fixed() string {
+	if rest, ok := a.of("basic"); ok {
+		if !encodedBasic(rest) {
+			rest = base64.StdEncoding.EncodeToString([]byte(rest))
+		}
+		return "Basic " + rest
+	}
+	if rest, ok := a.of("bearer"); ok {
+		return "Bearer " + rest
+	}
+	if _, ok := a.of("oauth2"); ok {
+		return ""
+	}
+	return string(a)
 }
 
 // An OAuth2 is a client of the client-credentials grant.
@@ -293,7 +332,7 @@ type OAuth2 struct {
 
 // OAuth2 returns the client of the kind oauth2.
 func (a Authorization) OAuth2() (client OAuth2, ok bool) {
-	rest, ok := strings.CutPrefix(string(a), "oauth2 ")
+	rest, ok := a.of("oauth2")
 	if !ok {
 		return OAuth2{}, false
 	}
