@@ -37,12 +37,22 @@ type ledger struct {
 	// openDone is set at the end of the round.
 	openFrom ident.ID
 	openDone bool
+	// since is when the ledger began or was restarted, by the store's clock in Unix ms: what was stored
+	// before it may be unknown to Redis. told is set when Redis was told that all of that was scanned.
+	since int64
+	told  bool
+}
+
+// whole reports whether everything that was stored before the ledger began was scanned. newest is the
+// channel's last message.
+func (l *ledger) whole(newest ident.ID) bool {
+	return l.openDone && l.levels == nil && (l.checked.Compare(newest) >= 0 || l.checked.Millis() >= l.since)
 }
 
 // restart sets the watermarks back to the settled one, which does not depend on Redis.
 // The next scan goes by priority, so that the most urgent jobs return first after a loss.
-func (l *ledger) restart() {
-	l.lost = false
+func (l *ledger) restart(nowMs int64) {
+	l.lost, l.told, l.since = false, false, nowMs
 	l.checked = l.settled
 	l.levels, l.withheldAt = map[int]ident.ID{}, 0
 	l.openFrom, l.openDone = ident.ID{}, false
@@ -103,7 +113,7 @@ func (r *Reaper) readWatermarks(ctx context.Context) error {
 		l := r.ledgers[consumer]
 		if l == nil {
 			l = &ledger{settled: watermark}
-			l.restart()
+			l.restart(r.Cluster.NowMs())
 			r.ledgers[consumer] = l
 		}
 		if watermark.Compare(l.settled) > 0 {

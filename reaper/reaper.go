@@ -69,6 +69,7 @@ type Queue interface {
 	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	ReplaceSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error)
+	Complete(ctx context.Context, consumer uint32, epoch string) error
 	Renew(ctx context.Context, consumer uint32) error
 	Window() int
 	Forget(ctx context.Context, consumer uint32) error

@@ -192,7 +192,7 @@ func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s
 			behind = false
 		}
 	}
-	if s.openDone && s.levels == nil && !behind {
+	if s.openDone && s.levels == nil && !behind && s.told {
 		return false, false, nil
 	}
 	if same, err := r.stillThere(ctx, s); !same || err != nil {
@@ -206,7 +206,20 @@ func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s
 	if s.levels != nil {
 		spilled, err = r.scanLevels(ctx, ch, s, through, newest)
 	}
+	if err == nil && !s.told && s.whole(newest) {
+		err = r.complete(ctx, s)
+	}
 	return spilled, behind, err
+}
+
+// complete tells Redis that the scan since a start, a loss or a takeover has ended. A crash
+// before it leaves a state that Redis does not call whole, until another broker has scanned it.
+func (r *Reaper) complete(ctx context.Context, s *scan) error {
+	err := r.Queue.Complete(ctx, s.k.No, s.epoch)
+	if err == nil {
+		r.save(s, func(l *ledger) { l.told = true })
+	}
+	return err
 }
 
 // shortcutSpan is the longest stretch of time before the horizon that is compared by

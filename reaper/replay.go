@@ -167,7 +167,7 @@ func (r *Reaper) restartAt(no uint32, settled ident.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &ledger{settled: settled}
-	l.restart()
+	l.restart(r.Cluster.NowMs())
 	r.ledgers[no] = l
 }
 

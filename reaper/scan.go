@@ -38,11 +38,11 @@ func (r *Reaper) begin(k *durable.Consumer) *scan {
 	l := r.ledgers[k.No]
 	if l == nil {
 		l = &ledger{}
-		l.restart()
+		l.restart(r.Cluster.NowMs())
 		r.ledgers[k.No] = l
 	}
 	if l.lost {
-		l.restart()
+		l.restart(r.Cluster.NowMs())
 	}
 	if l.spilled && l.levels == nil { // only a scan by priority ends the spill
 		l.levels = map[int]ident.ID{}

@@ -31,7 +31,9 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 		return Claim{}, c.err
 	}
 	r := reader{items: c.reply}
-	out := Claim{Ready: int(r.int()), Spilled: r.int() >= 0, NextDue: r.millis()}
+	out := Claim{Ready: int(r.int())}
+	outside := r.int()
+	out.Spilled, out.Whole, out.NextDue = outside >= 0, outside == -1, r.millis()
 	fence, granted := r.int(), r.text()
 	if out.Limited = Limit(r.int()); out.Limited == ConcurrencyLimit && (out.NextDue == 0 || out.NextDue > fullPause) {
 		out.NextDue = fullPause

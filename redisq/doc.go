@@ -54,6 +54,9 @@
 // which keeps the order. The refill loads the spilled jobs and ends the restriction with
 // ReplaceSpilled or SetSpilled.
 //
+// A new state may lack jobs without knowing of any that is spilled. Complete says that a scan of
+// the store has found all that is older; Claim and Stats then say Whole, while none is spilled.
+//
 // # Servers
 //
 // Redis 6.2 and later, alone, behind Sentinel or as a Cluster, and the embedded

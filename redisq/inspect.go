@@ -113,13 +113,14 @@ func (q *Queue) StatsMany(ctx context.Context, consumers []uint32) ([]Stats, []e
 		if r.err == nil {
 			oldest, next = r.millis(), r.millis()
 		}
+		whole := r.int() == 1 && priority < 0
 		if errs[i] = r.err; r.err != nil {
 			out[i].SpilledPriority = -1
 			continue
 		}
 		out[i] = Stats{
 			Ready: int(ready), Delayed: int(delayed), Leased: int(leased),
-			SpilledPriority: int(priority), Spills: spills, Oldest: oldest, NextDue: next, Epoch: c.known,
+			SpilledPriority: int(priority), Whole: whole, Spills: spills, Oldest: oldest, NextDue: next, Epoch: c.known,
 		}
 	}
 	return out, errs

@@ -31,6 +31,7 @@ var (
 	probeScript         = load("prelude", "probe")
 	statsScript         = load("prelude", "stats")
 	spilledScript       = load("prelude", "spilled")
+	completeScript      = load("prelude", "complete")
 	renewScript         = load("prelude", "renew")
 	rebuildScript       = load("rebuild")
 	takeTokenScript     = load("take_token")

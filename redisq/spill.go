@@ -34,6 +34,15 @@ func (q *Queue) keepSpill(ctx context.Context, consumer uint32, priority int, sp
 	return set, r.err
 }
 
+// Complete notes that a scan of the store, which began after the state of the epoch, has ended with
+// every open job in Redis or spilled. Until then Claim and Stats do not say Whole. It returns ErrLost
+// if the epoch is not the current one.
+func (q *Queue) Complete(ctx context.Context, consumer uint32, epoch string) error {
+	c := &call{consumer: consumer, script: completeScript, pinned: epoch}
+	q.runAll(ctx, []*call{c})
+	return c.err
+}
+
 // Behind tells the queue that the store may have jobs of the consumer which are older than those
 // that are offered: the consumer gets messages of the past. Where Redis has no state of such a
 // consumer, its new state begins with jobs of every priority outside the window. No job is then

@@ -94,6 +94,7 @@ type Claim struct {
 	Ready   int   // jobs left in the ready set
 	Retries int   // those of Ready that have attempts
 	Spilled bool  // jobs are outside the window, so the refill has work
+	Whole   bool  // no job is outside: Redis has all that the last scan of the store found
 	Limited Limit // the limit that kept a ready job back; NextDue is then the time of the next try
 }
 
@@ -156,7 +157,8 @@ type Expired struct {
 // Stats are the sizes of one consumer's sets.
 type Stats struct {
 	Ready, Delayed, Leased int
-	SpilledPriority        int           // -1 if no job is outside the window
+	SpilledPriority        int           // -1 if no job is known to be outside the window
+	Whole                  bool          // and a scan of the store has ended since the state began
 	Spills                 int64         // number of calls that spilled jobs, for ReplaceSpilled
 	Oldest                 time.Duration // age of the first ready job since it became due; 0 if none
 	NextDue                time.Duration

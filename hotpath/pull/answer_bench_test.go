@@ -35,7 +35,7 @@ func BenchmarkClaimAnswer(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				writeJSON(&rc, held, size, func(t *answer.Text) { appendClaimed(t, k, jobs, time.Unix(1, 0)) })
+				writeJSON(&rc, held, size, func(t *answer.Text) { appendClaimed(t, k, jobs, time.Unix(1, 0), "") })
 			}
 		})
 	}

@@ -95,6 +95,11 @@ func TestClaimAnswersAreOfTheirType(t *testing.T) {
 	members.Decode(t, claimedText(&replayed, []claimedJob{{lease: redisq.Lease{ID: m.ID, Token: "e.1", Attempt: 1}, msg: m}}, time.Unix(1, 0)), &got)
 	require.Equal(t, "7", got.Result[0].Replay)
 	require.Equal(t, "7~e.1", got.Result[0].Lease, "the lease names the replay")
+	var held apitype.ClaimedJobs
+	none := answer.Text{Whole: true}
+	appendClaimed(&none, k, nil, time.Time{}, whyPaused)
+	members.Decode(t, none.B, &held)
+	require.Equal(t, apitype.ClaimedJobs{Result: []apitype.ClaimedJob{}, Why: "paused"}, held)
 	require.Empty(t, members.Missing())
 }
 
@@ -119,6 +124,9 @@ func TestQueuedJobsAreOfTheirType(t *testing.T) {
 	page := queuedJobs{k: k, jobs: []queuedJob{{w: redisq.Waiting{ID: msgs[0].ID}, msg: &msgs[0], replay: &durable.Replay{No: 7}}}}
 	members.Decode(t, listedText(&page), &got)
 	require.Equal(t, "7", got.Result[0].Replay)
+	var held apitype.QueuedJobs
+	members.Decode(t, listedText(&queuedJobs{k: k, why: whyLoading}), &held)
+	require.Equal(t, "loading", held.Why)
 	require.Empty(t, members.Missing())
 }
 
@@ -163,6 +171,10 @@ func TestWrittenAnswersAreTheseBytes(t *testing.T) {
 	page := queuedJobs{k: k, next: "/next?a&b", jobs: []queuedJob{{w: redisq.Waiting{Priority: 7}, attempts: 3, msg: m}}}
 	require.Equal(t, `{"Result":[{"ID":"`+id+`","Priority":7,"IncrementalTimeout":0,"Attempts":3,`+message+`],"Pages":{"next":"/next?a&b"}}`+"\n", string(listedText(&page)))
 	require.Equal(t, `{"Result":[],"Pages":{}}`+"\n", string(listedText(&queuedJobs{k: k})))
+	require.Equal(t, `{"Result":[],"Pages":{},"Why":"loading"}`+"\n", string(listedText(&queuedJobs{k: k, why: whyLoading})))
+	none := answer.Text{Whole: true}
+	appendClaimed(&none, k, nil, time.Time{}, whyPaused)
+	require.Equal(t, `{"Result":[],"Why":"paused"}`+"\n", string(none.B))
 	binary := textOf(&durable.Message{ID: m.ID, Payload: []byte("\xff")})
 	require.Equal(t, `{"MessageID":"`+m.ID.String()+`","Payload":"/w==","PayloadEncoding":"base64","Headers":{},"ContentType":""}`, string(binary))
 
@@ -172,7 +184,7 @@ func TestWrittenAnswersAreTheseBytes(t *testing.T) {
 
 func claimedText(k *durable.Consumer, jobs []claimedJob, deadline time.Time) []byte {
 	t := answer.Text{Whole: true}
-	appendClaimed(&t, k, jobs, deadline)
+	appendClaimed(&t, k, jobs, deadline, "")
 	return t.B
 }
 

@@ -61,20 +61,20 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		}
 		k := st.Consumer
 		deadline := time.Now().Add(q.timeout)
-		of, claim, jobs, err := p.claimAny(k, q)
+		got, err := p.claimAny(k, q)
 		if err != nil {
 			return err
 		}
-		if !time.Now().Before(deadline) {
+		if got.deadline = deadline; !time.Now().Before(deadline) {
 			// This process was paused. Other workers may have claimed and finished the jobs.
-			jobs = nil
+			got.jobs = nil
 		}
-		if len(jobs) > 0 && (still(st) != nil || st.Consumer != k) {
-			p.giveBack(of.No, leasesOf(jobs)) // the consumer changed since the claim began
+		if len(got.jobs) > 0 && (still(st) != nil || st.Consumer != k) {
+			p.giveBack(got.of.No, leasesOf(got.jobs)) // the consumer changed since the claim began
 			continue
 		}
 		left := time.Until(end)
-		over := len(jobs) > 0 || left <= 0 || p.drains()
+		over := len(got.jobs) > 0 || left <= 0 || p.drains()
 		if !over && t == nil {
 			if t = p.waiters.join(k.No, st); t != nil {
 				continue // look once more: work that came in between caused no wake-up
@@ -82,11 +82,11 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 			over = true
 			rc.Response.Header.Set("Retry-After", strconv.Itoa(crowded))
 		}
-		t.looked(claim.NextDue)
+		t.looked(got.claim.NextDue)
 		if over {
 			t.leave()
 			t = nil
-			return p.answerClaim(rc, claimed{k, of, claim, jobs, deadline})
+			return p.answerClaim(rc, got)
 		}
 		if !p.await(rc, t, st, left) {
 			return nil
@@ -97,7 +97,8 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 // A claimed is what a claim of a consumer got.
 type claimed struct {
 	k, of    *durable.Consumer // of: the generation of k whose jobs they are
-	claim    redisq.Claim
+	own      redisq.Claim      // what a claim of k itself left
+	claim    redisq.Claim      // the same of the generation
 	jobs     []claimedJob
 	deadline time.Time
 }
@@ -123,8 +124,14 @@ func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
 		p.giveBack(c.of.No, leasesOf(jobs))
 		return err
 	}
-	rc.Response.Header.Set("X-Broker-Backlog", strconv.Itoa(c.claim.Ready))
-	writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, c.of, jobs, c.deadline) })
+	left := p.remaining(k, c)
+	if left.due != unknown {
+		rc.Response.Header.Set(backlogHeader, strconv.Itoa(left.due))
+	}
+	if len(jobs) == 0 {
+		left.why.tell(rc)
+	}
+	writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, c.of, jobs, c.deadline, left.why) })
 	return nil
 }
 
@@ -295,7 +302,7 @@ func leasesOf(jobs []claimedJob) []redisq.Lease {
 	return leases
 }
 
-func appendClaimed(t *answer.Text, k *durable.Consumer, jobs []claimedJob, deadline time.Time) {
+func appendClaimed(t *answer.Text, k *durable.Consumer, jobs []claimedJob, deadline time.Time, of why) {
 	b := append(t.B, `{"Result":[`...)
 	until := deadline.UTC().Format(time.RFC3339Nano)
 	for i, j := range jobs {
@@ -317,5 +324,9 @@ func appendClaimed(t *answer.Text, k *durable.Consumer, jobs []claimedJob, deadl
 		appendMessage(t, j.msg, j.producer)
 		b = append(t.B, '}')
 	}
-	t.B = append(b, "]}\n"...)
+	b = append(b, ']')
+	if len(jobs) == 0 {
+		b = of.appendJSON(b)
+	}
+	t.B = append(b, "}\n"...)
 }

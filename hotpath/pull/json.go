@@ -27,6 +27,7 @@ type queuedJobs struct {
 	k    *durable.Consumer
 	jobs []queuedJob
 	next string // "": the last page
+	why  why    // it is empty
 	size portion
 }
 
@@ -52,7 +53,8 @@ func (q *queuedJobs) appendJSON(t *answer.Text) {
 		b = append(b, `"next":`...)
 		b = jsontext.Append(b, q.next)
 	}
-	t.B = append(b, "}}\n"...)
+	b = append(b, '}')
+	t.B = append(q.why.appendJSON(b), "}\n"...)
 }
 
 // httpDate is the IMF-fixdate of RFC 9110.

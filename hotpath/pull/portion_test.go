@@ -81,6 +81,7 @@ func pullerOf(t *testing.T, cached bool, msgs ...durable.Message) (*Puller, *she
 	}
 	_, err := queue.Enqueue(t.Context(), 1, jobs, redisq.Fresh)
 	require.NoError(t, err)
+	require.NoError(t, queue.Complete(t.Context(), 1, queue.Epoch(1)))
 	return p, store
 }
 

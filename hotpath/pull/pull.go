@@ -51,6 +51,7 @@ type Queue interface {
 // A Store is the part of durable.Store that pull consumers work with.
 type Store interface {
 	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
+	Backlog(ctx context.Context, k durable.Consumer, limit int) (durable.Backlog, error)
 }
 
 // An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
@@ -190,7 +191,7 @@ func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	defer body.Drop(rc, taken)
 	var page *queuedJobs
 	if err == nil {
-		page, err = p.queuedJobs(rc, st.Channel, st.Consumer)
+		page, err = p.list(rc, &st)
 	}
 	if err == nil {
 		err = still(&st) // before it gets payloads
@@ -205,8 +206,24 @@ func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		problem.Write(rc, problem.FromChange(err))
 		return
 	}
+	page.why.tell(rc)
 	rc.Response.Header.Set("Last-Modified", time.Now().UTC().Format(httpDate))
 	writeJSON(rc, held, size, page.appendJSON)
+}
+
+// list returns a page. An empty first one says why it is empty; it is read again if jobs came in
+// between.
+func (p *Puller) list(rc *fasthttp.RequestCtx, st *catalogue.Standing) (*queuedJobs, error) {
+	for try := 0; ; try++ {
+		page, err := p.queuedJobs(rc, st.Channel, st.Consumer)
+		if err != nil || len(page.jobs) > 0 || try > 0 || rc.QueryArgs().Has("after") {
+			return page, err
+		}
+		left := p.whyEmpty(st.Consumer)
+		if page.why = left.why; left.why != "" || left.due <= 0 {
+			return page, nil
+		}
+	}
 }
 
 func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*queuedJobs, error) {

@@ -35,7 +35,7 @@ func (q *pausedQueue) answer() redisq.Lease {
 func (q *pausedQueue) Generation() uint64 { return 1 }
 
 func (q *pausedQueue) Claim(context.Context, uint32, int, time.Duration, redisq.Limits) (redisq.Claim, error) {
-	return redisq.Claim{Leases: []redisq.Lease{q.answer()}}, nil
+	return redisq.Claim{Leases: []redisq.Lease{q.answer()}, Whole: true}, nil
 }
 
 func (q *pausedQueue) ClaimEach(context.Context, uint32, []redisq.Wish) ([]redisq.Grant, error) {

@@ -28,6 +28,10 @@ func (w *witness) Job(_ context.Context, _ *durable.Consumer, id ident.ID) (dura
 	return durable.StoredJob{JobState: w.states[id], Stored: true}, nil
 }
 
+func (w *witness) Backlog(context.Context, durable.Consumer, int) (durable.Backlog, error) {
+	return durable.Backlog{}, nil
+}
+
 func (w *witness) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]durable.JobState, error) {
 	w.reads++
 	return w.states, nil

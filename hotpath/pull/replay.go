@@ -80,22 +80,23 @@ func (p *Puller) limitsOf(k *durable.Consumer) redisq.Limits {
 	return l
 }
 
-// claimAny claims jobs of the consumer, and where it has none, of its replay. of is the generation
-// whose jobs they are.
-func (p *Puller) claimAny(k *durable.Consumer, q claimRequest) (of *durable.Consumer, c redisq.Claim, jobs []claimedJob, err error) {
-	c, jobs, err = p.claimOnce(k, q)
+// claimAny claims jobs of the consumer, and where it has none, of its replay.
+func (p *Puller) claimAny(k *durable.Consumer, q claimRequest) (claimed, error) {
+	c, jobs, err := p.claimOnce(k, q)
+	got := claimed{k: k, of: k, own: c, claim: c, jobs: jobs}
 	g := p.catalogue.ReplayOf(k.No)
 	if g == nil || err != nil || len(jobs) > 0 || c.Ready > 0 {
-		return k, c, jobs, err
+		return got, err
 	}
 	again, jobs, err := p.claimOnce(g, q)
 	if errors.Is(err, catalogue.ErrUnknownConsumer) { // the replay has just ended
-		return k, c, nil, nil
+		return got, nil
 	}
 	if again.NextDue == 0 || c.NextDue > 0 && c.NextDue < again.NextDue {
 		again.NextDue = c.NextDue
 	}
-	return g, again, jobs, err
+	got.of, got.claim, got.jobs = g, again, jobs
+	return got, err
 }
 
 // runReplayed is run where some entries may be about jobs of a replay: it runs those of each

@@ -53,7 +53,7 @@ func (q *dueQueue) Claim(_ context.Context, consumer uint32, _ int, _ time.Durat
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.claims++
-	var c redisq.Claim
+	c := redisq.Claim{Whole: true}
 	due := q.due[consumer]
 	if len(due) > 0 && !due[0].After(time.Now()) {
 		c.Leases, due = []redisq.Lease{{ID: ident.AtMillis(1), Token: "token", Attempt: 1}}, due[1:]

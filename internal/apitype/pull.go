@@ -6,6 +6,7 @@ import "time"
 type QueuedJobs struct {
 	Result []QueuedJob `json:"Result"` // never null
 	Pages  Pages       `json:"Pages"`
+	Why    string      `json:"Why,omitempty"` // of an empty first page: as of ClaimedJobs
 }
 
 // A QueuedJob is a job that may be claimed.
@@ -62,6 +63,9 @@ type ClaimRequest struct {
 // ClaimedJobs is the answer to a ClaimRequest.
 type ClaimedJobs struct {
 	Result []ClaimedJob `json:"Result"` // highest priority first, never null
+	// Why is what keeps jobs from the worker where Result is empty: paused, limited or loading.
+	// Absent: the consumer has none that is due.
+	Why string `json:"Why,omitempty"`
 }
 
 // A ClaimedJob is a leased job.

@@ -18,9 +18,9 @@ type Backlog struct {
 	Oldest   time.Time // when the message of the oldest open job was stored; zero: no job is queued
 }
 
-// Backlog counts the jobs of a consumer. Redis counts what it has, in flight or queued; where
-// the store has more open jobs, because they are outside the window or not offered yet, the store
-// counts.
+// Backlog counts the jobs of a consumer. Redis counts, in flight or queued, where it has every job;
+// where jobs are outside the window, or a scan of the store has not ended since the state in Redis
+// began, the store counts, and Redis may know some of them before.
 func (d *Desk) Backlog(ctx context.Context, k durable.Consumer) (Backlog, error) {
 	stats, err := d.Queue.Stats(ctx, k.No)
 	if err != nil {
@@ -31,8 +31,11 @@ func (d *Desk) Backlog(ctx context.Context, k durable.Consumer) (Backlog, error)
 		return Backlog{}, err
 	}
 	b := Backlog{Queued: stats.Ready + stats.Delayed, InFlight: stats.Leased, Dead: stored.Dead}
-	if stats.SpilledPriority >= 0 || b.Queued == 0 || stored.Open == 0 {
-		b.Queued = max(stored.Open-stats.Leased, 0)
+	switch open := max(stored.Open-stats.Leased, 0); {
+	case stats.SpilledPriority >= 0, b.Queued == 0, stored.Open == 0:
+		b.Queued = open
+	case !stats.Whole:
+		b.Queued = max(b.Queued, open)
 	}
 	if b.Queued > 0 {
 		b.Oldest = time.UnixMilli(stored.Oldest.Millis()).UTC()

@@ -7,7 +7,8 @@
 -- ARGV[6]  slots that retries have
 -- last     limits, may be absent; see grant.lua
 --
--- Returns {ready left, highest spilled priority or -1, next due ms, first
+-- Returns {ready left, highest spilled priority, -1 none, -2 none that is known (no scan
+-- of the store has ended since the state began), next due ms, first
 -- fence, buckets that count the leases, the limit that kept a ready job back (0 none,
 -- 1 a rate, 2 the concurrency), retries among the ready left, then for each job:
 -- message ID, (attempt * 4 + flags) * 1024 + priority}.
@@ -56,7 +57,7 @@ if n > 0 and total > 0 then
     if tonumber(popped[i]) >= RETRY then retries = retries - 1 end
   end
 end
-local out = {0, spilled, 0, 0, '', 0, retries}
+local out = {0, (spilled < 0 and not whole) and -2 or spilled, 0, 0, '', 0, retries}
 if #popped > 0 then
   local ids = {}
   for i = 1, #popped, 2 do ids[#ids + 1] = popped[i] end

@@ -10,18 +10,20 @@
 --                         the ID of a job that no fresh offer added, ms (brought.lua),
 --                         w<end> and v<end> leases granted (grant.lua),
 --                         u<end> leases of a replay with a rate of its own,
---                         h no leases before, and since when, ms (hold.lua)
+--                         h no leases before, and since when, ms (hold.lua),
+--                         c the epoch for which a scan of the store has ended
 -- ARGV[1]  the epoch that the caller knows
 --
 -- Returns {'STALE', current epoch or ''} and changes nothing when the epochs differ:
 -- Redis lost the state of the consumer, or a broker replaced it.
 -- Clock: TIME of this Redis, in every script.
-local control = redis.call('HMGET', KEYS[5], 'e', 'sp', 'b', 'h')
+local control = redis.call('HMGET', KEYS[5], 'e', 'sp', 'b', 'h', 'c')
 if control[1] ~= ARGV[1] then return {'STALE', control[1] or ''} end
 local epoch = ARGV[1]
 local spilled = tonumber(control[2] or '-1') -- highest priority outside the window, -1 none
 local brought = tonumber(control[3] or '-1') -- ms, -1 no job was brought
 local hold = control[4] -- '<until> <since>', ms
+local whole = control[5] == epoch -- the store has no jobs that are neither here nor spilled
 
 local P42, RETRY = 4398046511104, 4503599627370496 -- 2^42, 2^52
 local VERIFY, RECOVERED = 1, 2

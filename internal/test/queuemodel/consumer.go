@@ -21,11 +21,12 @@ import (
 type Consumer struct {
 	Epoch   string
 	Fence   int64
-	Spilled int   // highest priority outside the window, -1 none
-	Brought int64 // newest time in the ID of a job that no fresh offer added, ms
-	Looked  int64 // time of the last reclaim, ms
-	Held    int64 // no leases before, ms ...
-	HeldAt  int64 // ... since, ms
+	Spilled int    // highest priority outside the window, -1 none
+	Scanned string // the epoch for which a scan of the store has ended
+	Brought int64  // newest time in the ID of a job that no fresh offer added, ms
+	Looked  int64  // time of the last reclaim, ms
+	Held    int64  // no leases before, ms ...
+	HeldAt  int64  // ... since, ms
 
 	Spills  int64              // number of calls that spilled jobs
 	buckets map[string]int     // leases by bucket, as grant.lua names them

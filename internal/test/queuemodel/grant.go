@@ -71,6 +71,7 @@ func (k *Consumer) Claim(now int64, window, n int, lease time.Duration, limits r
 		}
 	}
 	out.NextDue, out.Ready, out.Spilled, out.Retries = k.nextDue(now), len(k.ready), k.Spilled >= 0, again
+	out.Whole = k.whole()
 	if n < asked && out.Ready > 0 {
 		out.Limited, out.NextDue = limitOf(wait, out.NextDue)
 	}

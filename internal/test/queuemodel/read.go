@@ -49,12 +49,18 @@ func (k *Consumer) Standing(id ident.ID) redisq.Standing {
 
 // Stats is stats.lua, without the epoch.
 func (k *Consumer) Stats(now int64) redisq.Stats {
-	s := redisq.Stats{Ready: len(k.ready), Delayed: len(k.delayed), Leased: len(k.leased), SpilledPriority: k.Spilled, Spills: k.Spills, NextDue: k.nextDue(now)}
+	s := redisq.Stats{Ready: len(k.ready), Delayed: len(k.delayed), Leased: len(k.leased), SpilledPriority: k.Spilled, Whole: k.whole(), Spills: k.Spills, NextDue: k.nextDue(now)}
 	if ids := ordered(k.ready); len(ids) > 0 {
 		s.Oldest = time.Duration(max(now-sinceOf(k.ready[ids[0]]), 0)) * time.Millisecond
 	}
 	return s
 }
+
+// Complete is complete.lua.
+func (k *Consumer) Complete() { k.Scanned = k.Epoch }
+
+// whole reports whether no job is outside.
+func (k *Consumer) whole() bool { return k.Spilled < 0 && k.Epoch != "" && k.Scanned == k.Epoch }
 
 // ReplaceSpilled is spilled.lua: it sets the highest priority outside the window, unless jobs
 // were spilled since the caller read spills.

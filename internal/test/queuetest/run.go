@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"the refill loads spilled jobs in order", refillBringsBack},
 		{"a refill notices concurrent spills", refillSeesOthersSpill},
 		{"known jobs are never spilled", knownJobsAreNeverSpilled},
+		{"the state is whole after a scan", wholeAfterAScan},
 		{"no job is leased while four windows are delayed", nothingWhileDelayedIsFull},
 
 		{"no window of a rate holds more leases", rateHoldsInEveryWindow},

@@ -118,6 +118,37 @@ func refillSeesOthersSpill(t *testing.T, s Server) {
 	require.Equal(t, -1, stats(t, q).SpilledPriority)
 }
 
+// A claim says whether jobs may be outside: always, before a scan of the store has ended on this
+// state, and while there are spilled ones.
+func wholeAfterAScan(t *testing.T, s Server) {
+	ctx := context.Background()
+	q := s.Queue(2)
+	whole := func() bool {
+		t.Helper()
+		c, err := q.Claim(ctx, consumer, 0, never, redisq.Limits{})
+		require.NoError(t, err)
+		require.Equal(t, c.Whole, stats(t, q).Whole)
+		return c.Whole
+	}
+	complete := func() { require.NoError(t, q.Complete(ctx, consumer, q.Epoch(consumer))) }
+	require.False(t, whole(), "nothing is known of a new state")
+	complete()
+	require.True(t, whole())
+	put(t, q, jobs(1, 3, 0), redisq.Fresh)
+	require.False(t, whole(), "one is spilled")
+	require.NoError(t, q.SetSpilled(ctx, consumer, -1))
+	require.True(t, whole())
+	before := q.Epoch(consumer)
+	require.NoError(t, q.Renew(ctx, consumer))
+	require.False(t, whole())
+	require.ErrorIs(t, q.Complete(ctx, consumer, before), redisq.ErrLost, "a scan of the state before says nothing")
+	require.False(t, whole())
+	complete()
+	require.True(t, whole())
+	s.Flush()
+	require.False(t, whole())
+}
+
 func knownJobsAreNeverSpilled(t *testing.T, s Server) {
 	q := s.Queue(3)
 	put(t, q, jobs(1, 5, 0), redisq.Fresh)

@@ -383,6 +383,20 @@ func (q *queueSeam) Stats(ctx context.Context, consumer uint32) (redisq.Stats, e
 	return out, nil
 }
 
+// Complete is part of reaper.Queue.
+func (q *queueSeam) Complete(ctx context.Context, consumer uint32, epoch string) error {
+	lost := false
+	err := q.run(ctx, "Complete", consumer, func(k *queuemodel.Consumer, _ int64) {
+		if lost = k.Epoch != epoch; !lost {
+			k.Complete()
+		}
+	})
+	if err == nil && lost {
+		err = redisq.ErrLost
+	}
+	return err
+}
+
 func (q *queueSeam) ReplaceSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
 	var out bool
 	err := q.run(ctx, "ReplaceSpilled", consumer, func(k *queuemodel.Consumer, _ int64) { out = k.ReplaceSpilled(priority, spills) })

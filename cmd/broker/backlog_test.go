@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/apitype"
+)
+
+// fill publishes n messages to channel c.
+func (p *process) fill(n int) {
+	p.t.Helper()
+	for _, r := range p.batch(strings.Split(strings.Repeat(`{"Payload":"x"}`+"\n", n), "\n")...) {
+		require.Equal(p.t, 201, r.Status, r.Detail)
+	}
+}
+
+// claimAll is claim with the whole answer.
+func (p *process) claimAll(consumer, query string) (apitype.ClaimedJobs, reply) {
+	p.t.Helper()
+	r := p.do("POST", "/channel/c/consumer/"+consumer+"/claim?"+query, "", consumerTokens(consumer)...)
+	t, ok := p.t.(*testing.T)
+	require.True(p.t, ok)
+	return claimedIn(t, r), r
+}
+
+// requireWhy requires an empty answer with a reason, "" for none.
+func requireWhy(t *testing.T, why string, got apitype.ClaimedJobs, r reply) {
+	t.Helper()
+	require.Empty(t, got.Result)
+	require.Equal(t, why, got.Why)
+	require.Equal(t, why, r.header.Get("X-Broker-Why"))
+}
+
+// A worker that runs until the backlog is empty reads it: it is what is left, or it is not there.
+func TestTheBacklogCountsWhatIsOutsideTheWindowToo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		const all, most = 1000, 50
+		p := w.with("BROKER_RATIONAL_DELAY=500ms").start("BROKER_QUEUE_WINDOW=100")
+		p.sample("k")
+		p.fill(all)
+		for left := all; left > 0; {
+			got, r := p.claimAll("k", fmt.Sprintf("limit=%d&timeout=600&wait=1", most))
+			left -= len(got.Result)
+			if backlog := r.header.Get("X-Broker-Backlog"); backlog != "" {
+				require.Equal(t, strconv.Itoa(left), backlog)
+			}
+			if len(got.Result) == 0 {
+				requireWhy(t, "loading", got, r)
+			} else {
+				require.Empty(t, got.Why)
+				require.Empty(t, r.header.Get("X-Broker-Why"))
+			}
+		}
+		eventually(t, "the backlog to be known", func() bool {
+			_, r := p.claimAll("k", "")
+			return r.header.Get("X-Broker-Backlog") == "0"
+		})
+		got, r := p.claimAll("k", "")
+		requireWhy(t, "", got, r)
+	})
+}
+
+func TestAnEmptyClaimSaysWhy(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start()
+		p.sample("k")
+		got, r := p.claimAll("k", "")
+		requireWhy(t, "", got, r)
+		require.Equal(t, "0", r.header.Get("X-Broker-Backlog"), "a new consumer has none")
+		p.fill(2)
+		for field, limit := range map[string]string{"concurrency": "1", "rateLimit": "1/1h"} {
+			p.put("/channel/c/consumer/"+field, "token", field+"-token", "type", "pull", field, limit)
+			p.fill(2)
+			first, r := p.claimAll(field, "wait=20&limit=1&timeout=600")
+			require.Len(t, first.Result, 1)
+			require.Empty(t, first.Why)
+			eventually(t, "the second one", func() bool { return len(p.queued(field)) == 1 })
+			got, r = p.claimAll(field, "")
+			requireWhy(t, "limited", got, r)
+			require.Equal(t, "1", r.header.Get("X-Broker-Backlog"))
+			require.NotEmpty(t, r.header.Get("Retry-After"))
+		}
+		eventually(t, "six jobs", func() bool { return len(p.queued("k")) == 6 })
+		require.Equal(t, 200, p.do("POST", "/channel/c/consumer/k/pause", "").status)
+		got, r = p.claimAll("k", "")
+		requireWhy(t, "paused", got, r)
+		require.Equal(t, "6", r.header.Get("X-Broker-Backlog"))
+		require.Equal(t, 200, p.do("POST", "/channel/c/consumer/k/resume", "").status)
+		got, r = p.claimAll("k", "wait=20")
+		require.Len(t, got.Result, 6)
+		require.Equal(t, "0", r.header.Get("X-Broker-Backlog"))
+	})
+}
+
+// While a scan of the store brings back what Redis has lost, nobody is told that there is less.
+func TestNothingIsCountedAsGoneWhileItIsLoaded(t *testing.T) {
+	t.Parallel()
+	const all = 700
+	watch := func(t *testing.T, p *process) {
+		t.Helper()
+		s := &stage{p.in(t), "c"}
+		for loaded := false; !loaded; {
+			k := s.consumer("k")
+			require.NotNil(t, k.Queued)
+			require.Equal(t, all, *k.Queued)
+			require.NotNil(t, k.OldestQueuedAt)
+			page := s.page("k", "/channel/c/consumer/k/queued-jobs")
+			if loaded = len(page.Result) > 0; !loaded {
+				require.Equal(t, "loading", page.Why, "%v", page)
+				continue
+			}
+			require.Empty(t, page.Why)
+		}
+		left := all
+		for left > 0 {
+			got, r := p.claimAll("k", "limit=500&timeout=600")
+			left -= len(got.Result)
+			if backlog := r.header.Get("X-Broker-Backlog"); backlog != "" {
+				require.Equal(t, strconv.Itoa(left), backlog)
+			}
+			if len(got.Result) == 0 {
+				requireWhy(t, "loading", got, r)
+			}
+		}
+		eventually(t, "the count of what is in flight", func() bool {
+			k := s.consumer("k")
+			return *k.Queued == 0 && *k.InFlight == all
+		})
+	}
+	t.Run("restart, embedded", func(t *testing.T) {
+		t.Parallel()
+		w := embeddedWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_QUEUE_WINDOW=200")
+		p := w.start()
+		p.sample("k")
+		p.fill(all)
+		p.kill()
+		watch(t, w.start())
+	})
+	t.Run("FLUSHALL, real servers", func(t *testing.T) {
+		t.Parallel()
+		w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_QUEUE_WINDOW=200")
+		p := w.start()
+		p.sample("k")
+		p.fill(all)
+		w.flushall()
+		watch(t, p.in(t))
+	})
+}

@@ -1,0 +1,126 @@
+package pull
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// A why is the code of what keeps jobs from a worker, "" where nothing does.
+type why string
+
+// The codes of an empty Result.
+const (
+	whyPaused  why = "paused"  // the consumer is paused, dead or gone
+	whyLimited why = "limited" // by its rate or its concurrency
+	whyLoading why = "loading" // the store has due jobs that Redis does not have yet
+)
+
+const (
+	whyHeader     = "X-Broker-Why"
+	backlogHeader = "X-Broker-Backlog"
+	// loadingRetry is Retry-After, seconds, while jobs are being loaded.
+	loadingRetry = 1
+	// countedAtOnce bounds the messages that one count of the backlog reads in the store.
+	countedAtOnce = 1000
+	unknown       = -1
+)
+
+// A remainder is what a claim leaves behind.
+type remainder struct {
+	due int // jobs that are due and not leased; unknown: nothing says so for certain
+	why why // of an empty Result
+}
+
+// appendJSON appends the member Why, where there is a reason.
+func (w why) appendJSON(b []byte) []byte {
+	if w == "" {
+		return b
+	}
+	b = append(b, `,"Why":"`...)
+	return append(append(b, w...), '"')
+}
+
+// tell sets the headers of an empty answer, where there is a reason.
+func (w why) tell(rc *fasthttp.RequestCtx) {
+	if w == "" {
+		return
+	}
+	rc.Response.Header.Set(whyHeader, string(w))
+	if w == whyLoading {
+		rc.Response.Header.Set("Retry-After", strconv.Itoa(loadingRetry))
+	}
+}
+
+// remaining returns what a claim of the consumer itself has left. Redis knows it where it has every
+// job. Where a scan of the store has not ended yet, the store counts, up to a bound. Of jobs outside
+// the window, of an ordered consumer and beside a replay no number is certain.
+func (p *Puller) remaining(k *durable.Consumer, got claimed) remainder {
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	left := p.left(ctx, k, got.own)
+	if left.why == "" && got.claim.Limited != redisq.NoLimit {
+		left.why = whyLimited // the jobs of the replay
+	}
+	return left
+}
+
+func (p *Puller) left(ctx context.Context, k *durable.Consumer, c redisq.Claim) remainder {
+	left := remainder{due: c.Ready}
+	if p.held(k.No) {
+		left.why = whyPaused
+		now, err := p.queue.Claim(ctx, k.No, 0, p.visible, redisq.Limits{})
+		if err != nil {
+			return remainder{unknown, whyPaused}
+		}
+		left.due, c = now.Ready, now
+	}
+	switch {
+	case c.Spilled:
+		left.due = unknown
+	case !c.Whole:
+		left.due = p.counted(ctx, k, c.Ready)
+	}
+	if left.why == "" {
+		switch {
+		case c.Limited != redisq.NoLimit:
+			left.why = whyLimited
+		case left.due != 0 && !c.Whole:
+			left.why = whyLoading
+		}
+	}
+	if p.catalogue.ReplayOf(k.No) != nil || p.policies.Of(k.Policy).Ordered {
+		left.due = unknown
+	}
+	return left
+}
+
+// counted returns how many jobs of the consumer are due, as the store and Redis know it together.
+// Redis may have a part of them only, at least ready.
+func (p *Puller) counted(ctx context.Context, k *durable.Consumer, ready int) int {
+	stored, err := p.store.Backlog(ctx, *k, countedAtOnce)
+	if err != nil || stored.Open >= countedAtOnce {
+		return unknown
+	}
+	stats, err := p.queue.Stats(ctx, k.No)
+	if err != nil {
+		return unknown
+	}
+	return max(ready, stored.Open-stats.Leased-stats.Delayed)
+}
+
+// whyEmpty returns why a list of queued jobs was empty, as far as that is still so.
+func (p *Puller) whyEmpty(k *durable.Consumer) remainder {
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	c, err := p.queue.Claim(ctx, k.No, 0, p.visible, redisq.Limits{})
+	if err != nil {
+		return remainder{due: unknown}
+	}
+	return p.left(ctx, k, c)
+}
