@@ -61,20 +61,18 @@ func (w why) tell(rc *fasthttp.RequestCtx) {
 // job. Where a scan of the store has not ended yet, the store counts, up to a bound. Of jobs outside
 // the window, of an ordered consumer and beside a replay no number is certain.
 func (p *Puller) remaining(k *durable.Consumer, got claimed) remainder {
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
-	defer cancel()
-	left := p.left(ctx, k, got.own)
+	left := p.left(k, got.own)
 	if left.why == "" && got.claim.Limited != redisq.NoLimit {
 		left.why = whyLimited // the jobs of the replay
 	}
 	return left
 }
 
-func (p *Puller) left(ctx context.Context, k *durable.Consumer, c redisq.Claim) remainder {
+func (p *Puller) left(k *durable.Consumer, c redisq.Claim) remainder {
 	left := remainder{due: c.Ready}
 	if p.held(k.No) {
 		left.why = whyPaused
-		now, err := p.queue.Claim(ctx, k.No, 0, p.visible, redisq.Limits{})
+		now, err := p.claimNone(k)
 		if err != nil {
 			return remainder{unknown, whyPaused}
 		}
@@ -84,7 +82,7 @@ func (p *Puller) left(ctx context.Context, k *durable.Consumer, c redisq.Claim) 
 	case c.Spilled:
 		left.due = unknown
 	case !c.Whole:
-		left.due = p.counted(ctx, k, c.Ready)
+		left.due = p.counted(k, c.Ready)
 	}
 	if left.why == "" {
 		switch {
@@ -102,7 +100,9 @@ func (p *Puller) left(ctx context.Context, k *durable.Consumer, c redisq.Claim) 
 
 // counted returns how many jobs of the consumer are due, as the store and Redis know it together.
 // Redis may have a part of them only, at least ready.
-func (p *Puller) counted(ctx context.Context, k *durable.Consumer, ready int) int {
+func (p *Puller) counted(k *durable.Consumer, ready int) int {
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
 	stored, err := p.store.Backlog(ctx, *k, countedAtOnce)
 	if err != nil || stored.Open >= countedAtOnce {
 		return unknown
@@ -116,11 +116,16 @@ func (p *Puller) counted(ctx context.Context, k *durable.Consumer, ready int) in
 
 // whyEmpty returns why a list of queued jobs was empty, as far as that is still so.
 func (p *Puller) whyEmpty(k *durable.Consumer) remainder {
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
-	defer cancel()
-	c, err := p.queue.Claim(ctx, k.No, 0, p.visible, redisq.Limits{})
+	c, err := p.claimNone(k)
 	if err != nil {
 		return remainder{due: unknown}
 	}
-	return p.left(ctx, k, c)
+	return p.left(k, c)
+}
+
+// claimNone is a claim of no job.
+func (p *Puller) claimNone(k *durable.Consumer) (redisq.Claim, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	defer cancel()
+	return p.queue.Claim(ctx, k.No, 0, p.visible, redisq.Limits{})
 }
