@@ -3,6 +3,7 @@ package pull
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -26,8 +27,10 @@ const (
 	backlogHeader = "X-Broker-Backlog"
 	// loadingRetry is Retry-After, seconds, while jobs are being loaded.
 	loadingRetry = 1
-	// countedAtOnce bounds the messages that one count of the backlog reads in the store.
+	// countedAtOnce bounds the messages that one count of the backlog reads in the store, and
+	// countWithin its time: jobs that are leased wait for it.
 	countedAtOnce = 1000
+	countWithin   = 500 * time.Millisecond
 	unknown       = -1
 )
 
@@ -101,7 +104,7 @@ func (p *Puller) left(k *durable.Consumer, c redisq.Claim) remainder {
 // counted returns how many jobs of the consumer are due, as the store and Redis know it together.
 // Redis may have a part of them only, at least ready.
 func (p *Puller) counted(k *durable.Consumer, ready int) int {
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), countWithin)
 	defer cancel()
 	stored, err := p.store.Backlog(ctx, *k, countedAtOnce)
 	if err != nil || stored.Open >= countedAtOnce {

@@ -65,6 +65,9 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		if err != nil {
 			return err
 		}
+		if len(got.jobs) > 0 {
+			got.left = p.remaining(k, got) // before the look at the clock: it may ask the stores
+		}
 		if got.deadline = deadline; !time.Now().Before(deadline) {
 			// This process was paused. Other workers may have claimed and finished the jobs.
 			got.jobs = nil
@@ -101,6 +104,7 @@ type claimed struct {
 	claim    redisq.Claim      // the same of the generation
 	jobs     []claimedJob
 	deadline time.Time
+	left     remainder // beside jobs
 }
 
 func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
@@ -124,7 +128,10 @@ func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
 		p.giveBack(c.of.No, leasesOf(jobs))
 		return err
 	}
-	left := p.remaining(k, c)
+	left := c.left
+	if len(jobs) == 0 {
+		left = p.remaining(k, c)
+	}
 	if left.due != unknown {
 		rc.Response.Header.Set(backlogHeader, strconv.Itoa(left.due))
 	}
