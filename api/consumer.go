@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
@@ -282,7 +283,7 @@ func (a *API) checkURLOf(field, text string) error {
 		return nil
 	}
 	if err := a.o.CheckCallback(url); err != nil {
-		return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s has a URL that the broker may not ask: %v", field, err)
+		return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s has a URL that the broker may not ask: %s.", field, egress.Say(err))
 	}
 	return nil
 }
@@ -299,7 +300,7 @@ func (a *API) callback(f form) (*string, error) {
 	}
 	if a.o.CheckCallback != nil {
 		if err := a.o.CheckCallback(*raw); err != nil {
-			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this callbackUrl: %v", err)
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this callbackUrl: %s.", egress.Say(err))
 		}
 	}
 	return raw, nil

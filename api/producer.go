@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -51,7 +52,7 @@ func (a *API) sender(f form) (func(record string) (string, error), error) {
 	}
 	if to := fields["replyUrl"]; to != "" && a.o.CheckCallback != nil {
 		if err := a.o.CheckCallback(to); err != nil {
-			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this replyUrl: %v", err)
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this replyUrl: %s.", egress.Say(err))
 		}
 	}
 	return merge, nil

@@ -26,6 +26,7 @@ func TestPush(t *testing.T) {
 		for name, story := range map[string]func(*testing.T, *process){
 			"a delivery has the headers of the contract":             deliveryHeaders,
 			"a body arrives byte for byte":                           exactBodies,
+			"a publish that reaches nobody says so":                  reachesNobody,
 			"a relay may send back the headers of a delivery":        relayedHeaders,
 			"the content type arrives as it was sent":                contentTypes,
 			"metadata never overrides our headers":                   metadataNeverOverrides,
@@ -88,6 +89,25 @@ func deliveryHeaders(t *testing.T, p *process) {
 		require.Equal(t, "0", got.header.Get("X-Broker-Message-Priority"))
 		require.Empty(t, got.header.Values("X-Broker-Metadata-Headers"))
 	}
+}
+
+func reachesNobody(t *testing.T, p *process) {
+	sink := newSink(t, nil)
+	s := p.stage(t)
+	recipients := func(headers ...string) []string {
+		r := s.post("x", headers...)
+		require.Equal(t, 201, r.status, r.body)
+		return r.header.Values("X-Broker-Recipients")
+	}
+	require.Equal(t, []string{"0"}, recipients())
+	s.join("k=" + sink.URL)
+	require.Empty(t, recipients())
+	s.put(s.path("/consumer/k"), "filter", "priority > 5")
+	require.Equal(t, []string{"0"}, recipients())
+	require.Empty(t, recipients("X-Broker-Message-Priority", "6"))
+	s.join("pull")
+	require.Empty(t, recipients())
+	require.Equal(t, []string{"0"}, recipients("X-Broker-Consumers", "k"))
 }
 
 // A relay posts what it got to another channel, with all the broker's headers but those that it sets.

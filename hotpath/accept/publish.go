@@ -160,6 +160,9 @@ func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel
 	var url [128]byte
 	ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
 	ctx.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
+	if p.reachesNobody(ch, msg) {
+		ctx.Response.Header.Set(RecipientsHeader, "0")
+	}
 	ctx.SetStatusCode(fasthttp.StatusCreated)
 	p.metrics.Published.Inc()
 	p.metrics.PublishBytes.Add(float64(len(msg.Payload)))

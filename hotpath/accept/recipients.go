@@ -18,6 +18,22 @@ import (
 // batch it applies to each line without Consumers of its own.
 const consumersHeader = "X-Broker-Consumers"
 
+// RecipientsHeader is 0 in the answer to a message that is stored and has no job: the channel has no
+// consumer, or their filters leave it out. Other answers lack it.
+const RecipientsHeader = "X-Broker-Recipients"
+
+// reachesNobody reports whether a stored message has no job. Usually the first consumer has one. The
+// copy of the channel may be older than the one by which the message was judged.
+func (p *Publisher) reachesNobody(ch *catalogue.Channel, msg *durable.Message) bool {
+	h := msg.Head()
+	concerned := func(k *durable.Consumer) bool { return k != nil && k.Concerns(h) }
+	if slices.ContainsFunc(ch.Consumers, concerned) {
+		return false
+	}
+	now := p.catalogue.ChannelByNo(ch.No)
+	return now == nil || !slices.ContainsFunc(now.Consumers, concerned)
+}
+
 // mostNames bounds the names in one list of consumers: each takes memory besides its text.
 const mostNames = 16 << 10
 

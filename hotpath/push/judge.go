@@ -112,7 +112,7 @@ func phaseOf(res egress.Result) durable.Phase {
 
 func describeFailure(res egress.Result) string {
 	if res.Err != nil {
-		text := res.Err.Error()
+		text := egress.Say(res.Err)
 		if len(text) > 512 {
 			text = text[:512]
 		}

@@ -54,7 +54,7 @@ func (s *handshake) explain(err error) error {
 	if err == nil || s == nil || !s.asked.Load() || errors.Is(err, ErrTimeout) || errors.Is(err, ErrClosed) {
 		return err
 	}
-	return fmt.Errorf("%w (the consumer asked for a client certificate, and there is none)", err)
+	return fmt.Errorf("%w (%s)", err, wantsCertificate)
 }
 
 // alert reports whether err is that of a TLS connection which one side ended
