@@ -125,6 +125,7 @@ func TestAHoldIsKnownToEveryBrokerAndOutlivesThem(t *testing.T) {
 		require.Equal(t, inRedis, b.redis[1], "until the others have read the store")
 		require.Zero(t, k.Rest(2))
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.Equal(t, time.Hour-2*time.Second, other.Rest(1))
 		stop()
 		again, _ := b.broker(t)
@@ -147,12 +148,14 @@ func TestAHoldThatTheStoreHasEndedEndsOnEveryBroker(t *testing.T) {
 		other, _ := b.broker(t)
 		k.Begin(one, time.Hour, "503")
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.NoError(t, b.EndHolds(t.Context(), []uint32{1}))
 		other.Learn(one) // it has changed
 		time.Sleep(gather)
 		synctest.Wait()
 		require.Zero(t, other.Rest(1))
 		time.Sleep(readEvery)
+		synctest.Wait()
 		require.Zero(t, k.Rest(1))
 		require.Zero(t, b.redis[1], "Redis holds it no more")
 		require.Equal(t, 2, b.ended[1])
@@ -169,6 +172,7 @@ func TestTheWordOfAPersonEndsAHoldAtOnce(t *testing.T) {
 		require.Zero(t, b.redis[1])
 		require.Equal(t, map[uint32]int{1: 1}, b.ended)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Empty(t, b.holds)
 		b.breaks(errors.New("away"))
 		k.Begin(one, time.Hour, "503")
@@ -188,6 +192,7 @@ func TestAHoldThatIsEndedWhileItIsStoredStaysEnded(t *testing.T) {
 		b.storing <- struct{}{}
 		b.storing = nil
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Zero(t, k.Rest(1))
 		require.Empty(t, b.holds)
 	})
@@ -200,6 +205,7 @@ func TestAnAnswerToAFormerConsumerHoldsNobodyForLong(t *testing.T) {
 		b.version = 7
 		k.Begin(one, time.Hour, "503")
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Zero(t, k.Rest(1))
 		require.Equal(t, 1, b.ended[1])
 	})
@@ -211,8 +217,9 @@ func TestFaultAStoreThatIsAwayGetsTheHoldLater(t *testing.T) {
 		k, _ := b.broker(t)
 		b.breaks(errors.New("away"))
 		k.Begin(one, time.Hour, "503")
-		b.redis[1] = 0
+		require.NoError(t, b.Hold(t.Context(), 1, 0))
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.Equal(t, inRedis, b.redis[1], "Redis has it for the others, again and again")
 		require.Positive(t, k.Rest(1))
 		h, ok := k.Of(t.Context(), 1)
@@ -220,6 +227,7 @@ func TestFaultAStoreThatIsAwayGetsTheHoldLater(t *testing.T) {
 		require.Equal(t, "503", h.By)
 		b.breaks(nil)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.EqualValues(t, time.Now().Add(time.Hour-4*time.Second).UnixMilli(), b.holds[1].UntilMs)
 	})
 }
@@ -246,6 +254,7 @@ func TestManyHoldsAreFewTransactions(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.LessOrEqual(t, b.calls, 1000/int(gather.Milliseconds())+2)
 		require.Len(t, b.holds, 100)
 	})
@@ -261,6 +270,7 @@ func TestNothingIsSentBeforeTheHoldsAreRead(t *testing.T) {
 		require.Positive(t, k.Rest(2))
 		b.breaks(nil)
 		time.Sleep(2 * readEvery)
+		synctest.Wait()
 		require.Positive(t, k.Rest(1))
 		require.Zero(t, k.Rest(2))
 	})
