@@ -170,7 +170,7 @@ func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
 	}
 	again := p.claimOne(t, "ended", "60")
 	require.Equal(t, 2, again.Attempt)
-	require.Equal(t, 1, p.jobOf("ended", again.ID).LeasesLost)
+	eventually(t, "the end of the lease in the history", func() bool { return p.jobOf("ended", again.ID).LeasesLost == 1 })
 	none, _ := p.claim("held", "wait=3s")
 	require.Empty(t, none)
 	require.Equal(t, "INFLIGHT", p.jobOf("held", held.ID).Status)
@@ -182,4 +182,29 @@ func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
 		require.Equal(t, 1, p.jobOf(consumer, id).Attempts)
 	}
 	require.Equal(t, 0, p.stop())
+}
+
+// FLUSHALL ends no lease of a worker: the broker that gave it restores it, so nobody else gets the job,
+// and the report is taken. What was given back or reported through another broker stays as it is.
+func TestFaultLeasesOfPullJobsSurviveFlushallReal(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t).with(quick...)
+	p, other := w.start(), w.start()
+	p.sample("held", "later", "over")
+	p.publish("m")
+	held, later, over := p.claimOne(t, "held", "600"), p.claimOne(t, "later", "600"), p.claimOne(t, "over", "600")
+	require.Equal(t, 202, other.giveBack("later", later, "Delay", 3600))
+	require.Equal(t, 202, other.update("over", map[string]any{"ID": over.ID, "Lease": over.Lease, "NextState": "DELIVERED"})[0].Status)
+	for range 2 {
+		w.flushall()
+		for _, k := range []string{"held", "later", "over"} {
+			none, _ := other.claim(k, "wait=4s")
+			require.Empty(t, none, k)
+		}
+	}
+	require.Equal(t, "INFLIGHT", p.jobOf("held", held.ID).Status)
+	require.Equal(t, "QUEUED", p.jobOf("later", later.ID).Status)
+	require.Equal(t, 409, other.update("held", map[string]any{"ID": held.ID, "Lease": "x" + held.Lease, "NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 202, other.update("held", map[string]any{"ID": held.ID, "Lease": held.Lease, "NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 1, p.jobOf("held", held.ID).Attempts)
 }
