@@ -130,7 +130,7 @@ func New(o Options) *Plane {
 	})
 	p.Puller = pull.New(pull.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Visible: o.Visible, Policies: o.Push.Policies,
-		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters, Tell: p.tell, Stopping: p.stopping,
+		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters, Tell: p.tell, Stopping: p.stopping, Log: o.Log,
 	})
 	p.fanout = fanout.New(fanout.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,
@@ -197,7 +197,7 @@ func (p *Plane) tell(consumer uint32) {
 func (p *Plane) Hinted(consumer uint32) {
 	if consumer&redisq.LostHint != 0 {
 		consumer &^= redisq.LostHint
-		p.dispatcher.SuspectLoss(consumer)
+		p.suspectLoss(consumer)
 	}
 	p.wake(consumer)
 }
@@ -205,14 +205,23 @@ func (p *Plane) Hinted(consumer uint32) {
 // Lost reports that Redis lost or replaced the state of a consumer. This broker and the other
 // brokers then restore the leases of the consumer's jobs in flight. It never blocks.
 func (p *Plane) Lost(consumer uint32) {
-	p.dispatcher.SuspectLoss(consumer)
+	p.suspectLoss(consumer)
 	p.hints.Lost(consumer)
 	p.wake(consumer)
 }
 
-// RedisChanged reports that a different Redis process answers: it may lack the leases of the
-// deliveries in flight. It never blocks.
-func (p *Plane) RedisChanged() { p.dispatcher.SuspectAll() }
+// suspectLoss reports that Redis may have lost leases of a consumer.
+func (p *Plane) suspectLoss(consumer uint32) {
+	p.dispatcher.SuspectLoss(consumer)
+	p.Puller.SuspectLoss(consumer)
+}
+
+// RedisChanged reports that a different Redis process answers: it may lack the leases of the jobs in
+// flight. It never blocks.
+func (p *Plane) RedisChanged() {
+	p.dispatcher.SuspectAll()
+	p.Puller.SuspectAll()
+}
 
 // Restored reports that the store went back to an earlier state: Redis and this process have jobs of
 // messages that it may not have. It never blocks.
@@ -253,6 +262,7 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "hints to others", p.hints.Run) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "holds", p.Holds.Run) })
+	rest.Go(func() { guard.Loop(fanoutCtx, "return of workers' leases", p.RestoreLost) })
 	rest.Go(func() { guard.Vital("outcomes", func() { _ = p.outcomes.Run(outcomesCtx, grace) }) })
 	feed.Wait()
 	stopFanout()

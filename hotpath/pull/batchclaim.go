@@ -137,6 +137,8 @@ func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
 	}
 	if len(jobs) == 0 {
 		left.why.tell(rc)
+	} else {
+		p.book.addJobs(c.of.No, jobs, p.nowMs(), c.deadline)
 	}
 	writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, c.of, jobs, c.deadline, left.why) })
 	return nil

@@ -253,7 +253,10 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		r.Haste, r.Sink = outcome.Urgent, answerTo{i, answers}
 		u.p.outcomes.Add(r)
 	}
-	u.wait(ctx, answers, waiting, func(i int) { u.p.verifier.Cache.Done(u.ids[i]) })
+	u.wait(ctx, answers, waiting, func(i int) {
+		u.p.verifier.Cache.Done(u.ids[i])
+		u.p.book.remove(u.k.No, u.ids[i])
+	})
 }
 
 // wait takes the answers to the waiting entries, and calls stored for each outcome that is on disk.
@@ -299,8 +302,15 @@ func (u *updating) leases(entries []int) []redisq.Lease {
 }
 
 func (u *updating) extend(ctx context.Context, extra time.Duration, entries []int) {
-	moved, err := u.p.queue.Extend(ctx, u.k.No, u.leases(entries), u.p.visibility(u.k)+extra)
+	lease := u.p.visibility(u.k) + extra
+	until := time.Now().Add(lease)
+	moved, err := u.p.queue.Extend(ctx, u.k.No, u.leases(entries), lease)
 	u.answer(entries, moved, err)
+	for n, i := range entries {
+		if err == nil && moved[n] {
+			u.p.book.extend(u.k.No, u.ids[i], u.updates[i].Lease, until)
+		}
+	}
 }
 
 func (u *updating) answer(entries []int, moved []bool, err error) {

@@ -115,6 +115,7 @@ func (g *givenBack) Retrying(time.Duration) { g.taken = true }
 // gave answers an entry whose outcome is stored. Where Redis has not taken the job back, the lease
 // was lost meanwhile, or Redis failed: it is asked once more.
 func (u *updating) gave(ctx context.Context, g *givenBack) {
+	u.p.book.remove(u.k.No, u.ids[g.i])
 	if g.result.Outcome.Kind == durable.OutcomeDead {
 		u.p.verifier.Cache.Done(u.ids[g.i])
 		return

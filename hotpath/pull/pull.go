@@ -6,6 +6,7 @@ package pull
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net/url"
 	"strconv"
 	"time"
@@ -46,6 +47,7 @@ type Queue interface {
 	Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	GiveBack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
+	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
 
 // A Store is the part of durable.Store that pull consumers work with.
@@ -86,6 +88,7 @@ type Options struct {
 	// Tell tells other brokers that a consumer has due jobs again. It may not block. nil: there are none.
 	Tell     func(consumer uint32)
 	Stopping <-chan struct{} // closed when long polls must answer
+	Log      *slog.Logger
 }
 
 // A Puller has the routes of pull consumers.
@@ -104,10 +107,12 @@ type Puller struct {
 	metrics   *metrics.Metrics
 	answers   *share.Bound
 	stopping  <-chan struct{}
+	log       *slog.Logger
 	tell      func(consumer uint32)
 
 	waiters waiters
 	recent  recent
+	book    *leaseBook
 	fits    verify.Fits
 	claims  combiner[redisq.Wish, redisq.Grant] // of the single routes
 	probes  combiner[ident.ID, redisq.Standing]
@@ -116,13 +121,14 @@ type Puller struct {
 // New returns the pull routes.
 func New(o Options) *Puller {
 	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, nowMs: o.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping, tell: o.Tell}
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping, tell: o.Tell, log: o.Log}
 	if p.answers == nil {
 		p.answers = answer.NewBound(8 * answerBytes)
 	}
 	if p.waiters.places = o.Waiters; o.Waiters == nil {
 		p.waiters.places = intake.NewWaiters()
 	}
+	p.book = newLeaseBook()
 	p.claims.call, p.probes.call = p.queue.ClaimEach, p.queue.Probe
 	return p
 }

@@ -87,6 +87,9 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 		lease, err := m.take(ctx)
 		if err == nil {
 			answerInFlight(rc, m.k, lease, deadline)
+			if lease.Token != "" {
+				m.p.book.add(m.k.No, bookedLease{lease, m.p.nowMs(), deadline})
+			}
 		}
 		return t.next, err
 	case "QUEUED":
@@ -120,6 +123,7 @@ func (m *move) finish(ctx context.Context) error {
 		return err
 	}
 	m.p.verifier.Cache.Done(m.id)
+	m.p.book.remove(m.k.No, m.id)
 	if r.Outcome.Kind == durable.OutcomeDelivered {
 		m.p.recent.delivered(m.k.No, m.id)
 	}

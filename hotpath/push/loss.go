@@ -54,7 +54,7 @@ func (p *dedupQueue[T]) take() (thing T, ok bool) {
 
 // SuspectLoss reports that Redis may have lost leases of a consumer. The leases of the deliveries
 // to it are then restored. SuspectLoss never blocks, and does nothing for pull consumers, whose
-// leases belong to their workers.
+// leases package pull restores.
 func (d *Dispatcher) SuspectLoss(consumer uint32) {
 	if l := d.lane(consumer); l != nil {
 		d.suspect(l)
