@@ -112,8 +112,9 @@ type givenBack struct {
 
 func (g *givenBack) Retrying(time.Duration) { g.taken = true }
 
-// gave answers an entry whose outcome is stored. Where Redis has not taken the job back, the lease
-// was lost meanwhile, or Redis failed: it is asked once more.
+// gave answers an entry whose outcome is stored. Where Redis has not taken the job back, Redis failed,
+// or the lease was lost meanwhile, or the broker that gave it has taken the job back already, see
+// takeBack: Redis is asked once more.
 func (u *updating) gave(ctx context.Context, g *givenBack) {
 	u.p.book.remove(u.k.No, u.ids[g.i])
 	if g.result.Outcome.Kind == durable.OutcomeDead {
@@ -128,5 +129,18 @@ func (u *updating) gave(ctx context.Context, g *givenBack) {
 		call = u.p.queue.GiveBack
 	}
 	moved, err := call(ctx, u.k.No, []redisq.Lease{g.result.Lease}, []time.Duration{g.result.Delay})
+	if err == nil && !moved[0] {
+		moved[0], err = u.waits(ctx, g)
+	}
 	u.answer([]int{g.i}, moved, err)
+}
+
+// waits reports whether the job of an entry waits as it should after the give-back.
+func (u *updating) waits(ctx context.Context, g *givenBack) (bool, error) {
+	standings, err := u.p.queue.Probe(ctx, u.k.No, []ident.ID{u.ids[g.i]})
+	if err != nil {
+		return false, err
+	}
+	q := standings[0]
+	return (q.State == redisq.Ready || q.State == redisq.Delayed) && q.Attempts <= g.result.Outcome.Attempts, nil
 }
