@@ -30,6 +30,8 @@ const (
 	// sweepFast.
 	sweepPerSecond = 4
 	sweepFast      = 1000
+	// noteWithin bounds the write of the ends of leases.
+	noteWithin = 5 * time.Second
 )
 
 func (r *Reaper) reclaimLoop(ctx context.Context) {
@@ -152,6 +154,9 @@ func (r *Reaper) noteEnds(ctx context.Context, consumer uint32, x redisq.Expired
 	for i, j := range x.Returned {
 		ends[i] = durable.LeaseEnd{ID: j.ID, Priority: j.Priority, Attempt: j.Attempts}
 	}
+	// Redis has ended these leases: the end of ctx must not forget that at a stop.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
+	defer cancel()
 	if err := r.Store.RecordLeaseEnds(ctx, consumer, ends, r.Cluster.NowMs()); err != nil {
 		r.Log.Warn("ends of leases are not stored: they are missing in the history of their jobs", "consumer", r.name(consumer), "jobs", len(ends), "error", err)
 	}
