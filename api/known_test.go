@@ -78,7 +78,7 @@ func TestTheHeadersOfDeliveriesAndTokensAreKnownEverywhere(t *testing.T) {
 }
 
 // answerHeaders are those that only answers have.
-var answerHeaders = []string{"X-Broker-Ack", "X-Broker-Backlog", "X-Broker-Claimed", "X-Broker-Recipients"}
+var answerHeaders = []string{"X-Broker-Ack", "X-Broker-Backlog", "X-Broker-Claimed", "X-Broker-Recipients", "X-Broker-Why"}
 
 // Each header that the sources name is known, so no part of the broker reads one that is refused.
 func TestEachHeaderThatTheSourcesNameIsKnown(t *testing.T) {
