@@ -58,7 +58,7 @@ func (b *broker) tellHistory(ctx context.Context, c durable.Clock) error {
 		return nil
 	}
 	if b.redisAway.Load() { // awaitRedis asks it first
-		return errors.New("Redis has not been asked yet")
+		return errors.New("the queue has not been asked yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.RenewEvery)
 	defer cancel()
