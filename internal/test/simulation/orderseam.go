@@ -87,8 +87,11 @@ func (q *queueSeam) Park(ctx context.Context, consumer uint32, leases []redisq.L
 	return out, nil
 }
 
-func (q *queueSeam) Unpark(ctx context.Context, consumer uint32, jobs []redisq.Job) (ready int, err error) {
+func (q *queueSeam) Unpark(ctx context.Context, consumer uint32, jobs []redisq.Job) (int, error) {
 	jobs = slices.Clone(jobs)
-	err = q.run(ctx, "Unpark", consumer, func(k *queuemodel.Consumer, now int64) { ready = k.Unpark(now, jobs) })
-	return ready, err
+	ready := 0
+	if err := q.run(ctx, "Unpark", consumer, func(k *queuemodel.Consumer, now int64) { ready = k.Unpark(now, jobs) }); err != nil {
+		return 0, err // the script may still run
+	}
+	return ready, nil
 }
