@@ -329,7 +329,7 @@ func TestAStoreThatIsDownIs503WithoutItsWords(t *testing.T) {
 func TestASigningSecretIsShownOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
-	r := w.put("/channel/c/consumer/k", "type=pull&signingSecret=generate").is(201)
+	r := w.put("/channel/c/consumer/k", "callbackUrl=http://127.0.0.1:9/&signingSecret=generate").is(201)
 	secret := r.json()["Policy"].(map[string]any)["SigningSecret"].(string)
 	require.Regexp(t, "^whsec_[A-Za-z0-9+/]{43}=$", secret)
 	get := w.get("/channel/c/consumer/k").is(200)
