@@ -182,7 +182,6 @@ func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
 		"a seed's name too long":    {[]string{"BROKER_SEED_FILE=" + name}, 1, "name has at most 255"},
 		"no MySQL":                  {[]string{"BROKER_MYSQL_DSN=user:dsn-secret@tcp(" + nobody + ")/penstock"}, 3, "refused"},
 		"no DSN":                    {[]string{"BROKER_MYSQL_DSN=::dsn-secret::"}, 3, "DSN"},
-		"no Redis":                  {[]string{"BROKER_REDIS_URL=redis://:url-secret@" + nobody}, 3, "refused"},
 		"no folder":                 {[]string{"BROKER_DATA_DIR=" + file + "/data"}, 3, "not a directory"},
 		"the address is taken":      {[]string{"BROKER_LISTEN=" + taken.base[len("http://"):]}, 4, "address already in use"},
 	} {
