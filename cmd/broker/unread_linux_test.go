@@ -79,20 +79,23 @@ func TestALogThatNobodyReadsHoldsNothingUp(t *testing.T) {
 		p.deletions(n, 100)
 	}
 	lost := p.droppedAt("stderr")
-	read := make(chan string)
+	var out syncBuffer
+	ended := make(chan struct{})
 	go func() {
-		text, _ := io.ReadAll(s.reader)
-		read <- string(text)
+		_, _ = io.Copy(&out, s.reader)
+		close(ended)
 	}()
 	p.deletions(n, 1)
+	// A stop waits for the reader for a moment only, so it has caught up before.
+	eventually(t, "the reader of the log", func() bool { return strings.Contains(out.String(), "lines of the log were dropped") })
 	require.Equal(t, 0, p.stop())
-	text := <-read
+	<-ended
+	text := out.String()
 	require.Contains(t, text, `"msg":"stopped"`)
 	notice := fmt.Sprintf(`"msg":"lines of the log were dropped here, because nobody read them","lines":%v}`, lost)
 	if strings.Count(text, "lines of the log were dropped") == 1 { // else the reader was slow once more
 		require.Contains(t, text, notice)
 	}
-	require.Contains(t, text, "lines of the log were dropped")
 }
 
 func TestABrokerWhoseLogNobodyReadsStops(t *testing.T) {
