@@ -32,7 +32,9 @@ FROM (
     WHERE consumer_no = ?
     ORDER BY message_id
     LIMIT ?
-) o`
+) o
+WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = o.id)
+  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = o.id)`
 
 	countDeadJobs = `
 SELECT COUNT(*)
@@ -73,7 +75,7 @@ func (s *Store) Backlog(ctx context.Context, k Consumer, limit int) (b Backlog, 
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if err := s.countBacklog(ctx, &b, countOpenJobs, k.No, limit); err != nil {
+		if err := s.countBacklog(ctx, &b, countOpenJobs, k.No, limit, k.No, k.No); err != nil {
 			return err
 		}
 		args := append(k.appendConcerns([]any{k.ChannelNo, settled[:]}), limit, k.No, k.No, k.No)

@@ -144,7 +144,8 @@ type LeaseEnd struct {
 // RecordLeaseEnds adds lease ends of a consumer to the attempts of their jobs and charges them,
 // where no outcome of that attempt is stored: then only its acknowledgement was lost.
 //
-// A job that ends between the two transactions keeps a row in open_jobs, which its outcome outranks.
+// A job that ends between the look at its state and the write has a row in open_jobs, which its outcome
+// outranks. What comes after the write removes that row; a crash before it leaves the row without effect.
 func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []LeaseEnd, atMs int64) error {
 	ids := make([]ident.ID, len(ends))
 	for i, e := range ends {
@@ -166,10 +167,41 @@ func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []L
 		return nil
 	}
 	slices.SortFunc(rows, func(a, b Outcome) int { return a.ID.Compare(b.ID) })
-	return s.run(ctx, transaction{name: "record lease ends", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.run(ctx, transaction{name: "record lease ends", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.recordAttempts(ctx, tx, rows); err != nil {
 			return err
 		}
 		return s.upsertOpen(ctx, tx, rows, nil)
 	})
+	if err != nil {
+		return err
+	}
+	return s.removeOutranked(ctx, consumerNo, rows)
 }
+
+// removeOutranked removes the rows in open_jobs of jobs that are over.
+func (s *Store) removeOutranked(ctx context.Context, consumerNo uint32, rows []Outcome) error {
+	for _, part := range chunks(rows, deletedAtOnce) {
+		ids := make([]ident.ID, len(part))
+		for i, o := range part {
+			ids[i] = o.ID
+		}
+		err := repeat(ctx, "remove the rows of jobs that are over", func(ctx context.Context) error {
+			_, err := s.db.ExecContext(ctx, list(deleteOutranked, len(ids)), inArgs(consumerNo, ids)...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const deleteOutranked = `
+DELETE FROM open_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+  AND (
+    EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = open_jobs.consumer_no AND d.message_id = open_jobs.message_id)
+    OR EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = open_jobs.consumer_no AND x.message_id = open_jobs.message_id)
+  )`

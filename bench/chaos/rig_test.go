@@ -42,7 +42,7 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	harness := buildPrograms(t)
 	dir := filepath.Join(t.TempDir(), "campaign")
 	report := filepath.Join(t.TempDir(), "chaos.json")
-	cmd := exec.Command(harness, "chaos", "--minutes", "0.6", "--seed", "1", "--rate", "100", "--every", "3s", "--neighbours", "14", "--dir", dir, "--keep", "--json", report)
+	cmd := exec.Command(harness, "chaos", "--minutes", "0.6", "--seed", "1", "--rate", "100", "--every", "3s", "--dir", dir, "--keep", "--json", report)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Run(), out.String())
@@ -61,8 +61,6 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	require.Positive(t, v.LeftOut, "filters and addresses leave jobs out")
 	require.Positive(t, v.Answered, "responses come back")
 	require.Positive(t, v.Replayed, "a replay delivers")
-	require.Positive(t, v.UnderAttack, "neighbours attack")
-	require.Positive(t, v.P99AfterAttack, "and it goes on after them")
 	require.FileExists(t, filepath.Join(dir, standalone, "faults.json"))
 }
 
