@@ -49,7 +49,7 @@ func TestLanesThatAreNotQuickShareThreeQuartersOfTheSlots(t *testing.T) {
 // However many consumers that have been quick hang at once, before anybody can know it, there is a
 // free slot.
 func TestConsumersThatHangAtOnceLeaveSlots(t *testing.T) {
-	for lanes, least := range map[int]int{1: 64, 8: 32, 32: 8} {
+	for lanes, least := range map[int]int{1: 64, 8: 32, 16: 8} {
 		d := &Dispatcher{settings: Settings{Concurrency: 512}, slots: 512, lanes: map[uint32]*lane{}}
 		for no := range uint32(lanes) {
 			d.lanes[no] = &lane{no: no, limit: 512}

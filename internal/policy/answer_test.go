@@ -46,7 +46,7 @@ func TestThePageSaysWhatAnAnswerMeans(t *testing.T) {
 		named := some.Judge(Answer{Status: status, Complete: true, RetryAfter: time.Second}, 1)
 		require.Equal(t, strings.Contains(text, "delivered"), all.Meaning == Delivered, "%d: %s", status, text)
 		require.Equal(t, strings.Contains(text, "`GONE`"), all.Meaning == Gone, "%d: %s", status, text)
-		require.Equal(t, strings.Contains(text, "no job of the consumer is sent before"), all.Hold > 0, "%d: %s", status, text)
+		require.Equal(t, strings.Contains(text, "no job of the consumer is sent"), all.Hold > 0, "%d: %s", status, text)
 		if strings.Contains(text, "failure") || strings.Contains(text, "retried") {
 			require.Equal(t, Retry, all.Meaning, "%d: %s", status, text)
 			require.Equal(t, strings.Contains(text, "always retried") || status == 404, named.Meaning == Retry, "%d: %s", status, text)
