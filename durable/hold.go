@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -102,7 +101,7 @@ func (s *Store) KeepHolds(ctx context.Context, holds []Hold) (kept []bool, err e
 			if _, err := tx.ExecContext(ctx, s.dialect.sql(insertHold), h.ConsumerNo); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, updateHold, h.SinceMs, h.UntilMs, cutText(h.By, maxHeldBy), h.ConsumerNo, h.UntilMs); err != nil {
+			if _, err := tx.ExecContext(ctx, updateHold, h.SinceMs, h.UntilMs, []byte(cutTo(h.By, maxHeldBy)), h.ConsumerNo, h.UntilMs); err != nil {
 				return err
 			}
 			kept[i] = true
@@ -174,12 +173,4 @@ func callFields(policy string) (f struct{ Authorization, Headers, SigningSecret 
 		_ = json.Unmarshal([]byte(policy), &f) // one that is no object has none
 	}
 	return f
-}
-
-// cutText cuts a text to that many bytes, at the begin of a character.
-func cutText(text string, most int) []byte {
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	return []byte(text)
 }
