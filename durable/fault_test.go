@@ -271,7 +271,7 @@ func TestFaultOfTooFewConnectionsOfTheMySQLUserKeepsNoInsertOut(t *testing.T) {
 	for range 3 {
 		require.Eventually(t, func() bool {
 			return s.Insert(t.Context(), node, []*durable.Message{{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}})[0] == nil
-		}, time.Minute, 10*time.Millisecond)
+		}, 3*time.Minute, 10*time.Millisecond)
 	}
 }
 

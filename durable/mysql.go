@@ -59,8 +59,9 @@ type yielding struct {
 	now   atomic.Bool
 }
 
-// yieldFor is the time for which a pool that yields has half of its connections.
-const yieldFor = time.Second
+// yieldFor is the time for which a pool that yields has half of its connections: several times the
+// pause between two tries of a statement, and what a connection takes on a slow machine.
+const yieldFor = 10 * time.Second
 
 func (y *yielding) yield() {
 	if y.DB == nil || !y.now.CompareAndSwap(false, true) {
