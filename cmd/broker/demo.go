@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 )
 
-// The sample of `make run`. Its tokens are not secret, since the README contains them. A broker
+// The sample of `make run`. Its tokens are not secret, since the pages contain them. A broker
 // with a demo listens at the address of its settings, loopback by default.
 const (
 	sampleProducer = "sample-producer"

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of routes in README.md")
+var update = flag.Bool("update", false, "rewrite the table of docs/routes.md")
 
 const root = "../../.."
 
@@ -75,7 +75,7 @@ func apiTable(t *testing.T, name string) string {
 
 var mark = regexp.MustCompile(`<!-- route (.*) -->`)
 
-// sections returns for each route its section, as a link from README.md: the first heading after its
+// sections returns for each route its section, as a link from docs/routes.md: the first heading after its
 // comment, or before it where the page goes on without one.
 func sections(t *testing.T) map[string]string {
 	t.Helper()
@@ -90,24 +90,24 @@ func sections(t *testing.T) map[string]string {
 				require.NotEmpty(t, before, page)
 				title = before[len(before)-1]
 			}
-			links[text[at[2]:at[3]]] = page + "#" + anchors(title)[0]
+			links[text[at[2]:at[3]]] = filepath.Base(page) + "#" + anchors(title)[0]
 		}
 	}
 	return links
 }
 
-func TestReadmeListsTheRoutes(t *testing.T) {
+func TestThePageOfRoutesListsThem(t *testing.T) {
 	var want []string
 	links := sections(t)
 	for _, r := range api.Routes() {
 		link := links[fmt.Sprintf("%s %s %s", r.Method, r.Path, r.Access)]
 		want = append(want, fmt.Sprintf("| [`%s %s`](%s) | %s | %s |", r.Method, r.Path, link, r.Access, r.Summary))
 	}
-	text := read(t, "README.md")
+	text := read(t, "docs/routes.md")
 	got := between(t, text, "routes")
 	if *update {
 		old, fresh := strings.Join(got, "\n"), strings.Join(want, "\n")
-		require.NoError(t, os.WriteFile(filepath.Join(root, "README.md"), []byte(strings.Replace(text, old, fresh, 1)), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "docs/routes.md"), []byte(strings.Replace(text, old, fresh, 1)), 0o644))
 		return
 	}
 	require.Equal(t, want, got, "go test ./internal/test/pages -update rewrites the table")
@@ -186,6 +186,11 @@ func TestTheListOfDecisionsIsWhole(t *testing.T) {
 		number, name, _ := strings.Cut(strings.TrimPrefix(title, "# "), ". ")
 		require.Contains(t, list, fmt.Sprintf("| %s | [%s](%s) |", number, name, filepath.Base(file)))
 	}
+}
+
+// A visitor reads the README in some minutes, and finds the rest from there.
+func TestTheReadmeIsShort(t *testing.T) {
+	require.LessOrEqual(t, len(strings.Fields(read(t, "README.md"))), 900)
 }
 
 // ARCHITECTURE.md fits on four screens.
