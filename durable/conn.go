@@ -4,13 +4,17 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 )
 
 // A boundedConn is a connection to MySQL whose transactions end with their context.
 // database/sql has no context for COMMIT and ROLLBACK. Without a boundedConn the driver
 // would wait for a stalled server until its read timeout, and every caller that waits for
 // the transaction would wait past its deadline.
-type boundedConn struct{ mysqlConn }
+type boundedConn struct {
+	mysqlConn
+	live *atomic.Int64 // of its pool
+}
 
 // mysqlConn has the interfaces of the driver's connection that database/sql uses.
 type mysqlConn interface {
@@ -23,6 +27,12 @@ type mysqlConn interface {
 	driver.QueryerContext
 	driver.SessionResetter
 	driver.Validator
+}
+
+// Close implements driver.Conn. database/sql calls it once.
+func (c boundedConn) Close() error {
+	c.live.Add(-1)
+	return c.mysqlConn.Close()
 }
 
 // BeginTx implements driver.ConnBeginTx.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +30,13 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept()}
 	// Migrate has its lock on one connection and works on another.
 	others, inserts := yielding{conns: max(conns, 2)}, yielding{conns: min(conns, insertConns)}
-	if others.DB, err = openPool(cfg, others.conns, inserts.yield); err != nil {
+	if err = others.open(cfg, inserts.yield); err != nil {
 		return nil, err
 	}
 	s.db, s.reads = others.DB, others.DB
 	whole := cfg.Clone()
 	whole.MultiStatements = true
-	if inserts.DB, err = openPool(whole, inserts.conns, others.yield); err != nil {
+	if err = inserts.open(whole, others.yield); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
 	s.inserts = inserts.DB
@@ -56,22 +57,40 @@ const insertConns = 8
 type yielding struct {
 	*sql.DB
 	conns int
-	now   atomic.Bool
+	live  atomic.Int64 // connections that the server has given, unlike those that the pool asks for
+
+	mu    sync.Mutex
+	since time.Time // the last time it gave up some
+	ends  int       // yields that have not ended
 }
 
 // yieldFor is the time for which a pool that yields has half of its connections: several times the
-// pause between two tries of a statement, and what a connection takes on a slow machine.
-const yieldFor = 10 * time.Second
+// pause between two tries of a statement, and what a connection takes on a slow machine. A pool
+// yields again where the other one still gets none after yieldAgain.
+const (
+	yieldFor   = 10 * time.Second
+	yieldAgain = 2 * time.Second
+)
 
 func (y *yielding) yield() {
-	if y.DB == nil || !y.now.CompareAndSwap(false, true) {
+	if y.DB == nil {
 		return
 	}
-	y.SetMaxOpenConns(max(y.Stats().OpenConnections/2, 1))
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if time.Since(y.since) < yieldAgain {
+		return
+	}
+	y.since = time.Now()
+	y.ends++
+	y.SetMaxOpenConns(max(int(y.live.Load()/2), 1))
 	time.AfterFunc(yieldFor, func() {
-		y.SetMaxOpenConns(y.conns)
-		y.SetMaxIdleConns(y.conns)
-		y.now.Store(false)
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		if y.ends--; y.ends == 0 {
+			y.SetMaxOpenConns(y.conns)
+			y.SetMaxIdleConns(y.conns)
+		}
 	})
 }
 
@@ -82,19 +101,19 @@ func ofUser(err error) bool {
 	return errors.As(err, &answer) && (answer.Number == 1203 || answer.Number == 1226)
 }
 
-// openPool returns a pool of connections. It opens none. crowded is called where the server allows the
-// user no further connection.
-func openPool(cfg *mysql.Config, conns int, crowded func()) (*sql.DB, error) {
+// open makes the pool. It opens no connection. crowded is called where the server allows the user no
+// further one.
+func (y *yielding) open(cfg *mysql.Config, crowded func()) error {
 	inner, err := mysql.NewConnector(cfg)
 	if err != nil {
-		return nil, errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
+		return errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
 	}
-	db := sql.OpenDB(sessions{inner, crowded})
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
-	db.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies
-	db.SetConnMaxIdleTime(20 * time.Second)
-	return db, nil
+	y.DB = sql.OpenDB(sessions{inner, crowded, &y.live})
+	y.SetMaxOpenConns(y.conns)
+	y.SetMaxIdleConns(y.conns)
+	y.SetConnMaxLifetime(3 * time.Minute) // below the idle limits of servers and proxies
+	y.SetConnMaxIdleTime(20 * time.Second)
+	return nil
 }
 
 // mysqlConfig returns the settings for a DSN. Its errors are fixed sentences, because errors

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // sessions is a connector whose connections have the settings that the statements of this
@@ -16,7 +17,8 @@ import (
 // assignments. It then reads the settings back, because a proxy may swallow statements.
 type sessions struct {
 	driver.Connector
-	crowded func() // the server allows the user no further connection
+	crowded func()        // the server allows the user no further connection
+	live    *atomic.Int64 // connections that are open
 }
 
 const (
@@ -78,9 +80,10 @@ func (c sessions) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 		return nil, err
 	}
-	bounded := boundedConn{conn.(mysqlConn)}
+	bounded := boundedConn{conn.(mysqlConn), c.live}
+	c.live.Add(1)
 	if err := bounded.prepare(ctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, bounded.Close())
 	}
 	return bounded, nil
 }
