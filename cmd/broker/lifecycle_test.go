@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -107,6 +108,12 @@ func (s *life) meanwhile() {
 
 // own is the name of a producer of this stage alone.
 func (s *stage) own() string { return s.channel + "-producer" }
+
+// stored returns how many messages the channel of this stage has, at most 100.
+func (s *stage) stored() int {
+	s.t.Helper()
+	return strings.Count(s.do("GET", s.path("/messages?size=100"), "").body, "/message/")
+}
 
 // publishAs publishes as a producer and returns the path of the message or schedule.
 func (s *stage) publishAs(producer, body string, headers ...string) string {

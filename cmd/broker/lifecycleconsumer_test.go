@@ -184,12 +184,13 @@ var consumerLives = map[string]func(*testing.T, *life){
 			return 204
 		})
 		s.join("k=" + k.URL)
-		s.put(s.path("/consumer/k"), "tombstoneAfter", "1000", "adaptive", "true", "backoff", "constant:300ms")
+		s.put(s.path("/consumer/k"), "tombstoneAfter", "1000", "backoff", "constant:300ms")
 		for i := range 8 {
 			s.publish(fmt.Sprint(i))
 		}
-		eventually(t, "the pace to slow down", func() bool { return s.consumer("k").Rate != "NORMAL" })
 		eventually(t, "many failures", func() bool { return k.count() >= 10 })
+		s.put(s.path("/consumer/k"), "adaptive", "true")
+		eventually(t, "the pace to slow down", func() bool { return s.consumer("k").Rate != "NORMAL" })
 		s.change("k", "pause")
 		s.put(s.path("/consumer/k"), "callbackUrl", k.URL+"/new", "tombstoneAfter", "3")
 		s.meanwhile()
@@ -280,15 +281,16 @@ var consumerLives = map[string]func(*testing.T, *life){
 var otherLives = map[string]func(*testing.T, *life){
 	"a schedule is deleted: its next messages, its message ID": func(t *testing.T, s *life) {
 		s.join("k")
-		at := s.publishAs("p", "tick", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(time.Second)+"/PT1S")
-		s.awaitQueued("k", 1)
+		at := s.publishAs("p", "tick", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(3*time.Second)+"/PT1S")
+		eventually(t, "a message of the schedule", func() bool { return len(s.queued("k", "limit=100")) > 0 })
 		s.delete(at)
-		sent := s.counts().Counts.Dispatched.Count
+		sent := s.stored()
 		s.meanwhile()
 		requireProblem(t, s.do("GET", at, ""), 404, "scheduled_message_not_found")
 		s.publish("mine", "X-Broker-Message-ID", "tick")
 		time.Sleep(2500 * time.Millisecond)
-		require.Len(t, s.awaitQueued("k", sent+1), sent+1)
+		require.Equal(t, sent+1, s.stored())
+		s.awaitQueued("k", sent+1)
 	},
 	"a bulk is cancelled: its next rows, its body": func(t *testing.T, s *life) {
 		at := s.bulk("application/json", `{"FileURL":"`+file(t, func(w http.ResponseWriter, _ *http.Request) {
