@@ -32,6 +32,7 @@ func (b *broker) Run(ctx context.Context) error {
 	defer stopNode()
 
 	b.restoreLeases(background)
+	b.plane.AdoptJournals()
 	var plane, loops, keeper sync.WaitGroup
 	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
 	loops.Go(func() { guard.Loop(reaperCtx, "balancer", b.balancer.Run) })

@@ -75,6 +75,7 @@ func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) 
 		}}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
+	p.AdoptJournals()
 	wg.Go(func() { p.Run(ctx) })
 	stop := func() { cancel(); wg.Wait() }
 	t.Cleanup(stop)
@@ -284,7 +285,7 @@ func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
 	keyed(p, "first")
 	stop()
 	p, d, _ := startJournal(t, f.Store, data, 1<<20)
-	require.Eventually(t, func() bool { return p.JournalState().Waiting == 1 }, 30*time.Second, time.Millisecond)
+	require.EqualValues(t, 1, p.JournalState().Waiting, "before the first request is served")
 	keyed(p, "second")
 	require.EqualValues(t, 2, p.JournalState().Waiting)
 	require.NoDirExists(t, filepath.Join(data, "journal", "1"), "two journals have no order")

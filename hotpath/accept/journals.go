@@ -18,48 +18,74 @@ const (
 	stopDrain = 5 * time.Second
 )
 
+// AdoptJournals takes over the journals that others have left. The broker goes on with the first of
+// them as its own. Call it before the first request is served: a message with an ordering key that
+// comes then is behind those that wait there.
+func (p *Publisher) AdoptJournals() {
+	s := p.standby
+	if !s.on() {
+		return
+	}
+	left, err := s.o.Left()
+	if err != nil {
+		p.committer.log.Warn("a journal in the data folder cannot be read", "error", err)
+	}
+	for _, j := range left {
+		r := newReplay(p, j)
+		r.left = !s.take(j)
+		s.add(r)
+	}
+}
+
 // keepJournals replays the journal of this broker and those that others have left, until ctx ends.
 func (p *Publisher) keepJournals(ctx context.Context) {
 	s := p.standby
 	var replays sync.WaitGroup
-	begin := func(j *journal.Journal, left bool) {
-		r := newReplay(p, j)
-		s.mu.Lock()
-		s.all = append(s.all, r)
-		s.mu.Unlock()
-		if n := j.Waiting(); n > 0 {
-			p.committer.log.Info("storing the messages of a journal", "folder", j.Dir(), "messages", n)
+	begin := func() {
+		for _, r := range s.unbegun() {
+			if n := r.journal.Waiting(); n > 0 {
+				p.committer.log.Info("storing the messages of a journal", "folder", r.journal.Dir(), "messages", n)
+			}
+			replays.Go(func() {
+				guard.Loop(ctx, "journal replay", func(ctx context.Context) { p.replayAll(ctx, r, r.left) })
+			})
 		}
-		replays.Go(func() {
-			guard.Loop(ctx, "journal replay", func(ctx context.Context) { p.replayAll(ctx, r, left) })
-		})
 	}
 	tick := time.NewTicker(leftTick)
 	defer tick.Stop()
-	for p.adopt(begin); ; {
+	p.AdoptJournals() // again, where a disk failed before
+	for {
+		begin()
 		select {
 		case <-ctx.Done():
 			replays.Wait()
 			p.endJournals(context.WithoutCancel(ctx))
 			return
 		case j := <-s.opened:
-			begin(j, false)
+			s.add(newReplay(p, j))
 		case <-tick.C:
-			p.adopt(begin)
+			p.AdoptJournals()
 		}
 	}
 }
 
-// adopt begins to replay the journals that others have left. The broker goes on with the first of
-// them as its own: a message that comes now is behind those that wait there, in one order.
-func (p *Publisher) adopt(begin func(j *journal.Journal, left bool)) {
-	left, err := p.standby.o.Left()
-	if err != nil {
-		p.committer.log.Warn("a journal in the data folder cannot be read", "error", err)
+func (s *standby) add(r *replay) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, r)
+}
+
+// unbegun returns the replays that did not begin yet, and now do.
+func (s *standby) unbegun() (all []*replay) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.all {
+		if !r.begun {
+			r.begun = true
+			all = append(all, r)
+		}
 	}
-	for _, j := range left {
-		begin(j, !p.standby.take(j))
-	}
+	return all
 }
 
 // replayAll replays a journal until ctx ends, one that was left until it is empty.

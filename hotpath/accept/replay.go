@@ -50,9 +50,11 @@ type replay struct {
 	p       *Publisher
 	journal *journal.Journal
 	log     *slog.Logger
+	left    bool // by another broker, and not the one that this broker writes
+	begun   bool // guarded by the mutex of the standby
 
 	recheck uint64          // up to this place messages may be over already
-	held    map[uint32]bool // channels whose messages are held, because they are paused
+	held    map[uint32]bool // channels whose messages are held, because they are paused; written under the mutex of the standby
 	looked  time.Time       // for channels whose messages are due again
 	began   time.Duration   // when the entries at hand were read, of the process
 	alone   bool            // one of them is stored alone
@@ -109,8 +111,8 @@ func (r *replay) release() {
 	r.looked = time.Now()
 	for no := range r.held {
 		if !r.paused(no) {
-			delete(r.held, no)
 			r.again(no)
+			r.keepHeld(no, false)
 		}
 	}
 	for _, p := range r.poisoned {
@@ -248,8 +250,21 @@ func (r *replay) holdPaused(all []fate) {
 		f := &all[i]
 		if !f.done && !f.Lost && (r.held[f.Msg.ChannelNo] || r.paused(f.Msg.ChannelNo)) {
 			f.done, f.hold = true, true
-			r.held[f.Msg.ChannelNo] = true
+			r.keepHeld(f.Msg.ChannelNo, true)
 		}
+	}
+}
+
+// keepHeld says whether messages of a channel are held. Until they are due again, those with an
+// ordering key that come after its resumption are behind them.
+func (r *replay) keepHeld(channel uint32, held bool) {
+	s := r.p.standby
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held {
+		r.held[channel] = true
+	} else {
+		delete(r.held, channel)
 	}
 }
 

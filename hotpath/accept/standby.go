@@ -121,11 +121,12 @@ func (s *standby) room(f *fallbacks) (*journal.Journal, error) {
 	return j, j.Room(f.all[0].msg.ChannelNo, bytes)
 }
 
-// behind reports whether messages of a channel wait in a journal, or are on their way into one.
+// behind reports whether messages of a channel wait in a journal or are held there, or are on their way
+// into one.
 func (s *standby) behind(channel uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.limbo[channel] > 0 || s.own != nil && s.own.Waits(channel) || slices.ContainsFunc(s.all, func(r *replay) bool { return r.journal.Waits(channel) })
+	return s.limbo[channel] > 0 || s.own != nil && s.own.Waits(channel) || slices.ContainsFunc(s.all, func(r *replay) bool { return r.held[channel] || r.journal.Waits(channel) })
 }
 
 // passing reports whether an outcome says only that the store did not take the message now.

@@ -117,6 +117,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 			b.plane.Restored()
 		}
 	}
+	b.plane.AdoptJournals()
 	return b, nil
 }
 

@@ -315,11 +315,15 @@ func (p *post) answered() bool {
 	return t.stored() || t.taken()
 }
 
-// through reports whether all tries of two posts went through one slot.
+// through reports whether all tries of two posts that came to a broker came to one slot.
 func (p *post) through(other *post) bool {
+	slot := -1
 	for _, t := range append(append([]try(nil), p.tries...), other.tries...) {
-		if t.status != 0 && t.slot != other.tries[0].slot {
+		if t.came && slot >= 0 && t.slot != slot {
 			return false
+		}
+		if t.came {
+			slot = t.slot
 		}
 	}
 	return true

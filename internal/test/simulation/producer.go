@@ -34,6 +34,7 @@ type post struct {
 type try struct {
 	sent   time.Duration
 	slot   int    // of the broker
+	came   bool   // to a broker, which may have stored it
 	status int    // 0: no answer
 	code   string // of a problem
 	id     string // of the message or the receipt, from Location
@@ -137,7 +138,7 @@ func (b *broker) broadcast(p *post, t *try) {
 	if b.life.w.plan.greed.producers > 0 { // as a body that comes
 		rc.Request.SetBodyStream(strings.NewReader(p.payload), len(p.payload))
 	}
-	t.slot = b.life.slot
+	t.slot, t.came = b.life.slot, true
 	b.plane.Broadcast(rc, ch.ID)
 	if b.life.w.plan.greed.producers > 0 && problemCode(rc) == "overloaded" {
 		b.life.w.checkRoom(b, int64(len(p.payload)))
