@@ -30,6 +30,9 @@ func (j *Journal) stretches() (all []stretch) {
 	}
 	if len(all) == 0 {
 		j.cached, j.cache = nil, nil
+		if !j.closed {
+			j.sweep() // a failed write gives up a file whose entries became over while it was under way
+		}
 	}
 	return all
 }
