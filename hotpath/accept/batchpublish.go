@@ -54,7 +54,7 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 	}
 	mode, err := cloudevents.ModeOf(rc.Request.Header.ContentType())
 	if err = eventProblem(err); err == nil {
-		err = Uncoded(&rc.Request.Header)
+		err = uncoded(&rc.Request.Header)
 	}
 	if err == nil {
 		err = p.batch(rc, from, mode == cloudevents.Batch)

@@ -39,11 +39,11 @@ func cleanCoding(value string) (string, error) {
 	return value, nil
 }
 
-// errCoded refuses a body of lines or rows: they are stored apart, and none could keep its codings.
+// errCoded refuses a body of lines: they are stored apart, and none could keep its codings.
 var errCoded = problem.New(415, "unsupported_media_type", "The lines are stored as single messages, which cannot keep the Content-Encoding of the whole body: send it uncoded, or code payloads and say so in the member ContentEncoding.")
 
-// Uncoded refuses a request of lines or rows whose body has a content coding.
-func Uncoded(h *fasthttp.RequestHeader) error {
+// uncoded refuses a request of lines whose body has a content coding.
+func uncoded(h *fasthttp.RequestHeader) error {
 	value, err := codingOf(h)
 	if err == nil && value != "" {
 		err = errCoded

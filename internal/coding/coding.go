@@ -1,19 +1,12 @@
 // Package coding knows the headers of HTTP that say what a payload is (RFC 9110, 8). It checks the
-// value of a Content-Encoding and undoes it within bounds.
+// value of a Content-Encoding and undoes it within bounds, whole or as a stream.
 package coding
 
 import (
-	"bufio"
 	"bytes"
-	"compress/flate"
-	"compress/gzip"
-	"compress/zlib"
 	"errors"
 	"io"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/molecule-man/go-brrr"
 )
 
 // Header is the header with the codings of a payload, in the order in which they were applied.
@@ -94,82 +87,10 @@ func Decode(value string, body []byte, most int) ([]byte, error) {
 	if value == "" {
 		return body, nil
 	}
-	codings := strings.Split(value, ",")
-	if len(codings) > maxCodings {
-		return nil, ErrUnknown
-	}
-	var r io.Reader = bytes.NewReader(body)
-	for i := len(codings) - 1; i >= 0; i-- {
-		d, err := decoder(strings.ToLower(strings.TrimSpace(codings[i])), r)
-		if err != nil {
-			return nil, failure(err)
-		}
-		if c, ok := d.(io.Closer); ok {
-			defer func() { _ = c.Close() }()
-		}
-		r = &bounded{d, most}
-	}
-	out, err := io.ReadAll(r)
+	r, err := NewReader(value, bytes.NewReader(body), int64(most))
 	if err != nil {
-		return nil, failure(err)
+		return nil, err
 	}
-	return out, nil
-}
-
-// failure returns the error of this package for one of a decoder. A decoder may wrap the error of the
-// one below it.
-func failure(err error) error {
-	for _, known := range []error{ErrUnknown, ErrTooLarge} {
-		if errors.Is(err, known) {
-			return known
-		}
-	}
-	return ErrBroken
-}
-
-// decoder returns the reader that undoes one coding.
-func decoder(name string, r io.Reader) (io.Reader, error) {
-	switch name {
-	case "gzip", "x-gzip":
-		return gzip.NewReader(r)
-	case "deflate":
-		return inflater(r)
-	case "br":
-		return brrr.NewReader(r), nil
-	case "zstd":
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
-	}
-	return nil, ErrUnknown
-}
-
-// inflater reads the zlib format, which deflate means, and raw deflate, which some senders take for
-// it.
-func inflater(r io.Reader) (io.Reader, error) {
-	b := bufio.NewReader(r)
-	if head, err := b.Peek(2); err == nil && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0 {
-		return zlib.NewReader(b)
-	}
-	return flate.NewReader(b), nil
-}
-
-// A bounded reader fails with ErrTooLarge behind left bytes.
-type bounded struct {
-	io.Reader
-	left int
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if len(p) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.Reader.Read(p)
-	if b.left -= n; b.left < 0 {
-		b.left = 0
-		return 0, ErrTooLarge
-	}
-	return n, err
+	defer r.Close()
+	return io.ReadAll(r)
 }
