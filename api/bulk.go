@@ -96,7 +96,7 @@ func viewBulk(ch *catalogue.Channel, b *durable.Bulk) apitype.Bulk {
 	_ = json.Unmarshal(b.Spec, &spec) // the broker wrote it; a newer one may know more
 	fileURL, _, _ := strings.Cut(spec.FileURL, "?")
 	view := apitype.Bulk{
-		ID: b.ID.String(), State: bulkState(b), Reason: b.Reason, Format: spec.Format, FileURL: fileURL, Rate: spec.Rate,
+		ID: b.ID.String(), State: bulkState(b), Reason: b.Reason, Format: spec.Format, FileURL: fileURL, Rate: spec.Rate, Template: spec.Template,
 		CreatedAt: apitype.Time{Time: b.ID.Time()}, ChangedAt: apitype.Time{Time: time.UnixMilli(b.ChangedMs)},
 		Bytes: b.Bytes, Total: b.Total, Published: b.Published, Rejected: b.Rejected, Duplicates: b.Duplicates,
 		PerSecond: math.Round(b.Speed), BadRows: []apitype.BadRow{}, BadRowsURL: bulkPath(ch.ID, b.ID) + "/bad-rows",

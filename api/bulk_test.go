@@ -26,7 +26,9 @@ func (w *world) bulk() *durable.Bulk {
 	w.t.Helper()
 	ctx := context.Background()
 	ch, p := w.cat.Channel("c"), w.cat.Producer("p")
-	spec, err := json.Marshal(map[string]string{"FileURL": "http://127.0.0.1/file?token=" + secret, "Format": "csv", "Rate": "5/1s"})
+	template := &apitype.BulkTemplate{Payload: "p", PayloadBase64: "p", ContentType: "t", ContentEncoding: "gzip", Headers: map[string]string{"X-A": "a"},
+		Priority: "1", MessageID: "m", TTL: "1h", OrderingKey: "k", ScheduledFor: "s", Recurrence: "r"}
+	spec, err := json.Marshal(apitype.BulkRequest{FileURL: "http://127.0.0.1/file?token=" + secret, Format: "csv", Rate: "5/1s", Template: template})
 	require.NoError(w.t, err)
 	b := &durable.Bulk{ChannelNo: ch.No, ProducerNo: p.No, State: durable.BulkRunning, Spec: spec, Total: 9}
 	b.ID = w.ids.Next()
@@ -66,6 +68,7 @@ func TestABulkCountsItsJobs(t *testing.T) {
 	v := show()
 	require.Equal(t, [3]int64{0, 2, 0}, [3]int64{v.Delivered, v.Open, v.Dead})
 	require.Equal(t, "http://127.0.0.1/file", v.FileURL)
+	require.Equal(t, apitype.Text("1"), v.Template.Priority)
 	require.WithinDuration(t, v.ChangedAt.Add(7*time.Second/3), v.EstimatedEnd.Time, 2*time.Millisecond)
 	list, err := w.store.ListMessages(context.Background(), b.ChannelNo, b.ID, 10)
 	require.NoError(t, err)

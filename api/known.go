@@ -29,6 +29,7 @@ var commonHeaders = []string{
 var (
 	timesHeaders   = []string{"X-Broker-Scheduled-For", "X-Broker-Recurrence"}
 	linesHeaders   = append([]string{"X-Broker-Message-Priority", "X-Broker-Message-TTL", "X-Broker-Consumers", "X-Broker-Ordering-Key", "X-Broker-Metadata-Headers", "X-Broker-Signature"}, timesHeaders...)
+	bulkHeaders    = append([]string{"X-Broker-Bulk-Template", "X-Broker-Bulk-Rate"}, linesHeaders...)
 	messageHeaders = append([]string{"X-Broker-Message-ID", "Idempotency-Key"}, linesHeaders...)
 	requestHeaders = append([]string{"Prefer"}, messageHeaders...)
 	leaseHeaders   = []string{"X-Broker-Lease"}

@@ -109,7 +109,7 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/scheduled-messages", Access: AccessManagement, Summary: "list the scheduled messages of a channel", Query: scheduleQueries, serve: (*API).listScheduled},
 	{Method: get, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "a scheduled message", serve: (*API).getScheduled},
 	{Method: del, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "delete a scheduled message before its time", serve: (*API).cancelScheduled, always: true},
-	{Method: post, Path: "/channel/{channel}/bulk", Access: AccessData, Summary: "publish a body or file of any length", Body: OwnBody, Headers: linesHeaders, own: (*API).acceptBulk},
+	{Method: post, Path: "/channel/{channel}/bulk", Access: AccessData, Summary: "publish a body or file of any length", Body: OwnBody, Headers: bulkHeaders, own: (*API).acceptBulk},
 	{Method: get, Path: "/channel/{channel}/bulks", Access: AccessPublished, Summary: "list the bulks of a channel", Query: pageQueries, serve: (*API).listBulks},
 	{Method: get, Path: "/channel/{channel}/bulk/{bulk}", Access: AccessPublished, Summary: "a bulk and how far it is", serve: (*API).getBulk},
 	{Method: get, Path: "/channel/{channel}/bulk/{bulk}/bad-rows", Access: AccessPublished, Summary: "all rows of a bulk that became no message", serve: (*API).getBadRows},

@@ -240,7 +240,7 @@ func badFiles(t *testing.T, p *process) {
 		"missing":    {http.NotFound, "404"},
 		"redirected": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, "redirect"},
 		"compressed": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Encoding", "compress")
 			_, _ = io.WriteString(w, bomb.String())
 		}, "Content-Encoding"},
 		"zipped":        {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, bomb.String()) }, ""},

@@ -14,10 +14,10 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/coding"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
@@ -120,8 +120,8 @@ func (b *Bulks) checkFile(ctx context.Context, bulk *durable.Bulk, spec *Spec, b
 	return err
 }
 
-// request asks for the file. The answer is whole and not compressed, so that it is as large as it
-// says, or the error says why not.
+// request asks for the file. The answer is whole and coded as textOf undoes it, or the error says why
+// not. A server is asked for the file as it is; some have only a compressed one.
 func (b *Bulks) request(ctx context.Context, from string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
@@ -140,7 +140,8 @@ func (b *Bulks) request(ctx context.Context, from string) (*http.Response, error
 }
 
 func (b *Bulks) checkAnswer(r *http.Response) error {
-	encoding := r.Header.Get("Content-Encoding")
+	codings := strings.Join(r.Header.Values(coding.Header), ",")
+	_, unknown := codingsOf(codings)
 	switch {
 	case r.StatusCode >= 300 && r.StatusCode < 400:
 		return failedFetch("The file is answered with the redirect %d, and redirects are not followed.", r.StatusCode)
@@ -148,12 +149,35 @@ func (b *Bulks) checkAnswer(r *http.Response) error {
 		return fmt.Errorf("the answer has the status %d", r.StatusCode)
 	case r.StatusCode != http.StatusOK:
 		return failedFetch("The file is answered with the status %d.", r.StatusCode)
-	case encoding != "" && !strings.EqualFold(encoding, "identity"):
-		return failedFetch("The file is sent with Content-Encoding %s, and only an uncompressed file is taken.", cut(encoding))
+	case unknown != nil:
+		return failedFetch("The file is sent with Content-Encoding %s, and only gzip and deflate are decoded, at most three times.", strings.ToValidUTF8(cut(codings), ""))
 	case r.ContentLength > b.MostBytes:
 		return b.tooLarge()
 	}
 	return nil
+}
+
+// textOf returns the text of the answer with a file, which request checked.
+func (b *Bulks) textOf(answer *http.Response, moved func(n int)) (*stream, error) {
+	text := newStream(answer.Body, moved, b.MostBytes)
+	codings, err := codingsOf(strings.Join(answer.Header.Values(coding.Header), ","))
+	if err == nil {
+		err = text.decode(codings)
+	}
+	return text, b.failedRead(text, err)
+}
+
+// failedRead returns what an error of reading a file means for its fetch.
+func (b *Bulks) failedRead(text *stream, err error) error {
+	switch {
+	case err == nil || err == io.EOF:
+		return err
+	case text.wire.broken():
+		return &unreached{errBrokeOff, err}
+	case errors.Is(err, coding.ErrTooLarge):
+		return b.tooLarge()
+	}
+	return failedFetch("The file is not coded as its Content-Encoding says.")
 }
 
 func (b *Bulks) tooLarge() error {
@@ -162,7 +186,7 @@ func (b *Bulks) tooLarge() error {
 
 // download stores the file in chunks, and returns what it counted.
 func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *place) (c *chunker, err error) {
-	c = &chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format), at: at}
+	c = &chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format)}
 	ctx, over := b.watch(ctx, at, &c.got)
 	defer func() {
 		if cause := over(); err != nil && (errors.Is(cause, errCrowded) || errors.Is(cause, errSlow)) {
@@ -174,9 +198,17 @@ func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec, at
 		return nil, err
 	}
 	defer answer.Body.Close()
+	text, err := b.textOf(answer, func(n int) {
+		c.got.Add(int64(n))
+		at.hold.Moved(n)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer text.close()
 	for whole := false; !whole; {
-		if whole, err = c.fill(answer.Body); err != nil {
-			return nil, err
+		if whole, err = c.fill(text); err != nil {
+			return nil, b.failedRead(text, err)
 		}
 		if c.bytes > b.MostBytes {
 			return nil, b.tooLarge()
@@ -209,7 +241,12 @@ func (b *Bulks) peek(r *apitype.BulkRequest) error {
 		return nil
 	}
 	defer answer.Body.Close()
-	line, err := newRowReader(io.LimitReader(answer.Body, readAhead), true, 0, readAhead-1).next(ctx)
+	text, err := b.textOf(answer, func(int) {})
+	if err != nil {
+		return nil
+	}
+	defer text.close()
+	line, err := newRowReader(io.LimitReader(text, readAhead), true, 0, readAhead-1).next(ctx)
 	if err != nil || len(line) > readAhead/2 {
 		return nil
 	}
@@ -230,50 +267,26 @@ type chunker struct {
 	hold  *share.Hold // of buf; nil: it is not counted
 	no    int64
 	bytes int64
-	at    *place       // of a fetch
-	got   atomic.Int64 // bytes that came
-}
-
-// firstChunk is the memory for a chunk before it has come, bytes; roomPatience the wait for more.
-const (
-	firstChunk   = 8 << 10
-	roomPatience = time.Second
-)
-
-// grow makes room for more of a chunk: twice as much as has come.
-func (c *chunker) grow() error {
-	room := min(max(2*cap(c.buf), firstChunk), c.size)
-	if c.hold != nil && !c.hold.Await(context.Background(), int64(room-cap(c.buf)), roomPatience) {
-		return problem.ErrOverloaded
-	}
-	c.buf = append(make([]byte, 0, room), c.buf...)
-	return nil
+	got   atomic.Int64 // bytes of a fetch that came over the wire
 }
 
 // fill reads the next chunk, and reports whether it is the last.
-func (c *chunker) fill(from io.Reader) (whole bool, err error) {
+func (c *chunker) fill(from *stream) (whole bool, err error) {
 	c.buf = c.buf[:0]
 	for len(c.buf) < c.size {
 		if len(c.buf) == cap(c.buf) {
-			if err := c.grow(); err != nil {
+			if c.buf, err = grow(c.buf, c.size, c.hold); err != nil {
 				return false, err
 			}
 		}
 		n, err := from.Read(c.buf[len(c.buf):cap(c.buf)])
 		c.buf = c.buf[:len(c.buf)+n]
-		if c.hold != nil {
-			c.hold.Moved(n)
-		}
-		if c.at != nil {
-			c.got.Add(int64(n))
-			c.at.hold.Moved(n)
-		}
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			whole = true
 			break
 		}
 		if err != nil {
-			return false, &unreached{errBrokeOff, err}
+			return false, err
 		}
 	}
 	part := c.buf

@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/coding"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
@@ -24,54 +26,115 @@ import (
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
-// The formats of a body by its media type. A request is JSON instead.
-var formats = map[string]string{"text/csv": CSV, "application/x-ndjson": NDJSON, "application/json": ""}
-
-var errMedia = problem.New(415, "unsupported_media_type", "A bulk is application/x-ndjson, text/csv in UTF-8 with a header line, or application/json with a FileURL.")
+// An upload is the request of a bulk while its body comes.
+type upload struct {
+	rc   *fasthttp.RequestCtx
+	st   *catalogue.Standing
+	bulk *durable.Bulk
+	spec *Spec
+	hold *share.Hold // of the memory that it takes
+	body *stream
+}
 
 // Accept is POST /channel/{channel}/bulk. A 202 means that the bulk is stored: a body whole, in
-// chunks, in bounded memory; of a file, where it is.
+// chunks, in bounded memory; of a file elsewhere, where it is.
 func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	st, err := b.Publisher.Sender(rc)
 	if err != nil {
 		return err
 	}
 	ch, producer := st.Channel, st.Producer
-	format, err := formatOf(rc.Request.Header.ContentType())
+	kind, params, err := mime.ParseMediaType(string(rc.Request.Header.ContentType()))
 	if err != nil {
-		return err
-	}
-	if err := accept.Uncoded(&rc.Request.Header); err != nil {
-		return err
+		return errMedia
 	}
 	if err := b.replicates(ch); err != nil {
 		return err
 	}
-	spec := Spec{BulkRequest: apitype.BulkRequest{Format: format}, ChunkSize: chunkSize}
-	if spec.Defaults, err = b.Publisher.RowDefaults(&rc.Request.Header, ch); err != nil {
+	u := &upload{rc: rc, st: &st, bulk: &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer.No}, spec: &Spec{ChunkSize: chunkSize}}
+	if u.spec.Defaults, err = b.Publisher.RowDefaults(&rc.Request.Header, ch); err != nil {
 		return err
 	}
-	bulk := &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer.No}
-	bulk.ID = b.Publisher.NewID()
-	_, _ = rand.Read(bulk.Owner[:]) // never fails, says its documentation
-	if format == "" {
-		err = b.takeRequest(rc, &st, bulk, &spec)
-	} else {
-		err = b.takeBody(rc, &st, bulk, &spec)
-	}
-	if err != nil {
+	u.bulk.ID = b.Publisher.NewID()
+	_, _ = rand.Read(u.bulk.Owner[:]) // never fails, says its documentation
+	if err := b.take(u, kind, params); err != nil {
 		return err
 	}
 	failpoint.At(failpoint.AfterBulkBody)
 	b.Wake()
-	if err := b.confirm(ch, bulk.ID); err != nil {
+	if err := b.confirm(ch, u.bulk.ID); err != nil {
 		return err
 	}
-	b.Log.Info("a bulk is accepted", "bulk", bulk.ID.String(), "channel", ch.ID, "producer", producer.ID, "format", spec.Format, "file", spec.FileURL != "")
-	rc.Response.Header.Set(fasthttp.HeaderLocation, path(ch, bulk))
+	b.Log.Info("a bulk is accepted", "bulk", u.bulk.ID.String(), "channel", ch.ID, "producer", producer.ID, "format", u.spec.Format, "file", u.spec.FileURL != "")
+	rc.Response.Header.Set(fasthttp.HeaderLocation, path(ch, u.bulk))
 	rc.Response.Header.Set(accept.AckHeader, accept.Committed(ch.Intake.Ack).String())
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 	return nil
+}
+
+// take stores the bulk of a request by its media type.
+func (b *Bulks) take(u *upload, kind string, params map[string]string) error {
+	said, err := headerOptions(&u.rc.Request.Header)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case apitype.MediaJSON:
+		if !inUTF8(params) {
+			return errMedia
+		}
+		if said != nil {
+			return errOptionsTwice
+		}
+		return b.reading(u, maxRequest, b.takeRequest)
+	case mediaMultipart:
+		if n := len(params["boundary"]); n == 0 || n > maxBoundary {
+			return errForm
+		}
+		return b.reading(u, b.MostBytes, func(u *upload) error { return b.takeForm(u, params["boundary"], said) })
+	}
+	format, err := formatOf(kind, params)
+	switch {
+	case err != nil:
+		return err
+	case format == "":
+		return errMedia
+	case said != nil:
+		u.spec.BulkRequest = *said
+	}
+	u.spec.Format = format
+	return b.reading(u, b.MostBytes, b.takeBody)
+}
+
+// reading begins to read the body of a request, of at most that many bytes before and after it is
+// decoded. Its progress is what comes over the wire: a body that comes slowly is ended under pressure,
+// whatever is decoded from it.
+func (b *Bulks) reading(u *upload, most int64, take func(*upload) error) error {
+	h := &u.rc.Request.Header
+	codings, err := codingsOf(string(bytes.Join(h.PeekAll(coding.Header), []byte{','})))
+	if err != nil {
+		return err
+	}
+	if int64(h.ContentLength()) > most {
+		return intake.ErrTooLarge
+	}
+	body := b.Publisher.Body(u.rc, u.st)
+	u.hold = b.Bodies.Hold(share.Producer(u.bulk.ProducerNo), body.End)
+	defer u.hold.Close()
+	u.body = newStream(body, u.hold.Moved, most)
+	defer u.body.close()
+	if err = u.decode(codings); err == nil {
+		err = take(u)
+	}
+	return u.refusal(err)
+}
+
+// decode undoes codings of what is read of the body.
+func (u *upload) decode(codings string) error {
+	if codings != "" && !u.hold.Await(context.Background(), coding.Memory(codings), roomPatience) {
+		return problem.ErrOverloaded
+	}
+	return u.body.decode(codings)
 }
 
 // replicates refuses a bulk of a channel with ack=replicated where the store has no second server.
@@ -100,45 +163,60 @@ func path(ch *catalogue.Channel, bulk *durable.Bulk) string {
 	return "/channel/" + ch.ID + "/bulk/" + bulk.ID.String()
 }
 
-// formatOf returns the format of a body, "" for a request.
-func formatOf(contentType []byte) (string, error) {
-	kind, params, err := mime.ParseMediaType(string(contentType))
-	format, known := formats[kind]
-	charset := params["charset"]
-	if err != nil || !known || params["header"] == "absent" || charset != "" && !isUTF8(charset) {
-		return "", errMedia
-	}
-	return format, nil
-}
-
-func isUTF8(charset string) bool {
-	switch charset {
-	case "utf-8", "UTF-8", "utf8", "UTF8", "us-ascii", "US-ASCII":
-		return true
-	}
-	return false
-}
-
 // takeRequest stores a bulk whose file is fetched later.
-func (b *Bulks) takeRequest(rc *fasthttp.RequestCtx, st *catalogue.Standing, bulk *durable.Bulk, spec *Spec) error {
-	key := share.Producer(bulk.ProducerNo)
-	body, taken, err := intake.Read(rc, b.Bodies, key, maxRequest)
-	defer b.Bodies.Give(key, taken)
+func (b *Bulks) takeRequest(u *upload) error {
+	text, err := readText(u.body, maxRequest, u.hold)
 	if err != nil {
 		return err
 	}
-	request, err := parseRequest(body, b.CheckURL)
+	request, err := parseRequest(text, b.CheckURL)
 	if err != nil {
 		return err
 	}
 	if err := b.peek(request); err != nil {
 		return err
 	}
-	if err := b.Publisher.Still(st); err != nil {
+	if err := b.Publisher.Still(u.st); err != nil {
 		return err
 	}
-	spec.BulkRequest, bulk.State = *request, durable.BulkFetching
-	return maybeStored(b.create(bulk, spec, nil))
+	u.spec.BulkRequest, u.bulk.State = *request, durable.BulkFetching
+	return maybeStored(b.create(u.bulk, u.spec, nil))
+}
+
+// takeForm stores a bulk with the part file of a form. said are the options in the headers, if any.
+func (b *Bulks) takeForm(u *upload, boundary string, said *apitype.BulkRequest) error {
+	f := u.body.unwrap(boundary)
+	text, err := f.begin(u.hold)
+	if err != nil {
+		return u.body.cause(err)
+	}
+	options := said
+	if text != nil {
+		if options, err = parseOptions(text); err != nil {
+			return err
+		}
+		if said != nil {
+			return errOptionsTwice
+		}
+	}
+	if options != nil {
+		u.spec.BulkRequest = *options
+	}
+	format, err := f.format()
+	if err != nil {
+		return err
+	}
+	if u.spec.Format = cmp.Or(u.spec.Format, format); u.spec.Format == "" {
+		return errFileFormat
+	}
+	codings, err := f.codings()
+	if err != nil {
+		return err
+	}
+	if err := u.decode(codings); err != nil {
+		return err
+	}
+	return b.takeBody(u)
 }
 
 // maybeStored is the answer to a request whose last write failed: an earlier try of the store may
@@ -168,20 +246,15 @@ func (b *Bulks) create(bulk *durable.Bulk, spec *Spec, chunk []byte) (err error)
 
 // takeBody stores a bulk with its body. Chunks of a body that breaks off, or whose broker dies, belong
 // to a bulk that nobody sees; a sweep removes them.
-func (b *Bulks) takeBody(rc *fasthttp.RequestCtx, st *catalogue.Standing, bulk *durable.Bulk, spec *Spec) error {
-	if n := int64(rc.Request.Header.ContentLength()); n > b.MostBytes {
-		return intake.ErrTooLarge
-	}
-	body := b.Publisher.Body(rc, st)
-	c := chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format)}
-	c.hold = b.Bodies.Hold(share.Producer(bulk.ProducerNo), body.End)
-	defer c.hold.Close()
-	whole, err := c.fill(body)
+func (b *Bulks) takeBody(u *upload) error {
+	bulk, spec := u.bulk, u.spec
+	c := chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format), hold: u.hold}
+	whole, err := c.fill(u.body)
 	if err != nil {
-		return broken(rc, err)
+		return err
 	}
 	if spec.Format == CSV {
-		if err := checkFirst(c.buf, whole); err != nil {
+		if err := checkFirst(c.buf, whole, spec.Template); err != nil {
 			return err
 		}
 	}
@@ -197,15 +270,15 @@ func (b *Bulks) takeBody(rc *fasthttp.RequestCtx, st *catalogue.Standing, bulk *
 	}
 	c.no++
 	failpoint.At(failpoint.AfterBulkChunk)
-	return b.takeRest(rc, body, &c)
+	return b.takeRest(u, &c)
 }
 
 // takeRest stores the other chunks of a body.
-func (b *Bulks) takeRest(rc *fasthttp.RequestCtx, body io.Reader, c *chunker) error {
+func (b *Bulks) takeRest(u *upload, c *chunker) error {
 	for whole := false; !whole; {
 		var err error
-		if whole, err = c.fill(body); err != nil {
-			return broken(rc, err)
+		if whole, err = c.fill(u.body); err != nil {
+			return err
 		}
 		if c.bytes > b.MostBytes {
 			return intake.ErrTooLarge
@@ -220,7 +293,7 @@ func (b *Bulks) takeRest(rc *fasthttp.RequestCtx, body io.Reader, c *chunker) er
 }
 
 // checkFirst refuses a body whose columns cannot become messages. chunk is its beginning, or whole.
-func checkFirst(chunk []byte, whole bool) error {
+func checkFirst(chunk []byte, whole bool, template *apitype.BulkTemplate) error {
 	line, err := newRowReader(bytes.NewReader(chunk), true, 0, len(chunk)).next(context.Background())
 	switch {
 	case errors.Is(err, io.EOF):
@@ -230,21 +303,34 @@ func checkFirst(chunk []byte, whole bool) error {
 	case !whole && len(line) >= len(chunk)-len(bom):
 		return errHeader // it does not end
 	}
-	_, err = checkHeader(line, nil)
+	var t *compiled
+	if template != nil {
+		if t, err = compile(template); err != nil {
+			return err
+		}
+	}
+	_, err = checkHeader(line, t)
 	return err
 }
 
-// broken is the refusal of a body that did not arrive whole. Where the next request would start is
-// not known, so there is none.
-func broken(rc *fasthttp.RequestCtx, err error) error {
-	refusal := (*problem.Problem)(nil)
-	if errors.As(err, &refusal) && !errors.Is(err, problem.ErrOverloaded) { // of the sender; the body is whole so far
-		return refusal
-	}
-	rc.SetConnectionClose()
-	if errors.Is(err, problem.ErrOverloaded) {
+// refusal is the answer to an error of a request whose body was read. Where the body did not come whole,
+// it is not known where the next request would start, so there is none.
+func (u *upload) refusal(err error) error {
+	var of *problem.Problem
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, coding.ErrTooLarge):
+		return intake.ErrTooLarge
+	case errors.Is(err, coding.ErrBroken):
+		return errNotCoded
+	case errors.Is(err, problem.ErrOverloaded) && u.body.wire.err == nil:
+		u.rc.SetConnectionClose()
+		return err
+	case !u.body.wire.broken() || errors.As(err, &of): // of the store, or of the sender, who is judged as the body comes
 		return err
 	}
+	u.rc.SetConnectionClose()
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return intake.ErrSlow

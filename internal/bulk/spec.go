@@ -7,6 +7,9 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/apitype"
@@ -22,7 +25,7 @@ const (
 
 // A Spec is what a bulk needs to be expanded. It is stored with the bulk.
 type Spec struct {
-	apitype.BulkRequest // of a body only its Format is set
+	apitype.BulkRequest // of a body without its FileURL
 	Defaults            accept.RowDefaults
 	ChunkSize           int // bytes of each chunk but the last
 }
@@ -43,16 +46,54 @@ func rateOf(r *apitype.BulkRequest) (policy.Rate, error) {
 	return rate, nil
 }
 
+// A jsonText is a JSON object of a request, as refusals call it.
+type jsonText struct{ name, members, example string }
+
+const templateMembers = "Payload, PayloadBase64, ContentType, ContentEncoding, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor and Recurrence"
+
+var (
+	requestText  = jsonText{"The body", "FileURL, Format, Template and Rate, and in Template " + templateMembers, `{"FileURL":"https://files.example/people.csv","Format":"csv"}`}
+	optionsText  = jsonText{"The part options", "Format, Template and Rate, and in Template " + templateMembers, `{"Format":"csv","Rate":"100/1s"}`}
+	templateText = jsonText{"The header " + templateHeader, templateMembers, `{"Payload":"Hello {{name}}"}`}
+)
+
+// read reads a JSON object into a pointer, strictly.
+func (j *jsonText) read(text []byte, into any) error {
+	switch {
+	case !utf8.Valid(text):
+		return problem.New(400, "invalid_json", j.name+" is not UTF-8.")
+	case !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}): // null is no error to Decode
+		return j.bad(errors.New("no object"))
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return j.bad(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return problem.New(400, "invalid_json", j.name+" has more than one JSON value.")
+	}
+	return nil
+}
+
+// bad says what is wrong with the JSON.
+func (j *jsonText) bad(err error) error {
+	var kind *json.UnmarshalTypeError
+	const unknown = "json: unknown field "
+	switch {
+	case errors.As(err, &kind) && kind.Field != "":
+		return problem.Newf(400, "invalid_json", "The member %s has the wrong type.", kind.Field)
+	case strings.HasPrefix(err.Error(), unknown):
+		return problem.Newf(400, "invalid_json", "There is no member %s; the members are %s.", cut(strings.TrimPrefix(err.Error(), unknown)), j.members)
+	}
+	return problem.Newf(400, "invalid_json", "%s must be a JSON object such as %s.", j.name, j.example)
+}
+
 // parseRequest reads the JSON of a request. checkURL is the rule for addresses.
 func parseRequest(body []byte, checkURL func(string) error) (*apitype.BulkRequest, error) {
 	var r apitype.BulkRequest
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		return nil, badJSON(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, problem.New(400, "invalid_json", "The body has more than one JSON value.")
+	if err := requestText.read(body, &r); err != nil {
+		return nil, err
 	}
 	if r.FileURL == "" {
 		return nil, problem.New(400, "invalid_file_url", "FileURL is missing.")
@@ -63,26 +104,55 @@ func parseRequest(body []byte, checkURL func(string) error) (*apitype.BulkReques
 		}
 	}
 	if r.Format != CSV && r.Format != NDJSON {
-		return nil, problem.New(400, "invalid_format", `Format must be "csv" or "ndjson".`)
+		return nil, errFormat
 	}
-	if _, err := rateOf(&r); err != nil {
-		return nil, err
-	}
-	return &r, checkTemplate(&r)
+	return &r, checkOptions(&r)
 }
 
-// badJSON says what is wrong with the JSON of a request.
-func badJSON(err error) error {
-	var kind *json.UnmarshalTypeError
-	const unknown = "json: unknown field "
-	switch {
-	case errors.As(err, &kind) && kind.Field != "":
-		return problem.Newf(400, "invalid_json", "The member %s has the wrong type.", kind.Field)
-	case strings.HasPrefix(err.Error(), unknown):
-		return problem.Newf(400, "invalid_json", "There is no member %s; the members are FileURL, Format, Template and Rate, and in Template Payload, PayloadBase64, ContentType, ContentEncoding, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor and Recurrence.",
-			cut(strings.TrimPrefix(err.Error(), unknown)))
+var errFormat = problem.New(400, "invalid_format", `Format must be "csv" or "ndjson".`)
+
+// checkOptions refuses a rate and a template that no bulk can have.
+func checkOptions(r *apitype.BulkRequest) error {
+	if _, err := rateOf(r); err != nil {
+		return err
 	}
-	return problem.New(400, "invalid_json", `The body must be a JSON object such as {"FileURL":"https://files.example/people.csv","Format":"csv"}.`)
+	return checkTemplate(r)
+}
+
+// parseOptions reads the options of a body that comes with them.
+func parseOptions(text []byte) (*apitype.BulkRequest, error) {
+	var r apitype.BulkRequest
+	if err := optionsText.read(text, &r); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.FileURL != "":
+		return nil, problem.New(400, "invalid_file_url", "The rows are in the part file, so the part options has no FileURL.")
+	case r.Format != "" && r.Format != CSV && r.Format != NDJSON:
+		return nil, errFormat
+	}
+	return &r, checkOptions(&r)
+}
+
+// The headers with the options of a body that is rows.
+const templateHeader, rateHeader = "X-Broker-Bulk-Template", "X-Broker-Bulk-Rate"
+
+var errOptionsTwice = problem.New(400, "duplicate_field", "Template and Rate stand in the JSON of the body or in "+templateHeader+" and "+rateHeader+", not in both.")
+
+// headerOptions returns the options in the headers of a request, nil if there are none.
+func headerOptions(h *fasthttp.RequestHeader) (*apitype.BulkRequest, error) {
+	template, rate := h.Peek(templateHeader), h.Peek(rateHeader)
+	if len(template) == 0 && len(rate) == 0 {
+		return nil, nil
+	}
+	r := apitype.BulkRequest{Rate: string(rate)}
+	if len(template) > 0 {
+		r.Template = &apitype.BulkTemplate{}
+		if err := templateText.read(template, r.Template); err != nil {
+			return nil, err
+		}
+	}
+	return &r, checkOptions(&r)
 }
 
 func cut(s string) string { return s[:min(len(s), 64)] }
