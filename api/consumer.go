@@ -38,7 +38,7 @@ func (a *API) viewConsumer(channelID string, k *durable.Consumer, reveal ...stri
 	}
 	// A test holds the members of apitype.Policy equal to the names of package policy.
 	members := reflect.ValueOf(&view.Policy).Elem()
-	for _, s := range a.o.Policies.Show(k.Policy, reveal...) {
+	for _, s := range a.o.Policies.Show(k.Policy, k.Type == durable.Pull, reveal...) {
 		members.FieldByName(s.Name).SetString(s.Value)
 		if s.Inherited {
 			view.Inherited = append(view.Inherited, s.Name)

@@ -125,7 +125,7 @@ func TestFormsHaveTheFieldsOfTheirTypes(t *testing.T) {
 // A setting that package policy has, and apitype.Policy has not, could not be shown.
 func TestThePolicyOfAConsumerHasTheSettingsOfPackagePolicy(t *testing.T) {
 	var names []string
-	for _, s := range policy.NewBook(policy.Policy{}).Show("") {
+	for _, s := range policy.NewBook(policy.Policy{}).Show("", false) {
 		names = append(names, s.Name)
 	}
 	members := strictjson.Names(apitype.Policy{})

@@ -99,7 +99,7 @@ func TestConsumerIsCreatedReadAndUpdated(t *testing.T) {
 // policyWith is the shown policy of a consumer of the test world that sets these members.
 func policyWith(own map[string]any) map[string]any {
 	shown := map[string]any{}
-	for _, s := range testPolicies().Show("") {
+	for _, s := range testPolicies().Show("", false) {
 		shown[s.Name] = s.Value
 	}
 	maps.Copy(shown, own)
@@ -109,7 +109,7 @@ func policyWith(own map[string]any) map[string]any {
 // inheritedWithout lists the members that a consumer does not set.
 func inheritedWithout(own ...string) []any {
 	inherited := []any{}
-	for _, s := range testPolicies().Show("") {
+	for _, s := range testPolicies().Show("", false) {
 		if !slices.Contains(own, s.Name) {
 			inherited = append(inherited, s.Name)
 		}

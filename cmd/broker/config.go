@@ -148,7 +148,7 @@ func (c *config) openManagement() bool {
 func (c *config) policy() policy.Policy {
 	p := policy.Policy{
 		TTL:     c.TTL,
-		Timeout: c.DeliveryTimeout, MaxRetries: c.MaxRetries, Backoff: policy.Waits(c.RetryBackoff...),
+		Timeout: c.DeliveryTimeout, Lease: c.visible(), MaxRetries: c.MaxRetries, Backoff: policy.Waits(c.RetryBackoff...),
 		MaxDelay: c.RetryMaxDelay, Jitter: c.RetryJitter,
 		TombstoneAfter: c.TombstoneAfter, TombstoneWindow: c.TombstoneWindow,
 	}
@@ -157,6 +157,9 @@ func (c *config) policy() policy.Policy {
 	}
 	return p
 }
+
+// visible returns the length of a lease of a pull consumer without a timeout of its own.
+func (c *config) visible() time.Duration { return c.StopTimeout + c.RationalDelay }
 
 // A policyText is a setting that is the default of a field of policies, in the field's own form.
 type policyText struct{ setting, field, text string }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ func TestPullVisibility(t *testing.T) {
 			"to ask for the same state does not extend the lease":               noExtension,
 			"a worker that is too late is told so":                              lateWorker,
 			"a revived job that times out is dead again":                        revivedExpiry,
+			"GET shows the length of a lease":                                   shownVisibility,
 		} {
 			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
 		}
@@ -88,6 +91,32 @@ func longerVisibility(t *testing.T, p *process) {
 	require.NotEmpty(t, s.move("k", long, `{"NextState":"INFLIGHT","IncrementalTimeout":1}`).header.Get("X-Broker-Lease"))
 	require.Equal(t, "DEAD", s.awaitReturn("k", long).Status)
 	require.GreaterOrEqual(t, time.Since(start), visible+time.Second)
+}
+
+func shownVisibility(t *testing.T, p *process) {
+	for timeouts, length := range map[string]time.Duration{"": visible, "30s": 30 * time.Second, "30s, then none": visible} {
+		s := p.stage(t, "k", "push=http://127.0.0.1:1/")
+		shown := func(consumer string) (k apitype.Consumer) {
+			require.NoError(t, json.Unmarshal([]byte(s.do("GET", s.path("/consumer/", consumer), "").body), &k))
+			return k
+		}
+		own, _, again := strings.Cut(timeouts, ",")
+		s.put(s.path("/consumer/k"), "timeout", own)
+		if again {
+			s.put(s.path("/consumer/k"), "timeout", "")
+		}
+		require.Equal(t, length.String(), shown("k").Policy.Timeout, timeouts)
+		require.Equal(t, length == visible, slices.Contains(shown("k").Inherited, "Timeout"), timeouts)
+		require.Equal(t, "5s", shown("push").Policy.Timeout, "of the whole exchange of a push attempt")
+
+		s.newJob("k")
+		before := time.Now()
+		r := s.claimWith("", `{"Limit":1}`, "application/json")
+		var page apitype.ClaimedJobs
+		require.NoError(t, json.Unmarshal([]byte(r.body), &page), r.body)
+		require.Len(t, page.Result, 1)
+		require.WithinRange(t, page.Result[0].Deadline, before.Add(length-time.Second), time.Now().Add(length+time.Second))
+	}
 }
 
 func noExtension(t *testing.T, p *process) {

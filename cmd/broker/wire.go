@@ -194,7 +194,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 			TokenHeader: cfg.ConsumerTokenHeader, UserAgent: cfg.UserAgent, Web: b.client.Web(egress.Configured), Room: b.room,
 			Tokens: b.queue, Secret: b.tokenKey, Drain: cfg.DrainTimeout, Cut: b.client.Close,
 		},
-		Visible: cfg.StopTimeout + cfg.RationalDelay, Kept: cfg.RationalDelay + durable.MinRetention,
+		Visible: cfg.visible(), Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, Waiters: b.waiters, WaitingRequests: waitingRequests,
 		Touched: agenda.Touch, Refill: agenda.Refill,
 		Journal:     b.journal.options(cfg, b.log),

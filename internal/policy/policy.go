@@ -53,8 +53,8 @@ type Policy struct {
 	ResultURL        StatusURL     // where the result is, if the answer has no Location
 	ResultDeadline   time.Duration // from the answer to the result
 
-	// Lease is the length of a lease of a pull consumer, its own Timeout; 0: it sets none, and the
-	// installation's counts.
+	// Lease is the length of a lease of a pull consumer: its own Timeout, or else that of the
+	// installation; 0: neither is set.
 	Lease time.Duration
 
 	// Of the installation alone; no consumer sets them.

@@ -30,7 +30,7 @@ func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 	require.Same(t, book.Of(record), book.Of(record))
 	require.Equal(t, []Setting{
 		{"Timeout", "1.5s", false}, {"MaxRetries", "5", true}, {"Backoff", "constant:30s", false}, {"RetryOn", "all", true},
-	}, book.Show(record)[:4])
+	}, book.Show(record, false)[:4])
 
 	record, err = merge(record, map[string]string{"timeout": "", "retryOn": "5xx, 404"})
 	require.NoError(t, err)
@@ -41,6 +41,22 @@ func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 	record, err = merge(record, map[string]string{"retryOn": "", "backoff": ""})
 	require.NoError(t, err)
 	require.Empty(t, record, "nothing is set")
+}
+
+func TestAPullConsumerIsShownTheLengthOfItsLeases(t *testing.T) {
+	defaults := installed
+	defaults.Lease = 32 * time.Second
+	book := NewBook(defaults)
+	require.Equal(t, Setting{"Timeout", "32s", true}, book.Show("", true)[0])
+	require.Equal(t, Setting{"Timeout", short(installed.Timeout), true}, book.Show("", false)[0])
+	own, err := book.Merge("", map[string]string{"timeout": "5s"}, time.UnixMilli(0))
+	require.NoError(t, err)
+	for _, pull := range []bool{true, false} {
+		require.Equal(t, Setting{"Timeout", "5s", false}, book.Show(own, pull)[0])
+		require.Equal(t, book.Show(own, pull)[1:], book.Show(own, !pull)[1:])
+	}
+	require.Equal(t, "32s", short(book.Of("").Lease))
+	require.Equal(t, "5s", short(book.Of(own).Lease))
 }
 
 func TestEqualSettingsAreEqualRecords(t *testing.T) {
@@ -208,7 +224,7 @@ func FuzzMerge(f *testing.F) {
 			return
 		}
 		again := map[string]string{}
-		for _, s := range book.Show(record) {
+		for _, s := range book.Show(record, false) {
 			if !s.Inherited && !strings.Contains(s.Value, mask) {
 				again[string(s.Name[0]|0x20)+s.Name[1:]] = s.Value
 			}
@@ -246,12 +262,12 @@ func TestAReplacedSecretSignsForTheOverlap(t *testing.T) {
 	kept, err := book.Merge(record, map[string]string{"timeout": "5s"}, now.Add(time.Minute))
 	require.NoError(t, err)
 	require.Equal(t, p.SigningPreviousUntil, book.Of(kept).SigningPreviousUntil)
-	for _, s := range book.Show(record) {
+	for _, s := range book.Show(record, false) {
 		require.NotContains(t, s.Value, "MfKQ")
 		require.NotContains(t, s.Value, "AAAA")
 	}
 	shown := ""
-	for _, s := range book.Show(record, "signingSecret") {
+	for _, s := range book.Show(record, false, "signingSecret") {
 		shown += s.Value
 	}
 	require.Contains(t, shown, second)

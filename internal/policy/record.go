@@ -80,15 +80,21 @@ type Setting struct {
 	Inherited bool   // not set by the consumer
 }
 
-// Show returns the effective settings of a record. The secrets of the named fields are not
-// masked.
-func (b *Book) Show(record string, reveal ...string) []Setting {
-	return fields.show(b.Of(record), decode(record), reveal)
+// Show returns the effective settings of the record of a push consumer, or of a pull consumer, whose
+// timeout is the length of its leases. The secrets of the named fields are not masked.
+func (b *Book) Show(record string, pull bool, reveal ...string) []Setting {
+	p := b.Of(record)
+	if pull && p.Lease != 0 {
+		leased := *p
+		leased.Timeout = p.Lease
+		p = &leased
+	}
+	return fields.show(p, decode(record), reveal)
 }
 
 // Same reports whether the text of a field is what a record has in force anyway.
 func (b *Book) Same(record, name, text string) bool {
-	for _, s := range b.Show(record) {
+	for _, s := range b.Show(record, false) {
 		if strings.EqualFold(s.Name, name) {
 			return s.Value == text
 		}
