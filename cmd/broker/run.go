@@ -51,9 +51,7 @@ func (b *broker) Run(ctx context.Context) error {
 
 	served := make(chan error, 1)
 	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
-	slack, _ := timerslack.Now() // 0 if unknown
-	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
-
+	b.ready()
 	var failure error
 	select {
 	case <-ctx.Done():
@@ -81,6 +79,12 @@ func (b *broker) Run(ctx context.Context) error {
 		b.log.Debug("node number not released; its lease expires", "error", err)
 	}
 	return failure
+}
+
+// ready logs what runs.
+func (b *broker) ready() {
+	slack, _ := timerslack.Now() // 0 if unknown
+	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
 }
 
 // watchStores watches the place of an embedded store, and tells its folder and a real Redis the history
