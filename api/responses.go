@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // maxPosted is the largest body that a receiver may post. What is above responseMaxBytes of it is
@@ -64,7 +65,7 @@ func readResponsesQuery(rc *fasthttp.RequestCtx) (q responsesQuery, err error) {
 
 // waitOf reads seconds or a duration.
 func waitOf(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
+	d, err := quantity.Duration(text)
 	if n, e := strconv.Atoi(text); e == nil {
 		d, err = time.Duration(min(max(n, -1), 3600))*time.Second, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // ttlHeader is the time to live of a message. In a batch it is that of each line without a TTL
@@ -26,7 +27,7 @@ func parseTTL(b []byte, refusal error) (int64, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(string(b))
+	d, err := quantity.Duration(string(b))
 	if err != nil || d < leastTTL || d > mostTTL {
 		return 0, refusal
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // A claimRequest holds the parameters of a batch claim.
@@ -97,7 +98,7 @@ func (q *claimRequest) set(name, text string) error {
 	case "wait":
 		d := time.Duration(min(max(n, -1), 3600)) * time.Second
 		if err != nil {
-			d, err = time.ParseDuration(text)
+			d, err = quantity.Duration(text)
 		}
 		if err != nil || d < 0 {
 			return errClaimWait

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // MaxWaits is how many waits a backoff lists at most.
@@ -47,7 +49,7 @@ func parseBackoff(text string) (Backoff, error) {
 	var b Backoff
 	b.constant = constant
 	for i, part := range parts {
-		wait, err := time.ParseDuration(strings.TrimSpace(part))
+		wait, err := quantity.Duration(strings.TrimSpace(part))
 		if err != nil || wait <= 0 || wait > maxWait {
 			return Backoff{}, errBackoff
 		}

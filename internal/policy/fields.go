@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // A field is one setting of a kind of policy.
@@ -122,7 +124,7 @@ func duration[P any](name, about string, least, most time.Duration, of func(*P) 
 	return field[P]{
 		name: name, about: about,
 		parse: func(p *P, text string) error {
-			d, err := time.ParseDuration(text)
+			d, err := quantity.Duration(text)
 			if err != nil || d < least || d > most || d > 0 && d < minTimeout {
 				if least == 0 {
 					return fmt.Errorf("must be 0, or a duration from %s to %s", short(minTimeout), short(most))

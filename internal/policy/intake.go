@@ -3,6 +3,8 @@ package policy
 import (
 	"errors"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // An Intake is how a channel takes messages in. It is comparable; the zero value is the default.
@@ -84,7 +86,7 @@ func (b Budget) Duration() time.Duration {
 }
 
 func parseBudget(text string) (Budget, error) {
-	d, err := time.ParseDuration(text)
+	d, err := quantity.Duration(text)
 	if err != nil || d < leastBudget || d > mostBudget {
 		return 0, errors.New("must be a duration from 1ms to 4s")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // A Rate is the most attempts in any window of that length. The zero value is no limit.
@@ -34,7 +35,7 @@ func parseRate(text string) (Rate, error) {
 	if !ok || err != nil || n < 1 || n > maxRateN || strings.Contains(count, "+") {
 		return Rate{}, errRate
 	}
-	d, err := time.ParseDuration(strings.TrimSpace(per))
+	d, err := quantity.Duration(strings.TrimSpace(per))
 	if err != nil || d < minRatePer || d > maxRatePer {
 		return Rate{}, errRate
 	}
@@ -119,7 +120,7 @@ func parseDLQ(text string) (DLQ, error) {
 	case kind == "forward" && validChannel(rest):
 		return DLQ{Kind: DLQForward, Channel: rest}, nil
 	case kind == "expire":
-		if d, err := time.ParseDuration(rest); err == nil && d >= time.Second && d <= maxWait {
+		if d, err := quantity.Duration(rest); err == nil && d >= time.Second && d <= maxWait {
 			return DLQ{Kind: DLQExpire, After: d}, nil
 		}
 	}

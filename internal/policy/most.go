@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // A Most is a bound on what a producer stores. The zero value is that of the installation.
@@ -16,6 +18,20 @@ type Most struct {
 const maxMost = 1 << 50
 
 var errMost = errors.New("must be a whole number from 0 to 1125899906842624; 0: no bound")
+
+var errBytes = errors.New("must be a whole number from 0 to 1125899906842624, or a size like 10GiB; 0: no bound")
+
+// parseBytes is parseMost for bytes, which may also be a size with a unit.
+func parseBytes(text string) (Most, error) {
+	if m, err := parseMost(text); err == nil {
+		return m, nil
+	}
+	n, err := quantity.Size(text, maxMost)
+	if err != nil {
+		return Most{}, errBytes
+	}
+	return Most{true, n}, nil
+}
 
 func parseMost(text string) (Most, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
