@@ -116,6 +116,12 @@ func (y *yielding) open(cfg *mysql.Config, crowded func()) error {
 	return nil
 }
 
+// CheckDSN returns what is wrong with a DSN, without opening a connection. The error does not quote it.
+func CheckDSN(dsn string) error {
+	_, err := mysqlConfig(dsn)
+	return err
+}
+
 // mysqlConfig returns the settings for a DSN. Its errors are fixed sentences, because errors
 // of the parser may quote a piece of the password.
 func mysqlConfig(dsn string) (*mysql.Config, error) {

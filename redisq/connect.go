@@ -38,12 +38,9 @@ type ConnectOptions struct {
 // later. The client never retries a script and obeys the deadlines of contexts. The
 // caller passes the RunWatch to New. No error contains a password.
 func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *RunWatch, error) {
-	u, err := parseURL(o.URL)
+	u, err := checkedURL(o.URL, o.Master)
 	if err != nil {
 		return nil, nil, err
-	}
-	if len(u.Addrs) > 1 && u.DB != 0 && o.Master == "" {
-		return nil, nil, errors.New("redisq: a Redis Cluster has database 0 only")
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = time.Second
@@ -133,6 +130,21 @@ func Check(ctx context.Context, client redis.UniversalClient) error {
 		return fmt.Errorf("redisq: connect: Redis %s is older than 6.2", version)
 	}
 	return nil
+}
+
+// CheckURL returns what is wrong with a URL of ConnectOptions, without opening a connection. The error
+// shows no password.
+func CheckURL(url, master string) error {
+	_, err := checkedURL(url, master)
+	return err
+}
+
+func checkedURL(text, master string) (*redis.UniversalOptions, error) {
+	u, err := parseURL(text)
+	if err == nil && len(u.Addrs) > 1 && u.DB != 0 && master == "" {
+		return nil, errors.New("redisq: a Redis Cluster has database 0 only")
+	}
+	return u, err
 }
 
 // parseURL reads addresses, credentials, database and TLS. Its errors name the wrong part

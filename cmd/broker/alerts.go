@@ -19,20 +19,26 @@ import (
 // checkAlerts checks where alerts go besides the channel.
 func (c *config) checkAlerts(f *faults) {
 	if _, err := c.alertMail(); err != nil {
-		var wrong *alerts.MailError
-		if errors.As(err, &wrong) {
-			f.add("BROKER_ALERT_"+wrong.Setting, "%v", wrong.Err)
+		var wrong alerts.MailErrors
+		_ = errors.As(err, &wrong) // always
+		for _, w := range wrong {
+			f.add("BROKER_ALERT_"+w.Setting, "%v", w.Err)
 		}
 	}
-	if c.AlertSMTPURL == "" && (c.AlertFrom != "" || len(c.AlertTo) > 0) {
-		f.add("BROKER_ALERT_FROM or BROKER_ALERT_TO", "needs BROKER_ALERT_SMTP_URL")
+	if c.AlertSMTPURL == "" && f.fine("BROKER_ALERT_SMTP_URL") {
+		if c.AlertFrom != "" {
+			f.add("BROKER_ALERT_FROM", "needs BROKER_ALERT_SMTP_URL")
+		}
+		if len(c.AlertTo) > 0 {
+			f.add("BROKER_ALERT_TO", "needs BROKER_ALERT_SMTP_URL")
+		}
 	}
 	if c.AlertWebhookURL != "" {
 		callbacks, err := egress.ParsePolicy(c.Egress, c.EgressAllow)
 		if err == nil && callbacks.CheckURL(c.AlertWebhookURL) != nil { // the reason may quote a secret
 			f.add("BROKER_ALERT_WEBHOOK_URL", "must be an absolute http or https URL that BROKER_EGRESS allows, without user name and fragment")
 		}
-	} else if c.AlertWebhookSecret != "" {
+	} else if c.AlertWebhookSecret != "" && f.fine("BROKER_ALERT_WEBHOOK_URL") {
 		f.add("BROKER_ALERT_WEBHOOK_SECRET", "needs BROKER_ALERT_WEBHOOK_URL")
 	}
 	if _, err := policy.ParseSecret(c.AlertWebhookSecret); err != nil {

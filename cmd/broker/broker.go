@@ -141,7 +141,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent, MaxConnsPerHost: cfg.PushConcurrency})
 	b.wire(watch, callbacks, fetches)
 	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-		return nil, err
+		return nil, aboutSetting("BROKER_LISTEN", err)
 	}
 	b.client.Listens(append(b.embedded.addrs(), b.listener.Addr())...)
 	return b, nil

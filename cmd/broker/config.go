@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"strings"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/egress"
@@ -98,7 +99,9 @@ type config struct {
 	bulkLimit    int
 	journalLimit int64
 	storedLimit  int64
-	serviceLinks []string // names of the environment that were passed over
+	serviceLinks []string    // names of the environment that were passed over
+	misnamed     []string    // the same, of those that look like settings without their prefix
+	seed         *seedSource // nil: there is no seed file
 }
 
 // derive fills the defaults that depend on other settings.
@@ -114,6 +117,9 @@ func (c *config) derive() {
 		if c.RedisURL == "" {
 			c.QueueWindow = 2000
 		}
+	}
+	for i, name := range c.AllowedHosts {
+		c.AllowedHosts[i] = strings.TrimSpace(name)
 	}
 	if c.UserAgent == "" {
 		c.UserAgent = egress.Product + "/" + version

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,7 +165,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"BROKER_RETENTION=61s", "at least 1m2s"},
 		{"BROKER_DEAD_RETENTION=1s", "BROKER_DEAD_RETENTION"},
 		{"BROKER_RETENTION=forever", "BROKER_RETENTION"},
-		{"BROKER_MAX_BODY=4MB", "BROKER_MAX_BODY"},
+		{"BROKER_MAX_BODY=4MBit", "BROKER_MAX_BODY"},
 		{"BROKER_MAX_BODY=0", "BROKER_MAX_BODY"},
 		{"BROKER_MAX_BODY=99999999999999999999", "BROKER_MAX_BODY"},
 		{"BROKER_MAX_BODY=1GiB", "BROKER_MAX_BODY"},
@@ -250,6 +253,129 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	_, err := readConfig([]string{"BROKER_LISTEN=x", "BROKER_LOG_LEVEL=x", "BROKER_EGRESS=x"})
 	for _, name := range []string{"BROKER_LISTEN", "BROKER_LOG_LEVEL", "BROKER_EGRESS"} {
 		require.ErrorContains(t, err, name)
+	}
+}
+
+// wrongLines are the lines of an error of readConfig.
+func wrongLines(t *testing.T, environ ...string) []string {
+	t.Helper()
+	c, err := readConfig(environ, (*config).checkFolder, (*config).readSeed, (*config).checkLogFile)
+	if err == nil {
+		require.Empty(t, c.misnamed)
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestMistakesOfEveryKindAreToldAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	seed := filepath.Join(dir, "seed")
+	require.NoError(t, os.WriteFile(seed, []byte("[initial-channels]\nseed-secret\nc=C\nseed-secret too\n"), 0o600))
+	lines := wrongLines(t,
+		"BROKER_PORT=8080", "BROKER_TOKN=hunter2", // names
+		"BROKER_ADMIN_TOKEN_FILE="+dir+"/none",           // files
+		"BROKER_DELIVERY_TIMEOUT=30", "BROKER_REAPER=no", // forms
+		"BROKER_MAX_RETRIES=-1", "BROKER_MAX_BODY=1GiB", // ranges
+		"BROKER_REDIS_MASTER=m", "BROKER_ALERT_TO=a@example.com", // what goes together
+		"BROKER_MYSQL_DSN=::hunter2::", "BROKER_SEED_FILE="+seed, "BROKER_LOG_FILE="+dir,
+		"BROKER_EGRESS=open", "BROKER_EGRESS_ALLOW=10.0.0.0/99,x", "BROKER_FETCH_EGRESS_ALLOW=y",
+		"BROKER_LISTEN=0.0.0.0:8080", "BROKER_RETRIGGER_URL=http://lb/", // fine, because of a token that cannot be read
+	)
+	require.True(t, slices.IsSorted(lines), "%q", lines)
+	names := []string{}
+	for _, line := range lines {
+		name := regexp.MustCompile(`^BROKER_[A-Z_]+`).FindString(line)
+		require.NotEmpty(t, name, line)
+		names = append(names, name)
+		require.NotContains(t, line, "hunter2")
+		require.NotContains(t, line, "seed-secret")
+	}
+	require.Equal(t, []string{
+		"BROKER_ADMIN_TOKEN_FILE", "BROKER_ALERT_TO", "BROKER_DELIVERY_TIMEOUT", "BROKER_EGRESS", "BROKER_EGRESS_ALLOW", "BROKER_EGRESS_ALLOW", "BROKER_FETCH_EGRESS_ALLOW",
+		"BROKER_LOG_FILE", "BROKER_MAX_BODY", "BROKER_MAX_RETRIES", "BROKER_MYSQL_DSN", "BROKER_PORT", "BROKER_REAPER", "BROKER_REDIS_MASTER", "BROKER_SEED_FILE", "BROKER_SEED_FILE", "BROKER_TOKN",
+	}, names)
+}
+
+// One mistake is one line: nothing is said of what follows from it.
+func TestAMistakeCausesNoOther(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600))
+	for _, environ := range [][]string{
+		{"BROKER_ADMIN_TOKEN_FILE=" + dir + "/empty", "BROKER_LISTEN=:8080", "BROKER_RETRIGGER_URL=http://lb/"},
+		{"BROKER_DELIVERY_TIMEOUT=0s"}, {"BROKER_DELIVERY_TIMEOUT=forever"}, {"BROKER_DELIVERY_TIMEOUT=8d"},
+		{"BROKER_RATIONAL_DELAY=169h", "BROKER_RETENTION=170h"}, {"BROKER_RATIONAL_DELAY=two", "BROKER_RETENTION=61s"},
+		{"BROKER_RETENTION=-1h", "BROKER_DEAD_RETENTION=30d"}, {"BROKER_RETENTION=x", "BROKER_DEAD_RETENTION=30d"},
+		{"BROKER_ADAPTIVE_DOWN=x", "BROKER_ADAPTIVE_SLOW=3"},
+		{"BROKER_REDIS_URL_FILE=" + dir + "/empty", "BROKER_REDIS_MASTER=m"},
+		{"BROKER_ALERT_SMTP_URL_FILE=" + dir + "/none", "BROKER_ALERT_FROM=a@example.com", "BROKER_ALERT_TO=a@example.com"},
+		{"BROKER_ALERT_WEBHOOK_URL_FILE=" + dir + "/none", "BROKER_ALERT_WEBHOOK_SECRET=" + alertSecret},
+		{"BROKER_MYSQL_DSN_FILE=" + dir + "/none", "BROKER_DATA_DIR=" + dir + "/empty"},
+		{"BROKER_EGRESS=open", "BROKER_ALERT_WEBHOOK_URL=https://example.com/"},
+		{"BROKER_MAX_RETRIES_FILE=" + dir + "/none"},
+	} {
+		require.Len(t, wrongLines(t, environ...), 1, "%q: %q", environ, wrongLines(t, environ...))
+	}
+	require.Len(t, wrongLines(t, "BROKER_ALERT_SMTP_URL=http://mail", "BROKER_ALERT_FROM=x", "BROKER_ALERT_TO=a@example.com,y"), 3)
+}
+
+func TestTheNearestSettingIsNamed(t *testing.T) {
+	for name, want := range map[string]string{
+		"BROKER_PORT": "BROKER_LISTEN", "BROKER_ADDR": "BROKER_LISTEN", "BROKER_HOST": "BROKER_LISTEN", "BROKER_HTTP_PORT": "BROKER_LISTEN", "BROKER_BIND_ADDRESS": "BROKER_LISTEN", "BROKER_LISTN": "BROKER_LISTEN",
+		"BROKER_LISTEN_ADDR": "BROKER_LISTEN", "BROKER_DATABASE_URL": "BROKER_MYSQL_DSN", "BROKER_DB": "BROKER_MYSQL_DSN", "BROKER_DSN": "BROKER_MYSQL_DSN", "BROKER_MYSQL_URL": "BROKER_MYSQL_DSN", "BROKER_MYSQL_HOST": "BROKER_MYSQL_DSN",
+		"BROKER_REDIS": "BROKER_REDIS_URL", "BROKER_REDIS_ADDR": "BROKER_REDIS_URL", "BROKER_REDIS_PASSWORD": "BROKER_REDIS_URL", "BROKER_LOG": "BROKER_LOG_LEVEL", "BROKER_LOGLEVEL": "BROKER_LOG_LEVEL", "BROKER_DEBUG": "BROKER_LOG_LEVEL",
+		"BROKER_TOKEN": "BROKER_ADMIN_TOKEN", "BROKER_ADMINTOKEN": "BROKER_ADMIN_TOKEN", "BROKER_ADMIN_TOKENS_FILE": "BROKER_ADMIN_TOKEN_FILE", "BROKER_TOKEN_FILE": "BROKER_ADMIN_TOKEN_FILE", "BROKER_TIMEOUT": "BROKER_DELIVERY_TIMEOUT",
+		"BROKER_MAX_RETRY": "BROKER_MAX_RETRIES", "BROKER_RETRIES": "BROKER_MAX_RETRIES", "BROKER_MAXBODY": "BROKER_MAX_BODY", "BROKER_MAX_BODY_SIZE": "BROKER_MAX_BODY", "BROKER_SEED": "BROKER_SEED_FILE", "BROKER_DATA": "BROKER_DATA_DIR",
+		"BROKER_ALERT_DLQGROWTH": "BROKER_ALERT_DLQ_GROWTH", "BROKER_listen": "BROKER_LISTEN", "BROKER_DRAIN_TIME_OUT": "BROKER_DRAIN_TIMEOUT",
+	} {
+		require.Equal(t, []string{name + " is no setting of this broker; did you mean " + want + "?"}, wrongLines(t, name+"=hunter2"))
+	}
+	for _, name := range []string{"BROKER_", "BROKER_X", "BROKER_COLOUR", "BROKER__", "BROKER_" + strings.Repeat("X", 10_000)} {
+		require.Equal(t, []string{name + " is no setting of this broker; docs/configuration.md lists the settings"}, wrongLines(t, name+"=hunter2"))
+	}
+	_, known := settingNames()
+	for _, name := range familiar {
+		require.True(t, known[settingPrefix+name], name)
+	}
+}
+
+// Such a variable may belong to another program: the broker starts, and says that it ignores it.
+func TestVariablesThatLookLikeSettingsArePassedOver(t *testing.T) {
+	c, err := readConfig([]string{"PENSTOCK_LISTEN=:80", "broker_max_body=x", "Penstock_Admin_Token_File=x", "PENSTOCK_TEST_MYSQL=x", "MYSQL_DSN=x", "LISTEN=x", "broker=x"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"PENSTOCK_LISTEN", "broker_max_body", "Penstock_Admin_Token_File"}, c.misnamed)
+}
+
+func TestDurationsAndSizesAreReadAsPeopleWriteThem(t *testing.T) {
+	c, err := readConfig([]string{"BROKER_RETENTION=30d", "BROKER_DEAD_RETENTION=2w", "BROKER_TTL=1d12h", "BROKER_DRAIN_DELAY=0d", "BROKER_RETRY_BACKOFF=5s, 30s,1d", "BROKER_SIGNING_OVERLAP=2d", "BROKER_DLQ=expire:30d",
+		"BROKER_RATE_LIMIT=1000/1d", "BROKER_MAX_BODY=4MB", "BROKER_BULK_MAX_SIZE=2 GB", "BROKER_JOURNAL_MAX_BYTES=64kib", "BROKER_PRODUCER_MAX_STORED=10gb", "BROKER_ALLOWED_HOSTS=a, b"})
+	require.NoError(t, err)
+	const day = 24 * time.Hour
+	require.Equal(t, 30*day, c.Retention)
+	require.Equal(t, 14*day, c.DeadRetention)
+	require.Equal(t, 36*time.Hour, c.TTL)
+	require.Zero(t, c.drainDelay())
+	require.Equal(t, []time.Duration{5 * time.Second, 30 * time.Second, day}, c.RetryBackoff)
+	require.Equal(t, 30*day, c.policy().DLQ.After)
+	require.Equal(t, day, c.policy().RateLimit.Per)
+	require.Equal(t, 4_000_000, c.maxBody())
+	require.Equal(t, 2_000_000_000, c.bulkLimit)
+	require.EqualValues(t, 64<<10, c.journalLimit)
+	require.EqualValues(t, 10_000_000_000, c.storedLimit)
+	require.Equal(t, []string{"a", "b"}, c.AllowedHosts)
+}
+
+// The commands that open a store print all mistakes under one line, and start nothing.
+func TestAStartWithMistakesPrintsOneLineForEach(t *testing.T) {
+	data := t.TempDir() + "/data"
+	t.Setenv("BROKER_DATA_DIR", data)
+	t.Setenv("BROKER_PORT", "8080")
+	t.Setenv("BROKER_MAX_RETRIES", "x")
+	for _, args := range [][]string{{"serve"}, {"migrate"}, {"backup", data + ".copy"}, {"journal", "replay", data}} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitUsage, run(args, &stdout, &stderr), args)
+		require.Equal(t, "broker: the settings cannot be used (docs/configuration.md):\nBROKER_MAX_RETRIES: \"x\" is not a whole number\nBROKER_PORT is no setting of this broker; did you mean BROKER_LISTEN?\n", stderr.String())
+		require.Empty(t, stdout.String())
+		require.NoDirExists(t, data)
 	}
 }
 

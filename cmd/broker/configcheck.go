@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,38 +17,100 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/quantity"
 	"github.com/penstock-broker/penstock/internal/timerslack"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
-// faults are the settings that are refused, each with its reason.
-type faults []error
-
-func (f *faults) add(name, format string, args ...any) {
-	*f = append(*f, fmt.Errorf(name+" "+format, args...))
+// faults collect the mistakes of all settings.
+type faults struct {
+	given map[string]bool // settings of the environment, whatever their values
+	wrong map[string]bool // settings with a mistake
+	all   []mistake
 }
 
-// check refuses settings that are out of range or do not go together. It reports all of
-// them, in the order of their names.
-func (c *config) check() error {
-	var f faults
-	c.checkListener(&f)
-	c.checkTimes(&f)
-	c.checkAttempts(&f)
-	c.checkBounds(&f)
-	c.checkConsumers(&f)
-	c.checkAlerts(&f)
-	c.checkStores(&f)
-	c.checkLog(&f)
-	slices.SortFunc(f, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(f...)
+// A mistake is one line for the operator, which begins with the name of a setting.
+type mistake struct {
+	text  string
+	store bool // no store has that address
+}
+
+// refuse adds a mistake of a setting.
+func (f *faults) refuse(name, format string, args ...any) {
+	f.wrong[name] = true
+	f.all = append(f.all, mistake{text: fmt.Sprintf(format, args...)})
+}
+
+// add is refuse with the name at the beginning.
+func (f *faults) add(name, format string, args ...any) {
+	f.refuse(name, name+" "+format, args...)
+}
+
+// addStore is add for the address of a store.
+func (f *faults) addStore(name, format string, args ...any) {
+	f.add(name, format, args...)
+	f.all[len(f.all)-1].store = true
+}
+
+// fine reports whether none of the settings has a mistake so far. What two settings say together is
+// checked only then.
+func (f *faults) fine(names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return f.wrong[name] })
+}
+
+// err returns the mistakes, in the order of the names.
+func (f *faults) err() error {
+	if len(f.all) == 0 {
+		return nil
+	}
+	slices.SortFunc(f.all, func(a, b mistake) int { return strings.Compare(a.text, b.text) })
+	return settingsError(slices.Compact(f.all))
+}
+
+// A settingsError is all that is wrong with the settings.
+type settingsError []mistake
+
+// Error returns the mistakes, one a line.
+func (e settingsError) Error() string {
+	lines := make([]string, len(e))
+	for i, m := range e {
+		lines[i] = m.text
+	}
+	return strings.Join(lines, "\n")
+}
+
+// refuseSettings prints an error of readConfig and returns the exit code. The address of a store that
+// no store can have is, alone, a store that cannot be reached.
+func refuseSettings(stderr io.Writer, err error) int {
+	fmt.Fprintf(stderr, "broker: the settings cannot be used (docs/configuration.md):\n%v\n", err)
+	var all settingsError
+	if errors.As(err, &all) && !slices.ContainsFunc(all, func(m mistake) bool { return !m.store }) {
+		return exitStore
+	}
+	return exitUsage
+}
+
+// check refuses settings that are out of range or do not go together.
+func (c *config) check(f *faults) {
+	c.checkListener(f)
+	c.checkTimes(f)
+	c.checkAttempts(f)
+	c.checkBounds(f)
+	c.checkConsumers(f)
+	c.checkAlerts(f)
+	c.checkStores(f)
+	c.checkLog(f)
 }
 
 // checkListener checks who reaches the broker, and with which token.
 func (c *config) checkListener(f *faults) {
-	host, _, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	if err != nil {
-		f.add("BROKER_LISTEN", "must be host:port, not %q", c.Listen)
-	} else if c.AdminToken == "" && !isLoopback(host) {
+		f.add("BROKER_LISTEN", "must be host:port, like 127.0.0.1:8080, not %q", c.Listen)
+	} else if c.AdminToken == "" && !isLoopback(host) && f.fine("BROKER_ADMIN_TOKEN") {
 		f.add("BROKER_LISTEN", "%q is reachable from other machines, which needs BROKER_ADMIN_TOKEN; without one the broker listens on loopback only", c.Listen)
 	}
 	for _, name := range c.AllowedHosts {
@@ -66,10 +130,15 @@ func (c *config) checkListener(f *faults) {
 
 // checkTimes checks delays, and how long messages are kept.
 func (c *config) checkTimes(f *faults) {
-	for name, d := range map[string]time.Duration{"BROKER_DELIVERY_TIMEOUT": c.DeliveryTimeout, "BROKER_STOP_TIMEOUT": c.StopTimeout, "BROKER_DRAIN_TIMEOUT": c.DrainTimeout,
-		"BROKER_RATIONAL_DELAY": c.RationalDelay, "BROKER_RETRY_MAX_DELAY": c.RetryMaxDelay} {
-		if d <= 0 || d > 7*24*time.Hour {
-			f.add(name, "must be longer than 0 and at most 168h, not %v", d)
+	// The delivery timeout comes first: it is the default of two others.
+	for _, t := range []struct {
+		name string
+		d    time.Duration
+	}{{"BROKER_DELIVERY_TIMEOUT", c.DeliveryTimeout}, {"BROKER_STOP_TIMEOUT", c.StopTimeout}, {"BROKER_DRAIN_TIMEOUT", c.DrainTimeout},
+		{"BROKER_RATIONAL_DELAY", c.RationalDelay}, {"BROKER_RETRY_MAX_DELAY", c.RetryMaxDelay}} {
+		inherited := t.d == c.DeliveryTimeout && !f.given[t.name] && f.given["BROKER_DELIVERY_TIMEOUT"] && t.name != "BROKER_DELIVERY_TIMEOUT"
+		if (t.d <= 0 || t.d > 7*24*time.Hour) && !inherited {
+			f.add(t.name, "must be longer than 0 and at most 168h, not %v", t.d)
 		}
 	}
 	if d := c.DrainDelay; d != nil && (*d < 0 || *d > time.Hour) {
@@ -77,7 +146,7 @@ func (c *config) checkTimes(f *faults) {
 	}
 	least := c.RationalDelay + durable.MinRetention
 	for name, d := range map[string]time.Duration{"BROKER_RETENTION": c.Retention, "BROKER_DEAD_RETENTION": c.DeadRetention} {
-		if d != 0 && d < least {
+		if d != 0 && d < least && f.fine("BROKER_RATIONAL_DELAY") {
 			f.add(name, "must be 0 or at least %v (BROKER_RATIONAL_DELAY + %v), not %v", least, durable.MinRetention, d)
 		}
 	}
@@ -87,7 +156,7 @@ func (c *config) checkTimes(f *faults) {
 	if d := c.MinScheduleDelay; d < 0 || d > 365*24*time.Hour {
 		f.add("BROKER_MIN_SCHEDULE_DELAY", "must be from 0 to 8760h, not %v", d)
 	}
-	if c.DeadRetention != 0 && c.Retention == 0 {
+	if c.DeadRetention != 0 && c.Retention == 0 && f.fine("BROKER_RETENTION") {
 		f.add("BROKER_DEAD_RETENTION", "needs BROKER_RETENTION: a dead letter is removed with its message")
 	}
 	if c.TimerSlack < 0 || c.TimerSlack > timerslack.Most {
@@ -120,7 +189,7 @@ func (c *config) checkAttempts(f *faults) {
 	if c.AdaptivePeriod < 100*time.Millisecond || c.AdaptivePeriod > time.Hour {
 		f.add("BROKER_ADAPTIVE_PERIOD", "must be from 100ms to 1h, not %v", c.AdaptivePeriod)
 	}
-	if !(c.AdaptiveDown > 0 && c.AdaptiveDown < c.AdaptiveSlow && c.AdaptiveSlow < 100) {
+	if !(c.AdaptiveDown > 0 && c.AdaptiveDown < c.AdaptiveSlow && c.AdaptiveSlow < 100) && f.fine("BROKER_ADAPTIVE_DOWN", "BROKER_ADAPTIVE_SLOW") {
 		f.add("BROKER_ADAPTIVE_DOWN and BROKER_ADAPTIVE_SLOW", "must be percentages with 0 < down < slow < 100, not %v and %v", c.AdaptiveDown, c.AdaptiveSlow)
 	}
 	if c.AdaptiveMax < 2 {
@@ -144,14 +213,13 @@ func (c *config) checkBounds(f *faults) {
 			f.add(name, "must be at least 1, not %d", n)
 		}
 	}
-	var err error
-	if c.bulkLimit, err = parseSize(c.BulkMaxSize, maxBulkLimit); err != nil {
-		f.add("BROKER_BULK_MAX_SIZE", "must be a size like 4GiB of at most 64GiB, not %q", c.BulkMaxSize)
+	size, err := quantity.Size(c.BulkMaxSize, maxBulkLimit)
+	if c.bulkLimit = int(size); err != nil {
+		f.add("BROKER_BULK_MAX_SIZE", "must be a size like 4GiB or 4GB of at most 64GiB, not %q", c.BulkMaxSize)
 	}
 	if c.ProducerMaxStored != "0" {
-		most, err := parseSize(c.ProducerMaxStored, maxStored)
-		if c.storedLimit = int64(most); err != nil {
-			f.add("BROKER_PRODUCER_MAX_STORED", "must be 0, or a size like 10GiB of at most 1048576GiB, not %q", c.ProducerMaxStored)
+		if c.storedLimit, err = quantity.Size(c.ProducerMaxStored, maxStored); err != nil {
+			f.add("BROKER_PRODUCER_MAX_STORED", "must be 0, or a size like 10GiB or 10GB of at most 1048576GiB, not %q", c.ProducerMaxStored)
 		}
 	}
 	if c.ProducerMaxScheduled < 0 {
@@ -160,12 +228,12 @@ func (c *config) checkBounds(f *faults) {
 	if c.BulkFetchTimeout < time.Second {
 		f.add("BROKER_BULK_FETCH_TIMEOUT", "must be at least 1s")
 	}
-	if c.bodyLimit, err = parseSize(c.MaxBody, maxBodyLimit); err != nil {
-		f.add("BROKER_MAX_BODY", "must be a size like 4MiB of at most 64MiB, not %q", c.MaxBody)
+	size, err = quantity.Size(c.MaxBody, maxBodyLimit)
+	if c.bodyLimit = int(size); err != nil {
+		f.add("BROKER_MAX_BODY", "must be a size like 4MiB or 4MB of at most 64MiB, not %q", c.MaxBody)
 	}
-	limit, err := parseSize(c.JournalMaxBytes, maxJournal)
-	if c.journalLimit = int64(limit); err != nil || limit < leastJournal {
-		f.add("BROKER_JOURNAL_MAX_BYTES", "must be a size like 1GiB, from 64KiB to 1024GiB, not %q", c.JournalMaxBytes)
+	if c.journalLimit, err = quantity.Size(c.JournalMaxBytes, maxJournal); err != nil || c.journalLimit < leastJournal {
+		f.add("BROKER_JOURNAL_MAX_BYTES", "must be a size like 1GiB or 1GB, from 64KiB to 1024GiB, not %q", c.JournalMaxBytes)
 	}
 	if d := c.JournalMaxAge; d < time.Second || d > mostJournalAge {
 		f.add("BROKER_JOURNAL_MAX_AGE", "must be from 1s to %v, not %v", mostJournalAge, d)
@@ -174,11 +242,18 @@ func (c *config) checkBounds(f *faults) {
 
 // checkConsumers checks where deliveries go, and their headers.
 func (c *config) checkConsumers(f *faults) {
-	if _, err := egress.ParsePolicy(c.Egress, c.EgressAllow); err != nil {
-		f.add("BROKER_EGRESS or BROKER_EGRESS_ALLOW", "is wrong: %v", err)
-	}
-	if _, err := egress.ParsePolicy(c.FetchEgress, c.FetchEgressAllow); err != nil {
-		f.add("BROKER_FETCH_EGRESS or BROKER_FETCH_EGRESS_ALLOW", "is wrong: %v", err)
+	for _, rule := range []struct {
+		name, mode string
+		allow      []string
+	}{{"BROKER_EGRESS", c.Egress, c.EgressAllow}, {"BROKER_FETCH_EGRESS", c.FetchEgress, c.FetchEgressAllow}} {
+		if _, err := egress.ParsePolicy(rule.mode, nil); err != nil {
+			f.add(rule.name, "is wrong: %v", err)
+		}
+		for _, block := range rule.allow {
+			if _, err := egress.ParsePolicy("", []string{block}); err != nil {
+				f.add(rule.name+"_ALLOW", "is wrong: %v", err)
+			}
+		}
 	}
 	if strings.ContainsAny(c.UserAgent, "\r\n\x00") {
 		f.add("BROKER_USER_AGENT", "contains a control character")
@@ -190,16 +265,46 @@ func (c *config) checkConsumers(f *faults) {
 	}
 }
 
-// checkStores checks Redis and the endpoints of the fail-safe.
+// checkStores checks the addresses of the stores and the endpoints of the fail-safe.
 func (c *config) checkStores(f *faults) {
-	if c.RedisMaster != "" && c.RedisURL == "" {
+	if c.MySQLDSN != "" {
+		if err := durable.CheckDSN(c.MySQLDSN); err != nil {
+			f.addStore("BROKER_MYSQL_DSN", "is wrong: %v", err)
+		}
+	}
+	if c.RedisURL != "" {
+		if err := redisq.CheckURL(c.RedisURL, c.RedisMaster); err != nil {
+			f.addStore("BROKER_REDIS_URL", "is wrong: %v", err)
+		}
+	}
+	if c.RedisMaster != "" && c.RedisURL == "" && f.fine("BROKER_REDIS_URL") {
 		f.add("BROKER_REDIS_MASTER", "needs BROKER_REDIS_URL")
 	}
 	if c.RetriggerURL != "" {
 		if u, err := url.Parse(c.RetriggerURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			f.add("BROKER_RETRIGGER_URL", "must be an absolute http or https URL")
-		} else if c.AdminToken == "" {
+		}
+		if c.AdminToken == "" && f.fine("BROKER_ADMIN_TOKEN") {
 			f.add("BROKER_RETRIGGER_URL", "needs BROKER_ADMIN_TOKEN")
+		}
+	}
+}
+
+// checkFolder checks the folder of the embedded store, for the commands that open it.
+func (c *config) checkFolder(f *faults) {
+	if notFolder := inTheWay(c.DataDir); c.MySQLDSN == "" && notFolder != "" && f.fine("BROKER_MYSQL_DSN") {
+		f.addStore("BROKER_DATA_DIR", "cannot be a folder: %s is not a directory", notFolder)
+	}
+}
+
+// inTheWay returns the part of a path that is there and is no folder, so that none can be made; "":
+// nothing.
+func inTheWay(path string) string {
+	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return path
+		} else if err == nil || path == filepath.Dir(path) {
+			return ""
 		}
 	}
 }
@@ -259,18 +364,3 @@ const (
 	leastJournal, maxJournal = 64 << 10, 1 << 40
 	mostJournalAge           = 144 * time.Hour
 )
-
-// parseSize reads bytes, KiB, MiB or GiB.
-func parseSize(s string, most int) (int, error) {
-	number, factor := s, 1
-	for suffix, f := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
-		if n, ok := strings.CutSuffix(s, suffix); ok {
-			number, factor = n, f
-		}
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(number))
-	if err != nil || n < 1 || n > most/factor {
-		return 0, errors.New("not a size")
-	}
-	return n * factor, nil
-}

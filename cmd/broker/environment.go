@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,60 +9,99 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caarlos0/env/v10"
+
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
-// fileSuffix turns the name of a variable into that of a file with the value, as mounted secrets
-// need it.
-const fileSuffix = "_FILE"
+const (
+	// settingPrefix begins the name of each setting.
+	settingPrefix = "BROKER_"
+	// fileSuffix turns the name of a variable into that of a file with the value, as mounted secrets
+	// need it.
+	fileSuffix = "_FILE"
+)
 
-// readConfig reads and checks the settings. Its errors name variables and never
-// show the value of a secret.
-func readConfig(environ []string) (config, error) {
+// readConfig reads and checks the settings. Its error is a settingsError with all mistakes: unknown
+// names, files that cannot be read, values of the wrong form, out of range, or that do not go
+// together, and what more finds. It never shows the value of a secret.
+func readConfig(environ []string, more ...func(*config, *faults)) (config, error) {
 	var c config
-	known, secret := variables()
+	f := faults{given: map[string]bool{}, wrong: map[string]bool{}}
+	values := c.gather(environ, &f)
+	c.parse(values, &f)
+	c.derive()
+	c.check(&f)
+	for _, check := range more {
+		check(&c, &f)
+	}
+	return c, f.err()
+}
+
+// gather returns the values of the settings in the environment.
+func (c *config) gather(environ []string, f *faults) map[string]string {
+	names, known := settingNames()
 	values := map[string]string{}
-	var errs []error
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")
-		if !strings.HasPrefix(name, "BROKER_") {
-			continue
-		}
-		if base, ok := strings.CutSuffix(name, fileSuffix); ok && known[base] && !known[name] {
+		base, fromFile := strings.CutSuffix(name, fileSuffix)
+		switch {
+		case !strings.HasPrefix(name, settingPrefix):
+			if resemblesSetting(name, known) {
+				c.misnamed = append(c.misnamed, name)
+			}
+		case fromFile && known[base] && !known[name]:
 			content, err := readSetting(value)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", name, err))
-				continue
+				f.refuse(base, "%s: %v", name, err)
 			}
 			if slices.ContainsFunc(environ, func(l string) bool { return strings.HasPrefix(l, base+"=") && l != base+"=" }) {
-				errs = append(errs, fmt.Errorf("%s and %s are both set", base, name))
+				f.refuse(base, "%s and %s are both set", base, name)
 			}
 			values[base] = content
-			continue
-		}
-		if isServiceLink(name, value) {
+		case isServiceLink(name, value):
 			c.serviceLinks = append(c.serviceLinks, name)
-			continue
-		}
-		if !known[name] {
-			errs = append(errs, fmt.Errorf("%s is no setting of this broker%s", name, suggestion(name, known)))
-			continue
-		}
-		if value != "" { // an empty variable counts as absent
+		case !known[name]:
+			f.refuse(name, "%s is no setting of this broker%s", name, suggestion(name, names))
+		case value != "": // an empty variable counts as absent
 			values[name] = value
 		}
 	}
-	if len(errs) > 0 {
-		return c, errors.Join(errs...)
+	for name := range values {
+		f.given[name] = true
+		if f.wrong[name] {
+			delete(values, name)
+		}
 	}
-	if err := env.ParseWithOptions(&c, env.Options{Environment: values}); err != nil {
-		return c, describe(err, values, secret)
+	return values
+}
+
+// parse sets the fields. A field whose value has the wrong form gets its default, so that the checks
+// report nothing that follows from it.
+func (c *config) parse(values map[string]string, f *faults) {
+	options := env.Options{Environment: values, FuncMap: map[reflect.Type]env.ParserFunc{
+		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return quantity.Duration(strings.TrimSpace(text)) },
+	}}
+	var all env.AggregateError
+	if !errors.As(env.ParseWithOptions(c, options), &all) {
+		return
 	}
-	c.derive()
-	return c, c.check()
+	for _, err := range all.Errors {
+		var p env.ParseError
+		_ = errors.As(err, &p) // a value is the only thing that can be wrong
+		for field := range fields() {
+			if name := field.Tag.Get("env"); field.Name == p.Name {
+				f.refuse(name, "%s: %s is not a %s", name, shownValue(field, values[name]), form(field.Type))
+				delete(values, name)
+			}
+		}
+	}
+	_ = env.ParseWithOptions(c, options) // the defaults have the right form
 }
 
 // maxSettingBytes bounds a file with the value of a setting.
@@ -89,14 +129,23 @@ func readSetting(path string) (string, error) {
 	}
 }
 
-// variables returns the names of all settings, and which of them are secret.
-func variables() (known, secret map[string]bool) {
-	known, secret = map[string]bool{}, map[string]bool{}
-	for f := range fields() {
-		known[f.Tag.Get("env")] = true
-		secret[f.Tag.Get("env")] = f.Tag.Get("secret") == "true"
+// shownValue is a value as an error shows it.
+func shownValue(field reflect.StructField, value string) string {
+	if field.Tag.Get("secret") == "true" {
+		return "the value"
 	}
-	return known, secret
+	return strconv.Quote(value)
+}
+
+// settingNames returns the names of all settings, in the order of the page.
+func settingNames() (names []string, known map[string]bool) {
+	known = map[string]bool{}
+	for f := range fields() {
+		name := f.Tag.Get("env")
+		names = append(names, name)
+		known[name] = true
+	}
+	return names, known
 }
 
 func fields() func(yield func(reflect.StructField) bool) {
@@ -110,49 +159,59 @@ func fields() func(yield func(reflect.StructField) bool) {
 	}
 }
 
-// suggestion names the setting that was probably meant.
-func suggestion(name string, known map[string]bool) string {
-	for k := range known {
-		if strings.ReplaceAll(k, "_", "") == strings.ReplaceAll(strings.ToUpper(name), "_", "") || strings.HasPrefix(k, name) && len(k)-len(name) < 8 {
-			return "; did you mean " + k + "?"
-		}
+// resemblesSetting reports whether a variable without the prefix is probably meant as a setting: the name of
+// the product or small letters stand in place of it. Such a variable may belong to something else, so
+// it is no mistake.
+func resemblesSetting(name string, known map[string]bool) bool {
+	upper := strings.ToUpper(name)
+	if rest, ok := strings.CutPrefix(upper, "PENSTOCK_"); ok {
+		upper = settingPrefix + rest
 	}
-	return ""
+	return known[upper] || known[strings.TrimSuffix(upper, fileSuffix)]
 }
 
-// describe turns an error of the library into one with the name of the variable and the value,
-// unless the value is secret.
-func describe(err error, values map[string]string, secret map[string]bool) error {
-	var all env.AggregateError
-	if !errors.As(err, &all) {
-		return errors.New("the settings cannot be read")
+// familiar are names that people know from other programs, and parts of such names, with the settings that
+// have that meaning here.
+var familiar = map[string]string{
+	"PORT": "LISTEN", "ADDR": "LISTEN", "ADDRESS": "LISTEN", "HOST": "LISTEN", "HOSTNAME": "LISTEN", "BIND": "LISTEN",
+	"MYSQL": "MYSQL_DSN", "MARIADB": "MYSQL_DSN", "DATABASE": "MYSQL_DSN", "DB": "MYSQL_DSN", "DSN": "MYSQL_DSN", "SQL": "MYSQL_DSN",
+	"REDIS": "REDIS_URL", "CACHE": "REDIS_URL", "SENTINEL": "REDIS_MASTER",
+	"DATADIR": "DATA_DIR", "STORAGE": "DATA_DIR", "PATH": "DATA_DIR", "SQLITE": "DATA_DIR",
+	"TOKEN": "ADMIN_TOKEN", "PASSWORD": "ADMIN_TOKEN", "SECRET": "ADMIN_TOKEN", "KEY": "ADMIN_TOKEN",
+	"URL": "PUBLIC_URL", "HOSTS": "ALLOWED_HOSTS", "ORIGINS": "ALLOWED_HOSTS", "SEEDS": "SEED_FILE",
+	"TIMEOUT": "DELIVERY_TIMEOUT", "VISIBILITY": "STOP_TIMEOUT", "GRACE": "DRAIN_TIMEOUT", "SHUTDOWN": "DRAIN_TIMEOUT",
+	"RETRY": "MAX_RETRIES", "RETRIES": "MAX_RETRIES", "ATTEMPTS": "MAX_RETRIES", "JITTER": "RETRY_JITTER",
+	"BODY": "MAX_BODY", "PAYLOAD": "MAX_BODY", "SIZE": "MAX_BODY", "WORKERS": "PUSH_CONCURRENCY",
+	"LOG": "LOG_LEVEL", "LEVEL": "LOG_LEVEL", "DEBUG": "LOG_LEVEL", "VERBOSE": "LOG_LEVEL",
+	"SMTP": "ALERT_SMTP_URL", "MAIL": "ALERT_SMTP_URL", "EMAIL": "ALERT_TO", "WEBHOOK": "ALERT_WEBHOOK_URL", "RATE": "RATE_LIMIT",
+}
+
+// suggestion names the setting that was probably meant.
+func suggestion(name string, names []string) string {
+	short := strings.TrimPrefix(name, settingPrefix)
+	known := make([]string, len(names))
+	for i, n := range names {
+		known[i] = strings.TrimPrefix(n, settingPrefix)
 	}
-	var errs []error
-	for _, one := range all.Errors {
-		var p env.ParseError
-		if !errors.As(one, &p) {
-			errs = append(errs, one)
-			continue
-		}
-		for f := range fields() {
-			if f.Name != p.Name {
-				continue
-			}
-			name := f.Tag.Get("env")
-			if secret[name] {
-				errs = append(errs, fmt.Errorf("%s has a value of the wrong form", name))
-				continue
-			}
-			errs = append(errs, fmt.Errorf("%s: %q is not a %s", name, values[name], form(f.Type)))
+	meant := cmp.Or(familiar[short], problem.Nearest(short, known))
+	if base, ok := strings.CutSuffix(short, fileSuffix); ok && meant == "" {
+		if meant = cmp.Or(familiar[base], problem.Nearest(base, known)); meant != "" {
+			meant += fileSuffix
 		}
 	}
-	return errors.Join(errs...)
+	for word := range strings.SplitSeq(short, "_") {
+		meant = cmp.Or(meant, familiar[word])
+	}
+	if meant == "" {
+		return "; docs/configuration.md lists the settings"
+	}
+	return "; did you mean " + settingPrefix + meant + "?"
 }
 
 func form(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
-		return "duration like 30s or 1m30s"
+		return "duration like 30s, 1m30s or 1d"
 	case t == reflect.TypeFor[[]time.Duration]():
 		return "comma-separated list of durations like 5s,30s,60s"
 	case t.Kind() == reflect.Int:

@@ -124,6 +124,19 @@ func newLogger(cfg config, stderr io.Writer) (*slog.Logger, *logFile, error) {
 	return slog.New(handler(out)), file, nil
 }
 
+// checkLogFile tries whether the log file can be written.
+func (c *config) checkLogFile(f *faults) {
+	if c.LogFile == "" {
+		return
+	}
+	file, err := openLogFile(c.LogFile)
+	if err != nil {
+		f.add("BROKER_LOG_FILE", "cannot be written: %v", err)
+	} else {
+		file.Close()
+	}
+}
+
 // reopenAtHangup reopens the log file at each SIGHUP, which programs that rotate logs send after a
 // rename. The signal never ends the process, since main ignores it until here. The result stops the
 // reopening.

@@ -26,14 +26,13 @@ const openTimeout = 60 * time.Second
 
 // serve runs a broker until ctx ends and returns the exit code.
 func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
-	cfg, err := readConfig(os.Environ())
+	cfg, err := readConfig(os.Environ(), (*config).checkFolder, (*config).readSeed, (*config).checkLogFile, func(c *config, f *faults) {
+		if demo && !c.onLoopback() && f.fine("BROKER_LISTEN") {
+			f.add("BROKER_LISTEN", "is %q, and --demo is for loopback only: the tokens of the sample are public", c.Listen)
+		}
+	})
 	if err != nil {
-		fmt.Fprintf(stderr, "broker: %v\n", err)
-		return exitUsage
-	}
-	if demo && !cfg.onLoopback() {
-		fmt.Fprintf(stderr, "broker: --demo is for loopback only, and BROKER_LISTEN is %q: the tokens of the sample are public\n", cfg.Listen)
-		return exitUsage
+		return refuseSettings(stderr, err)
 	}
 	hangups := make(chan os.Signal, 1) // registered before the file is opened, so that no signal is missed
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -48,6 +47,9 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 	redis.SetLogger(redisLog{log})
 	if len(cfg.serviceLinks) > 0 {
 		log.Info("variables of Kubernetes services are no settings; passed over", "names", cfg.serviceLinks)
+	}
+	if len(cfg.misnamed) > 0 {
+		log.Warn("variables whose names look like those of settings, which begin with BROKER_, are passed over", "names", cfg.misnamed)
 	}
 	if cfg.MySQLDSN == "" || cfg.RedisURL == "" {
 		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for larger ones",
@@ -85,10 +87,9 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 
 // migrate brings the tables of the store up to date.
 func migrate(ctx context.Context, stdout, stderr io.Writer) int {
-	cfg, err := readConfig(os.Environ())
+	cfg, err := readConfig(os.Environ(), (*config).checkFolder)
 	if err != nil {
-		fmt.Fprintf(stderr, "broker: %v\n", err)
-		return exitUsage
+		return refuseSettings(stderr, err)
 	}
 	open, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -108,25 +109,46 @@ func migrate(ctx context.Context, stdout, stderr io.Writer) int {
 }
 
 // errSeed means that the seed file cannot be applied.
-var errSeed = errors.New("seed file cannot be used")
+var errSeed = errors.New("BROKER_SEED_FILE: the seed file cannot be used")
 
 // seedSetting keeps the fingerprint of the seed file that was applied last.
 const seedSetting = "seed"
 
+// A seedSource is a seed file that was read with the settings.
+type seedSource struct {
+	seed        seedfile.Seed
+	warnings    []seedfile.Warning
+	fingerprint int64
+}
+
+// readSeed reads the seed file.
+func (c *config) readSeed(f *faults) {
+	if c.SeedFile == "" {
+		return
+	}
+	text, err := os.ReadFile(c.SeedFile)
+	if err != nil {
+		f.refuse("BROKER_SEED_FILE", "BROKER_SEED_FILE: the seed file cannot be read: %v", err)
+		return
+	}
+	sum := sha256.Sum256(text)
+	c.seed = &seedSource{fingerprint: int64(binary.BigEndian.Uint64(sum[:8]) >> 1)}
+	c.seed.seed, c.seed.warnings, err = seedfile.Parse(text)
+	var syntax *seedfile.SyntaxError
+	if errors.As(err, &syntax) {
+		for _, line := range syntax.Lines {
+			f.refuse("BROKER_SEED_FILE", "BROKER_SEED_FILE: line %d of the seed file is neither [section] nor key=value, nor a comment", line)
+		}
+	}
+}
+
 // applySeeds creates and updates the resources of the seed file, once for each content of the file.
 // Later changes through the API stay.
 func (b *broker) applySeeds(ctx context.Context) error {
-	if b.cfg.SeedFile == "" {
+	if b.cfg.seed == nil {
 		return nil
 	}
-	text, err := os.ReadFile(b.cfg.SeedFile)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errSeed, err)
-	}
-	seed, warnings, err := seedfile.Parse(text)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errSeed, err)
-	}
+	seed, warnings := b.cfg.seed.seed, b.cfg.seed.warnings
 	policy, err := egress.ParsePolicy(b.cfg.Egress, b.cfg.EgressAllow)
 	if err != nil {
 		return err
@@ -142,10 +164,9 @@ func (b *broker) applySeeds(ctx context.Context) error {
 		return err != nil
 	})
 	for _, w := range warnings {
-		b.log.Warn("seed skipped", "reason", w)
+		b.log.Warn("seed skipped", "reason", w, "setting", "BROKER_SEED_FILE")
 	}
-	sum := sha256.Sum256(text)
-	fingerprint := int64(binary.BigEndian.Uint64(sum[:8]) >> 1)
+	fingerprint := b.cfg.seed.fingerprint
 	applied, err := b.store.Setting(ctx, seedSetting)
 	if err == nil && applied != fingerprint {
 		if err = seedfile.Apply(ctx, b.store, seed); err == nil {

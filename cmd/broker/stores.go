@@ -15,9 +15,19 @@ const embeddedTimeout = 10 * time.Second
 
 func openStore(ctx context.Context, cfg config) (*durable.Store, error) {
 	if cfg.MySQLDSN != "" {
-		return durable.OpenMySQL(ctx, cfg.MySQLDSN, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
+		store, err := durable.OpenMySQL(ctx, cfg.MySQLDSN, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
+		return store, aboutSetting("BROKER_MYSQL_DSN", err)
 	}
-	return durable.OpenSQLite(ctx, cfg.DataDir, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
+	store, err := durable.OpenSQLite(ctx, cfg.DataDir, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
+	return store, aboutSetting("BROKER_DATA_DIR", err)
+}
+
+// aboutSetting says which setting an error is about.
+func aboutSetting(setting string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", setting, err)
 }
 
 func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
@@ -35,7 +45,7 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 		b.log.Warn("Redis cannot be reached; the broker starts without it, and delivers when it is there", "error", err)
 	}})
 	if err != nil {
-		return nil, err
+		return nil, aboutSetting("BROKER_REDIS_URL", err)
 	}
 	b.redis = client
 	b.checkEviction(ctx)

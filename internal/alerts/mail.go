@@ -32,7 +32,7 @@ var (
 
 const maxRecipients = 50
 
-// A MailError says which of the three settings of mail is wrong.
+// A MailError says what is wrong with one of the three settings of mail.
 type MailError struct {
 	Setting string // "SMTP_URL", "FROM" or "TO"
 	Err     error
@@ -40,34 +40,66 @@ type MailError struct {
 
 func (e *MailError) Error() string { return e.Setting + " " + e.Err.Error() }
 
+// MailErrors are the mistakes of all three settings.
+type MailErrors []*MailError
+
+// Unwrap returns each of them, for errors.As.
+func (e MailErrors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i, one := range e {
+		all[i] = one
+	}
+	return all
+}
+
+func (e MailErrors) Error() string {
+	texts := make([]string, len(e))
+	for i, one := range e {
+		texts[i] = one.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
 // NewMail returns a sender of mails through the server of a URL. config is that of TLS, nil: the
-// roots of the system. The error is a *MailError.
+// roots of the system. The error is a MailErrors.
 func NewMail(server, from string, to []string, config *tls.Config) (*Mail, error) {
 	m := &Mail{from: from}
+	var wrong MailErrors
 	var err error
 	if m.server, err = parseServer(server); err != nil {
-		return nil, &MailError{"SMTP_URL", err}
+		wrong = append(wrong, &MailError{"SMTP_URL", err})
 	}
-	sender, err := netmail.ParseAddress(from)
-	if err != nil {
-		return nil, &MailError{"FROM", errFrom}
+	if sender, err := netmail.ParseAddress(from); err != nil {
+		wrong = append(wrong, &MailError{"FROM", errFrom})
+	} else {
+		_, m.domain, _ = strings.Cut(sender.Address, "@")
 	}
-	_, m.domain, _ = strings.Cut(sender.Address, "@")
-	for _, address := range to {
-		address = strings.TrimSpace(address)
-		if _, err := netmail.ParseAddress(address); err != nil {
-			return nil, &MailError{"TO", errTo}
-		}
-		m.to = append(m.to, address)
+	if m.to, err = recipients(to); err != nil {
+		wrong = append(wrong, &MailError{"TO", err})
 	}
-	if len(m.to) == 0 || len(m.to) > maxRecipients {
-		return nil, &MailError{"TO", errTo}
+	if len(wrong) > 0 {
+		return nil, wrong
 	}
 	m.server.tls = config
 	if _, err := m.server.client(context.Background()); err != nil {
-		return nil, &MailError{"SMTP_URL", errServer}
+		return nil, MailErrors{{"SMTP_URL", errServer}}
 	}
 	return m, nil
+}
+
+// recipients returns the addresses without blanks around them.
+func recipients(to []string) (out []string, err error) {
+	for _, address := range to {
+		address = strings.TrimSpace(address)
+		if _, err := netmail.ParseAddress(address); err != nil {
+			return nil, errTo
+		}
+		out = append(out, address)
+	}
+	if len(out) == 0 || len(out) > maxRecipients {
+		return nil, errTo
+	}
+	return out, nil
 }
 
 // Send sends one mail to all recipients.

@@ -20,12 +20,15 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"sort"
+	"strings"
 
 	"gopkg.in/ini.v1"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 // A Resource is a producer or a channel. An empty token means that the file names none.
@@ -55,12 +58,23 @@ const (
 	producerTokenSection = "initial-producer-tokens"
 )
 
+// A SyntaxError names the lines of a file that are no INI. It does not quote them, because they may
+// contain a token.
+type SyntaxError struct{ Lines []int }
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("seedfile: line %d is neither [section] nor key=value, nor a comment", e.Lines[0])
+}
+
+// consumerMembers are the members of a consumer's section.
+var consumerMembers = []string{"token", "channel", "type"}
+
 // Parse reads a seed file. It leaves out an entry with a mistake and returns a warning for
-// it. Only text that is no INI file is an error. The error does not quote the text.
+// it. Only text that is no INI file is an error, a *SyntaxError.
 func Parse(text []byte) (Seed, []Warning, error) {
 	file, err := load(text)
-	if err != nil { // err quotes the line, which may contain a token
-		return Seed{}, nil, fmt.Errorf("seedfile: line %d is neither [section] nor key=value, nor a comment", badLine(text))
+	if err != nil { // err quotes the line
+		return Seed{}, nil, &SyntaxError{badLines(text)}
 	}
 	file.ValueMapper = nil
 	p := parser{file: file}
@@ -84,14 +98,25 @@ func load(text []byte) (*ini.File, error) {
 	}, text)
 }
 
-// badLine returns the number of the first line that is no INI: load accepts the lines
-// before it, and refuses them together with it.
-func badLine(text []byte) int {
+// maxBadLines bounds the lines that a SyntaxError names.
+const maxBadLines = 20
+
+// badLines returns the numbers of the first lines that are no INI: load accepts the lines before one,
+// without those found earlier, and refuses them together with it.
+func badLines(text []byte) (found []int) {
 	lines := bytes.SplitAfter(text, []byte("\n"))
-	return 1 + sort.Search(len(lines)-1, func(n int) bool {
-		_, err := load(bytes.Join(lines[:n+1], nil))
-		return err != nil
-	})
+	for len(found) < maxBadLines {
+		n := sort.Search(len(lines), func(n int) bool {
+			_, err := load(bytes.Join(lines[:n+1], nil))
+			return err != nil
+		})
+		if n == len(lines) {
+			break
+		}
+		found = append(found, n+1)
+		lines[n] = []byte("\n")
+	}
+	return found
 }
 
 type parser struct {
@@ -136,6 +161,7 @@ func (p *parser) consumers() []Consumer {
 	var out []Consumer
 	for _, key := range p.keys(consumerSection) {
 		c := Consumer{ID: key.Name(), CallbackURL: key.Value(), Channel: p.value(key.Name(), "channel"), Token: p.value(key.Name(), "token")}
+		p.checkMembers(c.ID)
 		switch kind := p.value(c.ID, "type"); kind {
 		case "", "push":
 		case "pull":
@@ -160,6 +186,19 @@ func (p *parser) consumers() []Consumer {
 		}
 	}
 	return out
+}
+
+// checkMembers warns of members of a consumer's section that mean nothing.
+func (p *parser) checkMembers(section string) {
+	for _, key := range p.keys(section) {
+		if name := key.Name(); !slices.Contains(consumerMembers, name) {
+			meant := ""
+			if best := problem.Nearest(name, consumerMembers); best != "" {
+				meant = "; did you mean " + best + "?"
+			}
+			p.warn("consumer %s: its section has a member %q, which is ignored: there are %s%s", section, name, strings.Join(consumerMembers, ", "), meant)
+		}
+	}
 }
 
 func (p *parser) keys(section string) []*ini.Key {

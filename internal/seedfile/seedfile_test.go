@@ -3,6 +3,7 @@ package seedfile_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -140,6 +141,47 @@ func TestAnErrorNamesTheLineAndShowsNoToken(t *testing.T) {
 		require.ErrorContains(t, err, line+" ", text)
 		require.NotContains(t, err.Error(), "secret", text)
 	}
+}
+
+func TestAMemberThatMeansNothingIsNamed(t *testing.T) {
+	seed, warnings := parse(t, "[initial-consumers]\nk=http://h/\n[k]\nchannel=c\ntokn=secret\nmaxRetries=3\n")
+	require.Len(t, seed.Consumers, 1)
+	require.Contains(t, warnings, `"tokn", which is ignored: there are token, channel, type; did you mean token?`)
+	require.Contains(t, warnings, `"maxRetries"`)
+	require.NotContains(t, warnings, "secret")
+}
+
+// The example of the page is a seed file, and the page names every section and member.
+func TestThePageOfTheSeedFileIsTrue(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operate/seed.md")
+	require.NoError(t, err)
+	_, example, ok := strings.Cut(string(text), "\n```ini\n")
+	require.True(t, ok)
+	example, _, ok = strings.Cut(example, "```\n")
+	require.True(t, ok)
+	seed, warnings := parse(t, example)
+	require.Empty(t, warnings)
+	require.Equal(t, seedfile.Seed{
+		Channels:  []seedfile.Resource{{ID: "orders", Name: "Orders of the shop", Token: "orders-secret"}, {ID: "audit", Name: "Audit"}},
+		Producers: []seedfile.Resource{{ID: "shop", Name: "The shop", Token: "shop-secret"}},
+		Consumers: []seedfile.Consumer{
+			{ID: "billing", Channel: "orders", Token: "billing-secret", CallbackURL: "https://billing.example/hook?from=penstock;v=1"},
+			{ID: "packing", Channel: "orders", Token: "packing-secret", Type: durable.Pull},
+		},
+	}, seed)
+	for _, name := range []string{"initial-channels", "initial-producers", "initial-consumers", "initial-channel-tokens", "initial-producer-tokens", "token", "channel", "type"} {
+		require.Contains(t, string(text), "`"+name+"`")
+	}
+}
+
+func TestAnErrorNamesEachLine(t *testing.T) {
+	_, _, err := seedfile.Parse([]byte("[initial-channels]\na secret\nc=C\n[secret\n; fine\n\nsecret"))
+	var syntax *seedfile.SyntaxError
+	require.ErrorAs(t, err, &syntax)
+	require.Equal(t, []int{2, 4, 7}, syntax.Lines)
+	_, _, err = seedfile.Parse([]byte(strings.Repeat("secret\n", 1000)))
+	require.ErrorAs(t, err, &syntax)
+	require.Len(t, syntax.Lines, 20)
 }
 
 // writes counts the Puts that reach a real store.
