@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,24 +11,16 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 )
 
-const backupUsage = "usage: broker backup FILE\n\nFILE is a new file for a copy of the embedded store in BROKER_DATA_DIR. The broker may run meanwhile.\n"
-
-// backupCommand is broker backup FILE.
+// backupCommand copies the embedded store to a new file.
 func backupCommand(args []string, stdout, stderr io.Writer) int {
-	if len(args) != 1 || args[0] == "-h" || args[0] == "--help" {
-		fmt.Fprint(stderr, backupUsage)
-		if len(args) == 1 {
-			return exitClean
-		}
-		return exitUsage
-	}
 	return withSignals(func(ctx context.Context) int {
-		cfg, err := readConfig(os.Environ())
-		if err == nil && cfg.MySQLDSN != "" {
-			err = errors.New("the store is a MySQL server: use its own tools")
-		}
+		cfg, err := readConfig(os.Environ(), func(c *config, f *faults) {
+			if c.MySQLDSN != "" && f.fine("BROKER_MYSQL_DSN") {
+				f.add("BROKER_MYSQL_DSN", "is set: the store is a MySQL server, which has tools of its own for backups")
+			}
+		})
 		if err != nil {
-			fmt.Fprintf(stderr, "broker: backup: %v\n", err)
+			refuseSettings(stderr, err)
 			return exitUsage
 		}
 		if err := durable.BackupSQLite(ctx, cfg.DataDir, args[0]); err != nil {

@@ -69,20 +69,6 @@ func (b *broker) journalGauges() []prometheus.Collector {
 	}
 }
 
-const journalUsage = "usage: broker journal replay DIR\n\nDIR is the data folder (BROKER_DATA_DIR) of a broker that is gone; the settings are those of the broker.\n"
-
-// journalCommand is broker journal replay DIR.
-func journalCommand(args []string, stdout, stderr io.Writer) int {
-	if len(args) != 2 || args[0] != "replay" {
-		fmt.Fprint(stderr, journalUsage)
-		if len(args) == 1 && (args[0] == "-h" || args[0] == "--help") {
-			return exitClean
-		}
-		return exitUsage
-	}
-	return withSignals(func(ctx context.Context) int { return replayJournal(ctx, args[1], stdout, stderr) })
-}
-
 // replayJournal stores the messages in the journals of a data folder. It needs the store and no
 // Redis: the brokers that run find the messages there, as they find those of a broker that died.
 func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) int {
@@ -92,7 +78,7 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 	}
 	cfg, err := readConfig(os.Environ())
 	if err != nil {
-		return fail(exitUsage, err)
+		return refuseSettings(stderr, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "journal")); err != nil || !info.IsDir() {
 		return fail(exitUsage, fmt.Errorf("%s has no journal", dir))

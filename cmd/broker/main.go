@@ -4,12 +4,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -76,93 +72,6 @@ func slack(environ []string) time.Duration {
 		return c.TimerSlack
 	}
 	return timerslack.Usual
-}
-
-const usage = `Penstock is an HTTP message broker.
-
-Usage:
-  broker [serve] [--demo]   run the broker; --demo adds a sample channel with consumers
-  broker migrate            create or update the tables of the store, then exit
-  broker backup FILE        copy the embedded store to a new file, while the broker runs
-  broker journal replay DIR store the messages that a broker which is gone left in its data folder
-  broker healthcheck        ask the broker of this machine whether it is ready; --live: alive
-  broker listen             a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000
-  broker demo-responses     show a response on its way back: a sender, a slow receiver, for seconds
-  broker version            print the version
-
-Settings come from BROKER_* environment variables: see docs/configuration.md.
-`
-
-// split returns the command and its arguments.
-func split(args []string) (command string, rest []string) {
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		return args[0], args[1:]
-	}
-	return "serve", args
-}
-
-// withArguments are the commands that take arguments.
-var withArguments = map[string]func(args []string, stdout, stderr io.Writer) int{"backup": backupCommand, "journal": journalCommand}
-
-func run(args []string, stdout, stderr io.Writer) int {
-	command, args := split(args)
-	if own := withArguments[command]; own != nil {
-		return own(args, stdout, stderr)
-	}
-	flags := flag.NewFlagSet(command, flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() { fmt.Fprint(stderr, usage) }
-	var work func() int
-	switch command {
-	case "serve":
-		demo := flags.Bool("demo", false, "add a sample producer, channel and consumers, and print what to try")
-		work = func() int {
-			return withSignals(func(ctx context.Context) int { return serve(ctx, *demo, stdout, stderr) })
-		}
-	case "migrate":
-		work = func() int {
-			return withSignals(func(ctx context.Context) int { return migrate(ctx, stdout, stderr) })
-		}
-	case "healthcheck":
-		live := flags.Bool("live", false, "ask whether the broker is alive, instead of ready")
-		work = func() int { return healthcheck(os.Environ(), *live, stdout, stderr) }
-	case "listen":
-		addr := flags.String("on", "127.0.0.1:9000", "address of the push consumer")
-		work = func() int {
-			return withSignals(func(ctx context.Context) int { return listen(ctx, *addr, stdout, stderr) })
-		}
-	case "demo-responses":
-		work = func() int {
-			return withSignals(func(ctx context.Context) int { return demoResponses(ctx, stdout, stderr) })
-		}
-	case "version":
-		work = func() int {
-			fmt.Fprintf(stdout, "penstock %s %s %s\n", version, commit(), runtime.Version())
-			return exitClean
-		}
-	case "help":
-		work = func() int {
-			fmt.Fprint(stdout, usage)
-			return exitClean
-		}
-	case "bench":
-		fmt.Fprintln(stderr, "broker: the load harness is a separate program: bench (cmd/bench)")
-		return exitUsage
-	default:
-		fmt.Fprintf(stderr, "broker: unknown command %q\n\n%s", command, usage)
-		return exitUsage
-	}
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return exitClean
-		}
-		return exitUsage
-	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "broker %s takes no arguments, got %q\n\n%s", command, flags.Args(), usage)
-		return exitUsage
-	}
-	return work()
 }
 
 // withSignals runs f with a context that ends at SIGINT or SIGTERM. A second
