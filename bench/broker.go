@@ -2,9 +2,11 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -30,6 +32,8 @@ type Broker struct {
 	URL       string
 	Processes []Process // whose CPU time belongs to the cost of a message
 
+	made []*subject // in a broker that runs on
+
 	cmd    *exec.Cmd
 	exited chan error
 	dir    string
@@ -45,7 +49,7 @@ func OpenBroker(ctx context.Context, c *Config) (*Broker, error) {
 			}
 		}
 		b.Processes = append(b.Processes, storeProcesses(c)...)
-		return b, control(ctx, c, b.URL, func() error { return nil })
+		return b, probe(ctx, c, b.URL)
 	}
 	return startBroker(ctx, c)
 }
@@ -56,6 +60,48 @@ func control(ctx context.Context, c *Config, base string, alive func() error) er
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	return ctl.Ready(ctx, alive)
+}
+
+// answersWithin bounds how long the broker at --url may take to answer.
+const answersWithin = 2 * time.Second
+
+// probe returns why there is no broker that is ready at a URL.
+func probe(ctx context.Context, c *Config, base string) error {
+	ctl := NewControl(base, c.AdminToken)
+	defer ctl.Close()
+	asking, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	var version struct{ Version string }
+	status, body, err := ctl.do(asking, http.MethodGet, "/version", nil)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer from %s within %s", base, answersWithin)
+	case err != nil:
+		return fmt.Errorf("nothing answers at %s: %w", base, dialError(err))
+	case status != http.StatusOK || json.Unmarshal(body, &version) != nil || version.Version == "":
+		return fmt.Errorf("%s answers, and is no Penstock: GET /version is %d without a Version", base, status)
+	}
+	status, body, err = ctl.do(asking, http.MethodGet, "/readyz", nil)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("the broker at %s does not say that it is ready: %w", base, dialError(err))
+	case status != http.StatusOK:
+		return fmt.Errorf("the broker at %s is not ready: %w", base, statusError{status, clip(body, 300)})
+	}
+	return nil
+}
+
+// dialError is the error of a request without the URL, which the caller names.
+func dialError(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
 }
 
 // storeProcesses finds the servers behind --mysql and --redis on this machine.

@@ -26,7 +26,7 @@ func chaosCommands() map[string]command {
 }
 
 func chaosCommand(ctx context.Context, args []string, out, progress io.Writer) (int, error) {
-	c, err := chaos.Parse(args, progress)
+	c, err := chaos.Parse(args, out)
 	if errors.Is(err, flag.ErrHelp) {
 		return ExitOK, err
 	}

@@ -135,10 +135,10 @@ func (c Comparison) Verdict() string {
 }
 
 func compareCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
-	f := flags("compare", progress)
+	f := flags("compare")
 	least := f.Float64("least", 0, "fail if the rates of B are below this part of A's, in the median of the pairs of repeats")
 	pairs := f.Bool("pairs", false, "a line for each measure: the medians, and the median of the ratios of the pairs of repeats")
-	if err := f.Parse(args); err != nil {
+	if err := parseSome(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	if f.NArg() != 2 {

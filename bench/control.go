@@ -78,6 +78,18 @@ func (c *Control) Put(ctx context.Context, path string, form url.Values) error {
 	return nil
 }
 
+// Delete deletes a resource. One that is not there is deleted.
+func (c *Control) Delete(ctx context.Context, path string) error {
+	status, body, err := c.do(ctx, http.MethodDelete, path, nil)
+	if err != nil {
+		return fmt.Errorf("DELETE %s: %w", path, dialError(err))
+	}
+	if status != http.StatusNoContent && status != http.StatusNotFound {
+		return fmt.Errorf("DELETE %s: %w", path, statusError{status, clip(body, 300)})
+	}
+	return nil
+}
+
 // Version returns the broker's own version information, nil if it has none.
 func (c *Control) Version(ctx context.Context) map[string]any {
 	status, body, err := c.do(ctx, http.MethodGet, "/version", nil)

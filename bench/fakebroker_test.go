@@ -50,6 +50,10 @@ type fakeBroker struct {
 	consumers map[string][]*fakeConsumer // by channel
 	stored    map[string]bool            // channel/key
 
+	noDelete bool     // DELETE is 405
+	refused  bool     // PUT is 401
+	there    []string // paths that were put and not deleted
+
 	idle    bool // pull consumers are shown nothing
 	journal bool // a channel was put with ack=journal
 
@@ -131,10 +135,15 @@ func (f *fakeBroker) serve(rc *fasthttp.RequestCtx) {
 	case len(p) == 1 && p[0] == "readyz":
 	case len(p) == 1 && p[0] == "version":
 		rc.SetBodyString(`{"Version":"fake"}`)
+	case method == "DELETE":
+		f.delete(rc)
 	case method == "PUT" && len(p) == 4:
 		f.putConsumer(rc, p)
+	case method == "PUT" && f.refused:
+		rc.SetStatusCode(401)
 	case method == "PUT":
 		f.mu.Lock()
+		f.there = append(f.there, string(rc.Path()))
 		f.journal = f.journal || string(rc.PostArgs().Peek("ack")) == "journal"
 		f.mu.Unlock()
 		rc.SetStatusCode(201)
@@ -151,9 +160,35 @@ func (f *fakeBroker) serve(rc *fasthttp.RequestCtx) {
 	}
 }
 
+// delete deletes a resource, consumers before their channel.
+func (f *fakeBroker) delete(rc *fasthttp.RequestCtx) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	path := string(rc.Path())
+	switch {
+	case f.noDelete:
+		rc.SetStatusCode(405)
+	case slices.ContainsFunc(f.there, func(other string) bool { return strings.HasPrefix(other, path+"/consumer/") }):
+		rc.SetStatusCode(409)
+	case !slices.Contains(f.there, path):
+		rc.SetStatusCode(404)
+	default:
+		f.there = slices.DeleteFunc(f.there, func(other string) bool { return other == path })
+		rc.SetStatusCode(204)
+	}
+}
+
+// left is what was put and not deleted.
+func (f *fakeBroker) left() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.there)
+}
+
 func (f *fakeBroker) putConsumer(rc *fasthttp.RequestCtx, p []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.there = append(f.there, string(rc.Path()))
 	args := rc.PostArgs()
 	f.consumers[p[1]] = append(f.consumers[p[1]], &fakeConsumer{
 		path: "/" + strings.Join(p, "/"), callback: string(args.Peek("callbackUrl")),

@@ -85,7 +85,7 @@ func judge(c *Config, x *Result, bound time.Duration) string {
 func findMaxCommand(ctx context.Context, args []string, out, progress io.Writer) (int, error) {
 	var c Config
 	var o output
-	f := flags("find-max", progress)
+	f := flags("find-max")
 	c.register(f)
 	o.register(f)
 	bound := f.Duration("p99", 10*time.Millisecond, "the bound on the ack latency from intended time")
@@ -93,7 +93,7 @@ func findMaxCommand(ctx context.Context, args []string, out, progress io.Writer)
 	steps := f.Int("max-steps", 16, "rates to try at most")
 	precision := f.Float64("precision", 0.05, "stop when the answer is known to this fraction")
 	f.Lookup("duration").Usage = "of each step"
-	if err := parse(f, args); err != nil {
+	if err := parse(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	if err := c.validate(); err != nil {
@@ -119,7 +119,10 @@ func search(ctx context.Context, c *Config, bound time.Duration, start, precisio
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.Close()) }()
+	defer func() {
+		b.remove(ctx, c, progress)
+		err = errors.Join(err, b.Close())
+	}()
 	r = newReport(ctx, "find-max", c, b)
 	r.Search = &Search{P99Ms: bound.Seconds() * 1000}
 	p := NewProgress(progress)

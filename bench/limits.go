@@ -243,10 +243,10 @@ func pushOnce(client *fasthttp.HostClient, url string, body []byte) error {
 func limitsCommand(ctx context.Context, args []string, out, progress io.Writer) (int, error) {
 	var c LimitsConfig
 	var o output
-	f := flags("limits", progress)
+	f := flags("limits")
 	c.register(f)
 	f.StringVar(&o.json, "json", "", "write the report to this `file`")
-	if err := parse(f, args); err != nil {
+	if err := parse(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	if err := c.validate(); err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -9,7 +10,11 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/usage"
 )
 
 // Exit codes of Main. After a signal the exit code is 128 + the signal.
@@ -23,7 +28,7 @@ const (
 	ExitUnproven    = 5 // deliveries were still pending when the run gave up on them
 )
 
-const usage = `usage: bench COMMAND [flags]
+const help = `Usage: bench COMMAND [flags]
 
   run        load a broker, check every promise, report
   publish    the same without consumers
@@ -33,7 +38,7 @@ const usage = `usage: bench COMMAND [flags]
   steps      NAME=A.json ...: a row for each load, what a message cost in each process
   chaos      break brokers, stores and links under load, check every promise
 
-bench COMMAND -h lists the flags. Without a command: run.
+bench COMMAND --help lists the flags. Flags without a command: run.
 Codes: 0 fine, 1 usage, 2 a promise was broken, 3 bound never met, 4 cannot run,
 5 deliveries still pending at the end, 130/143 signal.
 `
@@ -67,7 +72,11 @@ type command func(ctx context.Context, args []string, out, progress io.Writer) (
 
 func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	name := "run"
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+	if len(args) == 0 || slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
+		fmt.Fprint(out, help)
+		return ExitOK
+	}
+	if args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]
 	}
 	commands := map[string]command{
@@ -76,10 +85,11 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	maps.Copy(commands, chaosCommands())
 	f, ok := commands[name]
 	if !ok {
-		fmt.Fprint(progress, usage)
-		if name == "help" {
-			return ExitOK
+		hint := ""
+		if meant := problem.Nearest(name, []string{"run", "publish", "find-max", "limits", "compare", "steps", "chaos"}); meant != "" {
+			hint = "; did you mean " + meant + "?"
 		}
+		fmt.Fprintf(progress, "bench: unknown command %q%s bench --help lists the commands\n", name, cmp.Or(hint, ";"))
 		return ExitUsage
 	}
 	code, err := f(ctx, args, out, progress)
@@ -101,19 +111,28 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	return code
 }
 
-// flags is a flag set that reports its errors to the user once.
-func flags(name string, progress io.Writer) *flag.FlagSet {
-	f := flag.NewFlagSet("bench "+name, flag.ContinueOnError)
-	f.SetOutput(progress)
-	return f
+func flags(name string) *flag.FlagSet {
+	return flag.NewFlagSet("bench "+name, flag.ContinueOnError)
 }
 
-func parse(f *flag.FlagSet, args []string) error {
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	if f.NArg() > 0 {
+// parse parses flags and no other arguments. It prints help to out.
+func parse(f *flag.FlagSet, args []string, out io.Writer) error {
+	err := parseSome(f, args, out)
+	if err == nil && f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	return nil
+	return err
+}
+
+// parseSome is parse for a command that takes arguments after its flags.
+func parseSome(f *flag.FlagSet, args []string, out io.Writer) error {
+	err := usage.Parse(f, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(out, "Usage: %s [flags]\n\n", f.Name())
+		usage.Help(f, out)
+	case err != nil:
+		return fmt.Errorf("%w; %s --help lists the flags", err, f.Name())
+	}
+	return err
 }

@@ -70,9 +70,9 @@ func (p *peer) Close() error {
 // peerCommand is the other end: an HTTP server with an almost empty handler, or an echo. Only this
 // program calls it.
 func peerCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
-	f := flags("peer", progress)
+	f := flags("peer")
 	size := f.Int("echo", 0, "answer each time so many bytes have arrived, without parsing them")
-	if err := parse(f, args); err != nil {
+	if err := parse(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	if *size < 0 || *size > maxBodyBytes {

@@ -36,10 +36,10 @@ func (o *output) write(r *Report) error {
 func runCommand(ctx context.Context, args []string, out, progress io.Writer) (int, error) {
 	var c Config
 	var o output
-	f := flags("run", progress)
+	f := flags("run")
 	c.register(f)
 	o.register(f)
-	if err := parse(f, args); err != nil {
+	if err := parse(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	return runAndReport(ctx, "run", &c, o, out, progress)
@@ -49,10 +49,10 @@ func runCommand(ctx context.Context, args []string, out, progress io.Writer) (in
 func publishCommand(ctx context.Context, args []string, out, progress io.Writer) (int, error) {
 	var c Config
 	var o output
-	f := flags("publish", progress)
+	f := flags("publish")
 	c.register(f)
 	o.register(f)
-	if err := parse(f, args); err != nil {
+	if err := parse(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	c.PushConsumers, c.PullWorkers = 0, 0
@@ -101,6 +101,7 @@ func measure(ctx context.Context, kind string, c *Config, progress io.Writer) (r
 		if words := b.Warnings(); words != "" {
 			r.Warnings = append(r.Warnings, "the broker logged:\n"+words)
 		}
+		b.remove(ctx, c, progress)
 		err = errors.Join(err, b.Close())
 	}()
 	p := NewProgress(progress)
@@ -141,6 +142,9 @@ func measureOnce(ctx context.Context, c *Config, b *Broker, watch func(Live)) (*
 	w, err := newWindow(c, ctl, addr)
 	if err != nil {
 		return nil, err
+	}
+	if b.dir == "" {
+		b.made = append(b.made, w.subject)
 	}
 	return w.Window(ctx, b.Processes, watch)
 }

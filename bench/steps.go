@@ -15,8 +15,8 @@ import (
 // stepsCommand prints a row for each set of reports: what a message cost in each process. The first
 // one is what the others are compared with, in pairs of repeats.
 func stepsCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
-	f := flags("steps", progress)
-	if err := f.Parse(args); err != nil {
+	f := flags("steps")
+	if err := parseSome(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	if f.NArg() == 0 {

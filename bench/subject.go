@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -17,6 +18,7 @@ type subject struct {
 	channelToken            string
 	consumers               []subscriber // as in LedgerOptions.Consumers
 	channel, policy         []string     // field=value of each channel, and of each consumer
+	made                    int          // of the producer, the channels and the consumers, in this order
 }
 
 // A subscriber is one consumer of the subject.
@@ -49,13 +51,13 @@ func newSubject(run uint64, c *Config) *subject {
 
 // create registers all resources. callback returns the URL of a push consumer.
 func (s *subject) create(ctx context.Context, c *Control, callback func(consumer int) string) error {
-	if err := c.Put(ctx, "/producer/"+s.producer, url.Values{"token": {s.producerToken}}); err != nil {
+	if err := s.put(ctx, c, "/producer/"+s.producer, url.Values{"token": {s.producerToken}}); err != nil {
 		return err
 	}
 	for _, ch := range s.channels {
 		form := url.Values{"token": {s.channelToken}}
 		setFields(form, s.channel)
-		if err := c.Put(ctx, "/channel/"+ch, form); err != nil {
+		if err := s.put(ctx, c, "/channel/"+ch, form); err != nil {
 			return err
 		}
 	}
@@ -66,7 +68,34 @@ func (s *subject) create(ctx context.Context, c *Control, callback func(consumer
 			form.Set("callbackUrl", callback(i))
 		}
 		setFields(form, s.policy)
-		if err := c.Put(ctx, k.path(), form); err != nil {
+		if err := s.put(ctx, c, k.path(), form); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put makes the next resource. One that was not refused may be there, also without an answer.
+func (s *subject) put(ctx context.Context, c *Control, path string, form url.Values) error {
+	err := c.Put(ctx, path, form)
+	var refused statusError
+	if !errors.As(err, &refused) {
+		s.made++
+	}
+	return err
+}
+
+// remove deletes what was made, in the opposite order.
+func (s *subject) remove(ctx context.Context, c *Control) error {
+	paths := []string{"/producer/" + s.producer}
+	for _, ch := range s.channels {
+		paths = append(paths, "/channel/"+ch)
+	}
+	for _, k := range s.consumers {
+		paths = append(paths, k.path())
+	}
+	for ; s.made > 0; s.made-- {
+		if err := c.Delete(ctx, paths[s.made-1]); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/usage"
 )
 
 // Config is a run as the flags describe it.
@@ -37,11 +39,10 @@ type Config struct {
 // maxMinutes bounds a run: sequence numbers and memory are planned for a day.
 const maxMinutes = 24 * 60
 
-// Parse reads the flags of `bench chaos`.
-func Parse(args []string, progress io.Writer) (*Config, error) {
+// Parse reads the flags of `bench chaos`. It prints help to out.
+func Parse(args []string, out io.Writer) (*Config, error) {
 	c := &Config{}
 	f := flag.NewFlagSet("bench chaos", flag.ContinueOnError)
-	f.SetOutput(progress)
 	f.Float64Var(&c.Minutes, "minutes", 10, "time of load and faults, divided among the campaigns, without the time for draining")
 	f.Uint64Var(&c.Seed, "seed", 0, "of the schedule; 0: a new one")
 	f.StringVar(&c.Redis, "redis", standalone, "standalone, sentinel, cluster, or all of them in sequence")
@@ -54,8 +55,12 @@ func Parse(args []string, progress io.Writer) (*Config, error) {
 	f.StringVar(&c.Dir, "dir", "", "`folder` for journals and logs, which must not exist; default: a temporary one")
 	f.StringVar(&c.JSON, "json", "", "write the verdicts to this `file`")
 	f.BoolVar(&c.Keep, "keep", false, "keep the folder also when every promise was kept")
-	if err := f.Parse(args); err != nil {
+	if err := usage.Parse(f, args); errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(out, "Usage: bench chaos [flags]\n\n")
+		usage.Help(f, out)
 		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w; bench chaos --help lists the flags", err)
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
