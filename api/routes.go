@@ -137,6 +137,7 @@ var table = []Route{
 	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "delete all dead letters of a consumer", serve: (*API).deleteDLQ},
 	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "delete a dead letter", serve: (*API).deleteDeadJob},
 
+	{Method: get, Path: "/", Access: AccessOps, Summary: "what this is, and links", serve: (*API).getRoot},
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
 	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can accept messages", serve: (*API).readyz},
 	{Method: get, Path: "/metrics", Access: AccessOps, Summary: "metrics in Prometheus text", serve: (*API).getMetrics},
@@ -200,7 +201,7 @@ func (a *API) newRouter() *router.Router {
 	r.RedirectFixedPath = false
 	unmatched := a.metrics.route("unmatched")
 	r.NotFound = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
-		a.fail(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "This path names no resource."))
+		a.fail(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "This path names no resource. GET / says what there is, with links."))
 	})
 	r.MethodNotAllowed = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
 		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))

@@ -124,7 +124,7 @@ func TestPathsThatNameNothingGet404AndNeverARedirect(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	for _, path := range []string{
-		"/", "/nothing", "/producer", "/producer/", "/producers/", "/producer/p/", "/channel/c/", "/channel/c/consumers/", "/channel/c/nothing",
+		"/nothing", "/producer", "/producer/", "/producers/", "/producer/p/", "/channel/c/", "/channel/c/consumers/", "/channel/c/nothing",
 		"/channels/c", "/PRODUCERS", "/Producer/p", "//producers", "/producers//", "/./producers", "/x/../producers", "/channel//consumers",
 		"/channel/c/../c", "/channel/c//consumers", "/%70roducers", "/producers%2F", "/channel/c/consumer/k/job", "/.git/config", "/debug/pprof/",
 		"/channel/c/message", "/metrics/", "/readyz/x",

@@ -11,6 +11,25 @@ type Problem struct {
 	RequestID string `json:"request_id,omitempty"`
 }
 
+// A Root is the answer to / for programs.
+type Root struct {
+	Name    string    `json:"Name"` // always "Penstock"
+	About   string    `json:"About"`
+	Version string    `json:"Version"`
+	Links   RootLinks `json:"Links"`
+}
+
+// RootLinks are where to go from /. Those of the broker are paths.
+type RootLinks struct {
+	Documentation string `json:"Documentation"` // a URL
+	Channels      string `json:"Channels"`
+	Producers     string `json:"Producers"`
+	Ready         string `json:"Ready"`
+	Live          string `json:"Live"`
+	Version       string `json:"Version"`
+	Metrics       string `json:"Metrics"`
+}
+
 // A Health is the answer to /livez and /readyz.
 type Health struct {
 	Status string `json:"Status"`          // "alive" of /livez, "ready" of /readyz

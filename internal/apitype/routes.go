@@ -105,6 +105,7 @@ var routes = []Route{
 	{"DELETE", "/channel/{channel}/consumer/{consumer}/dlq", none, gone},
 	{"DELETE", "/channel/{channel}/consumer/{consumer}/job/{job}", none, gone},
 
+	{"GET", "/", none, []Answer{{200, Body{MediaJSON, Root{}}}, {200, Body{MediaHTML, nil}}}}, // by Accept
 	{"GET", "/livez", none, ok(Health{})},
 	{"GET", "/readyz", none, ok(Health{})},
 	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}}},
