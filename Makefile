@@ -20,13 +20,16 @@ FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
 REAL      := MySQL|Redis|Real
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo-responses build dist test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## run a broker on the embedded stores, with demo data, on 127.0.0.1:8080
 	$(GO) run ./cmd/broker serve --demo
+
+listen: ## run a push consumer that prints what it gets, on 127.0.0.1:9000; ON= another address
+	$(GO) run ./cmd/broker listen --on $(or $(ON),127.0.0.1:9000)
 
 demo-responses: ## show a response on its way back: a sender, a slow receiver and a broker, for seconds
 	$(GO) run ./cmd/broker demo-responses

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pageCommands returns the blocks of commands of a page, without those that start or build a program.
+func pageCommands(t *testing.T, page string) (script string) {
+	t.Helper()
+	for _, m := range fence.FindAllStringSubmatch(fromRoot(t, page), -1) {
+		if m[1] == "sh" && !strings.HasPrefix(m[2], "make ") {
+			script += m[2]
+		}
+	}
+	require.NotEmpty(t, script, page)
+	return script
+}
+
+// The commands of these pages work on the broker of `make run` in any state: one after the other, again,
+// and after a restart. An answer of 400 or more ends the script.
+func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
+	t.Parallel()
+	w := emptyWorld(t)
+	received := &syncBuffer{}
+	sink, err := startSink("127.0.0.1:0", received)
+	require.NoError(t, err)
+	defer sink.Close()
+	for start := range 2 {
+		p, printed := startDemoBroker(t, w)
+		for round := range 2 {
+			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md"} {
+				text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n" +
+					strings.NewReplacer("http://127.0.0.1:8080", p.base, "127.0.0.1:9000", sink.listener.Addr().String()).Replace(pageCommands(t, page))
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				bash := exec.CommandContext(ctx, "bash")
+				bash.Env = append(clearedEnv(), "NO_PROXY=*")
+				bash.Stdin = strings.NewReader(text)
+				var out bytes.Buffer
+				bash.Stdout, bash.Stderr = &out, &out
+				bash.WaitDelay = time.Second
+				require.NoError(t, bash.Run(), "%s, start %d, round %d:\n%s", page, start, round, out.String())
+				cancel()
+				if page == "docs/first-steps.md" {
+					require.Contains(t, out.String(), "HTTP/1.1 202 Accepted", "the worker's report")
+					require.NotContains(t, out.String(), "There was no job")
+				}
+			}
+			wanted := 2*start + round + 1
+			eventually(t, "the deliveries", func() bool {
+				return strings.Count(received.String(), `{"hello":"my service"}`) == wanted && strings.Count(printed.String(), `{"hello":"world"}`+"\n\n") == round+1
+			})
+		}
+		require.Equal(t, exitClean, p.stop())
+	}
+	require.Contains(t, received.String(), "my-service got POST /hook")
+	require.Contains(t, fromRoot(t, "Makefile"), "\n\t$(GO) run ./cmd/broker listen --on $(or $(ON),127.0.0.1:9000)\n")
+}
