@@ -197,6 +197,7 @@ func (w *world) occupy(slot int) {
 		w.mu.Unlock()
 		if gone {
 			l.crash("for good")
+			l.unlock()
 			return
 		}
 		l.note("starts", 0, none, "")

@@ -3,6 +3,7 @@ package simulation
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -108,12 +109,21 @@ func request(values map[string]string, headers map[string]string, body string) *
 	}
 	req.SetBodyString(body)
 	rc := &fasthttp.RequestCtx{}
-	rc.Init(&req, nil, nil)
+	rc.Init2(noConn{}, nil, true)
+	req.CopyTo(&rc.Request)
 	for name, value := range values {
 		rc.SetUserValue(name, value)
 	}
 	return rc
 }
+
+// A noConn is the connection of a request whose bytes have all come.
+type noConn struct{ net.Conn }
+
+func (noConn) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+func (noConn) LocalAddr() net.Addr              { return noConn{}.RemoteAddr() }
+func (noConn) SetReadDeadline(time.Time) error  { return nil }
+func (noConn) SetWriteDeadline(time.Time) error { return nil }
 
 func (b *broker) broadcast(p *post, t *try) {
 	ch := b.life.w.store.channel(p.channel)
