@@ -1,7 +1,8 @@
 // Package bulk makes many messages from one body or file.
 //
 // A body is stored in chunks before its request is answered; a file is fetched into the same chunks
-// afterwards. From then on the store alone has what the bulk needs. One broker at a time owns a bulk:
+// afterwards. Both are read from a stream: what comes over the wire, decoded, and without the envelope
+// of a form. From then on the store alone has what the bulk needs. One broker at a time owns a bulk:
 // it reads rows behind the checkpoint and stores them in steps. A step is one transaction with the
 // messages of some rows, the outcomes of the other rows, and the new checkpoint. So each row becomes
 // one message, at whatever point a broker is killed. The row of the bulk names the owner by a token and

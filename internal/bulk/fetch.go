@@ -150,7 +150,7 @@ func (b *Bulks) checkAnswer(r *http.Response) error {
 	case r.StatusCode != http.StatusOK:
 		return failedFetch("The file is answered with the status %d.", r.StatusCode)
 	case unknown != nil:
-		return failedFetch("The file is sent with Content-Encoding %s, and only gzip and deflate are decoded, at most three times.", strings.ToValidUTF8(cut(codings), ""))
+		return failedFetch("The file is sent with Content-Encoding %s, and only gzip or deflate are decoded, once.", strings.ToValidUTF8(cut(codings), ""))
 	case r.ContentLength > b.MostBytes:
 		return b.tooLarge()
 	}
@@ -176,6 +176,8 @@ func (b *Bulks) failedRead(text *stream, err error) error {
 		return &unreached{errBrokeOff, err}
 	case errors.Is(err, coding.ErrTooLarge):
 		return b.tooLarge()
+	case errors.Is(err, errPacked):
+		return failedFetch("%s", errPacked.Detail)
 	}
 	return failedFetch("The file is not coded as its Content-Encoding says.")
 }
@@ -270,6 +272,9 @@ type chunker struct {
 	got   atomic.Int64 // bytes of a fetch that came over the wire
 }
 
+// gzipBegin is how gzip begins, and neither a name in UTF-8 nor JSON.
+var gzipBegin = []byte{0x1f, 0x8b}
+
 // fill reads the next chunk, and reports whether it is the last.
 func (c *chunker) fill(from *stream) (whole bool, err error) {
 	c.buf = c.buf[:0]
@@ -291,6 +296,9 @@ func (c *chunker) fill(from *stream) (whole bool, err error) {
 	}
 	part := c.buf
 	if c.no == 0 {
+		if bytes.HasPrefix(part, gzipBegin) {
+			return false, errPacked
+		}
 		part = bytes.TrimPrefix(part, bom)
 	}
 	c.rows.add(part)

@@ -129,12 +129,12 @@ func (b *Bulks) reading(u *upload, most int64, take func(*upload) error) error {
 	return u.refusal(err)
 }
 
-// decode undoes codings of what is read of the body.
-func (u *upload) decode(codings string) error {
-	if codings != "" && !u.hold.Await(context.Background(), coding.Memory(codings), roomPatience) {
+// decode undoes a coding of what is read of the body, or of the part file.
+func (u *upload) decode(value string) error {
+	if value != "" && !u.hold.Await(context.Background(), coding.Window, roomPatience) {
 		return problem.ErrOverloaded
 	}
-	return u.body.decode(codings)
+	return u.body.decode(value)
 }
 
 // replicates refuses a bulk of a channel with ack=replicated where the store has no second server.
@@ -320,6 +320,8 @@ func (u *upload) refusal(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, coding.ErrTooLarge) && u.body.wire.err != coding.ErrTooLarge:
+		return errDecodedLarge
 	case errors.Is(err, coding.ErrTooLarge):
 		return intake.ErrTooLarge
 	case errors.Is(err, coding.ErrBroken):

@@ -45,8 +45,10 @@ type stream struct {
 	wire *wire
 	text io.Reader
 	most int64 // bytes on the wire, and of the text
-	form *form // the envelope; nil: there is none
-	ends []func()
+
+	coded bool  // it has a decoder; with a second one few bytes of the wire would take minutes
+	form  *form // the envelope; nil: there is none
+	ends  []func()
 }
 
 // newStream returns the stream of a body. moved is called with the bytes that come.
@@ -55,16 +57,19 @@ func newStream(from io.Reader, moved func(n int), most int64) *stream {
 	return &stream{wire: w, text: w, most: most}
 }
 
-// decode undoes codings, whose value is Small.
+// decode undoes a coding, whose value is Small, once.
 func (s *stream) decode(value string) error {
-	if value == "" {
+	switch {
+	case value == "":
 		return nil
+	case s.coded:
+		return errCodings
 	}
 	d, err := coding.NewReader(value, s.text, s.most)
 	if err != nil {
 		return s.cause(err)
 	}
-	s.text, s.ends = d, append(s.ends, d.Close)
+	s.text, s.coded, s.ends = d, true, append(s.ends, d.Close)
 	return nil
 }
 

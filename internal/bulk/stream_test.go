@@ -91,6 +91,10 @@ func TestAFormIsReadAsItIsSent(t *testing.T) {
 			require.NoError(t, err, "%s %.300q", name, text)
 			require.Equal(t, want, got, "%s %.300q", name, text)
 			got, _, err = readForm(reader(strings.NewReader(packed(text))), "gzip", 1<<30)
+			if strings.Contains(text, "Content-Encoding: gzip") {
+				require.ErrorIs(t, err, errCodings, "it is decoded once")
+				continue
+			}
 			require.NoError(t, err, "%s %.300q", name, text)
 			require.Equal(t, want, got, "%s %.300q", name, text)
 		}
@@ -163,10 +167,8 @@ func TestABodyThatIsCutAnywhereIsNotWhole(t *testing.T) {
 
 func TestWhatIsDecodedIsBoundedAndTheWireIsItsProgress(t *testing.T) {
 	const most = 1 << 20
-	bomb := packed(strings.Repeat("x", 3<<20))
 	for name, body := range map[string]string{
 		"in a body": part(`name="file"`, "", strings.Repeat("x", 3<<20)),
-		"in a part": part(`name="file"`, "Content-Encoding: gzip\r\n", bomb) + "--b--\r\n",
 		"in a head": "--b\r\nX: " + strings.Repeat("x", 3<<20),
 	} {
 		came := 0
@@ -175,10 +177,6 @@ func TestWhatIsDecodedIsBoundedAndTheWireIsItsProgress(t *testing.T) {
 		f := s.unwrap("b")
 		_, err := f.begin(nil)
 		if err == nil {
-			var of string
-			of, err = f.codings()
-			require.NoError(t, err)
-			require.NoError(t, s.decode(of))
 			var n int64
 			n, err = io.Copy(io.Discard, s)
 			require.LessOrEqual(t, n, int64(most), name)

@@ -13,13 +13,13 @@ import (
 	"github.com/molecule-man/go-brrr"
 )
 
-// Window bounds the memory of a Reader for each coding of a value that is Small, bytes: the window of
-// 32 KiB, tables and a buffer.
+// Window bounds the memory of a Reader of a value that is Small, bytes: the window of 32 KiB, tables and
+// a buffer.
 const Window = 64 << 10
 
-// Small reports whether the codings of a value that Clean returned are undone within Window for each:
-// gzip and deflate are. A decoder of zstd needs 8 MiB, one of br twice 16 MiB, whatever the payload
-// has.
+// Small reports whether a Reader of a value that Clean returned takes little memory, and little time
+// between two reads of what it decodes: gzip or deflate, once. A decoder of zstd needs 8 MiB, one of br
+// twice 16 MiB. Two codings make millions of bytes of each one.
 func Small(value string) bool {
 	codings := codingsIn(value)
 	for _, name := range codings {
@@ -29,11 +29,8 @@ func Small(value string) bool {
 			return false
 		}
 	}
-	return len(codings) <= maxCodings
+	return len(codings) <= 1
 }
-
-// Memory bounds the memory of a Reader of a value that is Small, bytes.
-func Memory(value string) int64 { return int64(len(codingsIn(value))) * Window }
 
 // codingsIn returns the names in a value that Clean returned, in the order in which they were applied.
 func codingsIn(value string) []string {

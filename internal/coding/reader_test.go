@@ -66,8 +66,8 @@ func TestWhatIsCutOrFollowedBySomethingIsBroken(t *testing.T) {
 
 func TestGzipAndDeflateAreSmall(t *testing.T) {
 	for value, small := range map[string]bool{
-		"": true, "gzip": true, "X-GZip": true, "deflate": true, "gzip, deflate, gzip": true,
-		"gzip, gzip, gzip, gzip": false, "br": false, "zstd": false, "gzip, zstd": false, "compress": false,
+		"": true, "gzip": true, "X-GZip": true, "deflate": true,
+		"gzip, gzip": false, "deflate, gzip": false, "br": false, "zstd": false, "gzip, zstd": false, "compress": false,
 	} {
 		require.Equal(t, small, Small(value), value)
 	}
@@ -78,7 +78,6 @@ func TestGzipAndDeflateAreSmall(t *testing.T) {
 	buf := make([]byte, 4<<10)
 	for _, name := range []string{"gzip", "deflate"} {
 		packed := coded(t, name, body)
-		require.EqualValues(t, Window, Memory(name))
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
@@ -102,14 +101,14 @@ func FuzzReader(f *testing.F) {
 	f.Add("deflate, gzip", []byte{0x03, 0})
 	f.Fuzz(func(t *testing.T, value string, body []byte) {
 		clean, err := Clean(value)
-		if err != nil || clean == "" || !Small(clean) {
+		if err != nil || clean == "" || strings.Contains(clean, "br") || strings.Contains(clean, "zstd") {
 			return
 		}
 		whole, err := Decode(clean, body, 1000)
 		piece, pieceErr := streamed(clean, body, 1000)
 		require.Equal(t, err == nil, pieceErr == nil, "%v, %v", err, pieceErr)
 		if err != nil {
-			require.True(t, errors.Is(err, ErrBroken) || errors.Is(err, ErrTooLarge), err)
+			require.True(t, errors.Is(err, ErrBroken) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnknown), err)
 			return
 		}
 		require.Equal(t, string(whole), string(piece))
