@@ -8,25 +8,26 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
-// The headers that carry tokens.
+// The headers that say who calls. Package credentials reads those with tokens.
 const (
-	headerAdminToken    = "X-Broker-Admin-Token"
-	headerChannelToken  = "X-Broker-Channel-Token"
+	headerAdminToken    = credentials.Admin
+	headerChannelToken  = credentials.Channel
 	headerConsumerID    = "X-Broker-Consumer-ID"
-	headerConsumerToken = "X-Broker-Consumer-Token"
+	headerConsumerToken = credentials.Consumer
 	headerProducerID    = "X-Broker-Producer-ID"
-	headerProducerToken = "X-Broker-Producer-Token"
+	headerProducerToken = credentials.Producer
 )
 
 var (
 	errTokenMissing = problem.New(fasthttp.StatusUnauthorized, "token_missing",
-		"This route needs a token: X-Broker-Admin-Token, or where a consumer or producer has access, its token and the token of the channel.")
+		"This route needs a token: X-Broker-Admin-Token, or where a consumer or producer has access, its token and the token of the channel. Authorization: Bearer stands for each of them whose header is missing.")
 	errAdminToken = problem.New(fasthttp.StatusForbidden, "admin_token_mismatch",
-		"X-Broker-Admin-Token does not match.")
+		"The admin token, in X-Broker-Admin-Token or Authorization: Bearer, does not match.")
 	errNoAdmin = problem.New(fasthttp.StatusForbidden, "admin_disabled",
 		"This route needs an admin token, and this broker has none configured.")
 )
@@ -44,7 +45,11 @@ func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access)
 	case AccessConsumer:
 		return a.admitConsumer(ctx, rc)
 	case AccessRetrigger:
-		if byAdmin(rc) {
+		who, err := a.callerOf(rc, access)
+		if err != nil {
+			return err
+		}
+		if who == byAdmin {
 			return a.checkAdmin(rc)
 		}
 		return a.admitConsumerOfJob(ctx, rc)
@@ -64,34 +69,79 @@ func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access A
 			return nil
 		}
 	}
-	h := &rc.Request.Header
-	sent := func(name string) bool { return len(h.Peek(name)) > 0 }
+	who, err := a.callerOf(rc, access)
 	switch {
-	case sent(headerAdminToken):
-		return a.checkAdmin(rc)
-	case access == AccessSender && sent(headerProducerToken):
+	case err != nil:
+		return err
+	case who == byConsumer:
+		return a.admitConsumer(ctx, rc)
+	case who == byProducer && access == AccessSender:
 		return a.admitSender(ctx, rc)
-	case access.forConsumers() && sent(headerConsumerToken):
-		return a.admitConsumer(ctx, rc)
-	case access.forProducers() && (sent(headerProducerID) || sent(headerProducerToken)):
+	case who == byProducer:
 		return a.admitProducer(ctx, rc)
-	case access.forConsumers() && sent(headerChannelToken):
-		return a.admitConsumer(ctx, rc)
-	case access.forProducers() && sent(headerChannelToken):
-		return a.admitProducer(ctx, rc)
-	case refusal != nil:
+	case who == byNobody && refusal != nil:
 		return refusal
 	default:
 		return a.checkAdmin(rc)
 	}
 }
 
-func (access Access) forConsumers() bool { return access == AccessOwn || access == AccessJob }
+// A caller is whose tokens a request has, right or wrong.
+type caller uint8
+
+const (
+	byNobody caller = iota
+	byAdmin
+	byConsumer
+	byProducer
+)
+
+// callerOf returns who calls a route: the owner of the first token that has a header of its own and that
+// the route takes. A bearer token is the admin's if it equals the admin token, else that of the owner
+// whom the route takes; where it takes both, X-Broker-Producer-ID makes it the producer's.
+func (a *API) callerOf(rc *fasthttp.RequestCtx, access Access) (caller, error) {
+	h := &rc.Request.Header
+	sent := func(name string) bool { return len(h.Peek(name)) > 0 }
+	consumers, producers, sender := access.forConsumers(), access.forProducers(), access == AccessSender
+	switch {
+	case sent(headerAdminToken):
+		return byAdmin, nil
+	case consumers && sent(headerConsumerToken):
+		return byConsumer, nil
+	case (producers || sender) && sent(headerProducerToken):
+		return byProducer, nil
+	}
+	bearer, err := credentials.Bearer(h)
+	if err != nil {
+		return byNobody, err
+	}
+	has := len(bearer) > 0
+	switch {
+	case has && catalogue.TokenMatches(bearer, a.o.AdminToken):
+		return byAdmin, nil
+	case producers && sent(headerProducerID), sender && has:
+		return byProducer, nil
+	case consumers && (has || sent(headerChannelToken)):
+		return byConsumer, nil
+	case producers && (has || sent(headerChannelToken)):
+		return byProducer, nil
+	case has:
+		return byAdmin, nil
+	}
+	return byNobody, nil
+}
+
+func (access Access) forConsumers() bool {
+	return access == AccessOwn || access == AccessJob || access == AccessRetrigger
+}
 func (access Access) forProducers() bool { return access == AccessPublished || access == AccessJob }
 
 func (a *API) admitConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	h := &rc.Request.Header
-	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), param(rc, "consumer"), h.Peek(headerConsumerToken))
+	channelToken, token, err := credentials.Both(&rc.Request.Header, headerConsumerToken)
+	if err != nil {
+		return err
+	}
+	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), channelToken, param(rc, "consumer"), token)
 	if err == nil {
 		answer.SetKey(rc, share.Consumer(st.Consumer.No))
 		rc.SetUserValue(standingKey, &st)
@@ -114,7 +164,11 @@ const publisherKey = "publisher"
 
 func (a *API) admitProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	h := &rc.Request.Header
-	st, err := a.o.Catalogue.AdmitProducer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), h.Peek(headerProducerID), h.Peek(headerProducerToken))
+	channelToken, token, err := credentials.Both(h, headerProducerToken)
+	if err != nil {
+		return err
+	}
+	st, err := a.o.Catalogue.AdmitProducer(ctx, param(rc, "channel"), channelToken, h.Peek(headerProducerID), token)
 	if err != nil {
 		return err
 	}
@@ -133,21 +187,27 @@ func publisher(rc *fasthttp.RequestCtx) *durable.Producer {
 
 // forProducer reports whether an answer is for a producer, and so shows no callbacks and no texts that
 // may name one: the request was admitted with its tokens, or has its token while management is open.
-func forProducer(rc *fasthttp.RequestCtx) bool {
-	h := &rc.Request.Header
-	return publisher(rc) != nil || len(h.Peek(headerProducerToken)) > 0 && len(h.Peek(headerConsumerToken)) == 0 && !byAdmin(rc)
+func (a *API) forProducer(rc *fasthttp.RequestCtx) bool {
+	if publisher(rc) != nil {
+		return true
+	}
+	who, err := a.callerOf(rc, AccessJob)
+	if err != nil || who != byProducer {
+		return false
+	}
+	token, err := credentials.Of(&rc.Request.Header, headerProducerToken)
+	return err == nil && len(token) > 0
 }
-
-// byAdmin reports whether the request has an admin token, right or wrong.
-func byAdmin(rc *fasthttp.RequestCtx) bool { return len(rc.Request.Header.Peek(headerAdminToken)) > 0 }
 
 // checkAdmin returns nil when the request has the right admin token. Without a configured
 // token it refuses every request.
 func (a *API) checkAdmin(rc *fasthttp.RequestCtx) error {
-	token := rc.Request.Header.Peek(headerAdminToken)
+	token, err := credentials.Of(&rc.Request.Header, headerAdminToken)
 	switch {
 	case a.o.AdminToken == "":
 		return errNoAdmin
+	case err != nil:
+		return err
 	case len(token) == 0:
 		return errTokenMissing
 	case !catalogue.TokenMatches(token, a.o.AdminToken):

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -121,8 +122,11 @@ func (a *API) consumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue
 // authorizeConsumer returns the channel and the consumer that the path names when the
 // request has the tokens of both.
 func (a *API) authorizeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
-	h := &rc.Request.Header
-	return a.o.Catalogue.AuthorizeConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), param(rc, "consumer"), h.Peek(headerConsumerToken))
+	channelToken, token, err := credentials.Both(&rc.Request.Header, headerConsumerToken)
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.o.Catalogue.AuthorizeConsumer(ctx, param(rc, "channel"), channelToken, param(rc, "consumer"), token)
 }
 
 func (a *API) getChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -38,6 +38,9 @@
 // A producer sees its own messages and their jobs, without callbacks, answers and reasons of
 // failures, which belong to the consumer. The messages of other producers are 404.
 //
+// Package credentials reads tokens: from the header of each, or from Authorization: Bearer, which stands
+// for each one that a request lacks.
+//
 // A missing token is 401, a wrong token 403. Without a configured admin token every admin
 // request is refused. Tokens are compared in constant time.
 //

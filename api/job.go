@@ -165,13 +165,13 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	var replays []apitype.ReplayedJob // not for producers
-	if !forProducer(rc) {
+	if !a.forProducer(rc) {
 		if replays, err = a.replaysOf(ctx, k, m.ID); err != nil {
 			return err
 		}
 	}
 	at := newest(newest(newest(m.ID.Time(), state.ChangedAt), k.ChangedAt), lastAttempt(past))
-	if forProducer(rc) {
+	if a.forProducer(rc) {
 		hideConsumer(&v)
 		hideAnswers(past)
 	}

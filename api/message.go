@@ -205,7 +205,7 @@ func (a *API) getMessage(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	view := viewMessage(m, path, page)
-	if forProducer(rc) {
+	if a.forProducer(rc) {
 		for i := range view.Jobs {
 			hideConsumer(&view.Jobs[i])
 		}

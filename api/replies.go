@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -27,8 +28,12 @@ func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := a.fresh(ctx); err != nil {
 		return err
 	}
+	token, err := credentials.Of(h, headerProducerToken)
+	if err != nil {
+		return err
+	}
 	p := a.o.Catalogue.Producer(param(rc, "producer"))
-	if p == nil || !catalogue.TokenMatches(h.Peek(headerProducerToken), p.Token) {
+	if p == nil || !catalogue.TokenMatches(token, p.Token) {
 		return catalogue.ErrProducerToken
 	}
 	answer.SetKey(rc, share.Producer(p.No))

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/exchange"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -82,7 +83,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	if publisher(rc) == nil && !byAdmin(rc) && len(rc.Request.Header.Peek(headerProducerToken)) > 0 {
+	if publisher(rc) == nil && a.forProducer(rc) {
 		// Open management needs no token; a request with those of a producer reads as that producer.
 		if err := a.admitProducer(ctx, rc); err != nil {
 			return err
@@ -126,7 +127,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if now := a.o.Catalogue.ChannelByNo(ch.No); now != nil {
 			ch = now
 		}
-		view, next, err := a.o.Responses.Responses(ctx, ch, m.Head(), from, forProducer(rc))
+		view, next, err := a.o.Responses.Responses(ctx, ch, m.Head(), from, a.forProducer(rc))
 		if err != nil {
 			return err
 		}
@@ -175,7 +176,11 @@ func (a *API) headlineFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *cata
 // does, or its token alone where no other consumer of the channel has the same.
 func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	h := &rc.Request.Header
-	id, token := string(h.Peek(headerConsumerID)), h.Peek(headerConsumerToken)
+	id := string(h.Peek(headerConsumerID))
+	channelToken, token, err := credentials.Both(h, headerConsumerToken)
+	if err != nil {
+		return err
+	}
 	if len(token) == 0 {
 		return errTokenMissing
 	}
@@ -187,7 +192,7 @@ func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error 
 		if ch == nil {
 			return catalogue.ErrUnknownChannel
 		}
-		if !catalogue.TokenMatches(h.Peek(headerChannelToken), ch.Token) {
+		if !catalogue.TokenMatches(channelToken, ch.Token) {
 			return catalogue.ErrChannelToken
 		}
 		for _, k := range ch.Consumers {
@@ -203,7 +208,7 @@ func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error 
 			return catalogue.ErrConsumerToken
 		}
 	}
-	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), h.Peek(headerChannelToken), id, token)
+	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), channelToken, id, token)
 	if err == nil {
 		rc.SetUserValue(standingKey, &st)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -56,14 +57,21 @@ func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if k := ch.Consumers[pos]; !k.Concerns(m.Head()) && !k.LeftOut(m.Head()) {
 		return errUnknownJob
 	}
-	return a.redrive(ctx, rc, ch.Consumers[pos], m, !byAdmin(rc))
+	who, err := a.callerOf(rc, AccessRetrigger)
+	if err != nil {
+		return err
+	}
+	return a.redrive(ctx, rc, ch.Consumers[pos], m, who != byAdmin)
 }
 
 // admitConsumerOfJob checks that the request has the token of the consumer whose job the
 // path names. It finds the consumer by the job ID alone, so a client without that token
 // cannot learn which messages and jobs exist.
 func (a *API) admitConsumerOfJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	token := rc.Request.Header.Peek(headerConsumerToken)
+	token, err := credentials.Of(&rc.Request.Header, headerConsumerToken)
+	if err != nil {
+		return err
+	}
 	if len(token) == 0 {
 		return errTokenMissing
 	}

@@ -50,7 +50,7 @@ func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) erro
 	if err != nil {
 		return err
 	}
-	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: forProducer(rc), path: messagePath(ch.ID, m.PathID()), size: q.Size}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: a.forProducer(rc), path: messagePath(ch.ID, m.PathID()), size: q.Size}
 	if t.own != nil && m.ProducerNo != t.own.No {
 		return errUnknownMessage
 	}
@@ -87,7 +87,7 @@ func (a *API) jobTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: forProducer(rc), path: consumerPath(ch.ID, k.ID) + "/job/" + m.ID.Job(k.Position).String(), size: q.Size, pos: k.Position}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: a.forProducer(rc), path: consumerPath(ch.ID, k.ID) + "/job/" + m.ID.Job(k.Position).String(), size: q.Size, pos: k.Position}
 	if t.own != nil && m.ProducerNo != t.own.No {
 		return errUnknownJob
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
@@ -35,8 +36,11 @@ func (s *sender) judge() error {
 // sender authorises the request of a producer.
 func (p *Publisher) sender(rc *fasthttp.RequestCtx, channelID string) (sender, error) {
 	h := &rc.Request.Header
-	st, err := p.catalogue.AdmitProducer(context.Background(), channelID, h.Peek("X-Broker-Channel-Token"),
-		h.Peek("X-Broker-Producer-ID"), h.Peek("X-Broker-Producer-Token"))
+	channelToken, token, err := credentials.Both(h, credentials.Producer)
+	if err != nil {
+		return sender{}, err
+	}
+	st, err := p.catalogue.AdmitProducer(context.Background(), channelID, channelToken, h.Peek("X-Broker-Producer-ID"), token)
 	return sender{st.Channel, st.Producer, st}, err
 }
 

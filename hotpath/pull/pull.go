@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/policy"
@@ -168,8 +169,11 @@ func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (st catalogue.
 func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (catalogue.Standing, error) {
 	channelID, _ := rc.UserValue("channel").(string)
 	consumerID, _ := rc.UserValue("consumer").(string)
-	h := &rc.Request.Header
-	st, err := p.catalogue.AdmitConsumer(ctx, channelID, h.Peek("X-Broker-Channel-Token"), consumerID, h.Peek("X-Broker-Consumer-Token"))
+	channelToken, token, err := credentials.Both(&rc.Request.Header, credentials.Consumer)
+	if err != nil {
+		return catalogue.Standing{}, err
+	}
+	st, err := p.catalogue.AdmitConsumer(ctx, channelID, channelToken, consumerID, token)
 	if err == nil && st.Consumer.Type != durable.Pull { // the catalogue copy may lag behind a PUT on another broker
 		if err = p.catalogue.Refresh(ctx); err == nil {
 			err = still(&st)

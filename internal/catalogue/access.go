@@ -16,11 +16,11 @@ import (
 var (
 	ErrUnknownChannel  = problem.New(404, "channel_not_found", "There is no such channel.")
 	ErrSystemChannel   = problem.New(403, "system_channel", "Only the broker itself publishes to this channel.")
-	ErrChannelToken    = problem.New(403, "channel_token_mismatch", "X-Broker-Channel-Token is missing or does not match.")
+	ErrChannelToken    = problem.New(403, "channel_token_mismatch", "X-Broker-Channel-Token is missing or does not match. Where it is missing, the token in Authorization: Bearer stands for it.")
 	ErrUnknownProducer = problem.New(401, "producer_not_found", "X-Broker-Producer-ID is missing or names no producer.")
-	ErrProducerToken   = problem.New(403, "producer_token_mismatch", "X-Broker-Producer-Token is missing or does not match.")
+	ErrProducerToken   = problem.New(403, "producer_token_mismatch", "X-Broker-Producer-Token, or the token in Authorization: Bearer, is missing or does not match.")
 	ErrUnknownConsumer = problem.New(401, "consumer_not_found", "The channel has no such consumer.")
-	ErrConsumerToken   = problem.New(403, "consumer_token_mismatch", "X-Broker-Consumer-Token is missing or does not match.")
+	ErrConsumerToken   = problem.New(403, "consumer_token_mismatch", "X-Broker-Consumer-Token, or the token in Authorization: Bearer, is missing or does not match.")
 )
 
 // TokenMatches compares a presented token with the stored one in a time that depends on

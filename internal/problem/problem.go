@@ -148,7 +148,7 @@ func Write(ctx *fasthttp.RequestCtx, err error) {
 	ctx.SetStatusCode(p.Status)
 	ctx.SetContentType(ContentType)
 	if p.Status == fasthttp.StatusUnauthorized {
-		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `BrokerToken realm="broker"`) // RFC 9110 requires it
+		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `Bearer realm="broker"`) // RFC 9110, 11.6.1; RFC 6750, 3, wants a parameter
 	}
 	if p.RetryAfter > 0 {
 		ctx.Response.Header.Set("Retry-After", strconv.Itoa(p.RetryAfter))
