@@ -35,8 +35,11 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := free(rc, "channel"); err != nil {
 		return err
 	}
-	put, f, err := readPut(rc, param(rc, "channel"), channelFields)
+	put, f, err := readPut(rc, param(rc, "channel"), &channelBody)
 	if err != nil {
+		return err
+	}
+	if err = a.settleChannel(ctx, &f, put.ID); err != nil {
 		return err
 	}
 	if put.Intake, err = f.intake(); err != nil {

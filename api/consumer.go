@@ -53,12 +53,15 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := free(rc, "consumer"); err != nil {
 		return err
 	}
-	base, f, err := readPut(rc, param(rc, "consumer"), consumerFields)
+	base, f, err := readPut(rc, param(rc, "consumer"), &consumerBody)
 	if err != nil {
 		return err
 	}
 	put := durable.ConsumerPut{Put: base, ChannelID: param(rc, "channel")}
-	since, err := a.readConsumer(ctx, f, &put)
+	if err = a.settleConsumer(ctx, &f, put.ChannelID, put.ID); err != nil {
+		return err
+	}
+	since, err := a.readConsumer(ctx, f.form, &put)
 	if err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		setLocation(rc, consumerPath(put.ChannelID, k.ID))
 	}
 	var only once
-	if f["signingSecret"] != "" {
+	if f.form["signingSecret"] != "" {
 		only.secrets = []string{"signingSecret"}
 	}
 	if created && put.Since != nil {

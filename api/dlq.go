@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/credentials"
 	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/internal/jobs"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -125,10 +126,23 @@ func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID
 	return messagePath(ch.ID, m.PathID()), nil
 }
 
+// requeueToken returns the token that a redrive of a whole DLQ needs: the field requeue, else that of
+// its owner, whose header is name.
+func requeueToken(rc *fasthttp.RequestCtx, name string) ([]byte, error) {
+	f, err := readForm(rc, &redriveBody)
+	if err != nil {
+		return nil, err
+	}
+	if token, ok := f.form["requeue"]; ok {
+		return []byte(token), nil
+	}
+	return credentials.Of(&rc.Request.Header, name)
+}
+
 // redriveDLQ gives every dead letter of a consumer new attempts. The jobs that it moved
 // before an error stay moved, and a repeated request moves the rest.
 func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	f, err := readForm(rc, redriveFields)
+	token, err := requeueToken(rc, headerConsumerToken)
 	if err != nil {
 		return err
 	}
@@ -136,8 +150,8 @@ func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	if !catalogue.TokenMatches([]byte(f["requeue"]), k.Token) {
-		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The form field requeue must be the consumer's token.")
+	if !catalogue.TokenMatches(token, k.Token) {
+		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.")
 	}
 	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
 		return err

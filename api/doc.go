@@ -28,7 +28,7 @@
 //	job           GET of one job:
 //	              as own; or as published
 //	consumer      redrive of one dead job: channel and consumer token
-//	form          redrive of a whole DLQ: the form field "requeue" is the consumer token
+//	form          redrive of a whole DLQ: the field "requeue", else the header, is the consumer token
 //	admin         re-trigger of a message: the admin token, always
 //	re-trigger    re-trigger of a job: the admin token; or the consumer token for a dead job
 //	link          the signed link that revives a consumer: no token

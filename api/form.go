@@ -23,7 +23,7 @@ const (
 	maxTokenBytes = 255      // width of the column
 )
 
-// The fields of each form. parseForm refuses every other field.
+// The fields of each form. parseForm refuses every other field, and so does parseJSON.
 var (
 	producerFields = append([]string{"name", "token", "publishSecret"}, policy.SenderNames()...)
 	channelFields  = append([]string{"name", "token"}, policy.IntakeNames()...)
@@ -31,18 +31,46 @@ var (
 	redriveFields  = []string{"requeue"}
 )
 
+// The bodies that routes take, as a form or as JSON.
+var (
+	producerBody = bodyKind{fields: producerFields, shown: membersOf(apitype.Producer{})}
+	channelBody  = bodyKind{fields: channelFields, shown: membersOf(apitype.Channel{})}
+	consumerBody = bodyKind{fields: consumerFields, shown: membersOf(apitype.Consumer{}), policy: policy.Names()}
+	redriveBody  = bodyKind{fields: redriveFields}
+)
+
 // A form is a decoded form body in which no field occurs twice and each is known.
 type form map[string]string
 
-// readForm decodes the body of a PUT or POST with these fields. It ignores the query string,
-// because access logs would contain a token in a URL.
-func readForm(ctx *fasthttp.RequestCtx, fields []string) (form, error) {
-	mediaType, _, err := mime.ParseMediaType(string(ctx.Request.Header.ContentType()))
-	if err != nil || mediaType != formType {
-		return nil, problem.New(fasthttp.StatusUnsupportedMediaType, "unsupported_media_type",
-			"The body must be "+formType+".")
+// A document is a decoded body: the fields of a form, and what a body of JSON has beside them.
+type document struct {
+	form
+	json      bool
+	id        string          // "": it shows none
+	inherited map[string]bool // fields that it shows and does not set
+}
+
+var errMediaType = problem.New(fasthttp.StatusUnsupportedMediaType, "unsupported_media_type",
+	"The body must be "+apitype.MediaJSON+" in UTF-8, or "+formType+".")
+
+// readForm decodes the body of a PUT or POST. It ignores the query string, because access logs would
+// contain a token in a URL. A request without a body sets nothing.
+func readForm(ctx *fasthttp.RequestCtx, kind *bodyKind) (document, error) {
+	contentType, body := ctx.Request.Header.ContentType(), ctx.PostBody()
+	if len(contentType) == 0 && len(body) == 0 {
+		return document{form: form{}}, nil
 	}
-	return parseForm(ctx.PostBody(), fields)
+	mediaType, params, err := mime.ParseMediaType(string(contentType))
+	charset := params["charset"]
+	switch {
+	case err != nil:
+	case mediaType == formType:
+		f, err := parseForm(body, kind.fields)
+		return document{form: f}, err
+	case mediaType == apitype.MediaJSON && (charset == "" || strings.EqualFold(charset, "utf-8")):
+		return kind.parseJSON(body)
+	}
+	return document{}, errMediaType
 }
 
 // noForm refuses a form on a route that takes none. A caller that sends "until" to pause would take a
@@ -51,17 +79,19 @@ func noForm(ctx *fasthttp.RequestCtx) error {
 	if len(ctx.PostBody()) == 0 {
 		return nil
 	}
-	_, err := readForm(ctx, nil)
+	_, err := readForm(ctx, &bodyKind{})
 	if p := problem.From(err); err != nil && p.Status == fasthttp.StatusUnsupportedMediaType {
-		return nil // not a form: clients that always send a body send an empty object
+		return nil // neither a form nor JSON, so it asks for nothing
 	}
 	return err
 }
 
+var errFormSize = problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large",
+	"The body may have at most 65536 bytes.")
+
 func parseForm(body []byte, fields []string) (form, error) {
 	if len(body) > maxFormBytes {
-		return nil, problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large",
-			"A form may have at most 65536 bytes.")
+		return nil, errFormSize
 	}
 	values, err := url.ParseQuery(string(body))
 	if err != nil { // err quotes the input, which may be a token
@@ -99,10 +129,12 @@ const maxShownName = 40
 func unknownField(name string, fields []string) error {
 	meant := ""
 	if len(fields) == 0 {
-		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, and this route takes none.", quoted(name))
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The body has a field %+q, and this route takes none.", quoted(name))
 	}
 	if best := problem.Nearest(name, fields); best != "" {
 		meant = "Did you mean " + best + "? "
+	} else if strings.HasPrefix(strings.TrimSpace(name), "{") {
+		meant = "JSON needs Content-Type: " + apitype.MediaJSON + ". "
 	}
 	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, which this route does not take. %sIts fields are %s. An ampersand in a value is written %%26.",
 		quoted(name), meant, strings.Join(fields, ", "))

@@ -22,16 +22,23 @@ func (a *API) viewProducer(p *durable.Producer, reveal ...string) apitype.Produc
 	view := apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt), Signed: p.PublishSecret != ""}
 	// A test holds members of apitype.Producer equal to the names of package policy.
 	members := reflect.ValueOf(&view).Elem()
-	for _, s := range policy.ShowSender(p.Settings, reveal...) {
+	for _, s := range a.settings(p.Settings, reveal...) {
 		members.FieldByName(s.Name).SetString(s.Value)
 	}
-	if view.MaxStoredBytes == "" && a.o.MaxStored > 0 {
-		view.MaxStoredBytes = strconv.FormatInt(a.o.MaxStored, 10)
-	}
-	if view.MaxScheduled == "" && a.o.MaxScheduled > 0 {
-		view.MaxScheduled = strconv.FormatInt(a.o.MaxScheduled, 10)
-	}
 	return view
+}
+
+// settings returns the settings of a producer's record, with the bounds of the installation where it
+// has none of its own.
+func (a *API) settings(record string, reveal ...string) []policy.Setting {
+	shown := policy.ShowSender(record, reveal...)
+	for i, s := range shown {
+		bound := map[string]int64{"MaxStoredBytes": a.o.MaxStored, "MaxScheduled": a.o.MaxScheduled}[s.Name]
+		if s.Value == "" && bound > 0 {
+			shown[i].Value = strconv.FormatInt(bound, 10)
+		}
+	}
+	return shown
 }
 
 // sender returns the change that the settings in the form make to a producer's record; nil, which
@@ -77,15 +84,18 @@ func producerPath(id string) string { return "/producer/" + id }
 // noTime is the Last-Modified of an empty list without a parent resource.
 var noTime = time.Unix(0, 0).UTC()
 
-// readPut reads the form fields that the PUTs of the three resources have in common.
-func readPut(rc *fasthttp.RequestCtx, id string, fields []string) (durable.Put, form, error) {
-	f, err := readForm(rc, fields)
+// readPut reads the fields that the PUTs of the three resources have in common.
+func readPut(rc *fasthttp.RequestCtx, id string, kind *bodyKind) (durable.Put, document, error) {
+	f, err := readForm(rc, kind)
+	if err == nil {
+		err = f.is(id)
+	}
 	if err != nil {
-		return durable.Put{}, nil, err
+		return durable.Put{}, document{}, err
 	}
 	p := durable.Put{ID: id, NewToken: rand.Text()} // 130 bits from the system's generator
 	if p.Name, err = f.name(); err != nil {
-		return p, nil, err
+		return p, document{}, err
 	}
 	p.Token, err = f.token()
 	return p, f, err
@@ -95,14 +105,17 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := free(rc, "producer"); err != nil {
 		return err
 	}
-	put, f, err := readPut(rc, param(rc, "producer"), producerFields)
+	put, f, err := readPut(rc, param(rc, "producer"), &producerBody)
 	if err != nil {
 		return err
 	}
 	if put.PublishSecret, err = f.publishSecret(); err != nil {
 		return err
 	}
-	if put.Settings, err = a.sender(f); err != nil {
+	if err = a.settleProducer(ctx, &f, put.ID); err != nil {
+		return err
+	}
+	if put.Settings, err = a.sender(f.form); err != nil {
 		return err
 	}
 	err = a.preconditions(ctx, rc, &put, func() (*revision, error) {
@@ -128,7 +141,7 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		}
 	}
 	var reveal []string
-	if f["signingSecret"] != "" {
+	if f.form["signingSecret"] != "" {
 		reveal = []string{"signingSecret"} // once: only this answer has a secret that was generated
 	}
 	return answerPut(rc, created, producerPath(p.ID), a.viewProducer(&p, reveal...), p.ChangedAt)

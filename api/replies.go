@@ -110,7 +110,7 @@ func (a *API) describeReply(ctx context.Context, ch *catalogue.Channel, id ident
 
 // redriveReplies gives the dead replies to a producer new attempts.
 func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	f, err := readForm(rc, redriveFields)
+	token, err := requeueToken(rc, headerProducerToken)
 	if err != nil {
 		return err
 	}
@@ -118,8 +118,8 @@ func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error
 	if p == nil {
 		return err
 	}
-	if !catalogue.TokenMatches([]byte(f["requeue"]), p.Token) {
-		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The form field requeue must be the producer's token.")
+	if !catalogue.TokenMatches(token, p.Token) {
+		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The field requeue, or without it X-Broker-Producer-Token or Authorization: Bearer, must be the producer's token.")
 	}
 	if err == errNoReplies {
 		return accepted(rc)

@@ -192,13 +192,14 @@ func TestTokensAreGeneratedAndNeverEmptied(t *testing.T) {
 	}
 }
 
-func TestPutTakesFormsOnly(t *testing.T) {
+func TestPutTakesFormsAndJSONOnly(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	for _, path := range []string{"/producer/x", "/channel/x", "/channel/c/consumer/x"} {
-		for _, contentType := range []string{"application/json", "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencodedx", "nonsense;;", "application/*"} {
+		for _, contentType := range []string{"application/jsonx", "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencodedx", "nonsense;;", "application/*"} {
 			w.do("PUT", path, "name=x&type=pull", "Content-Type: "+contentType).problem(415, "unsupported_media_type")
 		}
+		w.do("PUT", path, "name=x&type=pull", jsonHeader).problem(400, "invalid_json")
 		w.do("PUT", path, "name=x&type=pull").problem(415, "unsupported_media_type")
 		w.do("PUT", path, "name=x&"+formFor(path), "Content-Type: Application/X-WWW-Form-Urlencoded; charset=UTF-8").is(201)
 	}

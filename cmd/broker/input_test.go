@@ -43,7 +43,9 @@ func badRequests(s *stage, job string) []badRequest {
 		{"GET of the broadcast", "GET", broadcast, "", nil, 405, "method_not_allowed"},
 		{"an unknown method", "FROB", "/producers", "", nil, 405, "method_not_allowed"},
 
-		{"a PUT of JSON", "PUT", "/producer/bad", `{"token":"x"}`, []string{"Content-Type", "application/json"}, 415, "unsupported_media_type"},
+		{"a PUT of XML", "PUT", "/producer/bad", `<token>x</token>`, []string{"Content-Type", "application/xml"}, 415, "unsupported_media_type"},
+		{"a PUT of half of a JSON object", "PUT", "/producer/bad", `{"token":"x"`, []string{"Content-Type", "application/json"}, 400, "invalid_json"},
+		{"a member twice", "PUT", "/producer/bad", `{"token":"x","Token":"x"}`, []string{"Content-Type", "application/json"}, 400, "duplicate_field"},
 		{"a PUT without a type", "PUT", "/producer/bad", "token=x", nil, 415, "unsupported_media_type"},
 		{"a form that is not well encoded", "PUT", "/producer/bad", "token=%zz", form, 400, "invalid_form"},
 		{"a field twice", "PUT", "/producer/bad", "token=a&token=b", form, 400, "duplicate_field"},

@@ -117,6 +117,12 @@ func IntakeTable() [][2]string { return intakeFields.about() }
 // IntakeOf returns the intake of a record.
 func IntakeOf(record string) Intake { return intakeFields.lay(Intake{}, decode(record)) }
 
+// ShowIntake returns the settings of a record.
+func ShowIntake(record string) []Setting {
+	p := IntakeOf(record)
+	return intakeFields.show(&p, decode(record), nil)
+}
+
 // MergeIntake returns the record that results when form fields are laid over a record, as
 // Book.Merge does. The error is a *FieldError.
 func MergeIntake(record string, form map[string]string) (string, error) {

@@ -80,6 +80,15 @@ type Setting struct {
 	Inherited bool   // not set by the consumer
 }
 
+// Masked reports whether a text ends as one that is shown instead of a secret.
+func Masked(text string) bool { return strings.HasSuffix(text, mask) }
+
+// Masks reports whether a text is what is shown of a secret of this setting, and no secret itself.
+func (s Setting) Masks(text string) bool {
+	_, rest, _ := strings.Cut(text, " ")
+	return (text == secretPrefix+mask || rest == mask) && (fields.secret(s.Name) || senderFields.secret(s.Name))
+}
+
 // Show returns the effective settings of the record of a push consumer, or of a pull consumer, whose
 // timeout is the length of its leases. The secrets of the named fields are not masked.
 func (b *Book) Show(record string, pull bool, reveal ...string) []Setting {

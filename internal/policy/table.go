@@ -79,6 +79,16 @@ func (t table[P]) show(p *P, set map[string]string, reveal []string) []Setting {
 	return out
 }
 
+// secret reports whether the setting of that name is never shown.
+func (t table[P]) secret(name string) bool {
+	for _, f := range t {
+		if f.masked != nil && strings.EqualFold(f.name, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // set puts the text of a field into p, or leaves p unchanged. The error says what the field must be.
 func (t table[P]) set(p *P, name, text string) error {
 	for _, f := range t {
