@@ -37,14 +37,14 @@ var (
 
 // The parameters of lists.
 var (
-	pageQueries     = []string{"size", "first"}
+	pageQueries     = []string{"limit", "size", "first"} // size is another name of limit
 	placeQueries    = append([]string{"place"}, pageQueries...)
 	messageQueries  = append([]string{"status", "statusChangedSince"}, placeQueries...)
 	scheduleQueries = append([]string{"status"}, placeQueries...)
 	answersQueries  = []string{"wait", "until", "first", "place"}
 	booksQueries    = []string{"from", "to"}
-	queuedQueries   = []string{"limit", "after"}
-	claimQueries    = []string{"limit", "wait", "timeout"}
+	queuedQueries   = []string{"limit", "size", "after"}
+	claimQueries    = []string{"limit", "size", "wait", "timeout"}
 )
 
 // A headerSet is a set of the X-Broker- headers that some routes know and others do not.

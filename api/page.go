@@ -27,7 +27,7 @@ type pageQuery struct {
 	keep  url.Values // parameters that the link to the next page carries
 }
 
-// readPage reads size, first, place and statusChangedSince. It ignores other parameters; links do
+// readPage reads limit or size, first, place and statusChangedSince. It ignores other parameters; links do
 // not repeat them.
 func readPage(ctx *fasthttp.RequestCtx, defaultSize, maxSize int) (pageQuery, error) {
 	return parsePage(string(ctx.URI().QueryString()), defaultSize, maxSize)
@@ -39,7 +39,10 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 	if err != nil {
 		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The query string is not well encoded.")
 	}
-	for _, name := range []string{"size", "first", "place", "statusChangedSince"} {
+	if values.Has("limit") && values.Has("size") {
+		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameters limit and size are two names of one.")
+	}
+	for _, name := range []string{"limit", "size", "first", "place", "statusChangedSince"} {
 		list := values[name]
 		if len(list) > 1 {
 			return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter "+name+" occurs more than once.")
@@ -48,8 +51,8 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 			continue
 		}
 		switch value := list[0]; name {
-		case "size":
-			if q.Size, err = parseSize(value, maxSize); err != nil {
+		case "limit", "size":
+			if q.Size, err = parseSize(name, value, maxSize); err != nil {
 				return q, err
 			}
 			q.keep.Set(name, strconv.Itoa(q.Size))
@@ -72,7 +75,7 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 	return q, nil
 }
 
-func parseSize(value string, maxSize int) (int, error) {
+func parseSize(name, value string, maxSize int) (int, error) {
 	if value != "" && strings.Trim(value, "0123456789") == "" {
 		n, err := strconv.Atoi(value)
 		if err != nil || n > maxSize { // err: digits only, so it is out of range
@@ -82,7 +85,7 @@ func parseSize(value string, maxSize int) (int, error) {
 			return n, nil
 		}
 	}
-	return 0, problem.New(fasthttp.StatusBadRequest, "invalid_size", "The parameter size must be a number above 0.")
+	return 0, problem.Newf(fasthttp.StatusBadRequest, "invalid_size", "The parameter %s must be a number above 0.", name)
 }
 
 // parseTime reads an RFC 3339 time of a query. It takes a blank for a plus sign that was not encoded:

@@ -174,6 +174,7 @@ func (a *API) listScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error 
 		}
 		view.Result = append(view.Result, scheduledPath(ch.ID, m.PathID()))
 	}
+	view.OldResult, view.OldPages = view.Result, view.Pages
 	return answerResource(rc, fasthttp.StatusOK, view, at, false)
 }
 

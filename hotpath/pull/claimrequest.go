@@ -22,7 +22,7 @@ type claimRequest struct {
 }
 
 // claimMembers are the members of a claim's body. In lower case they are the parameters of its
-// query.
+// query. Limit has another name there, too.
 var claimMembers = []string{"Limit", "Wait", "Timeout"}
 
 var (
@@ -37,11 +37,11 @@ var (
 // refused, even with equal values.
 func (p *Puller) parseClaim(k *durable.Consumer, args *fasthttp.Args, body []byte) (claimRequest, error) {
 	q := claimRequest{limit: defaultClaimed, timeout: p.visibility(k)}
-	if err := eachOnce(args, "limit", "wait", "timeout"); err != nil {
+	if err := eachOnce(args, "limit", "size", "wait", "timeout"); err != nil {
 		return q, err
 	}
-	for _, member := range claimMembers {
-		if name := strings.ToLower(member); args.Has(name) {
+	for _, name := range []string{limitIn(args), "wait", "timeout"} {
+		if args.Has(name) {
 			if err := q.set(name, string(args.Peek(name))); err != nil {
 				return q, err
 			}
@@ -55,7 +55,7 @@ func (p *Puller) parseClaim(k *durable.Consumer, args *fasthttp.Args, body []byt
 	}
 	err := eachMember(body, claimMembers, func(member string, value []byte) error {
 		name, text := strings.ToLower(member), string(value)
-		if args.Has(name) {
+		if name == "limit" && args.Has(limitIn(args)) || args.Has(name) {
 			return problem.Newf(400, "duplicate_field", "%s stands in the query and in the body.", name)
 		}
 		if name == "wait" && json.Unmarshal(value, &text) != nil {
@@ -80,6 +80,9 @@ func eachOnce(args *fasthttp.Args, names ...string) error {
 			return problem.Newf(400, "invalid_query", "The parameter %s occurs more than once.", name)
 		}
 	}
+	if args.Has("limit") && args.Has("size") {
+		return problem.New(400, "invalid_query", "The parameters limit and size are two names of one.")
+	}
 	return nil
 }
 
@@ -90,7 +93,7 @@ func (q *claimRequest) set(name, text string) error {
 		err = nil // n is the nearest int: the bounds below refuse or clip it
 	}
 	switch name {
-	case "limit":
+	case "limit", "size":
 		if err != nil || n < 1 {
 			return errClaimLimit
 		}

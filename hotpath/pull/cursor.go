@@ -12,17 +12,26 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
+// limitIn returns the name that a query has for limit. Lists had it as size once.
+func limitIn(args *fasthttp.Args) string {
+	if args.Has("size") {
+		return "size"
+	}
+	return "limit"
+}
+
 func parseLimit(args *fasthttp.Args) (int, error) {
-	if !args.Has("limit") {
+	name := limitIn(args)
+	if !args.Has(name) {
 		return defaultListed, nil
 	}
-	text := string(args.Peek("limit"))
+	text := string(args.Peek(name))
 	n, err := strconv.Atoi(text)
 	if errors.Is(err, strconv.ErrRange) && !strings.HasPrefix(text, "-") {
 		return maxListed, nil
 	}
 	if err != nil || n < 0 || strings.HasPrefix(text, "+") {
-		return 0, problem.New(400, "invalid_limit", "limit must be an integer of at least 0.")
+		return 0, problem.Newf(400, "invalid_limit", "%s must be an integer of at least 0.", name)
 	}
 	return min(n, maxListed), nil
 }

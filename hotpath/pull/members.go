@@ -14,6 +14,9 @@ import (
 // form.
 var errNoObject = errors.New("hotpath: not a JSON object")
 
+// otherNames are names in lower case by which known members are taken, too.
+var otherNames = map[string]string{"size": "Limit"}
+
 // eachMember calls f for every member of a JSON object, with the member's name as known spells it.
 // Names match in any case, as in encoding/json. A null member counts as absent. An unknown or
 // repeated member is refused, because ignoring it would silently drop a change that the client
@@ -30,7 +33,8 @@ func eachMember(text []byte, known []string, f func(name string, value []byte) e
 		if err != nil || !ok {
 			return errNoObject
 		}
-		i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
+		other := otherNames[strings.ToLower(name)]
+		i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) || k == other })
 		if i < 0 {
 			return unknownMember(name, known)
 		}

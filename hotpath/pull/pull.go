@@ -239,7 +239,7 @@ func (p *Puller) list(rc *fasthttp.RequestCtx, st *catalogue.Standing) (*queuedJ
 func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*queuedJobs, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
-	if err := eachOnce(rc.QueryArgs(), "limit", "after"); err != nil {
+	if err := eachOnce(rc.QueryArgs(), "limit", "size", "after"); err != nil {
 		return nil, err
 	}
 	limit, err := parseLimit(rc.QueryArgs())

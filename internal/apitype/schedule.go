@@ -27,10 +27,13 @@ type ScheduledMessage struct {
 	Headers          map[string]string `json:"headers"`                   // metadata headers, never null
 }
 
-// A ScheduledList is a page of scheduled messages.
+// A ScheduledList is a page of scheduled messages. It has the members of a List, and the same under
+// the names of the older implementation, whose clients read those.
 type ScheduledList struct {
-	Result []string `json:"result"` // links to them, never null
-	Pages  Pages    `json:"pages"`
+	Result    []string `json:"Result"` // links to them, never null
+	Pages     Pages    `json:"Pages"`
+	OldResult []string `json:"result"`
+	OldPages  Pages    `json:"pages"`
 }
 
 // MessageCounts are the numbers of messages of a channel.
