@@ -138,7 +138,7 @@ func TestWhatGETShowsOfEachResourceMayBePUTAgain(t *testing.T) {
 	whsec := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	w.put("/producer/q", "statusEvents=all&maxScheduled=7&publishSecret=0123456789abcdef&replyUrl=http://localhost/r&signingSecret="+whsec).is(201)
 	w.put("/channel/d", "duplicates=acknowledge").is(201)
-	w.put("/channel/c/consumer/push", "callbackUrl=http://localhost/&protocol=h2&maxRetries=3&ordered=true&headers=X-A:+b&authorization=basic+u:p&signingSecret="+whsec).is(201)
+	w.put("/channel/c/consumer/push", "callbackUrl=http://localhost/&protocol=h2&maxRetries=3&ordered=true&headers=X-A:+b&authorization=basic+u:p&identity=minimal&signingSecret="+whsec).is(201)
 	w.put("/channel/c/consumer/push", "signingSecret=generate").is(200)
 	w.put("/channel/c/consumer/plain", "callbackUrl=http://localhost/").is(201)
 	w.put("/channel/c/consumer/pull", "type=pull&since=2026-01-01T00:00:00Z&timeout=90s").is(201)

@@ -36,6 +36,7 @@ var fieldValues = map[string]struct {
 	"signingOverlap":        {"0", "0s", []string{"-1h", "721h"}},
 	"headers":               {"X-A: b\n\nX-B:  é ", "X-A: b\nX-B: é", []string{"x", "Host: a", "x_broker_job_id: 1", "webhook-id: 1", "Authorization: x", "A: b\r\n\r\nGET / HTTP/1.1", "A: b\rC: d", "A: \x7f", "Aé: b", "A: b\nA: c", "Transfer-Encoding: chunked", "X: " + strings.Repeat("a", 5000), strings.Repeat("X: 1\n", 21)}},
 	"authorization":         {"basic ü:p w", "basic ***", []string{"basic", "basic :p", "bearer a b", "bearer é", "Splunk", "Splunk é", "basic u:p\r\nX: y", "oauth2 http://x a", "oauth2 ftp://x a b", "oauth2 http://u:p@x/ a b", "oauth2 http://x a b  c"}},
+	"identity":              {"minimal", "minimal", []string{"Minimal", "none"}},
 	"dlq":                   {"expire:1h", "expire:1h", []string{"Keep", "redrive:1", "forward:", "forward:nope", "forward:c", "forward:a/b", "expire:", "expire:1ms", "expire:-1h"}},
 	"responses":             {"store", "store", []string{"Store", "1"}},
 	"responseMaxBytes":      {"1", "1", []string{"0", "1048577"}},

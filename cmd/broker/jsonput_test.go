@@ -21,7 +21,8 @@ func TestWhatGETShowsIsPUT(t *testing.T) {
 		require.Equal(t, 201, r.status, r.body)
 		require.Equal(t, 200, p.do("PUT", "/producer/p", `{"token":"p-token","maxScheduled":5}`, asJSON...).status)
 
-		for _, path := range []string{"/producer/p", "/channel/c", "/channel/c/consumer/k"} {
+		require.Equal(t, 201, p.do("PUT", "/channel/c/consumer/pull", `{"Type":"pull"}`, asJSON...).status)
+		for _, path := range []string{"/producer/p", "/channel/c", "/channel/c/consumer/k", "/channel/c/consumer/pull"} {
 			shown := p.do("GET", path, "")
 			again := p.do("PUT", path, shown.body, append(asJSON, "If-Match", shown.header.Get("ETag"))...)
 			require.Equal(t, 200, again.status, again.body)

@@ -16,6 +16,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
+// ListHeader names the metadata headers of a request.
+const ListHeader = "X-Broker-Metadata-Headers"
+
 // Bounds of the metadata that a producer may attach to a message.
 const (
 	MaxNames = 64
@@ -52,7 +55,7 @@ func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		h.Set("X-Broker-Metadata-Headers", strings.Join(names, ","))
+		h.Set(ListHeader, strings.Join(names, ","))
 	}
 }
 

@@ -239,7 +239,34 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	metadata.Set(h, v.msg.Headers, o.TokenHeader)
 	h.SetContentType(v.msg.ContentType)
 	h.SetUserAgent(o.UserAgent)
-	h.Set(o.TokenHeader, v.consumer.Token)
+	p := v.d.policy(v.consumer)
+	v.identify(h, p)
+	p.Prove(v.provable(setOwn(h)), v.webhookID(), v.msg.Payload, time.Now())
+	if v.msg.ProducerNo == 0 {
+		v.describeReply(h)
+	}
+	req.SetBodyRaw(v.msg.Payload)
+	if client, ok := p.Authorization.OAuth2(); ok {
+		return v.postWithToken(target, req, client, deadline)
+	}
+	if err := v.inTime(deadline, false); err != nil {
+		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+	}
+	return v.send(target, req, p, deadline)
+}
+
+// identify sets the headers that say who sends what to whom: with identity=minimal the ID of the
+// message and the time alone, as Standard Webhooks has them. A signature comes on top.
+func (v *delivery) identify(h *fasthttp.RequestHeader, p *policy.Policy) {
+	if p.Identity == policy.DiscloseLeast {
+		h.Del(metadata.ListHeader)
+		h.Del(durable.OrderingHeader)
+		set := setOwn(h)
+		set("webhook-id", v.webhookID())
+		set("webhook-timestamp", strconv.FormatInt(time.Now().Unix(), 10))
+		return
+	}
+	h.Set(v.d.settings.TokenHeader, v.consumer.Token)
 	if ch := v.d.catalogue.ChannelByNo(v.msg.ChannelNo); ch != nil {
 		h.Set("X-Broker-Channel-ID", ch.ID)
 	}
@@ -257,19 +284,6 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 		h.Set("X-Broker-Replay", r.ID())
 	}
 	h.Set("X-Request-ID", job+"-"+attempt)
-	p := v.d.policy(v.consumer)
-	p.Prove(v.provable(setOwn(h)), v.webhookID(), v.msg.Payload, time.Now())
-	if v.msg.ProducerNo == 0 {
-		v.describeReply(h)
-	}
-	req.SetBodyRaw(v.msg.Payload)
-	if client, ok := p.Authorization.OAuth2(); ok {
-		return v.postWithToken(target, req, client, deadline)
-	}
-	if err := v.inTime(deadline, false); err != nil {
-		return egress.Result{Err: err, RetryAfter: -1, Local: true}
-	}
-	return v.send(target, req, p, deadline)
 }
 
 // target returns the target of the consumer's requests. It makes a new one after the consumer's

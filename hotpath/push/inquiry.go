@@ -95,13 +95,15 @@ func (v *delivery) askStatus(ctx context.Context, p *policy.Policy, authorizatio
 	if err != nil {
 		return 0, errInquiry
 	}
-	req.Header.Set(v.d.settings.TokenHeader, v.consumer.Token)
+	if p.Identity == policy.DiscloseAll {
+		req.Header.Set(v.d.settings.TokenHeader, v.consumer.Token)
+		req.Header.Set("X-Broker-Message-ID", id)
+	}
 	p.Prove(v.provable(req.Header.Set), v.webhookID(), nil, time.Now())
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
 	req.Header.Set("User-Agent", v.d.settings.UserAgent)
-	req.Header.Set("X-Broker-Message-ID", id)
 	resp, err := v.d.settings.Web.Do(req)
 	if err != nil {
 		return 0, errInquiry

@@ -91,6 +91,7 @@ type Policy struct {
 	Dlq                   string `json:"Dlq"`                   // "keep", "redrive", "forward:CHANNEL" or "expire:DURATION"
 	Filter                string `json:"Filter"`                // a CEL expression; "": every message
 	Headers               string `json:"Headers"`               // lines "Name: value"
+	Identity              string `json:"Identity"`              // "full" or "minimal": what deliveries tell of the broker
 	MaxRetries            string `json:"MaxRetries"`            // retries after the first attempt: "5"
 	OnBlocked             string `json:"OnBlocked"`             // "block", "skip" or "dead-letter-key"
 	Ordered               string `json:"Ordered"`               // "true" or "false"
@@ -176,6 +177,7 @@ type ConsumerForm struct {
 	SigningOverlap        *string `form:"signingOverlap"`
 	Headers               *string `form:"headers"`
 	Authorization         *string `form:"authorization"`
+	Identity              *string `form:"identity"`
 	Dlq                   *string `form:"dlq"`
 	MaxRetries            *string `form:"maxRetries"`
 	Responses             *string `form:"responses"`

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -114,15 +115,24 @@ func (r *pollRun) ask(ctx context.Context, d durable.Work, taken *Taken) (res *e
 		return nil, 0, 0
 	}
 	job := d.ID.Job(r.k.Position).String()
-	web := r.Fetch
-	if r.trusted(d.URL) {
+	minimal := r.p.Identity == policy.DiscloseLeast
+	web, trusted := r.Fetch, r.trusted(d.URL)
+	if trusted {
 		web = r.Web
-		r.p.Prove(req.Header.Set, job, nil, time.Now())
-		req.Header.Set(r.Token, r.k.Token)
+		id := job
+		if minimal {
+			id = d.ID.String() // the webhook-id of the delivery, where the producer gave the message none
+		}
+		r.p.Prove(req.Header.Set, id, nil, time.Now())
 	}
 	req.Header.Set("User-Agent", r.Agent)
-	req.Header.Set("X-Broker-Consumer-ID", r.k.ID)
-	req.Header.Set("X-Broker-Job-ID", job)
+	if !minimal {
+		req.Header.Set("X-Broker-Consumer-ID", r.k.ID)
+		req.Header.Set("X-Broker-Job-ID", job)
+		if trusted {
+			req.Header.Set(r.Token, r.k.Token)
+		}
+	}
 	resp, err := web.Do(req)
 	if err != nil {
 		r.unasked(d, err)

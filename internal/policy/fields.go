@@ -62,6 +62,8 @@ var fields = table[Policy]{
 		parseHeaders, func(p *Policy) *Headers { return &p.Headers })),
 	ofPush(secret("authorization", "`basic user:password`, `bearer TOKEN`, `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`, or any other scheme and its credentials, sent as they are: `Splunk TOKEN`. The case of a scheme does not matter. The credentials of each attempt, never shown",
 		parseAuthorization, func(p *Policy) *Authorization { return &p.Authorization })),
+	ofPush(value("identity", "`full`, or `minimal`: what a delivery tells the consumer beside the payload and its metadata. `minimal` leaves out the token of the consumer, each `X-Broker-*` header and `X-Request-ID`; `webhook-id` and `webhook-timestamp` are then always there",
+		parseDisclosure, func(p *Policy) *Disclosure { return &p.Identity })),
 	value("dlq", "`keep`, `redrive` after recovery, `forward:CHANNEL`, or `expire:DURATION`: what becomes of dead letters",
 		parseDLQ, func(p *Policy) *DLQ { return &p.DLQ }),
 	value("responses", "`off`, `store`, or `callback`: what becomes of 2xx answers: only their status counts, they are kept for the producer of the message, or they are also delivered to it",

@@ -42,6 +42,7 @@ type Policy struct {
 	SigningOverlap        time.Duration // from a change of SigningSecret to SigningPreviousUntil
 	Headers               Headers       // sent with each attempt
 	Authorization         Authorization // of each attempt
+	Identity              Disclosure    // what an attempt tells of the broker
 	DLQ                   DLQ           // what becomes of dead letters
 
 	Responses        Responses     // what becomes of answers
