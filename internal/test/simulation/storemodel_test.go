@@ -24,6 +24,7 @@ type storePair struct {
 	consumers []durable.Consumer
 	ids       []ident.ID // of messages that may be stored
 	seq       int
+	now       time.Time // of both, whatever time a step takes
 }
 
 // What the simulation believes of the store is what it does: random operations
@@ -41,10 +42,13 @@ func TestStoreModelIsWhatTheStoreDoes(t *testing.T) {
 
 func newStorePair(t *testing.T, seed uint64) *storePair {
 	ctx := t.Context()
-	real, err := durable.OpenSQLite(ctx, t.TempDir(), durable.Options{})
+	p := &storePair{t: t, r: draw(seed, word("store model")), now: time.Now()}
+	p.model = newStore(func() time.Time { return p.now })
+	var err error
+	p.real, err = durable.OpenSQLite(ctx, t.TempDir(), durable.Options{Clock: func() int64 { return p.now.UnixMilli() }})
 	require.NoError(t, err)
+	real := p.real
 	require.NoError(t, real.Migrate(ctx))
-	p := &storePair{t: t, r: draw(seed, word("store model")), real: real, model: newStore(time.Now)}
 	p.lease, err = real.LeaseNode(ctx, "n", time.Hour)
 	require.NoError(t, err)
 	p.model.nodes = []durable.Node{{No: p.lease.No, Token: p.lease.Token, Expires: p.lease.Expires}}
@@ -75,6 +79,7 @@ func (p *storePair) join() {
 
 func (p *storePair) step() {
 	ctx, t := p.t.Context(), p.t
+	p.now = p.now.Add(10 * time.Millisecond)
 	k := p.consumers[p.r.below(len(p.consumers))]
 	switch p.r.below(9) {
 	case 0, 1, 2:
@@ -86,7 +91,7 @@ func (p *storePair) step() {
 			return
 		}
 		ids := []ident.ID{p.id(), p.id()}
-		now := time.Now().UnixMilli()
+		now := p.now.UnixMilli()
 		if p.r.hit(500) {
 			got, err := p.real.Redrive(ctx, k.No, ids, now)
 			require.NoError(t, err)
@@ -158,7 +163,7 @@ func (p *storePair) insert() {
 	}
 	for range 1 + p.r.below(3) {
 		p.seq++
-		m := durable.Message{ID: ident.AtMillis(time.Now().UnixMilli() - age), ChannelNo: p.channel, ProducerNo: 1, Audience: audience,
+		m := durable.Message{ID: ident.AtMillis(p.now.UnixMilli() - age), ChannelNo: p.channel, ProducerNo: 1, Audience: audience,
 			Priority: max(p.r.below(5)-2, 0), ContentType: "t", Payload: fmt.Appendf(nil, "%d", p.seq)}
 		m.ID[8], m.ID[9] = byte(p.seq>>8), byte(p.seq)
 		if p.r.hit(400) { // often taken, by the same message or another one
