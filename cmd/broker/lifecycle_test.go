@@ -17,16 +17,15 @@ import (
 // broker that the rows go on with.
 type lifeFault struct {
 	name   string
-	real   bool // it needs a Redis that can be emptied, or a store for two brokers
+	on     string // the stores on which it happens, as onEachStore names them; "": both
 	happen func(w *world, p *process, start func() *process) *process
 }
 
 var lifeFaults = []lifeFault{
-	{"nothing", false, func(_ *world, p *process, _ func() *process) *process { return p }},
-	{"a killed broker", false, func(_ *world, p *process, start func() *process) *process { p.kill(); return start() }},
-	{"a wiped Redis", true, func(w *world, p *process, _ func() *process) *process { w.flushall(); return p }},
-	{"another broker", true, func(_ *world, _ *process, start func() *process) *process { return start() }},
-	{"another broker, after a killed one and a wiped Redis", true, func(w *world, p *process, start func() *process) *process {
+	{"nothing", "", func(_ *world, p *process, _ func() *process) *process { return p }},
+	{"a killed broker", "embedded", func(_ *world, p *process, start func() *process) *process { p.kill(); return start() }},
+	{"a wiped Redis", "real servers", func(w *world, p *process, _ func() *process) *process { w.flushall(); return p }},
+	{"another broker, after a killed one and a wiped Redis", "real servers", func(w *world, p *process, start func() *process) *process {
 		other := start()
 		p.kill()
 		w.flushall()
@@ -56,7 +55,7 @@ func TestFaultsChangeNothingOfWhatBelongsToAResourceAsTheTableSays(t *testing.T)
 	require.Len(t, checks, len(lifecycle.Table), "a check without a row")
 	onEachStore(t, func(t *testing.T, w *world) {
 		for _, f := range lifeFaults {
-			if f.real && w.redis == nil {
+			if f.on == "embedded" && w.redis != nil || f.on == "real servers" && w.redis == nil {
 				continue
 			}
 			t.Run(f.name, func(t *testing.T) { livesThrough(t, w, f, checks) })
