@@ -119,7 +119,9 @@ func TestWhatARunCannotRemoveIsNamedWithItsCommands(t *testing.T) {
 	require.Len(t, f.left(), 2*(1+2+2*3))
 	require.Contains(t, progress, "because they could not be removed: it runs without BROKER_ALLOW_DELETE=true.")
 	require.NotContains(t, progress, "bench-secret")
+	f.mu.Lock()
 	f.noDelete = false
+	f.mu.Unlock()
 	_, commands, ok := strings.Cut(progress, "BROKER_ALLOW_DELETE=true:\n")
 	require.True(t, ok, progress)
 	shell := exec.Command("bash", "-e", "-c", commands)
