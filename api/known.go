@@ -27,7 +27,7 @@ var commonHeaders = []string{
 // The headers of routes that are no token. Those that do not begin with X-Broker- are here because a
 // refusal names the nearest one.
 var (
-	timesHeaders   = []string{"X-Broker-Scheduled-For", "X-Broker-Recurrence"}
+	timesHeaders   = []string{"X-Broker-Scheduled-For", "X-Broker-Delay", "X-Broker-Recurrence"}
 	linesHeaders   = append([]string{"X-Broker-Message-Priority", "X-Broker-Message-TTL", "X-Broker-Consumers", "X-Broker-Ordering-Key", "X-Broker-Metadata-Headers", "X-Broker-Signature"}, timesHeaders...)
 	bulkHeaders    = append([]string{"X-Broker-Bulk-Template", "X-Broker-Bulk-Rate"}, linesHeaders...)
 	messageHeaders = append([]string{"X-Broker-Message-ID", "Idempotency-Key"}, linesHeaders...)

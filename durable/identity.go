@@ -119,11 +119,15 @@ func (m *Message) fingerprint() []byte {
 	return sum[:16]
 }
 
-// planned returns the message with a payload that has the times, too: an Idempotency-Key compares
-// payloads, and terms.
+// planned returns the message with a payload that has the times as the producer wrote them, too: an
+// Idempotency-Key compares payloads, and terms.
 func (m *Scheduled) planned() *Message {
 	p := m.Message
-	p.Payload = fmt.Appendf(append([]byte{}, m.Payload...), "\nscheduled %d %s", m.DueMs, m.Recurrence)
+	form, ms := "\nscheduled %d %s", m.DueMs
+	if m.FromNow {
+		form, ms = "\ndelayed %d %s", m.DelayMs
+	}
+	p.Payload = fmt.Appendf(append([]byte{}, m.Payload...), form, ms, m.Recurrence)
 	return &p
 }
 

@@ -17,9 +17,19 @@ type Scheduled struct {
 	Message
 	Status     ScheduleStatus
 	DueMs      int64    // of the next message; of a schedule that is over, of the last one
+	DelayMs    int64    // that the producer asked for instead of a time; 0: none
 	Recurrence string   // text of package schedule, "" for one message
 	No         int      // of the message at DueMs, from 0
 	MessageID  ident.ID // of the last message sent, zero before the first
+
+	// FromNow says, of a schedule that is to be stored, that DueMs counts from when it came: a repeat
+	// has another one.
+	FromNow bool
+}
+
+// asksAlike reports whether two schedules have the same times as their producers wrote them.
+func asksAlike(stored, m *Scheduled) bool {
+	return stored.Recurrence == m.Recurrence && stored.DelayMs == m.DelayMs && (stored.DueMs == m.DueMs || m.DelayMs > 0 || m.Recurrence != "")
 }
 
 // A ScheduleStatus tells whether a schedule still has messages to send.
@@ -74,7 +84,8 @@ INSERT INTO scheduled (
     content_type,
     headers,
     payload,
-    addressed
+    addressed,
+    delay_ms
 )
 VALUES (?, ...)`
 
@@ -94,7 +105,8 @@ SELECT
     content_type,
     headers,
     payload,
-    addressed
+    addressed,
+    delay_ms
 FROM scheduled
 `
 
@@ -216,7 +228,7 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 			key = []byte(m.Key)
 		}
 		plans = append(plans, m.ID[:], m.ChannelNo, m.ProducerNo, ScheduleWaiting, m.DueMs, m.No, key, []byte(m.Recurrence),
-			m.Priority, m.TTLMs, []byte(m.ContentType), blob(m.Headers), blob(m.Payload), m.Addressed.column())
+			m.Priority, m.TTLMs, []byte(m.ContentType), blob(m.Headers), blob(m.Payload), m.Addressed.column(), m.DelayMs)
 	}
 	if len(plans) == 0 {
 		return nil
@@ -226,7 +238,7 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, rows(insertScheduled, len(plans)/14, 14), plans...)
+	_, err := tx.ExecContext(ctx, rows(insertScheduled, len(plans)/15, 15), plans...)
 	return err
 }
 
@@ -263,15 +275,14 @@ func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, er
 	if e != nil {
 		return e
 	}
-	repeats = repeats && row.Recurrence == m.Recurrence && (row.DueMs == m.DueMs || m.Recurrence != "")
-	return takenBy(row.ID, entry{&m.Message, 0}, repeats)
+	return takenBy(row.ID, entry{&m.Message, 0}, repeats && asksAlike(row, m))
 }
 
 func scanScheduled(r interface{ Scan(dest ...any) error }) (*Scheduled, error) {
 	var m Scheduled
 	var message, key []byte
 	err := r.Scan(scanID{&m.ID}, &m.ChannelNo, &m.ProducerNo, &m.Status, &m.DueMs, &m.No, &message, &key, &m.Recurrence,
-		&m.Priority, &m.TTLMs, &m.ContentType, &m.Headers, &m.Payload, scanPositions{&m.Addressed})
+		&m.Priority, &m.TTLMs, &m.ContentType, &m.Headers, &m.Payload, scanPositions{&m.Addressed}, &m.DelayMs)
 	m.Key = string(key)
 	copy(m.MessageID[:], message)
 	return &m, err

@@ -29,6 +29,10 @@ func TestScheduledMessages(t *testing.T) {
 			"all that a message has":        scheduledFields,
 			"a channel that is paused":      scheduledInPause,
 			"an ID per producer and others": scheduledScoped,
+			"a delay":                       delayedOnce,
+			"delays that cannot be":         badDelays,
+			"repeats of a delay":            delayRepeats,
+			"delays of a batch":             delayedLines,
 		} {
 			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
 		}

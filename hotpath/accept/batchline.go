@@ -24,6 +24,8 @@ type batchLine struct {
 	headers     map[string]string
 	consumers   []string // nil: not given
 	times       times
+	ownAt       bool   // the line has a ScheduledFor
+	ownDelay    bool   // the line has a Delay
 	payload     []byte // its own memory
 	hasPayload  bool
 }
@@ -31,7 +33,7 @@ type batchLine struct {
 // The refusals of a malformed line.
 var (
 	errLine = problem.New(400, "invalid_line",
-		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "TTL", "ContentType", "ContentEncoding", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers" and "Headers".`)
+		`A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "MessageID", "Priority", "TTL", "ContentType", "ContentEncoding", "OrderingKey", "ScheduledFor", "Delay", "Recurrence", "Consumers" and "Headers".`)
 	errSurrogate = problem.New(400, "invalid_line", `A string of the line holds half of a surrogate pair (\ud800 to \udfff), which is no character.`)
 	errLineText  = problem.New(400, "invalid_line", "A string of the line is not UTF-8.")
 	errRepeated  = problem.New(400, "invalid_line", "The line has a member twice.")
@@ -80,7 +82,7 @@ func (m *members) add(no int) bool {
 }
 
 // lineMembers are the members of a line; a member's number is its index.
-var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers", "TTL", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers", "ContentEncoding"}
+var lineMembers = [...]string{"Payload", "PayloadBase64", "MessageID", "ContentType", "Priority", "Headers", "TTL", "OrderingKey", "ScheduledFor", "Recurrence", "Consumers", "ContentEncoding", "Delay"}
 
 func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 	no := 0
@@ -125,6 +127,9 @@ func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 		l.ttlMs, err = r.ttl()
 	case "ScheduledFor":
 		l.times.at, err = r.word()
+		l.ownAt = true
+	case "Delay":
+		err = r.delay(l)
 	case "Recurrence":
 		l.times.recurrence, err = r.word()
 	case "Headers":
@@ -257,15 +262,60 @@ func (r *lineReader) payload(inBase64 bool) ([]byte, error) {
 
 // priority reads a non-negative integer in JSON syntax: no sign, no leading zeros.
 func (r *lineReader) priority() (int, error) {
-	start := r.At
-	for r.At < len(r.Text) && bytes.IndexByte([]byte(",} \t\r\n"), r.Text[r.At]) < 0 {
-		r.At++
-	}
-	digits := r.Text[start:r.At]
+	digits := r.number()
 	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
 		return 0, errPriority
 	}
 	return parsePriority(digits)
+}
+
+// number reads up to the end of a number, which it does not check.
+func (r *lineReader) number() []byte {
+	start := r.At
+	for r.At < len(r.Text) && bytes.IndexByte([]byte(",} \t\r\n"), r.Text[r.At]) < 0 {
+		r.At++
+	}
+	return r.Text[start:r.At]
+}
+
+// delay reads a string with a delay, or whole seconds as a number.
+func (r *lineReader) delay(l *batchLine) error {
+	if r.At < len(r.Text) && r.Text[r.At] == '"' {
+		text, err := r.word()
+		if err == nil {
+			err = l.setDelay(text)
+		}
+		return err
+	}
+	digits := r.number()
+	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
+		return errLine
+	}
+	return l.setDelay(string(digits))
+}
+
+// setDelay gives the line a delay. An empty one is none, not even that of the request.
+func (l *batchLine) setDelay(text string) (err error) {
+	l.ownDelay, l.times.delay = true, 0
+	if text != "" {
+		l.times.delay, err = errLineTimes.parseDelay(text)
+	}
+	return err
+}
+
+// plan returns the times of the line. Its own time counts instead of a delay of the request, and its
+// own delay instead of a time of the request.
+func (l *batchLine) plan() (t times, err error) {
+	t = l.times
+	switch {
+	case l.ownAt && l.ownDelay:
+		return t, errLineTimes.two()
+	case l.ownAt:
+		t.delay = 0
+	case l.ownDelay:
+		t.at = ""
+	}
+	return t, nil
 }
 
 // ttl reads a string with a duration.

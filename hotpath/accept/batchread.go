@@ -252,7 +252,11 @@ func (b *lineMaker) made(l *batchLine) (line, error) {
 	if l.orderingKey != "" {
 		m.Headers = durable.OrderingLine(l.orderingKey, m.Headers)
 	}
-	return b.planned(m, l.times, errLineTimes)
+	t, err := l.plan()
+	if err != nil {
+		return line{}, err
+	}
+	return b.planned(m, t, errLineTimes)
 }
 
 // planned returns the line of a message that is sent at some times.

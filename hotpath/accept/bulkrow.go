@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
@@ -24,6 +25,7 @@ type RowDefaults struct {
 	Addressed    []byte `json:",omitempty"` // durable.Positions
 	ScheduledFor string `json:",omitempty"`
 	Recurrence   string `json:",omitempty"`
+	DelayMs      int64  `json:",omitempty"`
 }
 
 // RowDefaults reads the defaults from the headers of a request to a channel, as those of a batch.
@@ -33,7 +35,7 @@ func (p *Publisher) RowDefaults(h *fasthttp.RequestHeader, ch *catalogue.Channel
 		return RowDefaults{}, err
 	}
 	t, err := timesOf(h)
-	return RowDefaults{m.Priority, m.TTLMs, m.Headers, []byte(m.Addressed), t.at, t.recurrence}, err
+	return RowDefaults{m.Priority, m.TTLMs, m.Headers, []byte(m.Addressed), t.at, t.recurrence, t.delay.Milliseconds()}, err
 }
 
 // Rows make messages from the rows of one bulk.
@@ -45,8 +47,9 @@ type Row struct {
 	Later   *durable.Scheduled
 }
 
-// Rows returns the maker of messages of a producer in a channel. createdMs is when the bulk was
-// accepted: a scheduled message is for a later time, however long its row waits.
+// Rows returns the maker of messages of a producer in a channel. createdMs is when the bulk
+// came: a scheduled message is for a later time, however long its row waits, and a delay counts from
+// then. So a row that is read again, by another broker after a crash, has the same time.
 func (p *Publisher) Rows(channelNo, producerNo uint32, d RowDefaults, createdMs int64) (*Rows, error) {
 	ch, producer := p.catalogue.ChannelByNo(channelNo), p.catalogue.ProducerByNo(producerNo)
 	switch {
@@ -55,7 +58,7 @@ func (p *Publisher) Rows(channelNo, producerNo uint32, d RowDefaults, createdMs 
 	case producer == nil || producer.Deleted:
 		return nil, catalogue.ErrUnknownProducer
 	}
-	return &Rows{lineMaker{p: p, sender: sender{ch: ch, producer: producer}, nowMs: func() int64 { return createdMs }, times: times{d.ScheduledFor, d.Recurrence},
+	return &Rows{lineMaker{p: p, sender: sender{ch: ch, producer: producer}, nowMs: func() int64 { return createdMs }, times: times{d.ScheduledFor, d.Recurrence, time.Duration(d.DelayMs) * time.Millisecond},
 		defaults: durable.Message{Priority: d.Priority, TTLMs: d.TTLMs, ContentType: defaultContentType, Headers: d.Headers, Addressed: durable.Positions(d.Addressed)}}}, nil
 }
 
@@ -100,7 +103,7 @@ func CheckColumns(columns []string) error {
 			continue
 		}
 		if name == "Headers" || !slices.Contains(lineMembers[:], name) {
-			return problem.Newf(400, "invalid_columns", "There is no column %s; the columns are Payload or PayloadBase64, MessageID, Priority, TTL, ContentType, ContentEncoding, OrderingKey, ScheduledFor, Recurrence, Consumers and Header:<name>.", quoted(name))
+			return problem.Newf(400, "invalid_columns", "There is no column %s; the columns are Payload or PayloadBase64, MessageID, Priority, TTL, ContentType, ContentEncoding, OrderingKey, ScheduledFor, Delay, Recurrence, Consumers and Header:<name>.", quoted(name))
 		}
 	}
 	if !slices.ContainsFunc(columns, isPayload) {
@@ -162,7 +165,9 @@ func (l *batchLine) set(name, cell string) (err error) {
 	case "TTL":
 		l.ttlMs, err = parseTTL([]byte(cell), errLineTTL)
 	case "ScheduledFor":
-		l.times.at = cell
+		l.times.at, l.ownAt = cell, true
+	case "Delay":
+		err = l.setDelay(cell)
 	case "Recurrence":
 		l.times.recurrence = cell
 	case "Consumers":

@@ -27,7 +27,7 @@ const requestWait = 10 * time.Second
 var (
 	errPrefer     = problem.Newf(400, "invalid_prefer", "Prefer must be wait=N with whole seconds from 0 to %d; nothing was stored.", int(exchange.MaxWait.Seconds()))
 	errNobody     = problem.New(409, "no_responder", "No consumer of the channel has responses on, so no response would come; nothing was stored.")
-	errOneRequest = problem.New(400, "invalid_request", "A request is one message of now: it takes no batch, no "+scheduledHeader+" and no "+recurrenceHeader+"; nothing was stored.")
+	errOneRequest = problem.New(400, "invalid_request", "A request is one message of now: it takes no batch, no "+scheduledHeader+", no "+delayHeader+" and no "+recurrenceHeader+"; nothing was stored.")
 )
 
 // Request is POST /channel/{channel}/request: a publish that waits for the first response. The

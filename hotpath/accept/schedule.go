@@ -24,6 +24,7 @@ import (
 // The headers of a scheduled message. In a batch they are those of each line without its own.
 const (
 	scheduledHeader  = "X-Broker-Scheduled-For"
+	delayHeader      = "X-Broker-Delay"
 	recurrenceHeader = "X-Broker-Recurrence"
 )
 
@@ -34,25 +35,29 @@ const scheduling = 8
 const forwarded = 128
 
 // The names that the refusals of times use.
-type timeNames struct{ at, recurrence string }
+type timeNames struct{ at, delay, recurrence string }
 
 var (
-	errHeaderTimes = timeNames{scheduledHeader, recurrenceHeader}
-	errLineTimes   = timeNames{"ScheduledFor", "Recurrence"}
+	errHeaderTimes = timeNames{scheduledHeader, delayHeader, recurrenceHeader}
+	errLineTimes   = timeNames{"ScheduledFor", "Delay", "Recurrence"}
 )
 
-// times are the times of a message as the producer wrote them. times0 is a message of now.
-type times struct{ at, recurrence string }
+// times are the times of a message as the producer wrote them. times0 is a message of now, which is
+// also that of the delay 0. At most one of at and delay is set.
+type times struct {
+	at, recurrence string
+	delay          time.Duration // in milliseconds
+}
 
 var times0 times
 
 // timesOf returns the times in the headers of a request.
-func timesOf(h *fasthttp.RequestHeader) (times, error) {
-	at, recurrence := h.Peek(scheduledHeader), h.Peek(recurrenceHeader)
-	if at == nil && recurrence == nil {
+func timesOf(h *fasthttp.RequestHeader) (t times, err error) {
+	at, delay, recurrence := h.Peek(scheduledHeader), h.Peek(delayHeader), h.Peek(recurrenceHeader)
+	if at == nil && delay == nil && recurrence == nil {
 		return times0, nil
 	}
-	for _, name := range []string{scheduledHeader, recurrenceHeader} {
+	for _, name := range []string{scheduledHeader, delayHeader, recurrenceHeader} {
 		switch all := h.PeekAll(name); {
 		case len(all) > 1:
 			return times0, problem.New(400, "invalid_schedule", name+" must occur once; nothing was stored.")
@@ -60,7 +65,28 @@ func timesOf(h *fasthttp.RequestHeader) (times, error) {
 			return times0, problem.New(400, "invalid_schedule", name+" is empty; nothing was stored.")
 		}
 	}
-	return times{string(at), string(recurrence)}, nil
+	t.at, t.recurrence = string(at), string(recurrence)
+	if delay == nil {
+		return t, nil
+	}
+	if at != nil {
+		return times0, errHeaderTimes.two()
+	}
+	t.delay, err = errHeaderTimes.parseDelay(string(delay))
+	return t, err
+}
+
+// two refuses a message with a time and a delay.
+func (n timeNames) two() error {
+	return problem.Newf(400, "invalid_schedule", "A message has %s or %s, not both; nothing was stored.", n.at, n.delay)
+}
+
+func (n timeNames) parseDelay(text string) (time.Duration, error) {
+	d, err := schedule.ParseDelay(text)
+	if err != nil {
+		err = problem.New(400, "invalid_schedule", n.delay+": "+err.Error()+"; nothing was stored.")
+	}
+	return d, err
 }
 
 // A scheduler stores messages that are sent later.
@@ -83,54 +109,63 @@ func newScheduler(o Options) scheduler {
 	return s
 }
 
-// plan returns the schedule of a message.
+// plan returns the schedule of a message. A delay, and the fields of a cron table, count from nowMs.
 func (s *scheduler) plan(nowMs int64, m durable.Message, t times, names timeNames) (*durable.Scheduled, error) {
-	now := time.UnixMilli(nowMs).UTC()
-	due, err := s.due(t, names, now)
+	r, err := recurrenceOf(t, names)
 	if err != nil {
 		return nil, err
 	}
-	if t.recurrence != "" && len(m.Key) > schedule.MaxID && !m.Digested() {
+	due, err := s.due(t, r, names, time.UnixMilli(nowMs).UTC())
+	if err != nil {
+		return nil, err
+	}
+	if r != nil && len(m.Key) > schedule.MaxID && !m.Digested() {
 		return nil, problem.Newf(400, "invalid_message_id", "The ID of a recurring message has at most %d bytes, because each message gets a suffix.", schedule.MaxID)
 	}
-	if t.recurrence != "" && m.Key != "" && !m.Digested() && ident.MadeRecurring(m.PublicID()) {
+	if r != nil && m.Key != "" && !m.Digested() && ident.MadeRecurring(m.PublicID()) {
 		return nil, errMadeID
 	}
 	dueMs := due.Add(time.Millisecond - time.Nanosecond).UnixMilli() // never before its time
-	return &durable.Scheduled{Message: m, DueMs: dueMs, Recurrence: t.recurrence}, nil
+	fromNow := t.delay > 0 || t.at == "" && r.Cron()
+	return &durable.Scheduled{Message: m, DueMs: dueMs, DelayMs: t.delay.Milliseconds(), Recurrence: t.recurrence, FromNow: fromNow}, nil
+}
+
+// recurrenceOf returns the recurrence of times, nil for none.
+func recurrenceOf(t times, names timeNames) (*schedule.Recurrence, error) {
+	if t.recurrence == "" {
+		return nil, nil
+	}
+	r, err := schedule.Parse(t.recurrence)
+	if err != nil {
+		return nil, problem.New(400, "invalid_recurrence", names.recurrence+": "+err.Error()+"; nothing was stored.")
+	}
+	if !r.Cron() && (t.at != "" || t.delay > 0) {
+		return nil, problem.Newf(400, "invalid_recurrence", "%s has a start of its own, so %s and %s must be absent; nothing was stored.", names.recurrence, names.at, names.delay)
+	}
+	return r, nil
 }
 
 // due returns the time of the first message.
-func (s *scheduler) due(t times, names timeNames, now time.Time) (due time.Time, err error) {
-	if t.at != "" {
+func (s *scheduler) due(t times, r *schedule.Recurrence, names timeNames, now time.Time) (due time.Time, err error) {
+	switch {
+	case t.at != "":
 		if due, err = apitype.ParseTime(t.at); err != nil {
 			return due, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, such as 2026-12-01T09:00:00+01:00; nothing was stored.")
 		}
-	}
-	if t.recurrence != "" {
-		r, err := schedule.Parse(t.recurrence)
-		if err != nil {
-			return due, problem.New(400, "invalid_recurrence", names.recurrence+": "+err.Error()+"; nothing was stored.")
-		}
-		switch {
-		case !r.Cron() && t.at != "":
-			return due, problem.New(400, "invalid_recurrence", names.recurrence+" has a start of its own, so "+names.at+" must be absent; nothing was stored.")
-		case !r.Cron():
-			due = r.First(due)
-		case t.at == "":
-			return r.First(now.Add(max(s.least, time.Millisecond))), nil
-		}
-		defer func() {
-			if err == nil && r.Cron() {
-				due = r.First(due)
-			}
-		}()
+	case t.delay > 0:
+		due = now.Add(t.delay)
+	case r.Cron():
+		return r.First(now.Add(max(s.least, time.Millisecond))), nil
+	default:
+		due = r.First(now)
 	}
 	switch {
 	case !due.After(now) || due.Before(now.Add(s.least)):
 		return due, problem.Newf(412, "schedule_too_soon", "The time is past, or nearer than %v; nothing was stored.", s.least)
 	case due.After(now.Add(schedule.Horizon)):
 		return due, problem.New(400, "invalid_schedule", "The time is more than ten years ahead; nothing was stored.")
+	case r.Cron():
+		due = r.First(due)
 	}
 	return due, nil
 }
@@ -143,6 +178,9 @@ func (p *Publisher) publishLater(ctx *fasthttp.RequestCtx, from sender, mode clo
 	}
 	held, err := p.readPayload(ctx, &from, mode, &later.Message)
 	defer p.bytes.Give(from.key(), held)
+	if err == nil && later.FromNow { // now is when the message is whole
+		later, err = p.scheduler.plan(p.scheduler.nowMs(), later.Message, t, errHeaderTimes)
+	}
 	if err != nil {
 		return err
 	}

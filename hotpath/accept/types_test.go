@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,6 +95,7 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 		{apitype.BatchLine{Payload: &x, MessageID: "~m"}, batchLine{payload: []byte(x), messageID: "~m"}},
 		{apitype.BatchLine{Payload: &x, ContentType: "a/<b>"}, batchLine{payload: []byte(x), contentType: "a/<b>"}},
 		{apitype.BatchLine{Payload: &x, Headers: map[string]string{"a": "\u2028\"", "b": ""}}, batchLine{payload: []byte(x), headers: map[string]string{"a": "\u2028\"", "b": ""}}},
+		{apitype.BatchLine{Payload: &x, Delay: "90s"}, batchLine{payload: []byte(x), ownDelay: true, times: times{delay: 90 * time.Second}}},
 		{apitype.BatchLine{PayloadBase64: []byte{0xff, 0}}, batchLine{payload: []byte{0xff, 0}}},
 	} {
 		var got batchLine

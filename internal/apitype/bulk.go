@@ -34,6 +34,7 @@ type BulkTemplate struct {
 	TTL             string            `json:"TTL,omitempty"`
 	OrderingKey     string            `json:"OrderingKey,omitempty"`
 	ScheduledFor    string            `json:"ScheduledFor,omitempty"`
+	Delay           Text              `json:"Delay,omitempty"`
 	Recurrence      string            `json:"Recurrence,omitempty"`
 }
 

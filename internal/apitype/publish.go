@@ -10,6 +10,7 @@ type BatchLine struct {
 	ContentEncoding string            `json:"ContentEncoding,omitempty"` // codings of the payload, such as gzip
 	OrderingKey     string            `json:"OrderingKey,omitempty"`     // empty: none
 	ScheduledFor    string            `json:"ScheduledFor,omitempty"`    // RFC 3339
+	Delay           Text              `json:"Delay,omitempty"`           // instead of ScheduledFor: 90s, 1h30m, 2d, or whole seconds
 	Recurrence      string            `json:"Recurrence,omitempty"`
 	Consumers       []string          `json:"Consumers,omitempty"` // IDs of those whom it is for; absent: all
 	Headers         map[string]string `json:"Headers,omitempty"`   // metadata headers; reserved names are refused

@@ -49,7 +49,7 @@ func rateOf(r *apitype.BulkRequest) (policy.Rate, error) {
 // A jsonText is a JSON object of a request, as refusals call it.
 type jsonText struct{ name, members, example string }
 
-const templateMembers = "Payload, PayloadBase64, ContentType, ContentEncoding, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor and Recurrence"
+const templateMembers = "Payload, PayloadBase64, ContentType, ContentEncoding, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor, Delay and Recurrence"
 
 var (
 	requestText  = jsonText{"The body", "FileURL, Format, Template and Rate, and in Template " + templateMembers, `{"FileURL":"https://files.example/people.csv","Format":"csv"}`}

@@ -35,6 +35,7 @@ func members(t *apitype.BulkTemplate) (names, texts []string) {
 	add("TTL", t.TTL)
 	add("OrderingKey", t.OrderingKey)
 	add("ScheduledFor", t.ScheduledFor)
+	add("Delay", string(t.Delay))
 	add("Recurrence", t.Recurrence)
 	for name, text := range t.Headers {
 		add("Header:"+name, text)

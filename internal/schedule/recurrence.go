@@ -144,8 +144,8 @@ func (r *Recurrence) First(from time.Time) time.Time {
 	return r.start
 }
 
-// Cron reports whether the recurrence has cron fields, and no start of its own.
-func (r *Recurrence) Cron() bool { return r.cron != nil }
+// Cron reports whether there is a recurrence, and it has cron fields and no start of its own.
+func (r *Recurrence) Cron() bool { return r != nil && r.cron != nil }
 
 // Next returns number and time of the message after message no, which was due at a time. ok is
 // false after the last one. Messages that were missed are all sent where the recurrence has a

@@ -29,6 +29,9 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 		switch {
 		case p.r.hit(500): // a schedule, some of them again
 			s := durable.Scheduled{Message: m, DueMs: int64(1000 + p.r.below(5))}
+			if p.r.hit(300) {
+				s.DelayMs, s.FromNow = int64(1+p.r.below(2)), true
+			}
 			if len(all) > 0 && p.r.hit(100) {
 				s = all[p.r.below(len(all))]
 			}

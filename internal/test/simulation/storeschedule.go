@@ -29,7 +29,7 @@ func (s *store) schedule(node durable.NodeLease, batch []durable.Scheduled) []er
 		case !s.alive(node, m.ChannelNo):
 			errs[i] = durable.ErrStale
 		case stored != nil && stored.ID == m.ID:
-		case stored != nil && repeatsMessage(&stored.Message, &m.Message) && stored.DueMs == m.DueMs:
+		case stored != nil && repeatsMessage(&stored.Message, &m.Message) && stored.DelayMs == m.DelayMs && (stored.DueMs == m.DueMs || m.DelayMs > 0):
 			errs[i] = &durable.DuplicateError{ID: stored.ID}
 		case stored != nil, m.Key != "" && taken:
 			errs[i] = durable.ErrConflict

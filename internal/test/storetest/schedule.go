@@ -45,6 +45,7 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		now := f.ids.Next().Millis()
 		plans := []*durable.Scheduled{f.plan(ch, "a", now+10), f.plan(ch, "", now+20), f.plan(ch, "b", now+5)}
 		plans[0].Priority, plans[0].TTLMs, plans[0].Recurrence, plans[0].No = 7, 5000, "R/x", 3
+		plans[0].DelayMs = 10
 		plans[0].Headers, plans[0].Payload = []byte("x-a:b\n"), []byte{0, 255, '\''}
 		f.schedule(t, plans...)
 		f.schedule(t, plans...) // after a lost answer
@@ -173,6 +174,42 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		m.ID = f.ids.Next()
 		f.insert(t, m)
 		require.ErrorIs(t, f.Schedule(f.ctx, f.node, []*durable.Scheduled{f.plan(ch, "a", later)})[0], durable.ErrConflict)
+	},
+	"a delay is the same request later": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		now := f.ids.Next().Millis()
+		plan := func(key string, sinceMs, delayMs int64, recurrence string) *durable.Scheduled {
+			s := f.plan(ch, "", now+sinceMs+delayMs)
+			s.Message = *f.keyed(ch, key, "one")
+			if key == "id" {
+				s.Key = "id"
+			}
+			s.DelayMs, s.FromNow, s.Recurrence = delayMs, true, recurrence
+			return s
+		}
+		stored := func(s *durable.Scheduled) error { return f.Schedule(f.ctx, f.node, []*durable.Scheduled{s})[0] }
+		for key, other := range map[string]error{"id": durable.ErrConflict, "k": durable.ErrReused} {
+			first := plan(key, 0, 1000, "")
+			f.schedule(t, first)
+			absolute := plan(key, 0, 1000, "")
+			absolute.DelayMs, absolute.FromNow = 0, false
+			for range 2 { // while it waits, and when it was sent
+				requireDuplicate(t, stored(plan(key, 500, 1000, "")), first.ID)
+				require.ErrorIs(t, stored(plan(key, 0, 1001, "")), other)
+				require.ErrorIs(t, stored(plan(key, -1, 1001, "")), other, "another delay until the same time")
+				require.ErrorIs(t, stored(absolute), other, "the same time, given as a time")
+				require.ErrorIs(t, stored(plan(key, 0, 1000, "R/x")), other)
+				got, err := f.ScheduledByID(f.ctx, first.ID)
+				require.NoError(t, err)
+				require.Equal(t, first.DueMs, got.DueMs, "the time of the first request")
+				if got.Status == durable.ScheduleWaiting {
+					f.insert(t, f.occurrence(first))
+				}
+			}
+		}
+		first := plan("cron", 0, 0, "cron:* * * * *")
+		f.schedule(t, first)
+		requireDuplicate(t, stored(plan("cron", 60_000, 0, "cron:* * * * *")), first.ID)
 	},
 	"an idempotency key of a schedule compares its time": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
