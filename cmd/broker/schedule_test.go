@@ -140,7 +140,9 @@ func badSchedules(t *testing.T, p *process) {
 		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "R3/" + in(time.Hour) + "/P"}},
 		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "R3/" + in(time.Hour) + "/-PT1H"}},
 		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "cron:* * * *"}},
-		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "cron:TZ=Europe/Berlin * * * * *"}},
+		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "cron:TZ=Europe/Berlim * * * * *"}},
+		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "cron:TZ=Local * * * * *"}},
+		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "cron:TZ=../../etc/localtime * * * * *"}},
 		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "cron:0 0 30 2 *"}},
 		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "cron:61 * * * *"}},
 		{400, "invalid_recurrence", [2]string{"X-Broker-Recurrence", "daily"}},
@@ -228,6 +230,13 @@ func recurringCancelled(t *testing.T, p *process) {
 	m := s.scheduled(r.header.Get("Location"))
 	require.Equal(t, "2027-01-01T00:05:00Z", m.DispatchSchedule.UTC().Format(time.RFC3339))
 	require.Equal(t, 204, s.do("DELETE", r.header.Get("Location"), "").status)
+	zoned := "cron:TZ=Europe/Warsaw 30 2 * * *"
+	r = s.post("tock", "X-Broker-Recurrence", zoned, "X-Broker-Scheduled-For", "2027-03-28T00:00:00Z")
+	require.Equal(t, 201, r.status, r.body)
+	m = s.scheduled(r.header.Get("Location"))
+	require.Equal(t, "2027-03-28T01:00:00Z", m.DispatchSchedule.UTC().Format(time.RFC3339), "02:30 does not exist on that day")
+	require.Equal(t, zoned, m.Recurrence)
+	require.Contains(t, s.post("x", "X-Broker-Recurrence", "cron:TZ=Europe/Berlim * * * * *").body, "Europe/Berlim")
 }
 
 func scheduledLines(t *testing.T, p *process) {

@@ -31,7 +31,7 @@ func message(s *durable.Scheduled, nowMs int64) *durable.Message {
 		return &m
 	}
 	r, err := Parse(s.Recurrence)
-	if err != nil { // no broker of this version stored it: this is its last message
+	if err != nil { // sendPage leaves it out
 		return &m
 	}
 	if no, next, ok := r.Next(s.No, time.UnixMilli(s.DueMs).UTC(), time.UnixMilli(nowMs).UTC()); ok {

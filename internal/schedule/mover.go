@@ -226,6 +226,19 @@ func (m *Mover) paused(channelNo uint32) bool {
 	return ch != nil && ch.Paused
 }
 
+// reads reports whether this broker can read a recurrence. One whose time zone its machine does not know
+// waits for a broker that does.
+func (m *Mover) reads(s *durable.Scheduled) bool {
+	if s.Recurrence == "" {
+		return true
+	}
+	_, err := Parse(s.Recurrence)
+	if err != nil && m.tells(s.ProducerNo) {
+		m.Log.Warn("this broker cannot read a recurrence, and leaves its messages to others", "schedule", s.ID, "recurrence", s.Recurrence, "error", err)
+	}
+	return err == nil
+}
+
 // sendPage sends the messages of some schedules that are due, and returns how many it sent.
 func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err error) {
 	if len(ids) == 0 {
@@ -236,7 +249,9 @@ func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err err
 		return 0, err
 	}
 	now := m.Cluster.PastMs()
-	found = slices.DeleteFunc(found, func(s *durable.Scheduled) bool { return s.Status != durable.ScheduleWaiting || s.DueMs > now })
+	found = slices.DeleteFunc(found, func(s *durable.Scheduled) bool {
+		return s.Status != durable.ScheduleWaiting || s.DueMs > now || !m.reads(s)
+	})
 	slices.SortFunc(found, func(a, b *durable.Scheduled) int {
 		if a.DueMs != b.DueMs {
 			return int(min(max(a.DueMs-b.DueMs, -1), 1))

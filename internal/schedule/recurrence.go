@@ -34,7 +34,7 @@ var (
 	errStart    = errors.New("its start must be an RFC 3339 time with an offset, from 1970 on")
 	errDuration = errors.New("its duration must be an ISO 8601 duration in whole units, of which only the seconds may have a fraction")
 	errInterval = errors.New("its interval must be from 1 s to ten years")
-	errCron     = errors.New("cron: must have five fields in UTC: minute 0-59, hour 0-23, day of month 1-31, month 1-12, day of week 0-6 from Sunday on")
+	errCron     = errors.New("cron: must have five fields, in UTC or after TZ= with a zone and a blank: minute 0-59, hour 0-23, day of month 1-31, month 1-12, day of week 0-6 from Sunday on")
 	errNever    = errors.New("the time of its fields never comes")
 )
 
@@ -42,8 +42,8 @@ var (
 type Recurrence struct {
 	start time.Time
 	every interval
-	count int           // 0: without end
-	cron  cron.Schedule // nil: start and every count
+	count int    // 0: without end
+	cron  *table // nil: start and every count
 }
 
 // An interval has calendar units apart from exact time: a month has no fixed length.
@@ -63,19 +63,35 @@ func Parse(text string) (*Recurrence, error) {
 	return parseInterval(text)
 }
 
-func parseCron(fields string) (*Recurrence, error) {
-	fields = strings.TrimSpace(fields)
-	if strings.ContainsRune(fields, '=') || len(strings.Fields(fields)) != 5 { // the parser knows TZ=
+// parseCron reads the fields, with the zone before them: TZ= or CRON_TZ=, as the tables of cron have it.
+func parseCron(text string) (*Recurrence, error) {
+	fields, zone := strings.Fields(text), time.UTC
+	if len(fields) > 0 {
+		name, ok := strings.CutPrefix(strings.TrimPrefix(fields[0], "CRON_"), "TZ=")
+		if ok {
+			var err error
+			if zone, err = parseZone(name); err != nil {
+				return nil, err
+			}
+			fields = fields[1:]
+		}
+	}
+	if len(fields) != 5 || strings.ContainsRune(strings.Join(fields, ""), '=') { // the parser knows TZ= in any field
 		return nil, errCron
 	}
-	table, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(fields)
+	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(strings.Join(fields, " "))
 	if err != nil {
 		return nil, errCron
 	}
-	if table.Next(time.Now().UTC()).IsZero() {
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, errCron
+	}
+	spec.Location = time.UTC // of the clock that the table reads
+	if spec.Next(time.Now().UTC()).IsZero() {
 		return nil, errNever
 	}
-	return &Recurrence{cron: table}, nil
+	return &Recurrence{cron: newTable(spec, zone)}, nil
 }
 
 func parseInterval(text string) (*Recurrence, error) {
@@ -139,7 +155,7 @@ func (r *Recurrence) at(n int) time.Time {
 // First returns the time of the first message. Of cron fields it is the first one from a time on.
 func (r *Recurrence) First(from time.Time) time.Time {
 	if r.cron != nil {
-		return r.cron.Next(from.UTC().Add(-time.Nanosecond))
+		return r.cron.next(from.UTC().Add(-time.Nanosecond))
 	}
 	return r.start
 }
@@ -157,7 +173,7 @@ func (r *Recurrence) Next(no int, due, now time.Time) (nextNo int, next time.Tim
 		if now.After(due) {
 			due = now
 		}
-		next = r.cron.Next(due.UTC())
+		next = r.cron.next(due)
 		return nextNo, next, !next.IsZero()
 	case r.count > 0:
 		if nextNo >= r.count {

@@ -46,18 +46,26 @@ func (m *Mover) takeRoom(ctx context.Context, found []*durable.Scheduled, nowMs 
 
 // tellFull logs that messages of a producer wait, once in a while.
 func (m *Mover) tellFull(producerNo uint32) {
-	if time.Since(m.told[producerNo]) < fullTold {
+	if !m.tells(producerNo) {
 		return
 	}
-	if len(m.told) >= fullKnown {
-		clear(m.told)
-	}
-	m.told[producerNo] = time.Now()
 	id := ""
 	if p := m.Catalogue.ProducerByNo(producerNo); p != nil {
 		id = p.ID
 	}
 	m.Log.Warn("messages of recurrences wait: their producer stores as much as it may", "producer", id, "code", quota.ErrFull.Code)
+}
+
+// tells reports whether a line about a producer may be logged again.
+func (m *Mover) tells(producerNo uint32) bool {
+	if time.Since(m.told[producerNo]) < fullTold {
+		return false
+	}
+	if len(m.told) >= fullKnown {
+		clear(m.told)
+	}
+	m.told[producerNo] = time.Now()
+	return true
 }
 
 // tookIn tells the quota what became of messages.
