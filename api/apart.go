@@ -50,15 +50,22 @@ func encodeApart(v any, payloads ...payload) (t answer.Text, err error) {
 	return t, nil
 }
 
-// answerApart is answerResource for a view with payloads.
-func answerApart(rc *fasthttp.RequestCtx, held *answer.Body, v any, lastModified time.Time, byDate bool, payloads ...payload) error {
-	t, err := encodeApart(v, payloads...)
-	if err != nil {
-		return err
+// taggedApart is encodeApart with the entity tag of the text.
+func taggedApart(v any, payloads ...payload) (t answer.Text, etag string, err error) {
+	if t, err = encodeApart(v, payloads...); err != nil {
+		return t, "", err
 	}
 	sum := sha256.New()
 	t.Hash(sum.Write)
-	etag := `"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:15]) + `"`
+	return t, `"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:15]) + `"`, nil
+}
+
+// answerApart is answerResource for a view with payloads.
+func answerApart(rc *fasthttp.RequestCtx, held *answer.Body, v any, lastModified time.Time, byDate bool, payloads ...payload) error {
+	t, etag, err := taggedApart(v, payloads...)
+	if err != nil {
+		return err
+	}
 	if err := answerTagged(rc, fasthttp.StatusOK, nil, etag, lastModified, byDate); err != nil {
 		return err
 	}

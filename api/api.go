@@ -107,6 +107,8 @@ type DataPlane interface {
 	QueuedJobs(ctx *fasthttp.RequestCtx, body intake.Limit)
 	MoveJob(ctx *fasthttp.RequestCtx, body intake.Limit)
 	Receipt(ctx *fasthttp.RequestCtx)
+	// Reschedule changes a schedule that was found, with the conditions of c, as the request asks for it.
+	Reschedule(ctx *fasthttp.RequestCtx, st catalogue.Standing, was *durable.Scheduled, c durable.ScheduleChange) (*durable.Scheduled, error)
 }
 
 // Bulks takes bulks in: a bulk.Bulks.

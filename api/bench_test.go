@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/intake"
 )
 
@@ -22,6 +24,10 @@ func (noPlane) Broadcast(rc *fasthttp.RequestCtx, _ string)        { rc.SetStatu
 func (noPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {}
 func (noPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit)    {}
 func (noPlane) Receipt(*fasthttp.RequestCtx)                       {}
+
+func (noPlane) Reschedule(*fasthttp.RequestCtx, catalogue.Standing, *durable.Scheduled, durable.ScheduleChange) (*durable.Scheduled, error) {
+	return nil, durable.ErrNotFound
+}
 
 func broadcastRequest() (*API, *fasthttp.RequestCtx) {
 	a := New(Options{Data: noPlane{}, Registerer: prometheus.NewRegistry()})

@@ -108,6 +108,7 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/reconcile", Access: AccessManagement, Summary: "balance the books of the consumers", Query: booksQueries, serve: (*API).reconcile},
 	{Method: get, Path: "/channel/{channel}/scheduled-messages", Access: AccessManagement, Summary: "list the scheduled messages of a channel", Query: scheduleQueries, serve: (*API).listScheduled},
 	{Method: get, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "a scheduled message", serve: (*API).getScheduled},
+	{Method: put, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "change time, recurrence or content of a scheduled message", Body: OwnBody, Headers: linesHeaders, own: (*API).changeScheduled},
 	{Method: del, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "delete a scheduled message before its time", serve: (*API).cancelScheduled, always: true},
 	{Method: post, Path: "/channel/{channel}/bulk", Access: AccessData, Summary: "publish a body or file of any length", Body: OwnBody, Headers: bulkHeaders, own: (*API).acceptBulk},
 	{Method: get, Path: "/channel/{channel}/bulks", Access: AccessPublished, Summary: "list the bulks of a channel", Query: pageQueries, serve: (*API).listBulks},

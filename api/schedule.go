@@ -74,23 +74,42 @@ func (a *API) getScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	held, err := answer.Open(a.o.Answers, answer.KeyOf(rc), len(m.Payload))
-	if err != nil {
-		return err
-	}
-	defer held.Drop()
-	view := viewScheduled(m)
+	return a.answerScheduled(rc, m)
+}
+
+// A scheduledView is a scheduled message as GET shows it.
+type scheduledView struct {
+	apitype.ScheduledMessage
+	bytes []byte // of the payload
+}
+
+func (v *scheduledView) payload() payload {
+	return payload{&v.Payload, v.bytes, v.PayloadEncoding != ""}
+}
+
+func (a *API) scheduledView(m *durable.Scheduled) *scheduledView {
+	view := &scheduledView{viewScheduled(m), m.Payload}
 	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil {
 		view.ProducedBy = p.ID
 	}
 	if m.Status == durable.ScheduleWaiting && m.Recurrence != "" && a.o.Full != nil && a.o.Full(m.ProducerNo, m.Kept()) {
 		view.Reason = quota.ErrFull.Code + ": " + quota.ErrFull.Detail
 	}
-	if m.MessageID != (ident.ID{}) {
+	if ch := a.o.Catalogue.ChannelByNo(m.ChannelNo); ch != nil && m.MessageID != (ident.ID{}) {
 		view.MessageURL = messagePath(ch.ID, m.MessageID.String())
 	}
-	at := newest(m.ID.Time(), m.MessageID.Time())
-	return answerApart(rc, held, &view, at, false, payload{&view.Payload, m.Payload, view.PayloadEncoding != ""})
+	return view
+}
+
+// answerScheduled answers with a scheduled message.
+func (a *API) answerScheduled(rc *fasthttp.RequestCtx, m *durable.Scheduled) error {
+	held, err := answer.Open(a.o.Answers, answer.KeyOf(rc), len(m.Payload))
+	if err != nil {
+		return err
+	}
+	defer held.Drop()
+	view := a.scheduledView(m)
+	return answerApart(rc, held, &view.ScheduledMessage, m.ChangedAt(), false, view.payload())
 }
 
 // viewScheduled returns m without its payload.

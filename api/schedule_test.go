@@ -25,6 +25,8 @@ func scheduledExchanges(w *world) (all []wired) {
 		r := w.get("/channel/c" + e[1]).is(200)
 		all = append(all, wired{"GET /channel/{channel}" + e[0], "GET /channel/c" + e[1], r})
 	}
+	all = append(all, wired{"PUT /channel/{channel}/scheduled-message/{scheduled}", "PUT /channel/c/scheduled-message/s",
+		w.do("PUT", "/channel/c/scheduled-message/s", "").is(200)})
 	all = append(all, wired{"DELETE /channel/{channel}/scheduled-message/{scheduled}", "DELETE /channel/c/scheduled-message/s",
 		w.do("DELETE", "/channel/c/scheduled-message/s", "").is(204)})
 	return all
@@ -39,7 +41,7 @@ func TestScheduledMessagesAreOfTheirProducer(t *testing.T) {
 	w.api.o.OpenManagement = false
 	const path = "/channel/c/scheduled-message/s"
 	other := producerTokens("other")
-	for _, method := range []string{"GET", "DELETE"} {
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		w.do(method, path, "").problem(401, "token_missing")
 		w.do(method, path, "", other...).problem(404, "scheduled_message_not_found")
 	}
@@ -47,6 +49,33 @@ func TestScheduledMessagesAreOfTheirProducer(t *testing.T) {
 	w.get(path, producerTokens("p")...).is(200)
 	w.do("DELETE", path, "", producerTokens("p")...).is(204)
 	w.do("DELETE", path, "", adminHeader).problem(404, "scheduled_message_not_found")
+}
+
+// A change counts where the schedule is as the request has seen it.
+func TestAScheduledMessageIsChangedAsItWasSeen(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	w.plan(durable.Scheduled{Message: durable.Message{Key: "s", Payload: []byte("x")}})
+	const path = "/channel/c/scheduled-message/s"
+	before := w.get(path).is(200)
+	w.do("PUT", path, "", "If-Match: \"other\"").problem(412, "precondition_failed")
+	w.do("PUT", path, "", "If-None-Match: *").problem(412, "precondition_failed")
+	w.do("PUT", path, "", "If-None-Match: "+before.Header("ETag")).problem(412, "precondition_failed")
+	w.do("PUT", path, "", "If-Match: W/"+before.Header("ETag")).problem(412, "precondition_failed")
+	w.do("PUT", path, "", "If-Match: x").problem(400, "invalid_etag")
+	w.do("PUT", path, "", "If-Unmodified-Since: soon").problem(400, "invalid_date")
+	changed := w.do("PUT", path, "", "If-Match: "+before.Header("ETag")).is(200)
+	require.NotEqual(t, before.Header("ETag"), changed.Header("ETag"))
+	after := w.get(path).is(200)
+	require.Equal(t, after.Body, changed.Body, "the answer is what GET shows")
+	require.Equal(t, after.Header("ETag"), changed.Header("ETag"))
+	require.Equal(t, after.Header("Last-Modified"), changed.Header("Last-Modified"))
+	w.do("PUT", path, "", "If-Match: "+before.Header("ETag")).problem(412, "precondition_failed")
+	w.do("PUT", path, "", "If-Unmodified-Since: "+before.Header("Last-Modified")).problem(412, "precondition_failed")
+	w.do("PUT", path, "", "If-Unmodified-Since: "+changed.Header("Last-Modified")).is(200)
+	w.do("PUT", path, "", "If-Unmodified-Since: "+changed.Header("Last-Modified")).problem(412, "precondition_failed")
+	w.do("PUT", path, "", "If-Match: *").is(200)
+	w.do("PUT", path+"-none", "", "If-Match: *").problem(404, "scheduled_message_not_found")
 }
 
 // What is due is not deleted, and the filter of the list is checked.
@@ -58,6 +87,7 @@ func TestScheduledMessagesThatAreDueStay(t *testing.T) {
 	require.NoError(t, w.store.Schedule(context.Background(), w.node, []*durable.Scheduled{&s})[0])
 	path := "/channel/c/scheduled-message/" + s.ID.String()
 	w.do("DELETE", path, "").problem(409, "already_dispatched")
+	w.do("PUT", path, "").problem(409, "already_dispatched")
 	w.get(path).is(200)
 	w.get("/channel/c/scheduled-messages?status=100").problem(400, "invalid_status")
 	w.get("/channel/c/scheduled-messages?first=x").problem(400, "unknown_first")

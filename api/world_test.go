@@ -198,6 +198,12 @@ func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {
 }
 func (*dataPlane) Receipt(rc *fasthttp.RequestCtx) { problem.Write(rc, errUnknownMessage) }
 
+// Reschedule makes the message one of a day later.
+func (d *dataPlane) Reschedule(_ *fasthttp.RequestCtx, _ catalogue.Standing, was *durable.Scheduled, c durable.ScheduleChange) (*durable.Scheduled, error) {
+	c.Times = &durable.Scheduled{DueMs: was.DueMs + 86_400_000}
+	return d.store.ChangeScheduled(context.Background(), c)
+}
+
 func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit) { d.note(rc, "move") }
 
 // A reply is an answer of the API.

@@ -18,6 +18,8 @@ type Occurrence struct {
 	NextNo   int
 	NextMs   int64 // when message NextNo is due; 0: this is the last message
 	Reserved bool  // the Key of the message is that of the schedule
+
+	ChangedMs int64 // of the schedule: the message is of that state
 }
 
 // A Due is a schedule whose next message is due.
@@ -81,7 +83,8 @@ SELECT
     id,
     status,
     occurrence,
-    message_id
+    message_id,
+    changed_ms
 FROM scheduled
 WHERE id IN (?...)`
 )
@@ -205,7 +208,7 @@ func (s *Store) standing(ctx context.Context, tx *sql.Tx, part []entry, errs []e
 	err = each(ctx, tx, list(s.dialect.sql(lockStanding), len(ids)), idArgs(ids), func(r *sql.Rows) error {
 		var m Scheduled
 		var message []byte
-		err := r.Scan(scanID{&m.ID}, &m.Status, &m.No, &message)
+		err := r.Scan(scanID{&m.ID}, &m.Status, &m.No, &message, &m.ChangedMs)
 		copy(m.MessageID[:], message)
 		found[m.ID] = m
 		return err
@@ -215,7 +218,7 @@ func (s *Store) standing(ctx context.Context, tx *sql.Tx, part []entry, errs []e
 		switch {
 		case ok && m.MessageID == e.ID:
 			errs[e.i] = nil
-		case !ok || m.Status != ScheduleWaiting || m.No != e.Occurrence.No:
+		case !ok || m.Status != ScheduleWaiting || m.No != e.Occurrence.No || m.ChangedMs != e.Occurrence.ChangedMs:
 			errs[e.i] = ErrMoved
 		default:
 			todo = append(todo, e)

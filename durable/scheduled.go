@@ -21,6 +21,8 @@ type Scheduled struct {
 	Recurrence string   // text of package schedule, "" for one message
 	No         int      // of the message at DueMs, from 0
 	MessageID  ident.ID // of the last message sent, zero before the first
+	ChangedMs  int64    // of the last change, which has a time of its own; 0: none
+	SentBefore int      // messages of the recurrences that it had before
 
 	// FromNow says, of a schedule that is to be stored, that DueMs counts from when it came: a repeat
 	// has another one.
@@ -106,7 +108,9 @@ SELECT
     headers,
     payload,
     addressed,
-    delay_ms
+    delay_ms,
+    changed_ms,
+    sent_before
 FROM scheduled
 `
 
@@ -282,7 +286,7 @@ func scanScheduled(r interface{ Scan(dest ...any) error }) (*Scheduled, error) {
 	var m Scheduled
 	var message, key []byte
 	err := r.Scan(scanID{&m.ID}, &m.ChannelNo, &m.ProducerNo, &m.Status, &m.DueMs, &m.No, &message, &key, &m.Recurrence,
-		&m.Priority, &m.TTLMs, &m.ContentType, &m.Headers, &m.Payload, scanPositions{&m.Addressed}, &m.DelayMs)
+		&m.Priority, &m.TTLMs, &m.ContentType, &m.Headers, &m.Payload, scanPositions{&m.Addressed}, &m.DelayMs, &m.ChangedMs, &m.SentBefore)
 	m.Key = string(key)
 	copy(m.MessageID[:], message)
 	return &m, err

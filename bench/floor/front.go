@@ -116,6 +116,10 @@ func (s acceptStore) Schedule(ctx context.Context, node durable.NodeLease, batch
 	return s.durable.Schedule(ctx, node, batch)
 }
 
+func (s acceptStore) ChangeScheduled(ctx context.Context, c durable.ScheduleChange) (*durable.Scheduled, error) {
+	return s.durable.ChangeScheduled(ctx, c)
+}
+
 // guardedFront is the way in of the broker.
 func (f *floor) guardedFront() fasthttp.RequestHandler {
 	p := accept.New(accept.Options{

@@ -279,6 +279,15 @@ var consumerLives = map[string]func(*testing.T, *life){
 }
 
 var otherLives = map[string]func(*testing.T, *life){
+	"a schedule is changed: its next message": func(t *testing.T, s *life) {
+		s.join("k")
+		at := s.publishAs("p", "former", "X-Broker-Message-ID", "moved", "X-Broker-Delay", "1h")
+		require.Equal(t, 200, s.reschedule(at, "present", "X-Broker-Delay", "2s").status)
+		s.meanwhile()
+		require.Equal(t, "present", s.awaitQueued("k", 1)[0].Message.Payload)
+		time.Sleep(1500 * time.Millisecond)
+		require.Len(t, s.awaitQueued("k", 1), 1)
+	},
 	"a schedule is deleted: its next messages, its message ID": func(t *testing.T, s *life) {
 		s.join("k")
 		at := s.publishAs("p", "tick", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(3*time.Second)+"/PT1S")

@@ -43,6 +43,7 @@ const (
 type Store interface {
 	Insert(ctx context.Context, node durable.NodeLease, batch []*durable.Message) []error
 	Schedule(ctx context.Context, node durable.NodeLease, batch []*durable.Scheduled) []error
+	ChangeScheduled(ctx context.Context, c durable.ScheduleChange) (*durable.Scheduled, error)
 }
 
 // commitLeast is the time that even a late batch gets. Most batches need a few milliseconds, and a

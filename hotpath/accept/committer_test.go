@@ -215,6 +215,10 @@ func BenchmarkCommitter(b *testing.B) {
 
 type noStore struct{}
 
+func (noStore) ChangeScheduled(context.Context, durable.ScheduleChange) (*durable.Scheduled, error) {
+	return nil, durable.ErrNotFound
+}
+
 func (noStore) Schedule(context.Context, durable.NodeLease, []*durable.Scheduled) []error { return nil }
 
 func (noStore) Insert(_ context.Context, _ durable.NodeLease, batch []*durable.Message) []error {

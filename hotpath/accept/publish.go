@@ -226,6 +226,11 @@ var errBodyTooLarge, errBodyBroken = intake.ErrTooLarge, intake.ErrBroken
 
 // message builds the message from the request, all but its payload.
 func (p *Publisher) message(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode) (*durable.Message, error) {
+	return p.messageAs(ctx, from, mode, identity)
+}
+
+// messageAs is message with a Key that identify returns.
+func (p *Publisher) messageAs(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, identify func(*fasthttp.RequestHeader, *catalogue.Channel, *durable.Producer) (string, error)) (*durable.Message, error) {
 	h := &ctx.Request.Header
 	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
 	if err != nil {
@@ -235,7 +240,7 @@ func (p *Publisher) message(ctx *fasthttp.RequestCtx, from sender, mode cloudeve
 	if err != nil {
 		return nil, err
 	}
-	key, err := identity(h, from.ch, from.producer)
+	key, err := identify(h, from.ch, from.producer)
 	if err != nil {
 		return nil, err
 	}

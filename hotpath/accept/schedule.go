@@ -259,17 +259,11 @@ func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.S
 	for _, m := range batch {
 		bytes += int64(m.Bytes())
 	}
-	if !p.admit(ctx, t, k, n, bytes) {
-		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
+	var results []error
+	err := p.inTurn(ctx, t, k, n, bytes, func(ctx context.Context) { results = p.storeSchedules(ctx, batch) })
+	if err != nil {
+		return slices.Repeat([]error{err}, len(batch))
 	}
-	defer p.leave(k, n, bytes)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
-	defer cancel()
-	if p.scheduler.slots.Wait(ctx, k, 1) != nil {
-		return slices.Repeat([]error{problem.ErrOverloaded}, len(batch))
-	}
-	defer p.scheduler.slots.Give(k, 1)
-	results := p.storeSchedules(ctx, batch)
 	failpoint.At(failpoint.AfterSchedule)
 	for i, err := range results {
 		if err == nil {
@@ -277,6 +271,22 @@ func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.S
 		}
 	}
 	return results
+}
+
+// inTurn calls store with a place among the transactions of schedules, of n schedules with so many bytes.
+func (p *Publisher) inTurn(ctx context.Context, t Terms, k share.Key, n int, bytes int64, store func(context.Context)) error {
+	if !p.admit(ctx, t, k, n, bytes) {
+		return problem.ErrOverloaded
+	}
+	defer p.leave(k, n, bytes)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
+	defer cancel()
+	if p.scheduler.slots.Wait(ctx, k, 1) != nil {
+		return problem.ErrOverloaded
+	}
+	defer p.scheduler.slots.Give(k, 1)
+	store(ctx)
+	return nil
 }
 
 // schedule gives each schedule its ID and stores them. Where the store reports stale data, it

@@ -70,6 +70,7 @@ var routes = []Route{
 	{"GET", "/channel/{channel}/reconcile", none, ok(Reconciliation{})},
 	{"GET", "/channel/{channel}/scheduled-messages", none, ok(ScheduledList{})},
 	{"GET", "/channel/{channel}/scheduled-message/{scheduled}", none, ok(ScheduledMessage{})},
+	{"PUT", "/channel/{channel}/scheduled-message/{scheduled}", Body{MediaAny, nil}, append(ok(ScheduledMessage{}), Answer{204, none})},
 	{"DELETE", "/channel/{channel}/scheduled-message/{scheduled}", none, gone},
 	{"POST", "/channel/{channel}/bulk", Body{MediaJSON, BulkRequest{}}, accepted},
 	{"GET", "/channel/{channel}/bulks", none, ok(List{})},

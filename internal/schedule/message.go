@@ -17,7 +17,7 @@ const MaxID = 255 - longestSuffix
 // message returns the message that a schedule waits for.
 func message(s *durable.Scheduled, nowMs int64) *durable.Message {
 	m := s.Message
-	o := &durable.Occurrence{Of: s.ID, No: s.No, NextNo: s.No + 1}
+	o := &durable.Occurrence{Of: s.ID, No: s.No, NextNo: s.No + 1, ChangedMs: s.ChangedMs}
 	m.Occurrence = o
 	switch {
 	case m.Idempotent():
@@ -25,7 +25,7 @@ func message(s *durable.Scheduled, nowMs int64) *durable.Message {
 	case s.Recurrence == "":
 		o.Reserved = true
 	case m.Key != "":
-		m.Key = occurrenceKey(m.Key, s.No)
+		m.Key = occurrenceKey(m.Key, s.SentBefore+s.No)
 	}
 	if s.Recurrence == "" {
 		return &m
@@ -40,5 +40,5 @@ func message(s *durable.Scheduled, nowMs int64) *durable.Message {
 	return &m
 }
 
-// occurrenceKey is the Key of message no of a schedule with a Key.
+// occurrenceKey is the Key of message no of a schedule with a Key, from 0.
 func occurrenceKey(key string, no int) string { return key + "." + strconv.Itoa(no+1) }

@@ -45,6 +45,7 @@ var Table = []Row{
 	{"a consumer changes: `type`", "waiting jobs", "go the new way; `GONE` and `DEAD` end"},
 	{"a consumer changes: `authorization`", "the access token", "is dropped: the next attempt gets one from the new endpoint, with the new credentials"},
 	{"a consumer changes: `responses=off`", "results that are awaited", "are `FAILED` instead of the next poll, and at the deadline where none is polled"},
+	{"a schedule is changed", "its next message", "is sent once, as the last change has it; nothing of what it was is sent after the answer"},
 	{"a schedule is deleted", "its next messages, its message ID", "are not sent, and the ID is free; what it sent stays"},
 	{"a bulk is cancelled", "its next rows, its body", "become no messages, and the body is removed; what it published stays"},
 	{"a replay is cancelled", "its jobs", "end; the outcomes of the consumer stay as they are"},

@@ -16,6 +16,7 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 	p := newStorePair(t, 1)
 	ctx := t.Context()
 	var all []durable.Scheduled
+	far := time.Now().Add(24 * time.Hour).UnixMilli()
 	for n := range 150 {
 		lease := p.lease
 		if p.r.hit(100) {
@@ -30,6 +31,9 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 		case p.r.hit(500): // a schedule, some of them again
 			s := durable.Scheduled{Message: m, DueMs: int64(1000 + p.r.below(5))}
 			if p.r.hit(300) {
+				s.DueMs = far
+			}
+			if p.r.hit(300) {
 				s.DelayMs, s.FromNow = int64(1+p.r.below(2)), true
 			}
 			if len(all) > 0 && p.r.hit(100) {
@@ -41,9 +45,31 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 			if want == nil {
 				all = append(all, s)
 			}
+		case len(all) > 0 && p.r.hit(300): // a change, of what waits, is due, is sent or is not there
+			c := durable.ScheduleChange{ID: m.ID, Times: &durable.Scheduled{DueMs: int64(1000 + p.r.below(5))}}
+			if p.r.hit(900) {
+				c.ID = all[p.r.below(len(all))].ID
+			}
+			if p.r.hit(500) { // it may be changed once more
+				c.Times.DueMs = far
+			}
+			if p.r.hit(500) {
+				c.Times, c.Content = nil, &durable.Message{ContentType: "u", Payload: []byte("changed")}
+			}
+			got, err := p.real.ChangeScheduled(ctx, c)
+			want, wanted := p.model.changeSchedule(c)
+			require.Equal(t, kindOf(wanted), kindOf(err), "%v and %v", wanted, err)
+			if err == nil {
+				want.ChangedMs, want.Audience, want.FromNow = got.ChangedMs, 0, false
+				p.model.schedules[c.ID].ChangedMs = got.ChangedMs
+				require.Equal(t, *want, *got)
+			}
 		case len(all) > 0 && p.r.hit(700): // its message, or one that it does not wait for
 			s := all[p.r.below(len(all))]
 			m.Key, m.Occurrence = s.Key, &durable.Occurrence{Of: s.ID, No: p.r.below(10) / 9, NextNo: 1, Reserved: true}
+			if p.r.hit(800) { // of the present state
+				m.Occurrence.ChangedMs = p.model.schedules[s.ID].ChangedMs
+			}
 			for range 2 { // the second time after a lost answer
 				got := p.real.Insert(ctx, lease, []*durable.Message{&m})[0]
 				want := p.model.insertOccurrence(lease, m)

@@ -201,6 +201,10 @@ func kindOf(err error) string {
 		return "duplicate of " + dup.ID.String()
 	case errors.Is(err, durable.ErrStale):
 		return "stale"
+	case errors.Is(err, durable.ErrDispatched):
+		return "dispatched"
+	case errors.Is(err, durable.ErrNotFound):
+		return "not found"
 	case err != nil:
 		return err.Error()
 	}

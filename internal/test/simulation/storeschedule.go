@@ -72,7 +72,7 @@ func (s *store) insertOccurrence(node durable.NodeLease, m durable.Message) erro
 	switch {
 	case from != nil && from.MessageID == m.ID:
 		return nil
-	case from == nil || from.Status != durable.ScheduleWaiting || from.No != o.No:
+	case from == nil || from.Status != durable.ScheduleWaiting || from.No != o.No || from.ChangedMs != o.ChangedMs:
 		return durable.ErrMoved
 	case !s.guard(node, &m):
 		return durable.ErrStale
@@ -153,7 +153,8 @@ func (s *store) waiting() *durable.Scheduled {
 	defer s.mu.Unlock()
 	for _, m := range s.schedules {
 		if m.Status == durable.ScheduleWaiting {
-			return m
+			out := *m
+			return &out
 		}
 	}
 	return nil
@@ -228,9 +229,8 @@ func (t storeSeam) ForgetScheduled(context.Context, int64, int) (int, error) { r
 // dispatched checks the message of a schedule that has just been stored.
 func (c *checker) dispatched(m durable.Message) {
 	c.w.mu.Lock()
-	p := c.w.byPayload[string(m.Payload)]
+	late := time.Duration(c.w.store.nowMs()-c.w.byPayload[string(m.Payload)].dueMs) * time.Millisecond
 	c.w.mu.Unlock()
-	late := time.Duration(c.w.store.nowMs()-p.dueMs) * time.Millisecond
 	if late < 0 {
 		c.report(m.ID, "I16: %q is stored %v before its time", m.Payload, -late)
 	}

@@ -211,6 +211,7 @@ func (w *world) run() {
 		}
 	}
 	w.acting.Go(w.register)
+	w.acting.Go(w.reschedule)
 	w.acting.Go(w.trouble)
 	w.acting.Go(w.hold)
 	w.acting.Go(w.pause)

@@ -35,7 +35,7 @@ func (f *fixture) occurrence(s *durable.Scheduled) *durable.Message {
 	if m.Idempotent() {
 		m.Key = ""
 	}
-	m.Occurrence = &durable.Occurrence{Of: s.ID, No: s.No, NextNo: s.No + 1, Reserved: true}
+	m.Occurrence = &durable.Occurrence{Of: s.ID, No: s.No, NextNo: s.No + 1, Reserved: true, ChangedMs: s.ChangedMs}
 	return &m
 }
 
@@ -210,6 +210,120 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		first := plan("cron", 0, 0, "cron:* * * * *")
 		f.schedule(t, first)
 		requireDuplicate(t, stored(plan("cron", 60_000, 0, "cron:* * * * *")), first.ID)
+	},
+	"a schedule that waits is changed": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		now := f.ids.Next().Millis()
+		hour := time.Hour.Milliseconds()
+		s := f.plan(ch, "a", now+hour)
+		s.Recurrence = "R/x"
+		f.schedule(t, s)
+		first := f.occurrence(s)
+		first.Key, first.Occurrence.NextMs, first.Occurrence.Reserved = "a.1", now+hour, false
+		f.insert(t, first)
+		was, err := f.ScheduledByID(f.ctx, s.ID)
+		require.NoError(t, err)
+		require.Equal(t, 1, was.No)
+
+		got, err := f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: s.ID, Times: &durable.Scheduled{DueMs: now + 2*hour, DelayMs: 7, Recurrence: "R/y"}})
+		require.NoError(t, err)
+		require.Positive(t, got.ChangedMs)
+		want := *was
+		want.DueMs, want.DelayMs, want.Recurrence, want.No, want.SentBefore, want.ChangedMs = now+2*hour, 7, "R/y", 0, 1, got.ChangedMs
+		require.Equal(t, want, *got)
+		stored, err := f.ScheduledByKey(f.ctx, ch.No, "a")
+		require.NoError(t, err)
+		require.Equal(t, want, *stored)
+		next, err := f.NextDue(f.ctx, 0)
+		require.NoError(t, err)
+		require.Equal(t, now+2*hour, next)
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(was)})[0], durable.ErrMoved, "what was due before the change")
+		again := *was
+		again.No = 0
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(&again)})[0], durable.ErrMoved, "also with the same number")
+
+		content := durable.Message{Priority: 9, TTLMs: 8, ContentType: "t", Headers: []byte("x-a:b\n"), Payload: []byte{0, 255, '\''}, Addressed: durable.Positions("\x80"), Key: "other", ChannelNo: 99}
+		got, err = f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: s.ID, Content: &content})
+		require.NoError(t, err)
+		require.Greater(t, got.ChangedMs, want.ChangedMs)
+		want.Priority, want.TTLMs, want.ContentType, want.Headers, want.Payload, want.Addressed, want.ChangedMs = 9, 8, "t", content.Headers, content.Payload, content.Addressed, got.ChangedMs
+		stored, err = f.ScheduledByID(f.ctx, s.ID)
+		require.NoError(t, err)
+		require.Equal(t, [2]durable.Scheduled{want, want}, [2]durable.Scheduled{*got, *stored})
+		m := f.occurrence(stored)
+		m.Key, m.Audience = "a.2", s.Audience
+		f.insert(t, m)
+		require.Equal(t, content.Payload, f.stored(t, []*durable.Message{m})[m.ID].Payload)
+	},
+	"a change of a schedule is refused": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		now := f.ids.Next().Millis()
+		due, later, sent, recurs := f.plan(ch, "a", now-1), f.plan(ch, "b", now+time.Hour.Milliseconds()), f.plan(ch, "c", now+time.Hour.Milliseconds()), f.plan(ch, "d", now-1)
+		recurs.Recurrence = "R/x"
+		f.schedule(t, due, later, sent, recurs)
+		f.insert(t, f.occurrence(sent))
+		change := func(s *durable.Scheduled, c durable.ScheduleChange) error {
+			c.ID, c.Times = s.ID, &durable.Scheduled{DueMs: now + 2*time.Hour.Milliseconds()}
+			_, err := f.ChangeScheduled(f.ctx, c)
+			return err
+		}
+		require.ErrorIs(t, change(due, durable.ScheduleChange{}), durable.ErrDispatched)
+		require.ErrorIs(t, change(sent, durable.ScheduleChange{}), durable.ErrDispatched)
+		require.ErrorIs(t, change(f.plan(ch, "", 0), durable.ScheduleChange{}), durable.ErrNotFound)
+		require.ErrorIs(t, change(later, durable.ScheduleChange{Content: &durable.Message{Priority: 1024}}), durable.ErrRejected)
+		require.ErrorIs(t, change(later, durable.ScheduleChange{UnmodifiedSince: later.ID.Time().Add(-time.Second)}), durable.ErrPrecondition)
+		other := *later
+		other.DueMs++
+		require.ErrorIs(t, change(later, durable.ScheduleChange{If: &other}), durable.ErrPrecondition)
+		require.NoError(t, change(later, durable.ScheduleChange{If: later}))
+		require.ErrorIs(t, change(later, durable.ScheduleChange{If: later}), durable.ErrPrecondition)
+		got, err := f.ScheduledByID(f.ctx, later.ID)
+		require.NoError(t, err)
+		require.NoError(t, change(later, durable.ScheduleChange{UnmodifiedSince: got.ChangedAt().Truncate(time.Second)}))
+		require.ErrorIs(t, change(later, durable.ScheduleChange{UnmodifiedSince: got.ChangedAt().Truncate(time.Second)}), durable.ErrPrecondition)
+		require.NoError(t, change(recurs, durable.ScheduleChange{}), "the next message of a recurrence is another one")
+		require.NoError(t, f.CancelScheduled(f.ctx, later.ID))
+		require.ErrorIs(t, change(later, durable.ScheduleChange{}), durable.ErrNotFound)
+	},
+	"a change and the message of a schedule exclude each other": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		later := f.ids.Next().Millis() + time.Hour.Milliseconds()
+		var plans []*durable.Scheduled
+		var msgs []*durable.Message
+		for i := range 40 {
+			plans = append(plans, f.plan(ch, fmt.Sprint("m-", i), later))
+			msgs = append(msgs, f.occurrence(plans[i]))
+		}
+		f.schedule(t, plans...)
+		changed, sent := make([]error, len(plans)), make([]error, len(plans))
+		var wg sync.WaitGroup
+		for part := range 4 {
+			wg.Go(func() {
+				for i := part; i < len(plans); i += 4 {
+					_, changed[i] = f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: plans[i].ID, Content: &durable.Message{Payload: []byte("new")}})
+				}
+			})
+		}
+		wg.Go(func() {
+			for i := len(plans) - 1; i >= 0; i -= 5 {
+				copy(sent[i-4:i+1], f.Insert(f.ctx, f.node, msgs[i-4:i+1]))
+			}
+		})
+		wg.Wait()
+		for i, s := range plans {
+			if sent[i] == nil {
+				require.ErrorIs(t, changed[i], durable.ErrDispatched)
+				continue
+			}
+			require.ErrorIs(t, sent[i], durable.ErrMoved)
+			require.NoError(t, changed[i])
+			got, err := f.ScheduledByID(f.ctx, s.ID)
+			require.NoError(t, err)
+			require.Equal(t, durable.ScheduleWaiting, got.Status)
+			require.Equal(t, "new", string(got.Payload))
+			got.Audience = s.Audience
+			f.insert(t, f.occurrence(got))
+		}
 	},
 	"an idempotency key of a schedule compares its time": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)

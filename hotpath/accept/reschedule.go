@@ -1,0 +1,154 @@
+package accept
+
+import (
+	"context"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/cloudevents"
+	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/quota"
+)
+
+// bodyHeaders are the headers that say something of a body.
+var bodyHeaders = []string{"X-Broker-Message-Priority", ttlHeader, "X-Broker-Consumers", durable.OrderingHeader, "X-Broker-Metadata-Headers"}
+
+var (
+	errNoChange   = problem.New(400, "invalid_schedule", "The request changes nothing: it has neither "+scheduledHeader+", "+delayHeader+" or "+recurrenceHeader+" nor a body.")
+	errOneMessage = problem.New(400, "invalid_request", "A scheduled message is one message, and no batch of events; nothing was changed.")
+)
+
+// Reschedule changes a schedule as a request asks for it, and returns it. was is the schedule as the
+// caller has found it, st what the request was admitted with, and c the conditions of the change.
+//
+// The times of the request replace all of the schedule, and a body all of its content. What the request
+// leaves out stays.
+func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, was *durable.Scheduled, c durable.ScheduleChange) (*durable.Scheduled, error) {
+	from := sender{ch: p.catalogue.ChannelByNo(was.ChannelNo), producer: p.catalogue.ProducerByNo(was.ProducerNo), standing: st}
+	if from.ch == nil || from.producer == nil {
+		return nil, durable.ErrNotFound
+	}
+	change := rescheduling{Publisher: p, from: from, was: was, ScheduleChange: c}
+	defer func() { p.bytes.Give(from.key(), change.held) }()
+	t, timed, err := givenTimes(&rc.Request.Header)
+	if err == nil && timed {
+		err = change.setTimes(t)
+	}
+	if err == nil {
+		err = change.setContent(rc)
+	}
+	if err == nil && timed { // now is when the request is whole
+		err = change.setTimes(t)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case change.Times == nil && change.Content == nil:
+		return nil, errNoChange
+	}
+	now, err := change.store()
+	if err == nil {
+		rc.Response.Header.Set(AckHeader, Committed(change.from.ch.Intake.Ack).String())
+	}
+	return now, err
+}
+
+// givenTimes is timesOf, which also says whether there are any: a delay of 0 is now.
+func givenTimes(h *fasthttp.RequestHeader) (t times, given bool, err error) {
+	t, err = timesOf(h)
+	return t, t != times0 || h.Peek(delayHeader) != nil, err
+}
+
+// A rescheduling is one request to change a schedule.
+type rescheduling struct {
+	*Publisher
+	durable.ScheduleChange
+	from sender
+	was  *durable.Scheduled
+	held int64 // bytes of the payload
+}
+
+// setTimes gives the schedule other times, under the rules of a new one.
+func (r *rescheduling) setTimes(t times) error {
+	now := r.scheduler.nowMs()
+	if t == times0 {
+		r.Times = &durable.Scheduled{DueMs: now}
+		return nil
+	}
+	var err error
+	r.Times, err = r.scheduler.plan(now, durable.Message{Key: r.was.Key, ID: r.was.ID}, t, errHeaderTimes)
+	return err
+}
+
+// setContent reads the body, under the rules of a new message. An empty one is none.
+func (r *rescheduling) setContent(rc *fasthttp.RequestCtx) error {
+	h := &rc.Request.Header
+	mode, err := eventMode(h)
+	if err != nil {
+		return err
+	}
+	if mode == cloudevents.Batch {
+		return errOneMessage
+	}
+	msg, err := r.messageAs(rc, r.from, mode, func(*fasthttp.RequestHeader, *catalogue.Channel, *durable.Producer) (string, error) {
+		return r.was.Key, nil
+	})
+	if err != nil {
+		return err
+	}
+	if h.ContentLength() == 0 || rc.RequestBodyStream() == nil && len(rc.Request.Body()) == 0 {
+		return r.without(h)
+	}
+	if r.held, err = r.readPayload(rc, &r.from, mode, msg); err != nil {
+		return err
+	}
+	if len(msg.Payload) == 0 {
+		return r.without(h)
+	}
+	r.Content = msg
+	return nil
+}
+
+// without is the end of a request without a body.
+func (r *rescheduling) without(h *fasthttp.RequestHeader) error {
+	for _, name := range bodyHeaders {
+		if h.Peek(name) != nil {
+			return problem.Newf(400, "invalid_schedule", "%s is about a body, and the request has none; nothing was changed.", name)
+		}
+	}
+	return r.from.judge()
+}
+
+// store stores the change, within what the producer may store.
+func (r *rescheduling) store() (now *durable.Scheduled, err error) {
+	bytes, more := -r.held, int64(0)
+	if r.Content != nil {
+		bytes += int64(r.Content.Bytes())
+		more = max(0, r.Content.Kept()-r.was.Kept())
+	}
+	var taken quota.Taken
+	if more > 0 {
+		if taken, err = r.quota.Take(r.was.ProducerNo, more, 0, 0); err != nil {
+			return nil, err
+		}
+	}
+	r.Replicated = r.from.ch.Intake.Ack == policy.AckReplicated
+	full := r.inTurn(context.Background(), Terms{Patience: admissionPatience, Counted: r.held}, r.from.key(), 1, bytes, func(ctx context.Context) {
+		now, err = r.scheduler.store.ChangeScheduled(ctx, r.ScheduleChange)
+	})
+	if full != nil {
+		err = full
+	}
+	taken.Schedule(ident.ID{}, err == nil) // the store's sums have it from the next count on
+	if err != nil {
+		return nil, err
+	}
+	failpoint.At(failpoint.AfterSchedule)
+	r.scheduler.scheduled(now.DueMs)
+	return now, nil
+}
