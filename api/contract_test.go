@@ -88,7 +88,7 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 	// backups has. Coded payloads are those of the test of codings, and dead
 	// replies those of the test of what has failed.
 	rare := []string{"Replay.Estimated", "Replay.RemovedBefore", "ReplayEstimate.Estimated", "ReplayEstimate.RemovedBefore", "Consumer.Since", "Consumer.RemovedBefore", "Health.Warning", "Message.ContentEncoding", "ScheduledMessage.contentEncoding", "Job.InReplyTo", "Job.ChannelID"}
-	rare = append(rare, "Producer.HeldUntil", "Producer.HeldBy", "Consumer.HeldUntil", "Consumer.HeldBy", "ScheduledMessage.reason") // of a consumer that asks for rest, and of a recurrence without room
+	rare = append(rare, "Producer.HeldUntil", "Producer.HeldBy", "Consumer.HeldUntil", "Consumer.HeldBy", "Job.HeldUntil", "JobDetail.HeldUntil", "ScheduledMessage.reason") // of a consumer that asks for rest, and of a recurrence without room
 	require.Subset(t, rare, members.Missing(), "no answer has these members")
 	for route, was := range called {
 		require.True(t, was, route)

@@ -75,7 +75,7 @@ func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuer
 		j := located{ch, k, jobs.Job{
 			ID: d.ID, Status: jobs.Dead, Attempts: d.Attempts, ChangedAt: time.UnixMilli(d.DiedMs).UTC(),
 			StatusCode: d.StatusCode, Error: d.Error, Reason: d.Reason,
-		}}
+		}, nil}
 		at = newest(at, j.state.ChangedAt)
 		if i == q.Size {
 			view.Pages = q.next(of.path, j.id())

@@ -26,6 +26,7 @@ type located struct {
 	channel  *catalogue.Channel
 	consumer *durable.Consumer
 	state    jobs.Job
+	held     *apitype.Time // until when its consumer is held, of a job that waits
 }
 
 func (j located) id() string { return j.state.ID.Job(j.consumer.Position).String() }
@@ -50,6 +51,7 @@ func (j located) view() apitype.Job {
 		Status: j.state.Status, StatusChangedAt: apitype.Time{Time: j.state.ChangedAt}, Attempts: j.state.Attempts,
 		Reason: j.state.Error, ReasonCode: j.state.Reason.String(), StatusCode: j.state.StatusCode,
 	}
+	v.HeldUntil = j.held
 	if !j.state.NextAt.IsZero() {
 		v.NextAttemptAt = &apitype.Time{Time: j.state.NextAt}
 	}
@@ -95,12 +97,21 @@ func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Mess
 		g.Go(func() error {
 			return guard.Do("states of jobs", func() error {
 				state, err := a.stateOf(ctx, k, head)
-				page[i] = located{ch, k, state}
+				page[i] = located{ch, k, state, a.heldJob(ctx, k, state)}
 				return err
 			})
 		})
 	}
 	return page, next, g.Wait()
+}
+
+// heldJob returns until when a job waits because its consumer is held, nil where it does not.
+func (a *API) heldJob(ctx context.Context, k *durable.Consumer, state jobs.Job) *apitype.Time {
+	if state.Status != jobs.Queued || k.Type != durable.Push {
+		return nil
+	}
+	until, _ := a.held(ctx, k.No)
+	return until
 }
 
 // stateOf returns the state of a job of a message that is for the consumer.
@@ -153,7 +164,7 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	j := located{ch, k, state}
+	j := located{ch, k, state, a.heldJob(ctx, k, state)}
 	v := j.view()
 	v.ChannelURL, v.ConsumerURL = channelPath(ch.ID), consumerPath(ch.ID, k.ID)
 	v.MessageURL = messagePath(ch.ID, m.PathID())

@@ -135,11 +135,17 @@ func TestAHoldEndsWithItsReason(t *testing.T) {
 					})
 				}
 				require.Zero(t, k.count("/old two"))
+				for _, at := range []string{first, second} { // why they wait
+					jobs := s.on(other).message(at).Jobs
+					require.NotNil(t, jobs[0].HeldUntil, at)
+					require.NotEmpty(t, s.on(other).do("GET", jobs[0].JobURL, "").json(t)["HeldUntil"], at)
+				}
 				lever(t, s.on(other), k, first)
 				s.on(other).requireNotHeld(path)
 				s.awaitStatus(second, "DELIVERED")
 				s.awaitStatus(first, "DELIVERED")
 				s.requireNotHeld(path)
+				require.Nil(t, s.message(first).Jobs[0].HeldUntil)
 			})
 		}
 	})
