@@ -9,6 +9,9 @@
 // Two spellings exist. Resources and their members are in PascalCase. The members of a problem,
 // "code" and "detail" where they occur elsewhere, and "next" are in lower case.
 //
+// A form is taken as JSON, too, with the members that GET shows of the resource: package api,
+// jsonform.go and settle.go.
+//
 // Links are paths without host. Clients resolve them against the address of the broker.
 //
 // # Rules
