@@ -341,14 +341,23 @@ func bulkIsRefused(t *testing.T, p *process) {
 			return 503, "channel_paused"
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := deletable(t, p)
-			body := strings.Repeat(`{"Payload":"`+strings.Repeat("x", 1000)+`"}`+"\n", 3000) // more than one chunk
-			rest := s.slow("POST", s.path("/bulk"), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...), body)
-			status, code := change(s)
-			requireProblem(t, rest(), status, code)
-			require.Contains(t, s.do("GET", s.path("/bulks"), "").body, `"Result":[]`)
-		})
+		lines := strings.Repeat(`{"Payload":"`+strings.Repeat("x", 1000)+`"}`+"\n", 3000) // more than one chunk
+		for kind, sent := range map[string]struct {
+			body    string
+			headers []string
+		}{
+			"lines":       {lines, []string{"Content-Type", "application/x-ndjson"}},
+			"coded lines": {packed(lines), []string{"Content-Type", "application/x-ndjson", "Content-Encoding", "gzip"}},
+			"form":        {formOf(`{"Template":{"Payload":"{{n}}"}}`, "n\n"+strings.Repeat("row\n", 500_000)), []string{"Content-Type", uploadType}},
+		} {
+			t.Run(name+" of "+kind, func(t *testing.T) {
+				s := deletable(t, p)
+				rest := s.slow("POST", s.path("/bulk"), append(sent.headers, producerTokens...), sent.body)
+				status, code := change(s)
+				requireProblem(t, rest(), status, code)
+				require.Contains(t, s.do("GET", s.path("/bulks"), "").body, `"Result":[]`)
+			})
+		}
 	}
 }
 
