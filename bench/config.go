@@ -75,7 +75,7 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 const maxPullBatch = 500
 
 func (c *Config) register(f *flag.FlagSet) {
-	f.StringVar(&c.URL, "url", "", "broker to load; without it the run starts one")
+	f.StringVar(&c.URL, "url", "", "broker to load; without it the run starts one. At the end its producer, channels and consumers are removed, or named with the commands that remove them")
 	f.BoolVar(&c.Own, "i-own-this-broker", false, "allow a --url that is not on loopback")
 	f.StringVar(&c.AdminToken, "admin-token", "", "X-Broker-Admin-Token, where management is not open")
 	f.Bool("embedded", true, "start a broker on the embedded stores (the default)")

@@ -13,6 +13,10 @@
 // Consumers are push sinks in this process, and pull workers. They and the producers share the
 // machine with the broker, so the report contains the CPU time of every process.
 //
+// A broker at --url must answer within two seconds. At the end, also after a signal, the run deletes
+// the producer, the channels and the consumers that it made there. A broker without
+// BROKER_ALLOW_DELETE keeps them: the run names them and prints the commands that delete them.
+//
 // # The ledger
 //
 // Each message contains run, sequence, intended time and time of sending. The ledger records the

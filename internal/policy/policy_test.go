@@ -310,3 +310,29 @@ func TestAuthorizationAndHeadersAreRead(t *testing.T) {
 	require.Equal(t, "https://x/a%2Fb", StatusURL("https://x/{messageID}").For("a/b"))
 	require.Error(t, Set(&p, "glow", "x"))
 }
+
+// One reader of durations is behind the fields, whatever their form.
+func TestDurationsOfFieldsMayHaveDaysAndWeeks(t *testing.T) {
+	var p Policy
+	for name, text := range map[string]string{"ttl": "1w", "backoff": "1h,1d12h", "rateLimit": "1000/1d", "dlq": "expire:30d", "signingOverlap": "2d", "resultDeadline": "1d"} {
+		require.NoError(t, Set(&p, name, text), name)
+	}
+	require.Equal(t, 7*24*time.Hour, p.TTL)
+	require.Equal(t, Waits(time.Hour, 36*time.Hour), p.Backoff)
+	require.Equal(t, 24*time.Hour, p.RateLimit.Per)
+	require.Equal(t, 30*24*time.Hour, p.DLQ.After)
+	require.Error(t, Set(&p, "ttl", "366d"))
+	require.Error(t, Set(&p, "ttl", "1 d"))
+}
+
+func TestTheBoundOfAProducerMayBeASize(t *testing.T) {
+	for text, want := range map[string]int64{"10GiB": 10 << 30, "10GB": 10_000_000_000, "0": 0, "4096": 4096} {
+		m, err := parseBytes(text)
+		require.NoError(t, err, text)
+		require.EqualValues(t, want, m.Or(-1), text)
+	}
+	for _, text := range []string{"", "-1", "+1", "10XB", "2000TiB", "0.1"} {
+		_, err := parseBytes(text)
+		require.Error(t, err, text)
+	}
+}
