@@ -44,11 +44,7 @@ func TestBulks(t *testing.T) {
 // bulk posts a body and returns the location of the bulk.
 func (s *stage) bulk(contentType, body string, headers ...string) (location string) {
 	s.t.Helper()
-	r := s.tryBulk(contentType, body, headers...)
-	for try := 0; try < 5 && r.status == 503; try++ { // a store that is too busy
-		time.Sleep(time.Second)
-		r = s.tryBulk(contentType, body, headers...)
-	}
+	r := s.patientBulk(contentType, body, headers...)
 	require.Equal(s.t, 202, r.status, r.body)
 	require.Contains(s.t, r.header.Get("Location"), s.path("/bulk/"))
 	return r.header.Get("Location")

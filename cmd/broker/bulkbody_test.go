@@ -59,6 +59,22 @@ func (s *stage) requireNoBulk() {
 	require.Zero(s.t, s.counts().Counts.Dispatched.Count)
 }
 
+// patientBulk is tryBulk where the store may be too busy for a while.
+func (s *stage) patientBulk(contentType, body string, headers ...string) reply {
+	s.t.Helper()
+	return patiently(func() reply { return s.tryBulk(contentType, body, headers...) })
+}
+
+// patiently repeats what a store refuses that is too busy.
+func patiently(ask func() reply) reply {
+	r := ask()
+	for try := 0; try < 5 && r.status == 503; try++ {
+		time.Sleep(time.Second)
+		r = ask()
+	}
+	return r
+}
+
 const people = "id,name\n1,Ann\n2,\"Bob, the second\"\n"
 
 func bulkForms(t *testing.T, p *process) {
@@ -105,15 +121,18 @@ func bulkForms(t *testing.T, p *process) {
 	for i := range 100_000 {
 		fmt.Fprintf(&rows, "%08d\n", i)
 	}
-	unknown := struct{ io.Reader }{strings.NewReader(formOf(`{"Template":{"Payload":"{{n}}"},"Rate":"200/1s"}`, rows.String()))}
-	r, err := http.NewRequest("POST", p.base+s.path("/bulk"), unknown)
-	require.NoError(t, err)
-	r.Header = headerOf(append([]string{"Content-Type", uploadType}, producerTokens...))
-	answer, err := client.Do(r)
-	require.NoError(t, err)
-	_ = answer.Body.Close()
-	require.Equal(t, 202, answer.StatusCode)
-	at := answer.Header.Get("Location")
+	r := patiently(func() reply {
+		unknown := struct{ io.Reader }{strings.NewReader(formOf(`{"Template":{"Payload":"{{n}}"},"Rate":"200/1s"}`, rows.String()))}
+		r, err := http.NewRequest("POST", p.base+s.path("/bulk"), unknown)
+		require.NoError(t, err)
+		r.Header = headerOf(append([]string{"Content-Type", uploadType}, producerTokens...))
+		answer, err := client.Do(r)
+		require.NoError(t, err)
+		_ = answer.Body.Close()
+		return reply{status: answer.StatusCode, header: answer.Header}
+	})
+	require.Equal(t, 202, r.status)
+	at := r.header.Get("Location")
 	eventually(t, "the first rows", func() bool { b = s.bulkAt(at); return b.Published > 0 })
 	require.EqualValues(t, 100_000, b.Total)
 	require.EqualValues(t, rows.Len(), b.Bytes)
@@ -154,11 +173,11 @@ func bulkHeaderOptions(t *testing.T, p *process) {
 		"options that come twice":    {uploadType, formOf(`{}`, people), "X-Broker-Bulk-Rate", "1/1s", "duplicate_field"},
 		"a name that is almost that": {"text/csv", people, "X-Broker-Bulk-Rates", "1/1s", "unknown_header"},
 	} {
-		r := s.tryBulk(c.contentType, c.body, c.header, c.value)
+		r := s.patientBulk(c.contentType, c.body, c.header, c.value)
 		require.Equal(t, 400, r.status, "%s: %s", name, r.body)
 		requireProblem(t, r, 400, c.code)
 	}
-	require.Contains(t, s.tryBulk("text/csv", people, "X-Broker-Bulk-Temlate", "{}").body, "Did you mean X-Broker-Bulk-Template?")
+	require.Contains(t, s.patientBulk("text/csv", people, "X-Broker-Bulk-Temlate", "{}").body, "Did you mean X-Broker-Bulk-Template?")
 	requireProblem(t, s.post("x", "X-Broker-Bulk-Rate", "1/1s"), 400, "unknown_header")
 	require.Len(t, s.bulks(), n, "nothing was stored")
 }
@@ -204,17 +223,17 @@ func badForms(t *testing.T, p *process) {
 		"a part with another coding": {formPart(`name="file"; filename="a.csv"`, "Content-Encoding: zstd\r\n", "x") + end, 415, "unsupported_media_type"},
 		"options that are too long":  {formOf(strings.Repeat(" ", 1<<20)+"{}", people), 413, "body_too_large"},
 	} {
-		r := s.tryBulk(uploadType, c.form)
+		r := s.patientBulk(uploadType, c.form)
 		require.Equal(t, c.status, r.status, "%s: %s", name, r.body)
 		requireProblem(t, r, c.status, c.code)
 	}
-	requireProblem(t, s.tryBulk("multipart/form-data", formOf("", people)), 400, "invalid_form")
-	requireProblem(t, s.tryBulk("multipart/form-data; boundary="+strings.Repeat("x", 71), formOf("", people)), 400, "invalid_form")
-	requireProblem(t, s.tryBulk("multipart/mixed; boundary=x", formOf("", people)), 415, "unsupported_media_type")
+	requireProblem(t, s.patientBulk("multipart/form-data", formOf("", people)), 400, "invalid_form")
+	requireProblem(t, s.patientBulk("multipart/form-data; boundary="+strings.Repeat("x", 71), formOf("", people)), 400, "invalid_form")
+	requireProblem(t, s.patientBulk("multipart/mixed; boundary=x", formOf("", people)), 415, "unsupported_media_type")
 
 	// Much is read before the form turns out to be none.
 	rows := "Payload\n" + strings.Repeat("x\n", 500_000)
-	requireProblem(t, s.tryBulk(uploadType, strings.Replace(formOf("", rows), "------x--", "------x\r\n", 1)), 400, "invalid_form")
+	requireProblem(t, s.patientBulk(uploadType, strings.Replace(formOf("", rows), "------x--", "------x\r\n", 1)), 400, "invalid_form")
 	s.requireNoBulk()
 }
 
@@ -275,18 +294,18 @@ func badlyCodedBulks(t *testing.T, p *process) {
 		"a bomb of rows":           {packed("Payload\n" + strings.Repeat("x\n", 16<<20)), "gzip", 413, "body_too_large"},
 		"a bomb of bombs":          {packed(packed("Payload\n" + strings.Repeat("\n", 64<<20))), "gzip, gzip", 415, "unsupported_media_type"},
 	} {
-		r := s.tryBulk("text/csv", c.body, "Content-Encoding", c.coding)
+		r := s.patientBulk("text/csv", c.body, "Content-Encoding", c.coding)
 		require.Equal(t, c.status, r.status, "%s: %s", name, r.body)
 		requireProblem(t, r, c.status, c.code)
 	}
 	twice := formPart(`name="file"; filename="a.csv"`, "Content-Encoding: gzip\r\n", packed("Payload\nx")) + "------x--"
-	requireProblem(t, s.tryBulk(uploadType, packed(twice), "Content-Encoding", "gzip"), 415, "unsupported_media_type")
-	requireProblem(t, s.tryBulk("text/csv", packed("Payload\nx")), 400, "invalid_content_encoding")
-	requireProblem(t, s.tryBulk("application/x-ndjson", packed("{}")), 400, "invalid_content_encoding")
-	requireProblem(t, s.tryBulk(uploadType, strings.Replace(twice, "Content-Encoding", "Content-Type", 1)), 400, "invalid_content_encoding")
-	requireProblem(t, s.tryBulk("application/x-ndjson", packed(strings.Repeat("x", 32<<20)), "Content-Encoding", "gzip"), 413, "body_too_large")
-	requireProblem(t, s.tryBulk(uploadType, packed(formOf("", "Payload\n"+strings.Repeat("x\n", 16<<20))), "Content-Encoding", "gzip"), 413, "body_too_large")
-	requireProblem(t, s.tryBulk("application/json", packed(`{"FileURL":"`+strings.Repeat("x", 16<<20)), "Content-Encoding", "gzip"), 413, "body_too_large")
+	requireProblem(t, s.patientBulk(uploadType, packed(twice), "Content-Encoding", "gzip"), 415, "unsupported_media_type")
+	requireProblem(t, s.patientBulk("text/csv", packed("Payload\nx")), 400, "invalid_content_encoding")
+	requireProblem(t, s.patientBulk("application/x-ndjson", packed("{}")), 400, "invalid_content_encoding")
+	requireProblem(t, s.patientBulk(uploadType, strings.Replace(twice, "Content-Encoding", "Content-Type", 1)), 400, "invalid_content_encoding")
+	requireProblem(t, s.patientBulk("application/x-ndjson", packed(strings.Repeat("x", 32<<20)), "Content-Encoding", "gzip"), 413, "body_too_large")
+	requireProblem(t, s.patientBulk(uploadType, packed(formOf("", "Payload\n"+strings.Repeat("x\n", 16<<20))), "Content-Encoding", "gzip"), 413, "body_too_large")
+	requireProblem(t, s.patientBulk("application/json", packed(`{"FileURL":"`+strings.Repeat("x", 16<<20)), "Content-Encoding", "gzip"), 413, "body_too_large")
 	s.requireNoBulk()
 }
 
@@ -302,7 +321,7 @@ func codedFiles(t *testing.T, p *process) {
 	url := coded("gzip", packed(people))
 	s.awaitBulk(s.bulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"{{name}}"}}`), "DONE")
 	requireOnce(t, sink, "Ann", "Bob, the second")
-	requireProblem(t, s.tryBulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"{{nobody}}"}}`), 400, "invalid_template")
+	requireProblem(t, s.patientBulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"{{nobody}}"}}`), 400, "invalid_template")
 	long := packed("Payload\n" + numbered(200_000)[len("Payload,MessageID\n"):])
 	for name, c := range map[string][3]string{
 		"not coded":   {"gzip", "Payload\nx", "not coded"},
@@ -352,7 +371,7 @@ func cutForms(t *testing.T, p *process) {
 			require.Equal(t, 400, p.in(t).half(head+c[1][:n]), "%s, %d of %d bytes", name, n, len(c[1]))
 		}
 		require.Len(t, s.bulks(), before, name)
-		require.Equal(t, 202, p.in(t).half(head+c[1]), name)
+		require.Equal(t, 202, patiently(func() reply { return reply{status: p.in(t).half(head + c[1])} }).status, name)
 		require.Len(t, s.bulks(), before+1, name)
 	}
 }
@@ -387,8 +406,8 @@ func largestBulks(t *testing.T, p *process) {
 		require.EqualValues(t, most, s.bulkAt(at).Bytes, name)
 		require.Equal(t, 200, s.do("POST", at+"/cancel", "").status)
 	}
-	requireProblem(t, s.tryBulk("text/csv", rows+"x"), 413, "body_too_large")
-	requireProblem(t, s.tryBulk("text/csv", packed(rows+"x"), "Content-Encoding", "gzip"), 413, "body_too_large")
+	requireProblem(t, s.patientBulk("text/csv", rows+"x"), 413, "body_too_large")
+	requireProblem(t, s.patientBulk("text/csv", packed(rows+"x"), "Content-Encoding", "gzip"), 413, "body_too_large")
 	require.Len(t, s.bulks(), 2)
 }
 
