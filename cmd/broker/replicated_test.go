@@ -96,6 +96,9 @@ func waysIn(p *process) []way {
 		{"a request with an Idempotency-Key", post("/channel/c/request", "x", "Idempotency-Key", "request", "Prefer", "wait=0"), status(202)},
 		{"a schedule", post("/channel/c/broadcast", "x", "X-Broker-Message-ID", "later", "X-Broker-Scheduled-For", at), status(409)},
 		{"a schedule with an Idempotency-Key", post("/channel/c/broadcast", "x", "Idempotency-Key", "later", "X-Broker-Scheduled-For", at), status(201)},
+		{"a change of the schedule moved", func() reply {
+			return p.do("PUT", "/channel/c/scheduled-message/moved", "y", append([]string{"X-Broker-Delay", "2h"}, producerTokens...)...)
+		}, status(200)},
 		{"a line", post("/channel/c/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type", ndjson), line(ack + `"line"`)},
 		{"a line that is acknowledged", post("/channel/ack/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type", ndjson), line(`{"Status":200,` + ack + `"line"`)},
 		{"a line with a time", post("/channel/c/batch", `{"MessageID":"lines","Payload":"x","ScheduledFor":"`+at+`"}`, "Content-Type", ndjson), line(ack + `"lines"`)},
@@ -123,6 +126,7 @@ func TestARepeatIsNotAcknowledgedWhileNoReplicaOfMySQLHasTheMessageWhichStalls(t
 	p.put("/channel/c/consumer/k", "responses", "store")
 	p.put("/channel/c", "ack", "replicated")
 	p.put("/channel/ack", "ack", "replicated", "duplicates", "acknowledge", "token", "c-token")
+	require.Equal(t, 201, p.broadcast("x", "X-Broker-Message-ID", "moved", "X-Broker-Delay", "1h").status)
 	require.Equal(t, 201, p.broadcast("before").status)
 	ways := waysIn(p)
 	all := func() []reply {
@@ -159,6 +163,7 @@ func TestNothingIsAcknowledgedAsReplicatedByAMySQLThatLostItsReplica(t *testing.
 	p.put("/channel/c/consumer/k", "responses", "store")
 	p.put("/channel/c", "ack", "replicated")
 	p.put("/channel/ack", "ack", "replicated", "duplicates", "acknowledge", "token", "c-token")
+	require.Equal(t, 201, p.broadcast("x", "X-Broker-Message-ID", "moved", "X-Broker-Delay", "1h").status)
 	bulk := func() reply {
 		return p.do("POST", "/channel/c/bulk", `{"Payload":"x"}`, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	}
