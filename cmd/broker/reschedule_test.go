@@ -55,15 +55,16 @@ func changedToEarlier(t *testing.T, p *process) {
 	began := time.Now()
 	due := began.Add(1500 * time.Millisecond)
 	require.WithinDuration(t, due, s.rescheduled(byTime, "", "X-Broker-Scheduled-For", due.Format(time.RFC3339Nano)).DispatchSchedule.Time, 2*time.Millisecond)
-	s.rescheduled(byDelay, "", "X-Broker-Delay", "1500ms")
+	delayed := s.rescheduled(byDelay, "", "X-Broker-Delay", "1500ms").DispatchSchedule.Time
 	r := s.reschedule(now, "", "X-Broker-Delay", "0")
 	require.Equal(t, 200, r.status, r.body)
 	requireOnce(t, sink, "time", "delay", "now")
 	for _, got := range sink.all() {
-		if got.body != "now" {
+		if got.body == "time" {
 			require.False(t, got.at.Before(due), "never before its time")
 		}
 		if got.body == "delay" {
+			require.False(t, got.at.Before(delayed), "never before its time")
 			require.Equal(t, "d", got.header.Get("X-Broker-Message-ID"))
 		}
 	}

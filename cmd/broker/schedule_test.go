@@ -562,6 +562,7 @@ func TestSchedulesEndWithTheirProducerAndChannel(t *testing.T) {
 	sink := newSink(t, nil)
 	s, gone := p.stage(t, "k="+sink.URL), p.stage(t)
 	requireProblem(t, s.post("x", "X-Broker-Scheduled-For", in(300*time.Millisecond)), 412, "schedule_too_soon")
+	requireProblem(t, s.post("x", "X-Broker-Delay", "499ms"), 412, "schedule_too_soon")
 	one := s.as("leaves")
 	r := s.do("POST", s.path("/broadcast"), "of a deleted producer", append([]string{"X-Broker-Scheduled-For", in(lead)}, one...)...)
 	require.Equal(t, 201, r.status, r.body)

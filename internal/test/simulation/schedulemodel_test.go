@@ -17,7 +17,7 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 	ctx := t.Context()
 	var all []durable.Scheduled
 	far := time.Now().Add(24 * time.Hour).UnixMilli()
-	for n := range 150 {
+	for n := range 600 {
 		lease := p.lease
 		if p.r.hit(100) {
 			lease.Token[0]++
