@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Changes of schedules. They have other times and the same content, by which the checker knows them.
@@ -36,15 +37,32 @@ func (s *store) changeSchedule(c durable.ScheduleChange) (*durable.Scheduled, er
 	return &out, nil
 }
 
-// ChangeScheduled may take effect after its error.
+// revision returns when a schedule was changed last, and its number.
+func (s *store) revision(id ident.ID) (changedMs int64, no int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.schedules[id]; m != nil {
+		changedMs, no = m.ChangedMs, m.No
+	}
+	return changedMs, no
+}
+
+// ChangeScheduled may take effect after its error, unless another change came between: the row is
+// locked from the look at it to the commit.
 func (t storeSeam) ChangeScheduled(ctx context.Context, c durable.ScheduleChange) (now *durable.Scheduled, err error) {
 	change := func() (*durable.Scheduled, error) {
 		now, err := t.s.changeSchedule(c)
 		t.l.note("change of a schedule", 0, c.ID, fmt.Sprint(err))
 		return now, err
 	}
+	changed, no := t.s.revision(c.ID)
+	late := func() {
+		if now, n := t.s.revision(c.ID); now == changed && n == no {
+			_, _ = change()
+		}
+	}
 	failed := t.l.do(ctx, call{op: "ChangeScheduled", rates: t.l.w.plan.store, away: t.l.w.storeAway.now,
-		effect: func() { now, err = change() }, overdue: func() { _, _ = change() }})
+		effect: func() { now, err = change() }, overdue: late})
 	switch {
 	case failed == nil:
 		return now, err
