@@ -90,6 +90,7 @@ func minimalDeliveries(t *testing.T, p *process, protocol string) {
 	next("m2")
 	s.post("", "X-Broker-Message-ID", "m3", "ce-id", "e1", "ce-specversion", "1.0", "ce-source", "/s", "ce-type", "t")
 	h = next("m3")
+	require.Equal(t, "t", h.Get("Ce-Type"), "a binary event is its headers")
 
 	s.put(s.path("/consumer/k"), "signingSecret", "generate", "headers", "X-Own: a", "authorization", "bearer own")
 	s.publish("signed", "X-Broker-Message-ID", "m4")
