@@ -23,8 +23,8 @@ func pageCommands(t *testing.T, page string) (script string) {
 	return script
 }
 
-// The commands of these pages work on the broker of `make run` in any state: one after the other, again,
-// and after a restart. An answer of 400 or more ends the script.
+// The commands of these pages work on the broker of `make run` in any state, and in one terminal: one
+// after the other, again, and after a restart. An answer of 400 or more ends the script.
 func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 	t.Parallel()
 	w := emptyWorld(t)
@@ -35,22 +35,25 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 	for start := range 2 {
 		p, printed := startDemoBroker(t, w)
 		for round := range 2 {
+			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n"
 			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md"} {
-				text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n" +
-					strings.NewReplacer("http://127.0.0.1:8080", p.base, "127.0.0.1:9000", sink.listener.Addr().String()).Replace(pageCommands(t, page))
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				bash := exec.CommandContext(ctx, "bash")
-				bash.Env = append(clearedEnv(), "NO_PROXY=*")
-				bash.Stdin = strings.NewReader(text)
-				var out bytes.Buffer
-				bash.Stdout, bash.Stderr = &out, &out
-				bash.WaitDelay = time.Second
-				require.NoError(t, bash.Run(), "%s, start %d, round %d:\n%s", page, start, round, out.String())
-				cancel()
-				if page == "docs/first-steps.md" {
-					require.Contains(t, out.String(), "HTTP/1.1 202 Accepted", "the worker's report")
-					require.NotContains(t, out.String(), "There was no job")
-				}
+				text += pageCommands(t, page)
+			}
+			// The walkthrough has refusals. Whether its answers are right is another test.
+			text += "set +e; unset -f curl\n" + pageCommands(t, "docs/walkthrough.md")
+			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			bash := exec.CommandContext(ctx, "bash")
+			bash.Env = append(clearedEnv(), "NO_PROXY=*")
+			bash.Stdin = strings.NewReader(strings.NewReplacer("http://127.0.0.1:8080", p.base, "127.0.0.1:9000", sink.listener.Addr().String()).Replace(text))
+			var out bytes.Buffer
+			bash.Stdout, bash.Stderr = &out, &out
+			bash.WaitDelay = time.Second
+			require.NoError(t, bash.Run(), "start %d, round %d:\n%s", start, round, out.String())
+			cancel()
+			require.Contains(t, out.String(), "HTTP/1.1 202 Accepted", "the worker's report")
+			require.Contains(t, out.String(), `"State":"DONE"`, "the end of the walkthrough")
+			for _, missing := range []string{"There was no", "There is no", "There is still no"} {
+				require.NotContains(t, out.String(), missing)
 			}
 			wanted := 2*start + round + 1
 			eventually(t, "the deliveries", func() bool {
