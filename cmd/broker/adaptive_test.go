@@ -86,7 +86,7 @@ func TestAnAdaptiveConsumerIsSpared(t *testing.T) {
 		eventually(t, "all deliveries", func() bool {
 			return strings.HasSuffix(s.consumer("k").CurrentRate, "/1s") || s.consumer("k").CurrentRate == ""
 		})
-		eventually(t, "an empty queue", func() bool { return *s.consumer("k").Queued == 0 })
+		eventually(t, "an empty queue", func() bool { return *s.counted("k").Queued == 0 })
 		s.publish("after")
 		eventually(t, "the next one", func() bool { return sink.times("after") == 1 })
 

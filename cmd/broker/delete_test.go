@@ -175,7 +175,7 @@ func deletedDeadLetters(t *testing.T, p *process) {
 	require.Len(t, s.dead("k", 100), 4)
 	s.delete(s.path("/consumer/k/dlq"))
 	require.Empty(t, s.dead("k", 100))
-	require.Zero(t, *s.consumer("k").DeadLetters)
+	require.Zero(t, *s.counted("k").DeadLetters)
 	require.Equal(t, 202, s.redriveAll("k", "k-token").status)
 	s.awaitRest(sink)
 	require.Equal(t, 5, sink.count())

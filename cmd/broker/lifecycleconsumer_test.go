@@ -148,7 +148,7 @@ var consumerLives = map[string]func(*testing.T, *life){
 		s.meanwhile()
 		ok := newSink(t, nil)
 		s.join("k=" + ok.URL)
-		v := s.consumer("k")
+		v := s.counted("k")
 		require.Equal(t, "ACTIVE NORMAL", v.State+" "+v.Rate)
 		require.Zero(t, *v.DeadLetters)
 		require.Zero(t, *v.Queued)
@@ -326,7 +326,7 @@ var otherLives = map[string]func(*testing.T, *life){
 		s.quiet(k)
 		require.Less(t, k.count(), 20)
 		require.Equal(t, "CANCELLED", s.replayAt(at).State)
-		require.Zero(t, *s.consumer("k").Queued)
+		require.Zero(t, *s.counted("k").Queued)
 	},
 	"a consumer of `~alerts` or `~status` is deleted: its jobs": func(t *testing.T, s *life) {
 		channels := []string{"/channel/~alerts", "/channel/~status"}
