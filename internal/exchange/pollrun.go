@@ -71,7 +71,7 @@ func (w *Worker) beginPolls(ctx context.Context, k *durable.Consumer, due []dura
 	w.wg.Go(func() {
 		full := false
 		err := guard.Do("polls of results", func() (err error) {
-			full, err = w.runPolls(ctx, k, due[:min(len(due), pollPage)])
+			full, err = w.runPolls(ctx, k)
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
@@ -104,15 +104,13 @@ func (p place) leave() {
 	p.stop()
 }
 
-// runPolls asks for results. What was due is read again if the consumer has to wait for its first
-// place. full: there may be more.
-func (w *Worker) runPolls(ctx context.Context, k *durable.Consumer, due []durable.Work) (full bool, err error) {
+// runPolls asks for results. It reads which ones are due itself: a list that was read before the last
+// run ended has results that this run has delayed. full: there may be more.
+func (w *Worker) runPolls(ctx context.Context, k *durable.Consumer) (full bool, err error) {
 	first := w.place(ctx, k)
-	if !first.hold.Take(1) {
-		due = nil
-		if first.hold.Wait(ctx, 1) == nil {
-			due, err = w.duePolls(ctx, k.No)
-		}
+	var due []durable.Work
+	if first.hold.Wait(ctx, 1) == nil {
+		due, err = w.duePolls(ctx, k.No)
 	}
 	if len(due) == 0 {
 		first.leave()
