@@ -35,6 +35,7 @@ const (
 	statesAreStale               // the store tells brokers that every consumer is active
 	movesAreForgotten            // the store does not move a schedule on with its message
 	timesAreEarly                // the store returns the times of schedules a second early
+	changesAreIgnored            // the store stores the message of a schedule as it was before a change
 	responsesAreForgotten        // the store acknowledges an outcome and has not stored its response
 	repliesAreForgotten          // the store does not end an exchange with the delivery of its reply
 	progressRunsAhead            // the store moves the progress of a replay too far

@@ -43,6 +43,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"Redis grants leases beyond the rate":                 {ratesAreIgnored, "I15", func(p *plan) { p.rates = true }},
 		"a schedule waits on after its message":               {movesAreForgotten, "I9", func(p *plan) { p.schedules = true }},
 		"a scheduled message is due too early":                {timesAreEarly, "I16", func(p *plan) { p.schedules = true }},
+		"a schedule is sent as it was before a change":        {changesAreIgnored, "I16", func(p *plan) { p.schedules = true }},
 		"a response is not stored with its outcome":           {responsesAreForgotten, "I17", func(p *plan) { p.responses = true }},
 		"a delivered reply does not end its exchange":         {repliesAreForgotten, "I5", func(p *plan) { p.responses = true }},
 		"a replay is said to be further than it is":           {progressRunsAhead, "I18", func(p *plan) { p.replays = true }},

@@ -72,7 +72,7 @@ func (s *store) insertOccurrence(node durable.NodeLease, m durable.Message) erro
 	switch {
 	case from != nil && from.MessageID == m.ID:
 		return nil
-	case from == nil || from.Status != durable.ScheduleWaiting || from.No != o.No || from.ChangedMs != o.ChangedMs:
+	case from == nil || from.Status != durable.ScheduleWaiting || from.No != o.No || from.ChangedMs != o.ChangedMs && s.flaw != changesAreIgnored:
 		return durable.ErrMoved
 	case !s.guard(node, &m):
 		return durable.ErrStale
@@ -147,17 +147,21 @@ func (s *store) shown(m *durable.Scheduled) *durable.Scheduled {
 	return &out
 }
 
-// waiting finds a schedule that is not over.
+// waiting finds the schedule that is due next, nil if none waits.
 func (s *store) waiting() *durable.Scheduled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var next *durable.Scheduled
 	for _, m := range s.schedules {
-		if m.Status == durable.ScheduleWaiting {
-			out := *m
-			return &out
+		if m.Status == durable.ScheduleWaiting && (next == nil || cmp.Or(cmp.Compare(m.DueMs, next.DueMs), m.ID.Compare(next.ID)) < 0) {
+			next = m
 		}
 	}
-	return nil
+	if next == nil {
+		return nil
+	}
+	out := *next
+	return &out
 }
 
 // Schedule may take effect after its error, as long as the guard lets it.
