@@ -120,7 +120,7 @@ func (h *h2Client) try(t *Target, req *fasthttp.Request, deadline time.Time, kee
 	var prior atomic.Pointer[priorConn]
 	grants := grants{size: answerGrant(keep)}
 	defer grants.end()
-	ctx = httptrace.WithClientTrace(shake.in(ctx), &httptrace.ClientTrace{
+	ctx = httptrace.WithClientTrace(shake.in(untilEnd(ctx)), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			sent.Store(true)
 			grants.begin(info.Conn)
@@ -161,7 +161,8 @@ func (h *h2Client) try(t *Target, req *fasthttp.Request, deadline time.Time, kee
 	return r
 }
 
-// request returns a request of net/http with the headers of req.
+// request returns a request of net/http with the headers of req. A consumer that gets HTTP/1.1 sees
+// their names as they are written; HTTP/2 has them in lower case.
 func (t *Target) request(req *fasthttp.Request, body *lentBody) *http.Request {
 	url := *t.dest.parsed
 	url.Host = t.dest.address()
@@ -177,11 +178,11 @@ func (t *Target) request(req *fasthttp.Request, body *lentBody) *http.Request {
 		ContentLength: int64(len(body.b)),
 	}
 	for k, v := range req.Header.All() {
-		switch key := http.CanonicalHeaderKey(string(k)); key {
+		switch name := string(k); http.CanonicalHeaderKey(name) {
 		case "Host", "Content-Length", "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer":
 			// belong to a connection of HTTP/1.1, or are set by net/http
 		default:
-			out.Header[key] = append(out.Header[key], string(v))
+			out.Header[name] = append(out.Header[name], string(v))
 		}
 	}
 	return out

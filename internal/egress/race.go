@@ -13,6 +13,8 @@ import (
 const (
 	// attemptDelay is how long the addresses of a host wait for the one before them (RFC 8305, 5 and 8).
 	attemptDelay = 250 * time.Millisecond
+	// leastDelay is the shortest one (RFC 8305, 8).
+	leastDelay = 10 * time.Millisecond
 	// maxRacing bounds the attempts to connect to one host at a time.
 	maxRacing = 16
 	// shunFor is how long an address comes last after another one of its host had to stand in for it.
@@ -95,9 +97,33 @@ type racer struct {
 	err  error
 }
 
+// The end of a request is a value of its context, because net/http lets a dial outlive it.
+type endOf struct{}
+
+// untilEnd returns a context in which a dial knows the end of the request that wants it.
+func untilEnd(ctx context.Context) context.Context {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithValue(ctx, endOf{}, end)
+	}
+	return ctx
+}
+
+// delayFor is how long each of n addresses waits for the one before it, so that all have a turn before
+// the request ends.
+func delayFor(ctx context.Context, n int) time.Duration {
+	end, ok := ctx.Value(endOf{}).(time.Time)
+	if !ok {
+		end, ok = ctx.Deadline()
+	}
+	if !ok {
+		return attemptDelay
+	}
+	return max(min(attemptDelay, time.Until(end)/time.Duration(n+1)), leastDelay)
+}
+
 // race connects to the first of several addresses that answers (RFC 8305, Happy Eyeballs). Each one
-// is tried when the one before it has failed, or has not answered for attemptDelay. Attempts that
-// lose have ended when race returns.
+// is tried when the one before it has failed, or has not answered for attemptDelay, or less where
+// time is short. Attempts that lose have ended when race returns.
 func race(ctx context.Context, addrs []netip.AddrPort, connect func(context.Context, netip.AddrPort) (net.Conn, error)) (winner int, conn net.Conn, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -105,6 +131,7 @@ func race(ctx context.Context, addrs []netip.AddrPort, connect func(context.Cont
 		cancel()
 		wg.Wait()
 	}()
+	pace := delayFor(ctx, len(addrs))
 	ended := make(chan racer)
 	next, running := 0, 0
 	delay := time.NewTimer(0)
@@ -128,7 +155,7 @@ func race(ctx context.Context, addrs []netip.AddrPort, connect func(context.Cont
 				}
 			}
 		})
-		delay.Reset(attemptDelay)
+		delay.Reset(pace)
 	}
 	for {
 		select {

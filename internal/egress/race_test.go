@@ -68,7 +68,8 @@ func TestADeadAddressCostsAQuarterOfASecond(t *testing.T) {
 		"the first is dead":         {&network{after: map[string]time.Duration{"192.0.2.1": 0}}, []string{"2001:db8::1", "192.0.2.1"}, 1500 * time.Millisecond, "192.0.2.1", 250 * time.Millisecond, nil},
 		"the first refuses":         {&network{after: map[string]time.Duration{"2001:db8::1": 0, "192.0.2.1": 0}, fails: map[string]error{"2001:db8::1": refused}}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "192.0.2.1", 0, nil},
 		"the first is far":          {&network{after: map[string]time.Duration{"2001:db8::1": 400 * time.Millisecond, "192.0.2.1": 200 * time.Millisecond}}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "2001:db8::1", 400 * time.Millisecond, nil},
-		"one after many dead ones":  {&network{after: map[string]time.Duration{"192.0.2.9": 0}}, []string{"2001:db8::1", "2001:db8::2", "2001:db8::3", "192.0.2.9"}, time.Second, "192.0.2.9", 750 * time.Millisecond, nil},
+		"one after many dead ones":  {&network{after: map[string]time.Duration{"192.0.2.9": 0}}, []string{"2001:db8::1", "2001:db8::2", "2001:db8::3", "192.0.2.9"}, 2 * time.Second, "192.0.2.9", 750 * time.Millisecond, nil},
+		"the time is short":         {&network{after: map[string]time.Duration{"192.0.2.1": 0}}, []string{"2001:db8::1", "192.0.2.1"}, 150 * time.Millisecond, "192.0.2.1", 50 * time.Millisecond, nil},
 		"all are dead":              {&network{}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "", time.Second, context.DeadlineExceeded},
 		"all refuse":                {&network{after: map[string]time.Duration{"192.0.2.2": 0, "192.0.2.1": 0}, fails: map[string]error{"192.0.2.2": refused, "192.0.2.1": refused}}, []string{"192.0.2.2", "192.0.2.1"}, time.Second, "", 0, syscall.ECONNREFUSED},
 		"a family that is not here": {&network{after: map[string]time.Duration{"2001:db8::1": 0, "192.0.2.1": 0}, fails: map[string]error{"2001:db8::1": syscall.EADDRNOTAVAIL, "192.0.2.1": refused}}, []string{"192.0.2.1", "2001:db8::1"}, time.Second, "", 0, syscall.ECONNREFUSED},
@@ -94,6 +95,17 @@ func TestADeadAddressCostsAQuarterOfASecond(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A dial of net/http knows the time of the request, which it may outlive.
+func TestAShortTimeIsSharedByAllAddresses(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	dialing, stop := context.WithTimeout(context.WithoutCancel(untilEnd(ctx)), dialTimeoutH2)
+	defer stop()
+	require.LessOrEqual(t, delayFor(dialing, 2), 50*time.Millisecond)
+	require.GreaterOrEqual(t, delayFor(dialing, 1000), leastDelay)
+	require.Equal(t, attemptDelay, delayFor(t.Context(), 2))
 }
 
 func TestManyDeadAddressesTakeNoMoreThanTheBound(t *testing.T) {

@@ -40,7 +40,7 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	out := r.Clone(r.Context())
+	out := r.Clone(untilEnd(r.Context()))
 	out.URL.Host = d.address()
 	if out.Host == "" || out.Host == r.URL.Host {
 		out.Host = d.authority
