@@ -182,7 +182,7 @@ func (cn *conn) read(resp *fasthttp.Response, br *bufio.Reader, kept *Keep) (r R
 			}
 		}
 		if err != nil {
-			r.Err = bodyError(err)
+			r.Err = bodyError(err, length == -1)
 		}
 	}
 	keep = r.Err == nil && whole && !mended && length != -2 && br.Buffered() == 0 &&
@@ -229,6 +229,7 @@ func readAnswer(body io.Reader, known bool) (answer []byte, whole bool, err erro
 
 var (
 	errNotHTTP = errors.New("egress: the answer is not HTTP/1.1")
+	errChunks  = errors.New("egress: the chunks of the answer are malformed")
 	errTLS     = errors.New("egress: the consumer speaks TLS, not HTTP: its callback URL has to begin with https")
 )
 
@@ -236,20 +237,34 @@ var (
 var tlsAlert = []byte{21, 3}
 
 func readError(err error) error {
+	if e := lost(err); e != nil {
+		return e
+	}
+	for _, e := range []error{errHeadSize, errLengths, errTransfer, errInterim, errNotHTTP} {
+		if errors.Is(err, e) {
+			return err
+		}
+	}
+	return headError(err)
+}
+
+// lost returns what became of the connection, nil where an error is about what was read.
+func lost(err error) error {
 	switch {
 	case isTimeout(err):
 		return ErrTimeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("%w (%w)", ErrNoAnswer, err)
-	case errors.Is(err, errHeadSize), errors.Is(err, errLengths), errors.Is(err, errInterim), errors.Is(err, errNotHTTP):
-		return err
 	}
-	return errNotHTTP
+	return nil
 }
 
-func bodyError(err error) error {
-	if isTimeout(err) {
+func bodyError(err error, chunked bool) error {
+	switch {
+	case isTimeout(err):
 		return ErrTimeout
+	case chunked && lost(err) == nil && !foreign(err):
+		err = errChunks
 	}
 	return fmt.Errorf("%w: %w", ErrIncomplete, err)
 }

@@ -144,8 +144,11 @@ func (h *h2Client) try(t *Target, req *fasthttp.Request, deadline time.Time, kee
 			return failed(h.c.handshakeFailure(ctx, &shake, err), false)
 		}
 		err = h.failure(ctx, err)
-		if p := prior.Load(); p != nil && !p.speaks.Load() && errors.Is(err, ErrNoAnswer) {
+		unused := errors.Is(err, errUnused)
+		if p := prior.Load(); p != nil && !p.speaks.Load() && (unused || errors.Is(err, ErrNoAnswer)) {
 			err = errNoH2
+		} else if unused {
+			err = ErrRefused
 		}
 		return failed(shake.explain(err), sent.Load())
 	}

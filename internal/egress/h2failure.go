@@ -35,6 +35,23 @@ const noH2For = 10 * time.Minute
 var codesH2 = []string{"PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED", "FRAME_SIZE_ERROR",
 	"CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "NO_ERROR"}
 
+// errUnused says that the consumer ended the connection before it had a request.
+var errUnused = errors.New("egress: the consumer ended the HTTP/2 connection before a request")
+
+// errors11 are the failures of net/http that are about an answer over HTTP/1.1, which a consumer
+// with an https URL may speak instead.
+var errors11 = []struct {
+	says string
+	err  error
+}{
+	{"multiple Content-Length", errLengths},
+	{"Content-Length", errLength},
+	{"transfer encoding", errTransfer},
+	{"malformed HTTP", errNotHTTP},
+	{"malformed MIME header", errHeader},
+	{"chunk", errChunks},
+}
+
 // failure returns why an exchange failed, in the words of this package. The errors of HTTP/2 in
 // net/http are not exported, so that their text is all there is; a test with a server for each kind
 // notices a change.
@@ -64,12 +81,19 @@ func (h *h2Client) failure(ctx context.Context, err error) error {
 		return ErrRefused
 	case has("HTTP_1_1_REQUIRED"):
 		return errNoH2
+	case has("could not be established"):
+		return errUnused
 	case has("response headers exceeded"), has("header list"):
 		return errHeadSize
 	case has("client connection"), has("client conn "):
 		return ErrNoAnswer
 	case alert(err):
 		return fmt.Errorf("egress: TLS: %w", err)
+	}
+	for _, e := range errors11 {
+		if has(e.says) {
+			return e.err
+		}
 	}
 	for _, code := range codesH2 {
 		if has(code) {
@@ -85,7 +109,7 @@ func (h *h2Client) brokeOff(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return h.failure(ctx, err)
 	case isTimeout(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return bodyError(err)
+		return bodyError(err, false)
 	}
 	return fmt.Errorf("%w: %w", ErrIncomplete, h.failure(ctx, err))
 }

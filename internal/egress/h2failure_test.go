@@ -1,9 +1,11 @@
 package egress
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 )
 
 // Frame types and codes of RFC 9113.
@@ -31,7 +34,8 @@ type rawH2 struct {
 	net.Listener
 	conns, requests, answered, over atomic.Int32
 
-	pour func(conn net.Conn) // writes to each connection beside the answers, nil: nothing
+	leaves func(no int32) bool // connections that end at once, nil: none
+	pour   func(conn net.Conn) // writes to each connection beside the answers, nil: nothing
 }
 
 func (s *rawH2) url() string { return "http://" + s.Addr().String() + "/cb" }
@@ -74,8 +78,13 @@ func speaking(t testing.TB, answer func(s *rawH2, c *h2conn) (frames []byte, clo
 			if err != nil {
 				return
 			}
-			s.conns.Add(1)
+			no := s.conns.Add(1)
 			conns.Store(conn, true)
+			if s.leaves != nil && s.leaves(no) {
+				_, _ = conn.Write(append(frame(frameSettings, 0, 0), (&h2conn{}).goAway(0, codeNo)...))
+				_ = conn.(*net.TCPConn).CloseWrite() // a reset would take what was said with it
+				continue
+			}
 			go s.serve(conn, answer)
 		}
 	}()
@@ -295,4 +304,61 @@ func TestAConnectionOfHTTP2ThatIsFloodedEnds(t *testing.T) {
 		require.Equal(t, 200, r.Status)
 	}
 	require.EqualValues(t, 1, much.conns.Load())
+}
+
+// A consumer with an https URL that does not speak HTTP/2 sees header names as they are written, and
+// what is wrong with its answers is named.
+func TestAnHTTPSServerWithoutHTTP2GetsHTTP1(t *testing.T) {
+	known := httptest.NewTLSServer(nil)
+	t.Cleanup(known.Close)
+	for name, tc := range map[string]struct {
+		answer string
+		err    error
+	}{
+		"an answer":           {"HTTP/1.1 200 OK\nContent-Length: 2\nContent-Length: 2\n\nok", nil},
+		"no HTTP":             {"SSH-2.0-OpenSSH\r\n", errNotHTTP},
+		"different lengths":   {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", errLengths},
+		"a length of letters": {"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok", errLength},
+		"a transfer coding":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok", errTransfer},
+		"a header":            {"HTTP/1.1 200 OK\r\nno header\r\n\r\nok", errHeader},
+		"large headers":       {"HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("x", maxHeadBytes) + "\r\n\r\n", errHeadSize},
+		"chunks":              {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nok\r\n", errChunks},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			got := make(chan string, 1)
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				buf := make([]byte, 4096)
+				n, _ := conn.Read(buf)
+				got <- string(buf[:n])
+				_, _ = io.WriteString(conn, tc.answer)
+			}()
+			target, err := client(t, trust(known)).Target(ToConsumers, "https://"+l.Addr().String(), "h2")
+			require.NoError(t, err)
+			req := fasthttp.AcquireRequest()
+			defer fasthttp.ReleaseRequest(req)
+			req.Header.SetCanonical([]byte("SOAPAction"), []byte("urn:x"))
+			r := target.Post(req, 20*time.Second)
+			require.ErrorIs(t, r.Err, tc.err)
+			require.Contains(t, <-got, "\r\nSOAPAction: urn:x\r\n")
+		})
+	}
+}
+
+// A consumer that goes away before it has a request on a connection has processed none.
+func TestAConnectionThatEndsBeforeARequestRefusesIt(t *testing.T) {
+	s := speaking(t, func(s *rawH2, c *h2conn) ([]byte, bool) { return s.ok(c.stream), false })
+	s.leaves = func(no int32) bool { return no < 4 }
+	for range 3 {
+		r := post(t, client(t), s.url(), "h2", "x", 20*time.Second)
+		require.True(t, r.OK(), "%+v", r)
+	}
+	require.EqualValues(t, 3, s.answered.Load())
 }

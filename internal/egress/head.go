@@ -21,8 +21,35 @@ const (
 var (
 	errHeadSize = fmt.Errorf("egress: the headers of the answer exceed %d bytes", maxHeadBytes)
 	errLengths  = errors.New("egress: the answer has several values of Content-Length")
+	errLength   = errors.New("egress: the Content-Length of the answer is no number")
+	errTransfer = errors.New("egress: the answer has a Transfer-Encoding other than chunked")
+	errHeader   = errors.New("egress: a header of the answer is malformed")
 	errInterim  = fmt.Errorf("egress: more than %d interim answers (1xx) came", maxInterim)
 )
+
+// headErrors are what is wrong with a head, by how the codec begins to say it.
+var headErrors = []struct {
+	says string
+	err  error
+}{
+	{"cannot parse content-length", errLength},
+	{"unsupported transfer-encoding", errTransfer},
+	{"too many transfer-encoding", errTransfer},
+	{"malformed mime header", errHeader},
+	{"invalid header", errHeader},
+}
+
+// headError returns what is wrong with a head that the codec has refused. Behind the beginning its
+// text has bytes of the answer.
+func headError(err error) error {
+	text := strings.TrimPrefix(err.Error(), "error when reading response headers: ")
+	for _, e := range headErrors {
+		if strings.HasPrefix(text, e.says) {
+			return e.err
+		}
+	}
+	return errNotHTTP
+}
 
 // tidy makes the head of the next answer one that the codec reads: it passes over interim answers,
 // and mends a head that is large, or whose lines end in LF alone. mended reports whether it did, and
@@ -67,7 +94,7 @@ func parse(resp *fasthttp.Response, br *bufio.Reader) (from *bufio.Reader, mende
 	if err == nil {
 		return from, mended, nil
 	}
-	if mended || !errors.Is(readError(err), errNotHTTP) {
+	if mended || lost(err) != nil {
 		return from, mended, err
 	}
 	head, err := mend(from) // it is whole, and still there
@@ -123,10 +150,10 @@ func headEnd(b []byte) (end int, plain bool) {
 	}
 }
 
-// mend reads a head and returns it with lines that end in CRLF, and with one Content-Length where
-// several are equal (RFC 9110, 8.6).
+// mend reads a head and returns it with lines that end in CRLF, with one Content-Length where several
+// are equal (RFC 9110, 8.6), and with one Transfer-Encoding: chunked.
 func mend(br *bufio.Reader) (head []byte, err error) {
-	var length string
+	var f framing
 	size := 0
 	for {
 		line, err := br.ReadSlice('\n')
@@ -148,19 +175,51 @@ func mend(br *bufio.Reader) (head []byte, err error) {
 			}
 			return append(head, "\r\n"...), nil
 		}
-		if name, value, ok := strings.Cut(string(text), ":"); ok && strings.EqualFold(strings.TrimRight(name, " \t"), "Content-Length") {
-			again := length != ""
-			for one := range strings.SplitSeq(value, ",") {
-				if one = strings.TrimSpace(one); length != "" && one != length {
-					return nil, errLengths
-				}
-				length = one
-			}
-			if again {
-				continue
-			}
-			text = []byte("Content-Length: " + length)
+		if text, err = f.mend(text); err != nil {
+			return nil, err
 		}
-		head = append(append(head, text...), "\r\n"...)
+		if len(text) > 0 {
+			head = append(append(head, text...), "\r\n"...)
+		}
 	}
+}
+
+// A framing is what the lines of a head have said so far about where the body ends.
+type framing struct {
+	length  string
+	chunked bool
+}
+
+// mend returns a line that the codec reads, empty where the line says nothing new.
+func (f *framing) mend(line []byte) ([]byte, error) {
+	name, value, found := strings.Cut(string(line), ":")
+	again := false
+	switch name = strings.TrimRight(name, " \t"); {
+	case !found:
+	case strings.EqualFold(name, "Content-Length"):
+		again = f.length != ""
+		for one := range strings.SplitSeq(value, ",") {
+			if one = strings.TrimSpace(one); f.length != "" && one != f.length {
+				return nil, errLengths
+			}
+			f.length = one
+		}
+		line = []byte("Content-Length: " + f.length)
+	case strings.EqualFold(name, "Transfer-Encoding"):
+		again = f.chunked
+		for one := range strings.SplitSeq(value, ",") {
+			switch one = strings.TrimSpace(one); {
+			case strings.EqualFold(one, "chunked"):
+				f.chunked = true
+			case one != "" && !strings.EqualFold(one, "identity"):
+				return nil, errTransfer
+			}
+		}
+		again = again || !f.chunked
+		line = []byte("Transfer-Encoding: chunked")
+	}
+	if again {
+		return nil, nil
+	}
+	return line, nil
 }

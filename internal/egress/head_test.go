@@ -27,7 +27,12 @@ func TestSloppyHeadsAreReadOrRefusedAtOnce(t *testing.T) {
 		"a list of equal lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok", 200, nil, "ok"},
 		"different lengths":            {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", 0, errLengths, ""},
 		"a list of different lengths":  {"HTTP/1.1 200 OK\r\nContent-Length: 2,3\r\n\r\nok", 0, errLengths, ""},
-		"a length that is none":        {"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok", 0, errNotHTTP, ""},
+		"a length that is none":        {"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok", 0, errLength, ""},
+		"a length with a sign":         {"HTTP/1.1 200 OK\nContent-Length: +2\n\nok", 0, errLength, ""},
+		"identity":                     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nok", 200, nil, "ok"},
+		"chunked, twice":               {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\ntransfer-encoding: Chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, nil, "ok"},
+		"another transfer coding":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 0, errTransfer, ""},
+		"another one, LF alone":        {"HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\nok", 0, errTransfer, ""},
 		"LF alone":                     {"HTTP/1.1 200 OK\nContent-Length: 2\nX-A: b\n\nok", 200, nil, "ok"},
 		"LF alone, and CRLF":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok", 200, nil, "ok"},
 		"CRLF, and LF alone":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\nok", 200, nil, "ok"},
@@ -39,7 +44,9 @@ func TestSloppyHeadsAreReadOrRefusedAtOnce(t *testing.T) {
 		"blank lines before":           {"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, nil, "ok"},
 		"interim answers for ever":     {strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", maxInterim+1), 0, errInterim, ""},
 		"no status after an interim":   {"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 000 No\r\n\r\n", 0, errNotHTTP, ""},
-		"a header without a name":      {"HTTP/1.1 200 OK\r\n: b\r\n\r\n", 0, errNotHTTP, ""},
+		"a header without a name":      {"HTTP/1.1 200 OK\r\n: b\r\n\r\n", 0, errHeader, ""},
+		"a line that is no header":     {"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncannot parse\r\n\r\nok", 0, errHeader, ""},
+		"no answer of HTTP":            {"HTTP/1.1 two hundred\r\nContent-Length: 2\r\n\r\nok", 0, errNotHTTP, ""},
 		"no head ends, and the end is": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", 0, ErrNoAnswer, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +71,21 @@ func TestSloppyHeadsAreReadOrRefusedAtOnce(t *testing.T) {
 				require.Equal(t, tc.body, string(r.Answer))
 			}
 			require.EqualValues(t, 2, srv.requests.Load())
+		})
+	}
+}
+
+func TestChunksThatAreMalformedAreNamed(t *testing.T) {
+	for name, chunks := range map[string]string{"LF alone": "2\nok\n0\n\n", "a size that is none": "zz\r\nok\r\n0\r\n\r\n", "a longer chunk": "1\r\nok\r\n0\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			srv := answering(t, func(conn net.Conn, _ int) bool {
+				_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks))
+				return true
+			})
+			r := post(t, client(t), srv.url(), "", "x", 20*time.Second)
+			require.ErrorIs(t, r.Err, errChunks)
+			require.Equal(t, "the chunks of the answer are malformed", Say(r.Err))
+			require.Equal(t, 200, r.Status)
 		})
 	}
 }
