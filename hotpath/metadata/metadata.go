@@ -107,10 +107,14 @@ func Collect(list []byte, tokenHeader string, header func(string) ([]byte, bool)
 	return out, nil
 }
 
-// Of returns the headers of a request for Collect.
+// List returns the names in ListHeader of a request, which may have it in several lines.
+func List(h *fasthttp.RequestHeader) []byte { return joined(h, ListHeader) }
+
+// Of returns the headers of a request for Collect. Several lines of a name are one value, with commas
+// (RFC 9110, 5.3).
 func Of(h *fasthttp.RequestHeader) func(name string) ([]byte, bool) {
 	return func(name string) ([]byte, bool) {
-		value := h.Peek(name)
+		value := joined(h, name)
 		if len(value) > 0 {
 			return value, true
 		}
@@ -121,6 +125,17 @@ func Of(h *fasthttp.RequestHeader) func(name string) ([]byte, bool) {
 		}
 		return nil, false
 	}
+}
+
+func joined(h *fasthttp.RequestHeader, name string) []byte {
+	lines := h.PeekAll(name)
+	switch len(lines) {
+	case 0:
+		return nil
+	case 1:
+		return lines[0]
+	}
+	return bytes.Join(lines, []byte(", "))
 }
 
 func controls(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/problem"
 )
@@ -16,6 +17,16 @@ func TestMetadataCarriesNamedHeadersAndNothingOfOurs(t *testing.T) {
 		func(name string) ([]byte, bool) { return []byte(headers[name]), headers[name] != "" })
 	require.NoError(t, err)
 	require.Equal(t, "traceparent:00-a-b-01\nx-tenant:T1\n", string(got))
+}
+
+func TestLinesOfOneHeaderAreCarriedAsOneValue(t *testing.T) {
+	var h fasthttp.RequestHeader
+	for _, line := range [][2]string{{ListHeader, "X-A"}, {"x-a", "1"}, {ListHeader, "X-B, X-C"}, {"X-A", "2"}, {"X-B", ""}, {"X-D", "3"}} {
+		h.Add(line[0], line[1])
+	}
+	got, err := Collect(List(&h), "", Of(&h))
+	require.NoError(t, err)
+	require.Equal(t, "X-A:1, 2\nX-B:\n", string(got))
 }
 
 func TestMetadataIsBounded(t *testing.T) {

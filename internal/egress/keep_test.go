@@ -168,3 +168,12 @@ func TestAnAnswerOfHTTP2ThatIsNotReadYetTakesLittleMemory(t *testing.T) {
 	r := <-done
 	require.True(t, r.Response.Truncated)
 }
+
+func TestLinesOfOneHeaderAreKeptAsOne(t *testing.T) {
+	r := &Response{}
+	keep := &Keep{Headers: func(string) bool { return true }}
+	for _, line := range [][2]string{{"Content-Language", "de"}, {"X-B", "1"}, {"Content-Language", "en"}, {"X-B", ""}, {"B", "2"}} {
+		r.Add(keep, line[0], line[1])
+	}
+	require.Equal(t, "Content-Language:de, en\nX-B:1, \nB:2\n", string(r.Headers))
+}

@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,9 +74,10 @@ func (r *Response) Add(keep *Keep, name, value string) {
 	if !keep.Headers(name) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		return
 	}
-	if at := bytes.LastIndex(r.Headers, []byte("\n")); at > 0 { // several lines of a name follow each other
-		if last := bytes.LastIndexByte(r.Headers[:at], '\n') + 1; bytes.HasPrefix(r.Headers[last:], []byte(name+":")) {
-			r.Headers = append(append(append(r.Headers[:at], ", "...), value...), '\n')
+	for start, end := 0, 0; start < len(r.Headers); start = end + 1 {
+		end = start + bytes.IndexByte(r.Headers[start:], '\n')
+		if bytes.HasPrefix(r.Headers[start:], []byte(name+":")) {
+			r.Headers = slices.Insert(r.Headers, end, []byte(", "+value)...)
 			return
 		}
 	}
