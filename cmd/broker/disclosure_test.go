@@ -48,6 +48,7 @@ func TestAConsumerDecidesWhatItIsTold(t *testing.T) {
 			t.Run(name, func(t *testing.T) { t.Parallel(); minimalDeliveries(t, p, protocol) })
 		}
 		t.Run("status and result", func(t *testing.T) { t.Parallel(); minimalQuestions(t, p) })
+		t.Run("a dead letter of another channel", func(t *testing.T) { t.Parallel(); minimalForward(t, p) })
 	})
 }
 
@@ -140,4 +141,29 @@ func minimalQuestions(t *testing.T, p *process) {
 	case <-time.After(time.Minute):
 		t.Fatal("no result was asked for")
 	}
+}
+
+// The headers that a forward adds name a job, a consumer and a channel: a consumer with identity=minimal
+// gets none of them, and those of the producer as ever.
+func minimalForward(t *testing.T, p *process) {
+	fails, minimal, full := newSink(t, func(int, received) int { return 500 }), newSink(t, nil), newSink(t, nil)
+	to := p.stage(t, "k="+minimal.URL, "full="+full.URL)
+	to.put(to.path("/consumer/k"), "identity", "minimal")
+	s := p.stage(t, "k="+fails.URL)
+	s.put(s.path("/consumer/k"), "dlq", "forward:"+to.channel, "maxRetries", "0")
+	s.publish("body", "X-Broker-Message-ID", "m", "X-Broker-Metadata-Headers", "X-Mine,X-Dead", "X-Mine", "yes", "X-Dead", "no")
+	eventually(t, "the forward", func() bool { return minimal.count() == 1 && full.count() == 1 })
+	h := minimal.all()[0].header
+	tellsNothing(t, h)
+	for name := range h {
+		require.False(t, strings.HasPrefix(name, "X-Dead-"), name)
+	}
+	require.Equal(t, [2]string{"yes", "no"}, [2]string{h.Get("X-Mine"), h.Get("X-Dead")})
+	require.NotEmpty(t, h.Get("Webhook-Id"))
+	require.Equal(t, "k", full.all()[0].header.Get("X-Dead-Consumer-ID"))
+
+	// What a producer names so is its own.
+	to.publish("own", "X-Broker-Metadata-Headers", "X-Dead-Tree", "X-Dead-Tree", "yes")
+	eventually(t, "the message", func() bool { return minimal.count() == 2 })
+	require.Equal(t, "yes", minimal.all()[1].header.Get("X-Dead-Tree"))
 }

@@ -1,8 +1,10 @@
 package push
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -236,10 +238,10 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	defer fasthttp.ReleaseRequest(req)
 	h := &req.Header
 	o := &v.d.settings
-	metadata.Set(h, v.msg.Headers, o.TokenHeader)
+	p := v.d.policy(v.consumer)
+	metadata.Set(h, v.carried(p), o.TokenHeader)
 	h.SetContentType(v.msg.ContentType)
 	h.SetUserAgent(o.UserAgent)
-	p := v.d.policy(v.consumer)
 	v.identify(h, p)
 	p.Prove(v.provable(setOwn(h)), v.webhookID(), v.msg.Payload, time.Now())
 	if v.msg.ProducerNo == 0 {
@@ -253,6 +255,21 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 		return egress.Result{Err: err, RetryAfter: -1, Local: true}
 	}
 	return v.send(target, req, p, deadline)
+}
+
+// carried returns the headers that go with the message. A dead letter that was forwarded has some that
+// the broker made: they name a job, a consumer and a channel, so identity=minimal leaves them out.
+func (v *delivery) carried(p *policy.Policy) []byte {
+	if p.Identity == policy.DiscloseAll || !ident.Forwarded(v.msg.Key) {
+		return v.msg.Headers
+	}
+	var rest []byte
+	for line := range bytes.Lines(v.msg.Headers) {
+		if !strings.HasPrefix(strings.ToLower(string(line)), "x-dead-") {
+			rest = append(rest, line...)
+		}
+	}
+	return rest
 }
 
 // identify sets the headers that say who sends what to whom: with identity=minimal the ID of the

@@ -135,6 +135,10 @@ func TestWhatTheBrokerMakesIsNoNameOfAClient(t *testing.T) {
 	for _, free := range []string{"", "order-1", strings.ToUpper(id.String()), id.String() + "0", id.String()[1:], "dead.", "dead." + id.String(), "dead." + id.String()[1:] + "..", "dead.x.y", "Dead." + id.String() + ".1"} {
 		require.False(t, Made(free), free)
 	}
+	require.True(t, Forwarded(ForwardID(id.Job(7), 5)))
+	for _, other := range []string{id.String(), "dead.letter", "dead.", "", "x" + ForwardID(id, 5)} {
+		require.False(t, Forwarded(other), other)
+	}
 	require.True(t, MadeRecurring("dead."+id.String()))
 	require.True(t, MadeRecurring(id.String()))
 	require.False(t, MadeRecurring("report"))

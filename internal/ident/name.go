@@ -60,6 +60,11 @@ func Made(messageID string) bool {
 	return err == nil
 }
 
+// Forwarded reports whether a message ID is a ForwardID.
+func Forwarded(messageID string) bool {
+	return strings.HasPrefix(messageID, forward) && Made(messageID)
+}
+
 // MadeRecurring reports whether the messages of a recurrence with that ID, to which a full stop and a
 // number are appended, would have IDs of which Made is true.
 func MadeRecurring(messageID string) bool { return Made(messageID) || Made(messageID+".1") }
