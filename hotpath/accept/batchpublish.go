@@ -151,7 +151,7 @@ func (p *Publisher) lineDefaults(h *fasthttp.RequestHeader, ch *catalogue.Channe
 	if err != nil {
 		return durable.Message{}, err
 	}
-	carried, err := metadata.Collect(metadata.List(h), p.tokenHeader, metadata.Of(h))
+	carried, err := metadata.Collect(h.Peek(metadata.ListHeader), p.tokenHeader, metadata.Of(h))
 	if key := h.Peek(durable.OrderingHeader); err == nil && len(key) > 0 {
 		if err = checkOrderingKey(key); err == nil {
 			carried = durable.OrderingLine(string(key), carried)

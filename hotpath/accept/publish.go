@@ -280,7 +280,7 @@ func (p *Publisher) carried(h *fasthttp.RequestHeader, attributes []string) ([]b
 		return nil, err
 	}
 	names := append(attributes, descriptions(h)...)
-	carried, err := metadata.Collect(carriedNames(metadata.List(h), names), p.tokenHeader, metadata.Of(h))
+	carried, err := metadata.Collect(carriedNames(h.Peek(metadata.ListHeader), names), p.tokenHeader, metadata.Of(h))
 	if err != nil {
 		return nil, err
 	}

@@ -107,9 +107,6 @@ func Collect(list []byte, tokenHeader string, header func(string) ([]byte, bool)
 	return out, nil
 }
 
-// List returns the names in ListHeader of a request, which may have it in several lines.
-func List(h *fasthttp.RequestHeader) []byte { return joined(h, ListHeader) }
-
 // Of returns the headers of a request for Collect. Several lines of a name are one value, with commas
 // (RFC 9110, 5.3).
 func Of(h *fasthttp.RequestHeader) func(name string) ([]byte, bool) {
