@@ -76,7 +76,7 @@ func (u *updating) look(ctx context.Context, entries []int) ([]redisq.Standing, 
 func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcome.Result {
 	e, p := &u.updates[i], u.p.policies.Of(u.k.Policy)
 	attempt := max(q.Attempts, s.Attempts+1) // as the worker was told, see verify.Candidate.Attempt
-	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.visible, Delay: time.Duration(e.Delay) * time.Second}
+	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.extension(u.k, q), Delay: time.Duration(e.Delay) * time.Second}
 	if e.Failed && e.Delay == 0 {
 		r.Delay = p.Delay(attempt)
 	}

@@ -27,6 +27,15 @@ func (p *Puller) visibility(k *durable.Consumer) time.Duration {
 	return cmp.Or(p.policies.Of(k.Policy).Lease, p.visible)
 }
 
+// extension returns by how much the lease of a job with the standing q is extended while a report waits
+// for the store: as long as a new lease lasts, and until its end where that is later, because the store
+// may not take the report in the end. Whole seconds let one call extend many leases.
+func (p *Puller) extension(k *durable.Consumer, q redisq.Standing) time.Duration {
+	usual := p.visibility(k)
+	rest := min(time.Until(q.At), usual+MaxIncrementalTimeout*time.Second)
+	return max(usual, rest.Truncate(time.Second)+time.Second)
+}
+
 // Refusals of a lease by the limits of the consumer.
 var (
 	errRate        = problem.Problem{Status: 429, Code: "rate_limited", RetryAfter: 1, Detail: "The rate of the consumer allows no attempt now. Nothing was leased."}

@@ -141,7 +141,7 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result
 	} else if m.token != "" && m.token != q.Token {
 		return r, false, errLeaseLost
 	} else {
-		r.Lease, r.ExtendBy = redisq.Lease{ID: m.id, Token: q.Token}, m.p.visible
+		r.Lease, r.ExtendBy = redisq.Lease{ID: m.id, Token: q.Token}, m.p.extension(m.k, q)
 	}
 	out := durable.Outcome{
 		Kind: durable.OutcomeDelivered, ConsumerNo: m.k.No, ID: m.id, Priority: q.Priority,
