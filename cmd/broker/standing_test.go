@@ -24,6 +24,7 @@ func TestALongRequestGoesByWhatHasChangedSinceItCame(t *testing.T) {
 		for name, story := range map[string]func(*testing.T, *process){
 			"a claim that waits is refused":         claimIsRefused,
 			"a claim that waits takes new limits":   claimTakesLowerLimits,
+			"a claim that waits takes a new lease":  claimTakesTheNewTimeout,
 			"a lifted limit wakes a claim":          claimWakesAtLiftedLimits,
 			"a batch ends":                          batchEnds,
 			"a batch takes the channel's policy":    batchTakesThePolicy,
@@ -127,6 +128,17 @@ func claimTakesLowerLimits(t *testing.T, p *process) {
 	lines := strings.Repeat(`{"Payload":"x"}`+"\n", 20)
 	require.Equal(t, 200, s.do("POST", s.path("/batch"), lines, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...).status)
 	require.Len(t, claimedIn(t, <-claim).Result, 1)
+}
+
+// The length of a lease is that of the consumer when the job is leased.
+func claimTakesTheNewTimeout(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	claim := s.hold("POST", s.path("/consumer/k/claim?wait=20"), consumerTokens("k"))
+	s.put(s.path("/consumer/k"), "timeout", "10m")
+	s.publish("x")
+	got := claimedIn(t, <-claim).Result
+	require.Len(t, got, 1)
+	require.InDelta(t, (10 * time.Minute).Seconds(), time.Until(got[0].Deadline).Seconds(), 60)
 }
 
 func claimWakesAtLiftedLimits(t *testing.T, p *process) {

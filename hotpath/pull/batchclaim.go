@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -39,7 +40,7 @@ func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	defer body.Drop(rc, held)
 	var q claimRequest
 	if err == nil {
-		q, err = p.parseClaim(st.Consumer, rc.QueryArgs(), rc.Request.Body())
+		q, err = parseClaim(rc.QueryArgs(), rc.Request.Body())
 	}
 	if err == nil {
 		err = p.claimJobs(rc, &st, q)
@@ -59,9 +60,10 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		if err := still(st); err != nil {
 			return err
 		}
-		k := st.Consumer
-		deadline := time.Now().Add(q.timeout)
-		got, err := p.claimAny(k, q)
+		k, now := st.Consumer, q
+		now.timeout = cmp.Or(q.timeout, p.visibility(k))
+		deadline := time.Now().Add(now.timeout)
+		got, err := p.claimAny(k, now)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/quantity"
 )
@@ -18,7 +17,7 @@ import (
 type claimRequest struct {
 	limit   int
 	wait    time.Duration
-	timeout time.Duration // of the leases
+	timeout time.Duration // of the leases; 0: as the consumer has it when the jobs are leased
 }
 
 // claimMembers are the members of a claim's body. In lower case they are the parameters of its
@@ -35,8 +34,8 @@ var (
 // parseClaim reads the parameters of a claim from its query and from a JSON object in its body. The
 // Content-Type of the body is ignored, as in job transitions. A parameter in both query and body is
 // refused, even with equal values.
-func (p *Puller) parseClaim(k *durable.Consumer, args *fasthttp.Args, body []byte) (claimRequest, error) {
-	q := claimRequest{limit: defaultClaimed, timeout: p.visibility(k)}
+func parseClaim(args *fasthttp.Args, body []byte) (claimRequest, error) {
+	q := claimRequest{limit: defaultClaimed}
 	if err := eachOnce(args, "limit", "size", "wait", "timeout"); err != nil {
 		return q, err
 	}

@@ -9,18 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
 func parseClaimText(query, body string) (claimRequest, error) {
 	var args fasthttp.Args
 	args.Parse(query)
-	return (&Puller{visible: 7 * time.Second}).parseClaim(&durable.Consumer{}, &args, []byte(body))
+	return parseClaim(&args, []byte(body))
 }
 
 func TestAClaimIsAskedForInTheQueryOrInTheBody(t *testing.T) {
-	usual := claimRequest{limit: defaultClaimed, timeout: 7 * time.Second}
+	usual := claimRequest{limit: defaultClaimed}
 	with := func(change func(q *claimRequest)) claimRequest {
 		q := usual
 		change(&q)
@@ -38,8 +37,8 @@ func TestAClaimIsAskedForInTheQueryOrInTheBody(t *testing.T) {
 		{"limit=3", `{"Limit":null}`, with(func(q *claimRequest) { q.limit = 3 })},
 		{"limit=3&wait=20", `{"Timeout":60}`, claimRequest{3, 20 * time.Second, time.Minute}},
 		{"", `{"Limit":500,"Wait":20,"Timeout":604800}`, claimRequest{500, 20 * time.Second, 604800 * time.Second}},
-		{"", `{"Limit":99999999999999999999,"Wait":99999999999999999999}`, claimRequest{500, 20 * time.Second, 7 * time.Second}},
-		{"limit=99999999999999999999&wait=99999999999999999999", "", claimRequest{500, 20 * time.Second, 7 * time.Second}},
+		{"", `{"Limit":99999999999999999999,"Wait":99999999999999999999}`, claimRequest{500, 20 * time.Second, 0}},
+		{"limit=99999999999999999999&wait=99999999999999999999", "", claimRequest{500, 20 * time.Second, 0}},
 		{"", `{"Wait":"1m"}`, with(func(q *claimRequest) { q.wait = 20 * time.Second })},
 		{"", `{"Wait":"5"}`, with(func(q *claimRequest) { q.wait = 5 * time.Second })},
 		{"", `{"Wait":"\u0035s"}`, with(func(q *claimRequest) { q.wait = 5 * time.Second })},
@@ -116,7 +115,7 @@ func FuzzClaimBody(f *testing.F) {
 		require.True(t, len(body) == 0 || json.Valid(body))
 		require.True(t, q.limit >= 1 && q.limit <= maxClaimed, "%d", q.limit)
 		require.True(t, q.wait >= 0 && q.wait <= maxClaimWait, "%v", q.wait)
-		require.True(t, q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second, "%v", q.timeout)
+		require.True(t, q.timeout == 0 || q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second, "%v", q.timeout)
 		if len(body) > 0 { // nothing of it was passed over
 			var members map[string]any
 			require.NoError(t, json.Unmarshal(body, &members))

@@ -33,18 +33,17 @@ func FuzzClaimQuery(f *testing.F) {
 	for _, s := range []string{"limit=1&wait=20s&timeout=60", "wait=5", "wait=-1ns", "limit=99999999999999999999", "timeout=604801", "wait=2562047h47m17s", "limit=%00", "wait=1e9s", "limit=1&limit=2"} {
 		f.Add(s)
 	}
-	p := &Puller{visible: time.Second}
 	f.Fuzz(func(t *testing.T, query string) {
 		var args fasthttp.Args
 		args.Parse(query)
-		q, err := p.parseClaim(&durable.Consumer{}, &args, nil)
+		q, err := parseClaim(&args, nil)
 		if err != nil {
 			require.Equal(t, 400, problem.From(err).Status)
 			return
 		}
 		require.True(t, q.limit >= 1 && q.limit <= maxClaimed, "%d", q.limit)
 		require.True(t, q.wait >= 0 && q.wait <= maxClaimWait, "%v", q.wait)
-		require.True(t, q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second, "%v", q.timeout)
+		require.True(t, q.timeout == 0 || q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second, "%v", q.timeout)
 		if n, err := parseLimit(&args); err == nil {
 			require.True(t, n >= 0 && n <= maxListed, "%d", n)
 		}
