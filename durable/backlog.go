@@ -14,6 +14,7 @@ type Backlog struct {
 	Open   int      // jobs without outcome, or with a failed attempt; those in flight included
 	Dead   int      // dead letters
 	Oldest ident.ID // the oldest message of Open; zero: there is none
+	More   bool     // there are messages behind those that were read: more jobs may be open
 }
 
 const (
@@ -65,6 +66,16 @@ WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.messa
   AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = ? AND o.message_id = m.id)
   AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = m.id)`
 
+// selectBehind has the first message behind those that countWaitingJobs reads.
+var selectBehind = `
+SELECT id
+FROM messages
+WHERE channel_no = ?
+  AND id > ?
+  AND ` + concernsIn("") + `
+ORDER BY id
+LIMIT 1 OFFSET ?`
+
 // Backlog counts the jobs of a consumer. It reads at most limit messages above the settled
 // watermark, limit open jobs and limit dead letters.
 func (s *Store) Backlog(ctx context.Context, k Consumer, limit int) (b Backlog, err error) {
@@ -81,6 +92,11 @@ func (s *Store) Backlog(ctx context.Context, k Consumer, limit int) (b Backlog, 
 		args := append(k.appendConcerns([]any{k.ChannelNo, settled[:]}), limit, k.No, k.No, k.No)
 		err = s.countBacklog(ctx, &b, countWaitingJobs, args...)
 		if err != nil {
+			return err
+		}
+		var behind ident.ID
+		err = s.reads.QueryRowContext(ctx, selectBehind, args[:len(args)-3]...).Scan(scanID{&behind})
+		if b.More = err == nil; err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		return s.reads.QueryRowContext(ctx, countDeadJobs, k.No, limit).Scan(&b.Dead)

@@ -129,7 +129,8 @@ func New(o Options) *Plane {
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Log: o.Log,
 	})
 	p.Puller = pull.New(pull.Options{
-		Queue: o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Visible: o.Visible, Policies: o.Push.Policies,
+		Behind: func(k *durable.Consumer) bool { return p.fanout.Behind(k) },
+		Queue:  o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Visible: o.Visible, Policies: o.Push.Policies,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters, Tell: p.tell, Stopping: p.stopping, Log: o.Log,
 	})
 	p.fanout = fanout.New(fanout.Options{

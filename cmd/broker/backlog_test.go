@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -148,5 +150,120 @@ func TestNothingIsCountedAsGoneWhileItIsLoaded(t *testing.T) {
 		p.fill(all)
 		w.flushall()
 		watch(t, p.in(t))
+	})
+}
+
+// What was delivered shortly before a start stands before the rest in the store, and is no reason to
+// think that there is no more.
+func TestFaultDeliveriesBeforeAKillHideNoneOfTheBacklog(t *testing.T) {
+	t.Parallel()
+	const all, done = 1800, 1500
+	w := embeddedWorld(t).with("BROKER_RATIONAL_DELAY=500ms")
+	p := w.start()
+	p.sample("k")
+	p.fill(all)
+	for left := done; left > 0; {
+		got, _ := p.claimAll("k", fmt.Sprintf("wait=5&limit=%d", min(left, 500)))
+		updates := make([]map[string]any, len(got.Result))
+		for i, j := range got.Result {
+			updates[i] = map[string]any{"ID": j.ID, "Lease": j.Lease, "NextState": "DELIVERED"}
+		}
+		for _, r := range p.update("k", updates...) {
+			require.Equal(t, 202, r.Status)
+		}
+		left -= len(got.Result)
+	}
+	p.kill()
+	p = w.start()
+	for left := all - done; left > 0; {
+		got, r := p.claimAll("k", "limit=50&timeout=600")
+		left -= len(got.Result)
+		if backlog := r.header.Get("X-Broker-Backlog"); backlog != "" {
+			require.Equal(t, strconv.Itoa(left), backlog)
+		}
+		if len(got.Result) == 0 {
+			requireWhy(t, "loading", got, r)
+		}
+	}
+}
+
+// Jobs that are too old for a worker hide none of those behind them: an empty answer without a reason
+// still means that there is nothing to do.
+func TestJobsThatArePassedOverHideNoOthers(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start()
+		p.sample("k")
+		for _, r := range p.batch(strings.Split(strings.Repeat(`{"Payload":"old","Priority":9,"TTL":"100ms"}`+"\n", 60)+strings.Repeat(`{"Payload":"due"}`+"\n", 3), "\n")...) {
+			require.Equal(t, 201, r.Status, r.Detail)
+		}
+		time.Sleep(150 * time.Millisecond) // the ages, not an event
+		for due := 0; due < 3; {
+			got, r := p.claimAll("k", "limit=2&timeout=600")
+			due += len(got.Result)
+			for _, j := range got.Result {
+				require.Equal(t, "due", j.Message.Payload)
+			}
+			if len(got.Result) == 0 {
+				requireWhy(t, "loading", got, r)
+				require.NotEmpty(t, r.header.Get("Retry-After"))
+			}
+		}
+	})
+}
+
+// A worker that begins with a replay does not end before its first job has come.
+func TestAReplayThatIsLoadedSaysSo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start(quick...)
+		s := p.stage(t, "k")
+		job := s.newJob("k")
+		s.claim("k", job)
+		require.Equal(t, 202, s.move("k", job, to("DELIVERED")).status)
+		eventually(t, "a message of the past", func() bool {
+			_, r := s.claimOf("k")
+			return r.header.Get("X-Broker-Backlog") == "0"
+		})
+		s.replay("k", everSince)
+		for {
+			got, r := s.claimOf("k")
+			if len(got.Result) > 0 {
+				require.NotEmpty(t, got.Result[0].Replay)
+				return
+			}
+			requireWhy(t, "loading", got, r)
+		}
+	})
+}
+
+// claimOf claims jobs of a consumer of the stage.
+func (s *stage) claimOf(consumer string) (got apitype.ClaimedJobs, r reply) {
+	s.t.Helper()
+	r = s.do("POST", s.path("/consumer/", consumer, "/claim"), "", consumerTokens(consumer)...)
+	require.Equal(s.t, 200, r.status, r.body)
+	require.NoError(s.t, json.Unmarshal([]byte(r.body), &got))
+	return got, r
+}
+
+// What a producer was told is stored, a worker is told of: the claim after a 201 gets the job, and a
+// number says how many are left, or there is none.
+func TestAClaimRightAfterAPublishFindsItsJob(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start()
+		p.sample("k", "listed")
+		for range 200 {
+			p.publish("x")
+			for {
+				got, r := p.claimAll("k", "timeout=600")
+				if len(got.Result) > 0 {
+					break
+				}
+				requireWhy(t, "loading", got, r)
+			}
+		}
+		p.fill(50)
+		got, r := p.claimAll("k", "timeout=600&limit=10")
+		if backlog := r.header.Get("X-Broker-Backlog"); backlog != "" {
+			require.Equal(t, strconv.Itoa(50-len(got.Result)), backlog)
+		}
 	})
 }

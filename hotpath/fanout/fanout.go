@@ -86,6 +86,7 @@ type Fanout struct {
 
 	mu         sync.Mutex
 	pending    []committed
+	offering   []committed                // by a flush under way
 	since      uint64                     // the generation of the queue when the first pending message arrived
 	repeat     map[offeredTo][]redisq.Job // offered before with an unknown result
 	repeatJobs int                        // in repeat
@@ -151,6 +152,32 @@ func (f *Fanout) Pending() int {
 	return len(f.pending)
 }
 
+// Behind reports whether a message of the consumer was committed here that Redis may not have yet.
+func (f *Fanout) Behind(k *durable.Consumer) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, msgs := range [][]committed{f.offering, f.pending} {
+		for i := range msgs {
+			if m := &msgs[i]; m.channelNo == k.ChannelNo && k.Concerns(m.Head) {
+				return true
+			}
+		}
+	}
+	for to := range f.repeat {
+		if to.consumer == k.No {
+			return true
+		}
+	}
+	return false
+}
+
+// offered ends a flush.
+func (f *Fanout) offered() {
+	f.mu.Lock()
+	f.offering = nil
+	f.mu.Unlock()
+}
+
 // Run flushes until ctx ends, then flushes the remaining messages once more.
 func (f *Fanout) Run(ctx context.Context) error {
 	var last time.Time
@@ -191,7 +218,9 @@ func (f *Fanout) Flush(ctx context.Context) bool {
 		repeat = append(repeat, redisq.Batch{Consumer: t.consumer, Jobs: jobs, Epoch: t.epoch})
 	}
 	f.pending, f.repeat, f.repeatJobs = nil, nil, 0
+	f.offering = msgs
 	f.mu.Unlock()
+	defer f.offered()
 	away := map[uint32]bool{} // consumers whose Redis did not accept a batch
 	f.offerAgain(ctx, repeat, away)
 	if len(msgs) == 0 {

@@ -150,3 +150,26 @@ func TestLateOffersAreLeftToTheScanAfterALoss(t *testing.T) {
 		})
 	}
 }
+
+// From the commit until Redis has its job, a message is said to be missing there.
+func TestJobsAreBehindUntilRedisHasThem(t *testing.T) {
+	queue := &slowQueue{}
+	f, _ := oneToFanOut(t, queue)
+	k := &durable.Consumer{No: f.catalogue.ChannelByNo(1).Consumers[0].No, ChannelNo: 1}
+	during := false
+	queue.reached = func() { during = f.Behind(k) }
+	require.True(t, f.Behind(k))
+	require.False(t, f.Behind(&durable.Consumer{No: 2, ChannelNo: 1, Position: 1}), "the message is not for it")
+	require.False(t, f.Behind(&durable.Consumer{No: 3, ChannelNo: 2}))
+	require.True(t, f.Flush(t.Context()))
+	require.True(t, during)
+	require.False(t, f.Behind(k))
+
+	lost := &lostQueue{again: errors.New("away")}
+	f, _ = oneToFanOut(t, lost)
+	require.False(t, f.Flush(t.Context()))
+	require.True(t, f.Behind(k), "its offer has failed")
+	lost.again = nil
+	require.True(t, f.Flush(t.Context()))
+	require.False(t, f.Behind(k))
+}

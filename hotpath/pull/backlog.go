@@ -19,7 +19,7 @@ type why string
 const (
 	whyPaused  why = "paused"  // the consumer is paused, dead or gone
 	whyLimited why = "limited" // by its rate or its concurrency
-	whyLoading why = "loading" // the store has due jobs that Redis does not have yet
+	whyLoading why = "loading" // there are due jobs that no claim gets yet, as a rule because Redis does not have them
 )
 
 const (
@@ -65,8 +65,15 @@ func (w why) tell(rc *fasthttp.RequestCtx) {
 // the window, of an ordered consumer and beside a replay no number is certain.
 func (p *Puller) remaining(k *durable.Consumer, got claimed) remainder {
 	left := p.left(k, got.own)
-	if left.why == "" && got.claim.Limited != redisq.NoLimit {
+	switch {
+	case left.why != "":
+	case got.claim.Limited != redisq.NoLimit:
 		left.why = whyLimited // the jobs of the replay
+	case got.behind || got.claim.Ready > 0 || len(got.jobs) == 0 && p.loads(k):
+		left.why = whyLoading // jobs that this claim has not come to
+	}
+	if got.behind {
+		left.due = unknown
 	}
 	return left
 }
@@ -101,13 +108,26 @@ func (p *Puller) left(k *durable.Consumer, c redisq.Claim) remainder {
 	return left
 }
 
+// loads reports whether the consumer has a replay whose jobs are still to come, while Redis has none of
+// them, or have just come.
+func (p *Puller) loads(k *durable.Consumer) bool {
+	g := p.catalogue.ReplayOf(k.No)
+	if g == nil || g.Held() || g.Replay.State != durable.ReplayRunning {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), countWithin)
+	defer cancel()
+	stats, err := p.queue.Stats(ctx, g.No)
+	return err == nil && (stats.Ready > 0 || stats.Delayed+stats.Leased == 0)
+}
+
 // counted returns how many jobs of the consumer are due, as the store and Redis know it together.
 // Redis may have a part of them only, at least ready.
 func (p *Puller) counted(k *durable.Consumer, ready int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), countWithin)
 	defer cancel()
 	stored, err := p.store.Backlog(ctx, *k, countedAtOnce)
-	if err != nil || stored.Open >= countedAtOnce {
+	if err != nil || stored.More || stored.Open >= countedAtOnce {
 		return unknown
 	}
 	stats, err := p.queue.Stats(ctx, k.No)
@@ -123,7 +143,11 @@ func (p *Puller) whyEmpty(k *durable.Consumer) remainder {
 	if err != nil {
 		return remainder{due: unknown}
 	}
-	return p.left(k, c)
+	left := p.left(k, c)
+	if left.why == "" && left.due <= 0 && p.loads(k) {
+		left.why = whyLoading
+	}
+	return left
 }
 
 // claimNone is a claim of no job.

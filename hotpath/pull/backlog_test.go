@@ -24,11 +24,12 @@ func (q countingQueue) Stats(context.Context, uint32) (redisq.Stats, error) { re
 type countingStore struct {
 	pullStore
 	open int
+	more bool
 	err  error
 }
 
 func (s countingStore) Backlog(_ context.Context, _ durable.Consumer, limit int) (durable.Backlog, error) {
-	return durable.Backlog{Open: min(s.open, limit)}, s.err
+	return durable.Backlog{Open: min(s.open, limit), More: s.more}, s.err
 }
 
 func TestTheBacklogOfAClaimIsRightOrAbsent(t *testing.T) {
@@ -45,6 +46,8 @@ func TestTheBacklogOfAClaimIsRightOrAbsent(t *testing.T) {
 		"no scan has ended, the store counts":      {claim: redisq.Claim{Ready: 1}, queue: countingQueue{stats: redisq.Stats{Leased: 2, Delayed: 3}}, store: countingStore{open: 10}, want: remainder{5, whyLoading}},
 		"Redis knows a new one before the store":   {claim: redisq.Claim{Ready: 4}, store: countingStore{open: 3}, want: remainder{4, whyLoading}},
 		"too many to count":                        {store: countingStore{open: countedAtOnce}, want: remainder{unknown, whyLoading}},
+		"most of what was read is delivered":       {store: countingStore{open: 3, more: true}, want: remainder{unknown, whyLoading}},
+		"all that was read is delivered":           {store: countingStore{more: true}, want: remainder{unknown, whyLoading}},
 		"the store is away":                        {store: countingStore{err: away}, want: remainder{unknown, whyLoading}},
 		"Redis is away":                            {queue: countingQueue{err: away}, want: remainder{unknown, whyLoading}},
 		"the limits of a consumer come first":      {claim: redisq.Claim{Ready: 7, Limited: redisq.RateLimit}, store: countingStore{open: 9}, want: remainder{9, whyLimited}},

@@ -27,6 +27,11 @@ const (
 	defaultClaimed = 100
 	maxClaimed     = 500
 	maxClaimWait   = 20 * time.Second
+	// mostVain bounds the claims in a row of one request that get nothing, although there are jobs: all
+	// that they get are not to be done, or are just on their way to Redis.
+	mostVain = 10
+	// fanoutPause is the wait for jobs on their way to Redis.
+	fanoutPause = 5 * time.Millisecond
 	// goneCheck is the interval at which a waiting claim checks that its client is connected.
 	goneCheck = time.Second
 	// crowded is Retry-After, seconds, where a consumer has its share of the claims that may wait.
@@ -53,7 +58,7 @@ func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 // claimJobs claims until there are jobs or the wait is over. Each claim goes by what the consumer is
 // then: a claim that has waited is refused where a new one would be.
 func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q claimRequest) error {
-	end := time.Now().Add(q.wait)
+	end, vain := time.Now().Add(q.wait), 0
 	var t *ticket
 	defer func() { t.leave() }()
 	for {
@@ -62,10 +67,16 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		}
 		k, now := st.Consumer, q
 		now.timeout = cmp.Or(q.timeout, p.visibility(k))
-		deadline := time.Now().Add(now.timeout)
+		behind, deadline := p.behind(k), time.Now().Add(now.timeout)
 		got, err := p.claimAny(k, now)
 		if err != nil {
 			return err
+		}
+		if got.behind = behind; got.vain() && vain < mostVain {
+			if vain++; len(got.claim.Leases) == 0 {
+				time.Sleep(fanoutPause)
+			}
+			continue
 		}
 		if len(got.jobs) > 0 {
 			got.left = p.remaining(k, got) // before the look at the clock: it may ask the stores
@@ -107,6 +118,13 @@ type claimed struct {
 	jobs     []claimedJob
 	deadline time.Time
 	left     remainder // beside jobs
+	behind   bool      // jobs that were stored before the claim may have come into Redis after it
+}
+
+// vain reports whether the claim got no job, but the next one may: all that it got were over, too old,
+// or not their keys' turn, and there are others behind them; or there are some on their way to Redis.
+func (c *claimed) vain() bool {
+	return len(c.jobs) == 0 && (c.behind || len(c.claim.Leases) > 0 && c.claim.Ready > 0) && c.claim.Limited == redisq.NoLimit
 }
 
 func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {

@@ -86,6 +86,9 @@ type Options struct {
 	Metrics  *metrics.Metrics
 	Answers  *share.Bound // of all large answers; nil: a bound of its own
 	Waiters  *share.Bound // of claims that wait, one for each; nil: a bound of its own
+	// Behind reports whether this broker has stored a message of the consumer that Redis may not have
+	// yet. nil: never.
+	Behind func(k *durable.Consumer) bool
 	// Tell tells other brokers that a consumer has due jobs again. It may not block. nil: there are none.
 	Tell     func(consumer uint32)
 	Stopping <-chan struct{} // closed when long polls must answer
@@ -110,6 +113,7 @@ type Puller struct {
 	stopping  <-chan struct{}
 	log       *slog.Logger
 	tell      func(consumer uint32)
+	behind    func(k *durable.Consumer) bool
 
 	waiters waiters
 	recent  recent
@@ -122,7 +126,10 @@ type Puller struct {
 // New returns the pull routes.
 func New(o Options) *Puller {
 	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, nowMs: o.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping, tell: o.Tell, log: o.Log}
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, log: o.Log}
+	if p.behind == nil {
+		p.behind = func(*durable.Consumer) bool { return false }
+	}
 	if p.answers == nil {
 		p.answers = answer.NewBound(8 * answerBytes)
 	}
@@ -225,14 +232,21 @@ func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 // between.
 func (p *Puller) list(rc *fasthttp.RequestCtx, st *catalogue.Standing) (*queuedJobs, error) {
 	for try := 0; ; try++ {
+		behind := p.behind(st.Consumer)
 		page, err := p.queuedJobs(rc, st.Channel, st.Consumer)
-		if err != nil || len(page.jobs) > 0 || try > 0 || rc.QueryArgs().Has("after") {
+		if err != nil || len(page.jobs) > 0 || rc.QueryArgs().Has("after") {
 			return page, err
 		}
 		left := p.whyEmpty(st.Consumer)
-		if page.why = left.why; left.why != "" || left.due <= 0 {
+		page.why = left.why
+		if left.why != "" || left.due <= 0 && !behind {
 			return page, nil
 		}
+		if try >= mostVain || !behind && try > 0 {
+			page.why = whyLoading
+			return page, nil
+		}
+		time.Sleep(fanoutPause)
 	}
 }
 

@@ -232,5 +232,14 @@ var stateTests = map[string]func(*testing.T, *fixture){
 		b, err = f.Backlog(f.ctx, k, 1)
 		require.NoError(t, err)
 		require.Equal(t, 2, b.Open, "one open job, and one message above the watermark")
+		require.True(t, b.More, "another one was not read")
+		out(durable.OutcomeDelivered, 4)
+		b, err = f.Backlog(f.ctx, k, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, b.Open, "the one that was read is delivered")
+		require.True(t, b.More)
+		b, err = f.Backlog(f.ctx, k, 2)
+		require.NoError(t, err)
+		require.Equal(t, durable.Backlog{Open: 2, Dead: 1, Oldest: batch[2].ID}, b)
 	},
 }
