@@ -175,6 +175,11 @@ func loserIsTold(t *testing.T, p *process) {
 		require.GreaterOrEqual(t, bad.status, 400)
 		require.Equal(t, "false", bad.header.Get("X-Broker-Claimed"))
 	}
+	for _, bad := range []reply{s.move("k", id, `{"NextState":"INFLIGHT","Reason":"x"}`), s.move("k", "06gvk862do000000000g", to("INFLIGHT")),
+		s.do("POST", s.path("/consumer/k/job/", id), to("INFLIGHT"), "X-Broker-Channel-Token", "c-token", "X-Broker-Consumer-Token", "wrong")} {
+		require.GreaterOrEqual(t, bad.status, 400)
+		require.Equal(t, "false", bad.header.Get("X-Broker-Claimed"), "every answer to INFLIGHT says so: %s", bad.body)
+	}
 	done := s.move("k", id, to("DELIVERED"), "X-Broker-Lease", won.Lease)
 	require.Equal(t, 202, done.status)
 	require.Empty(t, done.header.Values("X-Broker-Claimed"))

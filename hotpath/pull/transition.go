@@ -30,17 +30,20 @@ var (
 	errForeign   = problem.New(401, "job_of_other_consumer", "The job belongs to another consumer.")
 )
 
+// refused is the state of a request that was refused before its NextState was known.
+const refused = "refused"
+
 // MoveJob is POST /channel/{channel}/consumer/{consumer}/job/{job}: the state
 // machine of pull jobs. A 202 to DELIVERED or DEAD is on disk.
 func (p *Puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 	st, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
-	state := "refused"
+	state := refused
 	if err == nil {
 		state, err = p.moveJob(rc, st.Channel, st.Consumer)
 	}
 	if err != nil {
-		if state == "INFLIGHT" {
+		if state == "INFLIGHT" || state == refused { // perhaps a request for INFLIGHT
 			rc.Response.Header.Set(ClaimedHeader, "false")
 		}
 		problem.Write(rc, problem.FromChange(err))
@@ -53,7 +56,7 @@ func (p *Puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (state string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
-	state = "refused"
+	state = refused
 	jobID, _ := rc.UserValue("job").(string)
 	job, err := ident.Parse(jobID)
 	if err != nil {
