@@ -65,7 +65,9 @@ var (
 		Detail: "The message may or may not be stored. Post it again with the same X-Broker-Message-ID or Idempotency-Key: it is stored once."}
 	errChangeUnknown = &Problem{Status: 503, Code: "outcome_unknown", RetryAfter: 1,
 		Detail: "The request may or may not have had its effect: the store did not answer to the end. Read what it is about, or send it again."}
-	ErrOverloaded = &Problem{Status: 503, Code: "overloaded", RetryAfter: 1,
+	errRejected       = New(400, "rejected", "The store refuses the content of this message.")
+	errChangeRejected = New(400, "rejected", "The store refuses a value of this request. Nothing was changed.")
+	ErrOverloaded     = &Problem{Status: 503, Code: "overloaded", RetryAfter: 1,
 		Detail: "Too many requests are waiting for the store. Nothing was stored; try again."}
 	ErrDraining = &Problem{Status: 503, Code: "draining", RetryAfter: 1,
 		Detail: "This broker is stopping. Nothing was stored; try again."}
@@ -118,7 +120,7 @@ func From(err error) *Problem {
 	case errors.Is(err, durable.ErrFull):
 		return New(409, "channel_full", "The channel has the maximum number of consumers.")
 	case errors.Is(err, durable.ErrRejected):
-		return New(400, "rejected", "The store refuses the content of this message.").Because(err)
+		return errRejected.Because(err)
 	case errors.Is(err, durable.ErrFailed), errors.Is(err, redisq.ErrFailed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return ErrUnavailable.Because(err)
@@ -130,8 +132,11 @@ func From(err error) *Problem {
 // FromChange is From for a request that stores no message: it speaks of none.
 func FromChange(err error) *Problem {
 	p := From(err)
-	if p.Code == ErrOutcomeUnknown.Code {
+	switch p.Code {
+	case ErrOutcomeUnknown.Code:
 		return errChangeUnknown.Because(err)
+	case errRejected.Code:
+		return errChangeRejected.Because(err)
 	}
 	return p
 }

@@ -73,6 +73,11 @@ func TestAnUnknownOutcomeOfAChangeSpeaksOfNoMessage(t *testing.T) {
 	require.NotContains(t, p.Detail, "message")
 	require.ErrorIs(t, p, durable.ErrOutcomeUnknown)
 	require.Equal(t, "not_found", FromChange(durable.ErrNotFound).Code)
+	require.Contains(t, From(durable.ErrRejected).Detail, "message")
+	refused := FromChange(durable.ErrRejected)
+	require.Equal(t, "rejected", refused.Code)
+	require.NotContains(t, refused.Detail, "message")
+	require.ErrorIs(t, refused, durable.ErrRejected)
 }
 
 func TestAProblemStaysItselfInsideOtherErrors(t *testing.T) {
