@@ -91,7 +91,7 @@ func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 	}
 	switch {
 	case no == len(lineMembers):
-		return problem.Newf(400, "invalid_line", "A line has no member %q.", name[:min(len(name), longestQuote)])
+		return unknownMember(string(name))
 	case !seen.add(no):
 		return errRepeated
 	case no > 1 && r.null():
@@ -138,6 +138,15 @@ func (l *batchLine) member(name []byte, r *lineReader, seen *members) error {
 		l.consumers, err = r.names()
 	}
 	return err
+}
+
+// unknownMember refuses a member that would have no effect.
+func unknownMember(name string) error {
+	meant := ""
+	if best := problem.Nearest(name, lineMembers[:]); best != "" {
+		meant = " Did you mean " + best + "?"
+	}
+	return problem.Newf(400, "invalid_line", "A line has no member %q.%s", name[:min(len(name), longestQuote)], meant)
 }
 
 // A lineReader reads JSON from memory.

@@ -28,3 +28,13 @@ func TestAMessageIsKnownOutsideByTheProducersID(t *testing.T) {
 	m.Key = "order-1"
 	require.Equal(t, "/channel/c/message/order-1", string(appendMessageURL(nil, "c", m)))
 }
+
+func TestAMemberThatALineDoesNotHaveLeadsToTheNearestOne(t *testing.T) {
+	for name, meant := range map[string]string{"payload": "Payload", "Consumer": "Consumers", "priority": "Priority", "ScheduleFor": "ScheduledFor", "Header": "Headers"} {
+		var l batchLine
+		err := l.parse([]byte(`{"` + name + `":"1"}`))
+		require.ErrorContains(t, err, `"`+name+`". Did you mean `+meant+`?`)
+	}
+	var l batchLine
+	require.NotContains(t, l.parse([]byte(`{"surprise":"1"}`)).Error(), "Did you mean")
+}
