@@ -113,7 +113,7 @@ func (b *broker) drain(ctx context.Context) {
 	failpoint.At(failpoint.Draining)
 	time.Sleep(delay)
 	b.plane.Drain()
-	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DeliveryTimeout+stopGrace)
+	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DrainTimeout+stopGrace) // a body may come slowly
 	defer cancel()
 	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		b.log.Warn("listener did not close cleanly", "error", err)

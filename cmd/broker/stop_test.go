@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -63,4 +67,23 @@ func TestAStopWaitsForAnswersInItsTime(t *testing.T) {
 	require.Equal(t, 0, <-ended)
 	s.on(w.start()).awaitStatus(at, "DELIVERED")
 	require.EqualValues(t, 1, requests.Load())
+}
+
+// A batch that never ends, and is sent all the time, holds a stop no longer than the setting says.
+func TestAStopDoesNotWaitForABodyWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	p := embeddedWorld(t).with("BROKER_DRAIN_TIMEOUT=100ms", "BROKER_DELIVERY_TIMEOUT=1h").start()
+	p.sample("k")
+	conn := p.dial()
+	_, err := io.WriteString(conn, batchHead+"Transfer-Encoding: chunked\r\n\r\n")
+	require.NoError(t, err)
+	go func() {
+		for err == nil {
+			const line = `{"Payload":"p"}` + "\n"
+			_, err = fmt.Fprintf(conn, "%x\r\n%s\r\n", len(line), line)
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	eventually(t, "the batch", func() bool { return strings.Contains(p.do("GET", "/channel/c/messages?limit=1", "").body, `"ID"`) })
+	require.Equal(t, 0, p.stop())
 }
