@@ -61,8 +61,8 @@ func judge(err error) verdict {
 	return failed
 }
 
-// full reports whether SQLite has no room, or may not write. The last page of a transaction is the
-// one that commits it, so nothing is committed then.
+// full reports whether SQLite has no room, or may not write, as beyond a quota (a failed write). The
+// last page of a transaction is the one that commits it, so nothing is committed then.
 func full(err error) bool {
 	var answer *sqlite.Error
 	if !errors.As(err, &answer) {
@@ -72,7 +72,7 @@ func full(err error) bool {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY:
 		return true
 	}
-	return false
+	return answer.Code() == sqlite3.SQLITE_IOERR_WRITE
 }
 
 // withoutValues returns an error of a statement in a form that may be logged. Some error

@@ -4,6 +4,7 @@ package main
 
 import (
 	"math"
+	"os/signal"
 	"syscall"
 )
 
@@ -16,3 +17,7 @@ func maxDescriptors() int {
 	}
 	return int(min(l.Cur, math.MaxInt32))
 }
+
+// ignoreFileLimit makes a write beyond the largest size of a file (ulimit -f) an error, as that of a
+// disk that is full. The signal would end the process.
+func ignoreFileLimit() { signal.Ignore(syscall.SIGXFSZ) }

@@ -48,6 +48,7 @@ func main() {
 		gcpace.Start()
 	}
 	signal.Ignore(syscall.SIGPIPE) // a reader of stdout or stderr that is gone ends nothing
+	ignoreFileLimit()
 	stdout, stderr := console.New(console.Apart(os.Stdout), "stdout"), console.New(console.Apart(os.Stderr), "stderr")
 	flush := func() {
 		stdout.Flush(flushWithin)

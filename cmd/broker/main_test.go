@@ -28,6 +28,7 @@ const (
 	envKill  = "PENSTOCK_TEST_KILL"  // "<point>:<n>": kill -9 ourselves the n-th time we come there; ":<duration>": after we stood there so long
 	envStand = "PENSTOCK_TEST_STAND" // "<point>:<n>:<duration>": stand there so long the n-th time we come there, and go on
 	envFiles = "PENSTOCK_TEST_FILES" // "<n>": have at most n descriptors
+	envSize  = "PENSTOCK_TEST_SIZE"  // "<bytes>": have no larger file, as with a quota
 )
 
 func TestMain(m *testing.M) {
@@ -46,9 +47,11 @@ func TestMain(m *testing.M) {
 		select {} // the signal is on its way
 	})
 	atPoint(os.Getenv(envStand), time.Sleep)
-	if n, err := strconv.ParseUint(os.Getenv(envFiles), 10, 64); err == nil {
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
-			panic(err)
+	for name, limit := range map[string]int{envFiles: syscall.RLIMIT_NOFILE, envSize: syscall.RLIMIT_FSIZE} {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+			if err := syscall.Setrlimit(limit, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+				panic(err)
+			}
 		}
 	}
 	if file := os.Getenv(envRedisFile); file != "" {
