@@ -183,8 +183,8 @@ type Options struct {
 	AwaitOthers func(ctx context.Context)
 	// PingQueue reports whether Redis answers, for /readyz. nil: not reported.
 	PingQueue func(ctx context.Context) error
-	// Warning is what /readyz tells an operator of the store; empty: nothing.
-	Warning string
+	// Warning returns what /readyz tells an operator of the store; empty: nothing. nil: not reported.
+	Warning func() string
 	// Writable reports why the store takes no writes, for /readyz. nil: not reported.
 	Writable func() error
 	// Retention is how long messages are kept, 0 for ever. NowMs is the clock of the store; nil: that of

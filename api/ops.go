@@ -25,7 +25,10 @@ func (a *API) readyz(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if a.draining.Load() {
 		return problem.ErrDraining
 	}
-	view := apitype.Health{Status: "ready", Store: "ok", Warning: a.o.Warning}
+	view := apitype.Health{Status: "ready", Store: "ok"}
+	if a.o.Warning != nil {
+		view.Warning = a.o.Warning()
+	}
 	if a.o.PingQueue != nil {
 		view.Queue = "ok"
 		if err := a.ping(ctx, a.o.PingQueue); err != nil {

@@ -75,8 +75,7 @@ func (b *broker) checkFolder(ctx context.Context) error {
 		}
 	}
 	if _, err := os.Stat(mark); err == nil {
-		b.warning = wentBack
-		b.log.Error(wentBack, "folder", b.cfg.DataDir)
+		b.warn(wentBack, "folder", b.cfg.DataDir)
 	}
 	return nil
 }

@@ -5,9 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
 // backup runs broker backup.
@@ -70,5 +74,48 @@ func TestAStoreThatLostItsWriteAheadLogSaysSoUntilAnOperatorHasSeenIt(t *testing
 	require.NoError(t, os.Remove(filepath.Join(dir, wentBackFile)))
 	p = w.start()
 	require.NotContains(t, p.do("GET", "/readyz", "").body, "Warning")
+	require.Zero(t, p.stop())
+}
+
+// A MySQL database that was emptied, or is another one, starts silently no more than an embedded one.
+func TestAnEmptyDatabaseThatRedisKnowsBetterIsToldReal(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t).with("BROKER_DATA_DIR=" + t.TempDir())
+	p := w.start()
+	s := p.stage(t, "k")
+	s.publish("acknowledged")
+	require.NotContains(t, p.do("GET", "/readyz", "").body, "Warning")
+	o, err := redis.ParseURL(w.redis.URL())
+	require.NoError(t, err)
+	client := redis.NewClient(o)
+	defer client.Close()
+	eventually(t, "Redis to remember a state", func() bool {
+		seen, err := client.HGet(t.Context(), "p1:history", "seen").Result()
+		return err == nil && !strings.HasSuffix(seen, " 0")
+	})
+	require.Zero(t, p.stop())
+	p = w.start("BROKER_MYSQL_DSN=" + tables.MySQL(t))
+	require.Contains(t, p.do("GET", "/readyz", "").body, "MESSAGES THAT WERE ACKNOWLEDGED MAY BE MISSING")
+	require.Contains(t, p.log.String(), "NOT IN THE STATE THAT REDIS REMEMBERS")
+	require.Zero(t, p.stop())
+}
+
+// The journal of a broker that was killed while MySQL was away waits for its own store.
+func TestMySQLIsAwayAndTheJournalOfAnotherStoreIsTold(t *testing.T) {
+	t.Parallel()
+	w, _ := journalWorld(t)
+	p := w.start()
+	p.journalled()
+	w.mysql.Pause()
+	require.Equal(t, 202, p.broadcast("in the journal").status)
+	p.kill()
+	w.mysql.Resume()
+	other := realWorld(t)
+	q := other.start("BROKER_DATA_DIR=" + w.setting("BROKER_DATA_DIR"))
+	require.Contains(t, q.do("GET", "/readyz", "").body, "BELONGS TO ANOTHER STORE")
+	require.Zero(t, q.stop())
+	p = w.start()
+	require.NotContains(t, p.do("GET", "/readyz", "").body, "Warning")
+	p.requireEachOnce("in the journal")
 	require.Zero(t, p.stop())
 }

@@ -86,7 +86,7 @@ type broker struct {
 	failed    chan error // capacity 1: why the broker must end
 
 	restorations prometheus.Counter // signs that the store went back
-	warning      string             // for /readyz
+	warnings     warnings           // for /readyz
 	redisAway    atomic.Bool        // since this broker began
 	outdated     bool               // Redis knew another history of the store when this broker began
 }

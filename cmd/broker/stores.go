@@ -81,6 +81,7 @@ func (b *broker) awaitRedis(ctx context.Context) {
 			return
 		}
 		if b.outdated {
+			b.warn(otherHistory)
 			b.restored()
 		}
 		b.redisAway.Store(false)

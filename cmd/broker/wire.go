@@ -86,7 +86,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		AllowDelete: b.cfg.AllowDelete,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,
-		Writable: b.node.Writable, Warning: b.warning,
+		Writable: b.node.Writable, Warning: b.warnings.text,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs, MaxStored: b.cfg.storedLimit, MaxScheduled: int64(b.cfg.ProducerMaxScheduled),
 		Metrics:    metricsPage(registry),
@@ -113,7 +113,7 @@ func (b *broker) followOthers(watch *redisq.RunWatch) {
 	watch.OnChange(b.plane.RedisChanged)
 	b.catalogue.OnRestored(b.restored)
 	if b.outdated {
-		b.log.Warn("Redis knows another history of the store, as after a backup was restored while no broker ran; the broker begins all scans again")
+		b.warn(otherHistory)
 		b.restored()
 	}
 	b.node.Restored, b.node.ClockStepped = b.restored, b.reaper.ClockStepped
@@ -184,7 +184,8 @@ func (b *broker) newRegistry() *prometheus.Registry {
 
 // planeOptions are the options of the data plane, which reports to the agenda of the reaper.
 func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agenda, policies *policy.Book, bodies *share.Bound, m *metrics.Metrics, reader *exchange.Reader) hotpath.Options {
-	cfg := b.cfg
+	cfg, journals := b.cfg, b.journal.options(b.cfg, b.log)
+	journals.Left = b.noticeForeign(journals.Left)
 	return hotpath.Options{
 		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client), States: states, Tripped: states.Tripped,
 		Balancer: b.balancer, Board: b.board, Reader: reader, Answered: b.answered,
@@ -197,7 +198,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		Visible: cfg.visible(), Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, Waiters: b.waiters, WaitingRequests: waitingRequests,
 		Touched: agenda.Touch, Refill: agenda.Refill,
-		Journal:     b.journal.options(cfg, b.log),
+		Journal:     journals,
 		Quota:       b.quota,
 		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },
 		Metrics: m, Log: b.log,
