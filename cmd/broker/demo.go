@@ -58,7 +58,7 @@ pull consumer. Try, in another terminal:
 
   curl -i %[1]s/channel/%[2]s/broadcast -H 'X-Broker-Channel-Token: %[2]s-token' -H 'X-Broker-Producer-ID: %[3]s' -H 'X-Broker-Producer-Token: %[3]s-token' -H 'Content-Type: application/json' -d '{"hello":"world"}'
 
-  curl -s %[1]s/channel/%[2]s/consumer/%[4]s/queued-jobs -H 'X-Broker-Channel-Token: %[2]s-token' -H 'X-Broker-Consumer-Token: %[4]s-token'
+  curl -s -X POST '%[1]s/channel/%[2]s/consumer/%[4]s/claim?limit=1' -H 'X-Broker-Channel-Token: %[2]s-token' -H 'X-Broker-Consumer-Token: %[4]s-token'
 
   curl -s %[1]s/channel/%[2]s/messages
 

@@ -28,7 +28,7 @@ func pageCommands(t *testing.T, page string) (script string) {
 func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 	t.Parallel()
 	w := emptyWorld(t)
-	received := &syncBuffer{}
+	received, folder := &syncBuffer{}, t.TempDir()
 	sink, err := startSink("127.0.0.1:0", received)
 	require.NoError(t, err)
 	defer sink.Close()
@@ -36,7 +36,7 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 		p, printed := startDemoBroker(t, w)
 		for round := range 2 {
 			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n"
-			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md"} {
+			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md", "docs/api.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
 				text += pageCommands(t, page)
 			}
 			// The walkthrough has refusals. Whether its answers are right is another test.
@@ -44,7 +44,7 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			bash := exec.CommandContext(ctx, "bash")
 			bash.Env = append(clearedEnv(), "NO_PROXY=*")
-			bash.Stdin = strings.NewReader(strings.NewReplacer("http://127.0.0.1:8080", p.base, "127.0.0.1:9000", sink.listener.Addr().String()).Replace(text))
+			bash.Dir, bash.Stdin = folder, strings.NewReader(strings.NewReplacer("http://127.0.0.1:8080", p.base, "127.0.0.1:9000", sink.listener.Addr().String()).Replace(text))
 			var out bytes.Buffer
 			bash.Stdout, bash.Stderr = &out, &out
 			bash.WaitDelay = time.Second
