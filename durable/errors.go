@@ -61,6 +61,9 @@ func judge(err error) verdict {
 	return failed
 }
 
+// Full reports whether an error says that the store has no room, or may not be written: nothing is stored.
+func Full(err error) bool { return full(err) }
+
 // full reports whether SQLite has no room, or may not write, as beyond a quota (a failed write). The
 // last page of a transaction is the one that commits it, so nothing is committed then.
 func full(err error) bool {

@@ -23,5 +23,7 @@ func TestFaultABrokerBeyondItsQuotaRefusesForCertainAndIsNotReady(t *testing.T) 
 	eventually(t, "the state of the store", func() bool { return p.do("GET", "/readyz", "").status == 503 })
 	require.Contains(t, p.do("GET", "/readyz", "").body, "store_not_writable")
 	requireProblem(t, p.do("PUT", "/channel/another", "token=t", "Content-Type", "application/x-www-form-urlencoded"), 503, "unavailable")
+	upload := append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)
+	requireProblem(t, p.do("POST", "/channel/c/bulk", `{"Payload":"`+body+`"}`+"\n", upload...), 503, "unavailable")
 	require.Zero(t, p.stop())
 }

@@ -222,7 +222,7 @@ func (b *Bulks) takeForm(u *upload, boundary string, said *apitype.BulkRequest) 
 // maybeStored is the answer to a request whose last write failed: an earlier try of the store may
 // have got through, and then the bulk runs.
 func maybeStored(err error) error {
-	if errors.Is(err, durable.ErrFailed) || errors.Is(err, durable.ErrBulkLost) {
+	if errors.Is(err, durable.ErrFailed) && !durable.Full(err) || errors.Is(err, durable.ErrBulkLost) {
 		return problem.ErrOutcomeUnknown.Because(err)
 	}
 	return err
