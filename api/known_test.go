@@ -52,7 +52,7 @@ func TestARefusedHeaderLeadsToTheNearestOne(t *testing.T) {
 	for name, meant := range map[string]string{
 		"X-Broker-Schedule-For": "X-Broker-Scheduled-For", "X-Broker-Consumer": "X-Broker-Consumers", "X-Broker-Priority": "X-Broker-Message-Priority",
 		"X-Broker-TTL": "X-Broker-Message-TTL", "X-Broker-Idempotency-Key": "Idempotency-Key", "x-broker-orderingkey": "X-Broker-Ordering-Key",
-		"X-Broker-Chanel-Token": "X-Broker-Channel-Token", "X-Broker-Recurence": "X-Broker-Recurrence", "X-BROKER-METADATA": "X-Broker-Metadata-Headers",
+		"X-Broker-Chanel-Token": "X-Broker-Channel-Token", "X-Broker-Recurence": "X-Broker-Recurrence", "X-Broker-Message-Scheduled-For": "X-Broker-Scheduled-For", "X-Broker-Delay-Seconds": "X-Broker-Delay", "X-BROKER-METADATA": "X-Broker-Metadata-Headers",
 	} {
 		for _, path := range []string{"/channel/c/broadcast", "/channel/c/request"} {
 			detail := w.do("POST", path, "payload", name+": 1").problem(400, "unknown_header").Body
