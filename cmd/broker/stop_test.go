@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,6 +84,8 @@ func TestAStopDoesNotWaitForABodyWithoutAnEnd(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
-	eventually(t, "the batch", func() bool { return strings.Contains(p.do("GET", "/channel/c/messages?limit=1", "").body, `"ID"`) })
+	line, readErr := bufio.NewReader(readHTTP(t, conn)).ReadString('\n')
+	require.NoError(t, readErr)
+	require.Contains(t, line, `"Status":201`)
 	require.Equal(t, 0, p.stop())
 }
