@@ -74,12 +74,16 @@ func (r *Response) Add(keep *Keep, name, value string) {
 	if !keep.Headers(name) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		return
 	}
-	for start, end := 0, 0; start < len(r.Headers); start = end + 1 {
-		end = start + bytes.IndexByte(r.Headers[start:], '\n')
-		if bytes.HasPrefix(r.Headers[start:], []byte(name+":")) {
-			r.Headers = slices.Insert(r.Headers, end, []byte(", "+value)...)
-			return
-		}
+	line := []byte("\n" + name + ":")
+	first := bytes.HasPrefix(r.Headers, line[1:])
+	at := 0
+	if !first {
+		at = bytes.Index(r.Headers, line) + 1
+	}
+	if first || at > 0 { // of several lines of a name one is made, wherever they stand
+		end := at + bytes.IndexByte(r.Headers[at:], '\n')
+		r.Headers = slices.Insert(r.Headers, end, []byte(", "+value)...)
+		return
 	}
 	r.Headers = append(append(append(append(r.Headers, name...), ':'), value...), '\n')
 }
