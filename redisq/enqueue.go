@@ -117,10 +117,12 @@ type offer struct {
 }
 
 // offers splits a batch into calls. Jobs of one priority that are due now and were never
-// attempted share calls of offer.lua. All other jobs share calls of enqueue.lua.
+// attempted share a call of offer.lua. All other jobs share calls of enqueue.lua, and so do those for
+// which one call is not enough: offer.lua might refuse all jobs of the first call, and take the fewer and
+// newer ones of the second.
 func (q *Queue) offers(b Batch) []*offer {
 	var out []*offer
-	open := map[int]*offer{} // by priority; -1: for enqueue.lua
+	open, pieces := map[int]*offer{}, map[int]int{} // by priority; -1: for enqueue.lua
 	for i, j := range b.Jobs {
 		kind := j.Priority
 		if j.Delay > 0 || j.Attempts > 0 {
@@ -131,12 +133,13 @@ func (q *Queue) offers(b Batch) []*offer {
 			o = &offer{}
 			open[kind] = o
 			out = append(out, o)
+			pieces[kind]++
 		}
 		o.jobs = append(o.jobs, j)
 		o.places = append(o.places, i)
 	}
 	for _, o := range out {
-		if first := o.jobs[0]; first.Delay > 0 || first.Attempts > 0 {
+		if first := o.jobs[0]; first.Delay > 0 || first.Attempts > 0 || pieces[first.Priority] > 1 {
 			o.call = enqueueCall(b.Consumer, o.jobs, Fresh, q.window)
 			continue
 		}

@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"jobs past the window are spilled", jobsPastTheWindowAreSpilled},
 		{"a better job enters a full window up to twice its size", betterJobEntersFullWindow},
 		{"fresh jobs do not overtake spilled ones", freshJobsDoNotOvertake},
+		{"the jobs of one fan-out keep their order where the window ends", oneFanOutKeepsItsOrder},
 		{"no job below the spilled priority is leased", nothingBelowSpilled},
 		{"the refill loads spilled jobs in order", refillBringsBack},
 		{"a refill notices concurrent spills", refillSeesOthersSpill},

@@ -51,6 +51,19 @@ func freshJobsDoNotOvertake(t *testing.T, s Server) {
 	check(t, s, q)
 }
 
+// Jobs of one fan-out that need several calls do not overtake each other where the window ends.
+func oneFanOutKeepsItsOrder(t *testing.T, s Server) {
+	q := s.Queue(600)
+	put(t, q, jobs(0, 590, 3), redisq.Fresh)
+	got, errs := q.EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: jobs(590, redisq.MaxBatch+3, 3)}})
+	require.NoError(t, errs[0])
+	require.Equal(t, 10, got[0].Added)
+	require.Equal(t, 10, got[0].FirstSpilled)
+	ids := idsOf(claim(t, q, 500, never).Leases)
+	require.Equal(t, span(0, 599), append(ids, idsOf(claim(t, q, 500, never).Leases)...))
+	check(t, s, q)
+}
+
 func nothingBelowSpilled(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(3)
