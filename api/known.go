@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strings"
 
@@ -200,7 +201,8 @@ func (r *Route) unknownHeader(name string) error {
 		}
 	}
 	meant := ""
-	if best := problem.Nearest(name[len(brokerPrefix):], short); best != "" {
+	own := name[len(brokerPrefix):]
+	if best := cmp.Or(problem.Nearest(own, short), problem.Inside(own, short)); best != "" {
 		meant = " Did you mean " + full[best] + "?"
 	}
 	if len(r.Headers) > 0 {

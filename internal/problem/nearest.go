@@ -5,14 +5,9 @@ import "strings"
 // farthest is the largest edit distance of a name that Nearest accepts.
 const farthest = 2
 
-// leastPart is the length of a known name from which it counts inside one that is up to three times as
-// long.
-const leastPart = 5
-
 // Nearest returns the known name that is most similar to a misspelled name, or "". A known
 // name is similar when up to two letters are inserted, missing or replaced, or when it
-// contains the misspelled name; failing that, the longest one of at least five letters that the
-// misspelled name contains. Case is ignored. Refusals suggest the name in their detail.
+// contains the misspelled name. Case is ignored. Refusals suggest the name in their detail.
 func Nearest(name string, known []string) string {
 	best, least := "", farthest+1
 	name = strings.ToLower(name[:min(len(name), 64)])
@@ -21,14 +16,6 @@ func Nearest(name string, known []string) string {
 		if d := edits(name, lower); d < least && d < len(lower) && 2*d <= max(len(name), len(lower)) {
 			best, least = k, d
 		} else if best == "" && len(name) > 2 && strings.Contains(lower, name) {
-			best = k
-		}
-	}
-	if best != "" {
-		return best
-	}
-	for _, k := range known {
-		if len(k) >= max(leastPart, len(name)/3, len(best)+1) && strings.Contains(name, strings.ToLower(k)) {
 			best = k
 		}
 	}
@@ -55,4 +42,21 @@ func edits(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// leastPart is the length of a known name from which it counts inside one that is up to three times as
+// long.
+const leastPart = 5
+
+// Inside returns the longest known name that a longer name contains, or "". Case is ignored. Refusals
+// suggest it where Nearest finds nothing.
+func Inside(name string, known []string) string {
+	best := ""
+	name = strings.ToLower(name[:min(len(name), 64)])
+	for _, k := range known {
+		if len(k) >= max(leastPart, len(name)/3, len(best)+1) && strings.Contains(name, strings.ToLower(k)) {
+			best = k
+		}
+	}
+	return best
 }
