@@ -34,8 +34,8 @@ type rawH2 struct {
 	net.Listener
 	conns, requests, answered, over atomic.Int32
 
-	leaves func(no int32) bool // connections that end at once, nil: none
-	pour   func(conn net.Conn) // writes to each connection beside the answers, nil: nothing
+	leaves atomic.Pointer[func(no int32) bool] // connections that end at once, nil: none
+	pour   func(conn net.Conn)                 // writes to each connection beside the answers, nil: nothing
 }
 
 func (s *rawH2) url() string { return "http://" + s.Addr().String() + "/cb" }
@@ -80,7 +80,7 @@ func speaking(t testing.TB, answer func(s *rawH2, c *h2conn) (frames []byte, clo
 			}
 			no := s.conns.Add(1)
 			conns.Store(conn, true)
-			if s.leaves != nil && s.leaves(no) {
+			if leaves := s.leaves.Load(); leaves != nil && (*leaves)(no) {
 				_, _ = conn.Write(append(frame(frameSettings, 0, 0), (&h2conn{}).goAway(0, codeNo)...))
 				_ = conn.(*net.TCPConn).CloseWrite() // a reset would take what was said with it
 				continue
@@ -355,7 +355,8 @@ func TestAnHTTPSServerWithoutHTTP2GetsHTTP1(t *testing.T) {
 // A consumer that goes away before it has a request on a connection has processed none.
 func TestAConnectionThatEndsBeforeARequestRefusesIt(t *testing.T) {
 	s := speaking(t, func(s *rawH2, c *h2conn) ([]byte, bool) { return s.ok(c.stream), false })
-	s.leaves = func(no int32) bool { return no < 4 }
+	leaves := func(no int32) bool { return no < 4 }
+	s.leaves.Store(&leaves)
 	for range 3 {
 		r := post(t, client(t), s.url(), "h2", "x", 20*time.Second)
 		require.True(t, r.OK(), "%+v", r)
