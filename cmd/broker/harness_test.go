@@ -164,16 +164,18 @@ func tail(s string, n int) string {
 	return s
 }
 
-// nextPort walks through ports below those that the system gives to outgoing
-// connections: of those one is easily taken between our look and the broker's.
+// nextPort walks through ports that nobody else takes between our look and the broker's: they are
+// below those of the servers of the tests, and of the system's outgoing connections.
 var nextPort atomic.Int32
 
-func init() { nextPort.Store(12_000 + rand.Int32N(15_000)) }
+const firstPort, ports = 5_000, 10_000
+
+func init() { nextPort.Store(rand.Int32N(ports)) }
 
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
-		addr := "127.0.0.1:" + strconv.Itoa(int(12_000+nextPort.Add(1)%20_000))
+		addr := "127.0.0.1:" + strconv.Itoa(int(firstPort+nextPort.Add(1)%ports))
 		if l, err := net.Listen("tcp", addr); err == nil {
 			require.NoError(t, l.Close())
 			return addr
