@@ -117,7 +117,7 @@ var consumerLives = map[string]func(*testing.T, *life){
 		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true", "resultUrl", k.URL+"/result/{messageID}")
 		answer := make(chan reply)
 		go func() {
-			r, _ := s.try("POST", s.path("/request"), "m", append(append([]string{}, producerTokens...), "Prefer", "wait=50")...)
+			r, _ := s.ask("POST", s.path("/request"), "m", append(append([]string{}, producerTokens...), "Prefer", "wait=50")...)
 			answer <- r
 		}()
 		eventually(t, "a poll", func() bool { return k.count() > 1 })
