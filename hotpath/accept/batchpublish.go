@@ -279,7 +279,7 @@ func (b *batch) collect() (err error) {
 
 // record adds the results of a chunk to the answers and counts them.
 func (b *batch) record(c *chunk) {
-	stored, bytes, submitted, repeats, others := 0, 0, 0, 0, 0
+	stored, submitted, repeats, others := 0, 0, 0, 0
 	for _, l := range c.lines {
 		if l.later != nil {
 			if stored, repeat := c.recordLater(b.answers, l); repeat {
@@ -303,15 +303,12 @@ func (b *batch) record(c *chunk) {
 		}
 		if err == nil {
 			stored++
-			bytes += len(l.msg.Payload)
 		}
 		if b.answers.add(l.msg, err, c.intake, 0) {
 			repeats++
 		}
 	}
 	b.answers.flush()
-	b.p.metrics.Published.Add(float64(stored))
-	b.p.metrics.PublishBytes.Add(float64(bytes))
 	b.p.metrics.Repeats.Add(float64(repeats))
 	b.p.metrics.BatchRefused.Add(float64(len(c.lines) - stored - repeats - others))
 }

@@ -63,12 +63,8 @@ func (p *Publisher) storeStep(ctx context.Context, k share.Key, store StepStore,
 	if err != nil {
 		return err
 	}
-	for i, m := range step.Messages {
-		switch e := step.Results[i]; {
-		case e == nil:
-			p.metrics.Published.Inc()
-			p.metrics.PublishBytes.Add(float64(len(m.Payload)))
-		case errors.Is(e, durable.ErrDuplicate):
+	for i := range step.Messages {
+		if errors.Is(step.Results[i], durable.ErrDuplicate) {
 			p.metrics.Repeats.Inc()
 		}
 	}
@@ -80,35 +76,15 @@ func (p *Publisher) storeStep(ctx context.Context, k share.Key, store StepStore,
 	return nil
 }
 
-// bulk gives the messages of a step their IDs and stores the step. Where the store reports stale
-// data, it refreshes that data and tries again.
+// bulk gives the messages of a step their IDs and stores the step.
 func (c *committer) bulk(ctx context.Context, s StepStore, step *durable.BulkStep) error {
-	for try := 0; ; try++ {
-		lease, err := c.node.Lease() // before the IDs, see cluster.Node.Renew
-		if err != nil {
-			return err
-		}
-		lease.Known = c.catalogue.Version()
-		refusal := c.prepareBulk(step)
-		if refusal == nil {
-			err = guard.Do("step of a bulk", func() error { return s.StepBulk(ctx, lease, step) })
-			if err == nil {
-				c.bulkStored(step)
-				return nil
-			}
-			if !errors.Is(err, durable.ErrStale) {
-				return err
-			}
-		} else if try > 0 { // another broker may have resumed the channel
-			return refusal
-		}
-		if try > 20 || ctx.Err() != nil {
-			return problem.ErrUnavailable.Because(durable.ErrStale)
-		}
-		if err := c.refresh(ctx, try); err != nil {
-			return err
-		}
+	err := storeAll(ctx, c, []*durable.BulkStep{step}, c.prepareBulk, func(lease durable.NodeLease, _ []*durable.BulkStep) []error {
+		return []error{guard.Do("step of a bulk", func() error { return s.StepBulk(ctx, lease, step) })}
+	})[0]
+	if err == nil {
+		c.bulkStored(step)
 	}
+	return err
 }
 
 // prepareBulk gives the messages of a step their IDs, in one block, and their recipients. A row was
@@ -139,7 +115,7 @@ func (c *committer) prepareBulk(step *durable.BulkStep) error {
 	return nil
 }
 
-// bulkRefusal is refusal for a row of a bulk: it is for the channel and the producer of the request
+// bulkRefusal is the refusal of a row of a bulk: it is for the channel and the producer of the request
 // only, and not for others that have their IDs now.
 func (c *committer) bulkRefusal(m *durable.Message) error {
 	ch, producer := c.catalogue.ChannelByNo(m.ChannelNo), c.catalogue.ProducerByNo(m.ProducerNo)
@@ -162,10 +138,7 @@ func (c *committer) bulkStored(step *durable.BulkStep) {
 			stored = append(stored, m)
 		}
 	}
-	_ = guard.Do("hand-over to fan-out", func() error { // on failure the reconciler finds the messages
-		c.committed(stored)
-		return nil
-	})
+	c.stored(stored)
 }
 
 // Body returns the body of a request whose client may be slow, but may not stop. Only its end is

@@ -2,7 +2,6 @@ package accept
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -268,61 +267,49 @@ func (c *committer) handOver(batch []*write, results []error) {
 	if len(stored) < len(batch) {
 		c.tellRejected(batch, results)
 	}
-	// The payload cache and the fan-out own the messages from here on. They receive the messages
-	// before the callers are answered, so a message with a 201 is always known to the broker that
-	// answered.
+	c.stored(stored)
+}
+
+// stored counts messages that are stored and gives them to the fan-out. The payload cache and the
+// fan-out own the messages from here on. They receive the messages before the callers are answered, so
+// a message with a 201 is always known to the broker that answered.
+func (c *committer) stored(msgs []*durable.Message) {
+	c.count(msgs...)
 	_ = guard.Do("hand-over to fan-out", func() error { // on failure the reconciler finds the messages
-		c.committed(stored)
+		c.committed(msgs)
 		return nil
 	})
 }
 
-// insert gives each message its ID and its recipients and stores the messages. Where the store reports
-// stale data, it refreshes that data and tries again.
-func (c *committer) insert(ctx context.Context, writes []*write) []error {
-	for try := 0; ; try++ {
-		lease, err := c.node.Lease() // before the IDs, see cluster.Node.Renew
-		if err != nil {
-			return slices.Repeat([]error{err}, len(writes))
-		}
-		lease.Known = c.catalogue.Version() // before the resources are looked up
-		refused, withdrawn := c.anyProducerDeleted(writes), false
-		for _, w := range writes {
-			m := w.msg
-			withdrawn = !w.number(c.ids) || withdrawn
-			if ch := c.catalogue.ChannelByNo(m.ChannelNo); ch == nil {
-				refused = true
-			} else {
-				if m.Audience != ch.Audience || m.Shape != ch.Shape {
-					c.judge.one(ch, m)
-				}
-				refused = refused || ch.Paused || m.Addressed != "" && ch.Deletions() && !addressable(ch, m.Addressed)
-			}
-		}
-		switch {
-		case withdrawn:
-			return c.insertSome(ctx, writes, (*write).withdrawn)
-		case refused:
-			return c.insertOthers(ctx, writes)
-		}
-		results := c.store.Insert(ctx, lease, messagesOf(writes))
-		stale := 0
-		for _, err := range results {
-			if errors.Is(err, durable.ErrStale) {
-				stale++
-			}
-		}
-		if stale == 0 {
-			return results
-		}
-		if stale < len(writes) { // parts of a large batch: repeat only the stale ones
-			return c.repeatStale(ctx, writes, results)
-		}
-		if ctx.Err() != nil {
-			return slices.Repeat([]error{problem.ErrUnavailable.Because(durable.ErrStale)}, len(writes))
-		}
-		if err := c.refresh(ctx, try); err != nil {
-			return slices.Repeat([]error{err}, len(writes))
-		}
+// count counts stored messages.
+func (c *committer) count(msgs ...*durable.Message) {
+	bytes := 0
+	for _, m := range msgs {
+		bytes += len(m.Payload)
 	}
+	c.metrics.Published.Add(float64(len(msgs)))
+	c.metrics.PublishBytes.Add(float64(bytes))
+}
+
+// insert gives each message its ID and its recipients and stores the messages.
+func (c *committer) insert(ctx context.Context, writes []*write) []error {
+	return storeAll(ctx, c, writes, c.prepare, func(lease durable.NodeLease, writes []*write) []error {
+		return c.store.Insert(ctx, lease, messagesOf(writes))
+	})
+}
+
+// prepare gives a message its recipients and its ID, or returns why it may not be stored.
+func (c *committer) prepare(w *write) error {
+	m := w.msg
+	ch, err := c.destination(m, w.accepted)
+	switch {
+	case err != nil:
+		return err
+	case m.Audience != ch.Audience || m.Shape != ch.Shape:
+		c.judge.one(ch, m)
+	}
+	if !w.number(c.ids) {
+		return errWithdrawn
+	}
+	return nil
 }

@@ -110,11 +110,10 @@ func (r *replay) findTried(ctx context.Context, todo []*fate) error {
 // old stores nothing, and returns nil where the message is stored.
 func (r *replay) lookUp(ctx context.Context, look []*fate) error {
 	c := r.p.committer
-	lease, err := c.node.Lease()
+	lease, err := c.lease()
 	if err != nil {
 		return err
 	}
-	lease.Known = c.catalogue.Version()
 	msgs := make([]*durable.Message, len(look))
 	for i, f := range look {
 		m := *f.Msg
@@ -124,6 +123,9 @@ func (r *replay) lookUp(ctx context.Context, look []*fate) error {
 	for i, err := range c.store.Insert(ctx, lease, msgs) {
 		switch f := look[i]; {
 		case err == nil:
+			if early, ok := r.p.standby.takeEarly(f.Receipt); !ok || early.err != nil { // the committer did not count it
+				c.count(f.Msg)
+			}
 			f.conclude(r, f.Tried, nil)
 		case errors.Is(err, durable.ErrStale), errors.Is(err, durable.ErrRejected):
 			f.checked = true
@@ -142,8 +144,6 @@ func (f *fate) conclude(r *replay, id ident.ID, err error) {
 	var dup *durable.DuplicateError
 	switch {
 	case err == nil:
-		r.p.metrics.Published.Inc()
-		r.p.metrics.PublishBytes.Add(float64(len(f.Msg.Payload)))
 	case errors.As(err, &dup):
 		id = dup.ID
 	default:

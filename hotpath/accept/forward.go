@@ -17,9 +17,5 @@ func (p *Publisher) Forward(ctx context.Context, m *durable.Message) error {
 	sub.Wait()
 	err := sub.Outcome(0)
 	sub.Release()
-	if err == nil {
-		p.metrics.Published.Inc()
-		p.metrics.PublishBytes.Add(float64(len(m.Payload)))
-	}
 	return err
 }

@@ -164,8 +164,6 @@ func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel
 		ctx.Response.Header.Set(RecipientsHeader, "0")
 	}
 	ctx.SetStatusCode(fasthttp.StatusCreated)
-	p.metrics.Published.Inc()
-	p.metrics.PublishBytes.Add(float64(len(msg.Payload)))
 }
 
 // answerRepeat answers with success to a message that was stored before.

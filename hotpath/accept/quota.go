@@ -33,7 +33,7 @@ func (p *Publisher) storeSchedules(ctx context.Context, batch []*durable.Schedul
 	if len(todo) == 0 {
 		return results
 	}
-	stored := p.committer.schedule(ctx, &p.scheduler, todo)
+	stored := p.committer.schedule(ctx, todo)
 	for i, m := range batch {
 		if results[i] == nil {
 			results[i], stored = stored[0], stored[1:]

@@ -289,49 +289,18 @@ func (p *Publisher) inTurn(ctx context.Context, t Terms, k share.Key, n int, byt
 	return nil
 }
 
-// schedule gives each schedule its ID and stores them. Where the store reports stale data, it
-// refreshes that data and tries again.
-func (c *committer) schedule(ctx context.Context, s *scheduler, batch []*durable.Scheduled) []error {
-	results := make([]error, len(batch))
-	which := make([]int, len(batch))
-	for i, m := range batch {
-		which[i], m.ID = i, c.ids.Next()
+// schedule gives each schedule its ID and stores them.
+func (c *committer) schedule(ctx context.Context, batch []*durable.Scheduled) []error {
+	for _, m := range batch {
+		m.ID = c.ids.Next()
 	}
-	for try := 0; ; try++ {
-		lease, err := c.node.Lease()
-		if err != nil {
-			return slices.Repeat([]error{err}, len(batch))
-		}
-		lease.Known = c.catalogue.Version()
-		var todo []*durable.Scheduled
-		var index, again []int
-		for _, i := range which {
-			if results[i] = c.refusal(&batch[i].Message, false); results[i] == nil {
-				todo, index = append(todo, batch[i]), append(index, i)
-			} else if try == 0 { // another broker may have resumed the channel
-				again = append(again, i)
-			}
-		}
-		if len(todo) > 0 {
-			for j, err := range s.store.Schedule(ctx, lease, todo) {
-				results[index[j]] = err
-				if errors.Is(err, durable.ErrStale) {
-					results[index[j]] = problem.ErrUnavailable.Because(err)
-					again = append(again, index[j])
-				}
-			}
-		}
-		if len(again) == 0 || ctx.Err() != nil || try > 20 {
-			return results
-		}
-		which = again
-		if err := c.refresh(ctx, try); err != nil {
-			for _, i := range again {
-				results[i] = err
-			}
-			return results
-		}
+	prepare := func(m *durable.Scheduled) error {
+		_, err := c.destination(&m.Message, false)
+		return err
 	}
+	return storeAll(ctx, c, batch, prepare, func(lease durable.NodeLease, batch []*durable.Scheduled) []error {
+		return c.store.Schedule(ctx, lease, batch)
+	})
 }
 
 // ForwardAll publishes messages that the broker itself makes, and returns one result each.
@@ -345,12 +314,7 @@ func (p *Publisher) ForwardAll(ctx context.Context, msgs []*durable.Message) []e
 	for _, sub := range subs {
 		sub.Wait()
 		for i := range sub.writes {
-			err := sub.Outcome(i)
-			results = append(results, err)
-			if err == nil {
-				p.metrics.Published.Inc()
-				p.metrics.PublishBytes.Add(float64(len(sub.Message(i).Payload)))
-			}
+			results = append(results, sub.Outcome(i))
 		}
 		sub.Release()
 	}
