@@ -312,7 +312,7 @@ func FuzzAnswer(f *testing.F) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "0", "-1", "1000000000", "99999999999999999999", "Mon, 04 May 2026 03:02:31 GMT", "1.5", " 7\t", "soon", "+5", "١"} {
+	for _, s := range []string{"", "0", "-1", "1000000000", "99999999999999999999", "Mon, 04 May 2026 03:02:31 GMT", "1.5", " 7\t", "soon", "+5", "١", `"5s"`, "1m30.5s", ".", "99999999999999999999.9 sec"} {
 		f.Add(s)
 	}
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/quantity"
 )
 
 // ErrTimeout says that the exchange was not over when its time was.
@@ -103,22 +105,46 @@ func parseRetryAfter(s string, now time.Time) time.Duration {
 	return ParseRetryAfter(s, now, maxRetryAfter)
 }
 
-// ParseRetryAfter reads a Retry-After of at most most; -1 where there is none.
+// ParseRetryAfter reads a Retry-After of at most most; -1 where there is none. Besides whole seconds
+// and dates it takes what has one meaning only, with or without quotes: a decimal fraction of
+// seconds, which is rounded up, and seconds or a duration with units (5s, 5 seconds, 1m30s).
 func ParseRetryAfter(s string, now time.Time, most time.Duration) time.Duration {
 	s = strings.TrimSpace(s)
-	if s == "" {
-		return -1
+	if n := len(s); n > 1 && s[0] == s[n-1] && (s[0] == '"' || s[0] == '\'') {
+		s = strings.TrimSpace(s[1 : n-1])
 	}
-	if strings.Trim(s, "0123456789") == "" {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || n > int64(most/time.Second) {
-			return most
-		}
+	if n, ok := seconds(s, int64(most/time.Second)); ok {
 		return time.Duration(n) * time.Second
 	}
-	t, ok := parseDate(s)
-	if !ok {
-		return -1
+	if d, err := quantity.Duration(strings.ToLower(s)); err == nil && d >= 0 {
+		return min(d, most)
 	}
-	return min(max(t.Sub(now), 0), most)
+	if t, ok := parseDate(s); ok {
+		return min(max(t.Sub(now), 0), most)
+	}
+	return -1
+}
+
+// seconds reads a decimal number of seconds, with or without their unit, as a whole number of at most
+// most.
+func seconds(s string, most int64) (n int64, ok bool) {
+	unit := strings.TrimLeft(s, "0123456789.")
+	number := s[:len(s)-len(unit)]
+	switch strings.ToLower(strings.TrimSpace(unit)) {
+	case "", "s", "sec", "secs", "second", "seconds":
+	default:
+		return 0, false
+	}
+	whole, fraction, _ := strings.Cut(number, ".")
+	if whole+fraction == "" || strings.Contains(fraction, ".") {
+		return 0, false
+	}
+	n, err := strconv.ParseInt("0"+whole, 10, 64)
+	if err != nil || n >= most {
+		return most, true
+	}
+	if strings.Trim(fraction, "0") != "" {
+		n++
+	}
+	return n, true
 }
