@@ -10,13 +10,14 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/policy"
 )
 
 // A tokenSeal closes the tokens of one client for Redis, and names them there. Name and key are
 // derived from the client, its secret and a secret of the store, so a copy of Redis tells neither the
 // token nor the client, however simple the client's secret is. Another URL, ID, secret or set of
-// scopes is another client.
+// scopes is another client; another spelling of the same URL is not.
 type tokenSeal struct {
 	name string
 	box  cipher.AEAD
@@ -26,7 +27,7 @@ func newTokenSeal(store []byte, c policy.OAuth2) tokenSeal {
 	scopes := slices.Clone(c.Scopes)
 	slices.Sort(scopes)
 	identity := ""
-	for _, part := range append([]string{c.TokenURL, c.ClientID, c.ClientSecret}, slices.Compact(scopes)...) {
+	for _, part := range append([]string{egress.Plain(c.TokenURL), c.ClientID, c.ClientSecret}, slices.Compact(scopes)...) {
 		identity += strconv.Itoa(len(part)) + ":" + part
 	}
 	derive := func(what string, n int) []byte {

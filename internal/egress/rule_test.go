@@ -137,3 +137,27 @@ func TestOriginsAreComparedInOneSpelling(t *testing.T) {
 		require.Empty(t, Origin(none), none)
 	}
 }
+
+func TestTheSpellingsOfOneURLAreOne(t *testing.T) {
+	for plain, others := range map[string][]string{
+		"https://idp.example/token":    {"HTTPS://idp.example/token", "https://IDP.Example/token", "https://idp.example./token", "https://idp.example:443/token", "https://IDP.EXAMPLE.:0443/token"},
+		"http://idp.example/":          {"http://idp.example", "http://idp.example:80", "http://Idp.Example.:80/"},
+		"http://idp.example/?a=B":      {"http://idp.example?a=B"},
+		"https://idp.example:80/t":     {"https://IDP.example:080/t"},
+		"http://[2001:db8::1]/t":       {"http://[2001:DB8:0::1]:80/t"},
+		"http://[2001:db8::80]:8080/t": {"http://[2001:DB8:0::80]:8080/t"},
+		"http://127.0.0.1/t":           {"http://127.1:80/t", "http://[::ffff:127.0.0.1]/t"},
+		"http://h/A%2fb":               {"http://H/A%2fb"},
+	} {
+		require.Equal(t, plain, Plain(plain))
+		for _, other := range others {
+			require.Equal(t, plain, Plain(other))
+		}
+	}
+	for _, differ := range [][2]string{
+		{"http://h/a", "http://h/A"}, {"http://h/a", "http://h/a/"}, {"http://h/a", "https://h/a"}, {"http://h/a", "http://h/a?"}, {"http://h:443/", "https://h:443/"}, {"http://h/%61", "http://h/a"},
+	} {
+		require.NotEqual(t, Plain(differ[0]), Plain(differ[1]))
+	}
+	require.Equal(t, "no URL", Plain("no URL"))
+}

@@ -42,6 +42,21 @@ func Origin(raw string) string {
 	return d.parsed.Scheme + "://" + d.address()
 }
 
+// Plain returns a URL in its usual spelling, so that URLs of one resource can be compared: scheme and
+// host in small letters, the host without a final dot, no default port, and a path. A URL that CheckURL
+// refuses whatever the policy is returned as it is.
+func Plain(raw string) string {
+	d, _, err := split(raw)
+	if err != nil {
+		return raw
+	}
+	host := d.address()
+	if d.port == d.usualPort() {
+		host = strings.TrimSuffix(host, ":"+d.port)
+	}
+	return d.parsed.Scheme + "://" + host + d.uri
+}
+
 // A destination is a callback URL taken apart.
 type destination struct {
 	tls  bool
@@ -96,7 +111,7 @@ func split(raw string) (d destination, addr netip.Addr, err error) {
 		if strings.HasSuffix(u.Host, ":") {
 			return d, addr, errors.New("egress: the port is missing after the colon")
 		}
-		d.port = map[bool]string{false: "80", true: "443"}[d.tls]
+		d.port = d.usualPort()
 	} else {
 		n, err := strconv.Atoi(d.port)
 		if err != nil || n < 1 || n > 65535 {
@@ -127,6 +142,13 @@ func split(raw string) (d destination, addr netip.Addr, err error) {
 }
 
 func (d destination) address() string { return net.JoinHostPort(d.host, d.port) }
+
+func (d destination) usualPort() string {
+	if d.tls {
+		return "443"
+	}
+	return "80"
+}
 
 // parseHost tells an address from a name. A name whose last label is a number
 // is read as the C library and browsers read it, in any base and with fewer than
