@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // backupCommand copies the embedded store to a new file.
@@ -24,7 +25,7 @@ func backupCommand(args []string, stdout, stderr io.Writer) int {
 			return exitUsage
 		}
 		if err := durable.BackupSQLite(ctx, cfg.DataDir, args[0]); err != nil {
-			fmt.Fprintf(stderr, "broker: backup: %v\n", err)
+			fmt.Fprintf(stderr, "broker: backup: %v\n", sentence.Of(err))
 			return exitStore
 		}
 		fmt.Fprintf(stdout, "%s is a copy of the store in %s\n", args[0], cfg.DataDir)

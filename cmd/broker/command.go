@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/sentence"
 	"github.com/penstock-broker/penstock/internal/usage"
 )
 
@@ -145,7 +146,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			err = errors.New("arguments are missing")
 		}
 	}
-	fmt.Fprintf(stderr, "broker %s: %s\n%s; broker %s --help tells more\n", name, err, c.line(), name)
+	fmt.Fprintf(stderr, "broker %s: %s\n%s; broker %s --help tells more\n", name, sentence.Of(err), c.line(), name)
 	return exitUsage
 }
 

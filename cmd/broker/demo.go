@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // The sample of `make run`. Its tokens are not secret, since the pages contain them. A broker
@@ -82,7 +83,7 @@ func startSink(addr string, out io.Writer) (*demo, error) {
 func listen(ctx context.Context, addr string, stdout, stderr io.Writer) int {
 	d, err := startSink(addr, stdout)
 	if err != nil {
-		fmt.Fprintf(stderr, "broker listen: %v\n", err)
+		fmt.Fprintf(stderr, "broker listen: %v\n", sentence.Of(err))
 		return exitStart
 	}
 	fmt.Fprintf(stdout, "a push consumer listens on http://%s and prints its deliveries\n", d.listener.Addr())

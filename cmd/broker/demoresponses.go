@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 const (
@@ -52,7 +53,7 @@ func demoResponses(ctx context.Context, stdout, stderr io.Writer) int {
 		err = runResponsesDemo(ctx, folder, stdout, stderr)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "broker demo-responses: %v\n", err)
+		fmt.Fprintf(stderr, "broker demo-responses: %v\n", sentence.Of(err))
 		return exitStart
 	}
 	return exitClean

@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // faults collect the mistakes of all settings.
@@ -24,6 +26,11 @@ type mistake struct {
 // refuse adds a mistake of a setting.
 func (f *faults) refuse(name, format string, args ...any) {
 	f.wrong[name] = true
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = sentence.Of(err)
+		}
+	}
 	f.all = append(f.all, mistake{text: fmt.Sprintf(format, args...)})
 }
 
@@ -68,7 +75,7 @@ func (e settingsError) Error() string {
 // refuseSettings prints an error of readConfig and returns the exit code. The address of a store that
 // no store can have is, alone, a store that cannot be reached.
 func refuseSettings(stderr io.Writer, err error) int {
-	fmt.Fprintf(stderr, "broker: the settings cannot be used (docs/configuration.md):\n%v\n", err)
+	fmt.Fprintf(stderr, "broker: the settings cannot be used (docs/configuration.md):\n%s\n", sentence.Of(err))
 	var all settingsError
 	if errors.As(err, &all) && !slices.ContainsFunc(all, func(m mistake) bool { return !m.store }) {
 		return exitStore

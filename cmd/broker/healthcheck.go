@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // healthTimeout bounds a whole health check. It is shorter than the usual limits of container
@@ -23,7 +25,7 @@ const healthTimeout = 4 * time.Second
 func healthcheck(environ []string, live bool, stdout, stderr io.Writer) int {
 	addr, err := healthAddr(environ)
 	if err != nil {
-		fmt.Fprintf(stderr, "broker healthcheck: %v\n", err)
+		fmt.Fprintf(stderr, "broker healthcheck: %v\n", sentence.Of(err))
 		return exitUsage
 	}
 	path := "/readyz"
@@ -34,7 +36,7 @@ func healthcheck(environ []string, live bool, stdout, stderr io.Writer) int {
 	defer cancel()
 	answer, err := askHealth(ctx, addr, path)
 	if err != nil {
-		fmt.Fprintf(stderr, "broker healthcheck: %v\n", err)
+		fmt.Fprintf(stderr, "broker healthcheck: %v\n", sentence.Of(err))
 		return exitUsage
 	}
 	fmt.Fprintln(stdout, answer)

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // A journalSigner signs receipts with a secret of the store, so every broker of the store knows
@@ -73,7 +74,7 @@ func (b *broker) journalGauges() []prometheus.Collector {
 // Redis: the brokers that run find the messages there, as they find those of a broker that died.
 func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) int {
 	fail := func(code int, err error) int {
-		fmt.Fprintf(stderr, "broker: journal replay: %v\n", err)
+		fmt.Fprintf(stderr, "broker: journal replay: %v\n", sentence.Of(err))
 		return code
 	}
 	cfg, err := readConfig(os.Environ())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/console"
 	"github.com/penstock-broker/penstock/internal/privatefile"
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // Rotation of BROKER_LOG_FILE.
@@ -108,7 +109,7 @@ func newLogger(cfg config, stderr io.Writer) (*slog.Logger, *logFile, error) {
 		out = file.lines
 	}
 	handler := func(to io.Writer) slog.Handler {
-		options := &slog.HandlerOptions{Level: level}
+		options := &slog.HandlerOptions{Level: level, ReplaceAttr: errorsAsSentences}
 		if cfg.LogFormat == "text" || cfg.LogFormat == "" && cfg.LogFile == "" && isTerminal(stderr) {
 			return slog.NewTextHandler(to, options)
 		}
@@ -122,6 +123,16 @@ func newLogger(cfg config, stderr io.Writer) (*slog.Logger, *logFile, error) {
 		})
 	}
 	return slog.New(handler(out)), file, nil
+}
+
+// errorsAsSentences shows the errors of a line without the names of packages.
+func errorsAsSentences(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindAny {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(sentence.Of(err))
+		}
+	}
+	return a
 }
 
 // checkLogFile tries whether the log file can be written.
@@ -146,7 +157,7 @@ func reopenAtHangup(hangups chan os.Signal, file *logFile, log *slog.Logger, std
 		defer close(done)
 		for range hangups {
 			if err := file.Reopen(); err != nil {
-				fmt.Fprintf(stderr, "broker: BROKER_LOG_FILE cannot be reopened: %v\n", err)
+				fmt.Fprintf(stderr, "broker: BROKER_LOG_FILE cannot be reopened: %v\n", sentence.Of(err))
 				continue
 			}
 			log.Info("SIGHUP: the log was reopened", "file", file != nil)

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/seedfile"
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // openTimeout bounds reaching and migrating the stores at start.
@@ -38,7 +39,7 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 	signal.Notify(hangups, syscall.SIGHUP)
 	log, file, err := newLogger(cfg, stderr)
 	if err != nil {
-		fmt.Fprintf(stderr, "broker: %v\n", err)
+		fmt.Fprintf(stderr, "broker: %v\n", sentence.Of(err))
 		return exitUsage
 	}
 	defer file.Close()
@@ -101,7 +102,7 @@ func migrate(ctx context.Context, stdout, stderr io.Writer) int {
 		}
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "broker: %v\n", err)
+		fmt.Fprintf(stderr, "broker: %v\n", sentence.Of(err))
 		return exitStore
 	}
 	fmt.Fprintln(stdout, "the tables are up to date")
@@ -159,7 +160,7 @@ func (b *broker) applySeeds(ctx context.Context) error {
 		}
 		err := policy.CheckURL(c.CallbackURL)
 		if err != nil { // err omits the URL, which may contain a secret
-			warnings = append(warnings, seedfile.Warning(fmt.Sprintf("consumer %s: the broker may not post to its callback URL: %v; not created", c.ID, err)))
+			warnings = append(warnings, seedfile.Warning(fmt.Sprintf("consumer %s: the broker may not post to its callback URL: %s; not created", c.ID, egress.Say(err))))
 		}
 		return err != nil
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/schedule"
+	"github.com/penstock-broker/penstock/internal/sentence"
 	"github.com/penstock-broker/penstock/internal/share"
 )
 
@@ -84,7 +85,7 @@ func (n timeNames) two() error {
 func (n timeNames) parseDelay(text string) (time.Duration, error) {
 	d, err := schedule.ParseDelay(text)
 	if err != nil {
-		err = problem.New(400, "invalid_schedule", n.delay+": "+err.Error()+"; nothing was stored.")
+		err = problem.New(400, "invalid_schedule", n.delay+": "+sentence.Of(err)+"; nothing was stored.")
 	}
 	return d, err
 }
@@ -137,7 +138,7 @@ func recurrenceOf(t times, names timeNames) (*schedule.Recurrence, error) {
 	}
 	r, err := schedule.Parse(t.recurrence)
 	if err != nil {
-		return nil, problem.New(400, "invalid_recurrence", names.recurrence+": "+err.Error()+"; nothing was stored.")
+		return nil, problem.New(400, "invalid_recurrence", names.recurrence+": "+sentence.Of(err)+"; nothing was stored.")
 	}
 	if !r.Cron() && (t.at != "" || t.delay > 0) {
 		return nil, problem.Newf(400, "invalid_recurrence", "%s has a start of its own, so %s and %s must be absent; nothing was stored.", names.recurrence, names.at, names.delay)

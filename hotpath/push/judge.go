@@ -118,5 +118,8 @@ func describeFailure(res egress.Result) string {
 		}
 		return strings.ToValidUTF8(text, string(utf8.RuneError))
 	}
+	if res.Status/100 == 3 {
+		return "status " + strconv.Itoa(res.Status) + " (redirects are not followed)"
+	}
 	return "status " + strconv.Itoa(res.Status)
 }

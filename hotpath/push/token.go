@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -253,19 +255,23 @@ func fetcher(web *http.Client, client policy.OAuth2) func(ctx context.Context) (
 	config := clientcredentials.Config{
 		ClientID: client.ClientID, ClientSecret: client.ClientSecret, TokenURL: client.TokenURL, Scopes: client.Scopes,
 	}
-	who := share.Host(client.TokenURL + " " + client.ClientID) // an account of the endpoint
+	who := share.Host(egress.Plain(client.TokenURL) + " " + client.ClientID) // an account of the endpoint
 	return func(ctx context.Context) (*oauth2.Token, error) {
 		return config.Token(context.WithValue(egress.For(ctx, who), oauth2.HTTPClient, web))
 	}
 }
 
 // describeToken describes a failed request for a token without what the endpoint answered and
-// without its URL, which may contain secrets.
+// without its path, which may contain secrets.
 func describeToken(err error) error {
 	var refused *oauth2.RetrieveError
+	var unsent *url.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return errTokenTime
+	case errors.As(err, &unsent): // without its URL
+		why := strings.ReplaceAll(egress.Say(unsent.Err), "the consumer", "the endpoint")
+		return fmt.Errorf("the token endpoint cannot be asked: %s; nothing was sent to the consumer", why)
 	case errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode/100 != 2:
 		return fmt.Errorf("the token endpoint answered %d; nothing was sent to the consumer", refused.Response.StatusCode)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/internal/egress"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -210,6 +211,21 @@ func TestABrokerThatDiesWhileItFetchesHoldsTheOthersUpForAWhileOnly(t *testing.T
 	require.False(t, ours)
 }
 
+// Two consumers may name one endpoint in two ways.
+func TestAnEndpointInAnotherSpellingIsTheSameClient(t *testing.T) {
+	x := newSite(t)
+	site := strings.TrimSuffix(x.endpoint, "/token")
+	port := site[strings.LastIndexByte(site, ':'):]
+	a, b := brokerOf(x.queue), brokerOf(x.queue)
+	requireToken(t, sourceIn(t, a, site+" client s3cret"), nil, "t1")
+	for _, spelling := range []string{site + "/", "HTTP://127.1" + port, "http://[::ffff:127.0.0.1]" + port} {
+		requireToken(t, sourceIn(t, a, spelling+" client s3cret"), nil, "t1")
+		requireToken(t, sourceIn(t, b, spelling+" client s3cret"), nil, "t1")
+	}
+	require.Len(t, a.tokens.all, 1)
+	requireToken(t, sourceIn(t, a, site+"/other client s3cret"), nil, "t2")
+}
+
 func TestWithoutAQueueEachBrokerFetchesATokenOfItsOwn(t *testing.T) {
 	x := newSite(t)
 	x.redis.Close()
@@ -271,4 +287,28 @@ func TestARefusalOfARenewedTokenHoldsAFewTimes(t *testing.T) {
 	_, _, ok = r.hold(time.Now())
 	require.True(t, ok)
 	require.True(t, r.renews(&accessToken{since: time.Now().Add(-freshFor - time.Second)}))
+}
+
+// The owner of a consumer reads why there is no token, and no secret of the URL.
+func TestATokenEndpointThatCannotBeAskedIsSaidSo(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	address := s.Listener.Addr().String()
+	client := egress.NewClient(egress.Options{})
+	t.Cleanup(client.Close)
+	broker := brokerOf(nil)
+	broker.settings.Web = client.Web(egress.Configured)
+	source := sourceIn(t, broker, "http://"+address+"/hidden?s3cret client s3cret")
+	_, err := source.get(nil, time.Now().Add(time.Minute))
+	require.EqualError(t, err, "the token endpoint cannot be asked: connection refused by "+address+"; nothing was sent to the consumer")
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	source = sourceIn(t, broker, secure.URL+"/?s3cret client s3cret")
+	_, err = source.get(nil, time.Now().Add(time.Minute))
+	require.EqualError(t, err, "the token endpoint cannot be asked: the certificate of the endpoint is signed by an unknown authority; nothing was sent to the consumer")
+}
+
+func TestARedirectIsSaidToBeTheFailure(t *testing.T) {
+	require.Equal(t, "status 302 (redirects are not followed)", describeFailure(egress.Result{Status: 302}))
+	require.Equal(t, "status 404", describeFailure(egress.Result{Status: 404}))
 }

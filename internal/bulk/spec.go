@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/apitype"
 	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // The formats of a body.
@@ -100,7 +101,7 @@ func parseRequest(body []byte, checkURL func(string) error) (*apitype.BulkReques
 	}
 	if checkURL != nil {
 		if err := checkURL(r.FileURL); err != nil {
-			return nil, problem.New(400, "invalid_file_url", "FileURL: "+strings.ReplaceAll(strings.TrimPrefix(err.Error(), "egress: "), "callback ", "")+".")
+			return nil, problem.New(400, "invalid_file_url", "FileURL: "+strings.ReplaceAll(sentence.Of(err), "callback ", "")+".")
 		}
 	}
 	if r.Format != CSV && r.Format != NDJSON {

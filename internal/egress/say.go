@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // named are the failures that this package names, the more telling one first.
@@ -142,9 +144,10 @@ func foreign(err error) bool {
 	return errors.As(err, &op) || errors.As(err, &errno) || errors.As(err, &cert)
 }
 
-// bare cuts the names of packages off.
+// bare cuts the names of packages off, and of what the library did.
 func bare(text string) string {
-	for _, name := range []string{"egress: ", "connect: ", "TLS: ", "tls: ", "x509: "} {
+	text = sentence.Text(text)
+	for _, name := range []string{"connect: ", "TLS: ", "tls: ", "x509: "} {
 		text = strings.ReplaceAll(text, name, "")
 	}
 	return text

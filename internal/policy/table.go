@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/penstock-broker/penstock/internal/sentence"
 )
 
 // A table is the fields of a kind of policy, in the order in which they are shown.
@@ -52,7 +54,7 @@ func (t table[P]) merge(set, form map[string]string) error {
 		default:
 			var p P
 			if err := f.parse(&p, text); err != nil {
-				return &FieldError{Field: f.name, Problem: err.Error()}
+				return &FieldError{Field: f.name, Problem: sentence.Of(err)}
 			}
 			set[f.name] = f.format(&p)
 		}

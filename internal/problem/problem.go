@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/sentence"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -35,8 +36,13 @@ func New(status int, code, detail string) *Problem {
 	return &Problem{Status: status, Code: code, Detail: detail}
 }
 
-// Newf is New with a format.
+// Newf is New with a format. It shows errors as package sentence does.
 func Newf(status int, code, format string, args ...any) *Problem {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = sentence.Of(err)
+		}
+	}
 	return New(status, code, fmt.Sprintf(format, args...))
 }
 
