@@ -13,8 +13,11 @@ import (
 // connection. It closes the connection when the body is longer.
 const maxSkipped = 64 << 10
 
+// skipTimeout is how long endBody waits for such a body.
+const skipTimeout = 5 * time.Second
+
 // endBody removes the unread rest of a streamed body from the connection, where the server
-// would take it for the next request. It skips the rest, or closes the connection.
+// would take it for the next request. It skips a short rest, or closes the connection.
 func endBody(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(rc *fasthttp.RequestCtx) {
 		next(rc)
@@ -23,15 +26,19 @@ func endBody(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			return // a streamed answer still reads the body, and ends it itself
 		}
 		switch {
-		case rc.Response.ConnectionClose(): // the rest only matters to the answer, see drain
-			_ = rc.Conn().SetReadDeadline(time.Now().Add(drainPause))
+		case rc.Response.ConnectionClose(): // the rest only matters to the answer, see linger
+			return
+		case rc.Request.Header.ContentLength() > maxSkipped && rc.Response.StatusCode() >= fasthttp.StatusBadRequest:
+			rc.SetConnectionClose()
+			linger(rc.Conn())
+			return
 		case rc.Response.StatusCode() >= fasthttp.StatusBadRequest:
 			// The request was refused before its body was read. The body may never come.
-			_ = rc.Conn().SetReadDeadline(time.Now().Add(drainTimeout))
+			_ = rc.Conn().SetReadDeadline(time.Now().Add(skipTimeout))
 		}
 		if !skip(stream) {
 			rc.SetConnectionClose()
-			drain(rc.Conn())
+			linger(rc.Conn())
 		}
 	}
 }

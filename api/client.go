@@ -26,6 +26,8 @@ type clientConn struct {
 	pace  pace
 	seat  seat
 	given atomic.Bool // the connection is given up: no write is prolonged
+
+	lingers atomic.Bool // Close reads what still comes
 }
 
 // A pace is how fast the client takes an answer.
@@ -45,6 +47,9 @@ func (c *clientConn) SetReadDeadline(t time.Time) error {
 }
 
 func (c *clientConn) Close() error {
+	if c.lingers.Swap(false) {
+		c.readOut()
+	}
 	c.forget()
 	c.leave()
 	return c.TCPConn.Close()

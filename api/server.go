@@ -30,10 +30,6 @@ const (
 	idleTimeout = 75 * time.Second
 	// maxHeaderBytes bounds the request line and headers, which the read buffer must contain.
 	maxHeaderBytes = 16 << 10
-	// maxDrainedBytes, drainTimeout and drainPause bound drain.
-	maxDrainedBytes = 64 << 20
-	drainTimeout    = 5 * time.Second
-	drainPause      = 100 * time.Millisecond
 )
 
 // ServerOptions are the limits of a server.
@@ -53,11 +49,11 @@ func NewServer(h fasthttp.RequestHandler, o ServerOptions) *fasthttp.Server {
 		o.Answers = answer.NewBound(defaultBodies)
 	}
 	return &fasthttp.Server{
-		Handler:                      contain(seated(settled(strict(endBody(h)), o.Answers))),
+		Handler:                      lingering(contain(seated(settled(strict(endBody(h)), o.Answers)))),
 		ConnState:                    resting,
 		StreamRequestBody:            true, // the handlers bound their bodies: see package intake
 		MaxRequestBodySize:           1,    // with streaming: only the bytes that the server awaits before the handler
-		ErrorHandler:                 refuse,
+		ErrorHandler:                 refuseBroken,
 		Logger:                       serverLog{o.Log},
 		Concurrency:                  o.Concurrency,
 		ReadBufferSize:               maxHeaderBytes,
@@ -218,8 +214,14 @@ func isName(b []byte, name string) bool {
 	return len(b) == len(name) && strings.EqualFold(string(b), name)
 }
 
-// refuse answers a request that could not be read. The server then closes the connection,
+// refuseBroken answers a request that could not be read. The server then closes the connection,
 // because the start of the next request is unknown.
+func refuseBroken(rc *fasthttp.RequestCtx, err error) {
+	refuse(rc, err)
+	linger(rc.Conn())
+}
+
+// refuse answers a request that is not well-formed.
 func refuse(rc *fasthttp.RequestCtx, err error) {
 	setRequestID(rc)
 	var small *fasthttp.ErrSmallBuffer
@@ -230,37 +232,12 @@ func refuse(rc *fasthttp.RequestCtx, err error) {
 		p = problem.New(fasthttp.StatusBadRequest, "duplicate_header", "A header whose name begins with X-Broker- occurs more than once.")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p = problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this broker accepts.")
-		drain(rc.Conn())
 	case errors.As(err, &small):
 		p = problem.New(fasthttp.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The request line and headers have more than 16 KiB.")
-		drain(rc.Conn())
 	case errors.As(err, &timeout) && timeout.Timeout():
 		p = problem.New(fasthttp.StatusRequestTimeout, "request_timeout", "The request did not arrive in time.")
 	}
 	problem.Write(rc, p)
-}
-
-// drain reads the bytes that the client still sends, within bounds. A connection that is
-// closed with unread bytes is reset, and most clients would report the reset instead of the
-// answer.
-func drain(c net.Conn) {
-	if c == nil {
-		return
-	}
-	end := time.Now().Add(drainTimeout)
-	buf := skipBuffers.Get().(*[4 << 10]byte)
-	defer skipBuffers.Put(buf)
-	for total := 0; total < maxDrainedBytes && time.Now().Before(end); {
-		// A client that pauses has sent the whole request, or waits for the answer.
-		if c.SetReadDeadline(time.Now().Add(drainPause)) != nil {
-			return
-		}
-		n, err := c.Read(buf[:])
-		total += n
-		if err != nil {
-			return
-		}
-	}
 }
 
 // serverLog logs fasthttp's lines about broken connections at level debug, because an
