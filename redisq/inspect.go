@@ -15,7 +15,7 @@ func (q *Queue) Peek(ctx context.Context, consumer uint32, after *Cursor, limit 
 	if after != nil {
 		score, id = after.Score, string(after.ID[:])
 	}
-	reply, err := q.run(ctx, consumer, peekScript, min(max(limit, 1), MaxBatch), score, id)
+	reply, err := q.run(ctx, consumer, peekScript, min(max(limit, 1), MaxBatch), score, id, q.window)
 	if err != nil {
 		return nil, err
 	}

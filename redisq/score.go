@@ -15,7 +15,8 @@ const maxDelay = 10 * 366 * 24 * time.Hour
 //
 //	bit  52      1 for a job with attempts: first attempts come before retries
 //	bits 42..51  1023 - priority
-//	bits  0..41  time since which the job is ready, Unix ms (until the year 2109)
+//	bits  0..41  time since which the job is ready, Unix ms (until the year 2109): that of its
+//	             message, or the end of its last wait or lease
 //
 // The largest score is 2^53-1. Redis scores and Lua numbers are doubles, which are exact
 // up to 2^53. Equal scores are ordered by the bytes of the ID. prelude.lua computes the

@@ -12,7 +12,7 @@ var lua embed.FS
 
 // The scripts, one per verb. The header of each file is its contract.
 var (
-	offerScript         = load("prelude", "grant", "offer")
+	offerScript         = load("prelude", "brought", "grant", "offer")
 	enqueueScript       = load("prelude", "brought", "enqueue")
 	claimScript         = load("prelude", "promote", "grant", "claim")
 	claimEachScript     = load("prelude", "brought", "grant", "claim_each")

@@ -81,7 +81,7 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 			{nackScript, []any{leased, free(token), 1000}},
 			{releaseScript, []any{leased, free(token), free("")}},
 			{reclaimScript, []any{10, 1, 1000}},
-			{peekScript, []any{10, 1, ids[0]}},
+			{peekScript, []any{10, 1, ids[0], 100}},
 			{probeScript, []any{ids[0]}},
 			{statsScript, nil},
 			{holdScript, []any{1000}},

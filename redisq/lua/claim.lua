@@ -42,12 +42,14 @@ local firsts, retries = total, 0
 if n > 0 and total > 0 then
   firsts = first_ready(total)
   retries = total - firsts
-  if delayed_is_full(retries, cap) then firsts = 0 end
-  if spilled >= 0 and firsts > 0 then firsts = redis.call('ZCOUNT', KEYS[1], '-inf', reach()) end
+  local full = delayed_is_full(retries, cap)
+  if full then firsts = 0 end
+  if spilled >= 0 and firsts > 0 then firsts = redis.call('ZCOUNT', KEYS[1], '-inf', reach(0)) end
   if retries == 0 and spilled < 0 then
     if firsts > 0 then popped, removed = redis.call('ZPOPMIN', KEYS[1], fmt(n)), true end
   elseif share == 100 then
-    popped = merged(first(math.min(n, firsts), '-inf', '(' .. fmt(RETRY)), first(n, fmt(RETRY), '+inf'), n)
+    local last = full and '+inf' or reach(RETRY)
+    popped = merged(first(math.min(n, firsts), '-inf', reach(0)), first(n, fmt(RETRY), last), n)
   else
     local k, m = split(n, firsts, retries, slots, busy)
     popped = first(k, '-inf', '(' .. fmt(RETRY))

@@ -20,7 +20,9 @@
 --                      than a window of jobs in it have its priority or a higher one,
 --                      so less urgent jobs never keep it out
 -- A lane is the ready jobs with attempts, or those without: retries keep no other out.
--- A recovered job is ready since the time in its ID, others since now.
+-- A recovered job, or one without attempts, is ready since the time in its ID: jobs of one
+-- priority are then in the order of their messages, whichever way they came in. A repeated
+-- one with attempts is ready since now.
 -- Invariant: a job is in one set. Cost: O(k log n).
 local cap = int(ARGV[2], 1, 2147483647)
 local source = int(ARGV[3], 0, 2)
@@ -115,7 +117,7 @@ for i = 1, n do
     l.lowest = math.min(l.lowest, p)
     l.placed[p] = (l.placed[p] or 0) + 1
     local since = now
-    if source == 2 then since = math.min(now, made(id)) end
+    if source == 2 or attempts[i] == 0 then since = math.min(now, made(id)) end
     ready[#ready + 1] = score(p, attempts[i], since)
     ready[#ready + 1] = id
     if attempts[i] > 0 or flags > 0 then

@@ -169,10 +169,14 @@ local function merged(a, b, n)
   return out
 end
 
--- reach returns the upper bound of the scores of first attempts that may be leased while
--- jobs are spilled. One below the highest spilled priority may not: the store has more
--- urgent jobs, which the refill loads.
-local function reach() return '(' .. fmt((1024 - spilled) * P42) end
+-- reach returns the upper bound of the scores of a lane (0: first attempts, RETRY: retries)
+-- that may be leased. While jobs are spilled, one below the highest spilled priority may not:
+-- the store has more urgent jobs, which the refill loads. Retries that have a share of their
+-- own do not wait for that, nor do they while delayed_is_full keeps the first attempts back.
+local function reach(lane)
+  if spilled < 0 then return lane == 0 and '(' .. fmt(RETRY) or '+inf' end
+  return '(' .. fmt(lane + (1024 - spilled) * P42)
+end
 
 -- grant leases n jobs that the caller has removed from their sets, and returns the
 -- first fence and the buckets that count the leases. The meta value of job i is

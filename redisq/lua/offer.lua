@@ -37,6 +37,17 @@ end
 local waiting = redis.call('ZCARD', KEYS[1])
 if spilled >= 0 or oldest <= brought or waiting + n > cap then return {-1, 0, 0, ''} end
 local now = clock()
+-- place returns the time since which a job is ready, and its score, as enqueue.lua has them.
+-- The jobs of a call often share the millisecond.
+local shared, since, at
+local function place(id)
+  local head = string.sub(id, 1, 6)
+  if head ~= shared then
+    shared, since = head, math.min(now, made(id))
+    at = score(priority, 0, since)
+  end
+  return since, at
+end
 -- others reports whether another job comes before these.
 local function others()
   if waiting > 0 and (share == 100 or first_ready(waiting) > 0) then return true end
@@ -47,18 +58,18 @@ local function others()
 end
 if lease > 0 and not others() and not delayed_is_full(waiting, cap) then
   if allowed(n, now) == n then
-    local deadline, first, last = fmt(now + lease), priority .. '|1|0|' .. epoch .. '.', '|' .. fmt(now)
+    local deadline, first = fmt(now + lease), priority .. '|1|0|' .. epoch .. '.'
     local ids, before, behind, leases = {}, {}, {}, {}
     for i = 1, n do
-      ids[i], before[i], behind[i] = ARGV[i + 5], first, last
+      ids[i], before[i], behind[i] = ARGV[i + 5], first, '|' .. place(ARGV[i + 5])
       leases[2 * i - 1], leases[2 * i] = deadline, ids[i]
     end
     return {n, 0, grant(n, ids, before, behind, leases, now)}
   end
 end
-local s = score(priority, 0, now)
 local adds = {}
 for i = 1, n do
+  local _, s = place(ARGV[i + 5])
   adds[2 * i - 1] = s
   adds[2 * i] = ARGV[i + 5]
 end

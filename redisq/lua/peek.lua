@@ -3,15 +3,17 @@
 -- ARGV[2]  most jobs to list: 1..500
 -- ARGV[3]  score of the job after which the list begins, '': from the start
 -- ARGV[4]  message ID of that job
+-- ARGV[5]  window
 --
 -- Returns for each: message ID, score, meta or ''. The order is that of a claim at a share
 -- of 100, and the scores are without the part of retries. Promotes due jobs first, and
--- leaves out the first attempts that reach of grant.lua excludes, as claim does.
+-- leaves out the jobs that reach of grant.lua excludes, as claim does.
 -- The job of ARGV[4] may be gone. Binary search among the jobs with its score finds
 -- the place, so a page costs O(log^2 n) however many jobs share a millisecond.
 local limit = int(ARGV[2], 1, 500)
 local from = ARGV[3] ~= '' and int(ARGV[3], 0, 4503599627370495)
-if #ARGV ~= 4 or not limit or (ARGV[3] ~= '' and (not from or #ARGV[4] ~= 12)) then return bad('peek') end
+local cap = int(ARGV[5] or '', 1, 2147483647)
+if #ARGV ~= 5 or not cap or not limit or (ARGV[3] ~= '' and (not from or #ARGV[4] ~= 12)) then return bad('peek') end
 promote(clock())
 
 -- place returns the number of jobs at the begin of a lane that come before the cursor or
@@ -35,9 +37,13 @@ local function list(start, last)
 end
 local total = redis.call('ZCARD', KEYS[1])
 local retries = first_ready(total) -- place of the first one
-local reachable = spilled < 0 and retries or math.min(redis.call('ZCOUNT', KEYS[1], '-inf', reach()), retries)
-local page = list(place(0, 0), reachable)
-if retries < total then page = merged(page, list(place(RETRY, retries), total), limit) end
+local firsts, last = retries, total
+if spilled >= 0 then
+  firsts = redis.call('ZCOUNT', KEYS[1], '-inf', reach(0))
+  if not delayed_is_full(total - retries, cap) then last = redis.call('ZCOUNT', KEYS[1], '-inf', reach(RETRY)) end
+end
+local page = list(place(0, 0), firsts)
+if retries < last then page = merged(page, list(place(RETRY, retries), last), limit) end
 if #page == 0 then return {} end
 local ids, out = {}, {}
 for i = 1, #page, 2 do ids[#ids + 1] = page[i] end

@@ -32,6 +32,8 @@ func (k *Consumer) Enqueue(now int64, window int, jobs []redisq.Job, src redisq.
 		}
 		if src == redisq.Recovered {
 			flags |= redisq.FlagRecovered
+		}
+		if src == redisq.Recovered || j.Attempts == 0 {
 			since = min(now, j.ID.Millis())
 		}
 		switch {
@@ -83,7 +85,7 @@ func (k *Consumer) Offer(now int64, window int, b redisq.Batch, src redisq.Sourc
 	granted := k.charge(b.Limits, len(jobs), now)
 	for _, j := range jobs {
 		delete(k.ready, j.ID)
-		l := k.lease(now, j.ID, meta{priority: j.Priority, since: now}, lease)
+		l := k.lease(now, j.ID, meta{priority: j.Priority, since: min(now, j.ID.Millis())}, lease)
 		l.Granted = granted
 		out.Leases = append(out.Leases, l)
 	}

@@ -12,11 +12,13 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// Visible returns the ready jobs that may be leased, first attempts before retries. First attempts
-// below the highest priority that has jobs outside the window may not.
-func (k *Consumer) Visible() []ident.ID {
+// visible returns the ready jobs that may be leased, first attempts before retries. Those below the
+// highest priority that has jobs outside the window may not; save retries that have a share of their
+// own, or that come alone because delayed jobs keep the first attempts back.
+func (k *Consumer) visible(window, share int) []ident.ID {
+	free := share < 100 || k.delayedIsFull(window, len(k.ready)-k.firsts())
 	return slices.DeleteFunc(ordered(k.ready), func(id ident.ID) bool {
-		return k.ready[id] < retries && priorityOf(k.ready[id]) < k.Spilled
+		return priorityOf(k.ready[id]) < k.Spilled && (k.ready[id] < retries || !free)
 	})
 }
 
@@ -51,7 +53,7 @@ func (k *Consumer) Claim(now int64, window, n int, lease time.Duration, limits r
 	var out redisq.Claim
 	again := 0
 	if n > 0 {
-		firsts, after := k.lanes(window)
+		firsts, after := k.lanes(window, shareOf(limits))
 		again = len(k.ready) - k.firsts()
 		ids := k.choose(firsts, after, n, limits)
 		for _, id := range ids {
@@ -79,15 +81,15 @@ func (k *Consumer) Claim(now int64, window, n int, lease time.Duration, limits r
 }
 
 // lanes returns the first attempts and the retries that may be leased.
-func (k *Consumer) lanes(window int) (firsts, again []ident.ID) {
-	for _, id := range k.Visible() {
+func (k *Consumer) lanes(window, share int) (firsts, again []ident.ID) {
+	for _, id := range k.visible(window, share) {
 		if k.ready[id] < retries {
 			firsts = append(firsts, id)
 		} else {
 			again = append(again, id)
 		}
 	}
-	if k.delayedIsFull(window, len(again)) {
+	if k.delayedIsFull(window, len(k.ready)-k.firsts()) {
 		firsts = nil
 	}
 	return firsts, again

@@ -11,10 +11,10 @@ import (
 
 // Peek is peek.lua: it lists the jobs that may be leased after the cursor, in the order of a
 // claim at a share of 100.
-func (k *Consumer) Peek(now int64, after *redisq.Cursor, limit int) []redisq.Waiting {
+func (k *Consumer) Peek(now int64, window int, after *redisq.Cursor, limit int) []redisq.Waiting {
 	k.Promote(now)
 	var out []redisq.Waiting
-	visible := k.Visible()
+	visible := k.visible(window, 100)
 	slices.SortFunc(visible, func(a, b ident.ID) int {
 		return cmp.Or(cmp.Compare(k.ready[a]%retries, k.ready[b]%retries), a.Compare(b))
 	})

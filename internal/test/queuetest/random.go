@@ -356,7 +356,7 @@ func (w *walker) peek(rt *rapid.T) {
 	q := w.begin(rt)
 	size := rapid.IntRange(1, 4).Draw(rt, "size")
 	var after *redisq.Cursor
-	for want := w.m.Peek(w.now, nil, len(w.tokens)+w.fresh+1); ; {
+	for want := w.m.Peek(w.now, w.window, nil, len(w.tokens)+w.fresh+1); ; {
 		got, err := q.Peek(ctx, consumer, after, size)
 		require.NoError(rt, err)
 		require.Len(rt, got, min(size, len(want)))

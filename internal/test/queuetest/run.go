@@ -34,6 +34,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"fresh jobs do not overtake spilled ones", freshJobsDoNotOvertake},
 		{"the jobs of one fan-out keep their order where the window ends", oneFanOutKeepsItsOrder},
 		{"no job below the spilled priority is leased", nothingBelowSpilled},
+		{"no retry below the spilled priority is leased where the order alone decides", noRetryBelowSpilled},
+		{"jobs of one priority come in the order of their messages", orderOfMessages},
 		{"the refill loads spilled jobs in order", refillBringsBack},
 		{"a refill notices concurrent spills", refillSeesOthersSpill},
 		{"known jobs are never spilled", knownJobsAreNeverSpilled},

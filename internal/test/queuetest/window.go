@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/internal/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -83,6 +84,62 @@ func nothingBelowSpilled(t *testing.T, s Server) {
 	c = claim(t, q, 100, never)
 	require.Len(t, c.Leases, 1)
 	require.False(t, c.Spilled)
+	check(t, s, q)
+}
+
+// A job that had an attempt waits for more urgent ones outside the window, unless retries have a share
+// of their own, or the first attempts wait for the delayed jobs.
+func noRetryBelowSpilled(t *testing.T, s Server) {
+	ctx := context.Background()
+	strict := redisq.Limits{RetryShare: 100}
+	q := s.Queue(3)
+	put(t, q, []redisq.Job{{ID: at(1), Priority: 1, Attempts: 1}, {ID: at(2), Priority: 7, Attempts: 1}}, redisq.Recovered)
+	put(t, q, jobs(10, 4, 7), redisq.Fresh) // 3 enter
+	peeked := func() []ident.ID {
+		waiting, err := q.Peek(ctx, consumer, nil, 10)
+		require.NoError(t, err)
+		ids := make([]ident.ID, len(waiting))
+		for i, w := range waiting {
+			ids[i] = w.ID
+		}
+		return ids
+	}
+	require.Equal(t, append(span(2, 2), span(10, 12)...), peeked())
+	require.Equal(t, append(span(2, 2), span(10, 12)...), idsOf(claimWithin(t, q, 100, strict).Leases))
+	require.Empty(t, peeked(), "the store has a more urgent one")
+	c := claimWithin(t, q, 100, strict)
+	require.Empty(t, c.Leases)
+	require.Equal(t, 1, c.Ready)
+	for i := range 11 {
+		put(t, q, []redisq.Job{{ID: at(20 + i), Priority: 1, Delay: time.Hour}}, redisq.Fresh)
+	}
+	require.Equal(t, span(1, 1), peeked(), "the first attempts outside wait for the delayed ones, and not this one for them")
+	require.Equal(t, span(1, 1), idsOf(claimWithin(t, q, 1, strict).Leases))
+	put(t, q, []redisq.Job{{ID: at(3), Priority: 1, Attempts: 1}}, redisq.Recovered)
+	for i := range 2 {
+		_, err := q.Ack(ctx, consumer, span(20+i, 20+i))
+		require.NoError(t, err)
+	}
+	require.Empty(t, claimWithin(t, q, 100, strict).Leases)
+	require.Equal(t, span(3, 3), idsOf(claim(t, q, 100, never).Leases), "retries with a share of their own go on")
+	check(t, s, q)
+}
+
+// Jobs of one priority come in the order of their messages, whether they were offered at once, late or by
+// the scan.
+func orderOfMessages(t *testing.T, s Server) {
+	q := s.Queue(100)
+	offer := func(js ...redisq.Job) {
+		_, errs := q.EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: js}})
+		require.NoError(t, errs[0])
+	}
+	offer(jobs(30, 3, 3)...)
+	offer(redisq.Job{ID: at(41), Priority: 5}, redisq.Job{ID: at(33), Priority: 3})
+	put(t, q, jobs(20, 5, 3), redisq.Recovered)
+	offer(jobs(25, 5, 3)...)
+	offer(redisq.Job{ID: at(40), Priority: 5}, redisq.Job{ID: at(10), Priority: 3})
+	want := append(span(40, 41), at(10))
+	require.Equal(t, append(want, span(20, 33)...), idsOf(claim(t, q, 100, never).Leases))
 	check(t, s, q)
 }
 

@@ -127,12 +127,12 @@ func (p *queuePair) step(ctx context.Context) {
 	case 9:
 		got, err := p.real.Peek(ctx, 1, nil, 2)
 		require.NoError(t, err)
-		require.Equal(t, p.model.Peek(now, nil, 2), got)
+		require.Equal(t, p.model.Peek(now, p.window, nil, 2), got)
 		if len(got) > 0 {
 			after := &redisq.Cursor{Score: got[0].Score, ID: got[0].ID}
 			next, err := p.real.Peek(ctx, 1, after, 3)
 			require.NoError(t, err)
-			require.Equal(t, p.model.Peek(now, after, 3), next)
+			require.Equal(t, p.model.Peek(now, p.window, after, 3), next)
 		}
 	case 10:
 		priority, spills := p.r.below(3)-1, p.model.Spills-int64(p.r.below(2))

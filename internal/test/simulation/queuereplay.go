@@ -21,5 +21,9 @@ const replayBehind = 50 * time.Millisecond
 // behind reports whether the consumer of a replay has jobs ready; parent 0: there is no replay. Call
 // it with the lock of the server held.
 func (q *queueSeam) behind(parent uint32) bool {
-	return parent != 0 && len(q.r.lane(parent).Visible()) > 0
+	if parent == 0 {
+		return false
+	}
+	ready, _, _ := q.r.lane(parent).Len()
+	return ready > 0
 }

@@ -364,7 +364,7 @@ func (q *queueSeam) Probe(ctx context.Context, consumer uint32, ids []ident.ID) 
 
 func (q *queueSeam) Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error) {
 	var out []redisq.Waiting
-	err := q.run(ctx, "Peek", consumer, func(k *queuemodel.Consumer, now int64) { out = k.Peek(now, after, limit) })
+	err := q.run(ctx, "Peek", consumer, func(k *queuemodel.Consumer, now int64) { out = k.Peek(now, q.window, after, limit) })
 	if err != nil {
 		return nil, err
 	}
