@@ -72,7 +72,10 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		if err != nil {
 			return err
 		}
-		if got.behind = behind; got.vain() && vain < mostVain {
+		left := time.Until(end)
+		ends := left <= 0 || p.drains()
+		// One that may wait is woken when the jobs that are on their way have come.
+		if got.behind = behind; got.vain() && vain < mostVain && (ends || len(got.claim.Leases) > 0) {
 			if vain++; len(got.claim.Leases) == 0 {
 				time.Sleep(fanoutPause)
 			}
@@ -89,8 +92,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 			p.giveBack(got.of.No, leasesOf(got.jobs)) // the consumer changed since the claim began
 			continue
 		}
-		left := time.Until(end)
-		over := len(got.jobs) > 0 || left <= 0 || p.drains()
+		over := len(got.jobs) > 0 || ends
 		if !over && t == nil {
 			if t = p.waiters.join(k.No, st); t != nil {
 				continue // look once more: work that came in between caused no wake-up
