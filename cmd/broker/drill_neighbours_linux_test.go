@@ -312,6 +312,7 @@ func drippingFiles(d *neighbourDrill) func() {
 // waitingClaims are claims of a consumer that has no job.
 func waitingClaims(d *neighbourDrill) func() {
 	ctx, cancel := context.WithCancel(context.Background())
+	own := &http.Client{Transport: &http.Transport{}} // the neighbour must not wait for a connection of its client
 	var all sync.WaitGroup
 	var now atomic.Int64
 	for range 300 {
@@ -323,7 +324,7 @@ func waitingClaims(d *neighbourDrill) func() {
 				}
 				q.Header = headerOf(consumerTokens("k"))
 				now.Add(1)
-				if r, err := client.Do(q); err == nil {
+				if r, err := own.Do(q); err == nil {
 					_, _ = io.Copy(io.Discard, r.Body)
 					_ = r.Body.Close()
 				}
@@ -333,5 +334,5 @@ func waitingClaims(d *neighbourDrill) func() {
 	for now.Load() < 300 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	return func() { cancel(); all.Wait() }
+	return func() { cancel(); all.Wait(); own.CloseIdleConnections() }
 }
