@@ -17,10 +17,11 @@ import (
 )
 
 func TestMySQL(t *testing.T) {
+	sent := listen(t, "testdata/mysql.sql", durable.UnheardMySQL)
 	var dsns sync.Map // of each store, so that a second broker can reach its database
 	open := func(t *testing.T) *durable.Store {
 		dsn := tables.MySQL(t)
-		s := openMySQL(t, dsn)
+		s := sent.tap(openMySQL(t, dsn))
 		dsns.Store(s, dsn)
 		return s
 	}

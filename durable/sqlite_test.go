@@ -10,7 +10,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/tables"
 )
 
-func TestSQLite(t *testing.T) { storetest.Run(t, openSQLite, nil) }
+func TestSQLite(t *testing.T) {
+	sent := listen(t, "testdata/sqlite.sql", durable.UnheardSQLite)
+	storetest.Run(t, func(t *testing.T) *durable.Store { return sent.tap(openSQLite(t)) }, nil)
+}
 
 func openSQLite(t *testing.T) *durable.Store {
 	t.Helper()
