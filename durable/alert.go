@@ -52,22 +52,6 @@ SELECT id
 FROM channels
 WHERE no = ?`
 
-	selectDueAlerts = `
-SELECT
-    sink,
-    event,
-    consumer_no,
-    channel_id,
-    consumer_id,
-    at_ms,
-    reason,
-    tries
-FROM alerts
-WHERE sink = ?
-  AND next_ms <= ?
-ORDER BY at_ms, consumer_no, event
-LIMIT ?`
-
 	selectNextAlert = `
 SELECT COALESCE(MIN(next_ms), 0)
 FROM alerts
@@ -106,35 +90,40 @@ FROM alerts
 WHERE sink = ?`
 )
 
-var insertAlert = statement{
-	mysql: `
-INSERT IGNORE INTO alerts (
-    sink,
-    at_ms,
-    consumer_no,
-    event,
-    channel_id,
-    consumer_id,
-    reason,
-    tries,
-    next_ms
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)`,
-	sqlite: `
-INSERT INTO alerts (
-    sink,
-    at_ms,
-    consumer_no,
-    event,
-    channel_id,
-    consumer_id,
-    reason,
-    tries,
-    next_ms
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)
-ON CONFLICT DO NOTHING`,
+func (a *Alert) columns() columns {
+	return columns{
+		{"sink", &a.Sink},
+		{"event", &a.Event},
+		{"consumer_no", &a.ConsumerNo},
+		{"channel_id", asBytes{&a.ChannelID}},
+		{"consumer_id", asBytes{&a.ConsumerID}},
+		{"at_ms", &a.AtMs},
+		{"reason", asBytes{&a.Reason}},
+		{"tries", &a.Tries},
+	}
 }
+
+// made are the columns of a new row, which is due at once.
+func (a *Alert) made() columns {
+	return a.columns().only("sink", "at_ms", "consumer_no", "event", "channel_id", "consumer_id", "reason")
+}
+
+var (
+	selectDueAlerts = `
+SELECT` + new(Alert).columns().names() + `
+FROM alerts
+WHERE sink = ?
+  AND next_ms <= ?
+ORDER BY at_ms, consumer_no, event
+LIMIT ?`
+
+	insertAlert = ignoring(`
+INSERT INTO alerts (` + new(Alert).made().names() + `,
+    tries,
+    next_ms
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)`)
+)
 
 // eventOf returns the event of a transition, with the reason of an active consumer. 0: there is
 // no alert, because a pause and its end are requests, and a probe decides nothing yet.
@@ -154,12 +143,11 @@ func eventOf(from, to ConsumerState) (event Event, reason string) {
 
 // alertOf stores event, time and reason of an alert about a consumer, on its way to the channel.
 func (s *Store) alertOf(ctx context.Context, tx *sql.Tx, k *Consumer, a Alert) error {
-	var channel []byte
-	if err := tx.QueryRowContext(ctx, selectChannelID, k.ChannelNo).Scan(&channel); err != nil {
+	if err := tx.QueryRowContext(ctx, selectChannelID, k.ChannelNo).Scan(&a.ChannelID); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, s.dialect.sql(insertAlert), AlertChannel, a.AtMs, k.No, a.Event, channel, []byte(k.ID), []byte(cutReason(a.Reason)))
-	return err
+	a.Sink, a.ConsumerNo, a.ConsumerID, a.Reason = AlertChannel, k.No, k.ID, cutReason(a.Reason)
+	return exec(ctx, tx, s.dialect.sql(insertAlert), a.made().fields()...)
 }
 
 // RaiseAlert stores consumer, event, time and reason of an alert, unless the alert is on its way
@@ -171,7 +159,7 @@ func (s *Store) RaiseAlert(ctx context.Context, a Alert) error {
 }
 
 func (s *Store) raise(ctx context.Context, tx *sql.Tx, a Alert) error {
-	k, err := scanConsumer(tx.QueryRowContext(ctx, selectConsumerByNo, a.ConsumerNo))
+	k, err := selectOne[Consumer](ctx, tx, selectConsumerByNo, a.ConsumerNo)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound
 	}
@@ -185,14 +173,7 @@ func (s *Store) raise(ctx context.Context, tx *sql.Tx, a Alert) error {
 // time from which the sink may be given another one; 0: none waits.
 func (s *Store) DueAlerts(ctx context.Context, sink Sink, nowMs int64, limit int) (due []Alert, nextMs int64, err error) {
 	err = repeat(ctx, "read alerts", func(ctx context.Context) error {
-		due = nil
-		err := each(ctx, s.reads, selectDueAlerts, []any{sink, nowMs, limit}, func(r *sql.Rows) error {
-			var a Alert
-			err := r.Scan(&a.Sink, &a.Event, &a.ConsumerNo, &a.ChannelID, &a.ConsumerID, &a.AtMs, &a.Reason, &a.Tries)
-			due = append(due, a)
-			return err
-		})
-		if err != nil {
+		if due, err = selectAll[Alert](ctx, s.reads, selectDueAlerts, sink, nowMs, limit); err != nil {
 			return err
 		}
 		return s.reads.QueryRowContext(ctx, selectNextAlert, sink, nowMs).Scan(&nextMs)
@@ -238,9 +219,9 @@ func (s *Store) FinishAlert(ctx context.Context, a Alert, onto []Sink, most int)
 				full = append(full, sink)
 				continue
 			}
-			_, err := tx.ExecContext(ctx, s.dialect.sql(insertAlert), sink, a.AtMs, a.ConsumerNo, a.Event,
-				[]byte(a.ChannelID), []byte(a.ConsumerID), []byte(a.Reason))
-			if err != nil {
+			next := a
+			next.Sink = sink
+			if err := exec(ctx, tx, s.dialect.sql(insertAlert), next.made().fields()...); err != nil {
 				return err
 			}
 		}

@@ -92,63 +92,53 @@ func (c change) next(ctx context.Context, selectMax, used string) (uint32, error
 	return max(highest, lost) + 1, err
 }
 
-// A named has the fields that producers and channels share.
-type named struct {
-	No              uint32
-	ID, Name, Token string
-	ChangedAt       time.Time
-	Version         int64
-	publishSecret   string // of a producer
-	settings        string // of a producer
-	intake          string // of a channel
+// A resource is what putResource needs to know of a kind of rows: producers, channels or consumers.
+type resource[T any] struct {
+	max, used string                                // see next
+	find      func() (T, error)                     // the row that is there; sql.ErrNoRows: there is none
+	merge     func(row *T, created bool) error      // sets what only rows of this kind have
+	write     func(old, row *T, created bool) error // stores the row
 }
 
-// namedSQL has the statements of one kind of named resource.
-type namedSQL struct{ max, used, insert, update string }
+// The common are the fields that every resource has.
+type common struct {
+	no              *uint32
+	id, name, token *string
+	changedAt       *time.Time
+	version         *int64
+}
 
-// putNamed creates or updates a named resource. stored is the existing row, nil if there is
-// none.
-func (c change) putNamed(ctx context.Context, p Put, stored *named, q namedSQL) (out named, created bool, err error) {
-	if stored == nil {
-		created, stored = true, &named{ID: p.ID, Name: p.ID, Token: p.NewToken}
+// putResource creates or updates a resource. It returns errUnchanged with a row that stays as it is.
+func putResource[T comparable, P interface {
+	*T
+	common() common
+}](ctx context.Context, c change, p Put, r resource[T]) (row T, created bool, err error) {
+	old, err := r.find()
+	created = errors.Is(err, sql.ErrNoRows)
+	if err != nil && !created {
+		return row, false, err
 	}
-	if err := p.check(!created, stored.ChangedAt); err != nil {
-		return out, false, err
+	was := P(&old).common()
+	if err := p.check(!created, *was.changedAt); err != nil {
+		return row, false, err
 	}
 	if created {
-		if stored.No, err = c.next(ctx, q.max, q.used); err != nil {
-			return out, false, err
+		*was.id, *was.name, *was.token = p.ID, p.ID, p.NewToken
+		if *was.no, err = c.next(ctx, r.max, r.used); err != nil {
+			return row, false, err
 		}
 	}
-	out = *stored
-	out.Name, out.Token = p.merge(stored.Name, stored.Token)
-	if p.PublishSecret != nil {
-		out.publishSecret = *p.PublishSecret
+	row = old
+	is := P(&row).common()
+	*is.name, *is.token = p.merge(*was.name, *was.token)
+	if err := r.merge(&row, created); err != nil {
+		return row, false, err
 	}
-	if p.Settings != nil {
-		if out.settings, err = p.Settings(stored.settings); err != nil {
-			return out, false, err
-		}
-		if len(out.settings) > maxSettingsBytes {
-			return out, false, fmt.Errorf("%w: the settings of a producer have at most %d bytes", ErrRejected, maxSettingsBytes)
-		}
+	if row == old && !created {
+		return row, false, errUnchanged
 	}
-	if p.Intake != nil {
-		if out.intake, err = p.Intake(stored.intake); err != nil {
-			return out, false, err
-		}
-	}
-	if out == *stored && !created {
-		return out, false, errUnchanged
-	}
-	ms := c.stamp(p, !created, stored.ChangedAt)
-	out.ChangedAt, out.Version = fromMillis(ms), c.version
-	if created {
-		_, err = c.tx.ExecContext(ctx, q.insert, out.No, []byte(out.ID), out.Name, []byte(out.Token), ms, c.version)
-		return out, true, err
-	}
-	_, err = c.tx.ExecContext(ctx, q.update, out.Name, []byte(out.Token), ms, c.version, out.No)
-	return out, false, err
+	*is.changedAt, *is.version = fromMillis(c.stamp(p, !created, *was.changedAt)), c.version
+	return row, created, r.write(&old, &row, created)
 }
 
 // check returns ErrPrecondition if a precondition does not hold. exists and changed
@@ -236,20 +226,20 @@ func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 			since = 0
 		}
 		var err error
-		if c.Producers, err = producersSince(ctx, tx, since); err != nil {
+		if c.Producers, err = selectAll[Producer](ctx, tx, selectProducersSince, since); err != nil {
 			return err
 		}
-		if c.Channels, err = channelsSince(ctx, tx, since); err != nil {
+		if c.Channels, err = selectAll[Channel](ctx, tx, selectChannelsSince, since); err != nil {
 			return err
 		}
-		if c.Consumers, err = consumersSince(ctx, tx, since); err != nil {
+		if c.Consumers, err = selectAll[Consumer](ctx, tx, selectConsumersSince, since); err != nil {
 			return err
 		}
 		now, err := s.now(ctx, tx)
 		if err != nil {
 			return err
 		}
-		c.Replays, err = replaysSince(ctx, tx, since, now-replayShown.Milliseconds())
+		c.Replays, err = selectAll[Replay](ctx, tx, selectReplaysSince, since, now-replayShown.Milliseconds())
 		return err
 	})
 	if err != nil {
@@ -257,5 +247,3 @@ func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 	}
 	return c, nil
 }
-
-func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -1,70 +1,58 @@
 package durable
 
-import (
-	"context"
-	"database/sql"
-	"errors"
-)
+import "context"
 
-const (
-	selectChannel = `
-SELECT
-    no,
-    id,
-    name,
-    token,
-    audience,
-    changed_ms,
-    version,
-    paused,
-    intake,
-    deleted_no <> 0,
-    shape
-FROM channels
+// columns are those of the table channels.
+func (c *Channel) columns() columns {
+	return columns{
+		{"no", &c.No},
+		{"id", asBytes{&c.ID}},
+		{"name", &c.Name},
+		{"token", asBytes{&c.Token}},
+		{"audience", &c.Audience},
+		{"changed_ms", asMillis{&c.ChangedAt}},
+		{"version", &c.Version},
+		{"paused", &c.Paused},
+		{"intake", asBytes{&c.Intake}},
+		{"deleted_no <> 0", &c.Deleted},
+		{"shape", &c.Shape},
+	}
+}
+
+// made are the columns of a new row, and changed those of one that a Put changes.
+func (c *Channel) made() columns {
+	return c.columns().only("no", "id", "name", "token", "audience", "changed_ms", "version")
+}
+
+func (c *Channel) changed() columns {
+	return c.columns().only("name", "token", "changed_ms", "version")
+}
+
+var (
+	fromChannels = `
+SELECT` + new(Channel).columns().names() + `
+FROM channels`
+
+	selectChannel = fromChannels + `
 WHERE id = ?
   AND deleted_no = 0`
 
-	selectChannelsSince = `
-SELECT
-    no,
-    id,
-    name,
-    token,
-    audience,
-    changed_ms,
-    version,
-    paused,
-    intake,
-    deleted_no <> 0,
-    shape
-FROM channels
+	selectChannelsSince = fromChannels + `
 WHERE version > ?
 ORDER BY no`
 
-	selectChannelMax = `
-SELECT COALESCE(MAX(no), 0)
-FROM channels`
-
-	insertChannel = `
-INSERT INTO channels (
-    no,
-    id,
-    name,
-    token,
-    audience,
-    changed_ms,
-    version
-)
-VALUES (?, ?, ?, ?, 0, ?, ?)`
+	insertChannel = new(Channel).made().insert("channels")
 
 	updateChannel = `
 UPDATE channels
-SET
-    name = ?,
-    token = ?,
-    changed_ms = ?,
-    version = ?
+SET` + new(Channel).changed().sets() + `
 WHERE no = ?`
+)
+
+const (
+	selectChannelMax = `
+SELECT COALESCE(MAX(no), 0)
+FROM channels`
 
 	updateIntake = `
 UPDATE channels
@@ -94,22 +82,20 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 	if err := p.valid(); err != nil {
 		return Channel{}, false, err
 	}
-	err = s.put(ctx, "put channel", func(ctx context.Context, c change) error {
-		old, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(p.ID)))
-		var stored *named
-		switch {
-		case err == nil:
-			stored = &named{No: old.No, ID: old.ID, Name: old.Name, Token: old.Token, ChangedAt: old.ChangedAt, Version: old.Version, intake: old.Intake}
-		case !errors.Is(err, sql.ErrNoRows):
-			return err
-		}
-		var n named
-		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectChannelMax, usedChannel, insertChannel, updateChannel})
-		out = Channel{No: n.No, ID: n.ID, Name: n.Name, Token: n.Token, Audience: old.Audience, Shape: old.Shape, Paused: old.Paused, Intake: n.intake, ChangedAt: n.ChangedAt, Version: n.Version}
-		if err != nil || p.Intake == nil {
-			return err
-		}
-		_, err = c.tx.ExecContext(ctx, updateIntake, []byte(out.Intake), out.No)
+	err = s.put(ctx, "put channel", func(ctx context.Context, c change) (err error) {
+		out, created, err = putResource(ctx, c, p, resource[Channel]{
+			max: selectChannelMax, used: usedChannel,
+			find: func() (Channel, error) {
+				return selectOne[Channel](ctx, c.tx, selectChannel, []byte(p.ID))
+			},
+			merge: func(out *Channel, _ bool) (err error) {
+				if p.Intake != nil {
+					out.Intake, err = p.Intake(out.Intake)
+				}
+				return err
+			},
+			write: func(_, out *Channel, created bool) error { return c.writeChannel(ctx, p, out, created) },
+		})
 		return err
 	})
 	if err != nil {
@@ -118,20 +104,18 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 	return out, created, nil
 }
 
-func channelsSince(ctx context.Context, q querier, version int64) ([]Channel, error) {
-	var out []Channel
-	err := each(ctx, q, selectChannelsSince, []any{version}, func(r *sql.Rows) error {
-		c, err := scanChannel(r)
-		out = append(out, c)
-		return err
-	})
-	return out, err
+func (c *Channel) common() common {
+	return common{&c.No, &c.ID, &c.Name, &c.Token, &c.ChangedAt, &c.Version}
 }
 
-func scanChannel(r scanner) (Channel, error) {
-	var c Channel
-	var ms int64
-	err := r.Scan(&c.No, &c.ID, &c.Name, &c.Token, &c.Audience, &ms, &c.Version, &c.Paused, &c.Intake, &c.Deleted, &c.Shape)
-	c.ChangedAt = fromMillis(ms)
-	return c, err
+func (c change) writeChannel(ctx context.Context, p Put, out *Channel, created bool) (err error) {
+	if created {
+		err = exec(ctx, c.tx, insertChannel, out.made().fields()...)
+	} else {
+		err = exec(ctx, c.tx, updateChannel, append(out.changed().fields(), out.No)...)
+	}
+	if err != nil || p.Intake == nil {
+		return err
+	}
+	return exec(ctx, c.tx, updateIntake, []byte(out.Intake), out.No)
 }

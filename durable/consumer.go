@@ -9,41 +9,64 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const (
-	consumerColumns = `
-    no,
-    channel_no,
-    position,
-    id,
-    name,
-    token,
-    callback_url,
-    type,
-    protocol,
-    policy,
-    changed_ms,
-    version,
-    state,
-    state_reason,
-    state_ms,
-    until_id,
-    since_id,
-    since_policy
+// columns are those of the table consumers that the copies of the catalogue have.
+func (k *Consumer) columns() columns {
+	return columns{
+		{"no", &k.No},
+		{"channel_no", &k.ChannelNo},
+		{"position", &k.Position},
+		{"id", asBytes{&k.ID}},
+		{"name", &k.Name},
+		{"token", asBytes{&k.Token}},
+		{"callback_url", asBytes{&k.CallbackURL}},
+		{"type", &k.Type},
+		{"protocol", asBytes{&k.Protocol}},
+		{"policy", asBytes{&k.Policy}},
+		{"changed_ms", asMillis{&k.ChangedAt}},
+		{"version", &k.Version},
+		{"state", &k.State},
+		{"state_reason", asBytes{&k.StateReason}},
+		{"state_ms", &k.StateMs},
+		{"until_id", scanOptional{&k.Until}},
+		{"since_id", scanOptional{&k.Since}},
+		{"since_policy", asBytes{&k.SincePolicy}},
+	}
+}
+
+// made are the columns of a new row, and changed those of one that a Put changes.
+func (k *Consumer) made() columns {
+	return k.columns().only("no", "channel_no", "position", "id", "name", "token", "callback_url", "type",
+		"protocol", "policy", "changed_ms", "version", "state_ms", "since_id", "since_policy")
+}
+
+func (k *Consumer) changed() columns {
+	return k.columns().only("name", "token", "callback_url", "type", "protocol", "policy", "changed_ms", "version")
+}
+
+var (
+	fromConsumers = `
+SELECT` + new(Consumer).columns().names() + `
 FROM consumers`
 
-	selectConsumer = `
-SELECT` + consumerColumns + `
+	selectConsumer = fromConsumers + `
 WHERE channel_no = ?
   AND id = ?
   AND deleted_no = 0`
 
-	selectConsumersSince = `
-SELECT` + consumerColumns + `
+	selectConsumersSince = fromConsumers + `
 WHERE version > ?
 ORDER BY no`
 
-	// The numbers of replays are of the same sequence.
-	selectConsumerMax = `
+	insertConsumer = new(Consumer).made().insert("consumers")
+
+	updateConsumer = `
+UPDATE consumers
+SET` + new(Consumer).changed().sets() + `
+WHERE no = ?`
+)
+
+// The numbers of replays are of the same sequence.
+const selectConsumerMax = `
 SELECT COALESCE(MAX(no), 0)
 FROM (
     SELECT MAX(no) AS no
@@ -52,40 +75,6 @@ FROM (
     SELECT MAX(no)
     FROM replays
 ) numbers`
-
-	insertConsumer = `
-INSERT INTO consumers (
-    no,
-    channel_no,
-    position,
-    id,
-    name,
-    token,
-    callback_url,
-    type,
-    protocol,
-    policy,
-    changed_ms,
-    version,
-    state_ms,
-    since_id,
-    since_policy
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-
-	updateConsumer = `
-UPDATE consumers
-SET
-    name = ?,
-    token = ?,
-    callback_url = ?,
-    type = ?,
-    protocol = ?,
-    policy = ?,
-    changed_ms = ?,
-    version = ?
-WHERE no = ?`
-)
 
 // PutConsumer creates or updates a consumer of an existing channel. After it has returned a
 // created consumer, the audience of every message inserted later includes that consumer. After it
@@ -97,51 +86,45 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 		return Consumer{}, false, err
 	}
 	err = s.put(ctx, "put consumer", func(ctx context.Context, c change) error {
-		ch, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(p.ChannelID)))
-		if errors.Is(err, sql.ErrNoRows) {
-			return ErrNotFound
-		}
+		ch, err := selectOne[Channel](ctx, c.tx, selectChannel, []byte(p.ChannelID))
 		if err != nil {
-			return err
+			return orNotFound(err)
 		}
-		old, err := scanConsumer(c.tx.QueryRowContext(ctx, selectConsumer, ch.No, []byte(p.ID)))
-		created = errors.Is(err, sql.ErrNoRows)
-		if err != nil && !created {
-			return err
-		}
-		if err := p.check(!created, old.ChangedAt); err != nil {
-			return err
-		}
-		if created {
-			if ch.Audience >= ident.MaxPositions {
-				return ErrFull
-			}
-			old = Consumer{ChannelNo: ch.No, Position: ch.Audience, ID: p.ID, Name: p.ID, Token: p.NewToken}
-			if old.No, err = c.next(ctx, selectConsumerMax, usedConsumer); err != nil {
-				return err
-			}
-		}
-		if out, err = p.merge(old); err != nil {
-			return err
-		}
-		if err := p.attach(&out, created); err != nil {
-			return err
-		}
-		if out == old && !created {
-			return errUnchanged
-		}
-		ms := c.stamp(p.Put, !created, old.ChangedAt)
-		out.ChangedAt, out.Version = fromMillis(ms), c.version
-		if !created {
-			return s.updateConsumer(ctx, c, old, &out, ms)
-		}
-		out.StateMs = ms
-		return c.insert(ctx, ch, out, ms)
+		out, created, err = putResource(ctx, c, p.Put, resource[Consumer]{
+			max: selectConsumerMax, used: usedConsumer,
+			find: func() (Consumer, error) {
+				old, err := selectOne[Consumer](ctx, c.tx, selectConsumer, ch.No, []byte(p.ID))
+				if errors.Is(err, sql.ErrNoRows) {
+					old = Consumer{ChannelNo: ch.No, Position: ch.Audience}
+				}
+				return old, err
+			},
+			merge: func(out *Consumer, created bool) error {
+				if created && ch.Audience >= ident.MaxPositions {
+					return ErrFull
+				}
+				if err := p.mergeCall(out); err != nil {
+					return err
+				}
+				return p.attach(out, created)
+			},
+			write: func(old, out *Consumer, created bool) error {
+				if created {
+					return c.insert(ctx, ch, out)
+				}
+				return s.updateConsumer(ctx, c, old, out)
+			},
+		})
+		return err
 	})
 	if err != nil {
 		return Consumer{}, false, err
 	}
 	return out, created, nil
+}
+
+func (k *Consumer) common() common {
+	return common{&k.No, &k.ID, &k.Name, &k.Token, &k.ChangedAt, &k.Version}
 }
 
 // attach checks that the consumer can be, and sets since when it begins.
@@ -159,27 +142,24 @@ func (p ConsumerPut) attach(k *Consumer, created bool) error {
 }
 
 // insert writes a new consumer of a channel.
-func (c change) insert(ctx context.Context, ch Channel, k Consumer, ms int64) error {
-	if _, err := c.tx.ExecContext(ctx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
+func (c change) insert(ctx context.Context, ch Channel, k *Consumer) error {
+	if err := exec(ctx, c.tx, growAudience, ch.Audience+1, c.version, ch.No); err != nil {
 		return err
 	}
-	_, err := c.tx.ExecContext(ctx, insertConsumer,
-		k.No, k.ChannelNo, k.Position, []byte(k.ID), k.Name, []byte(k.Token),
-		[]byte(k.CallbackURL), k.Type, []byte(k.Protocol), []byte(k.Policy), ms, c.version, ms, sinceColumn(k.Since), []byte(k.SincePolicy))
-	return err
+	k.StateMs = k.ChangedAt.UnixMilli()
+	return exec(ctx, c.tx, insertConsumer, k.made().fields()...)
 }
 
 // updateConsumer writes a consumer that exists.
-func (s *Store) updateConsumer(ctx context.Context, c change, old Consumer, k *Consumer, ms int64) error {
+func (s *Store) updateConsumer(ctx context.Context, c change, old, k *Consumer) error {
 	if k.Policy != old.Policy { // the filter is in it
-		if _, err := c.tx.ExecContext(ctx, growShape, c.version, k.ChannelNo); err != nil {
+		if err := exec(ctx, c.tx, growShape, c.version, k.ChannelNo); err != nil {
 			return err
 		}
 	}
-	_, err := c.tx.ExecContext(ctx, updateConsumer,
-		k.Name, []byte(k.Token), []byte(k.CallbackURL), k.Type, []byte(k.Protocol), []byte(k.Policy), ms, c.version, k.No)
-	if err == nil && !sameCall(&old, k) {
-		_, err = c.tx.ExecContext(ctx, deleteHold, k.No)
+	err := exec(ctx, c.tx, updateConsumer, append(k.changed().fields(), k.No)...)
+	if err == nil && !sameCall(old, k) {
+		err = exec(ctx, c.tx, deleteHold, k.No)
 	}
 	if err != nil || k.CallbackURL == old.CallbackURL && k.Type == old.Type {
 		return err
@@ -202,56 +182,24 @@ func (p ConsumerPut) valid() error {
 	return p.Put.valid()
 }
 
-func (p ConsumerPut) merge(c Consumer) (Consumer, error) {
-	c.Name, c.Token = p.Put.merge(c.Name, c.Token)
+// mergeCall sets what a Put says of a consumer alone.
+func (p ConsumerPut) mergeCall(k *Consumer) (err error) {
 	if p.CallbackURL != nil {
-		c.CallbackURL = *p.CallbackURL
+		k.CallbackURL = *p.CallbackURL
 	}
 	if p.Type != nil {
-		c.Type = *p.Type
+		k.Type = *p.Type
 	}
 	if p.Protocol != nil {
-		c.Protocol = *p.Protocol
+		k.Protocol = *p.Protocol
 	}
 	if p.Policy != nil {
-		var err error
-		if c.Policy, err = p.Policy(c.Policy); err != nil {
-			return c, err
+		if k.Policy, err = p.Policy(k.Policy); err != nil {
+			return err
 		}
 	}
-	if len(c.Policy) > maxPolicyBytes {
-		return c, fmt.Errorf("%w: a policy has at most %d bytes", ErrRejected, maxPolicyBytes)
+	if len(k.Policy) > maxPolicyBytes {
+		return fmt.Errorf("%w: a policy has at most %d bytes", ErrRejected, maxPolicyBytes)
 	}
-	return c, nil
-}
-
-// sinceColumn returns the value of the column: NULL for the zero ID.
-func sinceColumn(id ident.ID) any {
-	if id.IsZero() {
-		return nil
-	}
-	return id[:]
-}
-
-func consumersSince(ctx context.Context, q querier, version int64) ([]Consumer, error) {
-	var out []Consumer
-	err := each(ctx, q, selectConsumersSince, []any{version}, func(r *sql.Rows) error {
-		c, err := scanConsumer(r)
-		out = append(out, c)
-		return err
-	})
-	return out, err
-}
-
-func scanConsumer(r scanner) (Consumer, error) {
-	var c Consumer
-	var ms int64
-	var until, since, record []byte
-	err := r.Scan(&c.No, &c.ChannelNo, &c.Position, &c.ID, &c.Name, &c.Token, &c.CallbackURL, &c.Type, &c.Protocol, &c.Policy, &ms, &c.Version,
-		&c.State, &c.StateReason, &c.StateMs, &until, &since, &record)
-	copy(c.Until[:], until)
-	copy(c.Since[:], since)
-	c.SincePolicy = string(record)
-	c.ChangedAt = fromMillis(ms)
-	return c, err
+	return nil
 }

@@ -68,11 +68,11 @@ WHERE channel_no = ?`
 // later messages. ErrNotFound: the channel or the consumer does not exist.
 func (s *Store) DeleteConsumer(ctx context.Context, channelID string, p Put) (out Consumer, err error) {
 	err = s.put(ctx, "delete a consumer", func(ctx context.Context, c change) error {
-		ch, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(channelID)))
+		ch, err := selectOne[Channel](ctx, c.tx, selectChannel, []byte(channelID))
 		if err != nil {
 			return orNotFound(err)
 		}
-		if out, err = scanConsumer(c.tx.QueryRowContext(ctx, selectConsumer, ch.No, []byte(p.ID))); err != nil {
+		if out, err = selectOne[Consumer](ctx, c.tx, selectConsumer, ch.No, []byte(p.ID)); err != nil {
 			return orNotFound(err)
 		}
 		if err := p.check(true, out.ChangedAt); err != nil {
@@ -104,7 +104,7 @@ func (c change) lastID(ctx context.Context, channelNo uint32) (ident.ID, error) 
 // ErrNotFound: there is no such channel.
 func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err error) {
 	err = s.put(ctx, "delete a channel", func(ctx context.Context, c change) error {
-		if out, err = scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(p.ID))); err != nil {
+		if out, err = selectOne[Channel](ctx, c.tx, selectChannel, []byte(p.ID)); err != nil {
 			return orNotFound(err)
 		}
 		if err := p.check(true, out.ChangedAt); err != nil {
@@ -135,7 +135,7 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 // such producer.
 func (s *Store) DeleteProducer(ctx context.Context, p Put) (out Producer, err error) {
 	err = s.put(ctx, "delete a producer", func(ctx context.Context, c change) error {
-		if out, err = scanProducer(c.tx.QueryRowContext(ctx, selectProducer, []byte(p.ID))); err != nil {
+		if out, err = selectOne[Producer](ctx, c.tx, selectProducer, []byte(p.ID)); err != nil {
 			return orNotFound(err)
 		}
 		if err := p.check(true, out.ChangedAt); err != nil {

@@ -113,9 +113,9 @@ func (c change) endBulks(ctx context.Context, query string, no uint32, reason st
 
 // senderOf returns the consumer that posts replies to a producer. ErrNotFound: there is none yet.
 func (c change) senderOf(ctx context.Context, producerNo uint32) (k Consumer, err error) {
-	ch, err := scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(ident.Replies(producerNo))))
+	ch, err := selectOne[Channel](ctx, c.tx, selectChannel, []byte(ident.Replies(producerNo)))
 	if err == nil {
-		k, err = scanConsumer(c.tx.QueryRowContext(ctx, selectConsumer, ch.No, []byte(ident.Sender)))
+		k, err = selectOne[Consumer](ctx, c.tx, selectConsumer, ch.No, []byte(ident.Sender))
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
@@ -156,9 +156,8 @@ func (s *Store) followSettings(ctx context.Context, c change, p Put, producerNo 
 	if err != nil || k == old {
 		return err
 	}
-	ms := c.stamp(Put{}, true, old.ChangedAt)
-	k.ChangedAt, k.Version = fromMillis(ms), c.version
-	return s.updateConsumer(ctx, c, old, &k, ms)
+	k.ChangedAt, k.Version = fromMillis(c.stamp(Put{}, true, old.ChangedAt)), c.version
+	return s.updateConsumer(ctx, c, &old, &k)
 }
 
 // moved ends what was learnt about the former address of a consumer: GONE, DEAD, the failures and the

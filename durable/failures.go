@@ -23,17 +23,10 @@ type Tombstone struct {
 }
 
 var (
-	selectFailures = statement{
-		mysql: `
+	selectFailures = locking(`
 SELECT times
 FROM failures
-WHERE consumer_no = ?
-FOR UPDATE`,
-		sqlite: `
-SELECT times
-FROM failures
-WHERE consumer_no = ?`,
-	}
+WHERE consumer_no = ?`, updateLock)
 
 	insertFailures = keepFirst(`
 INSERT INTO failures (
@@ -115,7 +108,7 @@ func (s *Store) countFailuresOf(ctx context.Context, tx *sql.Tx, failures []Outc
 // trip makes an active consumer dead because of its last failure.
 func (s *Store) trip(ctx context.Context, tx *sql.Tx, last Outcome) error {
 	no := cmp.Or(last.Tombstone.ConsumerNo, last.ConsumerNo)
-	k, err := scanConsumer(tx.QueryRowContext(ctx, selectConsumerByNo, no))
+	k, err := selectOne[Consumer](ctx, tx, selectConsumerByNo, no)
 	if err != nil || k.State != StateActive {
 		return err
 	}
@@ -124,7 +117,7 @@ func (s *Store) trip(ctx context.Context, tx *sql.Tx, last Outcome) error {
 		return err
 	}
 	// Another transaction may have changed the state before the version was locked.
-	if k, err = scanConsumer(tx.QueryRowContext(ctx, selectConsumerByNo, no)); err != nil || k.State != StateActive {
+	if k, err = selectOne[Consumer](ctx, tx, selectConsumerByNo, no); err != nil || k.State != StateActive {
 		return err
 	}
 	rule := last.Tombstone

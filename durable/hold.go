@@ -26,54 +26,42 @@ func (h *Hold) Until() time.Time { return fromMillis(h.UntilMs) }
 // maxHeldBy is the width of the column.
 const maxHeldBy = 255
 
+func (h *Hold) columns() columns {
+	return columns{
+		{"consumer_no", &h.ConsumerNo},
+		{"since_ms", &h.SinceMs},
+		{"until_ms", &h.UntilMs},
+		{"held_by", asBytes{&h.By}},
+	}
+}
+
 var (
 	// The lock keeps a change of the consumer, which ends its hold, from coming in between.
-	selectHeldVersion = statement{
-		mysql: `
+	selectHeldVersion = locking(`
 SELECT version
 FROM consumers
-WHERE no = ?
-FOR UPDATE`,
-		sqlite: `
-SELECT version
-FROM consumers
-WHERE no = ?`,
-	}
+WHERE no = ?`, updateLock)
 
 	insertHold = keepFirst(`
-INSERT INTO holds (
-    consumer_no,
-    since_ms,
-    until_ms,
-    held_by
+INSERT INTO holds (`+new(Hold).columns().names()+`
 )
 VALUES (?, 0, 0, '')`, "consumer_no")
-)
 
-const (
-	updateHold = `
-UPDATE holds
-SET
-    since_ms = ?,
-    until_ms = ?,
-    held_by = ?
-WHERE consumer_no = ?
-  AND until_ms < ?`
-
-	holdColumns = `
-    consumer_no,
-    since_ms,
-    until_ms,
-    held_by
+	fromHolds = `
+SELECT` + new(Hold).columns().names() + `
 FROM holds`
 
-	selectHolds = `
-SELECT` + holdColumns + `
+	selectHolds = fromHolds + `
 WHERE until_ms > ?`
 
-	selectHold = `
-SELECT` + holdColumns + `
+	selectHold = fromHolds + `
 WHERE consumer_no = ?`
+
+	updateHold = `
+UPDATE holds
+SET` + new(Hold).columns()[1:].sets() + `
+WHERE consumer_no = ?
+  AND until_ms < ?`
 )
 
 var deleteHold = deleteOf("holds")
@@ -101,7 +89,7 @@ func (s *Store) KeepHolds(ctx context.Context, holds []Hold) (kept []bool, err e
 			if _, err := tx.ExecContext(ctx, s.dialect.sql(insertHold), h.ConsumerNo); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, updateHold, h.SinceMs, h.UntilMs, []byte(cutTo(h.By, maxHeldBy)), h.ConsumerNo, h.UntilMs); err != nil {
+			if err := exec(ctx, tx, updateHold, h.SinceMs, h.UntilMs, []byte(cutTo(h.By, maxHeldBy)), h.ConsumerNo, h.UntilMs); err != nil {
 				return err
 			}
 			kept[i] = true
@@ -115,32 +103,19 @@ func (s *Store) KeepHolds(ctx context.Context, holds []Hold) (kept []bool, err e
 }
 
 // Holds returns the holds that are not over at that time.
-func (s *Store) Holds(ctx context.Context, nowMs int64) (out []Hold, err error) {
-	err = repeat(ctx, "read holds", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectHolds, []any{nowMs}, func(r *sql.Rows) error {
-			h, err := scanHold(r)
-			out = append(out, h)
-			return err
-		})
-	})
-	return out, err
+func (s *Store) Holds(ctx context.Context, nowMs int64) ([]Hold, error) {
+	return readAll[Hold](ctx, s, "read holds", selectHolds, nowMs)
 }
 
 // HoldOf returns the last hold of a consumer, which may be over. It is the zero value where there is
 // none.
 func (s *Store) HoldOf(ctx context.Context, consumerNo uint32) (h Hold, err error) {
 	err = repeat(ctx, "read a hold", func(ctx context.Context) (err error) {
-		if h, err = scanHold(s.reads.QueryRowContext(ctx, selectHold, consumerNo)); errors.Is(err, sql.ErrNoRows) {
+		if h, err = selectOne[Hold](ctx, s.reads, selectHold, consumerNo); errors.Is(err, sql.ErrNoRows) {
 			h, err = Hold{}, nil
 		}
 		return err
 	})
-	return h, err
-}
-
-func scanHold(r scanner) (h Hold, err error) {
-	err = r.Scan(&h.ConsumerNo, &h.SinceMs, &h.UntilMs, &h.By)
 	return h, err
 }
 

@@ -2,64 +2,58 @@ package durable
 
 import (
 	"context"
-	"database/sql"
-	"errors"
+	"fmt"
 )
 
-const (
-	selectProducer = `
-SELECT
-    no,
-    id,
-    name,
-    token,
-    changed_ms,
-    version,
-    publish_secret,
-    deleted_no <> 0,
-    COALESCE(settings, '')
-FROM producers
+// columns are those of the table producers that the copies of the catalogue have.
+func (p *Producer) columns() columns {
+	return columns{
+		{"no", &p.No},
+		{"id", asBytes{&p.ID}},
+		{"name", &p.Name},
+		{"token", asBytes{&p.Token}},
+		{"changed_ms", asMillis{&p.ChangedAt}},
+		{"version", &p.Version},
+		{"publish_secret", asBytes{&p.PublishSecret}},
+		{"deleted_no <> 0", &p.Deleted},
+		{"COALESCE(settings, '')", asBytes{&p.Settings}},
+	}
+}
+
+// made are the columns of a new row, and changed those of one that a Put changes.
+func (p *Producer) made() columns {
+	return p.columns().only("no", "id", "name", "token", "changed_ms", "version")
+}
+
+func (p *Producer) changed() columns {
+	return p.columns().only("name", "token", "changed_ms", "version")
+}
+
+var (
+	fromProducers = `
+SELECT` + new(Producer).columns().names() + `
+FROM producers`
+
+	selectProducer = fromProducers + `
 WHERE id = ?
   AND deleted_no = 0`
 
-	selectProducersSince = `
-SELECT
-    no,
-    id,
-    name,
-    token,
-    changed_ms,
-    version,
-    publish_secret,
-    deleted_no <> 0,
-    COALESCE(settings, '')
-FROM producers
+	selectProducersSince = fromProducers + `
 WHERE version > ?
 ORDER BY no`
 
-	selectProducerMax = `
-SELECT COALESCE(MAX(no), 0)
-FROM producers`
-
-	insertProducer = `
-INSERT INTO producers (
-    no,
-    id,
-    name,
-    token,
-    changed_ms,
-    version
-)
-VALUES (?, ?, ?, ?, ?, ?)`
+	insertProducer = new(Producer).made().insert("producers")
 
 	updateProducer = `
 UPDATE producers
-SET
-    name = ?,
-    token = ?,
-    changed_ms = ?,
-    version = ?
+SET` + new(Producer).changed().sets() + `
 WHERE no = ?`
+)
+
+const (
+	selectProducerMax = `
+SELECT COALESCE(MAX(no), 0)
+FROM producers`
 
 	updateSender = `
 UPDATE producers
@@ -78,26 +72,18 @@ func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created b
 	if err := p.valid(); err != nil {
 		return Producer{}, false, err
 	}
-	err = s.put(ctx, "put producer", func(ctx context.Context, c change) error {
-		old, err := scanProducer(c.tx.QueryRowContext(ctx, selectProducer, []byte(p.ID)))
-		var stored *named
-		switch {
-		case err == nil:
-			stored = &named{No: old.No, ID: old.ID, Name: old.Name, Token: old.Token, ChangedAt: old.ChangedAt, Version: old.Version, publishSecret: old.PublishSecret, settings: old.Settings}
-		case !errors.Is(err, sql.ErrNoRows):
-			return err
-		}
-		var n named
-		n, created, err = c.putNamed(ctx, p, stored, namedSQL{selectProducerMax, usedProducer, insertProducer, updateProducer})
-		out = Producer{n.No, n.ID, n.Name, n.Token, n.ChangedAt, n.Version, n.publishSecret, false, n.settings}
-		if err != nil || p.PublishSecret == nil && p.Settings == nil {
-			return err
-		}
-		_, err = c.tx.ExecContext(ctx, updateSender, []byte(out.PublishSecret), []byte(out.Settings), out.No)
-		if err != nil || out.Settings == old.Settings {
-			return err
-		}
-		return s.followSettings(ctx, c, p, out.No, out.Settings)
+	err = s.put(ctx, "put producer", func(ctx context.Context, c change) (err error) {
+		out, created, err = putResource(ctx, c, p, resource[Producer]{
+			max: selectProducerMax, used: usedProducer,
+			find: func() (Producer, error) {
+				return selectOne[Producer](ctx, c.tx, selectProducer, []byte(p.ID))
+			},
+			merge: func(out *Producer, _ bool) error { return p.mergeSender(out) },
+			write: func(old, out *Producer, created bool) error {
+				return s.writeProducer(ctx, c, p, old, out, created)
+			},
+		})
+		return err
 	})
 	if err != nil {
 		return Producer{}, false, err
@@ -105,23 +91,36 @@ func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created b
 	return out, created, nil
 }
 
-func producersSince(ctx context.Context, q querier, version int64) ([]Producer, error) {
-	var out []Producer
-	err := each(ctx, q, selectProducersSince, []any{version}, func(r *sql.Rows) error {
-		p, err := scanProducer(r)
-		out = append(out, p)
-		return err
-	})
-	return out, err
+func (p *Producer) common() common {
+	return common{&p.No, &p.ID, &p.Name, &p.Token, &p.ChangedAt, &p.Version}
 }
 
-// A scanner is the current row of a result.
-type scanner interface{ Scan(dest ...any) error }
+// mergeSender sets what a Put says of a producer alone.
+func (p Put) mergeSender(out *Producer) (err error) {
+	if p.PublishSecret != nil {
+		out.PublishSecret = *p.PublishSecret
+	}
+	if p.Settings == nil {
+		return nil
+	}
+	if out.Settings, err = p.Settings(out.Settings); err == nil && len(out.Settings) > maxSettingsBytes {
+		err = fmt.Errorf("%w: the settings of a producer have at most %d bytes", ErrRejected, maxSettingsBytes)
+	}
+	return err
+}
 
-func scanProducer(r scanner) (Producer, error) {
-	var p Producer
-	var ms int64
-	err := r.Scan(&p.No, &p.ID, &p.Name, &p.Token, &ms, &p.Version, &p.PublishSecret, &p.Deleted, &p.Settings)
-	p.ChangedAt = fromMillis(ms)
-	return p, err
+func (s *Store) writeProducer(ctx context.Context, c change, p Put, old, out *Producer, created bool) (err error) {
+	if created {
+		err = exec(ctx, c.tx, insertProducer, out.made().fields()...)
+	} else {
+		err = exec(ctx, c.tx, updateProducer, append(out.changed().fields(), out.No)...)
+	}
+	if err != nil || p.PublishSecret == nil && p.Settings == nil {
+		return err
+	}
+	err = exec(ctx, c.tx, updateSender, []byte(out.PublishSecret), []byte(out.Settings), out.No)
+	if err != nil || out.Settings == old.Settings {
+		return err
+	}
+	return s.followSettings(ctx, c, p, out.No, out.Settings)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const selectReplaysWithin = `
-SELECT` + replayColumns + `
+var selectReplaysWithin = fromReplays + `
 WHERE channel_no = ?
   AND after_id < ?
   AND through_id > ?
@@ -17,23 +16,16 @@ ORDER BY no`
 
 // The lock waits for the creation of a replay: one that is created later has read what this page
 // removes, or sees that it is gone.
-var shareChannel = statement{
-	mysql: `
+var shareChannel = locking(`
 SELECT deleted_no <> 0
 FROM channels
-WHERE no = ?
-LOCK IN SHARE MODE`,
-	sqlite: `
-SELECT deleted_no <> 0
-FROM channels
-WHERE no = ?`,
-}
+WHERE no = ?`, shareLock)
 
 // replaysOf returns the replays of the channel with messages in the page. It reads them in the
 // transaction: the caller may not know the newest one.
-func (s *Store) replaysOf(ctx context.Context, tx *sql.Tx, p Purge) (out []Replay, err error) {
+func (s *Store) replaysOf(ctx context.Context, tx *sql.Tx, p Purge) ([]Replay, error) {
 	var deleted bool
-	err = tx.QueryRowContext(ctx, s.dialect.sql(shareChannel), p.ChannelNo).Scan(&deleted)
+	err := tx.QueryRowContext(ctx, s.dialect.sql(shareChannel), p.ChannelNo).Scan(&deleted)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && p.Deleted && !deleted {
 		return nil, ErrStale
 	}
@@ -43,12 +35,7 @@ func (s *Store) replaysOf(ctx context.Context, tx *sql.Tx, p Purge) (out []Repla
 	if err := p.ended(ctx, tx); err != nil {
 		return nil, err
 	}
-	err = each(ctx, tx, selectReplaysWithin, []any{p.ChannelNo, p.Through[:], p.After[:]}, func(r *sql.Rows) error {
-		one, err := scanReplay(r)
-		out = append(out, one)
-		return err
-	})
-	return out, err
+	return selectAll[Replay](ctx, tx, selectReplaysWithin, p.ChannelNo, p.Through[:], p.After[:])
 }
 
 const selectEnded = `

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -15,6 +14,12 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// exec runs a statement of which nothing but an error is of interest.
+func exec(ctx context.Context, q querier, query string, args ...any) error {
+	_, err := q.ExecContext(ctx, query, args...)
+	return err
 }
 
 // each calls f for every row. If it cannot read all rows, it returns an error.
@@ -85,19 +90,6 @@ func blob(b []byte) []byte {
 		return []byte{}
 	}
 	return b
-}
-
-// scanID is the destination of an ID in Scan.
-type scanID struct{ *ident.ID }
-
-// Scan implements sql.Scanner.
-func (d scanID) Scan(v any) error {
-	b, ok := v.([]byte)
-	if !ok || len(b) != ident.Size {
-		return fmt.Errorf("stored ID is %T of %d bytes", v, len(b))
-	}
-	copy(d.ID[:], b)
-	return nil
 }
 
 // A transaction that fails before its COMMIT is repeated until its context ends.

@@ -84,76 +84,68 @@ var ErrReplayEnded = errors.New("durable: the replay has ended")
 // replaysKept is the number of replays that are kept for one consumer.
 const replaysKept = 100
 
-const (
-	replayColumns = `
-    no,
-    channel_no,
-    consumer_no,
-    after_id,
-    through_id,
-    selected,
-    filter,
-    rate,
-    state,
-    created_ms,
-    state_ms,
-    removed_ms,
-    matched,
-    bytes,
-    estimated,
-    settled_id,
-    jobs,
-    job_bytes,
-    delivered,
-    dead,
-    version
+// columns are those of the table replays.
+func (r *Replay) columns() columns {
+	return columns{
+		{"no", &r.No},
+		{"channel_no", &r.ChannelNo},
+		{"consumer_no", &r.ConsumerNo},
+		{"after_id", scanID{&r.After}},
+		{"through_id", scanID{&r.Through}},
+		{"selected", &r.Of},
+		{"filter", asBytes{&r.Filter}},
+		{"rate", asBytes{&r.Rate}},
+		{"state", &r.State},
+		{"created_ms", &r.CreatedMs},
+		{"state_ms", &r.StateMs},
+		{"removed_ms", &r.RemovedMs},
+		{"matched", &r.Matched},
+		{"bytes", &r.Bytes},
+		{"estimated", &r.Estimated},
+		{"settled_id", scanID{&r.Settled}},
+		{"jobs", &r.Jobs},
+		{"job_bytes", &r.JobBytes},
+		{"delivered", &r.Delivered},
+		{"dead", &r.Dead},
+		{"version", &r.Version},
+	}
+}
+
+// end are the columns that may change with the state.
+func (r *Replay) end() columns {
+	return r.columns().only("state", "state_ms", "matched", "bytes", "estimated", "delivered", "dead", "version")
+}
+
+var (
+	fromReplays = `
+SELECT` + new(Replay).columns().names() + `
 FROM replays`
 
-	selectReplay = `
-SELECT` + replayColumns + `
+	selectReplay = fromReplays + `
 WHERE no = ?`
 
 	// The newest ones first.
-	selectReplays = `
-SELECT` + replayColumns + `
+	selectReplays = fromReplays + `
 WHERE channel_no = ?
   AND consumer_no = ?
   AND no <= ?
 ORDER BY no DESC
 LIMIT ?`
 
-	selectReplaysSince = `
-SELECT` + replayColumns + `
+	selectReplaysSince = fromReplays + `
 WHERE version > ?
   AND (state < 2 OR state_ms > ?)
 ORDER BY no`
 
-	insertReplay = `
-INSERT INTO replays (
-    no,
-    channel_no,
-    consumer_no,
-    after_id,
-    through_id,
-    selected,
-    filter,
-    rate,
-    state,
-    created_ms,
-    state_ms,
-    removed_ms,
-    matched,
-    bytes,
-    estimated,
-    settled_id,
-    jobs,
-    job_bytes,
-    delivered,
-    dead,
-    version
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?)`
+	insertReplay = new(Replay).columns().insert("replays")
 
+	updateReplayState = `
+UPDATE replays
+SET` + new(Replay).end().sets() + `
+WHERE no = ?`
+)
+
+const (
 	// Purge finds the rows of a job by the replay, which stays until the last one is gone.
 	deleteOldReplays = `
 DELETE FROM replays
@@ -165,19 +157,6 @@ WHERE channel_no = ?
   AND NOT EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = replays.no)
   AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = replays.no)
   AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = replays.no)`
-
-	updateReplayState = `
-UPDATE replays
-SET
-    state = ?,
-    state_ms = ?,
-    matched = ?,
-    bytes = ?,
-    estimated = ?,
-    delivered = ?,
-    dead = ?,
-    version = ?
-WHERE no = ?`
 
 	cancelReplays = `
 UPDATE replays
@@ -202,36 +181,24 @@ WHERE no = ?
 )
 
 // The lock orders the creation of a replay and the pages of retention, see Purge.
-var lockChannel = statement{
-	mysql: `
+var lockChannel = locking(`
 SELECT no
 FROM channels
-WHERE no = ?
-FOR UPDATE`,
-	sqlite: `
-SELECT no
-FROM channels
-WHERE no = ?`,
-}
+WHERE no = ?`, updateLock)
 
 // CreateReplay stores a running replay, with a number, from the message after r.After. Retention
 // keeps the messages of the replay from then on. ErrReplayRunning: the consumer has one that has
 // not ended, which is returned. ErrNotFound: there is no such consumer.
 func (s *Store) CreateReplay(ctx context.Context, r Replay) (out Replay, err error) {
 	err = s.put(ctx, "create a replay", func(ctx context.Context, c change) error {
-		k, err := scanConsumer(c.tx.QueryRowContext(ctx, selectConsumerByNo, r.ConsumerNo))
+		k, err := selectOne[Consumer](ctx, c.tx, selectConsumerByNo, r.ConsumerNo)
 		if err != nil {
 			return orNotFound(err)
 		}
 		if k.Deleted() {
 			return ErrNotFound
 		}
-		var last []Replay
-		err = each(ctx, c.tx, selectReplays, []any{r.ChannelNo, r.ConsumerNo, 1<<32 - 1, replaysKept}, func(rows *sql.Rows) error {
-			one, err := scanReplay(rows)
-			last = append(last, one)
-			return err
-		})
+		last, err := selectAll[Replay](ctx, c.tx, selectReplays, r.ChannelNo, r.ConsumerNo, 1<<32-1, replaysKept)
 		if err != nil {
 			return err
 		}
@@ -247,15 +214,14 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) (out Replay, err err
 		if out.No, err = c.next(ctx, selectConsumerMax, usedConsumer); err != nil {
 			return err
 		}
-		out.Settled, out.CreatedMs, out.StateMs, out.Version = r.After, c.nowMs, c.nowMs, c.version
+		out.State, out.Settled, out.CreatedMs, out.StateMs, out.Version = ReplayRunning, r.After, c.nowMs, c.nowMs, c.version
 		if len(last) == replaysKept {
 			oldest := last[replaysKept-1].No
 			if _, err := c.tx.ExecContext(ctx, deleteOldReplays, r.ChannelNo, r.ConsumerNo, oldest+1); err != nil {
 				return err
 			}
 		}
-		_, err = c.tx.ExecContext(ctx, insertReplay, out.No, out.ChannelNo, out.ConsumerNo, out.After[:], out.Through[:], out.Of,
-			[]byte(out.Filter), []byte(out.Rate), out.CreatedMs, out.StateMs, out.RemovedMs, out.Matched, out.Bytes, out.Estimated, out.Settled[:], out.Version)
+		_, err = c.tx.ExecContext(ctx, insertReplay, out.columns().fields()...)
 		return err
 	})
 	return out, err
@@ -264,23 +230,15 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) (out Replay, err err
 // Replay returns a replay by its number. ErrNotFound: there is none.
 func (s *Store) Replay(ctx context.Context, no uint32) (out Replay, err error) {
 	err = repeat(ctx, "read a replay", func(ctx context.Context) error {
-		out, err = scanReplay(s.reads.QueryRowContext(ctx, selectReplay, no))
+		out, err = selectOne[Replay](ctx, s.reads, selectReplay, no)
 		return orNotFound(err)
 	})
 	return out, err
 }
 
 // Replays returns up to limit replays of a consumer with a number up to from, the newest first.
-func (s *Store) Replays(ctx context.Context, k Consumer, from uint32, limit int) (out []Replay, err error) {
-	err = repeat(ctx, "list replays", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectReplays, []any{k.ChannelNo, k.No, from, limit}, func(r *sql.Rows) error {
-			one, err := scanReplay(r)
-			out = append(out, one)
-			return err
-		})
-	})
-	return out, err
+func (s *Store) Replays(ctx context.Context, k Consumer, from uint32, limit int) ([]Replay, error) {
+	return readAll[Replay](ctx, s, "list replays", selectReplays, k.ChannelNo, k.No, from, limit)
 }
 
 // SetReplayState changes the state of a replay that has not ended. For a state that ends it, all its
@@ -294,7 +252,7 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 		}
 	}
 	err = s.put(ctx, "change the state of a replay", func(ctx context.Context, c change) error {
-		if out, err = scanReplay(c.tx.QueryRowContext(ctx, selectReplay, no)); err != nil {
+		if out, err = selectOne[Replay](ctx, c.tx, selectReplay, no); err != nil {
 			return orNotFound(err)
 		}
 		switch {
@@ -310,7 +268,7 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 			}
 		}
 		out.State, out.StateMs, out.Version = to, c.nowMs, c.version
-		_, err = c.tx.ExecContext(ctx, updateReplayState, out.State, out.StateMs, out.Matched, out.Bytes, out.Estimated, out.Delivered, out.Dead, out.Version, no)
+		_, err = c.tx.ExecContext(ctx, updateReplayState, append(out.end().fields(), no)...)
 		return err
 	})
 	return out, err
@@ -329,22 +287,4 @@ func (s *Store) AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID,
 		return err
 	})
 	return moved, err
-}
-
-func replaysSince(ctx context.Context, q querier, version, endedAfterMs int64) (out []Replay, err error) {
-	err = each(ctx, q, selectReplaysSince, []any{version, endedAfterMs}, func(r *sql.Rows) error {
-		one, err := scanReplay(r)
-		out = append(out, one)
-		return err
-	})
-	return out, err
-}
-
-func scanReplay(r scanner) (out Replay, err error) {
-	var filter, rate []byte
-	err = r.Scan(&out.No, &out.ChannelNo, &out.ConsumerNo, scanID{&out.After}, scanID{&out.Through}, &out.Of, &filter, &rate, &out.State,
-		&out.CreatedMs, &out.StateMs, &out.RemovedMs, &out.Matched, &out.Bytes, &out.Estimated, scanID{&out.Settled},
-		&out.Jobs, &out.JobBytes, &out.Delivered, &out.Dead, &out.Version)
-	out.Filter, out.Rate = string(filter), string(rate)
-	return out, err
 }

@@ -45,7 +45,7 @@ func (s *Store) countReplay(ctx context.Context, no uint32, all bool) (out Repla
 	err = s.run(ctx, transaction{
 		name: "count a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
 	}, func(ctx context.Context, tx *sql.Tx) error {
-		r, err := scanReplay(tx.QueryRowContext(ctx, selectReplay, no)) // of the same moment as the counts
+		r, err := selectOne[Replay](ctx, tx, selectReplay, no) // of the same moment as the counts
 		if err != nil {
 			return orNotFound(err)
 		}

@@ -47,11 +47,10 @@ func (k *Consumer) Held() bool { return k.State != StateActive }
 // Deleted reports whether the consumer was deleted.
 func (k *Consumer) Deleted() bool { return k.State == StateDeleted }
 
-const (
-	selectConsumerByNo = `
-SELECT` + consumerColumns + `
+var selectConsumerByNo = fromConsumers + `
 WHERE no = ?`
 
+const (
 	updateConsumerState = `
 UPDATE consumers
 SET
@@ -114,7 +113,7 @@ const maxStateReason = 512
 func (s *Store) SetConsumerState(ctx context.Context, p StateChange) (out Consumer, changed bool, err error) {
 	err = s.put(ctx, "change the state of a consumer", func(ctx context.Context, c change) error {
 		changed = false
-		if out, err = scanConsumer(c.tx.QueryRowContext(ctx, selectConsumerByNo, p.ConsumerNo)); err != nil {
+		if out, err = selectOne[Consumer](ctx, c.tx, selectConsumerByNo, p.ConsumerNo); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
 				return ErrNotFound
 			}
@@ -201,7 +200,7 @@ func (s *Store) ReturnProbe(ctx context.Context, consumerNo uint32, untilMs int6
 func (s *Store) SetChannelPaused(ctx context.Context, id string, paused bool) (out Channel, changed bool, err error) {
 	err = s.put(ctx, "pause a channel", func(ctx context.Context, c change) error {
 		changed = false
-		if out, err = scanChannel(c.tx.QueryRowContext(ctx, selectChannel, []byte(id))); err != nil {
+		if out, err = selectOne[Channel](ctx, c.tx, selectChannel, []byte(id)); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
 				return ErrNotFound
 			}

@@ -119,7 +119,7 @@ func (s Step) NotedBy(other Step) bool {
 	return other.Kind == StepAttempt && other.ReplayNo == s.ReplayNo && other.AtMs == s.AtMs && other.Attempt == s.Attempt
 }
 
-func scanStep(r scanner) (Step, error) {
+func scanStep(r *sql.Rows) (Step, error) {
 	var s Step
 	var took, node sql.NullInt64
 	var text []byte

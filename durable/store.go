@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -85,6 +86,46 @@ func keepFirst(insert, column string) statement {
 		mysql:  insert + "\nON DUPLICATE KEY UPDATE " + column + " = " + column,
 		sqlite: insert + "\nON CONFLICT DO NOTHING",
 	}
+}
+
+// replacing is an INSERT that takes the place of a row which is there already: it sets some columns, and
+// one more by an assignment.
+func replacing(insert, assignment string, names ...string) statement {
+	var my, lite strings.Builder
+	for _, name := range names {
+		my.WriteString("\n    " + name + " = VALUES(" + name + "),")
+		lite.WriteString("\n    " + name + " = excluded." + name + ",")
+	}
+	end := "\n    " + assignment
+	return statement{
+		mysql:  insert + "\nON DUPLICATE KEY UPDATE" + my.String() + end,
+		sqlite: insert + "\nON CONFLICT DO UPDATE SET" + lite.String() + end,
+	}
+}
+
+// ignoring is keepFirst for an INSERT whose result tells whether the row is new.
+func ignoring(insert string) statement {
+	return statement{
+		mysql:  strings.Replace(insert, "INSERT INTO", "INSERT IGNORE INTO", 1),
+		sqlite: insert + "\nON CONFLICT DO NOTHING",
+	}
+}
+
+// copying is an INSERT of the rows of a query that leaves rows alone which are there already.
+func copying(table, names, query string) statement {
+	into := " INTO " + table + " (" + names + "\n)" + query
+	return statement{mysql: "\nINSERT IGNORE" + into, sqlite: "\nINSERT OR IGNORE" + into}
+}
+
+// The locks of locking.
+const (
+	shareLock  = "LOCK IN SHARE MODE"
+	updateLock = "FOR UPDATE"
+)
+
+// locking is a query that locks its rows on MySQL. SQLite has only one writer.
+func locking(query, lock string) statement {
+	return statement{mysql: query + "\n" + lock, sqlite: query}
 }
 
 // Ping reports whether the store answers.
