@@ -34,22 +34,6 @@ FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...)`
 
-	selectAttempts = `
-SELECT
-    attempt,
-    at_ms,
-    status_code,
-    error,
-    duration_ms,
-    answer,
-    phase
-FROM attempts
-WHERE consumer_no = ?
-  AND message_id = ?
-  AND attempt > 0
-ORDER BY at_ms DESC, attempt DESC
-LIMIT ?`
-
 	selectLeaseCounts = `
 SELECT
     COALESCE(SUM(CASE WHEN phase = 4 THEN 1 ELSE 0 END), 0),
@@ -58,6 +42,27 @@ FROM attempts
 WHERE consumer_no = ?
   AND message_id = ?`
 )
+
+func (a *Attempt) columns() columns {
+	return columns{
+		{"attempt", &a.No},
+		{"at_ms", &a.AtMs},
+		{"status_code", &a.StatusCode},
+		{"error", asBytes{&a.Error}},
+		{"duration_ms", &a.DurationMs},
+		{"answer", &a.Answer},
+		{"phase", &a.Phase},
+	}
+}
+
+var selectAttempts = `
+SELECT` + new(Attempt).columns().names() + `
+FROM attempts
+WHERE consumer_no = ?
+  AND message_id = ?
+  AND attempt > 0
+ORDER BY at_ms DESC, attempt DESC
+LIMIT ?`
 
 // LeaseCounts returns how often a job was given back, and how many of its leases were lost, since
 // its message was stored.
@@ -71,22 +76,13 @@ func (s *Store) LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID)
 // Attempts returns the newest failed attempts of a job, up to limit, in order of time. After
 // a redrive the attempt numbers start at 1 again.
 func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]Attempt, error) {
-	var out []Attempt
-	err := repeat(ctx, "list attempts", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectAttempts, []any{consumerNo, id[:], limit}, func(r *sql.Rows) error {
-			var a Attempt
-			err := r.Scan(&a.No, &a.AtMs, &a.StatusCode, &a.Error, &a.DurationMs, &a.Answer, &a.Phase)
-			out = append(out, a)
-			return err
-		})
-	})
+	out, err := readAll[Attempt](ctx, s, "list attempts", selectAttempts, consumerNo, id[:], limit)
 	slices.Reverse(out)
 	return out, err
 }
 
 func (s *Store) recordAttempts(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
-	return write(ctx, tx, s.dialect.sql(insertAttempts), 10, outcomes, func(o *Outcome) []any {
+	return write(ctx, tx, s.dialect.sql(insertAttempts), outcomes, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.AtMs, o.attempt(), o.StatusCode, note(o.Error), o.DurationMs, head(o.Answer), o.Phase, orNull(o.node())}
 	})
 }

@@ -99,8 +99,7 @@ func (s *Store) RestReplies(ctx context.Context, consumerNo uint32, rest []Await
 			if err != nil || len(waits) == 0 {
 				return err
 			}
-			_, err = tx.ExecContext(ctx, rows(s.dialect.sql(insertAwaiting), len(waits)/3, 3), waits...)
-			return err
+			return insertRows(ctx, tx, s.dialect.sql(insertAwaiting), waits)
 		})
 		if err != nil {
 			return err

@@ -74,61 +74,48 @@ var (
 	ErrBulkOver = errors.New("durable: the bulk is over")
 )
 
-const bulkColumns = `
-SELECT
-    id,
-    owner,
-    fence,
-    channel_no,
-    producer_no,
-    state,
-    paused,
-    spec,
-    chunks,
-    bytes,
-    total,
-    row_no,
-    byte_pos,
-    published,
-    rejected,
-    duplicates,
-    speed,
-    tries,
-    next_ms,
-    lease_ms,
-    changed_ms,
-    reason
+// columns are those of the table bulks.
+func (b *Bulk) columns() columns {
+	return columns{
+		{"id", scanID{&b.ID}},
+		{"owner", asFixed(b.Owner[:])},
+		{"fence", &b.Fence},
+		{"channel_no", &b.ChannelNo},
+		{"producer_no", &b.ProducerNo},
+		{"state", &b.State},
+		{"paused", &b.Paused},
+		{"spec", asBlob{&b.Spec}},
+		{"chunks", &b.Chunks},
+		{"bytes", &b.Bytes},
+		{"total", &b.Total},
+		{"row_no", &b.At.Row},
+		{"byte_pos", &b.At.Byte},
+		{"published", &b.Published},
+		{"rejected", &b.Rejected},
+		{"duplicates", &b.Duplicates},
+		{"speed", &b.Speed},
+		{"tries", &b.Tries},
+		{"next_ms", &b.NextMs},
+		{"lease_ms", &b.LeaseMs},
+		{"changed_ms", &b.ChangedMs},
+		{"reason", asBytes{&b.Reason}},
+	}
+}
+
+var (
+	fromBulks = `
+SELECT` + new(Bulk).columns().names() + `
 FROM bulks
 `
 
-const (
-	insertBulk = `
-INSERT INTO bulks (
-    id,
-    channel_no,
-    producer_no,
-    state,
-    paused,
-    owner,
-    fence,
-    lease_ms,
-    next_ms,
-    tries,
-    spec,
-    chunks,
-    bytes,
-    total,
-    row_no,
-    byte_pos,
-    published,
-    rejected,
-    duplicates,
-    speed,
-    changed_ms,
-    reason
-)
-VALUES (?, ?, ?, ?, 0, ?, 0, ?, 0, 0, ?, 0, 0, ?, 0, 0, 0, 0, 0, 0, ?, '')`
+	selectBulkByID = fromBulks + `WHERE id = ?`
 
+	lockBulk = locking(selectBulkByID, updateLock)
+
+	insertBulk = new(Bulk).columns().insert("bulks")
+)
+
+const (
 	insertBulkChunk = `
 INSERT INTO bulk_chunks (
     bulk_id,
@@ -164,14 +151,7 @@ SET
     chunks = 0,
     bytes = 0
 WHERE id = ?`
-
-	selectBulkByID = bulkColumns + `WHERE id = ?`
 )
-
-var lockBulk = statement{
-	mysql:  selectBulkByID + "\nFOR UPDATE",
-	sqlite: selectBulkByID,
-}
 
 // The lease of a bulk that is being received, and that of one that is worked on. A client that
 // sends nothing for so long is gone: package bulk reads with a shorter patience.
@@ -190,12 +170,9 @@ const (
 // owner may stand still in between. The pool notices that the server has closed one.
 const setBulkSession = `SET SESSION wait_timeout = 8, SESSION net_read_timeout = 8`
 
-func scanBulk(r interface{ Scan(dest ...any) error }) (*Bulk, error) {
-	var b Bulk
-	var owner []byte
-	err := r.Scan(scanID{&b.ID}, &owner, &b.Fence, &b.ChannelNo, &b.ProducerNo, &b.State, &b.Paused, &b.Spec, &b.Chunks, &b.Bytes, &b.Total,
-		&b.At.Row, &b.At.Byte, &b.Published, &b.Rejected, &b.Duplicates, &b.Speed, &b.Tries, &b.NextMs, &b.LeaseMs, &b.ChangedMs, &b.Reason)
-	copy(b.Owner[:], owner)
+// selectBulk returns the bulk of a query, a pointer in any case.
+func selectBulk(ctx context.Context, q querier, query string, args ...any) (*Bulk, error) {
+	b, err := selectOne[Bulk](ctx, q, query, args...)
 	return &b, err
 }
 
@@ -203,7 +180,7 @@ func scanBulk(r interface{ Scan(dest ...any) error }) (*Bulk, error) {
 // the whole of it or its beginning; nil: there is none yet. Only a bulk in BulkReceiving has an owner.
 func (s *Store) CreateBulk(ctx context.Context, b *Bulk, body []byte) error {
 	return s.run(ctx, transaction{name: "store a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := scanBulk(tx.QueryRowContext(ctx, selectBulkByID, b.ID[:]))
+		_, err := selectBulk(ctx, tx, selectBulkByID, b.ID[:])
 		if err == nil { // after a lost answer
 			return nil
 		} else if !errors.Is(err, sql.ErrNoRows) {
@@ -213,15 +190,16 @@ func (s *Store) CreateBulk(ctx context.Context, b *Bulk, body []byte) error {
 		if err != nil {
 			return err
 		}
-		lease := int64(0)
+		row := Bulk{BulkOwner: BulkOwner{ID: b.ID, Owner: b.Owner}, ChannelNo: b.ChannelNo, ProducerNo: b.ProducerNo,
+			State: b.State, Spec: b.Spec, Total: b.Total, ChangedMs: now}
 		if b.State == BulkReceiving {
-			lease = now + receivingLease.Milliseconds()
+			row.LeaseMs = now + receivingLease.Milliseconds()
 		}
-		_, err = tx.ExecContext(ctx, insertBulk, b.ID[:], b.ChannelNo, b.ProducerNo, b.State, b.Owner[:], lease, blob(b.Spec), b.Total, now)
+		err = exec(ctx, tx, insertBulk, row.columns().fields()...)
 		if err != nil || len(body) == 0 {
 			return err
 		}
-		return s.addChunk(ctx, tx, b.ID, 0, body, lease)
+		return s.addChunk(ctx, tx, b.ID, 0, body, row.LeaseMs)
 	})
 }
 
@@ -249,7 +227,7 @@ func (s *Store) owning(ctx context.Context, name string, h BulkOwner, f func(ctx
 				return err
 			}
 		}
-		b, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockBulk), h.ID[:]))
+		b, err := selectBulk(ctx, tx, s.dialect.sql(lockBulk), h.ID[:])
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrBulkLost
 		}

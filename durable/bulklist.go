@@ -2,14 +2,13 @@ package durable
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const (
-	selectBulks = bulkColumns + `WHERE channel_no = ?
+var (
+	selectBulks = fromBulks + `WHERE channel_no = ?
   AND id >= ?
   AND state > 0
   AND (? = 0 OR producer_no = ?)
@@ -17,34 +16,29 @@ ORDER BY id
 LIMIT ?`
 
 	selectBadRows = `
-SELECT
-    row_no,
-    reason
+SELECT` + new(BadRow).columns().names() + `
 FROM bulk_errors
 WHERE bulk_id = ?
   AND row_no > ?
 ORDER BY row_no
 LIMIT ?`
 
-	selectBulkSums = `
-SELECT COALESCE(SUM(delivered), 0)
-FROM bulk_steps
-WHERE bulk_id = ?
-  AND complete = 1`
-
 	selectBulkSteps = `
-SELECT
-    first_id,
-    last_id,
-    audience,
-    messages,
-    jobs
+SELECT` + new(block).columns().names() + `
 FROM bulk_steps
 WHERE bulk_id = ?
   AND complete = 0
   AND first_id > ?
 ORDER BY first_id
 LIMIT ?`
+)
+
+const (
+	selectBulkSums = `
+SELECT COALESCE(SUM(delivered), 0)
+FROM bulk_steps
+WHERE bulk_id = ?
+  AND complete = 1`
 
 	completeBulkStep = `
 UPDATE bulk_steps
@@ -117,30 +111,18 @@ WHERE channel_no = ?
 
 // Bulks returns up to limit bulks of a channel from an ID on; of one producer, if producerNo is not
 // 0.
-func (s *Store) Bulks(ctx context.Context, channelNo, producerNo uint32, from ident.ID, limit int) (found []*Bulk, err error) {
-	err = repeat(ctx, "list bulks", func(ctx context.Context) error {
-		found = nil
-		return each(ctx, s.reads, selectBulks, []any{channelNo, from[:], producerNo, producerNo, limit}, func(r *sql.Rows) error {
-			b, err := scanBulk(r)
-			found = append(found, b)
-			return err
-		})
-	})
-	return found, err
+func (s *Store) Bulks(ctx context.Context, channelNo, producerNo uint32, from ident.ID, limit int) ([]*Bulk, error) {
+	found, err := readAll[Bulk](ctx, s, "list bulks", selectBulks, channelNo, from[:], producerNo, producerNo, limit)
+	return pointersTo(found), err
+}
+
+func (b *BadRow) columns() columns {
+	return columns{{"row_no", &b.Row}, {"reason", asBytes{&b.Reason}}}
 }
 
 // BadRows returns up to limit bad rows of a bulk with a number above after, in order.
-func (s *Store) BadRows(ctx context.Context, id ident.ID, after int64, limit int) (found []BadRow, err error) {
-	err = repeat(ctx, "list the bad rows of a bulk", func(ctx context.Context) error {
-		found = nil
-		return each(ctx, s.reads, selectBadRows, []any{id[:], after, limit}, func(r *sql.Rows) error {
-			var b BadRow
-			err := r.Scan(&b.Row, &b.Reason)
-			found = append(found, b)
-			return err
-		})
-	})
-	return found, err
+func (s *Store) BadRows(ctx context.Context, id ident.ID, after int64, limit int) ([]BadRow, error) {
+	return readAll[BadRow](ctx, s, "list the bad rows of a bulk", selectBadRows, id[:], after, limit)
 }
 
 // BulkJobs counts the jobs of a bulk's messages.
@@ -174,7 +156,7 @@ func (s *Store) CountBulkJobs(ctx context.Context, id ident.ID, consumers []*Con
 	var after ident.ID
 	for err == nil {
 		var page []block
-		if page, err = s.bulkBlocks(ctx, id, after); err != nil || len(page) == 0 {
+		if page, err = readAll[block](ctx, s, "read the steps of a bulk", selectBulkSteps, id[:], after[:], bulkStepPage); err != nil || len(page) == 0 {
 			break
 		}
 		for _, b := range page {
@@ -190,17 +172,14 @@ func (s *Store) CountBulkJobs(ctx context.Context, id ident.ID, consumers []*Con
 	return jobs, err
 }
 
-func (s *Store) bulkBlocks(ctx context.Context, id, after ident.ID) (page []block, err error) {
-	err = repeat(ctx, "read the steps of a bulk", func(ctx context.Context) error {
-		page = nil
-		return each(ctx, s.reads, selectBulkSteps, []any{id[:], after[:], bulkStepPage}, func(r *sql.Rows) error {
-			var b block
-			err := r.Scan(scanID{&b.first}, scanID{&b.last}, &b.audience, &b.messages, &b.jobs)
-			page = append(page, b)
-			return err
-		})
-	})
-	return page, err
+func (b *block) columns() columns {
+	return columns{
+		{"first_id", scanID{&b.first}},
+		{"last_id", scanID{&b.last}},
+		{"audience", &b.audience},
+		{"messages", &b.messages},
+		{"jobs", &b.jobs},
+	}
 }
 
 // countJobsOf counts the jobs that a consumer has of a step, those delivered, and those dead.

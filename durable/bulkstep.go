@@ -243,7 +243,7 @@ func (s *Store) moveBulk(ctx context.Context, tx *sql.Tx, b ownedBulk, step *Bul
 		for _, r := range part {
 			args = append(args, b.ID[:], r.Row, []byte(cutTo(r.Reason, maxBadRow)))
 		}
-		if _, err := tx.ExecContext(ctx, rows(insertBulkErrors, len(part), 3), args...); err != nil {
+		if err := insertRows(ctx, tx, insertBulkErrors, args); err != nil {
 			return err
 		}
 	}

@@ -92,7 +92,7 @@ func (s *Store) removeBulk(ctx context.Context, id ident.ID, nowMs int64) error 
 	const limit = 500
 	return s.run(ctx, transaction{name: "remove a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		// The lock excludes the owner of a body that comes after all.
-		b, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockBulk), id[:]))
+		b, err := selectBulk(ctx, tx, s.dialect.sql(lockBulk), id[:])
 		if err != nil || !b.State.Over() && (b.State != BulkReceiving || b.LeaseMs >= nowMs) {
 			if errors.Is(err, sql.ErrNoRows) {
 				err = nil

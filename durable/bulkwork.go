@@ -8,11 +8,12 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const (
-	// The index bulks_work has the bulks of a producer together. Those that are worked on stand among
-	// those that are due, and are few.
-	selectDueBulk = bulkColumns + dueBulk
+// The index bulks_work has the bulks of a producer together. Those that are worked on stand among
+// those that are due, and are few. A row that another transaction holds is left out: its owner works,
+// or stands still until the server ends its connection.
+var lockDueBulk = locking(fromBulks+dueBulk, updateLock+" SKIP LOCKED")
 
+const (
 	dueBulk = `WHERE state = ?
   AND paused = 0
   AND producer_no = ?
@@ -86,13 +87,6 @@ FROM bulk_chunks
 WHERE bulk_id = ?
   AND no = ?`
 
-// A row that another transaction holds is left out: its owner works, or stands still until the
-// server ends its connection.
-var lockDueBulk = statement{
-	mysql:  selectDueBulk + "\nFOR UPDATE SKIP LOCKED",
-	sqlite: selectDueBulk,
-}
-
 // A BulkQueue is the bulks of a producer that have the same kind of work: BulkFetching or BulkRunning.
 type BulkQueue struct {
 	State      BulkState
@@ -125,7 +119,7 @@ func (s *Store) ClaimBulk(ctx context.Context, owner [16]byte, of BulkQueue) (b 
 		if err != nil {
 			return err
 		}
-		found, err := scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockDueBulk), of.State, of.ProducerNo, now, now))
+		found, err := selectBulk(ctx, tx, s.dialect.sql(lockDueBulk), of.State, of.ProducerNo, now, now)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -205,7 +199,7 @@ func (s *Store) PauseBulk(ctx context.Context, id ident.ID, paused bool) (*Bulk,
 // bulk finds at its next step that it has lost it.
 func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func(ctx context.Context, tx *sql.Tx, b ownedBulk) error) (b *Bulk, err error) {
 	err = s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		b, err = scanBulk(tx.QueryRowContext(ctx, s.dialect.sql(lockBulk), id[:]))
+		b, err = selectBulk(ctx, tx, s.dialect.sql(lockBulk), id[:])
 		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {
 			return ErrNotFound
 		}
@@ -224,7 +218,7 @@ func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func
 // BulkByID returns a bulk. ErrNotFound: there is none, or its body is not whole yet.
 func (s *Store) BulkByID(ctx context.Context, id ident.ID) (b *Bulk, err error) {
 	err = repeat(ctx, "read a bulk", func(ctx context.Context) error {
-		b, err = scanBulk(s.reads.QueryRowContext(ctx, selectBulkByID, id[:]))
+		b, err = selectBulk(ctx, s.reads, selectBulkByID, id[:])
 		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {
 			return ErrNotFound
 		}

@@ -66,26 +66,21 @@ func (r clockReading) raised(leastMs int64) (next Clock, due bool) {
 }
 
 var selectClock = statement{
-	mysql: `
+	mysql:  clockWith("CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)"),
+	sqlite: clockWith("0"),
+}
+
+func clockWith(server string) string {
+	return `
 SELECT
     COALESCE(MAX(ms), 0),
     COALESCE(MAX(ahead_ms), 0),
     COALESCE(MAX(steps), 0),
     COALESCE(MAX(beat), 0),
     COALESCE(MAX(history), 0),
-    CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)
+    ` + server + `
 FROM clock
-WHERE no = 0`,
-	sqlite: `
-SELECT
-    COALESCE(MAX(ms), 0),
-    COALESCE(MAX(ahead_ms), 0),
-    COALESCE(MAX(steps), 0),
-    COALESCE(MAX(beat), 0),
-    COALESCE(MAX(history), 0),
-    0
-FROM clock
-WHERE no = 0`,
+WHERE no = 0`
 }
 
 var insertClock = keepFirst(`

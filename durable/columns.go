@@ -46,7 +46,7 @@ func (c columns) lines(of func(name string) string) string {
 }
 
 // insert is an INSERT of one row, and inserts one of several: see rows.
-func (c columns) insert(table string) string { return rows(c.inserts(table), 1, len(c)) }
+func (c columns) insert(table string) string { return rows(c.inserts(table), 1) }
 
 func (c columns) inserts(table string) string {
 	return "\nINSERT INTO " + table + " (" + c.names() + "\n)\nVALUES (?, ...)"

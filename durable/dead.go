@@ -8,17 +8,21 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const (
-	selectDeadJobs = `
-SELECT
-    d.message_id,
-    d.priority,
-    d.attempts,
-    d.died_ms,
-    d.status_code,
-    d.reason,
-    d.answer,
-    d.reason_code
+func (d *DeadJob) columns() columns {
+	return columns{
+		{"message_id", scanID{&d.ID}},
+		{"priority", &d.Priority},
+		{"attempts", &d.Attempts},
+		{"died_ms", &d.DiedMs},
+		{"status_code", &d.StatusCode},
+		{"reason", asBytes{&d.Error}},
+		{"answer", &d.Answer},
+		{"reason_code", &d.Reason},
+	}
+}
+
+var selectDeadJobs = `
+SELECT` + new(DeadJob).columns().of("d").names() + `
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id >= ?
@@ -32,7 +36,9 @@ WHERE d.consumer_no = ?
 ORDER BY d.message_id
 LIMIT ?`
 
-	selectDeaths = `SELECT
+const (
+	selectDeaths = `
+SELECT
     consumer_no,
     message_id,
     ?,
@@ -56,8 +62,7 @@ WHERE consumer_no = ?
 // On MySQL the row lock ensures that one of several racing calls moves a job. SQLite has
 // only one writer.
 var (
-	takeDeadJobs = statement{
-		mysql: `
+	takeDeadJobs = locking(`
 SELECT
     message_id,
     priority,
@@ -66,24 +71,10 @@ SELECT
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
-ORDER BY message_id
-FOR UPDATE`,
-		sqlite: `
-SELECT
-    message_id,
-    priority,
-    attempts,
-    redrives
-FROM dead_jobs
-WHERE consumer_no = ?
-  AND message_id IN (?...)
-ORDER BY message_id`,
-	}
+ORDER BY message_id`, updateLock)
 
 	// A job is not redriven twice in a millisecond: it has to die in between.
-	insertRedrives = statement{
-		mysql: `
-INSERT IGNORE INTO redrives (
+	insertRedrives = copying("redrives", `
     consumer_no,
     message_id,
     at_ms,
@@ -92,88 +83,21 @@ INSERT IGNORE INTO redrives (
     attempts,
     status_code,
     reason_code,
-    reason
-)
-` + selectDeaths,
-		sqlite: `
-INSERT OR IGNORE INTO redrives (
-    consumer_no,
-    message_id,
-    at_ms,
-    how,
-    died_ms,
-    attempts,
-    status_code,
-    reason_code,
-    reason
-)
-` + selectDeaths,
-	}
+    reason`, selectDeaths)
 
-	reopenJobs = statement{
-		mysql: `
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
-    error,
+	reopenJobs = replacing(`
+INSERT INTO open_jobs (`+openJobColumns+`,
     redriven_ms,
     redrives
 )
-VALUES (?, ...)
-ON DUPLICATE KEY UPDATE
-    attempts = VALUES(attempts),
-    next_ms = VALUES(next_ms),
-    changed_ms = VALUES(changed_ms),
-    status_code = VALUES(status_code),
-    error = VALUES(error),
-    redriven_ms = VALUES(redriven_ms),
-    redrives = VALUES(redrives),
-    given_back = 0`,
-		sqlite: `
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
-    error,
-    redriven_ms,
-    redrives
-)
-VALUES (?, ...)
-ON CONFLICT DO UPDATE SET
-    attempts = excluded.attempts,
-    next_ms = excluded.next_ms,
-    changed_ms = excluded.changed_ms,
-    status_code = excluded.status_code,
-    error = excluded.error,
-    redriven_ms = excluded.redriven_ms,
-    redrives = excluded.redrives,
-    given_back = 0`,
-	}
+VALUES (?, ...)`, "given_back = 0",
+		"attempts", "next_ms", "changed_ms", "status_code", "error", "redriven_ms", "redrives")
 )
 
 // DeadJobs returns up to limit dead letters of a consumer with message IDs from from on, in
 // order of the IDs.
 func (s *Store) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]DeadJob, error) {
-	var out []DeadJob
-	err := repeat(ctx, "list dead letters", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectDeadJobs, []any{consumerNo, from[:], limit}, func(r *sql.Rows) error {
-			var d DeadJob
-			err := r.Scan(scanID{&d.ID}, &d.Priority, &d.Attempts, &d.DiedMs, &d.StatusCode, &d.Error, &d.Answer, &d.Reason)
-			out = append(out, d)
-			return err
-		})
-	})
-	return out, err
+	return readAll[DeadJob](ctx, s, "list dead letters", selectDeadJobs, consumerNo, from[:], limit)
 }
 
 // Redrive turns dead letters into open jobs with no attempt charged, due at nowMs. It
@@ -278,7 +202,7 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	if len(moved) == 0 {
 		return nil, nil
 	}
-	if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(reopenJobs), len(moved), 10), args...); err != nil {
+	if err := insertRows(ctx, tx, s.dialect.sql(reopenJobs), args); err != nil {
 		return nil, err
 	}
 	if _, err := tx.ExecContext(ctx, list(s.dialect.sql(insertRedrives), len(gone)), append([]any{nowMs, how}, inArgs(consumerNo, gone)...)...); err != nil {

@@ -44,19 +44,6 @@ SELECT COALESCE(
     0
 )`
 
-	selectDue = `
-SELECT
-    id,
-    producer_no,
-    channel_no,
-    due_ms,
-    LENGTH(payload) + LENGTH(headers)
-FROM scheduled
-WHERE status = 0
-  AND due_ms <= ?
-ORDER BY due_ms, id
-LIMIT ?`
-
 	// The time of a schedule that another broker has moved on since is not due.
 	postponeScheduled = `
 UPDATE scheduled
@@ -77,23 +64,39 @@ SET
     occurrence = ?,
     message_id = ?
 WHERE id = ?`
-
-	selectStanding = `
-SELECT
-    id,
-    status,
-    occurrence,
-    message_id,
-    changed_ms
-FROM scheduled
-WHERE id IN (?...)`
 )
 
-// A row that another transaction holds is left out: that transaction moves it, or deletes it.
-var lockStanding = statement{
-	mysql:  selectStanding + "\nFOR UPDATE SKIP LOCKED",
-	sqlite: selectStanding,
+// columns are those of a schedule that is due.
+func (d *Due) columns() columns {
+	return columns{
+		{"id", scanID{&d.ID}},
+		{"producer_no", &d.ProducerNo},
+		{"channel_no", &d.ChannelNo},
+		{"due_ms", &d.AtMs},
+		{"LENGTH(payload) + LENGTH(headers)", &d.Bytes},
+	}
 }
+
+// stand are the columns that say which message a schedule waits for.
+func (m *Scheduled) stand() columns {
+	return m.columns().only("id", "status", "occurrence", "message_id", "changed_ms")
+}
+
+var (
+	selectDue = `
+SELECT` + new(Due).columns().names() + `
+FROM scheduled
+WHERE status = 0
+  AND due_ms <= ?
+ORDER BY due_ms, id
+LIMIT ?`
+
+	// A row that another transaction holds is left out: that transaction moves it, or deletes it.
+	lockStanding = locking(`
+SELECT`+new(Scheduled).stand().names()+`
+FROM scheduled
+WHERE id IN (?...)`, updateLock+" SKIP LOCKED")
+)
 
 // NextDue returns the time after afterMs at which the next scheduled message is due; 0: none.
 func (s *Store) NextDue(ctx context.Context, afterMs int64) (ms int64, err error) {
@@ -108,17 +111,8 @@ func (s *Store) DueSchedules(ctx context.Context, nowMs int64, limit int) ([]Due
 	return s.due(ctx, selectDue, nowMs, limit)
 }
 
-func (s *Store) due(ctx context.Context, query string, args ...any) (due []Due, err error) {
-	err = repeat(ctx, "read scheduled messages that are due", func(ctx context.Context) error {
-		due = nil
-		return each(ctx, s.reads, query, args, func(r *sql.Rows) error {
-			var d Due
-			err := r.Scan(scanID{&d.ID}, &d.ProducerNo, &d.ChannelNo, &d.AtMs, &d.Bytes)
-			due = append(due, d)
-			return err
-		})
-	})
-	return due, err
+func (s *Store) due(ctx context.Context, query string, args ...any) ([]Due, error) {
+	return readAll[Due](ctx, s, "read scheduled messages that are due", query, args...)
 }
 
 // PostponeScheduled gives schedules that are due at nowMs a later time.
@@ -205,14 +199,7 @@ func (s *Store) standing(ctx context.Context, tx *sql.Tx, part []entry, errs []e
 	}
 	slices.SortFunc(ids, ident.ID.Compare)
 	found := map[ident.ID]Scheduled{}
-	err = each(ctx, tx, list(s.dialect.sql(lockStanding), len(ids)), idArgs(ids), func(r *sql.Rows) error {
-		var m Scheduled
-		var message []byte
-		err := r.Scan(scanID{&m.ID}, &m.Status, &m.No, &message, &m.ChangedMs)
-		copy(m.MessageID[:], message)
-		found[m.ID] = m
-		return err
-	})
+	err = eachOf(ctx, tx, (*Scheduled).stand, list(s.dialect.sql(lockStanding), len(ids)), idArgs(ids), func(m *Scheduled) { found[m.ID] = *m })
 	for _, e := range part {
 		m, ok := found[e.Occurrence.Of]
 		switch {

@@ -3,7 +3,6 @@ package durable
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,13 +28,8 @@ var selectDueOfLine = statement{
 	sqlite: strings.ReplaceAll(selectDueOfLineFrom, "(index)", "INDEXED BY scheduled_turns"),
 }
 
-const selectDueOfLineFrom = `
-SELECT
-    id,
-    producer_no,
-    channel_no,
-    due_ms,
-    LENGTH(payload) + LENGTH(headers)
+var selectDueOfLineFrom = `
+SELECT` + new(Due).columns().names() + `
 FROM scheduled (index)
 WHERE status = 0
   AND due_ms <= ?
@@ -103,16 +97,11 @@ ORDER BY producer_no, channel_no`,
 
 // DueLines returns the lines that have a schedule which is due at nowMs, by their numbers.
 func (s *Store) DueLines(ctx context.Context, nowMs int64) (lines []DueLine, err error) {
-	err = repeat(ctx, "read whose scheduled messages are due", func(ctx context.Context) error {
-		lines = nil
-		return each(ctx, s.reads, s.dialect.sql(selectDueLines), []any{nowMs}, func(r *sql.Rows) error {
-			var l DueLine
-			err := r.Scan(&l.ProducerNo, &l.ChannelNo)
-			lines = append(lines, l)
-			return err
-		})
-	})
-	return lines, err
+	return readAll[DueLine](ctx, s, "read whose scheduled messages are due", s.dialect.sql(selectDueLines), nowMs)
+}
+
+func (l *DueLine) columns() columns {
+	return columns{{"producer_no", &l.ProducerNo}, {"channel_no", &l.ChannelNo}}
 }
 
 // dueTurns is the number of turns that one statement reads.

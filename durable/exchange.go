@@ -90,48 +90,55 @@ func (e *Exchange) end(nowMs int64) {
 	}
 }
 
-const exchangeColumns = `
-    consumer_no,
-    message_id,
-    state,
-    goes_back,
-    attempt,
-    status_code,
-    truncated,
-    delivered_ms,
-    received_ms,
-    ended_ms,
-    deadline_ms,
-    keep_ms,
-    due_ms,
-    tries,
-    url,
-    reason,
-    headers,
-    body`
-
-// The first outcome of a job with a response counts.
-var insertExchanges = statement{
-	mysql: `
-INSERT IGNORE INTO exchanges (` + exchangeColumns + `
-)
-VALUES (?, ...)`,
-	sqlite: `
-INSERT INTO exchanges (` + exchangeColumns + `
-)
-VALUES (?, ...)
-ON CONFLICT DO NOTHING`,
+// columns are those of the table exchanges.
+func (e *Exchange) columns() columns {
+	return columns{
+		{"consumer_no", &e.ConsumerNo},
+		{"message_id", scanID{&e.ID}},
+		{"state", &e.State},
+		{"goes_back", &e.GoesBack},
+		{"attempt", &e.Attempt},
+		{"status_code", &e.Status},
+		{"truncated", &e.Truncated},
+		{"delivered_ms", &e.DeliveredMs},
+		{"received_ms", &e.ReceivedMs},
+		{"ended_ms", &e.EndedMs},
+		{"deadline_ms", &e.DeadlineMs},
+		{"keep_ms", &e.KeepMs},
+		{"due_ms", &e.DueMs},
+		{"tries", &e.Tries},
+		{"url", asBytes{&e.URL}},
+		{"reason", asNote{&e.Reason}},
+		{"headers", asBlob{&e.Headers}},
+		{"body", asBlob{&e.Body}},
+	}
 }
 
-const (
-	exchangeWidth = 18
+// moved are the columns that change with the state.
+func (e *Exchange) moved() columns {
+	return e.columns().only("state", "status_code", "truncated", "received_ms", "ended_ms", "due_ms", "tries", "url",
+		"reason", "headers", "body")
+}
+
+var (
+	// The first outcome of a job with a response counts.
+	insertExchanges = ignoring(new(Exchange).columns().inserts("exchanges"))
 
 	selectExchanges = `
-SELECT` + exchangeColumns + `
+SELECT` + new(Exchange).columns().names() + `
 FROM exchanges
 WHERE consumer_no = ?
   AND message_id IN (?...)`
 
+	updateExchange = `
+UPDATE exchanges
+SET` + new(Exchange).moved().sets() + `
+WHERE consumer_no = ?
+  AND message_id = ?
+  AND state = ?`
+)
+
+const (
 	selectExchangeHeads = `
 SELECT
     message_id,
@@ -141,24 +148,6 @@ SELECT
 FROM exchanges
 WHERE consumer_no = ?
   AND message_id IN (?...)`
-
-	updateExchange = `
-UPDATE exchanges
-SET
-    state = ?,
-    status_code = ?,
-    truncated = ?,
-    received_ms = ?,
-    ended_ms = ?,
-    due_ms = ?,
-    tries = ?,
-    url = ?,
-    reason = ?,
-    headers = ?,
-    body = ?
-WHERE consumer_no = ?
-  AND message_id = ?
-  AND state = ?`
 
 	// A reply that was delivered ends the exchange.
 	endExchange = `
@@ -205,12 +194,11 @@ func (s *Store) insertExchanges(ctx context.Context, q querier, all []*Exchange)
 			size += all[n].Bytes()
 			n++
 		}
-		args := make([]any, 0, n*exchangeWidth)
+		var args []any
 		for _, e := range all[:n] {
-			args = append(args, e.ConsumerNo, e.ID[:], e.State, e.GoesBack, e.Attempt, e.Status, e.Truncated, e.DeliveredMs, e.ReceivedMs, e.EndedMs,
-				e.DeadlineMs, e.KeepMs, e.DueMs, e.Tries, []byte(e.URL), note(e.Reason), blob(e.Headers), blob(e.Body))
+			args = append(args, e.columns().fields()...)
 		}
-		res, err := q.ExecContext(ctx, rows(s.dialect.sql(insertExchanges), n, exchangeWidth), args...)
+		res, err := q.ExecContext(ctx, rows(s.dialect.sql(insertExchanges), n), args...)
 		if err != nil {
 			return inserted, err
 		}
@@ -225,23 +213,7 @@ func (s *Store) insertExchanges(ctx context.Context, q querier, all []*Exchange)
 
 // Exchanges returns the rows of exchanges of a consumer, in any order.
 func (s *Store) Exchanges(ctx context.Context, consumerNo uint32, ids []ident.ID) ([]Exchange, error) {
-	return s.exchanges(ctx, list(selectExchanges, len(ids)), inArgs(consumerNo, ids))
-}
-
-func (s *Store) exchanges(ctx context.Context, query string, args []any) (out []Exchange, err error) {
-	err = repeat(ctx, "read responses", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, query, args, func(r *sql.Rows) error {
-			var e Exchange
-			var url, reason []byte
-			err := r.Scan(&e.ConsumerNo, scanID{&e.ID}, &e.State, &e.GoesBack, &e.Attempt, &e.Status, &e.Truncated, &e.DeliveredMs, &e.ReceivedMs, &e.EndedMs,
-				&e.DeadlineMs, &e.KeepMs, &e.DueMs, &e.Tries, &url, &reason, &e.Headers, &e.Body)
-			e.URL, e.Reason = string(url), string(reason)
-			out = append(out, e)
-			return err
-		})
-	})
-	return out, err
+	return readAll[Exchange](ctx, s, "read responses", list(selectExchanges, len(ids)), inArgs(consumerNo, ids)...)
 }
 
 // An ExchangeHead is how far an exchange is, without its response.
@@ -303,8 +275,7 @@ func (s *Store) MoveExchange(ctx context.Context, e Exchange, from ExchangeState
 }
 
 func (s *Store) moveExchange(ctx context.Context, q querier, e *Exchange, from ExchangeState) (int64, error) {
-	res, err := q.ExecContext(ctx, updateExchange, e.State, e.Status, e.Truncated, e.ReceivedMs, e.EndedMs, e.DueMs, e.Tries, []byte(e.URL), note(e.Reason),
-		blob(e.Headers), blob(e.Body), e.ConsumerNo, e.ID[:], from)
+	res, err := q.ExecContext(ctx, updateExchange, append(e.moved().fields(), e.ConsumerNo, e.ID[:], from)...)
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,28 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
+// columns are those of an exchange without its response.
+func (w *Work) columns() columns {
+	return columns{
+		{"message_id", scanID{&w.ID}},
+		{"state", &w.State},
+		{"goes_back", &w.GoesBack},
+		{"deadline_ms", &w.DeadlineMs},
+		{"due_ms", &w.DueMs},
+		{"tries", &w.Tries},
+		{"url", asBytes{&w.URL}},
+		{"LENGTH(body) + LENGTH(headers)", &w.Bytes},
+	}
+}
+
+var selectWork = `
+SELECT` + new(Work).columns().names() + `
+FROM exchanges
+WHERE consumer_no = ?
+  AND due_ms <= ?
+ORDER BY due_ms
+LIMIT ?`
+
 const (
 	// The end of one consumer's stretch of the index is the beginning of the next one's.
 	selectNextWork = `
@@ -18,22 +40,6 @@ FROM exchanges
 WHERE consumer_no > ?
 ORDER BY consumer_no, due_ms
 LIMIT 1`
-
-	selectWork = `
-SELECT
-    message_id,
-    state,
-    goes_back,
-    deadline_ms,
-    due_ms,
-    tries,
-    url,
-    LENGTH(body) + LENGTH(headers)
-FROM exchanges
-WHERE consumer_no = ?
-  AND due_ms <= ?
-ORDER BY due_ms
-LIMIT ?`
 
 	delayWork = `
 UPDATE exchanges
@@ -83,19 +89,8 @@ type Work struct {
 }
 
 // DueWork returns up to limit exchanges of a consumer that are due at nowMs, the longest due first.
-func (s *Store) DueWork(ctx context.Context, consumerNo uint32, nowMs int64, limit int) (out []Work, err error) {
-	err = repeat(ctx, "read due responses", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectWork, []any{consumerNo, nowMs, limit}, func(r *sql.Rows) error {
-			var w Work
-			var url []byte
-			err := r.Scan(scanID{&w.ID}, &w.State, &w.GoesBack, &w.DeadlineMs, &w.DueMs, &w.Tries, &url, &w.Bytes)
-			w.URL = string(url)
-			out = append(out, w)
-			return err
-		})
-	})
-	return out, err
+func (s *Store) DueWork(ctx context.Context, consumerNo uint32, nowMs int64, limit int) ([]Work, error) {
+	return readAll[Work](ctx, s, "read due responses", selectWork, consumerNo, nowMs, limit)
 }
 
 // DelayWork makes exchanges of a consumer in a state due at dueMs, and counts tries.

@@ -16,12 +16,20 @@ type Expiry struct {
 	ID        ident.ID
 }
 
-const (
+func (e *Expiry) columns() columns {
+	return columns{
+		{"expires_ms", &e.AtMs},
+		{"channel_no", &e.ChannelNo},
+		{"id", scanID{&e.ID}},
+	}
+}
+
+// timed are the columns of a head with its time to live.
+func (h *Head) timed() columns { return append(h.columns(), column{"ttl_ms", &h.TTLMs}) }
+
+var (
 	selectExpiring = `
-SELECT
-    expires_ms,
-    channel_no,
-    id
+SELECT` + new(Expiry).columns().names() + `
 FROM expiring
 WHERE (expires_ms > ? OR expires_ms = ? AND (channel_no > ? OR channel_no = ? AND id > ?))
   AND expires_ms >= ?
@@ -29,65 +37,32 @@ WHERE (expires_ms > ? OR expires_ms = ? AND (channel_no > ? OR channel_no = ? AN
 ORDER BY expires_ms, channel_no, id
 LIMIT ?`
 
+	selectHeadsOf = `
+SELECT` + new(Head).timed().names() + `
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...)
+ORDER BY id`
+
+	insertExpiring = statement{
+		mysql:  insertExpiringRows + "\nON DUPLICATE KEY UPDATE id = VALUES(id)",
+		sqlite: insertExpiringRows + "\nON CONFLICT DO NOTHING",
+	}
+
+	insertExpiringRows = new(Expiry).columns().inserts("expiring")
+
+	insertExpiringAgain = copying("expiring", new(Expiry).columns().names(), selectRedriven)
+)
+
+const (
 	deleteExpiring = `
 DELETE FROM expiring
 WHERE expires_ms = ?
   AND channel_no = ?
   AND id IN (?...)`
 
-	selectHeadsOf = `
+	selectRedriven = `
 SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    priority,
-    ttl_ms
-FROM messages
-WHERE channel_no = ?
-  AND id IN (?...)
-ORDER BY id`
-)
-
-var (
-	insertExpiring = statement{
-		mysql: `
-INSERT INTO expiring (
-    expires_ms,
-    channel_no,
-    id
-)
-VALUES (?, ...)
-ON DUPLICATE KEY UPDATE id = VALUES(id)`,
-		sqlite: `
-INSERT INTO expiring (
-    expires_ms,
-    channel_no,
-    id
-)
-VALUES (?, ...)
-ON CONFLICT DO NOTHING`,
-	}
-
-	insertExpiringAgain = statement{
-		mysql: `
-INSERT IGNORE INTO expiring (
-    expires_ms,
-    channel_no,
-    id
-)
-` + selectRedriven,
-		sqlite: `
-INSERT OR IGNORE INTO expiring (
-    expires_ms,
-    channel_no,
-    id
-)
-` + selectRedriven,
-	}
-)
-
-const selectRedriven = `SELECT
     m.ttl_ms + ?,
     m.channel_no,
     m.id
@@ -96,22 +71,13 @@ JOIN messages m ON m.channel_no = k.channel_no
 WHERE k.no = ?
   AND m.id IN (?...)
   AND m.ttl_ms > 0`
+)
 
 // Expiring returns up to limit rows of expiring that are due at nowMs and come after a row,
 // in their order.
 func (s *Store) Expiring(ctx context.Context, after Expiry, nowMs int64, limit int) ([]Expiry, error) {
-	var out []Expiry
 	args := []any{after.AtMs, after.AtMs, after.ChannelNo, after.ChannelNo, after.ID[:], after.AtMs, nowMs, limit}
-	err := repeat(ctx, "list expiring messages", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectExpiring, args, func(r *sql.Rows) error {
-			var e Expiry
-			err := r.Scan(&e.AtMs, &e.ChannelNo, scanID{&e.ID})
-			out = append(out, e)
-			return err
-		})
-	})
-	return out, err
+	return readAll[Expiry](ctx, s, "list expiring messages", selectExpiring, args...)
 }
 
 // Expire removes rows of expiring. Those whose message has a job that is not over are written
@@ -122,16 +88,17 @@ func (s *Store) Expire(ctx context.Context, over, later []Expiry, laterMs int64)
 	}
 	return s.run(ctx, transaction{name: "expire", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		for _, part := range chunks(later, maxInList) {
-			args := make([]any, 0, 3*len(part))
-			for i := range part {
-				args = append(args, laterMs, part[i].ChannelNo, part[i].ID[:])
+			var args []any
+			for _, e := range part {
+				e.AtMs = laterMs
+				args = append(args, e.columns().fields()...)
 			}
-			if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(insertExpiring), len(part), 3), args...); err != nil {
+			if err := insertRows(ctx, tx, s.dialect.sql(insertExpiring), args); err != nil {
 				return err
 			}
 		}
 		for _, e := range slices.Concat(over, later) {
-			if _, err := tx.ExecContext(ctx, list(deleteExpiring, 1), e.AtMs, e.ChannelNo, bytesOf(e.ID)); err != nil {
+			if err := exec(ctx, tx, list(deleteExpiring, 1), e.AtMs, e.ChannelNo, bytesOf(e.ID)); err != nil {
 				return err
 			}
 		}
@@ -152,19 +119,11 @@ func (s *Store) expireAgain(ctx context.Context, tx *sql.Tx, consumerNo uint32, 
 func (s *Store) HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]Head, error) {
 	var out []Head
 	for _, part := range chunks(ids, maxInList) {
-		had := len(out)
-		err := repeat(ctx, "read heads", func(ctx context.Context) error {
-			out = out[:had]
-			return each(ctx, s.reads, list(selectHeadsOf, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
-				var h Head
-				err := r.Scan(append(h.columns(), &h.TTLMs)...)
-				out = append(out, h)
-				return err
-			})
-		})
+		found, err := readOf(ctx, s, "read heads", (*Head).timed, list(selectHeadsOf, len(part)), inArgs(channelNo, part)...)
 		if err != nil {
 			return nil, err
 		}
+		out = append(out, found...)
 	}
 	slices.SortFunc(out, func(a, b Head) int { return a.ID.Compare(b.ID) })
 	return out, nil

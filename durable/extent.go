@@ -86,23 +86,6 @@ const (
 	usedConsumer = "used consumer number"
 )
 
-var raiseSetting = statement{
-	mysql: `
-INSERT INTO settings (
-    name,
-    value
-)
-VALUES (?, ?)
-ON DUPLICATE KEY UPDATE value = GREATEST(value, VALUES(value))`,
-	sqlite: `
-INSERT INTO settings (
-    name,
-    value
-)
-VALUES (?, ?)
-ON CONFLICT DO UPDATE SET value = MAX(value, excluded.value)`,
-}
-
 // Touch gives the catalogue a new version without a change. From then on no resource gets a number
 // up to used: what was accepted in a former history, and waits in a journal, names it.
 func (s *Store) Touch(ctx context.Context, used Numbers) error {

@@ -39,21 +39,12 @@ DELETE FROM dlq_growth
 WHERE consumer_no = ?`
 )
 
-var insertGrowth = statement{
-	mysql: `
-INSERT IGNORE INTO dlq_growth (
-    consumer_no,
-    since_ms
-)
-VALUES (?, ?)`,
-	sqlite: `
+var insertGrowth = ignoring(`
 INSERT INTO dlq_growth (
     consumer_no,
     since_ms
 )
-VALUES (?, ?)
-ON CONFLICT DO NOTHING`,
-}
+VALUES (?, ?)`)
 
 // NextDeadConsumer returns the next consumer that has dead letters, by number; 0: there is none.
 func (s *Store) NextDeadConsumer(ctx context.Context, after uint32) (consumerNo uint32, err error) {

@@ -7,9 +7,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const (
-	// One statement reads the three tables at one moment.
-	selectJobStates = `
+// One statement reads the three tables at one moment.
+const selectJobStates = `
 SELECT
     message_id,
     3 AS status,
@@ -58,13 +57,18 @@ FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)`
 
-	selectOpenJobs = `
-SELECT
-    o.message_id,
-    o.priority,
-    o.attempts,
-    o.next_ms,
-    o.redriven_ms
+func (j *OpenJob) columns() columns {
+	return columns{
+		{"message_id", scanID{&j.ID}},
+		{"priority", &j.Priority},
+		{"attempts", &j.Attempts},
+		{"next_ms", &j.NextMs},
+		{"redriven_ms", &j.RedrivenMs},
+	}
+}
+
+var selectOpenJobs = `
+SELECT` + new(OpenJob).columns().of("o").names() + `
 FROM open_jobs o
 WHERE o.consumer_no = ?
   AND o.message_id >= ?
@@ -82,7 +86,6 @@ WHERE o.consumer_no = ?
   )
 ORDER BY o.message_id
 LIMIT ?`
-)
 
 // JobStates returns the stored states of jobs of a consumer. A job without a row is not in
 // the map. It is Waiting, which is the zero JobState.
@@ -123,15 +126,5 @@ func scanJobState(r *sql.Rows) (id ident.ID, j JobState, err error) {
 // OpenJobs returns up to limit rows of open_jobs of a consumer, whose jobs are not over, with
 // message IDs from from on, in order of the IDs.
 func (s *Store) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]OpenJob, error) {
-	var out []OpenJob
-	err := repeat(ctx, "list open jobs", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectOpenJobs, []any{consumerNo, from[:], limit}, func(r *sql.Rows) error {
-			var j OpenJob
-			err := r.Scan(scanID{&j.ID}, &j.Priority, &j.Attempts, &j.NextMs, &j.RedrivenMs)
-			out = append(out, j)
-			return err
-		})
-	})
-	return out, err
+	return readAll[OpenJob](ctx, s, "list open jobs", selectOpenJobs, consumerNo, from[:], limit)
 }

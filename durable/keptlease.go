@@ -17,34 +17,30 @@ type KeptLease struct {
 	UntilMs    int64 // Unix ms of its end, by the clock of the broker's machine
 }
 
-const (
-	insertKeptLeases = `
-INSERT INTO kept_leases (
-    consumer_no,
-    message_id,
-    priority,
-    attempt,
-    token,
-    until_ms
-)
-VALUES (?, ...)`
+func (l *KeptLease) columns() columns {
+	return columns{
+		{"consumer_no", &l.ConsumerNo},
+		{"message_id", scanID{&l.ID}},
+		{"priority", &l.Priority},
+		{"attempt", &l.Attempt},
+		{"token", asBytes{&l.Token}},
+		{"until_ms", &l.UntilMs},
+	}
+}
+
+var (
+	insertKeptLeases = new(KeptLease).columns().inserts("kept_leases")
 
 	selectKeptLeases = `
-SELECT
-    consumer_no,
-    message_id,
-    priority,
-    attempt,
-    token,
-    until_ms
+SELECT` + new(KeptLease).columns().names() + `
 FROM kept_leases
 ORDER BY
     consumer_no,
     message_id`
-
-	deleteKeptLeases = `
-DELETE FROM kept_leases`
 )
+
+const deleteKeptLeases = `
+DELETE FROM kept_leases`
 
 // KeepLeases stores leases for the next start, in place of those that are stored. Each job may have
 // one.
@@ -54,12 +50,11 @@ func (s *Store) KeepLeases(ctx context.Context, leases []KeptLease) error {
 			return err
 		}
 		for _, part := range chunks(leases, maxInList) {
-			args := make([]any, 0, 6*len(part))
-			for i := range part {
-				l := &part[i]
-				args = append(args, l.ConsumerNo, l.ID[:], l.Priority, l.Attempt, []byte(l.Token), l.UntilMs)
+			var args []any
+			for _, l := range part {
+				args = append(args, l.columns().fields()...)
 			}
-			if _, err := tx.ExecContext(ctx, rows(insertKeptLeases, len(part), 6), args...); err != nil {
+			if err := insertRows(ctx, tx, insertKeptLeases, args); err != nil {
 				return err
 			}
 		}
@@ -72,15 +67,7 @@ func (s *Store) KeepLeases(ctx context.Context, leases []KeptLease) error {
 // restoration forgets them, as it forgets its leases when it is killed.
 func (s *Store) TakeLeases(ctx context.Context) (leases []KeptLease, err error) {
 	err = s.run(ctx, transaction{name: "take leases", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		var found []KeptLease
-		err := each(ctx, tx, selectKeptLeases, nil, func(r *sql.Rows) error {
-			var l KeptLease
-			var token []byte
-			err := r.Scan(&l.ConsumerNo, scanID{&l.ID}, &l.Priority, &l.Attempt, &token, &l.UntilMs)
-			l.Token = string(token)
-			found = append(found, l)
-			return err
-		})
+		found, err := selectAll[KeptLease](ctx, tx, selectKeptLeases)
 		if err != nil {
 			return err
 		}

@@ -7,19 +7,16 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-var takeLeftOut = statement{mysql: selectLeftOut + `
-FOR UPDATE`, sqlite: selectLeftOut}
-
-const (
-	selectLeftOut = `
+var takeLeftOut = locking(`
 SELECT
     id,
     priority,
     left_out
 FROM messages
 WHERE channel_no = ?
-  AND id IN (?...)`
+  AND id IN (?...)`, updateLock)
 
+const (
 	updateLeftOut = `
 UPDATE messages
 SET

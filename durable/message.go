@@ -11,65 +11,60 @@ import (
 // maxInList bounds the IDs of one statement. Longer lists take several statements.
 const maxInList = 500
 
-const (
+// head are the columns of the table messages that every list of messages has.
+func (m *Message) head() columns {
+	return columns{
+		{"id", scanID{&m.ID}},
+		{"producer_no", &m.ProducerNo},
+		{"priority", &m.Priority},
+		{"audience", &m.Audience},
+		{"addressed", scanPositions{&m.Addressed}},
+		{"left_out", scanPositions{&m.LeftOut}},
+		{"msg_key", &m.Key},
+		{"content_type", &m.ContentType},
+	}
+}
+
+func (m *Message) columns() columns {
+	return append(m.head(), column{"headers", &m.Headers}, column{"payload", &m.Payload}, column{"ttl_ms", &m.TTLMs})
+}
+
+// bare are the columns without headers and payload.
+func (m *Message) bare() columns { return append(m.head(), column{"ttl_ms", &m.TTLMs}) }
+
+// columns are those of a message whose payload is selected up to a size, which is the first argument.
+func (m *sizedMessage) columns() columns {
+	return append(m.head(), column{"headers", &m.Headers}, column{"LENGTH(payload)", &m.size},
+		column{"CASE WHEN LENGTH(payload) <= ? THEN payload END", &m.Payload}, column{"ttl_ms", &m.TTLMs})
+}
+
+var (
 	selectMessages = `
-SELECT
-    id,
-    producer_no,
-    priority,
-    audience,
-    addressed,
-    left_out,
-    msg_key,
-    content_type,
-    headers,
-    payload,
-    ttl_ms
+SELECT` + new(Message).columns().names() + `
 FROM messages
 WHERE channel_no = ?
   AND id IN (?...)`
 
 	selectMessagesUpTo = `
-SELECT
-    id,
-    producer_no,
-    priority,
-    audience,
-    addressed,
-    left_out,
-    msg_key,
-    content_type,
-    headers,
-    LENGTH(payload),
-    CASE WHEN LENGTH(payload) <= ? THEN payload END,
-    ttl_ms
+SELECT` + new(sizedMessage).columns().names() + `
 FROM messages
 WHERE channel_no = ?
   AND id IN (?...)`
 
 	selectMessageList = `
-SELECT
-    id,
-    producer_no,
-    priority,
-    audience,
-    addressed,
-    left_out,
-    msg_key,
-    content_type,
-    ttl_ms
+SELECT` + new(Message).bare().names() + `
 FROM messages
 WHERE channel_no = ?
   AND id >= ?
 ORDER BY id
 LIMIT ?`
+)
 
-	selectMessageByKey = `
+const selectMessageByKey = `
 SELECT id
 FROM message_keys
 WHERE channel_no = ?
   AND msg_key = ?`
-)
 
 // Messages returns the existing messages among ids, in any order, with payload. All of them
 // are in memory at once, so the caller bounds the number of IDs.
@@ -79,11 +74,9 @@ func (s *Store) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) 
 		had := len(out)
 		err := repeat(ctx, "read messages", func(ctx context.Context) error {
 			out = out[:had]
-			return each(ctx, s.reads, list(selectMessages, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
-				m := Message{ChannelNo: channelNo}
-				err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, scanPositions{&m.Addressed}, scanPositions{&m.LeftOut}, &m.Key, &m.ContentType, &m.Headers, &m.Payload, &m.TTLMs)
-				out = append(out, m)
-				return err
+			return eachOf(ctx, s.reads, (*Message).columns, list(selectMessages, len(part)), inArgs(channelNo, part), func(m *Message) {
+				m.ChannelNo = channelNo
+				out = append(out, *m)
 			})
 		})
 		if err != nil {
@@ -158,11 +151,9 @@ func (s *Store) sizedMessages(ctx context.Context, channelNo uint32, ids []ident
 	args := append([]any{share}, inArgs(channelNo, ids)...)
 	err = repeat(ctx, "read messages", func(ctx context.Context) error {
 		found = make(map[ident.ID]sizedMessage, len(ids))
-		return each(ctx, s.reads, list(selectMessagesUpTo, len(ids)), args, func(r *sql.Rows) error {
-			m := sizedMessage{Message: Message{ChannelNo: channelNo}}
-			err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, scanPositions{&m.Addressed}, scanPositions{&m.LeftOut}, &m.Key, &m.ContentType, &m.Headers, &m.size, &m.Payload, &m.TTLMs)
-			found[m.ID] = m
-			return err
+		return eachOf(ctx, s.reads, (*sizedMessage).columns, list(selectMessagesUpTo, len(ids)), args, func(m *sizedMessage) {
+			m.ChannelNo = channelNo
+			found[m.ID] = *m
 		})
 	})
 	return found, err
@@ -185,15 +176,9 @@ func (s *Store) MessageByKey(ctx context.Context, channelNo uint32, key string) 
 // ListMessages returns up to limit messages of a channel with IDs from from on, in order of
 // the IDs, without headers and payload.
 func (s *Store) ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]Message, error) {
-	var out []Message
-	err := repeat(ctx, "list messages", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectMessageList, []any{channelNo, from[:], limit}, func(r *sql.Rows) error {
-			m := Message{ChannelNo: channelNo}
-			err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Audience, scanPositions{&m.Addressed}, scanPositions{&m.LeftOut}, &m.Key, &m.ContentType, &m.TTLMs)
-			out = append(out, m)
-			return err
-		})
-	})
+	out, err := readOf(ctx, s, "list messages", (*Message).bare, selectMessageList, channelNo, from[:], limit)
+	for i := range out {
+		out[i].ChannelNo = channelNo
+	}
 	return out, err
 }

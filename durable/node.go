@@ -55,22 +55,6 @@ LIMIT 1`
 SELECT COALESCE(MAX(no) + 1, 0)
 FROM nodes`
 
-	insertNode = `
-INSERT INTO nodes (
-    no,
-    name,
-    token,
-    expires_ms,
-    least_version
-)
-SELECT
-    ?,
-    ?,
-    ?,
-    ?,
-    COALESCE(MAX(least_version), 0)
-FROM nodes`
-
 	takeNode = `
 UPDATE nodes
 SET
@@ -100,13 +84,32 @@ SELECT
     expires_ms
 FROM nodes
 WHERE no = ?`
+)
+
+func (n *Node) columns() columns {
+	return columns{
+		{"no", &n.No},
+		{"name", &n.Name},
+		{"token", asFixed(n.Token[:])},
+		{"expires_ms", asMillis{&n.Expires}},
+	}
+}
+
+var (
+	insertNode = `
+INSERT INTO nodes (` + new(Node).columns().names() + `,
+    least_version
+)
+SELECT
+    ?,
+    ?,
+    ?,
+    ?,
+    COALESCE(MAX(least_version), 0)
+FROM nodes`
 
 	selectNodes = `
-SELECT
-    no,
-    name,
-    token,
-    expires_ms
+SELECT` + new(Node).columns().names() + `
 FROM nodes
 ORDER BY no`
 )
@@ -167,8 +170,7 @@ func (s *Store) leaseOnce(ctx context.Context, name string, ttl time.Duration, l
 			return fmt.Errorf("all %d node numbers are leased", next)
 		}
 		lease.No = uint16(next)
-		_, err = tx.ExecContext(ctx, insertNode, next, name, lease.Token[:], lease.Expires.UnixMilli())
-		return err
+		return exec(ctx, tx, insertNode, next, name, lease.Token[:], lease.Expires.UnixMilli())
 	})
 }
 
@@ -278,23 +280,15 @@ func (s *Store) affects(ctx context.Context, statement string, args ...any) (boo
 func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
 	var out []Node
 	err := repeat(ctx, "list the nodes", func(ctx context.Context) error {
-		out = nil
 		now, err := s.now(ctx, s.reads)
 		if err != nil {
 			return err
 		}
-		return each(ctx, s.reads, selectNodes, nil, func(r *sql.Rows) error {
-			var n Node
-			var token []byte
-			var ms int64
-			if err := r.Scan(&n.No, &n.Name, &token, &ms); err != nil {
-				return err
-			}
-			copy(n.Token[:], token)
-			n.Expires, n.Alive = fromMillis(ms), ms > now
-			out = append(out, n)
-			return nil
-		})
+		out, err = selectAll[Node](ctx, s.reads, selectNodes)
+		for i := range out {
+			out[i].Alive = out[i].Expires.UnixMilli() > now
+		}
+		return err
 	})
 	return out, err
 }

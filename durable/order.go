@@ -203,20 +203,6 @@ LEFT JOIN messages p
 WHERE o.channel_no = ?
   AND o.message_id IN (?...)`
 
-	selectSuccessors = `
-SELECT
-    m.id,
-    m.audience,
-    m.addressed,
-    m.left_out,
-    m.priority
-FROM ordered o
-JOIN messages m
-  ON m.channel_no = o.channel_no
-  AND m.id = o.message_id
-WHERE o.channel_no = ?
-  AND o.prev_id IN (?...)`
-
 	selectDigests = `
 SELECT digest
 FROM ordered
@@ -234,6 +220,15 @@ DELETE FROM ordered
 WHERE channel_no = ?
   AND message_id IN (?...)`
 )
+
+var selectSuccessors = `
+SELECT` + new(Head).columns().of("m").names() + `
+FROM ordered o
+JOIN messages m
+  ON m.channel_no = o.channel_no
+  AND m.id = o.message_id
+WHERE o.channel_no = ?
+  AND o.prev_id IN (?...)`
 
 // chain stores the link of one message.
 func (b *sqliteBatch) chain(e entry) error {
@@ -283,13 +278,9 @@ func (s *Store) Successors(ctx context.Context, channelNo uint32, ids []ident.ID
 	for _, part := range chunks(ids, maxInList) {
 		var got []Head
 		err := repeat(ctx, "read the chain of keys", func(ctx context.Context) error {
-			got = got[:0]
-			return each(ctx, s.reads, list(selectSuccessors, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
-				var h Head
-				err := r.Scan(h.columns()...)
-				got = append(got, h)
-				return err
-			})
+			var err error
+			got, err = selectAll[Head](ctx, s.reads, list(selectSuccessors, len(part)), inArgs(channelNo, part)...)
+			return err
 		})
 		if err != nil {
 			return nil, err
@@ -303,7 +294,7 @@ func (s *Store) Successors(ctx context.Context, channelNo uint32, ids []ident.ID
 func (p *Purge) removeChain(ctx context.Context, tx *sql.Tx, over []purgeHead) error {
 	var keyed []ident.ID
 	for _, h := range over {
-		if h.keyed {
+		if h.keyed() {
 			keyed = append(keyed, h.ID)
 		}
 	}

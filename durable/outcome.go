@@ -13,36 +13,14 @@ import (
 var (
 	// attempts comes last, because the conditions before it need its stored value.
 	upsertOpenJobs = statement{
-		mysql: `
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
-    error
-)
-VALUES (?, ...)
+		mysql: insertOpenJobs + `
 ON DUPLICATE KEY UPDATE
     next_ms = IF(VALUES(attempts) > attempts, VALUES(next_ms), next_ms),
     changed_ms = IF(VALUES(attempts) > attempts, VALUES(changed_ms), changed_ms),
     status_code = IF(VALUES(attempts) > attempts, VALUES(status_code), status_code),
     error = IF(VALUES(attempts) > attempts, VALUES(error), error),
     attempts = GREATEST(attempts, VALUES(attempts))`,
-		sqlite: `
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
-    error
-)
-VALUES (?, ...)
+		sqlite: insertOpenJobs + `
 ON CONFLICT DO UPDATE SET
     next_ms = excluded.next_ms,
     changed_ms = excluded.changed_ms,
@@ -54,37 +32,13 @@ WHERE excluded.attempts > attempts`,
 
 	// A give-back that is older than a stored attempt changes nothing, and no failure is forgotten.
 	upsertGivenBack = statement{
-		mysql: `
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
-    error,
-    given_back
-)
-VALUES (?, ...)
+		mysql: insertGivenBack + `
 ON DUPLICATE KEY UPDATE
     next_ms = IF(VALUES(attempts) >= attempts, VALUES(next_ms), next_ms),
     changed_ms = IF(VALUES(attempts) >= attempts, VALUES(changed_ms), changed_ms),
     given_back = IF(VALUES(attempts) >= attempts, given_back + 1, given_back),
     attempts = GREATEST(attempts, VALUES(attempts))`,
-		sqlite: `
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
-    error,
-    given_back
-)
-VALUES (?, ...)
+		sqlite: insertGivenBack + `
 ON CONFLICT DO UPDATE SET
     next_ms = excluded.next_ms,
     changed_ms = excluded.changed_ms,
@@ -110,6 +64,27 @@ VALUES (?, ...)`, "attempts")
 )
 
 const (
+	openJobColumns = `
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    next_ms,
+    changed_ms,
+    status_code,
+    error`
+
+	insertOpenJobs = `
+INSERT INTO open_jobs (` + openJobColumns + `
+)
+VALUES (?, ...)`
+
+	insertGivenBack = `
+INSERT INTO open_jobs (` + openJobColumns + `,
+    given_back
+)
+VALUES (?, ...)`
+
 	// For MySQL the builder writes it.
 	insertDeliveriesSQLite = `
 INSERT INTO deliveries (
@@ -239,7 +214,7 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 		_, err := q.ExecContext(ctx, w.deliveries(part))
 		return err
 	}
-	return write(ctx, q, insertDeliveriesSQLite, 7, part, func(o *Outcome) []any {
+	return write(ctx, q, insertDeliveriesSQLite, part, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Attempts, o.AtMs, o.StatusCode, orNull(o.node()), orNull(o.duration())}
 	})
 }
@@ -273,7 +248,7 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead, bac
 	if err != nil {
 		return err
 	}
-	return write(ctx, tx, s.dialect.sql(insertDeadJobs), 10, dead, func(o *Outcome) []any {
+	return write(ctx, tx, s.dialect.sql(insertDeadJobs), dead, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer),
 			o.Reason, redrives[jobKey{o.ConsumerNo, o.ID}]}
 	})
@@ -281,25 +256,25 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead, bac
 
 // upsertOpen stores the rows of jobs that are to be tried again.
 func (s *Store) upsertOpen(ctx context.Context, tx *sql.Tx, retry, back []Outcome) error {
-	err := write(ctx, tx, s.dialect.sql(upsertOpenJobs), 8, retry, func(o *Outcome) []any {
+	err := write(ctx, tx, s.dialect.sql(upsertOpenJobs), retry, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, o.StatusCode, note(o.Error)}
 	})
 	if err != nil {
 		return err
 	}
-	return write(ctx, tx, s.dialect.sql(upsertGivenBack), 9, back, func(o *Outcome) []any {
+	return write(ctx, tx, s.dialect.sql(upsertGivenBack), back, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, 0, []byte{}, 1}
 	})
 }
 
 // write runs an INSERT with a row of placeholders per outcome.
-func write(ctx context.Context, q querier, query string, columns int, outcomes []Outcome, row func(*Outcome) []any) error {
+func write(ctx context.Context, q querier, insert string, outcomes []Outcome, row func(*Outcome) []any) error {
 	for _, part := range chunks(outcomes, maxInList) {
-		args := make([]any, 0, columns*len(part))
+		args := make([]any, 0, width(insert)*len(part))
 		for i := range part {
 			args = append(args, row(&part[i])...)
 		}
-		if _, err := q.ExecContext(ctx, rows(query, len(part), columns), args...); err != nil {
+		if err := insertRows(ctx, q, insert, args); err != nil {
 			return err
 		}
 	}

@@ -40,60 +40,38 @@ type Pace struct {
 	SinceMs    int64 // begin of the period; 0: the consumer has no row yet
 }
 
-var (
-	selectPace = statement{
-		mysql: `
-SELECT
-    mode,
-    rate,
-    good,
-    strained,
-    since_ms
-FROM paces
-WHERE consumer_no = ?
-FOR UPDATE`,
-		sqlite: `
-SELECT
-    mode,
-    rate,
-    good,
-    strained,
-    since_ms
-FROM paces
-WHERE consumer_no = ?`,
+func (p *Pace) columns() columns {
+	return columns{
+		{"consumer_no", &p.ConsumerNo},
+		{"mode", &p.Mode},
+		{"rate", &p.PerSecond},
+		{"good", &p.Good},
+		{"strained", &p.Strained},
+		{"since_ms", &p.SinceMs},
 	}
+}
+
+// count are the columns that change.
+func (p *Pace) count() columns { return p.columns()[1:] }
+
+var (
+	selectPace = locking(`
+SELECT`+new(Pace).count().names()+`
+FROM paces
+WHERE consumer_no = ?`, updateLock)
 
 	insertPace = keepFirst(`
-INSERT INTO paces (
-    consumer_no,
-    mode,
-    rate,
-    good,
-    strained,
-    since_ms
+INSERT INTO paces (`+new(Pace).columns().names()+`
 )
 VALUES (?, 0, 0, 0, 0, ?)`, "consumer_no")
-)
 
-const (
 	updatePace = `
 UPDATE paces
-SET
-    mode = ?,
-    rate = ?,
-    good = ?,
-    strained = ?,
-    since_ms = ?
+SET` + new(Pace).count().sets() + `
 WHERE consumer_no = ?`
 
 	selectPaces = `
-SELECT
-    consumer_no,
-    mode,
-    rate,
-    good,
-    strained,
-    since_ms
+SELECT` + new(Pace).columns().names() + `
 FROM paces`
 )
 
@@ -108,12 +86,12 @@ func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained
 			return err
 		}
 		p := Pace{ConsumerNo: consumerNo}
-		if err := tx.QueryRowContext(ctx, s.dialect.sql(selectPace), consumerNo).Scan(&p.Mode, &p.PerSecond, &p.Good, &p.Strained, &p.SinceMs); err != nil {
+		if err := tx.QueryRowContext(ctx, s.dialect.sql(selectPace), consumerNo).Scan(p.count().fields()...); err != nil {
 			return err
 		}
 		p.Good, p.Strained = p.Good+good, p.Strained+strained
 		before, after = p, next(p)
-		if _, err := tx.ExecContext(ctx, updatePace, after.Mode, after.PerSecond, after.Good, after.Strained, after.SinceMs, consumerNo); err != nil {
+		if err := exec(ctx, tx, updatePace, append(after.count().fields(), consumerNo)...); err != nil {
 			return err
 		}
 		if before.Mode != PaceNormal || after.Mode == PaceNormal {
@@ -130,15 +108,6 @@ func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained
 }
 
 // Paces returns all stored paces, one for each consumer that was ever adaptive and had an attempt.
-func (s *Store) Paces(ctx context.Context) (out []Pace, err error) {
-	err = repeat(ctx, "read paces", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectPaces, nil, func(r *sql.Rows) error {
-			var p Pace
-			err := r.Scan(&p.ConsumerNo, &p.Mode, &p.PerSecond, &p.Good, &p.Strained, &p.SinceMs)
-			out = append(out, p)
-			return err
-		})
-	})
-	return out, err
+func (s *Store) Paces(ctx context.Context) ([]Pace, error) {
+	return readAll[Pace](ctx, s, "read paces", selectPaces)
 }

@@ -1,6 +1,9 @@
 package durable
 
-import "fmt"
+import (
+	"database/sql/driver"
+	"fmt"
+)
 
 // Positions is a set of positions of consumers: position p is bit 0x80 >> p%8 of byte p/8. The
 // empty text stands for NULL in a column, which is not the empty set there; NoPositions is that.
@@ -63,6 +66,9 @@ func (d scanPositions) Scan(v any) error {
 	}
 	return nil
 }
+
+// Value implements driver.Valuer.
+func (d scanPositions) Value() (driver.Value, error) { return d.column(), nil }
 
 // digitsWith are, for each bit of a hexadecimal digit from the highest on, the digits that have it.
 var digitsWith = [4][8]string{

@@ -147,7 +147,7 @@ func (s *Store) Replicates(ctx context.Context) error {
 // has committed before. Else it returns ErrNotReplicated.
 func (s *Store) ConfirmBulk(ctx context.Context, id ident.ID) error {
 	return s.confirm(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		b, err := scanBulk(conn.QueryRowContext(ctx, selectBulkByID, id[:]))
+		b, err := selectBulk(ctx, conn, selectBulkByID, id[:])
 		if err == nil && b.State == BulkReceiving {
 			err = errors.New("the body of the bulk is not whole")
 		}

@@ -68,38 +68,23 @@ WHERE consumer_no = ?
 
 var (
 	// The lock waits for a row that is inserted but not committed yet, as a scan does.
-	takeHeads = statement{mysql: selectPurgeHeads + `
-FOR UPDATE`, sqlite: selectPurgeHeads}
-
-	// Of a purge and a redrive, the one that gets the lock first gets the dead letter.
-	takeDead = statement{mysql: selectDeadBefore + `
-FOR UPDATE`, sqlite: selectDeadBefore}
-)
-
-const (
-	selectPurgeHeads = `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    priority,
-    msg_key,
-    SUBSTR(headers, 1, 22)
+	takeHeads = locking(`
+SELECT`+new(purgeHead).columns().names()+`
 FROM messages
 WHERE channel_no = ?
   AND id > ?
   AND id <= ?
 ORDER BY id
-LIMIT ?`
+LIMIT ?`, updateLock)
 
-	selectDeadBefore = `
+	// Of a purge and a redrive, the one that gets the lock first gets the dead letter.
+	takeDead = locking(`
 SELECT message_id
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id > ?
   AND message_id <= ?
-  AND (died_ms < ? OR disposal = 2)`
+  AND (died_ms < ? OR disposal = 2)`, updateLock)
 )
 
 // jobTables are the tables that have rows of few jobs. A purge first reads the rows to remove
@@ -125,23 +110,22 @@ func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 type purgeHead struct {
 	Head
 	key   []byte
-	keyed bool // it has an ordering key
+	start []byte // of its headers
 }
 
+func (h *purgeHead) columns() columns {
+	return append(h.Head.columns(), column{"msg_key", &h.key}, column{"SUBSTR(headers, 1, 22)", &h.start})
+}
+
+// keyed reports whether the message has an ordering key.
+func (h *purgeHead) keyed() bool { return bytes.Equal(h.start, orderingPrefix) }
+
 func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) {
-	var heads []purgeHead
 	repeated, err := s.replaysOf(ctx, tx, p)
 	if err != nil {
 		return Purged{}, err
 	}
-	err = each(ctx, tx, s.dialect.sql(takeHeads), []any{p.ChannelNo, p.After[:], p.Through[:], p.Limit}, func(r *sql.Rows) error {
-		var h purgeHead
-		var start []byte
-		err := r.Scan(append(h.columns(), &h.key, &start)...)
-		h.keyed = bytes.Equal(start, orderingPrefix)
-		heads = append(heads, h)
-		return err
-	})
+	heads, err := selectAll[purgeHead](ctx, tx, s.dialect.sql(takeHeads), p.ChannelNo, p.After[:], p.Through[:], p.Limit)
 	if err != nil {
 		return Purged{}, err
 	}

@@ -54,12 +54,19 @@ func list(query string, n int) string {
 	return strings.ReplaceAll(query, "(?...)", "("+strings.Repeat("?, ", n-1)+"?)")
 }
 
-// rows replaces the only `(?, ...)` of query by n rows of placeholders, for an INSERT of n
-// rows with that many columns.
-func rows(query string, n, columns int) string {
-	row := "(" + strings.Repeat("?, ", columns-1) + "?)"
-	return strings.Replace(query, "(?, ...)", strings.Repeat(row+",\n", n-1)+row, 1)
+// rows replaces the only `(?, ...)` of an INSERT by n rows of placeholders.
+func rows(insert string, n int) string {
+	row := "(" + strings.Repeat("?, ", width(insert)-1) + "?)"
+	return strings.Replace(insert, "(?, ...)", strings.Repeat(row+",\n", n-1)+row, 1)
 }
+
+// insertRows runs an INSERT of rows(insert, n), whose arguments are those of all rows.
+func insertRows(ctx context.Context, q querier, insert string, args []any) error {
+	return exec(ctx, q, rows(insert, len(args)/width(insert)), args...)
+}
+
+// width returns how many columns an INSERT names.
+func width(insert string) int { return 1 + strings.Count(insert[:strings.IndexByte(insert, ')')], ",") }
 
 // chunks cuts v into pieces of at most n.
 func chunks[T any](v []T, n int) [][]T {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -26,16 +25,26 @@ type Receipt struct {
 	Reason    string // why not: the code of a problem
 }
 
-const (
+func (r *Receipt) columns() columns {
+	return columns{
+		{"id", asFixed(r.ID[:])},
+		{"channel_no", &r.ChannelNo},
+		{"message", asBytes{&r.Message}},
+		{"reason", asBytes{&r.Reason}},
+	}
+}
+
+var (
 	selectReceipts = `
-SELECT
-    id,
-    channel_no,
-    message,
-    reason
+SELECT` + new(Receipt).columns().names() + `
 FROM receipts
 WHERE id IN (?...)`
 
+	// A receipt that is there already stays: its message was replayed before.
+	insertReceipts = keepFirst(new(Receipt).columns().inserts("receipts"), "reason")
+)
+
+const (
 	selectOldReceipts = `
 SELECT id
 FROM receipts
@@ -48,16 +57,6 @@ DELETE FROM receipts
 WHERE id <= ?`
 )
 
-// A receipt that is there already stays: its message was replayed before.
-var insertReceipts = keepFirst(`
-INSERT INTO receipts (
-    id,
-    channel_no,
-    message,
-    reason
-)
-VALUES (?, ...)`, "reason")
-
 // StoreReceipts records what became of messages of a journal. A crash between the insert of a
 // message and this call leaves a message whose receipt still waits: the journal still has it, and
 // its replay finds it stored.
@@ -65,14 +64,12 @@ func (s *Store) StoreReceipts(ctx context.Context, all []Receipt) error {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Receipt) int { return strings.Compare(string(a.ID[:]), string(b.ID[:])) })
 	for _, part := range chunks(all, maxInList) {
-		args := make([]any, 0, 4*len(part))
-		for i := range part {
-			r := &part[i]
-			args = append(args, r.ID[:], r.ChannelNo, []byte(r.Message), []byte(r.Reason))
+		var args []any
+		for _, r := range part {
+			args = append(args, r.columns().fields()...)
 		}
 		err := repeat(ctx, "store receipts", func(ctx context.Context) error {
-			_, err := s.db.ExecContext(ctx, rows(s.dialect.sql(insertReceipts), len(part), 4), args...)
-			return err
+			return insertRows(ctx, s.db, s.dialect.sql(insertReceipts), args)
 		})
 		if err != nil {
 			return err
@@ -104,18 +101,7 @@ func receiptsIn(ctx context.Context, q querier, ids []ReceiptID) (map[ReceiptID]
 	for i := range ids {
 		args[i] = ids[i][:]
 	}
-	err := each(ctx, q, list(selectReceipts, len(ids)), args, func(r *sql.Rows) error {
-		var one Receipt
-		var id, message, reason []byte
-		err := r.Scan(&id, &one.ChannelNo, &message, &reason)
-		if err == nil && len(id) != len(one.ID) {
-			err = errors.New("a receipt of another length")
-		}
-		copy(one.ID[:], id)
-		one.Message, one.Reason = string(message), string(reason)
-		out[one.ID] = one
-		return err
-	})
+	err := eachOf(ctx, q, (*Receipt).columns, list(selectReceipts, len(ids)), args, func(r *Receipt) { out[r.ID] = *r })
 	return out, err
 }
 

@@ -86,14 +86,12 @@ type Sized struct {
 	Bytes int64
 }
 
-const selectSizes = `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    priority,
-    LENGTH(payload)
+func (m *Sized) columns() columns {
+	return append(m.Head.columns(), column{"LENGTH(payload)", &m.Bytes})
+}
+
+var selectSizes = `
+SELECT` + new(Sized).columns().names() + `
 FROM messages
 WHERE channel_no = ?
   AND id > ?
@@ -103,15 +101,6 @@ LIMIT ?`
 
 // Sizes is Heads with the sizes of the messages, which must be older than the horizon of the
 // reconciler. It takes no locks.
-func (s *Store) Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) (out []Sized, err error) {
-	err = repeat(ctx, "read sizes of messages", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectSizes, []any{channelNo, after[:], through[:], limit}, func(r *sql.Rows) error {
-			var m Sized
-			err := r.Scan(append(m.columns(), &m.Bytes)...)
-			out = append(out, m)
-			return err
-		})
-	})
-	return out, err
+func (s *Store) Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]Sized, error) {
+	return readAll[Sized](ctx, s, "read sizes of messages", selectSizes, channelNo, after[:], through[:], limit)
 }

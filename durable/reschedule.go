@@ -35,35 +35,32 @@ func (m *Scheduled) ChangedAt() time.Time {
 	return at
 }
 
-const (
+// times and content are the columns that a change sets.
+func (m *Scheduled) times() columns {
+	return m.columns().only("due_ms", "occurrence", "recurrence", "delay_ms", "changed_ms", "sent_before")
+}
+
+func (m *Scheduled) content() columns {
+	return m.columns().only("priority", "ttl_ms", "content_type", "headers", "payload", "addressed")
+}
+
+var (
 	updateScheduledTimes = `
 UPDATE scheduled
-SET
-    due_ms = ?,
-    occurrence = ?,
-    recurrence = ?,
-    delay_ms = ?,
-    changed_ms = ?,
-    sent_before = ?
+SET` + new(Scheduled).times().sets() + `
 WHERE id = ?`
 
 	updateScheduledContent = `
 UPDATE scheduled
-SET
-    priority = ?,
-    ttl_ms = ?,
-    content_type = ?,
-    headers = ?,
-    payload = ?,
-    addressed = ?
+SET` + new(Scheduled).content().sets() + `
 WHERE id = ?`
+)
 
-	selectHasChange = `
+const selectHasChange = `
 SELECT COUNT(*)
 FROM scheduled
 WHERE id = ?
   AND changed_ms >= ?`
-)
 
 // ChangeScheduled changes a schedule and returns it. ErrDispatched and ErrNotFound are as of
 // CancelScheduled.
@@ -107,7 +104,7 @@ func (s *Store) ChangeScheduled(ctx context.Context, c ScheduleChange) (now *Sch
 }
 
 func (s *Store) changeScheduled(ctx context.Context, tx *sql.Tx, c ScheduleChange) (*Scheduled, error) {
-	m, err := scanScheduled(tx.QueryRowContext(ctx, list(s.dialect.sql(lockScheduled), 1), c.ID[:]))
+	row, err := selectOne[Scheduled](ctx, tx, list(s.dialect.sql(lockScheduled), 1), c.ID[:])
 	if err != nil {
 		return nil, orNotFound(err)
 	}
@@ -115,6 +112,7 @@ func (s *Store) changeScheduled(ctx context.Context, tx *sql.Tx, c ScheduleChang
 	if err != nil {
 		return nil, err
 	}
+	m := &row
 	if m.Status != ScheduleWaiting || m.Recurrence == "" && m.DueMs <= nowMs {
 		return nil, ErrDispatched
 	}
@@ -131,12 +129,11 @@ func (s *Store) changeScheduled(ctx context.Context, tx *sql.Tx, c ScheduleChang
 		m.SentBefore, m.No = m.SentBefore+m.No, 0
 		m.DueMs, m.DelayMs, m.Recurrence = t.DueMs, t.DelayMs, t.Recurrence
 	}
-	_, err = tx.ExecContext(ctx, updateScheduledTimes, m.DueMs, m.No, []byte(m.Recurrence), m.DelayMs, m.ChangedMs, m.SentBefore, m.ID[:])
+	err = exec(ctx, tx, updateScheduledTimes, append(m.times().fields(), m.ID[:])...)
 	if err != nil || c.Content == nil {
 		return m, err
 	}
 	n := c.Content
 	m.Priority, m.TTLMs, m.ContentType, m.Headers, m.Payload, m.Addressed = n.Priority, n.TTLMs, n.ContentType, n.Headers, n.Payload, n.Addressed
-	_, err = tx.ExecContext(ctx, updateScheduledContent, m.Priority, m.TTLMs, []byte(m.ContentType), blob(m.Headers), blob(m.Payload), m.Addressed.column(), m.ID[:])
-	return m, err
+	return m, exec(ctx, tx, updateScheduledContent, append(m.content().fields(), m.ID[:])...)
 }

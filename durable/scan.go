@@ -12,76 +12,44 @@ import (
 // READ COMMITTED locks rows but no gaps, so the scans do not delay inserts. On SQLite a scan
 // first waits for the writer.
 
+// columns are those of the table messages that decide which consumers a message concerns, and the
+// priority.
+func (h *Head) columns() columns {
+	return append(h.scope(), column{"priority", &h.Priority})
+}
+
+// scope are the columns that the table prioritised has as well.
+func (h *Head) scope() columns {
+	return columns{
+		{"id", scanID{&h.ID}},
+		{"audience", &h.Audience},
+		{"addressed", scanPositions{&h.Addressed}},
+		{"left_out", scanPositions{&h.LeftOut}},
+	}
+}
+
 var (
-	selectHeads = statement{
-		mysql: `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    priority
-FROM messages
-WHERE channel_no = ?
-  AND id > ?
-  AND id <= ?
-ORDER BY id
-LIMIT ?
-LOCK IN SHARE MODE`,
-		sqlite: `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    priority
-FROM messages
-WHERE channel_no = ?
-  AND id > ?
-  AND id <= ?
-ORDER BY id
-LIMIT ?`,
-	}
+	fromHeads = `
+SELECT` + new(Head).columns().names() + `
+FROM messages`
 
-	selectPlainHeads = statement{
-		mysql: `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    priority
-FROM messages
+	selectHeads = locking(fromHeads+`
+WHERE channel_no = ?
+  AND id > ?
+  AND id <= ?
+ORDER BY id
+LIMIT ?`, shareLock)
+
+	selectPlainHeads = locking(fromHeads+`
 WHERE channel_no = ?
   AND id > ?
   AND id <= ?
   AND priority = 0
 ORDER BY id
-LIMIT ?
-LOCK IN SHARE MODE`,
-		sqlite: `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    priority
-FROM messages
-WHERE channel_no = ?
-  AND id > ?
-  AND id <= ?
-  AND priority = 0
-ORDER BY id
-LIMIT ?`,
-	}
+LIMIT ?`, shareLock)
 
-	selectLevelHeads = statement{
-		mysql: `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
+	selectLevelHeads = locking(`
+SELECT`+new(Head).scope().names()+`,
     1023 - inv_priority
 FROM prioritised
 WHERE channel_no = ?
@@ -89,23 +57,7 @@ WHERE channel_no = ?
   AND id > ?
   AND id <= ?
 ORDER BY id
-LIMIT ?
-LOCK IN SHARE MODE`,
-		sqlite: `
-SELECT
-    id,
-    audience,
-    addressed,
-    left_out,
-    1023 - inv_priority
-FROM prioritised
-WHERE channel_no = ?
-  AND inv_priority = ?
-  AND id > ?
-  AND id <= ?
-ORDER BY id
-LIMIT ?`,
-	}
+LIMIT ?`, shareLock)
 )
 
 const (
@@ -149,16 +101,11 @@ func (s *Store) LevelHeads(ctx context.Context, channelNo uint32, priority int, 
 func (s *Store) heads(ctx context.Context, query statement, args ...any) ([]Head, error) {
 	var out []Head
 	err := repeat(ctx, "scan messages", func(ctx context.Context) error {
-		out = nil
-		if err := s.barrier(ctx); err != nil {
-			return err
+		err := s.barrier(ctx)
+		if err == nil {
+			out, err = selectAll[Head](ctx, s.reads, s.dialect.sql(query), args...)
 		}
-		return each(ctx, s.reads, s.dialect.sql(query), args, func(r *sql.Rows) error {
-			var h Head
-			err := r.Scan(h.columns()...)
-			out = append(out, h)
-			return err
-		})
+		return err
 	})
 	return out, err
 }
@@ -190,25 +137,9 @@ func (s *Store) Levels(ctx context.Context, channelNo uint32) ([]int, error) {
 // LatestMessages returns up to limit channels with a number above afterChannel, in order, each
 // with its newest message. It costs one read by key per channel.
 func (s *Store) LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]Latest, error) {
-	var out []Latest
-	err := repeat(ctx, "find the newest messages", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectLatest, []any{afterChannel, limit}, func(r *sql.Rows) error {
-			var l Latest
-			var id []byte
-			if err := r.Scan(&l.ChannelNo, &id); err != nil {
-				return err
-			}
-			copy(l.ID[:], id)
-			out = append(out, l)
-			return nil
-		})
-	})
-	return out, err
+	return readAll[Latest](ctx, s, "find the newest messages", selectLatest, afterChannel, limit)
 }
 
-// columns are the destinations of the columns of a head: the ID, those that decide which consumers
-// the message concerns, and the priority.
-func (h *Head) columns() []any {
-	return []any{scanID{&h.ID}, &h.Audience, scanPositions{&h.Addressed}, scanPositions{&h.LeftOut}, &h.Priority}
+func (l *Latest) columns() columns {
+	return columns{{"no", &l.ChannelNo}, {"id", scanOptional{&l.ID}}}
 }

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"strings"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -16,8 +17,7 @@ WHERE channel_no = ?
   AND id <= ?
   AND ` + meantIn("")
 
-var countHeads = statement{mysql: selectMeantCount + `
-LOCK IN SHARE MODE`, sqlite: selectMeantCount}
+var countHeads = locking(selectMeantCount, shareLock)
 
 var (
 	countPlainOver = countOver("messages", "priority")
@@ -34,11 +34,7 @@ SELECT
     COUNT(*),
     COALESCE(SUM(NOT (` + concernsIn("m.") + `) OR v.message_id IS NOT NULL), 0)
 FROM (
-    SELECT
-        id,
-        audience,
-        addressed,
-        left_out
+    SELECT` + strings.ReplaceAll(new(Head).scope().names(), "\n", "\n    ") + `
     FROM ` + table + `
     WHERE channel_no = ?
       AND ` + level + ` = ?

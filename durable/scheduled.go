@@ -71,53 +71,6 @@ INSERT INTO message_keys (
 )
 VALUES (?, ...)`
 
-	insertScheduled = `
-INSERT INTO scheduled (
-    id,
-    channel_no,
-    producer_no,
-    status,
-    due_ms,
-    occurrence,
-    msg_key,
-    recurrence,
-    priority,
-    ttl_ms,
-    content_type,
-    headers,
-    payload,
-    addressed,
-    delay_ms
-)
-VALUES (?, ...)`
-
-	selectScheduled = `
-SELECT
-    id,
-    channel_no,
-    producer_no,
-    status,
-    due_ms,
-    occurrence,
-    message_id,
-    msg_key,
-    recurrence,
-    priority,
-    ttl_ms,
-    content_type,
-    headers,
-    payload,
-    addressed,
-    delay_ms,
-    changed_ms,
-    sent_before
-FROM scheduled
-`
-
-	selectScheduledByID  = selectScheduled + `WHERE id IN (?...)`
-	selectScheduledByKey = selectScheduled + `WHERE channel_no = ?
-  AND msg_key = ?`
-
 	deleteKey = `
 DELETE FROM message_keys
 WHERE channel_no = ?
@@ -129,10 +82,50 @@ DELETE FROM scheduled
 WHERE id = ?`
 )
 
-var lockScheduled = statement{
-	mysql:  selectScheduledByID + "\nFOR UPDATE",
-	sqlite: selectScheduledByID,
+// columns are those of the table scheduled.
+func (m *Scheduled) columns() columns {
+	return columns{
+		{"id", scanID{&m.ID}},
+		{"channel_no", &m.ChannelNo},
+		{"producer_no", &m.ProducerNo},
+		{"status", &m.Status},
+		{"due_ms", &m.DueMs},
+		{"occurrence", &m.No},
+		{"message_id", scanOptional{&m.MessageID}},
+		{"msg_key", asOptional{&m.Key}},
+		{"recurrence", asBytes{&m.Recurrence}},
+		{"priority", &m.Priority},
+		{"ttl_ms", &m.TTLMs},
+		{"content_type", asBytes{&m.ContentType}},
+		{"headers", asBlob{&m.Headers}},
+		{"payload", asBlob{&m.Payload}},
+		{"addressed", scanPositions{&m.Addressed}},
+		{"delay_ms", &m.DelayMs},
+		{"changed_ms", &m.ChangedMs},
+		{"sent_before", &m.SentBefore},
+	}
 }
+
+// made are the columns of a new row.
+func (m *Scheduled) made() columns {
+	return m.columns().only("id", "channel_no", "producer_no", "status", "due_ms", "occurrence", "msg_key", "recurrence",
+		"priority", "ttl_ms", "content_type", "headers", "payload", "addressed", "delay_ms")
+}
+
+var (
+	fromScheduled = `
+SELECT` + new(Scheduled).columns().names() + `
+FROM scheduled
+`
+
+	selectScheduledByID  = fromScheduled + `WHERE id IN (?...)`
+	selectScheduledByKey = fromScheduled + `WHERE channel_no = ?
+  AND msg_key = ?`
+
+	lockScheduled = locking(selectScheduledByID, updateLock)
+
+	insertScheduled = new(Scheduled).made().inserts("scheduled")
+)
 
 // Schedule stores schedules with all their fields, in one transaction, and returns one result per
 // schedule:
@@ -212,7 +205,6 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 				return ErrStale
 			}
 		}
-		var key any
 		switch {
 		case m.Idempotent():
 			rest, err := s.resolveUses(ctx, tx, []entry{{m.planned(), 0}}, errs[i:i+1])
@@ -226,24 +218,22 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 			if err != nil {
 				return err
 			}
-			key = []byte(m.Key)
 		case m.Key != "":
 			keys = append(keys, m.ChannelNo, []byte(m.Key), m.ID[:])
-			key = []byte(m.Key)
 		}
-		plans = append(plans, m.ID[:], m.ChannelNo, m.ProducerNo, ScheduleWaiting, m.DueMs, m.No, key, []byte(m.Recurrence),
-			m.Priority, m.TTLMs, []byte(m.ContentType), blob(m.Headers), blob(m.Payload), m.Addressed.column(), m.DelayMs)
+		row := *m
+		row.Status = ScheduleWaiting
+		plans = append(plans, row.made().fields()...)
 	}
 	if len(plans) == 0 {
 		return nil
 	}
 	if len(keys) > 0 {
-		if _, err := tx.ExecContext(ctx, rows(insertKeys, len(keys)/3, 3), keys...); err != nil {
+		if err := insertRows(ctx, tx, insertKeys, keys); err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, rows(insertScheduled, len(plans)/15, 15), plans...)
-	return err
+	return insertRows(ctx, tx, insertScheduled, plans)
 }
 
 // scheduleOne stores a schedule, or returns what has its Key.
@@ -282,16 +272,6 @@ func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, er
 	return takenBy(row.ID, entry{&m.Message, 0}, repeats && asksAlike(row, m))
 }
 
-func scanScheduled(r interface{ Scan(dest ...any) error }) (*Scheduled, error) {
-	var m Scheduled
-	var message, key []byte
-	err := r.Scan(scanID{&m.ID}, &m.ChannelNo, &m.ProducerNo, &m.Status, &m.DueMs, &m.No, &message, &key, &m.Recurrence,
-		&m.Priority, &m.TTLMs, &m.ContentType, &m.Headers, &m.Payload, scanPositions{&m.Addressed}, &m.DelayMs, &m.ChangedMs, &m.SentBefore)
-	m.Key = string(key)
-	copy(m.MessageID[:], message)
-	return &m, err
-}
-
 func (s *Store) scheduledRow(ctx context.Context, q querier, query string, args ...any) (m *Scheduled, err error) {
 	found, err := s.scheduledRows(ctx, q, list(query, 1), args)
 	if err == nil && len(found) == 0 {
@@ -305,12 +285,9 @@ func (s *Store) scheduledRow(ctx context.Context, q querier, query string, args 
 
 func (s *Store) scheduledRows(ctx context.Context, q querier, query string, args []any) (found []*Scheduled, err error) {
 	err = repeat(ctx, "read scheduled messages", func(ctx context.Context) error {
-		found = nil
-		return each(ctx, q, query, args, func(r *sql.Rows) error {
-			m, err := scanScheduled(r)
-			found = append(found, m)
-			return err
-		})
+		rows, err := selectAll[Scheduled](ctx, q, query, args...)
+		found = pointersTo(rows)
+		return err
 	})
 	return found, err
 }
@@ -330,7 +307,7 @@ func (s *Store) ScheduledByKey(ctx context.Context, channelNo uint32, key string
 func (s *Store) CancelScheduled(ctx context.Context, id ident.ID) error {
 	return s.run(ctx, transaction{name: "cancel a scheduled message"}, func(ctx context.Context, tx *sql.Tx) error {
 		// The lock excludes the insert of the message.
-		m, err := scanScheduled(tx.QueryRowContext(ctx, list(s.dialect.sql(lockScheduled), 1), id[:]))
+		m, err := selectOne[Scheduled](ctx, tx, list(s.dialect.sql(lockScheduled), 1), id[:])
 		if err != nil {
 			return orNotFound(err)
 		}
@@ -341,7 +318,7 @@ func (s *Store) CancelScheduled(ctx context.Context, id ident.ID) error {
 		if m.Status != ScheduleWaiting || m.Recurrence == "" && m.DueMs <= now {
 			return ErrDispatched
 		}
-		return s.dropScheduled(ctx, tx, m)
+		return s.dropScheduled(ctx, tx, &m)
 	})
 }
 

@@ -10,25 +10,17 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-const (
-	selectSchedules = selectScheduledHead + `WHERE channel_no = ?
+var selectSchedules = `
+SELECT` + new(Scheduled).outline().names() + `
+FROM scheduled
+WHERE channel_no = ?
   AND status = ?
   AND due_ms >= ?
   AND (due_ms > ? OR id >= ?)
 ORDER BY due_ms, id
 LIMIT ?`
 
-	selectScheduledHead = `
-SELECT
-    id,
-    channel_no,
-    producer_no,
-    status,
-    due_ms,
-    msg_key
-FROM scheduled
-`
-
+const (
 	countScheduled = `
 SELECT COUNT(*)
 FROM (
@@ -83,6 +75,11 @@ WHERE producer_no = ?
 LIMIT ?`
 )
 
+// outline are the columns of a list.
+func (m *Scheduled) outline() columns {
+	return m.columns().only("id", "channel_no", "producer_no", "status", "due_ms", "msg_key")
+}
+
 // Schedules returns up to limit schedules of a channel with one of the statuses, without their
 // content, in the order of their times. from, if not nil, is the first one.
 func (s *Store) Schedules(ctx context.Context, channelNo uint32, statuses []ScheduleStatus, from *Scheduled, limit int) (found []*Scheduled, err error) {
@@ -93,17 +90,11 @@ func (s *Store) Schedules(ctx context.Context, channelNo uint32, statuses []Sche
 	err = repeat(ctx, "list scheduled messages", func(ctx context.Context) error {
 		found = nil
 		for _, status := range statuses {
-			err := each(ctx, s.reads, selectSchedules, []any{channelNo, status, start.DueMs, start.DueMs, start.ID[:], limit}, func(r *sql.Rows) error {
-				var m Scheduled
-				var key []byte
-				err := r.Scan(scanID{&m.ID}, &m.ChannelNo, &m.ProducerNo, &m.Status, &m.DueMs, &key)
-				m.Key = string(key)
-				found = append(found, &m)
-				return err
-			})
+			rows, err := selectOf(ctx, s.reads, (*Scheduled).outline, selectSchedules, channelNo, status, start.DueMs, start.DueMs, start.ID[:], limit)
 			if err != nil {
 				return err
 			}
+			found = append(found, pointersTo(rows)...)
 		}
 		return nil
 	})
@@ -167,17 +158,12 @@ func (s *Store) removeScheduled(ctx context.Context, query string, of any, limit
 
 func (s *Store) dropAll(ctx context.Context, tx *sql.Tx, ids []ident.ID) error {
 	slices.SortFunc(ids, ident.ID.Compare)
-	var found []*Scheduled
-	err := each(ctx, tx, list(s.dialect.sql(lockScheduled), len(ids)), idArgs(ids), func(r *sql.Rows) error {
-		m, err := scanScheduled(r)
-		found = append(found, m)
-		return err
-	})
+	found, err := selectAll[Scheduled](ctx, tx, list(s.dialect.sql(lockScheduled), len(ids)), idArgs(ids)...)
 	if err != nil {
 		return err
 	}
 	for _, m := range found {
-		if err := s.dropScheduled(ctx, tx, m); err != nil {
+		if err := s.dropScheduled(ctx, tx, &m); err != nil {
 			return err
 		}
 	}

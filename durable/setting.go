@@ -14,22 +14,26 @@ SELECT value
 FROM settings
 WHERE name = ?`
 
-var upsertSetting = statement{
-	mysql: `
+const insertIntoSettings = `
 INSERT INTO settings (
     name,
     value
 )
-VALUES (?, ?)
-ON DUPLICATE KEY UPDATE value = VALUES(value)`,
-	sqlite: `
-INSERT INTO settings (
-    name,
-    value
+VALUES (?, ?)`
+
+var (
+	insertSetting = keepFirst(insertIntoSettings, "value")
+
+	upsertSetting = statement{
+		mysql:  insertIntoSettings + "\nON DUPLICATE KEY UPDATE value = VALUES(value)",
+		sqlite: insertIntoSettings + "\nON CONFLICT DO UPDATE SET value = excluded.value",
+	}
+
+	raiseSetting = statement{
+		mysql:  insertIntoSettings + "\nON DUPLICATE KEY UPDATE value = GREATEST(value, VALUES(value))",
+		sqlite: insertIntoSettings + "\nON CONFLICT DO UPDATE SET value = MAX(value, excluded.value)",
+	}
 )
-VALUES (?, ?)
-ON CONFLICT DO UPDATE SET value = excluded.value`,
-}
 
 // Setting returns a number that brokers store under a name, such as the fingerprint of the
 // seed file; 0 if it was never set.
@@ -77,13 +81,6 @@ func (s *Store) SwapSetting(ctx context.Context, name string, old, value int64) 
 	})
 	return swapped, err
 }
-
-var insertSetting = keepFirst(`
-INSERT INTO settings (
-    name,
-    value
-)
-VALUES (?, ?)`, "value")
 
 // Secret returns the 32 random bytes that all brokers share under a name. The first call makes
 // them: four numbers, each from the first broker that stored it.

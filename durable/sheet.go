@@ -101,7 +101,7 @@ func (s *Store) SaveWatermarks(ctx context.Context, seen Clock, settled []Settle
 			for _, m := range standing {
 				args = append(args, m.ConsumerNo, bytesOf(m.Through))
 			}
-			if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(upsertWatermarks), len(standing), 2), args...); err != nil {
+			if err := insertRows(ctx, tx, s.dialect.sql(upsertWatermarks), args); err != nil {
 				return err
 			}
 			for _, m := range standing {

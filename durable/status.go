@@ -73,27 +73,46 @@ type StatusBatch struct {
 	Body       []byte
 }
 
-var insertStatusEvents = statement{
-	mysql: `
-INSERT IGNORE INTO status_events (
-    producer_no,
-    event_key,
-    attempt,
-    status_code,
-    reason_code
-)
-VALUES (?, ...)`,
-	sqlite: `
-INSERT INTO status_events (
-    producer_no,
-    event_key,
-    attempt,
-    status_code,
-    reason_code
-)
-VALUES (?, ...)
-ON CONFLICT DO NOTHING`,
+func (e *StatusEvent) columns() columns {
+	return columns{
+		{"event_key", asFixed(e.Key[:])},
+		{"attempt", &e.Attempt},
+		{"status_code", &e.StatusCode},
+		{"reason_code", &e.Reason},
+	}
 }
+
+func (b *StatusBatch) columns() columns {
+	return columns{
+		{"id", scanID{&b.ID}},
+		{"producer_no", &b.ProducerNo},
+		{"body", &b.Body},
+	}
+}
+
+var (
+	insertStatusEvents = ignoring(`
+INSERT INTO status_events (
+    producer_no,` + new(StatusEvent).columns().names() + `
+)
+VALUES (?, ...)`)
+
+	selectStatusEvents = `
+SELECT` + new(StatusEvent).columns().names() + `
+FROM status_events
+WHERE producer_no = ?
+ORDER BY event_key
+LIMIT ?`
+
+	insertStatusBatch = new(StatusBatch).columns().insert("status_batches")
+
+	selectStatusBatches = `
+SELECT` + new(StatusBatch).columns().names() + `
+FROM status_batches
+WHERE id > ?
+ORDER BY id
+LIMIT ?`
+)
 
 const (
 	selectNextStatus = `
@@ -101,52 +120,14 @@ SELECT COALESCE(MIN(producer_no), 0)
 FROM status_events
 WHERE producer_no > ?`
 
-	selectStatusEvents = `
-SELECT
-    event_key,
-    attempt,
-    status_code,
-    reason_code
-FROM status_events
-WHERE producer_no = ?
-ORDER BY event_key
-LIMIT ?`
-
 	deleteStatusEvents = `
 DELETE FROM status_events
 WHERE producer_no = ?
   AND event_key IN (?...)`
 
-	insertStatusBatch = `
-INSERT INTO status_batches (
-    id,
-    producer_no,
-    body
-)
-VALUES (?, ?, ?)`
-
-	selectStatusBatches = `
-SELECT
-    id,
-    producer_no,
-    body
-FROM status_batches
-WHERE id > ?
-ORDER BY id
-LIMIT ?`
-
 	deleteStatusBatch = `
 DELETE FROM status_batches
 WHERE id = ?`
-
-	selectSenders = `
-SELECT
-    id,
-    producer_no,
-    msg_key
-FROM messages
-WHERE channel_no = ?
-  AND id IN (?...)`
 )
 
 // recordStatus stores the events of outcomes. Their keys make a repetition harmless until a batch
@@ -173,7 +154,7 @@ func (s *Store) recordStatus(ctx context.Context, tx *sql.Tx, outcomes []Outcome
 			r := &part[i]
 			args = append(args, r.o.ProducerNo, r.key[:], r.o.Attempts, r.o.StatusCode, r.o.Reason)
 		}
-		if _, err := tx.ExecContext(ctx, rows(s.dialect.sql(insertStatusEvents), len(part), 5), args...); err != nil {
+		if err := insertRows(ctx, tx, s.dialect.sql(insertStatusEvents), args); err != nil {
 			return err
 		}
 	}
@@ -190,19 +171,7 @@ func (s *Store) NextStatusProducer(ctx context.Context, after uint32) (no uint32
 
 // StatusEvents returns up to limit events of a producer, the oldest first.
 func (s *Store) StatusEvents(ctx context.Context, producerNo uint32, limit int) ([]StatusEvent, error) {
-	var out []StatusEvent
-	err := repeat(ctx, "read status events", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectStatusEvents, []any{producerNo, limit}, func(r *sql.Rows) error {
-			var e StatusEvent
-			var key []byte
-			err := r.Scan(&key, &e.Attempt, &e.StatusCode, &e.Reason)
-			copy(e.Key[:], key)
-			out = append(out, e)
-			return err
-		})
-	})
-	return out, err
+	return readAll[StatusEvent](ctx, s, "read status events", selectStatusEvents, producerNo, limit)
 }
 
 // errTaken ends a transaction whose events another one has taken.
@@ -236,8 +205,7 @@ func (s *Store) BatchStatus(ctx context.Context, b StatusBatch, events []StatusE
 		if b.Body == nil {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, insertStatusBatch, b.ID[:], b.ProducerNo, b.Body)
-		return err
+		return exec(ctx, tx, insertStatusBatch, b.columns().fields()...)
 	})
 	if errors.Is(err, errTaken) {
 		return false, nil
@@ -247,17 +215,7 @@ func (s *Store) BatchStatus(ctx context.Context, b StatusBatch, events []StatusE
 
 // StatusBatches returns up to limit batches whose IDs are above after, in their order.
 func (s *Store) StatusBatches(ctx context.Context, after ident.ID, limit int) ([]StatusBatch, error) {
-	var out []StatusBatch
-	err := repeat(ctx, "read status batches", func(ctx context.Context) error {
-		out = nil
-		return each(ctx, s.reads, selectStatusBatches, []any{after[:], limit}, func(r *sql.Rows) error {
-			var b StatusBatch
-			err := r.Scan(scanID{&b.ID}, &b.ProducerNo, &b.Body)
-			out = append(out, b)
-			return err
-		})
-	})
-	return out, err
+	return readAll[StatusBatch](ctx, s, "read status batches", selectStatusBatches, after[:], limit)
 }
 
 // FinishStatus ends a batch that has arrived.
@@ -268,25 +226,29 @@ func (s *Store) FinishStatus(ctx context.Context, id ident.ID) error {
 	})
 }
 
+// sender are the columns of a message that say who it is from.
+func (m *Message) sender() columns {
+	return columns{{"id", scanID{&m.ID}}, {"producer_no", &m.ProducerNo}, {"msg_key", asBytes{&m.Key}}}
+}
+
+var selectSenders = `
+SELECT` + new(Message).sender().names() + `
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...)`
+
 // Senders returns the messages of a channel among ids, in order of the IDs. They have only their ID,
 // ProducerNo and Key.
 func (s *Store) Senders(ctx context.Context, channelNo uint32, ids []ident.ID) ([]Message, error) {
 	var out []Message
 	for _, part := range chunks(ids, maxInList) {
-		had := len(out)
-		err := repeat(ctx, "read the producers of messages", func(ctx context.Context) error {
-			out = out[:had]
-			return each(ctx, s.reads, list(selectSenders, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
-				m := Message{ChannelNo: channelNo}
-				var key []byte
-				err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &key)
-				m.Key = string(key)
-				out = append(out, m)
-				return err
-			})
-		})
+		found, err := readOf(ctx, s, "read the producers of messages", (*Message).sender, list(selectSenders, len(part)), inArgs(channelNo, part)...)
 		if err != nil {
 			return nil, err
+		}
+		for _, m := range found {
+			m.ChannelNo = channelNo
+			out = append(out, m)
 		}
 	}
 	slices.SortFunc(out, func(a, b Message) int { return a.ID.Compare(b.ID) })

@@ -67,6 +67,14 @@ SET
     bytes = CASE WHEN bytes > ? THEN bytes - ? ELSE 0 END
 WHERE producer_no = ?`
 
+	insertStored = `
+INSERT INTO stored_sums (
+    producer_no,
+    messages,
+    bytes
+)
+VALUES (?, ?, ?)`
+
 	selectStoredSums = `
 SELECT
     producer_no,
@@ -122,27 +130,14 @@ INSERT INTO stored_marks (
 VALUES (?, ?)`, "through_id")
 
 	// The lock excludes a purge and another count of the channel.
-	lockStoredMark = statement{mysql: selectStoredMark + `
-FOR UPDATE`, sqlite: selectStoredMark}
+	lockStoredMark = locking(selectStoredMark, updateLock)
 
 	addStored = statement{
-		mysql: `
-INSERT INTO stored_sums (
-    producer_no,
-    messages,
-    bytes
-)
-VALUES (?, ?, ?)
+		mysql: insertStored + `
 ON DUPLICATE KEY UPDATE
     messages = messages + VALUES(messages),
     bytes = bytes + VALUES(bytes)`,
-		sqlite: `
-INSERT INTO stored_sums (
-    producer_no,
-    messages,
-    bytes
-)
-VALUES (?, ?, ?)
+		sqlite: insertStored + `
 ON CONFLICT DO UPDATE SET
     messages = messages + excluded.messages,
     bytes = bytes + excluded.bytes`,

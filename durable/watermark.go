@@ -17,33 +17,25 @@ SELECT
     message_id
 FROM marks`
 
-var upsertWatermarks = statement{
-	mysql: `
-INSERT INTO marks (
-    consumer_no,
-    message_id
-)
-VALUES (?, ...)
-ON DUPLICATE KEY UPDATE message_id = GREATEST(message_id, VALUES(message_id))`,
-	sqlite: `
-INSERT INTO marks (
-    consumer_no,
-    message_id
-)
-VALUES (?, ...)
-ON CONFLICT DO UPDATE SET message_id = MAX(message_id, excluded.message_id)`,
-}
+var (
+	upsertWatermarks = statement{
+		mysql:  insertWatermarks + "\nON DUPLICATE KEY UPDATE message_id = GREATEST(message_id, VALUES(message_id))",
+		sqlite: insertWatermarks + "\nON CONFLICT DO UPDATE SET message_id = MAX(message_id, excluded.message_id)",
+	}
 
-// A watermark that another broker holds is waited for.
-var lockWatermarks = statement{
-	mysql: selectWatermarks + `
-WHERE consumer_no IN (?...)
-FOR UPDATE`,
-	sqlite: selectWatermarks + `
-WHERE consumer_no IN (?...)`,
-}
+	// A watermark that another broker holds is waited for.
+	lockWatermarks = locking(selectWatermarks+`
+WHERE consumer_no IN (?...)`, updateLock)
+)
 
 const (
+	insertWatermarks = `
+INSERT INTO marks (
+    consumer_no,
+    message_id
+)
+VALUES (?, ...)`
+
 	rewindWatermarks = `
 UPDATE marks
 SET message_id = ?

@@ -242,15 +242,12 @@ VALUES (?, ?, ?, ?, ?, ?, 0, 0);
 
 INSERT INTO bulks (
     id,
+    owner,
+    fence,
     channel_no,
     producer_no,
     state,
     paused,
-    owner,
-    fence,
-    lease_ms,
-    next_ms,
-    tries,
     spec,
     chunks,
     bytes,
@@ -261,10 +258,13 @@ INSERT INTO bulks (
     rejected,
     duplicates,
     speed,
+    tries,
+    next_ms,
+    lease_ms,
     changed_ms,
     reason
 )
-VALUES (?, ?, ?, ?, 0, ?, 0, ?, 0, 0, ?, 0, 0, ?, 0, 0, 0, 0, 0, 0, ?, '');
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO channels (
     no,
