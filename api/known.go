@@ -3,10 +3,12 @@ package api
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
@@ -25,13 +27,14 @@ var commonHeaders = []string{
 	"X-Broker-Metadata-Headers", "X-Broker-Ordering-Key", "X-Broker-In-Reply-To", "X-Broker-Response-Status", "X-Broker-Response-Truncated", "X-Broker-Made-By",
 }
 
-// The headers of routes that are no token. Those that do not begin with X-Broker- are here because a
-// refusal names the nearest one.
+// The headers of routes that are no token, those with properties of messages from their table. Those that
+// do not begin with X-Broker- are here because a refusal names the nearest one.
 var (
-	timesHeaders   = []string{"X-Broker-Scheduled-For", "X-Broker-Delay", "X-Broker-Recurrence"}
-	linesHeaders   = append([]string{"X-Broker-Message-Priority", "X-Broker-Message-TTL", "X-Broker-Consumers", "X-Broker-Ordering-Key", "X-Broker-Metadata-Headers", "X-Broker-Signature"}, timesHeaders...)
+	idHeaders, contentHeaders, timesHeaders = accept.PropertyHeaders()
+
+	linesHeaders   = slices.Concat(contentHeaders, []string{"X-Broker-Signature"}, timesHeaders)
 	bulkHeaders    = append([]string{"X-Broker-Bulk-Template", "X-Broker-Bulk-Rate"}, linesHeaders...)
-	messageHeaders = append([]string{"X-Broker-Message-ID", "Idempotency-Key"}, linesHeaders...)
+	messageHeaders = slices.Concat(idHeaders, linesHeaders)
 	requestHeaders = append([]string{"Prefer"}, messageHeaders...)
 	leaseHeaders   = []string{"X-Broker-Lease"}
 )

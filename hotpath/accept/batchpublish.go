@@ -11,9 +11,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/metadata"
-	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/guard"
 	"github.com/penstock-broker/penstock/internal/problem"
@@ -68,11 +65,11 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 // messages may have a Content-Encoding.
 func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) error {
 	h := &rc.Request.Header
-	defaults, err := p.batchDefaults(rc, from.ch, events)
-	times, e := timesOf(h)
-	if err == nil {
-		err = e
+	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); !events && (err != nil || kind != "application/x-ndjson") {
+		return problem.New(415, "unsupported_media_type", "A batch is application/x-ndjson or application/cloudevents-batch+json.")
 	}
+	w := p.drafter(from)
+	err := w.setDefaults(h)
 	if err == nil && !h.IsHTTP11() {
 		err = errHTTP10
 	}
@@ -82,12 +79,12 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 	if err != nil {
 		return err
 	}
-	b, err := p.openBatch(rc, from)
+	b, err := p.openBatch(rc, w)
 	if err != nil {
 		return err
 	}
-	b.events, b.times = events, times
-	b.defaults, b.requestID = defaults, string(rc.Response.Header.Peek("X-Request-ID"))
+	b.events, b.blank.request = events, events
+	b.requestID = string(rc.Response.Header.Peek("X-Request-ID"))
 	rc.Response.Header.Set(AckHeader, Committed(from.ch.Intake.Ack).String())
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
@@ -96,7 +93,7 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 }
 
 // openBatch returns the batch of a request, whose body may be coded.
-func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from sender) (*batch, error) {
+func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from Drafter) (*batch, error) {
 	h := &rc.Request.Header
 	value, err := codingOf(h)
 	if err != nil {
@@ -115,7 +112,7 @@ func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from sender) (*batch, err
 		}
 		body, length = bytes.NewReader(text), len(text)
 	}
-	b := newBatch(p, from, body, length, rc.Conn())
+	b := newBatch(from, body, length, rc.Conn())
 	b.held = held
 	if !b.open() {
 		_ = b.Close()
@@ -126,51 +123,13 @@ func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from sender) (*batch, err
 
 var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
 
-// batchDefaults returns the values that apply to each line unless the line sets its own.
-func (p *Publisher) batchDefaults(rc *fasthttp.RequestCtx, ch *catalogue.Channel, events bool) (durable.Message, error) {
-	h := &rc.Request.Header
-	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); !events && (err != nil || kind != "application/x-ndjson") {
-		return durable.Message{}, problem.New(415, "unsupported_media_type", "A batch is application/x-ndjson or application/cloudevents-batch+json.")
-	}
-	return p.lineDefaults(h, ch)
-}
-
-// lineDefaults returns the values in the headers of a request that apply to each line.
-func (p *Publisher) lineDefaults(h *fasthttp.RequestHeader, ch *catalogue.Channel) (durable.Message, error) {
-	if len(h.Peek("X-Broker-Message-ID")) > 0 {
-		return durable.Message{}, problem.New(400, "invalid_message_id", "In a batch each line has its own MessageID.")
-	}
-	if h.Peek(keyHeader) != nil {
-		return durable.Message{}, errBatchKey
-	}
-	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
-	if err != nil {
-		return durable.Message{}, err
-	}
-	ttl, err := parseTTL(h.Peek(ttlHeader), errTTL)
-	if err != nil {
-		return durable.Message{}, err
-	}
-	carried, err := metadata.Collect(h.Peek(metadata.ListHeader), p.tokenHeader, metadata.Of(h))
-	if key := h.Peek(durable.OrderingHeader); err == nil && len(key) > 0 {
-		if err = checkOrderingKey(key); err == nil {
-			carried = durable.OrderingLine(string(key), carried)
-		}
-	}
-	if err != nil {
-		return durable.Message{}, err
-	}
-	addressed, err := p.addressedBy(h, ch)
-	return durable.Message{Priority: priority, TTLMs: ttl, ContentType: defaultContentType, Headers: carried, Addressed: addressed}, err
-}
-
 // A batch is one batch request under way, and the body of its answer. fasthttp calls WriteTo in the
 // goroutine of the connection, after the handler and before it releases the request and its
 // RequestCtx. Two other goroutines, which read the request and collect the results, run only during
 // that call. Therefore no part of a batch touches the connection later, when the connection or its
 // memory may belong to another client. None of the three goroutines has the RequestCtx.
 type batch struct {
-	lineMaker      // its sender is judged anew, and so the reader's alone
+	Drafter        // its sender is judged anew, and so the reader's alone
 	events    bool // a JSON array of CloudEvents instead of lines
 	requestID string
 	held      int64 // bytes of a decoded body
@@ -180,11 +139,11 @@ type batch struct {
 	answers   *answers
 }
 
-// newBatch returns a batch of a producer. length is the size of the body in bytes, or negative for
+// newBatch returns a batch of drafts with the defaults of a drafter. length is the size of the body in bytes, or negative for
 // a chunked body.
-func newBatch(p *Publisher, from sender, body io.Reader, length int, conn net.Conn) *batch {
+func newBatch(from Drafter, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
-	return &batch{lineMaker: lineMaker{p: p, sender: from, nowMs: p.scheduler.nowMs}, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID)}
+	return &batch{Drafter: from, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID)}
 }
 
 // open counts the buffer of the reader. It reports whether there is room; Close is due in any case.
@@ -264,51 +223,36 @@ func (b *batch) write(w io.Writer) (written int64, err error) {
 // the remaining chunks: answers that do not match the lines would be worse than none.
 func (b *batch) collect() (err error) {
 	for c := range b.chunks {
-		c.wait()
-		if err == nil {
-			err = b.guarded("batch answers", func() error {
+		failed := b.guarded("batch answers", func() error {
+			if c.sent.Wait(); err == nil {
 				b.record(c)
-				return nil
-			})
+			}
+			return nil
+		})
+		if err == nil {
+			err = failed
 		}
-		c.release()
 		b.drop(c)
 	}
 	return err
 }
 
-// record adds the results of a chunk to the answers and counts them.
+// record adds the results of a chunk to the answers and counts those that are refused.
 func (b *batch) record(c *chunk) {
-	stored, submitted, repeats, others := 0, 0, 0, 0
-	for _, l := range c.lines {
-		if l.later != nil {
-			if stored, repeat := c.recordLater(b.answers, l); repeat {
-				repeats++
-			} else if stored {
-				others++
-			}
+	refused := 0
+	for _, d := range c.drafts {
+		if d.journalled {
+			b.answers.addReceipt(d.msg, d.receipt)
 			continue
 		}
-		err := l.err
-		if l.msg != nil {
-			err = c.sub.Outcome(submitted)
-			receipt, journalled := c.sub.Receipt(submitted)
-			submitted++
-			b.p.metrics.Answer(c.intake.Ack, journalled, err)
-			if journalled {
-				others++
-				b.answers.addReceipt(l.msg, receipt)
-				continue
-			}
+		kind := byte(0)
+		if d.later != nil {
+			kind = isScheduled
 		}
-		if err == nil {
-			stored++
-		}
-		if b.answers.add(l.msg, err, c.intake, 0) {
-			repeats++
+		if repeat := b.answers.add(d.message(), d.err, c.sent.in, kind); d.err != nil && !repeat {
+			refused++
 		}
 	}
 	b.answers.flush()
-	b.p.metrics.Repeats.Add(float64(repeats))
-	b.p.metrics.BatchRefused.Add(float64(len(c.lines) - stored - repeats - others))
+	b.p.metrics.BatchRefused.Add(float64(refused))
 }

@@ -5,58 +5,15 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/metadata"
-	"github.com/penstock-broker/penstock/internal/policy"
 	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/quota"
 )
 
-// A chunk is consecutive lines of one batch request.
+// A chunk is consecutive lines of one batch request: drafts, those of refused lines with the reason.
 type chunk struct {
-	lines  []line
-	cost   int64         // of its messages, bytes
-	held   int64         // of those, counted in the bound before they are submitted
-	intake policy.Intake // of the channel when it was submitted
-	sub    *Submission   // of its messages; nil: it has none
-	later  *laterLines   // its scheduled messages; nil: it has none
-}
-
-// A line holds the message of one line, or the schedule, or the reason why it has none.
-type line struct {
-	msg   *durable.Message
-	later *durable.Scheduled
-	err   error
-	taken quota.Taken // of msg
-}
-
-// wait waits until each line has its result.
-func (c *chunk) wait() {
-	if c.sub != nil {
-		c.sub.WaitOrJournal()
-	}
-	if c.later != nil {
-		<-c.later.done
-	}
-}
-
-// release returns the room of the messages, and tells the quota what became of them.
-func (c *chunk) release() {
-	n := 0
-	for i := range c.lines {
-		l := &c.lines[i]
-		if l.msg == nil {
-			continue
-		}
-		if l.taken.Bounded() {
-			_, journalled := c.sub.Receipt(n)
-			tookIn(l.taken, l.msg, journalled, c.sub.Outcome(n))
-		}
-		n++
-	}
-	if c.sub != nil {
-		c.sub.Release()
-	}
+	drafts []*Draft
+	cost   int64 // of their messages, bytes
+	held   int64 // of those, counted in the bound before they are submitted
+	sent   Sent
 }
 
 // read parses lines until the body ends.
@@ -72,7 +29,7 @@ func (b *batch) read() error {
 			return b.refuse(lines, err)
 		}
 		c, err := b.readChunk(lines)
-		if len(c.lines) == 0 {
+		if len(c.drafts) == 0 {
 			b.drop(c)
 		} else if !b.submit(c) {
 			return errBodyBroken
@@ -138,7 +95,7 @@ func (b *batch) refuse(lines source, refusal error) error {
 	if !errors.As(refusal, &batchEnd{}) {
 		return refusal
 	}
-	last := &chunk{lines: []line{{err: refusal}}}
+	last := &chunk{drafts: []*Draft{{err: refusal}}}
 	select {
 	case b.chunks <- last:
 	case <-b.wire.ctx.Done():
@@ -150,17 +107,17 @@ func (b *batch) refuse(lines source, refusal error) error {
 // readChunk reads the lines that are available, and waits for the first.
 func (b *batch) readChunk(lines source) (*chunk, error) {
 	c := &chunk{}
-	for len(c.lines) < chunkLines && c.cost < chunkBytes && b.room(c) {
-		if len(c.lines) > 0 && !lines.ready() {
+	for len(c.drafts) < chunkLines && c.cost < chunkBytes && b.room(c) {
+		if len(c.drafts) > 0 && !lines.ready() {
 			return c, nil
 		}
 		text, err := lines.next()
 		switch {
 		case errors.Is(err, errLineTooLong):
-			c.lines = append(c.lines, line{err: errBodyTooLarge})
+			c.drafts = append(c.drafts, &Draft{err: errBodyTooLarge})
 			continue
 		case errors.Is(err, problem.ErrOverloaded), errors.Is(err, errArray):
-			c.lines = append(c.lines, line{err: err})
+			c.drafts = append(c.drafts, &Draft{err: err})
 			continue
 		case err != nil:
 			return c, err
@@ -170,17 +127,11 @@ func (b *batch) readChunk(lines source) (*chunk, error) {
 		if err := b.judge(); err != nil {
 			return c, err
 		}
-		l, err := b.parse(text)
-		if err != nil {
-			c.lines = append(c.lines, line{err: err})
-			continue
+		d := b.draft()
+		if d.err = b.parse(d, text); d.err == nil {
+			c.cost += int64(d.message().Bytes())
 		}
-		if l.msg != nil {
-			c.cost += int64(l.msg.Bytes())
-		} else {
-			c.cost += int64(l.later.Bytes())
-		}
-		c.lines = append(c.lines, l)
+		c.drafts = append(c.drafts, d)
 	}
 	return c, nil
 }
@@ -192,114 +143,28 @@ func blank(text []byte) bool {
 	return r.Ends()
 }
 
-// parse returns the message of a line or an event, or its schedule.
-func (b *batch) parse(text []byte) (line, error) {
+// parse makes a draft what a line or an event describes.
+func (b *batch) parse(d *Draft, text []byte) error {
+	read := d.line
 	if b.events {
-		return b.event(text)
+		read = func(text []byte) error { return b.event(d, text) }
 	}
-	return b.line(text)
-}
-
-// A lineMaker makes messages from the lines of a producer.
-type lineMaker struct {
-	p *Publisher
-	sender
-	defaults durable.Message
-	times    times        // of the lines without their own
-	nowMs    func() int64 // what scheduled messages are later than
-}
-
-func (b *lineMaker) line(text []byte) (line, error) {
-	l := b.unset()
-	if err := l.parse(text); err != nil {
-		return line{}, err
+	if err := read(text); err != nil {
+		return err
 	}
-	return b.made(&l)
-}
-
-// unset returns a line that has the defaults only.
-func (b *lineMaker) unset() batchLine {
-	return batchLine{times: b.times, priority: b.defaults.Priority, ttlMs: b.defaults.TTLMs, contentType: b.defaults.ContentType, orderingKey: string(b.defaults.OrderingKey())}
-}
-
-// made returns the message of a parsed line, or its schedule.
-func (b *lineMaker) made(l *batchLine) (line, error) {
-	if len(l.payload) > b.p.maxBody {
-		return line{}, errBodyTooLarge
-	}
-	key, err := keyOf(l.messageID, b.ch, b.producer)
-	if err != nil {
-		return line{}, err
-	}
-	m := &durable.Message{ChannelNo: b.ch.No, ProducerNo: b.producer.No, Addressed: b.defaults.Addressed,
-		Key: key, Priority: l.priority, TTLMs: l.ttlMs, ContentType: l.contentType, Headers: b.defaults.Metadata(), Payload: l.payload}
-	if len(l.headers) > 0 {
-		if err := checkLineHeaders(l.headers, b.p.tokenHeader); err != nil {
-			return line{}, err
-		}
-		headers, err := metadata.Merge(b.defaults.Metadata(), l.headers, b.p.tokenHeader)
-		if err != nil {
-			return line{}, err
-		}
-		m.Headers = headers
-	}
-	if l.consumers != nil {
-		if m.Addressed, err = b.p.addressed(b.ch, l.consumers); err != nil {
-			return line{}, err
-		}
-	}
-	m.Headers = durable.EncodingLine(l.encoding, m.Headers)
-	if l.orderingKey != "" {
-		m.Headers = durable.OrderingLine(l.orderingKey, m.Headers)
-	}
-	t, err := l.plan()
-	if err != nil {
-		return line{}, err
-	}
-	return b.planned(m, t, errLineTimes)
-}
-
-// planned returns the line of a message that is sent at some times.
-func (b *lineMaker) planned(m *durable.Message, t times, names timeNames) (line, error) {
-	if t == times0 {
-		return line{msg: m}, nil
-	}
-	later, err := b.p.scheduler.plan(b.nowMs(), *m, t, names)
-	return line{later: later}, err
+	return b.complete(d)
 }
 
 // submit submits a chunk once the broker has room for it. It reports whether the connection is
 // still open.
 func (b *batch) submit(c *chunk) bool {
 	b.wire.alive()
-	msgs := make([]*durable.Message, 0, len(c.lines))
-	c.intake = b.ch.Intake
-	replicated := c.intake.Ack == policy.AckReplicated
-	for i := range c.lines {
-		l := &c.lines[i]
-		if l.msg != nil {
-			if l.taken, l.err = b.p.quota.Take(b.producer.No, l.msg.Kept(), 0, 0); l.err != nil {
-				l.msg = nil
-				continue
-			}
-			l.msg.Replicated = replicated
-			msgs = append(msgs, l.msg)
-		} else if l.later != nil {
-			l.later.Replicated = replicated
-		}
-	}
-	if len(msgs) > 0 {
-		terms := Terms{Patience: batchRoom, Lines: true, Counted: c.held}
-		terms.acknowledged(c.intake)
-		c.sub = b.p.Submit(b.wire.ctx, terms, msgs...)
-	}
-	c.later = b.p.scheduleLines(b.wire.ctx, c.lines)
+	c.sent = b.Submit(b.wire.ctx, Terms{Patience: batchRoom, Lines: true, Counted: c.held}, c.drafts)
 	select {
 	case b.chunks <- c:
 		return true
 	case <-b.wire.ctx.Done():
-		c.wait()
-		c.release()
+		c.sent.Wait()
 		b.drop(c)
 		return false
 	}
@@ -314,7 +179,7 @@ func (b *batch) room(c *chunk) bool {
 	more := c.cost - c.held + roomStep
 	switch hold := b.body.hold; {
 	case hold.Take(more):
-	case len(c.lines) > 0:
+	case len(c.drafts) > 0:
 		return false
 	default:
 		b.wire.alive()
@@ -331,6 +196,9 @@ const roomStep = 16 << 10
 
 // drop gives back what a chunk that has ended holds.
 func (b *batch) drop(c *chunk) {
+	for _, d := range c.drafts {
+		d.free()
+	}
 	if c.held > 0 {
 		b.body.hold.Give(c.held)
 		c.held = 0

@@ -31,6 +31,16 @@ func codingOf(h *fasthttp.RequestHeader) (string, error) {
 	return cleanCoding(string(bytes.Join(lines, []byte{','})))
 }
 
+func (d *Draft) setEncoding(text []byte) (err error) {
+	d.encoding, err = cleanCoding(string(text))
+	return err
+}
+
+func (d *Draft) readEncoding(h *fasthttp.RequestHeader) (err error) {
+	d.encoding, err = codingOf(h)
+	return err
+}
+
 func cleanCoding(value string) (string, error) {
 	value, err := coding.Clean(value)
 	if err != nil {

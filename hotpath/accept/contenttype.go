@@ -1,10 +1,24 @@
 package accept
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/penstock-broker/penstock/internal/problem"
+)
 
 // maxContentTypes bounds how many content types are kept: producers use few,
 // and one that sends a new one each time must not fill the memory.
 const maxContentTypes = 256
+
+var knownTypes contentTypes
+
+// setContentType sets the content type. A line, unlike a request, may say that it has none.
+func (d *Draft) setContentType(text []byte) (err error) {
+	if d.contentType = ""; len(text) > 0 {
+		d.contentType, err = knownTypes.of(text)
+	}
+	return err
+}
 
 // A contentTypes gives equal content types one string, so that a message needs
 // no memory of its own for it.
@@ -38,4 +52,17 @@ func (c *contentTypes) of(header []byte) (string, error) {
 		c.known[text] = text
 	}
 	return text, nil
+}
+
+// checkContentType refuses what could not be sent on as a header.
+func checkContentType(s string) error {
+	if len(s) > 255 {
+		return problem.New(400, "invalid_content_type", "The content type is longer than 255 bytes.")
+	}
+	for i := range len(s) {
+		if s[i] < 0x20 && s[i] != '\t' || s[i] == 0x7f {
+			return problem.New(400, "invalid_content_type", "The content type holds a control character.")
+		}
+	}
+	return nil
 }

@@ -71,15 +71,6 @@ func binaryEvent(h *fasthttp.RequestHeader) (id cloudevents.ID, names []string, 
 	return id, names, eventProblem(err)
 }
 
-// carriedNames returns the list of the headers to carry: those that the producer names, and those of
-// an event.
-func carriedNames(list []byte, names []string) []byte {
-	if len(names) == 0 {
-		return list
-	}
-	return append(append(bytes.Clone(list), ','), strings.Join(names, ",")...)
-}
-
 // parseEvent checks an event in JSON of a key. It takes the memory for it from the bound.
 func (p *Publisher) parseEvent(k share.Key, text []byte) (cloudevents.ID, error) {
 	more := int64(parseFactor * len(text))
@@ -102,16 +93,12 @@ func (p *Publisher) parseCodedEvent(k share.Key, m *durable.Message) (cloudevent
 	return p.parseEvent(k, text)
 }
 
-// event returns the message of an event of a batch, or its schedule.
-func (b *batch) event(text []byte) (line, error) {
+// event sets the properties that an event of a batch has.
+func (b *batch) event(d *Draft, text []byte) (err error) {
 	if len(text) > b.p.maxBody {
-		return line{}, errBodyTooLarge
+		return errBodyTooLarge
 	}
-	id, err := b.p.parseEvent(b.key(), text)
-	if err != nil {
-		return line{}, err
-	}
-	return b.planned(&durable.Message{ChannelNo: b.ch.No, ProducerNo: b.producer.No, Addressed: b.defaults.Addressed,
-		Key: eventKey(id, b.ch, b.producer), Priority: b.defaults.Priority, TTLMs: b.defaults.TTLMs,
-		ContentType: cloudevents.StructuredType, Headers: b.defaults.Headers, Payload: bytes.Clone(text)}, b.times, errHeaderTimes)
+	d.contentType, d.payload = cloudevents.StructuredType, bytes.Clone(text)
+	d.event, err = b.p.parseEvent(b.key(), text)
+	return err
 }

@@ -25,25 +25,33 @@ var (
 	errLongID     = problem.Newf(400, "invalid_message_id", "In a channel with identity=producer a message ID has at most %d bytes.", durable.MaxProducerID)
 	errKey        = problem.New(400, "invalid_idempotency_key", `Idempotency-Key must occur once, and be 1 to 255 visible ASCII characters, in double quotes or without.`)
 	errIdentities = problem.New(400, "invalid_idempotency_key", "The request has both X-Broker-Message-ID and Idempotency-Key; send one of them.")
+	errLinesID    = problem.New(400, "invalid_message_id", "In a batch each line has its own MessageID.")
 	errBatchKey   = problem.New(400, "invalid_idempotency_key", "A batch has no Idempotency-Key: each line has its own MessageID.")
 )
 
-// identity returns the Key of a message from the headers of its request.
-func identity(h *fasthttp.RequestHeader, ch *catalogue.Channel, producer *durable.Producer) (string, error) {
-	id, key := h.Peek("X-Broker-Message-ID"), h.Peek(keyHeader)
+func (d *Draft) setID(text []byte) error {
+	if len(text) > 0 {
+		if err := checkID(string(text)); err != nil {
+			return err
+		}
+	}
+	d.messageID = string(text)
+	return nil
+}
+
+// readKey reads an Idempotency-Key. The message ID was read before.
+func (d *Draft) readKey(h *fasthttp.RequestHeader) (err error) {
+	key := h.Peek(keyHeader)
 	switch {
 	case key == nil:
-		return keyOf(string(id), ch, producer)
-	case len(id) > 0 && len(key) > 0:
-		return "", errIdentities
+		return nil
+	case d.messageID != "" && len(key) > 0:
+		return errIdentities
 	case len(h.PeekAll(keyHeader)) > 1:
-		return "", errKey
+		return errKey
 	}
-	text, err := parseKey(key)
-	if err != nil {
-		return "", err
-	}
-	return durable.IdempotencyKey(producer.No, text), nil
+	d.idempotencyKey, err = parseKey(key)
+	return err
 }
 
 // eventKey returns the Key of a CloudEvent.

@@ -59,7 +59,7 @@ func TestAListHasABoundedNumberOfNames(t *testing.T) {
 	for range mostNames {
 		line = append(line, `,"a"`...)
 	}
-	require.ErrorIs(t, new(batchLine).parse(append(line, `]}`...)), errManyConsumers)
+	require.ErrorIs(t, new(Draft).line(append(line, `]}`...)), errManyConsumers)
 	names := namesIn(nil, string(make([]byte, 0))+repeatedName(2*mostNames))
 	require.Len(t, names, mostNames+1)
 }

@@ -31,10 +31,10 @@ func TestAMessageIsKnownOutsideByTheProducersID(t *testing.T) {
 
 func TestAMemberThatALineDoesNotHaveLeadsToTheNearestOne(t *testing.T) {
 	for name, meant := range map[string]string{"payload": "Payload", "Consumer": "Consumers", "priority": "Priority", "ScheduleFor": "ScheduledFor", "Header": "Headers"} {
-		var l batchLine
-		err := l.parse([]byte(`{"` + name + `":"1"}`))
+		var l Draft
+		err := l.line([]byte(`{"` + name + `":"1"}`))
 		require.ErrorContains(t, err, `"`+name+`". Did you mean `+meant+`?`)
 	}
-	var l batchLine
-	require.NotContains(t, l.parse([]byte(`{"surprise":"1"}`)).Error(), "Did you mean")
+	var l Draft
+	require.NotContains(t, l.line([]byte(`{"surprise":"1"}`)).Error(), "Did you mean")
 }

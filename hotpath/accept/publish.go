@@ -13,7 +13,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/answer"
 	"github.com/penstock-broker/penstock/internal/catalogue"
@@ -23,7 +22,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 	"github.com/penstock-broker/penstock/internal/quota"
 	"github.com/penstock-broker/penstock/internal/share"
-	"github.com/penstock-broker/penstock/redisq"
 )
 
 const defaultContentType = "application/octet-stream"
@@ -59,14 +57,13 @@ type Publisher struct {
 	catalogue *catalogue.Catalogue
 	metrics   *metrics.Metrics
 
-	maxBody      int
-	contentTypes contentTypes
-	tokenHeader  string
-	answers      *share.Bound
-	scheduler    scheduler
-	replies      Replies
-	receipts     ReceiptStore
-	quota        *quota.Quota
+	maxBody     int
+	tokenHeader string
+	answers     *share.Bound
+	scheduler   scheduler
+	replies     Replies
+	receipts    ReceiptStore
+	quota       *quota.Quota
 }
 
 // New returns the routes. Nothing is stored before Run.
@@ -101,9 +98,9 @@ func (p *Publisher) Broadcast(ctx *fasthttp.RequestCtx, channelID string) {
 	}
 }
 
-func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
-	h := &ctx.Request.Header
-	from, err := p.sender(ctx, channelID)
+func (p *Publisher) publish(rc *fasthttp.RequestCtx, channelID string) error {
+	h := &rc.Request.Header
+	from, err := p.sender(rc, channelID)
 	if err != nil {
 		return err
 	}
@@ -112,232 +109,112 @@ func (p *Publisher) publish(ctx *fasthttp.RequestCtx, channelID string) error {
 			return err
 		}
 	}
-	times, err := timesOf(h)
-	if err != nil {
-		return err
-	}
 	mode, err := eventMode(h)
 	if err != nil {
 		return err
 	}
 	if mode == cloudevents.Batch {
-		return p.batch(ctx, from, true)
+		return p.batch(rc, from, true)
 	}
-	msg, err := p.message(ctx, from, mode)
+	w := p.drafter(from)
+	d := w.draft()
+	defer d.free()
+	if err = d.describe(h, mode, ofMessage); err == nil {
+		err = w.complete(d)
+	}
 	if err != nil {
 		return err
 	}
-	if times != (times0) {
-		return p.publishLater(ctx, from, mode, msg, times)
-	}
-	receipt, err := p.store(ctx, &from, mode, msg)
-	ch := from.ch
-	if errors.Is(err, durable.ErrDuplicate) {
-		stored, status := replayed(msg, ch.Intake, err)
-		ctx.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
-		ctx.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
-		if status > 0 {
-			p.answerRepeat(ctx, status)
-			return nil
+	w.store(rc, mode, d)
+	return p.answer(rc, w.ch, d)
+}
+
+// describe sets the properties of a draft from the headers of a request for one message.
+func (d *Draft) describe(h *fasthttp.RequestHeader, mode cloudevents.Mode, kinds kind) (err error) {
+	if mode == cloudevents.Binary {
+		if d.event, d.carried, err = binaryEvent(h); err != nil {
+			return err
 		}
 	}
-	p.metrics.Answer(ch.Intake.Ack, receipt != "", err)
-	if err != nil {
-		return err
-	}
-	p.answerStored(ctx, ch, msg, receipt)
-	return nil
+	d.carried = append(d.carried, descriptions(h)...)
+	return d.fill(h, kinds)
 }
 
-// answerStored answers that the message is stored, or that the journal has it under a receipt.
-func (p *Publisher) answerStored(ctx *fasthttp.RequestCtx, ch *catalogue.Channel, msg *durable.Message, receipt string) {
-	if receipt != "" {
-		ctx.Response.Header.Set("Location", receipt)
-		ctx.Response.Header.Set(AckHeader, policy.AckJournal.String())
-		ctx.SetStatusCode(fasthttp.StatusAccepted)
+// store reads the payload of a draft and waits for the store, inside the bounds of what may wait.
+// Admission comes after the payload: a client that is slow to send one holds no place that others could
+// use.
+func (w *Drafter) store(rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) {
+	msg, scheduled := d.message(), d.later != nil
+	held, err := w.readPayload(rc, mode, msg)
+	defer w.p.bytes.Give(w.key(), held)
+	if err == nil && scheduled && d.later.FromNow { // now is when the message is whole
+		d.later, err = w.p.scheduler.plan(w.nowMs(), *msg, d.times, errHeaderTimes)
+	}
+	if d.err = err; err != nil {
+		if !scheduled {
+			w.p.metrics.Answer(w.ch.Intake.Ack, false, err)
+		}
 		return
 	}
-	var url [128]byte
-	ctx.Response.Header.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, msg))
-	ctx.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
-	if p.reachesNobody(ch, msg) {
-		ctx.Response.Header.Set(RecipientsHeader, "0")
-	}
-	ctx.SetStatusCode(fasthttp.StatusCreated)
+	sent := w.Submit(context.Background(), Terms{Patience: admissionPatience, Since: time.Now(), Counted: held}, d.only())
+	sent.Wait()
 }
 
-// answerRepeat answers with success to a message that was stored before.
-func (p *Publisher) answerRepeat(ctx *fasthttp.RequestCtx, status int) {
-	p.metrics.Repeats.Inc()
-	ctx.Response.Header.Set(ReplayedHeader, "true")
-	ctx.SetStatusCode(status)
+// answer answers what became of the draft of a request.
+func (p *Publisher) answer(rc *fasthttp.RequestCtx, ch *catalogue.Channel, d *Draft) error {
+	h, m, status := &rc.Response.Header, d.message(), fasthttp.StatusCreated
+	repeats := errors.Is(d.err, durable.ErrDuplicate)
+	switch {
+	case d.journalled:
+		h.Set("Location", receiptPath+d.receipt.String())
+		h.Set(AckHeader, policy.AckJournal.String())
+		rc.SetStatusCode(fasthttp.StatusAccepted)
+		return nil
+	case repeats:
+		var stored durable.Message
+		stored, status = replayed(m, ch.Intake, d.err)
+		m = &stored
+	case d.err != nil:
+		return d.err
+	}
+	var url [128]byte
+	if d.later != nil {
+		h.SetBytesV("Location", appendScheduledURL(url[:0], ch.ID, m))
+	} else {
+		h.SetBytesV("Location", appendMessageURL(url[:0], ch.ID, m))
+	}
+	h.Set(AckHeader, Committed(ch.Intake.Ack).String())
+	switch {
+	case status == 0:
+		return d.err
+	case repeats:
+		h.Set(ReplayedHeader, "true")
+	case d.later == nil && p.reachesNobody(ch, m):
+		h.Set(RecipientsHeader, "0")
+	}
+	rc.SetStatusCode(status)
+	return nil
 }
 
 // readPayload reads the payload of a message and checks its signature where the producer has a
 // secret. The sender is judged again after the payload, which may have come slowly. A structured
 // event gives the message its Key. The caller gives the held bytes back, also after an error.
-func (p *Publisher) readPayload(ctx *fasthttp.RequestCtx, from *sender, mode cloudevents.Mode, msg *durable.Message) (held int64, err error) {
-	if msg.Payload, held, err = intake.Read(ctx, p.bytes, from.key(), p.maxBody); err == nil {
-		err = from.judge()
+func (w *Drafter) readPayload(rc *fasthttp.RequestCtx, mode cloudevents.Mode, msg *durable.Message) (held int64, err error) {
+	p := w.p
+	if msg.Payload, held, err = intake.Read(rc, p.bytes, w.key(), p.maxBody); err == nil {
+		err = w.judge()
 	}
-	if secret := from.producer.PublishSecret; err == nil && secret != "" {
-		err = checkSignature(ctx.Request.Header.Peek("X-Broker-Signature"), secret, msg.Payload, time.Now())
+	if secret := w.producer.PublishSecret; err == nil && secret != "" {
+		err = checkSignature(rc.Request.Header.Peek("X-Broker-Signature"), secret, msg.Payload, time.Now())
 	}
 	if err == nil && mode == cloudevents.Structured {
 		var id cloudevents.ID
-		if id, err = p.parseCodedEvent(from.key(), msg); err == nil && msg.Key == "" {
-			msg.Key = eventKey(id, from.ch, from.producer)
+		if id, err = p.parseCodedEvent(w.key(), msg); err == nil && msg.Key == "" {
+			msg.Key = eventKey(id, w.ch, w.producer)
 		}
 	}
 	return held, err
 }
 
-// store reads the payload and waits for the store, inside the bounds of what may wait. Admission
-// comes after the payload: a client that is slow to send one holds no place that others could use.
-// It returns the path of a receipt where the journal took the message.
-func (p *Publisher) store(ctx *fasthttp.RequestCtx, from *sender, mode cloudevents.Mode, msg *durable.Message) (receipt string, err error) {
-	held, err := p.readPayload(ctx, from, mode, msg)
-	defer p.bytes.Give(from.key(), held)
-	if err != nil {
-		return "", err
-	}
-	taken, err := p.quota.Take(from.producer.No, msg.Kept(), 0, 0)
-	if err != nil {
-		return "", err
-	}
-	terms := Terms{Patience: admissionPatience, Since: time.Now(), Counted: held}
-	terms.acknowledged(from.ch.Intake)
-	msg.Replicated = from.ch.Intake.Ack == policy.AckReplicated
-	sub := p.Submit(context.Background(), terms, msg)
-	sub.WaitOrJournal()
-	if r, ok := sub.Receipt(0); ok {
-		receipt = receiptPath + r.String()
-	}
-	err = sub.Outcome(0)
-	tookIn(taken, msg, receipt != "", err)
-	sub.Release()
-	return receipt, err
-}
-
 // The refusals of a body that batches share.
 var errBodyTooLarge, errBodyBroken = intake.ErrTooLarge, intake.ErrBroken
-
-// message builds the message from the request, all but its payload.
-func (p *Publisher) message(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode) (*durable.Message, error) {
-	return p.messageAs(ctx, from, mode, identity)
-}
-
-// messageAs is message with a Key that identify returns.
-func (p *Publisher) messageAs(ctx *fasthttp.RequestCtx, from sender, mode cloudevents.Mode, identify func(*fasthttp.RequestHeader, *catalogue.Channel, *durable.Producer) (string, error)) (*durable.Message, error) {
-	h := &ctx.Request.Header
-	priority, err := parsePriority(h.Peek("X-Broker-Message-Priority"))
-	if err != nil {
-		return nil, err
-	}
-	ttl, err := parseTTL(h.Peek(ttlHeader), errTTL)
-	if err != nil {
-		return nil, err
-	}
-	key, err := identify(h, from.ch, from.producer)
-	if err != nil {
-		return nil, err
-	}
-	var attributes []string
-	if mode == cloudevents.Binary {
-		var id cloudevents.ID
-		if id, attributes, err = binaryEvent(h); err != nil {
-			return nil, err
-		}
-		if key == "" {
-			key = eventKey(id, from.ch, from.producer)
-		}
-	}
-	contentType, err := p.contentTypes.of(h.ContentType())
-	if err != nil {
-		return nil, err
-	}
-	carried, err := p.carried(h, attributes)
-	if err != nil {
-		return nil, err
-	}
-	addressed, err := p.addressedBy(h, from.ch)
-	if err != nil {
-		return nil, err
-	}
-	return &durable.Message{
-		ChannelNo: from.ch.No, ProducerNo: from.producer.No, Addressed: addressed,
-		Priority: priority, Key: key, TTLMs: ttl, ContentType: contentType, Headers: carried,
-	}, nil
-}
-
-// carried returns the headers that go with the message of a request, in stored form: the attributes
-// of an event in binary mode, those that describe the payload, and those that the producer names.
-func (p *Publisher) carried(h *fasthttp.RequestHeader, attributes []string) ([]byte, error) {
-	codings, err := codingOf(h)
-	if err != nil {
-		return nil, err
-	}
-	names := append(attributes, descriptions(h)...)
-	carried, err := metadata.Collect(carriedNames(h.Peek(metadata.ListHeader), names), p.tokenHeader, metadata.Of(h))
-	if err != nil {
-		return nil, err
-	}
-	carried = durable.EncodingLine(codings, carried)
-	if key := h.Peek(durable.OrderingHeader); len(key) > 0 {
-		if err := checkOrderingKey(key); err != nil {
-			return nil, err
-		}
-		carried = durable.OrderingLine(string(key), carried)
-	}
-	return carried, nil
-}
-
-var (
-	errOrdering = problem.New(400, "invalid_ordering_key", "X-Broker-Ordering-Key must be 1 to 255 bytes, without control characters and without blanks around it.")
-	errPriority = problem.Newf(400, "invalid_priority", "The priority must be an integer from 0 to %d.", redisq.MaxPriority)
-)
-
-// checkOrderingKey refuses what could not be sent on as a header, unchanged.
-func checkOrderingKey[T string | []byte](key T) error {
-	if len(key) == 0 || len(key) > 255 || key[0] == ' ' || key[len(key)-1] == ' ' {
-		return errOrdering
-	}
-	for i := range len(key) {
-		if key[i] < 0x20 || key[i] == 0x7f {
-			return errOrdering
-		}
-	}
-	return nil
-}
-
-// checkContentType refuses what could not be sent on as a header.
-func checkContentType(s string) error {
-	if len(s) > 255 {
-		return problem.New(400, "invalid_content_type", "The content type is longer than 255 bytes.")
-	}
-	for i := range len(s) {
-		if s[i] < 0x20 && s[i] != '\t' || s[i] == 0x7f {
-			return problem.New(400, "invalid_content_type", "The content type holds a control character.")
-		}
-	}
-	return nil
-}
-
-// parsePriority reads an integer 0..1023; absent is 0.
-func parsePriority(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	n := 0
-	for _, c := range b {
-		if c < '0' || c > '9' || len(b) > 4 {
-			n = redisq.MaxPriority + 1
-			break
-		}
-		n = n*10 + int(c-'0')
-	}
-	if n > redisq.MaxPriority {
-		return 0, errPriority
-	}
-	return n, nil
-}

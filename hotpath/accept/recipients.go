@@ -41,6 +41,8 @@ var errManyConsumers = problem.Newf(400, "invalid_consumers", "A message names a
 
 var errNoConsumers = problem.New(400, "invalid_consumers", consumersHeader+" must name at least one consumer of the channel: IDs, separated by commas; nothing was stored.")
 
+var errLineConsumers = problem.New(400, "invalid_consumers", "Consumers must be a JSON array with IDs of consumers.")
+
 // errNoConsumer refuses a name.
 func errNoConsumer(name string) error {
 	if !ident.ValidName(name) {
@@ -49,16 +51,54 @@ func errNoConsumer(name string) error {
 	return problem.Newf(400, "unknown_consumer", "The message is addressed to %s, which is no consumer of the channel; nothing was stored.", name)
 }
 
-// addressedBy returns whom the header of a request addresses, "" for all.
-func (p *Publisher) addressedBy(h *fasthttp.RequestHeader, ch *catalogue.Channel) (durable.Positions, error) {
+func (d *Draft) setConsumers(text []byte) error {
+	if d.consumers == nil {
+		d.consumers = []string{}
+	}
+	d.consumers = namesIn(d.consumers, string(text))
+	return nil
+}
+
+func (d *Draft) readConsumersHeader(h *fasthttp.RequestHeader) error {
 	if h.Peek(consumersHeader) == nil {
-		return "", nil
+		return nil
 	}
-	var names []string
 	for _, value := range h.PeekAll(consumersHeader) {
-		names = namesIn(names, string(value))
+		if err := d.setConsumers(value); err != nil {
+			return err
+		}
 	}
-	return p.addressed(ch, names)
+	return nil
+}
+
+// readConsumers reads a list of IDs.
+func (d *Draft) readConsumers() error {
+	r := &d.in
+	d.consumers = []string{}
+	if !r.Take('[') {
+		return errLineConsumers
+	}
+	if r.Space(); r.Take(']') {
+		return nil
+	}
+	for {
+		if r.Space(); r.At == len(r.Text) || r.Text[r.At] != '"' {
+			return errLineConsumers
+		}
+		name, err := r.word()
+		if err != nil {
+			return err
+		}
+		if d.consumers = append(d.consumers, string(name)); len(d.consumers) > mostNames {
+			return errManyConsumers
+		}
+		if r.Space(); r.Take(']') {
+			return nil
+		}
+		if !r.Take(',') {
+			return errLineConsumers
+		}
+	}
 }
 
 // namesIn appends the names of a list with commas.

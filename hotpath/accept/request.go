@@ -2,7 +2,6 @@ package accept
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -61,40 +60,31 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	times, err := timesOf(h)
-	if err != nil {
-		return err
+	w := p.drafter(from)
+	d := w.draft()
+	defer d.free()
+	if mode != cloudevents.Batch {
+		err = d.describe(h, mode, ofMessage)
 	}
-	if times != times0 || mode == cloudevents.Batch {
+	if mode == cloudevents.Batch || err == nil && d.times != times0 {
 		return errOneRequest
 	}
-	msg, err := p.message(rc, from, mode)
-	if err != nil {
-		return err
-	}
-	receipt, err := p.store(rc, &from, mode, msg)
-	ch := from.ch
-	p.metrics.Answer(ch.Intake.Ack, receipt != "", err)
-	if receipt != "" { // the journal has it: its responses are found when it is stored
-		p.answerStored(rc, ch, msg, receipt)
-		return nil
-	}
-	if errors.Is(err, durable.ErrDuplicate) {
-		stored, status := replayed(msg, ch.Intake, err)
-		rc.Response.Header.SetBytesV("Location", appendMessageURL(nil, ch.ID, &stored))
-		rc.Response.Header.Set(AckHeader, Committed(ch.Intake.Ack).String())
-		if status == 0 {
-			return err
-		}
-		p.answerRepeat(rc, status)
-		*msg, err = stored, nil
-	} else if err == nil {
-		p.answerStored(rc, ch, msg, "")
+	if err == nil {
+		err = w.complete(d)
 	}
 	if err != nil {
 		return err
 	}
-	return p.awaitResponse(rc, from, msg, wait)
+	w.store(rc, mode, d)
+	if err := p.answer(rc, w.ch, d); err != nil || d.journalled { // its responses are found when it is stored
+		return err
+	}
+	msg := d.msg
+	if d.err != nil {
+		stored, _ := replayed(msg, w.ch.Intake, d.err)
+		msg = &stored
+	}
+	return p.awaitResponse(rc, w.sender, msg, wait)
 }
 
 // responding refuses a channel without a consumer that has responses on.

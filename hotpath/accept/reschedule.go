@@ -15,9 +15,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/quota"
 )
 
-// bodyHeaders are the headers that say something of a body.
-var bodyHeaders = []string{"X-Broker-Message-Priority", ttlHeader, "X-Broker-Consumers", durable.OrderingHeader, "X-Broker-Metadata-Headers"}
-
 var (
 	errNoChange   = problem.New(400, "invalid_schedule", "The request changes nothing: it has neither "+scheduledHeader+", "+delayHeader+" or "+recurrenceHeader+" nor a body.")
 	errOneMessage = problem.New(400, "invalid_request", "A scheduled message is one message, and no batch of events; nothing was changed.")
@@ -33,14 +30,23 @@ func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, w
 	if from.ch == nil || from.producer == nil {
 		return nil, durable.ErrNotFound
 	}
-	change := rescheduling{Publisher: p, from: from, was: was, ScheduleChange: c}
-	defer func() { p.bytes.Give(from.key(), change.held) }()
-	t, timed, err := givenTimes(&rc.Request.Header)
+	change := rescheduling{Drafter: p.drafter(from), was: was, ScheduleChange: c}
+	defer func() { p.bytes.Give(change.key(), change.held) }()
+	h, d := &rc.Request.Header, change.draft()
+	defer d.free()
+	mode, err := eventMode(h)
+	if err == nil && mode == cloudevents.Batch {
+		err = errOneMessage
+	}
+	if err == nil {
+		err = d.describe(h, mode, ofSchedule)
+	}
+	t, timed := d.times, d.times != times0 || d.ownDelay // a delay of 0 is now
 	if err == nil && timed {
 		err = change.setTimes(t)
 	}
 	if err == nil {
-		err = change.setContent(rc)
+		err = change.setContent(rc, mode, d)
 	}
 	if err == nil && timed { // now is when the request is whole
 		err = change.setTimes(t)
@@ -53,75 +59,62 @@ func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, w
 	}
 	now, err := change.store()
 	if err == nil {
-		rc.Response.Header.Set(AckHeader, Committed(change.from.ch.Intake.Ack).String())
+		rc.Response.Header.Set(AckHeader, Committed(change.ch.Intake.Ack).String())
 	}
 	return now, err
 }
 
-// givenTimes is timesOf, which also says whether there are any: a delay of 0 is now.
-func givenTimes(h *fasthttp.RequestHeader) (t times, given bool, err error) {
-	t, err = timesOf(h)
-	return t, t != times0 || h.Peek(delayHeader) != nil, err
-}
-
 // A rescheduling is one request to change a schedule.
 type rescheduling struct {
-	*Publisher
+	Drafter
 	durable.ScheduleChange
-	from sender
 	was  *durable.Scheduled
 	held int64 // bytes of the payload
 }
 
 // setTimes gives the schedule other times, under the rules of a new one.
 func (r *rescheduling) setTimes(t times) error {
-	now := r.scheduler.nowMs()
+	now := r.nowMs()
 	if t == times0 {
 		r.Times = &durable.Scheduled{DueMs: now}
 		return nil
 	}
 	var err error
-	r.Times, err = r.scheduler.plan(now, durable.Message{Key: r.was.Key, ID: r.was.ID}, t, errHeaderTimes)
+	r.Times, err = r.p.scheduler.plan(now, durable.Message{Key: r.was.Key, ID: r.was.ID}, t, errHeaderTimes)
 	return err
 }
 
-// setContent reads the body, under the rules of a new message. An empty one is none.
-func (r *rescheduling) setContent(rc *fasthttp.RequestCtx) error {
+// setContent reads the body of a described draft, under the rules of a new message. An empty one is none.
+func (r *rescheduling) setContent(rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) (err error) {
 	h := &rc.Request.Header
-	mode, err := eventMode(h)
-	if err != nil {
+	d.times, d.ownAt, d.ownDelay = times0, false, false // they are set
+	if err = r.complete(d); err != nil {
 		return err
 	}
-	if mode == cloudevents.Batch {
-		return errOneMessage
-	}
-	msg, err := r.messageAs(rc, r.from, mode, func(*fasthttp.RequestHeader, *catalogue.Channel, *durable.Producer) (string, error) {
-		return r.was.Key, nil
-	})
-	if err != nil {
-		return err
+	if r.was.Key != "" {
+		d.msg.Key = r.was.Key
 	}
 	if h.ContentLength() == 0 || rc.RequestBodyStream() == nil && len(rc.Request.Body()) == 0 {
 		return r.without(h)
 	}
-	if r.held, err = r.readPayload(rc, &r.from, mode, msg); err != nil {
+	if r.held, err = r.readPayload(rc, mode, d.msg); err != nil {
 		return err
 	}
-	if len(msg.Payload) == 0 {
+	if len(d.msg.Payload) == 0 {
 		return r.without(h)
 	}
-	r.Content = msg
+	r.Content = d.msg
 	return nil
 }
 
 // without is the end of a request without a body.
 func (r *rescheduling) without(h *fasthttp.RequestHeader) error {
-	for _, name := range bodyHeaders {
+	for _, name := range headersOf(content) {
 		if h.Peek(name) != nil {
 			return problem.Newf(400, "invalid_schedule", "%s is about a body, and the request has none; nothing was changed.", name)
 		}
 	}
-	return r.from.judge()
+	return r.judge()
 }
 
 // store stores the change, within what the producer may store.
@@ -133,13 +126,13 @@ func (r *rescheduling) store() (now *durable.Scheduled, err error) {
 	}
 	var taken quota.Taken
 	if more > 0 {
-		if taken, err = r.quota.Take(r.was.ProducerNo, more, 0, 0); err != nil {
+		if taken, err = r.p.quota.Take(r.was.ProducerNo, more, 0, 0); err != nil {
 			return nil, err
 		}
 	}
-	r.Replicated = r.from.ch.Intake.Ack == policy.AckReplicated
-	full := r.inTurn(context.Background(), Terms{Patience: admissionPatience, Counted: r.held}, r.from.key(), 1, bytes, func(ctx context.Context) {
-		now, err = r.scheduler.store.ChangeScheduled(ctx, r.ScheduleChange)
+	r.Replicated = r.ch.Intake.Ack == policy.AckReplicated
+	full := r.p.inTurn(context.Background(), Terms{Patience: admissionPatience, Counted: r.held}, r.key(), 1, bytes, func(ctx context.Context) {
+		now, err = r.p.scheduler.store.ChangeScheduled(ctx, r.ScheduleChange)
 	})
 	if full != nil {
 		err = full
@@ -149,6 +142,6 @@ func (r *rescheduling) store() (now *durable.Scheduled, err error) {
 		return nil, err
 	}
 	failpoint.At(failpoint.AfterSchedule)
-	r.scheduler.scheduled(now.DueMs)
+	r.p.scheduler.scheduled(now.DueMs)
 	return now, nil
 }

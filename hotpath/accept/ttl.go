@@ -33,3 +33,21 @@ func parseTTL(b []byte, refusal error) (int64, error) {
 	}
 	return d.Milliseconds(), nil
 }
+
+func (d *Draft) setTTL(text []byte) (err error) {
+	refusal := errLineTTL
+	if d.request {
+		refusal = errTTL
+	}
+	d.TTLMs, err = parseTTL(text, refusal)
+	return err
+}
+
+// readTTL reads a string with a duration.
+func (d *Draft) readTTL() error {
+	text, err := d.in.text()
+	if err != nil || len(text) == 0 {
+		return errLineTTL
+	}
+	return d.setTTL(text)
+}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,23 +82,23 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 }
 
 func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
-	require.ElementsMatch(t, strictjson.Names(apitype.BatchLine{}), lineMembers)
+	require.ElementsMatch(t, strictjson.Names(apitype.BatchLine{}), namesOf(func(*property) bool { return true }))
 	x, priority, zero := "x", 1023, 0
 	for _, c := range []struct {
 		line apitype.BatchLine
-		want batchLine
+		want Draft
 	}{
-		{apitype.BatchLine{Payload: &x}, batchLine{payload: []byte(x)}},
-		{apitype.BatchLine{Payload: &x, Priority: &zero}, batchLine{payload: []byte(x)}},
-		{apitype.BatchLine{Payload: &x, Priority: &priority}, batchLine{payload: []byte(x), priority: 1023}},
-		{apitype.BatchLine{Payload: &x, MessageID: "~m"}, batchLine{payload: []byte(x), messageID: "~m"}},
-		{apitype.BatchLine{Payload: &x, ContentType: "a/<b>"}, batchLine{payload: []byte(x), contentType: "a/<b>"}},
-		{apitype.BatchLine{Payload: &x, Headers: map[string]string{"a": "\u2028\"", "b": ""}}, batchLine{payload: []byte(x), headers: map[string]string{"a": "\u2028\"", "b": ""}}},
-		{apitype.BatchLine{Payload: &x, Delay: "90s"}, batchLine{payload: []byte(x), ownDelay: true, times: times{delay: 90 * time.Second}}},
-		{apitype.BatchLine{PayloadBase64: []byte{0xff, 0}}, batchLine{payload: []byte{0xff, 0}}},
+		{apitype.BatchLine{Payload: &x}, Draft{payload: []byte(x)}},
+		{apitype.BatchLine{Payload: &x, Priority: &zero}, Draft{payload: []byte(x)}},
+		{apitype.BatchLine{Payload: &x, Priority: &priority}, Draft{payload: []byte(x), Defaults: Defaults{Priority: 1023}}},
+		{apitype.BatchLine{Payload: &x, MessageID: "~m"}, Draft{payload: []byte(x), messageID: "~m"}},
+		{apitype.BatchLine{Payload: &x, ContentType: "a/<b>"}, Draft{payload: []byte(x), contentType: "a/<b>"}},
+		{apitype.BatchLine{Payload: &x, Headers: map[string]string{"a": "\u2028\"", "b": ""}}, Draft{payload: []byte(x), headers: map[string]string{"a": "\u2028\"", "b": ""}}},
+		{apitype.BatchLine{Payload: &x, Delay: "90s"}, Draft{payload: []byte(x), ownDelay: true, Defaults: Defaults{times: times{DelayMs: 90_000}}}},
+		{apitype.BatchLine{PayloadBase64: []byte{0xff, 0}}, Draft{payload: []byte{0xff, 0}}},
 	} {
-		var got batchLine
-		require.NoError(t, got.parse([]byte(apitest.Encoded(t, c.line))))
+		var got Draft
+		require.NoError(t, got.line([]byte(apitest.Encoded(t, c.line))))
 		c.want.hasPayload = true
 		require.Equal(t, c.want, got)
 	}
@@ -108,8 +107,8 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 			if line.Payload != nil && strings.ToValidUTF8(text, "") != text || line.Payload == nil && text == "" {
 				continue // base64 is for the first, and the empty payload is a text
 			}
-			var got batchLine
-			require.NoError(t, got.parse([]byte(apitest.Encoded(t, line))))
+			var got Draft
+			require.NoError(t, got.line([]byte(apitest.Encoded(t, line))))
 			require.Equal(t, text, string(got.payload))
 		}
 	}
@@ -119,7 +118,7 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 			return fmt.Sprintf(`{%q:%q}`, member, base64.StdEncoding.EncodeToString([]byte(x)))
 		}
 		return fmt.Sprintf(`{"Payload":"x",%q:null}`, member)
-	}, func(line string) error { return new(batchLine).parse([]byte(line)) })
+	}, func(line string) error { return new(Draft).line([]byte(line)) })
 }
 
 // The answers that this package writes are the same bytes as ever.

@@ -52,7 +52,7 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	u := &upload{rc: rc, st: &st, bulk: &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer.No}, spec: &Spec{ChunkSize: chunkSize}}
-	if u.spec.Defaults, err = b.Publisher.RowDefaults(&rc.Request.Header, ch); err != nil {
+	if u.spec.Defaults, err = b.Publisher.Defaults(&rc.Request.Header, ch); err != nil {
 		return err
 	}
 	u.bulk.ID = b.Publisher.NewID()

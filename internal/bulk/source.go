@@ -47,7 +47,7 @@ type source struct {
 	columns  []string // of CSV
 	record   recordParser
 	template *compiled // nil: the columns or members are those of batch lines
-	maker    *accept.Rows
+	maker    *accept.Drafter
 	longest  int
 	at       durable.BulkPosition
 }

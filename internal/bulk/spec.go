@@ -27,7 +27,7 @@ const (
 // A Spec is what a bulk needs to be expanded. It is stored with the bulk.
 type Spec struct {
 	apitype.BulkRequest // of a body without its FileURL
-	Defaults            accept.RowDefaults
+	Defaults            accept.Defaults
 	ChunkSize           int // bytes of each chunk but the last
 }
 
@@ -50,7 +50,7 @@ func rateOf(r *apitype.BulkRequest) (policy.Rate, error) {
 // A jsonText is a JSON object of a request, as refusals call it.
 type jsonText struct{ name, members, example string }
 
-const templateMembers = "Payload, PayloadBase64, ContentType, ContentEncoding, Headers, Priority, MessageID, TTL, OrderingKey, ScheduledFor, Delay and Recurrence"
+var templateMembers = strings.Join(templateNames[:len(templateNames)-1], ", ") + " and " + templateNames[len(templateNames)-1]
 
 var (
 	requestText  = jsonText{"The body", "FileURL, Format, Template and Rate, and in Template " + templateMembers, `{"FileURL":"https://files.example/people.csv","Format":"csv"}`}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,29 +17,29 @@ import (
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
+// templateNames are the members of a template: those of a line, without the consumers.
+var templateNames = func() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[apitype.BulkTemplate]()) {
+		names = append(names, f.Name)
+	}
+	return names
+}()
+
 // members returns the names of the members that the template sets, as columns of a row, and their
 // texts.
 func members(t *apitype.BulkTemplate) (names, texts []string) {
-	add := func(name, text string) {
-		if text != "" {
-			names, texts = append(names, name), append(texts, text)
+	v := reflect.ValueOf(*t)
+	for _, name := range templateNames {
+		switch text := v.FieldByName(name); {
+		case text.Kind() != reflect.String: // Headers
+		case text.Len() > 0, name == "Payload" && t.PayloadBase64 == "":
+			names, texts = append(names, name), append(texts, text.String())
 		}
 	}
-	if t.PayloadBase64 == "" {
-		names, texts = append(names, "Payload"), append(texts, t.Payload)
-	}
-	add("PayloadBase64", t.PayloadBase64)
-	add("ContentType", t.ContentType)
-	add("ContentEncoding", t.ContentEncoding)
-	add("Priority", string(t.Priority))
-	add("MessageID", t.MessageID)
-	add("TTL", t.TTL)
-	add("OrderingKey", t.OrderingKey)
-	add("ScheduledFor", t.ScheduledFor)
-	add("Delay", string(t.Delay))
-	add("Recurrence", t.Recurrence)
 	for name, text := range t.Headers {
-		add("Header:"+name, text)
+		if text != "" {
+			names, texts = append(names, "Header:"+name), append(texts, text)
+		}
 	}
 	return names, texts
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestBatchLinesAreReadOrRefusedWhole(t *testing.T) {
-	ok := map[string]batchLine{
+	ok := map[string]Draft{
 		`{"Payload":"x"}`:                                       {payload: []byte("x")},
 		`{"\u0050ayload":"x"}`:                                  {payload: []byte("x")},
 		`{"Payload":"\ud83d\ude00\\ud800"}`:                     {payload: []byte("\U0001F600\\ud800")},
@@ -29,15 +29,15 @@ func TestBatchLinesAreReadOrRefusedWhole(t *testing.T) {
 		" {\t\"Payload\" : \"a\\u00e9\\n\\\"b\\\\\" } ":         {payload: []byte("aé\n\"b\\")},
 		`{"PayloadBase64":"/wAB"}`:                              {payload: []byte{0xff, 0, 1}},
 		`{"PayloadBase64":""}`:                                  {payload: []byte{}},
-		`{"MessageID":"m","Payload":"x","Priority":1023}`:       {payload: []byte("x"), messageID: "m", priority: 1023},
+		`{"MessageID":"m","Payload":"x","Priority":1023}`:       {payload: []byte("x"), messageID: "m", Defaults: Defaults{Priority: 1023}},
 		`{"Payload":"x","MessageID":null,"Priority":null}`:      {payload: []byte("x")},
 		`{"Payload":"x","Headers":{},"ContentType":"a/b"}`:      {payload: []byte("x"), headers: map[string]string{}, contentType: "a/b"},
 		`{"Headers":{"a":"}\"{","b":"c"},"Payload":"x"}`:        {payload: []byte("x"), headers: map[string]string{"a": `}"{`, "b": "c"}},
 		"{\"Payload\":\"grüße \U0001F600\",\"MessageID\":\"\"}": {payload: []byte("grüße \U0001F600")},
 	}
 	for text, want := range ok {
-		var got batchLine
-		require.NoError(t, got.parse([]byte(text)), text)
+		var got Draft
+		require.NoError(t, got.line([]byte(text)), text)
 		want.hasPayload = true
 		require.Equal(t, want, got, text)
 	}
@@ -53,8 +53,8 @@ func TestBatchLinesAreReadOrRefusedWhole(t *testing.T) {
 		`{"Payload":"x","Headers":{,}}`, `{"Payload":"x","Headers":{]}`, `{"Payload":"x","Headers":{"a":"b"]}`, `{"Payload":"x","Headers":"a"}`, `{"Payload":"x","Headers":{true}}`, `{"Payload":"x","Headers":`, `{"Payload":"x","Headers":{"a":`,
 	}
 	for _, text := range bad {
-		var l batchLine
-		err := l.parse([]byte(text))
+		var l Draft
+		err := l.line([]byte(text))
 		require.Error(t, err, text)
 		require.Equal(t, 400, problem.From(err).Status, text)
 	}
@@ -84,16 +84,16 @@ func TestBatchLinesThatReadersReadDifferentlyAreRefused(t *testing.T) {
 		`{"Payload":"x","Headers":{"a":"1","a":"1"}}`:     errHeaderTwice,
 		`{"Payload":"x","Headers":{"X-A":"1","x-a":"2"}}`: errHeaderTwice,
 	} {
-		var l batchLine
-		require.Equal(t, want, l.parse([]byte(text)), text)
+		var l Draft
+		require.Equal(t, want, l.line([]byte(text)), text)
 	}
 	names := make([]string, metadata.MaxNames+1)
 	for i := range names {
 		names[i] = fmt.Sprintf(`"h%d":"v"`, i)
 	}
-	var l batchLine
-	require.Equal(t, metadata.ErrSize, l.parse([]byte(`{"Payload":"x","Headers":{`+strings.Join(names, ",")+`}}`)))
-	err := l.parse([]byte(`{"` + strings.Repeat("\xff", 1<<20) + `":1}`))
+	var l Draft
+	require.Equal(t, metadata.ErrSize, l.line([]byte(`{"Payload":"x","Headers":{`+strings.Join(names, ",")+`}}`)))
+	err := l.line([]byte(`{"` + strings.Repeat("\xff", 1<<20) + `":1}`))
 	require.Less(t, len(problem.From(err).Detail), 1<<10, "a refusal is short")
 }
 
@@ -126,8 +126,8 @@ func TestAHostileBatchLineCostsNoMemory(t *testing.T) {
 		text := []byte(line)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		var l batchLine
-		err := l.parse(text)
+		var l Draft
+		err := l.line(text)
 		runtime.ReadMemStats(&after)
 		require.Error(t, err, name)
 		require.Equal(t, 400, problem.From(err).Status, name)
@@ -143,8 +143,8 @@ func FuzzBatchLine(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		var l batchLine
-		if err := l.parse(line); err != nil {
+		var l Draft
+		if err := l.line(line); err != nil {
 			require.Equal(t, 400, problem.From(err).Status)
 			return
 		}
@@ -162,7 +162,7 @@ func FuzzBatchLine(f *testing.F) {
 		if want.Priority == nil { // null, as good as absent
 			want.Priority = new(int)
 		}
-		require.Equal(t, *want.Priority, l.priority)
+		require.Equal(t, *want.Priority, l.Priority)
 		require.Equal(t, want.MessageID, l.messageID)
 		require.Equal(t, want.ContentType, l.contentType)
 		require.Equal(t, len(want.Headers), len(l.headers))
@@ -213,8 +213,8 @@ func BenchmarkBatchLine(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		var l batchLine
-		if err := l.parse(line); err != nil {
+		var l Draft
+		if err := l.line(line); err != nil {
 			b.Fatal(err)
 		}
 	}
