@@ -65,17 +65,23 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		if err := still(st); err != nil {
 			return err
 		}
-		k, now := st.Consumer, q
-		now.timeout = cmp.Or(q.timeout, p.visibility(k))
-		behind, deadline := p.behind(k), time.Now().Add(now.timeout)
-		got, err := p.claimAny(k, now)
+		k := st.Consumer
+		if left := time.Until(end); t == nil && left > 0 && p.waiters.long(k.No) {
+			if t = p.waiters.join(k.No, st); t != nil {
+				if !p.await(rc, t, st, left) {
+					return nil
+				}
+				continue
+			}
+		}
+		got, err := p.claimNow(k, q)
 		if err != nil {
 			return err
 		}
 		left := time.Until(end)
 		ends := left <= 0 || p.drains()
 		// One that may wait is woken when the jobs that are on their way have come.
-		if got.behind = behind; got.vain() && vain < mostVain && (ends || len(got.claim.Leases) > 0) {
+		if got.vain() && vain < mostVain && (ends || len(got.claim.Leases) > 0) {
 			if vain++; len(got.claim.Leases) == 0 {
 				time.Sleep(fanoutPause)
 			}
@@ -84,7 +90,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		if len(got.jobs) > 0 {
 			got.left = p.remaining(k, got) // before the look at the clock: it may ask the stores
 		}
-		if got.deadline = deadline; !time.Now().Before(deadline) {
+		if !time.Now().Before(got.deadline) {
 			// This process was paused. Other workers may have claimed and finished the jobs.
 			got.jobs = nil
 		}
@@ -110,6 +116,15 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 			return nil
 		}
 	}
+}
+
+// claimNow claims once, by what the consumer is now.
+func (p *Puller) claimNow(k *durable.Consumer, q claimRequest) (claimed, error) {
+	q.timeout = cmp.Or(q.timeout, p.visibility(k))
+	behind, deadline := p.behind(k), time.Now().Add(q.timeout)
+	got, err := p.claimAny(k, q)
+	got.behind, got.deadline = behind, deadline
+	return got, err
 }
 
 // A claimed is what a claim of a consumer got.

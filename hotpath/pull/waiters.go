@@ -17,6 +17,8 @@ const (
 	lookEvery       = time.Second
 	lookLatest      = 10 * time.Second
 	claimsPerSecond = 50
+	// longLine is the number of waiting claims behind which a new one does not look before it waits.
+	longLine = 16
 )
 
 // A waiters holds the long polls of this broker that wait for work, by consumer. A wake-up goes to
@@ -66,6 +68,15 @@ func (w *waiters) join(consumer uint32, st *catalogue.Standing) *ticket {
 	t.changed, t.unwatch = st.Await()
 	t.element = l.tickets.PushBack(t)
 	return t
+}
+
+// long reports whether so many claims of the consumer wait that a new one is not the next to get a
+// job. Jobs that came before it wake those.
+func (w *waiters) long(consumer uint32) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.byNo[consumer]
+	return l != nil && l.tickets.Len() >= longLine
 }
 
 // leave removes the ticket, if there is one, from the line. An unused wake-up goes to the next
