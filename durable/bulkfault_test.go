@@ -106,7 +106,7 @@ func TestMySQLEndsTheLocksOfAnOwnerThatStandsStill(t *testing.T) {
 func isStale(err error) bool { return err != nil && errors.Is(err, durable.ErrStale) }
 
 // Lost answers, also to COMMIT, neither lose nor double a row of a bulk, and each row is counted once.
-func TestALostAnswerNeverLosesOrDoublesARowOfABulk(t *testing.T) {
+func TestALostAnswerNeverLosesOrDoublesARowOfABulkOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
@@ -155,7 +155,7 @@ func TestALostAnswerNeverLosesOrDoublesARowOfABulk(t *testing.T) {
 
 // The last step of a bulk ends the right of its owner. An owner that gets no answer to its COMMIT learns
 // all the same that it has stored the step, since nobody else can have.
-func TestALostAnswerToTheLastStepOfABulkIsFound(t *testing.T) {
+func TestALostAnswerToTheLastStepOfABulkIsFoundOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)

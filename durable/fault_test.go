@@ -36,7 +36,7 @@ type result struct {
 	err error
 }
 
-func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
+func TestALostAnswerNeverLosesOrDoublesAMessageOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
@@ -144,7 +144,7 @@ func TestALostAnswerNeverLosesOrDoublesAMessage(t *testing.T) {
 	require.Zero(t, doubt, "there is time enough to find out")
 }
 
-func TestOutcomesAreRecordedThroughABadConnection(t *testing.T) {
+func TestOutcomesAreRecordedThroughABadConnectionOnMySQL(t *testing.T) {
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
 	faulty, p := openThrough(t, dsn, "INSERT INTO deliveries", "\nINSERT INTO", "\nDELETE FROM", "COMMIT", "START TRANSACTION")
@@ -175,7 +175,7 @@ func TestOutcomesAreRecordedThroughABadConnection(t *testing.T) {
 	require.NotZero(t, p.faults[cutAnswer].Load())
 }
 
-func TestWhatWasAnsweredSurvivesAKilledServer(t *testing.T) {
+func TestWhatWasAnsweredSurvivesAKilledServerOnMySQL(t *testing.T) {
 	server := servers.StartMySQL(t)
 	s := openMySQL(t, server.DSN())
 	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"})
@@ -275,7 +275,7 @@ func TestFaultOfTooFewConnectionsOfTheMySQLUserKeepsNoInsertOut(t *testing.T) {
 	}
 }
 
-func TestAFrozenServerIsAnsweredAtTheDeadline(t *testing.T) {
+func TestAFrozenServerIsAnsweredAtTheDeadlineOnMySQL(t *testing.T) {
 	server := servers.StartMySQL(t)
 	s := openMySQL(t, server.DSN())
 	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"})

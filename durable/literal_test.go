@@ -55,7 +55,7 @@ func FuzzLiteralsHoldEveryByteAndNothingEscapesThem(f *testing.F) {
 	})
 }
 
-func TestTheServerReadsLiteralsAsTheyWereMeant(t *testing.T) {
+func TestTheServerReadsLiteralsAsTheyWereMeantOnMySQL(t *testing.T) {
 	s, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -82,7 +82,7 @@ func TestTheServerReadsLiteralsAsTheyWereMeant(t *testing.T) {
 	}
 }
 
-func TestEveryConnectionHasTheSettingsThatCorrectnessNeeds(t *testing.T) {
+func TestEveryConnectionHasTheSettingsThatCorrectnessNeedsOnMySQL(t *testing.T) {
 	dsn := servers.MySQL(t)
 	join := "?"
 	if strings.Contains(dsn, "?") {
@@ -153,7 +153,7 @@ WHERE Variable_name IN (
 
 // A privileged user can exclude its writes from the replicas, and a proxy can drop the settings of
 // a session.
-func TestASessionThatIsNotAsItWasSetIsRefused(t *testing.T) {
+func TestASessionThatIsNotAsItWasSetIsRefusedOnMySQL(t *testing.T) {
 	dsn := servers.MySQL(t)
 	join := "?"
 	if strings.Contains(dsn, "?") {
@@ -184,7 +184,7 @@ func TestASessionThatIsNotAsItWasSetIsRefused(t *testing.T) {
 	}
 }
 
-func TestARowThatTheServerRefusesIsFoundAmongItsNeighbours(t *testing.T) {
+func TestARowThatTheServerRefusesIsFoundAmongItsNeighboursOnMySQL(t *testing.T) {
 	s, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -222,7 +222,7 @@ func TestARowThatTheServerRefusesIsFoundAmongItsNeighbours(t *testing.T) {
 	require.Len(t, heads, 498)
 }
 
-func TestAStatementAboveThePacketIsSplitAndAHopelessRowRejected(t *testing.T) {
+func TestAStatementAboveThePacketIsSplitAndAHopelessRowRejectedOnMySQL(t *testing.T) {
 	s, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()

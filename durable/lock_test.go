@@ -88,7 +88,7 @@ func requireBothStored(t *testing.T, s *durable.Store, errs []error) {
 }
 
 // Error 1213: the server resolves a deadlock by a rollback of the store's transaction.
-func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
+func TestADeadlockIsRepeatedUntilItIsStoredOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
@@ -104,7 +104,7 @@ func TestADeadlockIsRepeatedUntilItIsStored(t *testing.T) {
 }
 
 // Error 1205: a lock is not released within the time for which a statement waits.
-func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
+func TestALockWaitTimeoutIsRepeatedUntilItIsStoredOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
@@ -125,7 +125,7 @@ func TestALockWaitTimeoutIsRepeatedUntilItIsStored(t *testing.T) {
 
 // Another broker is writing that a job is to be tried again, and that one is dead:
 // outcomes of other jobs of the consumer do not wait for it.
-func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
+func TestOutcomesDoNotWaitForTheJobsOfOthersOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
@@ -153,7 +153,7 @@ func TestOutcomesDoNotWaitForTheJobsOfOthers(t *testing.T) {
 
 // A broker that stalls during an insert locks the row of its number. The broker that takes the
 // number then gets a full lease, counted from the release of the lock.
-func TestANumberThatWasLockedIsLeasedFromThenOn(t *testing.T) {
+func TestANumberThatWasLockedIsLeasedFromThenOnOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)

@@ -9,7 +9,7 @@ import (
 )
 
 // A broker of an older release is started again after a newer one has migrated.
-func TestTablesThatANewerReleaseHasMadeAreRefused(t *testing.T) {
+func TestTablesThatANewerReleaseHasMadeAreRefusedOnMySQL(t *testing.T) {
 	sqlite, err := OpenSQLite(t.Context(), t.TempDir(), Options{})
 	require.NoError(t, err)
 	mysql, err := OpenMySQL(t.Context(), servers.MySQL(t), Options{})

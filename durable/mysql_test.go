@@ -58,7 +58,7 @@ VALUES (?, ?, 1, 0, 1, '', '', '')`, channelNo, id[:])
 
 // The sessions of a store use the binary character set. Names are text all the same: sessions
 // with a character set read them as text, and the store reads names that such sessions wrote.
-func TestNamesAreTextForEverybodyWhoReadsTheTables(t *testing.T) {
+func TestNamesAreTextForEverybodyWhoReadsTheTablesOnMySQL(t *testing.T) {
 	dsn := tables.MySQL(t)
 	s := openMySQL(t, dsn)
 	name := strings.Repeat("🙂", 254) + "é" // 255 characters, which is what a name may have
@@ -85,7 +85,7 @@ func TestNamesAreTextForEverybodyWhoReadsTheTables(t *testing.T) {
 	require.Equal(t, "grün", ch.Name)
 }
 
-func TestSeveralBrokersMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
+func TestSeveralBrokersMigrateAnEmptyDatabaseAtOnceOnMySQL(t *testing.T) {
 	dsn := servers.MySQL(t)
 	var wg sync.WaitGroup
 	for range 3 {

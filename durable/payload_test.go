@@ -14,7 +14,7 @@ import (
 )
 
 // What passes the check is stored, however much of it must be escaped.
-func TestTheLargestPayloadThatPassesTheCheckIsStored(t *testing.T) {
+func TestTheLargestPayloadThatPassesTheCheckIsStoredOnMySQL(t *testing.T) {
 	server := servers.StartMySQL(t, "--max-allowed-packet=1M")
 	s, err := OpenMySQL(t.Context(), server.DSN(), Options{})
 	require.NoError(t, err)

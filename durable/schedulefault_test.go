@@ -17,7 +17,7 @@ import (
 
 // Lost answers, also to COMMIT, neither lose nor double the message of a schedule, with two brokers
 // that send the same schedules.
-func TestALostAnswerNeverLosesOrDoublesAScheduledMessage(t *testing.T) {
+func TestALostAnswerNeverLosesOrDoublesAScheduledMessageOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)

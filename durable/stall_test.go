@@ -51,7 +51,7 @@ func within(t *testing.T, f func(ctx context.Context) error) error {
 
 // The producers who wait for a commit are answered at the deadline wherever the
 // server stops answering.
-func TestAStalledServerIsLeftAtTheDeadlineWhateverItWasDoing(t *testing.T) {
+func TestAStalledServerIsLeftAtTheDeadlineWhateverItWasDoingOnMySQL(t *testing.T) {
 	s, proxy, node := stalled(t)
 	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
 	insert := func(ctx context.Context, key string) error {
@@ -77,7 +77,7 @@ func TestAStalledServerIsLeftAtTheDeadlineWhateverItWasDoing(t *testing.T) {
 }
 
 // Messages with rows of their own besides cost no more round trips than others.
-func TestATransactionIsOneRoundTrip(t *testing.T) {
+func TestATransactionIsOneRoundTripOnMySQL(t *testing.T) {
 	s, proxy, node := stalled(t)
 	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
 	insert := func(m durable.Message) int64 {
@@ -96,7 +96,7 @@ func TestATransactionIsOneRoundTrip(t *testing.T) {
 }
 
 // So are those who wait for an outcome.
-func TestAStalledCommitOfOutcomesIsLeftAtTheDeadline(t *testing.T) {
+func TestAStalledCommitOfOutcomesIsLeftAtTheDeadlineOnMySQL(t *testing.T) {
 	s, proxy, _ := stalled(t)
 	id := ident.AtMillis(time.Now().UnixMilli())
 	out := []durable.Outcome{{Kind: durable.OutcomeRetry, ConsumerNo: 1, ID: id, Attempts: 1, AtMs: 1, NextMs: 2}}

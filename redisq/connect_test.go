@@ -40,7 +40,7 @@ func TestUnusableURLsAreRefusedWithoutShowingThePassword(t *testing.T) {
 	}
 }
 
-func TestPasswordIsUsedAndNotShown(t *testing.T) {
+func TestPasswordIsUsedAndNotShownOnRedis(t *testing.T) {
 	server := servers.StartRedis(t, "--requirepass", "s3:cr/et@")
 	address := strings.TrimPrefix(server.URL(), "redis://")
 	client := connect(t, "redis://:s3%3Acr%2Fet%40@"+address)
@@ -103,7 +103,7 @@ func cutting(armed *atomic.Bool) func(ctx context.Context, network, addr string)
 	}
 }
 
-func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
+func TestScriptWhoseAnswerIsLostRunsOnceOnRedis(t *testing.T) {
 	ctx := context.Background()
 	url := servers.Redis(t)
 	var armed atomic.Bool
@@ -140,7 +140,7 @@ func TestScriptWhoseAnswerIsLostRunsOnce(t *testing.T) {
 // The reply to an offer is lost, another broker claims the job, and Redis is emptied.
 // Another call of the first process notices the loss. The offer must not be repeated to
 // the new state, which lacks the lease.
-func TestAnOfferWhoseAnswerIsLostIsNotRepeatedAfterALoss(t *testing.T) {
+func TestAnOfferWhoseAnswerIsLostIsNotRepeatedAfterALossOnRedis(t *testing.T) {
 	ctx := context.Background()
 	url := servers.Redis(t)
 	var armed atomic.Bool

@@ -33,7 +33,7 @@ func jobsOf(ids []ident.ID) []redisq.Job {
 	return out
 }
 
-func TestWaitingJobTakesLessThan200Bytes(t *testing.T) {
+func TestWaitingJobTakesLessThan200BytesOnRedis(t *testing.T) {
 	ctx := context.Background()
 	client := connect(t, servers.StartRedis(t).URL())
 	q := redisq.New(client, redisq.Options{Window: 200_000})

@@ -17,8 +17,8 @@ import (
 // onBoth runs a test on the embedded server and on a real one.
 func onBoth(t *testing.T, test func(t *testing.T, client redis.UniversalClient, q *Queue)) {
 	for name, url := range map[string]func(t *testing.T) string{
-		"miniredis": func(t *testing.T) string { return "redis://" + miniredis.RunT(t).Addr() },
-		"redis":     func(t *testing.T) string { return servers.Redis(t) },
+		"miniredis":    func(t *testing.T) string { return "redis://" + miniredis.RunT(t).Addr() },
+		"real servers": func(t *testing.T) string { return servers.Redis(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, watch, err := Connect(context.Background(), ConnectOptions{URL: url(t), Timeout: 20 * time.Second})

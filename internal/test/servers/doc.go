@@ -32,3 +32,7 @@ const (
 // temporary files. MariaDB maps a log that is in memory, and then neither writes nor flushes it:
 // a test that kills the server or slows its disk would test something else.
 const EnvDisk = "PENSTOCK_TEST_DISK"
+
+// EnvServers set to "none" fails each test that asks for a server: a run of tests that need none,
+// which are chosen by their names, thus finds a name that does not say so.
+const EnvServers = "PENSTOCK_TEST_SERVERS"

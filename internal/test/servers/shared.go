@@ -13,6 +13,9 @@ import (
 // this process share. The database is dropped when the test ends.
 func MySQL(tb TB) string {
 	tb.Helper()
+	if err := wanted(); err != nil {
+		tb.Fatal(err)
+	}
 	server := os.Getenv(EnvMySQL)
 	if server == "" {
 		p, err := sharedMySQL()
@@ -38,6 +41,9 @@ func MySQL(tb TB) string {
 // server asks StartRedis instead.
 func Redis(tb TB) string {
 	tb.Helper()
+	if err := wanted(); err != nil {
+		tb.Fatal(err)
+	}
 	if url := os.Getenv(EnvRedis); url != "" {
 		return url
 	}
