@@ -16,11 +16,15 @@ DRILL     ?=
 JOBS      ?= 1000000
 # A test that injects a fault says so in its name.
 FAULTS    ?= Fault|Kill|Crash|Restart|Pause|Cut|Lost|Wiped|Unknown
-# A test that needs a real server names it (TestMiniredis does not).
-REAL      := MySQL|Redis|Real
+# A test that needs a real server names it (TestMiniredis does not); of a test on both kinds of
+# stores, its part on real ones.
+REAL      := MySQL|Redis|Real|/^real.servers$$
+# For make t: the branch that a change will join, and the tests of cmd/broker that are enough for it.
+BASE      ?= main
+SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist t test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge peers bench-go drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +50,11 @@ test: ## run every test with the race detector on real servers (installs them if
 	$(GO) test -c -o bin/simulation.test ./internal/test/simulation
 	./scripts/seeds.sh ./scripts/servers.sh $(ARGS)
 
+t: ## run the tests of what changed since BASE= (main) and of what imports it, without real servers, in a minute; ARGS=
+	@PENSTOCK_TEST_SERVERS=none $(GO) run ./internal/test/affected -base '$(BASE)' -skip '$(REAL)' -smoke '$(SMOKE)' $(ARGS)
+
 test-quick: ## run the tests that need no real server, without the race detector
-	$(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
+	PENSTOCK_TEST_SERVERS=none $(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
 
 lint: ## check format, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
