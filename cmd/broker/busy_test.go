@@ -71,6 +71,27 @@ func (p *process) askWith(method, path, body string, header http.Header) (reply,
 	return r, err
 }
 
+// certain sends a publish until its outcome is known, as a producer does that gave the message an ID:
+// on a machine that has other work a commit may take longer than the broker waits for it. Without an
+// ID nobody can tell, and the first answer stays.
+func certain(t testing.TB, post func() reply, headers []string) reply {
+	t.Helper()
+	r := post()
+	if headerOf(headers).Get("X-Broker-Message-ID") == "" {
+		return r
+	}
+	for range busyRepeats {
+		if r.status != http.StatusServiceUnavailable || !strings.Contains(r.body, `"outcome_unknown"`) {
+			break
+		}
+		t.Logf("an outcome is unknown; the request is repeated: %s", tail(r.body, 300))
+		if r = post(); r.stored() {
+			r.status = http.StatusCreated // by this request or the one before
+		}
+	}
+	return r
+}
+
 // pauseBusy waits as long as the answers of a busy broker ask for.
 func (p *process) pauseBusy(r reply) {
 	p.t.Logf("%s is busy; the request is repeated: %s", p.base, tail(r.body, 300))
@@ -150,5 +171,29 @@ func TestBusyAnswersAreRepeatedByTheHarness(t *testing.T) {
 			require.Equal(t, c.body, r.body)
 			require.Equal(t, c.bodies, bodies)
 		})
+	}
+}
+
+// An unknown outcome is asked for again under the same ID, and what cannot be known stays unknown.
+func TestUnknownOutcomesAreAskedForAgainByTheHarness(t *testing.T) {
+	unknown := reply{status: 503, body: `{"status":503,"code":"outcome_unknown"}`}
+	for name, c := range map[string]struct {
+		answers []reply
+		headers []string
+		status  int
+		asked   int
+	}{
+		"stored meanwhile":   {[]reply{unknown, {status: 409, body: `{"code":"duplicate_message_id"}`}}, []string{"X-Broker-Message-ID", "m"}, 201, 2},
+		"stored now":         {[]reply{unknown, unknown, {status: 201}}, []string{"X-Broker-Message-ID", "m"}, 201, 3},
+		"another message":    {[]reply{unknown, {status: 409, body: `{"code":"message_id_conflict"}`}}, []string{"X-Broker-Message-ID", "m"}, 409, 2},
+		"a repeat at first":  {[]reply{{status: 409, body: `{"code":"duplicate_message_id"}`}}, []string{"X-Broker-Message-ID", "m"}, 409, 1},
+		"without an ID":      {[]reply{unknown, {status: 201}}, nil, 503, 1},
+		"another refusal":    {[]reply{{status: 503, body: `{"code":"channel_paused"}`}}, []string{"X-Broker-Message-ID", "m"}, 503, 1},
+		"unknown to the end": {[]reply{unknown}, []string{"X-Broker-Message-ID", "m"}, 503, 1 + busyRepeats},
+	} {
+		asked := 0
+		r := certain(t, func() reply { asked++; return c.answers[min(asked, len(c.answers))-1] }, c.headers)
+		require.Equal(t, c.status, r.status, name)
+		require.Equal(t, c.asked, asked, name)
 	}
 }

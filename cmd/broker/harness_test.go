@@ -348,7 +348,9 @@ func consumerTokens(id string) []string {
 // publish posts a message to channel c and requires 201; it returns its path.
 func (p *process) publish(body string, headers ...string) string {
 	p.t.Helper()
-	r := p.do("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), headers...)...)
+	r := certain(p.t, func() reply {
+		return p.do("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), headers...)...)
+	}, headers)
 	require.Equal(p.t, 201, r.status, r.body)
 	return r.header.Get("Location")
 }

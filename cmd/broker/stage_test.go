@@ -70,7 +70,7 @@ func (s *stage) post(body string, headers ...string) reply {
 // publish posts a message and requires 201; it returns its path.
 func (s *stage) publish(body string, headers ...string) string {
 	s.t.Helper()
-	r := s.post(body, headers...)
+	r := certain(s.t, func() reply { return s.post(body, headers...) }, headers)
 	require.Equal(s.t, 201, r.status, r.body)
 	return r.header.Get("Location")
 }
