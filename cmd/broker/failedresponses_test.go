@@ -87,6 +87,19 @@ func failedRequests(t *testing.T, p *process, url string) {
 	both := request("x", "X-Broker-Consumers", "late,broken")
 	requireProblem(t, both, 502, "response_failed")
 
+	// Responses that are turned off during the wait end it: there will be none.
+	s.put(s.path("/consumer/quiet"), "token", "kt", "type", "pull", "responses", "store")
+	answer := make(chan reply)
+	go func() {
+		r, _ := s.ask("POST", s.path("/request"), "x", append([]string{"Prefer", "wait=50", "X-Broker-Message-ID", "quiet", "X-Broker-Consumers", "quiet"}, producerTokens...)...)
+		answer <- r
+	}()
+	eventually(s.t, "the message", func() bool { return s.do("GET", s.path("/message/quiet"), "").status == 200 })
+	s.put(s.path("/consumer/quiet"), "responses", "off")
+	off := <-answer
+	requireProblem(s.t, off, 502, "response_failed")
+	require.Contains(s.t, off.body, "no response: quiet, deleted or with responses turned off since.")
+
 	s.put(s.path("/consumer/ok"), "token", "kt", "callbackUrl", url+"/ok", "responses", "store")
 	require.Equal(t, "the answer", request("x").body, "a failure of others is none of the request")
 }

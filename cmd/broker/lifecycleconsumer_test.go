@@ -123,7 +123,10 @@ var consumerLives = map[string]func(*testing.T, *life){
 		eventually(t, "a poll", func() bool { return k.count() > 1 })
 		begun := time.Now()
 		s.delete(s.path("/consumer/k"))
-		require.Equal(t, 202, (<-answer).status)
+		gone := <-answer
+		requireProblem(t, gone, 502, "response_failed")
+		require.Contains(t, gone.body, "no response: k, deleted")
+		require.NotEmpty(t, gone.header.Get("Location"))
 		require.Less(t, time.Since(begun), 30*time.Second, "the client waits no longer")
 		s.meanwhile()
 		s.quiet(k)

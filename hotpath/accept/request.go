@@ -132,6 +132,7 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 	rc.Response.Header.SetBytesV("Location", append(appendMessageURL(nil, ch.ID, msg), "/responses"...))
 	rc.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait.Seconds())))
 	rc.SetStatusCode(fasthttp.StatusAccepted)
+	asked := exchange.Asked(ch, p.replies.Reader.Policies, head)
 	if wait > 0 {
 		w := exchange.Wish{Key: share.Producer(msg.ProducerNo), ChannelNo: ch.No, Head: head, Until: exchange.First, Wait: wait, Standing: &from.standing, Stopping: p.replies.Stopping}
 		gone, full := p.replies.Board.Await(rc.Conn(), w)
@@ -154,7 +155,7 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 		return nil
 	}
 	if e == nil {
-		return p.failed(ctx, ch, head)
+		return p.failed(ctx, ch, head, asked)
 	}
 	held, err := answer.Open(p.answers, share.Producer(msg.ProducerNo), len(e.Body))
 	if err != nil { // too many of its answers are unread: it reads this one later
@@ -177,10 +178,13 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 	return nil
 }
 
-// failed returns why a message that is stored will have no response, nil while one may come.
-func (p *Publisher) failed(ctx context.Context, ch *catalogue.Channel, head durable.Head) error {
+// failed returns why a message that is stored will have no response, nil while one may come. asked are
+// the consumers that were to respond when the wait began.
+func (p *Publisher) failed(ctx context.Context, ch *catalogue.Channel, head durable.Head, asked []string) error {
 	f, err := p.replies.Reader.Failed(ctx, ch, head)
 	switch {
+	case err == nil && len(asked) > 0 && len(exchange.Asked(ch, p.replies.Reader.Policies, head)) == 0:
+		return problem.Newf(502, "response_failed", "The message is stored, and there will be no response: %s, deleted or with responses turned off since. Location has the exchanges.", exchange.Named(asked))
 	case err != nil || f == nil: // it may be known later
 		return nil
 	case f.Late:

@@ -167,6 +167,24 @@ func (r *Reader) Failed(ctx context.Context, ch *catalogue.Channel, h durable.He
 	return f, nil
 }
 
+// Asked returns the IDs of the consumers of a channel that are to respond to a message.
+func Asked(ch *catalogue.Channel, policies *policy.Book, h durable.Head) (ids []string) {
+	for _, k := range Responders(ch, policies) {
+		if k.Concerns(h) {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
+}
+
+// Named lists consumers in a sentence.
+func Named(ids []string) string {
+	if len(ids) > mostReasons {
+		return strings.Join(ids[:mostReasons], ", ") + " and others"
+	}
+	return strings.Join(ids, ", ")
+}
+
 // at returns a time of a row, nil where it has not come.
 func at(ms int64) *apitype.Time {
 	if ms == 0 {

@@ -66,7 +66,7 @@ func (p *Problem) Unwrap() error { return p.cause }
 // The problems that more than one package returns.
 var (
 	ErrUnavailable = &Problem{Status: 503, Code: "unavailable", RetryAfter: 1,
-		Detail: "A store cannot be reached right now. Nothing is known to have changed; send the request again."}
+		Detail: "A store cannot be reached, or takes no writes, right now. Nothing is known to have changed; send the request again."}
 	ErrOutcomeUnknown = &Problem{Status: 503, Code: "outcome_unknown", RetryAfter: 1,
 		Detail: "The message may or may not be stored. Post it again with the same X-Broker-Message-ID or Idempotency-Key: it is stored once."}
 	errChangeUnknown = &Problem{Status: 503, Code: "outcome_unknown", RetryAfter: 1,
