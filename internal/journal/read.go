@@ -93,7 +93,7 @@ func (j *Journal) entry(p *part, seq uint64) (*Entry, error) {
 		}
 	}
 	if j.cached != p || w != nil && j.cache.next <= seq {
-		s, err := j.scan(&part{info: p.info}, w != nil)
+		s, err := j.scan(&part{info: p.info, twice: p.twice}, w != nil)
 		if err != nil {
 			return nil, err
 		}
@@ -101,17 +101,17 @@ func (j *Journal) entry(p *part, seq uint64) (*Entry, error) {
 		j.cached, j.cache = p, s
 		j.mu.Unlock()
 	}
-	e := &Entry{Seq: seq, Lost: true, Receipt: placeOf(j.id, seq)}
-	if s := j.cache; seq < s.next {
-		i := int(seq - s.base)
+	e, s := &Entry{Seq: seq, Lost: true}, j.cache
+	i := int(seq - s.base)
+	if seq < s.next {
 		if at := s.places[i]; at.at > 0 {
 			if got, err := decode(seq, s.data[at.at:at.at+at.size]); err == nil {
 				e = got
 			}
 		}
-		if e.Lost {
-			e.Receipt = s.lost(i)
-		}
+	}
+	if e.Lost {
+		e.Receipt = s.lost(i)
 	}
 	e.part = p
 	j.mu.Lock()

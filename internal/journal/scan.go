@@ -33,11 +33,12 @@ type place struct {
 // the next entry. Such an entry must be signed for a place behind the last one, because the damaged
 // piece may be the payload of a message that contains the image of an entry.
 type scan struct {
-	data   []byte
-	id     [4]byte
-	sign   Signer
-	places []place // of consecutive entries
-	next   uint64  // the place after them
+	data     []byte
+	receipts []byte // beside the file, of entries that were written again
+	id       [4]byte
+	sign     Signer
+	places   []place // of consecutive entries
+	next     uint64  // the place after them
 
 	at      int // up to here the file is understood
 	batch   int // where the append begins whose end is not reached; -1: not known
@@ -281,8 +282,15 @@ func (s *scan) suspects(from, end int) {
 }
 
 // lost returns what is known of a lost entry. Where the disk returns no receipt, it is the one of
-// its place; that of entries that were written again follows from an entry before it.
+// its place; that of entries which an earlier release has written again follows from an entry before
+// it.
 func (s *scan) lost(i int) Receipt {
+	if r, ok := s.second(i); ok {
+		return r
+	}
+	if i >= len(s.places) {
+		return placeOf(s.id, s.base+uint64(i))
+	}
 	if p := s.places[i]; p.receipt != (Receipt{}) {
 		return p.receipt
 	}

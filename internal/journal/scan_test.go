@@ -92,6 +92,128 @@ func TestEachFlippedByteLosesAMessageAtMostAndSaysSo(t *testing.T) {
 	}
 }
 
+// heldAgain writes messages of three channels, of which those of one are held and were written again,
+// and returns the folder, the two files of these by name, and their receipts.
+func heldAgain(t *testing.T) (data string, images map[string][]byte, receipts map[string]Receipt) {
+	t.Helper()
+	data, receipts = t.TempDir(), map[string]Receipt{}
+	j := open(t, data, options())
+	for i, text := range []string{"a", "over 1", "b", "c", "over 2", "over 3", "d"} {
+		r := put(t, j, text)
+		if i != 1 && i != 4 && i != 5 {
+			receipts[text] = r[0]
+		}
+	}
+	entries, err := j.Read(100, 1<<20)
+	require.NoError(t, err)
+	for _, e := range entries {
+		_, e.Held = receipts[string(e.Msg.Payload)]
+	}
+	j.Settle(entries)
+	j.Move()
+	require.NoError(t, j.Close())
+	names := files(t, data)
+	require.Len(t, names, 1)
+	images = map[string][]byte{names[0]: nil, names[0] + receiptsSuffix: nil}
+	for name := range images {
+		images[name], err = os.ReadFile(name)
+		require.NoError(t, err)
+	}
+	return data, images, receipts
+}
+
+// A message that is held is not where its receipt says: its receipt stands twice, so no byte of either
+// file hides it.
+func TestTheReceiptOfAMessageThatWasWrittenAgainSaysThatItIsLost(t *testing.T) {
+	data, images, receipts := heldAgain(t)
+	for flipped, b := range images {
+		for _, sealed := range []bool{false, true} {
+			for at := range b {
+				for name, b := range images {
+					require.NoError(t, os.WriteFile(name, b, 0o600))
+				}
+				if sealed {
+					j := open(t, data, options())
+					put(t, j, "newer")
+					require.NoError(t, j.Close())
+				}
+				other := slices.Clone(b)
+				other[at] ^= 0x40
+				require.NoError(t, os.WriteFile(flipped, other, 0o600))
+				j := open(t, data, options())
+				found, lost := settleAll(t, j)
+				said := fmt.Sprintf("byte %d of %s, sealed %t: %v, %d lost", at, filepath.Ext(flipped), sealed, found, len(lost))
+				for text, r := range receipts {
+					require.NotEqual(t, slices.Contains(lost, r), slices.Contains(found, text), "%s: %s", said, text)
+				}
+				require.LessOrEqual(t, len(lost), 1, said)
+				require.NoError(t, j.Close())
+				require.Empty(t, files(t, data), said)
+				beside, err := filepath.Glob(filepath.Join(data, "journal", "*", "*"+receiptsSuffix))
+				require.NoError(t, err)
+				require.Empty(t, beside, said)
+				for _, name := range kept(t, data) {
+					require.NoError(t, os.Remove(name))
+				}
+			}
+		}
+	}
+}
+
+// A whole file of held messages that is unreadable, or gone while the broker runs.
+func TestTheReceiptsOfAFileThatIsGoneSayThatItsMessagesAreLost(t *testing.T) {
+	_, images, receipts := heldAgain(t)
+	for _, gone := range []bool{false, true} {
+		data := t.TempDir()
+		dir := filepath.Join(data, "journal", "0")
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		id := receipts["a"].journal()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, idName), id[:], 0o600))
+		var wal string
+		for name, b := range images {
+			name = filepath.Join(dir, filepath.Base(name))
+			if filepath.Ext(name) == ".wal" {
+				wal = name
+				b = slices.Clone(b)
+				if !gone {
+					for i := headerBytes; i < len(b)-frameBytes; i++ {
+						b[i] ^= 0x5a
+					}
+				}
+			}
+			require.NoError(t, os.WriteFile(name, b, 0o600))
+		}
+		j := open(t, data, options())
+		if gone {
+			require.NoError(t, os.Remove(wal))
+		}
+		found, lost := settleAll(t, j)
+		require.Empty(t, found)
+		require.ElementsMatch(t, []Receipt{receipts["a"], receipts["b"], receipts["c"], receipts["d"]}, lost, "gone: %t", gone)
+		require.NoError(t, j.Close())
+	}
+}
+
+// A crash between the two files leaves the receipts alone, and the messages where they were.
+func TestReceiptsWithoutTheirFileAreRemovedAfterACrash(t *testing.T) {
+	data := t.TempDir()
+	j := open(t, data, options())
+	put(t, j, "a")
+	require.NoError(t, j.Close())
+	stray := filepath.Join(j.Dir(), "00000000000000000900-0000000000000009.wal"+receiptsSuffix)
+	require.NoError(t, os.WriteFile(stray, make([]byte, ReceiptSize), 0o600))
+	torn := filepath.Join(j.Dir(), "00000000000000000901-000000000000000a.wal")
+	for _, name := range []string{torn, torn + receiptsSuffix} {
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+	}
+	j = open(t, data, options())
+	for _, name := range []string{stray, torn, torn + receiptsSuffix} {
+		require.NoFileExists(t, name)
+	}
+	require.Equal(t, []string{"a"}, texts(t, j))
+	require.NoError(t, j.Close())
+}
+
 // A piece of a sealed file is zeros, as a disk returns it that lost a sector: the index tells how
 // many messages were in it.
 func TestAPieceOfASealedFileThatIsGoneIsCounted(t *testing.T) {

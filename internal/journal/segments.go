@@ -40,6 +40,9 @@ type part struct {
 	pieces int // that were not understood; the file is kept then
 	usage  usages
 
+	twice    bool  // its entries were written again, and their receipts are in a file beside it
+	receipts int64 // bytes of that file
+
 	open types.SegmentWriter // nil: closed
 }
 
@@ -49,7 +52,7 @@ func (p *part) name() string { return segment.FileName(p.info) }
 
 // load finds the segments on disk. Nothing is changed where they belong to another store.
 func (j *Journal) load() error {
-	found, err := j.list()
+	found, stray, err := j.list()
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -64,6 +67,9 @@ func (j *Journal) load() error {
 			return nil
 		}
 		scans = append(scans, s)
+	}
+	for _, name := range stray {
+		j.dropReceipts(name)
 	}
 	for i, p := range found {
 		j.nextID = p.info.ID + 1
@@ -83,27 +89,37 @@ func compare(a, b uint64) int {
 	return 0
 }
 
-// list returns the segments in the folder, oldest first, and counts the files that are kept.
-func (j *Journal) list() (found []*part, err error) {
+// list returns the segments in the folder, oldest first, and the receipts of files that are gone. It
+// counts the files that are kept.
+func (j *Journal) list() (found []*part, stray []string, err error) {
 	names, err := j.o.Files.ListDir(j.dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, damagedSuffix) {
 			j.damaged++
+		}
+		if of, ok := strings.CutSuffix(name, receiptsSuffix); ok && !slices.Contains(names, of) {
+			stray = append(stray, name)
 		}
 		var base, id uint64
 		if n, _ := fmt.Sscanf(name, "%020d-%016x.wal", &base, &id); n < 2 || base == 0 {
 			continue
 		}
 		p := &part{info: types.SegmentInfo{ID: id, BaseIndex: base, MinIndex: base, SizeLimit: uint32(j.segment)}, order: base, usage: usages{}}
-		if p.name() == name {
-			found = append(found, p)
+		if p.name() != name {
+			continue
 		}
+		if p.twice = slices.Contains(names, name+receiptsSuffix); p.twice {
+			if p.receipts, err = j.o.Files.Size(j.dir, name+receiptsSuffix); err != nil {
+				return nil, nil, err
+			}
+		}
+		found = append(found, p)
 	}
 	slices.SortFunc(found, func(a, b *part) int { return compare(a.info.ID, b.info.ID) })
-	return found, nil
+	return found, stray, nil
 }
 
 // scan reads the file of a part.
@@ -115,7 +131,11 @@ func (j *Journal) scan(p *part, newest bool) (*scan, error) {
 		return nil, fmt.Errorf("journal: read %s: %w", p.name(), err)
 	}
 	p.bytes = int64(len(data))
-	return scanFile(data, p.info, j.id, j.sign, newest && whole), nil
+	s := scanFile(data, p.info, j.id, j.sign, newest && whole)
+	if s.receipts = j.readReceipts(p); s.pieces > 0 && s.torn == 0 {
+		s.lose(s.base+uint64(len(s.receipts)/ReceiptSize), Receipt{})
+	}
+	return s, nil
 }
 
 // readBytes are read at once, readLeast where the disk cannot.
@@ -167,6 +187,7 @@ func (j *Journal) take(p *part, s *scan) {
 			p.bytes = int64(s.torn)
 		}
 	}
+	p.bytes += p.receipts
 	j.bytes += p.bytes
 	lost := 0
 	for i, at := range s.places {
@@ -177,6 +198,9 @@ func (j *Journal) take(p *part, s *scan) {
 		p.usage.add(at.channel, 1, int64(at.size)+entryOverhead)
 		j.usage.add(at.channel, 1, int64(at.size)+entryOverhead)
 		p.order = at.receipt.seq() - uint64(i)
+	}
+	if r, ok := s.second(0); ok {
+		p.order = r.seq()
 	}
 	if p.pieces > 0 {
 		j.log.Error("a file of the journal is damaged; it is kept under another name when its messages are stored",
@@ -213,15 +237,19 @@ func (j *Journal) drop(p *part) {
 	if j.cached == p {
 		j.cached, j.cache = nil, nil
 	}
+	var err error
 	if p.pieces == 0 {
-		if err := j.o.Files.Delete(j.dir, p.name()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err = j.o.Files.Delete(j.dir, p.name()); err != nil && !errors.Is(err, os.ErrNotExist) {
 			j.log.Warn("a file of the journal cannot be removed", "file", p.name(), "error", err)
 		}
-		return
+	} else {
+		j.damaged++
+		err = j.o.Files.Rename(j.dir, p.name(), p.name()+damagedSuffix)
+		j.log.Error("a damaged file of the journal is kept; remove it when you do not need it", "file", j.path(p)+damagedSuffix, "error", err)
 	}
-	j.damaged++
-	err := j.o.Files.Rename(j.dir, p.name(), p.name()+damagedSuffix)
-	j.log.Error("a damaged file of the journal is kept; remove it when you do not need it", "file", j.path(p)+damagedSuffix, "error", err)
+	if p.twice && (err == nil || errors.Is(err, os.ErrNotExist)) {
+		j.dropReceipts(p.name() + receiptsSuffix)
+	}
 }
 
 // sweep removes the parts whose entries are over. It needs j.mu.

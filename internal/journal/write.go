@@ -15,8 +15,9 @@ type appending struct {
 	entries  [][]byte
 	bytes    int64
 	usage    usages
-	apart    bool  // of entries that are written again, into a file of their own
-	part     *part // that file
+	apart    bool      // of entries that are written again, into a file of their own
+	part     *part     // that file
+	origins  []Receipt // of its entries, that their producers have
 	receipts []Receipt
 	err      error
 	done     chan struct{}
@@ -32,6 +33,9 @@ func (a *appending) add(r *Record) {
 	n := int64(len(b)) + entryOverhead
 	a.bytes += n
 	a.usage.add(r.Msg.ChannelNo, 1, n)
+	if a.apart {
+		a.origins = append(a.origins, r.origin)
+	}
 }
 
 // reserve counts what waits for its flush, or with -1 what does not any more. What is written again
@@ -99,10 +103,15 @@ func (j *Journal) flush(batch []*appending) error {
 		j.retire()
 	}
 	p, err := j.tail()
-	j.appending = err == nil
+	if j.appending = err == nil; j.appending && apart {
+		p.twice, p.receipts = true, int64(len(batch[0].origins)*ReceiptSize)
+	}
 	j.mu.Unlock()
+	if err == nil && apart {
+		err = j.writeReceipts(p, batch[0].origins)
+	}
 	if err != nil {
-		j.failed(nil, batch, err)
+		j.failed(p, batch, err)
 		return errors.Join(ErrFailed, err)
 	}
 	ms := time.Now().UnixMilli()
@@ -144,8 +153,9 @@ func (j *Journal) flush(batch []*appending) error {
 
 // flushed counts what is on disk. It needs j.mu.
 func (j *Journal) flushed(p *part, a *appending) {
-	j.bytes += a.bytes
-	p.bytes += a.bytes
+	bytes := a.bytes + int64(len(a.origins)*ReceiptSize)
+	j.bytes += bytes
+	p.bytes += bytes
 	if a.apart {
 		return
 	}
