@@ -48,6 +48,8 @@ import (
 //	    journal, are stored in that order
 //	I23 a producer that holds less than its share of the memory of bodies has room there, whatever
 //	    bodies others send, and what these held is free when their clients are gone
+//	I24 consumers that hang delay no other one; each of their requests is an attempt, and where they
+//	    never answer, their jobs are dead after as many as the policy has
 //
 // I11, resources, and I10 under faults are not for a simulation.
 
@@ -243,7 +245,7 @@ func (c *checker) recorded(l *life, rows []durable.Outcome) {
 		for _, h := range t.handed {
 			accepted = accepted || h.ok
 		}
-		if !accepted {
+		if accepted = accepted && !c.w.hangsAlways(o.ConsumerNo); !accepted {
 			c.fail(o.ID, "I3: consumer %d: recorded as delivered by broker %d, and nobody accepted it", o.ConsumerNo, l.no)
 		}
 		if t.storedAt == 0 {

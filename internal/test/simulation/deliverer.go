@@ -98,8 +98,13 @@ func (t target) post(req *fasthttp.Request, deadline time.Time) egress.Result {
 	if !l.awake() || !l.sleep(ctx, way.between(20*time.Microsecond, 500*time.Microsecond)) {
 		return closed
 	}
+	if l.w.hangs(t.consumer) {
+		return t.hang(t.arrive(req, job, attempt), job, attempt, deadline)
+	}
 	if m.refuses {
 		return egress.Result{RetryAfter: -1, Err: errConnection}
+	}
+	for l.w.flaw == hangsSpread && l.w.hanging.Load() > 0 && l.sleep(ctx, 10*time.Millisecond) {
 	}
 	h := t.arrive(req, job, attempt)
 	if m.accepts && h != nil {
@@ -164,6 +169,7 @@ func (t target) arrive(req *fasthttp.Request, job string, attempt int) *handed {
 		k = copied
 	}
 	w.arrived(k, id, string(h.Peek("X-Broker-Message-ID")), string(h.Peek("X-Broker-Message-Priority")), string(req.Body()))
+	w.checkPrompt(k, id, attempt)
 	return w.checker.hand(t.l, k, id, attempt)
 }
 

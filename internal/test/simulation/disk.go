@@ -89,7 +89,7 @@ func (f lifeFiles) Create(dir, name string, _ uint64) (types.WritableFile, error
 		return nil, errNoSpace
 	}
 	f.d.files[path] = &diskFile{life: f.l}
-	return openFile{f, f.d.files[path]}, nil
+	return f.opened(path), nil
 }
 
 func (f lifeFiles) Delete(dir, name string) error {
@@ -110,11 +110,11 @@ func (f lifeFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 		return nil, err
 	}
 	defer f.d.mu.Unlock()
-	file := f.d.files[filepath.Join(dir, name)]
-	if file == nil {
+	path := filepath.Join(dir, name)
+	if f.d.files[path] == nil {
 		return nil, fs.ErrNotExist
 	}
-	return openFile{f, file}, nil
+	return f.opened(path), nil
 }
 
 func (f lifeFiles) Size(dir, name string) (int64, error) {
@@ -153,10 +153,21 @@ func (f lifeFiles) Truncate(dir, name string, size int64) error {
 	return nil
 }
 
-// An openFile is a file that a life has open.
+// receiptsSuffix ends the name of a file with the receipts of messages that were written again.
+const receiptsSuffix = ".receipts"
+
+// An openFile is a file that a life has open. Its faults are those of its kind.
 type openFile struct {
 	lifeFiles
 	file *diskFile
+	kind string
+}
+
+func (f lifeFiles) opened(path string) openFile {
+	if strings.HasSuffix(path, receiptsSuffix) {
+		return openFile{f, f.d.files[path], "receipts"}
+	}
+	return openFile{f, f.d.files[path], "journal"}
 }
 
 func (o openFile) Close() error { return nil }
@@ -178,7 +189,7 @@ func (o openFile) ReadAt(b []byte, at int64) (int, error) {
 
 // WriteAt writes at the end of the file: all of it, or where it fails, a part.
 func (o openFile) WriteAt(b []byte, at int64) (n int, err error) {
-	err = o.slow("journal write", func(r *chance, fails bool) error {
+	err = o.slow(o.kind+" write", func(r *chance, fails bool) error {
 		n = len(b)
 		if fails || o.d.full.now() {
 			n = r.below(len(b))
@@ -197,7 +208,7 @@ func (o openFile) WriteAt(b []byte, at int64) (n int, err error) {
 
 // Sync makes what was written safe. Where it fails, it may be.
 func (o openFile) Sync() error {
-	return o.slow("journal flush", func(r *chance, fails bool) error {
+	return o.slow(o.kind+" flush", func(r *chance, fails bool) error {
 		if o.d.w.flaw != flushIsForgotten && !fails {
 			o.file.flushed = len(o.file.data)
 		}
@@ -275,15 +286,26 @@ func (d *disk) lost(l *life) {
 	d.flip(l, &r)
 }
 
-// flip changes a byte of a file in the folder of a life that is over.
+// flip changes a byte of a file in the folder of a life that is over. It is one of messages, or one of
+// the receipts of messages that were written again.
 func (d *disk) flip(l *life, r *chance) {
-	var mine []*diskFile
+	var mine, beside []*diskFile
 	for _, path := range d.paths() {
-		if strings.HasPrefix(path, d.w.folder(l.slot)+"/") && len(d.files[path].data) > 0 && d.files[path].life == l {
+		if !strings.HasPrefix(path, d.w.folder(l.slot)+"/") || len(d.files[path].data) == 0 || d.files[path].life != l {
+			continue
+		}
+		if strings.HasSuffix(path, receiptsSuffix) {
+			beside = append(beside, d.files[path])
+		} else {
 			mine = append(mine, d.files[path])
 		}
 	}
 	if len(mine) == 0 || !r.hit(d.w.plan.journal.flips) {
+		one := draw(d.w.seed, word("receipts"), uint64(l.no)) // a draw of its own: the others stay
+		if len(beside) > 0 && one.hit(d.w.plan.journal.flips) {
+			f := beside[one.below(len(beside))]
+			f.data[one.below(len(f.data))] ^= 1 << one.below(8)
+		}
 		return
 	}
 	f := mine[r.below(len(mine))]
@@ -310,7 +332,7 @@ func (d *disk) left() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, path := range d.paths() {
-		if strings.HasSuffix(path, ".wal") {
+		if strings.HasSuffix(path, ".wal") || strings.HasSuffix(path, receiptsSuffix) {
 			return fmt.Sprintf("the journal has the file %s of %d bytes", strings.TrimPrefix(path, d.w.folders), len(d.files[path].data))
 		}
 	}

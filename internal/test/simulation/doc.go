@@ -11,7 +11,7 @@
 //     outlives every broker. Its outcomes, watermarks, leases and clock go back to an earlier state. TestStoreModelIsWhatTheStoreDoes compares it with SQLite.
 //   - queue: the scripts of redisq on maps. It is wiped, restarted empty and restored from an old
 //     snapshot. TestQueueModelIsWhatTheScriptsDo compares it with the real scripts.
-//   - deliverer: consumers that answer, refuse, hang, and lose answers.
+//   - deliverer: consumers that answer, refuse, hang, and lose answers; some hang all the time.
 //     Producers beside the one whose messages count send bodies that come slowly and break off.
 //   - disk: the files of the journals of brokers, in memory. It outlives the brokers of a slot. It
 //     fails and is full at times, and loses or tears what a killed broker has not flushed.
@@ -34,5 +34,5 @@
 //
 //	go test ./internal/test/simulation -run TestSeeds -simulation.seeds=10000 -simulation.from=1000000
 //
-// The numbers I1 to I23 in messages are those of the invariants in checker.go.
+// The numbers I1 to I24 in messages are those of the invariants in checker.go.
 package simulation

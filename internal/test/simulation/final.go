@@ -87,6 +87,7 @@ func (w *world) final() {
 	}
 	w.checkTurns(stored)
 	w.balance()
+	w.checkHung()
 	w.checkResponses()
 	w.checkReplays()
 	w.checkBulks(stored)

@@ -51,6 +51,8 @@ const (
 	sharesAreOff                 // a producer gets all that is left of a bound
 	roomIsForgotten              // the room of a body that broke off is not free again
 	damageIsSilent               // a file of a journal ends where a byte of it is another one
+	hangsSpread                  // a consumer is reached when no other one hangs
+	hangsAreForgotten            // a request to a consumer that hangs counts as not sent
 )
 
 // strikes selects the affected messages.

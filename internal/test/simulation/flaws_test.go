@@ -57,6 +57,8 @@ func TestEachFlawIsFound(t *testing.T) {
 		"the rest of a damaged file is taken for a torn end":  {damageIsSilent, "I21", func(p *plan) { journals(p); p.journal.flips = 1000 }},
 		"a bound has no shares":                               {sharesAreOff, "I23", greedy},
 		"the room of a body that broke off is not free again": {roomIsForgotten, "I23", greedy},
+		"a consumer that hangs keeps others":                  {hangsSpread, "I24", hangs},
+		"a request to a consumer that hangs does not count":   {hangsAreForgotten, "I6 I7 I24", hangs},
 		"brokers hear of no pause":                            {statesAreStale, "I13", func(p *plan) { p.holds = true }},
 	}
 	for name, c := range flaws {

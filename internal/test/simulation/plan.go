@@ -34,7 +34,8 @@ type plan struct {
 	bulks        bool // files of messages are posted
 	replays      bool // the past is replayed to push consumers
 	journal      journaling
-	greed        greed // of producers beside the one whose messages count
+	greed        greed   // of producers beside the one whose messages count
+	hanging      hanging // consumers beside the others
 }
 
 // seamRates are the faults of the calls of one seam.
@@ -86,6 +87,7 @@ func newPlan(seed uint64) plan {
 	p := drawPlan(seed)
 	p.journal = newJournaling(seed, &p)
 	p.greed = newGreed(seed)
+	p.hanging = newHanging(seed, &p)
 	return p
 }
 

@@ -12,8 +12,24 @@ func journals(p *plan) {
 	}
 }
 
+// damages makes channels that are paused while their messages are in journals, of which each life
+// leaves a damaged byte.
+func damages(p *plan) {
+	journals(p)
+	p.journal.flips, p.journal.pauses = 1000, true
+	p.channels, p.messages = 2, 2*p.messages
+	p.repeat(5, kill)
+}
+
 // greedy makes three greedy neighbours.
 func greedy(p *plan) { p.greed = greed{producers: 3, attacks: 2, bodies: 12} }
+
+// hangs makes three hanging neighbours, in a world where nothing else fails.
+func hangs(p *plan) {
+	p.calm, p.orders, p.rates, p.holds, p.window = true, false, false, false, 1000
+	p.journal, p.events, p.store, p.queue, p.crash, p.slow = journaling{}, nil, seamRates{}, seamRates{}, 0, 0
+	p.hanging = hanging{consumers: 3, ever: true}
+}
 
 // retains removes what is over as early as brokers may be told to, with a snapshot of
 // Redis that is older than that when it comes back.

@@ -73,6 +73,7 @@ var regressions = map[string][]uint64{
 	"a broker whose first lease was slow took the store's clock to be ahead, and walked too far":            {197, 227, 1314, 1824, 2119},
 	"a message with an ordering key overtook those that the journal held until their channel was resumed":   {14195},
 	"a file of the journal whose entries were over stayed after a write that failed":                        {7913},
+	"the receipt of a held message that the disk damaged said that it waits":                                {14177},
 }
 
 func TestSeedsThatFailedOnceHold(t *testing.T) {
@@ -187,6 +188,33 @@ func TestAWorkerThatTakesUpADeadJobLateIsWaitedFor(t *testing.T) {
 			if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
 				t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
 			}
+		}
+	}
+}
+
+// Messages of paused channels are held in journals and written again, and each life leaves a byte that
+// is another one: whoever asks for a receipt is told.
+func TestReceiptsOfDamagedJournalsOfPausedChannelsSayWhatIsLost(t *testing.T) {
+	for seed := uint64(120); seed <= 150 && !t.Failed(); seed++ { // 140 has found that it said nothing
+		p := newPlan(seed)
+		damages(&p)
+		if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
+			t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
+		}
+	}
+}
+
+// Consumers that never answer, from their first request on or after a time, where nothing else fails:
+// no other consumer waits for them, and each of their requests counts.
+func TestConsumersThatHangDelayNoOtherOneAndUseUpTheirAttempts(t *testing.T) {
+	for seed := uint64(1); seed <= defaultSeeds/50 && !t.Failed(); seed++ {
+		p := newPlan(seed)
+		hangs(&p)
+		if p.hanging.ever = seed%3 > 0; seed%2 == 0 {
+			p.hanging.after = p.active / 3
+		}
+		if out := simulate(t, seed, p, noFlaw); out.wrong != "" {
+			t.Errorf("seed %d: %s\n\n%s", seed, out.wrong, out.history)
 		}
 	}
 }

@@ -33,6 +33,7 @@ type handed struct {
 	at      time.Duration
 	ok      bool // the consumer accepted it
 	lost    bool // and the broker will not hear of it
+	hangs   bool // as neighbours do
 }
 
 // trace returns what is known of a job. Call it with mu held.

@@ -48,12 +48,14 @@ type world struct {
 	rounds     group          // what pull workers have begun
 	acting     group          // goroutines that end by themselves: producers, operators, late requests
 	savedLanes map[uint32]*queuemodel.Consumer
-	savedState *olderState // of the store
+	savedState *olderState  // of the store
+	hanging    atomic.Int32 // requests to hanging neighbours
 
 	mu        sync.Mutex
 	lives     int
-	brokers   []*broker // by slot; nil while there is none
-	vacant    []bool    // slots that stay empty
+	brokers   []*broker       // by slot; nil while there is none
+	vacant    []bool          // slots that stay empty
+	hung      map[uint32]bool // the consumers that are hanging neighbours; as it is before the first broker starts
 	channels  []uint32
 	published []*post
 	byPayload map[string]*post
@@ -202,6 +204,7 @@ func (w *world) run() {
 			w.join(no, durable.Pull, none)
 		}
 	}
+	w.joinHanging()
 	for slot := range w.plan.brokers {
 		w.brokering.Go(func() { w.occupy(slot) })
 	}
