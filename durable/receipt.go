@@ -60,16 +60,27 @@ WHERE id <= ?`
 // StoreReceipts records what became of messages of a journal. A crash between the insert of a
 // message and this call leaves a message whose receipt still waits: the journal still has it, and
 // its replay finds it stored.
-func (s *Store) StoreReceipts(ctx context.Context, all []Receipt) error {
+//
+// seen is the store's clock from before the messages were stored, or found stored; the zero value is
+// none. ErrStale means that the store went back since, as to a replica without the last writes: it may
+// have none of them, and nothing was recorded. This is so for no receipts, too.
+func (s *Store) StoreReceipts(ctx context.Context, seen Clock, all []Receipt) error {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Receipt) int { return strings.Compare(string(a.ID[:]), string(b.ID[:])) })
-	for _, part := range chunks(all, maxInList) {
+	parts := chunks(all, maxInList)
+	if len(parts) == 0 {
+		parts = [][]Receipt{nil}
+	}
+	for _, part := range parts {
 		var args []any
 		for _, r := range part {
 			args = append(args, r.columns().fields()...)
 		}
-		err := repeat(ctx, "store receipts", func(ctx context.Context) error {
-			return insertRows(ctx, s.db, s.dialect.sql(insertReceipts), args)
+		err := s.run(ctx, transaction{name: "store receipts", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+			if err := s.sameHistory(ctx, tx, seen); err != nil || len(part) == 0 {
+				return err
+			}
+			return insertRows(ctx, tx, s.dialect.sql(insertReceipts), args)
 		})
 		if err != nil {
 			return err

@@ -228,6 +228,7 @@ func (p *Plane) RedisChanged() {
 // messages that it may not have. It never blocks.
 func (p *Plane) Restored() {
 	p.verifier.StoreWentBack()
+	p.Publisher.StoreWentBack()
 	p.dispatcher.SuspectAll()
 }
 

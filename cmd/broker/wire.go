@@ -129,6 +129,7 @@ func (b *broker) restored() {
 	b.restorations.Inc()
 	b.reaper.Restored()
 	b.plane.Restored()
+	b.quota.StoreWentBack()
 }
 
 // registerGauges registers what the parts of this broker are asked for.

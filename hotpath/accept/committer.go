@@ -62,6 +62,7 @@ type Node interface {
 	Lease() (durable.NodeLease, error)
 	Renew(ctx context.Context) error
 	PastMs() int64
+	Clock() durable.Clock // as of the last renewal
 }
 
 // A committer combines concurrent publishes into few transactions (group commit). The next batch

@@ -28,11 +28,18 @@ import (
 type desk struct {
 	mu  sync.Mutex
 	all map[durable.ReceiptID]durable.Receipt
+	// older is what the store says once instead: it went back since the messages were stored.
+	older func()
 }
 
-func (d *desk) StoreReceipts(_ context.Context, all []durable.Receipt) error {
+func (d *desk) StoreReceipts(_ context.Context, _ durable.Clock, all []durable.Receipt) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if older := d.older; older != nil {
+		d.older = nil
+		older()
+		return durable.ErrStale
+	}
 	for _, r := range all {
 		d.all[r.ID] = r
 	}
@@ -182,6 +189,46 @@ func TestMessagesOfAFailingStoreGoToTheJournalAtOnceAndAreStoredInOrder(t *testi
 		require.Equal(t, "k"+[]string{"a", "b", "c"}[i], d.await(t, receipt).Message)
 	}
 	f.requireStored(t, "a ka", "b kb", "c kc")
+}
+
+// The store has the messages, and goes back to an earlier state before their receipts are recorded.
+func TestMessagesOfTheJournalAreStoredAgainIfTheStoreWentBackSince(t *testing.T) {
+	f := newFaultyStore()
+	f.set(durable.ErrFailed)
+	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
+	var receipts []*journal.Receipt
+	for _, text := range []string{"a", "b"} {
+		receipt, err := p.send(20*time.Second, &durable.Message{Payload: []byte(text), Key: "k" + text})
+		require.NoError(t, err)
+		receipts = append(receipts, receipt)
+	}
+	d.mu.Lock()
+	d.older = func() {
+		f.Lock()
+		defer f.Unlock()
+		require.NotEmpty(t, f.stored)
+		f.stored = nil
+	}
+	d.mu.Unlock()
+	f.set(nil)
+	for i, receipt := range receipts {
+		require.Equal(t, "k"+[]string{"a", "b"}[i], d.await(t, receipt).Message)
+	}
+	require.Eventually(t, func() bool { return p.JournalState().Waiting == 0 }, 30*time.Second, 5*time.Millisecond)
+	f.Lock()
+	defer f.Unlock()
+	require.Contains(t, f.stored, "a ka")
+	require.Contains(t, f.stored, "b kb")
+}
+
+// What the committer said of a message after the journal had it is of the state before.
+func TestAStoreThatWentBackIsAskedAboutWhatTheCommitterStored(t *testing.T) {
+	f := newFaultyStore()
+	p, _, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
+	p.standby.early[journal.Receipt{1}] = earlyOutcome{id: ident.AtMillis(1)}
+	p.StoreWentBack()
+	_, known := p.standby.takeEarly(journal.Receipt{1})
+	require.False(t, known)
 }
 
 func TestAnUnknownOutcomeIsLookedUpBeforeTheReplay(t *testing.T) {

@@ -36,7 +36,7 @@ const (
 
 // A ReceiptStore is the part of durable.Store that knows what became of messages of journals.
 type ReceiptStore interface {
-	StoreReceipts(ctx context.Context, all []durable.Receipt) error
+	StoreReceipts(ctx context.Context, seen durable.Clock, all []durable.Receipt) error
 	Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error)
 	ConfirmReceipt(ctx context.Context, id durable.ReceiptID) error
 }
@@ -57,6 +57,7 @@ type replay struct {
 	held    map[uint32]bool // channels whose messages are held, because they are paused; written under the mutex of the standby
 	looked  time.Time       // for channels whose messages are due again
 	began   time.Duration   // when the entries at hand were read, of the process
+	seen    durable.Clock   // the store's at that time
 	alone   bool            // one of them is stored alone
 	// poisoned are messages that are held because the store fails for them alone.
 	poisoned map[journal.Receipt]*poison
@@ -139,7 +140,7 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 	for i, e := range entries {
 		all[i].Entry = e
 	}
-	r.began = time.Since(start)
+	r.began, r.seen = time.Since(start), r.p.committer.node.Clock()
 	wait := replayPause
 	for try := 0; ctx.Err() == nil; try++ {
 		r.holdPaused(all)
@@ -148,6 +149,9 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 			if err = r.record(ctx, all); err == nil {
 				r.advance(all)
 				return
+			}
+			if errors.Is(err, durable.ErrStale) {
+				r.storeAgain(ctx, all)
 			}
 		}
 		if err != nil && try == 0 && ctx.Err() == nil {
@@ -159,6 +163,18 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 			wait = min(2*wait, replayLongest)
 		}
 	}
+}
+
+// storeAgain forgets what became of entries: the store went back to an earlier state since, which may
+// not have them. The journal still does.
+func (r *replay) storeAgain(ctx context.Context, all []fate) {
+	r.log.Warn("the store went back to an earlier state while messages of the journal were stored; they are stored again", "folder", r.journal.Dir(), "messages", len(all))
+	for i := range all {
+		all[i] = fate{Entry: all[i].Entry}
+	}
+	r.recheck = r.journal.Last()
+	_ = r.p.committer.node.Renew(ctx) // else the node notices within a second
+	r.began, r.seen = time.Since(start), r.p.committer.node.Clock()
 }
 
 // step brings entries closer to their fate. An error means that the store failed.
@@ -315,6 +331,9 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 // replay finds stored.
 func (r *replay) record(ctx context.Context, all []fate) error {
 	failpoint.At(failpoint.JournalReplayed)
+	if !slices.ContainsFunc(all, func(f fate) bool { return !f.hold }) {
+		return nil
+	}
 	var fresh []durable.Receipt
 	gone := 0
 	for _, f := range all {
@@ -327,7 +346,7 @@ func (r *replay) record(ctx context.Context, all []fate) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.p.committer.timeout)
 	defer cancel()
-	if err := r.p.receipts.StoreReceipts(ctx, fresh); err != nil || gone == 0 {
+	if err := r.p.receipts.StoreReceipts(ctx, r.seen, fresh); err != nil || gone == 0 {
 		return err
 	}
 	r.p.metrics.JournalLost.Add(float64(gone))

@@ -55,6 +55,16 @@ func newStandby(o Options, p *pulse) *standby {
 	return &standby{o: o.Journal, pulse: p, log: o.Log, opened: make(chan *journal.Journal, 1), early: map[journal.Receipt]earlyOutcome{}, limbo: map[uint32]int{}}
 }
 
+// StoreWentBack forgets what an earlier state of the store is not known to have: outcomes of messages
+// that the journal still has. The replay asks the store.
+func (p *Publisher) StoreWentBack() {
+	if s := p.standby; s.on() {
+		s.mu.Lock()
+		clear(s.early)
+		s.mu.Unlock()
+	}
+}
+
 // fallbacks are those of a submission.
 type fallbacks struct {
 	all    []fallback

@@ -226,6 +226,20 @@ func (t Taken) done(b bucket, kept amount) {
 	}
 }
 
+// StoreWentBack forgets what this broker has stored beyond the sums. A store that went back to an
+// earlier state may not have it, and the sums pass it only with a later message of its channel.
+func (q *Quota) StoreWentBack() {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.accounts {
+		clear(a.recent)
+	}
+	q.plan = plan{}
+}
+
 // Run counts until ctx ends.
 func (q *Quota) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)

@@ -158,6 +158,22 @@ func TestRoomThatIsNotUsedIsFreeAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A message is gone with a store that went back, and no later one of its channel comes.
+func TestWhatAStoreThatWentBackDoesNotHaveTakesNoRoom(t *testing.T) {
+	q, _, c := newQuota(100)
+	taken, err := q.Take(1, 80, 0, 0)
+	require.NoError(t, err)
+	taken.Messages(1, ident.AtMillis(c.NowMs()), 80)
+	c.ms.Add(60_000)
+	require.NoError(t, q.round(t.Context()))
+	_, err = q.Take(1, 30, 0, 0)
+	require.ErrorIs(t, err, ErrFull)
+	q.StoreWentBack()
+	_, err = q.Take(1, 30, 0, 0)
+	require.NoError(t, err)
+	(*Quota)(nil).StoreWentBack()
+}
+
 func TestAStoreThatIsAwayHoldsNobodyUp(t *testing.T) {
 	q, s, _ := newQuota(100)
 	s.away.Store(true)

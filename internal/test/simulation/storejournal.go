@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/ident"
@@ -58,10 +59,25 @@ func (s *store) receiptsOf(ids []durable.ReceiptID) map[durable.ReceiptID]durabl
 
 // StoreReceipts comes between the insert of messages of a journal and their removal from it, so
 // brokers die here more often.
-func (t storeSeam) StoreReceipts(ctx context.Context, all []durable.Receipt) error {
-	w, rows := t.l.w, slices.Clone(all)
-	return t.l.do(ctx, call{op: "StoreReceipts", rates: w.plan.store, away: w.storeAway.now, crash: w.plan.journal.crash,
-		effect: func() { t.s.storeReceipts(rows) }})
+func (t storeSeam) StoreReceipts(ctx context.Context, seen durable.Clock, all []durable.Receipt) error {
+	w, rows, stale := t.l.w, slices.Clone(all), atomic.Bool{}
+	err := t.l.do(ctx, call{op: "StoreReceipts", rates: w.plan.store, away: w.storeAway.now, crash: w.plan.journal.crash,
+		effect: func() {
+			if stale.Store(t.s.wentBackSince(seen)); !stale.Load() {
+				t.s.storeReceipts(rows)
+			}
+		}})
+	if err == nil && stale.Load() {
+		return durable.ErrStale
+	}
+	return err
+}
+
+// wentBackSince reports whether the store has another history than one that was seen.
+func (s *store) wentBackSince(seen durable.Clock) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return seen != durable.Clock{} && (s.history != seen.History || s.beat < seen.Beat)
 }
 
 func (t storeSeam) Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {

@@ -280,7 +280,7 @@ func (p *storePair) compareReceipts() {
 		ids = append(ids, durable.ReceiptID{byte(i)})
 	}
 	one := durable.Receipt{ID: ids[p.r.below(5)], ChannelNo: p.channel, Message: fmt.Sprint(p.r.below(100))}
-	require.NoError(p.t, p.real.StoreReceipts(p.t.Context(), []durable.Receipt{one}))
+	require.NoError(p.t, p.real.StoreReceipts(p.t.Context(), durable.Clock{}, []durable.Receipt{one}))
 	p.model.storeReceipts([]durable.Receipt{one})
 	got, err := p.real.Receipts(p.t.Context(), ids)
 	require.NoError(p.t, err)

@@ -44,10 +44,10 @@ var ackTests = map[string]func(*testing.T, *fixture){
 			ids = append(ids, all[i].ID)
 		}
 		all[9].Message, all[9].Reason = "", "message_id_conflict"
-		require.NoError(t, f.StoreReceipts(f.ctx, all))
+		require.NoError(t, f.StoreReceipts(f.ctx, durable.Clock{}, all))
 		changed := all[3]
 		changed.Message = "another"
-		require.NoError(t, f.StoreReceipts(f.ctx, []durable.Receipt{changed}), "a repeat changes nothing")
+		require.NoError(t, f.StoreReceipts(f.ctx, durable.Clock{}, []durable.Receipt{changed}), "a repeat changes nothing")
 		got, err := f.Receipts(f.ctx, append(ids, receiptAt(5, 5)))
 		require.NoError(t, err)
 		require.Len(t, got, 10)

@@ -199,6 +199,23 @@ var historyTests = map[string]func(*testing.T, *clocked){
 		_, err = f.SaveWatermarks(f.ctx, now, one)
 		require.NoError(t, err)
 	},
+	"no receipt of another history is recorded": func(t *testing.T, f *clocked) {
+		goBack := f.keep(t, "clock", "nodes")
+		f.Jump(time.Second)
+		seen := f.renew(t, f.node).Clock
+		one := []durable.Receipt{{ID: receiptAt(1, 1), ChannelNo: 1, Message: "m"}}
+		require.NoError(t, f.StoreReceipts(f.ctx, seen, nil))
+		goBack()
+		require.ErrorIs(t, f.StoreReceipts(f.ctx, seen, one), durable.ErrStale)
+		require.ErrorIs(t, f.StoreReceipts(f.ctx, seen, nil), durable.ErrStale)
+		now, err := f.CheckHistory(f.ctx, seen)
+		require.NoError(t, err)
+		require.ErrorIs(t, f.StoreReceipts(f.ctx, seen, one), durable.ErrStale)
+		got, err := f.Receipts(f.ctx, []durable.ReceiptID{one[0].ID})
+		require.NoError(t, err)
+		require.Empty(t, got)
+		require.NoError(t, f.StoreReceipts(f.ctx, now, one))
+	},
 	"the row of a lease alone tells that a store went back": func(t *testing.T, f *clocked) {
 		goBack := f.keep(t, "nodes")
 		f.Jump(time.Second)
