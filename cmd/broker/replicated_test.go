@@ -101,6 +101,7 @@ func waysIn(p *process) []way {
 		}, status(200)},
 		{"a line", post("/channel/c/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type", ndjson), line(ack + `"line"`)},
 		{"a line that is acknowledged", post("/channel/ack/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type", ndjson), line(`{"Status":200,` + ack + `"line"`)},
+		{"an event of a batch", post("/channel/c/batch", `[{"specversion":"1.0","id":"2","source":"/s","type":"t"}]`, "Content-Type", "application/cloudevents-batch+json"), line(ack)},
 		{"a line with a time", post("/channel/c/batch", `{"MessageID":"lines","Payload":"x","ScheduledFor":"`+at+`"}`, "Content-Type", ndjson), line(ack + `"lines"`)},
 	}
 }

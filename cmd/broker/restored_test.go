@@ -38,11 +38,16 @@ func (w *world) allTables(db *sql.DB) (tables []string) {
 // backUp copies tables into tables beside them, as a backup tool would into a file.
 func (w *world) backUp(db *sql.DB, tables []string) (version int64) {
 	w.t.Helper()
-	for _, table := range tables {
-		w.exec(db, "DROP TABLE IF EXISTS kept_"+table)
-		w.exec(db, "CREATE TABLE kept_"+table+" AS SELECT * FROM "+table)
-	}
+	w.copyTables(db, "kept_", tables)
 	return w.catalogueVersion(db)
+}
+
+func (w *world) copyTables(db *sql.DB, prefix string, tables []string) {
+	w.t.Helper()
+	for _, table := range tables {
+		w.exec(db, "DROP TABLE IF EXISTS "+prefix+table)
+		w.exec(db, "CREATE TABLE "+prefix+table+" AS SELECT * FROM "+table)
+	}
 }
 
 func (w *world) exec(db *sql.DB, statement string) {
@@ -60,13 +65,18 @@ func (w *world) catalogueVersion(db *sql.DB) (version int64) {
 // restore sets tables back to their copies, and the catalogue to that version.
 func (w *world) restore(db *sql.DB, tables []string, version int64) {
 	w.t.Helper()
+	w.restoreFrom(db, "kept_", tables, version)
+}
+
+func (w *world) restoreFrom(db *sql.DB, prefix string, tables []string, version int64) {
+	w.t.Helper()
 	eventually(w.t, "the restoration", func() bool { // a transaction of a broker may be in its way
 		tx, err := db.Begin()
 		require.NoError(w.t, err)
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 		var statements []string
 		for _, table := range tables {
-			statements = append(statements, "DELETE FROM "+table, "INSERT INTO "+table+" SELECT * FROM kept_"+table)
+			statements = append(statements, "DELETE FROM "+table, "INSERT INTO "+table+" SELECT * FROM "+prefix+table)
 		}
 		statements = append(statements, fmt.Sprintf("UPDATE settings SET value = %d WHERE name = 'catalogue'", version))
 		for _, statement := range statements {
