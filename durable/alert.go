@@ -234,7 +234,6 @@ func (s *Store) FinishAlert(ctx context.Context, a Alert, onto []Sink, most int)
 // sink: no broker serves that sink any more.
 func (s *Store) ForgetAlerts(ctx context.Context, beforeMs int64) error {
 	return repeat(ctx, "forget alerts", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, deleteOldAlerts, beforeMs)
-		return err
+		return exec(ctx, s.db, deleteOldAlerts, beforeMs)
 	})
 }

@@ -117,44 +117,8 @@ func (o *Outcome) node() sql.NullInt64 {
 	return sql.NullInt64{Int64: int64(o.Node) - 1, Valid: o.Node > 0}
 }
 
-// orNull returns the argument for a column. A driver.Valuer would cost an allocation for each row.
-func orNull(n sql.NullInt64) any {
-	if !n.Valid {
-		return nil
-	}
-	return n.Int64
-}
-
 // duration is the column of the duration of a delivery: a report of a pull worker has none, and no
 // status either.
 func (o *Outcome) duration() sql.NullInt64 {
 	return sql.NullInt64{Int64: min(o.DurationMs, math.MaxUint32), Valid: o.StatusCode > 0 && o.Node > 0}
-}
-
-// An Attempt is one failed attempt.
-type Attempt struct {
-	No         int
-	AtMs       int64
-	StatusCode int
-	Error      string
-	DurationMs int64
-	Answer     []byte
-	Phase      Phase
-}
-
-// A Phase is how far a failed attempt came.
-type Phase uint8
-
-// The phases of an attempt.
-const (
-	PhaseAnswered       Phase = iota // the consumer answered, or the attempt was no request
-	PhaseNotSent                     // nothing reached the consumer
-	PhaseMaybeProcessed              // the request was sent at least in part, and no answer came
-	PhaseLeaseEnded                  // its lease ended without an outcome: no answer is known
-	PhaseGivenBack                   // its worker gave the job back
-)
-
-// String returns the name of the phase as clients see it.
-func (p Phase) String() string {
-	return [...]string{"", "not_sent", "maybe_processed", "lease_ended", "given_back"}[min(p, PhaseGivenBack)]
 }

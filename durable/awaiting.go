@@ -95,7 +95,7 @@ func (s *Store) RestReplies(ctx context.Context, consumerNo uint32, rest []Await
 					waits = append(waits, consumerNo, part[i].ID[:], part[i].ProducerNo)
 				}
 			}
-			_, err := tx.ExecContext(ctx, list(restReplies, len(part)), args...)
+			err := exec(ctx, tx, list(restReplies, len(part)), args...)
 			if err != nil || len(waits) == 0 {
 				return err
 			}
@@ -142,7 +142,7 @@ func (s *Store) WakeReplies(ctx context.Context, producerNo uint32, limit int) (
 		}
 		for _, no := range consumers {
 			for _, part := range chunks(found[no], maxInList) {
-				if _, err := tx.ExecContext(ctx, list(wakeReplies, len(part)), inArgs(no, part)...); err != nil {
+				if err := exec(ctx, tx, list(wakeReplies, len(part)), inArgs(no, part)...); err != nil {
 					return err
 				}
 			}
@@ -164,7 +164,7 @@ func (s *Store) ForgetAwaiting(ctx context.Context, consumerNo uint32, ids []ide
 
 func forgetAwaiting(ctx context.Context, q querier, consumerNo uint32, ids []ident.ID) error {
 	for _, part := range chunks(ids, deletedAtOnce) {
-		if _, err := q.ExecContext(ctx, list(deleteAwaiting, len(part)), inArgs(consumerNo, part)...); err != nil {
+		if err := exec(ctx, q, list(deleteAwaiting, len(part)), inArgs(consumerNo, part)...); err != nil {
 			return err
 		}
 	}

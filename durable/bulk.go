@@ -205,11 +205,10 @@ func (s *Store) CreateBulk(ctx context.Context, b *Bulk, body []byte) error {
 
 // addChunk appends a chunk to the body of a bulk.
 func (s *Store) addChunk(ctx context.Context, tx *sql.Tx, id ident.ID, no int64, body []byte, leaseMs int64) error {
-	if _, err := tx.ExecContext(ctx, insertBulkChunk, id[:], no, body); err != nil {
+	if err := exec(ctx, tx, insertBulkChunk, id[:], no, body); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, growBulk, len(body), leaseMs, id[:])
-	return err
+	return exec(ctx, tx, growBulk, len(body), leaseMs, id[:])
 }
 
 // An ownedBulk is a bulk whose row is locked, and the store's time.
@@ -223,7 +222,7 @@ type ownedBulk struct {
 func (s *Store) owning(ctx context.Context, name string, h BulkOwner, f func(ctx context.Context, tx *sql.Tx, b ownedBulk) error) error {
 	err := s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		if s.dialect != sqliteDialect {
-			if _, err := tx.ExecContext(ctx, setBulkSession); err != nil {
+			if err := exec(ctx, tx, setBulkSession); err != nil {
 				return err
 			}
 		}
@@ -277,8 +276,7 @@ func (s *Store) RestartBulkBody(ctx context.Context, h BulkOwner) error {
 			if n, err = s.removeChunks(ctx, tx, b.ID); err != nil || n > 0 {
 				return err
 			}
-			_, err = tx.ExecContext(ctx, restartBulk, b.ID[:])
-			return err
+			return exec(ctx, tx, restartBulk, b.ID[:])
 		})
 		if err != nil || n == 0 {
 			return err
@@ -290,8 +288,7 @@ func (s *Store) RestartBulkBody(ctx context.Context, h BulkOwner) error {
 // it. The caller owns it no longer.
 func (s *Store) RunBulk(ctx context.Context, h BulkOwner, total int64) error {
 	err := s.owning(ctx, "start a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
-		_, err := tx.ExecContext(ctx, runBulk, noOwner, total, b.nowMs, b.ID[:])
-		return err
+		return exec(ctx, tx, runBulk, noOwner, total, b.nowMs, b.ID[:])
 	})
 	if errors.Is(err, ErrBulkLost) { // or an earlier run of the same transaction ended it
 		if b, e := s.BulkByID(ctx, h.ID); e == nil && b.State >= BulkRunning && b.Total == total {
@@ -302,3 +299,41 @@ func (s *Store) RunBulk(ctx context.Context, h BulkOwner, total int64) error {
 }
 
 var noOwner = bytes.Repeat([]byte{0}, 16)
+
+// chunksAtOnce is the number of chunks that one transaction removes, of at most 1 MiB each.
+const chunksAtOnce = 16
+
+const selectFirstChunk = `
+SELECT COALESCE(MIN(no), -1)
+FROM bulk_chunks
+WHERE bulk_id = ?`
+
+const deleteChunks = `
+DELETE FROM bulk_chunks
+WHERE bulk_id = ?
+  AND no < ?`
+
+// removeChunks removes the first chunks of a bulk and returns how many there may have been.
+func (s *Store) removeChunks(ctx context.Context, tx *sql.Tx, id ident.ID) (int, error) {
+	first := int64(-1)
+	if err := tx.QueryRowContext(ctx, selectFirstChunk, id[:]).Scan(&first); err != nil || first < 0 {
+		return 0, err
+	}
+	err := exec(ctx, tx, deleteChunks, id[:], first+chunksAtOnce)
+	return chunksAtOnce, err
+}
+
+// BulkByID returns a bulk. ErrNotFound: there is none, or its body is not whole yet.
+func (s *Store) BulkByID(ctx context.Context, id ident.ID) (b *Bulk, err error) {
+	err = repeat(ctx, "read a bulk", func(ctx context.Context) error {
+		b, err = selectBulk(ctx, s.reads, selectBulkByID, id[:])
+		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {
+			return ErrNotFound
+		}
+		return err
+	})
+	return b, err
+}
+
+// maxBadRow and maxBulkReason are the longest stored reasons of a bad row and of a bulk, bytes.
+const maxBadRow, maxBulkReason = 512, 1024

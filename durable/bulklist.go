@@ -82,16 +82,6 @@ WHERE state = 0
   AND lease_ms < ?
 LIMIT ?`
 
-	selectFirstChunk = `
-SELECT COALESCE(MIN(no), -1)
-FROM bulk_chunks
-WHERE bulk_id = ?`
-
-	deleteChunks = `
-DELETE FROM bulk_chunks
-WHERE bulk_id = ?
-  AND no < ?`
-
 	deleteBulk = `
 DELETE FROM bulks
 WHERE id = ?`
@@ -217,7 +207,6 @@ func (s *Store) countBlock(ctx context.Context, id ident.ID, b block, consumers 
 		return nil
 	}
 	return repeat(ctx, "complete a step of a bulk", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, completeBulkStep, delivered, id[:], b.first[:])
-		return err
+		return exec(ctx, s.db, completeBulkStep, delivered, id[:], b.first[:])
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // A BulkStep is the next rows of a bulk. One transaction stores their messages and schedules, what
@@ -164,7 +163,7 @@ func (s *Store) insertHere(ctx context.Context, tx *sql.Tx, node NodeLease, part
 		rest, err = s.resolveHere(ctx, tx, part, errs)
 	}
 	for try := 0; err == nil && len(rest) > 0; try++ {
-		if _, err = tx.ExecContext(ctx, savepoint); err != nil {
+		if err = exec(ctx, tx, savepoint); err != nil {
 			return err
 		}
 		w := newBuilder()
@@ -179,7 +178,7 @@ func (s *Store) insertHere(ctx context.Context, tx *sql.Tx, node NodeLease, part
 		case v != bad && v != exists || try > 8:
 			return e
 		}
-		if _, err = tx.ExecContext(ctx, backToSavepoint); err != nil {
+		if err = exec(ctx, tx, backToSavepoint); err != nil {
 			return err
 		}
 		switch {
@@ -234,7 +233,7 @@ func (s *Store) moveBulk(ctx context.Context, tx *sql.Tx, b ownedBulk, step *Bul
 	}
 	if messages > 0 {
 		first, last := step.Messages[0].ID, step.Messages[len(step.Messages)-1].ID
-		if _, err := tx.ExecContext(ctx, insertBulkStep, b.ID[:], first[:], last[:], step.Audience, messages, jobs); err != nil {
+		if err := exec(ctx, tx, insertBulkStep, b.ID[:], first[:], last[:], step.Audience, messages, jobs); err != nil {
 			return err
 		}
 	}
@@ -252,23 +251,17 @@ func (s *Store) moveBulk(ctx context.Context, tx *sql.Tx, b ownedBulk, step *Bul
 	if step.Last {
 		state, total, lease, next = BulkDone, step.To.Row, 0, 0
 	}
-	_, err := tx.ExecContext(ctx, moveBulk, state, lease, next, total, step.To.Row, step.To.Byte, published, len(rejected), duplicates,
+	err := exec(ctx, tx, moveBulk, state, lease, next, total, step.To.Row, step.To.Byte, published, len(rejected), duplicates,
 		step.Speed, b.nowMs, b.ID[:])
 	return err
 }
-
-// maxBadRow and maxBulkReason are the longest stored reasons of a bad row and of a bulk, bytes.
-const maxBadRow, maxBulkReason = 512, 1024
-
-// cutTo returns s as UTF-8 of at most n bytes.
-func cutTo(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
 // scheduleHere stores a schedule inside a transaction, or returns what has its Key.
 func (s *Store) scheduleHere(ctx context.Context, tx *sql.Tx, node NodeLease, m *Scheduled) error {
 	if err := storable(&m.Message); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, savepoint); err != nil {
+	if err := exec(ctx, tx, savepoint); err != nil {
 		return err
 	}
 	errs := []error{nil}

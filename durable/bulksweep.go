@@ -8,19 +8,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// chunksAtOnce is the number of chunks that one transaction removes, of at most 1 MiB each.
-const chunksAtOnce = 16
-
-// removeChunks removes the first chunks of a bulk and returns how many there may have been.
-func (s *Store) removeChunks(ctx context.Context, tx *sql.Tx, id ident.ID) (int, error) {
-	first := int64(-1)
-	if err := tx.QueryRowContext(ctx, selectFirstChunk, id[:]).Scan(&first); err != nil || first < 0 {
-		return 0, err
-	}
-	_, err := tx.ExecContext(ctx, deleteChunks, id[:], first+chunksAtOnce)
-	return chunksAtOnce, err
-}
-
 // SweepBulks ends bulks of deleted producers and channels, removes the bodies of bulks that are over, bulks whose client went away before their
 // body was whole and, if beforeMs is not 0, bulks that are over since before that time. It does a
 // small part, and reports whether there may be more. The row of a bulk goes last, so that a crash
@@ -62,7 +49,7 @@ func (s *Store) removeBody(ctx context.Context, id ident.ID) error {
 	return s.run(ctx, transaction{name: "remove the body of a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := s.removeChunks(ctx, tx, id)
 		if err == nil && n == 0 {
-			_, err = tx.ExecContext(ctx, forgetBulkBody, id[:])
+			err = exec(ctx, tx, forgetBulkBody, id[:])
 		}
 		return err
 	})
@@ -107,8 +94,7 @@ func (s *Store) removeBulk(ctx context.Context, id ident.ID, nowMs int64) error 
 			return err
 		}
 		if len(steps) > 0 {
-			_, err := tx.ExecContext(ctx, deleteBulkSteps, id[:], steps[len(steps)-1][:])
-			return err
+			return exec(ctx, tx, deleteBulkSteps, id[:], steps[len(steps)-1][:])
 		}
 		last := int64(0)
 		err = each(ctx, tx, selectBadRows, []any{id[:], -1, limit}, func(r *sql.Rows) error {
@@ -122,7 +108,29 @@ func (s *Store) removeBulk(ctx context.Context, id ident.ID, nowMs int64) error 
 		if last > 0 {
 			statement, args = deleteBulkErrors, []any{id[:], last}
 		}
-		_, err = tx.ExecContext(ctx, statement, args...)
-		return err
+		return exec(ctx, tx, statement, args...)
+	})
+}
+
+// Those that were stored by a broker which did not know of the deletion yet.
+const selectOrphanedBulk = `
+SELECT b.id
+FROM bulks b
+JOIN producers p
+  ON p.no = b.producer_no
+JOIN channels c
+  ON c.no = b.channel_no
+WHERE b.state IN (1, 2)
+  AND (p.deleted_no <> 0 OR c.deleted_no <> 0)
+LIMIT 1`
+
+// endOrphanedBulk ends a bulk whose channel or producer is deleted, and reports whether there was one.
+func (s *Store) endOrphanedBulk(ctx context.Context, nowMs int64) (bool, error) {
+	found, err := s.bulkIDs(ctx, selectOrphanedBulk)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	return true, repeat(ctx, "end a bulk of a deleted producer", func(ctx context.Context) error {
+		return exec(ctx, s.db, endBulkOf, BulkFailed, noOwner, nowMs, []byte("the producer or the channel was deleted"), found[0][:])
 	})
 }

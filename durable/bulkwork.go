@@ -126,7 +126,7 @@ func (s *Store) ClaimBulk(ctx context.Context, owner [16]byte, of BulkQueue) (b 
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, takeBulk, owner[:], now+BulkLease.Milliseconds(), found.ID[:]); err != nil {
+		if err := exec(ctx, tx, takeBulk, owner[:], now+BulkLease.Milliseconds(), found.ID[:]); err != nil {
 			return err
 		}
 		found.Owner, found.Fence = owner, found.Fence+1
@@ -139,8 +139,7 @@ func (s *Store) ClaimBulk(ctx context.Context, owner [16]byte, of BulkQueue) (b 
 // RenewBulk extends the lease of an owner.
 func (s *Store) RenewBulk(ctx context.Context, h BulkOwner) error {
 	return s.owning(ctx, "renew the lease of a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
-		_, err := tx.ExecContext(ctx, renewBulk, b.nowMs+BulkLease.Milliseconds(), b.ID[:])
-		return err
+		return exec(ctx, tx, renewBulk, b.nowMs+BulkLease.Milliseconds(), b.ID[:])
 	})
 }
 
@@ -148,8 +147,7 @@ func (s *Store) RenewBulk(ctx context.Context, h BulkOwner) error {
 // tries and why the last one failed.
 func (s *Store) ReleaseBulk(ctx context.Context, h BulkOwner, waitMs int64, tries int, reason string) error {
 	err := s.owning(ctx, "release a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
-		_, err := tx.ExecContext(ctx, releaseBulk, noOwner, max(b.NextMs, b.nowMs+waitMs), tries, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
-		return err
+		return exec(ctx, tx, releaseBulk, noOwner, max(b.NextMs, b.nowMs+waitMs), tries, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
 	})
 	if errors.Is(err, ErrBulkLost) {
 		return nil // it is not the caller's any more
@@ -160,8 +158,7 @@ func (s *Store) ReleaseBulk(ctx context.Context, h BulkOwner, waitMs int64, trie
 // FailBulk ends a bulk with a reason. What it published stays published.
 func (s *Store) FailBulk(ctx context.Context, h BulkOwner, reason string) error {
 	return s.owning(ctx, "fail a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
-		_, err := tx.ExecContext(ctx, endBulk, BulkFailed, noOwner, b.nowMs, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
-		return err
+		return exec(ctx, tx, endBulk, BulkFailed, noOwner, b.nowMs, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
 	})
 }
 
@@ -175,8 +172,7 @@ func (s *Store) CancelBulk(ctx context.Context, id ident.ID) (*Bulk, error) {
 			return ErrBulkOver
 		}
 		b.State, b.Paused, b.ChangedMs = BulkCancelled, false, b.nowMs
-		_, err := tx.ExecContext(ctx, endBulk, BulkCancelled, noOwner, b.nowMs, []byte(b.Reason), b.ID[:])
-		return err
+		return exec(ctx, tx, endBulk, BulkCancelled, noOwner, b.nowMs, []byte(b.Reason), b.ID[:])
 	})
 }
 
@@ -190,8 +186,7 @@ func (s *Store) PauseBulk(ctx context.Context, id ident.ID, paused bool) (*Bulk,
 			return nil
 		}
 		b.Paused, b.ChangedMs = paused, b.nowMs
-		_, err := tx.ExecContext(ctx, pauseBulk, paused, noOwner, b.nowMs, b.ID[:])
-		return err
+		return exec(ctx, tx, pauseBulk, paused, noOwner, b.nowMs, b.ID[:])
 	})
 }
 
@@ -211,18 +206,6 @@ func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func
 			return err
 		}
 		return f(ctx, tx, ownedBulk{b, now})
-	})
-	return b, err
-}
-
-// BulkByID returns a bulk. ErrNotFound: there is none, or its body is not whole yet.
-func (s *Store) BulkByID(ctx context.Context, id ident.ID) (b *Bulk, err error) {
-	err = repeat(ctx, "read a bulk", func(ctx context.Context) error {
-		b, err = selectBulk(ctx, s.reads, selectBulkByID, id[:])
-		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {
-			return ErrNotFound
-		}
-		return err
 	})
 	return b, err
 }

@@ -67,7 +67,7 @@ func (s *Store) newVersion(ctx context.Context, tx *sql.Tx) (c change, err error
 	if err != nil {
 		return c, err
 	}
-	if _, err = tx.ExecContext(ctx, s.dialect.sql(bumpCatalogue), now); err != nil {
+	if err = exec(ctx, tx, s.dialect.sql(bumpCatalogue), now); err != nil {
 		return c, err
 	}
 	if err = tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.version); err != nil {
@@ -76,6 +76,13 @@ func (s *Store) newVersion(ctx context.Context, tx *sql.Tx) (c change, err error
 	c.nowMs, err = s.now(ctx, tx)
 	return c, err
 }
+
+// The settings that have the highest numbers which a former history of the store gave away.
+const (
+	usedProducer = "used producer number"
+	usedChannel  = "used channel number"
+	usedConsumer = "used consumer number"
+)
 
 // next returns 1 + the highest number of a table, and of those that Touch has stored under used. The
 // lock on the version serialises creators, and no row of the catalogue is ever deleted, so numbers
@@ -193,57 +200,4 @@ func (p Put) merge(name, token string) (string, string) {
 		token = *p.Token
 	}
 	return name, token
-}
-
-// replayShown is how long a replay that has ended is among the changes: longer than its last attempt.
-const replayShown = 2 * time.Hour
-
-// Changes returns the rows that changed after a version of the catalogue, in one consistent
-// snapshot. Version 0 returns all rows, and so does a version from the future, which a
-// restored backup can cause. Without a change the call costs one read by key.
-func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
-	var c Changes
-	err := repeat(ctx, "read the version of the catalogue", func(ctx context.Context) error {
-		return s.reads.QueryRowContext(ctx, selectCatalogue).Scan(&c.Version)
-	})
-	if err != nil || c.Version == after {
-		return c, err
-	}
-	snapshot := transaction{
-		name:     "read the catalogue",
-		options:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
-		reads:    true,
-		harmless: true,
-	}
-	err = s.run(ctx, snapshot, func(ctx context.Context, tx *sql.Tx) error {
-		c = Changes{}
-		// The first read establishes the snapshot.
-		if err := tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.Version); err != nil {
-			return err
-		}
-		since := after
-		if c.Version < since {
-			since = 0
-		}
-		var err error
-		if c.Producers, err = selectAll[Producer](ctx, tx, selectProducersSince, since); err != nil {
-			return err
-		}
-		if c.Channels, err = selectAll[Channel](ctx, tx, selectChannelsSince, since); err != nil {
-			return err
-		}
-		if c.Consumers, err = selectAll[Consumer](ctx, tx, selectConsumersSince, since); err != nil {
-			return err
-		}
-		now, err := s.now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		c.Replays, err = selectAll[Replay](ctx, tx, selectReplaysSince, since, now-replayShown.Milliseconds())
-		return err
-	})
-	if err != nil {
-		return Changes{}, err
-	}
-	return c, nil
 }

@@ -144,7 +144,7 @@ func (s *Store) setClock(ctx context.Context, r clockReading, next Clock) (set b
 	}
 	n, err := res.RowsAffected()
 	if n == 0 && err == nil { // another broker was faster, or the row is missing
-		_, err = s.db.ExecContext(ctx, s.dialect.sql(insertClock))
+		err = exec(ctx, s.db, s.dialect.sql(insertClock))
 	}
 	return n == 1, err
 }

@@ -277,3 +277,14 @@ func (d asMillis) Scan(v any) error {
 func (d asMillis) Value() (driver.Value, error) { return d.UnixMilli(), nil }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// selectIDs returns the IDs of a query with one column.
+func selectIDs(ctx context.Context, q querier, query string, args []any) (ids []ident.ID, err error) {
+	err = each(ctx, q, query, args, func(r *sql.Rows) error {
+		var id ident.ID
+		err := r.Scan(scanID{&id})
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}

@@ -53,6 +53,9 @@ WHERE channel_no = ?
   AND id = ?
   AND deleted_no = 0`
 
+	selectConsumerByNo = fromConsumers + `
+WHERE no = ?`
+
 	selectConsumersSince = fromConsumers + `
 WHERE version > ?
 ORDER BY no`

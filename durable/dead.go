@@ -205,10 +205,10 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	if err := insertRows(ctx, tx, s.dialect.sql(reopenJobs), args); err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, list(s.dialect.sql(insertRedrives), len(gone)), append([]any{nowMs, how}, inArgs(consumerNo, gone)...)...); err != nil {
+	if err := exec(ctx, tx, list(s.dialect.sql(insertRedrives), len(gone)), append([]any{nowMs, how}, inArgs(consumerNo, gone)...)...); err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, list(deadJobs.remove, len(gone)), inArgs(consumerNo, gone)...); err != nil {
+	if err := exec(ctx, tx, list(deadJobs.remove, len(gone)), inArgs(consumerNo, gone)...); err != nil {
 		return nil, err
 	}
 	if err := s.expireAgain(ctx, tx, consumerNo, gone, nowMs); err != nil {
@@ -216,5 +216,3 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	}
 	return moved, nil
 }
-
-func bytesOf(id ident.ID) []byte { return id[:] }

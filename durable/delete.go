@@ -2,10 +2,7 @@ package durable
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-
-	"github.com/penstock-broker/penstock/internal/ident"
 )
 
 // Deleted resources keep their rows, because messages and outcomes name their numbers. Their
@@ -16,19 +13,6 @@ import (
 var ErrHasConsumers = errors.New("durable: the channel has consumers")
 
 const (
-	deleteConsumer = `
-UPDATE consumers
-SET
-    deleted_no = no,
-    until_id = ?,
-    token = ?,
-    policy = ?,
-    state = ?,
-    state_reason = ?,
-    state_ms = ?,
-    version = ?
-WHERE no = ?`
-
 	countConsumers = `
 SELECT COUNT(*)
 FROM consumers
@@ -56,11 +40,6 @@ WHERE no = ?`
 	requireVersion = `
 UPDATE nodes
 SET least_version = ?`
-
-	selectLastMessage = `
-SELECT MAX(id)
-FROM messages
-WHERE channel_no = ?`
 )
 
 // DeleteConsumer deletes a consumer if the preconditions of p hold. Its position is never given
@@ -86,19 +65,6 @@ func (s *Store) DeleteConsumer(ctx context.Context, channelID string, p Put) (ou
 	return out, nil
 }
 
-// lastID returns an ID that is not before any message of the channel, and not before now.
-func (c change) lastID(ctx context.Context, channelNo uint32) (ident.ID, error) {
-	last := ident.AtMillis(c.nowMs)
-	var newest []byte
-	if err := c.tx.QueryRowContext(ctx, selectLastMessage, channelNo).Scan(&newest); err != nil {
-		return last, err
-	}
-	if len(newest) == ident.Size && ident.ID(newest).Compare(last) > 0 {
-		last = ident.ID(newest)
-	}
-	return last, nil
-}
-
 // DeleteChannel deletes a channel without consumers if the preconditions of p hold. After it
 // has returned, no message is inserted into the channel. ErrHasConsumers: there are consumers.
 // ErrNotFound: there is no such channel.
@@ -121,8 +87,7 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 			return err
 		}
 		out.Paused, out.Deleted, out.Version = true, true, c.version
-		_, err := c.tx.ExecContext(ctx, deleteChannel, c.version, out.No)
-		return err
+		return exec(ctx, c.tx, deleteChannel, c.version, out.No)
 	})
 	if err != nil {
 		return Channel{}, err
@@ -148,26 +113,18 @@ func (s *Store) DeleteProducer(ctx context.Context, p Put) (out Producer, err er
 			return err
 		}
 		out.PublishSecret, out.Settings, out.Deleted, out.Version = "", "", true, c.version
-		if _, err := c.tx.ExecContext(ctx, deleteProducer, []byte{}, c.version, out.No); err != nil {
+		if err := exec(ctx, c.tx, deleteProducer, []byte{}, c.version, out.No); err != nil {
 			return err
 		}
-		if _, err := c.tx.ExecContext(ctx, lockNodes); err != nil { // a number that is new is not missed
+		if err := exec(ctx, c.tx, lockNodes); err != nil { // a number that is new is not missed
 			return err
 		}
-		_, err := c.tx.ExecContext(ctx, requireVersion, c.version)
-		return err
+		return exec(ctx, c.tx, requireVersion, c.version)
 	})
 	if err != nil {
 		return Producer{}, err
 	}
 	return out, nil
-}
-
-func orNotFound(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return ErrNotFound
-	}
-	return err
 }
 
 // Derive returns what became of a job of the consumer: the open jobs of a deleted one are dead.

@@ -10,26 +10,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// An Occurrence makes the insert of a message the end of its wait in a schedule. One transaction
-// stores the message and moves the schedule on, if the schedule waits for just this message.
-type Occurrence struct {
-	Of       ident.ID // the schedule
-	No       int      // of the message in the schedule
-	NextNo   int
-	NextMs   int64 // when message NextNo is due; 0: this is the last message
-	Reserved bool  // the Key of the message is that of the schedule
-
-	ChangedMs int64 // of the schedule: the message is of that state
-}
-
-// A Due is a schedule whose next message is due.
-type Due struct {
-	DueLine
-	ID    ident.ID
-	AtMs  int64
-	Bytes int // of its payload and headers
-}
-
 const (
 	selectNextDue = `
 SELECT COALESCE(
@@ -66,17 +46,6 @@ SET
 WHERE id = ?`
 )
 
-// columns are those of a schedule that is due.
-func (d *Due) columns() columns {
-	return columns{
-		{"id", scanID{&d.ID}},
-		{"producer_no", &d.ProducerNo},
-		{"channel_no", &d.ChannelNo},
-		{"due_ms", &d.AtMs},
-		{"LENGTH(payload) + LENGTH(headers)", &d.Bytes},
-	}
-}
-
 // stand are the columns that say which message a schedule waits for.
 func (m *Scheduled) stand() columns {
 	return m.columns().only("id", "status", "occurrence", "message_id", "changed_ms")
@@ -111,15 +80,10 @@ func (s *Store) DueSchedules(ctx context.Context, nowMs int64, limit int) ([]Due
 	return s.due(ctx, selectDue, nowMs, limit)
 }
 
-func (s *Store) due(ctx context.Context, query string, args ...any) ([]Due, error) {
-	return readAll[Due](ctx, s, "read scheduled messages that are due", query, args...)
-}
-
 // PostponeScheduled gives schedules that are due at nowMs a later time.
 func (s *Store) PostponeScheduled(ctx context.Context, ids []ident.ID, nowMs, untilMs int64) error {
 	return repeat(ctx, "postpone scheduled messages", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, list(postponeScheduled, len(ids)), append([]any{untilMs, nowMs}, idArgs(ids)...)...)
-		return err
+		return exec(ctx, s.db, list(postponeScheduled, len(ids)), append([]any{untilMs, nowMs}, idArgs(ids)...)...)
 	})
 }
 
@@ -228,7 +192,7 @@ func (s *Store) freeReserved(ctx context.Context, tx *sql.Tx, todo []entry) erro
 	}
 	slices.Sort(channels)
 	for _, no := range channels {
-		if _, err := tx.ExecContext(ctx, list(deleteReserved, len(reserved[no])), append([]any{no}, reserved[no]...)...); err != nil {
+		if err := exec(ctx, tx, list(deleteReserved, len(reserved[no])), append([]any{no}, reserved[no]...)...); err != nil {
 			return err
 		}
 	}
@@ -267,7 +231,7 @@ func (s *Store) moveOn(ctx context.Context, tx *sql.Tx, todo []entry) error {
 			last = append(last, e)
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, moveOn, o.NextMs, o.NextNo, e.ID[:], o.Of[:]); err != nil {
+		if err := exec(ctx, tx, moveOn, o.NextMs, o.NextNo, e.ID[:], o.Of[:]); err != nil {
 			return err
 		}
 	}
@@ -281,7 +245,7 @@ func (s *Store) moveOn(ctx context.Context, tx *sql.Tx, todo []entry) error {
 			in = append(in, e.Occurrence.Of[:])
 		}
 		query += list("\n    END\nWHERE id IN (?...)", len(part))
-		if _, err := tx.ExecContext(ctx, query, append(when, in...)...); err != nil {
+		if err := exec(ctx, tx, query, append(when, in...)...); err != nil {
 			return err
 		}
 	}

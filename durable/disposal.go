@@ -101,7 +101,7 @@ func (s *Store) Dispose(ctx context.Context, consumerNo uint32, dead []DeadHead,
 	}
 	return s.run(ctx, transaction{name: "dispose of dead letters", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		for i := range dead {
-			if _, err := tx.ExecContext(ctx, updateDisposal, to, consumerNo, dead[i].ID[:], dead[i].DiedMs); err != nil {
+			if err := exec(ctx, tx, updateDisposal, to, consumerNo, dead[i].ID[:], dead[i].DiedMs); err != nil {
 				return err
 			}
 		}

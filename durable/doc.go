@@ -16,17 +16,17 @@
 // the message was stored. Each consumer has a fixed position in its channel, which is never
 // given away again. A message has a job for each position below its audience, unless it is
 // addressed to other consumers, a filter refused it, or the consumer was deleted before; see
-// concerns.go. A waiting job needs no row. A job gets a row when it is over (deliveries, dead_jobs), has
-// failed or was redriven (open_jobs, attempts). If a job has rows in several tables,
-// deliveries outranks dead_jobs, and dead_jobs outranks open_jobs. Readers are therefore
+// concerns.go. A waiting job needs no row. A job gets a row when it is over (deliveries,
+// dead_jobs), has failed or was redriven (open_jobs, attempts). If a job has rows in several
+// tables, deliveries outranks dead_jobs, and dead_jobs outranks open_jobs. Readers are therefore
 // correct even between changes of two tables.
 //
 // # Guards
 //
 // An insert depends on three facts: the audience and the shape of the channel, the lease of
-// the broker's node number, and the age of the IDs. The server checks them in the same statement. If one
-// is stale, the insert returns ErrStale and stores nothing. After the 201 for a new consumer,
-// every later message therefore reaches it, and no message appears behind the scan of a
+// the broker's node number, and the age of the IDs. The server checks them in the same statement.
+// If one is stale, the insert returns ErrStale and stores nothing. After the 201 for a new
+// consumer, every later message therefore reaches it, and no message appears behind the scan of a
 // reconciler.
 //
 // # Isolation
@@ -42,4 +42,32 @@
 // of rows), open_jobs, dead_jobs and attempts with failures, all other tables with the number
 // of producers, channels, consumers and brokers. Of the tables that grow with traffic only
 // ordered, idempotency_keys, scheduled and exchanges have a secondary index.
+//
+// # Where to find what
+//
+// The vocabulary is in types.go (errors, resources, messages), jobtypes.go (jobs, attempts,
+// outcomes) and generation.go (replays).
+//
+//   - A new column: the method columns of its row, a migration, and the statements in testdata,
+//     which a test writes (columns.go, statement.go, statements_test.go).
+//   - Statements: columns.go (lists of columns, rows), statement.go (texts for both dialects),
+//     query.go (run, repeat), errors.go (what may be repeated), text.go (what is cut).
+//   - The store: store.go, mysql.go, session.go, sqlite.go, backup.go, migrate.go, clock.go,
+//     history.go, node.go, setting.go, replicated.go, proof.go.
+//   - The catalogue: catalogue.go (the one put), producer.go, channel.go, consumer.go, changes.go
+//     (what brokers read), state.go, failures.go, hold.go, pace.go, delete.go, ending.go, alert.go.
+//   - Which jobs a message has: concerns.go, positions.go, leaveout.go.
+//   - A message: headers.go, identity.go, terms.go, entry.go (what makes a repeat), insert.go (the
+//     way of a batch), guard.go, insert_mysql.go, insert_text.go and literal.go (the texts),
+//     insert_sqlite.go, original.go, order.go, receipt.go, message.go (reads).
+//   - The end of a job: outcome.go, attempt.go, job.go, jobtable.go, dead.go, disposal.go,
+//     growth.go, step.go and stepsource.go (the timeline), status.go (events for producers),
+//     keptlease.go.
+//   - Responses: exchange.go, exchangework.go, awaiting.go.
+//   - Scans and books: scan.go, scanover.go, watermark.go, sheet.go, books.go, backlog.go,
+//     stored.go, stray.go.
+//   - What ends by its age: expiring.go, purge.go, purgepage.go.
+//   - Schedules: scheduled.go, dueline.go, dispatch.go, reschedule.go, schedulelist.go.
+//   - Bulks: bulk.go, bulkwork.go, bulkstep.go, bulklist.go, bulksweep.go.
+//   - Replays: replay.go.
 package durable

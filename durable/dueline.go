@@ -6,7 +6,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/penstock-broker/penstock/internal/ident"
 )
+
+// A Due is a schedule whose next message is due.
+type Due struct {
+	DueLine
+	ID    ident.ID
+	AtMs  int64
+	Bytes int // of its payload and headers
+}
+
+// columns are those of a schedule that is due.
+func (d *Due) columns() columns {
+	return columns{
+		{"id", scanID{&d.ID}},
+		{"producer_no", &d.ProducerNo},
+		{"channel_no", &d.ChannelNo},
+		{"due_ms", &d.AtMs},
+		{"LENGTH(payload) + LENGTH(headers)", &d.Bytes},
+	}
+}
 
 // A DueLine names the schedules of one producer in one channel.
 type DueLine struct{ ProducerNo, ChannelNo uint32 }
@@ -127,4 +148,8 @@ func (s *Store) DueOfLines(ctx context.Context, nowMs int64, turns []DueTurn) (d
 	}
 	slices.SortFunc(due, Due.Compare)
 	return due, nil
+}
+
+func (s *Store) due(ctx context.Context, query string, args ...any) ([]Due, error) {
+	return readAll[Due](ctx, s, "read scheduled messages that are due", query, args...)
 }

@@ -22,12 +22,6 @@ var ofURL = [...]string{deleteOf("failures"), deletePace}
 
 var deletePace = deleteOf("paces")
 
-func deleteOf(table string) string {
-	return `
-DELETE FROM ` + table + `
-WHERE consumer_no = ?`
-}
-
 const (
 	selectBulksOfProducer = `
 SELECT id
@@ -40,18 +34,6 @@ SELECT id
 FROM bulks
 WHERE state IN (0, 1, 2)
   AND channel_no = ?`
-
-	// Those that were stored by a broker which did not know of the deletion yet.
-	selectOrphanedBulk = `
-SELECT b.id
-FROM bulks b
-JOIN producers p
-  ON p.no = b.producer_no
-JOIN channels c
-  ON c.no = b.channel_no
-WHERE b.state IN (1, 2)
-  AND (p.deleted_no <> 0 OR c.deleted_no <> 0)
-LIMIT 1`
 
 	endBulkOf = `
 UPDATE bulks
@@ -69,12 +51,30 @@ WHERE id = ?
 
 func (c change) run(ctx context.Context, statements []string, no uint32) error {
 	for _, statement := range statements {
-		if _, err := c.tx.ExecContext(ctx, statement, no); err != nil {
+		if err := exec(ctx, c.tx, statement, no); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+const deleteConsumer = `
+UPDATE consumers
+SET
+    deleted_no = no,
+    until_id = ?,
+    token = ?,
+    policy = ?,
+    state = ?,
+    state_reason = ?,
+    state_ms = ?,
+    version = ?
+WHERE no = ?`
+
+const selectLastMessage = `
+SELECT MAX(id)
+FROM messages
+WHERE channel_no = ?`
 
 // endConsumer deletes a consumer with what belongs to it alone.
 func (c change) endConsumer(ctx context.Context, k *Consumer) (err error) {
@@ -83,14 +83,14 @@ func (c change) endConsumer(ctx context.Context, k *Consumer) (err error) {
 	}
 	k.Token, k.Policy, k.Version = "", "", c.version
 	k.State, k.StateReason, k.StateMs = StateDeleted, "deleted by a request", max(c.nowMs, k.StateMs+1)
-	_, err = c.tx.ExecContext(ctx, deleteConsumer, k.Until[:], []byte{}, []byte{}, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
+	err = exec(ctx, c.tx, deleteConsumer, k.Until[:], []byte{}, []byte{}, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
 	if err != nil {
 		return err
 	}
-	if _, err := c.tx.ExecContext(ctx, growShape, c.version, k.ChannelNo); err != nil { // no message is addressed to it
+	if err := exec(ctx, c.tx, growShape, c.version, k.ChannelNo); err != nil { // no message is addressed to it
 		return err
 	}
-	if _, err := c.tx.ExecContext(ctx, cancelReplays, c.nowMs, c.version, k.ChannelNo, k.No); err != nil {
+	if err := exec(ctx, c.tx, cancelReplays, c.nowMs, c.version, k.ChannelNo, k.No); err != nil {
 		return err
 	}
 	return c.run(ctx, ofConsumer[:], k.No)
@@ -104,7 +104,7 @@ func (c change) endBulks(ctx context.Context, query string, no uint32, reason st
 		return err
 	}
 	for _, id := range found {
-		if _, err := c.tx.ExecContext(ctx, endBulkOf, BulkFailed, noOwner, c.nowMs, []byte(reason), id[:]); err != nil {
+		if err := exec(ctx, c.tx, endBulkOf, BulkFailed, noOwner, c.nowMs, []byte(reason), id[:]); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (c change) endReplies(ctx context.Context, producerNo uint32) error {
 		err = c.endConsumer(ctx, &k)
 	}
 	if err == nil {
-		_, err = c.tx.ExecContext(ctx, updateChannelPaused, true, c.version, k.ChannelNo)
+		err = exec(ctx, c.tx, updateChannelPaused, true, c.version, k.ChannelNo)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return nil
@@ -173,18 +173,18 @@ func (s *Store) moved(ctx context.Context, c change, k *Consumer) error {
 	case StateGone, StateDead:
 		return s.setState(ctx, c, k, StateChange{To: StateActive, Forget: true})
 	}
-	_, err := c.tx.ExecContext(ctx, forgetFailures, c.nowMs, k.No)
-	return err
+	return exec(ctx, c.tx, forgetFailures, c.nowMs, k.No)
 }
 
-// endOrphanedBulk ends a bulk whose channel or producer is deleted, and reports whether there was one.
-func (s *Store) endOrphanedBulk(ctx context.Context, nowMs int64) (bool, error) {
-	found, err := s.bulkIDs(ctx, selectOrphanedBulk)
-	if err != nil || len(found) == 0 {
-		return false, err
+// lastID returns an ID that is not before any message of the channel, and not before now.
+func (c change) lastID(ctx context.Context, channelNo uint32) (ident.ID, error) {
+	last := ident.AtMillis(c.nowMs)
+	var newest []byte
+	if err := c.tx.QueryRowContext(ctx, selectLastMessage, channelNo).Scan(&newest); err != nil {
+		return last, err
 	}
-	return true, repeat(ctx, "end a bulk of a deleted producer", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, endBulkOf, BulkFailed, noOwner, nowMs, []byte("the producer or the channel was deleted"), found[0][:])
-		return err
-	})
+	if len(newest) == ident.Size && ident.ID(newest).Compare(last) > 0 {
+		last = ident.ID(newest)
+	}
+	return last, nil
 }

@@ -149,3 +149,6 @@ func failedTo(asked string, cause error) error { return &failure{asked, cause} }
 
 func (f *failure) Error() string   { return "durable: " + f.asked + ": " + f.cause.Error() }
 func (f *failure) Unwrap() []error { return []error{ErrFailed, f.cause} }
+
+// patience bounds a call whose context has no deadline of its own.
+const patience = 30 * time.Second

@@ -171,7 +171,7 @@ func (s *Store) recordExchanges(ctx context.Context, tx *sql.Tx, delivered []Out
 			all = append(all, o.Exchange)
 		}
 		if o.ReplyTo.ConsumerNo != 0 {
-			if _, err := tx.ExecContext(ctx, endExchange, o.AtMs, o.AtMs, int64(Never), o.ReplyTo.ConsumerNo, o.ReplyTo.ID[:]); err != nil {
+			if err := exec(ctx, tx, endExchange, o.AtMs, o.AtMs, int64(Never), o.ReplyTo.ConsumerNo, o.ReplyTo.ID[:]); err != nil {
 				return err
 			}
 		}

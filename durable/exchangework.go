@@ -101,8 +101,7 @@ func (s *Store) DelayWork(ctx context.Context, consumerNo uint32, state Exchange
 			args = append(args, part[i][:])
 		}
 		err := repeat(ctx, "delay responses", func(ctx context.Context) error {
-			_, err := s.db.ExecContext(ctx, list(delayWork, len(part)), args...)
-			return err
+			return exec(ctx, s.db, list(delayWork, len(part)), args...)
 		})
 		if err != nil {
 			return err
@@ -119,8 +118,7 @@ func (s *Store) DropResponses(ctx context.Context, consumerNo uint32, ids []iden
 			args = append(args, part[i][:])
 		}
 		err := repeat(ctx, "drop responses", func(ctx context.Context) error {
-			_, err := s.db.ExecContext(ctx, list(dropBodies, len(part)), args...)
-			return err
+			return exec(ctx, s.db, list(dropBodies, len(part)), args...)
 		})
 		if err != nil {
 			return err

@@ -110,8 +110,7 @@ func (s *Store) Expire(ctx context.Context, over, later []Expiry, laterMs int64)
 // of expiring.
 func (s *Store) expireAgain(ctx context.Context, tx *sql.Tx, consumerNo uint32, ids []ident.ID, nowMs int64) error {
 	args := append([]any{nowMs}, inArgs(consumerNo, ids)...)
-	_, err := tx.ExecContext(ctx, list(s.dialect.sql(insertExpiringAgain), len(ids)), args...)
-	return err
+	return exec(ctx, tx, list(s.dialect.sql(insertExpiringAgain), len(ids)), args...)
 }
 
 // HeadsOf returns the heads of the existing messages among ids, with their times to live, in

@@ -8,19 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
-
-// A Tombstone says how many failures make a consumer dead.
-type Tombstone struct {
-	// ConsumerNo is the consumer that fails, where the outcome is that of a replay; 0: that of the
-	// outcome.
-	ConsumerNo uint32
-	After      int           // more failures than this ...
-	Window     time.Duration // ... within a window of that length
-	// Tripped is set by Record when this outcome moved the consumer to StateDead.
-	Tripped bool
-}
 
 var (
 	selectFailures = locking(`
@@ -73,7 +61,7 @@ func (s *Store) countFailuresOf(ctx context.Context, tx *sql.Tx, failures []Outc
 	last := failures[len(failures)-1]
 	no := cmp.Or(last.Tombstone.ConsumerNo, last.ConsumerNo)
 	// The row is created first: two transactions that both found none would overwrite each other.
-	if _, err := tx.ExecContext(ctx, s.dialect.sql(insertFailures), no); err != nil {
+	if err := exec(ctx, tx, s.dialect.sql(insertFailures), no); err != nil {
 		return err
 	}
 	var ring []byte
@@ -96,7 +84,7 @@ func (s *Store) countFailuresOf(ctx context.Context, tx *sql.Tx, failures []Outc
 	oldest := max(since, times[len(times)-1]-rule.Window.Milliseconds())
 	times = slices.DeleteFunc(times, func(ms int64) bool { return ms < oldest })
 	times = times[max(len(times)-rule.After-1, 0):]
-	if _, err := tx.ExecContext(ctx, updateFailures, ringOf(times), no); err != nil {
+	if err := exec(ctx, tx, updateFailures, ringOf(times), no); err != nil {
 		return err
 	}
 	if len(times) <= rule.After {

@@ -102,7 +102,6 @@ func (s *Store) BeginGrowth(ctx context.Context, consumerNo uint32, atMs int64, 
 // EndGrowth stores that the dead letters of a consumer have stopped growing.
 func (s *Store) EndGrowth(ctx context.Context, consumerNo uint32) error {
 	return repeat(ctx, "end a growth of dead letters", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, deleteGrowth, consumerNo)
-		return err
+		return exec(ctx, s.db, deleteGrowth, consumerNo)
 	})
 }

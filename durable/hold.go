@@ -86,7 +86,7 @@ func (s *Store) KeepHolds(ctx context.Context, holds []Hold) (kept []bool, err e
 			if err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, s.dialect.sql(insertHold), h.ConsumerNo); err != nil {
+			if err := exec(ctx, tx, s.dialect.sql(insertHold), h.ConsumerNo); err != nil {
 				return err
 			}
 			if err := exec(ctx, tx, updateHold, h.SinceMs, h.UntilMs, []byte(cutTo(h.By, maxHeldBy)), h.ConsumerNo, h.UntilMs); err != nil {
@@ -126,7 +126,7 @@ func (s *Store) EndHolds(ctx context.Context, consumers []uint32) error {
 	}
 	return s.run(ctx, transaction{name: "end holds of consumers", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		for _, no := range consumers {
-			if _, err := tx.ExecContext(ctx, deleteHold, no); err != nil {
+			if err := exec(ctx, tx, deleteHold, no); err != nil {
 				return err
 			}
 		}

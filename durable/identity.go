@@ -1,14 +1,13 @@
 package durable
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
@@ -64,16 +63,6 @@ func (m *Message) Digested() bool {
 	return m.Idempotent() || m.Event() || strings.HasPrefix(m.Key, received)
 }
 
-// asEvent returns the event of a message whose decoded payload is payload.
-func (m *Message) asEvent(payload []byte) cloudevents.Message {
-	headers := map[string]string{}
-	for line := range strings.SplitSeq(string(m.Headers), "\n") {
-		name, value, _ := strings.Cut(line, ":")
-		headers[strings.ToLower(name)] = value
-	}
-	return cloudevents.Message{ContentType: m.ContentType, Headers: headers, Payload: payload}
-}
-
 // PublicID is the ID of the message towards its producer: the producer's own, or ID if the producer
 // gave none.
 func (m *Message) PublicID() string {
@@ -117,18 +106,6 @@ func (m *Message) Scoped() bool { return strings.IndexByte(m.Key, '/') >= 0 && !
 func (m *Message) fingerprint() []byte {
 	sum := sha256.Sum256(m.Payload)
 	return sum[:16]
-}
-
-// planned returns the message with a payload that has the times as the producer wrote them, too: an
-// Idempotency-Key compares payloads, and terms.
-func (m *Scheduled) planned() *Message {
-	p := m.Message
-	form, ms := "\nscheduled %d %s", m.DueMs
-	if m.FromNow {
-		form, ms = "\ndelayed %d %s", m.DelayMs
-	}
-	p.Payload = fmt.Appendf(append([]byte{}, m.Payload...), form, ms, m.Recurrence)
-	return &p
 }
 
 // A use is the message that has an Idempotency-Key, with the fingerprint of its payload and the digest
@@ -253,7 +230,7 @@ func (s *Store) resolveUses(ctx context.Context, q querier, part []entry, errs [
 			}
 			continue
 		}
-		if _, err := q.ExecContext(ctx, deleteUse, e.ChannelNo, []byte(e.Key), u.id[:]); err != nil {
+		if err := exec(ctx, q, deleteUse, e.ChannelNo, []byte(e.Key), u.id[:]); err != nil {
 			return nil, err
 		}
 		rest = append(rest, e)
@@ -270,8 +247,35 @@ func (s *Store) ForgetKeys(ctx context.Context, nowMs int64, limit int) (removed
 		if removed = len(old); err != nil || removed == 0 {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, deleteOldUses, old[removed-1][:])
-		return err
+		return exec(ctx, tx, deleteOldUses, old[removed-1][:])
 	})
 	return removed, err
+}
+
+const selectTerms = `
+SELECT
+    ttl_ms,
+    addressed,
+    headers
+FROM messages
+WHERE channel_no = ?
+  AND id = ?`
+
+// usedAlike reports whether a message has the terms of the use of its Idempotency-Key. A use of a
+// broker that did not know terms has none, and matches as it did then.
+func (s *Store) usedAlike(ctx context.Context, q querier, u use, m *Message) (bool, error) {
+	if u.terms == nil || bytes.Equal(u.terms, m.terms()) {
+		return true, nil
+	}
+	var stored []*Message // none once retention has removed it, or where the use is that of a schedule
+	err := each(ctx, q, selectTerms, []any{m.ChannelNo, u.id[:]}, func(r *sql.Rows) error {
+		var h Message
+		err := r.Scan(&h.TTLMs, scanPositions{&h.Addressed}, &h.Headers)
+		stored = append(stored, &h)
+		return err
+	})
+	if err != nil || len(stored) == 0 {
+		return false, err
+	}
+	return s.agree(ctx, q, stored[0], m)
 }

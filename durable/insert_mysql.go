@@ -185,43 +185,6 @@ func (s *Store) send(ctx context.Context, q interface {
 	return judge(err), err
 }
 
-const (
-	// The locking reads wait for a transaction that is about to commit such a row. A key and
-	// its message are inserted and removed together.
-	selectOriginals = `
-SELECT
-    k.id,
-    k.msg_key,
-    COALESCE(m.producer_no, 0),
-    COALESCE(m.priority, 0),
-    COALESCE(m.content_type, ''),
-    m.headers,
-    COALESCE(LENGTH(m.payload), -1)
-FROM message_keys k
-LEFT JOIN messages m
-  ON m.channel_no = k.channel_no
-  AND m.id = k.id
-WHERE k.channel_no = ?
-  AND k.msg_key IN (?...)
-LOCK IN SHARE MODE`
-
-	selectStored = `
-SELECT
-    id,
-    producer_no,
-    priority,
-    msg_key,
-    content_type,
-    headers,
-    payload,
-    ttl_ms,
-    addressed
-FROM messages
-WHERE channel_no = ?
-  AND id IN (?...)
-LOCK IN SHARE MODE`
-)
-
 // resolve sets the results of entries that are stored and of entries whose key another
 // message has. It returns the rest, in order.
 func (s *Store) resolve(ctx context.Context, q querier, part []entry, errs []error) (rest []entry, err error) {

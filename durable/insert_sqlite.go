@@ -129,14 +129,6 @@ func (s *Store) resolveSQLite(ctx context.Context, part []entry, errs []error) (
 	return (&sqliteBatch{store: s, ctx: ctx, tx: tx}).resolve(part, errs, func(entry) bool { return true })
 }
 
-// A sqliteBatch is the insert of one part.
-type sqliteBatch struct {
-	store *Store
-	ctx   context.Context // of this one transaction
-	tx    *sql.Tx
-	node  NodeLease
-}
-
 // insert writes the valid rows. After an error the transaction must not be committed.
 func (b *sqliteBatch) insert(part []entry, errs []error) error {
 	todo := part

@@ -52,7 +52,7 @@ func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Out
 			return err
 		}
 		for _, ids := range chunks(found, deletedAtOnce) {
-			if _, err := tx.ExecContext(ctx, list(table.remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
+			if err := exec(ctx, tx, list(table.remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
 				return err
 			}
 		}
@@ -95,10 +95,48 @@ func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) (map[jobKey
 			return nil, err
 		}
 		for _, ids := range chunks(found, deletedAtOnce) {
-			if _, err := tx.ExecContext(ctx, list(openJobs.remove, len(ids)), inArgs(k.consumerNo, ids)...); err != nil {
+			if err := exec(ctx, tx, list(openJobs.remove, len(ids)), inArgs(k.consumerNo, ids)...); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return redrives, nil
+}
+
+// write runs an INSERT with a row of placeholders per outcome.
+func write(ctx context.Context, q querier, insert string, outcomes []Outcome, row func(*Outcome) []any) error {
+	for _, part := range chunks(outcomes, maxInList) {
+		args := make([]any, 0, width(insert)*len(part))
+		for i := range part {
+			args = append(args, row(&part[i])...)
+		}
+		if err := insertRows(ctx, q, insert, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byConsumer cuts sorted outcomes into pieces of one consumer. For `(a, b) IN (...)` some
+// servers read a whole table; for `a = ? AND b IN (...)` none does.
+func byConsumer(outcomes []Outcome) [][]Outcome {
+	var out [][]Outcome
+	for start := 0; start < len(outcomes); {
+		end := start + 1
+		for end < len(outcomes) && end-start < maxInList && outcomes[end].ConsumerNo == outcomes[start].ConsumerNo {
+			end++
+		}
+		out = append(out, outcomes[start:end])
+		start = end
+	}
+	return out
+}
+
+func jobArgs(part []Outcome) []any {
+	args := make([]any, 0, 1+len(part))
+	args = append(args, part[0].ConsumerNo)
+	for i := range part {
+		args = append(args, part[i].ID[:])
+	}
+	return args
 }

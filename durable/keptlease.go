@@ -46,7 +46,7 @@ DELETE FROM kept_leases`
 // one.
 func (s *Store) KeepLeases(ctx context.Context, leases []KeptLease) error {
 	return s.run(ctx, transaction{name: "keep leases", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, deleteKeptLeases); err != nil {
+		if err := exec(ctx, tx, deleteKeptLeases); err != nil {
 			return err
 		}
 		for _, part := range chunks(leases, maxInList) {
@@ -74,8 +74,7 @@ func (s *Store) TakeLeases(ctx context.Context) (leases []KeptLease, err error) 
 		if len(found) > 0 { // a transaction that is repeated after its commit finds none
 			leases = found
 		}
-		_, err = tx.ExecContext(ctx, deleteKeptLeases)
-		return err
+		return exec(ctx, tx, deleteKeptLeases)
 	})
 	if err != nil {
 		return nil, err

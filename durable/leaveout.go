@@ -60,13 +60,13 @@ func (s *Store) LeaveOut(ctx context.Context, k Consumer, ids []ident.ID) error 
 			set := PositionSet{b: []byte(h.LeftOut)}
 			set.Add(k.Position)
 			column := set.Positions().column()
-			if _, err := tx.ExecContext(ctx, updateLeftOut, column, k.ChannelNo, h.ID[:]); err != nil {
+			if err := exec(ctx, tx, updateLeftOut, column, k.ChannelNo, h.ID[:]); err != nil {
 				return err
 			}
 			if h.Priority == 0 {
 				continue
 			}
-			if _, err := tx.ExecContext(ctx, updatePrioritisedLeftOut, column, k.ChannelNo, maxPriority-h.Priority, h.ID[:]); err != nil {
+			if err := exec(ctx, tx, updatePrioritisedLeftOut, column, k.ChannelNo, maxPriority-h.Priority, h.ID[:]); err != nil {
 				return err
 			}
 		}

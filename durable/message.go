@@ -8,9 +8,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// maxInList bounds the IDs of one statement. Longer lists take several statements.
-const maxInList = 500
-
 // head are the columns of the table messages that every list of messages has.
 func (m *Message) head() columns {
 	return columns{

@@ -94,13 +94,6 @@ func (y *yielding) yield() {
 	})
 }
 
-// ofUser reports whether the user, not the server, has as many connections as are allowed. Others
-// would take at once what is given up of the server's.
-func ofUser(err error) bool {
-	var answer *mysql.MySQLError
-	return errors.As(err, &answer) && (answer.Number == 1203 || answer.Number == 1226)
-}
-
 // open makes the pool. It opens no connection. crowded is called where the server allows the user no
 // further one.
 func (y *yielding) open(cfg *mysql.Config, crowded func()) error {

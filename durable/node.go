@@ -147,7 +147,7 @@ var errRenewed = errors.New("lease was renewed")
 
 func (s *Store) leaseOnce(ctx context.Context, name string, ttl time.Duration, lease *NodeLease) error {
 	return s.run(ctx, transaction{name: "lease a node number"}, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, lockNodes); err != nil {
+		if err := exec(ctx, tx, lockNodes); err != nil {
 			return err
 		}
 		now, err := s.now(ctx, tx)
@@ -193,8 +193,7 @@ func (s *Store) takeExpired(ctx context.Context, tx *sql.Tx, name string, ttl ti
 		return err
 	}
 	lease.Expires = fromMillis(now + ttl.Milliseconds())
-	_, err = tx.ExecContext(ctx, renewNode, lease.Expires.UnixMilli(), lease.No, lease.Token[:])
-	return err
+	return exec(ctx, tx, renewNode, lease.Expires.UnixMilli(), lease.No, lease.Token[:])
 }
 
 // RenewNode extends a lease to ttl from now, even an expired one that no other broker has
@@ -301,7 +300,6 @@ SET expires_ms = 0`
 // store, as with a locked SQLite folder, whose former owner is dead.
 func (s *Store) ForgetNodes(ctx context.Context) error {
 	return repeat(ctx, "forget nodes", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, expireNodes)
-		return err
+		return exec(ctx, s.db, expireNodes)
 	})
 }

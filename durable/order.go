@@ -12,41 +12,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// OrderingHeader is the header with the ordering key of a message. It is the first of the
-// message's headers, so a message without a key costs nothing.
-const OrderingHeader = "X-Broker-Ordering-Key"
-
-var orderingPrefix = []byte(OrderingHeader + ":")
-
-// OrderingLine returns the headers with an ordering key in front.
-func OrderingLine(key string, headers []byte) []byte {
-	line := make([]byte, 0, len(orderingPrefix)+len(key)+1+len(headers))
-	line = append(append(append(line, orderingPrefix...), key...), '\n')
-	return append(line, headers...)
-}
-
-// Keyed reports whether the message has an ordering key.
-func (m *Message) Keyed() bool { return bytes.HasPrefix(m.Headers, orderingPrefix) }
-
-// OrderingKey returns the ordering key, nil if the message has none.
-func (m *Message) OrderingKey() []byte {
-	rest, ok := bytes.CutPrefix(m.Headers, orderingPrefix)
-	if !ok {
-		return nil
-	}
-	key, _, _ := bytes.Cut(rest, []byte{'\n'})
-	return key
-}
-
-// Metadata returns the headers without the ordering key. A Content-Encoding is the first of them.
-func (m *Message) Metadata() []byte {
-	if !m.Keyed() {
-		return m.Headers
-	}
-	_, rest, _ := bytes.Cut(m.Headers, []byte{'\n'})
-	return rest
-}
-
 // A Link is the place of a message in the chain of its ordering key. The order of the chain is
 // the order of the commits: the insert holds a lock on the row of the key until it commits.
 type Link struct {
@@ -202,23 +167,6 @@ LEFT JOIN messages p
   AND p.id = o.prev_id
 WHERE o.channel_no = ?
   AND o.message_id IN (?...)`
-
-	selectDigests = `
-SELECT digest
-FROM ordered
-WHERE channel_no = ?
-  AND message_id IN (?...)`
-
-	// A row of a key goes with its last message.
-	deleteOrderingKeys = `
-DELETE FROM ordering_keys
-WHERE channel_no = ?
-  AND digest IN (?...)`
-
-	deleteOrdered = `
-DELETE FROM ordered
-WHERE channel_no = ?
-  AND message_id IN (?...)`
 )
 
 var selectSuccessors = `
@@ -288,37 +236,4 @@ func (s *Store) Successors(ctx context.Context, channelNo uint32, ids []ident.ID
 		out = append(out, got...)
 	}
 	return out, nil
-}
-
-// removeChain removes the links of removed messages, and the rows of keys that end with them.
-func (p *Purge) removeChain(ctx context.Context, tx *sql.Tx, over []purgeHead) error {
-	var keyed []ident.ID
-	for _, h := range over {
-		if h.keyed() {
-			keyed = append(keyed, h.ID)
-		}
-	}
-	for _, ids := range chunks(keyed, deletedAtOnce) {
-		args := inArgs(p.ChannelNo, ids)
-		digests := []any{p.ChannelNo}
-		err := each(ctx, tx, list(selectDigests, len(ids)), args, func(r *sql.Rows) error {
-			var digest []byte
-			err := r.Scan(&digest)
-			digests = append(digests, digest)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if n := len(digests) - 1; n > 0 {
-			query := list(deleteOrderingKeys, n) + list("\n  AND last_id IN (?...)", len(ids))
-			if _, err := tx.ExecContext(ctx, query, append(digests, args[1:]...)...); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.ExecContext(ctx, list(deleteOrdered, len(ids)), args...); err != nil {
-			return err
-		}
-	}
-	return nil
 }

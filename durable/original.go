@@ -21,6 +21,43 @@ func (h *original) alike(m *Message) bool {
 	return m.Event() && h.size >= 0 || h.size == len(m.Payload) && sameHead(&h.Message, m)
 }
 
+const (
+	// The locking reads wait for a transaction that is about to commit such a row. A key and
+	// its message are inserted and removed together.
+	selectOriginals = `
+SELECT
+    k.id,
+    k.msg_key,
+    COALESCE(m.producer_no, 0),
+    COALESCE(m.priority, 0),
+    COALESCE(m.content_type, ''),
+    m.headers,
+    COALESCE(LENGTH(m.payload), -1)
+FROM message_keys k
+LEFT JOIN messages m
+  ON m.channel_no = k.channel_no
+  AND m.id = k.id
+WHERE k.channel_no = ?
+  AND k.msg_key IN (?...)
+LOCK IN SHARE MODE`
+
+	selectStored = `
+SELECT
+    id,
+    producer_no,
+    priority,
+    msg_key,
+    content_type,
+    headers,
+    payload,
+    ttl_ms,
+    addressed
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...)
+LOCK IN SHARE MODE`
+)
+
 func (s *Store) originals(ctx context.Context, q querier, part []entry) (map[string]*original, error) {
 	args := []any{part[0].ChannelNo}
 	for _, e := range part {

@@ -211,8 +211,7 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 	if s.dialect == mysqlDialect {
 		w := newBuilder()
 		defer w.release()
-		_, err := q.ExecContext(ctx, w.deliveries(part))
-		return err
+		return exec(ctx, q, w.deliveries(part))
 	}
 	return write(ctx, q, insertDeliveriesSQLite, part, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Attempts, o.AtMs, o.StatusCode, orNull(o.node()), orNull(o.duration())}
@@ -265,42 +264,4 @@ func (s *Store) upsertOpen(ctx context.Context, tx *sql.Tx, retry, back []Outcom
 	return write(ctx, tx, s.dialect.sql(upsertGivenBack), back, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, 0, []byte{}, 1}
 	})
-}
-
-// write runs an INSERT with a row of placeholders per outcome.
-func write(ctx context.Context, q querier, insert string, outcomes []Outcome, row func(*Outcome) []any) error {
-	for _, part := range chunks(outcomes, maxInList) {
-		args := make([]any, 0, width(insert)*len(part))
-		for i := range part {
-			args = append(args, row(&part[i])...)
-		}
-		if err := insertRows(ctx, q, insert, args); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// byConsumer cuts sorted outcomes into pieces of one consumer. For `(a, b) IN (...)` some
-// servers read a whole table; for `a = ? AND b IN (...)` none does.
-func byConsumer(outcomes []Outcome) [][]Outcome {
-	var out [][]Outcome
-	for start := 0; start < len(outcomes); {
-		end := start + 1
-		for end < len(outcomes) && end-start < maxInList && outcomes[end].ConsumerNo == outcomes[start].ConsumerNo {
-			end++
-		}
-		out = append(out, outcomes[start:end])
-		start = end
-	}
-	return out
-}
-
-func jobArgs(part []Outcome) []any {
-	args := make([]any, 0, 1+len(part))
-	args = append(args, part[0].ConsumerNo)
-	for i := range part {
-		args = append(args, part[i].ID[:])
-	}
-	return args
 }

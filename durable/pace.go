@@ -82,7 +82,7 @@ FROM paces`
 func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64, next func(Pace) Pace) (before, after Pace, err error) {
 	err = s.run(ctx, transaction{name: "count attempts of an adaptive consumer", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		// The row is created first: two transactions that both found none would overwrite each other.
-		if _, err := tx.ExecContext(ctx, s.dialect.sql(insertPace), consumerNo, nowMs); err != nil {
+		if err := exec(ctx, tx, s.dialect.sql(insertPace), consumerNo, nowMs); err != nil {
 			return err
 		}
 		p := Pace{ConsumerNo: consumerNo}

@@ -31,25 +31,6 @@ VALUES (?, 1)
 ON DUPLICATE KEY UPDATE writes = writes + 1`
 )
 
-// errFound is the result of a message that demands a second server and is found stored. proveFound
-// replaces it.
-var errFound = errors.New("durable: found stored, not proved")
-
-// markFound sets that result for the entries of a part that a look has found. rest are those that it
-// has not found.
-func markFound(part, rest []entry, errs []error) {
-	for _, e := range part {
-		if e.Replicated && errs[e.i] == nil && !slices.ContainsFunc(rest, func(r entry) bool { return r.i == e.i }) {
-			errs[e.i] = errFound
-		}
-	}
-}
-
-// saysStored reports whether a result says that a message is stored.
-func saysStored(err error) bool {
-	return err == nil || errors.Is(err, errFound) || errors.Is(err, ErrDuplicate)
-}
-
 // proveFound proves the results of messages that demand a second server and were found stored. A
 // result without proof becomes ErrNotReplicated.
 func (s *Store) proveFound(ctx context.Context, batch []*Message, errs []error) {
@@ -99,7 +80,7 @@ func (s *Store) confirm(ctx context.Context, look func(ctx context.Context, conn
 		if err := look(ctx, conn); err != nil {
 			return err
 		}
-		if _, err := conn.ExecContext(ctx, upsertProof, rand.IntN(proofRows)); err != nil {
+		if err := exec(ctx, conn, upsertProof, rand.IntN(proofRows)); err != nil {
 			return err
 		}
 		after, err := s.replication(ctx, conn)

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -14,26 +13,6 @@ import (
 // MinRetention is the shortest time for which a message is kept after it has reached the
 // rational delay. Readers treat a job of a younger message without an outcome as open.
 const MinRetention = time.Minute
-
-// A Purge is a request to remove one page of messages whose jobs are over. All jobs of deleted
-// consumers are over.
-type Purge struct {
-	ChannelNo      uint32
-	Consumers      []*Consumer // all consumers of the channel, by position, with the deleted ones
-	Deleted        bool        // the channel is deleted: no other retention protects its messages
-	After, Through ident.ID    // messages with After < ID <= Through
-	// Dead letters that died before DeadBeforeMs, Unix ms, count as over. With 0 no dead
-	// letter does.
-	DeadBeforeMs int64
-	Limit        int // messages to examine
-}
-
-// A Purged is the result of one Purge.
-type Purged struct {
-	Last    ident.ID // After of the next page: the last message examined, or Through
-	Removed int      // number of removed messages
-	Kept    int      // number of messages with a job that is not over
-}
 
 // Most messages of a page are over. Each table therefore loses one range of its key, except
 // for the rows that stay, which is far cheaper than a list of IDs.
@@ -105,20 +84,6 @@ func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 	})
 	return out, err
 }
-
-// A purgeHead has the fields of a message that its removal needs.
-type purgeHead struct {
-	Head
-	key   []byte
-	start []byte // of its headers
-}
-
-func (h *purgeHead) columns() columns {
-	return append(h.Head.columns(), column{"msg_key", &h.key}, column{"SUBSTR(headers, 1, 22)", &h.start})
-}
-
-// keyed reports whether the message has an ordering key.
-func (h *purgeHead) keyed() bool { return bytes.Equal(h.start, orderingPrefix) }
 
 func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) {
 	repeated, err := s.replaysOf(ctx, tx, p)
@@ -266,7 +231,7 @@ func (p *Purge) removeMessages(ctx context.Context, tx *sql.Tx, over []purgeHead
 		}
 	}
 	for _, part := range chunks(keys, deletedAtOnce) {
-		if _, err := tx.ExecContext(ctx, list(deleteKeys, len(part)), append([]any{p.ChannelNo}, part...)...); err != nil {
+		if err := exec(ctx, tx, list(deleteKeys, len(part)), append([]any{p.ChannelNo}, part...)...); err != nil {
 			return err
 		}
 	}
@@ -286,7 +251,7 @@ func (p *Purge) removeJobs(ctx context.Context, tx *sql.Tx, consumerNo uint32, k
 			return err
 		}
 		for _, ids := range chunks(without(slices.Compact(found), keep), deletedAtOnce) {
-			if _, err := tx.ExecContext(ctx, list(table.remove, len(ids)), inArgs(consumerNo, ids)...); err != nil {
+			if err := exec(ctx, tx, list(table.remove, len(ids)), inArgs(consumerNo, ids)...); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 
 	"github.com/penstock-broker/penstock/internal/ident"
 )
@@ -37,36 +36,10 @@ func each(ctx context.Context, q querier, query string, args []any, f func(*sql.
 	return rows.Err()
 }
 
-// selectIDs returns the IDs of a query with one column.
-func selectIDs(ctx context.Context, q querier, query string, args []any) (ids []ident.ID, err error) {
-	err = each(ctx, q, query, args, func(r *sql.Rows) error {
-		var id ident.ID
-		err := r.Scan(scanID{&id})
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
-}
-
-// list replaces the only `(?...)` of query by n placeholders, for an IN list whose length is
-// known at run time.
-func list(query string, n int) string {
-	return strings.ReplaceAll(query, "(?...)", "("+strings.Repeat("?, ", n-1)+"?)")
-}
-
-// rows replaces the only `(?, ...)` of an INSERT by n rows of placeholders.
-func rows(insert string, n int) string {
-	row := "(" + strings.Repeat("?, ", width(insert)-1) + "?)"
-	return strings.Replace(insert, "(?, ...)", strings.Repeat(row+",\n", n-1)+row, 1)
-}
-
 // insertRows runs an INSERT of rows(insert, n), whose arguments are those of all rows.
 func insertRows(ctx context.Context, q querier, insert string, args []any) error {
 	return exec(ctx, q, rows(insert, len(args)/width(insert)), args...)
 }
-
-// width returns how many columns an INSERT names.
-func width(insert string) int { return 1 + strings.Count(insert[:strings.IndexByte(insert, ')')], ",") }
 
 // chunks cuts v into pieces of at most n.
 func chunks[T any](v []T, n int) [][]T {
@@ -165,4 +138,40 @@ func repeat(ctx context.Context, name string, f func(ctx context.Context) error)
 		}
 		return failedTo(name, err)
 	}
+}
+
+func orNotFound(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrNotFound
+	}
+	return err
+}
+
+// orNothing returns an error that is not the absence of a row.
+func orNothing(err error) error {
+	if orNotFound(err) == ErrNotFound {
+		return nil
+	}
+	return err
+}
+
+func bytesOf(id ident.ID) []byte { return id[:] }
+
+// maxInList bounds the IDs of one statement. Longer lists take several statements.
+const maxInList = 500
+
+func idArgs(ids []ident.ID) []any {
+	args := make([]any, len(ids))
+	for i := range ids {
+		args[i] = ids[i][:]
+	}
+	return args
+}
+
+// orNull returns the argument for a column. A driver.Valuer would cost an allocation for each row.
+func orNull(n sql.NullInt64) any {
+	if !n.Valid {
+		return nil
+	}
+	return n.Int64
 }

@@ -133,8 +133,7 @@ func (s *Store) ForgetReceipts(ctx context.Context, nowMs int64, limit int) (rem
 		if err != nil || removed == 0 {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, deleteOldReceipts, last)
-		return err
+		return exec(ctx, tx, deleteOldReceipts, last)
 	})
 	return removed, err
 }

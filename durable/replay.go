@@ -12,69 +12,6 @@ import (
 // numbers, and every table of outcomes takes it as a consumer: the outcomes of the consumer itself
 // stay as they are. Its jobs have no row while they wait; see docs/decisions/029.
 
-// A ReplayState says whether a replay makes jobs. The order counts: what is at least ReplayDone
-// has ended.
-type ReplayState uint8
-
-// The states of a replay.
-const (
-	ReplayRunning ReplayState = iota
-	ReplayPaused
-	ReplayDone
-	ReplayCancelled
-)
-
-// String returns the name of the state as clients see it.
-func (s ReplayState) String() string {
-	return [...]string{"RUNNING", "PAUSED", "DONE", "CANCELLED"}[min(s, ReplayCancelled)]
-}
-
-// Ended reports whether the replay makes no jobs any more.
-func (s ReplayState) Ended() bool { return s >= ReplayDone }
-
-// A ReplayOf says which jobs of the consumer a replay repeats.
-type ReplayOf uint8
-
-// The values of ReplayOf.
-const (
-	ReplayDelivered ReplayOf = iota
-	ReplayDead
-	ReplayAll // both
-)
-
-// String returns the name as clients see it.
-func (o ReplayOf) String() string { return [...]string{"delivered", "dead", "all"}[min(o, ReplayAll)] }
-
-// Matches reports whether a replay repeats a job of that state. A job that is open is delivered
-// anyway, so it matches nothing.
-func (o ReplayOf) Matches(s JobStatus) bool {
-	return s == Delivered && o != ReplayDead || s == Dead && o != ReplayDelivered
-}
-
-// A Replay is the messages of a time, delivered to a consumer once more. All but its progress and
-// state is fixed when it is created.
-type Replay struct {
-	No             uint32
-	ChannelNo      uint32
-	ConsumerNo     uint32
-	After, Through ident.ID // messages with After < ID <= Through
-	Of             ReplayOf
-	Filter         string // "": all messages
-	Rate           string // of package policy, "": no rate of its own
-	State          ReplayState
-	CreatedMs      int64
-	StateMs        int64 // Unix ms of the last change of the state
-	RemovedMs      int64 // messages before that time may have been removed, Unix ms; 0: none
-	Matched, Bytes int64 // counted at the begin
-	Estimated      bool  // Matched and Bytes
-	// Settled is the progress: each message up to it is not repeated, or its job has an outcome or
-	// a row in open_jobs. Jobs and JobBytes are those jobs and the bytes of their messages.
-	Settled         ident.ID
-	Jobs, JobBytes  int64
-	Delivered, Dead int64 // of a replay that has ended; see ReplayCounts
-	Version         int64
-}
-
 // ErrReplayRunning means that the consumer has a replay which has not ended.
 var ErrReplayRunning = errors.New("durable: the consumer has a replay")
 
@@ -83,33 +20,6 @@ var ErrReplayEnded = errors.New("durable: the replay has ended")
 
 // replaysKept is the number of replays that are kept for one consumer.
 const replaysKept = 100
-
-// columns are those of the table replays.
-func (r *Replay) columns() columns {
-	return columns{
-		{"no", &r.No},
-		{"channel_no", &r.ChannelNo},
-		{"consumer_no", &r.ConsumerNo},
-		{"after_id", scanID{&r.After}},
-		{"through_id", scanID{&r.Through}},
-		{"selected", &r.Of},
-		{"filter", asBytes{&r.Filter}},
-		{"rate", asBytes{&r.Rate}},
-		{"state", &r.State},
-		{"created_ms", &r.CreatedMs},
-		{"state_ms", &r.StateMs},
-		{"removed_ms", &r.RemovedMs},
-		{"matched", &r.Matched},
-		{"bytes", &r.Bytes},
-		{"estimated", &r.Estimated},
-		{"settled_id", scanID{&r.Settled}},
-		{"jobs", &r.Jobs},
-		{"job_bytes", &r.JobBytes},
-		{"delivered", &r.Delivered},
-		{"dead", &r.Dead},
-		{"version", &r.Version},
-	}
-}
 
 // end are the columns that may change with the state.
 func (r *Replay) end() columns {
@@ -217,12 +127,11 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) (out Replay, err err
 		out.State, out.Settled, out.CreatedMs, out.StateMs, out.Version = ReplayRunning, r.After, c.nowMs, c.nowMs, c.version
 		if len(last) == replaysKept {
 			oldest := last[replaysKept-1].No
-			if _, err := c.tx.ExecContext(ctx, deleteOldReplays, r.ChannelNo, r.ConsumerNo, oldest+1); err != nil {
+			if err := exec(ctx, c.tx, deleteOldReplays, r.ChannelNo, r.ConsumerNo, oldest+1); err != nil {
 				return err
 			}
 		}
-		_, err = c.tx.ExecContext(ctx, insertReplay, out.columns().fields()...)
-		return err
+		return exec(ctx, c.tx, insertReplay, out.columns().fields()...)
 	})
 	return out, err
 }
@@ -268,8 +177,7 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 			}
 		}
 		out.State, out.StateMs, out.Version = to, c.nowMs, c.version
-		_, err = c.tx.ExecContext(ctx, updateReplayState, append(out.end().fields(), no)...)
-		return err
+		return exec(ctx, c.tx, updateReplayState, append(out.end().fields(), no)...)
 	})
 	return out, err
 }
@@ -287,4 +195,102 @@ func (s *Store) AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID,
 		return err
 	})
 	return moved, err
+}
+
+// A ReplayCounts is how far a replay is.
+type ReplayCounts struct {
+	Replayed  int64 // jobs of which a copy was sent
+	Delivered int64
+	Dead      int64
+}
+
+const (
+	// The jobs of a replay that are dead, or wait for another attempt: all of them, and those of
+	// messages up to the settled one.
+	countReplayDead = `
+SELECT
+    COUNT(*),
+    COALESCE(SUM(d.message_id <= ?), 0)` + deadIn
+
+	countReplayOpen = `
+SELECT
+    COUNT(*),
+    COALESCE(SUM(o.message_id <= ?), 0)` + openIn
+)
+
+// ReplayCounts counts the outcomes of a replay. The cost follows the jobs above the settled one, and
+// the jobs that failed.
+func (s *Store) ReplayCounts(ctx context.Context, r *Replay) (out ReplayCounts, err error) {
+	if r.State.Ended() {
+		return ReplayCounts{Replayed: r.Delivered + r.Dead, Delivered: r.Delivered, Dead: r.Dead}, nil
+	}
+	return s.countReplay(ctx, r.No, false)
+}
+
+// countReplay counts the outcomes of a replay; with all, each of them anew. Its progress counts the
+// jobs of the broker that moved it, and a broker that looked after the replay before may have offered
+// others. Retention removes messages below the progress with their outcomes, which then only the
+// progress counts.
+func (s *Store) countReplay(ctx context.Context, no uint32, all bool) (out ReplayCounts, err error) {
+	err = s.run(ctx, transaction{
+		name: "count a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
+	}, func(ctx context.Context, tx *sql.Tx) error {
+		r, err := selectOne[Replay](ctx, tx, selectReplay, no) // of the same moment as the counts
+		if err != nil {
+			return orNotFound(err)
+		}
+		if out, err = s.replayCounts(ctx, tx, &r); err != nil || !all {
+			return err
+		}
+		r.Settled, r.Jobs = r.After, 0
+		anew, err := s.replayCounts(ctx, tx, &r)
+		if anew.Delivered > out.Delivered {
+			out = anew
+		}
+		return err
+	})
+	return out, err
+}
+
+// replayCounts counts: below the settled message each job is delivered, dead or open.
+func (s *Store) replayCounts(ctx context.Context, tx *sql.Tx, r *Replay) (out ReplayCounts, err error) {
+	var above, dead, deadBelow, open, openBelow int64
+	if err := tx.QueryRowContext(ctx, countDelivered, r.No, r.Settled[:], r.Through[:]).Scan(&above); err != nil {
+		return out, err
+	}
+	args := []any{r.Settled[:], r.No, r.After[:], r.Through[:]}
+	if err := tx.QueryRowContext(ctx, countReplayDead, args...).Scan(&dead, &deadBelow); err != nil {
+		return out, err
+	}
+	if err := tx.QueryRowContext(ctx, countReplayOpen, args...).Scan(&open, &openBelow); err != nil {
+		return out, err
+	}
+	out.Delivered, out.Dead = r.Jobs-deadBelow-openBelow+above, dead
+	out.Replayed = out.Delivered + dead + open
+	return out, nil
+}
+
+// A Sized is the head of a message with the bytes of its payload.
+type Sized struct {
+	Head
+	Bytes int64
+}
+
+func (m *Sized) columns() columns {
+	return append(m.Head.columns(), column{"LENGTH(payload)", &m.Bytes})
+}
+
+var selectSizes = `
+SELECT` + new(Sized).columns().names() + `
+FROM messages
+WHERE channel_no = ?
+  AND id > ?
+  AND id <= ?
+ORDER BY id
+LIMIT ?`
+
+// Sizes is Heads with the sizes of the messages, which must be older than the horizon of the
+// reconciler. It takes no locks.
+func (s *Store) Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]Sized, error) {
+	return readAll[Sized](ctx, s, "read sizes of messages", selectSizes, channelNo, after[:], through[:], limit)
 }

@@ -3,15 +3,10 @@ package durable
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 )
-
-// ErrNotReplicated means that the message is stored, or was not even tried, and that the server does
-// not confirm that a second one has it, as the message demands.
-var ErrNotReplicated = errors.New("durable: not confirmed by a second server")
 
 // A commit with Replicated messages is confirmed when the server says, on the same connection before
 // and after it, that a second server has what was committed:
@@ -51,19 +46,6 @@ type replication struct {
 	on          bool   // a second server has what is committed now
 	unconfirmed uint64 // commits without confirmation so far
 	group       bool
-}
-
-// splitReplicated returns the entries that demand nothing, and those that demand a second server,
-// whose transactions are their own: without the proof they are not even sent.
-func splitReplicated(all []entry) (plain, replicated []entry) {
-	for _, e := range all {
-		if e.Replicated {
-			replicated = append(replicated, e)
-		} else {
-			plain = append(plain, e)
-		}
-	}
-	return plain, replicated
 }
 
 // replication asks the server of a connection.

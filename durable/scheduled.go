@@ -214,7 +214,7 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 			if len(rest) == 0 { // it is answered
 				continue
 			}
-			_, err = tx.ExecContext(ctx, sqliteInsertUse, m.ChannelNo, []byte(m.Key), m.ID[:], m.planned().fingerprint(), m.terms())
+			err = exec(ctx, tx, sqliteInsertUse, m.ChannelNo, []byte(m.Key), m.ID[:], m.planned().fingerprint(), m.terms())
 			if err != nil {
 				return err
 			}
@@ -329,10 +329,21 @@ func (s *Store) dropScheduled(ctx context.Context, tx *sql.Tx, m *Scheduled) err
 		if m.Idempotent() {
 			statement = deleteUse
 		}
-		if _, err := tx.ExecContext(ctx, statement, m.ChannelNo, []byte(m.Key), m.ID[:]); err != nil {
+		if err := exec(ctx, tx, statement, m.ChannelNo, []byte(m.Key), m.ID[:]); err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, deleteScheduled, m.ID[:])
-	return err
+	return exec(ctx, tx, deleteScheduled, m.ID[:])
+}
+
+// planned returns the message with a payload that has the times as the producer wrote them, too: an
+// Idempotency-Key compares payloads, and terms.
+func (m *Scheduled) planned() *Message {
+	p := m.Message
+	form, ms := "\nscheduled %d %s", m.DueMs
+	if m.FromNow {
+		form, ms = "\ndelayed %d %s", m.DelayMs
+	}
+	p.Payload = fmt.Appendf(append([]byte{}, m.Payload...), form, ms, m.Recurrence)
+	return &p
 }

@@ -169,11 +169,3 @@ func (s *Store) dropAll(ctx context.Context, tx *sql.Tx, ids []ident.ID) error {
 	}
 	return nil
 }
-
-func idArgs(ids []ident.ID) []any {
-	args := make([]any, len(ids))
-	for i := range ids {
-		args[i] = ids[i][:]
-	}
-	return args
-}

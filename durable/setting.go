@@ -51,8 +51,7 @@ func (s *Store) Setting(ctx context.Context, name string) (value int64, err erro
 // SetSetting stores a number under a name.
 func (s *Store) SetSetting(ctx context.Context, name string, value int64) error {
 	return repeat(ctx, "store setting", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, s.dialect.sql(upsertSetting), []byte(name), value)
-		return err
+		return exec(ctx, s.db, s.dialect.sql(upsertSetting), []byte(name), value)
 	})
 }
 
@@ -67,7 +66,7 @@ WHERE name = ?
 func (s *Store) SwapSetting(ctx context.Context, name string, old, value int64) (swapped bool, err error) {
 	err = repeat(ctx, "swap setting", func(ctx context.Context) error {
 		if old == 0 { // there may be no row
-			if _, err := s.db.ExecContext(ctx, s.dialect.sql(insertSetting), []byte(name), 0); err != nil {
+			if err := exec(ctx, s.db, s.dialect.sql(insertSetting), []byte(name), 0); err != nil {
 				return err
 			}
 		}
@@ -93,7 +92,7 @@ func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
 		var value int64
 		err := repeat(ctx, "read a secret", func(ctx context.Context) error {
 			made := int64(binary.BigEndian.Uint64(random[8*i:]))
-			if _, err := s.db.ExecContext(ctx, s.dialect.sql(insertSetting), part, made); err != nil {
+			if err := exec(ctx, s.db, s.dialect.sql(insertSetting), part, made); err != nil {
 				return err
 			}
 			return s.db.QueryRowContext(ctx, selectSetting, part).Scan(&value)

@@ -11,16 +11,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A Settled is a stretch of messages, After < ID <= Through, by which the settled watermark of a
-// consumer moves forward, with its sums: each job in it has an outcome or a row in open_jobs.
-type Settled struct {
-	ConsumerNo     uint32
-	After, Through ident.ID
-	Accepted       int64 // messages that concern the consumer, or that its filter left out
-	Filtered       int64 // of which its filter left out
-	Delivered      int64 // of which are delivered
-}
-
 const (
 	// sheetRows and sheetSpan bound the stretch of one row of the books. Edges of a question that lie
 	// in a stretch are counted message by message.
@@ -134,11 +124,9 @@ func enter(ctx context.Context, tx *sql.Tx, m Settled) error {
 	case through.Compare(m.After) > 0:
 		return nil
 	case through == m.After && accepted+m.Accepted <= sheetRows && m.Through.Millis()-after.Millis() <= sheetSpan.Milliseconds():
-		_, err = tx.ExecContext(ctx, extendSheet, bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered, m.ConsumerNo, bytesOf(after))
-		return err
+		return exec(ctx, tx, extendSheet, bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered, m.ConsumerNo, bytesOf(after))
 	}
-	_, err = tx.ExecContext(ctx, insertSheet, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered)
-	return err
+	return exec(ctx, tx, insertSheet, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered)
 }
 
 // FirstSheet returns the begin of the first stretch of a consumer in the books that ends after an ID.
@@ -158,7 +146,6 @@ func (s *Store) FirstSheet(ctx context.Context, consumerNo uint32, after ident.I
 // TrimBooks removes the rows of the books of a consumer whose stretches end before a time.
 func (s *Store) TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error {
 	return repeat(ctx, "trim the books", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, deleteSheets, consumerNo, bytesOf(before))
-		return err
+		return exec(ctx, s.db, deleteSheets, consumerNo, bytesOf(before))
 	})
 }

@@ -6,49 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
-	"unicode/utf8"
 )
-
-// A ConsumerState says whether jobs of a consumer are delivered. Jobs are held in every state
-// except StateActive: they stay queued, and nothing else happens to them.
-type ConsumerState uint8
-
-// The states of a consumer.
-const (
-	StateActive ConsumerState = iota
-	StatePaused               // by a request
-	StateDead                 // too many failures in the window of its policy
-	StateGone                 // it answered 410
-	// StateProbing is a dead consumer that was revived: one job at a time goes out until an
-	// attempt is answered. It is shown as DEAD.
-	StateProbing
-	StateDeleted // for good; see DeleteConsumer
-)
-
-// String returns the name of the state as clients see it.
-func (s ConsumerState) String() string {
-	switch s {
-	case StatePaused:
-		return "PAUSED"
-	case StateDead, StateProbing:
-		return "DEAD"
-	case StateGone:
-		return "GONE"
-	case StateDeleted:
-		return "DELETED"
-	default:
-		return "ACTIVE"
-	}
-}
-
-// Held reports whether no attempts of the consumer begin. A probe is an exception of its own.
-func (k *Consumer) Held() bool { return k.State != StateActive }
-
-// Deleted reports whether the consumer was deleted.
-func (k *Consumer) Deleted() bool { return k.State == StateDeleted }
-
-var selectConsumerByNo = fromConsumers + `
-WHERE no = ?`
 
 const (
 	updateConsumerState = `
@@ -104,9 +62,6 @@ type StateChange struct {
 	Release bool
 }
 
-// maxStateReason is the width of the column.
-const maxStateReason = 512
-
 // SetConsumerState makes a change in one transaction and returns the consumer after it. changed
 // is true for exactly one of several brokers that make the same change. ChangedAt of the
 // consumer stays. ErrNotFound: there is no such consumer.
@@ -142,29 +97,18 @@ func (s *Store) setState(ctx context.Context, c change, k *Consumer, p StateChan
 	from := k.State
 	k.State, k.StateReason, k.Version = p.To, cutReason(p.Reason), c.version
 	k.StateMs = max(c.nowMs, k.StateMs+1)
-	_, err := c.tx.ExecContext(ctx, updateConsumerState, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
+	err := exec(ctx, c.tx, updateConsumerState, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
 	if err == nil && p.Forget {
-		_, err = c.tx.ExecContext(ctx, forgetFailures, c.nowMs, k.No)
+		err = exec(ctx, c.tx, forgetFailures, c.nowMs, k.No)
 	}
 	if err == nil && p.Release {
-		_, err = c.tx.ExecContext(ctx, deleteHold, k.No)
+		err = exec(ctx, c.tx, deleteHold, k.No)
 	}
 	event, reason := eventOf(from, p.To)
 	if err != nil || event == 0 {
 		return err
 	}
 	return s.alertOf(ctx, c.tx, k, Alert{Event: event, AtMs: k.StateMs, Reason: cmp.Or(k.StateReason, reason)})
-}
-
-func cutReason(reason string) string {
-	if len(reason) <= maxStateReason {
-		return reason
-	}
-	n := maxStateReason
-	for n > 0 && !utf8.RuneStart(reason[n]) {
-		n--
-	}
-	return reason[:n]
 }
 
 // TakeProbe gives one caller the right to send a job to a consumer in StateProbing, until
@@ -189,8 +133,7 @@ func (s *Store) TakeProbe(ctx context.Context, consumerNo uint32, untilMs int64)
 // ReturnProbe gives back the right that was taken until untilMs, because nothing was sent.
 func (s *Store) ReturnProbe(ctx context.Context, consumerNo uint32, untilMs int64) error {
 	return repeat(ctx, "return the probe of a consumer", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, returnProbe, consumerNo, untilMs)
-		return err
+		return exec(ctx, s.db, returnProbe, consumerNo, untilMs)
 	})
 }
 
@@ -210,8 +153,7 @@ func (s *Store) SetChannelPaused(ctx context.Context, id string, paused bool) (o
 			return errUnchanged
 		}
 		out.Paused, out.Version, changed = paused, c.version, true
-		_, err := c.tx.ExecContext(ctx, updateChannelPaused, paused, c.version, out.No)
-		return err
+		return exec(ctx, c.tx, updateChannelPaused, paused, c.version, out.No)
 	})
 	if err != nil {
 		return Channel{}, false, err

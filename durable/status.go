@@ -12,27 +12,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
-// A StatusKind is an event about a job that a producer may want to hear of. The numbers are stored.
-type StatusKind uint8
-
-// The kinds of status events, which are also bits of a set of them.
-const (
-	StatusDelivered StatusKind = 1
-	StatusFailed    StatusKind = 2 // an attempt failed, also the last one
-	StatusDead      StatusKind = 4
-)
-
-// String is the name of the kind as clients see it.
-func (k StatusKind) String() string {
-	switch k {
-	case StatusDelivered:
-		return "DELIVERED"
-	case StatusFailed:
-		return "FAILED"
-	}
-	return "DEAD"
-}
-
 // A StatusKey identifies an event: its time, message, consumer, kind and attempt. It sorts by time.
 type StatusKey [24]byte
 
@@ -221,8 +200,7 @@ func (s *Store) StatusBatches(ctx context.Context, after ident.ID, limit int) ([
 // FinishStatus ends a batch that has arrived.
 func (s *Store) FinishStatus(ctx context.Context, id ident.ID) error {
 	return repeat(ctx, "finish a status batch", func(ctx context.Context) error {
-		_, err := s.db.ExecContext(ctx, deleteStatusBatch, id[:])
-		return err
+		return exec(ctx, s.db, deleteStatusBatch, id[:])
 	})
 }
 

@@ -187,8 +187,7 @@ func (s *Store) removeOutranked(ctx context.Context, consumerNo uint32, rows []O
 			ids[i] = o.ID
 		}
 		err := repeat(ctx, "remove the rows of jobs that are over", func(ctx context.Context) error {
-			_, err := s.db.ExecContext(ctx, list(deleteOutranked, len(ids)), inArgs(consumerNo, ids)...)
-			return err
+			return exec(ctx, s.db, list(deleteOutranked, len(ids)), inArgs(consumerNo, ids)...)
 		})
 		if err != nil {
 			return err

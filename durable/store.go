@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"time"
 )
@@ -18,9 +18,6 @@ const (
 	maxBatchRows  = 1024
 	maxBatchBytes = 8 << 20
 )
-
-// patience bounds a call whose context has no deadline of its own.
-const patience = 30 * time.Second
 
 // Options tune a Store. The zero value is ready to use.
 type Options struct {
@@ -56,76 +53,6 @@ type Store struct {
 	clock    func() int64  // SQLite: Options.Clock
 
 	migrating sync.Mutex // SQLite: one migration at a time
-}
-
-// A dialect is one of the two kinds of SQL that the package writes.
-type dialect uint8
-
-const (
-	mysqlDialect dialect = iota
-	sqliteDialect
-)
-
-// A statement has a text for each dialect. It is used only where the dialects differ.
-type statement struct {
-	mysql  string
-	sqlite string
-}
-
-func (d dialect) sql(s statement) string {
-	if d == sqliteDialect {
-		return s.sqlite
-	}
-	return s.mysql
-}
-
-// keepFirst is an INSERT that leaves a row alone which is there already. column is any column of the
-// table.
-func keepFirst(insert, column string) statement {
-	return statement{
-		mysql:  insert + "\nON DUPLICATE KEY UPDATE " + column + " = " + column,
-		sqlite: insert + "\nON CONFLICT DO NOTHING",
-	}
-}
-
-// replacing is an INSERT that takes the place of a row which is there already: it sets some columns, and
-// one more by an assignment.
-func replacing(insert, assignment string, names ...string) statement {
-	var my, lite strings.Builder
-	for _, name := range names {
-		my.WriteString("\n    " + name + " = VALUES(" + name + "),")
-		lite.WriteString("\n    " + name + " = excluded." + name + ",")
-	}
-	end := "\n    " + assignment
-	return statement{
-		mysql:  insert + "\nON DUPLICATE KEY UPDATE" + my.String() + end,
-		sqlite: insert + "\nON CONFLICT DO UPDATE SET" + lite.String() + end,
-	}
-}
-
-// ignoring is keepFirst for an INSERT whose result tells whether the row is new.
-func ignoring(insert string) statement {
-	return statement{
-		mysql:  strings.Replace(insert, "INSERT INTO", "INSERT IGNORE INTO", 1),
-		sqlite: insert + "\nON CONFLICT DO NOTHING",
-	}
-}
-
-// copying is an INSERT of the rows of a query that leaves rows alone which are there already.
-func copying(table, names, query string) statement {
-	into := " INTO " + table + " (" + names + "\n)" + query
-	return statement{mysql: "\nINSERT IGNORE" + into, sqlite: "\nINSERT OR IGNORE" + into}
-}
-
-// The locks of locking.
-const (
-	shareLock  = "LOCK IN SHARE MODE"
-	updateLock = "FOR UPDATE"
-)
-
-// locking is a query that locks its rows on MySQL. SQLite has only one writer.
-func locking(query, lock string) statement {
-	return statement{mysql: query + "\n" + lock, sqlite: query}
 }
 
 // Ping reports whether the store answers.
@@ -179,6 +106,30 @@ func (s *Store) CheckPayload(n int) error {
 	if most := (s.packet - overhead) / 2; n > most {
 		return fmt.Errorf("payloads of %d bytes do not fit the MySQL server, whose max_allowed_packet of %d takes %d, because escaping can double a payload: set max_allowed_packet to at least %d",
 			n, s.packet, max(most, 0), 2*n+overhead)
+	}
+	return nil
+}
+
+// A place is a path with the file that was there when it was opened.
+type place struct {
+	path string
+	was  fs.FileInfo
+}
+
+func placeOf(path string) (place, error) {
+	info, err := os.Stat(path)
+	return place{path, info}, err
+}
+
+// InPlace returns an error if the database of the embedded store, or its lock, is no longer the
+// file at its path. Writes then go to a file that no later start finds, or a second process may
+// write to the database as well, and no statement fails because of that. MySQL is always in place.
+func (s *Store) InPlace() error {
+	for _, file := range s.files {
+		now, err := os.Stat(file.path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(file.was, now) {
+			return fmt.Errorf("durable: %s was removed, renamed or replaced while it was in use", file.path)
+		} // other errors do not show a change of the file
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func (s *Store) CountStored(ctx context.Context, channelNo uint32, through ident
 	// A repeat after a lost answer goes on from the mark.
 	err = s.run(ctx, transaction{name: "count what producers store", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		more = false
-		if _, err := tx.ExecContext(ctx, s.dialect.sql(insertStoredMark), channelNo, bytesOf(ident.ID{})); err != nil {
+		if err := exec(ctx, tx, s.dialect.sql(insertStoredMark), channelNo, bytesOf(ident.ID{})); err != nil {
 			return err
 		}
 		var mark ident.ID
@@ -177,12 +177,11 @@ func (s *Store) CountStored(ctx context.Context, channelNo uint32, through ident
 			mark = through
 		}
 		for _, no := range slices.Sorted(maps.Keys(sums)) {
-			if _, err := tx.ExecContext(ctx, s.dialect.sql(addStored), no, sums[no].Messages, sums[no].Bytes); err != nil {
+			if err := exec(ctx, tx, s.dialect.sql(addStored), no, sums[no].Messages, sums[no].Bytes); err != nil {
 				return err
 			}
 		}
-		_, err = tx.ExecContext(ctx, moveStoredMark, mark[:], channelNo)
-		return err
+		return exec(ctx, tx, moveStoredMark, mark[:], channelNo)
 	})
 	return more, err
 }
@@ -218,19 +217,11 @@ func (p *Purge) subtractStored(ctx context.Context, tx *sql.Tx, s *Store, keep [
 	}
 	for _, no := range slices.Sorted(maps.Keys(sums)) {
 		m := sums[no]
-		if _, err := tx.ExecContext(ctx, subtractStored, m.Messages, m.Messages, m.Bytes, m.Bytes, no); err != nil {
+		if err := exec(ctx, tx, subtractStored, m.Messages, m.Messages, m.Bytes, m.Bytes, no); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// orNothing returns an error that is not the absence of a row.
-func orNothing(err error) error {
-	if orNotFound(err) == ErrNotFound {
-		return nil
-	}
-	return err
 }
 
 // Stored returns what the producers store.

@@ -46,7 +46,7 @@ func (s *Store) RemoveStrays(ctx context.Context, k Consumer, after, through ide
 				return err
 			}
 			for _, part := range chunks(strays, maxInList) {
-				if _, err := tx.ExecContext(ctx, list(deleteStrays(table), len(part)), inArgs(k.No, part)...); err != nil {
+				if err := exec(ctx, tx, list(deleteStrays(table), len(part)), inArgs(k.No, part)...); err != nil {
 					return err
 				}
 			}

@@ -70,31 +70,3 @@ func (s *Store) repeats(ctx context.Context, q querier, stored, m *Message) (boo
 	}
 	return s.agree(ctx, q, stored, m)
 }
-
-const selectTerms = `
-SELECT
-    ttl_ms,
-    addressed,
-    headers
-FROM messages
-WHERE channel_no = ?
-  AND id = ?`
-
-// usedAlike reports whether a message has the terms of the use of its Idempotency-Key. A use of a
-// broker that did not know terms has none, and matches as it did then.
-func (s *Store) usedAlike(ctx context.Context, q querier, u use, m *Message) (bool, error) {
-	if u.terms == nil || bytes.Equal(u.terms, m.terms()) {
-		return true, nil
-	}
-	var stored []*Message // none once retention has removed it, or where the use is that of a schedule
-	err := each(ctx, q, selectTerms, []any{m.ChannelNo, u.id[:]}, func(r *sql.Rows) error {
-		var h Message
-		err := r.Scan(&h.TTLMs, scanPositions{&h.Addressed}, &h.Headers)
-		stored = append(stored, &h)
-		return err
-	})
-	if err != nil || len(stored) == 0 {
-		return false, err
-	}
-	return s.agree(ctx, q, stored[0], m)
-}

@@ -36,3 +36,20 @@ func note(s string) []byte {
 
 // head returns the first maxNote bytes of b.
 func head(b []byte) []byte { return blob(b)[:min(len(b), maxNote)] }
+
+// cutTo returns s as UTF-8 of at most n bytes.
+func cutTo(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
+
+// maxStateReason is the width of the column.
+const maxStateReason = 512
+
+func cutReason(reason string) string {
+	if len(reason) <= maxStateReason {
+		return reason
+	}
+	n := maxStateReason
+	for n > 0 && !utf8.RuneStart(reason[n]) {
+		n--
+	}
+	return reason[:n]
+}

@@ -223,114 +223,62 @@ type Head struct {
 	LeftOut   Positions
 }
 
-// A JobStatus is the stored status of a job. A job without a row is Waiting: it is queued or in
-// flight, which only the queue can distinguish.
-type JobStatus uint8
-
-// If a job has rows in several tables, the highest of these statuses counts. A delivered job
-// stays delivered.
-const (
-	Waiting   JobStatus = iota
-	Open                // failed, given back or redriven, and not over
-	Dead                // a dead letter
-	Delivered           // over
-)
-
-// Over reports whether a job has ended: nothing is delivered any more, unless a dead one is redriven.
-func (s JobStatus) Over() bool { return s == Dead || s == Delivered }
-
-// A JobState is the stored state of one job.
-type JobState struct {
-	Status     JobStatus
-	Attempts   int   // attempts charged so far, lost leases included; of a delivered job, the one that succeeded
-	ChangedMs  int64 // Unix ms of the last stored change
-	NextMs     int64 // Open: Unix ms of the next attempt
-	RedrivenMs int64 // Open: Unix ms of the redrive from which the age counts; 0: never redriven
-	StatusCode int   // last HTTP status, 0 when none
-	Error      string
-	Reason     Reason // Dead
-	Discarded  bool   // Dead: not in the DLQ any more
-	GivenBack  int    // Open: give-backs that were no attempts, since the job was stored or redriven
-}
-
-// An OutcomeKind is the way in which an attempt ended.
-type OutcomeKind uint8
-
-// The ends of an attempt, and of a claim that was none.
-const (
-	OutcomeDelivered OutcomeKind = iota
-	OutcomeRetry
-	OutcomeDead
-	OutcomeGivenBack // by a pull worker: it was no attempt, and the job is due at NextMs
-)
-
-// An Outcome is the end of one attempt of one job. Recording it again changes nothing.
-type Outcome struct {
-	Kind       OutcomeKind
-	ConsumerNo uint32
-	ID         ident.ID // of the message
-	Priority   int      // stored in open_jobs, from which the queue can be rebuilt
-	Attempts   int      // attempts charged, this one included; of OutcomeGivenBack those before the claim
-	AtMs       int64    // Unix ms
-	StatusCode int      // HTTP status of the consumer, 0 when there was none
-	Node       int      // 1 + number of the broker that made the attempt or took its report; 0: not known
-	DurationMs int64    // of a push attempt
-	ProducerNo uint32   // of the message; 0: it has none, or it is not known
-	// Notices are the events of the outcome that the producer wants to hear of, which are stored with
-	// it. An outcome with Notices has its ProducerNo.
-	Notices StatusKind
-	// Tracked is set if the job may have a row in open_jobs or dead_jobs, which the outcome
-	// then removes. Without it a delivery takes no statement for such rows.
-	Tracked bool
-	// Tombstone counts a failure for the tombstone of its consumer; nil: it does not count.
-	Tombstone *Tombstone
-
-	// Note of a delivery, cut to 1 KiB, becomes an entry in the list of attempts. An outcome with
-	// a note is Tracked.
-	Note string
-
-	// Exchange, of a delivery, is stored with it unless the job has one. ReplyTo names the exchange
-	// whose reply was delivered.
-	Exchange *Exchange
-	ReplyTo  ExchangeKey
-
-	// Retry, Dead and GivenBack only:
-	NextMs int64  // Retry, GivenBack: Unix ms of the next attempt
-	Error  string // description of the failure, cut to 1 KiB
-	Phase  Phase  // of a push attempt
-	Reason Reason // Dead
-	Answer []byte // first KiB of the consumer's answer
-}
-
-// An ExchangeKey names an exchange. The zero value is none.
-type ExchangeKey struct {
-	ConsumerNo uint32
-	ID         ident.ID
-}
-
-// An OpenJob is a row of open_jobs.
-type OpenJob struct {
-	ID         ident.ID
-	Priority   int
-	Attempts   int
-	NextMs     int64
-	RedrivenMs int64 // as in JobState
-}
-
-// A DeadJob is a dead letter.
-type DeadJob struct {
-	ID         ident.ID
-	Priority   int
-	Attempts   int
-	DiedMs     int64
-	StatusCode int
-	Error      string
-	Reason     Reason
-	Answer     []byte
-}
-
 // A Latest is the newest message of a channel.
 type Latest struct {
 	ChannelNo uint32
 	ID        ident.ID // zero when the channel has no message
 }
+
+// A ConsumerState says whether jobs of a consumer are delivered. Jobs are held in every state
+// except StateActive: they stay queued, and nothing else happens to them.
+type ConsumerState uint8
+
+// The states of a consumer.
+const (
+	StateActive ConsumerState = iota
+	StatePaused               // by a request
+	StateDead                 // too many failures in the window of its policy
+	StateGone                 // it answered 410
+	// StateProbing is a dead consumer that was revived: one job at a time goes out until an
+	// attempt is answered. It is shown as DEAD.
+	StateProbing
+	StateDeleted // for good; see DeleteConsumer
+)
+
+// String returns the name of the state as clients see it.
+func (s ConsumerState) String() string {
+	switch s {
+	case StatePaused:
+		return "PAUSED"
+	case StateDead, StateProbing:
+		return "DEAD"
+	case StateGone:
+		return "GONE"
+	case StateDeleted:
+		return "DELETED"
+	default:
+		return "ACTIVE"
+	}
+}
+
+// Held reports whether no attempts of the consumer begin. A probe is an exception of its own.
+func (k *Consumer) Held() bool { return k.State != StateActive }
+
+// Deleted reports whether the consumer was deleted.
+func (k *Consumer) Deleted() bool { return k.State == StateDeleted }
+
+// An Occurrence makes the insert of a message the end of its wait in a schedule. One transaction
+// stores the message and moves the schedule on, if the schedule waits for just this message.
+type Occurrence struct {
+	Of       ident.ID // the schedule
+	No       int      // of the message in the schedule
+	NextNo   int
+	NextMs   int64 // when message NextNo is due; 0: this is the last message
+	Reserved bool  // the Key of the message is that of the schedule
+
+	ChangedMs int64 // of the schedule: the message is of that state
+}
+
+// ErrNotReplicated means that the message is stored, or was not even tried, and that the server does
+// not confirm that a second one has it, as the message demands.
+var ErrNotReplicated = errors.New("durable: not confirmed by a second server")

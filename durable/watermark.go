@@ -8,6 +8,16 @@ import (
 	"github.com/penstock-broker/penstock/internal/ident"
 )
 
+// A Settled is a stretch of messages, After < ID <= Through, by which the settled watermark of a
+// consumer moves forward, with its sums: each job in it has an outcome or a row in open_jobs.
+type Settled struct {
+	ConsumerNo     uint32
+	After, Through ident.ID
+	Accepted       int64 // messages that concern the consumer, or that its filter left out
+	Filtered       int64 // of which its filter left out
+	Delivered      int64 // of which are delivered
+}
+
 // The settled watermark of a consumer is the ID up to which each of its jobs has an
 // outcome or a row in open_jobs. The table of the watermarks is called marks.
 
@@ -87,22 +97,20 @@ func (s *Store) standingWatermarks(ctx context.Context, tx *sql.Tx, part []Settl
 // have of the messages after it, which the scans enter again.
 func (s *Store) RewindWatermarks(ctx context.Context, to ident.ID) error {
 	return s.run(ctx, transaction{name: "rewind watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, rewindWatermarks, to[:], to[:]); err != nil { // first, as in SaveWatermarks
+		if err := exec(ctx, tx, rewindWatermarks, to[:], to[:]); err != nil { // first, as in SaveWatermarks
 			return err
 		}
-		_, err := tx.ExecContext(ctx, rewindBooks, to[:])
-		return err
+		return exec(ctx, tx, rewindBooks, to[:])
 	})
 }
 
 // RewindWatermark is RewindWatermarks for one consumer.
 func (s *Store) RewindWatermark(ctx context.Context, consumerNo uint32, to ident.ID) error {
 	return s.run(ctx, transaction{name: "rewind a watermark", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, rewindWatermark, to[:], to[:], consumerNo); err != nil { // first, as in SaveWatermarks
+		if err := exec(ctx, tx, rewindWatermark, to[:], to[:], consumerNo); err != nil { // first, as in SaveWatermarks
 			return err
 		}
-		_, err := tx.ExecContext(ctx, rewindSheets, to[:], consumerNo)
-		return err
+		return exec(ctx, tx, rewindSheets, to[:], consumerNo)
 	})
 }
 
@@ -110,11 +118,10 @@ func (s *Store) RewindWatermark(ctx context.Context, consumerNo uint32, to ident
 // and outcomes: scans begin at the oldest message and enter the books again.
 func (s *Store) ForgetWatermarks(ctx context.Context) error {
 	return s.run(ctx, transaction{name: "forget watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM marks`); err != nil { // first, as in SaveWatermarks
+		if err := exec(ctx, tx, `DELETE FROM marks`); err != nil { // first, as in SaveWatermarks
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM books`)
-		return err
+		return exec(ctx, tx, `DELETE FROM books`)
 	})
 }
 

@@ -3,7 +3,61 @@ package durable
 import (
 	"context"
 	"database/sql"
+	"time"
 )
+
+// replayShown is how long a replay that has ended is among the changes: longer than its last attempt.
+const replayShown = 2 * time.Hour
+
+// Changes returns the rows that changed after a version of the catalogue, in one consistent
+// snapshot. Version 0 returns all rows, and so does a version from the future, which a
+// restored backup can cause. Without a change the call costs one read by key.
+func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
+	var c Changes
+	err := repeat(ctx, "read the version of the catalogue", func(ctx context.Context) error {
+		return s.reads.QueryRowContext(ctx, selectCatalogue).Scan(&c.Version)
+	})
+	if err != nil || c.Version == after {
+		return c, err
+	}
+	snapshot := transaction{
+		name:     "read the catalogue",
+		options:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		reads:    true,
+		harmless: true,
+	}
+	err = s.run(ctx, snapshot, func(ctx context.Context, tx *sql.Tx) error {
+		c = Changes{}
+		// The first read establishes the snapshot.
+		if err := tx.QueryRowContext(ctx, selectCatalogue).Scan(&c.Version); err != nil {
+			return err
+		}
+		since := after
+		if c.Version < since {
+			since = 0
+		}
+		var err error
+		if c.Producers, err = selectAll[Producer](ctx, tx, selectProducersSince, since); err != nil {
+			return err
+		}
+		if c.Channels, err = selectAll[Channel](ctx, tx, selectChannelsSince, since); err != nil {
+			return err
+		}
+		if c.Consumers, err = selectAll[Consumer](ctx, tx, selectConsumersSince, since); err != nil {
+			return err
+		}
+		now, err := s.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		c.Replays, err = selectAll[Replay](ctx, tx, selectReplaysSince, since, now-replayShown.Milliseconds())
+		return err
+	})
+	if err != nil {
+		return Changes{}, err
+	}
+	return c, nil
+}
 
 // versionModulus keeps the sums of versions within 64 bits. It is a prime.
 const versionModulus = 1_000_000_007
@@ -79,13 +133,6 @@ func (n Numbers) Max(o Numbers) Numbers {
 	return Numbers{max(n.Producer, o.Producer), max(n.Channel, o.Channel), max(n.Consumer, o.Consumer)}
 }
 
-// The settings that have the highest numbers which a former history of the store gave away.
-const (
-	usedProducer = "used producer number"
-	usedChannel  = "used channel number"
-	usedConsumer = "used consumer number"
-)
-
 // Touch gives the catalogue a new version without a change. From then on no resource gets a number
 // up to used: what was accepted in a former history, and waits in a journal, names it.
 func (s *Store) Touch(ctx context.Context, used Numbers) error {
@@ -97,7 +144,7 @@ func (s *Store) Touch(ctx context.Context, used Numbers) error {
 			if one.no == 0 {
 				continue
 			}
-			if _, err := c.tx.ExecContext(ctx, s.dialect.sql(raiseSetting), []byte(one.name), one.no); err != nil {
+			if err := exec(ctx, c.tx, s.dialect.sql(raiseSetting), []byte(one.name), one.no); err != nil {
 				return err
 			}
 		}

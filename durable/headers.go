@@ -2,10 +2,46 @@ package durable
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/penstock-broker/penstock/internal/cloudevents"
 	"github.com/penstock-broker/penstock/internal/coding"
 )
+
+// OrderingHeader is the header with the ordering key of a message. It is the first of the
+// message's headers, so a message without a key costs nothing.
+const OrderingHeader = "X-Broker-Ordering-Key"
+
+var orderingPrefix = []byte(OrderingHeader + ":")
+
+// OrderingLine returns the headers with an ordering key in front.
+func OrderingLine(key string, headers []byte) []byte {
+	line := make([]byte, 0, len(orderingPrefix)+len(key)+1+len(headers))
+	line = append(append(append(line, orderingPrefix...), key...), '\n')
+	return append(line, headers...)
+}
+
+// Keyed reports whether the message has an ordering key.
+func (m *Message) Keyed() bool { return bytes.HasPrefix(m.Headers, orderingPrefix) }
+
+// OrderingKey returns the ordering key, nil if the message has none.
+func (m *Message) OrderingKey() []byte {
+	rest, ok := bytes.CutPrefix(m.Headers, orderingPrefix)
+	if !ok {
+		return nil
+	}
+	key, _, _ := bytes.Cut(rest, []byte{'\n'})
+	return key
+}
+
+// Metadata returns the headers without the ordering key. A Content-Encoding is the first of them.
+func (m *Message) Metadata() []byte {
+	if !m.Keyed() {
+		return m.Headers
+	}
+	_, rest, _ := bytes.Cut(m.Headers, []byte{'\n'})
+	return rest
+}
 
 // encodingPrefix begins the header with the content codings of a payload. It is the first of the
 // message's headers behind the ordering key, so a message without codings costs nothing.
@@ -48,4 +84,14 @@ func sameEvent(stored, m *Message) bool {
 		x, y = stored.Payload, m.Payload
 	}
 	return cloudevents.Equal(stored.asEvent(x), m.asEvent(y))
+}
+
+// asEvent returns the event of a message whose decoded payload is payload.
+func (m *Message) asEvent(payload []byte) cloudevents.Message {
+	headers := map[string]string{}
+	for line := range strings.SplitSeq(string(m.Headers), "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		headers[strings.ToLower(name)] = value
+	}
+	return cloudevents.Message{ContentType: m.ContentType, Headers: headers, Payload: payload}
 }
