@@ -2,20 +2,43 @@ package accept
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 )
 
-// forwardPatience is how long a forwarded message waits for admission.
-const forwardPatience = time.Second
+const (
+	// forwardPatience is how long a forwarded message waits for admission.
+	forwardPatience = time.Second
+	// forwarded is the number of messages that are submitted together.
+	forwarded = 128
+)
 
 // Forward publishes a message that the broker itself makes, without HTTP. Its error is that
 // of a Submission.
 func (p *Publisher) Forward(ctx context.Context, m *durable.Message) error {
-	sub := p.Submit(ctx, Terms{Patience: forwardPatience, Lines: true}, m)
-	sub.Wait()
-	err := sub.Outcome(0)
-	sub.Release()
-	return err
+	return p.forward(ctx, forwardPatience, m)[0]
+}
+
+// ForwardAll is Forward for messages that wait as lines of a batch do. It returns one result each.
+func (p *Publisher) ForwardAll(ctx context.Context, msgs []*durable.Message) []error {
+	return p.forward(ctx, batchRoom, msgs...)
+}
+
+func (p *Publisher) forward(ctx context.Context, patience time.Duration, msgs ...*durable.Message) []error {
+	results := make([]error, 0, len(msgs))
+	var subs []*Submission
+	// In small parts, since a part waits for places that publishes of clients could have.
+	for part := range slices.Chunk(msgs, forwarded) {
+		subs = append(subs, p.Submit(ctx, Terms{Patience: patience, Lines: true}, part...))
+	}
+	for _, sub := range subs {
+		sub.Wait()
+		for i := range sub.writes {
+			results = append(results, sub.Outcome(i))
+		}
+		sub.Release()
+	}
+	return results
 }

@@ -3,19 +3,23 @@ package accept
 import (
 	"context"
 
+	"github.com/penstock-broker/penstock/internal/catalogue"
 	"github.com/penstock-broker/penstock/internal/intake"
 	"github.com/penstock-broker/penstock/internal/problem"
 )
 
-// stillPaused refuses a message for a channel that the copy of the catalogue shows as paused,
-// unless another broker has resumed the channel.
-func (p *Publisher) stillPaused(channelNo uint32) error {
+// takes refuses a message for a channel that the copy of the catalogue shows as paused, unless another
+// broker has resumed the channel.
+func (p *Publisher) takes(ch *catalogue.Channel) error {
+	if !ch.Paused {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
 	if err := p.catalogue.Refresh(ctx); err != nil {
 		return err
 	}
-	if ch := p.catalogue.ChannelByNo(channelNo); ch != nil && ch.Paused && !ch.Deleted {
+	if now := p.catalogue.ChannelByNo(ch.No); now != nil && now.Paused && !now.Deleted {
 		return problem.ErrChannelPaused
 	}
 	return nil

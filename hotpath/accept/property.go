@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -69,7 +70,18 @@ var properties = [...]property{
 // errLine refuses a line that is malformed as a whole. Its detail names the members, see init.
 var errLine = problem.New(400, "invalid_line", "")
 
+// listed is the index of the property whose header lists others.
+var listed int
+
 func init() { // not above: the readers of the table return errLine
+	for i, p := range properties {
+		if p.header != "" {
+			byLength[len(p.header)] = append(byLength[len(p.header)], i)
+		}
+		if p.header == metadata.ListHeader {
+			listed = i
+		}
+	}
 	members := namesOf(func(p *property) bool { return p.kind != payload })
 	errLine.Detail = `A line must be a JSON object with "Payload" (a string) or "PayloadBase64", and optionally "` +
 		strings.Join(members[:len(members)-1], `", "`) + `" and "` + members[len(members)-1] + `".`
@@ -114,18 +126,38 @@ func headersOf(k kind) (names []string) {
 	return names
 }
 
+// byLength are the indexes of the properties with a header, by the length of its name.
+var byLength [32][]int
+
+// given returns the properties whose header a request has, as bits by index. Most messages have few: to
+// go through the headers once costs less than to look for each.
+func given(h *fasthttp.RequestHeader) (set uint32) {
+	for name := range h.All() {
+		if len(name) >= len(byLength) {
+			continue
+		}
+		for _, i := range byLength[len(name)] {
+			if strings.EqualFold(properties[i].header, string(name)) {
+				set |= 1 << i
+			}
+		}
+	}
+	return set
+}
+
 // fill sets the properties of some kinds that the headers of a request have.
 func (d *Draft) fill(h *fasthttp.RequestHeader, kinds kind) error {
 	d.request = true
-	for i := range properties {
-		p := &properties[i]
-		if p.header == "" {
-			continue
-		}
+	set := given(h)
+	if len(d.carried) > 0 {
+		set |= 1 << listed
+	}
+	for ; set != 0; set &= set - 1 { // in the order of the table
+		p := &properties[bits.TrailingZeros32(set)]
 		var err error
 		switch {
 		case p.kind&kinds == 0:
-			if given := h.Peek(p.header); p.each != nil && kinds == ofLines && (len(given) > 0 || p.read != nil && given != nil) {
+			if p.each != nil && kinds == ofLines && (p.read != nil || len(h.Peek(p.header)) > 0) {
 				err = p.each
 			}
 		case p.read != nil:

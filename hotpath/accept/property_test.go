@@ -3,11 +3,15 @@ package accept
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/test/memstore"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
@@ -55,4 +59,42 @@ func TestStoredDefaultsAreTheseBytes(t *testing.T) {
 	var again Defaults
 	require.NoError(t, json.Unmarshal(got, &again))
 	require.Equal(t, d, again)
+}
+
+// A way in without HTTP reads drafts and writes what became of them: messages, schedules and refusals.
+func TestAWayInWithoutHTTPFillsDraftsAndSubmitsThem(t *testing.T) {
+	store := &memstore.Store{}
+	p := publisherOn(t, store)
+	from := sender{ch: p.catalogue.Channel("c"), producer: p.catalogue.Producer("p")}
+	w := p.drafter(from)
+	var all []*Draft
+	for _, said := range []map[string]string{
+		{"Payload": "a", "MessageID": "m-1", "Priority": "7"},
+		{"Payload": "b", "Priority": "-7"},
+		{"Payload": "c", "Delay": "1h"},
+		{"Payload": "d", "Colour": "red"},
+	} {
+		d := w.draft()
+		for column, cell := range said {
+			if err := d.Set(column, cell); err != nil {
+				d.err = err
+			}
+		}
+		if d.err == nil {
+			d.err = w.complete(d)
+		}
+		all = append(all, d)
+	}
+	sent := w.Submit(t.Context(), Terms{Patience: time.Minute}, all)
+	sent.Wait()
+	require.NoError(t, all[0].err)
+	require.Equal(t, errPriority, all[1].err)
+	require.ErrorIs(t, all[2].err, durable.ErrFailed, "the fake store has no schedules")
+	require.ErrorContains(t, all[3].err, `"Colour"`)
+	require.Equal(t, 1, store.Inserted())
+	require.Equal(t, "m-1", all[0].message().Key)
+	require.Equal(t, 7, all[0].message().Priority)
+	require.False(t, all[2].later.ID.IsZero())
+	require.EqualValues(t, time.Hour.Milliseconds(), all[2].later.DelayMs)
+	require.Equal(t, 1.0, testutil.ToFloat64(p.metrics.Published), "the commit loop counts")
 }

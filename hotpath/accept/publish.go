@@ -104,10 +104,8 @@ func (p *Publisher) publish(rc *fasthttp.RequestCtx, channelID string) error {
 	if err != nil {
 		return err
 	}
-	if from.ch.Paused {
-		if err := p.stillPaused(from.ch.No); err != nil {
-			return err
-		}
+	if err := p.takes(from.ch); err != nil {
+		return err
 	}
 	mode, err := eventMode(h)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,22 +22,25 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/memstore"
 )
 
-// publisherOn returns a publisher that runs on a store which takes everything, and headers that admit a producer.
-func publisherOn(b *testing.B) (*Publisher, [][2]string) {
+// publisherOn returns a publisher that runs on a store until the test ends. It knows the channel c and the producer p.
+func publisherOn(t testing.TB, store Store) *Publisher {
 	f := &memstore.Store{Version: 1, Channels: []durable.Channel{{No: 1, ID: "c", Token: "t", Audience: 1, Version: 1}},
 		Producers: []durable.Producer{{No: 1, ID: "p", Token: "t", Version: 1}}}
 	cat := catalogue.New(f, slog.New(slog.DiscardHandler))
-	require.NoError(b, cat.Refresh(b.Context()))
-	node, err := cluster.New(b.Context(), f, "bench", slog.New(slog.DiscardHandler))
-	require.NoError(b, err)
-	p := New(Options{Store: noStore{}, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost), Committed: func([]*durable.Message) {}, MaxBody: 1 << 20,
+	require.NoError(t, cat.Refresh(t.Context()))
+	node, err := cluster.New(t.Context(), f, "bench", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	p := New(Options{Store: store, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost), Committed: func([]*durable.Message) {}, MaxBody: 1 << 20,
 		TokenHeader: "X-Broker-Consumer-Token", Bodies: share.New(share.Options{Most: 1 << 30}), Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { p.Run(ctx); close(done) }()
-	b.Cleanup(func() { cancel(); <-done })
-	return p, [][2]string{{"X-Broker-Channel-Token", "t"}, {"X-Broker-Producer-ID", "p"}, {"X-Broker-Producer-Token", "t"}}
+	t.Cleanup(func() { cancel(); <-done })
+	return p
 }
+
+// admitted are the headers that the producer p is admitted with.
+var admitted = [][2]string{{"X-Broker-Channel-Token", "t"}, {"X-Broker-Producer-ID", "p"}, {"X-Broker-Producer-Token", "t"}}
 
 // What one publish allocates, from the request that was read to its answer.
 func BenchmarkBroadcast(b *testing.B) {
@@ -45,11 +49,11 @@ func BenchmarkBroadcast(b *testing.B) {
 		"rich":  {{"Content-Type", "application/json"}, {"X-Broker-Message-ID", "order-1"}, {"X-Broker-Message-Priority", "7"}, {"X-Broker-Message-TTL", "90s"}, {"X-Broker-Ordering-Key", "k"}, {"X-Broker-Metadata-Headers", "Traceparent"}, {"Traceparent", "x"}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			p, admit := publisherOn(b)
+			p := publisherOn(b, noStore{})
 			var rc fasthttp.RequestCtx
 			rc.Init(&fasthttp.Request{}, nil, nil)
 			rc.Request.Header.SetMethod("POST")
-			for _, h := range append(admit, more...) {
+			for _, h := range slices.Concat(admitted, more) {
 				rc.Request.Header.Set(h[0], h[1])
 			}
 			rc.Request.SetBody(bytes.Repeat([]byte("x"), 1024))
@@ -72,7 +76,7 @@ func BenchmarkBatch(b *testing.B) {
 		"rich":  `{"MessageID":"m-1","Priority":7,"TTL":"90s","ContentType":"application/json","OrderingKey":"k","Headers":{"X-Tenant":"a"},"Payload":"` + strings.Repeat("x", 1024) + `"}`,
 	} {
 		b.Run(name, func(b *testing.B) {
-			p, admit := publisherOn(b)
+			p := publisherOn(b, noStore{})
 			const lines = 1024
 			body := strings.Repeat(line+"\n", lines)
 			client, server := net.Pipe()
@@ -86,7 +90,7 @@ func BenchmarkBatch(b *testing.B) {
 				h := &rc.Request.Header
 				h.SetMethod("POST")
 				h.SetContentType("application/x-ndjson")
-				for _, one := range admit {
+				for _, one := range admitted {
 					h.Set(one[0], one[1])
 				}
 				rc.Request.SetBodyStream(strings.NewReader(body), len(body))

@@ -51,10 +51,8 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if from.ch, err = p.responding(from.ch); err != nil {
 		return err
 	}
-	if from.ch.Paused {
-		if err := p.stillPaused(from.ch.No); err != nil {
-			return err
-		}
+	if err := p.takes(from.ch); err != nil {
+		return err
 	}
 	mode, err := eventMode(h)
 	if err != nil {

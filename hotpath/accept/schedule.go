@@ -15,9 +15,6 @@ import (
 // schedulers is the number of concurrent transactions of schedules. Producers get them in turn.
 const schedulers = 8
 
-// forwarded is the number of messages that ForwardAll submits together.
-const forwarded = 128
-
 // A scheduler stores messages that are sent later.
 type scheduler struct {
 	store     Store
@@ -95,22 +92,4 @@ func (c *committer) schedule(ctx context.Context, batch []*durable.Scheduled) []
 	return storeAll(ctx, c, batch, prepare, func(lease durable.NodeLease, batch []*durable.Scheduled) []error {
 		return c.store.Schedule(ctx, lease, batch)
 	})
-}
-
-// ForwardAll publishes messages that the broker itself makes, and returns one result each.
-func (p *Publisher) ForwardAll(ctx context.Context, msgs []*durable.Message) []error {
-	results := make([]error, 0, len(msgs))
-	var subs []*Submission
-	// In small parts, since a part waits for places that publishes of clients could have.
-	for part := range slices.Chunk(msgs, forwarded) {
-		subs = append(subs, p.Submit(ctx, Terms{Patience: batchRoom, Lines: true}, part...))
-	}
-	for _, sub := range subs {
-		sub.Wait()
-		for i := range sub.writes {
-			results = append(results, sub.Outcome(i))
-		}
-		sub.Release()
-	}
-	return results
 }

@@ -64,10 +64,8 @@ func (p *Publisher) Still(st *catalogue.Standing) error {
 }
 
 func (p *Publisher) takesRows(st *catalogue.Standing) error {
-	if st.Channel.Paused {
-		if err := p.stillPaused(st.Channel.No); err != nil {
-			return err
-		}
+	if err := p.takes(st.Channel); err != nil {
+		return err
 	}
 	if st.Producer.PublishSecret != "" {
 		return errUnsignedByLine
