@@ -100,7 +100,7 @@ func recorded(ctx context.Context, tx *sql.Tx, kinds ...[]Outcome) (map[attemptK
 		for _, part := range byConsumer(outcomes) {
 			k := attemptKey{consumerNo: part[0].ConsumerNo}
 			err := each(ctx, tx, list(selectRecorded, len(part)), jobArgs(part), func(r *sql.Rows) error {
-				err := r.Scan(scanID{&k.id}, &k.atMs, &k.attempt)
+				err := r.Scan(asID{&k.id}, &k.atMs, &k.attempt)
 				known[k] = true
 				return err
 			})

@@ -130,7 +130,7 @@ func (s *Store) WakeReplies(ctx context.Context, producerNo uint32, limit int) (
 		err := each(ctx, tx, selectAwaiting, []any{producerNo, limit}, func(r *sql.Rows) error {
 			var no uint32
 			var id ident.ID
-			err := r.Scan(&no, scanID{&id})
+			err := r.Scan(&no, asID{&id})
 			if found[no] == nil {
 				consumers = append(consumers, no)
 			}

@@ -82,7 +82,7 @@ func (s *Store) Backlog(ctx context.Context, k Consumer, limit int) (b Backlog, 
 	err = repeat(ctx, "count the jobs of a consumer", func(ctx context.Context) error {
 		b = Backlog{}
 		var settled ident.ID
-		err := s.reads.QueryRowContext(ctx, selectSettled, k.No).Scan(scanID{&settled})
+		err := s.reads.QueryRowContext(ctx, selectSettled, k.No).Scan(asID{&settled})
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -95,7 +95,7 @@ func (s *Store) Backlog(ctx context.Context, k Consumer, limit int) (b Backlog, 
 			return err
 		}
 		var behind ident.ID
-		err = s.reads.QueryRowContext(ctx, selectBehind, args[:len(args)-3]...).Scan(scanID{&behind})
+		err = s.reads.QueryRowContext(ctx, selectBehind, args[:len(args)-3]...).Scan(asID{&behind})
 		if b.More = err == nil; err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}

@@ -22,6 +22,8 @@ func BenchmarkRecordMySQL(b *testing.B)  { benchmarkRecord(b, benchMySQL(b), 2) 
 func BenchmarkRecordSQLite(b *testing.B) { benchmarkRecord(b, benchSQLite(b), 1) }
 func BenchmarkPurgeMySQL(b *testing.B)   { benchmarkPurge(b, benchMySQL(b)) }
 func BenchmarkPurgeSQLite(b *testing.B)  { benchmarkPurge(b, benchSQLite(b)) }
+func BenchmarkReadMySQL(b *testing.B)    { benchmarkRead(b, benchMySQL(b)) }
+func BenchmarkReadSQLite(b *testing.B)   { benchmarkRead(b, benchSQLite(b)) }
 
 func benchMySQL(b *testing.B) *durable.Store { return openMySQL(b, servers.MySQL(b)) }
 
@@ -79,6 +81,30 @@ func benchMessages(ids *ident.Generator, audience int) []*durable.Message {
 }
 
 var benchPayload = bytes.Repeat([]byte("abcdefgh"), 128)
+
+// benchmarkRead reads a batch of messages as a claim does.
+func benchmarkRead(b *testing.B, s *durable.Store) {
+	_, _, err := s.PutChannel(b.Context(), durable.Put{ID: "c"})
+	require.NoError(b, err)
+	node, err := s.LeaseNode(b.Context(), "n", time.Hour)
+	require.NoError(b, err)
+	batch := benchMessages(ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() }), 0)
+	for _, err := range s.Insert(b.Context(), node, batch) {
+		require.NoError(b, err)
+	}
+	all := make([]ident.ID, len(batch))
+	for i, m := range batch {
+		all[i] = m.ID
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		read, _, err := s.MessagesUpTo(b.Context(), 1, all, 1<<20)
+		require.NoError(b, err)
+		require.Len(b, read, len(all))
+	}
+	b.ReportMetric(float64(b.N*benchBatch)/b.Elapsed().Seconds(), "messages/s")
+}
 
 // benchmarkPurge removes batches of messages that one consumer got.
 func benchmarkPurge(b *testing.B, s *durable.Store) {

@@ -223,7 +223,7 @@ func (a *audit) sheets(ctx context.Context) error {
 	}
 	err := each(ctx, a.tx, selectChangedSheets, a.in(), func(r *sql.Rows) error {
 		var c correction
-		err := r.Scan(scanID{&c.after}, scanID{&c.through}, &c.before)
+		err := r.Scan(asID{&c.after}, asID{&c.through}, &c.before)
 		a.corrected = append(a.corrected, c)
 		return err
 	})
@@ -256,7 +256,7 @@ func (a *audit) uncovered(ctx context.Context) ([]gap, error) {
 	err := each(ctx, a.tx, selectSheetGaps, append(append([]any{a.through[:]}, a.in()...), a.through[:]), func(r *sql.Rows) error {
 		g := gap{through: a.through}
 		var next []byte
-		err := r.Scan(scanID{&g.after}, &next)
+		err := r.Scan(asID{&g.after}, &next)
 		if len(next) == ident.Size && ident.ID(next).Compare(g.through) < 0 {
 			g.through = ident.ID(next)
 		}

@@ -77,7 +77,7 @@ var (
 // columns are those of the table bulks.
 func (b *Bulk) columns() columns {
 	return columns{
-		{"id", scanID{&b.ID}},
+		{"id", asID{&b.ID}},
 		{"owner", asFixed(b.Owner[:])},
 		{"fence", &b.Fence},
 		{"channel_no", &b.ChannelNo},

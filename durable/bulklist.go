@@ -164,8 +164,8 @@ func (s *Store) CountBulkJobs(ctx context.Context, id ident.ID, consumers []*Con
 
 func (b *block) columns() columns {
 	return columns{
-		{"first_id", scanID{&b.first}},
-		{"last_id", scanID{&b.last}},
+		{"first_id", asID{&b.first}},
+		{"last_id", asID{&b.last}},
 		{"audience", &b.audience},
 		{"messages", &b.messages},
 		{"jobs", &b.jobs},

@@ -226,11 +226,11 @@ func (d asFixed) Scan(v any) error {
 // Value implements driver.Valuer.
 func (d asFixed) Value() (driver.Value, error) { return []byte(d), nil }
 
-// scanID is an ID.
-type scanID struct{ *ident.ID }
+// asID is an ID.
+type asID struct{ *ident.ID }
 
 // Scan implements sql.Scanner.
-func (d scanID) Scan(v any) error {
+func (d asID) Scan(v any) error {
 	b, ok := v.([]byte)
 	if !ok || len(b) != ident.Size {
 		return fmt.Errorf("stored ID is %T of %d bytes", v, len(b))
@@ -240,22 +240,22 @@ func (d scanID) Scan(v any) error {
 }
 
 // Value implements driver.Valuer.
-func (d scanID) Value() (driver.Value, error) { return d.ID[:], nil }
+func (d asID) Value() (driver.Value, error) { return d.ID[:], nil }
 
-// scanOptional is an ID, or NULL for the zero ID.
-type scanOptional struct{ *ident.ID }
+// asOptionalID is an ID, or NULL for the zero ID.
+type asOptionalID struct{ *ident.ID }
 
 // Scan implements sql.Scanner.
-func (d scanOptional) Scan(v any) error {
+func (d asOptionalID) Scan(v any) error {
 	if v == nil {
 		*d.ID = ident.ID{}
 		return nil
 	}
-	return scanID(d).Scan(v)
+	return asID(d).Scan(v)
 }
 
 // Value implements driver.Valuer.
-func (d scanOptional) Value() (driver.Value, error) {
+func (d asOptionalID) Value() (driver.Value, error) {
 	if d.IsZero() {
 		return nil, nil
 	}
@@ -282,7 +282,7 @@ func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 func selectIDs(ctx context.Context, q querier, query string, args []any) (ids []ident.ID, err error) {
 	err = each(ctx, q, query, args, func(r *sql.Rows) error {
 		var id ident.ID
-		err := r.Scan(scanID{&id})
+		err := r.Scan(asID{&id})
 		ids = append(ids, id)
 		return err
 	})

@@ -27,8 +27,8 @@ func (k *Consumer) columns() columns {
 		{"state", &k.State},
 		{"state_reason", asBytes{&k.StateReason}},
 		{"state_ms", &k.StateMs},
-		{"until_id", scanOptional{&k.Until}},
-		{"since_id", scanOptional{&k.Since}},
+		{"until_id", asOptionalID{&k.Until}},
+		{"since_id", asOptionalID{&k.Since}},
 		{"since_policy", asBytes{&k.SincePolicy}},
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 func (d *DeadJob) columns() columns {
 	return columns{
-		{"message_id", scanID{&d.ID}},
+		{"message_id", asID{&d.ID}},
 		{"priority", &d.Priority},
 		{"attempts", &d.Attempts},
 		{"died_ms", &d.DiedMs},
@@ -171,7 +171,7 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	redrives := map[ident.ID]int{}
 	err := each(ctx, tx, list(s.dialect.sql(takeDeadJobs), len(ids)), inArgs(consumerNo, ids), func(r *sql.Rows) error {
 		j, n := OpenJob{NextMs: nowMs, RedrivenMs: nowMs}, 0
-		err := r.Scan(scanID{&j.ID}, &j.Priority, &j.Attempts, &n)
+		err := r.Scan(asID{&j.ID}, &j.Priority, &j.Attempts, &n)
 		if how != ByWorker {
 			j.Attempts = 0
 		}

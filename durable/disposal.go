@@ -81,7 +81,7 @@ func (s *Store) DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID,
 		return each(ctx, s.reads, selectDeadHeads, []any{consumerNo, from[:], limit}, func(r *sql.Rows) error {
 			var d DeadHead
 			var delivered bool
-			err := r.Scan(scanID{&d.ID}, &d.DiedMs, &d.Reason, &d.Redrives, &d.Disposal, &delivered)
+			err := r.Scan(asID{&d.ID}, &d.DiedMs, &d.Reason, &d.Redrives, &d.Disposal, &delivered)
 			if n++; n == limit {
 				next = d.ID.Next()
 			}

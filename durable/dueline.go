@@ -21,7 +21,7 @@ type Due struct {
 // columns are those of a schedule that is due.
 func (d *Due) columns() columns {
 	return columns{
-		{"id", scanID{&d.ID}},
+		{"id", asID{&d.ID}},
 		{"producer_no", &d.ProducerNo},
 		{"channel_no", &d.ChannelNo},
 		{"due_ms", &d.AtMs},

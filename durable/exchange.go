@@ -94,7 +94,7 @@ func (e *Exchange) end(nowMs int64) {
 func (e *Exchange) columns() columns {
 	return columns{
 		{"consumer_no", &e.ConsumerNo},
-		{"message_id", scanID{&e.ID}},
+		{"message_id", asID{&e.ID}},
 		{"state", &e.State},
 		{"goes_back", &e.GoesBack},
 		{"attempt", &e.Attempt},
@@ -236,7 +236,7 @@ func (s *Store) ExchangeHeads(ctx context.Context, consumerNo uint32, ids []iden
 			return each(ctx, s.reads, list(selectExchangeHeads, len(part)), inArgs(consumerNo, part), func(r *sql.Rows) error {
 				var id ident.ID
 				var h ExchangeHead
-				err := r.Scan(scanID{&id}, &h.State, &h.GoesBack, &h.Bytes)
+				err := r.Scan(asID{&id}, &h.State, &h.GoesBack, &h.Bytes)
 				out[id] = h
 				return err
 			})

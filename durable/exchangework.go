@@ -11,7 +11,7 @@ import (
 // columns are those of an exchange without its response.
 func (w *Work) columns() columns {
 	return columns{
-		{"message_id", scanID{&w.ID}},
+		{"message_id", asID{&w.ID}},
 		{"state", &w.State},
 		{"goes_back", &w.GoesBack},
 		{"deadline_ms", &w.DeadlineMs},

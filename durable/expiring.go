@@ -20,7 +20,7 @@ func (e *Expiry) columns() columns {
 	return columns{
 		{"expires_ms", &e.AtMs},
 		{"channel_no", &e.ChannelNo},
-		{"id", scanID{&e.ID}},
+		{"id", asID{&e.ID}},
 	}
 }
 

@@ -210,7 +210,7 @@ func (s *Store) resolveUses(ctx context.Context, q querier, part []entry, errs [
 	err = each(ctx, q, query, args, func(r *sql.Rows) error {
 		var key, fingerprint []byte
 		var u use
-		err := r.Scan(&key, scanID{&u.id}, &fingerprint, &u.terms)
+		err := r.Scan(&key, asID{&u.id}, &fingerprint, &u.terms)
 		u.fingerprint = string(fingerprint)
 		found[string(key)] = u
 		return err
@@ -270,7 +270,7 @@ func (s *Store) usedAlike(ctx context.Context, q querier, u use, m *Message) (bo
 	var stored []*Message // none once retention has removed it, or where the use is that of a schedule
 	err := each(ctx, q, selectTerms, []any{m.ChannelNo, u.id[:]}, func(r *sql.Rows) error {
 		var h Message
-		err := r.Scan(&h.TTLMs, scanPositions{&h.Addressed}, &h.Headers)
+		err := r.Scan(&h.TTLMs, asPositions{&h.Addressed}, &h.Headers)
 		stored = append(stored, &h)
 		return err
 	})

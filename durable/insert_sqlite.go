@@ -243,7 +243,7 @@ func (b *sqliteBatch) answered(e entry, errs []error) (bool, error) {
 		}
 	} else if e.Key != "" {
 		var original ident.ID
-		err := b.tx.QueryRowContext(b.ctx, sqliteOriginal, e.ChannelNo, []byte(e.Key)).Scan(scanID{&original})
+		err := b.tx.QueryRowContext(b.ctx, sqliteOriginal, e.ChannelNo, []byte(e.Key)).Scan(asID{&original})
 		if err == nil {
 			errs[e.i], err = b.taken(e, original)
 			return true, err

@@ -59,7 +59,7 @@ WHERE consumer_no = ?
 
 func (j *OpenJob) columns() columns {
 	return columns{
-		{"message_id", scanID{&j.ID}},
+		{"message_id", asID{&j.ID}},
 		{"priority", &j.Priority},
 		{"attempts", &j.Attempts},
 		{"next_ms", &j.NextMs},
@@ -118,7 +118,7 @@ func (s *Store) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID
 func scanJobState(r *sql.Rows) (id ident.ID, j JobState, err error) {
 	var text []byte
 	var disposal Disposal
-	err = r.Scan(scanID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason, &j.RedrivenMs, &disposal, &j.GivenBack)
+	err = r.Scan(asID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason, &j.RedrivenMs, &disposal, &j.GivenBack)
 	j.Error, j.Discarded = string(text), disposal == Discarded
 	return id, j, err
 }

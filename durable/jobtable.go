@@ -84,7 +84,7 @@ func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) (map[jobKey
 		var found []ident.ID
 		err := each(ctx, tx, list(selectRedrives, len(part)), jobArgs(part), func(r *sql.Rows) error {
 			var n int
-			err := r.Scan(scanID{&k.id}, &n)
+			err := r.Scan(asID{&k.id}, &n)
 			found = append(found, k.id)
 			if n > 0 {
 				redrives[k] = n

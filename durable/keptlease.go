@@ -20,7 +20,7 @@ type KeptLease struct {
 func (l *KeptLease) columns() columns {
 	return columns{
 		{"consumer_no", &l.ConsumerNo},
-		{"message_id", scanID{&l.ID}},
+		{"message_id", asID{&l.ID}},
 		{"priority", &l.Priority},
 		{"attempt", &l.Attempt},
 		{"token", asBytes{&l.Token}},

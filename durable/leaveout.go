@@ -45,7 +45,7 @@ func (s *Store) LeaveOut(ctx context.Context, k Consumer, ids []ident.ID) error 
 		for _, part := range chunks(ids, maxInList) {
 			err := each(ctx, tx, list(s.dialect.sql(takeLeftOut), len(part)), inArgs(k.ChannelNo, part), func(r *sql.Rows) error {
 				var h Head
-				err := r.Scan(scanID{&h.ID}, &h.Priority, scanPositions{&h.LeftOut})
+				err := r.Scan(asID{&h.ID}, &h.Priority, asPositions{&h.LeftOut})
 				found = append(found, h)
 				return err
 			})

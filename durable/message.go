@@ -11,12 +11,12 @@ import (
 // head are the columns of the table messages that every list of messages has.
 func (m *Message) head() columns {
 	return columns{
-		{"id", scanID{&m.ID}},
+		{"id", asID{&m.ID}},
 		{"producer_no", &m.ProducerNo},
 		{"priority", &m.Priority},
 		{"audience", &m.Audience},
-		{"addressed", scanPositions{&m.Addressed}},
-		{"left_out", scanPositions{&m.LeftOut}},
+		{"addressed", asPositions{&m.Addressed}},
+		{"left_out", asPositions{&m.LeftOut}},
 		{"msg_key", &m.Key},
 		{"content_type", &m.ContentType},
 	}
@@ -161,7 +161,7 @@ func (s *Store) sizedMessages(ctx context.Context, channelNo uint32, ids []ident
 func (s *Store) MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error) {
 	var id ident.ID
 	err := repeat(ctx, "find a message by its producer's ID", func(ctx context.Context) error {
-		err := s.reads.QueryRowContext(ctx, selectMessageByKey, channelNo, []byte(key)).Scan(scanID{&id})
+		err := s.reads.QueryRowContext(ctx, selectMessageByKey, channelNo, []byte(key)).Scan(asID{&id})
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrNotFound
 		}

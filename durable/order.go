@@ -183,7 +183,7 @@ func (b *sqliteBatch) chain(e entry) error {
 	sum := sha256.Sum256(e.OrderingKey())
 	digest := sum[:16]
 	var prev ident.ID
-	err := b.tx.QueryRowContext(b.ctx, sqliteLastOfKey, e.ChannelNo, digest).Scan(scanID{&prev})
+	err := b.tx.QueryRowContext(b.ctx, sqliteLastOfKey, e.ChannelNo, digest).Scan(asID{&prev})
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -204,7 +204,7 @@ func (s *Store) Links(ctx context.Context, channelNo uint32, ids []ident.ID) (ma
 				var id ident.ID
 				var l Link
 				var audience sql.NullInt64
-				err := r.Scan(scanID{&id}, scanID{&l.Prev}, &audience, scanPositions{&l.Addressed}, scanPositions{&l.LeftOut})
+				err := r.Scan(asID{&id}, asID{&l.Prev}, &audience, asPositions{&l.Addressed}, asPositions{&l.LeftOut})
 				if l.Audience = -1; audience.Valid {
 					l.Audience = int(audience.Int64)
 				}

@@ -71,7 +71,7 @@ func (s *Store) originals(ctx context.Context, q querier, part []entry) (map[str
 	out := map[string]*original{}
 	err := each(ctx, q, list(selectOriginals, len(args)-1), args, func(r *sql.Rows) error {
 		var h original
-		err := r.Scan(scanID{&h.ID}, &h.Key, &h.ProducerNo, &h.Priority, &h.ContentType, &h.Headers, &h.size)
+		err := r.Scan(asID{&h.ID}, &h.Key, &h.ProducerNo, &h.Priority, &h.ContentType, &h.Headers, &h.size)
 		out[h.Key] = &h
 		return err
 	})
@@ -82,7 +82,7 @@ func (s *Store) stored(ctx context.Context, q querier, channelNo uint32, ids []i
 	out := map[ident.ID]Message{}
 	err := each(ctx, q, list(selectStored, len(ids)), inArgs(channelNo, ids), func(r *sql.Rows) error {
 		var m Message
-		err := r.Scan(scanID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload, &m.TTLMs, scanPositions{&m.Addressed})
+		err := r.Scan(asID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload, &m.TTLMs, asPositions{&m.Addressed})
 		out[m.ID] = m
 		return err
 	})
@@ -110,7 +110,7 @@ func (b *sqliteBatch) taken(e entry, original ident.ID) (answer, err error) {
 	var m Message
 	var sameSize bool // or an event, of which the size may differ
 	err = b.tx.QueryRowContext(b.ctx, sqliteSame, len(e.Payload), e.ChannelNo, original[:], e.Event()).
-		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.TTLMs, scanPositions{&m.Addressed}, &sameSize, &m.Payload)
+		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.TTLMs, asPositions{&m.Addressed}, &sameSize, &m.Payload)
 	repeats := false
 	switch {
 	case err == nil && sameSize:

@@ -51,11 +51,11 @@ func (p Positions) appendColumn(b []byte) []byte {
 	return appendHex(b, []byte(p))
 }
 
-// scanPositions is the destination of a set in Scan.
-type scanPositions struct{ *Positions }
+// asPositions is a set in a column, where NULL is the empty text.
+type asPositions struct{ *Positions }
 
 // Scan implements sql.Scanner.
-func (d scanPositions) Scan(v any) error {
+func (d asPositions) Scan(v any) error {
 	switch b := v.(type) {
 	case nil:
 		*d.Positions = ""
@@ -68,7 +68,7 @@ func (d scanPositions) Scan(v any) error {
 }
 
 // Value implements driver.Valuer.
-func (d scanPositions) Value() (driver.Value, error) { return d.column(), nil }
+func (d asPositions) Value() (driver.Value, error) { return d.column(), nil }
 
 // digitsWith are, for each bit of a hexadecimal digit from the highest on, the digits that have it.
 var digitsWith = [4][8]string{

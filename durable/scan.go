@@ -21,10 +21,10 @@ func (h *Head) columns() columns {
 // scope are the columns that the table prioritised has as well.
 func (h *Head) scope() columns {
 	return columns{
-		{"id", scanID{&h.ID}},
+		{"id", asID{&h.ID}},
 		{"audience", &h.Audience},
-		{"addressed", scanPositions{&h.Addressed}},
-		{"left_out", scanPositions{&h.LeftOut}},
+		{"addressed", asPositions{&h.Addressed}},
+		{"left_out", asPositions{&h.LeftOut}},
 	}
 }
 
@@ -141,5 +141,5 @@ func (s *Store) LatestMessages(ctx context.Context, afterChannel uint32, limit i
 }
 
 func (l *Latest) columns() columns {
-	return columns{{"no", &l.ChannelNo}, {"id", scanOptional{&l.ID}}}
+	return columns{{"no", &l.ChannelNo}, {"id", asOptionalID{&l.ID}}}
 }

@@ -85,13 +85,13 @@ WHERE id = ?`
 // columns are those of the table scheduled.
 func (m *Scheduled) columns() columns {
 	return columns{
-		{"id", scanID{&m.ID}},
+		{"id", asID{&m.ID}},
 		{"channel_no", &m.ChannelNo},
 		{"producer_no", &m.ProducerNo},
 		{"status", &m.Status},
 		{"due_ms", &m.DueMs},
 		{"occurrence", &m.No},
-		{"message_id", scanOptional{&m.MessageID}},
+		{"message_id", asOptionalID{&m.MessageID}},
 		{"msg_key", asOptional{&m.Key}},
 		{"recurrence", asBytes{&m.Recurrence}},
 		{"priority", &m.Priority},
@@ -99,7 +99,7 @@ func (m *Scheduled) columns() columns {
 		{"content_type", asBytes{&m.ContentType}},
 		{"headers", asBlob{&m.Headers}},
 		{"payload", asBlob{&m.Payload}},
-		{"addressed", scanPositions{&m.Addressed}},
+		{"addressed", asPositions{&m.Addressed}},
 		{"delay_ms", &m.DelayMs},
 		{"changed_ms", &m.ChangedMs},
 		{"sent_before", &m.SentBefore},

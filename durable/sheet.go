@@ -116,7 +116,7 @@ func enter(ctx context.Context, tx *sql.Tx, m Settled) error {
 	}
 	var after, through ident.ID
 	var accepted int64
-	err := tx.QueryRowContext(ctx, selectLastSheet, m.ConsumerNo).Scan(scanID{&after}, scanID{&through}, &accepted)
+	err := tx.QueryRowContext(ctx, selectLastSheet, m.ConsumerNo).Scan(asID{&after}, asID{&through}, &accepted)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:

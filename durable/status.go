@@ -63,7 +63,7 @@ func (e *StatusEvent) columns() columns {
 
 func (b *StatusBatch) columns() columns {
 	return columns{
-		{"id", scanID{&b.ID}},
+		{"id", asID{&b.ID}},
 		{"producer_no", &b.ProducerNo},
 		{"body", &b.Body},
 	}
@@ -206,7 +206,7 @@ func (s *Store) FinishStatus(ctx context.Context, id ident.ID) error {
 
 // sender are the columns of a message that say who it is from.
 func (m *Message) sender() columns {
-	return columns{{"id", scanID{&m.ID}}, {"producer_no", &m.ProducerNo}, {"msg_key", asBytes{&m.Key}}}
+	return columns{{"id", asID{&m.ID}}, {"producer_no", &m.ProducerNo}, {"msg_key", asBytes{&m.Key}}}
 }
 
 var selectSenders = `

@@ -155,7 +155,7 @@ func (s *Store) CountStored(ctx context.Context, channelNo uint32, through ident
 			return err
 		}
 		var mark ident.ID
-		if err := tx.QueryRowContext(ctx, s.dialect.sql(lockStoredMark), channelNo).Scan(scanID{&mark}); err != nil {
+		if err := tx.QueryRowContext(ctx, s.dialect.sql(lockStoredMark), channelNo).Scan(asID{&mark}); err != nil {
 			return err
 		}
 		if mark.Compare(through) >= 0 {
@@ -165,7 +165,7 @@ func (s *Store) CountStored(ctx context.Context, channelNo uint32, through ident
 		err := each(ctx, tx, selectUncounted, []any{channelNo, mark[:], through[:], limit}, func(r *sql.Rows) error {
 			var producer uint32
 			var size int64
-			err := r.Scan(scanID{&mark}, &producer, &size)
+			err := r.Scan(asID{&mark}, &producer, &size)
 			sums[producer] = StoredSum{sums[producer].Messages + 1, sums[producer].Bytes + size}
 			n++
 			return err
@@ -190,7 +190,7 @@ func (s *Store) CountStored(ctx context.Context, channelNo uint32, through ident
 // the page that stay.
 func (p *Purge) subtractStored(ctx context.Context, tx *sql.Tx, s *Store, keep []ident.ID) error {
 	var mark ident.ID
-	err := tx.QueryRowContext(ctx, s.dialect.sql(lockStoredMark), p.ChannelNo).Scan(scanID{&mark})
+	err := tx.QueryRowContext(ctx, s.dialect.sql(lockStoredMark), p.ChannelNo).Scan(asID{&mark})
 	if err != nil {
 		return orNothing(err) // nothing of the channel was ever counted
 	}
@@ -244,7 +244,7 @@ func (s *Store) Stored(ctx context.Context) (out Stored, err error) {
 		err = each(ctx, tx, selectStoredMarks, nil, func(r *sql.Rows) error {
 			var no uint32
 			var mark ident.ID
-			err := r.Scan(&no, scanID{&mark})
+			err := r.Scan(&no, asID{&mark})
 			out.Marks[no] = mark
 			return err
 		})

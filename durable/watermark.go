@@ -78,7 +78,7 @@ func (s *Store) standingWatermarks(ctx context.Context, tx *sql.Tx, part []Settl
 	err = each(ctx, tx, list(s.dialect.sql(lockWatermarks), len(args)), args, func(r *sql.Rows) error {
 		var no uint32
 		var id ident.ID
-		err := r.Scan(&no, scanID{&id})
+		err := r.Scan(&no, asID{&id})
 		stored[no] = id
 		return err
 	})
@@ -133,7 +133,7 @@ func (s *Store) Watermarks(ctx context.Context) (map[uint32]ident.ID, error) {
 		return each(ctx, s.reads, selectWatermarks, nil, func(r *sql.Rows) error {
 			var no uint32
 			var id ident.ID
-			err := r.Scan(&no, scanID{&id})
+			err := r.Scan(&no, asID{&id})
 			out[no] = id
 			return err
 		})
