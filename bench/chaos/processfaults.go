@@ -30,7 +30,7 @@ func processKinds() []kind {
 			return restarted("pull workers killed", "F41", r.puller, rng, false)
 		}},
 	}
-	if failpoint.Built {
+	if atPoints {
 		out = append(out, kind{5, brokerKilledAt})
 	}
 	return out

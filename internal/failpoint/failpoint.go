@@ -1,6 +1,6 @@
 // Package failpoint names the boundaries between two writes, so that a test can kill the
-// process exactly there. An ordinary broker does not set Hit. The main of the end-to-end
-// tests sets it, and so does a build with the tag failpoint (`make faults`), in which a
+// process exactly there. An ordinary broker does not set Hit. The main of the end-to-end tests
+// sets it, and so does package order in a broker with the tag failpoint (`make faults`), where a
 // signal arms a point.
 package failpoint
 

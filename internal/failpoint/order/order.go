@@ -1,6 +1,8 @@
-//go:build failpoint && unix
+//go:build unix
 
-package failpoint
+// Package order lets a signal kill this process at a failpoint. Only a broker that is built with the
+// tag failpoint imports it. The tag changes no other package, so that such a build compiles little.
+package order
 
 import (
 	"os"
@@ -9,10 +11,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-)
 
-// Built reports whether a signal can make this program kill itself at a point.
-const Built = true
+	"github.com/penstock-broker/penstock/internal/failpoint"
+)
 
 // An order is the last order that the process read.
 type order struct {
@@ -21,12 +22,12 @@ type order struct {
 }
 
 func init() {
-	path := os.Getenv(EnvOrder)
+	path := os.Getenv(failpoint.EnvOrder)
 	if path == "" {
 		return
 	}
 	var current atomic.Pointer[order]
-	Hit = func(point string) {
+	failpoint.Hit = func(point string) {
 		if o := current.Load(); o != nil && o.point == point && o.left.Add(-1) == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // the signal is on its way

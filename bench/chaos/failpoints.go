@@ -1,0 +1,5 @@
+//go:build failpoint && unix
+
+package chaos
+
+const atPoints = true
