@@ -41,6 +41,7 @@ func buildPrograms(t *testing.T) string {
 // say so if it had not looked.
 func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	harness := buildPrograms(t)
+	t.Setenv("GOGC", "") // the brokers have a pace of their own
 	dir := filepath.Join(t.TempDir(), "campaign")
 	report := filepath.Join(t.TempDir(), "chaos.json")
 	cmd := exec.Command(harness, "chaos", "--minutes", "0.6", "--seed", "1", "--rate", "100", "--every", "3s", "--dir", dir, "--keep", "--json", report)

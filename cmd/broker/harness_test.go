@@ -146,11 +146,12 @@ func (w *world) run(program string, env ...string) *process {
 	return p
 }
 
-// clearedEnv is our environment without settings of a broker.
+// clearedEnv is our environment without settings of a broker. A broker has a pace of the garbage
+// collector of its own.
 func clearedEnv() []string {
 	var out []string
 	for _, line := range os.Environ() {
-		if !strings.HasPrefix(line, "BROKER_") && !strings.HasPrefix(line, "PENSTOCK_TEST_") {
+		if !strings.HasPrefix(line, "BROKER_") && !strings.HasPrefix(line, "PENSTOCK_TEST_") && !strings.HasPrefix(line, "GOGC=") {
 			out = append(out, line)
 		}
 	}

@@ -39,7 +39,7 @@ var buildPlain = sync.OnceValues(func() (folder string, err error) {
 		return "", err
 	}
 	plainFolder.Store(&folder)
-	if out, err := exec.Command("go", "test", "-race=false", "-c", "-o", filepath.Join(folder, "broker"), ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "-race=false", "-vet=off", "-ldflags=-s -w", "-c", "-o", filepath.Join(folder, "broker"), ".").CombinedOutput(); err != nil {
 		return folder, fmt.Errorf("%w: %s", err, out)
 	}
 	return folder, nil

@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		testArgs = append(testArgs, "-run", *pattern)
 	}
 	env := append(os.Environ(), pair.Environment()...)
-	env = append(env, raceOptions(), "CGO_ENABLED=1") // the race detector needs cgo
+	env = append(env, raceOptions(), collectLess(), "CGO_ENABLED=1") // the race detector needs cgo
 	started := time.Now()
 	s, err := test(ctx, append(testArgs, packages...), env, out)
 	if err != nil {

@@ -41,3 +41,10 @@ func TestOptionsOfTheRaceDetectorAreAdded(t *testing.T) {
 	t.Setenv("GORACE", "halt_on_error=1 atexit_sleep_ms=0") // the last one counts
 	require.Equal(t, "GORACE=atexit_sleep_ms=100 halt_on_error=1 atexit_sleep_ms=0", raceOptions())
 }
+
+func TestAPaceOfTheGarbageCollectorOfTheCallerIsKept(t *testing.T) {
+	t.Setenv("GOGC", "")
+	require.Equal(t, "GOGC=400", collectLess())
+	t.Setenv("GOGC", "50")
+	require.Equal(t, "GOGC=50", collectLess())
+}
