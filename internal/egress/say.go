@@ -108,11 +108,13 @@ func saidOfTLS(err error) string {
 	case errors.As(err, &stranger):
 		return "the certificate of the consumer is signed by an unknown authority"
 	case errors.As(err, &host):
-		return "the certificate of the consumer is not for this host: " + bare(host.Error())
+		return saidOfHost(host)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "the certificate of the consumer has expired, or is not valid yet"
+	case errors.As(err, &invalid) && invalid.Reason == x509.IncompatibleUsage:
+		return "the certificate of the consumer is not one of a server"
 	case errors.As(err, &invalid):
-		return "the certificate of the consumer is not valid: " + bare(invalid.Error())
+		return "the certificate of the consumer, or one of its chain, does not allow what it is used for"
 	case errors.As(err, &record) && string(record.RecordHeader[:4]) == "HTTP":
 		return "the consumer speaks HTTP, not TLS"
 	case errors.As(err, &record):
@@ -123,6 +125,31 @@ func saidOfTLS(err error) string {
 		return "the TLS connection was ended: " + bare(op.Err.Error())
 	}
 	return ""
+}
+
+// mostNames bounds the names of a certificate in a sentence, and longestName each of them.
+const mostNames, longestName = 3, 80
+
+// saidOfHost says whose certificate was shown instead.
+func saidOfHost(err x509.HostnameError) string {
+	var names []string
+	if err.Certificate != nil {
+		names = append(names, err.Certificate.DNSNames...)
+		for _, ip := range err.Certificate.IPAddresses {
+			names = append(names, ip.String())
+		}
+	}
+	if len(names) == 0 {
+		return "the certificate of the consumer names no host; it has to name " + err.Host
+	}
+	more := ""
+	if len(names) > mostNames {
+		names, more = names[:mostNames], " and others"
+	}
+	for i, name := range names {
+		names[i] = strings.ToValidUTF8(name[:min(len(name), longestName)], "?")
+	}
+	return "the certificate of the consumer is for " + strings.Join(names, ", ") + more + ", not for " + err.Host
 }
 
 // innermost returns the text of the first error of the chain that is one of these itself or says why.

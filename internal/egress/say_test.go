@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -73,4 +74,23 @@ func TestTheFailureOfAnExchangeNamesTheAddressThatRefused(t *testing.T) {
 	req.Header.SetMethod(fasthttp.MethodPost)
 	res := target.Post(&req, time.Minute)
 	require.Equal(t, "connection refused by "+address, Say(res.Err))
+}
+
+// Owners read whose certificate was shown, in no words of the library.
+func TestACertificateOfAnotherHostIsToldByItsNames(t *testing.T) {
+	of := func(names []string, ips ...net.IP) error {
+		return &dialError{fmt.Errorf("TLS handshake: %w", &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: names, IPAddresses: ips}, Host: "hooks.example"}})}
+	}
+	require.Equal(t, "the certificate of the consumer is for www.example, not for hooks.example", Say(of([]string{"www.example"})))
+	require.Equal(t, "the certificate of the consumer is for a.example, b.example, c.example and others, not for hooks.example", Say(of([]string{"a.example", "b.example", "c.example", "d.example"}, net.IPv4(192, 0, 2, 1))))
+	require.Equal(t, "the certificate of the consumer is for 192.0.2.1, not for hooks.example", Say(of(nil, net.IPv4(192, 0, 2, 1))))
+	require.Equal(t, "the certificate of the consumer names no host; it has to name hooks.example", Say(of(nil)))
+	require.Less(t, len(Say(of([]string{strings.Repeat("ä", 10_000)}))), 300)
+	for reason, want := range map[x509.InvalidReason]string{
+		x509.Expired:             "the certificate of the consumer has expired, or is not valid yet",
+		x509.IncompatibleUsage:   "the certificate of the consumer is not one of a server",
+		x509.NotAuthorizedToSign: "the certificate of the consumer, or one of its chain, does not allow what it is used for",
+	} {
+		require.Equal(t, want, Say(&dialError{&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: reason, Detail: "x509: detail"}}}))
+	}
 }
