@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,14 +11,17 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/console"
 	"github.com/penstock-broker/penstock/internal/privatefile"
 	"github.com/penstock-broker/penstock/internal/sentence"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // Rotation of BROKER_LOG_FILE.
@@ -125,13 +129,24 @@ func newLogger(cfg config, stderr io.Writer) (*slog.Logger, *logFile, error) {
 	return slog.New(handler(out)), file, nil
 }
 
-// errorsAsSentences shows the errors of a line without the names of packages.
+// errorsAsSentences shows the errors of a line without the names of packages. Those of a store say
+// which one it is.
 func errorsAsSentences(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindAny {
-		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(sentence.Of(err))
-		}
+	if a.Value.Kind() != slog.KindAny {
+		return a
 	}
+	err, ok := a.Value.Any().(error)
+	if !ok {
+		return a
+	}
+	text := sentence.Of(err)
+	switch {
+	case errors.Is(err, redisq.ErrFailed) && !strings.Contains(text, "Redis"):
+		text = "Redis: " + text
+	case errors.Is(err, durable.ErrFailed) && !strings.Contains(text, "store"):
+		text = "store: " + text
+	}
+	a.Value = slog.StringValue(text)
 	return a
 }
 

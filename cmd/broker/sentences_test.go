@@ -16,6 +16,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // packageName finds the names of packages that begin errors, of this program and of libraries.
@@ -97,8 +100,18 @@ func TestTheLogShowsErrorsWithoutNamesOfPackages(t *testing.T) {
 		require.NotContains(t, out.String(), "egress: ")
 		require.Contains(t, out.String(), "redisq: as it is")
 		require.Equal(t, 1, strings.Count(out.String(), "\n"))
+		out.Reset()
+		log.Error("which store", "a", ofStore{errors.New("redisq: claim: timeout"), redisq.ErrFailed}, "b", ofStore{errors.New("durable: read: timeout"), durable.ErrFailed})
+		require.Contains(t, out.String(), "Redis: claim: ")
+		require.Contains(t, out.String(), "store: read: ")
 	}
 }
+
+// An ofStore is an error as the stores return it.
+type ofStore struct{ text, is error }
+
+func (e ofStore) Error() string { return e.text.Error() }
+func (e ofStore) Unwrap() error { return e.is }
 
 // Each command prints errors as sentences.
 func TestEachPrintedErrorIsASentence(t *testing.T) {

@@ -149,7 +149,7 @@ func saidOfHost(err x509.HostnameError) string {
 	for i, name := range names {
 		names[i] = strings.ToValidUTF8(name[:min(len(name), longestName)], "?")
 	}
-	return "the certificate of the consumer is for " + strings.Join(names, ", ") + more + ", not for " + err.Host
+	return "the consumer's certificate is valid for " + strings.Join(names, ", ") + more + ", not " + err.Host
 }
 
 // innermost returns the text of the first error of the chain that is one of these itself or says why.

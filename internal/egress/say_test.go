@@ -81,9 +81,9 @@ func TestACertificateOfAnotherHostIsToldByItsNames(t *testing.T) {
 	of := func(names []string, ips ...net.IP) error {
 		return &dialError{fmt.Errorf("TLS handshake: %w", &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: names, IPAddresses: ips}, Host: "hooks.example"}})}
 	}
-	require.Equal(t, "the certificate of the consumer is for www.example, not for hooks.example", Say(of([]string{"www.example"})))
-	require.Equal(t, "the certificate of the consumer is for a.example, b.example, c.example and others, not for hooks.example", Say(of([]string{"a.example", "b.example", "c.example", "d.example"}, net.IPv4(192, 0, 2, 1))))
-	require.Equal(t, "the certificate of the consumer is for 192.0.2.1, not for hooks.example", Say(of(nil, net.IPv4(192, 0, 2, 1))))
+	require.Equal(t, "the consumer's certificate is valid for www.example, not hooks.example", Say(of([]string{"www.example"})))
+	require.Equal(t, "the consumer's certificate is valid for a.example, b.example, c.example and others, not hooks.example", Say(of([]string{"a.example", "b.example", "c.example", "d.example"}, net.IPv4(192, 0, 2, 1))))
+	require.Equal(t, "the consumer's certificate is valid for 192.0.2.1, not hooks.example", Say(of(nil, net.IPv4(192, 0, 2, 1))))
 	require.Equal(t, "the certificate of the consumer names no host; it has to name hooks.example", Say(of(nil)))
 	require.Less(t, len(Say(of([]string{strings.Repeat("ä", 10_000)}))), 300)
 	for reason, want := range map[x509.InvalidReason]string{
