@@ -81,6 +81,42 @@ func TestAPausedChannelKeepsNoMessageOfAnotherOneInTheJournal(t *testing.T) {
 	require.Len(t, d.all, len(held))
 }
 
+// A held message is written again at another place, and the disk returns another byte of its receipt
+// there: the one that its producer has says that it is lost.
+func TestTheReceiptOfAHeldMessageThatTheDiskLostSaysLost(t *testing.T) {
+	f := newFaultyStore()
+	f.twoChannels()
+	f.set(durable.ErrFailed)
+	data := t.TempDir()
+	p, d, stop := startJournal(t, f.Store, data, 1<<20)
+	var held []*journal.Receipt
+	for i := range 4 {
+		p.sendTo(t, 1, fmt.Sprint("other ", i))
+		held = append(held, p.sendTo(t, 2, fmt.Sprint("held ", i)))
+	}
+	f.setPaused(t, p, 2, true)
+	f.set(nil)
+	require.Eventually(t, func() bool { s := p.JournalState(); return s.Waiting == 0 && s.Held == 4 && s.Bytes < 2*s.HeldBytes }, 30*time.Second, 5*time.Millisecond)
+	stop()
+	files, err := filepath.Glob(filepath.Join(data, "journal", "*", "*.wal"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	b, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	at := bytes.Index(b, held[2][:])
+	require.Positive(t, at)
+	b[at+journal.ReceiptSize-1] ^= 1
+	require.NoError(t, os.WriteFile(files[0], b, 0o600))
+	f.setPaused(t, p, 2, false)
+	p, d, _ = startJournal(t, f.Store, data, 1<<20)
+	for i, r := range held {
+		got := d.await(t, r)
+		require.Equal(t, i == 2, got.Reason == "lost", "%d: %+v", i, got)
+		require.Equal(t, i == 2, got.Message == "", "%d: %+v", i, got)
+	}
+	require.Eventually(t, func() bool { return p.JournalState().Damaged == 1 }, 30*time.Second, 5*time.Millisecond)
+}
+
 func TestAMessageForWhichTheStoreFailsKeepsNoOtherOneInTheJournal(t *testing.T) {
 	f := newFaultyStore()
 	f.set(durable.ErrFailed)
