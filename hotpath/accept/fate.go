@@ -31,10 +31,13 @@ func open(all []fate) (todo []*fate) {
 	return todo
 }
 
-// findLost ends entries that the disk does not return as they were written.
+// findLost ends entries that the disk does not return as they were written. What became of one that the
+// journal has elsewhere is told there.
 func (r *replay) findLost(all []fate) {
 	for _, f := range open(all) {
-		if f.Lost {
+		if f.Lost && f.Elsewhere {
+			f.done, f.known = true, true
+		} else if f.Lost {
 			f.done = true
 			f.receipt = durable.Receipt{ID: durable.ReceiptID(f.Receipt), Reason: lost}
 		}

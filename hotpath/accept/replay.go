@@ -361,7 +361,7 @@ func (r *replay) advance(all []fate) {
 	for i, f := range all {
 		entries[i] = f.Entry
 		switch f.Held = f.hold; {
-		case f.hold:
+		case f.hold, f.Elsewhere:
 		case f.receipt.Reason == lost:
 			r.lost++
 		case f.receipt.Message == "":

@@ -96,6 +96,8 @@ type Journal struct {
 	again    spans               // that were held and are due
 	damaged  int                 // files that are kept
 	foreign  bool                // it belongs to another store
+	// elsewhere are places that have lost an entry which another place has, as of the start.
+	elsewhere map[uint64]bool
 
 	cached     *part // that was read last, and what it contains; of the goroutine that reads
 	cache      *scan
@@ -105,7 +107,7 @@ type Journal struct {
 // openIn opens the journal in a folder that is locked already.
 func openIn(dir string, lock *os.File, o Options) (*Journal, error) {
 	j := &Journal{dir: dir, o: o, sign: o.Sign, log: o.Log, lock: lock, nextID: 1, more: make(chan struct{}, 1), stopped: make(chan struct{}),
-		usage: usages{}, held: map[uint32]*holding{}, segment: min(mostSegment, max(leastSegment, o.MaxBytes/8))}
+		usage: usages{}, held: map[uint32]*holding{}, elsewhere: map[uint64]bool{}, segment: min(mostSegment, max(leastSegment, o.MaxBytes/8))}
 	j.wake.L = &j.mu
 	if j.o.Files == nil {
 		j.o.Files = disk{}

@@ -112,6 +112,7 @@ func (j *Journal) entry(p *part, seq uint64) (*Entry, error) {
 	}
 	if e.Lost {
 		e.Receipt = s.lost(i)
+		e.Elsewhere = j.elsewhere[seq]
 	}
 	e.part = p
 	j.mu.Lock()

@@ -97,6 +97,8 @@ type Entry struct {
 	// Lost tells that the disk returns other bytes than were written. Msg is nil then, and Receipt
 	// may be that of Place.
 	Lost bool
+	// Elsewhere tells of a lost entry that the journal has at another place, too.
+	Elsewhere bool
 	// Held is set before Settle, for an entry that is not over.
 	Held bool
 

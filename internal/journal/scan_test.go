@@ -29,15 +29,15 @@ func image(t *testing.T) (data, name string, b []byte, receipts map[string]Recei
 	return data, name, b, receipts
 }
 
-// settleAll reads everything, and returns the messages and the receipts that are lost.
+// settleAll reads everything, and returns the messages and the receipts that are lost everywhere.
 func settleAll(t *testing.T, j *Journal) (found []string, lost []Receipt) {
 	t.Helper()
 	entries, err := j.Read(1000, 1<<20)
 	require.NoError(t, err)
 	for _, e := range entries {
-		if e.Lost {
+		if e.Lost && !e.Elsewhere {
 			lost = append(lost, e.Receipt)
-		} else {
+		} else if !e.Lost {
 			found = append(found, string(e.Msg.Payload))
 		}
 	}
@@ -191,6 +191,88 @@ func TestTheReceiptsOfAFileThatIsGoneSayThatItsMessagesAreLost(t *testing.T) {
 		require.Empty(t, found)
 		require.ElementsMatch(t, []Receipt{receipts["a"], receipts["b"], receipts["c"], receipts["d"]}, lost, "gone: %t", gone)
 		require.NoError(t, j.Close())
+	}
+}
+
+// The end of the newest file is zeros, as after a crash in the middle of its write. Where the messages
+// are at their old places, too, that was it. Otherwise they are lost.
+func TestTheEndOfAFileOfHeldMessagesThatIsGoneIsNoTornWrite(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		data := t.TempDir()
+		j := open(t, data, options())
+		receipts := put(t, j, "over", "a", "b", "c")
+		entries, err := j.Read(10, 1<<20)
+		require.NoError(t, err)
+		for _, e := range entries[1:] {
+			e.Held = true
+		}
+		j.Settle(entries)
+		old := files(t, data)[0]
+		before, err := os.ReadFile(old)
+		require.NoError(t, err)
+		j.Move()
+		require.NoError(t, j.Close())
+		again := files(t, data)[0]
+		b, err := os.ReadFile(again)
+		require.NoError(t, err)
+		info := j.parts[0].info
+		clear(b[scanFile(b, info, j.id, signer, true).places[1].at-frameBytes:])
+		require.NoError(t, os.WriteFile(again, b, 0o600))
+		if crash {
+			require.NoError(t, os.WriteFile(old, before, 0o600))
+		}
+		j = open(t, data, options())
+		found, lost := settleAll(t, j)
+		if crash {
+			require.Equal(t, []string{"over", "a", "b", "c", "a"}, found)
+			require.Empty(t, lost)
+			require.Empty(t, kept(t, data))
+		} else {
+			require.Equal(t, []string{"a"}, found)
+			require.Equal(t, receipts[2:], lost)
+			require.Equal(t, []string{again + damagedSuffix}, kept(t, data))
+		}
+		require.NoError(t, j.Close())
+	}
+}
+
+// A crash leaves a message at its old place and at its new one, and one of them is damaged: it is not lost.
+func TestAMessageThatIsLostAtOneOfTwoPlacesAfterACrashIsNotLost(t *testing.T) {
+	for _, damaged := range []string{"old", "new"} {
+		for bit := range 8 {
+			data := t.TempDir()
+			j := open(t, data, options())
+			put(t, j, "over", "held")
+			entries, err := j.Read(10, 1<<20)
+			require.NoError(t, err)
+			entries[1].Held = true
+			j.Settle(entries)
+			old := files(t, data)[0]
+			before, err := os.ReadFile(old)
+			require.NoError(t, err)
+			j.Move()
+			require.NoError(t, j.Close())
+			again := files(t, data)[0]
+			b, err := os.ReadFile(again)
+			require.NoError(t, err)
+			if damaged == "old" {
+				before[indexOf(before, "held")-1] ^= 1 << bit
+			} else {
+				b[indexOf(b, "held")-1] ^= 1 << bit
+			}
+			require.NoError(t, os.WriteFile(old, before, 0o600))
+			require.NoError(t, os.WriteFile(again, b, 0o600))
+			j = open(t, data, options())
+			all, err := j.Read(10, 1<<20)
+			require.NoError(t, err)
+			require.Len(t, all, 3)
+			require.Equal(t, damaged == "old", all[1].Lost && all[1].Elsewhere)
+			require.Equal(t, damaged == "new", all[2].Lost && all[2].Elsewhere)
+			require.Equal(t, all[1].Receipt.Place(), all[2].Receipt.Place())
+			j.Settle(all)
+			require.Zero(t, j.Waiting())
+			require.NoError(t, j.Close())
+		}
 	}
 }
 

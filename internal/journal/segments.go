@@ -68,6 +68,7 @@ func (j *Journal) load() error {
 		}
 		scans = append(scans, s)
 	}
+	j.compareCopies(scans)
 	for _, name := range stray {
 		j.dropReceipts(name)
 	}

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"os"
+	"slices"
 )
 
 // The receipts of entries that are written again are on disk twice: in each entry, and in a file
@@ -49,6 +50,42 @@ func (j *Journal) dropReceipts(name string) {
 	if err := j.o.Files.Delete(j.dir, name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		j.log.Warn("receipts of the journal cannot be removed", "file", name, "error", err)
 	}
+}
+
+// compareCopies looks for the entries that are lost in one file and intact in another one, which are
+// the two places of an entry that a crash leaves. Without a copy elsewhere the end of a file that is
+// missing was not cut off by a crash, but is lost.
+func (j *Journal) compareCopies(scans []*scan) {
+	if !slices.ContainsFunc(scans, (*scan).lacks) {
+		return
+	}
+	intact := map[uint64]bool{} // by the place in the receipt
+	for _, s := range scans {
+		for _, p := range s.places {
+			if p.at > 0 {
+				intact[p.receipt.seq()] = true
+			}
+		}
+	}
+	for _, s := range scans {
+		for i := len(s.places); s.torn != 0 && i < len(s.receipts)/ReceiptSize; i++ {
+			if r, ok := s.second(i); ok && !intact[r.seq()] {
+				s.torn = 0
+				s.pieces++
+				s.lose(s.base+uint64(len(s.receipts)/ReceiptSize), Receipt{})
+			}
+		}
+		for i, p := range s.places {
+			if p.at == 0 && intact[s.lost(i).seq()] {
+				j.elsewhere[p.seq] = true
+			}
+		}
+	}
+}
+
+// lacks reports whether the file lacks entries.
+func (s *scan) lacks() bool {
+	return s.torn != 0 && len(s.receipts) > 0 || slices.ContainsFunc(s.places, func(p place) bool { return p.at == 0 })
 }
 
 // second returns the receipt of an entry that is beside its file.

@@ -17,7 +17,7 @@ func journals(p *plan) {
 func damages(p *plan) {
 	journals(p)
 	p.journal.flips, p.journal.pauses = 1000, true
-	p.channels, p.messages = 2, 2*p.messages
+	p.channels, p.messages, p.hanging = 2, 2*p.messages, hanging{}
 	p.repeat(5, kill)
 }
 
@@ -38,6 +38,7 @@ func retains(p *plan) {
 	p.journal = journaling{} // the key of a message that is removed goes with it: a journal left behind repeats it
 	p.retention, p.active = keptFor, 90*time.Second
 	p.messages *= 2
+	p.hanging = hanging{} // which need too long for as many
 	for i, at := range []int{10, 20, 80, 84, 88} {
 		kind := snapshot
 		if i >= 2 {
