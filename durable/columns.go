@@ -213,13 +213,17 @@ func (d asBlob) Value() (driver.Value, error) { return blob(*d.b), nil }
 // asFixed is a slice of an array in a column of that many bytes.
 type asFixed []byte
 
-// Scan implements sql.Scanner.
+// Scan implements sql.Scanner. What a person wrote there may be shorter.
 func (d asFixed) Scan(v any) error {
-	b, ok := v.([]byte)
-	if !ok || len(b) != len(d) {
-		return fmt.Errorf("stored value is %T of %d bytes, want %d", v, len(b), len(d))
+	clear(d)
+	switch v := v.(type) {
+	case []byte:
+		copy(d, v)
+	case string:
+		copy(d, v)
+	default:
+		return fmt.Errorf("stored bytes are %T", v)
 	}
-	copy(d, b)
 	return nil
 }
 
