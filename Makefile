@@ -56,8 +56,9 @@ t: ## run the tests of what changed since BASE= (main) and of what imports it, w
 test-quick: ## run the tests that need no real server, without the race detector
 	PENSTOCK_TEST_SERVERS=none $(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
 
-lint: ## check format, go vet, staticcheck
+lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+	$(GO) test ./internal/test/shape # bounds of lines, functions, files and imports
 	$(GO) vet ./...
 	$(GO) vet -tags clockjump ./cmd/broker
 	$(GO) run $(STATICCHECK) ./...

@@ -54,7 +54,8 @@ func parseJobs(p *fastjson.Parser, body []byte) ([]pulledJob, error) {
 		}
 		j := pulledJob{id: string(v.GetStringBytes("ID")), lease: string(v.GetStringBytes("Lease"))}
 		j.message = pulledMessage{
-			id: string(m.GetStringBytes("MessageID")), identity: m.GetStringBytes("Headers", identityHeader), body: m.GetStringBytes("Payload"), job: v,
+			id: string(m.GetStringBytes("MessageID")), identity: m.GetStringBytes("Headers",
+				identityHeader), body: m.GetStringBytes("Payload"), job: v,
 		}
 		if string(m.GetStringBytes("PayloadEncoding")) == "base64" {
 			if j.message.body, err = base64.StdEncoding.AppendDecode(nil, j.message.body); err != nil {

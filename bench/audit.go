@@ -67,7 +67,8 @@ func (a *audit) compare(consumer string, d Delivery, got arrival) {
 	}
 	a.body = a.payloads.Append(a.body[:0], d.ID)
 	if !bytes.Equal(got.body, a.body) {
-		a.deviate("consumer %s, sequence %d: body %s of %d bytes became one of %d bytes", consumer, d.ID.Seq, a.payloads.Name(d.ID.Seq), len(a.body), len(got.body))
+		a.deviate("consumer %s, sequence %d: body %s of %d bytes became one of %d bytes", consumer, d.ID.Seq,
+			a.payloads.Name(d.ID.Seq), len(a.body), len(got.body))
 	}
 	for _, c := range []struct{ what, got, want string }{
 		{"message ID", is.messageID, string(appendKey(nil, a.run, d.ID.Seq))},
@@ -163,12 +164,14 @@ type messageView struct {
 // there is none. final is false while the view may still change.
 func (m *messageView) fault(consumers map[string]bool) (fault string, final bool) {
 	if m.Status != "DISPATCHED" || len(m.Jobs) != len(consumers) {
-		return fmt.Sprintf("is %s with %d jobs, not DISPATCHED with %d", m.Status, len(m.Jobs), len(consumers)), m.Status == "DISPATCHED"
+		return fmt.Sprintf("is %s with %d jobs, not DISPATCHED with %d", m.Status, len(m.Jobs), len(consumers)),
+			m.Status == "DISPATCHED"
 	}
 	seen := map[string]bool{}
 	for _, j := range m.Jobs {
 		if j.Status != "DELIVERED" || j.Attempts != 1 || !consumers[j.ConsumerID] || seen[j.ConsumerID] {
-			return fmt.Sprintf("has a job for %s, %s with %d attempts", j.ConsumerID, j.Status, j.Attempts), j.Status != "QUEUED" && j.Status != "INFLIGHT"
+			return fmt.Sprintf("has a job for %s, %s with %d attempts", j.ConsumerID, j.Status, j.Attempts),
+				j.Status != "QUEUED" && j.Status != "INFLIGHT"
 		}
 		seen[j.ConsumerID] = true
 	}

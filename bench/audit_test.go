@@ -18,7 +18,8 @@ func writeExamples(t *testing.T) string {
 	return path
 }
 
-var audited = []string{"run", "--payload-field", "examples", "--passes", "1", "--messages", "3", "--content-type", "application/json",
+var audited = []string{"run", "--payload-field", "examples", "--passes", "1", "--messages", "3", "--content-type",
+	"application/json",
 	"--connections", "2", "--push-consumers", "1", "--pull-workers", "2", "--audit", "--payload-from"}
 
 func TestBodiesOfAFieldKeepTheSpellingOfTheFile(t *testing.T) {
@@ -64,18 +65,24 @@ func TestAnAuditFindsEachDeviation(t *testing.T) {
 		breakIt func(*fakeBroker)
 		word    string
 	}{
-		"body":         {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.body = []byte(`{"a":"éé"}`) } }, "body push.0 of"},
-		"name":         {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.headers[nameHeader] = "other" } }, nameHeader + ` is "other"`},
-		"no name":      {func(f *fakeBroker) { f.damage = func(j *fakeJob) { delete(j.headers, nameHeader) } }, nameHeader + ` is ""`},
-		"identity":     {func(f *fakeBroker) { f.damage = func(j *fakeJob) { delete(j.headers, identityHeader) } }, "no identity of this run"},
-		"content type": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.contentType = "text/plain" } }, `Content-Type is "text/plain"`},
-		"attempt":      {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.attempts = 1 } }, `attempt is "2"`},
-		"message ID":   {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.messageID = "stranger" } }, `message ID is "stranger"`},
-		"loss":         {func(f *fakeBroker) { f.loseEvery = 2 }, "deliveries that arrived: 4, not 6"},
-		"copy":         {func(f *fakeBroker) { f.copyEvery = 2 }, "deliveries compared: 8, not 6"},
-		"refusal":      {func(f *fakeBroker) { f.refuseButDeliverEvery = 2 }, "messages acknowledged: 2, not 3"},
-		"repeat":       {func(f *fakeBroker) { f.unsureEvery = 2 }, "answers that are no success"},
-		"forgotten":    {func(f *fakeBroker) { f.forgetAt = 2 }, "the broker says: sequence 2 has status 404"},
+		"body": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.body = []byte(`{"a":"éé"}`) } },
+			"body push.0 of"},
+		"name": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.headers[nameHeader] = "other" } }, nameHeader +
+			` is "other"`},
+		"no name": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { delete(j.headers, nameHeader) } },
+			nameHeader + ` is ""`},
+		"identity": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { delete(j.headers, identityHeader) } },
+			"no identity of this run"},
+		"content type": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.contentType = "text/plain" } },
+			`Content-Type is "text/plain"`},
+		"attempt": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.attempts = 1 } }, `attempt is "2"`},
+		"message ID": {func(f *fakeBroker) { f.damage = func(j *fakeJob) { j.messageID = "stranger" } },
+			`message ID is "stranger"`},
+		"loss":      {func(f *fakeBroker) { f.loseEvery = 2 }, "deliveries that arrived: 4, not 6"},
+		"copy":      {func(f *fakeBroker) { f.copyEvery = 2 }, "deliveries compared: 8, not 6"},
+		"refusal":   {func(f *fakeBroker) { f.refuseButDeliverEvery = 2 }, "messages acknowledged: 2, not 3"},
+		"repeat":    {func(f *fakeBroker) { f.unsureEvery = 2 }, "answers that are no success"},
+		"forgotten": {func(f *fakeBroker) { f.forgetAt = 2 }, "the broker says: sequence 2 has status 404"},
 	} {
 		for route, args := range map[string][]string{"": nil, ", batch": {"--pull-batch", "10"}} {
 			t.Run(name+route, func(t *testing.T) {

@@ -45,7 +45,8 @@ func (w *window) balance(ctx context.Context, v *Verdict) {
 				continue
 			}
 			if v.Askew++; v.Askew <= maxListed {
-				v.Offenders = append(v.Offenders, fmt.Sprintf("books: consumer %s differs by %d: %+v", b.ConsumerID, b.Difference, b))
+				v.Offenders = append(v.Offenders, fmt.Sprintf("books: consumer %s differs by %d: %+v", b.ConsumerID,
+					b.Difference, b))
 			}
 		}
 	}

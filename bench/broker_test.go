@@ -14,7 +14,8 @@ func TestABrokerIsStartedLoadedStoppedAndRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("BROKER_LISTEN", "127.0.0.1:1") // of another broker: must not leak into ours
 	var out, progress bytes.Buffer
-	code := run(context.Background(), []string{"run", "--broker-binary", os.Args[0], "--messages", "100", "--connections", "2", "--broker-env", "BENCH_TEST=serve"}, &out, &progress)
+	code := run(context.Background(), []string{"run", "--broker-binary", os.Args[0], "--messages", "100", "--connections",
+		"2", "--broker-env", "BENCH_TEST=serve"}, &out, &progress)
 	require.Equal(t, ExitOK, code, progress.String())
 	require.Contains(t, out.String(), "ledger 1: 100 sent, 100 acked")
 	require.Regexp(t, `CPU in cores: bench [0-9.]+ broker [0-9.]+`, out.String())
@@ -33,7 +34,8 @@ func TestABrokerThatDoesNotStartIsQuoted(t *testing.T) {
 
 func TestABrokerThatDiesUnderLoadLeavesAnUnprovenLedgerNotACrash(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	c := Config{Connections: 2, Payload: 100, ContentType: "text/plain", Quiet: 5e8, Priority: "0", Channels: 1, Batch: 1, PushConsumers: 1, PullBatch: 1, Sink: "ok",
+	c := Config{Connections: 2, Payload: 100, ContentType: "text/plain", Quiet: 5e8, Priority: "0", Channels: 1, Batch: 1,
+		PushConsumers: 1, PullBatch: 1, Sink: "ok",
 		Duration: 1500e6, Drain: 200e6, Timeout: 1e9, Repeat: 1, Binary: os.Args[0], BrokerEnv: list{"BENCH_TEST=serve"}}
 	require.NoError(t, c.validate())
 	b, err := OpenBroker(context.Background(), &c)

@@ -70,12 +70,16 @@ type metric struct {
 
 var metrics = []metric{
 	{"acked/s", true, func(r *Result) float64 { return r.AckedRate }, func(s Sample) float64 { return s.Acked }},
-	{"delivered/s", true, func(r *Result) float64 { return r.DeliveredRate }, func(s Sample) float64 { return s.Delivered }},
+	{"delivered/s", true, func(r *Result) float64 { return r.DeliveredRate }, func(s Sample) float64 {
+		return s.Delivered
+	}},
 	{"ack p50 ms", false, func(r *Result) float64 { return r.Ack.P50 }, func(s Sample) float64 { return s.P50 }},
 	{"ack p99 ms", false, func(r *Result) float64 { return r.Ack.P99 }, func(s Sample) float64 { return s.P99 }},
 	{"ack p99.9 ms", false, func(r *Result) float64 { return r.Ack.P999 }, nil},
 	{"delivery p50 ms", false, func(r *Result) float64 { return r.Delivery.P50 }, nil},
-	{"delivery p99 ms", false, func(r *Result) float64 { return r.Delivery.P99 }, func(s Sample) float64 { return s.DeliverP99 }},
+	{"delivery p99 ms", false, func(r *Result) float64 { return r.Delivery.P99 }, func(s Sample) float64 {
+		return s.DeliverP99
+	}},
 	{"CPU us/message", false, func(r *Result) float64 { return r.CPUMicros }, nil},
 }
 
@@ -136,13 +140,16 @@ func (c Comparison) Verdict() string {
 
 func compareCommand(_ context.Context, args []string, out, progress io.Writer) (int, error) {
 	f := flags("compare")
-	least := f.Float64("least", 0, "fail if the rates of B are below this part of A's, in the median of the pairs of repeats")
-	pairs := f.Bool("pairs", false, "a line for each measure: the medians, and the median of the ratios of the pairs of repeats")
+	least := f.Float64("least", 0, "fail if the rates of B are below this part of A's, in the median of the pairs of "+
+		"repeats")
+	pairs := f.Bool("pairs", false, "a line for each measure: the medians, and the median of the ratios of the pairs "+
+		"of repeats")
 	if err := parseSome(f, args, out); err != nil {
 		return ExitUsage, err
 	}
 	if f.NArg() != 2 {
-		return ExitUsage, errors.New("compare needs two reports: A.json B.json (each may be several files, separated by commas)")
+		return ExitUsage, errors.New("compare needs two reports: A.json B.json (each may be several files, separated by " +
+			"commas)")
 	}
 	a, err := readReports(f.Arg(0))
 	if err != nil {
@@ -161,7 +168,8 @@ func compareCommand(_ context.Context, args []string, out, progress io.Writer) (
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "median of\tA\tB\tB/A\tnoise\t\tseen in\t")
 	for _, c := range Compare(a, b) {
-		fmt.Fprintf(w, "%s\t%.5g\t%.5g\t%.3f\t%.0f %%\t%s\t%s\t\n", c.Name, c.A, c.B, c.Ratio, 100*c.Noise, c.Verdict(), c.Samples)
+		fmt.Fprintf(w, "%s\t%.5g\t%.5g\t%.3f\t%.0f %%\t%s\t%s\t\n", c.Name, c.A, c.B, c.Ratio, 100*c.Noise,
+			c.Verdict(), c.Samples)
 	}
 	if err := w.Flush(); err != nil || *least == 0 {
 		return ExitOK, err
@@ -243,7 +251,8 @@ func unlike(a, b *Report) (out []string) {
 		priority, sink, stores                                       string
 	}
 	of := func(r *Report, c Config) load {
-		return load{c.Connections, c.Payload, c.Channels, c.Batch, c.PushConsumers, c.PullWorkers, c.PullBatch, c.Rate, c.Priority, c.Sink, r.Stores}
+		return load{c.Connections, c.Payload, c.Channels, c.Batch, c.PushConsumers, c.PullWorkers, c.PullBatch, c.Rate,
+			c.Priority, c.Sink, r.Stores}
 	}
 	if of(a, ca) != of(b, cb) {
 		out = append(out, "different loads or stores")

@@ -32,7 +32,8 @@ func TestADifferenceCountsOnlyBeyondTheNoise(t *testing.T) {
 		"apart, but less so":       {[]float64{100, 110, 120}, []float64{121, 125, 130}, false},
 		"overlapping":              {[]float64{100, 110, 130}, []float64{120, 140, 150}, false},
 		"one of each says nothing": {[]float64{100}, []float64{500}, false},
-		"an outlier among many":    {[]float64{1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 90}, []float64{9, 8, 9, 8, 9, 8, 9, 8, 9, 8, 9, 8}, true},
+		"an outlier among many": {[]float64{1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 90}, []float64{9, 8, 9, 8, 9, 8, 9, 8, 9, 8,
+			9, 8}, true},
 	} {
 		require.Equal(t, c.differs, contrast("x", c.a, c.b, true).Differs, name)
 	}

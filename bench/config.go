@@ -75,46 +75,60 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 const maxPullBatch = 500
 
 func (c *Config) register(f *flag.FlagSet) {
-	f.StringVar(&c.URL, "url", "", "broker to load; without it the run starts one. At the end its producer, channels and consumers are removed, or named with the commands that remove them")
+	f.StringVar(&c.URL, "url", "", "broker to load; without it the run starts one. At the end its producer, channels "+
+		"and consumers are removed, or named with the commands that remove them")
 	f.BoolVar(&c.Own, "i-own-this-broker", false, "allow a --url that is not on loopback")
 	f.StringVar(&c.AdminToken, "admin-token", "", "X-Broker-Admin-Token, where management is not open")
 	f.Bool("embedded", true, "start a broker on the embedded stores (the default)")
-	f.StringVar(&c.MySQL, "mysql", "", "start a broker on this MySQL `DSN`: a scratch database, rows stay in it; with --url: where that broker's CPU and settings are to be looked for")
+	f.StringVar(&c.MySQL, "mysql", "", "start a broker on this MySQL `DSN`: a scratch database, rows stay in it; with "+
+		"--url: where that broker's CPU and settings are to be looked for")
 	f.StringVar(&c.Redis, "redis", "", "and on this Redis `URL`; with --url as --mysql")
-	f.StringVar(&c.Binary, "broker-binary", "", "broker to start; default: the program broker in the folder of this one, otherwise in PATH")
+	f.StringVar(&c.Binary, "broker-binary", "", "broker to start; default: the program broker in the folder of this "+
+		"one, otherwise in PATH")
 	f.Var(&c.BrokerEnv, "broker-env", "`NAME=VALUE` for a started broker; may be repeated")
 	f.IntVar(&c.Connections, "connections", 64, "producer connections")
-	f.Float64Var(&c.Rate, "rate", 0, "messages per second, sent on schedule (open loop); 0: as fast as answers come (closed loop)")
+	f.Float64Var(&c.Rate, "rate", 0, "messages per second, sent on schedule (open loop); 0: as fast as answers come "+
+		"(closed loop)")
 	f.IntVar(&c.Payload, "payload", 1024, "bytes of a body")
 	f.StringVar(&c.PayloadFrom, "payload-from", "", "take bodies from a `file or folder`")
-	f.StringVar(&c.PayloadField, "payload-field", "", "--payload-from is a JSON file with an array of objects; each element of the arrays in this `field` is a body, byte for byte")
+	f.StringVar(&c.PayloadField, "payload-field", "", "--payload-from is a JSON file with an array of objects; each "+
+		"element of the arrays in this `field` is a body, byte for byte")
 	f.StringVar(&c.ContentType, "content-type", "application/octet-stream", "Content-Type of every message")
 	f.StringVar(&c.Priority, "priority", "0", "priority mix, as 0:90,1023:10 (priority:weight)")
 	f.IntVar(&c.Channels, "channels", 1, "channels, used in turn")
 	f.IntVar(&c.Batch, "batch", 1, "messages per request; above 1 through the batch route")
 	f.BoolVar(&c.MessageIDs, "message-ids", false, "send X-Broker-Message-ID and repeat posts whose outcome is unknown")
 	f.IntVar(&c.PushConsumers, "push-consumers", 1, "push consumers per channel, served by sinks in this process")
-	f.Var(&c.Policy, "policy", "`field=value` of the policy of each consumer, as rateLimit=100/1s or ordered=true; may be repeated. The ledger checks these two at push consumers")
-	f.Var(&c.Channel, "channel", "`field=value` of each channel, as ack=journal or duplicates=acknowledge; may be repeated")
+	f.Var(&c.Policy, "policy", "`field=value` of the policy of each consumer, as rateLimit=100/1s or ordered=true; may "+
+		"be repeated. The ledger checks these two at push consumers")
+	f.Var(&c.Channel, "channel",
+		"`field=value` of each channel, as ack=journal or duplicates=acknowledge; may be repeated")
 	f.IntVar(&c.Keys, "keys", 0, "ordering keys, shared out to the connections; each message has one")
-	f.StringVar(&c.Sink, "sink", "ok", "behaviour of the sinks: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several, separated by commas")
+	f.StringVar(&c.Sink, "sink", "ok", "behaviour of the sinks: ok, slow=50ms, fail=5%, hang=1%, 429=10%, or several, "+
+		"separated by commas")
 	f.IntVar(&c.PullWorkers, "pull-workers", 0, "workers per channel of one pull consumer")
 	f.IntVar(&c.PullBatch, "pull-batch", 1, "jobs per claim; above 1 through the batch routes")
-	f.BoolVar(&c.ConsumeAfter, "consume-after", false, "pull workers begin only when publishing has ended: a backlog builds up, then its drain is measured")
+	f.BoolVar(&c.ConsumeAfter, "consume-after", false, "pull workers begin only when publishing has ended: a backlog "+
+		"builds up, then its drain is measured")
 	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "not measured, but reconciled")
 	f.DurationVar(&c.Duration, "duration", 10*time.Second, "measured time")
 	f.Uint64Var(&c.Messages, "messages", 0, "send this many messages instead of a duration")
-	f.IntVar(&c.Passes, "passes", 0, "send every body of --payload-from this often instead of a duration; with --messages the two must agree")
-	f.DurationVar(&c.Quiet, "quiet", 500*time.Millisecond, "wait this long for copies after the last delivery that is owed")
+	f.IntVar(&c.Passes, "passes", 0, "send every body of --payload-from this often instead of a duration; with "+
+		"--messages the two must agree")
+	f.DurationVar(&c.Quiet, "quiet", 500*time.Millisecond,
+		"wait this long for copies after the last delivery that is owed")
 	f.DurationVar(&c.Drain, "drain", 30*time.Second, "give up on the rest when no delivery has arrived for this long")
-	f.Int64Var(&c.MaxBacklog, "max-backlog", 0, "pause the producers of a closed loop while more deliveries than this are owed; 0: never")
+	f.Int64Var(&c.MaxBacklog, "max-backlog", 0, "pause the producers of a closed loop while more deliveries than this "+
+		"are owed; 0: never")
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "of one request")
 	f.DurationVar(&c.Late, "late", time.Second, "a delivery after this time counts as late; 0: none does")
 	f.DurationVar(&c.Slack, "order-slack", 200*time.Millisecond, "overtaking closer than this is not counted")
 	f.IntVar(&c.Repeat, "repeat", 1, "measure this often, on the same broker")
-	f.BoolVar(&c.WithLimits, "with-limits", false, "measure the ceilings of this machine between the repeats and print the efficiency")
+	f.BoolVar(&c.WithLimits, "with-limits", false, "measure the ceilings of this machine between the repeats and print "+
+		"the efficiency")
 	f.BoolVar(&c.Strict, "strict", false, "fail also for duplicates and for messages out of priority order")
-	f.BoolVar(&c.Audit, "audit", false, "as --strict, with --message-ids; compare each delivery with its message byte for byte, headers and attempt included, ask the broker about every message, and fail for any difference or error")
+	f.BoolVar(&c.Audit, "audit", false, "as --strict, with --message-ids; compare each delivery with its message byte "+
+		"for byte, headers and attempt included, ask the broker about every message, and fail for any difference or error")
 }
 
 // validate rejects settings without a bound or a meaning.
@@ -189,7 +203,8 @@ func (c *Config) checkConsumers() error {
 		errs = append(errs, fmt.Errorf("%d consumers in all: want at most 10000", n))
 	}
 	if c.Keys > 0 && (c.Keys < c.Connections || c.Batch > 1) {
-		errs = append(errs, errors.New("--keys: want as many as --connections, and --batch 1: a connection sends the messages of its keys one after the other"))
+		errs = append(errs, errors.New("--keys: want as many as --connections, and --batch 1: a connection sends the "+
+			"messages of its keys one after the other"))
 	}
 	errs = append(errs, checkFields("policy", c.Policy), checkFields("channel", c.Channel))
 	if c.MaxBacklog < 0 || c.MaxBacklog > 0 && c.Rate > 0 {
@@ -232,7 +247,8 @@ func (c *Config) checkBroker() error {
 // checkMessages checks the form of messages and what sinks answer.
 func (c *Config) checkMessages() error {
 	var errs []error
-	if strings.ContainsFunc(c.ContentType, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) || c.ContentType == "" {
+	if strings.ContainsFunc(c.ContentType, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) ||
+		c.ContentType == "" {
 		errs = append(errs, errors.New("--content-type: want printable ASCII without quotes"))
 	}
 	if _, err := ParseMix(c.Priority); err != nil {
@@ -314,7 +330,8 @@ func (c *Config) stores() string {
 // theirs.
 func checkURL(raw string, own bool) error {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Path != "" && u.Path != "/" {
+	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Path != "" &&
+		u.Path != "/" {
 		return errors.New("--url: want http://host:port")
 	}
 	if own {

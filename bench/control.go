@@ -136,7 +136,8 @@ const maxDead = 1_000_000
 func (c *Control) DeadLetters(ctx context.Context, s subscriber) (*DeadLetters, error) {
 	d := &DeadLetters{ids: map[ident.ID]bool{}, keys: map[string]bool{}}
 	for path := s.path() + "/dlq?size=100"; path != "" && len(d.ids) < maxDead; {
-		status, body, err := c.do(ctx, http.MethodGet, path, nil, "X-Broker-Channel-Token", s.channelToken, "X-Broker-Consumer-Token", s.token)
+		status, body, err := c.do(ctx, http.MethodGet, path, nil, "X-Broker-Channel-Token", s.channelToken,
+			"X-Broker-Consumer-Token", s.token)
 		if err != nil {
 			return nil, fmt.Errorf("read dead letters: %w", err)
 		}

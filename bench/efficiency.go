@@ -103,11 +103,13 @@ func PrintEfficiency(out io.Writer, r *Report) {
 		for _, p := range e.Parts {
 			parts = append(parts, fmt.Sprintf("%.3g x %s = %.1f", p.Times, p.Stage, p.Micros))
 		}
-		fmt.Fprintf(out, "\nrun %d: cost of a message from its stages: %s; sum %.1f us of CPU\n", i+1, strings.Join(parts, ", "), e.SumMicros)
+		fmt.Fprintf(out, "\nrun %d: cost of a message from its stages: %s; sum %.1f us of CPU\n", i+1,
+			strings.Join(parts, ", "), e.SumMicros)
 		fmt.Fprintf(out, "bound: %d cores / %.1f us = %.0f messages/s; measured %.0f: efficiency %.0f %%\n",
 			r.Hardware.Cores, e.SumMicros, e.Bound, e.Rate, 100*e.Ratio)
 		if left := float64(r.Hardware.Cores) - e.Stolen; e.Stolen > deprived && left > 0 {
-			fmt.Fprintf(out, "the host kept back %.2f cores: %.0f %% of the bound of the others\n", e.Stolen, 100*e.Ratio*float64(r.Hardware.Cores)/left)
+			fmt.Fprintf(out, "the host kept back %.2f cores: %.0f %% of the bound of the others\n", e.Stolen,
+				100*e.Ratio*float64(r.Hardware.Cores)/left)
 		}
 		if len(e.Processes) > 0 {
 			fmt.Fprint(out, "CPU us per message, in its stages alone -> in this run:")

@@ -462,7 +462,8 @@ func (f *fakeBroker) listJobs(rc *fasthttp.RequestCtx, k *fakeConsumer, limit in
 		if f.idle || j.lease != "" || len(out.Result) == limit {
 			continue
 		}
-		m := map[string]any{"MessageID": j.messageID, "Payload": base64.StdEncoding.EncodeToString(j.body), "PayloadEncoding": "base64", "Headers": j.headers, "ContentType": j.contentType}
+		m := map[string]any{"MessageID": j.messageID, "Payload": base64.StdEncoding.EncodeToString(j.body),
+			"PayloadEncoding": "base64", "Headers": j.headers, "ContentType": j.contentType}
 		job := map[string]any{"ID": j.id, "Attempts": j.attempts, "Message": m}
 		if claim {
 			j.lease = "lease-" + j.id

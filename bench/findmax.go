@@ -99,8 +99,10 @@ func findMaxCommand(ctx context.Context, args []string, out, progress io.Writer)
 	if err := c.validate(); err != nil {
 		return ExitUsage, err
 	}
-	if c.Messages > 0 || c.Rate > 0 || *bound <= 0 || !(*start >= 1 && *start <= maxSearchRate) || *steps < 1 || *steps > 200 || !(*precision >= 0.001 && *precision <= 1) {
-		return ExitUsage, errors.New("find-max needs --p99, --start from 1, --max-steps 1 to 200, --precision 0.001 to 1, and neither --rate nor --messages")
+	if c.Messages > 0 || c.Rate > 0 || *bound <= 0 || !(*start >= 1 && *start <= maxSearchRate) || *steps < 1 ||
+		*steps > 200 || !(*precision >= 0.001 && *precision <= 1) {
+		return ExitUsage, errors.New("find-max needs --p99, --start from 1, --max-steps 1 to 200, --precision 0.001 to 1, " +
+			"and neither --rate nor --messages")
 	}
 	r, err := search(ctx, &c, *bound, *start, *precision, *steps, progress)
 	if r == nil || len(r.Search.Steps) == 0 {
@@ -114,7 +116,8 @@ func findMaxCommand(ctx context.Context, args []string, out, progress io.Writer)
 	return ExitOK, err
 }
 
-func search(ctx context.Context, c *Config, bound time.Duration, start, precision float64, steps int, progress io.Writer) (r *Report, err error) {
+func search(ctx context.Context, c *Config, bound time.Duration, start, precision float64, steps int,
+	progress io.Writer) (r *Report, err error) {
 	b, err := OpenBroker(ctx, c)
 	if err != nil {
 		return nil, err
@@ -160,7 +163,8 @@ func printSearch(out io.Writer, s *Search) {
 		if st.Kept {
 			why = "kept"
 		}
-		fmt.Fprintf(w, "%.0f\t%.0f\t%s\t%s\t%d\t%s\t\n", st.Rate, st.AckedRate, millis(st.P99), millis(st.DeliveryP99), st.Backlog, why)
+		fmt.Fprintf(w, "%.0f\t%.0f\t%s\t%s\t%d\t%s\t\n", st.Rate, st.AckedRate, millis(st.P99), millis(st.DeliveryP99),
+			st.Backlog, why)
 	}
 	w.Flush()
 	if s.Best == 0 {

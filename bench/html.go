@@ -140,7 +140,8 @@ func percentileCurve(name string, l Latency) (curve, error) {
 	return c, nil
 }
 
-var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{"version": versionText}).Parse(`<!doctype html>
+var reportPage = template.Must(template.New("report").Funcs(
+	template.FuncMap{"version": versionText}).Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Penstock bench: {{.Kind}} {{.Created.Format "2006-01-02 15:04"}}</title>
 <style>

@@ -26,7 +26,8 @@ func measuredReport(t *testing.T) *Report {
 	}
 	r.Hardware.CPU = "Test & Sons 3000"
 	r.Limits = []*Limits{testLimits()}
-	r.Efficiency = []Efficiency{Efficient(&Config{Batch: 1, PushConsumers: 1, PullBatch: 1}, r.Results[0], testLimits(), 2)}
+	r.Efficiency = []Efficiency{Efficient(&Config{Batch: 1, PushConsumers: 1, PullBatch: 1}, r.Results[0],
+		testLimits(), 2)}
 	return r
 }
 
@@ -34,9 +35,12 @@ func testLimits() *Limits {
 	stage := func(name string, each map[string]float64) Stage {
 		return Stage{Name: name, CPUMicros: total(each), Micros: each}
 	}
-	return &Limits{Stages: []Stage{stage(StageHTTP, map[string]float64{"bench": 12, "peer": 8}), stage(StageInsert, map[string]float64{"bench": 4, "mysql": 16}),
-		stage(StageOutcome, map[string]float64{"bench": 1, "mysql": 4}), stage(StageRedis, map[string]float64{"bench": 3, "redis": 7}),
-		stage(StageRedis1, map[string]float64{"bench": 20, "redis": 40}), stage(StagePush, map[string]float64{"bench": 15, "peer": 10})}}
+	return &Limits{Stages: []Stage{stage(StageHTTP, map[string]float64{"bench": 12, "peer": 8}),
+		stage(StageInsert, map[string]float64{"bench": 4, "mysql": 16}),
+		stage(StageOutcome, map[string]float64{"bench": 1, "mysql": 4}), stage(StageRedis, map[string]float64{"bench": 3,
+			"redis": 7}),
+		stage(StageRedis1, map[string]float64{"bench": 20, "redis": 40}), stage(StagePush, map[string]float64{"bench": 15,
+			"peer": 10})}}
 }
 
 func TestThePageHoldsTheNumbersThePlotsAndNothingFromElsewhere(t *testing.T) {
@@ -97,18 +101,23 @@ func TestIntervalsAddUpToTheTotal(t *testing.T) {
 }
 
 func TestEfficiencyIsRateOverTheSumOfItsStages(t *testing.T) {
-	e := Efficient(&Config{Batch: 1, PushConsumers: 1, PullBatch: 1}, &Result{AckedRate: 5000, DeliveredRate: 5000}, testLimits(), 2)
+	e := Efficient(&Config{Batch: 1, PushConsumers: 1, PullBatch: 1}, &Result{AckedRate: 5000, DeliveredRate: 5000},
+		testLimits(), 2)
 	require.InDelta(t, 80, e.SumMicros, 1e-9) // 20 + 20 + 5 + 10 + 25
 	require.InDelta(t, 25_000, e.Bound, 1e-6)
 	require.InDelta(t, 0.2, e.Ratio, 1e-9)
-	at := &Result{AckedRate: 5000, DeliveredRate: 5000, Messages: 1e6, CPUSeconds: map[string]float64{"bench": 44, "broker": 62, "mysql": 20, "redis": 14, Disturbance: 9}}
+	at := &Result{AckedRate: 5000, DeliveredRate: 5000, Messages: 1e6, CPUSeconds: map[string]float64{"bench": 44,
+		"broker": 62, "mysql": 20, "redis": 14, Disturbance: 9}}
 	e = Efficient(&Config{Batch: 1, PushConsumers: 1, PullBatch: 1}, at, testLimits(), 2)
 	// The client of an exchange and the server of a push are the harness, the rest of both the broker.
-	require.Equal(t, []ProcessCost{{"bench", 22, 44}, {"broker", 31, 62}, {"mysql", 20, 20}, {"redis", 7, 14}}, e.Processes)
+	require.Equal(t, []ProcessCost{{"bench", 22, 44}, {"broker", 31, 62}, {"mysql", 20, 20}, {"redis", 7, 14}},
+		e.Processes)
 	var out strings.Builder
 	PrintEfficiency(&out, &Report{Hardware: Hardware{Cores: 2}, Efficiency: []Efficiency{e}})
-	require.Contains(t, out.String(), "in this run: bench 22.0 -> 44.0 broker 31.0 -> 62.0 mysql 20.0 -> 20.0 redis 7.0 -> 14.0\n")
-	slow := Efficient(&Config{Batch: 1, PushConsumers: 2, PullBatch: 1}, &Result{AckedRate: 5000, DeliveredRate: 4000}, testLimits(), 2)
+	require.Contains(t, out.String(), "in this run: bench 22.0 -> 44.0 broker 31.0 -> 62.0 mysql 20.0 -> 20.0 redis "+
+		"7.0 -> 14.0\n")
+	slow := Efficient(&Config{Batch: 1, PushConsumers: 2, PullBatch: 1}, &Result{AckedRate: 5000, DeliveredRate: 4000},
+		testLimits(), 2)
 	require.InDelta(t, 2000, slow.Rate, 1e-9, "deliveries that fall behind are the rate")
 	pull := Efficient(&Config{Batch: 10, PullWorkers: 4, PullBatch: 100}, &Result{}, testLimits(), 2)
 	require.InDelta(t, 20*(0.1+0.02)+20+5+10, pull.SumMicros, 1e-9)

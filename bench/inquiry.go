@@ -31,7 +31,8 @@ func (w *window) inquiry(ctx context.Context) Ask {
 	if w.ledger.Owed() <= 0 && w.ledger.uncertain.Load() == 0 {
 		return nil
 	}
-	q := &inquirer{ctx: ctx, w: w, known: map[uint64]map[string]string{}, dead: make([]*DeadLetters, len(w.subject.consumers))}
+	q := &inquirer{ctx: ctx, w: w, known: map[uint64]map[string]string{}, dead: make([]*DeadLetters,
+		len(w.subject.consumers))}
 	for i, k := range w.subject.consumers {
 		d, err := w.control.DeadLetters(ctx, k)
 		if err != nil {

@@ -91,7 +91,8 @@ func NewLedger(o LedgerOptions) *Ledger {
 	}
 	pages := int(o.Messages/pageLen) + 1
 	l := &Ledger{
-		run: o.Run, channels: uint64(max(o.Channels, 1)), stripe: uint64(max(o.Stripe, 1)), key: o.Key, mix: o.Mix, slackNs: o.SlackNs, lateNs: o.LateNs,
+		run: o.Run, channels: uint64(max(o.Channels, 1)), stripe: uint64(max(o.Stripe,
+			1)), key: o.Key, mix: o.Mix, slackNs: o.SlackNs, lateNs: o.LateNs,
 		pages: make([]atomic.Pointer[page], pages),
 	}
 	for _, s := range o.Consumers {
@@ -174,7 +175,8 @@ func (l *Ledger) Received(d Delivery) (first bool) {
 		return false
 	}
 	seq := d.ID.Seq
-	if !d.Known || seq/pageLen >= uint64(len(l.pages)) || l.pages[seq/pageLen].Load() == nil || l.Channel(seq) != a.channel {
+	if !d.Known || seq/pageLen >= uint64(len(l.pages)) || l.pages[seq/pageLen].Load() == nil ||
+		l.Channel(seq) != a.channel {
 		a.corrupted("message " + d.Label + ": identity unreadable, or of no message of the channel")
 		return false
 	}

@@ -74,7 +74,8 @@ type LimitsConfig struct {
 }
 
 func (c *LimitsConfig) register(f *flag.FlagSet) {
-	f.StringVar(&c.MySQL, "mysql", "", "measure this MySQL `DSN`: a scratch database, rows stay in it; empty: SQLite in a temporary folder")
+	f.StringVar(&c.MySQL, "mysql", "", "measure this MySQL `DSN`: a scratch database, rows stay in it; empty: SQLite "+
+		"in a temporary folder")
 	f.StringVar(&c.Redis, "redis", "", "measure this Redis `URL`, under a separate key prefix; empty: the embedded server")
 	f.IntVar(&c.Payload, "payload", 1024, "bytes of a message")
 	f.IntVar(&c.Connections, "connections", 64, "of the HTTP stages")
@@ -111,7 +112,10 @@ func MeasureLimits(ctx context.Context, c LimitsConfig) (*Limits, error) {
 		return nil, err
 	}
 	l := &Limits{At: time.Now().UTC()}
-	for _, part := range []func(context.Context, *LimitsConfig, string, *Limits) error{httpLimits, durableLimits, fsyncLimit, redisLimits} {
+	parts := []func(context.Context, *LimitsConfig, string, *Limits) error{
+		httpLimits, durableLimits, fsyncLimit, redisLimits,
+	}
+	for _, part := range parts {
 		if err = part(ctx, &c, dir, l); err != nil {
 			err = fmt.Errorf("measure limits: %w", err)
 			break
@@ -122,7 +126,8 @@ func MeasureLimits(ctx context.Context, c LimitsConfig) (*Limits, error) {
 
 // measure runs op in workers goroutines for the time of a stage and adds the
 // stage. op does some work and returns how many operations that was.
-func (l *Limits) measure(ctx context.Context, c *LimitsConfig, s Stage, others []Process, op func(ctx context.Context, worker int) (int, error)) error {
+func (l *Limits) measure(ctx context.Context, c *LimitsConfig, s Stage, others []Process, op func(ctx context.Context,
+	worker int) (int, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Each+time.Minute) // of a store that hangs
 	defer cancel()
 	var ops atomic.Int64
@@ -179,8 +184,10 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 		return err
 	}
 	body := payloads.Append(nil, Identity{})
-	request := rawhttp.NewTemplate("POST", "/channel/limits/broadcast", "limits", "Content-Type", "application/octet-stream",
-		"X-Broker-Channel-Token", "token-of-the-channel", "X-Broker-Producer-ID", "producer", "X-Broker-Producer-Token", "token-of-the-producer").AppendHead(nil)
+	request := rawhttp.NewTemplate("POST", "/channel/limits/broadcast", "limits", "Content-Type",
+		"application/octet-stream",
+		"X-Broker-Channel-Token", "token-of-the-channel", "X-Broker-Producer-ID", "producer", "X-Broker-Producer-Token",
+		"token-of-the-producer").AppendHead(nil)
 	request = append(rawhttp.AppendLength(request, len(body)), body...)
 	exchange := func(addr string) func(context.Context, int) (int, error) {
 		conns := make([]*rawhttp.Conn, c.Connections)
@@ -200,7 +207,8 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 	if err != nil {
 		return err
 	}
-	err = l.measure(ctx, c, Stage{Name: StageClient, Workers: c.Connections, Unit: "POST, answered without being read"}, []Process{echo.process}, exchange(echo.addr))
+	err = l.measure(ctx, c, Stage{Name: StageClient, Workers: c.Connections, Unit: "POST, answered without being read"},
+		[]Process{echo.process}, exchange(echo.addr))
 	if err := errors.Join(err, echo.Close()); err != nil {
 		return err
 	}
@@ -208,7 +216,8 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 	if err != nil {
 		return err
 	}
-	err = l.measure(ctx, c, Stage{Name: StageHTTP, Workers: c.Connections, Unit: "POST, client and server"}, []Process{noop.process}, exchange(noop.addr))
+	err = l.measure(ctx, c, Stage{Name: StageHTTP, Workers: c.Connections, Unit: "POST, client and server"},
+		[]Process{noop.process}, exchange(noop.addr))
 	if err == nil {
 		err = pushLimit(ctx, c, l, noop, body)
 	}
@@ -217,16 +226,18 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 
 // pushLimit measures the client that pushes use.
 func pushLimit(ctx context.Context, c *LimitsConfig, l *Limits, noop *peer, body []byte) error {
-	client := &fasthttp.HostClient{Addr: noop.addr, MaxConns: c.Connections, MaxIdemponentCallAttempts: 1, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
+	client := &fasthttp.HostClient{Addr: noop.addr, MaxConns: c.Connections, MaxIdemponentCallAttempts: 1,
+		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
-	return l.measure(ctx, c, Stage{Name: StagePush, Workers: c.Connections, Unit: "POST, client and sink"}, []Process{noop.process}, func(context.Context, int) (int, error) {
-		for range 20 {
-			if err := pushOnce(client, "http://"+noop.addr+"/0", body); err != nil {
-				return 0, err
+	return l.measure(ctx, c, Stage{Name: StagePush, Workers: c.Connections, Unit: "POST, client and sink"},
+		[]Process{noop.process}, func(context.Context, int) (int, error) {
+			for range 20 {
+				if err := pushOnce(client, "http://"+noop.addr+"/0", body); err != nil {
+					return 0, err
+				}
 			}
-		}
-		return 20, nil
-	})
+			return 20, nil
+		})
 }
 
 func pushOnce(client *fasthttp.HostClient, url string, body []byte) error {
@@ -256,9 +267,11 @@ func limitsCommand(ctx context.Context, args []string, out, progress io.Writer) 
 	if err != nil {
 		return ExitCannotStart, err
 	}
-	r := newReport(ctx, "limits", &Config{MySQL: c.MySQL, Redis: c.Redis, Payload: c.Payload, Connections: c.Connections}, nil)
+	r := newReport(ctx, "limits", &Config{MySQL: c.MySQL, Redis: c.Redis, Payload: c.Payload, Connections: c.Connections},
+		nil)
 	r.Limits = []*Limits{l}
-	fmt.Fprintf(out, "%s, %d cores; stores: %s; %s\n\n", r.Hardware.CPU, r.Hardware.Cores, r.Stores, strings.Join(r.Durability, "; "))
+	fmt.Fprintf(out, "%s, %d cores; stores: %s; %s\n\n", r.Hardware.CPU, r.Hardware.Cores, r.Stores,
+		strings.Join(r.Durability, "; "))
 	PrintLimits(out, l)
 	return ExitOK, o.write(r)
 }
@@ -272,7 +285,8 @@ func PrintLimits(out io.Writer, l *Limits) {
 		for _, name := range slices.Sorted(maps.Keys(s.Micros)) {
 			each = append(each, fmt.Sprintf("%s %.1f", name, s.Micros[name]))
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%d\t%.2f\t%s\t%s\n", s.Name, s.Rate, s.CPUMicros, s.Workers, s.Others, s.Unit, strings.Join(each, " + "))
+		fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%d\t%.2f\t%s\t%s\n", s.Name, s.Rate, s.CPUMicros, s.Workers, s.Others, s.Unit,
+			strings.Join(each, " + "))
 	}
 	w.Flush()
 }

@@ -15,11 +15,13 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
-var allStages = []string{StageClient, StageHTTP, StagePush, StageInsert, StageOutcome, StageFsync, StageRedis1, StageRedis10, StageRedis}
+var allStages = []string{StageClient, StageHTTP, StagePush, StageInsert, StageOutcome, StageFsync, StageRedis1,
+	StageRedis10, StageRedis}
 
 func TestLimitsMeasureEveryStageOfTheEmbeddedStores(t *testing.T) {
 	var out, progress bytes.Buffer
-	code := run(context.Background(), []string{"limits", "--each", "50ms", "--connections", "4", "--rows", "16"}, &out, &progress)
+	code := run(context.Background(), []string{"limits", "--each", "50ms", "--connections", "4", "--rows", "16"},
+		&out, &progress)
 	require.Equal(t, ExitOK, code, progress.String())
 	for _, name := range allStages {
 		require.Contains(t, out.String(), name)
@@ -28,14 +30,16 @@ func TestLimitsMeasureEveryStageOfTheEmbeddedStores(t *testing.T) {
 
 func TestLimitsMeasureEveryStageOfRealServers(t *testing.T) {
 	l, err := MeasureLimits(context.Background(), LimitsConfig{
-		MySQL: servers.StartMySQL(t).DSN(), Redis: servers.Redis(t), Payload: 1024, Connections: 4, Rows: 16, Writers: 2, Each: 100 * time.Millisecond,
+		MySQL: servers.StartMySQL(t).DSN(), Redis: servers.Redis(t), Payload: 1024, Connections: 4, Rows: 16, Writers: 2,
+		Each: 100 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	for _, name := range allStages {
 		require.NotNil(t, l.Stage(name), name)
 		require.Positive(t, l.Stage(name).Rate, name)
 	}
-	for stage, processes := range map[string][]string{StageHTTP: {"bench", "peer"}, StagePush: {"bench", "peer"}, StageInsert: {"bench", "mysql"}, StageRedis: {"bench", "redis"}} {
+	for stage, processes := range map[string][]string{StageHTTP: {"bench", "peer"}, StagePush: {"bench", "peer"},
+		StageInsert: {"bench", "mysql"}, StageRedis: {"bench", "redis"}} {
 		s := l.Stage(stage)
 		require.ElementsMatch(t, processes, slices.Collect(maps.Keys(s.Micros)), stage)
 		require.InDelta(t, s.CPUMicros, s.Micros[processes[0]]+s.Micros[processes[1]], 1e-6, stage)
@@ -43,7 +47,8 @@ func TestLimitsMeasureEveryStageOfRealServers(t *testing.T) {
 }
 
 func TestARunWithLimitsTellsItsEfficiency(t *testing.T) {
-	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "200", "--connections", "2", "--with-limits", "--repeat", "1")
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "200", "--connections", "2", "--with-limits",
+		"--repeat", "1")
 	require.Equal(t, ExitOK, code, text)
 	require.Len(t, r.Efficiency, 1)
 	require.Positive(t, r.Efficiency[0].Bound)
@@ -75,7 +80,8 @@ func TestWhatTheHostKeepsBackIsNoWorkOfThisMachine(t *testing.T) {
 	x := &Result{Seconds: 10, AckedRate: 5000, DeliveredRate: 5000, CPUSeconds: cpu, Ledger: &Verdict{}}
 	c := Config{Batch: 1, PushConsumers: 1, PullBatch: 1}
 	var out strings.Builder
-	r := &Report{Config: c, Hardware: Hardware{Cores: 2}, Results: []*Result{x}, Efficiency: []Efficiency{Efficient(&c, x, testLimits(), 2)}}
+	r := &Report{Config: c, Hardware: Hardware{Cores: 2}, Results: []*Result{x},
+		Efficiency: []Efficiency{Efficient(&c, x, testLimits(), 2)}}
 	PrintRun(&out, r)
 	PrintEfficiency(&out, r)
 	require.Contains(t, out.String(), "broker 0.60 others 0.10 stolen 0.40 of 2\n")

@@ -23,7 +23,8 @@ func startNoop(h fasthttp.RequestHandler) (*noop, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &noop{addr: ln.Addr().String(), server: &fasthttp.Server{Handler: h, NoDefaultServerHeader: true, Logger: silent{}, CloseOnShutdown: true}}
+	n := &noop{addr: ln.Addr().String(), server: &fasthttp.Server{Handler: h, NoDefaultServerHeader: true,
+		Logger: silent{}, CloseOnShutdown: true}}
 	n.served.Go(func() { _ = n.server.Serve(ln) })
 	return n, nil
 }

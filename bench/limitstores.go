@@ -55,7 +55,8 @@ func durableLimits(ctx context.Context, c *LimitsConfig, dir string, l *Limits) 
 	err = l.measure(ctx, c, stage, others, func(ctx context.Context, _ int) (int, error) {
 		batch := make([]*durable.Message, c.Rows)
 		for i := range batch {
-			batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: channel.No, ProducerNo: producer.No, Audience: channel.Audience, Shape: channel.Shape,
+			batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: channel.No, ProducerNo: producer.No,
+				Audience: channel.Audience, Shape: channel.Shape,
 				ContentType: "application/octet-stream", Payload: body}
 		}
 		return c.Rows, errors.Join(store.Insert(ctx, lease, batch)...)
@@ -75,7 +76,8 @@ func durableLimits(ctx context.Context, c *LimitsConfig, dir string, l *Limits) 
 }
 
 // openLimitsStore opens the store of the configuration and names its processes.
-func openLimitsStore(ctx context.Context, c *LimitsConfig, dir string) (name string, store *durable.Store, processes []Process, err error) {
+func openLimitsStore(ctx context.Context, c *LimitsConfig, dir string) (name string, store *durable.Store,
+	processes []Process, err error) {
 	if c.MySQL == "" {
 		store, err = durable.OpenSQLite(ctx, dir, durable.Options{})
 		return "SQLite", store, nil, err
@@ -86,7 +88,8 @@ func openLimitsStore(ctx context.Context, c *LimitsConfig, dir string) (name str
 
 // limitsCatalogue registers the producer, channel and consumer that the rows refer to. The channel
 // of the messages has no consumer, so a broker on the same store has nothing to deliver.
-func limitsCatalogue(ctx context.Context, store *durable.Store) (p durable.Producer, ch durable.Channel, k durable.Consumer, err error) {
+func limitsCatalogue(ctx context.Context, store *durable.Store) (p durable.Producer, ch durable.Channel,
+	k durable.Consumer, err error) {
 	put := func(id string) durable.Put { return durable.Put{ID: id, NewToken: "bench-limits-token"} }
 	if p, _, err = store.PutProducer(ctx, put("bench-limits")); err != nil {
 		return p, ch, k, err
@@ -98,7 +101,8 @@ func limitsCatalogue(ctx context.Context, store *durable.Store) (p durable.Produ
 		return p, ch, k, err
 	}
 	pull := durable.Pull
-	k, _, err = store.PutConsumer(ctx, durable.ConsumerPut{Put: put("bench-limits"), ChannelID: "bench-limits-outcomes", Type: &pull})
+	k, _, err = store.PutConsumer(ctx, durable.ConsumerPut{Put: put("bench-limits"), ChannelID: "bench-limits-outcomes",
+		Type: &pull})
 	return p, ch, k, err
 }
 
@@ -114,12 +118,13 @@ func fsyncLimit(ctx context.Context, c *LimitsConfig, dir string, l *Limits) err
 	}
 	data := make([]byte, block)
 	n := int64(0)
-	err = l.measure(ctx, c, Stage{Name: StageFsync, Workers: 1, Unit: "4 KiB written and flushed, temporary folder"}, nil, func(context.Context, int) (int, error) {
-		data[0]++
-		n++
-		_, err := f.WriteAt(data, n%blocks*block)
-		return 1, errors.Join(err, f.Sync())
-	})
+	err = l.measure(ctx, c, Stage{Name: StageFsync, Workers: 1, Unit: "4 KiB written and flushed, temporary folder"}, nil,
+		func(context.Context, int) (int, error) {
+			data[0]++
+			n++
+			_, err := f.WriteAt(data, n%blocks*block)
+			return 1, errors.Join(err, f.Sync())
+		})
 	return errors.Join(err, f.Close())
 }
 
@@ -158,7 +163,9 @@ func redisLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) (err
 	}{{StageRedis1, 1, 16}, {StageRedis10, 10, 8}, {StageRedis, 100, 4}} {
 		ids := ident.NewGenerator(0, func() int64 { return time.Now().UnixMilli() })
 		stage := Stage{Name: s.name, Workers: s.workers, Unit: "job of " + name + ": enqueue, claim, ack"}
-		err := l.measure(ctx, c, stage, others, func(ctx context.Context, _ int) (int, error) { return cycle(ctx, q, consumer, ids, s.batch) })
+		err := l.measure(ctx, c, stage, others, func(ctx context.Context, _ int) (int, error) {
+			return cycle(ctx, q, consumer, ids, s.batch)
+		})
 		if err != nil {
 			return err
 		}

@@ -80,13 +80,15 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		name, args = args[0], args[1:]
 	}
 	commands := map[string]command{
-		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand, "compare": compareCommand, "steps": stepsCommand, "peer": peerCommand,
+		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand,
+		"compare": compareCommand, "steps": stepsCommand, "peer": peerCommand,
 	}
 	maps.Copy(commands, chaosCommands())
 	f, ok := commands[name]
 	if !ok {
 		hint := ""
-		if meant := problem.Nearest(name, []string{"run", "publish", "find-max", "limits", "compare", "steps", "chaos"}); meant != "" {
+		if meant := problem.Nearest(name, []string{"run", "publish", "find-max", "limits", "compare", "steps",
+			"chaos"}); meant != "" {
 			hint = "; did you mean " + meant + "?"
 		}
 		fmt.Fprintf(progress, "bench: unknown command %q%s bench --help lists the commands\n", name, cmp.Or(hint, ";"))

@@ -33,7 +33,8 @@ type Payloads struct {
 // differs between messages and does not compress to almost nothing.
 func NewPayloads(size int) (*Payloads, error) {
 	if size < IdentitySize || size > maxBodyBytes {
-		return nil, fmt.Errorf("a payload of %d bytes: want %d (size of the identity) to %d", size, IdentitySize, maxBodyBytes)
+		return nil, fmt.Errorf("a payload of %d bytes: want %d (size of the identity) to %d", size, IdentitySize,
+			maxBodyBytes)
 	}
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	filler := make([]byte, size+fillerShift)
@@ -68,7 +69,8 @@ func ReadPayloads(path string) (*Payloads, error) {
 		}
 		total += len(body)
 		if len(body) > maxBodyBytes || total > maxPayloadBytes || len(p.bodies) == maxPayloads {
-			return fmt.Errorf("%s: more than %d files, %d bytes in one or %d in all", name, maxPayloads, maxBodyBytes, maxPayloadBytes)
+			return fmt.Errorf("%s: more than %d files, %d bytes in one or %d in all", name, maxPayloads, maxBodyBytes,
+				maxPayloadBytes)
 		}
 		label, err := filepath.Rel(path, name)
 		if err != nil {

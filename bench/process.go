@@ -155,7 +155,8 @@ func parseMachine(b []byte) (t machineTime, ok bool) {
 	if len(f) < 9 || string(f[0]) != "cpu" {
 		return t, false
 	}
-	for i, into := range map[int]*time.Duration{1: &t.busy, 2: &t.busy, 3: &t.busy, 6: &t.busy, 7: &t.busy, // user, nice, system, irq, softirq
+	// user, nice, system, irq, softirq
+	for i, into := range map[int]*time.Duration{1: &t.busy, 2: &t.busy, 3: &t.busy, 6: &t.busy, 7: &t.busy,
 		8: &t.stolen} {
 		n, err := strconv.ParseInt(string(f[i]), 10, 64)
 		if err != nil {

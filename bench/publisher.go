@@ -53,7 +53,8 @@ func (p *publisher) post(ctx context.Context, seq uint64) {
 		res, err := p.conn.Do(p.buf)
 		now := w.now()
 		// An earlier post, whose answer was lost, has stored a duplicate.
-		if err == nil && (res.Status == 201 || res.Status == 202 || repeat > 0 && codeOf(res.Body) == "duplicate_message_id") {
+		if err == nil && (res.Status == 201 || res.Status == 202 || repeat > 0 &&
+			codeOf(res.Body) == "duplicate_message_id") {
 			w.answered(p.no, seq, res.Status, res.Header("location"), sent, now)
 			return
 		}

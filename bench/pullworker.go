@@ -66,7 +66,8 @@ func (w *window) arrived(consumer, worker int, m *pulledMessage) {
 func (p *pullWorker) Run(ctx context.Context) error {
 	defer p.conn.Close()
 	k := p.w.subject.consumers[p.consumer]
-	list := rawhttp.AppendEnd(rawhttp.NewTemplate("GET", k.path()+fmt.Sprintf("/queued-jobs?limit=%d", maxQueuedJobs), p.w.addr, k.fields()...).AppendHead(nil))
+	list := rawhttp.AppendEnd(rawhttp.NewTemplate("GET", k.path()+fmt.Sprintf("/queued-jobs?limit=%d", maxQueuedJobs),
+		p.w.addr, k.fields()...).AppendHead(nil))
 	wait := shortestPoll
 	for ctx.Err() == nil {
 		job, ok := p.feed.next(p, list)
@@ -136,7 +137,8 @@ const claimWait = "1s"
 func (p *batchPullWorker) Run(ctx context.Context) error {
 	defer p.conn.Close()
 	k := p.w.subject.consumers[p.consumer]
-	claim := rawhttp.AppendLength(k.template("POST", fmt.Sprintf("/claim?limit=%d&wait=%s", p.w.config.PullBatch, claimWait), p.w.addr).AppendHead(nil), 0)
+	claim := rawhttp.AppendLength(k.template("POST", fmt.Sprintf("/claim?limit=%d&wait=%s", p.w.config.PullBatch,
+		claimWait), p.w.addr).AppendHead(nil), 0)
 	finish := k.template("POST", "/jobs", p.w.addr)
 	for ctx.Err() == nil {
 		jobs, ok := p.w.pulled("batch claim", p.conn, claim, &p.parser)
@@ -186,7 +188,8 @@ func (p *batchPullWorker) finish(template *rawhttp.Template, jobs []pulledJob) {
 }
 
 // pulled sends a request for jobs. ok is false without a readable answer.
-func (w *window) pulled(what string, conn *rawhttp.Conn, request []byte, parser *fastjson.Parser) (jobs []pulledJob, ok bool) {
+func (w *window) pulled(what string, conn *rawhttp.Conn, request []byte, parser *fastjson.Parser) (jobs []pulledJob,
+	ok bool) {
 	res, err := conn.Do(request)
 	if err == nil && res.Status == 200 {
 		jobs, err = parseJobs(parser, res.Body)

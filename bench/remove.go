@@ -35,7 +35,8 @@ func (b *Broker) remove(ctx context.Context, c *Config, out io.Writer) {
 			return
 		}
 	}
-	fmt.Fprintf(out, "bench: the producers, channels and consumers of this run are removed; its messages stay until retention removes them\n")
+	fmt.Fprintf(out, "bench: the producers, channels and consumers of this run are removed; its messages stay until "+
+		"retention removes them\n")
 }
 
 // left says what stays in the broker and how to remove it.
@@ -54,11 +55,14 @@ func left(base string, c *Config, made []*subject, err error) string {
 		remove += `-H "X-Broker-Admin-Token: $TOKEN" `
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "bench: the broker keeps the producer, the %d channels and the %d consumers of each of %s, because they could not be removed: %s.\n",
+	fmt.Fprintf(&text, "bench: the broker keeps the producer, the %d channels and the %d consumers of each of %s, "+
+		"because they could not be removed: %s.\n",
 		c.Channels, c.Channels*c.consumersPerChannel(), strings.Join(names, " "), reason)
-	fmt.Fprintf(&text, "Commands that remove them from a broker with BROKER_ALLOW_DELETE=true:\nfor n in %s; do\n  for c in $(seq 0 %d); do\n", strings.Join(names, " "), c.Channels-1)
+	fmt.Fprintf(&text, "Commands that remove them from a broker with BROKER_ALLOW_DELETE=true:\nfor n in %s; do\n  for "+
+		"c in $(seq 0 %d); do\n", strings.Join(names, " "), c.Channels-1)
 	if c.PushConsumers > 0 {
-		fmt.Fprintf(&text, "    for k in $(seq 0 %d); do %s%s/channel/$n-$c/consumer/$n-$c-push-$k; done\n", c.PushConsumers-1, remove, base)
+		fmt.Fprintf(&text, "    for k in $(seq 0 %d); do %s%s/channel/$n-$c/consumer/$n-$c-push-$k; done\n",
+			c.PushConsumers-1, remove, base)
 	}
 	if c.PullWorkers > 0 {
 		fmt.Fprintf(&text, "    %s%s/channel/$n-$c/consumer/$n-$c-pull\n", remove, base)

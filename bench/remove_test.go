@@ -34,7 +34,8 @@ func TestBenchAlonePrintsItsCommands(t *testing.T) {
 			require.Contains(t, out, "\n  "+command+" ")
 		}
 	}
-	for command, flag := range map[string]string{"run": "--url", "publish": "--url", "find-max": "--p99", "limits": "--each", "compare": "--least", "steps": "Usage", "chaos": "--minutes"} {
+	for command, flag := range map[string]string{"run": "--url", "publish": "--url", "find-max": "--p99",
+		"limits": "--each", "compare": "--least", "steps": "Usage", "chaos": "--minutes"} {
 		code, out, progress := said(t, command, "--help")
 		require.Equal(t, ExitOK, code, command)
 		require.Empty(t, progress, command)
@@ -48,7 +49,8 @@ func TestBenchAlonePrintsItsCommands(t *testing.T) {
 	code, out, progress := said(t, "publsh")
 	require.Equal(t, ExitUsage, code)
 	require.Empty(t, out)
-	require.Equal(t, "bench: unknown command \"publsh\"; did you mean publish? bench --help lists the commands\n", progress)
+	require.Equal(t, "bench: unknown command \"publsh\"; did you mean publish? bench --help lists the commands\n",
+		progress)
 	_, _, progress = said(t, "run", "--conections", "3")
 	require.Contains(t, progress, "did you mean --connections?")
 }
@@ -68,7 +70,9 @@ func TestAURLWithoutABrokerIsToldWithinThreeSeconds(t *testing.T) {
 	defer dripping.Close()
 	another := httptest.NewServer(http.NotFoundHandler())
 	defer another.Close()
-	always := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	always := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello")
+	}))
 	defer always.Close()
 	starting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {
@@ -78,7 +82,8 @@ func TestAURLWithoutABrokerIsToldWithinThreeSeconds(t *testing.T) {
 	}))
 	defer starting.Close()
 	for url, want := range map[string]string{
-		"http://127.0.0.1:1":               "nothing answers at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused",
+		"http://127.0.0.1:1": "nothing answers at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: " +
+			"connection refused",
 		"http://" + silent.Addr().String(): "no answer from http://",
 		dripping.URL:                       "no answer from http://",
 		another.URL:                        "is no Penstock: GET /version is 404",
@@ -113,7 +118,8 @@ func TestARunRemovesWhatItMadeInABrokerThatRunsOn(t *testing.T) {
 func TestWhatARunCannotRemoveIsNamedWithItsCommands(t *testing.T) {
 	f := startFakeBroker(t)
 	f.noDelete = true
-	code, _, progress := said(t, "run", "--url", f.url, "--messages", "20", "--connections", "2", "--channels", "2", "--push-consumers", "2", "--pull-workers", "1", "--repeat", "2", "--admin-token", "bench-secret")
+	code, _, progress := said(t, "run", "--url", f.url, "--messages", "20", "--connections", "2", "--channels", "2",
+		"--push-consumers", "2", "--pull-workers", "1", "--repeat", "2", "--admin-token", "bench-secret")
 	require.Equal(t, ExitOK, code, progress)
 	require.Len(t, f.left(), 2*(1+2+2*3))
 	require.Contains(t, progress, "because they could not be removed: it runs without BROKER_ALLOW_DELETE=true.")

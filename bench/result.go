@@ -21,15 +21,16 @@ type Result struct {
 	// Levels are the deliveries by priority, lowest first; empty if there is only one priority.
 	Levels []LevelLatency `json:",omitempty"`
 
-	Errors       map[string]int64   `json:",omitempty"`
-	ErrorSamples map[string]string  `json:",omitempty"`
-	CPUSeconds   map[string]float64 // by process, in the measured time; Disturbance is the rest of the machine, Stolen the time its host kept back
-	Switches     map[string]float64 `json:",omitempty"` // of threads, by process, in the measured time
-	CPUMicros    float64            // of all of them but the rest, per acknowledged message
-	Memory       map[string]Memory  `json:",omitempty"` // resident, by process, in the measured time
-	Series       []Sample
-	Ledger       *Verdict
-	Audit        *Audit `json:",omitempty"` // nil: none
+	Errors       map[string]int64  `json:",omitempty"`
+	ErrorSamples map[string]string `json:",omitempty"`
+	// by process, in the measured time; Disturbance is the rest of the machine, Stolen the time its host kept back
+	CPUSeconds map[string]float64
+	Switches   map[string]float64 `json:",omitempty"` // of threads, by process, in the measured time
+	CPUMicros  float64            // of all of them but the rest, per acknowledged message
+	Memory     map[string]Memory  `json:",omitempty"` // resident, by process, in the measured time
+	Series     []Sample
+	Ledger     *Verdict
+	Audit      *Audit `json:",omitempty"` // nil: none
 }
 
 // stolen is how many cores the host kept back.

@@ -53,20 +53,23 @@ func TestARunWhosePromisesAreKeptEndsWithZero(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(bodies, "empty"), nil, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(bodies, "text"), []byte(`{"order":"é"}`), 0o600))
 	for name, args := range map[string][]string{
-		"push":                  {"--connections", "4", "--messages", "500", "--push-consumers", "3"},
-		"channels":              {"--connections", "4", "--messages", "500", "--channels", "3", "--push-consumers", "2"},
-		"open loop":             {"--connections", "4", "--messages", "300", "--rate", "2000"},
-		"timed":                 {"--connections", "2", "--warmup", "50ms", "--duration", "300ms"},
-		"pull":                  {"--connections", "4", "--messages", "300", "--push-consumers", "0", "--pull-workers", "3"},
-		"pull in batches":       {"--connections", "4", "--messages", "300", "--push-consumers", "1", "--pull-workers", "2", "--pull-batch", "50"},
-		"batches":               {"--connections", "2", "--messages", "501", "--batch", "50", "--channels", "2"},
-		"real bodies":           {"--connections", "2", "--messages", "100", "--payload-from", bodies},
-		"real bodies, batches":  {"--connections", "2", "--messages", "100", "--payload-from", bodies, "--batch", "10"},
-		"real bodies, pulled":   {"--connections", "2", "--messages", "100", "--payload-from", bodies, "--push-consumers", "0", "--pull-workers", "1"},
+		"push":      {"--connections", "4", "--messages", "500", "--push-consumers", "3"},
+		"channels":  {"--connections", "4", "--messages", "500", "--channels", "3", "--push-consumers", "2"},
+		"open loop": {"--connections", "4", "--messages", "300", "--rate", "2000"},
+		"timed":     {"--connections", "2", "--warmup", "50ms", "--duration", "300ms"},
+		"pull":      {"--connections", "4", "--messages", "300", "--push-consumers", "0", "--pull-workers", "3"},
+		"pull in batches": {"--connections", "4", "--messages", "300", "--push-consumers", "1", "--pull-workers", "2",
+			"--pull-batch", "50"},
+		"batches":              {"--connections", "2", "--messages", "501", "--batch", "50", "--channels", "2"},
+		"real bodies":          {"--connections", "2", "--messages", "100", "--payload-from", bodies},
+		"real bodies, batches": {"--connections", "2", "--messages", "100", "--payload-from", bodies, "--batch", "10"},
+		"real bodies, pulled": {"--connections", "2", "--messages", "100", "--payload-from", bodies, "--push-consumers",
+			"0", "--pull-workers", "1"},
 		"priorities":            {"--connections", "4", "--messages", "500", "--priority", "0:80,1023:20"},
 		"names of the producer": {"--connections", "4", "--messages", "500", "--message-ids"},
-		"a rate that is kept":   {"--connections", "4", "--messages", "500", "--policy", "rateLimit=1000/1s", "--policy", "timeout=1s"},
-		"no consumers":          {"--connections", "4", "--messages", "500", "--push-consumers", "0"},
+		"a rate that is kept": {"--connections", "4", "--messages", "500", "--policy", "rateLimit=1000/1s", "--policy",
+			"timeout=1s"},
+		"no consumers": {"--connections", "4", "--messages", "500", "--push-consumers", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, text, r := runBench(t, startFakeBroker(t), append([]string{"run"}, args...)...)
@@ -102,7 +105,8 @@ func TestEachBrokenPromiseIsFoundAndNamed(t *testing.T) {
 		"copy, strictly": {func(f *fakeBroker) { f.copyEvery = 50 }, []string{"--strict"}, ExitPromise,
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 4, v.Duplicates) }, "FAILED"},
 		"corruption": {func(f *fakeBroker) { f.corruptEvery = 50 }, nil, ExitPromise,
-			func(t *testing.T, v *Verdict) { require.EqualValues(t, 4, v.Corrupted); require.Zero(t, v.Lost) }, "corrupted: consumer "},
+			func(t *testing.T, v *Verdict) { require.EqualValues(t, 4, v.Corrupted); require.Zero(t, v.Lost) },
+			"corrupted: consumer "},
 		"refused but delivered": {func(f *fakeBroker) { f.refuseButDeliverEvery = 50 }, nil, ExitPromise,
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 4, v.Unpromised) }, "unpromised: "},
 		"unsure and delivered": {func(f *fakeBroker) { f.unsureEvery = 50 }, nil, ExitOK,
@@ -126,10 +130,13 @@ func TestEachBrokenPromiseIsFoundAndNamed(t *testing.T) {
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 4, v.Unpromised) }, "unpromised: "},
 		"more than the rate": {func(*fakeBroker) {}, []string{"--policy", "rateLimit=100/1h"}, ExitPromise,
 			func(t *testing.T, v *Verdict) { require.EqualValues(t, 100, v.OverRate) }, "100 requests beyond it"},
-		"out of order": {func(f *fakeBroker) { f.delayEvery = 50 }, []string{"--policy", "ordered=true", "--keys", "8"}, ExitPromise,
-			func(t *testing.T, v *Verdict) { require.Positive(t, v.OutOfOrder); require.Equal(t, 8, v.Keys) }, "out of the order of their key"},
+		"out of order": {func(f *fakeBroker) { f.delayEvery = 50 }, []string{"--policy", "ordered=true", "--keys", "8"},
+			ExitPromise,
+			func(t *testing.T, v *Verdict) { require.Positive(t, v.OutOfOrder); require.Equal(t, 8, v.Keys) },
+			"out of the order of their key"},
 		"unsure and repeated": {func(f *fakeBroker) { f.unsureEvery = 50 }, []string{"--message-ids"}, ExitOK,
-			func(t *testing.T, v *Verdict) { require.EqualValues(t, 200, v.Acked); require.Zero(t, v.Duplicates) }, "status 503"},
+			func(t *testing.T, v *Verdict) { require.EqualValues(t, 200, v.Acked); require.Zero(t, v.Duplicates) },
+			"status 503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFakeBroker(t)
@@ -153,7 +160,8 @@ func TestALostMessageIsNamedByTheIDTheProducerGave(t *testing.T) {
 
 func TestChannelsHaveTheFieldsOfTheRunAndReceiptsAreCounted(t *testing.T) {
 	f := startFakeBroker(t)
-	code, text, r := runBench(t, f, "run", "--messages", "40", "--connections", "1", "--channel", "ack=journal", "--channel", "latencyBudget=20ms")
+	code, text, r := runBench(t, f, "run", "--messages", "40", "--connections", "1", "--channel", "ack=journal",
+		"--channel", "latencyBudget=20ms")
 	require.Equal(t, ExitOK, code, text)
 	require.EqualValues(t, 40, r.Results[0].Ledger.Acked)
 	require.EqualValues(t, 20, r.Results[0].Ledger.Receipts)
@@ -163,7 +171,8 @@ func TestChannelsHaveTheFieldsOfTheRunAndReceiptsAreCounted(t *testing.T) {
 }
 
 func TestFaultySinksAreNoReasonForLoss(t *testing.T) {
-	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "300", "--connections", "4", "--sink", "fail=20%,429=5%,slow=1ms")
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "300", "--connections", "4", "--sink",
+		"fail=20%,429=5%,slow=1ms")
 	require.Equal(t, ExitOK, code, text)
 	v := r.Results[0].Ledger
 	require.Equal(t, v.Expected, v.Delivered+v.Dead)
@@ -173,7 +182,8 @@ func TestFaultySinksAreNoReasonForLoss(t *testing.T) {
 func TestWhatIsStillQueuedAtTheEndIsPendingAndNotLost(t *testing.T) {
 	f := startFakeBroker(t)
 	f.idle = true
-	code, text, r := runBench(t, f, "run", "--messages", "20", "--connections", "2", "--push-consumers", "0", "--pull-workers", "1", "--drain", "200ms")
+	code, text, r := runBench(t, f, "run", "--messages", "20", "--connections", "2", "--push-consumers", "0",
+		"--pull-workers", "1", "--drain", "200ms")
 	require.Equal(t, ExitUnproven, code, text)
 	require.EqualValues(t, 20, r.Results[0].Ledger.Pending)
 	require.Zero(t, r.Results[0].Ledger.Lost)
@@ -183,21 +193,24 @@ func TestWhatIsStillQueuedAtTheEndIsPendingAndNotLost(t *testing.T) {
 func TestABacklogHoldsAClosedLoop(t *testing.T) {
 	f := startFakeBroker(t)
 	f.idle = true
-	_, _, r := runBench(t, f, "run", "--warmup", "0", "--duration", "500ms", "--connections", "2", "--push-consumers", "0", "--pull-workers", "1",
+	_, _, r := runBench(t, f, "run", "--warmup", "0", "--duration", "500ms", "--connections", "2", "--push-consumers", "0",
+		"--pull-workers", "1",
 		"--drain", "100ms", "--max-backlog", "50")
 	require.Less(t, r.Results[0].Ledger.Acked, int64(60))
 	require.Greater(t, r.Results[0].Ledger.Acked, int64(50))
 }
 
 func TestDeadLettersAreNotLosses(t *testing.T) {
-	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "20", "--connections", "2", "--sink", "fail=100%", "--drain", "1s")
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "20", "--connections", "2", "--sink",
+		"fail=100%", "--drain", "1s")
 	require.Equal(t, ExitOK, code, text)
 	require.EqualValues(t, 20, r.Results[0].Ledger.Dead)
 }
 
 func TestHangingSinksEndWithTheRun(t *testing.T) {
 	start := time.Now()
-	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "50", "--connections", "2", "--sink", "hang=10%", "--drain", "10s")
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "50", "--connections", "2", "--sink", "hang=10%",
+		"--drain", "10s")
 	require.Equal(t, ExitOK, code, text)
 	require.Equal(t, r.Results[0].Ledger.Expected, r.Results[0].Ledger.Delivered)
 	require.Less(t, time.Since(start), 30*time.Second)
@@ -207,7 +220,8 @@ func TestABrokerThatServesLowPrioritiesFirstIsFound(t *testing.T) {
 	f := startFakeBroker(t)
 	f.lastFirst = true
 	// Slower than messages come, so that a queue builds up.
-	_, text, r := runBench(t, f, "run", "--messages", "400", "--connections", "8", "--push-consumers", "0", "--pull-workers", "1",
+	_, text, r := runBench(t, f, "run", "--messages", "400", "--connections", "8", "--push-consumers", "0",
+		"--pull-workers", "1",
 		"--priority", "0:50,10:50", "--order-slack", "1ms")
 	require.Positive(t, r.Results[0].Ledger.Overtaken, text)
 }
@@ -242,7 +256,8 @@ func TestAStalledBrokerIsChargedForWhatShouldHaveBeenSentMeanwhile(t *testing.T)
 
 func TestFindMaxEndsAtARateThatKeepsTheBound(t *testing.T) {
 	f := startFakeBroker(t)
-	code, text, r := runBench(t, f, "find-max", "--p99", "1s", "--start", "50", "--max-steps", "2", "--duration", "300ms", "--warmup", "0", "--connections", "4", "--push-consumers", "0")
+	code, text, r := runBench(t, f, "find-max", "--p99", "1s", "--start", "50", "--max-steps", "2", "--duration", "300ms",
+		"--warmup", "0", "--connections", "4", "--push-consumers", "0")
 	require.Equal(t, ExitOK, code, text)
 	require.Positive(t, r.Search.Best)
 	require.GreaterOrEqual(t, len(r.Search.Steps), 2) // more where the machine was too slow for a step
@@ -265,9 +280,12 @@ func TestASignalStillReconcilesWhatWasSent(t *testing.T) {
 
 func TestUsageIsRefusedBeforeAnythingHappens(t *testing.T) {
 	for _, args := range []string{
-		"nonsense", "run --no-such-flag", "run extra", "run --connections 0", "run --url http://192.0.2.1:80", "run --url https://127.0.0.1",
-		"run --url http://example.com", "run --duration 48h", "run --rate NaN", "run --payload 3", "run --payload-from /no/such", "run --sink bad", "run --priority 2000",
-		"run --mysql x", "run --broker-env x", "compare one", "compare /no/such /file", "limits --each 1h", "find-max --rate 5", "run --messages 999999999999",
+		"nonsense", "run --no-such-flag", "run extra", "run --connections 0", "run --url http://192.0.2.1:80",
+		"run --url https://127.0.0.1",
+		"run --url http://example.com", "run --duration 48h", "run --rate NaN", "run --payload 3",
+		"run --payload-from /no/such", "run --sink bad", "run --priority 2000",
+		"run --mysql x", "run --broker-env x", "compare one", "compare /no/such /file", "limits --each 1h",
+		"find-max --rate 5", "run --messages 999999999999",
 		"run --channels 1000 --push-consumers 256", "run --channel ack", "run --policy =x",
 	} {
 		var out, progress bytes.Buffer
@@ -286,7 +304,8 @@ func TestAnotherMachineIsLoadedOnlyByItsOwner(t *testing.T) {
 }
 
 func TestDeliveriesAreShownByPriority(t *testing.T) {
-	code, text, r := runBench(t, startFakeBroker(t), "run", "--connections", "4", "--messages", "500", "--priority", "0:80,1000:20")
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--connections", "4", "--messages", "500", "--priority",
+		"0:80,1000:20")
 	require.Equal(t, ExitOK, code, text)
 	levels := r.Results[0].Levels
 	require.Len(t, levels, 2)
@@ -308,7 +327,8 @@ func TestMemoryIsSampledOverARun(t *testing.T) {
 }
 
 func TestABacklogIsBuiltFirstAndItsDrainMeasured(t *testing.T) {
-	code, text, r := runBench(t, startFakeBroker(t), "run", "--connections", "4", "--messages", "500", "--push-consumers", "0", "--pull-workers", "2", "--pull-batch", "50", "--consume-after")
+	code, text, r := runBench(t, startFakeBroker(t), "run", "--connections", "4", "--messages", "500", "--push-consumers",
+		"0", "--pull-workers", "2", "--pull-batch", "50", "--consume-after")
 	require.Equal(t, ExitOK, code, text)
 	require.EqualValues(t, 500, r.Results[0].BacklogAtEnd, "nobody consumes while messages are published")
 	require.EqualValues(t, 500, r.Results[0].Drain.Deliveries)

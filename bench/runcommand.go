@@ -74,7 +74,8 @@ func runAndReport(ctx context.Context, kind string, c *Config, o output, out, pr
 	}
 	code := ExitOK
 	for _, x := range r.Results {
-		if !x.Ledger.OK() || c.Strict && (x.Ledger.Duplicates > 0 || x.Ledger.Overtaken > 0) || x.Audit != nil && x.Audit.Deviations > 0 {
+		if !x.Ledger.OK() || c.Strict && (x.Ledger.Duplicates > 0 || x.Ledger.Overtaken > 0) || x.Audit != nil &&
+			x.Audit.Deviations > 0 {
 			code = ExitPromise
 		} else if !x.Ledger.Proven() && code == ExitOK {
 			code = ExitUnproven
@@ -84,7 +85,8 @@ func runAndReport(ctx context.Context, kind string, c *Config, o output, out, pr
 	case ExitPromise:
 		fmt.Fprintln(out, "\nFAILED: a promise was broken")
 	case ExitUnproven:
-		fmt.Fprintln(out, "\nUNPROVEN: deliveries were still pending; a longer --drain, a --rate or --max-backlog lets them end")
+		fmt.Fprintln(out, "\nUNPROVEN: deliveries were still pending; a longer --drain, a --rate or --max-backlog lets "+
+			"them end")
 	}
 	return code, errors.Join(err, o.write(r))
 }

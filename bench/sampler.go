@@ -133,7 +133,8 @@ func (s *sampler) sample() {
 	}
 	s.w.mu.Unlock()
 	p := Sample{
-		At: float64(m.at) / 1e9, Acked: float64(m.acked-s.last.acked) / seconds, Delivered: float64(m.delivered-s.last.delivered) / seconds,
+		At: float64(m.at) / 1e9, Acked: float64(m.acked-s.last.acked) / seconds, Delivered: float64(
+			m.delivered-s.last.delivered) / seconds,
 		Backlog: max(s.w.ledger.Owed(), 0), Errors: errs,
 		P50: float64(ack.ValueAtQuantile(50)) / 1000, P99: float64(ack.ValueAtQuantile(99)) / 1000,
 		DeliverP99: float64(deliver.ValueAtQuantile(99)) / 1000,
@@ -168,7 +169,8 @@ func (s *sampler) result(ask Ask) (*Result, error) {
 	r := &Result{
 		Started: s.started.UTC(), Seconds: float64(s.to.at-s.from.at) / 1e9, CPUSeconds: s.cpu, Switches: s.switches,
 		Series: s.samples, Errors: maps.Clone(w.errors), ErrorSamples: w.sample, PayloadBytes: w.payloads.Size(),
-		Messages: s.to.acked - s.from.acked, BacklogAtEnd: max(0, s.to.acked*int64(w.config.consumersPerChannel())-s.to.delivered),
+		Messages: s.to.acked - s.from.acked, BacklogAtEnd: max(0,
+			s.to.acked*int64(w.config.consumersPerChannel())-s.to.delivered),
 	}
 	if r.Seconds > 0 {
 		r.AckedRate = float64(r.Messages) / r.Seconds

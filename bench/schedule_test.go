@@ -10,7 +10,8 @@ import (
 )
 
 func TestAnOpenLoopKeepsItsTimesWhenNobodyTakesThem(t *testing.T) {
-	o := newOpenLoop(&openLoop{rate: 1000, batch: 1, limit: MaxMessages, base: time.Now(), length: 200 * time.Millisecond, grace: time.Second})
+	o := newOpenLoop(&openLoop{rate: 1000, batch: 1, limit: MaxMessages, base: time.Now(), length: 200 * time.Millisecond,
+		grace: time.Second})
 	var wg sync.WaitGroup
 	wg.Go(func() { require.NoError(t, o.Run(context.Background())) })
 	time.Sleep(150 * time.Millisecond) // a worker that is busy
@@ -21,7 +22,8 @@ func TestAnOpenLoopKeepsItsTimesWhenNobodyTakesThem(t *testing.T) {
 			break
 		}
 		require.EqualValues(t, taken, ticket.First)
-		require.EqualValues(t, time.Duration(taken)*time.Millisecond, time.Duration(o.Intended(ticket.First, 0)).Round(time.Microsecond))
+		require.EqualValues(t, time.Duration(taken)*time.Millisecond,
+			time.Duration(o.Intended(ticket.First, 0)).Round(time.Microsecond))
 		taken++
 	}
 	wg.Wait()
@@ -30,7 +32,8 @@ func TestAnOpenLoopKeepsItsTimesWhenNobodyTakesThem(t *testing.T) {
 }
 
 func TestWhatIsNeverTakenIsKnownAsUnsent(t *testing.T) {
-	o := newOpenLoop(&openLoop{rate: 1000, batch: 1, limit: MaxMessages, base: time.Now(), length: 50 * time.Millisecond, grace: 20 * time.Millisecond})
+	o := newOpenLoop(&openLoop{rate: 1000, batch: 1, limit: MaxMessages, base: time.Now(), length: 50 * time.Millisecond,
+		grace: 20 * time.Millisecond})
 	require.NoError(t, o.Run(context.Background()))
 	require.Zero(t, o.Issued())
 	require.EqualValues(t, 50, o.Unsent(time.Now().Add(time.Hour)))

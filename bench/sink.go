@@ -36,7 +36,8 @@ func StartSink(b *Behaviour, receive func(consumer int, a arrival), asked func(c
 	if err != nil {
 		return nil, fmt.Errorf("start sink: %w", err)
 	}
-	s := &Sink{url: "http://" + ln.Addr().String() + "/", behaviour: b, receive: receive, asked: asked, closing: make(chan struct{})}
+	s := &Sink{url: "http://" + ln.Addr().String() + "/", behaviour: b, receive: receive, asked: asked,
+		closing: make(chan struct{})}
 	s.server = &fasthttp.Server{
 		Handler:               s.handle,
 		MaxRequestBodySize:    2 * maxBodyBytes,
@@ -97,7 +98,8 @@ func (s *Sink) handle(rc *fasthttp.RequestCtx) {
 func detailsOf(h *fasthttp.RequestHeader) details {
 	field := func(name string) string { return string(bytes.Join(h.PeekAll(name), []byte(", "))) }
 	return details{
-		messageID: field("X-Broker-Message-ID"), contentType: field("Content-Type"), name: field(nameHeader), attempt: field("X-Broker-Attempt"),
+		messageID: field("X-Broker-Message-ID"), contentType: field("Content-Type"), name: field(nameHeader), attempt: field(
+			"X-Broker-Attempt"),
 	}
 }
 

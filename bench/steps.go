@@ -20,7 +20,8 @@ func stepsCommand(_ context.Context, args []string, out, progress io.Writer) (in
 		return ExitUsage, err
 	}
 	if f.NArg() == 0 {
-		return ExitUsage, errors.New("steps needs reports: NAME=FILE[,FILE ...] ..., which `bench run --json` wrote, turn by turn")
+		return ExitUsage, errors.New("steps needs reports: NAME=FILE[,FILE ...] ..., which `bench run --json` wrote, turn " +
+			"by turn")
 	}
 	var rows []step
 	for _, arg := range f.Args() {
@@ -67,11 +68,14 @@ func printSteps(rows []step, out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%.0f\t%s\t%.0f\t%s\t", row.name, median(acked), pairRatio(pick(first, ackedRate), acked),
 			median(delivered), pairRatio(pick(first, deliveredRate), delivered))
 		for _, name := range names {
-			fmt.Fprintf(w, "%.1f\t%.2f\t", median(pick(row.results, func(r *Result) float64 { return r.CPUSeconds[name] * 1e6 / max(float64(r.Messages), 1) })),
+			fmt.Fprintf(w, "%.1f\t%.2f\t", median(pick(row.results, func(r *Result) float64 {
+				return r.CPUSeconds[name] * 1e6 / max(float64(r.Messages), 1)
+			})),
 				median(pick(row.results, func(r *Result) float64 { return r.Switches[name] / max(float64(r.Messages), 1) })))
 		}
 		fmt.Fprintf(w, "%.0f %%\t%.1f\t%.1f\t\n", 100*median(pick(row.results, (*Result).idle)),
-			median(pick(row.results, func(r *Result) float64 { return r.Ack.P50 })), median(pick(row.results, func(r *Result) float64 { return r.Delivery.P50 })))
+			median(pick(row.results, func(r *Result) float64 { return r.Ack.P50 })), median(pick(row.results,
+				func(r *Result) float64 { return r.Delivery.P50 })))
 	}
 	return w.Flush()
 }

@@ -36,7 +36,8 @@ func TestStepsWantNamedReports(t *testing.T) {
 }
 
 func TestSwitchesAreOfBothKinds(t *testing.T) {
-	require.EqualValues(t, 12, switchesIn([]byte("Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\n")))
+	require.EqualValues(
+		t, 12, switchesIn([]byte("Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\n")))
 	if n, ok := (Process{"self", os.Getpid()}).Switches(); ok {
 		require.Positive(t, n)
 	}

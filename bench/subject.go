@@ -33,7 +33,8 @@ func (s subscriber) path() string { return "/channel/" + s.channel + "/consumer/
 
 func newSubject(run uint64, c *Config) *subject {
 	name := fmt.Sprintf("bench-%016x", run)
-	s := &subject{producer: name, producerToken: name + "-p", channelToken: name + "-c", channel: c.Channel, policy: c.Policy}
+	s := &subject{producer: name, producerToken: name + "-p", channelToken: name + "-c", channel: c.Channel,
+		policy: c.Policy}
 	for i := range c.Channels {
 		ch := fmt.Sprintf("%s-%d", name, i)
 		s.channels = append(s.channels, ch)
@@ -135,5 +136,6 @@ func (k subscriber) template(method, route, host string) *rawhttp.Template {
 }
 
 func (k subscriber) fields() []string {
-	return []string{"Content-Type", "application/json", "X-Broker-Channel-Token", k.channelToken, "X-Broker-Consumer-Token", k.token}
+	return []string{"Content-Type", "application/json", "X-Broker-Channel-Token", k.channelToken,
+		"X-Broker-Consumer-Token", k.token}
 }

@@ -40,7 +40,8 @@ var palette = []string{"#1f6feb", "#d1495b", "#2e8b57", "#b8860b", "#7b4fb5", "#
 // svg draws the plot. Values that are not finite are left out.
 func (p *plot) svg() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, plotHeight, html.EscapeString(p.title))
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, plotHeight,
+		html.EscapeString(p.title))
 	fmt.Fprintf(&b, `<text x="%g" y="18" class="t">%s</text>`, leftRoom, html.EscapeString(p.title))
 	xMin, xMax, yMax := p.extent()
 	x := func(v float64) float64 { return leftRoom + (v-xMin)/(xMax-xMin)*innerWidth }
@@ -60,8 +61,10 @@ func (p *plot) svg() string {
 		fmt.Fprintf(&b, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" class="g"/><text x="%g" y="%.1f" class="e">%s</text>`,
 			leftRoom, y(t.at), leftRoom+innerWidth, y(t.at), leftRoom-tickGap, y(t.at)+4, html.EscapeString(t.text))
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g" class="m">%s</text>`, leftRoom+innerWidth/2, plotHeight-tickGap, html.EscapeString(p.xName))
-	fmt.Fprintf(&b, `<text x="14" y="%g" class="m" transform="rotate(-90 14 %g)">%s</text>`, topRoom+innerHeight/2, topRoom+innerHeight/2, html.EscapeString(p.yName))
+	fmt.Fprintf(&b, `<text x="%g" y="%g" class="m">%s</text>`, leftRoom+innerWidth/2, plotHeight-tickGap,
+		html.EscapeString(p.xName))
+	fmt.Fprintf(&b, `<text x="14" y="%g" class="m" transform="rotate(-90 14 %g)">%s</text>`, topRoom+innerHeight/2,
+		topRoom+innerHeight/2, html.EscapeString(p.yName))
 	for i, c := range p.curves {
 		colour := palette[i%len(palette)]
 		var points []string
@@ -70,7 +73,8 @@ func (p *plot) svg() string {
 				points = append(points, fmt.Sprintf("%.1f,%.1f", x(c.x[j]), y(c.y[j])))
 			}
 		}
-		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="1.8" points="%s"/>`, colour, strings.Join(points, " "))
+		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="1.8" points="%s"/>`, colour,
+			strings.Join(points, " "))
 		at := leftRoom + innerWidth - legendStep*float64(min(len(p.curves), 4)-i%4)
 		fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="12" height="3" fill="%s"/><text x="%.1f" y="%d" class="l">%s</text>`,
 			at, 12+12*(i/4), colour, at+16, 17+12*(i/4), html.EscapeString(c.name))

@@ -97,7 +97,8 @@ func (l *Ledger) Reconcile(sent uint64, ask Ask) *Verdict {
 			case state == stateRefused && got:
 				v.Unpromised++
 				if v.Unpromised <= maxListed {
-					v.Offenders = append(v.Offenders, fmt.Sprintf("unpromised: sequence %d at consumer %s was answered with a refusal", seq, a.name))
+					v.Offenders = append(v.Offenders, fmt.Sprintf("unpromised: sequence %d at consumer %s was answered with a refusal",
+						seq, a.name))
 				}
 			case got:
 				v.Bonus++
@@ -122,7 +123,8 @@ func (v *Verdict) missing(l *Ledger, consumer int, seq uint64, id ident.ID, ask 
 	default:
 		v.Lost++
 		if v.Lost <= maxListed {
-			v.Offenders = append(v.Offenders, fmt.Sprintf("lost: message %s, sequence %d, consumer %s", l.label(seq, id), seq, l.consumers[consumer].name))
+			v.Offenders = append(v.Offenders, fmt.Sprintf("lost: message %s, sequence %d, consumer %s", l.label(seq, id), seq,
+				l.consumers[consumer].name))
 		}
 	}
 }
@@ -147,7 +149,8 @@ func (a *account) tell(v *Verdict) {
 	}
 	slices.Sort(seqs)
 	for _, seq := range seqs[:min(len(seqs), maxListed)] {
-		v.Offenders = append(v.Offenders, fmt.Sprintf("duplicate: sequence %d arrived %d times at consumer %s", seq, a.copies[seq]+1, a.name))
+		v.Offenders = append(v.Offenders, fmt.Sprintf("duplicate: sequence %d arrived %d times at consumer %s", seq,
+			a.copies[seq]+1, a.name))
 	}
 }
 

@@ -91,7 +91,8 @@ func (w *window) received(consumer, worker int, a arrival) {
 	}
 	now := w.now()
 	id, err := identityOf(a.identity, a.body)
-	d := Delivery{Consumer: consumer, ID: id, Known: err == nil, Sum: sum(a.body), NowNs: w.unix(now), StartNs: w.base.UnixNano()}
+	d := Delivery{Consumer: consumer, ID: id, Known: err == nil, Sum: sum(a.body), NowNs: w.unix(now),
+		StartNs: w.base.UnixNano()}
 	if err != nil {
 		d.Label = a.details().messageID
 	}
@@ -252,7 +253,8 @@ func (w *window) start() {
 	}
 	total := c.Warmup + c.Duration
 	if c.Rate > 0 {
-		w.schedule = newOpenLoop(&openLoop{rate: c.Rate, batch: c.Batch, limit: limit, base: w.base, length: total, grace: openLoopGrace})
+		w.schedule = newOpenLoop(&openLoop{rate: c.Rate, batch: c.Batch, limit: limit, base: w.base, length: total,
+			grace: openLoopGrace})
 		return
 	}
 	loop := &closedLoop{batch: c.Batch, limit: limit}

@@ -113,35 +113,43 @@ type Plane struct {
 
 // New assembles a data plane, the last stage first. No goroutine starts before Run.
 func New(o Options) *Plane {
-	p := &Plane{stopping: make(chan struct{}), admission: accept.NewAdmission(o.WaitingRequests), hints: push.NewHintSender(o.Queue), node: o.Node, catalogue: o.Catalogue}
+	p := &Plane{stopping: make(chan struct{}), admission: accept.NewAdmission(o.WaitingRequests),
+		hints: push.NewHintSender(o.Queue), node: o.Node, catalogue: o.Catalogue}
 	verifier := &verify.Verifier{Store: o.Store, Cache: verify.NewCache(o.CacheBytes), NowMs: o.Node.NowMs, Kept: o.Kept,
 		Policies: o.Push.Policies, Chain: o.Store}
 	p.verifier = verifier
 	p.order = order.New(order.Options{
-		Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, Policies: o.Push.Policies, NowMs: o.Node.NowMs, Alone: o.Node.Alone,
-		Wake: p.wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
+		Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, Policies: o.Push.Policies, NowMs: o.Node.NowMs,
+		Alone: o.Node.Alone,
+		Wake:  p.wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
 	})
 	p.outcomes = outcome.New(outcome.Options{Store: o.Store, Queue: o.Queue, Metrics: o.Metrics, Log: o.Log,
 		Tripped: o.Tripped, Node: func() int { return numberOf(o.Node) }, Answered: o.Answered})
-	p.Holds = hold.New(hold.Options{Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, NowMs: o.Node.NowMs, Ended: p.Repaced, Gauge: o.Metrics.Held, Log: o.Log})
+	p.Holds = hold.New(hold.Options{Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, NowMs: o.Node.NowMs,
+		Ended: p.Repaced, Gauge: o.Metrics.Held, Log: o.Log})
 	p.dispatcher = push.New(push.Options{
-		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Holds: p.Holds, Settings: o.Push,
+		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes,
+		Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Holds: p.Holds, Settings: o.Push,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Log: o.Log,
 	})
 	p.Puller = pull.New(pull.Options{
 		Behind: func(k *durable.Consumer) bool { return p.fanout.Behind(k) },
-		Queue:  o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes, Visible: o.Visible, Policies: o.Push.Policies,
-		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters, Tell: p.tell, Stopping: p.stopping, Log: o.Log,
+		Queue:  o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes,
+		Visible: o.Visible, Policies: o.Push.Policies,
+		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters,
+		Tell: p.tell, Stopping: p.stopping, Log: o.Log,
 	})
 	p.fanout = fanout.New(fanout.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,
 		Wake: p.wake, Metrics: o.Metrics, Log: o.Log,
 	})
 	p.Publisher = accept.New(accept.Options{
-		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add, MaxBody: o.MaxBody,
+		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add,
+		MaxBody:     o.MaxBody,
 		TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers, Metrics: o.Metrics, Log: o.Log,
 		Replies:     accept.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
-		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store, Quota: o.Quota,
+		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store,
+		Quota: o.Quota,
 	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	o.Catalogue.Watch(p.Holds.Learn)

@@ -92,7 +92,8 @@ func (s *sinks) reply(rc *fasthttp.RequestCtx) {
 	if rand.IntN(100) < 3 {
 		status = fasthttp.StatusInternalServerError
 	}
-	if s.log.Add("R", seq, orDash(string(h.Peek("X-Broker-Consumer-ID"))), hashOf(body), orDash(string(h.Peek("X-Broker-In-Reply-To"))), status, time.Now()).Wait() != nil {
+	if s.log.Add("R", seq, orDash(string(h.Peek("X-Broker-Consumer-ID"))), hashOf(body),
+		orDash(string(h.Peek("X-Broker-In-Reply-To"))), status, time.Now()).Wait() != nil {
 		status = fasthttp.StatusInsufficientStorage
 	}
 	rc.SetStatusCode(status)
@@ -133,7 +134,8 @@ type exchangeKey struct {
 
 // redriveReplies redrives the replies that are dead.
 func (r *rig) redriveReplies(ctx context.Context) {
-	_, _ = send(ctx, http.MethodPost, "http://"+r.nodes[0].addr+"/producer/"+r.plan.Producer+"/dlq", url.Values{"requeue": {r.plan.Token}})
+	_, _ = send(ctx, http.MethodPost, "http://"+r.nodes[0].addr+"/producer/"+r.plan.Producer+"/dlq",
+		url.Values{"requeue": {r.plan.Token}})
 }
 
 // responds reports whether a consumer responds to its messages.
@@ -155,7 +157,8 @@ func (c *checker) answers() {
 			c.v.broken("corrupted", "the reply of %s to message %d", p.Consumer, p.Seq)
 		}
 		if rows := c.rows[p.Seq]; len(rows) == 1 && p.Message != sent.publicID(rows[0]) {
-			c.v.broken("corrupted", "the reply of %s to message %d names %s, not %s", p.Consumer, p.Seq, p.Message, sent.publicID(rows[0]))
+			c.v.broken("corrupted", "the reply of %s to message %d names %s, not %s", p.Consumer, p.Seq, p.Message,
+				sent.publicID(rows[0]))
 		}
 		if p.Taken {
 			replies[p.Consumer+" "+strconv.FormatInt(p.Seq, 10)]++
@@ -186,7 +189,8 @@ func (c *checker) exchange(s *Stored, k, taken int) {
 	case x.Body != hashOf(answerTo(id, s.Seq)):
 		c.v.broken("corrupted", "the stored response of %s to message %d (%s)", id, s.Seq, s.ID)
 	case taken == 0:
-		c.v.broken("lost", "the response of %s to message %d (%s) counts as delivered, and the producer never took it", id, s.Seq, s.ID)
+		c.v.broken("lost", "the response of %s to message %d (%s) counts as delivered, and the producer never took it", id,
+			s.Seq, s.ID)
 	default:
 		c.v.Answered++
 		c.v.AnsweredAgain += int64(taken - 1)

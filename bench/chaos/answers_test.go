@@ -16,7 +16,8 @@ func (c story) responded() {
 	c.Plan.Consumers[0].Does = responding
 	answer := hashOf(answerTo(c.Plan.Consumers[0].ID, 1))
 	c.Exchanges = map[exchangeKey]Exchange{{0, idNo(1)}: {State: durable.ResponseDelivered, Body: answer}}
-	c.Replies = []Reply{{Seq: 1, Consumer: c.Plan.Consumers[0].ID, Hash: answer, Message: idNo(1).String(), Taken: true, At: at(1.5)}}
+	c.Replies = []Reply{{Seq: 1, Consumer: c.Plan.Consumers[0].ID, Hash: answer, Message: idNo(1).String(), Taken: true,
+		At: at(1.5)}}
 }
 
 func TestEachResponseIsLookedFor(t *testing.T) {
@@ -35,12 +36,14 @@ func TestEachResponseIsLookedFor(t *testing.T) {
 		"the consumer never took it": {func(c story) {
 			c.unanswered(0, 1)
 			clear(c.Exchanges)
-			c.Jobs[0] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{idNo(1): true}, Listed: map[ident.ID]bool{idNo(1): true}}
+			c.Jobs[0] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{idNo(1): true},
+				Listed: map[ident.ID]bool{idNo(1): true}}
 			c.Replies = nil
 		}, ""},
-		"nobody asked for it":           {func(c story) { c.Replies[0].Seq = 7 }, "phantoms"},
-		"it is that of another":         {func(c story) { c.Replies[0].Consumer = c.Plan.Consumers[1].ID }, "phantoms"},
-		"it came twice without a fault": {func(c story) { c.Replies = append(c.Replies, c.Replies[0]) }, "unexplained duplicates"},
+		"nobody asked for it":   {func(c story) { c.Replies[0].Seq = 7 }, "phantoms"},
+		"it is that of another": {func(c story) { c.Replies[0].Consumer = c.Plan.Consumers[1].ID }, "phantoms"},
+		"it came twice without a fault": {func(c story) { c.Replies = append(c.Replies, c.Replies[0]) },
+			"unexplained duplicates"},
 		"it came twice by a fault": {func(c story) {
 			c.Replies = append(c.Replies, c.Replies[0])
 			c.fault(kill, 1.05, 1.2)
@@ -71,13 +74,14 @@ func TestEachReplayIsLookedFor(t *testing.T) {
 		copies []Copy
 		broken string
 	}{
-		"all went well":          {Replay{7, durable.ReplayDone, 1, 0}, []Copy{{7, 1, "hash"}}, ""},
-		"it has not ended":       {Replay{7, durable.ReplayRunning, 1, 0}, []Copy{{7, 1, "hash"}}, "stuck"},
-		"a copy is missing":      {Replay{7, durable.ReplayDone, 2, 0}, []Copy{{7, 1, "hash"}}, "lost"},
-		"a copy is not counted":  {Replay{7, durable.ReplayDone, 0, 0}, []Copy{{7, 1, "hash"}}, "counter mismatches"},
-		"a copy is dead, too":    {Replay{7, durable.ReplayDone, 0, 1}, []Copy{{7, 1, "hash"}}, ""},
-		"a copy is another one":  {Replay{7, durable.ReplayDone, 1, 0}, []Copy{{7, 1, "other"}}, "corrupted"},
-		"a copy came twice":      {Replay{7, durable.ReplayDone, 1, 0}, []Copy{{7, 1, "hash"}, {7, 1, "hash"}}, "unexplained duplicates"},
+		"all went well":         {Replay{7, durable.ReplayDone, 1, 0}, []Copy{{7, 1, "hash"}}, ""},
+		"it has not ended":      {Replay{7, durable.ReplayRunning, 1, 0}, []Copy{{7, 1, "hash"}}, "stuck"},
+		"a copy is missing":     {Replay{7, durable.ReplayDone, 2, 0}, []Copy{{7, 1, "hash"}}, "lost"},
+		"a copy is not counted": {Replay{7, durable.ReplayDone, 0, 0}, []Copy{{7, 1, "hash"}}, "counter mismatches"},
+		"a copy is dead, too":   {Replay{7, durable.ReplayDone, 0, 1}, []Copy{{7, 1, "hash"}}, ""},
+		"a copy is another one": {Replay{7, durable.ReplayDone, 1, 0}, []Copy{{7, 1, "other"}}, "corrupted"},
+		"a copy came twice": {Replay{7, durable.ReplayDone, 1, 0}, []Copy{{7, 1, "hash"}, {7, 1, "hash"}},
+			"unexplained duplicates"},
 		"its message is unknown": {Replay{7, durable.ReplayDone, 1, 0}, []Copy{{7, 9, "hash"}}, "corrupted"},
 	} {
 		t.Run(name, func(t *testing.T) {

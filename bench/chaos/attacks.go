@@ -107,10 +107,12 @@ const largeID = "large"
 // unread asks for a large message and does not read it.
 func (n *neighbour) unread(ctx context.Context) int {
 	body := bytes.Repeat([]byte{1}, 4<<20-1)
-	if n.send(ctx, n.path("/broadcast"), "text/plain", body, n.fields("X-Broker-Message-ID", largeID, "X-Broker-Consumers", idleID)...) == 0 {
+	if n.send(ctx, n.path("/broadcast"), "text/plain", body, n.fields("X-Broker-Message-ID", largeID, "X-Broker-Consumers",
+		idleID)...) == 0 {
 		return 0
 	}
-	get := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: broker\r\nX-Broker-Admin-Token: %s\r\n\r\n", n.path("/message/"+largeID), adminToken)
+	get := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: broker\r\nX-Broker-Admin-Token: %s\r\n\r\n",
+		n.path("/message/"+largeID), adminToken)
 	return n.hold(ctx, heldAtMost/2, get, "")
 }
 
@@ -121,7 +123,8 @@ func (n *neighbour) rest(ctx context.Context) int {
 
 func (n *neighbour) claims(ctx context.Context) int {
 	fields := []string{"X-Broker-Channel-Token", n.plan.Token, "X-Broker-Consumer-Token", n.plan.Token}
-	return n.hold(ctx, heldAtMost, whole(request(n.path("/consumer/"+waitingID+"/claim?wait=20s"), formEncoded, fields...), nil).bytes, "")
+	return n.hold(ctx, heldAtMost, whole(request(n.path("/consumer/"+waitingID+"/claim?wait=20s"), formEncoded, fields...),
+		nil).bytes, "")
 }
 
 // requests waits for a response that comes after long.
@@ -163,7 +166,8 @@ func (n *neighbour) wideLines(ctx context.Context) int {
 }
 
 func (n *neighbour) wideTemplates(ctx context.Context) int {
-	body := fmt.Sprintf(`{"FileURL":"http://%s%s","Format":"csv","Template":{"Payload":"%s"}}`, n.plan.Inside, filePath, strings.Repeat("{{a}}", 140_000))
+	body := fmt.Sprintf(`{"FileURL":"http://%s%s","Format":"csv","Template":{"Payload":"%s"}}`, n.plan.Inside, filePath,
+		strings.Repeat("{{a}}", 140_000))
 	return n.wide(ctx, "/bulk", "application/json", body)
 }
 
@@ -180,7 +184,8 @@ func (n *neighbour) wide(ctx context.Context, path, contentType, body string) (h
 
 // send posts a body and returns the status of the answer, 0 without one.
 func (n *neighbour) send(ctx context.Context, path, contentType string, body []byte, fields ...string) int {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.plan.Doors[n.broker]+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.plan.Doors[n.broker]+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return 0
 	}

@@ -105,7 +105,8 @@ func (p *producer) askBatch(channel, broker int, body io.Reader, n int) []lineVe
 		}
 		return out
 	}
-	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[channel]+"/batch", body)
+	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[channel]+
+		"/batch", body)
 	if err != nil {
 		return fill(0, lineVerdict{verdict: refused})
 	}

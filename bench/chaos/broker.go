@@ -48,13 +48,16 @@ func newNode(no int, r *rig, env []string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{no: no, addr: addr, order: filepath.Join(r.dir, fmt.Sprintf("broker-%d.order", no)), temp: filepath.Join(r.dir, fmt.Sprintf("broker-%d.tmp", no))}
+	n := &node{no: no, addr: addr, order: filepath.Join(r.dir, fmt.Sprintf("broker-%d.order", no)),
+		temp: filepath.Join(r.dir, fmt.Sprintf("broker-%d.tmp", no))}
 	if err := os.Mkdir(n.temp, 0o700); err != nil {
 		return nil, err
 	}
-	n.child = child{name: fmt.Sprintf("broker-%d", no), program: r.broker, dir: r.dir, guard: r.guard, first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
+	n.child = child{name: fmt.Sprintf("broker-%d", no), program: r.broker, dir: r.dir, guard: r.guard,
+		first: endings{GivesUp: true}, args: func(int) []string { return []string{"serve"} }}
 	n.env = append(withoutSettings(os.Environ()), env...)
-	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, "TMPDIR="+n.temp, "BROKER_DATA_DIR="+filepath.Join(r.dir, fmt.Sprintf("broker-%d.data", no)), failpoint.EnvOrder+"="+n.order)
+	n.env = append(n.env, "BROKER_LISTEN="+addr, "BROKER_USER_AGENT="+n.name, "TMPDIR="+n.temp, "BROKER_DATA_DIR="+
+		filepath.Join(r.dir, fmt.Sprintf("broker-%d.data", no)), failpoint.EnvOrder+"="+n.order)
 	n.front, err = proxy.Start(addr)
 	return n, err
 }
@@ -87,7 +90,8 @@ func (n *node) up(ctx context.Context) error {
 	return fmt.Errorf("%s is not ready after %v", n.name, readyWithin)
 }
 
-var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: noRedirect}
+var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: noRedirect}
 
 // noRedirect keeps tokens at the host that they are meant for.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -57,7 +57,8 @@ func (p *producer) postBulk(posts []post, broker int) (again []post) {
 }
 
 func (p *producer) askBulk(channel, broker int, body io.Reader) lineVerdict {
-	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[channel]+"/bulk", body)
+	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[channel]+
+		"/bulk", body)
 	if err != nil {
 		return lineVerdict{verdict: refused}
 	}

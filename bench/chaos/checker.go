@@ -132,8 +132,10 @@ func (c *checker) message(s *Sent) {
 		}
 	}
 	for _, r := range rows {
-		if r.Hash != s.Hash || r.Channel != s.Channel || r.Priority != s.Priority || r.Audience != c.audience(s.Channel) || !s.identity().stored(s.Seq, r.Key) {
-			v.broken("corrupted", "message %d is stored as %+v, was sent as %s to %d with priority %d", s.Seq, *r, s.Hash, s.Channel, s.Priority)
+		if r.Hash != s.Hash || r.Channel != s.Channel || r.Priority != s.Priority || r.Audience != c.audience(s.Channel) ||
+			!s.identity().stored(s.Seq, r.Key) {
+			v.broken("corrupted", "message %d is stored as %+v, was sent as %s to %d with priority %d", s.Seq, *r, s.Hash,
+				s.Channel, s.Priority)
 		}
 	}
 }
@@ -156,7 +158,8 @@ func (s *Sent) identity() identity {
 
 // stored reports whether a message of that identity is stored under this key.
 func (i identity) stored(seq int64, key string) bool {
-	return (i == byMessageID) == (key == keyOf(seq) || strings.HasSuffix(key, "/"+keyOf(seq))) && (i == byRequestKey) == strings.HasPrefix(key, "?")
+	return (i == byMessageID) == (key == keyOf(seq) || strings.HasSuffix(key, "/"+keyOf(seq))) &&
+		(i == byRequestKey) == strings.HasPrefix(key, "?")
 }
 
 func (c *checker) audience(channel int) (n int) {
@@ -170,7 +173,8 @@ func (c *checker) audience(channel int) (n int) {
 
 func describe(tries []Try) (out []string) {
 	for _, t := range tries {
-		out = append(out, fmt.Sprintf("%s %d %s from broker %d to %s at %s", t.Verdict, t.Status, t.Code, t.Broker, t.Client, t.Answered.Format(clock)))
+		out = append(out, fmt.Sprintf("%s %d %s from broker %d to %s at %s", t.Verdict, t.Status, t.Code, t.Broker, t.Client,
+			t.Answered.Format(clock)))
 	}
 	return out
 }
@@ -189,26 +193,31 @@ func (c *checker) arrival(a *Arrival) {
 	v.Deliveries++
 	s := c.e.Sent[a.Seq]
 	if s == nil {
-		v.broken("phantoms", "%s got a message that no producer sent: sequence %d, job %s, at %s", c.name(a.Consumer), a.Seq, a.Job, a.At.Format(clock))
+		v.broken("phantoms", "%s got a message that no producer sent: sequence %d, job %s, at %s", c.name(a.Consumer), a.Seq,
+			a.Job, a.At.Format(clock))
 		return
 	}
 	if len(c.rows[a.Seq]) == 0 && verdictOf(s) != acked { // acked ones are reported as lost
 		v.broken("phantoms", "%s got message %d, which is not stored", c.name(a.Consumer), a.Seq)
 	}
 	if a.Hash != s.Hash || s.Channel != c.e.Plan.Consumers[a.Consumer].Channel {
-		v.broken("corrupted", "%s got message %d of channel %d with hash %s, not %s", c.name(a.Consumer), a.Seq, s.Channel, a.Hash, s.Hash)
+		v.broken("corrupted", "%s got message %d of channel %d with hash %s, not %s", c.name(a.Consumer), a.Seq, s.Channel,
+			a.Hash, s.Hash)
 	}
 	if rows := c.rows[a.Seq]; len(rows) == 1 && a.Message != s.publicID(rows[0]) {
-		v.broken("corrupted", "%s got message %d under the ID %s, not %s", c.name(a.Consumer), a.Seq, a.Message, s.publicID(rows[0]))
+		v.broken("corrupted", "%s got message %d under the ID %s, not %s", c.name(a.Consumer), a.Seq, a.Message,
+			s.publicID(rows[0]))
 	}
 	if !s.Due.IsZero() {
 		v.Scheduled++
 		if a.At.Before(s.Due.Add(-clockStep)) {
-			v.broken("before their time", "%s got message %d at %s, scheduled for %s", c.name(a.Consumer), a.Seq, a.At.Format(clock), s.Due.Format(clock))
+			v.broken("before their time", "%s got message %d at %s, scheduled for %s", c.name(a.Consumer), a.Seq,
+				a.At.Format(clock), s.Due.Format(clock))
 		}
 	}
 	if s.Channel == c.e.Plan.Consumers[a.Consumer].Channel && !c.e.Plan.concerns(a.Consumer, s) {
-		v.broken("phantoms", "%s got message %d, which is not for it: priority %d, addressed to %q", c.name(a.Consumer), a.Seq, s.Priority, s.To)
+		v.broken("phantoms", "%s got message %d, which is not for it: priority %d, addressed to %q", c.name(a.Consumer),
+			a.Seq, s.Priority, s.To)
 	}
 	k := &c.e.Plan.Consumers[a.Consumer]
 	if a.Attempt < 1 || a.Attempt > k.attempts() && !k.Does.pull() {
@@ -302,7 +311,8 @@ func (c *checker) exits() {
 			c.v.PlannedExits++
 			continue
 		}
-		c.v.broken("brokers that died by themselves", "%s: %s at %s; its last lines:\n\t%s", x.Process, x.State, x.At.Format(clock), strings.Join(x.Last, "\n\t"))
+		c.v.broken("brokers that died by themselves", "%s: %s at %s; its last lines:\n\t%s", x.Process, x.State,
+			x.At.Format(clock), strings.Join(x.Last, "\n\t"))
 	}
 }
 
@@ -326,7 +336,8 @@ func (c *checker) availability() {
 			if t.died() && t.Verdict != acked { // it did not wait
 				continue
 			}
-			if s.late(t) || away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused { // a load balancer would skip a broker that is away
+			// a load balancer would skip a broker that is away
+			if s.late(t) || away.covers(t.Sent, t.Answered) || t.Status == 0 && t.Verdict == refused {
 				continue
 			}
 			v.PostsHealthy++

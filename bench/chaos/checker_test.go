@@ -34,7 +34,8 @@ func newCase(messages int64) story {
 	p := newPlan(1, 1)
 	e := &Evidence{Plan: p, Sent: map[int64]*Sent{}, Jobs: make([]Outcomes, len(p.Consumers))}
 	for k := range e.Jobs {
-		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Listed: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
+		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Dead: map[ident.ID]bool{}, Listed: map[ident.ID]bool{},
+			Failed: map[failure][]failedDelivery{}}
 	}
 	c := story{e}
 	for n := int64(1); n <= messages; n++ {
@@ -61,7 +62,8 @@ func (c story) store(n int64) {
 
 // arrive adds a delivery that is answered with success 10 ms later.
 func (c story) arrive(k int, n int64, attempt int, second float64) *Arrival {
-	c.Arrivals = append(c.Arrivals, Arrival{Consumer: k, Seq: n, Hash: "hash", Attempt: attempt, Job: idNo(n).Job(k).String(), Message: idNo(n).String(),
+	c.Arrivals = append(c.Arrivals, Arrival{Consumer: k, Seq: n, Hash: "hash", Attempt: attempt,
+		Job: idNo(n).Job(k).String(), Message: idNo(n).String(),
 		Broker: "broker-0", Asked: at(second), At: at(second), Promised: true, OK: true, OKAt: at(second + 0.01)})
 	return &c.Arrivals[len(c.Arrivals)-1]
 }
@@ -150,38 +152,56 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			delete(c.Jobs[0].Delivered, idNo(1))
 			delete(c.Jobs[1].Delivered, idNo(1))
 		}},
-		"recorded, never delivered":       {"lost", func(c story) { c.unanswered(1, 3) }},
-		"dead, not listed":                {"lost", func(c story) { delete(c.Jobs[0].Delivered, idNo(2)); c.Jobs[0].Dead[idNo(2)] = true }},
-		"two rows":                        {"stored twice", func(c story) { c.store(2) }},
-		"two times 201":                   {"stored twice", func(c story) { c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: acked, Status: 201}) }},
-		"stored without its key":          {"corrupted", func(c story) { c.Sent[2].Identity = byRequestKey }},
-		"stored with a key of its own":    {"corrupted", func(c story) { c.Stored[2].Key = "?x" }},
-		"open at the end":                 {"stuck", func(c story) { delete(c.Jobs[0].Delivered, idNo(4)); c.unanswered(0, 4) }},
+		"recorded, never delivered": {"lost", func(c story) { c.unanswered(1, 3) }},
+		"dead, not listed": {"lost", func(c story) {
+			delete(c.Jobs[0].Delivered, idNo(2))
+			c.Jobs[0].Dead[idNo(2)] = true
+		}},
+		"two rows": {"stored twice", func(c story) { c.store(2) }},
+		"two times 201": {"stored twice", func(c story) {
+			c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: acked, Status: 201})
+		}},
+		"stored without its key":       {"corrupted", func(c story) { c.Sent[2].Identity = byRequestKey }},
+		"stored with a key of its own": {"corrupted", func(c story) { c.Stored[2].Key = "?x" }},
+		"open at the end": {"stuck", func(c story) {
+			delete(c.Jobs[0].Delivered, idNo(4))
+			c.unanswered(0, 4)
+		}},
 		"doubtful, stored, not delivered": {"stuck", func(c story) { c.send(9, Try{Verdict: unknown}); c.store(9) }},
 		"another body arrives":            {"corrupted", func(c story) { c.Arrivals[3].Hash = "other" }},
 		"another body is stored":          {"corrupted", func(c story) { c.Stored[3].Hash = "other" }},
 		"stored for fewer":                {"corrupted", func(c story) { c.Stored[3].Audience = 1 }},
 		"under another ID":                {"corrupted", func(c story) { c.Arrivals[3].Message = "other" }},
 		"to another channel":              {"corrupted", func(c story) { c.arrive(2, 2, 1, 3) }},
-		"refused, stored":                 {"phantoms", func(c story) { c.send(2, Try{Verdict: refused, Status: 503, Code: "overloaded"}) }},
-		"doubtful, not stored, delivered": {"phantoms", func(c story) { c.send(9, Try{Verdict: unknown}); c.arrive(0, 9, 1, 9) }},
-		"never sent, delivered":           {"phantoms", func(c story) { c.arrive(0, 9, 1, 9) }},
-		"too many attempts":               {"attempts", func(c story) { c.Arrivals[0].Attempt = maxAttempts + 1 }},
-		"outcome of nothing":              {"counter mismatches", func(c story) { c.Jobs[0].Delivered[idNo(77)] = true }},
-		"listed, not dead":                {"counter mismatches", func(c story) { c.Jobs[0].Listed[idNo(2)] = true }},
-		"books":                           {"counter mismatches", func(c story) { c.Askew = []string{"c: {}"} }},
-		"left in Redis":                   {"counter mismatches", func(c story) { c.InRedis = 1 }},
+		"refused, stored": {"phantoms", func(c story) {
+			c.send(2, Try{Verdict: refused, Status: 503, Code: "overloaded"})
+		}},
+		"doubtful, not stored, delivered": {"phantoms", func(c story) {
+			c.send(9, Try{Verdict: unknown})
+			c.arrive(0, 9, 1, 9)
+		}},
+		"never sent, delivered": {"phantoms", func(c story) { c.arrive(0, 9, 1, 9) }},
+		"too many attempts":     {"attempts", func(c story) { c.Arrivals[0].Attempt = maxAttempts + 1 }},
+		"outcome of nothing":    {"counter mismatches", func(c story) { c.Jobs[0].Delivered[idNo(77)] = true }},
+		"listed, not dead":      {"counter mismatches", func(c story) { c.Jobs[0].Listed[idNo(2)] = true }},
+		"books":                 {"counter mismatches", func(c story) { c.Askew = []string{"c: {}"} }},
+		"left in Redis":         {"counter mismatches", func(c story) { c.InRedis = 1 }},
 		"a repeat in conflict with itself": {"wrong answers", func(c story) {
-			c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: unknown, Status: 409, Code: "message_id_conflict", Client: batchClient})
+			c.send(2, Try{Verdict: acked, Status: 201}, Try{Verdict: unknown, Status: 409, Code: "message_id_conflict",
+				Client: batchClient})
 		}},
 		"before its time": {"before their time", func(c story) { c.Sent[2].Due = at(2.2) }},
 		"too late before it was": {"wrong answers", func(c story) {
 			c.send(9, Try{Verdict: refused, Status: 412, Code: codeTooSoon})
 			c.Sent[9].Due = at(12)
 		}},
-		"too late, never scheduled": {"wrong answers", func(c story) { c.send(9, Try{Verdict: refused, Status: 412, Code: codeTooSoon}) }},
-		"internal error":            {"wrong answers", func(c story) { c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201}) }},
-		"a broker died":             {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
+		"too late, never scheduled": {"wrong answers", func(c story) {
+			c.send(9, Try{Verdict: refused, Status: 412, Code: codeTooSoon})
+		}},
+		"internal error": {"wrong answers", func(c story) {
+			c.send(2, Try{Verdict: unknown, Status: 500}, Try{Verdict: acked, Status: 201})
+		}},
+		"a broker died": {"rig notes", func(c story) { c.Notes = []Note{{What: "died by itself"}} }},
 		"a batch line, its client then died, not stored": {"lost", func(c story) {
 			c.send(9, Try{Verdict: acked, Status: 201, Client: "batch producer, after some answers"})
 		}},
@@ -240,25 +260,42 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 		"goroutines of dead clients": {"leaks", func(c story) {
 			c.Rests = []Rest{{Before: Usage{Goroutines: 90}, After: Usage{Goroutines: 91 + moreGoroutines}}}
 		}},
-		"connections of dead clients": {"leaks", func(c story) { c.Rests = []Rest{{After: Usage{Descriptors: 1 + moreDescriptors}}} }},
-		"files of dead clients":       {"leaks", func(c story) { c.Rests = []Rest{{After: Usage{Files: []string{"spool"}}}} }},
-		"a broker panicked":           {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 2}} }},
+		"connections of dead clients": {"leaks", func(c story) {
+			c.Rests = []Rest{{After: Usage{Descriptors: 1 + moreDescriptors}}}
+		}},
+		"files of dead clients": {"leaks", func(c story) { c.Rests = []Rest{{After: Usage{Files: []string{"spool"}}}} }},
+		"a broker panicked":     {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 2}} }},
 		"a broker panicked as it was killed": {"brokers that died by themselves", func(c story) {
 			c.Exits = []Exit{{Code: 2, May: endings{Killed: true, Clean: true, GivesUp: true}}}
 		}},
-		"a broker was killed by another": {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: -1, Signal: syscall.SIGKILL, May: endings{Clean: true}}} }},
-		"a broker ended":                 {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: 0, May: endings{Killed: true}}} }},
-		"a broker gave up while it ran":  {"brokers that died by themselves", func(c story) { c.Exits = []Exit{{Code: codeStart, May: endings{Killed: true}}} }},
-		"again, without a fault":         {"unexplained duplicates", func(c story) { c.arrive(0, 2, 2, 3) }},
+		"a broker was killed by another": {"brokers that died by themselves", func(c story) {
+			c.Exits = []Exit{{Code: -1, Signal: syscall.SIGKILL, May: endings{Clean: true}}}
+		}},
+		"a broker ended": {"brokers that died by themselves", func(c story) {
+			c.Exits = []Exit{{Code: 0, May: endings{Killed: true}}}
+		}},
+		"a broker gave up while it ran": {"brokers that died by themselves", func(c story) {
+			c.Exits = []Exit{{Code: codeStart, May: endings{Killed: true}}}
+		}},
+		"again, without a fault": {"unexplained duplicates", func(c story) { c.arrive(0, 2, 2, 3) }},
 		"again, another broker died": {"unexplained duplicates", func(c story) {
 			other := kill
 			other.Broker = 1
 			c.fault(other, 2, 2.5)
 			c.arrive(0, 2, 2, 3)
 		}},
-		"again, the broker died later":  {"unexplained duplicates", func(c story) { c.fault(kill, 20, 21); c.arrive(0, 2, 2, 22) }},
-		"again, the broker died before": {"unexplained duplicates", func(c story) { c.fault(kill, 1, 1.5); c.arrive(0, 2, 2, 4) }},
-		"again, MySQL alone was away":   {"unexplained duplicates", func(c story) { c.fault(away, 2, 8); c.arrive(0, 2, 2, 9) }},
+		"again, the broker died later": {"unexplained duplicates", func(c story) {
+			c.fault(kill, 20, 21)
+			c.arrive(0, 2, 2, 22)
+		}},
+		"again, the broker died before": {"unexplained duplicates", func(c story) {
+			c.fault(kill, 1, 1.5)
+			c.arrive(0, 2, 2, 4)
+		}},
+		"again, MySQL alone was away": {"unexplained duplicates", func(c story) {
+			c.fault(away, 2, 8)
+			c.arrive(0, 2, 2, 9)
+		}},
 		"again, another consumer was cut": {"unexplained duplicates", func(c story) {
 			c.fault(Fault{Repeats: true, Broker: unspecified, Channel: 1}, 2, 3)
 			c.arrive(0, 2, 2, 4)
@@ -277,7 +314,10 @@ func TestEachViolationIsFoundAndNamed(t *testing.T) {
 			c.arrive(0, 2, 3, 5)
 			c.arrive(0, 2, 4, 6)
 		}},
-		"refused once and in doubt, twice": {"stored twice", func(c story) { c.send(2, Try{Verdict: refused}, Try{Verdict: unknown}); c.store(2) }},
+		"refused once and in doubt, twice": {"stored twice", func(c story) {
+			c.send(2, Try{Verdict: refused}, Try{Verdict: unknown})
+			c.store(2)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newCase(5)
@@ -306,9 +346,17 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.fault(Fault{Kind: "link", Repeats: true, Broker: unspecified, Channel: 0}, 1.5, 2.09)
 			c.arrive(0, 2, 2, 2.4)
 		}},
-		"the other broker slept before it answered": {"delayed on its way to the worker", func(c story) { c.pulled(1, "broker-1", 1) }},
-		"Redis forgot it":                {"Redis emptied", func(c story) { c.fault(empty, 2.2, 2.2); c.arrive(0, 2, 1, 2.4) }},
-		"it answered too late":           {"answered too late", func(c story) { c.Arrivals[2].OKAt = at(2.1).Add(deliveryTimeout); c.arrive(0, 2, 2, 7) }},
+		"the other broker slept before it answered": {"delayed on its way to the worker", func(c story) {
+			c.pulled(1, "broker-1", 1)
+		}},
+		"Redis forgot it": {"Redis emptied", func(c story) {
+			c.fault(empty, 2.2, 2.2)
+			c.arrive(0, 2, 1, 2.4)
+		}},
+		"it answered too late": {"answered too late", func(c story) {
+			c.Arrivals[2].OKAt = at(2.1).Add(deliveryTimeout)
+			c.arrive(0, 2, 2, 7)
+		}},
 		"its lease was old when it came": {"answered too late", func(c story) { c.heldFrom(2.1, 5.8) }},
 		"Redis forgot it on its way to the worker": {"Redis emptied", func(c story) {
 			c.heldFrom(2.1, 5.8)
@@ -356,13 +404,20 @@ func TestWhatFaultsMayDoIsNoViolation(t *testing.T) {
 			c.send(9, Try{Verdict: refused, Status: 412, Code: codeTooSoon})
 			c.Sent[9].Due = at(9)
 		}},
-		"in doubt and absent":              {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
-		"refused, and killed in the next":  {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
-		"killed before it knew":            {"", func(c story) { c.send(9) }},
-		"refused and absent":               {"", func(c story) { c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"}) }},
-		"a worker died as it reported":     {"", func(c story) { c.Arrivals[2].OK = false }},
-		"in doubt, then it was there":      {"", func(c story) { c.send(2, Try{Verdict: unknown}, Try{Verdict: acked, Status: 409, Code: codeDuplicate}) }},
-		"unavailable while MySQL was away": {"", func(c story) { c.fault(away, 8, 9); c.send(9, Try{Verdict: refused, Status: 503, Code: "unavailable"}) }},
+		"in doubt and absent":             {"", func(c story) { c.send(9, Try{Verdict: unknown}) }},
+		"refused, and killed in the next": {"", func(c story) { c.send(2, Try{Verdict: refused}); c.Sent[2].Posts++ }},
+		"killed before it knew":           {"", func(c story) { c.send(9) }},
+		"refused and absent": {"", func(c story) {
+			c.send(9, Try{Verdict: refused, Status: 503, Code: "draining"})
+		}},
+		"a worker died as it reported": {"", func(c story) { c.Arrivals[2].OK = false }},
+		"in doubt, then it was there": {"", func(c story) {
+			c.send(2, Try{Verdict: unknown}, Try{Verdict: acked, Status: 409, Code: codeDuplicate})
+		}},
+		"unavailable while MySQL was away": {"", func(c story) {
+			c.fault(away, 8, 9)
+			c.send(9, Try{Verdict: refused, Status: 503, Code: "unavailable"})
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newCase(5)
@@ -407,7 +462,8 @@ func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {
 		code   string
 		want   string
 	}{
-		{201, "", acked}, {409, "duplicate_message_id", acked}, {200, "replayed", acked}, {409, "message_id_conflict", refused}, {400, "invalid_priority", refused},
+		{201, "", acked}, {409, "duplicate_message_id", acked}, {200, "replayed", acked}, {409, "message_id_conflict",
+			refused}, {400, "invalid_priority", refused},
 		{503, "overloaded", refused}, {503, "draining", refused}, {503, "unavailable", refused},
 		{503, "outcome_unknown", unknown}, {503, "", unknown}, {500, "internal", unknown}, {502, "", unknown},
 	} {

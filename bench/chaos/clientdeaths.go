@@ -81,8 +81,10 @@ func (c *checker) leases() {
 		for i, b := range arrivals {
 			for _, a := range arrivals[:i] {
 				if c.stillLeased(a, b) {
-					c.v.broken("leases not kept", "message %d (job %s) for %s: claimed at %s as attempt %d from %s, neither ended nor given back, and handed out again at %s as attempt %d from %s",
-						k.seq, a.Job, c.name(k.consumer), a.At.Format(clock), a.Attempt, a.Broker, b.At.Format(clock), b.Attempt, b.Broker)
+					c.v.broken("leases not kept", "message %d (job %s) for %s: claimed at %s as attempt %d from %s, neither ended "+
+						"nor given back, and handed out again at %s as attempt %d from %s",
+						k.seq, a.Job, c.name(k.consumer), a.At.Format(clock), a.Attempt, a.Broker, b.At.Format(
+							clock), b.Attempt, b.Broker)
 				}
 			}
 		}
@@ -100,6 +102,7 @@ func (c *checker) stillLeased(a, b *Arrival) bool {
 		return false
 	}
 	return !slices.ContainsFunc(c.e.Faults, func(f Fault) bool {
-		return f.Repeats && f.Broker == unspecified && f.Channel == unspecified && !f.Start.After(b.At) && !f.End.Add(transit).Before(a.Asked)
+		return f.Repeats && f.Broker == unspecified && f.Channel == unspecified && !f.Start.After(b.At) &&
+			!f.End.Add(transit).Before(a.Asked)
 	})
 }

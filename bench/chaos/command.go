@@ -43,15 +43,18 @@ const maxMinutes = 24 * 60
 func Parse(args []string, out io.Writer) (*Config, error) {
 	c := &Config{}
 	f := flag.NewFlagSet("bench chaos", flag.ContinueOnError)
-	f.Float64Var(&c.Minutes, "minutes", 10, "time of load and faults, divided among the campaigns, without the time for draining")
+	f.Float64Var(&c.Minutes, "minutes", 10, "time of load and faults, divided among the campaigns, without the time "+
+		"for draining")
 	f.Uint64Var(&c.Seed, "seed", 0, "of the schedule; 0: a new one")
 	f.StringVar(&c.Redis, "redis", standalone, "standalone, sentinel, cluster, or all of them in sequence")
 	f.IntVar(&c.Brokers, "brokers", 3, "brokers")
-	f.StringVar(&c.Broker, "broker", "", "broker `program`, built with the tag failpoint; default: broker in the folder of this program, otherwise in PATH")
+	f.StringVar(&c.Broker, "broker", "", "broker `program`, built with the tag failpoint; default: broker in the "+
+		"folder of this program, otherwise in PATH")
 	f.Float64Var(&c.Rate, "rate", 700, "messages per second")
 	f.DurationVar(&c.Every, "every", 5*time.Second, "from one fault to the next")
 	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die during an exchange, up to 100; 0: none")
-	f.IntVar(&c.Neighbours, "neighbours", 0, fmt.Sprintf("goroutines of greedy neighbours, which hold what users share until the faults end, up to %d; 0: none", neighboursAtMost))
+	f.IntVar(&c.Neighbours, "neighbours", 0, fmt.Sprintf("goroutines of greedy neighbours, which hold what users share "+
+		"until the faults end, up to %d; 0: none", neighboursAtMost))
 	f.StringVar(&c.Dir, "dir", "", "`folder` for journals and logs, which must not exist; default: a temporary one")
 	f.StringVar(&c.JSON, "json", "", "write the verdicts to this `file`")
 	f.BoolVar(&c.Keep, "keep", false, "keep the folder also when every promise was kept")
@@ -107,7 +110,8 @@ func (c *Config) campaigns() []string {
 
 // replay returns the command that injects the same faults again.
 func (c *Config) replay(topology string, d time.Duration) string {
-	return fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g --neighbours %d --keep",
+	return fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g "+
+		"--neighbours %d --keep",
 		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths, c.Neighbours)
 }
 
@@ -164,7 +168,8 @@ func (c *Config) report(all []*Verdict, d time.Duration, out io.Writer) error {
 	}
 	for _, v := range all {
 		if !v.OK() {
-			fmt.Fprintf(out, "\nBROKEN on %s. Evidence: %s\n%s\nagain: %s\n", v.Redis, v.Dir, strings.Join(v.Samples[:min(len(v.Samples), 20)], "\n"), c.replay(v.Redis, d))
+			fmt.Fprintf(out, "\nBROKEN on %s. Evidence: %s\n%s\nagain: %s\n", v.Redis, v.Dir,
+				strings.Join(v.Samples[:min(len(v.Samples), 20)], "\n"), c.replay(v.Redis, d))
 		}
 	}
 	if c.JSON == "" {
@@ -174,7 +179,8 @@ func (c *Config) report(all []*Verdict, d time.Duration, out io.Writer) error {
 }
 
 // campaign builds a rig, breaks it for d, and judges.
-func campaign(ctx context.Context, c *Config, topology, dir string, d time.Duration, progress io.Writer) (v *Verdict, err error) {
+func campaign(ctx context.Context, c *Config, topology, dir string, d time.Duration, progress io.Writer) (v *Verdict,
+	err error) {
 	start := time.Now()
 	say := func(format string, args ...any) {
 		fmt.Fprintf(progress, "%7.1fs %s: %s\n", time.Since(start).Seconds(), topology, fmt.Sprintf(format, args...))

@@ -47,7 +47,8 @@ func (c *checker) duplicates() {
 	v := c.v
 	v.Bound = c.bound()
 	if v.DuplicatesByFaults > v.Bound {
-		v.broken("unexplained duplicates", "%d duplicates exceed the %d deliveries under way at faults", v.DuplicatesByFaults, v.Bound)
+		v.broken("unexplained duplicates", "%d duplicates exceed the %d deliveries under way at faults",
+			v.DuplicatesByFaults, v.Bound)
 	}
 }
 
@@ -67,12 +68,16 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	case retry:
 		v.Explained["retry of a copy that was not taken"]++
 	case reason == "":
-		v.broken("unexplained duplicates", "message %d (job %s) for %s: asked for at %s, taken at %s as attempt %d from %s, answered at %s, and came again at %s as attempt %d from %s; the brokers: %s",
-			k.seq, a.Job, c.name(k.consumer), taken.Asked.Format(clock), taken.At.Format(clock), taken.Attempt, taken.Broker, taken.OKAt.Format(clock), a.At.Format(clock), a.Attempt, a.Broker, c.seen(taken))
+		v.broken("unexplained duplicates", "message %d (job %s) for %s: asked for at %s, taken at %s as attempt %d from "+
+			"%s, answered at %s, and came again at %s as attempt %d from %s; the brokers: %s",
+			k.seq, a.Job, c.name(k.consumer), taken.Asked.Format(clock), taken.At.Format(clock), taken.Attempt, taken.Broker,
+			taken.OKAt.Format(clock), a.At.Format(clock), a.Attempt, a.Broker, c.seen(taken))
 	default:
 		v.Explained[reason]++
-		v.explained = append(v.explained, fmt.Sprintf("%s: message %d (job %s) for %s: taken at %s as attempt %d from %s, came again at %s as attempt %d from %s",
-			reason, k.seq, a.Job, c.name(k.consumer), taken.At.Format(clock), taken.Attempt, taken.Broker, a.At.Format(clock), a.Attempt, a.Broker))
+		v.explained = append(v.explained, fmt.Sprintf("%s: message %d (job %s) for %s: taken at %s as attempt %d from %s, "+
+			"came again at %s as attempt %d from %s",
+			reason, k.seq, a.Job, c.name(k.consumer), taken.At.Format(clock), taken.Attempt, taken.Broker, a.At.Format(
+				clock), a.Attempt, a.Broker))
 		if byFault {
 			v.DuplicatesByFaults++
 		}
@@ -84,9 +89,10 @@ func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 // now. Its lease was over by then: the worker's report on it is refused. A push is not
 // excused: a broker that slept looks at the clock before it writes.
 func (c *checker) delayed(a, taken *Arrival) bool {
-	return a.Attempt < taken.Attempt && c.e.Plan.Consumers[a.Consumer].Does.pull() && slices.ContainsFunc(c.e.Faults, func(f Fault) bool {
-		return f.Delays && c.concerns(&f, a) && f.Start.Before(taken.At) && !f.End.Add(transit).Before(a.At)
-	})
+	return a.Attempt < taken.Attempt && c.e.Plan.Consumers[a.Consumer].Does.pull() && slices.ContainsFunc(c.e.Faults,
+		func(f Fault) bool {
+			return f.Delays && c.concerns(&f, a) && f.Start.Before(taken.At) && !f.End.Add(transit).Before(a.At)
+		})
 }
 
 // explain returns the reason why an accepted delivery may have been repeated, empty without one.
@@ -143,7 +149,8 @@ func (c *checker) recordedBy(a *Arrival) time.Time {
 		changed = false
 		for i := range c.e.Faults {
 			f := &c.e.Faults[i]
-			if end := f.End.Add(recordedWithin); f.Unstored && c.concerns(f, a) && !f.Start.After(until) && end.After(until) && !f.End.Before(a.OKAt) {
+			if end := f.End.Add(recordedWithin); f.Unstored && c.concerns(f, a) && !f.Start.After(until) && end.After(until) &&
+				!f.End.Before(a.OKAt) {
 				until, changed = end, true
 			}
 		}

@@ -122,7 +122,8 @@ type failedDelivery struct {
 
 // gather reads all of it.
 func (r *rig) gather(ctx context.Context) (*Evidence, error) {
-	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests, Pauses: r.pauses, Attack: r.attack, Exchanges: map[exchangeKey]Exchange{}}
+	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests,
+		Pauses: r.pauses, Attack: r.attack, Exchanges: map[exchangeKey]Exchange{}}
 	for n := 1; n <= r.producer.starts; n++ {
 		if err := e.readProducer(r.journalOf(r.producer.name, n)); err != nil {
 			return nil, err
@@ -174,7 +175,8 @@ func (e *Evidence) readProducer(path string) error {
 		seq := l.number(1)
 		switch kind {
 		case 'I':
-			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Identity: identity(l.number(3)), Priority: int(l.number(4)), Hash: l.text(6), Posts: 1}
+			e.Sent[seq] = &Sent{Seq: seq, Channel: int(l.number(2)), Identity: identity(l.number(3)), Priority: int(l.number(4)),
+				Hash: l.text(6), Posts: 1}
 			if l.number(8) > 0 {
 				e.Sent[seq].Due = l.time(8)
 			}
@@ -187,7 +189,8 @@ func (e *Evidence) readProducer(path string) error {
 			}
 		case 'T':
 			if s := e.Sent[seq]; s != nil {
-				s.Tries = append(s.Tries, Try{l.text(2), int(l.number(3)), l.text(4), int(l.number(5)), l.time(6), l.time(7), l.text(8)})
+				s.Tries = append(s.Tries, Try{l.text(2), int(l.number(3)), l.text(4), int(l.number(5)), l.time(6), l.time(7),
+					l.text(8)})
 			}
 		}
 	})
@@ -231,10 +234,12 @@ func (e *Evidence) readConsumer(path string) error {
 		case 'D':
 			attempt, _ := strconv.Atoi(l.text(5)) // 0 where the header is missing, which the checker sees
 			byNumber[l.number(1)] = len(e.Arrivals)
-			e.Arrivals = append(e.Arrivals, Arrival{Consumer: int(l.number(2)), Seq: l.number(3), Hash: l.text(4), Attempt: attempt,
-				Job: l.text(6), Message: l.text(7), Broker: l.text(8), Asked: l.time(9), At: l.time(10)})
+			e.Arrivals = append(e.Arrivals, Arrival{Consumer: int(l.number(2)), Seq: l.number(3), Hash: l.text(4),
+				Attempt: attempt,
+				Job:     l.text(6), Message: l.text(7), Broker: l.text(8), Asked: l.time(9), At: l.time(10)})
 		case 'R':
-			e.Replies = append(e.Replies, Reply{Seq: l.number(1), Consumer: l.text(2), Hash: l.text(3), Message: l.text(4), Taken: l.number(5) < 300, At: l.time(6)})
+			e.Replies = append(e.Replies, Reply{Seq: l.number(1), Consumer: l.text(2), Hash: l.text(3), Message: l.text(4),
+				Taken: l.number(5) < 300, At: l.time(6)})
 		case 'Y':
 			e.Copies = append(e.Copies, Copy{Replay: l.number(1), Seq: l.number(2), Hash: l.text(3)})
 		case 'O':
@@ -294,13 +299,15 @@ func (r *rig) deadLetters(ctx context.Context, k int) (map[ident.ID]bool, error)
 func (r *rig) readLogs(e *Evidence) error {
 	for _, n := range r.nodes {
 		path := filepath.Join(r.dir, n.name+".log")
-		for _, word := range []string{"DATA RACE", "panic:", "fatal error:", "panic in a request handler", `"code":"internal"`} {
+		for _, word := range []string{"DATA RACE", "panic:", "fatal error:", "panic in a request handler",
+			`"code":"internal"`} {
 			count, err := countLines(path, word)
 			if err != nil {
 				return err
 			}
 			if count > 0 {
-				e.Notes = append(e.Notes, Note{What: "log", Detail: fmt.Sprintf("%s has %d lines with %q", path, count, word), At: time.Now()})
+				e.Notes = append(e.Notes, Note{What: "log", Detail: fmt.Sprintf("%s has %d lines with %q", path, count, word),
+					At: time.Now()})
 			}
 		}
 	}

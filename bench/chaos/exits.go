@@ -60,7 +60,8 @@ func (c *child) expect(change func(*endings)) {
 
 // exited writes down the end of a process whose log began at an offset.
 func (c *child) exited(state *os.ProcessState, log int64) {
-	x := Exit{Process: c.name, At: time.Now(), State: state.String(), Code: state.ExitCode(), Last: lastLines(filepath.Join(c.dir, c.name+".log"), log)}
+	x := Exit{Process: c.name, At: time.Now(), State: state.String(), Code: state.ExitCode(),
+		Last: lastLines(filepath.Join(c.dir, c.name+".log"), log)}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		x.Signal = status.Signal()
 	}

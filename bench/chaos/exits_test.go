@@ -33,7 +33,8 @@ func startEnding(t *testing.T, how string) *child {
 	g, err := startGuard()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	c := &child{name: "broker-0", dir: t.TempDir(), guard: g, env: append(os.Environ(), envEnding+"="+how), args: func(int) []string { return nil }}
+	c := &child{name: "broker-0", dir: t.TempDir(), guard: g, env: append(os.Environ(), envEnding+"="+how),
+		args: func(int) []string { return nil }}
 	require.NoError(t, c.start())
 	t.Cleanup(c.kill)
 	return c
@@ -73,7 +74,8 @@ func TestTheLastLinesOfALogAreThoseOfItsPanic(t *testing.T) {
 		"":                                nil,
 		"one\ntwo\n":                      {"one", "two"},
 		strings.Repeat("x\n", 50) + "end": append(strings.Split(strings.Repeat("x", tailLines-1), ""), "end"),
-		"one\nfatal error: oops\n" + long: append([]string{"fatal error: oops"}, strings.Split(strings.TrimSuffix(strings.Repeat("goroutine\n", tailLines-1), "\n"), "\n")...),
+		"one\nfatal error: oops\n" + long: append([]string{"fatal error: oops"},
+			strings.Split(strings.TrimSuffix(strings.Repeat("goroutine\n", tailLines-1), "\n"), "\n")...),
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(old+text), 0o600))
 		require.Equal(t, want, lastLines(path, int64(len(old))))

@@ -55,7 +55,8 @@ func openJournal(path string) (*journal, error) {
 	if _, err := file.WriteString("\n"); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	j := &journal{file: file, next: &flush{done: make(chan struct{})}, signal: make(chan struct{}, 1), ended: make(chan struct{})}
+	j := &journal{file: file, next: &flush{done: make(chan struct{})}, signal: make(chan struct{}, 1),
+		ended: make(chan struct{})}
 	go j.run()
 	return j, nil
 }

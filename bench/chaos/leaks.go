@@ -101,7 +101,8 @@ func (r *rig) journalled(ctx context.Context) (sum int64) {
 
 // usage reads the usage of a broker from its metrics and looks for temporary files in its folder.
 func (n *node) usage(ctx context.Context) (u Usage, err error) {
-	if err := n.metrics(ctx, map[string]*int{"go_goroutines": &u.Goroutines, "process_open_fds": &u.Descriptors}); err != nil {
+	if err := n.metrics(ctx, map[string]*int{"go_goroutines": &u.Goroutines,
+		"process_open_fds": &u.Descriptors}); err != nil {
 		return u, err
 	}
 	mysql, redis := n.mysql.Connections(), 0
@@ -139,7 +140,8 @@ func (r *rig) comeToRest(ctx context.Context, say func(format string, args ...an
 	for i, n := range r.nodes {
 		rest := &r.rests[i]
 		u, err := n.usage(ctx)
-		for rest.After = u; (err != nil || len(rest.leaked()) > 0) && time.Now().Before(deadline) && ctx.Err() == nil; rest.After = u {
+		for rest.After = u; (err != nil || len(rest.leaked()) > 0) && time.Now().Before(deadline) &&
+			ctx.Err() == nil; rest.After = u {
 			pause(ctx, restTick)
 			u, err = n.usage(ctx)
 		}

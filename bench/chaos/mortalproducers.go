@@ -15,7 +15,8 @@ import (
 
 // fields are the headers of a producer.
 func (m *mortal) fields() []string {
-	return []string{"X-Broker-Channel-Token", m.plan.Token, "X-Broker-Producer-ID", m.plan.Producer, "X-Broker-Producer-Token", m.plan.Token}
+	return []string{"X-Broker-Channel-Token", m.plan.Token, "X-Broker-Producer-ID", m.plan.Producer,
+		"X-Broker-Producer-Token", m.plan.Token}
 }
 
 // single makes a message and the request that posts it, and writes its intent to disk. It returns
@@ -29,7 +30,8 @@ func (m *mortal) single() (post, script, bool) {
 	if one.order != "" {
 		fields = append(fields, "X-Broker-Ordering-Key", one.order)
 	}
-	s := whole(request("/channel/"+m.plan.Channels[one.channel]+"/broadcast", "application/octet-stream", fields...), one.body)
+	s := whole(request("/channel/"+m.plan.Channels[one.channel]+"/broadcast", "application/octet-stream", fields...),
+		one.body)
 	return one, s, intent.Wait() == nil
 }
 

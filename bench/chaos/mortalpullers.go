@@ -36,7 +36,8 @@ func (m *mortal) claim(w *pullWorker, wait time.Duration) (s script, j *pulledJo
 		return whole(request(path, "application/json", m.workerFields()...), nil), nil, nil
 	}
 	var page struct{ Result []pulledJob }
-	if status, _ := w.do("GET", w.path+"/queued-jobs?limit=50", nil, &page); status != http.StatusOK || len(page.Result) == 0 {
+	if status, _ := w.do("GET", w.path+"/queued-jobs?limit=50", nil, &page); status != http.StatusOK ||
+		len(page.Result) == 0 {
 		return s, nil, errNoJob
 	}
 	j = &page.Result[m.rng.IntN(len(page.Result))]

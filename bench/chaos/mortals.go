@@ -72,7 +72,8 @@ type mortals struct {
 }
 
 func newMortals(p *plan, log *journal, from int64) *mortals {
-	return &mortals{producer: newProducer(p, log, from), puller: newPuller(p, log), slots: make(chan struct{}, mortalsAtOnce)}
+	return &mortals{producer: newProducer(p, log, from), puller: newPuller(p, log), slots: make(chan struct{},
+		mortalsAtOnce)}
 }
 
 // run lets clients die until ctx ends.

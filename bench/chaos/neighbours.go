@@ -115,7 +115,8 @@ func (n *neighbours) attack(ctx context.Context, a attack, rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, between(rng, 4*time.Second, 15*time.Second))
 	defer cancel()
 	g := &neighbour{neighbours: n, rng: rng, broker: rng.IntN(len(n.plan.Doors)), who: rng.IntN(greedy)}
-	g.http = &http.Client{Transport: &http.Transport{DialContext: g.dialContext, DisableKeepAlives: true, MaxConnsPerHost: heldAtMost}, CheckRedirect: noRedirect}
+	g.http = &http.Client{Transport: &http.Transport{DialContext: g.dialContext, DisableKeepAlives: true,
+		MaxConnsPerHost: heldAtMost}, CheckRedirect: noRedirect}
 	start := time.Now()
 	held := a.mount(g, ctx)
 	n.log.Add("G", a.kind, held, g.broker, start, time.Now())
@@ -145,7 +146,8 @@ func (n *neighbour) path(rest string) string { return "/channel/" + neighbourID(
 
 // fields are the headers of its producer.
 func (n *neighbour) fields(more ...string) []string {
-	return append([]string{"X-Broker-Channel-Token", n.plan.Token, "X-Broker-Producer-ID", neighbourID(n.who), "X-Broker-Producer-Token", n.plan.Token}, more...)
+	return append([]string{"X-Broker-Channel-Token", n.plan.Token, "X-Broker-Producer-ID", neighbourID(n.who),
+		"X-Broker-Producer-Token", n.plan.Token}, more...)
 }
 
 // registerNeighbours creates the producers, channels and consumers of the neighbours.
@@ -153,7 +155,8 @@ func (r *rig) registerNeighbours(ctx context.Context) error {
 	base := "http://" + r.nodes[0].addr
 	for i := range greedy {
 		id := neighbourID(i)
-		err := put(ctx, base+"/producer/"+id, url.Values{"token": {r.plan.Token}, "replyUrl": {"http://" + r.plan.Inside + replyPath}, "statusEvents": {"all"}})
+		err := put(ctx, base+"/producer/"+id, url.Values{"token": {r.plan.Token}, "replyUrl": {"http://" + r.plan.Inside +
+			replyPath}, "statusEvents": {"all"}})
 		if err == nil {
 			err = put(ctx, base+"/channel/"+id, url.Values{"token": {r.plan.Token}})
 		}

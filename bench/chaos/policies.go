@@ -100,7 +100,8 @@ func (r *rig) govern(ctx, load context.Context) {
 // change asks a broker to change the state of a consumer, and reports whether it did.
 func (r *rig) change(ctx context.Context, id, verb string, turn int) bool {
 	k := r.plan.numbered(id)
-	status, err := send(ctx, http.MethodPost, "http://"+r.plan.Brokers[turn%len(r.plan.Brokers)]+r.plan.path(k)+"/"+verb, nil)
+	status, err := send(ctx, http.MethodPost, "http://"+r.plan.Brokers[turn%len(r.plan.Brokers)]+r.plan.path(k)+
+		"/"+verb, nil)
 	return err == nil && status == http.StatusOK
 }
 
@@ -119,7 +120,10 @@ func (c *checker) policies() {
 // rate counts arrivals in each window. A Redis that may have lost its state allows as many again, and
 // a broker that stood still may write what it was about to write.
 func (c *checker) rate(arrivals []*Arrival) {
-	losses := c.windows(func(f *Fault) bool { return strings.Contains(f.Kind, "Redis") || strings.Contains(f.Kind, "Sentinel") })
+	losses := c.windows(func(f *Fault) bool {
+		return strings.Contains(f.Kind, "Redis") ||
+			strings.Contains(f.Kind, "Sentinel")
+	})
 	delays := c.windows(func(f *Fault) bool { return f.Delays })
 	first := 0
 	for i, a := range arrivals {
@@ -131,7 +135,8 @@ func (c *checker) rate(arrivals []*Arrival) {
 		switch {
 		case delays.covers(from, a.At):
 		case n > 2*rateLimit, n > rateLimit && !losses.covers(from, a.At):
-			c.v.broken("rates exceeded", "%d requests from %s to %s, %d are allowed in %s", n, from.Format(clock), a.At.Format(clock), rateLimit, rateWindow)
+			c.v.broken("rates exceeded", "%d requests from %s to %s, %d are allowed in %s", n, from.Format(clock),
+				a.At.Format(clock), rateLimit, rateWindow)
 			return // one is enough to look at
 		}
 	}
@@ -158,7 +163,8 @@ func (c *checker) order(k int) {
 			taken := c.deliveries[jobKey{before.Seq, k}]
 			t := slices.IndexFunc(taken, func(a *Arrival) bool { return a.Promised })
 			if len(later) > 0 && (t < 0 || later[0].At.Before(taken[t].At)) {
-				c.v.broken("out of order", "key %s: message %d came at %s, before message %d was taken", key, after.Seq, later[0].At.Format(clock), before.Seq)
+				c.v.broken("out of order", "key %s: message %d came at %s, before message %d was taken", key, after.Seq,
+					later[0].At.Format(clock), before.Seq)
 			}
 		}
 	}
@@ -199,7 +205,8 @@ func (c *checker) pauses(arrivals []*Arrival) {
 		c.v.Pauses++
 		for _, a := range arrivals {
 			if a.At.After(from) && a.At.Before(p.To) {
-				c.v.broken("pauses not kept", "message %d came at %s from %s, paused from %s to %s", a.Seq, a.At.Format(clock), a.Broker, p.From.Format(clock), p.To.Format(clock))
+				c.v.broken("pauses not kept", "message %d came at %s from %s, paused from %s to %s", a.Seq, a.At.Format(clock),
+					a.Broker, p.From.Format(clock), p.To.Format(clock))
 			}
 		}
 	}

@@ -39,7 +39,8 @@ func TestMoreThanTheRateIsFound(t *testing.T) {
 	burst := func(n int, from float64) story {
 		c, seq := policyCase(1)
 		for i := range n {
-			c.Arrivals = append(c.Arrivals, Arrival{Consumer: c.Plan.numbered(ratedID), Seq: seq(1), At: at(from + float64(i)*0.001)})
+			c.Arrivals = append(c.Arrivals, Arrival{Consumer: c.Plan.numbered(ratedID), Seq: seq(1),
+				At: at(from + float64(i)*0.001)})
 		}
 		return c
 	}
@@ -65,7 +66,8 @@ func TestMessagesOutOfOrderAreFound(t *testing.T) {
 	} {
 		c, seq := policyCase(2)
 		k := c.Plan.numbered(orderedID)
-		c.Arrivals = []Arrival{{Consumer: k, Seq: seq(1), At: at(tc.first), Promised: tc.taken}, {Consumer: k, Seq: seq(2), At: at(tc.second), Promised: true}}
+		c.Arrivals = []Arrival{{Consumer: k, Seq: seq(1), At: at(tc.first), Promised: tc.taken}, {Consumer: k, Seq: seq(2),
+			At: at(tc.second), Promised: true}}
 		require.Equal(t, tc.want, violationsOf(c, "out of order"), name)
 		if tc.want > 0 { // sent together, their order is not known
 			c.Sent[seq(2)].Tries[0].Sent = at(1)
@@ -78,10 +80,12 @@ func TestAPauseThatDoesNotHoldIsFound(t *testing.T) {
 	c, seq := policyCase(1)
 	c.Pauses = []Pause{{at(10), at(15)}}
 	for i, second := range []float64{9.9, 10.5, 15.1} {
-		c.Arrivals = append(c.Arrivals, Arrival{Consumer: c.Plan.numbered(pausingID), Seq: seq(1), Job: fmt.Sprint(i), At: at(second)})
+		c.Arrivals = append(c.Arrivals, Arrival{Consumer: c.Plan.numbered(pausingID), Seq: seq(1), Job: fmt.Sprint(i),
+			At: at(second)})
 	}
 	require.Zero(t, violationsOf(c, "pauses not kept"))
-	c.Arrivals = append(c.Arrivals, Arrival{Consumer: c.Plan.numbered(pausingID), Seq: seq(1), At: at(10).Add(holdsWithin + time.Millisecond)})
+	c.Arrivals = append(c.Arrivals, Arrival{Consumer: c.Plan.numbered(pausingID), Seq: seq(1),
+		At: at(10).Add(holdsWithin + time.Millisecond)})
 	require.Equal(t, 1, violationsOf(c, "pauses not kept"))
 	c.fault(Fault{Kind: "broker paused", Delays: true, Broker: 1, Channel: unspecified}, 9, 11)
 	require.Zero(t, violationsOf(c, "pauses not kept"), "a broker that stood still did not know")

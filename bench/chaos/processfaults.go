@@ -56,7 +56,8 @@ func onBroker(r *rig, rng *rand.Rand, f Fault, hit func(ctx context.Context, n *
 }
 
 func brokerKilled(r *rig, rng *rand.Rand) blow {
-	return onBroker(r, rng, Fault{Kind: "broker killed", Catalogue: "F11", Repeats: true}, func(_ context.Context, n *node) error {
+	return onBroker(r, rng, Fault{Kind: "broker killed", Catalogue: "F11", Repeats: true}, func(_ context.Context,
+		n *node) error {
 		n.kill()
 		return nil
 	})
@@ -90,7 +91,8 @@ func brokerKilledAt(r *rig, rng *rand.Rand) blow {
 }
 
 func brokerRestarted(r *rig, rng *rand.Rand) blow {
-	return onBroker(r, rng, Fault{Kind: "broker restarted politely", Catalogue: "F12"}, func(_ context.Context, n *node) error {
+	return onBroker(r, rng, Fault{Kind: "broker restarted politely", Catalogue: "F12"}, func(_ context.Context,
+		n *node) error {
 		if !n.stop(stopWithin) {
 			r.note("unclean stop", "%s did not end with code 0 within %v of SIGTERM", n.name, stopWithin)
 		}
@@ -115,7 +117,8 @@ func brokerPaused(r *rig, rng *rand.Rand) blow {
 // restarted kills another process of the rig and starts it again.
 func restarted(name, catalogue string, c *guarded, rng *rand.Rand, repeats bool) blow {
 	away := between(rng, 100*time.Millisecond, 3*time.Second)
-	f := Fault{Kind: name, Detail: fmt.Sprintf("for %v", away), Catalogue: catalogue, Repeats: repeats, Broker: unspecified, Channel: unspecified}
+	f := Fault{Kind: name, Detail: fmt.Sprintf("for %v", away), Catalogue: catalogue, Repeats: repeats,
+		Broker: unspecified, Channel: unspecified}
 	return blow{f, func(ctx context.Context) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -86,8 +86,10 @@ func newProducer(plan *plan, log *journal, from int64) *producer {
 	p := &producer{plan: plan, log: log, under: make([]atomic.Int64, len(plan.Brokers))}
 	p.seq.Store(from)
 	for range plan.Brokers {
-		p.clients = append(p.clients, &http.Client{Timeout: postTimeout, CheckRedirect: noRedirect, Transport: &http.Transport{
-			MaxIdleConnsPerHost: publishers, DisableCompression: true, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext}})
+		p.clients = append(p.clients, &http.Client{Timeout: postTimeout, CheckRedirect: noRedirect,
+			Transport: &http.Transport{
+				MaxIdleConnsPerHost: publishers, DisableCompression: true,
+				DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext}})
 	}
 	return p
 }
@@ -158,7 +160,8 @@ func (p *producer) compose(rng *rand.Rand, m post) (post, *flush) {
 		m.priority = 1 + rng.IntN(1023)
 	}
 	m.body, m.order = newBody(rng, m.seq), p.plan.orderingKey(m.channel, m.seq)
-	return m, p.log.Add("I", m.seq, m.channel, int(m.identity), m.priority, len(m.body), hashOf(m.body), time.Now(), m.due, orDash(m.to))
+	return m, p.log.Add("I", m.seq, m.channel, int(m.identity), m.priority, len(m.body), hashOf(m.body),
+		time.Now(), m.due, orDash(m.to))
 }
 
 func (p *producer) channel(rng *rand.Rand) int {
@@ -174,7 +177,8 @@ func (p *producer) channel(rng *rand.Rand) int {
 // publish posts one message, and repeats the post if its ID makes that safe.
 func (p *producer) publish(ctx context.Context, rng *rand.Rand) {
 	channel := p.channel(rng)
-	m, intent := p.compose(rng, post{channel: channel, identity: identity(rng.IntN(3)), due: p.soon(rng, channel), to: p.addressee(rng, channel)})
+	m, intent := p.compose(rng, post{channel: channel, identity: identity(rng.IntN(3)), due: p.soon(rng, channel),
+		to: p.addressee(rng, channel)})
 	if intent.Wait() != nil {
 		return // the disk is full: the rig sees that
 	}
@@ -232,7 +236,8 @@ func lateContext(ctx context.Context, grace time.Duration) (context.Context, con
 // post sends the message once and reports whether to send it again. It does for a request that
 // never left this process, and for a message with an ID and no definite answer.
 func (p *producer) post(m post, broker int) (again bool) {
-	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+"/channel/"+p.plan.Channels[m.channel]+"/broadcast", bytes.NewReader(m.body))
+	path := "/channel/" + p.plan.Channels[m.channel] + "/broadcast"
+	req, err := http.NewRequest(http.MethodPost, "http://"+p.plan.Brokers[broker]+path, bytes.NewReader(m.body))
 	if err != nil {
 		return false
 	}
@@ -331,7 +336,8 @@ const (
 // judge returns the verdict on an answer, as the API page defines it.
 func judge(status int, code string) string {
 	switch {
-	case status == http.StatusCreated, status == http.StatusAccepted, status == http.StatusOK, status == http.StatusConflict && code == codeDuplicate:
+	case status == http.StatusCreated, status == http.StatusAccepted, status == http.StatusOK,
+		status == http.StatusConflict && code == codeDuplicate:
 		return acked
 	case problem.NothingStored(status, code):
 		return refused

@@ -33,7 +33,8 @@ type puller struct {
 }
 
 func newPuller(plan *plan, log *journal) *puller {
-	return &puller{plan: plan, log: log, http: &http.Client{Timeout: pullTimeout, CheckRedirect: noRedirect, Transport: &http.Transport{MaxIdleConnsPerHost: singleWorkers + batchWorkers}}}
+	return &puller{plan: plan, log: log, http: &http.Client{Timeout: pullTimeout, CheckRedirect: noRedirect,
+		Transport: &http.Transport{MaxIdleConnsPerHost: singleWorkers + batchWorkers}}}
 }
 
 func (p *puller) run(ctx context.Context) {
@@ -132,7 +133,8 @@ func (w *pullWorker) arrived(j *pulledJob, attempt int, asked time.Time) (arriva
 		seq = -1
 	}
 	arrival = w.arrivals.Add(1)
-	w.log.Add("D", arrival, w.k, seq, hashOf(body), attempt, j.ID, orDash(j.Message.MessageID), fmt.Sprintf("broker-%d", w.broker), asked, time.Now())
+	w.log.Add("D", arrival, w.k, seq, hashOf(body), attempt, j.ID, orDash(j.Message.MessageID), fmt.Sprintf("broker-%d",
+		w.broker), asked, time.Now())
 	return arrival, seq
 }
 
@@ -143,7 +145,8 @@ func (w *pullWorker) said(arrival int64, status int) *flush {
 // single lists jobs and works on some of them, with one request for each step.
 func (p *puller) single(w *pullWorker) (found bool) {
 	var page struct{ Result []pulledJob }
-	if status, _ := w.do("GET", w.path+"/queued-jobs?limit=50", nil, &page); status != http.StatusOK || len(page.Result) == 0 {
+	if status, _ := w.do("GET", w.path+"/queued-jobs?limit=50", nil, &page); status != http.StatusOK ||
+		len(page.Result) == 0 {
 		return false
 	}
 	rand.Shuffle(len(page.Result), func(i, j int) { page.Result[i], page.Result[j] = page.Result[j], page.Result[i] })

@@ -169,7 +169,8 @@ func (w *redisWorld) healthy(ctx context.Context) error {
 		m, err := w.group.Master(ctx)
 		if err == nil && with(ctx, m, func(ctx context.Context, c *redis.Client) error {
 			info, err := c.InfoMap(ctx, "replication").Result()
-			if err == nil && (info["Replication"]["role"] != "master" || info["Replication"]["connected_slaves"] != strconv.Itoa(len(w.nodes)-1)) {
+			if err == nil && (info["Replication"]["role"] != "master" ||
+				info["Replication"]["connected_slaves"] != strconv.Itoa(len(w.nodes)-1)) {
 				err = errors.New("not whole yet")
 			}
 			return err

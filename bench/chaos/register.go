@@ -16,7 +16,8 @@ import (
 // register creates producer, channels and consumers before anything is published.
 func (r *rig) register(ctx context.Context) error {
 	base := "http://" + r.nodes[0].addr
-	if err := put(ctx, base+"/producer/"+r.plan.Producer, url.Values{"token": {r.plan.Token}, "replyUrl": {"http://" + r.plan.Sinks + replyPath}}); err != nil {
+	if err := put(ctx, base+"/producer/"+r.plan.Producer, url.Values{"token": {r.plan.Token},
+		"replyUrl": {"http://" + r.plan.Sinks + replyPath}}); err != nil {
 		return err
 	}
 	for _, c := range r.plan.Channels {
@@ -73,7 +74,8 @@ func (r *rig) redrive(ctx context.Context, base string, k int) {
 	_, _ = send(ctx, http.MethodPost, base+r.plan.path(k)+"/dlq", url.Values{"requeue": {r.plan.Token}})
 }
 
-var control = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: noRedirect}
+var control = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: noRedirect}
 
 // send makes a request with a form, as administrator, and returns the answer's status.
 func send(ctx context.Context, method, target string, form url.Values) (int, error) {

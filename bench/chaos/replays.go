@@ -34,7 +34,8 @@ func (r *rig) replay(load context.Context) {
 		}
 		// An answer that says no is none of interest: the last replay still runs, or a fault is on.
 		body := fmt.Sprintf(`{"From":%q,"Only":"all"}`, time.Now().Add(-replayedFor).UTC().Format(time.RFC3339Nano))
-		req, err := http.NewRequestWithContext(load, http.MethodPost, "http://"+r.plan.Brokers[turn%len(r.plan.Brokers)]+r.plan.path(k)+"/replay", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(load, http.MethodPost, "http://"+r.plan.Brokers[turn%len(r.plan.Brokers)]+
+			r.plan.path(k)+"/replay", strings.NewReader(body))
 		if err != nil {
 			return
 		}
@@ -108,7 +109,8 @@ func (c *checker) replays() {
 		case n < p.Delivered:
 			c.v.broken("lost", "replay %d counts %d deliveries, and its consumer took %d", p.No, p.Delivered, n)
 		case n > p.Delivered+p.Dead:
-			c.v.broken("counter mismatches", "replay %d counts %d deliveries and %d dead, and its consumer took %d", p.No, p.Delivered, p.Dead, n)
+			c.v.broken("counter mismatches", "replay %d counts %d deliveries and %d dead, and its consumer took %d", p.No,
+				p.Delivered, p.Dead, n)
 		default:
 			c.v.Replayed += p.Delivered
 		}
@@ -117,6 +119,7 @@ func (c *checker) replays() {
 		}
 	}
 	if again := c.v.AnsweredAgain + c.v.ReplayedAgain; again > int64(c.v.Bound) {
-		c.v.broken("unexplained duplicates", "%d replies and copies of replays exceed the %d deliveries under way at faults", again, c.v.Bound)
+		c.v.broken("unexplained duplicates", "%d replies and copies of replays exceed the %d deliveries under way at faults",
+			again, c.v.Bound)
 	}
 }

@@ -165,10 +165,11 @@ func (r *rig) journalOf(role string, n int) string {
 
 // role prepares a process of the rig's own program.
 func (r *rig) role(name string) *guarded {
-	return &guarded{child: child{name: name, dir: r.dir, guard: r.guard, env: withoutSettings(os.Environ()), args: func(start int) []string {
-		args := []string{name, "--plan", r.planPath(), "--journal", r.journalOf(name, start)}
-		return append(args, "--from", fmt.Sprint(firstOf(name, start)))
-	}}}
+	return &guarded{child: child{name: name, dir: r.dir, guard: r.guard, env: withoutSettings(os.Environ()),
+		args: func(start int) []string {
+			args := []string{name, "--plan", r.planPath(), "--journal", r.journalOf(name, start)}
+			return append(args, "--from", fmt.Sprint(firstOf(name, start)))
+		}}}
 }
 
 // roles are the processes that live for the whole campaign.
@@ -244,7 +245,8 @@ func (r *rig) addBroker(ctx context.Context, i int) error {
 		"BROKER_ADMIN_TOKEN="+adminToken, "BROKER_OPEN_MANAGEMENT=true",
 		"BROKER_DELIVERY_TIMEOUT="+deliveryTimeout.String(), "BROKER_STOP_TIMEOUT="+stopTimeout.String(),
 		"BROKER_RATIONAL_DELAY="+rationalDelay.String(), fmt.Sprint("BROKER_MAX_RETRIES=", maxRetries),
-		"BROKER_RETENTION="+retention.String(), "BROKER_RETRY_BACKOFF="+retryBackoff, "BROKER_RETRY_MAX_DELAY="+retryMaxDelay.String(),
+		"BROKER_RETENTION="+retention.String(), "BROKER_RETRY_BACKOFF="+retryBackoff, "BROKER_RETRY_MAX_DELAY="+
+			retryMaxDelay.String(),
 		"BROKER_LOG_FORMAT=json", "BROKER_LOG_LEVEL=info")
 	if r.plan.Neighbours > 0 {
 		env = append(env, "BROKER_ALLOW_DELETE=true", "BROKER_FETCH_EGRESS_ALLOW=127.0.0.0/8")

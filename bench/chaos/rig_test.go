@@ -28,11 +28,13 @@ func buildPrograms(t *testing.T) string {
 		for _, s := range info.Settings {
 			if s.Key == "-race" && s.Value == "true" {
 				// As in internal/test/servers/testrun, so that nothing is compiled twice.
-				args = append(args, "-race", "-gcflags=modernc.org/...=-race=false", "-gcflags=github.com/yuin/gopher-lua/...=-race=false")
+				args = append(args, "-race", "-gcflags=modernc.org/...=-race=false",
+					"-gcflags=github.com/yuin/gopher-lua/...=-race=false")
 			}
 		}
 	}
-	out, err := exec.Command("go", append(args, "github.com/penstock-broker/penstock/cmd/broker", "github.com/penstock-broker/penstock/cmd/bench")...).CombinedOutput()
+	out, err := exec.Command("go", append(args, "github.com/penstock-broker/penstock/cmd/broker",
+		"github.com/penstock-broker/penstock/cmd/bench")...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return filepath.Join(folder, "bench")
 }
@@ -44,7 +46,8 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	t.Setenv("GOGC", "") // the brokers have a pace of their own
 	dir := filepath.Join(t.TempDir(), "campaign")
 	report := filepath.Join(t.TempDir(), "chaos.json")
-	cmd := exec.Command(harness, "chaos", "--minutes", "0.6", "--seed", "1", "--rate", "100", "--every", "3s", "--dir", dir, "--keep", "--json", report)
+	cmd := exec.Command(harness, "chaos", "--minutes", "0.6", "--seed", "1", "--rate", "100", "--every", "3s", "--dir",
+		dir, "--keep", "--json", report)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Run(), out.String())
@@ -68,7 +71,8 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 
 // What a seed deals does not depend on when it is asked.
 func TestOneSeedDealsOneSchedule(t *testing.T) {
-	r := &rig{plan: newPlan(1, 1), redis: &redisWorld{kind: cluster}, nodes: []*node{{no: 0}, {no: 1}, {no: 2}}, sinkLinks: make([]*proxy.Proxy, 4)}
+	r := &rig{plan: newPlan(1, 1), redis: &redisWorld{kind: cluster}, nodes: []*node{{no: 0}, {no: 1}, {no: 2}},
+		sinkLinks: make([]*proxy.Proxy, 4)}
 	r.redis.nodes = append(r.redis.nodes, nil, nil, nil)
 	deal := func(seed uint64) (out []Fault) {
 		s := &schedule{seed: seed, kinds: r.kinds()}
@@ -133,7 +137,8 @@ func TestAnOrdinaryBuildHasNoFailpoints(t *testing.T) {
 }
 
 func TestFlagsAreChecked(t *testing.T) {
-	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--redis", "memcached"}, {"--brokers", "0"}, {"--rate", "0"}, {"--every", "0s"}, {"--neighbours", "-1"}, {"--neighbours", "1000"}, {"extra"}, {"--no-such"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--redis", "memcached"}, {"--brokers", "0"},
+		{"--rate", "0"}, {"--every", "0s"}, {"--neighbours", "-1"}, {"--neighbours", "1000"}, {"extra"}, {"--no-such"}} {
 		_, err := Parse(args, &bytes.Buffer{})
 		require.Error(t, err, args)
 	}

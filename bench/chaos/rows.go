@@ -26,7 +26,8 @@ func (r *rig) numbers(ctx context.Context) (channels, consumers []int64, err err
 	}
 	for _, k := range r.plan.Consumers {
 		var no int64
-		if err := r.db.QueryRowContext(ctx, "SELECT no FROM "+database+".consumers WHERE channel_no = ? AND id = ?", channels[k.Channel], k.ID).Scan(&no); err != nil {
+		if err := r.db.QueryRowContext(ctx, "SELECT no FROM "+database+".consumers WHERE channel_no = ? AND id = ?",
+			channels[k.Channel], k.ID).Scan(&no); err != nil {
 			return nil, nil, fmt.Errorf("number of consumer %s: %w", k.ID, err)
 		}
 		consumers = append(consumers, no)
@@ -44,7 +45,8 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 	for i, k := range r.plan.Consumers {
 		var stored, over int64
 		bit := 0x80 >> r.plan.position(i) // of the first byte of a set of positions
-		err := r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".messages WHERE channel_no = ? AND (addressed IS NULL OR ORD(addressed) & ? > 0)"+
+		err := r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+database+".messages WHERE channel_no = ? AND (addressed "+
+			"IS NULL OR ORD(addressed) & ? > 0)"+
 			" AND (left_out IS NULL OR ORD(left_out) & ? = 0)", channels[k.Channel], bit, bit).Scan(&stored)
 		if err == nil {
 			err = r.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM "+database+".deliveries WHERE consumer_no = ?) + "+
@@ -61,7 +63,8 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 		"SELECT COUNT(*) FROM " + database + ".scheduled WHERE status = 0",
 		// Each row of a bulk that is not over is a message to come.
 		"SELECT COALESCE(SUM(1 + GREATEST(total - row_no, 0)), 0) FROM " + database + ".bulks WHERE state IN (1, 2)",
-		fmt.Sprintf("SELECT COUNT(*) FROM "+database+".exchanges WHERE state = %d OR state = %d AND goes_back = 1", durable.DeliveredReceiver, durable.ResponseReceived),
+		fmt.Sprintf("SELECT COUNT(*) FROM "+database+".exchanges WHERE state = %d OR state = %d AND goes_back = 1",
+			durable.DeliveredReceiver, durable.ResponseReceived),
 		fmt.Sprintf("SELECT COUNT(*) FROM "+database+".replays WHERE state < %d", durable.ReplayDone),
 	} {
 		var n int64
@@ -83,7 +86,8 @@ func (r *rig) archive(ctx context.Context) error {
 	statements := []string{"CREATE DATABASE " + gone}
 	for _, table := range []string{"messages", "deliveries", "attempts", "exchanges"} {
 		var columns string
-		err := r.db.QueryRowContext(ctx, "SELECT GROUP_CONCAT('OLD.', column_name ORDER BY ordinal_position) FROM information_schema.columns "+
+		err := r.db.QueryRowContext(ctx, "SELECT GROUP_CONCAT('OLD.', column_name ORDER BY ordinal_position) FROM "+
+			"information_schema.columns "+
 			"WHERE table_schema = ? AND table_name = ?", database, table).Scan(&columns)
 		if err != nil {
 			return fmt.Errorf("columns of %s: %w", table, err)
@@ -115,7 +119,8 @@ func (r *rig) readStore(ctx context.Context, e *Evidence) error {
 	defer func() { _ = tx.Rollback() }() // nothing was changed
 	e.Jobs = make([]Outcomes, len(consumers))
 	for k := range e.Jobs {
-		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Ended: map[ident.ID]success{}, Dead: map[ident.ID]bool{}, Failed: map[failure][]failedDelivery{}}
+		e.Jobs[k] = Outcomes{Delivered: map[ident.ID]bool{}, Ended: map[ident.ID]success{}, Dead: map[ident.ID]bool{},
+			Failed: map[failure][]failedDelivery{}}
 	}
 	for _, from := range []string{gone, database} {
 		for c, no := range channels {
@@ -141,7 +146,8 @@ func (r *rig) readStore(ctx context.Context, e *Evidence) error {
 }
 
 func readMessages(ctx context.Context, tx *sql.Tx, e *Evidence, from string, channel int, no int64) error {
-	query := "SELECT id, msg_key, audience, priority, LEFT(payload, 10), LEFT(SHA2(payload, 256), 16) FROM " + from + ".messages WHERE channel_no = ?"
+	query := "SELECT id, msg_key, audience, priority, LEFT(payload, 10), LEFT(SHA2(payload, 256), 16) FROM " + from +
+		".messages WHERE channel_no = ?"
 	return readRows(ctx, tx, query, no, func(rows *sql.Rows) error {
 		s := Stored{Channel: channel, Removed: from == gone}
 		var id, begin []byte
@@ -158,40 +164,43 @@ func readMessages(ctx context.Context, tx *sql.Tx, e *Evidence, from string, cha
 
 // readDead reads the jobs that are dead and not delivered, since a delivery outranks a dead letter.
 func readDead(ctx context.Context, tx *sql.Tx, o *Outcomes, no int64) error {
-	return readRows(ctx, tx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
-		var id []byte
-		err := rows.Scan(&id)
-		if !o.Delivered[idOf(id)] {
-			o.Dead[idOf(id)] = true
-		}
-		return err
-	})
+	return readRows(ctx, tx, "SELECT message_id FROM "+database+".dead_jobs WHERE consumer_no = ?", no,
+		func(rows *sql.Rows) error {
+			var id []byte
+			err := rows.Scan(&id)
+			if !o.Delivered[idOf(id)] {
+				o.Dead[idOf(id)] = true
+			}
+			return err
+		})
 }
 
 func readOutcomes(ctx context.Context, tx *sql.Tx, o *Outcomes, from string, no int64) error {
-	err := readRows(ctx, tx, "SELECT message_id, attempts, at_ms FROM "+from+".deliveries WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
-		var id []byte
-		var attempt int
-		var ms int64
-		err := rows.Scan(&id, &attempt, &ms)
-		o.Delivered[idOf(id)] = true
-		o.Ended[idOf(id)] = success{attempt, time.UnixMilli(ms)}
-		return err
-	})
+	err := readRows(ctx, tx, "SELECT message_id, attempts, at_ms FROM "+from+".deliveries WHERE consumer_no = ?", no,
+		func(rows *sql.Rows) error {
+			var id []byte
+			var attempt int
+			var ms int64
+			err := rows.Scan(&id, &attempt, &ms)
+			o.Delivered[idOf(id)] = true
+			o.Ended[idOf(id)] = success{attempt, time.UnixMilli(ms)}
+			return err
+		})
 	if err != nil {
 		return err
 	}
-	return readRows(ctx, tx, "SELECT message_id, attempt, duration_ms, error FROM "+from+".attempts WHERE consumer_no = ?", no, func(rows *sql.Rows) error {
-		var id []byte
-		var attempt int
-		var ms int64
-		var f failedDelivery
-		err := rows.Scan(&id, &attempt, &ms, &f.Error)
-		f.Took = time.Duration(ms) * time.Millisecond
-		key := failure{idOf(id), attempt}
-		o.Failed[key] = append(o.Failed[key], f)
-		return err
-	})
+	return readRows(ctx, tx, "SELECT message_id, attempt, duration_ms, error FROM "+from+".attempts WHERE consumer_no = ?",
+		no, func(rows *sql.Rows) error {
+			var id []byte
+			var attempt int
+			var ms int64
+			var f failedDelivery
+			err := rows.Scan(&id, &attempt, &ms, &f.Error)
+			f.Took = time.Duration(ms) * time.Millisecond
+			key := failure{idOf(id), attempt}
+			o.Failed[key] = append(o.Failed[key], f)
+			return err
+		})
 }
 
 func idOf(b []byte) (id ident.ID) {

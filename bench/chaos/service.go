@@ -36,7 +36,8 @@ type Mounted struct {
 func (e *Evidence) readAttacks(path string) error {
 	return readJournal(path, func(kind byte, l *line) {
 		if kind == 'G' {
-			e.Attack.Mounted = append(e.Attack.Mounted, Mounted{l.text(1), int(l.number(2)), int(l.number(3)), l.time(4), l.time(5)})
+			e.Attack.Mounted = append(e.Attack.Mounted, Mounted{l.text(1), int(l.number(2)), int(l.number(3)), l.time(4),
+				l.time(5)})
 		}
 	})
 }
@@ -92,7 +93,8 @@ func (c *checker) neighbours() {
 		}
 	}
 	if v.AfterAttack == 0 {
-		v.broken("publishes not served after the attack", "no publish was answered later than %v after the attack", servedWithin)
+		v.broken("publishes not served after the attack", "no publish was answered later than %v after the attack",
+			servedWithin)
 	}
 	v.P99UnderAttack, v.P99AfterAttack = p99(during), p99(after)
 }
@@ -100,7 +102,8 @@ func (c *checker) neighbours() {
 // service reports whether a living client posted the message after the attack, and went on for so long
 // that it could get through.
 func (c *checker) service(s *Sent) bool {
-	return len(s.Tries) > 0 && !slices.ContainsFunc(s.Tries, func(t Try) bool { return t.died() || s.late(t) }) && s.Tries[0].Sent.After(c.e.Attack.End)
+	return len(s.Tries) > 0 && !slices.ContainsFunc(s.Tries, func(t Try) bool { return t.died() || s.late(t) }) &&
+		s.Tries[0].Sent.After(c.e.Attack.End)
 }
 
 // served requires that a message got through soon after it was first posted.
@@ -136,7 +139,9 @@ func rowsOfAttacks(all []*Verdict, row func(string, func(*Verdict) string), coun
 	for _, answer := range keysOf(all, func(v *Verdict) map[string]int { return v.RefusedByAttack }) {
 		count("    "+answer, func(v *Verdict) int64 { return int64(v.RefusedByAttack[answer]) })
 	}
-	row("  99 % within, without a fault", func(v *Verdict) string { return v.P99UnderAttack.Round(time.Millisecond).String() })
+	row("  99 % within, without a fault", func(v *Verdict) string {
+		return v.P99UnderAttack.Round(time.Millisecond).String()
+	})
 	count("ordinary publishes answered from 10 s after it on", func(v *Verdict) int64 { return v.AfterAttack })
 	count("  of those, refused", func(v *Verdict) int64 { return v.RefusedAfterAttack })
 	row("  99 % within", func(v *Verdict) string { return v.P99AfterAttack.Round(time.Millisecond).String() })

@@ -53,7 +53,8 @@ func TestRefusalsDuringAnAttackAreCountedApart(t *testing.T) {
 	require.EqualValues(t, 3, v.UnderAttack, "messages 1 and 2")
 	require.EqualValues(t, 1, v.RefusedAfterAttack)
 	require.Equal(t, 2*len(attacks), sum(v.Attacks))
-	require.Equal(t, []time.Duration{10 * time.Millisecond, 10 * time.Millisecond}, []time.Duration{v.P99UnderAttack, v.P99AfterAttack})
+	require.Equal(t, []time.Duration{10 * time.Millisecond, 10 * time.Millisecond}, []time.Duration{v.P99UnderAttack,
+		v.P99AfterAttack})
 	var out bytes.Buffer
 	require.NoError(t, Print(&out, []*Verdict{v}))
 	for _, want := range []string{"503 overloaded", "most memory of a broker", attacks[0].kind} {

@@ -128,4 +128,5 @@ func (s *sinks) answer(rc *fasthttp.RequestCtx, does behaviour, arrival int64) {
 }
 
 // retryAfters are good and bad values of the header.
-var retryAfters = []string{"1", "0", "-5", "soon", "999999999999", time.Unix(0, 0).UTC().Format(time.RFC1123), fmt.Sprint(1 << 62)}
+var retryAfters = []string{"1", "0", "-5", "soon", "999999999999", time.Unix(0, 0).UTC().Format(time.RFC1123),
+	fmt.Sprint(1 << 62)}

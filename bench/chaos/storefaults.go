@@ -19,46 +19,50 @@ func storeKinds() []kind {
 	return []kind{
 		{1, func(r *rig, rng *rand.Rand) blow {
 			away := between(rng, 0, 3*time.Second)
-			return onMySQL(r, Fault{Kind: "MySQL killed", Detail: fmt.Sprintf("for %v", away), Catalogue: "F14"}, func(ctx context.Context) error {
-				if err := r.mysql.Kill(); err != nil {
-					return err
-				}
-				pause(ctx, away)
-				return r.mysql.Restart()
-			})
+			return onMySQL(r, Fault{Kind: "MySQL killed", Detail: fmt.Sprintf("for %v", away), Catalogue: "F14"},
+				func(ctx context.Context) error {
+					if err := r.mysql.Kill(); err != nil {
+						return err
+					}
+					pause(ctx, away)
+					return r.mysql.Restart()
+				})
 		}},
 		{1, func(r *rig, rng *rand.Rand) blow {
 			d := between(rng, 2*time.Second, 10*time.Second)
-			return onMySQL(r, Fault{Kind: "MySQL paused", Detail: d.String(), Catalogue: "F15"}, func(ctx context.Context) error {
-				if err := r.mysql.Pause(); err != nil {
-					return err
-				}
-				pause(ctx, d)
-				return r.mysql.Resume()
-			})
+			return onMySQL(r, Fault{Kind: "MySQL paused", Detail: d.String(), Catalogue: "F15"},
+				func(ctx context.Context) error {
+					if err := r.mysql.Pause(); err != nil {
+						return err
+					}
+					pause(ctx, d)
+					return r.mysql.Resume()
+				})
 		}},
 		{2, func(r *rig, rng *rand.Rand) blow {
 			times := 1 + rng.IntN(8)
-			return onMySQL(r, Fault{Kind: "MySQL connections killed", Detail: fmt.Sprintf("%d times", times), Catalogue: "F16"}, func(ctx context.Context) error {
-				for range times {
-					if err := killConnections(ctx, r.db); err != nil {
-						return err
+			return onMySQL(r, Fault{Kind: "MySQL connections killed", Detail: fmt.Sprintf("%d times", times), Catalogue: "F16"},
+				func(ctx context.Context) error {
+					for range times {
+						if err := killConnections(ctx, r.db); err != nil {
+							return err
+						}
+						pause(ctx, 250*time.Millisecond)
 					}
-					pause(ctx, 250*time.Millisecond)
-				}
-				return nil
-			})
+					return nil
+				})
 		}},
 		{1, func(r *rig, rng *rand.Rand) blow {
 			d := between(rng, time.Second, 5*time.Second)
-			return onMySQL(r, Fault{Kind: "MySQL read-only", Detail: d.String(), Catalogue: "F17"}, func(ctx context.Context) error {
-				if _, err := r.db.ExecContext(ctx, "SET GLOBAL read_only = 1"); err != nil {
+			return onMySQL(r, Fault{Kind: "MySQL read-only", Detail: d.String(), Catalogue: "F17"},
+				func(ctx context.Context) error {
+					if _, err := r.db.ExecContext(ctx, "SET GLOBAL read_only = 1"); err != nil {
+						return err
+					}
+					pause(ctx, d)
+					_, err := r.db.ExecContext(context.WithoutCancel(ctx), "SET GLOBAL read_only = 0")
 					return err
-				}
-				pause(ctx, d)
-				_, err := r.db.ExecContext(context.WithoutCancel(ctx), "SET GLOBAL read_only = 0")
-				return err
-			})
+				})
 		}},
 	}
 }
@@ -100,13 +104,16 @@ func redisKinds(topology string) []kind {
 	out := []kind{
 		{2, func(r *rig, rng *rand.Rand) blow { return flushed(r, "Redis emptied", "F20", 1, 0) }},
 		{1, func(r *rig, rng *rand.Rand) blow {
-			return flushed(r, "Redis emptied during the rebuild", "F21", 2+rng.IntN(4), between(rng, 20*time.Millisecond, 800*time.Millisecond))
+			return flushed(r, "Redis emptied during the rebuild", "F21", 2+rng.IntN(4), between(rng, 20*time.Millisecond,
+				800*time.Millisecond))
 		}},
 		{1, func(r *rig, rng *rand.Rand) blow {
 			times := 1 + rng.IntN(10)
 			return onRedis(r, Fault{Kind: "Redis scripts flushed", Catalogue: "F22"}, func(ctx context.Context) error {
 				for range times {
-					if err := r.redis.each(ctx, func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() }); err != nil {
+					if err := r.redis.each(ctx, func(ctx context.Context, c *redis.Client) error {
+						return c.ScriptFlush(ctx).Err()
+					}); err != nil {
 						return err
 					}
 					pause(ctx, 200*time.Millisecond)
@@ -118,7 +125,8 @@ func redisKinds(topology string) []kind {
 		{1, redisFull},
 		{1, func(r *rig, rng *rand.Rand) blow {
 			i, away := rng.IntN(len(r.redis.nodes)), between(rng, 0, 3*time.Second)
-			return onRedis(r, Fault{Kind: "Redis restarted empty", Detail: fmt.Sprintf("node %d, for %v", i, away), Catalogue: "F23 F25", Repeats: true},
+			return onRedis(r, Fault{Kind: "Redis restarted empty", Detail: fmt.Sprintf("node %d, for %v", i, away),
+				Catalogue: "F23 F25", Repeats: true},
 				func(ctx context.Context) error { return restartEmpty(ctx, r.redis.nodes[i], away) })
 		}},
 	}
@@ -128,7 +136,8 @@ func redisKinds(topology string) []kind {
 	return append(out, kind{1, func(r *rig, rng *rand.Rand) blow {
 		i := rng.IntN(len(r.redis.nodes))
 		age, away := between(rng, time.Second, 8*time.Second), between(rng, 0, 2*time.Second)
-		return onRedis(r, Fault{Kind: "Redis restarted with an old snapshot", Detail: fmt.Sprintf("node %d, %v old", i, age), Catalogue: "F23", Repeats: true},
+		return onRedis(r, Fault{Kind: "Redis restarted with an old snapshot", Detail: fmt.Sprintf("node %d, %v old", i, age),
+			Catalogue: "F23", Repeats: true},
 			func(ctx context.Context) error {
 				n := r.redis.nodes[i]
 				path, err := snapshotOf(ctx, n)
@@ -159,7 +168,9 @@ func flushed(r *rig, name, catalogue string, times int, apart time.Duration) blo
 			if i > 0 {
 				pause(ctx, apart)
 			}
-			if err := r.redis.each(ctx, func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }); err != nil {
+			if err := r.redis.each(ctx, func(ctx context.Context, c *redis.Client) error {
+				return c.FlushAll(ctx).Err()
+			}); err != nil {
 				return err
 			}
 		}
@@ -170,7 +181,8 @@ func flushed(r *rig, name, catalogue string, times int, apart time.Duration) blo
 // redisPaused freezes a node. Behind Sentinel that causes a failover, and the old master returns.
 func redisPaused(r *rig, rng *rand.Rand) blow {
 	i, d := rng.IntN(len(r.redis.nodes)), between(rng, time.Second, 10*time.Second)
-	f := Fault{Kind: "Redis paused", Detail: fmt.Sprintf("node %d for %v", i, d), Catalogue: "F26", Repeats: r.redis.kind == sentinel}
+	f := Fault{Kind: "Redis paused", Detail: fmt.Sprintf("node %d for %v", i, d), Catalogue: "F26",
+		Repeats: r.redis.kind == sentinel}
 	return onRedis(r, f, func(ctx context.Context) error {
 		n := r.redis.nodes[i]
 		if err := n.Pause(); err != nil {
@@ -185,7 +197,9 @@ func redisPaused(r *rig, rng *rand.Rand) blow {
 func redisFull(r *rig, rng *rand.Rand) blow {
 	d := between(rng, time.Second, 6*time.Second)
 	limit := func(ctx context.Context, bytes string) error {
-		return r.redis.each(ctx, func(ctx context.Context, c *redis.Client) error { return c.ConfigSet(ctx, "maxmemory", bytes).Err() })
+		return r.redis.each(ctx, func(ctx context.Context, c *redis.Client) error {
+			return c.ConfigSet(ctx, "maxmemory", bytes).Err()
+		})
 	}
 	return onRedis(r, Fault{Kind: "Redis full", Detail: d.String(), Catalogue: "F27"}, func(ctx context.Context) error {
 		if err := limit(ctx, "1"); err != nil {

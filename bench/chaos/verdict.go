@@ -16,7 +16,8 @@ import (
 
 // promises are the violations that there can be, in the order of the table.
 var promises = []string{"lost", "stored twice", "unexplained duplicates", "stuck", "corrupted", "phantoms", "attempts",
-	"leases not kept", "rates exceeded", "out of order", "before their time", "pauses not kept", "counter mismatches", "wrong answers", "brokers that died by themselves", "leaks", "client deaths missing",
+	"leases not kept", "rates exceeded", "out of order", "before their time", "pauses not kept", "counter mismatches",
+	"wrong answers", "brokers that died by themselves", "leaks", "client deaths missing",
 	"attacks missing", "publishes not served after the attack", "memory above its bound", "rig notes"}
 
 // A Verdict is the result of one or more campaigns.
@@ -81,7 +82,8 @@ type Verdict struct {
 const maxSamples = 200
 
 func newVerdict(e *Evidence) *Verdict {
-	v := &Verdict{Faults: map[string]int{}, Deaths: map[string]int{}, Attacks: map[string]int{}, RefusedByAttack: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
+	v := &Verdict{Faults: map[string]int{}, Deaths: map[string]int{}, Attacks: map[string]int{},
+		RefusedByAttack: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
 	for _, f := range e.Faults {
 		v.Faults[f.Kind]++
 	}
@@ -114,19 +116,25 @@ func (v *Verdict) add(o *Verdict) {
 	v.Brokers = o.Brokers
 	v.Seed = o.Seed
 	v.Seconds += o.Seconds
-	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Deaths, o.Deaths}, {v.Attacks, o.Attacks}, {v.RefusedByAttack, o.RefusedByAttack}, {v.Explained, o.Explained}, {v.Violations, o.Violations}} {
+	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Deaths, o.Deaths},
+		{v.Attacks, o.Attacks}, {v.RefusedByAttack, o.RefusedByAttack}, {v.Explained, o.Explained},
+		{v.Violations, o.Violations}} {
 		for k, n := range pair.from {
 			pair.into[k] += n
 		}
 	}
 	for _, pair := range []struct{ into, from *int64 }{
-		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored}, {&v.BatchLines, &o.BatchLines}, {&v.Removed, &o.Removed}, {&v.Jobs, &o.Jobs},
-		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess}, {&v.Deliveries, &o.Deliveries},
-		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy}, {&v.PostsAcked, &o.PostsAcked},
+		{&v.Acked, &o.Acked}, {&v.Refused, &o.Refused}, {&v.Unknown, &o.Unknown}, {&v.UnknownStored, &o.UnknownStored},
+		{&v.BatchLines, &o.BatchLines}, {&v.Removed, &o.Removed}, {&v.Jobs, &o.Jobs},
+		{&v.Delivered, &o.Delivered}, {&v.Dead, &o.Dead}, {&v.DeadAfterSuccess, &o.DeadAfterSuccess},
+		{&v.Deliveries, &o.Deliveries},
+		{&v.Duplicates, &o.Duplicates}, {&v.SameAttempt, &o.SameAttempt}, {&v.PostsHealthy, &o.PostsHealthy},
+		{&v.PostsAcked, &o.PostsAcked},
 		{&v.Unanswered, &o.Unanswered}, {&v.Recorded, &o.Recorded}, {&v.Abandoned, &o.Abandoned},
 		{&v.PlannedExits, &o.PlannedExits}, {&v.Ordered, &o.Ordered}, {&v.Pauses, &o.Pauses}, {&v.Scheduled, &o.Scheduled},
 		{&v.Journalled, &o.Journalled}, {&v.LeftOut, &o.LeftOut},
-		{&v.Answered, &o.Answered}, {&v.AnsweredAgain, &o.AnsweredAgain}, {&v.Replayed, &o.Replayed}, {&v.ReplayedAgain, &o.ReplayedAgain}, {&v.UnderAttack, &o.UnderAttack},
+		{&v.Answered, &o.Answered}, {&v.AnsweredAgain, &o.AnsweredAgain}, {&v.Replayed, &o.Replayed},
+		{&v.ReplayedAgain, &o.ReplayedAgain}, {&v.UnderAttack, &o.UnderAttack},
 		{&v.AfterAttack, &o.AfterAttack}, {&v.RefusedAfterAttack, &o.RefusedAfterAttack},
 	} {
 		*pair.into += *pair.from
@@ -201,8 +209,8 @@ func Print(w io.Writer, all []*Verdict) error {
 	row("posts with 2xx while MySQL was healthy", func(v *Verdict) string {
 		return fmt.Sprintf("%.3f %%", 100*float64(v.PostsAcked)/float64(max(v.PostsHealthy, 1)))
 	})
-	row("longest time without a 2xx", func(v *Verdict) string { return v.LongestGap.Round(time.Millisecond).String() })
-	row("  while MySQL was healthy", func(v *Verdict) string { return v.LongestGapHealthy.Round(time.Millisecond).String() })
+	row("longest time without a 2xx", func(v *Verdict) string { return inMilliseconds(v.LongestGap) })
+	row("  while MySQL was healthy", func(v *Verdict) string { return inMilliseconds(v.LongestGapHealthy) })
 	rowsOfAttacks(all, row, count)
 	for _, p := range promises {
 		count(strings.ToUpper(p[:1])+p[1:], func(v *Verdict) int64 { return int64(v.Violations[p]) })
@@ -210,6 +218,8 @@ func Print(w io.Writer, all []*Verdict) error {
 	row("VERDICT", (*Verdict).word)
 	return t.Flush()
 }
+
+func inMilliseconds(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
 func (v *Verdict) word() string {
 	if v.OK() {

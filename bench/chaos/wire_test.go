@@ -37,7 +37,8 @@ func TestAScriptIsTheRequestThatItSays(t *testing.T) {
 
 func TestSequenceNumbersOfProcessesNeverMeet(t *testing.T) {
 	last := int64(0)
-	for _, role := range []string{"chaos-producer", "chaos-mortals", victims[singleVictim].role, victims[batchVictim].role, victims[pullVictim].role} {
+	for _, role := range []string{"chaos-producer", "chaos-mortals", victims[singleVictim].role, victims[batchVictim].role,
+		victims[pullVictim].role} {
 		for _, start := range []int{1, 500, 1000} { // a day of faults kills no process more often, of victims 6000 each
 			require.GreaterOrEqual(t, firstOf(role, start)-last, int64(victimIncarnation), "%s %d", role, start)
 			last = firstOf(role, start)

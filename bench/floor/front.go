@@ -81,7 +81,8 @@ func (f *floor) plainFront() fasthttp.RequestHandler {
 			return
 		}
 		p := &publish{done: wakes.Get().(chan error)}
-		p.msg = durable.Message{ID: f.node.IDs().Next(), ChannelNo: ch.No, ProducerNo: producer.No, Audience: ch.Audience, Shape: ch.Shape,
+		p.msg = durable.Message{ID: f.node.IDs().Next(), ChannelNo: ch.No, ProducerNo: producer.No, Audience: ch.Audience,
+			Shape:       ch.Shape,
 			ContentType: "application/octet-stream", Payload: append([]byte(nil), rc.PostBody()...)}
 		commits.add(p)
 		err := <-p.done
@@ -123,8 +124,9 @@ func (s acceptStore) ChangeScheduled(ctx context.Context, c durable.ScheduleChan
 // guardedFront is the way in of the broker.
 func (f *floor) guardedFront() fasthttp.RequestHandler {
 	p := accept.New(accept.Options{
-		Store: acceptStore{f}, Catalogue: f.catalogue, Node: f.node, Admission: accept.NewAdmission(waitingRequests), Committed: f.committed,
-		MaxBody: maxBody, TokenHeader: "X-Broker-Consumer-Token", Bodies: share.New(share.Options{Most: bodyBytes}),
+		Store: acceptStore{f}, Catalogue: f.catalogue, Node: f.node, Admission: accept.NewAdmission(waitingRequests),
+		Committed: f.committed,
+		MaxBody:   maxBody, TokenHeader: "X-Broker-Consumer-Token", Bodies: share.New(share.Options{Most: bodyBytes}),
 		NowMs: f.node.NowMs, Receipts: f.durable, Metrics: metrics.New(prometheus.NewRegistry()), Log: f.log,
 	})
 	go p.Run(context.Background())

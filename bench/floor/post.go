@@ -57,7 +57,8 @@ func (p guardedPoster) post(k *durable.Consumer, m *durable.Message) error {
 	h.SetUserAgent("Penstock")
 	job := m.ID.Job(k.Position).String()
 	for _, field := range [][2]string{
-		{"X-Broker-Consumer-Token", k.Token}, {"X-Broker-Channel-ID", p.floor.channel.Load().ID}, {"X-Broker-Consumer-ID", k.ID},
+		{"X-Broker-Consumer-Token", k.Token}, {"X-Broker-Channel-ID", p.floor.channel.Load().ID},
+		{"X-Broker-Consumer-ID", k.ID},
 		{"X-Broker-Message-ID", m.PathID()}, {"X-Broker-Message-Priority", "0"}, {"X-Broker-Job-ID", job},
 		{"X-Broker-Attempt", "1"}, {"X-Request-ID", job + "-1"},
 	} {

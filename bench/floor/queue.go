@@ -39,7 +39,8 @@ func (q plainQueue) add(ctx context.Context, ids []ident.ID) error {
 }
 
 func (q plainQueue) claim(ctx context.Context) ([]ident.ID, error) {
-	members, err := moveDue.Run(ctx, q.client, []string{waitingKey, leasedKey}, claimed, time.Now().Add(leaseFor).UnixMilli()).StringSlice()
+	members, err := moveDue.Run(ctx, q.client, []string{waitingKey, leasedKey}, claimed,
+		time.Now().Add(leaseFor).UnixMilli()).StringSlice()
 	ids := make([]ident.ID, len(members))
 	for i, m := range members {
 		ids[i] = ident.ID([]byte(m))

@@ -129,7 +129,8 @@ func (s durableStore) insert(ctx context.Context, batch []*durable.Message) []er
 func (s durableStore) record(ctx context.Context, done []delivered) error {
 	all := make([]durable.Outcome, len(done))
 	for i, d := range done {
-		all[i] = durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: s.floor.consumer.Load().No, ID: d.id, Attempts: 1, AtMs: d.atMs, StatusCode: 200}
+		all[i] = durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: s.floor.consumer.Load().No, ID: d.id,
+			Attempts: 1, AtMs: d.atMs, StatusCode: 200}
 	}
 	return s.store.Record(ctx, all)
 }

@@ -58,7 +58,8 @@ func TestAnswersAreReadInEveryFraming(t *testing.T) {
 	for _, drip := range []bool{false, true} {
 		addr := scripted(t, drip,
 			"HTTP/1.1 201 Created\r\nLocation: /x\r\nContent-Length: 3\r\n\r\nabc",
-			"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nT: 1\r\n\r\n",
+			"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: "+
+				"chunked\r\n\r\n3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nT: 1\r\n\r\n",
 			"HTTP/1.1 204 No Content\r\n\r\n",
 			"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\ncontent-length: 0\r\n\r\n",
 			"HTTP/1.1 200\r\nConnection: close\r\n\r\nuntil the end",

@@ -109,7 +109,8 @@ func RateOf(p durable.Pace) redisq.Rate {
 
 // A Store has the paces: the durable store.
 type Store interface {
-	CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64, next func(durable.Pace) durable.Pace) (before, after durable.Pace, err error)
+	CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64,
+		next func(durable.Pace) durable.Pace) (before, after durable.Pace, err error)
 	Paces(ctx context.Context) ([]durable.Pace, error)
 }
 
@@ -154,7 +155,8 @@ func New(o Options) *Balancer {
 	b := &Balancer{
 		o: o, counts: map[address]attempts{}, paces: map[uint32]durable.Pace{},
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "penstock_rate_transitions_total", Help: "Changes of the mode of adaptive consumers that this broker made, by new mode.",
+			Name: "penstock_rate_transitions_total", Help: "Changes of the mode of adaptive consumers that this broker made, " +
+				"by new mode.",
 		}, []string{"rate"}),
 		rates: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "penstock_adaptive_rate", Help: "Attempts per second that an adaptive consumer gets while it is slowed down.",
@@ -232,9 +234,10 @@ func (b *Balancer) round(ctx context.Context) error {
 			delete(counts, at) // its pace began anew with the URL
 			continue
 		}
-		before, after, err := b.o.Store.CountPace(ctx, at.consumer, c.good, c.strained, b.o.NowMs(), func(p durable.Pace) durable.Pace {
-			return b.o.Rule.Next(p, b.o.NowMs())
-		})
+		before, after, err := b.o.Store.CountPace(ctx, at.consumer, c.good, c.strained, b.o.NowMs(),
+			func(p durable.Pace) durable.Pace {
+				return b.o.Rule.Next(p, b.o.NowMs())
+			})
 		if err != nil {
 			b.keep(counts)
 			return err
@@ -315,7 +318,8 @@ func (b *Balancer) tell(before, after durable.Pace) {
 		id = k.ID
 	}
 	rate := RateOf(after)
-	b.o.Log.Info("the pace of an adaptive consumer changed", "consumer", id, "rate", after.Mode.String(), "attempts", rate.N, "per", rate.Per,
+	b.o.Log.Info("the pace of an adaptive consumer changed", "consumer", id, "rate", after.Mode.String(), "attempts",
+		rate.N, "per", rate.Per,
 		"good", before.Good, "failed", before.Strained)
 	if before.Mode == after.Mode {
 		return

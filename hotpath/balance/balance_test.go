@@ -52,7 +52,8 @@ func TestAPaceFollowsTheFailuresOfAPeriod(t *testing.T) {
 		require.Equal(t, tc.want, rule.Next(from, 11_000), name)
 	}
 	idle := durable.Pace{Mode: durable.PaceHeartbeat, SinceMs: 1000}
-	require.Equal(t, durable.Pace{Mode: durable.PaceHeartbeat, SinceMs: 11_000}, rule.Next(idle, 11_000), "nothing was learnt")
+	require.Equal(t, durable.Pace{Mode: durable.PaceHeartbeat, SinceMs: 11_000}, rule.Next(idle, 11_000),
+		"nothing was learnt")
 }
 
 // A shelf is a Store in memory that may fail.
@@ -62,7 +63,8 @@ type shelf struct {
 	broken error
 }
 
-func (s *shelf) CountPace(_ context.Context, no uint32, good, strained int, nowMs int64, next func(durable.Pace) durable.Pace) (before, after durable.Pace, err error) {
+func (s *shelf) CountPace(_ context.Context, no uint32, good, strained int, nowMs int64,
+	next func(durable.Pace) durable.Pace) (before, after durable.Pace, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
@@ -95,7 +97,8 @@ func TestEveryBrokerFollowsOnePaceAndOneTellsOfIt(t *testing.T) {
 	broker := func() *Balancer {
 		c := catalogue.New(memstore.Subscribed(), log)
 		require.NoError(t, c.Refresh(t.Context()))
-		b := New(Options{Rule: rule, Store: store, Catalogue: c, Policies: policy.NewBook(policy.Policy{Adaptive: true}), NowMs: func() int64 { return now },
+		b := New(Options{Rule: rule, Store: store, Catalogue: c, Policies: policy.NewBook(policy.Policy{Adaptive: true}),
+			NowMs:   func() int64 { return now },
 			Repaced: func(no uint32) { repaced = append(repaced, no) },
 			Slowed:  func() { told++ }, Log: log})
 		require.NoError(t, b.round(t.Context()))
@@ -139,7 +142,8 @@ func TestAttemptsAtAFormerURLDoNotCount(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	store, c := &shelf{paces: map[uint32]durable.Pace{}}, catalogue.New(memstore.Subscribed(), log)
 	require.NoError(t, c.Refresh(t.Context()))
-	b := New(Options{Rule: rule, Store: store, Catalogue: c, Policies: policy.NewBook(policy.Policy{Adaptive: true}), NowMs: func() int64 { return 1000 },
+	b := New(Options{Rule: rule, Store: store, Catalogue: c, Policies: policy.NewBook(policy.Policy{Adaptive: true}),
+		NowMs:   func() int64 { return 1000 },
 		Repaced: func(uint32) {}, Log: log})
 	no := c.ConsumerNos()[0]
 	for range 10 {
@@ -153,8 +157,9 @@ func TestAttemptsAtAFormerURLDoNotCount(t *testing.T) {
 
 func TestABrokerThatHasReadNothingIsSlow(t *testing.T) {
 	s := &shelf{paces: map[uint32]durable.Pace{}, broken: errors.New("away")}
-	b := New(Options{Rule: rule, Store: s, Catalogue: catalogue.New(&memstore.Store{}, slog.New(slog.DiscardHandler)), Policies: policy.NewBook(policy.Policy{Adaptive: true}),
-		NowMs: func() int64 { return 1 }, Repaced: func(uint32) {}, Log: slog.New(slog.DiscardHandler)})
+	b := New(Options{Rule: rule, Store: s, Catalogue: catalogue.New(&memstore.Store{}, slog.New(slog.DiscardHandler)),
+		Policies: policy.NewBook(policy.Policy{Adaptive: true}),
+		NowMs:    func() int64 { return 1 }, Repaced: func(uint32) {}, Log: slog.New(slog.DiscardHandler)})
 	require.Equal(t, slow, b.Pace(1))
 	b.Count(1, "", true)
 	require.Error(t, b.round(t.Context()))

@@ -79,7 +79,9 @@ type reading struct {
 
 // New leases a number from the store. It fails when the store does not answer.
 func New(ctx context.Context, store Store, name string, log *slog.Logger) (*Node, error) {
-	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}, Restored: func() {}, ClockStepped: func(int64) {},
+	n := &Node{store: store, name: name, log: log, PeersChanged: func() {}, Restored: func() {
+
+	}, ClockStepped: func(int64) {},
 		renewing: make(chan struct{}, 1)}
 	sent := time.Now()
 	lease, err := store.LeaseNode(ctx, name, TTL)
@@ -182,7 +184,8 @@ func (n *Node) Renew(ctx context.Context) error {
 // compare tells of what became of the store's clock and history.
 func (n *Node) compare(old, now durable.Clock) {
 	if now.History != old.History {
-		n.log.Warn("the store went back to an earlier state, as after a restored backup or a failover that lost writes; the broker begins all scans again")
+		n.log.Warn("the store went back to an earlier state, as after a restored backup or a failover that lost writes; " +
+			"the broker begins all scans again")
 		n.Restored()
 	}
 	if now.Steps > old.Steps {

@@ -92,7 +92,8 @@ func TestALeaseIsReadWhileItsRenewalHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, n.Renew(ctx), context.DeadlineExceeded, "nor does the second in the queue stay for longer than it may")
+	require.ErrorIs(t, n.Renew(ctx), context.DeadlineExceeded, "nor does the second in the queue stay for longer than "+
+		"it may")
 	close(s.stands)
 	require.NoError(t, <-renewed)
 }

@@ -49,7 +49,8 @@ type lostQueue struct {
 func (q *lostQueue) Generation() uint64 { return q.generation }
 
 func (q *lostQueue) EnqueueMany(_ context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
-	return slices.Repeat([]redisq.Enqueued{{Epoch: "then"}}, len(batches)), slices.Repeat([]error{errors.New("no answer")}, len(batches))
+	return slices.Repeat([]redisq.Enqueued{{Epoch: "then"}}, len(batches)), slices.Repeat([]error{errors.New("no answer")},
+		len(batches))
 }
 
 func (q *lostQueue) EnqueueAgain(_ context.Context, batches []redisq.Batch) []error {
@@ -95,7 +96,8 @@ func oneToFanOut(t *testing.T, q Queue) (*Fanout, *durable.Message) {
 	require.NoError(t, cat.Refresh(t.Context()))
 	node, err := cluster.New(t.Context(), store, "test", log)
 	require.NoError(t, err)
-	f := New(Options{Queue: q, Push: noRoom{}, Catalogue: cat, Cache: verify.NewCache(1 << 20), Node: &slowNode{Node: node},
+	f := New(Options{Queue: q, Push: noRoom{}, Catalogue: cat, Cache: verify.NewCache(1 << 20),
+		Node: &slowNode{Node: node},
 		Wake: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry()), Log: log})
 	msg := &durable.Message{ID: node.IDs().Next(), ChannelNo: 1, Audience: 1}
 	f.Add([]*durable.Message{msg})

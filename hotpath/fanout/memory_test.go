@@ -14,7 +14,8 @@ func TestMessagesThatWaitForFanOutHoldNoPayload(t *testing.T) {
 	f, _ := oneToFanOut(t, absentQueue{})
 	before := liveHeap()
 	for range 100 {
-		f.Add([]*durable.Message{{ID: f.node.(*slowNode).IDs().Next(), ChannelNo: 1, Audience: 1, Payload: make([]byte, 1<<20)}})
+		f.Add([]*durable.Message{{ID: f.node.(*slowNode).IDs().Next(), ChannelNo: 1, Audience: 1,
+			Payload: make([]byte, 1<<20)}})
 	}
 	require.Equal(t, 101, f.Pending())
 	require.Less(t, liveHeap()-before, int64(16<<20))

@@ -66,7 +66,8 @@ func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 
 // offerNew makes the call. It adds to doubtful the consumers of jobs that may also be offered on
 // another path, and to away the consumers that did not accept their jobs.
-func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redisq.Batch, doubtful, away map[uint32]bool) {
+func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redisq.Batch, doubtful,
+	away map[uint32]bool) {
 	failpoint.At(failpoint.BeforeFanout)
 	generation := f.queue.Generation()
 	reservations := make([]Reservation, len(batches))

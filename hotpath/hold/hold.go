@@ -114,7 +114,8 @@ func (k *Keeper) rest(e *entry) time.Duration {
 // Begin holds a consumer, in the state in which it was called, for that long. A longer hold stays.
 func (k *Keeper) Begin(called *durable.Consumer, wait time.Duration, by string) {
 	now := k.o.NowMs()
-	h := durable.Hold{ConsumerNo: called.No, SinceMs: now, UntilMs: now + wait.Milliseconds(), By: by, Version: called.Version}
+	h := durable.Hold{ConsumerNo: called.No, SinceMs: now, UntilMs: now + wait.Milliseconds(), By: by,
+		Version: called.Version}
 	k.mu.Lock()
 	old := k.known[h.ConsumerNo]
 	if old != nil && old.UntilMs >= h.UntilMs {
@@ -215,7 +216,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	for failing := false; ; {
 		err := k.round(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			k.o.Log.Warn("the holds of consumers cannot be stored or read; this broker goes by those that it knows", "error", err)
+			k.o.Log.Warn("the holds of consumers cannot be stored or read; this broker goes by those that it knows",
+				"error", err)
 		}
 		failing = err != nil
 		select {

@@ -93,11 +93,12 @@ func (b *bench) Hold(_ context.Context, no uint32, wait time.Duration) error {
 
 // broker starts a keeper, which runs until the test ends or stop is called.
 func (b *bench) broker(t *testing.T) (k *Keeper, stop func()) {
-	k = New(Options{Store: b, Queue: b, NowMs: func() int64 { return time.Now().UnixMilli() }, Log: slog.New(slog.DiscardHandler), Ended: func(no uint32) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.ended[no]++
-	}})
+	k = New(Options{Store: b, Queue: b, NowMs: func() int64 { return time.Now().UnixMilli() },
+		Log: slog.New(slog.DiscardHandler), Ended: func(no uint32) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.ended[no]++
+		}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

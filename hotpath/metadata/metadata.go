@@ -59,11 +59,12 @@ func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	}
 }
 
-// Collect reads the headers in the list and returns them in stored form. It omits absent and reserved
-// headers. header returns the value of a name, and whether it is present: it may be empty. Collect refuses two names that a server may
-// treat as the same header, because the server would then decide which value the consumer sees. It
-// refuses a value with a control character, which only a batch line can contain: CR LF would begin
-// another header, and consumers and HTTP/2 refuse requests with the others.
+// Collect reads the headers in the list and returns them in stored form. It omits absent and
+// reserved headers. header returns the value of a name, and whether it is present: it may be
+// empty. Collect refuses two names that a server may treat as the same header, because the
+// server would then decide which value the consumer sees. It refuses a value with a control
+// character, which only a batch line can contain: CR LF would begin another header, and
+// consumers and HTTP/2 refuse requests with the others.
 func Collect(list []byte, tokenHeader string, header func(string) ([]byte, bool)) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -88,7 +89,8 @@ func Collect(list []byte, tokenHeader string, header func(string) ([]byte, bool)
 		}
 		folded := foldedName(name)
 		if earlier, ok := seen[folded]; ok && !strings.EqualFold(earlier, name) {
-			return nil, problem.Newf(400, "invalid_metadata_headers", "%s and %s are the same header to many servers: only one of them can be carried.", earlier, name)
+			return nil, problem.Newf(400, "invalid_metadata_headers", "%s and %s are the same header to many servers: only "+
+				"one of them can be carried.", earlier, name)
 		} else if ok {
 			continue
 		}
@@ -138,8 +140,10 @@ func joined(h *fasthttp.RequestHeader, name string) []byte {
 func controls(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 var (
-	errName = problem.New(400, "invalid_metadata_headers", "X-Broker-Metadata-Headers is a comma separated list of header names.")
-	ErrSize = problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.", MaxNames, maxBytes)
+	errName = problem.New(400, "invalid_metadata_headers", "X-Broker-Metadata-Headers is a comma separated list of "+
+		"header names.")
+	ErrSize = problem.Newf(400, "invalid_metadata_headers", "At most %d metadata headers of %d bytes in all are carried.",
+		MaxNames, maxBytes)
 	errByte = problem.New(400, "invalid_metadata_headers", "A metadata header holds a control character.")
 )
 
@@ -156,7 +160,8 @@ func Merge(stored []byte, own map[string]string, tokenHeader string) ([]byte, er
 	more := make([]string, 0, len(own))
 	for name, value := range own {
 		if !isToken(name) { // in the list it would read as two names or as a different one
-			return nil, problem.Newf(400, "invalid_metadata_headers", "Headers has the name %.64q, which is no name of an HTTP header.", name)
+			return nil, problem.Newf(400, "invalid_metadata_headers", "Headers has the name %.64q, which is no name of an "+
+				"HTTP header.", name)
 		}
 		if i, known := spelt[strings.ToLower(name)]; known {
 			names[i] = name // a name is spelt as the line does
@@ -181,7 +186,8 @@ func isToken(s string) bool {
 	}
 	for i := range len(s) {
 		c := s[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
 			continue
 		}
 		return false

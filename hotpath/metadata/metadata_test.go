@@ -12,8 +12,10 @@ import (
 )
 
 func TestMetadataCarriesNamedHeadersAndNothingOfOurs(t *testing.T) {
-	headers := map[string]string{"x-tenant": "T1", "traceparent": "00-a-b-01", "X-Broker-Consumer-Token": "forged", "Authorization": "secret", "Host": "h", "X-Key": "forged"}
-	got, err := Collect([]byte("traceparent, x-tenant,absent,X-Broker-Consumer-Token,Authorization,Host,x-key,x-tenant"), "X-Key",
+	headers := map[string]string{"x-tenant": "T1", "traceparent": "00-a-b-01", "X-Broker-Consumer-Token": "forged",
+		"Authorization": "secret", "Host": "h", "X-Key": "forged"}
+	got, err := Collect([]byte("traceparent, x-tenant,absent,X-Broker-Consumer-Token,Authorization,Host,x-key,x-tenant"),
+		"X-Key",
 		func(name string) ([]byte, bool) { return []byte(headers[name]), headers[name] != "" })
 	require.NoError(t, err)
 	require.Equal(t, "traceparent:00-a-b-01\nx-tenant:T1\n", string(got))

@@ -15,12 +15,21 @@ type reservedGroup struct {
 // them.
 var reservedGroups = []reservedGroup{
 	{"X-Broker-* X-Request-ID User-Agent", "the broker sets them"},
-	{"Content-Type Content-Length Content-Encoding Content-Range Transfer-Encoding", "they say how the payload is to be read, and the broker sends it as it came"},
-	{"Host Connection Keep-Alive Proxy Proxy-* Upgrade HTTP2-Settings TE Trailer Expect Via Max-Forwards CDN-Loop Early-Data", "they belong to one connection and its proxies; `Proxy` becomes `HTTP_PROXY` in CGI programs"},
-	{"Forwarded X-Forwarded X-Forwarded-* X-Real-IP Client-IP X-Client-IP X-Cluster-Client-IP True-Client-IP Fastly-Client-IP X-Originating-IP CF-* X-Envoy-* X-Host X-HTTP-Host-Override X-Scheme X-URL-Scheme Front-End-HTTPS", "a proxy in front of the consumer says with them who calls, and how"},
-	{"Remote-* X-Remote-* X-Auth-Request-* X-Webauth-* Client-Cert Client-Cert-Chain X-Client-Cert* SSL-Client-* X-SSL-* X-Amzn-OIDC-* X-Amzn-MTLS-* X-Goog-Authenticated-User-* X-Goog-IAP-* X-MS-Client-Principal* X-MS-Token-* X-Appengine-*", "a gateway in front of the consumer says with them who is logged in"},
-	{"X-HTTP-Method X-HTTP-Method-Override X-Method-Override X-Original-URL X-Original-URI X-Original-Host X-Original-Method X-Original-For X-Original-Proto X-Original-Prefix X-Rewrite-URL X-Accel-* X-Sendfile-Type X-Middleware-*", "servers and frameworks take the request for another one"},
-	{"Authorization Cookie Cookie2 Set-Cookie Set-Cookie2 WWW-Authenticate Authentication-Info", "credentials, and what asks for them"},
+	{"Content-Type Content-Length Content-Encoding Content-Range Transfer-Encoding",
+		"they say how the payload is to be read, and the broker sends it as it came"},
+	{"Host Connection Keep-Alive Proxy Proxy-* Upgrade HTTP2-Settings TE Trailer Expect Via Max-Forwards CDN-Loop " +
+		"Early-Data", "they belong to one connection and its proxies; `Proxy` becomes `HTTP_PROXY` in CGI programs"},
+	{"Forwarded X-Forwarded X-Forwarded-* X-Real-IP Client-IP X-Client-IP X-Cluster-Client-IP True-Client-IP " +
+		"Fastly-Client-IP X-Originating-IP CF-* X-Envoy-* X-Host X-HTTP-Host-Override X-Scheme X-URL-Scheme Front-End-HTTPS",
+		"a proxy in front of the consumer says with them who calls, and how"},
+	{"Remote-* X-Remote-* X-Auth-Request-* X-Webauth-* Client-Cert Client-Cert-Chain X-Client-Cert* SSL-Client-* " +
+		"X-SSL-* X-Amzn-OIDC-* X-Amzn-MTLS-* X-Goog-Authenticated-User-* X-Goog-IAP-* X-MS-Client-Principal* X-MS-Token-* " +
+		"X-Appengine-*", "a gateway in front of the consumer says with them who is logged in"},
+	{"X-HTTP-Method X-HTTP-Method-Override X-Method-Override X-Original-URL X-Original-URI X-Original-Host " +
+		"X-Original-Method X-Original-For X-Original-Proto X-Original-Prefix X-Rewrite-URL X-Accel-* X-Sendfile-Type " +
+		"X-Middleware-*", "servers and frameworks take the request for another one"},
+	{"Authorization Cookie Cookie2 Set-Cookie Set-Cookie2 WWW-Authenticate Authentication-Info",
+		"credentials, and what asks for them"},
 	{"Accept Accept-* Range If-*", "they ask for another answer, or for none"},
 	{"Origin Referer Sec-* Access-Control-*", "a browser's: what keeps forged requests out reads them"},
 	{"Webhook-*", "the signature of whoever sends a webhook, which is the broker"},

@@ -13,20 +13,27 @@ import (
 
 func TestANameThatAServerMayTakeForAReservedOneIsReserved(t *testing.T) {
 	for _, name := range []string{
-		"X-Broker-Consumer-Token", "X_Broker_Consumer_Token", "x_broker-attempt", "X.Broker.Message.ID", "X-Broker-", "X_Broker_Anything",
+		"X-Broker-Consumer-Token", "X_Broker_Consumer_Token", "x_broker-attempt", "X.Broker.Message.ID", "X-Broker-",
+		"X_Broker_Anything",
 		"Content-Length", "Content_Length", "content_type", "Content~Length", "Transfer_Encoding", "Host", "HOST",
-		"Proxy", "PROXY", "Proxy-Authorization", "Proxy_Anything", "X-Forwarded-For", "X_Forwarded_Proto", "X-Forwarded", "Forwarded", "X-Real-IP", "x_real_ip",
-		"X-HTTP-Method-Override", "X_HTTP_Method_Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X_Rewrite_URL",
-		"Via", "Max-Forwards", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Remote_User", "X-Remote-User", "SSL_Client_Verify",
-		"Set-Cookie", "Cookie", "Authorization", "WWW-Authenticate", "Sec-Fetch-Site", "Origin", "Range", "If-None-Match", "If_Match", "Content-Range",
+		"Proxy", "PROXY", "Proxy-Authorization", "Proxy_Anything", "X-Forwarded-For", "X_Forwarded_Proto", "X-Forwarded",
+		"Forwarded", "X-Real-IP", "x_real_ip",
+		"X-HTTP-Method-Override", "X_HTTP_Method_Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL",
+		"X_Rewrite_URL",
+		"Via", "Max-Forwards", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Remote_User", "X-Remote-User",
+		"SSL_Client_Verify",
+		"Set-Cookie", "Cookie", "Authorization", "WWW-Authenticate", "Sec-Fetch-Site", "Origin", "Range", "If-None-Match",
+		"If_Match", "Content-Range",
 		"Accept", "Accept_Encoding", "webhook-signature", "Webhook_ID", "X-Request-ID", "X_Request_Id", "User_Agent",
 		"X-Acme-Token", "x_acme_token", "X.Acme_Token",
 	} {
 		require.True(t, Reserved(name, "X-Acme-Token"), name)
 	}
 	for _, name := range []string{
-		"X-Tenant", "X_Tenant", "traceparent", "tracestate", "baggage", "X-Brokerage", "X-Brok", "XBroker-Token", "X--Broker-Token", "Proxied", "Hostname",
-		"X-Forward", "Vial", "Content-MD5", "Content-Digest", "Content-Language", "X-Original-Message", "X-GitHub-Event", "X-Hub-Signature-256",
+		"X-Tenant", "X_Tenant", "traceparent", "tracestate", "baggage", "X-Brokerage", "X-Brok", "XBroker-Token",
+		"X--Broker-Token", "Proxied", "Hostname",
+		"X-Forward", "Vial", "Content-MD5", "Content-Digest", "Content-Language", "X-Original-Message", "X-GitHub-Event",
+		"X-Hub-Signature-256",
 		"Acceptance", "Ranges", "Iffy", "Webhook", "Idempotency-Key", "X-Acme-Tokens", "Acme-Token", strings.Repeat("x", 256),
 	} {
 		require.False(t, Reserved(name, "X-Acme-Token"), name)

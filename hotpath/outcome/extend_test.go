@@ -25,7 +25,8 @@ type extender struct {
 	extended chan extension
 }
 
-func (e extender) Extend(_ context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+func (e extender) Extend(_ context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool,
+	error) {
 	e.extended <- extension{consumer, leases, lease}
 	return nil, nil
 }

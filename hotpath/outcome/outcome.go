@@ -48,8 +48,9 @@ type Queue interface {
 
 // A Result is the end of one attempt, with the data that storing and acknowledging it need.
 type Result struct {
-	Outcome  durable.Outcome
-	Lease    redisq.Lease  // of a retry or give-back: given back with Delay after the outcome is stored; of a death: ended, if it is known
+	Outcome durable.Outcome
+	// of a retry or give-back: given back with Delay after the outcome is stored; of a death: ended, if it is known
+	Lease    redisq.Lease
 	Delay    time.Duration // of a retry or give-back
 	ExtendBy time.Duration // while the outcome waits for the store, Lease is extended by this; 0: it is not
 	Haste    Haste
@@ -317,7 +318,8 @@ func (o *Committer) record(ctx context.Context, batch []Result) error {
 		}
 	}
 	if err != nil {
-		o.options.Log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes", len(batch), "error", err)
+		o.options.Log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes",
+			len(batch), "error", err)
 	}
 	return err
 }

@@ -124,7 +124,8 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 	for range 20 { // a select that has two ready cases takes either
 		store := slowRecorder{make(chan struct{}, 1)}
 		store.tokens <- struct{}{}
-		o := New(Options{Store: store, Queue: slowAcks(nil), Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
+		o := New(Options{Store: store, Queue: slowAcks(nil), Metrics: metrics.New(prometheus.NewRegistry()),
+			Log: slog.New(slog.DiscardHandler)})
 		told := make(waiter, 1)
 		o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: told})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -161,7 +162,8 @@ func TestAStopAcknowledgesWhatItStored(t *testing.T) {
 
 // runOutcomes runs outcomes until stop, which waits for those under way.
 func runOutcomes(t *testing.T, store Store, queue Queue) (o *Committer, stop func()) {
-	o = New(Options{Store: store, Queue: queue, Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
+	o = New(Options{Store: store, Queue: queue, Metrics: metrics.New(prometheus.NewRegistry()),
+		Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.Run(ctx, time.Minute) }()

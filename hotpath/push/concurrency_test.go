@@ -118,7 +118,8 @@ func TestTheEndOfAnExpiredJobWakesTheLane(t *testing.T) {
 	r.verifier.Policies = policy.NewBook(policy.Policy{TTL: time.Second})
 	r.nowMs = r.verifier.NowMs
 	l.reserve(1)
-	r.verify(t.Context(), l, pushConsumer(), claimed{leases: []redisq.Lease{{ID: ident.AtMillis(1), Token: "t", Attempt: 1}}})
+	r.verify(t.Context(), l, pushConsumer(), claimed{leases: []redisq.Lease{{ID: ident.AtMillis(1), Token: "t",
+		Attempt: 1}}})
 	require.Len(t, added.added, 1)
 	require.Equal(t, outcome.Awaited, added.added[0].Haste)
 	added.added[0].Sink.Ended(true)
@@ -150,7 +151,8 @@ func TestTheEndOfAJobThatWasOverWakesTheLane(t *testing.T) {
 	r.known = map[ident.ID]durable.JobState{ident.AtMillis(1): {Status: durable.Delivered}}
 	r.asked.Store(1) // known is what the store says from the second question on
 	l.reserve(1)
-	r.verify(t.Context(), l, pushConsumer(), claimed{leases: []redisq.Lease{{ID: ident.AtMillis(1), Token: "t", Attempt: 1}}})
+	r.verify(t.Context(), l, pushConsumer(), claimed{leases: []redisq.Lease{{ID: ident.AtMillis(1), Token: "t",
+		Attempt: 1}}})
 	require.True(t, asked)
 	require.Equal(t, []*lane{l}, r.run)
 }

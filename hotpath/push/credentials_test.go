@@ -26,7 +26,8 @@ func headersOf(p *policy.Policy, id, body string, at time.Time) http.Header {
 // The vector is that of the specification of Standard Webhooks.
 func TestSignatureOfTheSpecification(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	h := headersOf(&policy.Policy{SigningSecret: secret}, "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`, time.Unix(1614265330, 0))
+	h := headersOf(&policy.Policy{SigningSecret: secret}, "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`,
+		time.Unix(1614265330, 0))
 	require.Equal(t, "msg_p5jXN8AQM9LWM0D4loKWxJek", h.Get("Webhook-Id"))
 	require.Equal(t, "1614265330", h.Get("Webhook-Timestamp"))
 	require.Equal(t, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", h.Get("Webhook-Signature"))

@@ -136,7 +136,8 @@ func (v *delivery) attempt() {
 	if res.Response == nil {
 		v.dropKept()
 	}
-	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter}, v.lease.Attempt)
+	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter},
+		v.lease.Attempt)
 	switch {
 	case res.Local:
 		v.giveBack()
@@ -156,7 +157,8 @@ func (v *delivery) attempt() {
 		}); err != nil {
 			v.dropKept()
 			d.inFlight.remove(v) // the lease expires by itself
-			d.log.Error("outcome of a delivery was not stored; its lease ends and it is tried again", "job", v.job(), "consumer", v.consumer.ID, "error", err)
+			d.log.Error("outcome of a delivery was not stored; its lease ends and it is tried again", "job", v.job(), "consumer",
+				v.consumer.ID, "error", err)
 			return
 		}
 		if v.probe != 0 {
@@ -207,7 +209,8 @@ func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Con
 // have waited in its lane for long: it must not go to the former address, or with former credentials.
 func (v *delivery) stale(seen *durable.Consumer) bool {
 	was := v.consumer
-	return seen.Version != was.Version && (seen.CallbackURL != was.CallbackURL || seen.Type != was.Type || seen.Protocol != was.Protocol ||
+	return seen.Version != was.Version && (seen.CallbackURL != was.CallbackURL || seen.Type != was.Type ||
+		seen.Protocol != was.Protocol ||
 		seen.Token != was.Token || seen.Policy != was.Policy)
 }
 

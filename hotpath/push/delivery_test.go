@@ -34,7 +34,8 @@ func (s *slowStart) Post(_ *fasthttp.Request, timeout time.Duration) egress.Resu
 // from the request's time: else it would be sent on a lease that is over.
 func TestAPostThatBeginsLateHasOnlyTheRestOfItsTime(t *testing.T) {
 	s := &slowStart{takes: 30 * time.Millisecond}
-	d := &Dispatcher{client: s, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)), settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: time.Minute}), TokenHeader: "T"}}
+	d := &Dispatcher{client: s, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)),
+		settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: time.Minute}), TokenHeader: "T"}}
 	v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{}}
 	require.Equal(t, 204, v.post(time.Now().Add(20*time.Millisecond)).Status)
 	require.Negative(t, s.given)

@@ -95,7 +95,8 @@ func (d *Dispatcher) lease(k *durable.Consumer) time.Duration {
 
 // New returns a dispatcher. No job is claimed before Run.
 func New(o Options) *Dispatcher {
-	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, pace: o.Pace, balancer: o.Balancer, holds: o.Holds, history: o.History, states: o.States,
+	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, order: o.Order,
+		outcomes: o.Outcomes, pace: o.Pace, balancer: o.Balancer, holds: o.Holds, history: o.History, states: o.States,
 		settings: o.Settings, nowMs: o.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics}
 	d.lanes, d.began = map[uint32]*lane{}, time.Now()
 	d.live.Store(-int64(liveFor))
@@ -220,7 +221,9 @@ func (d *Dispatcher) awaitDeliveries() {
 	defer d.endLife()
 	if d.settings.Drain > 0 {
 		defer time.AfterFunc(d.settings.Drain, func() {
-			d.log.Warn("consumers have not answered in the time of a stop; their requests are cut, and their jobs are sent again", "after", d.settings.Drain.String())
+			d.log.Warn(
+				"consumers have not answered in the time of a stop; their requests are cut, and their jobs are sent again", "after",
+				d.settings.Drain.String())
 			d.endLife()
 			d.settings.Cut()
 		}).Stop()

@@ -52,7 +52,8 @@ func (d *Dispatcher) gone(v *delivery, seen *durable.Consumer) {
 		err := guard.Do("change of a consumer to gone", func() error { return d.states.Gone(ctx, d.account(seen), v.job()) })
 		cancel()
 		if err != nil {
-			d.log.Warn("a consumer answered 410 and could not be held; its job is sent again", "consumer", v.consumer.ID, "job", v.job(), "error", err)
+			d.log.Warn("a consumer answered 410 and could not be held; its job is sent again", "consumer", v.consumer.ID, "job",
+				v.job(), "error", err)
 		}
 	}
 	v.granted = ""
@@ -138,9 +139,11 @@ func (d *Dispatcher) probed(v *delivery, seen *durable.Consumer, out *durable.Ou
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
 	err := guard.Do("end of a probe", func() error {
-		return d.states.Probed(ctx, seen, out.Kind == durable.OutcomeDelivered, "the probe after the revival failed, job "+v.job()+": "+out.Error)
+		return d.states.Probed(ctx, seen, out.Kind == durable.OutcomeDelivered, "the probe after the revival failed, job "+
+			v.job()+": "+out.Error)
 	})
 	if err != nil {
-		d.log.Warn("the end of a probe could not be stored; another one follows", "consumer", v.consumer.ID, "job", v.job(), "error", err)
+		d.log.Warn("the end of a probe could not be stored; another one follows", "consumer", v.consumer.ID, "job", v.job(),
+			"error", err)
 	}
 }

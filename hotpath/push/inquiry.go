@@ -56,7 +56,8 @@ func (v *delivery) exchange(p *policy.Policy, deadline time.Time) egress.Result 
 		v.note = "the status URL answered 404: the message was sent again"
 		return v.post(deadline)
 	}
-	return egress.Result{Err: fmt.Errorf("the status URL answered %d; it is asked again", status), RetryAfter: -1, Sent: true, Took: time.Since(begun)}
+	return egress.Result{Err: fmt.Errorf("the status URL answered %d; it is asked again", status), RetryAfter: -1,
+		Sent: true, Took: time.Since(begun)}
 }
 
 // ambiguous reports whether the consumer may have processed the attempt before. An attempt
@@ -91,7 +92,8 @@ func (v *delivery) inquire(ctx context.Context, p *policy.Policy, deadline time.
 // the policy.
 func (v *delivery) askStatus(ctx context.Context, p *policy.Policy, authorization string) (status int, err error) {
 	id := v.msg.PathID()
-	req, err := http.NewRequestWithContext(egress.For(ctx, share.Consumer(v.consumer.Account())), http.MethodGet, p.StatusURL.For(id), http.NoBody)
+	req, err := http.NewRequestWithContext(egress.For(ctx, share.Consumer(v.consumer.Account())), http.MethodGet,
+		p.StatusURL.For(id), http.NoBody)
 	if err != nil {
 		return 0, errInquiry
 	}

@@ -44,7 +44,8 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 	}
 	out.Answer, out.Error, out.Phase = res.Answer, describeFailure(res), phaseOf(res)
 	if p.TombstoneAfter > 0 {
-		out.Tombstone = &durable.Tombstone{ConsumerNo: v.consumer.Account(), After: p.TombstoneAfter, Window: p.TombstoneWindow}
+		out.Tombstone = &durable.Tombstone{ConsumerNo: v.consumer.Account(), After: p.TombstoneAfter,
+			Window: p.TombstoneWindow}
 	}
 	if verdict.Meaning != policy.Retry {
 		out.Kind = durable.OutcomeDead

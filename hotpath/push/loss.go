@@ -113,7 +113,8 @@ func (d *Dispatcher) restore(ctx context.Context, l *lane) {
 	mine, err := d.queue.RestoreLeases(op, l.no, leases, d.lease(l.consumer.Load()))
 	if err != nil {
 		if ctx.Err() == nil {
-			d.log.Debug("leases that Redis may have lost cannot be given back; trying again", "consumer", l.no, "jobs", len(leases), "error", err)
+			d.log.Debug("leases that Redis may have lost cannot be given back; trying again", "consumer", l.no, "jobs",
+				len(leases), "error", err)
 			time.AfterFunc(storePause, func() { d.SuspectLoss(l.no) })
 		}
 		return

@@ -71,7 +71,8 @@ func (r *lossRig) Messages(_ context.Context, _ uint32, ids []ident.ID) ([]durab
 	return out, nil
 }
 
-func (r *lossRig) MessagesUpTo(ctx context.Context, channel uint32, ids []ident.ID, _ int) ([]durable.Message, int, error) {
+func (r *lossRig) MessagesUpTo(ctx context.Context, channel uint32, ids []ident.ID, _ int) ([]durable.Message,
+	int, error) {
 	msgs, err := r.Messages(ctx, channel, ids)
 	return msgs, len(ids), err
 }
@@ -110,9 +111,13 @@ func newLossRig(t *testing.T) *lossRig {
 	metrics := metrics.New(prometheus.NewRegistry())
 	r.committer = outcome.New(outcome.Options{Store: r, Queue: r.redisq, Metrics: metrics, Log: log})
 	r.Dispatcher = New(Options{
-		Queue: r.redisq, Catalogue: catalogue.New(&memstore.Store{}, log), Deliverer: r, Verifier: verifierOf(r, 1<<20), Outcomes: r.committer,
-		Pace: noPace{}, NowMs: func() int64 { return time.Now().UnixMilli() }, Touched: func(uint32) {}, Refill: func(uint32) {}, Log: log, Metrics: metrics,
-		Settings: Settings{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second, MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour, RetryShare: 100}),
+		Queue: r.redisq, Catalogue: catalogue.New(&memstore.Store{}, log), Deliverer: r, Verifier: verifierOf(r,
+			1<<20), Outcomes: r.committer,
+		Pace: noPace{}, NowMs: func() int64 { return time.Now().UnixMilli() }, Touched: func(uint32) {
+
+		}, Refill: func(uint32) {}, Log: log, Metrics: metrics,
+		Settings: Settings{Lease: time.Minute, Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second,
+			MaxRetries: 2, Backoff: policy.Waits(time.Hour), MaxDelay: time.Hour, RetryShare: 100}),
 			Concurrency: 100, PerConsumer: 2},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -134,7 +139,8 @@ func newLossRig(t *testing.T) *lossRig {
 func (r *lossRig) begin() []ident.ID {
 	r.t.Helper()
 	ids := []ident.ID{ident.AtMillis(1), ident.AtMillis(2), ident.AtMillis(3)}
-	_, err := r.redisq.Enqueue(r.t.Context(), 1, []redisq.Job{{ID: ids[0], Priority: 2, Attempts: 1}, {ID: ids[1], Priority: 1}, {ID: ids[2]}}, redisq.Recovered)
+	_, err := r.redisq.Enqueue(r.t.Context(), 1, []redisq.Job{{ID: ids[0], Priority: 2, Attempts: 1},
+		{ID: ids[1], Priority: 1}, {ID: ids[2]}}, redisq.Recovered)
 	require.NoError(r.t, err)
 	r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Push, Version: 1})
 	r.eventually(func() bool { return r.posts() == 2 && r.standings(ids)[2].State == redisq.Leased && r.holding() == 3 })
@@ -221,7 +227,8 @@ type lateRestorer struct {
 	begun, ended chan struct{}
 }
 
-func (q lateRestorer) RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+func (q lateRestorer) RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease,
+	lease time.Duration) ([]bool, error) {
 	q.begun <- struct{}{}
 	<-q.ended
 	return q.Queue.RestoreLeases(ctx, consumer, leases, lease)
@@ -240,7 +247,8 @@ func TestDeliveriesThatEndDuringARestorationLeaveNoLeaseBehind(t *testing.T) {
 		close(over)
 	}()
 	<-queue.begun
-	r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Push, Version: 2, State: durable.StatePaused}) // what is not sent is given back
+	// what is not sent is given back
+	r.Learn(&durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Push, Version: 2, State: durable.StatePaused})
 	r.answer <- 500
 	r.answer <- 204
 	r.eventually(func() bool {

@@ -37,7 +37,8 @@ func oneToPush(t *testing.T, q fanout.Queue, push *Dispatcher, wake func(uint32)
 	require.NoError(t, cat.Refresh(t.Context()))
 	node, err := cluster.New(t.Context(), store, "test", log)
 	require.NoError(t, err)
-	f := fanout.New(fanout.Options{Queue: q, Push: taker{push}, Catalogue: cat, Cache: push.verifier.Cache, Node: node, Wake: wake,
+	f := fanout.New(fanout.Options{Queue: q, Push: taker{push}, Catalogue: cat, Cache: push.verifier.Cache, Node: node,
+		Wake:    wake,
 		Metrics: metrics.New(prometheus.NewRegistry()), Log: log})
 	msg := &durable.Message{ID: node.IDs().Next(), ChannelNo: 1, Audience: 1}
 	f.Add([]*durable.Message{msg})
@@ -46,7 +47,9 @@ func oneToPush(t *testing.T, q fanout.Queue, push *Dispatcher, wake func(uint32)
 
 // verifierOf returns a verifier for which every message is stored.
 func verifierOf(store verify.Store, cacheBytes int) *verify.Verifier {
-	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 { return 0 }, Kept: 1 << 62, Policies: policy.NewBook(policy.Policy{})}
+	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 {
+		return 0
+	}, Kept: 1 << 62, Policies: policy.NewBook(policy.Policy{})}
 }
 
 // noPace is told of delays and forgets them.

@@ -24,7 +24,8 @@ type Queue interface {
 	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
-	Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
+	Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease,
+		time.Duration, error)
 }
 
 // Holds keeps the jobs of consumers back on all brokers: a hold.Keeper.

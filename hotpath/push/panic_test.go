@@ -51,7 +51,8 @@ type panicClaims struct {
 	left int // touched by one lane
 }
 
-func (q *panicClaims) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error) {
+func (q *panicClaims) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration,
+	limits redisq.Limits) (redisq.Claim, error) {
 	if q.left--; q.left >= 0 {
 		panic("boom")
 	}
@@ -60,7 +61,8 @@ func (q *panicClaims) Claim(ctx context.Context, consumer uint32, n int, lease t
 
 func TestAPanicOfAClaimKeepsNoSlot(t *testing.T) {
 	r := newLossRig(t)
-	d := New(Options{Queue: &panicClaims{Queue: r.redisq, left: 1}, Verifier: verifierOf(nil, 1), Outcomes: r.outcomes, Pace: r.pace, Settings: r.settings,
+	d := New(Options{Queue: &panicClaims{Queue: r.redisq, left: 1}, Verifier: verifierOf(nil, 1), Outcomes: r.outcomes,
+		Pace: r.pace, Settings: r.settings,
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Log: r.log, Metrics: r.metrics})
 	l := &lane{no: 1, limit: 2}
 	l.consumer.Store(pushConsumer())

@@ -66,7 +66,8 @@ func (d *Dispatcher) hold(v *delivery, seen *durable.Consumer, wait time.Duratio
 		return
 	}
 	now := d.catalogue.ConsumerByNo(v.consumer.Account())
-	if now == nil || v.lane.consumer.Load().StateMs != seen.StateMs || now.CallbackURL != seen.CallbackURL || now.Type != seen.Type ||
+	if now == nil || v.lane.consumer.Load().StateMs != seen.StateMs || now.CallbackURL != seen.CallbackURL ||
+		now.Type != seen.Type ||
 		now.Protocol != seen.Protocol || now.Token != seen.Token || now.Policy != seen.Policy {
 		return
 	}

@@ -32,7 +32,8 @@ func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 	k := l.consumer.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if k.Type != durable.Push || k.Held() || d.rest(k) > 0 || d.stopped || n > d.slots/2 || d.grant(l, n) < n || !l.tryReserve(n) {
+	if k.Type != durable.Push || k.Held() || d.rest(k) > 0 || d.stopped || n > d.slots/2 || d.grant(l, n) < n ||
+		!l.tryReserve(n) {
 		return nil
 	}
 	d.slots -= n

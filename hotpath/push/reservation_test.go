@@ -165,8 +165,10 @@ func (fullOutcomes) Room() int          { return claimMax - 1 }
 func idleRig() *lossRig {
 	r := &lossRig{}
 	metrics := metrics.New(prometheus.NewRegistry())
-	r.Dispatcher = New(Options{Queue: redisq.New(nil, redisq.Options{}), Metrics: metrics, Verifier: verifierOf(nil, 1<<20),
-		Settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second}), Lease: time.Minute, Concurrency: 100, PerConsumer: 2}})
+	r.Dispatcher = New(Options{Queue: redisq.New(nil, redisq.Options{}), Metrics: metrics,
+		Verifier: verifierOf(nil, 1<<20),
+		Settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: 10 * time.Second}), Lease: time.Minute,
+			Concurrency: 100, PerConsumer: 2}})
 	r.outcomes = outcome.New(outcome.Options{Metrics: metrics})
 	return r
 }
@@ -174,7 +176,8 @@ func idleRig() *lossRig {
 // Room that was reserved for nothing is given back, whether Redis took the jobs or did
 // not answer, and the lane looks again, once: a claim may have found no room.
 func TestAReservationForNothingIsGivenBack(t *testing.T) {
-	for name, queue := range map[string]fanout.Queue{"queued": answering{}, "no answer": answering{err: errors.New("no answer")}} {
+	for name, queue := range map[string]fanout.Queue{"queued": answering{},
+		"no answer": answering{err: errors.New("no answer")}} {
 		t.Run(name, func(t *testing.T) {
 			r := idleRig()
 			r.Learn(pushConsumer())

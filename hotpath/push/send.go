@@ -15,7 +15,8 @@ import (
 
 // start begins the deliveries of leases that were claimed at `at`. Leases that the fresh rule
 // allows go out at once. start returns the others, which the store must verify.
-func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time, generation uint64) (unverified []redisq.Lease) {
+func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time,
+	generation uint64) (unverified []redisq.Lease) {
 	failpoint.At(failpoint.AfterClaim)
 	d.metrics.Claimed.Add(float64(len(leases)))
 	d.touched(l.no)
@@ -24,7 +25,8 @@ func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, 
 		c := verify.OfLease(&lease)
 		if d.verifier.Fresh(k, &c, generation) {
 			if msg, ok := d.large.take(l, c.Message); ok {
-				d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: at, expiry: c.Expiry, probe: l.takeProbe()})
+				d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: at,
+					expiry: c.Expiry, probe: l.takeProbe()})
 				continue
 			}
 		}
@@ -77,7 +79,8 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 
 // send begins the deliveries of the leases that are to be delivered. It returns the leases of
 // jobs that are over, and the leases whose payloads have no room. After an error no delivery has begun.
-func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (over, rest []redisq.Lease, err error) {
+func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (over, rest []redisq.Lease,
+	err error) {
 	select {
 	case d.loading <- struct{}{}: // held until the loaded payloads are counted
 		defer func() { <-d.loading }()
@@ -106,7 +109,8 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of 
 		}
 		if c.Verdict == verify.Expired {
 			d.unreserve(l, 1)
-			d.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, d.nowMs()), Lease: lease, Haste: l.haste(), Sink: unsent{d, l}})
+			d.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, d.nowMs()), Lease: lease, Haste: l.haste(),
+				Sink: unsent{d, l}})
 			d.expired(c.ID)
 			continue
 		}
@@ -122,7 +126,8 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of 
 		}
 		lease.Attempt = c.Attempt(lease)
 		tracked := c.State.Status != durable.Waiting || lease.Flags != 0
-		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: of.at, tracked: tracked, expiry: c.Expiry, probe: l.takeProbe()})
+		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: of.at,
+			tracked: tracked, expiry: c.Expiry, probe: l.takeProbe()})
 	}
 	if aside > 0 {
 		d.unreserve(l, aside)
@@ -135,7 +140,8 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of 
 // lost the leases meanwhile, check restores them and asks again, because another broker may have got
 // and ended the jobs. mine then says which leases this broker has; nil: all. No other restoration
 // knows these leases, because they are in flight only when their deliveries begin.
-func (d *Dispatcher) check(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate, n int, mine []bool, err error) {
+func (d *Dispatcher) check(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate, n int,
+	mine []bool, err error) {
 	for {
 		cs = verify.Leased(of.leases)
 		err = guard.Do("check of claimed jobs", func() (err error) {

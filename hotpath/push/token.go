@@ -195,7 +195,8 @@ func (s *tokenSource) obtain(request *tokenRequest, refused *accessToken) (*acce
 		case kept.Sealed != nil:
 			if header, ok := s.seal.open(kept.Sealed); ok {
 				now := time.Now()
-				return &accessToken{header: header, version: kept.Version, since: now.Add(-kept.Age), until: now.Add(kept.Rest)}, nil
+				return &accessToken{header: header, version: kept.Version, since: now.Add(-kept.Age), until: now.Add(kept.Rest)},
+					nil
 			}
 			version = kept.Version // it is not one of ours
 			continue

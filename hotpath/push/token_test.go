@@ -24,7 +24,8 @@ import (
 // brokerOf returns a broker that shares tokens.
 func brokerOf(shared Tokens) *Dispatcher {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &Dispatcher{settings: Settings{Web: client, Policies: policy.NewBook(policy.Policy{}), Tokens: shared, Secret: []byte("store")}, log: slog.New(slog.DiscardHandler)}
+	return &Dispatcher{settings: Settings{Web: client, Policies: policy.NewBook(policy.Policy{}), Tokens: shared,
+		Secret: []byte("store")}, log: slog.New(slog.DiscardHandler)}
 }
 
 // sourceIn returns the source of a client in a lane of its own.
@@ -175,7 +176,8 @@ func TestBrokersAndConsumersShareTheTokenOfAClient(t *testing.T) {
 	require.Equal(t, fresh.version, requireToken(t, sources[2], old, "t2").version, "the other broker renews nothing")
 	require.EqualValues(t, 2, x.asked.Load())
 
-	for i, other := range []string{x.endpoint + "/x client s3cret a b", x.endpoint + " other s3cret a b", x.endpoint + " client other a b", x.endpoint + " client s3cret a"} {
+	for i, other := range []string{x.endpoint + "/x client s3cret a b", x.endpoint + " other s3cret a b", x.endpoint +
+		" client other a b", x.endpoint + " client s3cret a"} {
 		requireToken(t, sourceIn(t, b, other), nil, fmt.Sprint("t", i+3))
 	}
 }
@@ -229,7 +231,8 @@ func TestAnEndpointInAnotherSpellingIsTheSameClient(t *testing.T) {
 func TestWithoutAQueueEachBrokerFetchesATokenOfItsOwn(t *testing.T) {
 	x := newSite(t)
 	x.redis.Close()
-	a, b := sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret"), sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret")
+	a, b := sourceIn(t, brokerOf(x.queue), x.endpoint+" client s3cret"), sourceIn(t, brokerOf(x.queue), x.endpoint+
+		" client s3cret")
 	requireToken(t, a, nil, "t1")
 	requireToken(t, b, nil, "t2")
 }
@@ -300,12 +303,14 @@ func TestATokenEndpointThatCannotBeAskedIsSaidSo(t *testing.T) {
 	broker.settings.Web = client.Web(egress.Configured)
 	source := sourceIn(t, broker, "http://"+address+"/hidden?s3cret client s3cret")
 	_, err := source.get(nil, time.Now().Add(time.Minute))
-	require.EqualError(t, err, "the token endpoint cannot be asked: connection refused by "+address+"; nothing was sent to the consumer")
+	require.EqualError(t, err, "the token endpoint cannot be asked: connection refused by "+address+
+		"; nothing was sent to the consumer")
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
 	source = sourceIn(t, broker, secure.URL+"/?s3cret client s3cret")
 	_, err = source.get(nil, time.Now().Add(time.Minute))
-	require.EqualError(t, err, "the token endpoint cannot be asked: the certificate of the endpoint is signed by an unknown authority; nothing was sent to the consumer")
+	require.EqualError(t, err, "the token endpoint cannot be asked: the certificate of the endpoint is signed by an "+
+		"unknown authority; nothing was sent to the consumer")
 }
 
 func TestARedirectIsSaidToBeTheFailure(t *testing.T) {

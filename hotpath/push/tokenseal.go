@@ -27,12 +27,14 @@ func newTokenSeal(store []byte, c policy.OAuth2) tokenSeal {
 	scopes := slices.Clone(c.Scopes)
 	slices.Sort(scopes)
 	identity := ""
-	for _, part := range append([]string{egress.Plain(c.TokenURL), c.ClientID, c.ClientSecret}, slices.Compact(scopes)...) {
+	for _, part := range append([]string{egress.Plain(c.TokenURL), c.ClientID, c.ClientSecret},
+		slices.Compact(scopes)...) {
 		identity += strconv.Itoa(len(part)) + ":" + part
 	}
 	derive := func(what string, n int) []byte {
 		// The error is that of a length beyond 255 hashes.
-		key, _ := hkdf.Key(sha256.New, append(slices.Clone(store), c.ClientSecret...), nil, "penstock token "+what+"\n"+identity, n)
+		key, _ := hkdf.Key(sha256.New, append(slices.Clone(store), c.ClientSecret...), nil, "penstock token "+what+"\n"+
+			identity, n)
 		return key
 	}
 	block, err := aes.NewCipher(derive("key", 32))

@@ -68,7 +68,8 @@ func (d *Dispatcher) source(client policy.OAuth2) *tokenSource {
 	}
 	s := b.all[seal.name]
 	if s == nil {
-		s = &tokenSource{seal: seal, shared: d.settings.Tokens, fetch: fetcher(d.settings.Web, client), alone: d.notShared, running: &d.deliveries, used: time.Now()}
+		s = &tokenSource{seal: seal, shared: d.settings.Tokens, fetch: fetcher(d.settings.Web, client), alone: d.notShared,
+			running: &d.deliveries, used: time.Now()}
 		b.all[seal.name] = s
 	}
 	return s
@@ -94,7 +95,8 @@ func (d *Dispatcher) notShared(err error) {
 
 // withToken calls send with an access token, and once more with a new one where the answer is 401
 // and a new one may help. send returns the status of a complete answer, else 0.
-func (v *delivery) withToken(client policy.OAuth2, deadline time.Time, send func(authorization string, again bool) int) error {
+func (v *delivery) withToken(client policy.OAuth2, deadline time.Time, send func(authorization string,
+	again bool) int) error {
 	s := v.tokens(v.d.policy(v.consumer).Authorization, client)
 	token, err := s.get(nil, deadline)
 	if err != nil {
@@ -121,7 +123,8 @@ func (v *delivery) withToken(client policy.OAuth2, deadline time.Time, send func
 
 // postWithToken sends the request with an access token. A consumer that answers 401 gets the
 // request once more with a new token, within the same attempt.
-func (v *delivery) postWithToken(target Target, req *fasthttp.Request, client policy.OAuth2, deadline time.Time) (res egress.Result) {
+func (v *delivery) postWithToken(target Target, req *fasthttp.Request, client policy.OAuth2,
+	deadline time.Time) (res egress.Result) {
 	begun := time.Now()
 	err := v.withToken(client, deadline, func(authorization string, again bool) int {
 		req.Header.Set("Authorization", authorization)
@@ -195,12 +198,14 @@ func (d *Dispatcher) holdRefusing(v *delivery, seen *durable.Consumer) bool {
 	wait, first, ok := v.lane.refusals.hold(v.refused)
 	if !ok {
 		if first {
-			d.log.Warn("a consumer goes on refusing access tokens that were just renewed; its attempts count again", "consumer", v.consumer.ID, "job", v.job())
+			d.log.Warn("a consumer goes on refusing access tokens that were just renewed; its attempts count again", "consumer",
+				v.consumer.ID, "job", v.job())
 		}
 		return false
 	}
 	if first {
-		d.log.Info("a consumer refuses an access token that was just renewed; it is held", "consumer", v.consumer.ID, "job", v.job(), "wait", wait.String())
+		d.log.Info("a consumer refuses an access token that was just renewed; it is held", "consumer", v.consumer.ID, "job",
+			v.job(), "wait", wait.String())
 	}
 	d.metrics.Attempts.WithLabelValues("token_refused").Inc()
 	v.dropKept()

@@ -34,7 +34,8 @@ func (v *Verifier) ordered(k *durable.Consumer) (policy.OnBlocked, bool) {
 
 // states returns the stored states of the undecided candidates. For an ordered consumer it also
 // decides which of them have to wait for an earlier message of their key.
-func (v *Verifier) states(ctx context.Context, k *durable.Consumer, cs []Candidate, ids []ident.ID) (map[ident.ID]durable.JobState, error) {
+func (v *Verifier) states(ctx context.Context, k *durable.Consumer, cs []Candidate,
+	ids []ident.ID) (map[ident.ID]durable.JobState, error) {
 	mode, ordered := v.ordered(k)
 	if !ordered {
 		return v.Store.JobStates(ctx, k.No, ids)

@@ -21,7 +21,8 @@ import (
 // A Store is the part of durable.Store that the verifier reads.
 type Store interface {
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
-	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error)
+	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message,
+		read int, err error)
 	Job(ctx context.Context, k *durable.Consumer, id ident.ID) (durable.StoredJob, error)
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
 }
@@ -178,7 +179,8 @@ func (v *Verifier) Verify(ctx context.Context, k *durable.Consumer, cs []Candida
 }
 
 // load loads the missing messages and returns how many leading candidates are decided.
-func (v *Verifier) load(ctx context.Context, k *durable.Consumer, cs []Candidate, missing []ident.ID, budget int) (n int, err error) {
+func (v *Verifier) load(ctx context.Context, k *durable.Consumer, cs []Candidate, missing []ident.ID,
+	budget int) (n int, err error) {
 	msgs, read, err := v.Store.MessagesUpTo(ctx, k.ChannelNo, missing, budget)
 	if err != nil {
 		return 0, err

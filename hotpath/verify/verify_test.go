@@ -27,7 +27,8 @@ func (s *table) JobStates(_ context.Context, _ uint32, ids []ident.ID) (map[iden
 	return s.states, nil
 }
 
-func (s *table) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error) {
+func (s *table) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int,
+	err error) {
 	for ; read < len(ids) && (budget > 0 || read == 0); read++ {
 		s.loaded++
 		if !s.removed[ids[read]] {
@@ -56,7 +57,8 @@ const now, kept = 100_000, 10 // ms
 var consumer = &durable.Consumer{No: 1, ChannelNo: 1}
 
 func verifierOf(s *table) *Verifier {
-	return &Verifier{Store: s, Cache: NewCache(1 << 20), NowMs: func() int64 { return now }, Kept: kept * 1e6, Policies: policy.NewBook(policy.Policy{})}
+	return &Verifier{Store: s, Cache: NewCache(1 << 20), NowMs: func() int64 { return now }, Kept: kept * 1e6,
+		Policies: policy.NewBook(policy.Policy{})}
 }
 
 // Whatever is known of a job, one and many are judged alike.
@@ -84,7 +86,8 @@ func TestOneAndManyGetTheSameVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := ident.AtMillis(c.at)
-			s := &table{states: map[ident.ID]durable.JobState{id: {Status: c.status, Attempts: 3}}, removed: map[ident.ID]bool{id: c.removed}}
+			s := &table{states: map[ident.ID]durable.JobState{id: {Status: c.status, Attempts: 3}},
+				removed: map[ident.ID]bool{id: c.removed}}
 			v := verifierOf(s)
 			if c.cached {
 				v.Cache.Put(&durable.Message{ID: id, Audience: 2, Payload: []byte("x")})
@@ -166,7 +169,8 @@ func TestTheBudgetBoundsWhatIsLoaded(t *testing.T) {
 	for i := range ids {
 		ids[i] = ident.AtMillis(int64(now + i))
 	}
-	s := &table{states: map[ident.ID]durable.JobState{ids[0]: {Status: durable.Dead}, ids[5]: {Status: durable.Delivered}}, removed: map[ident.ID]bool{ids[2]: true}}
+	s := &table{states: map[ident.ID]durable.JobState{ids[0]: {Status: durable.Dead}, ids[5]: {Status: durable.Delivered}},
+		removed: map[ident.ID]bool{ids[2]: true}}
 	v := verifierOf(s)
 	v.Cache.Put(&durable.Message{ID: ids[3], Audience: 1})
 	cs := make([]Candidate, len(ids))

@@ -32,7 +32,8 @@ import (
 // A Store is the part of durable.Store used here.
 type Store interface {
 	RaiseAlert(ctx context.Context, a durable.Alert) error
-	DueAlerts(ctx context.Context, sink durable.Sink, nowMs int64, limit int) (due []durable.Alert, nextMs int64, err error)
+	DueAlerts(ctx context.Context, sink durable.Sink, nowMs int64, limit int) (due []durable.Alert,
+		nextMs int64, err error)
 	ClaimAlert(ctx context.Context, a durable.Alert, untilMs int64) (bool, error)
 	FinishAlert(ctx context.Context, a durable.Alert, onto []durable.Sink, most int) (full []durable.Sink, err error)
 	ForgetAlerts(ctx context.Context, beforeMs int64) error
@@ -115,9 +116,11 @@ func New(o Options) *Alerts {
 		return c
 	}
 	a.published = counter("alerts_total", "Alerts that this broker published on the channel ~alerts, by event.", "event")
-	a.sent = counter("alerts_sent_total", "Alerts that a mail server or the alert webhook took from this broker, by sink.", "sink")
+	a.sent = counter("alerts_sent_total", "Alerts that a mail server or the alert webhook took from this broker, by sink.",
+		"sink")
 	a.failures = counter("alert_failures_total", "Failed tries to hand alerts to a sink, by sink.", "sink")
-	a.dropped = counter("alerts_dropped_total", "Alerts that a sink will not get, because it failed too often or too many waited, by sink.", "sink")
+	a.dropped = counter("alerts_dropped_total", "Alerts that a sink will not get, because it failed too often or too "+
+		"many waited, by sink.", "sink")
 	o.Catalogue.Watch(a.learn)
 	return a
 }
@@ -145,7 +148,8 @@ func (a *Alerts) Run(ctx context.Context, growth bool) {
 }
 
 // loop runs rounds. A round returns when the next one is useful without a hint.
-func (a *Alerts) loop(ctx context.Context, name string, wake func() <-chan struct{}, round func(context.Context) (time.Duration, error)) {
+func (a *Alerts) loop(ctx context.Context, name string, wake func() <-chan struct{},
+	round func(context.Context) (time.Duration, error)) {
 	failing := false
 	for {
 		hint := wake() // from before the round: a hint during it is not lost
@@ -179,7 +183,8 @@ func (a *Alerts) Wake() {
 
 // learn looks at a changed consumer. The transition may be that of a broker that died since.
 func (a *Alerts) learn(k *durable.Consumer) {
-	if a.o.NowMs()-k.StateMs < time.Minute.Milliseconds() && k.StateMs != k.ChangedAt.UnixMilli() && !a.learned.Swap(true) {
+	if a.o.NowMs()-k.StateMs < time.Minute.Milliseconds() && k.StateMs != k.ChangedAt.UnixMilli() &&
+		!a.learned.Swap(true) {
 		time.AfterFunc(grace, func() {
 			a.learned.Store(false)
 			a.Wake()

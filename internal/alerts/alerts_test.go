@@ -44,7 +44,8 @@ func newWorld(t *testing.T) *world {
 	store, err := durable.OpenSQLite(ctx, dir, durable.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	w := &world{t: t, store: store, cat: catalogue.New(store, slog.New(slog.DiscardHandler)), failures: map[string]int{}, retry: firstRetry}
+	w := &world{t: t, store: store, cat: catalogue.New(store, slog.New(slog.DiscardHandler)), failures: map[string]int{},
+		retry: firstRetry}
 	for _, id := range []string{ident.AlertsChannel, "c"} {
 		_, _, err = store.PutChannel(ctx, durable.Put{ID: id, NewToken: "t"})
 		require.NoError(t, err)
@@ -58,7 +59,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) consumer(id string) durable.Consumer {
 	pull := durable.Pull
-	k, _, err := w.store.PutConsumer(context.Background(), durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: "c", Type: &pull})
+	k, _, err := w.store.PutConsumer(context.Background(), durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"},
+		ChannelID: "c", Type: &pull})
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.cat.Refresh(context.Background()))
 	return k
@@ -111,7 +113,8 @@ func (w *world) Post(_ context.Context, id string, _ []byte) error {
 
 // broker runs the alerts of a broker until the test ends, or until it is stopped.
 func (w *world) broker(change func(*Options)) (a *Alerts, stop func()) {
-	o := Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() }, Publish: w.publish, Mail: w, Webhook: w, Log: slog.New(slog.DiscardHandler)}
+	o := Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() },
+		Publish: w.publish, Mail: w, Webhook: w, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
@@ -152,7 +155,8 @@ func (w *world) eventually(what string, condition func() bool) {
 
 // die moves a consumer to DEAD in the store only, as a broker does that ends at once.
 func (w *world) die(k durable.Consumer) {
-	_, changed, err := w.store.SetConsumerState(context.Background(), durable.StateChange{ConsumerNo: k.No, To: durable.StateDead,
+	_, changed, err := w.store.SetConsumerState(context.Background(), durable.StateChange{ConsumerNo: k.No,
+		To:   durable.StateDead,
 		From: []durable.ConsumerState{durable.StateActive}, Reason: "failures"})
 	require.NoError(w.t, err)
 	require.True(w.t, changed)
@@ -160,7 +164,8 @@ func (w *world) die(k durable.Consumer) {
 
 // slow raises the alert that a consumer is slow, as the count of its attempts does.
 func slow(a *Alerts, consumer uint32, reason string, atMs int64) error {
-	err := a.o.Store.RaiseAlert(context.Background(), durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: consumer, AtMs: atMs, Reason: reason})
+	err := a.o.Store.RaiseAlert(context.Background(), durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: consumer,
+		AtMs: atMs, Reason: reason})
 	if err == nil {
 		a.Wake()
 	}
@@ -185,7 +190,12 @@ func TestSlowIsOneAlert(t *testing.T) {
 			return err == nil && len(due) == 0
 		})
 	}
-	w.eventually("the sinks", func() bool { _, posts := w.counts(); _, mails := w.mailed(); return posts == 1 && mails == 1 })
+	w.eventually("the sinks", func() bool {
+		_, posts := w.counts()
+		_, mails := w.mailed()
+		return posts == 1 &&
+			mails == 1
+	})
 	time.Sleep(200 * time.Millisecond)
 	published, posts := w.counts()
 	require.Equal(t, []int{1, 1}, []int{published, posts})
@@ -193,7 +203,8 @@ func TestSlowIsOneAlert(t *testing.T) {
 	require.Equal(t, []string{"k"}, consumers)
 	require.Equal(t, fmt.Sprintf("alert-slow-%d-", w.k.No), w.published[0][:len("alert-slow-x-")])
 	require.True(t, ident.ValidName(w.published[0]))
-	require.EqualValues(t, 1, testutil.ToFloat64(a.published.WithLabelValues("consumer.slow"))+testutil.ToFloat64(b.published.WithLabelValues("consumer.slow")))
+	require.EqualValues(t, 1, testutil.ToFloat64(a.published.WithLabelValues("consumer.slow"))+
+		testutil.ToFloat64(b.published.WithLabelValues("consumer.slow")))
 
 	require.NoError(t, slow(a, w.k.No, "again", now+1))
 	w.eventually("another one", func() bool { n, _ := w.counts(); return n == 2 })
@@ -229,7 +240,8 @@ func TestASinkThatFailsGetsTheAlertLater(t *testing.T) {
 	require.EqualValues(t, 3, testutil.ToFloat64(a.failures.WithLabelValues("webhook")))
 	require.EqualValues(t, 1, testutil.ToFloat64(a.failures.WithLabelValues("channel")))
 
-	row := durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: w.k.No, ChannelID: "c", ConsumerID: "k", AtMs: now, Sink: durable.AlertWebhook, Tries: maxTries - 2}
+	row := durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: w.k.No, ChannelID: "c", ConsumerID: "k", AtMs: now,
+		Sink: durable.AlertWebhook, Tries: maxTries - 2}
 	require.NoError(t, a.conclude(context.Background(), []durable.Alert{row}, errors.New("away")))
 	require.Zero(t, testutil.ToFloat64(a.dropped.WithLabelValues("webhook")))
 	row.Tries++
@@ -264,7 +276,8 @@ func TestAStormIsFewMails(t *testing.T) {
 func (w *world) raise(a *Alerts, k durable.Consumer, n int, atMs int64) {
 	w.t.Helper()
 	for i := range n {
-		require.NoError(w.t, w.store.RaiseAlert(context.Background(), durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: k.No, AtMs: atMs + int64(i)}))
+		require.NoError(w.t, w.store.RaiseAlert(context.Background(), durable.Alert{Event: durable.ConsumerSlow,
+			ConsumerNo: k.No, AtMs: atMs + int64(i)}))
 	}
 	for {
 		next, err := a.publishRound(context.Background())
@@ -278,7 +291,8 @@ func (w *world) raise(a *Alerts, k durable.Consumer, n int, atMs int64) {
 // What waits for a sink is bounded, and one consumer has a part of it; the channel has all alerts.
 func TestWhatWaitsForASinkIsBounded(t *testing.T) {
 	w := newWorld(t)
-	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() }, Publish: w.publish, Webhook: w, Log: slog.New(slog.DiscardHandler)})
+	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() },
+		Publish: w.publish, Webhook: w, Log: slog.New(slog.DiscardHandler)})
 	now := time.Now().UnixMilli()
 	const part, more = (held + 2) / 3, 5
 	w.raise(a, w.k, part+more, now)
@@ -301,7 +315,8 @@ func TestWhatWaitsForASinkIsBounded(t *testing.T) {
 // a loud one.
 func TestASinkIsGivenTheAlertsOfConsumersInTurn(t *testing.T) {
 	w := newWorld(t)
-	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() }, Publish: w.publish, Mail: w, Webhook: w, Log: slog.New(slog.DiscardHandler)})
+	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return time.Now().UnixMilli() },
+		Publish: w.publish, Mail: w, Webhook: w, Log: slog.New(slog.DiscardHandler)})
 	now := time.Now().UnixMilli()
 	quiet := w.consumer("quiet")
 	w.raise(a, w.k, 3*postPage, now)
@@ -309,7 +324,8 @@ func TestASinkIsGivenTheAlertsOfConsumersInTurn(t *testing.T) {
 	_, err := a.webhookRound(context.Background())
 	require.NoError(t, err)
 	require.Len(t, w.posts, postPage)
-	require.Contains(t, w.posts[:2], key(&durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: quiet.No, AtMs: now + 1000}))
+	require.Contains(t, w.posts[:2], key(&durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: quiet.No,
+		AtMs: now + 1000}))
 	due, _, err := a.due(context.Background(), durable.AlertMail, now+2000, 4)
 	require.NoError(t, err)
 	require.Len(t, due, 4)
@@ -319,7 +335,9 @@ func TestASinkIsGivenTheAlertsOfConsumersInTurn(t *testing.T) {
 // Only an alert about a held consumer has a link, and its body is the same on every broker.
 func TestTheBodyOfAnAlert(t *testing.T) {
 	w := newWorld(t)
-	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return 0 }, Log: slog.New(slog.DiscardHandler),
+	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 {
+		return 0
+	}, Log: slog.New(slog.DiscardHandler),
 		Link: func(_ context.Context, a *durable.Alert) (string, error) { return "https://b/" + a.ConsumerID, nil }})
 	for event, want := range map[durable.Event]string{
 		durable.ConsumerDead:    `{"Event":"consumer.dead","ChannelID":"c","ConsumerID":"k","At":"2020-09-13T12:26:40.123Z","Reason":"why","ReviveURL":"https://b/k"}`,
@@ -328,7 +346,8 @@ func TestTheBodyOfAnAlert(t *testing.T) {
 		durable.ConsumerSlow:    `{"Event":"consumer.slow","ChannelID":"c","ConsumerID":"k","At":"2020-09-13T12:26:40.123Z","Reason":"why"}`,
 		durable.DLQGrowing:      `{"Event":"dlq.growing","ChannelID":"c","ConsumerID":"k","At":"2020-09-13T12:26:40.123Z","Reason":"why"}`,
 	} {
-		body, err := a.body(context.Background(), &durable.Alert{Event: event, ChannelID: "c", ConsumerID: "k", AtMs: 1600000000123, Reason: "why"})
+		body, err := a.body(context.Background(), &durable.Alert{Event: event, ChannelID: "c", ConsumerID: "k",
+			AtMs: 1600000000123, Reason: "why"})
 		require.NoError(t, err)
 		require.Equal(t, want, string(body))
 	}
@@ -339,7 +358,9 @@ func TestGrowthIsAlertedOnceUntilItEnds(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().UnixMilli()
 	owns := true
-	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 { return now }, Log: slog.New(slog.DiscardHandler)})
+	a := New(Options{Store: w.store, Catalogue: w.cat, NowMs: func() int64 {
+		return now
+	}, Log: slog.New(slog.DiscardHandler)})
 	check := func() int {
 		t.Helper()
 		g := &growthCheck{Alerts: a, Growth: Growth{Jobs: 3, Window: time.Minute, Owns: func(uint32) bool { return owns }}}
@@ -353,7 +374,8 @@ func TestGrowthIsAlertedOnceUntilItEnds(t *testing.T) {
 		t.Helper()
 		var dead []durable.Outcome
 		for range n {
-			dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: w.k.No, ID: w.ids.Next(), Attempts: 1, AtMs: now, Error: "no"})
+			dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: w.k.No, ID: w.ids.Next(), Attempts: 1,
+				AtMs: now, Error: "no"})
 		}
 		require.NoError(t, w.store.Record(context.Background(), dead))
 	}

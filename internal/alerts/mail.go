@@ -147,7 +147,8 @@ func text(alerts []apitype.Alert) string {
 			b.WriteString("\n\n")
 		}
 		at, _ := a.At.MarshalJSON() // never fails
-		fmt.Fprintf(&b, "Event:    %s\nChannel:  %s\nConsumer: %s\nAt:       %s\nReason:   %s\n", a.Event, a.ChannelID, a.ConsumerID,
+		fmt.Fprintf(&b, "Event:    %s\nChannel:  %s\nConsumer: %s\nAt:       %s\nReason:   %s\n", a.Event, a.ChannelID,
+			a.ConsumerID,
 			strings.Trim(string(at), `"`), oneLine(a.Reason))
 		if a.ReviveURL != "" {
 			fmt.Fprintf(&b, "Revive:   %s\n", a.ReviveURL)

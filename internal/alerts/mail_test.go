@@ -27,7 +27,9 @@ import (
 
 func TestWhatAMailServerMayBe(t *testing.T) {
 	to := []string{"a@example.com"}
-	for _, url := range []string{"smtp://mail.example", "smtp://mail.example:2525?tls=starttls", "smtp://u:p%40ss@mail.example?tls=implicit", "smtp://mail.example?tls=none", "smtp://u:p@127.0.0.1:25?tls=none", "smtp://u:p@[::1]?tls=none"} {
+	for _, url := range []string{"smtp://mail.example", "smtp://mail.example:2525?tls=starttls",
+		"smtp://u:p%40ss@mail.example?tls=implicit", "smtp://mail.example?tls=none", "smtp://u:p@127.0.0.1:25?tls=none",
+		"smtp://u:p@[::1]?tls=none"} {
 		_, err := NewMail(url, "Penstock <a@example.com>", append(to, " B <b@example.com>"), nil)
 		require.NoError(t, err, url)
 	}
@@ -126,7 +128,8 @@ func TestAMailIsSentEncryptedOnly(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		return m.Send(ctx, "alert-1", []apitype.Alert{{Event: "consumer.dead", ChannelID: "c", ConsumerID: "k", Reason: "one\r\n.\r\ntwo \u20ac", ReviveURL: "https://b/x"}})
+		return m.Send(ctx, "alert-1", []apitype.Alert{{Event: "consumer.dead", ChannelID: "c", ConsumerID: "k",
+			Reason: "one\r\n.\r\ntwo \u20ac", ReviveURL: "https://b/x"}})
 	}
 	trusted := &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"}
 	addr := serve(true, false)

@@ -61,7 +61,8 @@ func parseServer(text string) (s mailServer, err error) {
 		s.options = append(s.options, mail.WithTLSPolicy(mail.TLSMandatory))
 	case tlsImplicit: // the client does not see that the connection of our dial is encrypted
 		s.options = append(s.options, mail.WithSSL())
-		auth = mail.WithOpportunisticSMTPAuth(mail.SMTPAuthSCRAMSHA256PLUS, mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthSCRAMSHA1PLUS, mail.SMTPAuthSCRAMSHA1,
+		auth = mail.WithOpportunisticSMTPAuth(mail.SMTPAuthSCRAMSHA256PLUS, mail.SMTPAuthSCRAMSHA256,
+			mail.SMTPAuthSCRAMSHA1PLUS, mail.SMTPAuthSCRAMSHA1,
 			mail.SMTPAuthCramMD5, mail.SMTPAuthPlain, mail.SMTPAuthLogin)
 	case tlsNone:
 		s.options = append(s.options, mail.WithTLSPolicy(mail.NoTLS))
@@ -99,7 +100,8 @@ func (s *mailServer) client(ctx context.Context) (*mail.Client, error) {
 		encrypted := tls.Client(c, config)
 		return encrypted, encrypted.HandshakeContext(dialing)
 	}
-	return mail.NewClient(s.host, append([]mail.Option{mail.WithTLSConfig(config), mail.WithTimeout(tryTimeout), mail.WithDialContextFunc(dial)}, s.options...)...)
+	return mail.NewClient(s.host, append([]mail.Option{mail.WithTLSConfig(config), mail.WithTimeout(tryTimeout),
+		mail.WithDialContextFunc(dial)}, s.options...)...)
 }
 
 // maxSaid bounds what a mail server says in one connection: its answers to a mail with 50

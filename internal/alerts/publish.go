@@ -62,19 +62,22 @@ func (a *Alerts) publishOne(ctx context.Context, alert *durable.Alert) error {
 	}
 	ctx, cancel := finish(ctx, publishFor)
 	defer cancel()
-	err = a.o.Publish(ctx, &durable.Message{ChannelNo: ch.No, Key: key(alert), ContentType: apitype.MediaJSON, Payload: body})
+	err = a.o.Publish(ctx, &durable.Message{ChannelNo: ch.No, Key: key(alert), ContentType: apitype.MediaJSON,
+		Payload: body})
 	failpoint.At(failpoint.AfterAlert)
 	repeat := errors.Is(err, durable.ErrDuplicate) || errors.Is(err, durable.ErrConflict)
 	onto := a.onto
 	switch {
 	case err == nil:
 		a.published.WithLabelValues(alert.Event.String()).Inc()
-		a.o.Log.Info("alert", "event", alert.Event.String(), "channel", alert.ChannelID, "consumer", alert.ConsumerID, "reason", alert.Reason)
+		a.o.Log.Info("alert", "event", alert.Event.String(), "channel", alert.ChannelID, "consumer", alert.ConsumerID,
+			"reason", alert.Reason)
 	case repeat && alert.Tries == 0: // no broker had begun to publish it: the same alert was raised again
 		onto = nil
 	case repeat: // by a broker that died before it ended the row
 	case errors.Is(err, durable.ErrRejected):
-		a.o.Log.Error("an alert cannot be published", "event", alert.Event.String(), "channel", alert.ChannelID, "consumer", alert.ConsumerID, "error", err)
+		a.o.Log.Error("an alert cannot be published", "event", alert.Event.String(), "channel", alert.ChannelID, "consumer",
+			alert.ConsumerID, "error", err)
 	default:
 		a.failures.WithLabelValues("channel").Inc()
 		return err
@@ -82,7 +85,8 @@ func (a *Alerts) publishOne(ctx context.Context, alert *durable.Alert) error {
 	full, err := a.o.Store.FinishAlert(ctx, *alert, onto, held)
 	for _, sink := range full {
 		a.dropped.WithLabelValues(sinkName(sink)).Inc()
-		a.o.Log.Warn("too many alerts wait for a sink; one is on the channel only", "sink", sinkName(sink), "event", alert.Event.String(), "channel", alert.ChannelID, "consumer", alert.ConsumerID)
+		a.o.Log.Warn("too many alerts wait for a sink; one is on the channel only", "sink", sinkName(sink), "event",
+			alert.Event.String(), "channel", alert.ChannelID, "consumer", alert.ConsumerID)
 	}
 	if len(onto) > 0 {
 		a.handOn()

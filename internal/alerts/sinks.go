@@ -40,7 +40,8 @@ const (
 
 // due returns up to limit alerts that a sink may be given now, in turn by consumer, and the time from
 // which it may be given another one.
-func (a *Alerts) due(ctx context.Context, sink durable.Sink, nowMs int64, limit int) (due []*durable.Alert, nextMs int64, err error) {
+func (a *Alerts) due(ctx context.Context, sink durable.Sink, nowMs int64, limit int) (due []*durable.Alert,
+	nextMs int64, err error) {
 	all, nextMs, err := a.o.Store.DueAlerts(ctx, sink, nowMs, held)
 	var turns share.Turns[*durable.Alert]
 	for i := range all {
@@ -158,7 +159,8 @@ func (a *Alerts) conclude(ctx context.Context, alerts []durable.Alert, failure e
 			a.sent.WithLabelValues(name).Inc()
 		case alert.Tries+1 >= maxTries:
 			a.dropped.WithLabelValues(name).Inc()
-			a.o.Log.Error("a sink failed too often; it does not get the alert, which is on the channel", "sink", name, "alert", names([]durable.Alert{alert}))
+			a.o.Log.Error("a sink failed too often; it does not get the alert, which is on the channel", "sink", name, "alert",
+				names([]durable.Alert{alert}))
 		default:
 			continue
 		}

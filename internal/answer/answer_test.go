@@ -107,7 +107,8 @@ func serve(t *testing.T, b *share.Bound, size int) *fasthttputil.InmemoryListene
 }
 
 // ask sends a request and returns its connection and status, without reading the body.
-func ask(t *testing.T, ln *fasthttputil.InmemoryListener, method, query string) (net.Conn, *bufio.Reader, *fasthttp.ResponseHeader) {
+func ask(t *testing.T, ln *fasthttputil.InmemoryListener, method, query string) (net.Conn, *bufio.Reader,
+	*fasthttp.ResponseHeader) {
 	t.Helper()
 	c, err := ln.Dial()
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ func calm(c net.Conn) {
 		return // it is closed: the next write says so
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes) // without it all is slower to be noticed
+		// without it all is slower to be noticed
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes)
 	})
 }

@@ -2,7 +2,8 @@ package apitype
 
 // An Alert is the payload of a message on the channel ~alerts, and of an alert webhook.
 type Alert struct {
-	Event      string `json:"Event"`     // "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing" or "books.differ"
+	// "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing" or "books.differ"
+	Event      string `json:"Event"`
 	ChannelID  string `json:"ChannelID"` // of the consumer
 	ConsumerID string `json:"ConsumerID"`
 	At         Time   `json:"At"` // of a transition, StateChangedAt of the consumer

@@ -17,7 +17,8 @@ import (
 func TestEveryFieldHasATag(t *testing.T) {
 	types := 0
 	for _, r := range apitype.Routes() {
-		for _, a := range append(r.Answers, apitype.Answer{Body: r.Request}, apitype.Answer{Body: apitype.Body{Value: apitype.Problem{}}}) {
+		for _, a := range append(r.Answers, apitype.Answer{Body: r.Request},
+			apitype.Answer{Body: apitype.Body{Value: apitype.Problem{}}}) {
 			if a.Value == nil {
 				continue
 			}
@@ -71,8 +72,10 @@ func TestTimesAreReadAsRFC3339SaysOnly(t *testing.T) {
 		require.Equal(t, want, got.UTC().Format(time.RFC3339Nano))
 	}
 	for _, text := range []string{
-		"", "2026-01-31", "2026-01-31T08:00:00", "2026-01-31T8:00:00Z", "2026-01-31 08:00:00Z", "2026-01-31t08:00:00z", "2026-01-31T08:00:00,5Z", "2026-01-31T08:00:00.Z",
-		"2026-01-31T08:00:00+24:00", "2026-01-31T08:00:00+01:60", "2026-01-31T08:00:00+0100", "2026-02-29T08:00:00Z", "2026-01-31T24:00:00Z", "+2026-01-31T08:00:00Z", "2026-01-31T08:00:00Z\n",
+		"", "2026-01-31", "2026-01-31T08:00:00", "2026-01-31T8:00:00Z", "2026-01-31 08:00:00Z", "2026-01-31t08:00:00z",
+		"2026-01-31T08:00:00,5Z", "2026-01-31T08:00:00.Z",
+		"2026-01-31T08:00:00+24:00", "2026-01-31T08:00:00+01:60", "2026-01-31T08:00:00+0100", "2026-02-29T08:00:00Z",
+		"2026-01-31T24:00:00Z", "+2026-01-31T08:00:00Z", "2026-01-31T08:00:00Z\n",
 	} {
 		_, err := apitype.ParseTime(text)
 		require.Error(t, err, text)

@@ -35,14 +35,15 @@ type Job struct {
 	ID               string `json:"ID"`
 	ListenerEndpoint string `json:"ListenerEndpoint"` // callback URL of the consumer
 	ListenerName     string `json:"ListenerName"`     // name of the consumer, not its ID
-	Status           string `json:"Status"`           // QUEUED, INFLIGHT, DELIVERED or DEAD; FILTERED: the consumer's filter left the message out
-	StatusChangedAt  Time   `json:"StatusChangedAt"`
-	Attempts         int    `json:"Attempts"`                // with the attempt in flight; since the last redrive
-	NextAttemptAt    *Time  `json:"NextAttemptAt,omitempty"` // present while the job waits for a retry
-	HeldUntil        *Time  `json:"HeldUntil,omitempty"`     // of a job that waits while its consumer is held (Retry-After)
-	Reason           string `json:"Reason,omitempty"`        // of the last failure
-	ReasonCode       string `json:"ReasonCode,omitempty"`    // of a dead job: why it died
-	StatusCode       int    `json:"StatusCode,omitempty"`    // last answer of the consumer
+	// QUEUED, INFLIGHT, DELIVERED or DEAD; FILTERED: the consumer's filter left the message out
+	Status          string `json:"Status"`
+	StatusChangedAt Time   `json:"StatusChangedAt"`
+	Attempts        int    `json:"Attempts"`                // with the attempt in flight; since the last redrive
+	NextAttemptAt   *Time  `json:"NextAttemptAt,omitempty"` // present while the job waits for a retry
+	HeldUntil       *Time  `json:"HeldUntil,omitempty"`     // of a job that waits while its consumer is held (Retry-After)
+	Reason          string `json:"Reason,omitempty"`        // of the last failure
+	ReasonCode      string `json:"ReasonCode,omitempty"`    // of a dead job: why it died
+	StatusCode      int    `json:"StatusCode,omitempty"`    // last answer of the consumer
 
 	InReplyTo     string `json:"InReplyTo,omitempty"`    // of a dead reply: the message that it answers
 	ChannelID     string `json:"ChannelID,omitempty"`    // of a dead reply: the channel of that message
@@ -65,21 +66,25 @@ type JobDetail struct {
 
 // A History contains the stored attempts of a job: the failed ones and the successful one.
 type History struct {
-	AttemptHistory          []Attempt `json:"AttemptHistory"`                    // the newest ones in order of time, never null
+	// the newest ones in order of time, never null
+	AttemptHistory          []Attempt `json:"AttemptHistory"`
 	AttemptHistoryTruncated bool      `json:"AttemptHistoryTruncated,omitempty"` // older attempts are not shown
-	GivenBack               int       `json:"GivenBack,omitempty"`               // times that a worker gave the job back, since the message was stored
-	LeasesLost              int       `json:"LeasesLost,omitempty"`              // leases that ended without a word, since then; Attempts has them too
+	// times that a worker gave the job back, since the message was stored
+	GivenBack  int `json:"GivenBack,omitempty"`
+	LeasesLost int `json:"LeasesLost,omitempty"` // leases that ended without a word, since then; Attempts has them too
 }
 
 // An Attempt is an attempt that ended. For the producer of the message Error and Answer are
 // absent.
 type Attempt struct {
-	Attempt        int    `json:"Attempt"`                  // from 1; starts again after a redrive
-	At             Time   `json:"At"`                       // of its end
-	StatusCode     int    `json:"StatusCode,omitempty"`     // absent without an answer, and for a report of a pull consumer
-	DurationMs     *int64 `json:"DurationMs,omitempty"`     // milliseconds; absent for a success
-	Error          string `json:"Error,omitempty"`          // why the attempt failed
-	Phase          string `json:"Phase,omitempty"`          // of an end without answer: not_sent, maybe_processed, lease_ended or given_back
+	Attempt int  `json:"Attempt"` // from 1; starts again after a redrive
+	At      Time `json:"At"`      // of its end
+	// absent without an answer, and for a report of a pull consumer
+	StatusCode int    `json:"StatusCode,omitempty"`
+	DurationMs *int64 `json:"DurationMs,omitempty"` // milliseconds; absent for a success
+	Error      string `json:"Error,omitempty"`      // why the attempt failed
+	// of an end without answer: not_sent, maybe_processed, lease_ended or given_back
+	Phase          string `json:"Phase,omitempty"`
 	Answer         string `json:"Answer,omitempty"`         // the first KiB; base64 when AnswerEncoding is set
 	AnswerEncoding string `json:"AnswerEncoding,omitempty"` // Base64, or absent
 }

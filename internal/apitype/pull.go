@@ -21,7 +21,8 @@ type QueuedJob struct {
 
 // A PullMessage is a message as pull consumers get it.
 type PullMessage struct {
-	MessageID       string `json:"MessageID"`            // unique in the channel: of the producer where it is, else of the broker
+	// unique in the channel: of the producer where it is, else of the broker
+	MessageID       string `json:"MessageID"`
 	ProducerID      string `json:"ProducerID,omitempty"` // absent: the broker made the message
 	Payload         string `json:"Payload"`              // base64 when PayloadEncoding is set
 	PayloadEncoding string `json:"PayloadEncoding,omitempty"`
@@ -55,8 +56,9 @@ type MoveResult struct {
 // A ClaimRequest leases many jobs. Every member is optional, and so is the body. The query
 // parameters with these names in lower case are an alternative.
 type ClaimRequest struct {
-	Limit   int    `json:"Limit,omitempty"`   // of jobs, from 1; a larger one counts as the largest
-	Wait    string `json:"Wait,omitempty"`    // for the first job: a Go duration or whole seconds, as a text; the broker accepts a number too
+	Limit int `json:"Limit,omitempty"` // of jobs, from 1; a larger one counts as the largest
+	// for the first job: a Go duration or whole seconds, as a text; the broker accepts a number too
+	Wait    string `json:"Wait,omitempty"`
 	Timeout int64  `json:"Timeout,omitempty"` // of the leases: whole seconds, from 1
 }
 
@@ -91,7 +93,8 @@ type Update struct {
 	NextState          string `json:"NextState"`                    // DELIVERED, DEAD, QUEUED or INFLIGHT
 	IncrementalTimeout int64  `json:"IncrementalTimeout,omitempty"` // of INFLIGHT: as of a MoveRequest
 	Delay              int64  `json:"Delay,omitempty"`              // of QUEUED: whole seconds until the job is due
-	Failed             bool   `json:"Failed,omitempty"`             // of QUEUED: the attempt failed and counts; without it, giving back is no attempt
+	// of QUEUED: the attempt failed and counts; without it, giving back is no attempt
+	Failed bool `json:"Failed,omitempty"`
 }
 
 // UpdateResults is the answer to an UpdatesRequest, in its order.

@@ -21,21 +21,22 @@ type ReplayEstimate struct {
 
 // A Replay is messages of the past that a consumer gets once more.
 type Replay struct {
-	ID             string `json:"ID"`
-	State          string `json:"State"` // "RUNNING", "PAUSED", "DONE" or "CANCELLED"
-	From           Time   `json:"From"`
-	To             Time   `json:"To"`
-	Only           string `json:"Only"`
-	Filter         string `json:"Filter,omitempty"`
-	Rate           string `json:"Rate,omitempty"`
-	Matched        int64  `json:"Matched"`             // messages, counted at the begin; of one that is done, those that it repeated
-	Bytes          int64  `json:"Bytes"`               // of their payloads
-	Estimated      bool   `json:"Estimated,omitempty"` // Matched and Bytes are extrapolated from a part
-	Replayed       int64  `json:"Replayed"`            // messages of which a copy was sent
-	Delivered      int64  `json:"Delivered"`
-	Dead           int64  `json:"Dead"`
-	StartedAt      Time   `json:"StartedAt"`
-	StateChangedAt Time   `json:"StateChangedAt"`
+	ID     string `json:"ID"`
+	State  string `json:"State"` // "RUNNING", "PAUSED", "DONE" or "CANCELLED"
+	From   Time   `json:"From"`
+	To     Time   `json:"To"`
+	Only   string `json:"Only"`
+	Filter string `json:"Filter,omitempty"`
+	Rate   string `json:"Rate,omitempty"`
+	// messages, counted at the begin; of one that is done, those that it repeated
+	Matched        int64 `json:"Matched"`
+	Bytes          int64 `json:"Bytes"`               // of their payloads
+	Estimated      bool  `json:"Estimated,omitempty"` // Matched and Bytes are extrapolated from a part
+	Replayed       int64 `json:"Replayed"`            // messages of which a copy was sent
+	Delivered      int64 `json:"Delivered"`
+	Dead           int64 `json:"Dead"`
+	StartedAt      Time  `json:"StartedAt"`
+	StateChangedAt Time  `json:"StateChangedAt"`
 	// RemovedBefore: retention may have removed messages before that time; absent: none.
 	RemovedBefore *Time `json:"RemovedBefore,omitempty"`
 }

@@ -82,23 +82,26 @@ type Consumer struct {
 // Package policy has the rules. The names are those of its fields with a capital first letter;
 // the members are in alphabetical order.
 type Policy struct {
-	Adaptive              string `json:"Adaptive"`              // "true" or "false"
-	Async                 string `json:"Async"`                 // "true" or "false": some answers only accept, and the result comes later
-	AsyncStatus           string `json:"AsyncStatus"`           // of answers that accept: "202"
-	Authorization         string `json:"Authorization"`         // its kind; the rest is masked
-	Backoff               string `json:"Backoff"`               // waits before the retries: "5s,30s,1m", or "constant:30s"
-	Concurrency           string `json:"Concurrency"`           // most attempts in flight, or "none"
-	Dlq                   string `json:"Dlq"`                   // "keep", "redrive", "forward:CHANNEL" or "expire:DURATION"
-	Filter                string `json:"Filter"`                // a CEL expression; "": every message
-	Headers               string `json:"Headers"`               // lines "Name: value"
-	Identity              string `json:"Identity"`              // "full" or "minimal": what deliveries tell of the broker
-	MaxRetries            string `json:"MaxRetries"`            // retries after the first attempt: "5"
-	OnBlocked             string `json:"OnBlocked"`             // "block", "skip" or "dead-letter-key"
-	Ordered               string `json:"Ordered"`               // "true" or "false"
-	RateLimit             string `json:"RateLimit"`             // most attempts in a window: "100/1s", or "none"
-	ResponseHeaders       string `json:"ResponseHeaders"`       // that are kept: "content-type,x-*"
-	ResponseMaxBytes      string `json:"ResponseMaxBytes"`      // of a response that are kept
-	ResponseTTL           string `json:"ResponseTTL"`           // age at which a response is dropped; "0s": with its message
+	Adaptive string `json:"Adaptive"` // "true" or "false"
+	// "true" or "false": some answers only accept, and the result comes later
+	Async         string `json:"Async"`
+	AsyncStatus   string `json:"AsyncStatus"`   // of answers that accept: "202"
+	Authorization string `json:"Authorization"` // its kind; the rest is masked
+	Backoff       string `json:"Backoff"`       // waits before the retries: "5s,30s,1m", or "constant:30s"
+	Concurrency   string `json:"Concurrency"`   // most attempts in flight, or "none"
+	// "keep", "redrive", "forward:CHANNEL" or "expire:DURATION"
+	Dlq              string `json:"Dlq"`
+	Filter           string `json:"Filter"`           // a CEL expression; "": every message
+	Headers          string `json:"Headers"`          // lines "Name: value"
+	Identity         string `json:"Identity"`         // "full" or "minimal": what deliveries tell of the broker
+	MaxRetries       string `json:"MaxRetries"`       // retries after the first attempt: "5"
+	OnBlocked        string `json:"OnBlocked"`        // "block", "skip" or "dead-letter-key"
+	Ordered          string `json:"Ordered"`          // "true" or "false"
+	RateLimit        string `json:"RateLimit"`        // most attempts in a window: "100/1s", or "none"
+	ResponseHeaders  string `json:"ResponseHeaders"`  // that are kept: "content-type,x-*"
+	ResponseMaxBytes string `json:"ResponseMaxBytes"` // of a response that are kept
+	// age at which a response is dropped; "0s": with its message
+	ResponseTTL           string `json:"ResponseTTL"`
 	Responses             string `json:"Responses"`             // "off", "store" or "callback"
 	ResultDeadline        string `json:"ResultDeadline"`        // from the acceptance to the result: "24h"
 	ResultUrl             string `json:"ResultUrl"`             // with {messageID}; "": none
@@ -128,11 +131,14 @@ type Pages struct {
 
 // A ProducerForm is the form of a PUT of a producer. An absent field keeps its value.
 type ProducerForm struct {
-	Name          *string `form:"name"`          // UTF-8 without control characters; empty counts as absent. A new producer has its ID
-	Token         *string `form:"token"`         // visible ASCII characters; empty counts as absent. A new producer gets a random one
-	PublishSecret *string `form:"publishSecret"` // 16 to 255 visible ASCII characters; empty: publishes are not signed. Never shown
-	StatusEvents  *string `form:"statusEvents"`  // see Producer; empty: off
-	ReplyUrl      *string `form:"replyUrl"`      // this and the following: see Producer; empty: none
+	// UTF-8 without control characters; empty counts as absent. A new producer has its ID
+	Name *string `form:"name"`
+	// visible ASCII characters; empty counts as absent. A new producer gets a random one
+	Token *string `form:"token"`
+	// 16 to 255 visible ASCII characters; empty: publishes are not signed. Never shown
+	PublishSecret *string `form:"publishSecret"`
+	StatusEvents  *string `form:"statusEvents"` // see Producer; empty: off
+	ReplyUrl      *string `form:"replyUrl"`     // this and the following: see Producer; empty: none
 	SigningSecret *string `form:"signingSecret"`
 	// Whole numbers, 0 for no bound; empty: those of the installation.
 	MaxStoredBytes *string `form:"maxStoredBytes"`
@@ -152,13 +158,15 @@ type ChannelForm struct {
 // A ConsumerForm is the form of a PUT of a consumer. An absent field keeps its value. An empty
 // field of the policy returns to the default of the installation.
 type ConsumerForm struct {
-	Name                  *string `form:"name"`        // as of a ProducerForm
-	Token                 *string `form:"token"`       // as of a ProducerForm
-	CallbackURL           *string `form:"callbackUrl"` // absolute http or https URL; empty: none, which only a pull consumer may have
-	Type                  *string `form:"type"`        // "push" or "pull"; empty: push
-	Protocol              *string `form:"protocol"`    // "h2"; empty: HTTP/1.1
-	Since                 *string `form:"since"`       // RFC 3339 time: with the PUT that creates only; empty: no messages of the past
-	Timeout               *string `form:"timeout"`     // this and the following: see Policy
+	Name  *string `form:"name"`  // as of a ProducerForm
+	Token *string `form:"token"` // as of a ProducerForm
+	// absolute http or https URL; empty: none, which only a pull consumer may have
+	CallbackURL *string `form:"callbackUrl"`
+	Type        *string `form:"type"`     // "push" or "pull"; empty: push
+	Protocol    *string `form:"protocol"` // "h2"; empty: HTTP/1.1
+	// RFC 3339 time: with the PUT that creates only; empty: no messages of the past
+	Since                 *string `form:"since"`
+	Timeout               *string `form:"timeout"` // this and the following: see Policy
 	Backoff               *string `form:"backoff"`
 	RetryOn               *string `form:"retryOn"`
 	Ttl                   *string `form:"ttl"`

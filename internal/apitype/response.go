@@ -10,8 +10,9 @@ type Responses struct {
 
 // A Response is how far the response of one consumer is.
 type Response struct {
-	ConsumerID   string            `json:"ConsumerID"`
-	State        string            `json:"State"`        // ARRIVED, DELIVERED_TO_RECEIVER, RESPONSE_RECEIVED_FROM_RECEIVER, RESPONSE_DELIVERED_TO_SENDER or FAILED
+	ConsumerID string `json:"ConsumerID"`
+	// ARRIVED, DELIVERED_TO_RECEIVER, RESPONSE_RECEIVED_FROM_RECEIVER, RESPONSE_DELIVERED_TO_SENDER or FAILED
+	State        string            `json:"State"`
 	Status       int               `json:"Status"`       // of the consumer's answer; 0: none
 	Headers      map[string]string `json:"Headers"`      // that are kept, never null
 	Body         string            `json:"Body"`         // as it came, or its base64

@@ -9,22 +9,24 @@ const (
 // A ScheduledMessage is a message that is sent at its time. The names of its members are those of
 // the older implementation.
 type ScheduledMessage struct {
-	ID               string            `json:"id"`        // of the broker
-	MessageID        string            `json:"messageId"` // of the producer, else of the broker
-	Payload          string            `json:"payload"`   // base64 when payloadEncoding is set
-	PayloadEncoding  string            `json:"payloadEncoding,omitempty"`
-	ContentType      string            `json:"contentType"`
-	ContentEncoding  string            `json:"contentEncoding,omitempty"` // codings of the payload
-	Priority         int               `json:"priority"`                  // higher first
-	ProducedBy       string            `json:"producedBy"`                // ID of the producer
-	DispatchSchedule Time              `json:"dispatchSchedule"`          // of the next message, or of the last one
-	DispatchedAt     *Time             `json:"dispatchedAt"`              // when the last message so far was sent; null: none was
-	Status           string            `json:"status"`                    // Scheduled or Dispatched
-	Recurrence       string            `json:"recurrence,omitempty"`      // as it was published
-	Occurrence       int               `json:"occurrence,omitempty"`      // of a recurrence: number of the message at dispatchSchedule, from 1
-	Reason           string            `json:"reason,omitempty"`          // why the next message of a recurrence waits longer
-	MessageURL       string            `json:"messageURL,omitempty"`      // of the last message so far
-	Headers          map[string]string `json:"headers"`                   // metadata headers, never null
+	ID               string `json:"id"`        // of the broker
+	MessageID        string `json:"messageId"` // of the producer, else of the broker
+	Payload          string `json:"payload"`   // base64 when payloadEncoding is set
+	PayloadEncoding  string `json:"payloadEncoding,omitempty"`
+	ContentType      string `json:"contentType"`
+	ContentEncoding  string `json:"contentEncoding,omitempty"` // codings of the payload
+	Priority         int    `json:"priority"`                  // higher first
+	ProducedBy       string `json:"producedBy"`                // ID of the producer
+	DispatchSchedule Time   `json:"dispatchSchedule"`          // of the next message, or of the last one
+	// when the last message so far was sent; null: none was
+	DispatchedAt *Time  `json:"dispatchedAt"`
+	Status       string `json:"status"`               // Scheduled or Dispatched
+	Recurrence   string `json:"recurrence,omitempty"` // as it was published
+	// of a recurrence: number of the message at dispatchSchedule, from 1
+	Occurrence int               `json:"occurrence,omitempty"`
+	Reason     string            `json:"reason,omitempty"`     // why the next message of a recurrence waits longer
+	MessageURL string            `json:"messageURL,omitempty"` // of the last message so far
+	Headers    map[string]string `json:"headers"`              // metadata headers, never null
 }
 
 // A ScheduledList is a page of scheduled messages. It has the members of a List, and the same under

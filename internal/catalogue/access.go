@@ -14,13 +14,17 @@ import (
 // The refusals of the data plane, in the order in which they are checked. The
 // statuses are those of the older implementation, which clients rely on.
 var (
-	ErrUnknownChannel  = problem.New(404, "channel_not_found", "There is no such channel.")
-	ErrSystemChannel   = problem.New(403, "system_channel", "Only the broker itself publishes to this channel.")
-	ErrChannelToken    = problem.New(403, "channel_token_mismatch", "X-Broker-Channel-Token is missing or does not match. Where it is missing, the token in Authorization: Bearer stands for it.")
+	ErrUnknownChannel = problem.New(404, "channel_not_found", "There is no such channel.")
+	ErrSystemChannel  = problem.New(403, "system_channel", "Only the broker itself publishes to this channel.")
+	ErrChannelToken   = problem.New(403, "channel_token_mismatch",
+		"X-Broker-Channel-Token is missing or does not match. Where it is missing, the token in Authorization: Bearer "+
+			"stands for it.")
 	ErrUnknownProducer = problem.New(401, "producer_not_found", "X-Broker-Producer-ID is missing or names no producer.")
-	ErrProducerToken   = problem.New(403, "producer_token_mismatch", "X-Broker-Producer-Token, or the token in Authorization: Bearer, is missing or does not match.")
+	ErrProducerToken   = problem.New(403, "producer_token_mismatch",
+		"X-Broker-Producer-Token, or the token in Authorization: Bearer, is missing or does not match.")
 	ErrUnknownConsumer = problem.New(401, "consumer_not_found", "The channel has no such consumer.")
-	ErrConsumerToken   = problem.New(403, "consumer_token_mismatch", "X-Broker-Consumer-Token, or the token in Authorization: Bearer, is missing or does not match.")
+	ErrConsumerToken   = problem.New(403, "consumer_token_mismatch",
+		"X-Broker-Consumer-Token, or the token in Authorization: Bearer, is missing or does not match.")
 )
 
 // TokenMatches compares a presented token with the stored one in a time that depends on
@@ -47,7 +51,8 @@ func (c *Catalogue) refreshFor(ctx context.Context) error {
 // AuthorizeProducer returns the channel and the producer when these tokens may publish to
 // the channel. The error is one of the Err values above, or the error of a store that did
 // not answer.
-func (c *Catalogue) AuthorizeProducer(ctx context.Context, channelID string, channelToken, producerID, producerToken []byte) (*Channel, *durable.Producer, error) {
+func (c *Catalogue) AuthorizeProducer(ctx context.Context, channelID string, channelToken, producerID,
+	producerToken []byte) (*Channel, *durable.Producer, error) {
 	ch, p, refusal := c.producer(channelID, channelToken, producerID, producerToken)
 	if refusal == nil {
 		return ch, p, nil
@@ -62,7 +67,8 @@ func (c *Catalogue) AuthorizeProducer(ctx context.Context, channelID string, cha
 	return ch, p, nil
 }
 
-func (c *Catalogue) producer(channelID string, channelToken, producerID, producerToken []byte) (*Channel, *durable.Producer, *problem.Problem) {
+func (c *Catalogue) producer(channelID string, channelToken, producerID, producerToken []byte) (*Channel,
+	*durable.Producer, *problem.Problem) {
 	c.mu.RLock()
 	ch, p := c.channels[channelID], c.producers[string(producerID)]
 	c.mu.RUnlock()
@@ -83,7 +89,8 @@ func (c *Catalogue) producer(channelID string, channelToken, producerID, produce
 
 // AuthorizeConsumer returns the channel and the consumer when these tokens may act as the
 // consumer. Its errors are those of AuthorizeProducer.
-func (c *Catalogue) AuthorizeConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string, consumerToken []byte) (*Channel, *durable.Consumer, error) {
+func (c *Catalogue) AuthorizeConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string,
+	consumerToken []byte) (*Channel, *durable.Consumer, error) {
 	ch, k, refusal := c.consumer(channelID, channelToken, consumerID, consumerToken)
 	if refusal == nil {
 		return ch, k, nil
@@ -97,7 +104,8 @@ func (c *Catalogue) AuthorizeConsumer(ctx context.Context, channelID string, cha
 	return ch, k, nil
 }
 
-func (c *Catalogue) consumer(channelID string, channelToken []byte, consumerID string, consumerToken []byte) (*Channel, *durable.Consumer, *problem.Problem) {
+func (c *Catalogue) consumer(channelID string, channelToken []byte, consumerID string, consumerToken []byte) (*Channel,
+	*durable.Consumer, *problem.Problem) {
 	c.mu.RLock()
 	ch := c.channels[channelID]
 	var k *durable.Consumer

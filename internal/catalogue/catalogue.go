@@ -54,7 +54,8 @@ type Catalogue struct {
 	filters    atomic.Bool                                   // there are such channels
 	wanted     atomic.Pointer[map[uint32]durable.StatusKind] // replaced with mu held
 	bounds     atomic.Pointer[map[uint32]Bounds]             // replaced with mu held
-	lost       map[uint32]bool                               // consumers that went with a restored backup: the store has no row of them
+	// consumers that went with a restored backup: the store has no row of them
+	lost map[uint32]bool
 	restoration
 	revision atomic.Uint64 // grows with each change of the copy, with mu held
 	watched  watchlist     // requests that wait for a change
@@ -200,7 +201,8 @@ func (c *Catalogue) apply(changes durable.Changes, refresh uint64, all bool) {
 
 // take puts changes into the copy, or replaces the copy by them. A panic releases its lock, and the
 // next refresh takes the changes again.
-func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (news []*durable.Consumer, watchers []func(*durable.Consumer)) {
+func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (news []*durable.Consumer,
+	watchers []func(*durable.Consumer)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.byConsumer
@@ -227,7 +229,8 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 			if old == nil {
 				continue // its channel is older than the copy: impossible in one snapshot
 			}
-			ch = &Channel{Channel: old.Channel, Intake: old.Intake, Consumers: append([]*durable.Consumer(nil), old.Consumers...)}
+			ch = &Channel{Channel: old.Channel, Intake: old.Intake, Consumers: append([]*durable.Consumer(nil),
+				old.Consumers...)}
 			touched[k.ChannelNo] = ch
 		}
 		for len(ch.Consumers) <= k.Position {

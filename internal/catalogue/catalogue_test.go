@@ -114,8 +114,9 @@ func (s *source) consumer(channel uint32, id, token string) {
 	s.change(func(c *durable.Changes, v int64) {
 		for i := range c.Channels {
 			if c.Channels[i].No == channel {
-				c.Consumers = append(c.Consumers, durable.Consumer{No: 1000*channel + uint32(c.Channels[i].Audience), ChannelNo: channel,
-					Position: c.Channels[i].Audience, ID: id, Token: token, Version: v})
+				c.Consumers = append(c.Consumers, durable.Consumer{No: 1000*channel + uint32(c.Channels[i].Audience),
+					ChannelNo: channel,
+					Position:  c.Channels[i].Audience, ID: id, Token: token, Version: v})
 				c.Channels[i].Audience++
 				c.Channels[i].Version = v
 			}

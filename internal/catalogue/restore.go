@@ -143,7 +143,8 @@ func (c *Catalogue) lose(before map[uint32]*durable.Consumer) (ended []*durable.
 		}
 		k := *old
 		k.Token, k.Policy = "", ""
-		k.State, k.StateReason, k.StateMs = durable.StateDeleted, "not in the backup that was restored", time.Now().UnixMilli()
+		k.State, k.StateReason, k.StateMs = durable.StateDeleted, "not in the backup that was restored",
+			time.Now().UnixMilli()
 		c.byConsumer[no], c.lost[no] = &k, true
 		ended = append(ended, &k)
 	}
@@ -153,7 +154,8 @@ func (c *Catalogue) lose(before map[uint32]*durable.Consumer) (ended []*durable.
 // restored tells of a copy that was replaced. It gives the catalogue a version of its own: inserts
 // are refused from brokers that know an older one than a deletion of the former history.
 func (c *Catalogue) restored(ctx context.Context, from, to int64) error {
-	c.log.Warn("the catalogue of the store went back or has other content, as after a restored backup; the broker has loaded it again",
+	c.log.Warn("the catalogue of the store went back or has other content, as after a restored backup; the broker has "+
+		"loaded it again",
 		"version", from, "restored", to)
 	c.mu.RLock()
 	told := c.onRestored

@@ -22,7 +22,8 @@ type Standing struct {
 }
 
 // AdmitProducer is AuthorizeProducer for a request that may live long.
-func (c *Catalogue) AdmitProducer(ctx context.Context, channelID string, channelToken, producerID, producerToken []byte) (Standing, error) {
+func (c *Catalogue) AdmitProducer(ctx context.Context, channelID string, channelToken, producerID,
+	producerToken []byte) (Standing, error) {
 	s := Standing{catalogue: c, at: c.revision.Load()} // before the tokens are compared
 	var err error
 	s.Channel, s.Producer, err = c.AuthorizeProducer(ctx, channelID, channelToken, producerID, producerToken)
@@ -30,7 +31,8 @@ func (c *Catalogue) AdmitProducer(ctx context.Context, channelID string, channel
 }
 
 // AdmitConsumer is AuthorizeConsumer for a request that may live long.
-func (c *Catalogue) AdmitConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string, consumerToken []byte) (Standing, error) {
+func (c *Catalogue) AdmitConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string,
+	consumerToken []byte) (Standing, error) {
 	s := Standing{catalogue: c, at: c.revision.Load()}
 	var err error
 	s.Channel, s.Consumer, err = c.AuthorizeConsumer(ctx, channelID, channelToken, consumerID, consumerToken)

@@ -45,13 +45,16 @@ func TestAStandingEndsWhereANewRequestWouldBeRefused(t *testing.T) {
 		change             func(c *durable.Changes)
 		produces, consumes error
 	}{
-		"nothing":                  {func(*durable.Changes) {}, nil, nil},
-		"the channel's token":      {func(c *durable.Changes) { c.Channels[0].Token = "new" }, ErrChannelToken, ErrChannelToken},
-		"the end of the channel":   {func(c *durable.Changes) { c.Channels[0].Deleted = true }, ErrUnknownChannel, ErrUnknownChannel},
-		"the producer's token":     {func(c *durable.Changes) { c.Producers[0].Token = "new" }, ErrProducerToken, nil},
-		"the end of the producer":  {func(c *durable.Changes) { c.Producers[0].Deleted = true }, ErrUnknownProducer, nil},
-		"the consumer's token":     {func(c *durable.Changes) { c.Consumers[0].Token = "new" }, nil, ErrConsumerToken},
-		"the end of the consumer":  {func(c *durable.Changes) { c.Consumers[0].State = durable.StateDeleted }, nil, ErrUnknownConsumer},
+		"nothing": {func(*durable.Changes) {}, nil, nil},
+		"the channel's token": {func(c *durable.Changes) { c.Channels[0].Token = "new" }, ErrChannelToken,
+			ErrChannelToken},
+		"the end of the channel": {func(c *durable.Changes) { c.Channels[0].Deleted = true }, ErrUnknownChannel,
+			ErrUnknownChannel},
+		"the producer's token":    {func(c *durable.Changes) { c.Producers[0].Token = "new" }, ErrProducerToken, nil},
+		"the end of the producer": {func(c *durable.Changes) { c.Producers[0].Deleted = true }, ErrUnknownProducer, nil},
+		"the consumer's token":    {func(c *durable.Changes) { c.Consumers[0].Token = "new" }, nil, ErrConsumerToken},
+		"the end of the consumer": {func(c *durable.Changes) { c.Consumers[0].State = durable.StateDeleted }, nil,
+			ErrUnknownConsumer},
 		"another producer of p":    {func(c *durable.Changes) { c.Producers[0].No++ }, ErrUnknownProducer, nil},
 		"a channel without tokens": {func(c *durable.Changes) { c.Channels[0].Token = "" }, ErrChannelToken, ErrChannelToken},
 	} {
@@ -68,7 +71,8 @@ func TestAStandingEndsWhereANewRequestWouldBeRefused(t *testing.T) {
 func TestAStandingHasTheRecordsThatCountNow(t *testing.T) {
 	s, c, produces, consumes := admitted(t)
 	s.edit(func(c *durable.Changes) {
-		c.Consumers[0].Policy, c.Consumers[0].Type, c.Channels[0].Intake, c.Producers[0].PublishSecret = "new", durable.Pull, "new", "new"
+		c.Consumers[0].Policy, c.Consumers[0].Type, c.Channels[0].Intake, c.Producers[0].PublishSecret = "new", durable.Pull,
+			"new", "new"
 	})
 	require.NoError(t, c.Refresh(t.Context()))
 	require.NoError(t, produces.Judge())

@@ -35,7 +35,8 @@ const (
 const Prefix = "ce-"
 
 // ErrFormat is the error of events in another format.
-var ErrFormat = errors.New("events are taken as application/cloudevents+json or application/cloudevents-batch+json in UTF-8, or in binary mode")
+var ErrFormat = errors.New("events are taken as application/cloudevents+json or application/cloudevents-batch+json " +
+	"in UTF-8, or in binary mode")
 
 // An Error says what is wrong with an event. Its text never has a value of the event.
 type Error struct{ Problem string }

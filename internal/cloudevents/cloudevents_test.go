@@ -10,14 +10,16 @@ import (
 
 func TestModeOf(t *testing.T) {
 	for kind, want := range map[string]Mode{
-		"": None, "application/json": None, "application/cloudevent": None, "text/plain": None, "application/CloudEvents+JSON": Structured,
+		"": None, "application/json": None, "application/cloudevent": None, "text/plain": None,
+		"application/CloudEvents+JSON":                Structured,
 		"application/cloudevents+json; charset=UTF-8": Structured, "application/cloudevents-batch+json": Batch,
 	} {
 		got, err := ModeOf(kind)
 		require.NoError(t, err, kind)
 		require.Equal(t, want, got, kind)
 	}
-	for _, kind := range []string{"application/cloudevents", "application/cloudevents+xml", "application/cloudevents+json; charset=latin1", "application/cloudevents+json;;x"} {
+	for _, kind := range []string{"application/cloudevents", "application/cloudevents+xml",
+		"application/cloudevents+json; charset=latin1", "application/cloudevents+json;;x"} {
 		_, err := ModeOf([]byte(kind))
 		require.ErrorIs(t, err, ErrFormat, kind)
 	}
@@ -25,24 +27,29 @@ func TestModeOf(t *testing.T) {
 
 func TestBinaryAndStructuredEventsAreCompared(t *testing.T) {
 	binary := func(contentType, payload string, more ...string) Message {
-		m := Message{ContentType: contentType, Payload: []byte(payload), Headers: map[string]string{"ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}}
+		m := Message{ContentType: contentType, Payload: []byte(payload), Headers: map[string]string{"ce-id": "1",
+			"ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}}
 		for i := 0; i < len(more); i += 2 {
 			m.Headers[more[i]] = more[i+1]
 		}
 		return m
 	}
 	text := func(more string) Message {
-		return Message{ContentType: StructuredType, Payload: []byte(`{"id":"1","source":"/s","type":"t","specversion":"1.0"` + more + "}")}
+		return Message{ContentType: StructuredType, Payload: []byte(`{"id":"1","source":"/s","type":"t","specversion":"1.0"` +
+			more + "}")}
 	}
 	for name, pair := range map[string][2]Message{
-		"JSON":                    {binary("application/json", `{"a": 1}`), text(`,"data":{"a":1}`)},
-		"JSON with a charset":     {binary("application/json; charset=utf-8", `1`), text(`,"data":1`)},
-		"text":                    {binary("text/plain", "a\nb"), text(`,"datacontenttype":"text/plain","data":"a\nb"`)},
-		"bytes":                   {binary("application/octet-stream", "\xff\x00"), text(`,"data_base64":"/wA="`)},
-		"JSON in base64":          {binary("application/json", "1"), text(`,"datacontenttype":"application/json","data_base64":"MQ=="`)},
-		"no data":                 {binary("application/octet-stream", ""), text("")},
-		"percent-encoding":        {binary("application/octet-stream", "", "ce-subject", "%E2%82%ac%2"), text(`,"subject":"€%2"`)},
-		"numbers, and other data": {binary("application/octet-stream", "", "ce-n", "-5", "ce-b", "true", "x-other", "1"), text(`,"n":-5,"b":true,"absent":null`)},
+		"JSON":                {binary("application/json", `{"a": 1}`), text(`,"data":{"a":1}`)},
+		"JSON with a charset": {binary("application/json; charset=utf-8", `1`), text(`,"data":1`)},
+		"text":                {binary("text/plain", "a\nb"), text(`,"datacontenttype":"text/plain","data":"a\nb"`)},
+		"bytes":               {binary("application/octet-stream", "\xff\x00"), text(`,"data_base64":"/wA="`)},
+		"JSON in base64": {binary("application/json", "1"),
+			text(`,"datacontenttype":"application/json","data_base64":"MQ=="`)},
+		"no data": {binary("application/octet-stream", ""), text("")},
+		"percent-encoding": {binary("application/octet-stream", "", "ce-subject", "%E2%82%ac%2"),
+			text(`,"subject":"€%2"`)},
+		"numbers, and other data": {binary("application/octet-stream", "", "ce-n", "-5", "ce-b", "true", "x-other", "1"),
+			text(`,"n":-5,"b":true,"absent":null`)},
 	} {
 		require.True(t, Equal(pair[0], pair[1]), name)
 		require.True(t, Equal(pair[1], pair[0]), name)
@@ -63,12 +70,14 @@ func TestAttributesAreTextsThatReadersAgreeOn(t *testing.T) {
 	event := func(more string) []byte {
 		return []byte(`{"id":"1","source":"/s","type":"t","specversion":"1.0"` + more + "}")
 	}
-	for _, good := range []string{`,"subject":"\ud83d\ude00"`, `,"subject":"\\ud800"`, `,"subject":"\u00e4\ufffd"`, `,"data":{"a":"\u0000\ud800"}`} {
+	for _, good := range []string{`,"subject":"\ud83d\ude00"`, `,"subject":"\\ud800"`, `,"subject":"\u00e4\ufffd"`,
+		`,"data":{"a":"\u0000\ud800"}`} {
 		_, err := Parse(event(good))
 		require.NoError(t, err, good)
 	}
 	for _, bad := range []string{
-		`,"subject":"\ud800"`, `,"subject":"\ude00\ud83d"`, `,"subject":"a\u0000"`, `,"x":"\u007f"`, `,"x":"\u0085"`, `,"datacontenttype":"a\n"`,
+		`,"subject":"\ud800"`, `,"subject":"\ude00\ud83d"`, `,"subject":"a\u0000"`, `,"x":"\u007f"`, `,"x":"\u0085"`,
+		`,"datacontenttype":"a\n"`,
 		`,"datacontenttype":"\ud800"`,
 	} {
 		_, err := Parse(event(bad))
@@ -92,7 +101,8 @@ func TestAttributesAreBounded(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintf(&many, `,"x%d":1`, i)
 	}
-	for _, more := range []string{many.String(), `,"subject":"` + strings.Repeat("x", 64<<10) + `"`, `,"` + strings.Repeat("x", 64<<10) + `":null`} {
+	for _, more := range []string{many.String(), `,"subject":"` + strings.Repeat("x", 64<<10) + `"`,
+		`,"` + strings.Repeat("x", 64<<10) + `":null`} {
 		_, err = Parse(event(more))
 		require.ErrorIs(t, err, errAttributes)
 	}
@@ -103,7 +113,8 @@ func TestErrorsQuoteNoValues(t *testing.T) {
 	_, err := Parse([]byte(`{"id":"secret","source":"secret","type":"secret","specversion":"secret"}`))
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "secret")
-	_, err = ParseBinary(map[string]string{"id": "secret", "time": "secret", "source": "s", "type": "t", "specversion": "1.0"})
+	_, err = ParseBinary(map[string]string{"id": "secret", "time": "secret", "source": "s", "type": "t",
+		"specversion": "1.0"})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "secret")
 }

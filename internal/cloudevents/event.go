@@ -245,7 +245,8 @@ func (e *event) member(name string, value json.RawMessage, contentType *string) 
 	}
 	text, ok := attribute(value)
 	if !ok || value[0] != '"' && (name == "datacontenttype" || isText(name)) {
-		return refuse("the attribute %.64q must be a string, an integer or true or false, and a string where the specification says so.", name)
+		return refuse("the attribute %.64q must be a string, an integer or true or false, and a string where the "+
+			"specification says so.", name)
 	}
 	if name == "datacontenttype" {
 		if hasControls(text) {

@@ -14,7 +14,8 @@ const Header = "Content-Encoding"
 
 // described are the headers that say what a payload is, besides its type and its codings: RFC 9110, 8;
 // RFC 9530; RFC 6266.
-var described = [...]string{"Content-Language", "Content-Location", "Content-Disposition", "Content-Digest", "Repr-Digest", "Content-MD5", "Digest"}
+var described = [...]string{"Content-Language", "Content-Location", "Content-Disposition", "Content-Digest",
+	"Repr-Digest", "Content-MD5", "Digest"}
 
 // Describes returns the usual spelling of the name of a header that describes a payload, "" for one
 // that does not.

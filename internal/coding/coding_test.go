@@ -97,7 +97,8 @@ func TestWhatIsNotCodedAsItSaysIsBroken(t *testing.T) {
 
 func TestAValueIsAListOfTokens(t *testing.T) {
 	for value, want := range map[string]string{
-		"": "", "identity": "", " gzip ": "gzip", "Identity, gzip": "gzip", "gzip,,br": "gzip, br", "aws-chunked,gzip": "aws-chunked, gzip", "\tGZip": "GZip",
+		"": "", "identity": "", " gzip ": "gzip", "Identity, gzip": "gzip", "gzip,,br": "gzip, br",
+		"aws-chunked,gzip": "aws-chunked, gzip", "\tGZip": "GZip",
 	} {
 		got, err := Clean(value)
 		require.NoError(t, err, value)

@@ -26,7 +26,8 @@ func streamed(value string, body []byte, most int64) ([]byte, error) {
 func TestAStreamIsDecodedAsAWhole(t *testing.T) {
 	body := []byte(strings.Repeat("some text ", 1000))
 	for value, packed := range map[string][]byte{
-		"gzip": coded(t, "gzip", body), "deflate": coded(t, "deflate", body), "br": coded(t, "br", body), "zstd": coded(t, "zstd", body),
+		"gzip": coded(t, "gzip", body), "deflate": coded(t, "deflate", body), "br": coded(t, "br", body),
+		"zstd":          coded(t, "zstd", body),
 		"deflate, gzip": coded(t, "gzip", coded(t, "deflate", body)),
 	} {
 		got, err := streamed(value, packed, int64(len(body)))

@@ -22,7 +22,8 @@ func Apart(f *os.File) *os.File {
 		return f
 	}
 	// Opening the pipe again is what gives the descriptor a mode of its own.
-	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd),
+		unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Dup3(again, fd, 0)
 		_ = unix.Close(again)

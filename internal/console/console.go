@@ -22,7 +22,8 @@ const most = 256 << 10
 
 // Dropped counts the lines that were dropped. A broker registers it.
 var Dropped = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "penstock_log_lines_dropped_total", Help: "Lines that were not written because nobody read them or their reader was gone, by where to: stdout, stderr or file.",
+	Name: "penstock_log_lines_dropped_total", Help: "Lines that were not written because nobody read them or their " +
+		"reader was gone, by where to: stdout, stderr or file.",
 }, []string{"to"})
 
 // A Writer writes lines to another writer without ever waiting for it. It is safe for concurrent use.

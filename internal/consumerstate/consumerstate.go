@@ -59,7 +59,8 @@ type Keeper struct {
 // New returns a keeper.
 func New(o Options) *Keeper {
 	k := &Keeper{o: o, transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "penstock_consumer_transitions_total", Help: "Changes of the state of consumers that this broker made, by new state.",
+		Name: "penstock_consumer_transitions_total", Help: "Changes of the state of consumers that this broker made, by " +
+			"new state.",
 	}, []string{"state"})}
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(k.transitions)
@@ -101,7 +102,8 @@ func (p *Keeper) tell(k durable.Consumer) {
 		name = "PROBING"
 	}
 	p.transitions.WithLabelValues(name).Inc()
-	p.o.Log.Info("the state of a consumer changed", "channel", channel, "consumer", k.ID, "state", name, "reason", k.StateReason)
+	p.o.Log.Info("the state of a consumer changed", "channel", channel, "consumer", k.ID, "state", name, "reason",
+		k.StateReason)
 	if p.o.Changed != nil {
 		p.o.Changed()
 	}
@@ -123,7 +125,8 @@ func (p *Keeper) Resume(ctx context.Context, k *durable.Consumer) (durable.Consu
 }
 
 // end makes a consumer active.
-func (p *Keeper) end(ctx context.Context, k *durable.Consumer, from ...durable.ConsumerState) (durable.Consumer, error) {
+func (p *Keeper) end(ctx context.Context, k *durable.Consumer, from ...durable.ConsumerState) (durable.Consumer,
+	error) {
 	return p.change(ctx, durable.StateChange{ConsumerNo: k.No, From: from, To: durable.StateActive, Release: true})
 }
 
@@ -152,7 +155,8 @@ func (p *Keeper) revive(ctx context.Context, k *durable.Consumer, sinceMs int64)
 // since it was seen.
 func (p *Keeper) Gone(ctx context.Context, seen *durable.Consumer, job string) error {
 	at := time.UnixMilli(p.o.NowMs()).UTC().Format(time.RFC3339)
-	_, err := p.change(ctx, durable.StateChange{ConsumerNo: seen.No, SinceMs: seen.StateMs, URL: seen.CallbackURL, To: durable.StateGone,
+	_, err := p.change(ctx, durable.StateChange{ConsumerNo: seen.No, SinceMs: seen.StateMs, URL: seen.CallbackURL,
+		To:     durable.StateGone,
 		From:   []durable.ConsumerState{durable.StateActive, durable.StateProbing},
 		Reason: "answered 410 at " + at + " to job " + job})
 	return err
@@ -160,7 +164,8 @@ func (p *Keeper) Gone(ctx context.Context, seen *durable.Consumer, job string) e
 
 // Probed ends the probe of a revived consumer.
 func (p *Keeper) Probed(ctx context.Context, seen *durable.Consumer, delivered bool, reason string) error {
-	c := durable.StateChange{ConsumerNo: seen.No, From: only(durable.StateProbing), SinceMs: seen.StateMs, To: durable.StateActive}
+	c := durable.StateChange{ConsumerNo: seen.No, From: only(durable.StateProbing), SinceMs: seen.StateMs,
+		To: durable.StateActive}
 	if !delivered {
 		c.To, c.Reason = durable.StateDead, reason
 	}

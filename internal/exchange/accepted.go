@@ -36,8 +36,9 @@ type Delivery struct {
 // of the consumer itself: a message has one exchange with a consumer, however often it is delivered.
 func (d *Delivery) exchange() *durable.Exchange {
 	return &durable.Exchange{
-		ConsumerNo: d.Consumer.Account(), ID: d.ID, State: durable.DeliveredReceiver, GoesBack: d.Policy.Responses == policy.ResponsesCallback && d.Producer,
-		Attempt: d.Attempt, Status: d.Status, DeliveredMs: d.AtMs, KeepMs: d.Policy.ResponseTTL.Milliseconds(),
+		ConsumerNo: d.Consumer.Account(), ID: d.ID, State: durable.DeliveredReceiver,
+		GoesBack: d.Policy.Responses == policy.ResponsesCallback && d.Producer,
+		Attempt:  d.Attempt, Status: d.Status, DeliveredMs: d.AtMs, KeepMs: d.Policy.ResponseTTL.Milliseconds(),
 		DeadlineMs: d.AtMs + d.Policy.ResultDeadline.Milliseconds(), DueMs: d.AtMs + d.Policy.ResultDeadline.Milliseconds(),
 	}
 }
@@ -131,5 +132,6 @@ const (
 
 // ReplyHeader reports whether a header that is stored with a reply replaces that of a delivery.
 func ReplyHeader(name string) bool {
-	return name == InReplyTo || name == ConsumerID || name == ResponseStatus || name == ResponseCut || name == RepliedChannel
+	return name == InReplyTo || name == ConsumerID || name == ResponseStatus || name == ResponseCut ||
+		name == RepliedChannel
 }

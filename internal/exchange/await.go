@@ -32,9 +32,9 @@ type Wish struct {
 	Stopping  <-chan struct{}     // closed when the broker stops
 }
 
-// Await waits until the responses are there that the client on the connection wants, it would not be
-// admitted any more, the broker stops, or the time is over. gone reports that the client has left; full that it did not wait at all,
-// because as many wait as the key may have.
+// Await waits until the responses are there that the client on the connection wants, it would
+// not be admitted any more, the broker stops, or the time is over. gone reports that the client
+// has left; full that it did not wait at all, because as many wait as the key may have.
 func (b *Board) Await(c net.Conn, w Wish) (gone, full bool) {
 	t := b.Join(w.Key, w.ChannelNo, w.Head, w.Until)
 	if t == nil {

@@ -106,7 +106,8 @@ func NewBoard(o BoardOptions) *Board {
 	if o.Waiters == nil {
 		o.Waiters = intake.NewWaiters()
 	}
-	return &Board{BoardOptions: o, poke: make(chan struct{}, 1), byID: map[ident.ID]*awaited{}, dirty: map[ident.ID]struct{}{}}
+	return &Board{BoardOptions: o, poke: make(chan struct{}, 1), byID: map[ident.ID]*awaited{},
+		dirty: map[ident.ID]struct{}{}}
 }
 
 // Join adds a client that waits for the responses to a message; nil: as many wait as its key may

@@ -21,7 +21,8 @@ func TestAClientBeyondItsShareDoesNotWait(t *testing.T) {
 		defer other.Close()
 		wait := func(producer uint32) (full bool, took time.Duration) {
 			began := time.Now()
-			_, full = b.Await(conn, Wish{Key: share.Producer(producer), ChannelNo: 1, Head: durable.Head{ID: ident.AtMillis(1)}, Until: First, Wait: time.Minute})
+			_, full = b.Await(conn, Wish{Key: share.Producer(producer), ChannelNo: 1, Head: durable.Head{ID: ident.AtMillis(1)},
+				Until: First, Wait: time.Minute})
 			return full, time.Since(began)
 		}
 		for range 2 {

@@ -35,7 +35,8 @@ func Responders(ch *catalogue.Channel, policies *policy.Book) []*durable.Consume
 type count struct{ all, answered, ended, over int }
 
 // look counts the exchanges of some messages of a channel.
-func look(ctx context.Context, store Store, responders []*durable.Consumer, heads []durable.Head) (map[ident.ID]*count, error) {
+func look(ctx context.Context, store Store, responders []*durable.Consumer, heads []durable.Head) (map[ident.ID]*count,
+	error) {
 	counts := make(map[ident.ID]*count, len(heads))
 	for _, h := range heads {
 		counts[h.ID] = &count{}

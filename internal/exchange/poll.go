@@ -107,7 +107,8 @@ func (r *pollRun) store(ctx context.Context, d durable.Work, status int, res *eg
 }
 
 // ask sends one GET. A status of 0 means that no whole answer came, or that it found no room.
-func (r *pollRun) ask(ctx context.Context, d durable.Work, taken *Taken) (res *egress.Response, status int, retryAfter time.Duration) {
+func (r *pollRun) ask(ctx context.Context, d durable.Work, taken *Taken) (res *egress.Response, status int,
+	retryAfter time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.p.Timeout, maxPoll))
 	defer cancel()
 	req, err := http.NewRequestWithContext(egress.For(ctx, share.Consumer(r.k.No)), http.MethodGet, d.URL, http.NoBody)
@@ -170,5 +171,6 @@ func (r *pollRun) unasked(d durable.Work, err error) {
 	if errors.As(err, &of) {
 		err = of.Err // the URL may contain a secret
 	}
-	r.Log.Log(context.Background(), level, "a result was not asked for", "consumer", r.k.ID, "job", d.ID.Job(r.k.Position).String(), "error", err)
+	r.Log.Log(context.Background(), level, "a result was not asked for", "consumer", r.k.ID, "job",
+		d.ID.Job(r.k.Position).String(), "error", err)
 }

@@ -117,7 +117,8 @@ func (w *Worker) runPolls(ctx context.Context, k *durable.Consumer) (full bool, 
 		return false, err
 	}
 	p := w.Policies.Of(k.Policy)
-	r := &pollRun{Worker: w, k: k, p: p, limits: limit.Of(p, redisq.Rate{}), later: map[int64][]ident.ID{}, flushed: time.Now()}
+	r := &pollRun{Worker: w, k: k, p: p, limits: limit.Of(p, redisq.Rate{}), later: map[int64][]ident.ID{},
+		flushed: time.Now()}
 	r.all(ctx, first, due)
 	if err := r.flush(ctx, 0); err != nil {
 		return false, err

@@ -84,7 +84,8 @@ func (w *Worker) replyTo(ctx context.Context, k *durable.Consumer, ids []ident.I
 
 // asked returns the message of an exchange, without payload, and its producer, nil where it has none
 // any more.
-func (w *Worker) asked(ctx context.Context, k *durable.Consumer, id ident.ID) (*durable.Message, *durable.Producer, error) {
+func (w *Worker) asked(ctx context.Context, k *durable.Consumer, id ident.ID) (*durable.Message,
+	*durable.Producer, error) {
 	found, err := w.Store.ListMessages(ctx, k.ChannelNo, id, 1)
 	if err != nil || len(found) == 0 || found[0].ID != id {
 		return nil, nil, err
@@ -104,7 +105,8 @@ func (w *Worker) asked(ctx context.Context, k *durable.Consumer, id ident.ID) (*
 }
 
 // message is the reply of an exchange.
-func (w *Worker) message(k *durable.Consumer, channelNo uint32, m *durable.Message, e *durable.Exchange) *durable.Message {
+func (w *Worker) message(k *durable.Consumer, channelNo uint32, m *durable.Message,
+	e *durable.Exchange) *durable.Message {
 	var headers []byte
 	contentType, codings := "application/octet-stream", ""
 	set := func(name, value string) {
@@ -135,7 +137,8 @@ func (w *Worker) message(k *durable.Consumer, channelNo uint32, m *durable.Messa
 }
 
 // publish publishes replies and notes that.
-func (w *Worker) publish(ctx context.Context, k *durable.Consumer, msgs []*durable.Message, of []durable.Exchange) (failure error) {
+func (w *Worker) publish(ctx context.Context, k *durable.Consumer, msgs []*durable.Message,
+	of []durable.Exchange) (failure error) {
 	if len(msgs) == 0 {
 		return nil
 	}
@@ -166,7 +169,8 @@ func (w *Worker) Ensure(ctx context.Context, p *durable.Producer) (uint32, error
 	want := policy.SenderOf(p.Settings)
 	id := ident.Replies(p.No)
 	ch, k := w.Catalogue.Channel(id), w.Catalogue.Consumer(id, ident.Sender)
-	if ch != nil && k != nil && k.CallbackURL == string(want.ReplyURL) && w.Policies.Of(k.Policy).SigningSecret == want.SigningSecret {
+	if ch != nil && k != nil && k.CallbackURL == string(want.ReplyURL) &&
+		w.Policies.Of(k.Policy).SigningSecret == want.SigningSecret {
 		return ch.No, nil
 	}
 	stored, _, err := w.Store.PutChannel(ctx, durable.Put{ID: id, NewToken: rand.Text()})
@@ -192,7 +196,8 @@ func (w *Worker) Ensure(ctx context.Context, p *durable.Producer) (uint32, error
 
 // signing returns the policy record of a consumer of replies with the secret of the producer.
 func (w *Worker) signing(record string, want policy.Sender) (string, error) {
-	return w.Policies.Merge(record, map[string]string{"signingSecret": string(want.SigningSecret)}, time.UnixMilli(w.NowMs()))
+	return w.Policies.Merge(record, map[string]string{"signingSecret": string(want.SigningSecret)},
+		time.UnixMilli(w.NowMs()))
 }
 
 // Follow returns the consumer of replies to a producer that has these settings. Without a reply URL it

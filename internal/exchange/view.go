@@ -36,7 +36,8 @@ type Reader struct {
 // Responses returns the responses to a message from the consumers from a position on: one entry for
 // each that has responses on. For a producer no entry names a callback. next is the position after the
 // last entry; 0: there are no more.
-func (r *Reader) Responses(ctx context.Context, ch *catalogue.Channel, h durable.Head, from int, forProducer bool) (view apitype.Responses, next int, err error) {
+func (r *Reader) Responses(ctx context.Context, ch *catalogue.Channel, h durable.Head, from int,
+	forProducer bool) (view apitype.Responses, next int, err error) {
 	view.Result = []apitype.Response{}
 	responders := Responders(ch, r.Policies)
 	counts, err := look(ctx, r.Store, responders, []durable.Head{h})
@@ -64,7 +65,8 @@ func (r *Reader) Responses(ctx context.Context, ch *catalogue.Channel, h durable
 }
 
 // First returns the exchange of the consumer whose response came first, nil if there is none.
-func (r *Reader) First(ctx context.Context, ch *catalogue.Channel, h durable.Head) (k *durable.Consumer, first *durable.Exchange, err error) {
+func (r *Reader) First(ctx context.Context, ch *catalogue.Channel, h durable.Head) (k *durable.Consumer,
+	first *durable.Exchange, err error) {
 	for _, responder := range Responders(ch, r.Policies) {
 		found, err := r.Store.Exchanges(ctx, responder.No, []ident.ID{h.ID})
 		if err != nil {
@@ -72,7 +74,8 @@ func (r *Reader) First(ctx context.Context, ch *catalogue.Channel, h durable.Hea
 		}
 		for i := range found {
 			e := &found[i]
-			if (e.State == durable.ResponseReceived || e.State == durable.ResponseDelivered) && (first == nil || e.ReceivedMs < first.ReceivedMs) {
+			if (e.State == durable.ResponseReceived || e.State == durable.ResponseDelivered) &&
+				(first == nil || e.ReceivedMs < first.ReceivedMs) {
 				k, first = responder, e
 			}
 		}
@@ -80,7 +83,8 @@ func (r *Reader) First(ctx context.Context, ch *catalogue.Channel, h durable.Hea
 	return k, first, nil
 }
 
-func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID, forProducer bool) (v apitype.Response, err error) {
+func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID, forProducer bool) (v apitype.Response,
+	err error) {
 	v = apitype.Response{ConsumerID: k.ID, Headers: map[string]string{}, ArrivedAt: apitype.Time{Time: id.Time()}}
 	found, err := r.Store.Exchanges(ctx, k.No, []ident.ID{id})
 	if err != nil {
@@ -105,7 +109,8 @@ func (r *Reader) entry(ctx context.Context, k *durable.Consumer, id ident.ID, fo
 }
 
 // derive fills the entry of an exchange without a row: its job decides.
-func (r *Reader) derive(ctx context.Context, v *apitype.Response, k *durable.Consumer, id ident.ID, forProducer bool) error {
+func (r *Reader) derive(ctx context.Context, v *apitype.Response, k *durable.Consumer, id ident.ID,
+	forProducer bool) error {
 	states, err := r.Store.JobStates(ctx, k.No, []ident.ID{id})
 	if err != nil {
 		return err

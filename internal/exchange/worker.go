@@ -38,7 +38,8 @@ const (
 type WorkStore interface {
 	NextWork(ctx context.Context, after uint32) (consumerNo uint32, dueMs int64, err error)
 	DueWork(ctx context.Context, consumerNo uint32, nowMs int64, limit int) ([]durable.Work, error)
-	DelayWork(ctx context.Context, consumerNo uint32, state durable.ExchangeState, ids []ident.ID, dueMs int64, tries int) error
+	DelayWork(ctx context.Context, consumerNo uint32, state durable.ExchangeState, ids []ident.ID, dueMs int64,
+		tries int) error
 	DropResponses(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) error
 	Exchanges(ctx context.Context, consumerNo uint32, ids []ident.ID) ([]durable.Exchange, error)
 	MoveExchange(ctx context.Context, e durable.Exchange, from durable.ExchangeState) (bool, error)
@@ -67,7 +68,8 @@ type Options struct {
 	// Publish stores messages that the broker makes, and returns one result each.
 	Publish func(ctx context.Context, msgs []*durable.Message) []error
 	// Charge counts a request in the rates of a consumer; redisq.Queue.Regrant.
-	Charge   func(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error)
+	Charge func(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease,
+		time.Duration, error)
 	Answered func(consumer uint32, id ident.ID) // a response was stored
 	Announce func()                             // the catalogue has changed
 	Room     *Room                              // of responses; nil: one of its own
@@ -103,13 +105,17 @@ type Worker struct {
 
 // NewWorker returns a worker. Nothing is done before Run.
 func NewWorker(o Options) *Worker {
-	w := &Worker{Options: o, poke: make(chan struct{}, 1), active: map[uint32]bool{}, news: map[uint32]bool{}, polling: map[uint32]bool{}, places: newPollPlaces()}
+	w := &Worker{Options: o, poke: make(chan struct{}, 1), active: map[uint32]bool{}, news: map[uint32]bool{},
+		polling: map[uint32]bool{}, places: newPollPlaces()}
 	if w.Room == nil {
 		w.Room = NewRoom()
 	}
-	w.polls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_result_polls_total", Help: "Polls of results by this broker, by what they found."}, []string{"found"})
-	w.replies = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_replies_total", Help: "Replies to producers by this broker: published, or waiting for a reply URL."}, []string{"what"})
-	w.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_exchanges_failed_total", Help: "Exchanges that this broker ended without a response, other than by a dead letter."})
+	w.polls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_result_polls_total",
+		Help: "Polls of results by this broker, by what they found."}, []string{"found"})
+	w.replies = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_replies_total",
+		Help: "Replies to producers by this broker: published, or waiting for a reply URL."}, []string{"what"})
+	w.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_exchanges_failed_total",
+		Help: "Exchanges that this broker ended without a response, other than by a dead letter."})
 	if o.Registry != nil {
 		o.Registry.MustRegister(w.polls, w.replies, w.failed)
 	}

@@ -45,7 +45,8 @@ const (
 )
 
 // Points lists all of them.
-var Points = []string{BeforeCommit, AfterCommit, BeforeFanout, AfterFanout, AfterClaim, BeforePost, AfterPost, AfterOutcome,
+var Points = []string{BeforeCommit, AfterCommit, BeforeFanout, AfterFanout, AfterClaim, BeforePost, AfterPost,
+	AfterOutcome,
 	AfterAck, AfterPullClaim, AfterReclaim, AfterRedrive, AfterExpiryLease, AfterForward, AfterAlert,
 	AfterSchedule, BeforeDispatch, AfterDispatch, AfterBulkChunk, AfterBulkBody, BeforeBulkStep,
 	AfterBulkStep, AfterStatusBatch, AfterStatusSent, AfterResult, BeforeReply, AfterReply, JournalWritten,

@@ -105,8 +105,10 @@ func New(text string) (*Filter, error) {
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewCustomEnv(append(library(),
 		cel.Function("matches",
-			cel.Overload("filter_matches", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType, cel.BinaryBinding(matches)),
-			cel.MemberOverload("filter_string_matches", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType, cel.BinaryBinding(matches))),
+			cel.Overload("filter_matches", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType,
+				cel.BinaryBinding(matches)),
+			cel.MemberOverload("filter_string_matches", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType,
+				cel.BinaryBinding(matches))),
 		cel.Variable("payload", cel.DynType),
 		cel.Variable("headers", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("priority", cel.IntType),
@@ -115,7 +117,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserRecursionLimit(maxDepth),
 		cel.ParserExpressionSizeLimit(MaxBytes),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateComprehensionNestingLimit(maxLoops)),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(),
+			cel.ValidateComprehensionNestingLimit(maxLoops)),
 	)...)
 })
 

@@ -10,7 +10,8 @@ import (
 )
 
 func example() *Message {
-	return &Message{Payload: []byte(`{"a":1,"s":"aaa","l":[3,4],"t":true,"n":null}`), Headers: []byte("X-A:y\n"), Priority: 4,
+	return &Message{Payload: []byte(`{"a":1,"s":"aaa","l":[3,4],"t":true,"n":null}`), Headers: []byte("X-A:y\n"),
+		Priority:    4,
 		ContentType: "application/json", Producer: "p1"}
 }
 
@@ -56,7 +57,8 @@ func TestWhatIsNoJSONIsNull(t *testing.T) {
 
 func TestTheAttributesOfAStructuredEventAreHeaders(t *testing.T) {
 	m := &Message{Payload: []byte(`{"type":"sold","sequence":3,"data":{"type":"x"}}`), Attributes: true}
-	require.Equal(t, Match, Of("headers['ce-type'] == 'sold' && headers['ce-sequence'] == '3' && !('ce-data' in headers)").Decide(m))
+	require.Equal(
+		t, Match, Of("headers['ce-type'] == 'sold' && headers['ce-sequence'] == '3' && !('ce-data' in headers)").Decide(m))
 }
 
 func TestAnErrorSaysWhere(t *testing.T) {
@@ -81,7 +83,8 @@ func TestAnErrorSaysWhere(t *testing.T) {
 
 // Whatever an expression does with a large payload, it ends soon and as no match.
 func TestTheCostOfAnEvaluationIsBounded(t *testing.T) {
-	large := `{"s":"` + strings.Repeat("ab", 1<<18) + `","d":` + strings.Repeat(`{"a":[`, 3000) + "1" + strings.Repeat(`]}`, 3000) +
+	large := `{"s":"` + strings.Repeat("ab", 1<<18) + `","d":` + strings.Repeat(`{"a":[`, 3000) + "1" +
+		strings.Repeat(`]}`, 3000) +
 		`,"l":[` + strings.Repeat("1,", 100_000) + `1]}`
 	for _, text := range []string{
 		"payload.l.all(a, payload.l.all(b, payload.l.all(c, true)))",
@@ -121,8 +124,10 @@ func TestAFilterIsCompiledOnceAndIsSafeForConcurrentUse(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
-	payload := []byte(`{"id":"abc","total":150.5,"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"customer":{"name":"x","vip":true}}`)
-	for name, text := range map[string]string{"headers": "priority > 3 && headers['x-a'] == 'y'", "payload": "payload.total >= 100 && payload.customer.vip"} {
+	payload := []byte(
+		`{"id":"abc","total":150.5,"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"customer":{"name":"x","vip":true}}`)
+	for name, text := range map[string]string{"headers": "priority > 3 && headers['x-a'] == 'y'",
+		"payload": "payload.total >= 100 && payload.customer.vip"} {
 		b.Run(name, func(b *testing.B) {
 			f := Of(text)
 			b.ReportAllocs()
@@ -138,29 +143,36 @@ func BenchmarkDecide(b *testing.B) {
 // However an integer is written, it equals itself only.
 func TestIntegersOfJSONAreComparedExactly(t *testing.T) {
 	decide := func(text, payload string) Verdict { return Of(text).Decide(&Message{Payload: []byte(payload)}) }
-	for _, n := range []string{"820982911946154508", "820982911946154508.0", "8.20982911946154508e17", "820982911946154508000e-3", "82098291194615450.8E+1"} {
-		for _, text := range []string{"payload.id == 820982911946154508", "820982911946154508 == payload.id", "payload.id in [820982911946154508]",
-			"payload.id > 820982911946154507 && payload.id < 820982911946154509", "payload.id == 820982911946154508u", "[payload.id] == [820982911946154508]"} {
+	for _, n := range []string{"820982911946154508", "820982911946154508.0", "8.20982911946154508e17",
+		"820982911946154508000e-3", "82098291194615450.8E+1"} {
+		for _, text := range []string{"payload.id == 820982911946154508", "820982911946154508 == payload.id",
+			"payload.id in [820982911946154508]",
+			"payload.id > 820982911946154507 && payload.id < 820982911946154509", "payload.id == 820982911946154508u",
+			"[payload.id] == [820982911946154508]"} {
 			require.Equal(t, Match, decide(text, `{"id":`+n+`}`), "%s %s", text, n)
 			near := strings.Replace(strings.Replace(n, "508", "509", 1), "50.8", "50.9", 1)
 			require.Equal(t, NoMatch, decide(text, `{"id":`+near+`}`), "%s %s", text, near)
 		}
 	}
 	for payload, text := range map[string]string{
-		`{"n":1e3}`:                                   "payload.n == 1000",
-		`{"n":1000.0}`:                                "payload.n == 1000",
-		`{"n":-9223372036854775808}`:                  "payload.n == -9223372036854775808",
-		`{"n":18446744073709551615}`:                  "payload.n == 18446744073709551615u && payload.n > 18446744073709551614u",
-		`{"n":9007199254740993}`:                      "payload.n != 9007199254740992 && payload.n != 9007199254740994",
-		`{"n":9007199254740992}`:                      "payload.n != 9007199254740993 && payload.n == 9007199254740992.0",
-		`{"n":123456789012345e4}`:                     "payload.n == 1234567890123450000 && payload.n != 1234567890123450001",
-		`{"n":1700000000000000001}`:                   "payload.n / 1e9 > 1.6e9 && payload.n * 2.0 > 3e18 && payload.n - 1 == 1700000000000000000",
-		`{"n":9007199254740993,"m":1.5}`:              "payload.n + payload.m > 9e15 && payload.m * payload.n > 1e16 && payload.m + 1 > 2.4",
+		`{"n":1e3}`:                  "payload.n == 1000",
+		`{"n":1000.0}`:               "payload.n == 1000",
+		`{"n":-9223372036854775808}`: "payload.n == -9223372036854775808",
+		`{"n":18446744073709551615}`: "payload.n == 18446744073709551615u && payload.n > " +
+			"18446744073709551614u",
+		`{"n":9007199254740993}`:  "payload.n != 9007199254740992 && payload.n != 9007199254740994",
+		`{"n":9007199254740992}`:  "payload.n != 9007199254740993 && payload.n == 9007199254740992.0",
+		`{"n":123456789012345e4}`: "payload.n == 1234567890123450000 && payload.n != 1234567890123450001",
+		`{"n":1700000000000000001}`: "payload.n / 1e9 > 1.6e9 && payload.n * 2.0 > 3e18 && payload.n - " +
+			"1 == 1700000000000000000",
+		`{"n":9007199254740993,"m":1.5}`: "payload.n + payload.m > 9e15 && payload.m * payload.n > 1e16 && " +
+			"payload.m + 1 > 2.4",
 		`{"n":9007199254740993,"m":9007199254740992}`: "payload.n != payload.m",
-		`{"n":0.1}`:                                   "payload.n == 0.1",
-		`{"n":1e400,"m":1}`:                           "payload.n == null && payload.m == 1",
-		`{"n":123456789012345678901234567890}`:        "payload.n > 1e29",
-		`{"n":{"l":[9007199254740993,"s",null]}}`:     "payload.n.l[0] == 9007199254740993 && payload.n.l[1] == 's' && payload.n.l[2] == null",
+		`{"n":0.1}`:                            "payload.n == 0.1",
+		`{"n":1e400,"m":1}`:                    "payload.n == null && payload.m == 1",
+		`{"n":123456789012345678901234567890}`: "payload.n > 1e29",
+		`{"n":{"l":[9007199254740993,"s",null]}}`: "payload.n.l[0] == 9007199254740993 && payload.n.l[1] == 's' && " +
+			"payload.n.l[2] == null",
 	} {
 		require.Equal(t, Match, decide(text, payload), "%s: %s", payload, text)
 	}
@@ -169,12 +181,17 @@ func TestIntegersOfJSONAreComparedExactly(t *testing.T) {
 
 func TestAttributesAreTheSameInEachMode(t *testing.T) {
 	structured := &Message{Attributes: true, ContentType: "application/cloudevents+json",
-		Payload: []byte(`{"specversion":"1.0","subject":"a b \"ü\" 100%","sequence":1000000,"large":820982911946154508,"on":true,"datacontenttype":"text/plain","data":"x"}`)}
+		Payload: []byte(
+			`{"specversion":"1.0","subject":"a b \"ü\" 100%","sequence":1000000,"large":820982911946154508,"on":true,"datacontenttype":"text/plain","data":"x"}`)}
 	binary := &Message{ContentType: "text/plain", Payload: []byte("x"),
-		Headers: []byte("ce-specversion:1.0\nce-subject:a%20b%20%22%C3%BC%22%20100%25\nce-sequence:1000000\nce-large:820982911946154508\nCE-On:true\n")}
+		Headers: []byte(
+			"ce-specversion:1.0\nce-subject:a%20b%20%22%C3%BC%22%20100%25\n" +
+				"ce-sequence:1000000\nce-large:820982911946154508\nCE-On:true\n")}
 	quoted := &Message{ContentType: "text/plain", Payload: []byte("x"),
-		Headers: []byte("ce-specversion:1.0\nce-subject:\"a b \\\"\u00fc\\\" 100%\"\nce-sequence:1000000\nce-large:820982911946154508\nce-on:true\n")}
-	text := `headers['ce-subject'] == 'a b "ü" 100%' && headers['ce-sequence'] == '1000000' && headers['ce-large'] == '820982911946154508' && headers['ce-on'] == 'true' && headers['ce-datacontenttype'] == 'text/plain'`
+		Headers: []byte("ce-specversion:1.0\nce-subject:\"a b \\\"\u00fc\\\" " +
+			"100%\"\nce-sequence:1000000\nce-large:820982911946154508\nce-on:true\n")}
+	text :=
+		`headers['ce-subject'] == 'a b "ü" 100%' && headers['ce-sequence'] == '1000000' && headers['ce-large'] == '820982911946154508' && headers['ce-on'] == 'true' && headers['ce-datacontenttype'] == 'text/plain'`
 	for i, m := range []*Message{structured, binary, quoted} {
 		require.Equal(t, Match, Of(text).Decide(m), i)
 	}

@@ -79,7 +79,8 @@ func weight(text []byte) int {
 	if longNumbers(text) {
 		texts = 32 * (bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'['}))
 	}
-	return texts + 2*len(text) + 64*(bytes.Count(text, []byte{','})+bytes.Count(text, []byte{'['})) + 400*bytes.Count(text, []byte{'{'})
+	return texts + 2*len(text) + 64*(bytes.Count(text, []byte{','})+bytes.Count(text, []byte{'['})) + 400*bytes.Count(text,
+		[]byte{'{'})
 }
 
 func (m *Message) readHeaders() {

@@ -90,6 +90,7 @@ func Watch(where string) {
 
 func tell(where, consequence string, v any, attributes []any) {
 	Panics.WithLabelValues(where).Inc()
-	all := append([]any{"where", where, "consequence", consequence, "panic", fmt.Sprint(v), "stack", string(debug.Stack())}, attributes...)
+	all := append([]any{"where", where, "consequence", consequence, "panic", fmt.Sprint(v), "stack",
+		string(debug.Stack())}, attributes...)
 	slog.Error("panic", all...)
 }

@@ -128,11 +128,13 @@ func TestABlockIsOfOneMillisecondAndAscends(t *testing.T) {
 
 func TestWhatTheBrokerMakesIsNoNameOfAClient(t *testing.T) {
 	id := NewGenerator(1, func() int64 { return 1_763_658_000_123 }).Next()
-	for _, made := range []string{id.String(), id.Job(7).String(), ID{}.String(), Max().String(), ForwardID(id.Job(7), 1_763_658_000_123), ForwardID(id, 0), ForwardID(id, 5) + ".2"} {
+	for _, made := range []string{id.String(), id.Job(7).String(), ID{}.String(), Max().String(),
+		ForwardID(id.Job(7), 1_763_658_000_123), ForwardID(id, 0), ForwardID(id, 5) + ".2"} {
 		require.True(t, Made(made), made)
 		require.True(t, ValidName(made), "only the broker may give it")
 	}
-	for _, free := range []string{"", "order-1", strings.ToUpper(id.String()), id.String() + "0", id.String()[1:], "dead.", "dead." + id.String(), "dead." + id.String()[1:] + "..", "dead.x.y", "Dead." + id.String() + ".1"} {
+	for _, free := range []string{"", "order-1", strings.ToUpper(id.String()), id.String() + "0", id.String()[1:], "dead.",
+		"dead." + id.String(), "dead." + id.String()[1:] + "..", "dead.x.y", "Dead." + id.String() + ".1"} {
 		require.False(t, Made(free), free)
 	}
 	require.True(t, Forwarded(ForwardID(id.Job(7), 5)))
@@ -160,7 +162,8 @@ func TestNamesAreOneToTwoHundredAndFiftyFiveSafeBytes(t *testing.T) {
 	for _, name := range []string{"a", "A-z_0.9~:@", "...", strings.Repeat("x", 255)} {
 		require.True(t, ValidName(name), name)
 	}
-	for _, name := range []string{"", ".", "..", strings.Repeat("x", 256), "a b", "a/b", "a%b", "é", "a\x00", "a'b", "a;b", "a\nb", "a?b", "a#b"} {
+	for _, name := range []string{"", ".", "..", strings.Repeat("x", 256), "a b", "a/b", "a%b", "é", "a\x00", "a'b", "a;b",
+		"a\nb", "a?b", "a#b"} {
 		require.False(t, ValidName(name), "%q", name)
 	}
 }

@@ -24,7 +24,8 @@ func Gone(c net.Conn) bool {
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
 		n, _, e := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		closed = n == 0 && e == nil || e != nil && !errors.Is(e, syscall.EAGAIN) && !errors.Is(e, syscall.EWOULDBLOCK) && !errors.Is(e, syscall.EINTR)
+		closed = n == 0 && e == nil || e != nil && !errors.Is(e, syscall.EAGAIN) && !errors.Is(e, syscall.EWOULDBLOCK) &&
+			!errors.Is(e, syscall.EINTR)
 	})
 	return err != nil || closed
 }

@@ -36,7 +36,8 @@ func serve(t *testing.T, b *share.Bound, most int) *fasthttputil.InmemoryListene
 			rc.SetConnectionClose()
 			return
 		}
-		fmt.Fprintf(rc, "%d bytes, %d counted, token %q", len(rc.Request.Body()), b.Taken(), rc.Request.Header.Peek("X-Token"))
+		fmt.Fprintf(rc, "%d bytes, %d counted, token %q", len(rc.Request.Body()), b.Taken(),
+			rc.Request.Header.Peek("X-Token"))
 		l.Drop(rc, taken)
 	}}
 	done := make(chan error, 1)
@@ -70,7 +71,8 @@ func TestABodyWithinItsLimitIsLoaded(t *testing.T) {
 		status, answer := say(t, ln, fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", n, body))
 		require.Equal(t, 200, status)
 		require.Equal(t, fmt.Sprintf(`%d bytes, %d counted, token ""`, n, n), answer)
-		status, answer = say(t, ln, fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n%s0\r\nX-Token: forged\r\n\r\n", chunk(body)))
+		status, answer = say(t, ln, fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: "+
+			"chunked\r\n\r\n%s0\r\nX-Token: forged\r\n\r\n", chunk(body)))
 		require.Equal(t, 200, status)
 		require.Contains(t, answer, fmt.Sprintf("%d bytes, ", n))
 		require.Contains(t, answer, `token ""`, "a trailer is no header")
@@ -152,7 +154,8 @@ func TestTheSlowestBodyIsEndedWhenAnotherUserNeedsItsMemory(t *testing.T) {
 	slow, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer slow.Close()
-	_, err = fmt.Fprintf(slow, "POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 100000\r\n\r\n%s", strings.Repeat("x", 70_000))
+	_, err = fmt.Fprintf(slow, "POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 100000\r\n\r\n%s",
+		strings.Repeat("x", 70_000))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return b.Held(sender) > 70_000 }, time.Minute, time.Millisecond)
 	answer := make(chan int, 1)
@@ -167,7 +170,8 @@ func TestTheSlowestBodyIsEndedWhenAnotherUserNeedsItsMemory(t *testing.T) {
 	body := strings.Repeat("y", 90_000)
 	require.Eventually(t, func() bool { // until the slow one is old enough to be compared
 		keys <- other
-		status := tell(t, ln.Addr().String(), fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+		status := tell(t, ln.Addr().String(), fmt.Sprintf("POST / HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n\r\n%s",
+			len(body), body))
 		return status == 200
 	}, time.Minute, time.Millisecond)
 	require.Equal(t, 408, <-answer)

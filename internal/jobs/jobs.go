@@ -44,7 +44,8 @@ type Queue interface {
 	Stats(ctx context.Context, consumer uint32) (redisq.Stats, error)
 	Enqueue(ctx context.Context, consumer uint32, batch []redisq.Job, src redisq.Source) (redisq.Enqueued, error)
 	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
-	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error)
+	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease,
+		redisq.Standing, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
@@ -178,7 +179,8 @@ func (d *Desk) Recover(ctx context.Context, consumer uint32, epoch string, heads
 	})
 }
 
-func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Head, put func([]redisq.Job) (redisq.Enqueued, error)) (Presented, error) {
+func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Head,
+	put func([]redisq.Job) (redisq.Enqueued, error)) (Presented, error) {
 	p := Presented{Upto: len(heads)}
 	if len(heads) == 0 {
 		return p, nil

@@ -52,9 +52,11 @@ func newRig(t *testing.T) *rig {
 	r.channel, _, err = r.store.PutChannel(ctx, durable.Put{ID: "c", NewToken: "t"})
 	require.NoError(t, err)
 	pull := durable.Pull
-	r.consumer, _, err = r.store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: "k", NewToken: "t"}, ChannelID: "c", Type: &pull})
+	r.consumer, _, err = r.store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: "k", NewToken: "t"},
+		ChannelID: "c", Type: &pull})
 	require.NoError(t, err)
-	r.Desk = &Desk{Store: r.store, Queue: r.queue, NowMs: func() int64 { return time.Now().UnixMilli() }, Wake: func(uint32) { r.woken++ }, Dirty: func(uint32) { r.dirty++ }}
+	r.Desk = &Desk{Store: r.store, Queue: r.queue, NowMs: func() int64 { return time.Now().UnixMilli() },
+		Wake: func(uint32) { r.woken++ }, Dirty: func(uint32) { r.dirty++ }}
 	return r
 }
 
@@ -183,7 +185,8 @@ type offering struct {
 	opened func()
 }
 
-func (o *offering) Redrive(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error) {
+func (o *offering) Redrive(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob,
+	error) {
 	moved, err := o.Store.Redrive(ctx, consumer, ids, nowMs)
 	o.opened()
 	return moved, err
@@ -218,7 +221,8 @@ func TestRetriggerMakesAWaitingRetryDueNowAndBringsBackALostJob(t *testing.T) {
 func TestRetriggerOfAMessageReachesItsAudienceOnceHoweverOften(t *testing.T) {
 	r := newRig(t)
 	h := r.publish(1)
-	late, _, err := r.store.PutConsumer(t.Context(), durable.ConsumerPut{Put: durable.Put{ID: "late", NewToken: "t"}, ChannelID: "c", Type: new(durable.Pull)})
+	late, _, err := r.store.PutConsumer(t.Context(), durable.ConsumerPut{Put: durable.Put{ID: "late", NewToken: "t"},
+		ChannelID: "c", Type: new(durable.Pull)})
 	require.NoError(t, err)
 	cat := catalogue.New(r.store, slog.New(slog.DiscardHandler))
 	require.NoError(t, cat.Refresh(t.Context()))

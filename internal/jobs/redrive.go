@@ -47,7 +47,8 @@ func (d *Desk) RedriveAgain(ctx context.Context, consumer uint32, ids []ident.ID
 type redriving func(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
 
 // redrive opens dead letters again and returns those that this call opened.
-func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open redriving) ([]durable.OpenJob, error) {
+func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open redriving) ([]durable.OpenJob,
+	error) {
 	cleared := d.clear(ctx, consumer, ids)
 	moved, err := open(ctx, consumer, ids, d.NowMs())
 	if err != nil {

@@ -35,7 +35,8 @@ type ReplayCount struct {
 // the replay has no filter. With one it reads the payloads of the other matches, too. After
 // countReplayFor, or replayCountedBytes, it stops, and takes the rest of the time to have as many
 // messages as the part that it has read.
-func CountReplay(ctx context.Context, s ReplayStore, k *durable.Consumer, r *durable.Replay, sieve *Sieve) (c ReplayCount, err error) {
+func CountReplay(ctx context.Context, s ReplayStore, k *durable.Consumer, r *durable.Replay,
+	sieve *Sieve) (c ReplayCount, err error) {
 	until := time.Now().Add(countReplayFor)
 	if sieve != nil {
 		sieve.Store, sieve.Bytes, sieve.Until = s, replayCountedBytes, until
@@ -62,7 +63,8 @@ func CountReplay(ctx context.Context, s ReplayStore, k *durable.Consumer, r *dur
 
 // page counts those of heads that match, and returns how many of heads it has examined: not all of
 // them, if the sieve has reached a bound.
-func (c *ReplayCount) page(ctx context.Context, s ReplayStore, k *durable.Consumer, r *durable.Replay, sieve *Sieve, heads []durable.Sized) (int, error) {
+func (c *ReplayCount) page(ctx context.Context, s ReplayStore, k *durable.Consumer, r *durable.Replay, sieve *Sieve,
+	heads []durable.Sized) (int, error) {
 	ids := make([]ident.ID, 0, len(heads))
 	for _, h := range heads {
 		if k.Concerns(h.Head) {

@@ -11,7 +11,8 @@ import (
 
 // A SieveStore is the part of durable.Store that a Sieve reads.
 type SieveStore interface {
-	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error)
+	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message,
+		read int, err error)
 }
 
 // siftedAtOnce bounds the payloads and headers that a sieve has in memory at once, bytes, unless
@@ -34,7 +35,8 @@ func (s *Sieve) Spent() bool { return s.Bytes <= 0 || !time.Now().Before(s.Until
 // Sift examines the messages in the order of ids, until a bound is reached: it has examined
 // ids[:read]. match has those of them for which the filter is true. A message for which it fails,
 // and one that is gone, is no match.
-func (s *Sieve) Sift(ctx context.Context, channelNo uint32, ids []ident.ID) (match map[ident.ID]bool, read int, err error) {
+func (s *Sieve) Sift(ctx context.Context, channelNo uint32, ids []ident.ID) (match map[ident.ID]bool, read int,
+	err error) {
 	match = map[ident.ID]bool{}
 	for read < len(ids) && (read == 0 || !s.Spent()) {
 		msgs, n, err := s.Store.MessagesUpTo(ctx, channelNo, ids[read:], min(max(s.Bytes, 0), siftedAtOnce))

@@ -15,7 +15,8 @@ import (
 // A shelf is messages of one payload each. It reads at most two at once.
 type shelf map[ident.ID]string
 
-func (s shelf) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, _ int) (msgs []durable.Message, read int, err error) {
+func (s shelf) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, _ int) (msgs []durable.Message, read int,
+	err error) {
 	for _, id := range ids[:min(2, len(ids))] {
 		if payload, ok := s[id]; ok {
 			msgs = append(msgs, durable.Message{ID: id, Payload: []byte(payload)})
@@ -87,7 +88,8 @@ func (s *countStore) JobStates(_ context.Context, _ uint32, ids []ident.ID) (map
 	return out, nil
 }
 
-func (s *countStore) MessagesUpTo(ctx context.Context, no uint32, ids []ident.ID, budget int) ([]durable.Message, int, error) {
+func (s *countStore) MessagesUpTo(ctx context.Context, no uint32, ids []ident.ID, budget int) ([]durable.Message,
+	int, error) {
 	time.Sleep(s.slow)
 	return s.shelf.MessagesUpTo(ctx, no, ids, budget)
 }
@@ -104,7 +106,9 @@ func TestACountWithAFilterIsBoundedAndExtrapolates(t *testing.T) {
 	}
 	r := &durable.Replay{After: ident.AtMillis(999_999), Through: ident.AtMillis(1_002_999)}
 	sieve := func() *Sieve {
-		return &Sieve{Filter: filter.Of("payload.a == 1"), Seen: func(m *durable.Message) filter.Message { return filter.Message{Payload: m.Payload} }}
+		return &Sieve{Filter: filter.Of("payload.a == 1"), Seen: func(m *durable.Message) filter.Message {
+			return filter.Message{Payload: m.Payload}
+		}}
 	}
 	k := &durable.Consumer{No: 1, ChannelNo: 1}
 	c, err := CountReplay(t.Context(), s, k, r, sieve())

@@ -8,7 +8,8 @@ type Cursor struct {
 
 // Space skips white space.
 func (c *Cursor) Space() {
-	for c.At < len(c.Text) && (c.Text[c.At] == ' ' || c.Text[c.At] == '\t' || c.Text[c.At] == '\r' || c.Text[c.At] == '\n') {
+	for c.At < len(c.Text) && (c.Text[c.At] == ' ' || c.Text[c.At] == '\t' || c.Text[c.At] == '\r' ||
+		c.Text[c.At] == '\n') {
 		c.At++
 	}
 }

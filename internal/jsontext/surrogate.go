@@ -22,7 +22,8 @@ func Paired(raw []byte) bool {
 		if !utf16.IsSurrogate(first) {
 			continue
 		}
-		if i+7 > len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' || utf16.DecodeRune(first, hex4(raw[i+3:])) == utf8.RuneError {
+		if i+7 > len(raw) || raw[i+1] != '\\' || raw[i+2] != 'u' ||
+			utf16.DecodeRune(first, hex4(raw[i+3:])) == utf8.RuneError {
 			return false
 		}
 		i += 6

@@ -70,7 +70,8 @@ func (p *Policy) judge(a Answer, attempt int) Verdict {
 	case attempt >= p.MaxAttempts():
 		return Verdict{Meaning: Exhausted}
 	}
-	return Verdict{Meaning: Retry, Delay: p.Delay(attempt)} // a Retry-After is a hold: whatever ends that frees this job, too
+	// a Retry-After is a hold: whatever ends that frees this job, too
+	return Verdict{Meaning: Retry, Delay: p.Delay(attempt)}
 }
 
 // alwaysRetried are the answers that say nothing about the message.

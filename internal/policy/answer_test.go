@@ -49,8 +49,10 @@ func TestThePageSaysWhatAnAnswerMeans(t *testing.T) {
 		require.Equal(t, strings.Contains(text, "no job of the consumer is sent"), all.Hold > 0, "%d: %s", status, text)
 		if strings.Contains(text, "failure") || strings.Contains(text, "retried") {
 			require.Equal(t, Retry, all.Meaning, "%d: %s", status, text)
-			require.Equal(t, strings.Contains(text, "always retried") || status == 404, named.Meaning == Retry, "%d: %s", status, text)
-			require.Equal(t, !strings.Contains(text, "always retried") && status != 404, named.Meaning == Rejected, "%d: %s", status, text)
+			require.Equal(t, strings.Contains(text, "always retried") || status == 404, named.Meaning == Retry, "%d: %s",
+				status, text)
+			require.Equal(t, !strings.Contains(text, "always retried") && status != 404, named.Meaning == Rejected, "%d: %s",
+				status, text)
 		}
 	}
 	require.Contains(t, rows[len(rows)-2][1], "no complete answer")

@@ -59,7 +59,8 @@ func parseBackoff(text string) (Backoff, error) {
 	return b, nil
 }
 
-var errBackoff = errors.New("must be a list of 1 to 16 durations like 5s,30s,60s, each above 0 and at most 8760h, or constant:30s")
+var errBackoff = errors.New("must be a list of 1 to 16 durations like 5s,30s,60s, each above 0 and at most 8760h, " +
+	"or constant:30s")
 
 // short is d without the zeros that Go writes behind it: 1m, not 1m0s.
 func short(d time.Duration) string {

@@ -98,13 +98,17 @@ func (b Budget) String() string { return short(b.Duration()) }
 
 // intakeFields is every setting that a channel may have.
 var intakeFields = table[Intake]{
-	value("duplicates", "`refuse`: a message that is stored already is answered 409 `duplicate_message_id`; `acknowledge`: 200 with its `Location` and `Idempotent-Replayed: true`",
+	value("duplicates", "`refuse`: a message that is stored already is answered 409 `duplicate_message_id`; "+
+		"`acknowledge`: 200 with its `Location` and `Idempotent-Replayed: true`",
 		parseDuplicates, func(p *Intake) *Duplicates { return &p.Duplicates }),
-	value("identity", "`channel`: an `X-Broker-Message-ID` is unique in the channel; `producer`: unique among the messages of its producer, and then at most 247 bytes. Consumers then know its messages by the broker's IDs",
+	value("identity", "`channel`: an `X-Broker-Message-ID` is unique in the channel; `producer`: unique among the "+
+		"messages of its producer, and then at most 247 bytes. Consumers then know its messages by the broker's IDs",
 		parseIdentity, func(p *Intake) *Identity { return &p.Identity }),
-	value("ack", "`durable`: 201 when the store has committed the message; `journal`: the same, or 202 after `latencyBudget` when the broker's own disk has it; `replicated`: 201 only when a second server of the store has it",
+	value("ack", "`durable`: 201 when the store has committed the message; `journal`: the same, or 202 after "+
+		"`latencyBudget` when the broker's own disk has it; `replicated`: 201 only when a second server of the store has it",
 		parseAck, func(p *Intake) *Ack { return &p.Ack }),
-	value("latencyBudget", "a duration from `1ms` to `4s`, by default `65ms`: how long a publish with `ack=journal` waits for the store",
+	value("latencyBudget", "a duration from `1ms` to `4s`, by default `65ms`: how long a publish with `ack=journal` "+
+		"waits for the store",
 		parseBudget, func(p *Intake) *Budget { return &p.Budget }),
 }
 

@@ -23,7 +23,8 @@ const (
 	maxRatePer = 24 * time.Hour
 )
 
-var errRate = errors.New("must be none, or N/duration like 100/1s, with N from 1 to 1000000 and a duration from 100ms to 24h")
+var errRate = errors.New("must be none, or N/duration like 100/1s, with N from 1 to 1000000 and a duration from " +
+	"100ms to 24h")
 
 // parseRate reads "100/1s" or "none".
 func parseRate(text string) (Rate, error) {

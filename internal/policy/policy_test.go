@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var installed = Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: Waits(5*time.Second, 30*time.Second, time.Minute), MaxDelay: time.Hour,
+var installed = Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: Waits(5*time.Second, 30*time.Second,
+	time.Minute), MaxDelay: time.Hour,
 	RetryShare: 25, TombstoneWindow: 24 * time.Hour, SigningOverlap: 24 * time.Hour,
 	ResponseMaxBytes: 65536, ResponseHeaders: "content-type,x-*", AsyncStatus: "202", ResultDeadline: 24 * time.Hour}
 
@@ -71,33 +72,40 @@ func TestEqualSettingsAreEqualRecords(t *testing.T) {
 
 func TestAWrongValueNamesItsFieldAndIsNotShown(t *testing.T) {
 	for name, values := range map[string][]string{
-		"timeout":               {"0", "99ms", "1h1s", "-1s", "5", "s3cret"},
-		"maxRetries":            {"-1", "1001", "1.5", "+3", "many", "0x3"},
-		"backoff":               {"0s", "5s,", "5s,-1s", "constant:", "constant:1s,2s", "1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s", "9000h"},
-		"ttl":                   {"-1s", "1ms", "99ms", "9000h", "5"},
-		"rateLimit":             {"0/1s", "100", "1/0s", "1/1ms", "+1/1s", "1/25h", "1000001/1s", "x/1s", "/"},
-		"concurrency":           {"-1", "0", "100001", "x"},
-		"retryShare":            {"0", "101", "10%"},
-		"ordered":               {"yes", "1", "TRUE"},
-		"onBlocked":             {"wait", "Block"},
-		"tombstoneAfter":        {"-1", "10001"},
-		"tombstoneWindow":       {"0", "999ms", "721h"},
-		"statusUrl":             {"http://x/", "ftp://x/{messageID}", "http://u:s3cret@x/{messageID}", "/{messageID}", "http://{messageID}#a", "http://{messageID}/", "http://x{messageID}/", "http://x?{messageID}", "http://x:80{messageID}/y"},
+		"timeout":    {"0", "99ms", "1h1s", "-1s", "5", "s3cret"},
+		"maxRetries": {"-1", "1001", "1.5", "+3", "many", "0x3"},
+		"backoff": {"0s", "5s,", "5s,-1s", "constant:", "constant:1s,2s",
+			"1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s", "9000h"},
+		"ttl":             {"-1s", "1ms", "99ms", "9000h", "5"},
+		"rateLimit":       {"0/1s", "100", "1/0s", "1/1ms", "+1/1s", "1/25h", "1000001/1s", "x/1s", "/"},
+		"concurrency":     {"-1", "0", "100001", "x"},
+		"retryShare":      {"0", "101", "10%"},
+		"ordered":         {"yes", "1", "TRUE"},
+		"onBlocked":       {"wait", "Block"},
+		"tombstoneAfter":  {"-1", "10001"},
+		"tombstoneWindow": {"0", "999ms", "721h"},
+		"statusUrl": {"http://x/", "ftp://x/{messageID}", "http://u:s3cret@x/{messageID}", "/{messageID}",
+			"http://{messageID}#a", "http://{messageID}/", "http://x{messageID}/", "http://x?{messageID}",
+			"http://x:80{messageID}/y"},
 		"signingSecret":         {"s3cret", "whsec_", "whsec_czNjcmV0", "Generate"},
 		"signingSecretPrevious": {"whsec_!", "generate"},
 		"signingOverlap":        {"-1s", "721h"},
-		"headers":               {"s3cret", "A b: c", "Host: x", "authorization: s3cret", "X-Broker-Job-ID: 1", "webhook-id: 1", "A: b\na: c", "A-B: c\nA_B: c", "X_Broker_Attempt: 1", "Content_Length: 1", "webhook_id: 1", "A: b\x00", ": b"},
-		"authorization":         {"basic", "basic s3cret", "bearer", "bearer a s3cret", "bearer  s3cret", "Bearer a s3cret", "s3cret", "a(b) s3cret", "Splunk  s3cret", "Basic s3cret", "oauth2 http://x a", "oauth2 x:a b s3cret", "oauth2 http://x  a s3cret"},
-		"dlq":                   {"drop", "forward:", "forward:a b", "expire:", "expire:0s", "expire:1ms"},
-		"responses":             {"on", "Store"},
-		"responseMaxBytes":      {"0", "1048577", "64KiB"},
-		"responseHeaders":       {"a b", "set-cookie", "Authorization", "X-Api-Key", "X-Auth*", "x-broker-job-id", "*x", ","},
-		"responseTTL":           {"-1s", "1ms"},
-		"async":                 {"yes"},
-		"asyncStatus":           {"404", "202,", "2xx", "0202"},
-		"resultUrl":             {"http://x/", "ftp://x/{messageID}"},
-		"resultDeadline":        {"0", "8761h"},
-		"retryOn":               {"none", "6xx", "0xx", "99", "600", "5x", "x", "404;409", "05xx", ",", "404,"},
+		"headers": {"s3cret", "A b: c", "Host: x", "authorization: s3cret", "X-Broker-Job-ID: 1",
+			"webhook-id: 1", "A: b\na: c", "A-B: c\nA_B: c", "X_Broker_Attempt: 1", "Content_Length: 1", "webhook_id: 1",
+			"A: b\x00", ": b"},
+		"authorization": {"basic", "basic s3cret", "bearer", "bearer a s3cret", "bearer  s3cret", "Bearer a s3cret",
+			"s3cret", "a(b) s3cret", "Splunk  s3cret", "Basic s3cret", "oauth2 http://x a", "oauth2 x:a b s3cret",
+			"oauth2 http://x  a s3cret"},
+		"dlq":              {"drop", "forward:", "forward:a b", "expire:", "expire:0s", "expire:1ms"},
+		"responses":        {"on", "Store"},
+		"responseMaxBytes": {"0", "1048577", "64KiB"},
+		"responseHeaders":  {"a b", "set-cookie", "Authorization", "X-Api-Key", "X-Auth*", "x-broker-job-id", "*x", ","},
+		"responseTTL":      {"-1s", "1ms"},
+		"async":            {"yes"},
+		"asyncStatus":      {"404", "202,", "2xx", "0202"},
+		"resultUrl":        {"http://x/", "ftp://x/{messageID}"},
+		"resultDeadline":   {"0", "8761h"},
+		"retryOn":          {"none", "6xx", "0xx", "99", "600", "5x", "x", "404;409", "05xx", ",", "404,"},
 	} {
 		for _, value := range values {
 			_, err := merge(`{"timeout":"1s","v":"1"}`, map[string]string{name: value})
@@ -154,18 +162,24 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		{Answer{}, 2, Verdict{Meaning: Retry, Delay: 30 * time.Second, Strains: true}},
 		{Answer{}, 6, Verdict{Meaning: Exhausted, Strains: true}},
 		{Answer{Status: 500, Complete: true}, 3, Verdict{Meaning: Retry, Delay: time.Minute, Strains: true}},
-		{Answer{Status: 500, Complete: true, RetryAfter: time.Hour}, 3, Verdict{Meaning: Retry, Delay: time.Minute, Strains: true}},
-		{Answer{Status: 502, Complete: true, RetryAfter: time.Hour}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}},
-		{Answer{Status: 504, Complete: true, RetryAfter: time.Hour}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}},
+		{Answer{Status: 500, Complete: true, RetryAfter: time.Hour}, 3, Verdict{Meaning: Retry, Delay: time.Minute,
+			Strains: true}},
+		{Answer{Status: 502, Complete: true, RetryAfter: time.Hour}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second,
+			Strains: true}},
+		{Answer{Status: 504, Complete: true, RetryAfter: time.Hour}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second,
+			Strains: true}},
 		{Answer{Status: 409, Complete: true}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second}},
 		{Answer{Status: 404, Complete: true}, 1, Verdict{Meaning: Rejected}},
 		{Answer{Status: 301, Complete: true}, 1, Verdict{Meaning: Rejected}},
 		{Answer{Status: 404, Complete: true}, 6, Verdict{Meaning: Rejected}},
 		{Answer{Status: 408, Complete: true}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}},
 		{Answer{Status: 425, Complete: true}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Strains: true}},
-		{Answer{Status: 429, Complete: true, RetryAfter: time.Minute}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Hold: time.Minute, Strains: true}},
-		{Answer{Status: 503, Complete: true, RetryAfter: 24 * time.Hour}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Hold: time.Hour, Strains: true}},
-		{Answer{Status: 503, Complete: true, RetryAfter: time.Second}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second, Hold: time.Second, Strains: true}},
+		{Answer{Status: 429, Complete: true, RetryAfter: time.Minute}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second,
+			Hold: time.Minute, Strains: true}},
+		{Answer{Status: 503, Complete: true, RetryAfter: 24 * time.Hour}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second,
+			Hold: time.Hour, Strains: true}},
+		{Answer{Status: 503, Complete: true, RetryAfter: time.Second}, 1, Verdict{Meaning: Retry, Delay: 5 * time.Second,
+			Hold: time.Second, Strains: true}},
 		{Answer{Status: 503, Complete: true}, 6, Verdict{Meaning: Exhausted, Strains: true}},
 		{Answer{Status: 410, Complete: true}, 1, Verdict{Meaning: Gone}},
 		{Answer{Status: 410, Complete: true}, 6, Verdict{Meaning: Gone}},
@@ -173,12 +187,14 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, p.Judge(tc.answer, tc.attempt), "%+v", tc)
 	}
-	require.Equal(t, Verdict{Meaning: Retry, Delay: 5 * time.Second}, installed.Judge(Answer{Status: 404, Complete: true}, 1), "all are retried by default")
+	require.Equal(t, Verdict{Meaning: Retry, Delay: 5 * time.Second}, installed.Judge(Answer{Status: 404, Complete: true},
+		1), "all are retried by default")
 }
 
 func TestTheLastWaitDoublesUpToTheCap(t *testing.T) {
 	p := Policy{Backoff: Waits(5*time.Second, 30*time.Second, time.Minute), MaxDelay: 5 * time.Minute}
-	for attempt, want := range []time.Duration{5 * time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
+	for attempt, want := range []time.Duration{5 * time.Second, 5 * time.Second, 30 * time.Second, time.Minute,
+		2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 		require.Equal(t, want, p.Delay(attempt), attempt)
 	}
 	fixed := Policy{Backoff: Constant(30 * time.Second)}
@@ -238,7 +254,8 @@ func FuzzMerge(f *testing.F) {
 }
 
 func TestDurationsAreShownShort(t *testing.T) {
-	for text, d := range map[string]time.Duration{"1h": time.Hour, "1m": time.Minute, "1h1m": 61 * time.Minute, "10m": 10 * time.Minute, "20s": 20 * time.Second,
+	for text, d := range map[string]time.Duration{"1h": time.Hour, "1m": time.Minute, "1h1m": 61 * time.Minute,
+		"10m": 10 * time.Minute, "20s": 20 * time.Second,
 		"1h0m5s": time.Hour + 5*time.Second, "1m30s": 90 * time.Second, "100ms": 100 * time.Millisecond} {
 		require.Equal(t, text, short(d))
 	}
@@ -294,8 +311,10 @@ func TestAuthorizationAndHeadersAreRead(t *testing.T) {
 	require.Equal(t, OAuth2{"https://x/token", "id", "s3cret", []string{"a", "b"}}, client)
 	require.NoError(t, Set(&p, "authorization", "basic user:pass word"))
 	for text, want := range map[string]string{
-		"basic user:pass word": "Basic dXNlcjpwYXNzIHdvcmQ=", "BASIC u:p": "Basic dTpw", "Basic dTpw": "Basic dTpw", "Bearer x": "Bearer x", "bearer x": "Bearer x",
-		"Splunk abc": "Splunk abc", "token x": "token x", "digest s3cret": "digest s3cret", `Hawk id="a", mac="b"`: `Hawk id="a", mac="b"`, "OAuth2 https://x/token id s3cret": "",
+		"basic user:pass word": "Basic dXNlcjpwYXNzIHdvcmQ=", "BASIC u:p": "Basic dTpw", "Basic dTpw": "Basic dTpw",
+		"Bearer x": "Bearer x", "bearer x": "Bearer x",
+		"Splunk abc": "Splunk abc", "token x": "token x", "digest s3cret": "digest s3cret",
+		`Hawk id="a", mac="b"`: `Hawk id="a", mac="b"`, "OAuth2 https://x/token id s3cret": "",
 	} {
 		require.NoError(t, Set(&p, "authorization", text), text)
 		require.Equal(t, want, p.Authorization.Fixed(), text)
@@ -314,7 +333,8 @@ func TestAuthorizationAndHeadersAreRead(t *testing.T) {
 // One reader of durations is behind the fields, whatever their form.
 func TestDurationsOfFieldsMayHaveDaysAndWeeks(t *testing.T) {
 	var p Policy
-	for name, text := range map[string]string{"ttl": "1w", "backoff": "1h,1d12h", "rateLimit": "1000/1d", "dlq": "expire:30d", "signingOverlap": "2d", "resultDeadline": "1d"} {
+	for name, text := range map[string]string{"ttl": "1w", "backoff": "1h,1d12h", "rateLimit": "1000/1d",
+		"dlq": "expire:30d", "signingOverlap": "2d", "resultDeadline": "1d"} {
 		require.NoError(t, Set(&p, name, text), name)
 	}
 	require.Equal(t, 7*24*time.Hour, p.TTL)

@@ -60,7 +60,8 @@ func checkURL(text string) error {
 		return errURL
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || u.Hostname() == "" || u.User != nil ||
+		u.Fragment != "" {
 		return errURL
 	}
 	return nil
@@ -162,7 +163,8 @@ const (
 // The headers that a consumer cannot set: those of the connection, and those that the
 // broker sets itself.
 var (
-	ownHeaders = " host content-length content-type content-encoding transfer-encoding connection keep-alive proxy-connection " +
+	ownHeaders = " host content-length content-type content-encoding transfer-encoding connection keep-alive " +
+		"proxy-connection " +
 		"proxy-authorization te trailer upgrade expect user-agent cookie x-request-id "
 	ownPrefixes = []string{"x-broker-", "webhook-"}
 )
@@ -249,7 +251,8 @@ func (h Headers) String() string { return string(h) }
 // Empty: not at all.
 type Authorization string
 
-var errAuthorization = errors.New("must be basic user:password, bearer TOKEN, oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...], or another scheme and its credentials, separated by single blanks")
+var errAuthorization = errors.New("must be basic user:password, bearer TOKEN, oauth2 TOKEN_URL CLIENT_ID " +
+	"CLIENT_SECRET [SCOPE...], or another scheme and its credentials, separated by single blanks")
 
 func parseAuthorization(text string) (Authorization, error) {
 	if text == "" {
@@ -297,7 +300,8 @@ func encodedBasic(text string) bool {
 
 // isScheme reports whether a text is a token of RFC 9110, the syntax of an authentication scheme.
 func isScheme(text string) bool {
-	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
+	return text != "" &&
+		strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
 }
 
 // of returns what follows a kind, whose name may be in any case.

@@ -87,7 +87,8 @@ func (h HeaderNames) Keeps(name string) bool {
 }
 
 // secretWords are parts of names of headers that hold secrets.
-var secretWords = []string{"cookie", "auth", "token", "secret", "password", "credential", "api-key", "apikey", "session", "signature", "csrf", "xsrf"}
+var secretWords = []string{"cookie", "auth", "token", "secret", "password", "credential", "api-key", "apikey",
+	"session", "signature", "csrf", "xsrf"}
 
 // neverKept reports whether a header, in lower case, may hold a cookie or a credential, or is one
 // that the broker sets itself.

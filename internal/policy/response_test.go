@@ -11,7 +11,8 @@ func TestHeadersOfAResponseAreKeptByListAndNeverSecrets(t *testing.T) {
 	for _, name := range []string{"Content-Type", "content-encoding", "X-Result", "x-a"} {
 		require.True(t, h.Keeps(name), name)
 	}
-	for _, name := range []string{"Set-Cookie", "X-Auth-Token", "X-Api-Key", "X-CSRF", "Date", "X-Broker-Consumer-ID", "Authorization", "X-Session-Id"} {
+	for _, name := range []string{"Set-Cookie", "X-Auth-Token", "X-Api-Key", "X-CSRF", "Date", "X-Broker-Consumer-ID",
+		"Authorization", "X-Session-Id"} {
 		require.False(t, h.Keeps(name), name)
 	}
 	own, err := parseHeaderNames("ETag, Last-*")

@@ -24,15 +24,21 @@ func (u ReplyURL) String() string { return string(u) }
 
 // senderFields is every setting that a producer may have.
 var senderFields = table[Sender]{
-	value("replyUrl", "an absolute http or https URL: the broker posts the responses of consumers with `responses=callback` to it",
+	value("replyUrl", "an absolute http or https URL: the broker posts the responses of consumers with "+
+		"`responses=callback` to it",
 		parseReplyURL, func(p *Sender) *ReplyURL { return &p.ReplyURL }),
-	secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs replies as Standard Webhooks. Shown once",
+	secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs replies as Standard Webhooks. "+
+		"Shown once",
 		parseSecret, func(p *Sender) *Secret { return &p.SigningSecret }),
-	value("statusEvents", "`off`, `all`, or some of `delivered`, `failed`, `dead`, separated by commas: what the producer hears of the jobs of its messages, at `replyUrl`, else on the channel `~status`",
+	value("statusEvents", "`off`, `all`, or some of `delivered`, `failed`, `dead`, separated by commas: what the "+
+		"producer hears of the jobs of its messages, at `replyUrl`, else on the channel `~status`",
 		parseStatusEvents, func(p *Sender) *StatusEvents { return &p.StatusEvents }),
-	value("maxStoredBytes", "a size like `10GiB`: most bytes of payloads and metadata headers that the producer stores: its messages until retention removes them, its schedules, and the bodies of its bulks that are not over; `0`: no bound. By default `BROKER_PRODUCER_MAX_STORED`",
+	value("maxStoredBytes", "a size like `10GiB`: most bytes of payloads and metadata headers that the producer "+
+		"stores: its messages until retention removes them, its schedules, and the bodies of its bulks that are not over; "+
+		"`0`: no bound. By default `BROKER_PRODUCER_MAX_STORED`",
 		parseBytes, func(p *Sender) *Most { return &p.MaxStoredBytes }),
-	value("maxScheduled", "most scheduled messages of the producer that wait; `0`: no bound. By default `BROKER_PRODUCER_MAX_SCHEDULED`",
+	value("maxScheduled", "most scheduled messages of the producer that wait; `0`: no bound. By default "+
+		"`BROKER_PRODUCER_MAX_SCHEDULED`",
 		parseMost, func(p *Sender) *Most { return &p.MaxScheduled }),
 }
 

@@ -108,7 +108,8 @@ func TestWriteAnswersAndLogsAHiddenCauseOnce(t *testing.T) {
 	var body map[string]any
 	require.NoError(t, json.Unmarshal(rc.Response.Body(), &body))
 	require.Equal(t, map[string]any{
-		"type": "about:blank", "title": "Service Unavailable", "status": 503.0, "code": "unavailable", "request_id": "r-1", "detail": ErrUnavailable.Detail,
+		"type": "about:blank", "title": "Service Unavailable", "status": 503.0, "code": "unavailable", "request_id": "r-1",
+		"detail": ErrUnavailable.Detail,
 	}, body)
 	require.True(t, bytes.HasSuffix(rc.Response.Body(), []byte("\n")))
 	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("\n")))
@@ -150,10 +151,12 @@ func TestCodesAreSnakeCaseAndDetailsAreSentences(t *testing.T) {
 }
 
 func TestAClientCanTellWhatIsNotStored(t *testing.T) {
-	for _, p := range []*Problem{ErrUnavailable, ErrOverloaded, ErrDraining, ErrJournalFull, ErrJournalFailed, New(400, "bad", "No."), New(429, "rate", "No.")} {
+	for _, p := range []*Problem{ErrUnavailable, ErrOverloaded, ErrDraining, ErrJournalFull, ErrJournalFailed,
+		New(400, "bad", "No."), New(429, "rate", "No.")} {
 		require.True(t, NothingStored(p.Status, p.Code), p.Code)
 	}
-	for _, p := range []*Problem{ErrOutcomeUnknown, ErrInternal, New(503, "", ""), New(502, ErrOverloaded.Code, ""), New(201, "", "")} {
+	for _, p := range []*Problem{ErrOutcomeUnknown, ErrInternal, New(503, "", ""), New(502, ErrOverloaded.Code, ""),
+		New(201, "", "")} {
 		require.False(t, NothingStored(p.Status, p.Code), "%d %s", p.Status, p.Code)
 	}
 }

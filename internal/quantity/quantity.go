@@ -96,7 +96,8 @@ func Size(text string, most int64) (int64, error) {
 		return n * factor, nil
 	}
 	fraction, err := strconv.ParseFloat(number, 64)
-	if bytes := fraction * float64(factor); err == nil && factor > 1 && bytes >= 1 && bytes <= float64(most) { // no part of a byte
+	// no part of a byte
+	if bytes := fraction * float64(factor); err == nil && factor > 1 && bytes >= 1 && bytes <= float64(most) {
 		return int64(bytes), nil
 	}
 	return 0, errSize

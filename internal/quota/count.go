@@ -83,7 +83,8 @@ func (q *Quota) knows(producer uint32, most amount) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return (most.scheduled == 0 || includes(q.plan.counted, producer)) && (most.bytes == 0 || includes(q.plan.kept, producer))
+	return (most.scheduled == 0 || includes(q.plan.counted, producer)) &&
+		(most.bytes == 0 || includes(q.plan.kept, producer))
 }
 
 // includes reports whether a producer is one of those, which are in order; nil: all.
@@ -178,7 +179,8 @@ func (q *Quota) schedules(ctx context.Context, cut ident.ID) (plan, error) {
 	last := q.plan
 	q.mu.Unlock()
 	counted, kept := q.bounded()
-	if last.sums != nil && time.Since(last.at) < schedulePause*last.took && same(counted, last.counted) && same(kept, last.kept) {
+	if last.sums != nil && time.Since(last.at) < schedulePause*last.took && same(counted, last.counted) &&
+		same(kept, last.kept) {
 		return last, nil
 	}
 	began := time.Now()

@@ -18,7 +18,8 @@ import (
 
 // ErrFull refuses what would exceed the bound of its producer.
 var ErrFull = &problem.Problem{Status: 429, Code: "producer_full", RetryAfter: 10,
-	Detail: "The producer stores as much as it may: maxStoredBytes or maxScheduled. Nothing was stored; room comes when retention removes its messages, or its schedules are sent."}
+	Detail: "The producer stores as much as it may: maxStoredBytes or maxScheduled. Nothing was stored; room comes " +
+		"when retention removes its messages, or its schedules are sent."}
 
 // A Store is the part of durable.Store that counts.
 type Store interface {
@@ -133,7 +134,8 @@ func (q *Quota) Take(producer uint32, bytes, schedules, credit int64) (Taken, er
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.account(producer)
-	if has := q.has(producer, a); most.bytes > 0 && has.bytes-credit+bytes > most.bytes || most.scheduled > 0 && schedules > 0 && has.scheduled+schedules > most.scheduled {
+	if has := q.has(producer, a); most.bytes > 0 && has.bytes-credit+bytes > most.bytes || most.scheduled > 0 &&
+		schedules > 0 && has.scheduled+schedules > most.scheduled {
 		q.refused.Inc()
 		return Taken{}, ErrFull
 	}

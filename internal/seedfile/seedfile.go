@@ -160,7 +160,8 @@ func (p *parser) resources(section, tokens string) []Resource {
 func (p *parser) consumers() []Consumer {
 	var out []Consumer
 	for _, key := range p.keys(consumerSection) {
-		c := Consumer{ID: key.Name(), CallbackURL: key.Value(), Channel: p.value(key.Name(), "channel"), Token: p.value(key.Name(), "token")}
+		c := Consumer{ID: key.Name(), CallbackURL: key.Value(), Channel: p.value(key.Name(), "channel"),
+			Token: p.value(key.Name(), "token")}
 		p.checkMembers(c.ID)
 		switch kind := p.value(c.ID, "type"); kind {
 		case "", "push":
@@ -196,7 +197,8 @@ func (p *parser) checkMembers(section string) {
 			if best := problem.Nearest(name, consumerMembers); best != "" {
 				meant = "; did you mean " + best + "?"
 			}
-			p.warn("consumer %s: its section has a member %q, which is ignored: there are %s%s", section, name, strings.Join(consumerMembers, ", "), meant)
+			p.warn("consumer %s: its section has a member %q, which is ignored: there are %s%s", section, name,
+				strings.Join(consumerMembers, ", "), meant)
 		}
 	}
 }

@@ -68,7 +68,8 @@ func TestASeedFileIsReadAsItIsWritten(t *testing.T) {
 	seed, warnings := parse(t, sample)
 	require.Empty(t, warnings)
 	require.Equal(t, seedfile.Seed{
-		Channels:  []seedfile.Resource{{ID: "orders", Name: "Orders of the shop", Token: "o%(x)s;to#ken="}, {ID: "audit.log", Name: "Audit"}},
+		Channels: []seedfile.Resource{{ID: "orders", Name: "Orders of the shop", Token: "o%(x)s;to#ken="},
+			{ID: "audit.log", Name: "Audit"}},
 		Producers: []seedfile.Resource{{ID: "shop", Name: "The shop", Token: "shop-token"}},
 		Consumers: []seedfile.Consumer{
 			{ID: "billing", Channel: "orders", Token: "b-token", CallbackURL: "https://billing.example/cb?a=b;c=d&e=1"},
@@ -91,7 +92,8 @@ func TestAConsumerWithADotInheritsNothing(t *testing.T) {
 }
 
 func TestAnEmptyFileNamesNothing(t *testing.T) {
-	for _, text := range []string{"", "\n", "; only words\n# and more\n", "[initial-channels]\n", "[broker]\nmax-retry=5\n", "\ufeff[initial-channels]\n"} {
+	for _, text := range []string{"", "\n", "; only words\n# and more\n", "[initial-channels]\n",
+		"[broker]\nmax-retry=5\n", "\ufeff[initial-channels]\n"} {
 		seed, warnings := parse(t, text)
 		require.Empty(t, warnings)
 		require.Equal(t, seedfile.Seed{}, seed)
@@ -162,14 +164,17 @@ func TestThePageOfTheSeedFileIsTrue(t *testing.T) {
 	seed, warnings := parse(t, example)
 	require.Empty(t, warnings)
 	require.Equal(t, seedfile.Seed{
-		Channels:  []seedfile.Resource{{ID: "orders", Name: "Orders of the shop", Token: "orders-secret"}, {ID: "audit", Name: "Audit"}},
+		Channels: []seedfile.Resource{{ID: "orders", Name: "Orders of the shop", Token: "orders-secret"},
+			{ID: "audit", Name: "Audit"}},
 		Producers: []seedfile.Resource{{ID: "shop", Name: "The shop", Token: "shop-secret"}},
 		Consumers: []seedfile.Consumer{
-			{ID: "billing", Channel: "orders", Token: "billing-secret", CallbackURL: "https://billing.example/hook?from=penstock;v=1"},
+			{ID: "billing", Channel: "orders", Token: "billing-secret",
+				CallbackURL: "https://billing.example/hook?from=penstock;v=1"},
 			{ID: "packing", Channel: "orders", Token: "packing-secret", Type: durable.Pull},
 		},
 	}, seed)
-	for _, name := range []string{"initial-channels", "initial-producers", "initial-consumers", "initial-channel-tokens", "initial-producer-tokens", "token", "channel", "type"} {
+	for _, name := range []string{"initial-channels", "initial-producers", "initial-consumers", "initial-channel-tokens",
+		"initial-producer-tokens", "token", "channel", "type"} {
 		require.Contains(t, string(text), "`"+name+"`")
 	}
 }

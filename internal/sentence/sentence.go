@@ -7,9 +7,12 @@ import "strings"
 
 // names are those that begin errors. A test keeps them complete.
 var names = map[string]bool{
-	"accept": true, "alerts": true, "answer": true, "api": true, "bulk": true, "catalogue": true, "cloudevents": true, "cluster": true,
-	"coding": true, "console": true, "consumerstate": true, "cron": true, "durable": true, "egress": true, "exchange": true,
-	"guard": true, "hotpath": true, "ident": true, "intake": true, "jobs": true, "journal": true, "policy": true, "pull": true,
+	"accept": true, "alerts": true, "answer": true, "api": true, "bulk": true, "catalogue": true, "cloudevents": true,
+	"cluster": true,
+	"coding":  true, "console": true, "consumerstate": true, "cron": true, "durable": true, "egress": true,
+	"exchange": true,
+	"guard":    true, "hotpath": true, "ident": true, "intake": true, "jobs": true, "journal": true, "policy": true,
+	"pull": true,
 	"push": true, "quota": true, "reaper": true, "redisq": true, "seedfile": true, "share": true, "statusevents": true,
 }
 
@@ -41,7 +44,8 @@ func Text(text string) string {
 		}
 		separator := text[end]
 		end++
-		if begins = separator == '(' || separator == '\n' || strings.HasPrefix(text[end:], " "); begins && (separator == ':' || separator == ';') {
+		if begins = separator == '(' || separator == '\n' || strings.HasPrefix(text[end:], " "); begins &&
+			(separator == ':' || separator == ';') {
 			end++
 		}
 		out.WriteString(text[:end])

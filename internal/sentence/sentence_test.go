@@ -22,16 +22,20 @@ func TestNamesOfPackagesBeginNoSentence(t *testing.T) {
 	inner := errors.New("egress: address not allowed")
 	for want, err := range map[string]error{
 		"": nil,
-		"connect to MySQL: dial tcp 127.0.0.1:1: refused":                 errors.New("durable: connect to MySQL: dial tcp 127.0.0.1:1: refused"),
-		"BROKER_REDIS_URL: connect: EOF":                                  fmt.Errorf("BROKER_REDIS_URL: %w", errors.New("redisq: connect: EOF")),
-		"address not allowed: 10.0.0.1 is private":                        fmt.Errorf("%w: 10.0.0.1 is private", inner),
-		"store cannot be used: the disk is full":                          errors.New("store cannot be used: durable: durable: the disk is full"),
-		"timeout (client closed); the answer broke off\naddress 10.0.0.1": errors.New("egress: timeout (egress: client closed); redisq: the answer broke off\ndurable: address 10.0.0.1"),
-		"the durable: store":                                              errors.New("the durable: store"),
-		"12:30:15; a::b, http://x":                                        errors.New("12:30:15; a::b, http://x"),
-		"nodurable: x":                                                    errors.New("nodurable: x"),
-		"a: b:":                                                           errors.New("durable: a: b:"),
-		"ends with ":                                                      errors.New("egress: ends with durable: "[:len("egress: ends with ")]),
+		"connect to MySQL: dial tcp 127.0.0.1:1: refused": errors.New(
+			"durable: connect to MySQL: dial tcp 127.0.0.1:1: refused"),
+		"BROKER_REDIS_URL: connect: EOF": fmt.Errorf("BROKER_REDIS_URL: %w",
+			errors.New("redisq: connect: EOF")),
+		"address not allowed: 10.0.0.1 is private": fmt.Errorf("%w: 10.0.0.1 is private", inner),
+		"store cannot be used: the disk is full": errors.New(
+			"store cannot be used: durable: durable: the disk is full"),
+		"timeout (client closed); the answer broke off\naddress 10.0.0.1": errors.New(
+			"egress: timeout (egress: client closed); redisq: the answer broke off\ndurable: address 10.0.0.1"),
+		"the durable: store":       errors.New("the durable: store"),
+		"12:30:15; a::b, http://x": errors.New("12:30:15; a::b, http://x"),
+		"nodurable: x":             errors.New("nodurable: x"),
+		"a: b:":                    errors.New("durable: a: b:"),
+		"ends with ":               errors.New("egress: ends with durable: "[:len("egress: ends with ")]),
 	} {
 		require.Equal(t, want, Of(err))
 	}
@@ -81,7 +85,8 @@ func sources(t *testing.T) map[string]*ast.File {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || name == "internal/test" || name == "bench" || name == "cmd/bench"):
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" ||
+			name == "internal/test" || name == "bench" || name == "cmd/bench"):
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
 			return nil

@@ -3,11 +3,16 @@ package share
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	takenDesc   = prometheus.NewDesc("penstock_share_held", "What is held of a bound that users share, bytes or places.", []string{"bound"}, nil)
-	mostDesc    = prometheus.NewDesc("penstock_share_most", "The size of such a bound, without its reserve.", []string{"bound"}, nil)
-	largestDesc = prometheus.NewDesc("penstock_share_largest", "What the key that holds most has of it.", []string{"bound"}, nil)
-	refusedDesc = prometheus.NewDesc("penstock_share_refused_total", "Takes that were more than the share of their key.", []string{"bound"}, nil)
-	endedDesc   = prometheus.NewDesc("penstock_share_ended_total", "Requests, connections and exchanges that were ended under pressure.", []string{"bound"}, nil)
+	takenDesc = prometheus.NewDesc("penstock_share_held", "What is held of a bound that users share, bytes or places.",
+		[]string{"bound"}, nil)
+	mostDesc = prometheus.NewDesc("penstock_share_most", "The size of such a bound, without its reserve.",
+		[]string{"bound"}, nil)
+	largestDesc = prometheus.NewDesc("penstock_share_largest", "What the key that holds most has of it.",
+		[]string{"bound"}, nil)
+	refusedDesc = prometheus.NewDesc("penstock_share_refused_total", "Takes that were more than the share of their key.",
+		[]string{"bound"}, nil)
+	endedDesc = prometheus.NewDesc("penstock_share_ended_total", "Requests, connections and exchanges that were ended "+
+		"under pressure.", []string{"bound"}, nil)
 )
 
 // A Collector shows bounds to Prometheus.

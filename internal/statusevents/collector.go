@@ -78,8 +78,10 @@ type Collector struct {
 // New returns a collector. Nothing runs before Run.
 func New(o Options) *Collector {
 	c := &Collector{o: o, pause: Pause, places: newPlaces(), delays: map[uint32]*delay{}, busy: map[uint32]bool{},
-		events:  prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_status_events_total", Help: "Events about messages that this broker put into batches for their producers."}),
-		batches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_status_batches_total", Help: "Batches of events that this broker sent, by the way they took: channel or reply."}, []string{"way"}),
+		events: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_status_events_total",
+			Help: "Events about messages that this broker put into batches for their producers."}),
+		batches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_status_batches_total",
+			Help: "Batches of events that this broker sent, by the way they took: channel or reply."}, []string{"way"}),
 	}
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(c.events, c.batches)
@@ -244,7 +246,8 @@ func (c *Collector) publish(ctx context.Context, b *durable.StatusBatch) error {
 	}
 	ctx, cancel := finish(ctx)
 	defer cancel()
-	err := c.o.Publish(ctx, &durable.Message{ChannelNo: ch.No, Key: key(b), ContentType: apitype.MediaJSON, Payload: b.Body})
+	err := c.o.Publish(ctx, &durable.Message{ChannelNo: ch.No, Key: key(b), ContentType: apitype.MediaJSON,
+		Payload: b.Body})
 	failpoint.At(failpoint.AfterStatusSent)
 	switch {
 	case err == nil:
@@ -273,7 +276,8 @@ func (c *Collector) body(ctx context.Context, producerID string, events []durabl
 	view := apitype.StatusNotice{ProducerID: producerID, Events: make([]apitype.StatusEvent, len(events))}
 	for i := range events {
 		e := &events[i]
-		v := apitype.StatusEvent{MessageID: names[e.ID()], Event: e.Kind().String(), At: apitype.Time{Time: time.UnixMilli(e.AtMs())},
+		v := apitype.StatusEvent{MessageID: names[e.ID()], Event: e.Kind().String(),
+			At:      apitype.Time{Time: time.UnixMilli(e.AtMs())},
 			Attempt: e.Attempt, Status: e.StatusCode}
 		if e.Kind() == durable.StatusDead {
 			v.ReasonCode = e.Reason.String()

@@ -72,7 +72,8 @@ type place struct {
 
 // inPlace calls f as soon as the producer has a place, unless the broker stops or looks after it no
 // longer. It returns what f does.
-func (c *Collector) inPlace(ctx context.Context, producerNo uint32, f func(*place) (bool, error)) (more bool, err error) {
+func (c *Collector) inPlace(ctx context.Context, producerNo uint32, f func(*place) (bool, error)) (more bool,
+	err error) {
 	lost, end := context.WithCancel(context.Background())
 	defer end()
 	at := &place{c.places.Hold(share.Producer(producerNo), end), lost}

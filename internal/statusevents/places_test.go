@@ -36,12 +36,14 @@ func newCrowd(t *testing.T, n uint32) (*crowd, *Collector) {
 	w := &crowd{world: &world{changes: durable.Changes{Version: 1}}, of: map[uint32]int{}, hang: map[uint32]bool{},
 		under: map[uint32]bool{}, posts: map[uint32][]string{}, tries: map[uint32]int{}}
 	for no := uint32(1); no <= n; no++ {
-		w.changes.Producers = append(w.changes.Producers, durable.Producer{No: no, ID: ident.ID{byte(no)}.String(), Version: 1, Settings: record})
+		w.changes.Producers = append(w.changes.Producers, durable.Producer{No: no, ID: ident.ID{byte(no)}.String(),
+			Version: 1, Settings: record})
 	}
 	c := catalogue.New(w, slog.New(slog.DiscardHandler))
 	require.NoError(t, c.Refresh(t.Context()))
 	ids := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
-	return w, New(Options{Store: w, Catalogue: c, Owns: w.owns, IDs: ids.Next, Publish: w.publish, Post: w.answer, Log: slog.New(slog.DiscardHandler)})
+	return w, New(Options{Store: w, Catalogue: c, Owns: w.owns, IDs: ids.Next, Publish: w.publish, Post: w.answer,
+		Log: slog.New(slog.DiscardHandler)})
 }
 
 func (w *crowd) owns(no uint32) bool {

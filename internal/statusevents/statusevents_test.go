@@ -22,7 +22,8 @@ import (
 func TestTheBitsOfTheSettingAreThoseOfTheStore(t *testing.T) {
 	for text, kind := range map[string]durable.StatusKind{
 		"delivered": durable.StatusDelivered, "failed": durable.StatusFailed, "dead": durable.StatusDead, "off": 0, "": 0,
-		"all": durable.StatusDelivered | durable.StatusFailed | durable.StatusDead, " dead,failed": durable.StatusDead | durable.StatusFailed,
+		"all":          durable.StatusDelivered | durable.StatusFailed | durable.StatusDead,
+		" dead,failed": durable.StatusDead | durable.StatusFailed,
 	} {
 		record, err := policy.MergeSender("", map[string]string{"statusEvents": text})
 		require.NoError(t, err, text)
@@ -41,7 +42,8 @@ func TestOutcomesAreTheEventsThatAProducerExpects(t *testing.T) {
 	}{
 		{durable.Outcome{Kind: durable.OutcomeDelivered}, durable.StatusDelivered},
 		{durable.Outcome{Kind: durable.OutcomeRetry}, durable.StatusFailed},
-		{durable.Outcome{Kind: durable.OutcomeDead, Reason: durable.AttemptsExhausted}, durable.StatusFailed | durable.StatusDead},
+		{durable.Outcome{Kind: durable.OutcomeDead, Reason: durable.AttemptsExhausted},
+			durable.StatusFailed | durable.StatusDead},
 		{durable.Outcome{Kind: durable.OutcomeDead, Reason: durable.Expired}, durable.StatusDead},
 		{durable.Outcome{Kind: durable.OutcomeDead, Reason: durable.BlockedKey}, durable.StatusDead},
 	} {
@@ -151,7 +153,8 @@ func newWorld(t *testing.T, settings map[string]string, events int) (*world, *Co
 	c := catalogue.New(w, slog.New(slog.DiscardHandler))
 	require.NoError(t, c.Refresh(t.Context()))
 	ids := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
-	return w, New(Options{Store: w, Catalogue: c, Owns: func(uint32) bool { return true }, IDs: ids.Next, Publish: w.publish, Post: w.post, Log: slog.New(slog.DiscardHandler)})
+	return w, New(Options{Store: w, Catalogue: c, Owns: func(uint32) bool { return true }, IDs: ids.Next,
+		Publish: w.publish, Post: w.post, Log: slog.New(slog.DiscardHandler)})
 }
 
 // all makes a round, and waits for what it began.

@@ -18,8 +18,10 @@ func flags() *flag.FlagSet {
 
 func TestAMistakeNamesTheNearestFlagAndPrintsNothing(t *testing.T) {
 	for arg, want := range map[string]string{
-		"--demos": `unknown flag "--demos"; did you mean --demo?`, "-rat": `unknown flag "--rat"; did you mean --rate?`, "--colour=x": `unknown flag "--colour"`,
-		"--rate=x": `invalid value "x" for flag -rate: parse error`, "--on": "flag needs an argument: -on", "---": "bad flag syntax: ---",
+		"--demos": `unknown flag "--demos"; did you mean --demo?`, "-rat": `unknown flag "--rat"; did you mean --rate?`,
+		"--colour=x": `unknown flag "--colour"`,
+		"--rate=x":   `invalid value "x" for flag -rate: parse error`, "--on": "flag needs an argument: -on",
+		"---": "bad flag syntax: ---",
 	} {
 		f := flags()
 		var out bytes.Buffer
@@ -36,5 +38,6 @@ func TestAMistakeNamesTheNearestFlagAndPrintsNothing(t *testing.T) {
 func TestHelpShowsEachFlagWithItsDefault(t *testing.T) {
 	var out bytes.Buffer
 	Help(flags(), &out)
-	require.Equal(t, "  --demo\n      show something\n  --on ADDRESS\n      ADDRESS to use (default here)\n  --rate NUMBER\n      a NUMBER a second\n", out.String())
+	require.Equal(t, "  --demo\n      show something\n  --on ADDRESS\n      ADDRESS to use (default here)\n  --rate "+
+		"NUMBER\n      a NUMBER a second\n", out.String())
 }

@@ -11,7 +11,8 @@ import (
 var sample = graph{
 	"m/store": {ImportPath: "m/store", Dir: "store", TestGoFiles: []string{"store_test.go"}},
 	"m/app":   {ImportPath: "m/app", Dir: "app", Deps: []string{"fmt", "m/store"}, TestGoFiles: []string{"app_test.go"}},
-	"m/tool":  {ImportPath: "m/tool", Dir: "tool", XTestImports: []string{"m/app"}, XTestGoFiles: []string{"tool_test.go"}},
+	"m/tool": {ImportPath: "m/tool", Dir: "tool", XTestImports: []string{"m/app"},
+		XTestGoFiles: []string{"tool_test.go"}},
 	"m/bare":  {ImportPath: "m/bare", Dir: "bare", Deps: []string{"m/store"}},
 	"m/alone": {ImportPath: "m/alone", Dir: "alone", TestGoFiles: []string{"alone_test.go"}},
 	"m/serve": {ImportPath: "m/serve", Dir: "internal/test/servers", TestGoFiles: []string{"servers_test.go"}},
@@ -43,7 +44,8 @@ func TestWhatAChangeMayBreakIsTested(t *testing.T) {
 }
 
 func TestPackagesAreReadAsGoListPrintsThem(t *testing.T) {
-	g, err := parse(strings.NewReader(`{"Dir":"/src/app","ImportPath":"m/app","Deps":["m/store"],"TestGoFiles":["a_test.go"]}
+	g, err := parse(
+		strings.NewReader(`{"Dir":"/src/app","ImportPath":"m/app","Deps":["m/store"],"TestGoFiles":["a_test.go"]}
 {"Dir":"/src","ImportPath":"m"}`), "/src")
 	require.NoError(t, err)
 	require.Equal(t, graph{

@@ -70,7 +70,8 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 		return err
 	}
 	names := known.affected(files, modules)
-	fmt.Fprintf(out, "%d files differ from %s (%s): %d packages to test\n", len(files), p.base, base[:min(len(base), 12)], len(names))
+	fmt.Fprintf(out, "%d files differ from %s (%s): %d packages to test\n", len(files), p.base, base[:min(len(base), 12)],
+		len(names))
 	if *list || len(names) == 0 {
 		for _, name := range names {
 			fmt.Fprintln(out, name)

@@ -20,10 +20,12 @@ import (
 var (
 	HostileTexts = []string{
 		"", "plain", `"`, `\`, `\u0000`, "</script>&", "\x7f", "\u0080\u2028\u2029\ufeff\ufffd\uffff", "\U0001f600",
-		"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f",
+		"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f" +
+			"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f",
 		strings.Repeat("long \x01\u00e9", 10_000),
 	}
-	HostileBytes = []string{"\xff", "half a rune \xc3", "\xed\xa0\x80", "\xc0\x80\x00\"", "\xf4\x90\x80\x80", strings.Repeat("\x80\n", 10_000)}
+	HostileBytes = []string{"\xff", "half a rune \xc3", "\xed\xa0\x80", "\xc0\x80\x00\"", "\xf4\x90\x80\x80",
+		strings.Repeat("\x80\n", 10_000)}
 )
 
 // AnswerType returns the zero value of the answer to a route in package apitype.
@@ -58,7 +60,8 @@ func Members() []string {
 
 // RequireOnlyKnown requires that parse takes the members of the type of v and no others. body
 // returns a valid body in which a member has the value null. same compares names.
-func RequireOnlyKnown(t *testing.T, v any, code string, same func(a, b string) bool, body func(member string) string, parse func(body string) error) {
+func RequireOnlyKnown(t *testing.T, v any, code string, same func(a, b string) bool, body func(member string) string,
+	parse func(body string) error) {
 	t.Helper()
 	known := strictjson.Names(v)
 	for _, name := range Members() {

@@ -56,7 +56,8 @@ func cells(line string) []string {
 
 // apiPages are the pages that describe the API, docs/api.md and one for each area. Together they say
 // everything once.
-var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/publishing.md", "docs/scheduling.md", "docs/bulk.md", "docs/consuming.md", "docs/messages.md", "docs/responses.md", "docs/notices.md"}
+var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/publishing.md", "docs/scheduling.md", "docs/bulk.md",
+	"docs/consuming.md", "docs/messages.md", "docs/responses.md", "docs/notices.md"}
 
 // apiTable returns what stands between the comments of a table that exactly one of apiPages has.
 func apiTable(t *testing.T, name string) string {
@@ -107,7 +108,8 @@ func TestThePageOfRoutesListsThem(t *testing.T) {
 	got := between(t, text, "routes")
 	if *update {
 		old, fresh := strings.Join(got, "\n"), strings.Join(want, "\n")
-		require.NoError(t, os.WriteFile(filepath.Join(root, "docs/routes.md"), []byte(strings.Replace(text, old, fresh, 1)), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "docs/routes.md"), []byte(strings.Replace(text, old, fresh, 1)),
+			0o644))
 		return
 	}
 	require.Equal(t, want, got, "go test ./internal/test/pages -update rewrites the table")
@@ -245,7 +247,8 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+`)
 	for _, page := range pagesOf(t) {
 		for _, name := range named.FindAllString(read(t, page), -1) {
-			require.True(t, slices.ContainsFunc(tests, func(test string) bool { return strings.HasPrefix(test, name) }), "%s names %s", page, name)
+			require.True(t, slices.ContainsFunc(tests, func(test string) bool { return strings.HasPrefix(test, name) }),
+				"%s names %s", page, name)
 		}
 	}
 }
@@ -308,7 +311,8 @@ func anchors(text string) []string {
 
 // The tables of the policies in docs/resources.md are those of the code.
 func TestAPIPagesListThePolicies(t *testing.T) {
-	for name, fields := range map[string][][2]string{"policy": policy.Table(), "intake": policy.IntakeTable(), "sender": policy.SenderTable()} {
+	for name, fields := range map[string][][2]string{"policy": policy.Table(), "intake": policy.IntakeTable(),
+		"sender": policy.SenderTable()} {
 		want := "| field | value |\n| --- | --- |\n"
 		for _, f := range fields {
 			want += "| `" + f[0] + "` | " + f[1] + " |\n"

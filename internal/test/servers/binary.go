@@ -14,7 +14,8 @@ import (
 var sbin = []string{"/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/opt/homebrew/bin", "/usr/local/mysql/bin"}
 
 // errNone is returned where servers are not wanted.
-var errNone = errors.New("servers: this run is without real servers; the name of a test that needs one contains MySQL, Redis or Real")
+var errNone = errors.New("servers: this run is without real servers; the name of a test that needs one contains " +
+	"MySQL, Redis or Real")
 
 // wanted returns errNone in a run without servers.
 func wanted() error {

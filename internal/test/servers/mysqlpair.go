@@ -26,10 +26,12 @@ type replication struct {
 }
 
 var mariaDBReplication = replication{
-	primary: []string{"SET GLOBAL rpl_semi_sync_master_timeout = 3600000", "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
+	primary: []string{"SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
+		"SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
 		"SET GLOBAL rpl_semi_sync_master_enabled = ON"},
-	replica:  []string{"SET GLOBAL rpl_semi_sync_slave_enabled = ON"},
-	follow:   "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos",
+	replica: []string{"SET GLOBAL rpl_semi_sync_slave_enabled = ON"},
+	follow: "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'root', MASTER_USE_GTID = " +
+		"slave_pos",
 	position: "Gtid_IO_Pos",
 	await:    "SELECT MASTER_GTID_WAIT('%s', 60)",
 	semiSync: "rpl_semi_sync_master_",
@@ -37,11 +39,14 @@ var mariaDBReplication = replication{
 
 // MySQL 8.0.26 and newer.
 var mySQLReplication = replication{
-	install: []string{"INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'", "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'"},
-	primary: []string{"SET GLOBAL rpl_semi_sync_source_timeout = 3600000", "SET GLOBAL rpl_semi_sync_source_wait_point = 'AFTER_SYNC'",
+	install: []string{"INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'",
+		"INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'"},
+	primary: []string{"SET GLOBAL rpl_semi_sync_source_timeout = 3600000",
+		"SET GLOBAL rpl_semi_sync_source_wait_point = 'AFTER_SYNC'",
 		"SET GLOBAL rpl_semi_sync_source_enabled = ON"},
-	replica:  []string{"SET GLOBAL rpl_semi_sync_replica_enabled = ON"},
-	follow:   "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %d, SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
+	replica: []string{"SET GLOBAL rpl_semi_sync_replica_enabled = ON"},
+	follow: "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %d, SOURCE_USER = 'root', " +
+		"SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
 	position: "Retrieved_Gtid_Set",
 	await:    "SELECT WAIT_FOR_EXECUTED_GTID_SET('%s', 60)",
 	semiSync: "rpl_semi_sync_source_",
@@ -53,7 +58,8 @@ func StartMySQLPair(tb TB) *MySQLPair {
 	args := []string{"--log-bin=bin", "--binlog-format=ROW", "--loose-log-slave-updates=ON", "--relay-log=relay",
 		"--loose-gtid-strict-mode=ON", "--loose-gtid-mode=ON", "--loose-enforce-gtid-consistency=ON"}
 	p := &MySQLPair{tb: tb, dialect: mySQLReplication,
-		Primary: StartMySQL(tb, append(args, "--server-id=1")...), Replica: StartMySQL(tb, append(args, "--server-id=2", "--read-only=1")...)}
+		Primary: StartMySQL(tb, append(args, "--server-id=1")...), Replica: StartMySQL(tb, append(args, "--server-id=2",
+			"--read-only=1")...)}
 	var version string
 	p.ask(p.Replica, func(db *sql.DB) error { return db.QueryRow("SELECT VERSION()").Scan(&version) })
 	if strings.Contains(version, "MariaDB") {

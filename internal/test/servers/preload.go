@@ -49,7 +49,8 @@ func (l preload) build(dir string) error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-pthread", "-o", filepath.Join(dir, l.name+".so"), source).CombinedOutput()
+	out, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-pthread", "-o", filepath.Join(dir, l.name+".so"),
+		source).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("servers: %s: %w\n%s", cc, err, out)
 	}

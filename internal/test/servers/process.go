@@ -139,7 +139,8 @@ func (p *process) start() error {
 			return fmt.Errorf("servers: %s ended while starting:\n%s", p.binary, tail(text))
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("servers: %s not ready after %v:\n%s", p.binary, startTimeout, tail(text)), p.killLocked())
+			return errors.Join(fmt.Errorf("servers: %s not ready after %v:\n%s", p.binary, startTimeout, tail(text)),
+				p.killLocked())
 		}
 		time.Sleep(pollInterval)
 	}

@@ -36,7 +36,8 @@ func TestEachTestHasAnEmptyDatabaseOnTheSharedServer(t *testing.T) {
 	require.NoError(t, err)
 
 	var tables int
-	require.NoError(t, second.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()").Scan(&tables))
+	require.NoError(
+		t, second.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()").Scan(&tables))
 	require.Zero(t, tables)
 }
 
@@ -46,7 +47,8 @@ func TestTheDatabaseOfATestIsDroppedWhenItEnds(t *testing.T) {
 		require.NoError(t, openMySQL(t, MySQL(t)).QueryRow("SELECT DATABASE()").Scan(&name))
 	})
 	var left int
-	require.NoError(t, openMySQL(t, MySQL(t)).QueryRow("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = ?", name).Scan(&left))
+	require.NoError(t, openMySQL(t, MySQL(t)).QueryRow("SELECT COUNT(*) FROM information_schema.schemata WHERE "+
+		"schema_name = ?", name).Scan(&left))
 	require.Zero(t, left)
 }
 

@@ -167,7 +167,8 @@ func (s *Sentinel) Master(ctx context.Context) (*RedisNode, error) {
 
 // askSentinel returns a client for a question to a sentinel that may be gone. Close it.
 func (n *RedisNode) askSentinel() *redis.SentinelClient {
-	return redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10, ReadTimeout: adminTimeout / 10, MaxRetries: -1})
+	return redis.NewSentinelClient(&redis.Options{Addr: n.Addr(), DialTimeout: adminTimeout / 10,
+		ReadTimeout: adminTimeout / 10, MaxRetries: -1})
 }
 
 // Healthy returns nil if every sentinel sees the same healthy master and no failover is planned or
@@ -186,7 +187,8 @@ func (s *Sentinel) Healthy(ctx context.Context) error {
 			return err
 		}
 		if said["flags"] != "master" || said["port"] != strconv.Itoa(m.Port()) {
-			return fmt.Errorf("servers: sentinel %s has port %s as its master, which is %s", n.Addr(), said["port"], said["flags"])
+			return fmt.Errorf("servers: sentinel %s has port %s as its master, which is %s", n.Addr(), said["port"],
+				said["flags"])
 		}
 	}
 	return nil
@@ -247,7 +249,8 @@ func (n *RedisNode) client() *redis.Client {
 }
 
 func pingRedis(port int) error {
-	c := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Protocol: 2,
+		DisableIdentity: true, MaxRetries: -1})
 	defer c.Close() //nolint:errcheck // nothing pending
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()

@@ -31,7 +31,8 @@ func TestProductionCodeKeepsItsBounds(t *testing.T) {
 	for name, src := range production(t) {
 		maps.Copy(found, excesses(t, name, src))
 	}
-	require.Empty(t, found, "at most %d lines in a function, %d in a file, %d parameters of a constructor", maxFuncLines, maxFileLines, maxParams)
+	require.Empty(t, found, "at most %d lines in a function, %d in a file, %d parameters of a constructor", maxFuncLines,
+		maxFileLines, maxParams)
 }
 
 // production returns the source of all Go files that are no tests, by path.
@@ -42,7 +43,8 @@ func production(t *testing.T) map[string][]byte {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || name == "internal/test"):
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" ||
+			name == "internal/test"):
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
 			return nil

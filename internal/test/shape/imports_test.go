@@ -32,7 +32,8 @@ func TestTheBrokerLinksNoTestNoLoadAndNoFault(t *testing.T) {
 
 // isProof reports whether a package of this module is for tests or load.
 func isProof(name string) bool {
-	return strings.HasPrefix(name, "internal/test/") || name == "bench" || strings.HasPrefix(name, "bench/") || name == "testing"
+	return strings.HasPrefix(name, "internal/test/") || name == "bench" || strings.HasPrefix(name, "bench/") ||
+		name == "testing"
 }
 
 // linkedBy returns the files of a package and of all packages of this module that it imports,

@@ -51,7 +51,8 @@ func Check(text []byte, v any) error {
 	got, want := canonical(typ, text), canonical(typ, encoded)
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			return fmt.Errorf("%v has %.1000q, the text has %.1000q", typ, want[i:min(i+1, len(want))], got[i:min(i+1, len(got))])
+			return fmt.Errorf("%v has %.1000q, the text has %.1000q", typ, want[i:min(i+1, len(want))],
+				got[i:min(i+1, len(got))])
 		}
 	}
 	return nil

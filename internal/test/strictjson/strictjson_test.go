@@ -20,7 +20,8 @@ type outer struct {
 
 func TestOnlyTextsOfTheTypePass(t *testing.T) {
 	for _, text := range []string{
-		`{"A":1,"List":[]}`, ` { "A" : 1 , "List" : [ ] } `, `{"code":"\u0061\/","A":0,"List":[{},{"code":"b"}]}`, `{"Map":{"b":"1","a":"2"},"A":1,"List":null}`,
+		`{"A":1,"List":[]}`, ` { "A" : 1 , "List" : [ ] } `, `{"code":"\u0061\/","A":0,"List":[{},{"code":"b"}]}`,
+		`{"Map":{"b":"1","a":"2"},"A":1,"List":null}`,
 	} {
 		require.NoError(t, Check([]byte(text), &outer{}), text)
 	}
