@@ -25,8 +25,8 @@ type underwayWorld struct {
 	k, r    *sink // of a push consumer, and of one with a replay
 	healed  atomic.Bool
 
-	replayed, bulk, soon, far, keyed string
-	due                              time.Time
+	replayed, soon, far, keyed string
+	due                        time.Time
 
 	journal *stage // a paused channel with a message in the journal; nil: none
 	receipt string

@@ -44,19 +44,6 @@ func (f *fallback) number(w *write, ids *ident.Generator) bool {
 	return true
 }
 
-// withdrawn returns errWithdrawn for a message that may not be stored by the committer.
-func (w *write) withdrawn() error {
-	if w.or == nil {
-		return nil
-	}
-	w.or.mu.Lock()
-	defer w.or.mu.Unlock()
-	if w.or.journalled || w.or.msg.Keyed() && w.or.standby.behind(w.or.msg.ChannelNo) {
-		return errWithdrawn
-	}
-	return nil
-}
-
 // ended records the outcome of the store.
 func (f *fallback) ended(w *write, err error) {
 	f.mu.Lock()

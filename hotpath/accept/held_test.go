@@ -88,7 +88,7 @@ func TestTheReceiptOfAHeldMessageThatTheDiskLostSaysLost(t *testing.T) {
 	f.twoChannels()
 	f.set(durable.ErrFailed)
 	data := t.TempDir()
-	p, d, stop := startJournal(t, f.Store, data, 1<<20)
+	p, _, stop := startJournal(t, f.Store, data, 1<<20)
 	var held []*journal.Receipt
 	for i := range 4 {
 		p.sendTo(t, 1, fmt.Sprint("other ", i))
@@ -108,7 +108,7 @@ func TestTheReceiptOfAHeldMessageThatTheDiskLostSaysLost(t *testing.T) {
 	b[at+journal.ReceiptSize-1] ^= 1
 	require.NoError(t, os.WriteFile(files[0], b, 0o600))
 	f.setPaused(t, p, 2, false)
-	p, d, _ = startJournal(t, f.Store, data, 1<<20)
+	p, d, _ := startJournal(t, f.Store, data, 1<<20)
 	for i, r := range held {
 		got := d.await(t, r)
 		require.Equal(t, i == 2, got.Reason == "lost", "%d: %+v", i, got)
