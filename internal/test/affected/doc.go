@@ -6,7 +6,7 @@
 // where the branch left base (main). Each package with a changed file is tested, and so is each
 // package that imports one of them, in its code or in its tests: everything else compiles and
 // behaves as before. Of the end-to-end tests, which start brokers, it runs a few on the embedded
-// stores. The packages that read the whole tree (shape, pages) always run.
+// stores, and of the simulation some seeds. The packages that read the whole tree (shape, pages) always run.
 //
 // The answer is quick and not complete: `make test` decides.
 package main

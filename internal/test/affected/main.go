@@ -38,8 +38,12 @@ type plan struct {
 	args  []string // further arguments of go test
 }
 
-// brokers is the package whose tests start a broker each. Only those of plan.smoke are run.
-const brokers = "cmd/broker"
+const (
+	// brokers is the package whose tests start a broker each. Only those of plan.smoke are run.
+	brokers = "cmd/broker"
+	// simulated is the package whose tests take minutes of CPU time. Some seeds are run.
+	simulated = "internal/test/simulation"
+)
 
 func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("affected", flag.ContinueOnError)
@@ -83,30 +87,31 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	return err
 }
 
-// test runs the tests of the packages and, of those that start brokers, the smoke tests.
+// test runs the tests of the packages and, of those that take minutes, a part.
 func (p plan) test(ctx context.Context, known graph, names []string, out io.Writer) error {
-	isBroker := func(name string) bool { return known[name].Dir == brokers }
 	var errs []error
-	if rest := slices.DeleteFunc(slices.Clone(names), isBroker); len(rest) > 0 {
-		errs = append(errs, p.goTest(ctx, out, "", rest))
+	parts := map[string][]string{brokers: {"-run", p.smoke}, simulated: {"-run", "^TestSeeds$", "-simulation.seeds=100"}}
+	rest := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return parts[known[name].Dir] != nil })
+	if len(rest) > 0 {
+		errs = append(errs, p.goTest(ctx, out, nil, rest))
 	}
-	if i := slices.IndexFunc(names, isBroker); i >= 0 && ctx.Err() == nil {
-		errs = append(errs, p.goTest(ctx, out, p.smoke, names[i:i+1]))
+	for _, name := range names {
+		if part := parts[known[name].Dir]; part != nil && ctx.Err() == nil {
+			errs = append(errs, p.goTest(ctx, out, part, []string{name}))
+		}
 	}
 	return errors.Join(errs...)
 }
 
 // goTest runs `go test`. Twice as many packages as there are processors run at once, because many
 // tests wait; `make lint` has go vet.
-func (p plan) goTest(ctx context.Context, out io.Writer, only string, names []string) error {
+func (p plan) goTest(ctx context.Context, out io.Writer, part, names []string) error {
 	args := []string{"test", "-vet=off", "-p", strconv.Itoa(2 * runtime.NumCPU())}
 	if p.skip != "" {
 		args = append(args, "-skip", p.skip)
 	}
-	if only != "" {
-		args = append(args, "-run", only)
-	}
-	cmd := command(ctx, "go", slices.Concat(args, p.args, names)...)
+	// Behind the package come flags that only its own tests know.
+	cmd := command(ctx, "go", slices.Concat(args, p.args, names, part)...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	return cmd.Run()
 }
