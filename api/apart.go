@@ -11,7 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/internal/answer"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
 )
 
 // A payload is one that a view shows. encoding/json would hold several copies of it, so it is put

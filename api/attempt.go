@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/apitype"
-	"github.com/penstock-broker/penstock/internal/jobs"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/jobs"
 )
 
 // maxAttempts is the number of attempts that one GET of a job shows. Each has up to a KiB of

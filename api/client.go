@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
 )
 
 // lateRead is how long a read whose deadline has passed looks for bytes that are there already.

@@ -3,8 +3,8 @@ package api
 import (
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
 )
 
 // contain is the outermost layer of every request. A panic in the layers around the routes

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/apitype"
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -33,7 +33,7 @@ func TestEveryRouteHasItsTypes(t *testing.T) {
 	all := contracts(t)
 	for _, r := range Routes() {
 		name := r.Method + " " + r.Path
-		require.Contains(t, all, name, "internal/apitype has no types of this route")
+		require.Contains(t, all, name, "internal/model/apitype has no types of this route")
 		c := all[name]
 		delete(all, name)
 		require.NotEmpty(t, c.Answers, name)

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/apitype"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // replaysShown bounds the replays that one GET of a job shows.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 )
 
 // lastModified returns the Last-Modified of an answer, which must have one.

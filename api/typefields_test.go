@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/model/policy"
 )
 
 func TestFieldsThatMeanNothingToAPullConsumerAreRefused(t *testing.T) {

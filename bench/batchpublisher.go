@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fastjson"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // A batchPublisher is one producer connection at the batch route: one request per ticket, one line

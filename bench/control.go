@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A Control speaks with the control plane of a broker: slow, rich, before and

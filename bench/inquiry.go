@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // Bounds of the questions about messages that did not arrive. Messages beyond them count as

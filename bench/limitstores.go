@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/usage"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/usage"
 )
 
 // Exit codes of Main. After a signal the exit code is 128 + the signal.

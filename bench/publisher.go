@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/bench/rawhttp"
-	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // errPause is how long a connection waits after an answer without success, so that a refusing

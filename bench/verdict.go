@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A Verdict is the conclusion of the ledger about a run.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 var insertAttempts = keepFirst(`

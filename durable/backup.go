@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/penstock-broker/penstock/internal/privatefile"
+	"github.com/penstock-broker/penstock/internal/tool/privatefile"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A Bulk is many messages that come as one body or file. Its body is stored in chunks before the

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // SweepBulks ends bulks of deleted producers and channels, removes the bodies of bulks that are over, bulks whose client went away before their

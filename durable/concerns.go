@@ -1,6 +1,6 @@
 package durable
 
-import "github.com/penstock-broker/penstock/internal/ident"
+import "github.com/penstock-broker/penstock/internal/model/ident"
 
 // From its commit on, a message either has a job for a consumer or has none. This file has
 // the only rule for that, once in Go and once in SQL (docs/decisions/017). A consumer that is

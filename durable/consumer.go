@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // columns are those of the table consumers that the copies of the catalogue have.

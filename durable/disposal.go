@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A Disposal says what became of a dead letter.

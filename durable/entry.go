@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // An entry is a message of a batch and its place in the caller's slice.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // An ExchangeState is how far the response to a message has come for one consumer.

@@ -3,7 +3,7 @@ package durable
 import (
 	"strconv"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A ReplayState says whether a replay makes jobs. The order counts: what is at least ReplayDone

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/penstock-broker/penstock/internal/cloudevents"
-	"github.com/penstock-broker/penstock/internal/coding"
+	"github.com/penstock-broker/penstock/internal/model/cloudevents"
+	"github.com/penstock-broker/penstock/internal/tool/coding"
 )
 
 // OrderingHeader is the header with the ordering key of a message. It is the first of the

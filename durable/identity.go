@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // The Key of a message is its identity: a second message with the Key of a stored one is not

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A jobTable has the statements of one table of jobs. find and stretch select rows of a

@@ -3,7 +3,7 @@ package durable
 import (
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A JobStatus is the stored status of a job. A job without a row is Waiting: it is queued or in

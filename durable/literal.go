@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // Frequent statements are built as text. They take one round trip, and the driver parses no

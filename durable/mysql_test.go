@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/internal/test/storetest"
 	"github.com/penstock-broker/penstock/internal/test/tables"

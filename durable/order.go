@@ -9,7 +9,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A Link is the place of a message in the chain of its ordering key. The order of the chain is

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // What is found stored proves nothing about a second server: the commit that stored it may still

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A ScheduleChange is what becomes another of a schedule that waits.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // The scans of a reconciler go forward by ID and never return, so they must not skip a row

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A Scheduled is a message that is stored before its time, or that is sent again and again. ID is

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 var selectSchedules = `

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 const (

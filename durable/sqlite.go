@@ -10,8 +10,8 @@ import (
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
-	"github.com/penstock-broker/penstock/internal/folderlock"
-	"github.com/penstock-broker/penstock/internal/privatefile"
+	"github.com/penstock-broker/penstock/internal/tool/folderlock"
+	"github.com/penstock-broker/penstock/internal/tool/privatefile"
 )
 
 // OpenSQLite opens the embedded store in the folder dir, and creates the folder if needed.

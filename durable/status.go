@@ -9,7 +9,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A StatusKey identifies an event: its time, message, consumer, kind and attempt. It sorts by time.

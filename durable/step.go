@@ -6,7 +6,7 @@ import (
 	"database/sql"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A StepKind is what happened in a step.

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // What producers store is counted where a producer has a bound. A mark in each channel says up to

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A stray is an outcome of a message that the store does not have: the store went back to a time

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // An Agenda is the work that waits for a Reaper: the consumers to visit and the progress of

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
 )
 
 const (

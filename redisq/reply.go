@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A reader reads the flat reply of a script. The first item that breaks the contract sets

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // ErrLeaseLost means that the caller's lease is not the current one: reclaim ended it, or

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/test/proxy"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/usage"
+	"github.com/penstock-broker/penstock/internal/tool/usage"
 )
 
 // Config is a run as the flags describe it.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // Evidence is the input of the checker: the journals of the clients, the rows of the store, the

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 // orderPatience is how long a broker may take to reach its failpoint. After that it is killed

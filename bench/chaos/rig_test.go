@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/test/proxy"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 // buildPrograms builds the broker with failpoints and the harness into one folder,

@@ -10,9 +10,9 @@
 //	accept    the listener, tokens, headers, admission, deadlines: hotpath/accept
 //	insert    the insert of messages with its guards: durable
 //	queue     enqueue, claim with leases and acknowledge: the scripts of redisq
-//	post      headers, egress rules and the client of deliveries: internal/egress
+//	post      headers, egress rules and the client of deliveries: internal/tool/egress
 //	outcome   the rows of outcomes: durable
-//	process   late timers and fewer garbage collections: internal/timerslack, internal/gcpace
+//	process   late timers and fewer garbage collections: internal/tool/timerslack, internal/tool/gcpace
 //
 // It is a program to measure with, for one channel with one push consumer on loopback. It answers
 // what bench run asks of a broker: PUT of producer, channel and consumer, GET /readyz, POST broadcast.

@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 // workers is the number of requests that may be under way, as BROKER_CONSUMER_CONCURRENCY is by

@@ -12,7 +12,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver of the broker
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A plainStore has a table of messages and one of outcomes, and nothing else.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 
 	"github.com/penstock-broker/penstock/bench"
-	"github.com/penstock-broker/penstock/internal/gcpace"
-	"github.com/penstock-broker/penstock/internal/timerslack"
+	"github.com/penstock-broker/penstock/internal/tool/gcpace"
+	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 )
 
 // Exit codes, equal to those of `bench` with the same meaning.

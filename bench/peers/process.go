@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/bench"
-	"github.com/penstock-broker/penstock/internal/timerslack"
+	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 )
 
 // A process is a server that this program started.

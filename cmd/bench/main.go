@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/penstock-broker/penstock/bench"
-	"github.com/penstock-broker/penstock/internal/timerslack"
+	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 )
 
 func main() {

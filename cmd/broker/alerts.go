@@ -9,11 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/alerts"
-	"github.com/penstock-broker/penstock/internal/consumerstate"
-	"github.com/penstock-broker/penstock/internal/egress"
-	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/feature/alerts"
+	"github.com/penstock-broker/penstock/internal/model/consumerstate"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 // checkAlerts checks where alerts go besides the channel.

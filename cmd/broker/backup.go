@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/sentence"
+	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
 // backupCommand copies the embedded store to a new file.

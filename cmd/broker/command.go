@@ -10,9 +10,9 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/sentence"
-	"github.com/penstock-broker/penstock/internal/usage"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/sentence"
+	"github.com/penstock-broker/penstock/internal/tool/usage"
 )
 
 // A subcommand is one of the words after the name of the program.

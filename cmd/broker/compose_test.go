@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/seedfile"
+	"github.com/penstock-broker/penstock/internal/feature/seedfile"
 )
 
 // A composition is what the tests read of docker-compose.yml.

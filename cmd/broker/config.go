@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/egress"
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 // A config is every setting of the broker, read from the environment. The doc

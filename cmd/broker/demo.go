@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/sentence"
+	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
 // The sample of `make run`. Its tokens are not secret, since the pages contain them. A broker

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 // BenchmarkDrillBrokerKilled kills a broker, ten times (PENSTOCK_TEST_ROUNDS),

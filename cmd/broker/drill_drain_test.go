@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/apitype"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A drain is the batch pull workers of one consumer, what they were handed, and

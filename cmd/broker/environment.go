@@ -15,8 +15,8 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/quantity"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/quantity"
 )
 
 const (

@@ -2,4 +2,4 @@
 
 package main
 
-import _ "github.com/penstock-broker/penstock/internal/failpoint/order" // `make faults`
+import _ "github.com/penstock-broker/penstock/internal/tool/failpoint/order" // `make faults`

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 // A broker that is killed at any boundary of a message's life loses nothing

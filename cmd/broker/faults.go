@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-broker/penstock/internal/sentence"
+	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
 // faults collect the mistakes of all settings.

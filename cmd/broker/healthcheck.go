@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/sentence"
+	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
 // healthTimeout bounds a whole health check. It is shorter than the usual limits of container

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 // hidden are words of the errors of a dial, and addresses of the inside.

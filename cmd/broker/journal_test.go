@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
 	"github.com/penstock-broker/penstock/internal/test/proxy"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 const ackHeader = "X-Broker-Ack"

@@ -18,9 +18,9 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/console"
-	"github.com/penstock-broker/penstock/internal/privatefile"
-	"github.com/penstock-broker/penstock/internal/sentence"
+	"github.com/penstock-broker/penstock/internal/tool/console"
+	"github.com/penstock-broker/penstock/internal/tool/privatefile"
+	"github.com/penstock-broker/penstock/internal/tool/sentence"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/console"
-	"github.com/penstock-broker/penstock/internal/gcpace"
-	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/timerslack"
+	"github.com/penstock-broker/penstock/internal/tool/console"
+	"github.com/penstock-broker/penstock/internal/tool/gcpace"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 )
 
 // version is set at build time.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
-	"github.com/penstock-broker/penstock/internal/timerslack"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 )
 
 // The end-to-end tests run this test binary as the broker: a process of its

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 // Workers report three jobs in time, and MySQL stands still for longer than their leases last. The

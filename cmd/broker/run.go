@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
-	"github.com/penstock-broker/penstock/internal/failpoint"
-	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/timerslack"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 )
 
 // stopGrace bounds the last requests and the last write of outcomes of a broker that stops.

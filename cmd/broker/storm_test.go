@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 // stormRounds is how often each point kills a broker, on each kind of store:

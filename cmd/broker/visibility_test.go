@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/apitype"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 // Leases that end soon: stop timeout 1 s and rational delay 0.5 s.

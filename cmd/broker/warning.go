@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/feature/journal"
 )
 
 // warnings are what operators must know although the broker is ready: signs that its store lacks

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 const (

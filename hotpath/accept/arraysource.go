@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // errArray is the result of the rest of a batch whose array cannot be read on.

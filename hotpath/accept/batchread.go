@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // A chunk is consecutive lines of one batch request: drafts, those of refused lines with the reason.

@@ -18,12 +18,12 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
-	"github.com/penstock-broker/penstock/internal/answer"
-	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // A batchDoor is the batch door over TCP on a committer of its own.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // aliveEvery is how often at most the deadline of writing is moved.

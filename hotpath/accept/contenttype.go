@@ -3,7 +3,7 @@ package accept
 import (
 	"sync"
 
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // maxContentTypes bounds how many content types are kept: producers use few,

@@ -2,8 +2,8 @@ package accept
 
 import (
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // destination returns the channel of a message, or the reason why the message may not be stored, by the

@@ -10,9 +10,9 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
-	"github.com/penstock-broker/penstock/internal/cloudevents"
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/model/cloudevents"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // parseFactor is how many times the memory of an event its parsing takes, at most.

@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/feature/journal"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A fallback is the way into the journal of one message under way. It decides whether the committer or the journal stores the message:

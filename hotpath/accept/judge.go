@@ -6,9 +6,9 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
-	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/filter"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/filter"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // A judge decides by the filters of a channel which consumers a message leaves out. The message

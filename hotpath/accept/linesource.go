@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // errLineTooLong says that a line was longer than allowed; it was skipped.

@@ -1,6 +1,6 @@
 package accept
 
-import "github.com/penstock-broker/penstock/internal/problem"
+import "github.com/penstock-broker/penstock/internal/model/problem"
 
 var errOrdering = problem.New(400, "invalid_ordering_key", "X-Broker-Ordering-Key must be 1 to 255 bytes, without control characters and without blanks around it.")
 

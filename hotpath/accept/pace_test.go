@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
 )
 
 // A batch may pause between lines, but a line that has begun comes at the least rate.

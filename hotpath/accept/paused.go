@@ -3,9 +3,9 @@ package accept
 import (
 	"context"
 
-	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
 )
 
 // takes refuses a message for a channel that the copy of the catalogue shows as paused, unless another

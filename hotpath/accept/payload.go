@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"unicode/utf8"
 
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 var (

@@ -1,7 +1,7 @@
 package accept
 
 import (
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

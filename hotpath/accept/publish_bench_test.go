@@ -17,9 +17,9 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
-	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // publisherOn returns a publisher that runs on a store until the test ends. It knows the channel c and the producer p.

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/failpoint"
-	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // schedulers is the number of concurrent transactions of schedules. Producers get them in turn.

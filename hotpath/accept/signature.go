@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // A producer with a secret signs its publishes: "X-Broker-Signature: t=<Unix seconds>,v1=<hex>",

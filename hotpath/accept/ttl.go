@@ -3,8 +3,8 @@ package accept
 import (
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/quantity"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/quantity"
 )
 
 // ttlHeader is the time to live of a message. In a batch it is that of each line without a TTL

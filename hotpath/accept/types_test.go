@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/answer"
-	"github.com/penstock-broker/penstock/internal/apitype"
-	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/journal"
-	"github.com/penstock-broker/penstock/internal/policy"
-	"github.com/penstock-broker/penstock/internal/problem"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/feature/journal"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/test/apitest"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 func TestBatchAnswersAreOfTheirType(t *testing.T) {

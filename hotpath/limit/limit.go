@@ -5,7 +5,7 @@ package limit
 import (
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

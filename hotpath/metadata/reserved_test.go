@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 func TestANameThatAServerMayTakeForAReservedOneIsReserved(t *testing.T) {

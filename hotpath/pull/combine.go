@@ -6,9 +6,9 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/intake"
-	"github.com/penstock-broker/penstock/internal/problem"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
 )
 
 // combineMost bounds the questions in one combined call.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/intake"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
 )
 
 func TestQuestionsThatComeDuringACallShareTheNext(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/penstock-broker/penstock/internal/jsontext"
+	"github.com/penstock-broker/penstock/internal/tool/jsontext"
 )
 
 // plainUpdates is the fast parser for the usual form of a batch update: exact member names, ASCII

@@ -2,9 +2,9 @@ package pull
 
 import (
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/exchange"
-	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
 )
 
 // awaited returns the exchange of a delivered job whose consumer has responses on, and posts its

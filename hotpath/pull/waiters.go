@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/catalogue"
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // The first waiting claim of each consumer claims again from time to time, for work that arrived

@@ -5,7 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/internal/egress"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 // A Deliverer makes the targets of push deliveries. Over makes one of an egress.Client.

@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
-	"github.com/penstock-broker/penstock/internal/egress"
-	"github.com/penstock-broker/penstock/internal/exchange"
-	"github.com/penstock-broker/penstock/internal/failpoint"
-	"github.com/penstock-broker/penstock/internal/guard"
-	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

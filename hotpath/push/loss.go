@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/guard"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
 	"github.com/penstock-broker/penstock/redisq"
 )
 

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/penstock-broker/penstock/internal/egress"
-	"github.com/penstock-broker/penstock/internal/policy"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 // A tokenSeal closes the tokens of one client for Redis, and names them there. Name and key are

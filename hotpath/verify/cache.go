@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // shards is the number of independently locked parts of the cache.

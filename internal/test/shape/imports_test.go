@@ -94,7 +94,7 @@ func isHit(e ast.Expr) bool {
 
 // The rule is worth nothing if it does not see the file that arms the points.
 func TestAFileThatArmsTheFailpointsIsSeen(t *testing.T) {
-	require.True(t, arms(t, filepath.Join(root, "internal/failpoint/order/order.go")))
+	require.True(t, arms(t, filepath.Join(root, "internal/tool/failpoint/order/order.go")))
 	require.True(t, isProof("internal/test/servers"))
 	require.Contains(t, linkedBy(t, "linux", "cmd/bench"), "bench")
 }

@@ -24,12 +24,12 @@ const maxColumns = 120
 var wide = []string{
 	// Tables of one row a line: broken rows are harder to compare than long ones.
 	"api/routes.go", "bench/table.go", "hotpath/metrics/metrics.go",
-	"internal/policy/fields.go", "internal/problem/problem.go",
+	"internal/model/policy/fields.go", "internal/model/problem/problem.go",
 	// A module of its own.
 	"bench/peers",
 	// Code that is being moved: its lines are broken when it has its place.
-	"api", "cmd/broker", "durable", "hotpath/accept", "hotpath/pull", "internal/bulk", "internal/egress",
-	"internal/journal", "internal/schedule", "internal/test/memstore", "internal/test/queuemodel",
+	"api", "cmd/broker", "durable", "hotpath/accept", "hotpath/pull", "internal/feature/bulk", "internal/tool/egress",
+	"internal/feature/journal", "internal/feature/schedule", "internal/test/memstore", "internal/test/queuemodel",
 	"internal/test/queuetest", "internal/test/simulation", "internal/test/storetest", "reaper", "redisq",
 }
 

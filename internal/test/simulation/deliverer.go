@@ -13,8 +13,8 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/push"
-	"github.com/penstock-broker/penstock/internal/egress"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 // A deliverer is the push consumers as one life reaches them.

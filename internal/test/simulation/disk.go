@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/raft-wal/types"
 
-	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/feature/journal"
 )
 
 // A disk has the files of all journals. It outlives the lives: what one has flushed, the next one

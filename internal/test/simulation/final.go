@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // unfinished says what is not over yet, "" when everything is: each job delivered

@@ -10,7 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/internal/share"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // Greedy neighbours are producers beside the one whose messages count. Each sends many bodies at

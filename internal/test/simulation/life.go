@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-broker/penstock/internal/ident"
-	"github.com/penstock-broker/penstock/internal/journal"
+	"github.com/penstock-broker/penstock/internal/feature/journal"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 var (

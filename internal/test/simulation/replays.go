@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // replay is people who replay the past to consumers, and pause, resume and cancel that. Consumers

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // The bulks of the store.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // The exchanges of the store. All responses go back to the producer, and none of them is dropped.

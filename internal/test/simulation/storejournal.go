@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // setIntake says how a channel takes messages in: a record of package policy.

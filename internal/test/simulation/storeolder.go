@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // An olderState is what a replica has that misses the last writes of outcomes, or a backup. Messages

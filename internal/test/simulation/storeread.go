@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 func (s *store) jobStates(consumer uint32, ids []ident.ID) map[ident.ID]durable.JobState {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/ident"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // The replays of the store. The number of a replay is from the sequence of consumers, so consumers

@@ -1,0 +1,225 @@
+// Package alerts tells people what became of consumers: an alert is a message on the system
+// channel ~alerts, and where that is configured also a mail and a request to a webhook.
+//
+// The store keeps an alert from the moment of what happened: the row of a transition is written
+// in the transaction of the transition. The broker that made the transition publishes the alert
+// at once. The others learn of the transition by the catalogue and look a moment later whether
+// the row is still there. Publishing ends the row, and begins one row for each further sink. A
+// row belongs to the broker that claimed it, until the time of the claim ends, so of several
+// brokers one hands the alert to the sink, and after a crash another one does.
+//
+// The message on the channel is exactly one: its message ID is made of event, consumer and time.
+// A broker that dies between the delivery to a mail server or webhook and the end of the row
+// leaves a repetition there, with the same Message-ID or webhook-id.
+//
+// Nothing here blocks a transition: the loops of this package read the store by themselves.
+package alerts
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
+)
+
+// A Store is the part of durable.Store used here.
+type Store interface {
+	RaiseAlert(ctx context.Context, a durable.Alert) error
+	DueAlerts(ctx context.Context, sink durable.Sink, nowMs int64, limit int) (due []durable.Alert,
+		nextMs int64, err error)
+	ClaimAlert(ctx context.Context, a durable.Alert, untilMs int64) (bool, error)
+	FinishAlert(ctx context.Context, a durable.Alert, onto []durable.Sink, most int) (full []durable.Sink, err error)
+	ForgetAlerts(ctx context.Context, beforeMs int64) error
+	Setting(ctx context.Context, name string) (int64, error)
+	SwapSetting(ctx context.Context, name string, old, value int64) (bool, error)
+	NextDeadConsumer(ctx context.Context, after uint32) (uint32, error)
+	DeadSince(ctx context.Context, consumerNo uint32, sinceMs int64, limit int) (int, error)
+	Growing(ctx context.Context) ([]uint32, error)
+	BeginGrowth(ctx context.Context, consumerNo uint32, atMs int64, reason string) (bool, error)
+	EndGrowth(ctx context.Context, consumerNo uint32) error
+}
+
+// Options assemble Alerts.
+type Options struct {
+	Store     Store
+	Catalogue *catalogue.Catalogue
+	NowMs     func() int64 // the store's clock
+	// Publish stores a message that the broker makes. Its error is that of the store's Insert.
+	Publish func(ctx context.Context, m *durable.Message) error
+	// Link returns the link that revives a consumer which is dead or gone; "": alerts have none.
+	Link    func(ctx context.Context, a *durable.Alert) (string, error)
+	Mail    Mailer  // nil: no mails
+	Webhook Poster  // nil: no webhook
+	Growth  *Growth // nil: growth of dead letters is not looked for
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+const (
+	// poll is the interval in which the store is asked without any hint.
+	poll = 30 * time.Second
+	// grace is the time that the broker which made a transition has to publish the alert.
+	grace = 2 * time.Second
+	// page is the number of alerts that one round handles.
+	page = 100
+	// held is the number of alerts that wait for a mail server or webhook; more are only on the
+	// channel.
+	held = 1000
+	// oldest is the age at which an alert that no broker hands to its sink is dropped.
+	oldest = 24 * time.Hour
+	// firstRetry and lastRetry bound the waits between tries, which double. firstRetry is longer
+	// than a try takes.
+	firstRetry, lastRetry = time.Minute, time.Hour
+	// maxTries is the number of tries of a mail or webhook: six hours.
+	maxTries = 12
+)
+
+// Alerts is the part of one broker in alerting. It is safe for concurrent use.
+type Alerts struct {
+	o       Options
+	onto    []durable.Sink // after the channel
+	publish chan struct{}  // capacity 1: there may be alerts for the channel
+	sinks   chan struct{}  // closed and replaced: there may be alerts for the other sinks
+	mu      sync.Mutex     // guards sinks
+	retry   time.Duration  // firstRetry
+	learned atomic.Bool    // a look at the transitions of others is due soon
+
+	forgotten time.Time // when the publish loop forgets alerts again; only that loop uses it
+
+	published *prometheus.CounterVec // by event
+	sent      *prometheus.CounterVec // by sink
+	failures  *prometheus.CounterVec // by sink
+	dropped   *prometheus.CounterVec // by sink
+}
+
+// New returns the alerts of a broker. Nothing runs before Run.
+func New(o Options) *Alerts {
+	a := &Alerts{o: o, publish: make(chan struct{}, 1), sinks: make(chan struct{}), retry: firstRetry}
+	if o.Mail != nil {
+		a.onto = append(a.onto, durable.AlertMail)
+	}
+	if o.Webhook != nil {
+		a.onto = append(a.onto, durable.AlertWebhook)
+	}
+	counter := func(name, help, label string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_" + name, Help: help}, []string{label})
+		if o.Metrics != nil {
+			o.Metrics.MustRegister(c)
+		}
+		return c
+	}
+	a.published = counter("alerts_total", "Alerts that this broker published on the channel ~alerts, by event.", "event")
+	a.sent = counter("alerts_sent_total", "Alerts that a mail server or the alert webhook took from this broker, by sink.",
+		"sink")
+	a.failures = counter("alert_failures_total", "Failed tries to hand alerts to a sink, by sink.", "sink")
+	a.dropped = counter("alerts_dropped_total", "Alerts that a sink will not get, because it failed too often or too "+
+		"many waited, by sink.", "sink")
+	o.Catalogue.Watch(a.learn)
+	return a
+}
+
+// Run works until ctx ends. growth says whether this broker looks for growing dead letters.
+func (a *Alerts) Run(ctx context.Context, growth bool) {
+	var wg sync.WaitGroup
+	start := func(name string, wake func() <-chan struct{}, round func(context.Context) (time.Duration, error)) {
+		wg.Go(func() {
+			guard.Loop(ctx, name, func(ctx context.Context) { a.loop(ctx, name, wake, round) })
+		})
+	}
+	start("alerts", func() <-chan struct{} { return a.publish }, a.publishRound)
+	if a.o.Mail != nil {
+		start("alert mails", a.handedOn, a.mailRound)
+	}
+	if a.o.Webhook != nil {
+		start("alert webhook", a.handedOn, a.webhookRound)
+	}
+	if growth && a.o.Growth != nil {
+		g := &growthCheck{Alerts: a, Growth: *a.o.Growth}
+		start("growth of dead letters", func() <-chan struct{} { return nil }, g.round)
+	}
+	wg.Wait()
+}
+
+// loop runs rounds. A round returns when the next one is useful without a hint.
+func (a *Alerts) loop(ctx context.Context, name string, wake func() <-chan struct{},
+	round func(context.Context) (time.Duration, error)) {
+	failing := false
+	for {
+		hint := wake() // from before the round: a hint during it is not lost
+		next, err := round(ctx)
+		if err != nil {
+			if ctx.Err() == nil && !failing {
+				a.o.Log.Warn("alerts are late: the store cannot be asked; the broker tries again", "loop", name, "error", err)
+			}
+			next = max(next, grace)
+		}
+		failing = err != nil
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-hint:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// Wake says that this broker stored an alert, with a transition. It never blocks.
+func (a *Alerts) Wake() {
+	select {
+	case a.publish <- struct{}{}:
+	default:
+	}
+}
+
+// learn looks at a changed consumer. The transition may be that of a broker that died since.
+func (a *Alerts) learn(k *durable.Consumer) {
+	if a.o.NowMs()-k.StateMs < time.Minute.Milliseconds() && k.StateMs != k.ChangedAt.UnixMilli() &&
+		!a.learned.Swap(true) {
+		time.AfterFunc(grace, func() {
+			a.learned.Store(false)
+			a.Wake()
+		})
+	}
+}
+
+// handedOn returns a channel that is closed when alerts go on to the sinks after the channel.
+func (a *Alerts) handedOn() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sinks
+}
+
+func (a *Alerts) handOn() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.sinks)
+	a.sinks = make(chan struct{})
+}
+
+// until is the time at which the claim of the next try ends: if the try fails, the alert is due
+// again then.
+func (a *Alerts) until(tries int) int64 {
+	wait := a.retry
+	for range min(tries, maxTries) {
+		wait = min(2*wait, lastRetry)
+	}
+	return a.o.NowMs() + wait.Milliseconds()
+}
+
+// again is the pause until an alert of a sink is due.
+func (a *Alerts) again(nextMs int64) time.Duration {
+	if nextMs == 0 {
+		return poll
+	}
+	return min(max(time.Duration(nextMs-a.o.NowMs())*time.Millisecond, 10*time.Millisecond), poll)
+}

@@ -1,0 +1,98 @@
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/model/ident"
+)
+
+// Growth says when dead letters grow: at least Jobs jobs of a consumer died within Window. The
+// growth ends when none has died for Window.
+type Growth struct {
+	Jobs   int
+	Window time.Duration
+	Owns   func(no uint32) bool // whether this broker looks; nil: it does
+}
+
+const (
+	// MaxGrowth is the largest Growth.Jobs. It bounds what one look at a consumer reads.
+	MaxGrowth = 10_000
+	// growthLeast is the number of dead letters of a consumer that are read at least: those of
+	// its newest messages.
+	growthLeast = 2000
+	// growthPage is the number of consumers with dead letters that one round looks at.
+	growthPage = 500
+)
+
+// A growthCheck looks at the consumers that have dead letters.
+type growthCheck struct {
+	*Alerts
+	Growth
+	after uint32 // the consumer that the last round ended with
+}
+
+// round looks at a page of consumers. Without dead letters it reads two empty tables.
+func (g *growthCheck) round(ctx context.Context) (time.Duration, error) {
+	pause := min(max(g.Window/10, 100*time.Millisecond), time.Minute)
+	ch := g.o.Catalogue.Channel(ident.AlertsChannel)
+	if ch == nil || g.Owns != nil && !g.Owns(ch.No) {
+		return pause, nil
+	}
+	growing, err := g.o.Store.Growing(ctx)
+	if err != nil {
+		return pause, err
+	}
+	since := g.o.NowMs() - g.Window.Milliseconds()
+	for _, no := range growing {
+		n, err := g.o.Store.DeadSince(ctx, no, since, g.scan())
+		if err != nil {
+			return pause, err
+		}
+		if n == 0 {
+			if err := g.o.Store.EndGrowth(ctx, no); err != nil {
+				return pause, err
+			}
+		}
+	}
+	return pause, g.look(ctx, growing, since)
+}
+
+// scan is the number of dead letters that are read of one consumer.
+func (g *growthCheck) scan() int { return max(growthLeast, 2*g.Jobs) }
+
+// look looks at the next page of consumers, except those that grow.
+func (g *growthCheck) look(ctx context.Context, growing []uint32, since int64) error {
+	for range growthPage {
+		no, err := g.o.Store.NextDeadConsumer(ctx, g.after)
+		if err != nil {
+			return err
+		}
+		g.after = no
+		if no == 0 {
+			return nil
+		}
+		if slices.Contains(growing, no) || g.o.Catalogue.ConsumerByNo(no) == nil {
+			continue
+		}
+		n, err := g.o.Store.DeadSince(ctx, no, since, g.scan())
+		if err != nil {
+			return err
+		}
+		if n < g.Jobs {
+			continue
+		}
+		count := fmt.Sprint(n)
+		if n == g.scan() {
+			count = "at least " + count
+		}
+		reason := fmt.Sprintf("%s jobs became dead letters within %s", count, g.Window)
+		if _, err := g.o.Store.BeginGrowth(ctx, no, g.o.NowMs(), reason); err != nil {
+			return err
+		}
+		g.Wake()
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package bulk
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+)
+
+func TestARowHasABoundedNumberOfCells(t *testing.T) {
+	var p recordParser
+	wide := strings.Repeat("a,", mostColumns-1) + "a"
+	cells, err := p.cells([]byte(wide))
+	require.NoError(t, err)
+	require.Len(t, cells, mostColumns)
+	_, err = p.cells([]byte(wide + ",a"))
+	require.ErrorIs(t, err, errManyCells)
+	cells, err = p.cells([]byte(`"` + strings.Repeat(",", 2*mostColumns) + `",b`))
+	require.NoError(t, err, "commas between quotes are no cells")
+	require.Len(t, cells, 2)
+	_, err = header([]byte(wide + ",a"))
+	require.ErrorIs(t, err, errManyColumns)
+}
+
+func TestARowOfATemplateHasABoundedNumberOfMembers(t *testing.T) {
+	line := `{"a":"` + strings.Repeat("x", readAhead) + `","b":{"c":1,"d":[{"e":2}]}`
+	row, err := object([]byte(line + "}"))
+	require.NoError(t, err)
+	require.Len(t, row, 2)
+	require.Equal(t, 2, membersIn([]byte(line+"}")), "those of inner objects do not count")
+	require.Equal(t, 1, membersIn([]byte(`{"a\":\"":1}`)))
+	_, err = object([]byte(line + strings.Repeat(`,"a":1`, mostColumns) + "}"))
+	require.ErrorIs(t, err, errManyCells)
+}
+
+func TestATemplateNamesColumnsAtABoundedNumberOfPlaces(t *testing.T) {
+	_, err := compile(&apitype.BulkTemplate{Payload: strings.Repeat("{{a}}", mostColumns)})
+	require.NoError(t, err)
+	_, err = compile(&apitype.BulkTemplate{Payload: strings.Repeat("{{a}}", mostColumns), MessageID: "{{b}}"})
+	require.ErrorIs(t, err, errManyTags)
+}

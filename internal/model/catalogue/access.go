@@ -1,0 +1,127 @@
+package catalogue
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"time"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+)
+
+// The refusals of the data plane, in the order in which they are checked. The
+// statuses are those of the older implementation, which clients rely on.
+var (
+	ErrUnknownChannel = problem.New(404, "channel_not_found", "There is no such channel.")
+	ErrSystemChannel  = problem.New(403, "system_channel", "Only the broker itself publishes to this channel.")
+	ErrChannelToken   = problem.New(403, "channel_token_mismatch",
+		"X-Broker-Channel-Token is missing or does not match. Where it is missing, the token in Authorization: Bearer "+
+			"stands for it.")
+	ErrUnknownProducer = problem.New(401, "producer_not_found", "X-Broker-Producer-ID is missing or names no producer.")
+	ErrProducerToken   = problem.New(403, "producer_token_mismatch",
+		"X-Broker-Producer-Token, or the token in Authorization: Bearer, is missing or does not match.")
+	ErrUnknownConsumer = problem.New(401, "consumer_not_found", "The channel has no such consumer.")
+	ErrConsumerToken   = problem.New(403, "consumer_token_mismatch",
+		"X-Broker-Consumer-Token, or the token in Authorization: Bearer, is missing or does not match.")
+)
+
+// TokenMatches compares a presented token with the stored one in a time that depends on
+// neither. An empty stored token matches no token.
+func TokenMatches(presented []byte, stored string) bool {
+	if stored == "" {
+		return false
+	}
+	a, b := sha256.Sum256(presented), sha256.Sum256([]byte(stored))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// refusalWithin bounds how long a refusal may wait for the store.
+const refusalWithin = 4 * time.Second
+
+// refreshFor is Refresh with the deadline of one refusal. An accepted request does not
+// call it and pays for no deadline.
+func (c *Catalogue) refreshFor(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refusalWithin)
+	defer cancel()
+	return c.Refresh(ctx)
+}
+
+// AuthorizeProducer returns the channel and the producer when these tokens may publish to
+// the channel. The error is one of the Err values above, or the error of a store that did
+// not answer.
+func (c *Catalogue) AuthorizeProducer(ctx context.Context, channelID string, channelToken, producerID,
+	producerToken []byte) (*Channel, *durable.Producer, error) {
+	ch, p, refusal := c.producer(channelID, channelToken, producerID, producerToken)
+	if refusal == nil {
+		return ch, p, nil
+	}
+	// The copy may be behind another broker: refresh it before a refusal.
+	if err := c.refreshFor(ctx); err != nil {
+		return nil, nil, err
+	}
+	if ch, p, refusal = c.producer(channelID, channelToken, producerID, producerToken); refusal != nil {
+		return nil, nil, refusal
+	}
+	return ch, p, nil
+}
+
+func (c *Catalogue) producer(channelID string, channelToken, producerID, producerToken []byte) (*Channel,
+	*durable.Producer, *problem.Problem) {
+	c.mu.RLock()
+	ch, p := c.channels[channelID], c.producers[string(producerID)]
+	c.mu.RUnlock()
+	switch {
+	case ch == nil:
+		return nil, nil, ErrUnknownChannel
+	case ident.Reserved(ch.ID):
+		return nil, nil, ErrSystemChannel
+	case !TokenMatches(channelToken, ch.Token):
+		return nil, nil, ErrChannelToken
+	case p == nil:
+		return nil, nil, ErrUnknownProducer
+	case !TokenMatches(producerToken, p.Token):
+		return nil, nil, ErrProducerToken
+	}
+	return ch, p, nil
+}
+
+// AuthorizeConsumer returns the channel and the consumer when these tokens may act as the
+// consumer. Its errors are those of AuthorizeProducer.
+func (c *Catalogue) AuthorizeConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string,
+	consumerToken []byte) (*Channel, *durable.Consumer, error) {
+	ch, k, refusal := c.consumer(channelID, channelToken, consumerID, consumerToken)
+	if refusal == nil {
+		return ch, k, nil
+	}
+	if err := c.refreshFor(ctx); err != nil {
+		return nil, nil, err
+	}
+	if ch, k, refusal = c.consumer(channelID, channelToken, consumerID, consumerToken); refusal != nil {
+		return nil, nil, refusal
+	}
+	return ch, k, nil
+}
+
+func (c *Catalogue) consumer(channelID string, channelToken []byte, consumerID string, consumerToken []byte) (*Channel,
+	*durable.Consumer, *problem.Problem) {
+	c.mu.RLock()
+	ch := c.channels[channelID]
+	var k *durable.Consumer
+	if ch != nil {
+		k = c.consumers[consumerKey{ch.No, consumerID}]
+	}
+	c.mu.RUnlock()
+	switch {
+	case ch == nil:
+		return nil, nil, ErrUnknownChannel
+	case !TokenMatches(channelToken, ch.Token):
+		return nil, nil, ErrChannelToken
+	case k == nil:
+		return nil, nil, ErrUnknownConsumer
+	case !TokenMatches(consumerToken, k.Token):
+		return nil, nil, ErrConsumerToken
+	}
+	return ch, k, nil
+}

@@ -1,0 +1,213 @@
+package catalogue
+
+import (
+	"context"
+	"sync"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+)
+
+// A Standing is what a request was admitted with: its channel, and the consumer or the producer as
+// which it acts. A request that lives long (a claim that waits, a batch, a body that comes slowly)
+// asks Judge at each step that takes or gives something, and goes on with the records that Standing
+// then has. One goroutine at a time uses a Standing. The zero value and nil stand for nothing, and Judge
+// refuses nothing.
+type Standing struct {
+	catalogue *Catalogue
+	at        uint64 // revision of the copy that was judged last
+	Channel   *Channel
+	Consumer  *durable.Consumer // nil: the request does not act as a consumer
+	Producer  *durable.Producer // nil: nor as a producer
+}
+
+// AdmitProducer is AuthorizeProducer for a request that may live long.
+func (c *Catalogue) AdmitProducer(ctx context.Context, channelID string, channelToken, producerID,
+	producerToken []byte) (Standing, error) {
+	s := Standing{catalogue: c, at: c.revision.Load()} // before the tokens are compared
+	var err error
+	s.Channel, s.Producer, err = c.AuthorizeProducer(ctx, channelID, channelToken, producerID, producerToken)
+	return s, err
+}
+
+// AdmitConsumer is AuthorizeConsumer for a request that may live long.
+func (c *Catalogue) AdmitConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string,
+	consumerToken []byte) (Standing, error) {
+	s := Standing{catalogue: c, at: c.revision.Load()}
+	var err error
+	s.Channel, s.Consumer, err = c.AuthorizeConsumer(ctx, channelID, channelToken, consumerID, consumerToken)
+	return s, err
+}
+
+// StandingIn returns the standing of a request of management in a channel: only the end of the channel
+// ends it.
+func (c *Catalogue) StandingIn(ch *Channel) Standing { return Standing{catalogue: c, Channel: ch} }
+
+// Judge returns nil while a new request with the same tokens would be admitted, and else the error
+// with which it would be refused. It costs one load while the copy has not changed.
+func (s *Standing) Judge() error {
+	if s == nil || s.catalogue == nil || s.at == s.catalogue.revision.Load() {
+		return nil
+	}
+	refusal := s.judge()
+	if refusal == nil {
+		return nil
+	}
+	// As for a new request: the copy may be behind another broker.
+	if err := s.catalogue.refreshFor(context.Background()); err != nil {
+		return err
+	}
+	return s.judge()
+}
+
+// judge compares what the request was admitted with with the present copy. The tokens that it sent
+// were those of the records then, so they are right while the records have the same ones.
+func (s *Standing) judge() error {
+	c := s.catalogue
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	at := c.revision.Load() // changes only with mu held
+	ch := c.channels[s.Channel.ID]
+	switch acts := s.Consumer != nil || s.Producer != nil; {
+	case ch == nil || ch.No != s.Channel.No:
+		return ErrUnknownChannel
+	case acts && ch.Token != s.Channel.Token:
+		return ErrChannelToken
+	case s.Producer != nil && ident.Reserved(ch.ID):
+		return ErrSystemChannel
+	}
+	k, p := s.Consumer, s.Producer
+	if k != nil {
+		k = c.consumers[consumerKey{ch.No, s.Consumer.ID}]
+		switch {
+		case k == nil || k.No != s.Consumer.No:
+			return ErrUnknownConsumer
+		case k.Token != s.Consumer.Token:
+			return ErrConsumerToken
+		}
+	}
+	if p != nil {
+		p = c.producers[s.Producer.ID]
+		switch {
+		case p == nil || p.No != s.Producer.No:
+			return ErrUnknownProducer
+		case p.Token != s.Producer.Token:
+			return ErrProducerToken
+		}
+	}
+	s.at, s.Channel, s.Consumer, s.Producer = at, ch, k, p
+	return nil
+}
+
+// Await returns a channel that gets a value when the copy takes a change of what the standing is
+// made of. stop ends that. A change before the call is missed: the caller asks Judge after it.
+func (s *Standing) Await() (changed <-chan struct{}, stop func()) {
+	if s == nil || s.catalogue == nil {
+		return nil, func() {}
+	}
+	w := &watcher{changed: make(chan struct{}, 1)}
+	w.subjects = append(w.subjects, subject{channelSubject, s.Channel.No})
+	if s.Consumer != nil {
+		w.subjects = append(w.subjects, subject{consumerSubject, s.Consumer.No})
+	}
+	if s.Producer != nil {
+		w.subjects = append(w.subjects, subject{producerSubject, s.Producer.No})
+	}
+	watched := &s.catalogue.watched
+	watched.add(w)
+	return w.changed, func() { watched.remove(w) }
+}
+
+// A subject is a record that requests wait for a change of.
+type subject struct {
+	kind subjectKind
+	no   uint32
+}
+
+type subjectKind uint8
+
+const (
+	channelSubject subjectKind = iota
+	consumerSubject
+	producerSubject
+)
+
+// A watcher is one request that waits.
+type watcher struct {
+	changed  chan struct{} // capacity 1
+	subjects []subject
+}
+
+// A watchlist has the requests that wait, by what they depend on: a change wakes those that it
+// concerns, and no other ones. It has a lock of its own, which is taken after Catalogue.mu.
+type watchlist struct {
+	mu sync.Mutex
+	by map[subject]map[*watcher]struct{}
+}
+
+func (l *watchlist) add(w *watcher) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by == nil {
+		l.by = map[subject]map[*watcher]struct{}{}
+	}
+	for _, of := range w.subjects {
+		if l.by[of] == nil {
+			l.by[of] = map[*watcher]struct{}{}
+		}
+		l.by[of][w] = struct{}{}
+	}
+}
+
+func (l *watchlist) remove(w *watcher) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range w.subjects {
+		if delete(l.by[of], w); len(l.by[of]) == 0 {
+			delete(l.by, of)
+		}
+	}
+}
+
+// tell wakes the requests that the changes concern; with all, every one.
+func (l *watchlist) tell(changes durable.Changes, all bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case len(l.by) == 0:
+		return
+	case all:
+		for of := range l.by {
+			l.wake(of)
+		}
+		return
+	}
+	for i := range changes.Channels {
+		l.wake(subject{channelSubject, changes.Channels[i].No})
+	}
+	for i := range changes.Consumers {
+		l.wake(subject{consumerSubject, changes.Consumers[i].No})
+	}
+	for i := range changes.Producers {
+		l.wake(subject{producerSubject, changes.Producers[i].No})
+	}
+}
+
+func (l *watchlist) wake(of subject) {
+	for w := range l.by[of] {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// revise notes that the copy has changed, with mu held, and wakes the requests that it concerns. No
+// standing depends on a replay, and replays come with every refresh.
+func (c *Catalogue) revise(changes durable.Changes, all bool) {
+	if !all && len(changes.Producers)+len(changes.Channels)+len(changes.Consumers) == 0 {
+		return
+	}
+	c.revision.Add(1)
+	c.watched.tell(changes, all)
+}

@@ -1,0 +1,213 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/tool/quantity"
+)
+
+// A field is one setting of a kind of policy.
+type field[P any] struct {
+	name   string // form field, and member of the record
+	about  string // for the documentation
+	parse  func(p *P, text string) error
+	format func(p *P) string // text that parse reads
+	masked func(p *P) string // what is shown of a secret; nil: format
+	push   bool              // means nothing to a pull consumer, which the broker does not call
+}
+
+// fields is every setting that a consumer may have, in the order in which they are shown.
+var fields = table[Policy]{
+	duration("timeout", "a duration from `100ms` to `1h`: the whole exchange of one push attempt; the length of a lease of a pull consumer",
+		minTimeout, maxTimeout, func(p *Policy) *time.Duration { return &p.Timeout }),
+	number("maxRetries", "0 to 1000: retries after the first attempt", 0, maxMaxRetries,
+		func(p *Policy) *int { return &p.MaxRetries }),
+	value("backoff", "up to 16 durations, `5s,30s,60s`: the waits before the retries; after the list the last one doubles each time. `constant:30s` is a fixed wait. Of a pull consumer: before a job that a worker gave back as failed, without a delay",
+		parseBackoff, func(p *Policy) *Backoff { return &p.Backoff }),
+	ofPush(value("retryOn", "`all`, or a list of codes and classes, `5xx,404`: another answer makes the job a dead letter at once",
+		parseRetryOn, func(p *Policy) *RetryOn { return &p.RetryOn })),
+	duration("ttl", "a duration from `100ms` to `8760h`, or `0`: a job older than this is a dead letter, whatever its attempts",
+		0, maxWait, func(p *Policy) *time.Duration { return &p.TTL }),
+	value("rateLimit", "`100/1s`: the most attempts in any window of that length, of all brokers together; `none`: no limit",
+		parseRate, func(p *Policy) *Rate { return &p.RateLimit }),
+	limited("concurrency", "1 to 100000: the most attempts in flight, of all brokers together; `none`: no limit", 100_000,
+		func(p *Policy) *int { return &p.Concurrency }),
+	ofPush(number("retryShare", "1 to 100 percent: the largest share of push slots and rate for attempts after the first, while first attempts wait; `100`: priority and time alone decide, as they do for pull consumers", 1, 100,
+		func(p *Policy) *int { return &p.RetryShare })),
+	boolean("ordered", "`true` or `false`: messages with the same `X-Broker-Ordering-Key` are delivered one at a time, in the order of their commit",
+		func(p *Policy) *bool { return &p.Ordered }),
+	value("onBlocked", "`block`, `skip` or `dead-letter-key`: what happens to the later messages of a key after a dead letter",
+		parseOnBlocked, func(p *Policy) *OnBlocked { return &p.OnBlocked }),
+	value("filter", "a CEL expression over `payload`, `headers`, `priority`, `contentType` and `producer`, up to 2048 bytes: messages for which it is not true are left out",
+		parseFilter, func(p *Policy) *Filter { return &p.Filter }),
+	ofPush(boolean("adaptive", "`true` or `false`: the broker sends slower while attempts fail, down to one a minute, and faster by steps when they succeed",
+		func(p *Policy) *bool { return &p.Adaptive })),
+	ofPush(number("tombstoneAfter", "0 to 10000: more failures than this within `tombstoneWindow` make the consumer `DEAD`; `0`: never", 0, 10_000,
+		func(p *Policy) *int { return &p.TombstoneAfter })),
+	ofPush(duration("tombstoneWindow", "a duration from `1s` to `720h`: the sliding window of `tombstoneAfter`", time.Second, 720*time.Hour,
+		func(p *Policy) *time.Duration { return &p.TombstoneWindow })),
+	ofPush(value("statusUrl", "a URL with `{messageID}`: the broker asks it before it repeats an attempt that the consumer may have processed",
+		parseStatusURL, func(p *Policy) *StatusURL { return &p.StatusURL })),
+	ofPush(secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs deliveries as Standard Webhooks. Shown once",
+		parseSecret, func(p *Policy) *Secret { return &p.SigningSecret })),
+	ofPush(secret("signingSecretPrevious", "the secret before; it signs too until `signingOverlap` has passed. Set by a change of `signingSecret`",
+		parsePrevious, func(p *Policy) *Secret { return &p.SigningSecretPrevious })),
+	ofPush(duration("signingOverlap", "a duration from `0` to `720h`: how long a replaced secret still signs", 0, 720*time.Hour,
+		func(p *Policy) *time.Duration { return &p.SigningOverlap })),
+	ofPush(value("headers", "up to 20 lines `Name: value`: sent with each attempt. Secrets belong into `authorization`",
+		parseHeaders, func(p *Policy) *Headers { return &p.Headers })),
+	ofPush(secret("authorization", "`basic user:password`, `bearer TOKEN`, `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`, or any other scheme and its credentials, sent as they are: `Splunk TOKEN`. The case of a scheme does not matter. The credentials of each attempt, never shown",
+		parseAuthorization, func(p *Policy) *Authorization { return &p.Authorization })),
+	ofPush(value("identity", "`full`, or `minimal`: what a delivery tells the consumer beside the payload and its metadata. `minimal` leaves out the token of the consumer, each `X-Broker-*` header and `X-Request-ID`; `webhook-id` and `webhook-timestamp` are then always there",
+		parseDisclosure, func(p *Policy) *Disclosure { return &p.Identity })),
+	value("dlq", "`keep`, `redrive` after recovery, `forward:CHANNEL`, or `expire:DURATION`: what becomes of dead letters",
+		parseDLQ, func(p *Policy) *DLQ { return &p.DLQ }),
+	value("responses", "`off`, `store`, or `callback`: what becomes of 2xx answers: only their status counts, they are kept for the producer of the message, or they are also delivered to it",
+		parseResponses, func(p *Policy) *Responses { return &p.Responses }),
+	number("responseMaxBytes", "1 to 1048576: the bytes of a response that are kept; more are cut off and marked", 1, MaxResponse,
+		func(p *Policy) *int { return &p.ResponseMaxBytes }),
+	value("responseHeaders", "up to 32 names or prefixes, `content-type,x-*`: the headers of a response that are kept, besides those that say how its body is to be read; never cookies or credentials",
+		parseHeaderNames, func(p *Policy) *HeaderNames { return &p.ResponseHeaders }),
+	duration("responseTTL", "a duration from `100ms` to `8760h`: the age at which a response is dropped; `0`: with its message",
+		0, maxWait, func(p *Policy) *time.Duration { return &p.ResponseTTL }),
+	ofPush(boolean("async", "`true` or `false`: an answer with `asyncStatus` means *accepted*, and the result comes later",
+		func(p *Policy) *bool { return &p.Async })),
+	ofPush(value("asyncStatus", "up to 8 statuses from 200 to 299, `202`: the answers that mean *accepted*",
+		parseStatuses, func(p *Policy) *Statuses { return &p.AsyncStatus })),
+	ofPush(value("resultUrl", "a URL with `{messageID}`: where the result is polled if the answer had no `Location`",
+		parseStatusURL, func(p *Policy) *StatusURL { return &p.ResultURL })),
+	duration("resultDeadline", "a duration from `1s` to `8760h`: how long after its acceptance a result is waited for", time.Second, maxWait,
+		func(p *Policy) *time.Duration { return &p.ResultDeadline }),
+}
+
+// ofPush is a field that does not apply to a pull consumer.
+func ofPush[P any](f field[P]) field[P] {
+	f.push = true
+	return f
+}
+
+// A text is a value that its String method shows in the form that parses.
+type text interface {
+	comparable
+	fmt.Stringer
+}
+
+// value is the field of a value with a parser of its own.
+func value[P any, T text](name, about string, parse func(string) (T, error), of func(*P) *T) field[P] {
+	return field[P]{
+		name: name, about: about,
+		parse: func(p *P, text string) error {
+			v, err := parse(text)
+			if err == nil {
+				*of(p) = v
+			}
+			return err
+		},
+		format: func(p *P) string { return (*of(p)).String() },
+	}
+}
+
+// secret is the field of a value whose text is never shown.
+func secret[P any, T interface {
+	text
+	Masked() string
+}](name, about string, parse func(string) (T, error), of func(*P) *T) field[P] {
+	f := value(name, about, parse, of)
+	f.masked = func(p *P) string { return (*of(p)).Masked() }
+	return f
+}
+
+// duration is the field of a duration. Where least is 0, "0" means never.
+func duration[P any](name, about string, least, most time.Duration, of func(*P) *time.Duration) field[P] {
+	return field[P]{
+		name: name, about: about,
+		parse: func(p *P, text string) error {
+			d, err := quantity.Duration(text)
+			if err != nil || d < least || d > most || d > 0 && d < minTimeout {
+				if least == 0 {
+					return fmt.Errorf("must be 0, or a duration from %s to %s", short(minTimeout), short(most))
+				}
+				return fmt.Errorf("must be a duration from %s to %s", short(least), short(most))
+			}
+			*of(p) = d
+			return nil
+		},
+		format: func(p *P) string { return short(*of(p)) },
+	}
+}
+
+// number is the field of a whole number.
+func number[P any](name, about string, least, most int, of func(*P) *int) field[P] {
+	return field[P]{
+		name: name, about: about,
+		parse: func(p *P, text string) error {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < least || n > most || strings.HasPrefix(text, "+") {
+				return fmt.Errorf("must be a whole number from %d to %d", least, most)
+			}
+			*of(p) = n
+			return nil
+		},
+		format: func(p *P) string { return strconv.Itoa(*of(p)) },
+	}
+}
+
+// limited is the field of a number that may be unlimited, which is 0 in the policy.
+func limited[P any](name, about string, most int, of func(*P) *int) field[P] {
+	f := number(name, about, 1, most, of)
+	parse, format := f.parse, f.format
+	f.parse = func(p *P, text string) error {
+		if text == "none" {
+			*of(p) = 0
+			return nil
+		}
+		if err := parse(p, text); err != nil {
+			return fmt.Errorf("%w, or none", err)
+		}
+		return nil
+	}
+	f.format = func(p *P) string {
+		if *of(p) == 0 {
+			return "none"
+		}
+		return format(p)
+	}
+	return f
+}
+
+// boolean is the field of a yes or no.
+func boolean[P any](name, about string, of func(*P) *bool) field[P] {
+	return field[P]{
+		name: name, about: about,
+		parse: func(p *P, text string) error {
+			if text != "true" && text != "false" {
+				return errors.New("must be true or false")
+			}
+			*of(p) = text == "true"
+			return nil
+		},
+		format: func(p *P) string { return strconv.FormatBool(*of(p)) },
+	}
+}
+
+// Set sets one field from its text, as the form of a PUT has it. The error says what the field must
+// be, and p is then unchanged.
+func Set(p *Policy, name, text string) error { return fields.set(p, name, text) }
+
+// CheckTTL refuses a time to live that no consumer could set.
+func CheckTTL(ttl time.Duration) error {
+	if ttl == 0 || ttl >= minTimeout && ttl <= maxWait {
+		return nil
+	}
+	return fmt.Errorf("must be 0 or from %s to %s", short(minTimeout), short(maxWait))
+}
+
+// Bounds of the settings of one consumer.
+const (
+	minTimeout, maxTimeout = 100 * time.Millisecond, time.Hour
+	maxMaxRetries          = 1000
+)
