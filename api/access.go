@@ -25,7 +25,8 @@ const (
 
 var (
 	errTokenMissing = problem.New(fasthttp.StatusUnauthorized, "token_missing",
-		"This route needs a token: X-Broker-Admin-Token, or where a consumer or producer has access, its token and the token of the channel. Authorization: Bearer stands for each of them whose header is missing.")
+		"This route needs a token: X-Broker-Admin-Token, or where a consumer or producer has access, its token and the "+
+			"token of the channel. Authorization: Bearer stands for each of them whose header is missing.")
 	errAdminToken = problem.New(fasthttp.StatusForbidden, "admin_token_mismatch",
 		"The admin token, in X-Broker-Admin-Token or Authorization: Bearer, does not match.")
 	errNoAdmin = problem.New(fasthttp.StatusForbidden, "admin_disabled",

@@ -24,7 +24,8 @@ func TestClosedManagementNeedsTheAdminToken(t *testing.T) {
 		headers := []string{formHeader}
 		body := formFor(path)
 		w.do(r.Method, path, body, headers...).problem(401, "token_missing")
-		w.do(r.Method, path, body, append(headers, "X-Broker-Admin-Token: "+adminToken+"x")...).problem(403, "admin_token_mismatch")
+		w.do(r.Method, path, body, append(headers, "X-Broker-Admin-Token: "+adminToken+"x")...).problem(403,
+			"admin_token_mismatch")
 		w.do(r.Method, path, body, append(headers, tokens("k")[1])...).problem(401, "token_missing")
 		if r.Body == 0 { // refused only for those who may call it
 			w.do(r.Method, path, "type=pull", append(headers, adminHeader)...).problem(413, "body_too_large")
@@ -79,7 +80,8 @@ func TestAnswersShowNoTokenButTheResourceItself(t *testing.T) {
 	m := w.insert(durable.Message{Key: "m"})
 	w.kill(k, m)
 	for _, path := range []string{
-		"/producers", "/channels", "/channel/c/consumers", "/channel/c/messages", "/channel/c/message/m", "/channel/c/consumer/k/dlq",
+		"/producers", "/channels", "/channel/c/consumers", "/channel/c/messages", "/channel/c/message/m",
+		"/channel/c/consumer/k/dlq",
 		jobPath(k, m), "/_status", "/version", "/metrics", "/readyz", "/livez",
 	} {
 		require.NotContains(t, w.get(path, append(tokens("k"), adminHeader)...).is(200).Body, secret, path)
@@ -89,7 +91,8 @@ func TestAnswersShowNoTokenButTheResourceItself(t *testing.T) {
 func TestTokensInOddPlacesNeverComeBack(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
-	for _, path := range []string{"/producer/" + secret + "%20", "/" + secret, "/producers?size=" + secret, "/producers?first=" + secret + "%20", "/channel/" + secret, "/channel/c/messages?first=" + secret} {
+	for _, path := range []string{"/producer/" + secret + "%20", "/" + secret, "/producers?size=" + secret,
+		"/producers?first=" + secret + "%20", "/channel/" + secret, "/channel/c/messages?first=" + secret} {
 		r := w.get(path, "X-Broker-Admin-Token: "+secret, "If-None-Match: "+secret, "Authorization: Bearer "+secret)
 		require.GreaterOrEqual(t, r.Status, 400)
 		require.False(t, strings.Contains(r.Body, secret))

@@ -60,7 +60,8 @@ func answerEncoded(rc *fasthttp.RequestCtx, status int, body []byte, lastModifie
 }
 
 // answerTagged is answerEncoded for a representation with members that its tag leaves out.
-func answerTagged(rc *fasthttp.RequestCtx, status int, body []byte, etag string, lastModified time.Time, byDate bool) error {
+func answerTagged(rc *fasthttp.RequestCtx, status int, body []byte, etag string, lastModified time.Time,
+	byDate bool) error {
 	h := &rc.Response.Header
 	h.Set(fasthttp.HeaderLastModified, lastModified.UTC().Format(http.TimeFormat))
 	h.Set(fasthttp.HeaderETag, etag)

@@ -61,7 +61,8 @@ func taggedApart(v any, payloads ...payload) (t answer.Text, etag string, err er
 }
 
 // answerApart is answerResource for a view with payloads.
-func answerApart(rc *fasthttp.RequestCtx, held *answer.Body, v any, lastModified time.Time, byDate bool, payloads ...payload) error {
+func answerApart(rc *fasthttp.RequestCtx, held *answer.Body, v any, lastModified time.Time, byDate bool,
+	payloads ...payload) error {
 	t, etag, err := taggedApart(v, payloads...)
 	if err != nil {
 		return err

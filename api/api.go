@@ -45,18 +45,21 @@ type Store interface {
 	DeleteProducer(ctx context.Context, p durable.Put) (durable.Producer, error)
 	DeleteChannel(ctx context.Context, p durable.Put) (durable.Channel, error)
 	DeleteConsumer(ctx context.Context, channelID string, p durable.Put) (durable.Consumer, error)
-	DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (dead []durable.DeadHead, next ident.ID, err error)
+	DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (dead []durable.DeadHead,
+		next ident.ID, err error)
 	Dispose(ctx context.Context, consumerNo uint32, dead []durable.DeadHead, to durable.Disposal) error
 	PostExchange(ctx context.Context, e durable.Exchange) error
 	ScheduledByID(ctx context.Context, id ident.ID) (*durable.Scheduled, error)
 	ScheduledByKey(ctx context.Context, channelNo uint32, key string) (*durable.Scheduled, error)
-	Schedules(ctx context.Context, channelNo uint32, statuses []durable.ScheduleStatus, from *durable.Scheduled, limit int) ([]*durable.Scheduled, error)
+	Schedules(ctx context.Context, channelNo uint32, statuses []durable.ScheduleStatus, from *durable.Scheduled,
+		limit int) ([]*durable.Scheduled, error)
 	CancelScheduled(ctx context.Context, id ident.ID) error
 	Count(ctx context.Context, channelNo uint32, limit int) (durable.Counts, error)
 	Bulks(ctx context.Context, channelNo, producerNo uint32, from ident.ID, limit int) ([]*durable.Bulk, error)
 	BulkByID(ctx context.Context, id ident.ID) (*durable.Bulk, error)
 	BadRows(ctx context.Context, id ident.ID, after int64, limit int) ([]durable.BadRow, error)
-	CountBulkJobs(ctx context.Context, id ident.ID, consumers []*durable.Consumer, most time.Duration) (durable.BulkJobs, error)
+	CountBulkJobs(ctx context.Context, id ident.ID, consumers []*durable.Consumer, most time.Duration) (durable.BulkJobs,
+		error)
 	CancelBulk(ctx context.Context, id ident.ID) (*durable.Bulk, error)
 	PauseBulk(ctx context.Context, id ident.ID, paused bool) (*durable.Bulk, error)
 	jobs.ReplayStore
@@ -108,7 +111,8 @@ type DataPlane interface {
 	MoveJob(ctx *fasthttp.RequestCtx, body intake.Limit)
 	Receipt(ctx *fasthttp.RequestCtx)
 	// Reschedule changes a schedule that was found, with the conditions of c, as the request asks for it.
-	Reschedule(ctx *fasthttp.RequestCtx, st catalogue.Standing, was *durable.Scheduled, c durable.ScheduleChange) (*durable.Scheduled, error)
+	Reschedule(ctx *fasthttp.RequestCtx, st catalogue.Standing, was *durable.Scheduled,
+		c durable.ScheduleChange) (*durable.Scheduled, error)
 }
 
 // Bulks takes bulks in: a bulk.Bulks.
@@ -218,7 +222,8 @@ type API struct {
 
 // New returns the API. Pass its Handler to NewServer.
 func New(o Options) *API {
-	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer), books: make(chan struct{}, 1), sieves: share.New(share.Options{Name: "replay_counts", Most: 2})}
+	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer), books: make(chan struct{}, 1),
+		sieves: share.New(share.Options{Name: "replay_counts", Most: 2})}
 	if a.log == nil {
 		a.log = slog.Default()
 	}

@@ -24,7 +24,8 @@ func (a *API) history(ctx context.Context, j located) (apitype.History, error) {
 		return apitype.History{}, err
 	}
 	h := apitype.History{AttemptHistory: make([]apitype.Attempt, 0, len(stored)+1)}
-	if slices.ContainsFunc(stored, func(a durable.Attempt) bool { return a.Phase >= durable.PhaseLeaseEnded }) || len(stored) > maxAttempts {
+	if slices.ContainsFunc(stored, func(a durable.Attempt) bool { return a.Phase >= durable.PhaseLeaseEnded }) ||
+		len(stored) > maxAttempts {
 		if h.GivenBack, h.LeasesLost, err = a.o.Store.LeaseCounts(ctx, j.consumer.No, j.state.ID); err != nil {
 			return apitype.History{}, err
 		}
@@ -36,7 +37,8 @@ func (a *API) history(ctx context.Context, j located) (apitype.History, error) {
 		return a.No == j.state.Attempts && a.AtMs == j.state.ChangedAt.UnixMilli() && a.StatusCode/100 == 2
 	})
 	if j.state.Status == jobs.Delivered && !noted {
-		h.AttemptHistory = append(h.AttemptHistory, apitype.Attempt{Attempt: j.state.Attempts, At: apitype.Time{Time: j.state.ChangedAt}, StatusCode: j.state.StatusCode})
+		h.AttemptHistory = append(h.AttemptHistory, apitype.Attempt{Attempt: j.state.Attempts,
+			At: apitype.Time{Time: j.state.ChangedAt}, StatusCode: j.state.StatusCode})
 		// A success that is reported late ends the job, but is not its last attempt.
 		slices.SortStableFunc(h.AttemptHistory, func(a, b apitype.Attempt) int { return a.At.Compare(b.At.Time) })
 	}

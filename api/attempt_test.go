@@ -22,7 +22,8 @@ func TestAJobShowsItsAttemptsInOrderOfTime(t *testing.T) {
 	at := time.Now().Add(time.Second).Truncate(time.Second).UTC()
 	end := func(n int, kind durable.OutcomeKind, after time.Duration, answer string) durable.Outcome {
 		return durable.Outcome{
-			Kind: kind, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: at.Add(after).UnixMilli(), NextMs: at.Add(time.Hour).UnixMilli(),
+			Kind: kind, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: at.Add(after).UnixMilli(), NextMs: at.Add(
+				time.Hour).UnixMilli(),
 			StatusCode: 500 + n, Error: "answered", Answer: []byte(answer), DurationMs: int64(n), Tracked: true,
 		}
 	}
@@ -36,7 +37,8 @@ func TestAJobShowsItsAttemptsInOrderOfTime(t *testing.T) {
 	w.get(path, later).is(200)
 
 	shown := func(n int, more ...any) map[string]any {
-		v := map[string]any{"Attempt": float64(n), "At": at.Add(time.Duration(n-1) * time.Second).Format(millis), "StatusCode": float64(500 + n), "Error": "answered", "DurationMs": float64(n)}
+		v := map[string]any{"Attempt": float64(n), "At": at.Add(time.Duration(n-1) * time.Second).Format(millis),
+			"StatusCode": float64(500 + n), "Error": "answered", "DurationMs": float64(n)}
 		for i := 0; i < len(more); i += 2 {
 			v[more[i].(string)] = more[i+1]
 		}
@@ -44,7 +46,8 @@ func TestAJobShowsItsAttemptsInOrderOfTime(t *testing.T) {
 	}
 	v := w.get(path).is(200).json()
 	require.Equal(t, []any{
-		shown(1, "Answer", "first <é>"), shown(2, "Answer", "/wA=", "AnswerEncoding", "base64"), shown(3, "Answer", strings.Repeat("x", 1023)),
+		shown(1, "Answer", "first <é>"), shown(2, "Answer", "/wA=", "AnswerEncoding", "base64"), shown(3, "Answer",
+			strings.Repeat("x", 1023)),
 	}, v["AttemptHistory"], "a text that was cut inside a character is text")
 	require.Equal(t, 3.0, v["Attempts"])
 	require.NotContains(t, v, "AttemptHistoryTruncated")
@@ -56,7 +59,8 @@ func TestAJobShowsItsAttemptsInOrderOfTime(t *testing.T) {
 	r = w.get(path, tokens("k")...).is(200)
 	all := r.json()["AttemptHistory"].([]any)
 	require.Len(t, all, 4)
-	require.Equal(t, map[string]any{"Attempt": 1.0, "At": at.Add(5 * time.Second).Format(millis), "StatusCode": 204.0}, all[3])
+	require.Equal(t, map[string]any{"Attempt": 1.0, "At": at.Add(5 * time.Second).Format(millis), "StatusCode": 204.0},
+		all[3])
 	w.get(path, "If-Modified-Since: "+at.Add(5*time.Second).Format(http.TimeFormat)).is(304)
 	require.NotContains(t, w.get("/channel/c/message/m").is(200).json()["Jobs"].([]any)[0], "AttemptHistory")
 }
@@ -75,14 +79,16 @@ func TestOfManyAttemptsTheNewestAreShown(t *testing.T) {
 		if len(all) > 0 {
 			require.Equal(t, float64(n-1), all[len(all)-1].(map[string]any)["Attempt"])
 		}
-		w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: now + int64(n), NextMs: now, Tracked: true, Error: strings.Repeat("\xff", 2000), Answer: []byte(strings.Repeat("\x01", 2000))})
+		w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: now + int64(n),
+			NextMs: now, Tracked: true, Error: strings.Repeat("\xff", 2000), Answer: []byte(strings.Repeat("\x01", 2000))})
 	}
 	require.Less(t, len(w.get(jobPath(k, m)).is(200).Body), 1<<20)
 }
 
 func TestOnlyTheBeginningOfACharacterIsCutOff(t *testing.T) {
 	for in, want := range map[string]string{
-		"": "", "a": "a", "aé": "aé", "a\xc3": "a", "漢\xe6\xbc": "漢", "\xf0\x9f\x9a": "", "a\xff": "a\xff", "\x80\x80\x80\x80": "\x80\x80\x80\x80", "\xe6": "", "a\xc3b": "a\xc3b",
+		"": "", "a": "a", "aé": "aé", "a\xc3": "a", "漢\xe6\xbc": "漢", "\xf0\x9f\x9a": "", "a\xff": "a\xff",
+		"\x80\x80\x80\x80": "\x80\x80\x80\x80", "\xe6": "", "a\xc3b": "a\xc3b",
 	} {
 		require.Equal(t, want, string(wholeRunes([]byte(in))), "%q", in)
 	}

@@ -22,7 +22,8 @@ func closedWorld(t *testing.T) (*world, durable.Message) {
 
 func TestABearerTokenIsTheAdminsWhereItEqualsIt(t *testing.T) {
 	w, m := closedWorld(t)
-	for _, path := range []string{"/producers", "/channel/c/messages", "/channel/c/message/m", "/channel/c/consumer/k/dlq", jobPath(w.cat.Consumer("c", "k"), m)} {
+	for _, path := range []string{"/producers", "/channel/c/messages", "/channel/c/message/m", "/channel/c/consumer/k/dlq",
+		jobPath(w.cat.Consumer("c", "k"), m)} {
 		w.get(path, bearer(adminToken)).is(200)
 		w.get(path, "authorization: bEARER "+adminToken).is(200)
 		w.get(path, bearer(secret+"x"), adminHeader).is(200)
@@ -88,7 +89,8 @@ func TestOpenManagementTakesABearerTokenOfAProducerForWhatItIs(t *testing.T) {
 		require.Contains(t, w.get("/channel/c/message/m", header).is(200).Body, "ConsumerURL")
 	}
 	own := w.get("/channel/c/message/m", bearer(secret+"-p"), "X-Broker-Producer-ID: p").is(200).Body
-	require.Equal(t, w.get("/channel/c/message/m", "X-Broker-Producer-Token: "+secret+"-p", "X-Broker-Producer-ID: p").is(200).Body, own)
+	require.Equal(t, w.get("/channel/c/message/m", "X-Broker-Producer-Token: "+secret+"-p",
+		"X-Broker-Producer-ID: p").is(200).Body, own)
 	w.get("/producers", bearer("any"), "Origin: http://evil.example").problem(403, "admin_token_mismatch")
 	w.get("/producers", "Authorization: Basic x", "Origin: http://evil.example").problem(403, "origin_not_allowed")
 }

@@ -25,7 +25,8 @@ func (noPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {}
 func (noPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit)    {}
 func (noPlane) Receipt(*fasthttp.RequestCtx)                       {}
 
-func (noPlane) Reschedule(*fasthttp.RequestCtx, catalogue.Standing, *durable.Scheduled, durable.ScheduleChange) (*durable.Scheduled, error) {
+func (noPlane) Reschedule(*fasthttp.RequestCtx, catalogue.Standing, *durable.Scheduled,
+	durable.ScheduleChange) (*durable.Scheduled, error) {
 	return nil, durable.ErrNotFound
 }
 

@@ -30,7 +30,8 @@ const (
 
 var (
 	errUnknownBulk = problem.New(fasthttp.StatusNotFound, "bulk_not_found", "The channel has no such bulk.")
-	errBulkOver    = problem.New(fasthttp.StatusConflict, "bulk_over", "The bulk is over, so that its state does not change any more.")
+	errBulkOver    = problem.New(fasthttp.StatusConflict, "bulk_over",
+		"The bulk is over, so that its state does not change any more.")
 )
 
 func bulkPath(channelID string, id ident.ID) string {
@@ -96,14 +97,16 @@ func viewBulk(ch *catalogue.Channel, b *durable.Bulk) apitype.Bulk {
 	_ = json.Unmarshal(b.Spec, &spec) // the broker wrote it; a newer one may know more
 	fileURL, _, _ := strings.Cut(spec.FileURL, "?")
 	view := apitype.Bulk{
-		ID: b.ID.String(), State: bulkState(b), Reason: b.Reason, Format: spec.Format, FileURL: fileURL, Rate: spec.Rate, Template: spec.Template,
+		ID: b.ID.String(), State: bulkState(b), Reason: b.Reason, Format: spec.Format, FileURL: fileURL, Rate: spec.Rate,
+		Template:  spec.Template,
 		CreatedAt: apitype.Time{Time: b.ID.Time()}, ChangedAt: apitype.Time{Time: time.UnixMilli(b.ChangedMs)},
 		Bytes: b.Bytes, Total: b.Total, Published: b.Published, Rejected: b.Rejected, Duplicates: b.Duplicates,
 		PerSecond: math.Round(b.Speed), BadRows: []apitype.BadRow{}, BadRowsURL: bulkPath(ch.ID, b.ID) + "/bad-rows",
 	}
 	if view.State == apitype.BulkRunning && b.Speed > 0 {
 		left := float64(max(0, b.Total-b.At.Row)) / b.Speed
-		view.EstimatedEnd = &apitype.Time{Time: time.UnixMilli(b.ChangedMs).Add(time.Duration(min(left, math.MaxInt32) * float64(time.Second)))}
+		view.EstimatedEnd = &apitype.Time{Time: time.UnixMilli(b.ChangedMs).Add(time.Duration(min(left,
+			math.MaxInt32) * float64(time.Second)))}
 	}
 	return view
 }
@@ -171,7 +174,8 @@ func (a *API) resumeBulk(ctx context.Context, rc *fasthttp.RequestCtx) error {
 }
 
 // changeBulk changes the state of a bulk and answers with it.
-func (a *API) changeBulk(ctx context.Context, rc *fasthttp.RequestCtx, change func(ctx context.Context, id ident.ID) (*durable.Bulk, error)) error {
+func (a *API) changeBulk(ctx context.Context, rc *fasthttp.RequestCtx, change func(ctx context.Context,
+	id ident.ID) (*durable.Bulk, error)) error {
 	if err := noForm(rc); err != nil {
 		return err
 	}

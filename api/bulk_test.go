@@ -26,9 +26,11 @@ func (w *world) bulk() *durable.Bulk {
 	w.t.Helper()
 	ctx := context.Background()
 	ch, p := w.cat.Channel("c"), w.cat.Producer("p")
-	template := &apitype.BulkTemplate{Payload: "p", PayloadBase64: "p", ContentType: "t", ContentEncoding: "gzip", Headers: map[string]string{"X-A": "a"},
+	template := &apitype.BulkTemplate{Payload: "p", PayloadBase64: "p", ContentType: "t", ContentEncoding: "gzip",
+		Headers:  map[string]string{"X-A": "a"},
 		Priority: "1", MessageID: "m", TTL: "1h", OrderingKey: "k", ScheduledFor: "s", Delay: "d", Recurrence: "r"}
-	spec, err := json.Marshal(apitype.BulkRequest{FileURL: "http://127.0.0.1/file?token=" + secret, Format: "csv", Rate: "5/1s", Template: template})
+	spec, err := json.Marshal(apitype.BulkRequest{FileURL: "http://127.0.0.1/file?token=" + secret, Format: "csv",
+		Rate: "5/1s", Template: template})
 	require.NoError(w.t, err)
 	b := &durable.Bulk{ChannelNo: ch.No, ProducerNo: p.No, State: durable.BulkRunning, Spec: spec, Total: 9}
 	b.ID = w.ids.Next()
@@ -36,8 +38,10 @@ func (w *world) bulk() *durable.Bulk {
 	held, err := w.store.ClaimBulk(ctx, [16]byte{1}, durable.BulkQueue{State: durable.BulkRunning, ProducerNo: p.No})
 	require.NoError(w.t, err)
 	require.Equal(w.t, b.ID, held.ID)
-	m := &durable.Message{ID: w.ids.Next(), ChannelNo: ch.No, ProducerNo: p.No, Audience: len(ch.Consumers), Shape: ch.Shape, ContentType: "text/plain", Payload: []byte("x")}
-	step := &durable.BulkStep{By: held.BulkOwner, To: durable.BulkPosition{Row: 2, Byte: 12}, Messages: []*durable.Message{m}, Rows: []int64{1},
+	m := &durable.Message{ID: w.ids.Next(), ChannelNo: ch.No, ProducerNo: p.No, Audience: len(ch.Consumers),
+		Shape: ch.Shape, ContentType: "text/plain", Payload: []byte("x")}
+	step := &durable.BulkStep{By: held.BulkOwner, To: durable.BulkPosition{Row: 2, Byte: 12},
+		Messages: []*durable.Message{m}, Rows: []int64{1},
 		Bad: []durable.BadRow{{Row: 2, Reason: `a "bad" <row>`}}, Speed: 3, Audience: len(ch.Consumers)}
 	require.NoError(w.t, w.store.StepBulk(ctx, w.node, step))
 	require.NoError(w.t, step.Results[0])
@@ -48,8 +52,10 @@ func (w *world) bulk() *durable.Bulk {
 func bulkExchanges(w *world) (all []wired) {
 	b := w.bulk()
 	const route, of = "/channel/{channel}/bulk/{bulk}", "/channel/c/bulk/"
-	for _, e := range [][3]string{{"GET", route, of + b.ID.String()}, {"GET", route + "/bad-rows", of + b.ID.String() + "/bad-rows"}, {"GET", "/channel/{channel}/bulks", "/channel/c/bulks"},
-		{"POST", route + "/pause", of + b.ID.String() + "/pause"}, {"POST", route + "/resume", of + b.ID.String() + "/resume"}, {"POST", route + "/cancel", of + b.ID.String() + "/cancel"}} {
+	for _, e := range [][3]string{{"GET", route, of + b.ID.String()}, {"GET", route + "/bad-rows", of + b.ID.String() +
+		"/bad-rows"}, {"GET", "/channel/{channel}/bulks", "/channel/c/bulks"},
+		{"POST", route + "/pause", of + b.ID.String() + "/pause"}, {"POST", route + "/resume", of + b.ID.String() +
+			"/resume"}, {"POST", route + "/cancel", of + b.ID.String() + "/cancel"}} {
 		all = append(all, wired{e[0] + " " + e[1], e[0] + " " + e[2], w.do(e[0], e[2], "").is(200)})
 	}
 	return all
@@ -74,10 +80,12 @@ func TestABulkCountsItsJobs(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	w.kill(dead, list[0])
-	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: list[0].ID, Attempts: 1, AtMs: time.Now().UnixMilli()})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: list[0].ID, Attempts: 1,
+		AtMs: time.Now().UnixMilli()})
 	v = show()
 	require.Equal(t, [3]int64{1, 0, 1}, [3]int64{v.Delivered, v.Open, v.Dead})
-	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: dead.No, ID: list[0].ID, Attempts: 1, AtMs: time.Now().UnixMilli(), Tracked: true})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: dead.No, ID: list[0].ID, Attempts: 1,
+		AtMs: time.Now().UnixMilli(), Tracked: true})
 	for range 2 { // counted, then stored
 		v = show()
 		require.Equal(t, [3]int64{2, 0, 0}, [3]int64{v.Delivered, v.Open, v.Dead})

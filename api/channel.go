@@ -124,7 +124,8 @@ func (a *API) consumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue
 
 // authorizeConsumer returns the channel and the consumer that the path names when the
 // request has the tokens of both.
-func (a *API) authorizeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Consumer, error) {
+func (a *API) authorizeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel,
+	*durable.Consumer, error) {
 	channelToken, token, err := credentials.Both(&rc.Request.Header, headerConsumerToken)
 	if err != nil {
 		return nil, nil, err

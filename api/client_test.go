@@ -76,7 +76,8 @@ func TestALargeAnswerOutlastsTheDeadlineOfSmallOnes(t *testing.T) {
 	answers := share.New(share.Options{Most: 4 * size})
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := NewServer(func(rc *fasthttp.RequestCtx) { rc.SetBody(bytes.Repeat([]byte("x"), size)) }, ServerOptions{Answers: answers})
+	s := NewServer(func(rc *fasthttp.RequestCtx) { rc.SetBody(bytes.Repeat([]byte("x"), size)) },
+		ServerOptions{Answers: answers})
 	s.WriteTimeout = 5 * time.Millisecond
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(Listen(inner, nil)) }()
@@ -105,7 +106,8 @@ func TestUnderPressureTheAnswerThatNobodyReadsIsEnded(t *testing.T) {
 	answers := share.New(share.Options{Most: 2*size + 1<<20, Rash: true})
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := NewServer(func(rc *fasthttp.RequestCtx) { rc.SetBody(bytes.Repeat([]byte("x"), size)) }, ServerOptions{Answers: answers})
+	s := NewServer(func(rc *fasthttp.RequestCtx) { rc.SetBody(bytes.Repeat([]byte("x"), size)) },
+		ServerOptions{Answers: answers})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(Listen(inner, nil)) }()
 	ask := func() net.Conn {

@@ -25,7 +25,8 @@ type revision struct {
 // If-Match is translated to its revision: after a concurrent write the transaction finds
 // another revision. A tag in If-None-Match needs no check in the transaction, because no
 // later revision has it.
-func (a *API) preconditions(ctx context.Context, rc *fasthttp.RequestCtx, p *durable.Put, current func() (*revision, error)) error {
+func (a *API) preconditions(ctx context.Context, rc *fasthttp.RequestCtx, p *durable.Put, current func() (*revision,
+	error)) error {
 	match, err := readTags(rc, fasthttp.HeaderIfMatch)
 	if err != nil {
 		return err
@@ -133,7 +134,8 @@ func readTags(rc *fasthttp.RequestCtx, header string) (*tagList, error) {
 	text := string(bytes.Join(values, []byte{','}))
 	l, ok := parseTags(text)
 	if !ok {
-		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_etag", header+" must be * or a list of quoted entity tags in the format of ETag.")
+		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_etag",
+			header+" must be * or a list of quoted entity tags in the format of ETag.")
 	}
 	return l, nil
 }

@@ -19,7 +19,8 @@ func requestWith(header ...string) *fasthttp.RequestCtx {
 
 func TestUnmodifiedSinceUnderstandsTheThreeDateFormsOfHTTP(t *testing.T) {
 	want := time.Date(2026, 11, 20, 16, 5, 9, 0, time.UTC)
-	for _, text := range []string{"Fri, 20 Nov 2026 16:05:09 GMT", "Friday, 20-Nov-26 16:05:09 GMT", "Fri Nov 20 16:05:09 2026"} {
+	for _, text := range []string{"Fri, 20 Nov 2026 16:05:09 GMT", "Friday, 20-Nov-26 16:05:09 GMT",
+		"Fri Nov 20 16:05:09 2026"} {
 		got, err := unmodifiedSince(requestWith("If-Unmodified-Since", text))
 		require.NoError(t, err)
 		require.True(t, want.Equal(got), text)
@@ -31,7 +32,8 @@ func TestUnmodifiedSinceUnderstandsTheThreeDateFormsOfHTTP(t *testing.T) {
 
 func TestUnreadablePreconditionsAreRefused(t *testing.T) {
 	good := "Fri, 20 Nov 2026 16:05:09 GMT"
-	for _, header := range [][]string{{"yesterday"}, {""}, {"2026-11-20T16:05:09Z"}, {good, good}, {"Mon, 01 Jan 0001 00:00:00 GMT"}} {
+	for _, header := range [][]string{{"yesterday"}, {""}, {"2026-11-20T16:05:09Z"}, {good, good},
+		{"Mon, 01 Jan 0001 00:00:00 GMT"}} {
 		var pairs []string
 		for _, value := range header {
 			pairs = append(pairs, "If-Unmodified-Since", value)
@@ -50,10 +52,12 @@ func TestNotModified(t *testing.T) {
 		byDate bool
 		want   bool
 	}{
-		"nothing asked":                      {nil, true, false},
-		"same date":                          {[]string{"If-Modified-Since", date}, true, true},
-		"later date":                         {[]string{"If-Modified-Since", at.Add(time.Hour).Format(http.TimeFormat)}, true, true},
-		"earlier date":                       {[]string{"If-Modified-Since", at.Add(-time.Second).Format(http.TimeFormat)}, true, false},
+		"nothing asked": {nil, true, false},
+		"same date":     {[]string{"If-Modified-Since", date}, true, true},
+		"later date": {[]string{"If-Modified-Since", at.Add(time.Hour).Format(http.TimeFormat)},
+			true, true},
+		"earlier date": {[]string{"If-Modified-Since", at.Add(-time.Second).Format(http.TimeFormat)},
+			true, false},
 		"a date is not enough":               {[]string{"If-Modified-Since", date}, false, false},
 		"a date that is none":                {[]string{"If-Modified-Since", "soon"}, true, false},
 		"the tag":                            {[]string{"If-None-Match", `"abc"`}, false, true},

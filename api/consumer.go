@@ -31,7 +31,8 @@ func (a *API) viewConsumer(channelID string, k *durable.Consumer, reveal ...stri
 		ID: k.ID, Name: k.Name, Token: k.Token, ChangedAt: changedAt(k.ChangedAt), CallbackURL: k.CallbackURL,
 		DeadLetterQueueURL: consumerPath(channelID, k.ID) + "/dlq", Type: k.Type.String(), Protocol: k.Protocol,
 		Inherited: []string{},
-		State:     k.State.String(), StateReason: k.StateReason, StateChangedAt: apitype.Time{Time: time.UnixMilli(k.StateMs)}, Rate: "NORMAL",
+		State:     k.State.String(), StateReason: k.StateReason, StateChangedAt: apitype.Time{Time: time.UnixMilli(
+			k.StateMs)}, Rate: "NORMAL",
 	}
 	if !k.Since.IsZero() {
 		view.Since = &apitype.Time{Time: time.UnixMilli(k.Since.Millis() + 1)}
@@ -85,7 +86,8 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	case errors.Is(err, durable.ErrConsumerInvalid):
 		return problem.New(fasthttp.StatusBadRequest, "callback_required", "A push consumer needs a callbackUrl.")
 	case errors.Is(err, durable.ErrSince):
-		return problem.New(fasthttp.StatusConflict, "since_fixed", "The consumer exists, and the time since which it gets messages does not change. A replay gives it older ones.")
+		return problem.New(fasthttp.StatusConflict, "since_fixed", "The consumer exists, and the time since which it gets "+
+			"messages does not change. A replay gives it older ones.")
 	case err != nil:
 		return err
 	}
@@ -100,7 +102,8 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	if created && put.Since != nil {
 		only.removedBefore = removedBefore(a.removedAfter(since))
-		a.log.Info("a consumer gets messages of the past", "channel", put.ChannelID, "consumer", k.ID, "since", time.UnixMilli(since).UTC(), "request_id", requestID(rc))
+		a.log.Info("a consumer gets messages of the past", "channel", put.ChannelID, "consumer", k.ID, "since",
+			time.UnixMilli(since).UTC(), "request_id", requestID(rc))
 	}
 	return a.answerConsumer(ctx, rc, putStatus(created), put.ChannelID, &k, only)
 }
@@ -158,7 +161,9 @@ func (a *API) applicable(ctx context.Context, put *durable.ConsumerPut, f form) 
 		if name == "protocol" && k != nil && k.Protocol == f[name] || a.o.Policies.Same(record, name, f[name]) {
 			continue
 		}
-		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The field %s means nothing to a pull consumer, which the broker does not call. Neither do %s.", name, strings.Join(ofPush, ", "))
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field",
+			"The field %s means nothing to a pull consumer, which the broker does not call. Neither do %s.", name,
+			strings.Join(ofPush, ", "))
 	}
 	return nil
 }
@@ -286,7 +291,8 @@ func (a *API) checkURLOf(field, text string) error {
 		return nil
 	}
 	if err := a.o.CheckCallback(url); err != nil {
-		return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s has a URL that the broker may not ask: %s.", field, egress.Say(err))
+		return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy",
+			"The field %s has a URL that the broker may not ask: %s.", field, egress.Say(err))
 	}
 	return nil
 }
@@ -303,7 +309,8 @@ func (a *API) callback(f form) (*string, error) {
 	}
 	if a.o.CheckCallback != nil {
 		if err := a.o.CheckCallback(*raw); err != nil {
-			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this callbackUrl: %s.", egress.Say(err))
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused",
+				"The broker may not post to this callbackUrl: %s.", egress.Say(err))
 		}
 	}
 	return raw, nil

@@ -87,8 +87,12 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 	// consumers of the past have. A warning needs a store that is older than its folder, as the test of
 	// backups has. Coded payloads are those of the test of codings, and dead
 	// replies those of the test of what has failed.
-	rare := []string{"Replay.Estimated", "Replay.RemovedBefore", "ReplayEstimate.Estimated", "ReplayEstimate.RemovedBefore", "Consumer.Since", "Consumer.RemovedBefore", "Health.Warning", "Message.ContentEncoding", "ScheduledMessage.contentEncoding", "Job.InReplyTo", "Job.ChannelID"}
-	rare = append(rare, "Producer.HeldUntil", "Producer.HeldBy", "Consumer.HeldUntil", "Consumer.HeldBy", "Job.HeldUntil", "JobDetail.HeldUntil", "ScheduledMessage.reason") // of a consumer that asks for rest, and of a recurrence without room
+	rare := []string{"Replay.Estimated", "Replay.RemovedBefore", "ReplayEstimate.Estimated",
+		"ReplayEstimate.RemovedBefore", "Consumer.Since", "Consumer.RemovedBefore", "Health.Warning",
+		"Message.ContentEncoding", "ScheduledMessage.contentEncoding", "Job.InReplyTo", "Job.ChannelID"}
+	// of a consumer that asks for rest, and of a recurrence without room
+	rare = append(rare, "Producer.HeldUntil", "Producer.HeldBy", "Consumer.HeldUntil", "Consumer.HeldBy", "Job.HeldUntil",
+		"JobDetail.HeldUntil", "ScheduledMessage.reason")
 	require.Subset(t, rare, members.Missing(), "no answer has these members")
 	for route, was := range called {
 		require.True(t, was, route)
@@ -100,10 +104,13 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 func manyAttempts(w *world) wired {
 	k, m := w.cat.Consumer("c", "pull"), w.insert(durable.Message{})
 	for n := 1; n <= maxAttempts+1; n++ {
-		w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseNotSent})
+		w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: n,
+			AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseNotSent})
 	}
-	w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: maxAttempts + 2, AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseLeaseEnded})
-	w.record(durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: k.No, ID: m.ID, Attempts: maxAttempts + 2, AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseGivenBack})
+	w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: maxAttempts + 2,
+		AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseLeaseEnded})
+	w.record(durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: k.No, ID: m.ID, Attempts: maxAttempts + 2,
+		AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseGivenBack})
 	return wired{"GET /channel/{channel}/consumer/{consumer}/job/{job}", jobPath(k, m), w.get(jobPath(k, m)).is(200)}
 }
 

@@ -17,8 +17,9 @@ import (
 var (
 	errNoProducer   = problem.New(fasthttp.StatusNotFound, "producer_not_found", "There is no such producer.")
 	errNoConsumer   = problem.New(fasthttp.StatusNotFound, "consumer_not_found", "The channel has no such consumer.")
-	errHasConsumers = problem.New(fasthttp.StatusConflict, "channel_has_consumers", "The channel has consumers: delete them first.")
-	errNotDead      = problem.New(fasthttp.StatusConflict, "job_not_dead", "The job is no dead letter, so it is not deleted.")
+	errHasConsumers = problem.New(fasthttp.StatusConflict, "channel_has_consumers",
+		"The channel has consumers: delete them first.")
+	errNotDead = problem.New(fasthttp.StatusConflict, "job_not_dead", "The job is no dead letter, so it is not deleted.")
 )
 
 func (a *API) deleteProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -57,12 +57,15 @@ func TestADeletedConsumerIsGoneAndItsIDIsFree(t *testing.T) {
 	before := w.insert(durable.Message{Key: "before"}) // has no job of it
 	k := w.consumer("k", "push")
 	stays := w.consumer("stays", "pull")
-	open, delivered, dead := w.insert(durable.Message{Key: "open"}), w.insert(durable.Message{Key: "delivered"}), w.insert(durable.Message{Key: "dead"})
+	open, delivered, dead := w.insert(durable.Message{Key: "open"}), w.insert(durable.Message{Key: "delivered"}), w.insert(
+		durable.Message{Key: "dead"})
 	retried := w.insert(durable.Message{Key: "retried"})
 	w.enqueue(k, open)
 	at := time.Now().UnixMilli()
-	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: delivered.ID, Attempts: 1, AtMs: at, StatusCode: 200})
-	w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: retried.ID, Attempts: 3, AtMs: at, NextMs: at, StatusCode: 503, Tracked: true})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: delivered.ID, Attempts: 1, AtMs: at,
+		StatusCode: 200})
+	w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: retried.ID, Attempts: 3, AtMs: at,
+		NextMs: at, StatusCode: 503, Tracked: true})
 	w.kill(k, dead)
 	list := w.get("/channel/c/consumers").is(200)
 
@@ -78,7 +81,8 @@ func TestADeletedConsumerIsGoneAndItsIDIsFree(t *testing.T) {
 	w.post("/channel/c/consumer/k/pause").problem(404, "consumer_not_found")
 	w.post(retriggerPath(open, open.ID.Job(k.Position)), adminHeader).problem(404, "job_not_found")
 	w.post(retriggerPath(dead, dead.ID.Job(k.Position)), tokens("k")[1]).problem(403, "consumer_token_mismatch")
-	require.Equal(t, []any{"/channel/c/consumer/stays"}, w.get("/channel/c/consumers", "If-Modified-Since: "+list.Header("Last-Modified")).is(200).json()["Result"])
+	require.Equal(t, []any{"/channel/c/consumer/stays"}, w.get("/channel/c/consumers", "If-Modified-Since: "+
+		list.Header("Last-Modified")).is(200).json()["Result"])
 
 	job := func(m durable.Message, i int) map[string]any {
 		t.Helper()
@@ -208,11 +212,13 @@ func TestDeletionNeedsWhatAPutNeeds(t *testing.T) {
 	m, other := w.insert(durable.Message{Key: "m"}), w.insert(durable.Message{Key: "other"})
 	w.kill(k, m)
 	w.kill(k, other)
-	for _, path := range []string{"/channel/c/consumer/k", "/channel/c", "/producer/p", jobPath(k, m), "/channel/c/consumer/k/dlq"} {
+	for _, path := range []string{"/channel/c/consumer/k", "/channel/c", "/producer/p", jobPath(k, m),
+		"/channel/c/consumer/k/dlq"} {
 		w.del(path, "Origin: http://evil.example").problem(403, "origin_not_allowed")
 	}
 	w.api.o.OpenManagement = false
-	for _, path := range []string{"/channel/c/consumer/k", "/channel/c", "/producer/p", jobPath(k, m), "/channel/c/consumer/k/dlq"} {
+	for _, path := range []string{"/channel/c/consumer/k", "/channel/c", "/producer/p", jobPath(k, m),
+		"/channel/c/consumer/k/dlq"} {
 		w.del(path).problem(401, "token_missing")
 		w.del(path, "X-Broker-Admin-Token: x").problem(403, "admin_token_mismatch")
 	}
@@ -231,7 +237,8 @@ func TestDeadLettersAreDeleted(t *testing.T) {
 	w.channel()
 	k, other := w.consumer("k", "pull"), w.consumer("other", "pull")
 	open, over := w.insert(durable.Message{Key: "open"}), w.insert(durable.Message{Key: "over"})
-	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: over.ID, Attempts: 1, AtMs: time.Now().UnixMilli()})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: over.ID, Attempts: 1,
+		AtMs: time.Now().UnixMilli()})
 	var dead []durable.Message
 	for range deadPage + 3 {
 		m := w.insert(durable.Message{})

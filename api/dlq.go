@@ -25,7 +25,8 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k, path: consumerPath(ch.ID, k.ID) + "/dlq", replies: ident.RepliesTo(ch.ID) != 0})
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k, path: consumerPath(ch.ID, k.ID) + "/dlq",
+		replies: ident.RepliesTo(ch.ID) != 0})
 }
 
 // getReplayDLQ lists the dead jobs of a replay. Their state belongs to the replay: the jobs of the
@@ -43,7 +44,8 @@ func (a *API) getReplayDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k.Generation(r), path: replayPath(ch.ID, k.ID, r.ID()) + "/dlq", replies: ident.RepliesTo(ch.ID) != 0})
+	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k.Generation(r), path: replayPath(ch.ID, k.ID, r.ID()) + "/dlq",
+		replies: ident.RepliesTo(ch.ID) != 0})
 }
 
 // A dlqOf is the dead letters of a consumer, with the path of their list.
@@ -100,7 +102,8 @@ func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuer
 
 // deadFrom reads the parameter first of a DLQ: the ID of a message, or of a job of the
 // consumer. The job may have been redriven meanwhile.
-func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, first string) (ident.ID, error) {
+func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer,
+	first string) (ident.ID, error) {
 	if id, err := ident.Parse(first); err == nil {
 		if message, pos, ok := id.Split(); ok && pos == k.Position {
 			return message, nil
@@ -108,7 +111,8 @@ func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Co
 	}
 	id, err := a.locate(ctx, ch, first, nil)
 	if errors.Is(err, errUnknownMessage) {
-		return id, problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no job of this consumer and no message of the channel.")
+		return id, problem.New(fasthttp.StatusBadRequest, "unknown_first",
+			"The parameter first names no job of this consumer and no message of the channel.")
 	}
 	return id, err
 }
@@ -151,7 +155,8 @@ func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	if !catalogue.TokenMatches(token, k.Token) {
-		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.")
+		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch",
+			"The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.")
 	}
 	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
 		return err

@@ -9,9 +9,12 @@ import (
 )
 
 // publishHead is the header block of a usual publish.
-const publishHead = "Host: broker.example:8080\r\nUser-Agent: client/1.0\r\nContent-Type: application/json\r\nContent-Length: 256\r\nAccept: */*\r\n" +
-	"X-Broker-Channel-Token: channel-token\r\nX-Broker-Producer-ID: producer\r\nX-Broker-Producer-Token: producer-token\r\n" +
-	"X-Broker-Message-ID: 0123456789\r\nX-Broker-Message-Priority: 7\r\nX-Broker-Metadata-Headers: traceparent\r\ntraceparent: 00-a-b-01\r\n\r\n"
+const publishHead = "Host: broker.example:8080\r\nUser-Agent: client/1.0\r\nContent-Type: " +
+	"application/json\r\nContent-Length: 256\r\nAccept: */*\r\n" +
+	"X-Broker-Channel-Token: channel-token\r\nX-Broker-Producer-ID: producer\r\nX-Broker-Producer-Token: " +
+	"producer-token\r\n" +
+	"X-Broker-Message-ID: 0123456789\r\nX-Broker-Message-Priority: 7\r\nX-Broker-Metadata-Headers: " +
+	"traceparent\r\ntraceparent: 00-a-b-01\r\n\r\n"
 
 func TestHeadersOfTheBrokerOccurOnce(t *testing.T) {
 	w := newWorld(t, nil)
@@ -44,8 +47,10 @@ func TestHeadersOfTheBrokerOccurOnce(t *testing.T) {
 			stored := w.get("/producer/p").Body
 			for _, request := range []string{
 				"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + tc.headers + "\r\n",
-				"PUT /producer/p HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + formType + "\r\n" + tc.headers + "Content-Length: 6\r\n\r\nname=x",
-				"POST /channel/c/broadcast HTTP/1.1\r\nHost: localhost\r\n" + tc.headers + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+				"PUT /producer/p HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + formType + "\r\n" + tc.headers +
+					"Content-Length: 6\r\n\r\nname=x",
+				"POST /channel/c/broadcast HTTP/1.1\r\nHost: localhost\r\n" + tc.headers +
+					"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
 			} {
 				w.data = nil
 				answers := raw(t, addr, request+"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

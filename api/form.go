@@ -103,7 +103,8 @@ func parseForm(body []byte, fields []string) (form, error) {
 			return nil, unknownField(name, fields)
 		}
 		if len(values[name]) != 1 {
-			return nil, problem.Newf(fasthttp.StatusBadRequest, "duplicate_field", "The form field %s occurs more than once.", name)
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "duplicate_field", "The form field %s occurs more than once.",
+				name)
 		}
 		f[name] = values[name][0]
 	}
@@ -115,7 +116,8 @@ func badlyEncoded(body string, fields []string) error {
 	for pair := range strings.SplitSeq(body, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		if _, err := url.QueryUnescape(value); (err != nil || strings.Contains(value, ";")) && slices.Contains(fields, name) {
-			return problem.Newf(fasthttp.StatusBadRequest, "invalid_form", "The form field %s is not well encoded. A percent sign in a value is written %%25, a semicolon %%3B.", name)
+			return problem.Newf(fasthttp.StatusBadRequest, "invalid_form",
+				"The form field %s is not well encoded. A percent sign in a value is written %%25, a semicolon %%3B.", name)
 		}
 	}
 	return problem.New(fasthttp.StatusBadRequest, "invalid_form", "The form is not well encoded.")
@@ -129,14 +131,17 @@ const maxShownName = 40
 func unknownField(name string, fields []string) error {
 	meant := ""
 	if len(fields) == 0 {
-		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The body has a field %+q, and this route takes none.", quoted(name))
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field",
+			"The body has a field %+q, and this route takes none.", quoted(name))
 	}
 	if best := problem.Nearest(name, fields); best != "" {
 		meant = "Did you mean " + best + "? "
 	} else if strings.HasPrefix(strings.TrimSpace(name), "{") {
 		meant = "JSON needs Content-Type: " + apitype.MediaJSON + ". "
 	}
-	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The form has a field %+q, which this route does not take. %sIts fields are %s. An ampersand in a value is written %%26.",
+	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field",
+		"The form has a field %+q, which this route does not take. %sIts fields are %s. An ampersand in a value is "+
+			"written %%26.",
 		quoted(name), meant, strings.Join(fields, ", "))
 }
 

@@ -17,7 +17,8 @@ func codeOf(t *testing.T, err error) string {
 }
 
 func TestAFormKeepsEveryFieldOnce(t *testing.T) {
-	f, err := parseForm([]byte("name=My+Channel&token=a%2Bb&other=%C3%A4&empty="), []string{"name", "token", "other", "empty", "absent"})
+	f, err := parseForm([]byte("name=My+Channel&token=a%2Bb&other=%C3%A4&empty="), []string{"name", "token", "other",
+		"empty", "absent"})
 	require.NoError(t, err)
 	require.Equal(t, form{"name": "My Channel", "token": "a+b", "other": "ä", "empty": ""}, f)
 }
@@ -48,20 +49,21 @@ func TestBadFormsAreRefusedWithoutQuotingThem(t *testing.T) {
 func TestAnUnknownFieldIsNamedWithTheNearestKnownOne(t *testing.T) {
 	long := strings.Repeat("x", 60<<10)
 	for body, want := range map[string]string{
-		"callbackURL=http://s3cret":          `"callbackURL", which this route does not take. Did you mean callbackUrl? `,
-		"callback_url=s3cret":                "Did you mean callbackUrl? ",
-		"callback=s3cret":                    "Did you mean callbackUrl? ",
-		"url=s3cret":                         "Did you mean callbackUrl? ",
-		"tokne=s3cret":                       `"tokne", which this route does not take. Did you mean token? `,
-		"TOKEN=s3cret":                       "Did you mean token? ",
-		"nmae=s3cret&token=s3cret":           "Did you mean name? ",
-		"typ=pull":                           "Did you mean type? ",
-		"protokol=h2":                        "Did you mean protocol? ",
-		"callbackUrl=http://h/?a=1&b=s3cret": `"b", which this route does not take. Its fields are ` + strings.Join(consumerFields, ", ") + `. An ampersand in a value is written %26.`,
-		"Name+=s3cret":                       `"Name ", which this route does not take. Did you mean name? `,
-		"=s3cret":                            `"", which`,
-		"\xff\x00%0D%0A=s3cret":              `"\xff\x00\r\n", which`,
-		long + "=s3cret":                     `"` + long[:maxShownName] + `...", which this route does not take. Its fields`,
+		"callbackURL=http://s3cret": `"callbackURL", which this route does not take. Did you mean callbackUrl? `,
+		"callback_url=s3cret":       "Did you mean callbackUrl? ",
+		"callback=s3cret":           "Did you mean callbackUrl? ",
+		"url=s3cret":                "Did you mean callbackUrl? ",
+		"tokne=s3cret":              `"tokne", which this route does not take. Did you mean token? `,
+		"TOKEN=s3cret":              "Did you mean token? ",
+		"nmae=s3cret&token=s3cret":  "Did you mean name? ",
+		"typ=pull":                  "Did you mean type? ",
+		"protokol=h2":               "Did you mean protocol? ",
+		"callbackUrl=http://h/?a=1&b=s3cret": `"b", which this route does not take. Its fields are ` +
+			strings.Join(consumerFields, ", ") + `. An ampersand in a value is written %26.`,
+		"Name+=s3cret":          `"Name ", which this route does not take. Did you mean name? `,
+		"=s3cret":               `"", which`,
+		"\xff\x00%0D%0A=s3cret": `"\xff\x00\r\n", which`,
+		long + "=s3cret":        `"` + long[:maxShownName] + `...", which this route does not take. Its fields`,
 	} {
 		_, err := parseForm([]byte(body), consumerFields)
 		require.Equal(t, "unknown_field", codeOf(t, err), body)
@@ -105,12 +107,15 @@ func TestAnEmptyTokenOrNameIsNone(t *testing.T) {
 }
 
 func TestCallbacksAreAbsoluteHTTPURLsWithoutCredentials(t *testing.T) {
-	for _, good := range []string{"http://a", "https://a.example:8443/x?y=z", "http://[::1]:80/", "HTTP://A/", "http://10.0.0.1/%20"} {
+	for _, good := range []string{"http://a", "https://a.example:8443/x?y=z", "http://[::1]:80/", "HTTP://A/",
+		"http://10.0.0.1/%20"} {
 		require.NoError(t, checkCallback(good), good)
 	}
 	for _, bad := range []string{
-		"x", "/relative", "//host/x", "ftp://a", "file:///etc/passwd", "gopher://a", "http:", "http:a", "http://", "http://:80", "http:///x",
-		"http://u:s3cret@a/", "http://s3cret@a/", "http://a/#s3cret", "http://a b/", "http://a/\r\nX: s3cret", "http://a:port/s3cret",
+		"x", "/relative", "//host/x", "ftp://a", "file:///etc/passwd", "gopher://a", "http:", "http:a", "http://",
+		"http://:80", "http:///x",
+		"http://u:s3cret@a/", "http://s3cret@a/", "http://a/#s3cret", "http://a b/", "http://a/\r\nX: s3cret",
+		"http://a:port/s3cret",
 		"http://[::1/s3cret", "http://a/%zz", "javascript:s3cret", "http://ä/", "http://a/" + strings.Repeat("x", 2048),
 	} {
 		err := checkCallback(bad)
@@ -120,7 +125,8 @@ func TestCallbacksAreAbsoluteHTTPURLsWithoutCredentials(t *testing.T) {
 }
 
 func FuzzForm(f *testing.F) {
-	for _, s := range []string{"name=a&token=b", "name=%", "a;b", "type=pull&type=pull", "token=%0d%0a", "name=%ff", "=&=", "protocol=h2"} {
+	for _, s := range []string{"name=a&token=b", "name=%", "a;b", "type=pull&type=pull", "token=%0d%0a", "name=%ff", "=&=",
+		"protocol=h2"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -89,9 +89,12 @@ func TestABodyThatIsCutShortChangesNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	addr := startServer(t, w.api.Handler, nil)
 	for name, request := range map[string]string{
-		"a length": "PUT /producer/cut HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType + "\r\nContent-Length: 100\r\n\r\nname=n&token=half-of-a-",
-		"chunks":   "PUT /producer/cut HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType + "\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nname=n&token=half-of-a-",
-		"no end":   "PUT /producer/cut HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType + "\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nname=n\r\n",
+		"a length": "PUT /producer/cut HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType +
+			"\r\nContent-Length: 100\r\n\r\nname=n&token=half-of-a-",
+		"chunks": "PUT /producer/cut HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType +
+			"\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nname=n&token=half-of-a-",
+		"no end": "PUT /producer/cut HTTP/1.1\r\nHost: x\r\nContent-Type: " + formType +
+			"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nname=n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := net.Dial("tcp", addr)
@@ -140,7 +143,8 @@ func TestAWholeRequestOfAClientThatStopsSendingIsServed(t *testing.T) {
 func TestATrailerIsNoHeader(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.OpenManagement = false })
 	addr := startServer(t, w.api.Handler, nil)
-	answers := raw(t, addr, "PUT /producer/p HTTP/1.1\r\nHost: x\r\nContent-Type: "+formType+"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nname=n\r\n0\r\n"+adminHeader+"\r\n\r\n")
+	answers := raw(t, addr, "PUT /producer/p HTTP/1.1\r\nHost: x\r\nContent-Type: "+formType+
+		"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nname=n\r\n0\r\n"+adminHeader+"\r\n\r\n")
 	require.Len(t, answers, 1)
 	requireProblem(t, answers[0], 401, "token_missing")
 }
@@ -155,8 +159,10 @@ func TestReTriggerTellsStrangersNothingAboutMessages(t *testing.T) {
 	stranger := "X-Broker-Consumer-Token: guess"
 	var seen []string
 	for _, path := range []string{
-		retriggerPath(m, m.ID.Job(0)), "/channel/c/message/none/job/" + m.ID.Job(0).String() + "/re-trigger", retriggerPath(m, w.ids.Next().Job(0)),
-		retriggerPath(m, m.ID.Job(1)), retriggerPath(m, m.ID.Job(60000)), retriggerPath(m, m.ID), "/channel/c/message/m/job/nonsense/re-trigger",
+		retriggerPath(m, m.ID.Job(0)), "/channel/c/message/none/job/" + m.ID.Job(0).String() + "/re-trigger", retriggerPath(m,
+			w.ids.Next().Job(0)),
+		retriggerPath(m, m.ID.Job(1)), retriggerPath(m, m.ID.Job(60000)), retriggerPath(m,
+			m.ID), "/channel/c/message/m/job/nonsense/re-trigger",
 		retriggerPath(m, ident.ID{}),
 	} {
 		r := w.post(path, stranger).problem(403, "consumer_token_mismatch")

@@ -15,7 +15,8 @@ func invalidID(what string) *problem.Problem {
 }
 
 // errReservedName refuses to make or change what belongs to the broker.
-var errReservedName = problem.New(fasthttp.StatusBadRequest, "reserved_name", "Names that begin with ~ belong to the broker.")
+var errReservedName = problem.New(fasthttp.StatusBadRequest, "reserved_name",
+	"Names that begin with ~ belong to the broker.")
 
 // free refuses a reserved name in a path parameter.
 func free(rc *fasthttp.RequestCtx, name string) error {

@@ -15,7 +15,8 @@ func TestIDsAreOneTo255BytesOfTheAlphabet(t *testing.T) {
 	for _, id := range []string{"a", "A-z_0.9~:@", "...", ".a", strings.Repeat("x", 255), "select", "null", "-", "~"} {
 		require.True(t, ident.ValidName(id), "%q", id)
 	}
-	for _, id := range []string{"", ".", "..", strings.Repeat("x", 256), "a b", "a/b", "a%b", "ä", "a\x00", "a\n", "a+b", "a'b", "a?b", "a#b", "a;b", `a\b`, "{a}"} {
+	for _, id := range []string{"", ".", "..", strings.Repeat("x", 256), "a b", "a/b", "a%b", "ä", "a\x00", "a\n", "a+b",
+		"a'b", "a?b", "a#b", "a;b", `a\b`, "{a}"} {
 		require.False(t, ident.ValidName(id), "%q", id)
 	}
 }
@@ -26,7 +27,8 @@ func TestPathIDsAreDecodedOnceAndThenChecked(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, id)
 	}
-	for _, raw := range []string{"", "%", "%2", "%zz", "a%2Fb", "a%2fb", "%2E%2E", "%2e", "..", "%00", "%2561", "a%20b", "%C3%A4", "\xff", "a+b"} {
+	for _, raw := range []string{"", "%", "%2", "%zz", "a%2Fb", "a%2fb", "%2E%2E", "%2e", "..", "%00", "%2561", "a%20b",
+		"%C3%A4", "\xff", "a+b"} {
 		_, err := decodePathID("producer", raw)
 		var p *problem.Problem
 		require.ErrorAs(t, err, &p, "%q", raw)

@@ -78,7 +78,8 @@ func (j located) viewInMessage(messagePath string) apitype.Job {
 
 // jobsOf returns up to n jobs of a message in the order of their IDs, from the position start.
 // next is the position of the job after them, or the end of positions.
-func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Message, start, n int) (page []located, next int, err error) {
+func (a *API) jobsOf(ctx context.Context, ch *catalogue.Channel, m *durable.Message, start, n int) (page []located,
+	next int, err error) {
 	head := m.Head()
 	var consumers []*durable.Consumer
 	for next = start; next < len(ch.Consumers); next++ {
@@ -117,7 +118,8 @@ func (a *API) heldJob(ctx context.Context, k *durable.Consumer, state jobs.Job) 
 // stateOf returns the state of a job of a message that is for the consumer.
 func (a *API) stateOf(ctx context.Context, k *durable.Consumer, h durable.Head) (jobs.Job, error) {
 	if k.LeftOut(h) {
-		return jobs.Job{ID: h.ID, Status: jobs.Filtered, ChangedAt: h.ID.Time(), Standing: redisq.Standing{State: redisq.Missing}}, nil
+		return jobs.Job{ID: h.ID, Status: jobs.Filtered, ChangedAt: h.ID.Time(),
+			Standing: redisq.Standing{State: redisq.Missing}}, nil
 	}
 	states, err := a.o.Desk.StatesOf(ctx, k, []ident.ID{h.ID})
 	if err != nil {
@@ -131,7 +133,8 @@ var errUnknownJob = problem.New(fasthttp.StatusNotFound, "job_not_found", "There
 // jobInPath returns the message, without payload, of the job of that consumer that the path
 // names. A job of another consumer or channel is not found: the job ID contains the
 // consumer's position, and the message must exist in this channel.
-func (a *API) jobInPath(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*durable.Message, error) {
+func (a *API) jobInPath(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel,
+	k *durable.Consumer) (*durable.Message, error) {
 	id, err := ident.Parse(param(rc, "job"))
 	if err != nil {
 		return nil, errUnknownJob
@@ -186,5 +189,6 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		hideConsumer(&v)
 		hideAnswers(past)
 	}
-	return answerResource(rc, fasthttp.StatusOK, apitype.JobDetail{Job: v, History: past, Replays: replays}, at, j.over() && len(replays) == 0)
+	return answerResource(rc, fasthttp.StatusOK, apitype.JobDetail{Job: v, History: past, Replays: replays}, at,
+		j.over() && len(replays) == 0)
 }

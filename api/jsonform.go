@@ -134,7 +134,9 @@ func (r *jsonReader) once(name string) error {
 		r.seen[folded] = true
 		return nil
 	}
-	return problem.Newf(fasthttp.StatusBadRequest, "duplicate_field", "The body has the member %s more than once. Names count in any case, and a field of Policy may stand beside it.", name)
+	return problem.Newf(fasthttp.StatusBadRequest, "duplicate_field",
+		"The body has the member %s more than once. Names count in any case, and a field of Policy may stand beside it.",
+		name)
 }
 
 // inherited reads the names of the members of Policy that a consumer does not set itself.
@@ -155,13 +157,15 @@ func (r *jsonReader) inherited(value []byte) error {
 // unknownMember refuses a member that would have no effect.
 func (k *bodyKind) unknownMember(name string, known []string) error {
 	if len(known) == 0 {
-		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The body has a member %+q, and this route takes none.", quoted(name))
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field",
+			"The body has a member %+q, and this route takes none.", quoted(name))
 	}
 	meant := ""
 	if best := problem.Nearest(name, append(append([]string{}, known...), k.shown...)); best != "" {
 		meant = "Did you mean " + best + "? "
 	}
-	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The body has a member %+q, which this route does not take. %sIn any case of letters, its members are %s.",
+	return problem.Newf(fasthttp.StatusBadRequest, "unknown_field",
+		"The body has a member %+q, which this route does not take. %sIn any case of letters, its members are %s.",
 		quoted(name), meant, strings.Join(known, ", "))
 }
 

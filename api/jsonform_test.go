@@ -18,14 +18,17 @@ func TestAJSONBodyIsTheFormOfTheSameFields(t *testing.T) {
 		`{}`:                       {},
 		" \n{ } \t":                {},
 		`{"Name":"n","token":"t"}`: {"name": "n", "token": "t"},
-		`{"callbackurl":"http://h/?a=1&b=%zz;c"}`:                                     {"callbackUrl": "http://h/?a=1&b=%zz;c"},
-		`{"CallbackURL":"u","Policy":{"MaxRetries":3,"Ordered":true,"Ttl":"0"}}`:      {"callbackUrl": "u", "maxRetries": "3", "ordered": "true", "ttl": "0"},
-		`{"maxRetries":"3","RETRYSHARE":100,"policy":{"statusURL":"s","DLQ":"keep"}}`: {"maxRetries": "3", "retryShare": "100", "statusUrl": "s", "dlq": "keep"},
+		`{"callbackurl":"http://h/?a=1&b=%zz;c"}`: {"callbackUrl": "http://h/?a=1&b=%zz;c"},
+		`{"CallbackURL":"u","Policy":{"MaxRetries":3,"Ordered":true,"Ttl":"0"}}`: {"callbackUrl": "u", "maxRetries": "3",
+			"ordered": "true", "ttl": "0"},
+		`{"maxRetries":"3","RETRYSHARE":100,"policy":{"statusURL":"s","DLQ":"keep"}}`: {"maxRetries": "3",
+			"retryShare": "100", "statusUrl": "s", "dlq": "keep"},
 		`{"maxRetries":3.0,"concurrency":1e3,"responseMaxBytes":-0,"tombstoneAfter":1.5,"retryShare":1e999}`: {
 			"maxRetries": "3", "concurrency": "1000", "responseMaxBytes": "0", "tombstoneAfter": "1.5", "retryShare": "1e999"},
-		`{"token":123456789012345678901234567890}`:                                                      {"token": "123456789012345678901234567890"},
-		`{"Name":null,"Policy":null,"Type":null,"Inherited":null,"ID":null}`:                            {},
-		`{"Policy":{"Timeout":null,"Backoff":""},"adaptive":false}`:                                     {"backoff": "", "adaptive": "false"},
+		`{"token":123456789012345678901234567890}`:                           {"token": "123456789012345678901234567890"},
+		`{"Name":null,"Policy":null,"Type":null,"Inherited":null,"ID":null}`: {},
+		`{"Policy":{"Timeout":null,"Backoff":""},"adaptive":false}`: {"backoff": "",
+			"adaptive": "false"},
 		`{"Queued":7,"InFlight":null,"Since":null,"HeldUntil":"x","State":["ACTIVE"],"Rate":{"a":[1]}}`: {},
 		`{"\u004eame":"\u00e4\ud83d\ude00\n"}`:                                                          {"name": "ä😀\n"},
 	} {
@@ -109,7 +112,9 @@ func TestEachMemberThatGETShowsIsKnownToPUT(t *testing.T) {
 // FuzzJSON: a body is refused, or each field of its form is one of the route; the same body again gives
 // the same form, and what a form says survives JSON.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{`{"Name":"a","Policy":{"MaxRetries":3}}`, `{"token":1e2}`, `{"Inherited":["Ttl"],"ttl":"0s"}`, `{"ID":"x"}`, `[[[`, `{"a":{"a":[1,2,{}]}}`, "{\"\xff\":1}", `{"name":"\ud800"}`, `{"maxRetries":1,"Policy":{"maxRetries":1}}`} {
+	for _, s := range []string{`{"Name":"a","Policy":{"MaxRetries":3}}`, `{"token":1e2}`,
+		`{"Inherited":["Ttl"],"ttl":"0s"}`, `{"ID":"x"}`, `[[[`, `{"a":{"a":[1,2,{}]}}`, "{\"\xff\":1}", `{"name":"\ud800"}`,
+		`{"maxRetries":1,"Policy":{"maxRetries":1}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -136,13 +141,17 @@ func TestWhatGETShowsOfEachResourceMayBePUTAgain(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.MaxStored = 1 << 20 })
 	w.channel()
 	whsec := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	w.put("/producer/q", "statusEvents=all&maxScheduled=7&publishSecret=0123456789abcdef&replyUrl=http://localhost/r&signingSecret="+whsec).is(201)
+	w.put("/producer/q",
+		"statusEvents=all&maxScheduled=7&publishSecret=0123456789abcdef&replyUrl=http://localhost/r&signingSecret="+
+			whsec).is(201)
 	w.put("/channel/d", "duplicates=acknowledge").is(201)
-	w.put("/channel/c/consumer/push", "callbackUrl=http://localhost/&protocol=h2&maxRetries=3&ordered=true&headers=X-A:+b&authorization=basic+u:p&identity=minimal&signingSecret="+whsec).is(201)
+	w.put("/channel/c/consumer/push",
+		"callbackUrl=http://localhost/&protocol=h2&maxRetries=3&ordered=true&headers=X-A:+b&authorization=basic+u:p&identity=minimal&signingSecret="+whsec).is(201)
 	w.put("/channel/c/consumer/push", "signingSecret=generate").is(200)
 	w.put("/channel/c/consumer/plain", "callbackUrl=http://localhost/").is(201)
 	w.put("/channel/c/consumer/pull", "type=pull&since=2026-01-01T00:00:00Z&timeout=90s").is(201)
-	for _, path := range []string{"/producer/p", "/producer/q", "/channel/c", "/channel/d", "/channel/c/consumer/push", "/channel/c/consumer/plain", "/channel/c/consumer/pull"} {
+	for _, path := range []string{"/producer/p", "/producer/q", "/channel/c", "/channel/d", "/channel/c/consumer/push",
+		"/channel/c/consumer/plain", "/channel/c/consumer/pull"} {
 		before := w.get(path).is(200)
 		after := w.do("PUT", path, before.Body, jsonHeader, "If-Match: "+before.Header("ETag")).is(200)
 		require.Equal(t, before.Header("ETag"), after.Header("ETag"), path)
@@ -164,7 +173,8 @@ func TestWhatGETShowsMayBeEditedAndPUT(t *testing.T) {
 	path := "/channel/c/consumer/k"
 	w.put(path, "callbackUrl=http://localhost/&timeout=7s").is(201)
 	old := w.get(path).is(200).Body
-	edited := strings.Replace(strings.Replace(old, `"MaxRetries":"5"`, `"MaxRetries":9`, 1), `"Adaptive":"false"`, `"Adaptive":true`, 1)
+	edited := strings.Replace(strings.Replace(old, `"MaxRetries":"5"`, `"MaxRetries":9`, 1), `"Adaptive":"false"`,
+		`"Adaptive":true`, 1)
 	v := w.do("PUT", path, edited, jsonHeader).is(200).json()
 	shown := v["Policy"].(map[string]any)
 	require.Equal(t, []any{"9", "true", "7s"}, []any{shown["MaxRetries"], shown["Adaptive"], shown["Timeout"]})
@@ -189,7 +199,8 @@ func TestAMaskedSecretKeepsTheStoredOneAndIsNone(t *testing.T) {
 	w.channel()
 	path := "/channel/c/consumer/k"
 	w.put(path, "callbackUrl=http://localhost/&authorization=bearer+t0ken").is(201)
-	for _, body := range []string{`{"Policy":{"Authorization":"bearer ***"}}`, `{"authorization":"bearer ***","maxRetries":2}`} {
+	for _, body := range []string{`{"Policy":{"Authorization":"bearer ***"}}`,
+		`{"authorization":"bearer ***","maxRetries":2}`} {
 		w.do("PUT", path, body, jsonHeader).is(200)
 	}
 	w.put(path, "authorization=bearer+***").is(200)
@@ -197,7 +208,8 @@ func TestAMaskedSecretKeepsTheStoredOneAndIsNone(t *testing.T) {
 	for _, masked := range []string{`{"Authorization":"basic ***"}`, `{"SigningSecret":"whsec_***"}`} {
 		require.Contains(t, w.do("PUT", path, masked, jsonHeader).problem(400, "invalid_policy").Body, "is masked")
 	}
-	w.do("PUT", "/channel/c/consumer/new", `{"CallbackURL":"http://localhost/","Authorization":"bearer ***"}`, jsonHeader).problem(400, "invalid_policy")
+	w.do("PUT", "/channel/c/consumer/new", `{"CallbackURL":"http://localhost/","Authorization":"bearer ***"}`,
+		jsonHeader).problem(400, "invalid_policy")
 	w.do("PUT", "/producer/p", `{"SigningSecret":"whsec_***"}`, jsonHeader).problem(400, "invalid_policy")
 }
 
@@ -215,7 +227,8 @@ func TestAPUTWithoutABodySetsDefaults(t *testing.T) {
 	w.do("PUT", "/channel/c/consumer/k", "").is(200)
 	w.do("PUT", "/channel/c/consumer/k", "", jsonHeader).is(200)
 	require.Equal(t, before, w.get("/channel/c/consumer/k").Body)
-	for _, c := range [][2]string{{"", "text/plain"}, {"name=x", ""}, {"{}", "application/json; charset=latin1"}, {"{}", "text/json"}, {"<a/>", "application/xml"}} {
+	for _, c := range [][2]string{{"", "text/plain"}, {"name=x", ""}, {"{}", "application/json; charset=latin1"},
+		{"{}", "text/json"}, {"<a/>", "application/xml"}} {
 		headers := []string{}
 		if c[1] != "" {
 			headers = append(headers, "Content-Type: "+c[1])

@@ -23,8 +23,10 @@ const brokerPrefix = "X-Broker-"
 // between two brokers sends back.
 var commonHeaders = []string{
 	headerAdminToken, headerChannelToken, headerProducerID, headerProducerToken, headerConsumerID, headerConsumerToken,
-	"X-Broker-Channel-ID", "X-Broker-Message-ID", "X-Broker-Message-Priority", "X-Broker-Job-ID", "X-Broker-Attempt", "X-Broker-Replay",
-	"X-Broker-Metadata-Headers", "X-Broker-Ordering-Key", "X-Broker-In-Reply-To", "X-Broker-Response-Status", "X-Broker-Response-Truncated", "X-Broker-Made-By",
+	"X-Broker-Channel-ID", "X-Broker-Message-ID", "X-Broker-Message-Priority", "X-Broker-Job-ID", "X-Broker-Attempt",
+	"X-Broker-Replay",
+	"X-Broker-Metadata-Headers", "X-Broker-Ordering-Key", "X-Broker-In-Reply-To", "X-Broker-Response-Status",
+	"X-Broker-Response-Truncated", "X-Broker-Made-By",
 }
 
 // The headers of routes that are no token, those with properties of messages from their table. Those that
@@ -211,7 +213,8 @@ func (r *Route) unknownHeader(name string) error {
 	if len(r.Headers) > 0 {
 		meant += " Its headers, besides those with tokens, are " + strings.Join(r.Headers, ", ") + "."
 	}
-	return problem.Newf(fasthttp.StatusBadRequest, "unknown_header", "The request has a header %+q, which this route does not take; nothing was done.%s", quoted(name), meant)
+	return problem.Newf(fasthttp.StatusBadRequest, "unknown_header",
+		"The request has a header %+q, which this route does not take; nothing was done.%s", quoted(name), meant)
 }
 
 // checkQuery refuses a query parameter that the route does not take. Names are compared exactly: a
@@ -232,13 +235,15 @@ next:
 			continue
 		}
 		if len(r.Query) == 0 {
-			return problem.Newf(fasthttp.StatusBadRequest, "unknown_parameter", "The query has a parameter %+q, and this route takes none; nothing was done.", quoted(name))
+			return problem.Newf(fasthttp.StatusBadRequest, "unknown_parameter",
+				"The query has a parameter %+q, and this route takes none; nothing was done.", quoted(name))
 		}
 		meant := ""
 		if best := problem.Nearest(name, r.Query); best != "" {
 			meant = " Did you mean " + best + "?"
 		}
-		return problem.Newf(fasthttp.StatusBadRequest, "unknown_parameter", "The query has a parameter %+q, which this route does not take; nothing was done.%s Its parameters are %s.",
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_parameter",
+			"The query has a parameter %+q, which this route does not take; nothing was done.%s Its parameters are %s.",
 			quoted(name), meant, strings.Join(r.Query, ", "))
 	}
 	return nil

@@ -33,7 +33,8 @@ func TestEveryRouteRefusesHeadersAndParametersThatItDoesNotKnow(t *testing.T) {
 		for _, name := range special {
 			known := slices.Contains(r.Headers, name)
 			got := w.do(r.Method, path, "", name+": "+secret)
-			require.Equal(t, !known, strings.Contains(got.Body, "unknown_header"), "%s %s: %s %s", r.Method, path, name, got.Body)
+			require.Equal(t, !known, strings.Contains(got.Body, "unknown_header"), "%s %s: %s %s", r.Method, path,
+				name, got.Body)
 		}
 		if !slices.ContainsFunc(r.Headers, func(name string) bool { return slices.Contains(special, name) }) {
 			require.Empty(t, w.data)
@@ -41,7 +42,8 @@ func TestEveryRouteRefusesHeadersAndParametersThatItDoesNotKnow(t *testing.T) {
 		for _, name := range r.Query {
 			require.NotContains(t, w.do(r.Method, path+"?"+name+"=", "").Body, "unknown_parameter")
 			upper := strings.ToUpper(name[:1]) + name[1:]
-			require.Contains(t, w.do(r.Method, path+"?"+upper+"=1", "").problem(400, "unknown_parameter").Body, "Did you mean "+name+"?")
+			require.Contains(t, w.do(r.Method, path+"?"+upper+"=1", "").problem(400, "unknown_parameter").Body,
+				"Did you mean "+name+"?")
 		}
 	}
 	w.get("/nowhere?x=1", "X-Broker-Surprise: 1").problem(404, "no_such_path")
@@ -50,9 +52,13 @@ func TestEveryRouteRefusesHeadersAndParametersThatItDoesNotKnow(t *testing.T) {
 func TestARefusedHeaderLeadsToTheNearestOne(t *testing.T) {
 	w := newWorld(t, nil)
 	for name, meant := range map[string]string{
-		"X-Broker-Schedule-For": "X-Broker-Scheduled-For", "X-Broker-Consumer": "X-Broker-Consumers", "X-Broker-Priority": "X-Broker-Message-Priority",
-		"X-Broker-TTL": "X-Broker-Message-TTL", "X-Broker-Idempotency-Key": "Idempotency-Key", "x-broker-orderingkey": "X-Broker-Ordering-Key",
-		"X-Broker-Chanel-Token": "X-Broker-Channel-Token", "X-Broker-Recurence": "X-Broker-Recurrence", "X-Broker-Message-Scheduled-For": "X-Broker-Scheduled-For", "X-Broker-Delay-Seconds": "X-Broker-Delay", "X-BROKER-METADATA": "X-Broker-Metadata-Headers",
+		"X-Broker-Schedule-For": "X-Broker-Scheduled-For", "X-Broker-Consumer": "X-Broker-Consumers",
+		"X-Broker-Priority": "X-Broker-Message-Priority",
+		"X-Broker-TTL":      "X-Broker-Message-TTL", "X-Broker-Idempotency-Key": "Idempotency-Key",
+		"x-broker-orderingkey":  "X-Broker-Ordering-Key",
+		"X-Broker-Chanel-Token": "X-Broker-Channel-Token", "X-Broker-Recurence": "X-Broker-Recurrence",
+		"X-Broker-Message-Scheduled-For": "X-Broker-Scheduled-For", "X-Broker-Delay-Seconds": "X-Broker-Delay",
+		"X-BROKER-METADATA": "X-Broker-Metadata-Headers",
 	} {
 		for _, path := range []string{"/channel/c/broadcast", "/channel/c/request"} {
 			detail := w.do("POST", path, "payload", name+": 1").problem(400, "unknown_header").Body
@@ -60,7 +66,8 @@ func TestARefusedHeaderLeadsToTheNearestOne(t *testing.T) {
 			require.Contains(t, detail, "Did you mean "+meant+"?")
 		}
 	}
-	require.Contains(t, w.do("POST", "/channel/c/consumer/k/job/j", "{}", "X-Broker-Leases: x").problem(400, "unknown_header").Body, "Did you mean X-Broker-Lease?")
+	require.Contains(t, w.do("POST", "/channel/c/consumer/k/job/j", "{}", "X-Broker-Leases: x").problem(400,
+		"unknown_header").Body, "Did you mean X-Broker-Lease?")
 	long := "X-Broker-" + strings.Repeat("a", 4000)
 	require.Less(t, len(w.do("POST", "/channel/c/broadcast", "", long+": x").is(400).Body), 1000)
 	require.Empty(t, w.data)
@@ -81,7 +88,8 @@ func TestTheHeadersOfDeliveriesAndTokensAreKnownEverywhere(t *testing.T) {
 }
 
 // answerHeaders are those that only answers have.
-var answerHeaders = []string{"X-Broker-Ack", "X-Broker-Backlog", "X-Broker-Claimed", "X-Broker-Recipients", "X-Broker-Why"}
+var answerHeaders = []string{"X-Broker-Ack", "X-Broker-Backlog", "X-Broker-Claimed", "X-Broker-Recipients",
+	"X-Broker-Why"}
 
 // Each header that the sources name is known, so no part of the broker reads one that is refused.
 func TestEachHeaderThatTheSourcesNameIsKnown(t *testing.T) {
@@ -114,9 +122,11 @@ func TestMessagesAreListedByStatus(t *testing.T) {
 	w.channel()
 	w.insert(durable.Message{Key: "m"})
 	w.insert(durable.Message{Key: "m2"})
-	for query, n := range map[string]int{"status=102": 2, "status=DISPATCHED": 2, "status=101": 0, "status=101&status=102": 2} {
+	for query, n := range map[string]int{"status=102": 2, "status=DISPATCHED": 2, "status=101": 0,
+		"status=101&status=102": 2} {
 		require.Len(t, w.get("/channel/c/messages?" + query).is(200).json()["Result"], n, query)
 	}
-	require.Contains(t, w.get("/channel/c/messages?status=102&size=1").json()["Pages"].(map[string]any)["next"], "status=102")
+	require.Contains(t, w.get("/channel/c/messages?status=102&size=1").json()["Pages"].(map[string]any)["next"],
+		"status=102")
 	w.get("/channel/c/messages?status=103").problem(400, "invalid_status")
 }

@@ -19,20 +19,25 @@ import (
 // reset under it, which most clients would report instead of the answer.
 func TestARefusedClientMayWriteTheRestOfItsRequest(t *testing.T) {
 	addr := startServer(t, echo, nil)
-	refuses := startServerOf(t, func(rc *fasthttp.RequestCtx) { problem.Write(rc, problem.New(401, "unauthorized", "No.")) })
+	refuses := startServerOf(t, func(rc *fasthttp.RequestCtx) {
+		problem.Write(rc, problem.New(401, "unauthorized", "No."))
+	})
 	const rest = 8 << 20
 	long := fmt.Sprintf("Content-Length: %d\r\n\r\nx", rest+1)
 	for name, c := range map[string]struct {
 		addr, head, piece string
 		status            int
 	}{
-		"a body that is too large":           {addr, "POST /a HTTP/1.1\r\nHost: x\r\n" + long, "x", 413},
-		"a body whose route refuses it":      {refuses, "POST /a HTTP/1.1\r\nHost: x\r\n" + long, "x", 401},
-		"chunks that are too many":           {refuses, "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(80<<10), chunks(1), 401},
-		"a head that is too large":           {addr, "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 20<<10), "a", 431},
-		"a header that is not well-formed":   {addr, "POST /a HTTP/1.1\r\nHost: x\r\nX-A : a\r\n" + long, "x", 400},
-		"a length that is none":              {addr, "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", "x", 400},
-		"a coding that the server knows not": {addr, "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", "x", 400},
+		"a body that is too large":      {addr, "POST /a HTTP/1.1\r\nHost: x\r\n" + long, "x", 413},
+		"a body whose route refuses it": {refuses, "POST /a HTTP/1.1\r\nHost: x\r\n" + long, "x", 401},
+		"chunks that are too many": {refuses, "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			chunks(80<<10), chunks(1), 401},
+		"a head that is too large": {addr, "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 20<<10), "a",
+			431},
+		"a header that is not well-formed": {addr, "POST /a HTTP/1.1\r\nHost: x\r\nX-A : a\r\n" + long, "x", 400},
+		"a length that is none":            {addr, "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", "x", 400},
+		"a coding that the server knows not": {addr, "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", "x",
+			400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -43,9 +43,11 @@ func TestListsAreOrderedByIDAndWalkedOnce(t *testing.T) {
 		w.put("/producer/"+id, "").is(201)
 		w.put("/channel/"+id, "").is(201)
 		w.put("/channel/c/consumer/"+id, "type=pull").is(201)
-		producers, channels, consumers = append(producers, "/producer/"+id), append(channels, "/channel/"+id), append(consumers, "/channel/c/consumer/"+id)
+		producers, channels, consumers = append(producers, "/producer/"+id), append(channels, "/channel/"+
+			id), append(consumers, "/channel/c/consumer/"+id)
 	}
-	for path, want := range map[string][]string{"/producers": producers, "/channels": channels, "/channel/c/consumers": consumers} {
+	for path, want := range map[string][]string{"/producers": producers, "/channels": channels,
+		"/channel/c/consumers": consumers} {
 		sort.Strings(want)
 		require.Equal(t, want, w.walk(path))
 		require.Equal(t, want, w.walk(path+"?size=7"))
@@ -56,8 +58,10 @@ func TestListsAreOrderedByIDAndWalkedOnce(t *testing.T) {
 			w.get(link).is(200)
 		}
 	}
-	require.Equal(t, "/producer/x000", w.get("/producers?first=x000&size=1").json()["Result"].([]any)[0], "first is the ID the page starts at")
-	require.Equal(t, "/producer/x000", w.get("/producers?first=x&size=1").json()["Result"].([]any)[0], "first need not exist")
+	require.Equal(t, "/producer/x000", w.get("/producers?first=x000&size=1").json()["Result"].([]any)[0],
+		"first is the ID the page starts at")
+	require.Equal(t, "/producer/x000", w.get("/producers?first=x&size=1").json()["Result"].([]any)[0],
+		"first need not exist")
 	require.Equal(t, map[string]any{}, w.get("/producers?first=zzz").json()["Pages"])
 	require.Equal(t, []any{}, w.get("/producers?first=zzz").json()["Result"])
 }
@@ -66,11 +70,15 @@ func TestListParametersAreChecked(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	w.consumer("k", "push")
-	for _, path := range []string{"/producers", "/channels", "/channel/c/consumers", "/channel/c/messages", "/channel/c/consumer/k/dlq"} {
+	for _, path := range []string{"/producers", "/channels", "/channel/c/consumers", "/channel/c/messages",
+		"/channel/c/consumer/k/dlq"} {
 		for query, code := range map[string]string{
-			"size=0": "invalid_size", "size=-5": "invalid_size", "size=abc": "invalid_size", "size=1e3": "invalid_size", "size=": "invalid_size",
-			"first=%25": "invalid_id", "first=%27%20OR%20%271%27=%271": "invalid_id", "size=1&size=2": "invalid_query", "first=%zz": "invalid_query",
-			"first=" + strings.Repeat("a", 256): "invalid_id", "next=JyBPUiAnMSc9JzE%3D": "unknown_parameter", "previous=x": "unknown_parameter",
+			"size=0": "invalid_size", "size=-5": "invalid_size", "size=abc": "invalid_size", "size=1e3": "invalid_size",
+			"size=":     "invalid_size",
+			"first=%25": "invalid_id", "first=%27%20OR%20%271%27=%271": "invalid_id", "size=1&size=2": "invalid_query",
+			"first=%zz":                         "invalid_query",
+			"first=" + strings.Repeat("a", 256): "invalid_id", "next=JyBPUiAnMSc9JzE%3D": "unknown_parameter",
+			"previous=x": "unknown_parameter",
 		} {
 			w.get(path+"?"+query).problem(400, code)
 		}

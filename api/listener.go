@@ -103,7 +103,8 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // passing are the failures after which the listener still works: descriptors or memory are
 // used up, or the connection ended or was forbidden before it was accepted.
-var passing = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM}
+var passing = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
+	syscall.EPROTO, syscall.EPERM}
 
 func passes(err error) bool {
 	return slices.ContainsFunc(passing, func(e error) bool { return errors.Is(err, e) })

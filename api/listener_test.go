@@ -36,7 +36,8 @@ func TestTheServerOutlivesConnectionsThatCannotBeAccepted(t *testing.T) {
 	s := NewServer(echo, ServerOptions{})
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Serve(Listen(&starved{ln, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM}}, nil))
+		done <- s.Serve(Listen(&starved{ln, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+			syscall.ECONNABORTED, syscall.EPERM}}, nil))
 	}()
 	client := &http.Client{Timeout: 30 * time.Second}
 	answer, err := client.Get("http://" + ln.Addr().String() + "/x")
@@ -88,11 +89,13 @@ func TestAStopDoesNotWaitForConnectionsWithoutARequest(t *testing.T) {
 		defer ln.mu.Unlock()
 		return len(ln.silent)
 	}
-	require.Eventually(t, func() bool { return remembered() == 1 }, 30*time.Second, time.Millisecond, "the silent one, and not the other")
+	require.Eventually(t, func() bool { return remembered() == 1 }, 30*time.Second, time.Millisecond,
+		"the silent one, and not the other")
 	gone := dial()
 	require.Eventually(t, func() bool { return remembered() == 2 }, 30*time.Second, time.Millisecond)
 	require.NoError(t, gone.Close())
-	require.Eventually(t, func() bool { return remembered() == 1 }, 30*time.Second, time.Millisecond, "a client that leaves is forgotten")
+	require.Eventually(t, func() bool { return remembered() == 1 }, 30*time.Second, time.Millisecond,
+		"a client that leaves is forgotten")
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown() }()

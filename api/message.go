@@ -32,7 +32,8 @@ func messagePath(channelID, id string) string { return channelPath(channelID) + 
 // the message with that ID and no other one, as long as the channel has it. No producer can give such
 // an ID now; one of the time when it could is found where no message of the broker has it. A text of
 // that form that names no message is returned as the ID that it is: a list may begin there.
-func (a *API) locate(ctx context.Context, ch *catalogue.Channel, id string, producer *durable.Producer) (ident.ID, error) {
+func (a *API) locate(ctx context.Context, ch *catalogue.Channel, id string, producer *durable.Producer) (ident.ID,
+	error) {
 	internal, err := ident.Parse(id)
 	made := err == nil
 	if made {
@@ -75,7 +76,8 @@ func (a *API) headline(ctx context.Context, ch *catalogue.Channel, id ident.ID) 
 
 // messageInPath returns the channel and the message, without payload, that the
 // path names.
-func (a *API) messageInPath(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel, *durable.Message, error) {
+func (a *API) messageInPath(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel,
+	*durable.Message, error) {
 	ch, err := a.channel(ctx, rc)
 	if err != nil {
 		return nil, nil, err
@@ -101,7 +103,8 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if q.First != "" {
 		from, err = a.firstMessage(ctx, ch, q, a.namer(rc))
 		if errors.Is(err, errUnknownMessage) {
-			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no message of the channel.")
+			return problem.New(fasthttp.StatusBadRequest, "unknown_first",
+				"The parameter first names no message of the channel.")
 		} else if err != nil {
 			return err
 		}
@@ -150,11 +153,13 @@ func readMessageStatus(rc *fasthttp.RequestCtx, keep url.Values) (none bool, err
 	return none && !keep.Has("status"), nil
 }
 
-var errMessageStatus = problem.New(fasthttp.StatusBadRequest, "invalid_status", "The parameter status must be 101 or ACKNOWLEDGED, or 102 or DISPATCHED.")
+var errMessageStatus = problem.New(fasthttp.StatusBadRequest, "invalid_status",
+	"The parameter status must be 101 or ACKNOWLEDGED, or 102 or DISPATCHED.")
 
 // firstMessage returns the message at which a page begins: that of its place, which retention may have
 // removed, or the one that first names.
-func (a *API) firstMessage(ctx context.Context, ch *catalogue.Channel, q pageQuery, namer *durable.Producer) (ident.ID, error) {
+func (a *API) firstMessage(ctx context.Context, ch *catalogue.Channel, q pageQuery, namer *durable.Producer) (ident.ID,
+	error) {
 	if at, err := ident.Parse(q.Place); err == nil {
 		return at, nil
 	}
@@ -244,7 +249,8 @@ func (a *API) namer(rc *fasthttp.RequestCtx) *durable.Producer {
 }
 
 // messageFor returns the message that the path names. A producer sees its own messages only.
-func (a *API) messageFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel) (*durable.Message, error) {
+func (a *API) messageFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel) (*durable.Message,
+	error) {
 	producer := publisher(rc)
 	id, err := a.locate(ctx, ch, param(rc, "message"), a.namer(rc))
 	if err != nil {
@@ -280,7 +286,8 @@ func positionOf(ch *catalogue.Channel, m *durable.Message, jobID string) (int, e
 func viewMessage(m *durable.Message, path string, page []located) apitype.Message {
 	at := apitype.Time{Time: m.ID.Time()}
 	view := apitype.Message{
-		ID: m.PublicID(), ContentType: jsontext.HeaderText(m.ContentType), ContentEncoding: jsontext.HeaderText(m.ContentEncoding()), Priority: m.Priority,
+		ID: m.PublicID(), ContentType: jsontext.HeaderText(m.ContentType), ContentEncoding: jsontext.HeaderText(
+			m.ContentEncoding()), Priority: m.Priority,
 		ReceivedAt: at, DispatchedAt: at, Status: apitype.Dispatched,
 		Jobs: make([]apitype.Job, len(page)), Headers: headersOf(m.Headers),
 	}

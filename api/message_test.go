@@ -38,8 +38,10 @@ func TestMessageShowsEverythingAboutItself(t *testing.T) {
 	require.Len(t, jobList, 2)
 	jobID := m.ID.Job(0).String()
 	require.Equal(t, map[string]any{
-		"ID": jobID, "ListenerEndpoint": "http://127.0.0.1:1/push", "ListenerName": "N push", "Status": "QUEUED", "StatusChangedAt": at,
-		"Attempts": 0.0, "ConsumerID": "push", "ConsumerURL": "/channel/c/consumer/push", "JobURL": "/channel/c/consumer/push/job/" + jobID,
+		"ID": jobID, "ListenerEndpoint": "http://127.0.0.1:1/push", "ListenerName": "N push", "Status": "QUEUED",
+		"StatusChangedAt": at,
+		"Attempts":        0.0, "ConsumerID": "push", "ConsumerURL": "/channel/c/consumer/push",
+		"JobURL":       "/channel/c/consumer/push/job/" + jobID,
 		"RetriggerURL": "/channel/c/message/order-1/job/" + jobID + "/re-trigger", "JobRequeueURL": "",
 	}, jobList[0])
 	dead := jobList[1].(map[string]any)
@@ -58,7 +60,8 @@ func TestMessageShowsEverythingAboutItself(t *testing.T) {
 func TestPayloadsOfAnyBytesAreShown(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
-	for _, payload := range []string{"", "plain", "\x00\x01", "\xff\xfe\x00binary", "ends in half a rune \xc3", strings.Repeat("\x80", 1<<20), "\u2028</script>\u2029"} {
+	for _, payload := range []string{"", "plain", "\x00\x01", "\xff\xfe\x00binary", "ends in half a rune \xc3",
+		strings.Repeat("\x80", 1<<20), "\u2028</script>\u2029"} {
 		m := w.insert(durable.Message{ContentType: "application/octet-stream", Payload: []byte(payload)})
 		v := w.get("/channel/c/message/" + m.ID.String()).is(200).json()
 		if v["PayloadEncoding"] == nil {
@@ -118,7 +121,8 @@ func TestJobsOfAWideMessageArePaged(t *testing.T) {
 		path, _ = v["Pages"].(map[string]any)["next"].(string)
 	}
 	require.Equal(t, []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6"}, names, "a consumer created later has no job")
-	for _, first := range []string{"nonsense", m.ID.String(), m.ID.Job(7).String(), w.insert(durable.Message{}).ID.Job(0).String()} {
+	for _, first := range []string{"nonsense", m.ID.String(), m.ID.Job(7).String(),
+		w.insert(durable.Message{}).ID.Job(0).String()} {
 		w.get("/channel/c/message/wide?first="+first).problem(400, "unknown_first")
 	}
 }
@@ -163,7 +167,8 @@ func TestMessagesAreListedByTimeUnderTheIDTheyAreKnownBy(t *testing.T) {
 	since := all[15].ID.Time().Format(time.RFC3339Nano)
 	require.Equal(t, want[15:], w.walk("/channel/c/messages?size=4&statusChangedSince="+since))
 	local := all[15].ID.Time().In(time.FixedZone("", 5*3600+1800)).Format(time.RFC3339Nano)
-	require.Equal(t, want[15:], w.walk("/channel/c/messages?statusChangedSince="+local), "a plus sign that was not encoded")
+	require.Equal(t, want[15:], w.walk("/channel/c/messages?statusChangedSince="+local),
+		"a plus sign that was not encoded")
 	require.Equal(t, want[15:], w.walk("/channel/c/messages?statusChangedSince="+url.QueryEscape(local)))
 	require.Equal(t, want[20:], w.walk("/channel/c/messages?first="+all[20].ID.String()+"&statusChangedSince="+since))
 	require.Empty(t, w.walk("/channel/c/messages?statusChangedSince=2999-01-01T00:00:00Z"))
@@ -184,7 +189,8 @@ func TestADateProvesAMessageUnchangedOnceItsJobsAreOver(t *testing.T) {
 	later := "If-Modified-Since: " + time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 	w.get(path, later).is(200)
 	done := time.Now().Add(time.Minute)
-	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: m.ID, Attempts: 1, AtMs: done.UnixMilli(), StatusCode: 204})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: m.ID, Attempts: 1,
+		AtMs: done.UnixMilli(), StatusCode: 204})
 	r := w.get(path).is(200)
 	require.Equal(t, done.UTC().Truncate(time.Second), r.lastModified(), "the last change of a job")
 	w.get(path, "If-Modified-Since: "+r.Header("Last-Modified")).is(304)

@@ -39,7 +39,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "penstock_http_panics_total", Help: "Requests whose handler panicked.",
 		}),
 		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "penstock_deleted_total", Help: "Producers, channels, consumers and dead letters that were deleted through this broker.",
+			Name: "penstock_deleted_total", Help: "Producers, channels, consumers and dead letters that were deleted through " +
+				"this broker.",
 		}, []string{"kind"}),
 	}
 	if r != nil {

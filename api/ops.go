@@ -36,11 +36,13 @@ func (a *API) readyz(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		}
 	}
 	if err := a.ping(ctx, a.o.Store.Ping); err != nil {
-		return problem.New(fasthttp.StatusServiceUnavailable, "store_unreachable", "The durable store does not answer.").Because(err)
+		return problem.New(fasthttp.StatusServiceUnavailable, "store_unreachable",
+			"The durable store does not answer.").Because(err)
 	}
 	if a.o.Writable != nil {
 		if err := a.o.Writable(); err != nil {
-			return problem.New(fasthttp.StatusServiceUnavailable, "store_not_writable", "The durable store answers and takes no writes: its disk may be full, or it is read-only.").Because(err)
+			return problem.New(fasthttp.StatusServiceUnavailable, "store_not_writable",
+				"The durable store answers and takes no writes: its disk may be full, or it is read-only.").Because(err)
 		}
 	}
 	return answerJSON(rc, fasthttp.StatusOK, view)

@@ -62,7 +62,8 @@ func TestADrainingBrokerIsNotReadyAndClosesConnections(t *testing.T) {
 func TestRequestIDsAreEchoedOrMade(t *testing.T) {
 	w := newWorld(t, nil)
 	require.Equal(t, "abc-123", w.get("/livez", "X-Request-ID: abc-123").Header("X-Request-ID"))
-	require.Equal(t, strings.Repeat("x", 128), w.get("/nothing", "X-Request-ID: "+strings.Repeat("x", 128)).Header("X-Request-ID"))
+	require.Equal(t, strings.Repeat("x", 128), w.get("/nothing", "X-Request-ID: "+strings.Repeat("x",
+		128)).Header("X-Request-ID"))
 	seen := map[string]bool{}
 	for _, id := range []string{"", "a b", strings.Repeat("x", 129), "ä", "a\tb"} {
 		got := w.get("/livez", "X-Request-ID: "+id).Header("X-Request-ID")
@@ -87,7 +88,8 @@ func TestAPanicIsA500AndTheNextRequestWorks(t *testing.T) {
 	w.channel()
 	w.consumer("k", "push")
 	w.insert(durable.Message{Key: "m"})
-	w.do("POST", "/channel/c/consumer/k/dlq", "requeue="+secret+"-k", formHeader, "X-Request-ID: r1").problem(500, "internal")
+	w.do("POST", "/channel/c/consumer/k/dlq", "requeue="+secret+"-k", formHeader, "X-Request-ID: r1").problem(500,
+		"internal")
 	w.post("/channel/c/message/m/re-trigger", adminHeader).problem(500, "internal")
 	w.get("/livez").is(200)
 	require.Equal(t, 2.0, w.counter("penstock_http_panics_total"))

@@ -15,9 +15,11 @@ import (
 
 var (
 	errHost = problem.New(fasthttp.StatusForbidden, "host_not_allowed",
-		"Management without a token accepts as Host a loopback name, the address on which the broker listens, or a name in BROKER_ALLOWED_HOSTS. Send one of these, or a token.")
+		"Management without a token accepts as Host a loopback name, the address on which the broker listens, or a name "+
+			"in BROKER_ALLOWED_HOSTS. Send one of these, or a token.")
 	errOwnRequest = problem.New(fasthttp.StatusForbidden, "made_by_broker",
-		"Management without a token refuses the requests of brokers: a URL that a broker was told to ask leads back here. Send a token, or another User-Agent.")
+		"Management without a token refuses the requests of brokers: a URL that a broker was told to ask leads back here. "+
+			"Send a token, or another User-Agent.")
 	errOrigin = problem.New(fasthttp.StatusForbidden, "origin_not_allowed",
 		"Management without a token refuses a browser's requests from pages of other sites.")
 )
@@ -68,7 +70,8 @@ func (a *API) checkOpen(rc *fasthttp.RequestCtx) error {
 func (a *API) madeByBroker(h *fasthttp.RequestHeader) bool {
 	agent := string(h.UserAgent())
 	product, _, _ := strings.Cut(agent, "/")
-	return len(h.PeekAll(egress.MadeByBroker)) > 0 || agent != "" && agent == a.o.UserAgent || strings.EqualFold(product, egress.Product)
+	return len(h.PeekAll(egress.MadeByBroker)) > 0 || agent != "" && agent == a.o.UserAgent ||
+		strings.EqualFold(product, egress.Product)
 }
 
 // namedHere reports whether host, with or without a port, names this broker: as loopback,

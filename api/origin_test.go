@@ -13,14 +13,16 @@ import (
 
 func TestHostnamesAreReadStrictly(t *testing.T) {
 	for host, want := range map[string]string{
-		"localhost": "localhost", "LocalHost:8080": "localhost", "localhost.": "localhost", "localhost.:1": "localhost", "a.b:": "a.b",
+		"localhost": "localhost", "LocalHost:8080": "localhost", "localhost.": "localhost", "localhost.:1": "localhost",
+		"a.b:":      "a.b",
 		"127.0.0.1": "127.0.0.1", "[::1]": "::1", "[::1]:80": "::1", "[FE80::1]": "fe80::1",
 	} {
 		got, ok := hostname(host)
 		require.True(t, ok, host)
 		require.Equal(t, want, got)
 	}
-	for _, host := range []string{"", ":80", "::1", "[::1", "[::1]x", "[::1]:x", "[localhost]", "[]", "localhost:80:90", "localhost:8o", "localhost:-1", ".", "a]b:c", "[::1]]"} {
+	for _, host := range []string{"", ":80", "::1", "[::1", "[::1]x", "[::1]:x", "[localhost]", "[]", "localhost:80:90",
+		"localhost:8o", "localhost:-1", ".", "a]b:c", "[::1]]"} {
 		_, ok := hostname(host)
 		require.False(t, ok, host)
 	}
@@ -43,16 +45,21 @@ func TestOpenManagementIsOpenUnderItsOwnNamesOnly(t *testing.T) {
 	get := func(target string, headers ...string) string {
 		return "GET " + target + " HTTP/1.1\r\n" + strings.Join(append(headers, "Connection: close"), "\r\n") + "\r\n\r\n"
 	}
-	for _, host := range []string{"localhost", "localhost:8080", "LOCALHOST.", "127.0.0.1", "127.255.0.9:1", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]",
+	for _, host := range []string{"localhost", "localhost:8080", "LOCALHOST.", "127.0.0.1", "127.255.0.9:1", "[::1]",
+		"[::1]:8080", "[::ffff:127.0.0.1]",
 		"broker.INTERNAL:443", "broker.internal.", "192.0.2.7", "192.0.2.7.", addr} {
 		requireStatus(t, addr, get("/producers", "Host: "+host), 200, "Result")
-		requireStatus(t, addr, get("/producers", "Host: "+host, "Origin: http://"+host, "Sec-Fetch-Site: same-origin"), 200, "Result")
+		requireStatus(t, addr, get("/producers", "Host: "+host, "Origin: http://"+host, "Sec-Fetch-Site: same-origin"),
+			200, "Result")
 		requireStatus(t, addr, get("http://"+host+"/producers", "Host: "+host), 200, "Result")
 	}
-	for _, host := range []string{"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "evil.localhost", "0.0.0.0", "[::]", "10.0.0.1", "2130706433",
-		"127.1", "0x7f.0.0.1", "0177.0.0.1", "xn--lcalhost-9za", "192.0.2.8", "internal", "x.broker.internal", "broker.internal.evil.example", "*"} {
+	for _, host := range []string{"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example",
+		"evil.localhost", "0.0.0.0", "[::]", "10.0.0.1", "2130706433",
+		"127.1", "0x7f.0.0.1", "0177.0.0.1", "xn--lcalhost-9za", "192.0.2.8", "internal", "x.broker.internal",
+		"broker.internal.evil.example", "*"} {
 		requireStatus(t, addr, get("/producers", "Host: "+host), 403, "host_not_allowed")
-		requireStatus(t, addr, get("/producers", "Host: "+host, "X-Forwarded-Host: localhost", "Forwarded: host=localhost"), 403, "host_not_allowed")
+		requireStatus(t, addr, get("/producers", "Host: "+host, "X-Forwarded-Host: localhost", "Forwarded: host=localhost"),
+			403, "host_not_allowed")
 	}
 	for _, request := range []string{
 		get("http://evil.example/producers", "Host: localhost"),
@@ -80,10 +87,13 @@ func TestOpenManagementRefusesPagesOfOtherSites(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.AllowedHosts = []string{"broker.internal"} })
 	addr := startServer(t, w.api.Handler, nil)
 	put := func(headers ...string) string {
-		return fmt.Sprintf("PUT /producer/p HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\nContent-Length: 0\r\n%s\r\n\r\n", formHeader, strings.Join(headers, "\r\n"))
+		return fmt.Sprintf("PUT /producer/p HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\nContent-Length: "+
+			"0\r\n%s\r\n\r\n", formHeader, strings.Join(headers, "\r\n"))
 	}
-	for _, origin := range []string{"http://evil.example", "null", "", "http://evil.example:8080", "https://localhost.evil.example", "http://localhost@evil.example", "http://evil.example@localhost",
-		"file://localhost", "chrome-extension://localhost", "localhost", "http:localhost", "http://", "http://localhost http://evil.example", "http://local%68ost%00", "http://0.0.0.0:8080", "http://[::1"} {
+	for _, origin := range []string{"http://evil.example", "null", "", "http://evil.example:8080",
+		"https://localhost.evil.example", "http://localhost@evil.example", "http://evil.example@localhost",
+		"file://localhost", "chrome-extension://localhost", "localhost", "http:localhost", "http://",
+		"http://localhost http://evil.example", "http://local%68ost%00", "http://0.0.0.0:8080", "http://[::1"} {
 		requireStatus(t, addr, put("Origin: "+origin), 403, "origin_not_allowed")
 	}
 	requireStatus(t, addr, put("Origin: http://localhost", "Origin: http://evil.example"), 403, "origin_not_allowed")

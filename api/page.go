@@ -40,7 +40,8 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The query string is not well encoded.")
 	}
 	if values.Has("limit") && values.Has("size") {
-		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameters limit and size are two names of one.")
+		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query",
+			"The parameters limit and size are two names of one.")
 	}
 	for _, name := range []string{"limit", "size", "first", "place", "statusChangedSince"} {
 		list := values[name]

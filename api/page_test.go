@@ -31,10 +31,14 @@ func TestPageParameters(t *testing.T) {
 
 func TestBadPageParametersAreRefused(t *testing.T) {
 	for query, code := range map[string]string{
-		"size=0": "invalid_size", "size=-1": "invalid_size", "size=": "invalid_size", "size=ten": "invalid_size", "size=1.5": "invalid_size",
-		"size=%2B1": "invalid_size", "size=0x10": "invalid_size", "size=1&size=2": "invalid_query", "size=%zz": "invalid_query", "a;b": "invalid_query",
-		"first=a%2Fb": "invalid_id", "first=%27+OR+1=1": "invalid_id", "first=" + strings.Repeat("x", 256): "invalid_id", "first=%25": "invalid_id",
-		"statusChangedSince=yesterday": "invalid_date", "statusChangedSince=": "invalid_date", "statusChangedSince=2026-01-01": "invalid_date",
+		"size=0": "invalid_size", "size=-1": "invalid_size", "size=": "invalid_size", "size=ten": "invalid_size",
+		"size=1.5":  "invalid_size",
+		"size=%2B1": "invalid_size", "size=0x10": "invalid_size", "size=1&size=2": "invalid_query",
+		"size=%zz": "invalid_query", "a;b": "invalid_query",
+		"first=a%2Fb": "invalid_id", "first=%27+OR+1=1": "invalid_id", "first=" + strings.Repeat("x", 256): "invalid_id",
+		"first=%25":                    "invalid_id",
+		"statusChangedSince=yesterday": "invalid_date", "statusChangedSince=": "invalid_date",
+		"statusChangedSince=2026-01-01": "invalid_date",
 		"statusChangedSince=1763658000": "invalid_date",
 	} {
 		_, err := parsePage(query, defaultPage, maxPage)
@@ -45,11 +49,13 @@ func TestBadPageParametersAreRefused(t *testing.T) {
 func TestTheNextLinkCarriesFiltersAndSize(t *testing.T) {
 	q, err := parsePage("size=500&statusChangedSince=2026-01-31T10:00:00+02:00&first=a&junk=1", defaultPage, maxPage)
 	require.NoError(t, err)
-	require.Equal(t, "/channel/c/messages?first=m2&size=100&statusChangedSince=2026-01-31T08%3A00%3A00Z", q.next("/channel/c/messages", "m2").Next)
+	require.Equal(t, "/channel/c/messages?first=m2&size=100&statusChangedSince=2026-01-31T08%3A00%3A00Z",
+		q.next("/channel/c/messages", "m2").Next)
 }
 
 func TestSinceUnderstandsAPlusThatWasNotEncoded(t *testing.T) {
-	for _, query := range []string{"statusChangedSince=2026-01-31T10:00:00%2B02:00", "statusChangedSince=2026-01-31T10:00:00+02:00", "statusChangedSince=2026-01-31T08:00:00Z"} {
+	for _, query := range []string{"statusChangedSince=2026-01-31T10:00:00%2B02:00",
+		"statusChangedSince=2026-01-31T10:00:00+02:00", "statusChangedSince=2026-01-31T08:00:00Z"} {
 		q, err := parsePage(query, defaultPage, maxPage)
 		require.NoError(t, err)
 		require.Equal(t, time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC), *q.Since)
@@ -65,7 +71,8 @@ func TestFirstIDAtIsTheFirstMillisecondNotBefore(t *testing.T) {
 }
 
 func FuzzPage(f *testing.F) {
-	for _, s := range []string{"size=1&first=a", "size=-1", "first=%00", "statusChangedSince=2026-01-31T10:00:00Z", "&&", "size=1;first=2"} {
+	for _, s := range []string{"size=1&first=a", "size=-1", "first=%00", "statusChangedSince=2026-01-31T10:00:00Z", "&&",
+		"size=1;first=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, query string) {

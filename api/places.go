@@ -145,7 +145,8 @@ func resting(conn net.Conn, state fasthttp.ConnState) {
 
 // errNoPlace refuses a request on a late connection.
 var errNoPlace = &problem.Problem{Status: fasthttp.StatusServiceUnavailable, Code: "overloaded", RetryAfter: 1,
-	Detail: "Too many connections are open from this address, or in all. Nothing was changed; try again, and close what is not used."}
+	Detail: "Too many connections are open from this address, or in all. Nothing was changed; try again, and close " +
+		"what is not used."}
 
 // late reports whether the request came on a connection without a place.
 func late(rc *fasthttp.RequestCtx) bool {

@@ -119,7 +119,8 @@ func TestALateConnectionIsForProbesAndManagement(t *testing.T) {
 	for range 28 {
 		busy = append(busy, h.dial("127.0.0.1", "GET /held HTTP/1.1\r\nHost: broker\r\n\r\n"))
 	}
-	require.Eventually(t, func() bool { return h.held.Load() == 28 }, 30*time.Second, time.Millisecond, "none rests any more")
+	require.Eventually(t, func() bool { return h.held.Load() == 28 }, 30*time.Second, time.Millisecond,
+		"none rests any more")
 	require.EqualValues(t, 28, h.places.main.Taken())
 	for request, want := range map[string]int{
 		"GET /channels":                              200,

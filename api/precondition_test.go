@@ -19,7 +19,8 @@ func TestIfMatchAllowsTheRevisionThatAGETShowed(t *testing.T) {
 	w.consumer("k", "push")
 	for _, path := range resources {
 		tag := w.get(path).is(200).Header("ETag")
-		for _, header := range []string{`If-Match: "other"`, "If-Match: W/" + tag, `If-Match: "a", W/` + tag + `, "b"`, "If-None-Match: *", "If-None-Match: " + tag, `If-None-Match: "x", W/` + tag} {
+		for _, header := range []string{`If-Match: "other"`, "If-Match: W/" + tag, `If-Match: "a", W/` + tag + `, "b"`,
+			"If-None-Match: *", "If-None-Match: " + tag, `If-None-Match: "x", W/` + tag} {
 			w.put(path, "name=lost", header).problem(412, "precondition_failed")
 			require.Equal(t, tag, w.get(path).Header("ETag"), header)
 		}
@@ -74,7 +75,8 @@ func TestPreconditionsThatCannotBeReadChangeNothing(t *testing.T) {
 	w.channel()
 	tag := w.get("/producer/p").Header("ETag")
 	for _, name := range []string{"If-Match", "If-None-Match"} {
-		for _, value := range []string{"", " ", ",", tag[1 : len(tag)-1], `"open`, `open"`, "**", "*, " + tag, tag + ", *", `w/"x"`, `W/ "x"`, `W/`, `"a" "b"`, `"a b"`, `'x'`, `"a",x`} {
+		for _, value := range []string{"", " ", ",", tag[1 : len(tag)-1], `"open`, `open"`, "**", "*, " + tag, tag + ", *",
+			`w/"x"`, `W/ "x"`, `W/`, `"a" "b"`, `"a b"`, `'x'`, `"a",x`} {
 			w.put("/producer/p", "name=lost", name+": "+value).problem(400, "invalid_etag")
 		}
 		w.put("/producer/p", "name=lost", name+": *", name+": *").problem(400, "invalid_etag")
@@ -105,7 +107,8 @@ func TestOfManyWritersWithOnePreconditionOneWins(t *testing.T) {
 			for i := range statuses {
 				wg.Go(func() {
 					names[i] = fmt.Sprintf("%s by %d", kind, i)
-					statuses[i] = []*world{w, other}[i%2].put(target, formFor(target)+"&name="+url.QueryEscape(names[i]), header).Status
+					statuses[i] = []*world{w, other}[i%2].put(target, formFor(target)+"&name="+url.QueryEscape(names[i]),
+						header).Status
 				})
 			}
 			wg.Wait()

@@ -19,7 +19,8 @@ import (
 
 // viewProducer returns the view of a producer. Its secrets are masked, except the named settings.
 func (a *API) viewProducer(p *durable.Producer, reveal ...string) apitype.Producer {
-	view := apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt), Signed: p.PublishSecret != ""}
+	view := apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt),
+		Signed: p.PublishSecret != ""}
 	// A test holds members of apitype.Producer equal to the names of package policy.
 	members := reflect.ValueOf(&view).Elem()
 	for _, s := range a.settings(p.Settings, reveal...) {
@@ -59,7 +60,8 @@ func (a *API) sender(f form) (func(record string) (string, error), error) {
 	}
 	if to := fields["replyUrl"]; to != "" && a.o.CheckCallback != nil {
 		if err := a.o.CheckCallback(to); err != nil {
-			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused", "The broker may not post to this replyUrl: %s.", egress.Say(err))
+			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused",
+				"The broker may not post to this replyUrl: %s.", egress.Say(err))
 		}
 	}
 	return merge, nil
@@ -72,7 +74,8 @@ const minPublishSecret = 16
 // absent. An empty field removes the secret. It is never shown.
 func (f form) publishSecret() (*string, error) {
 	secret := f.field("publishSecret")
-	if secret != nil && *secret != "" && (len(*secret) < minPublishSecret || len(*secret) > maxTokenBytes || !visibleASCII(*secret)) {
+	if secret != nil && *secret != "" && (len(*secret) < minPublishSecret || len(*secret) > maxTokenBytes ||
+		!visibleASCII(*secret)) {
 		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_publish_secret",
 			"The publishSecret must be 16 to 255 visible ASCII characters without spaces, or empty.")
 	}
@@ -210,7 +213,8 @@ type entry struct {
 // answerList answers a list with up to q.Size+1 entries. The entry after q.Size is the first
 // of the next page. Last-Modified includes it, because its arrival changes Pages. empty is
 // the Last-Modified of a page without entries.
-func answerList(rc *fasthttp.RequestCtx, q pageQuery, path string, entries []entry, empty time.Time, byDate bool) error {
+func answerList(rc *fasthttp.RequestCtx, q pageQuery, path string, entries []entry, empty time.Time,
+	byDate bool) error {
 	view := apitype.List{Result: make([]string, 0, len(entries))}
 	var at time.Time
 	for i, e := range entries {

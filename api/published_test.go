@@ -11,7 +11,8 @@ import (
 
 // producerTokens are the three headers of a producer in channel c.
 func producerTokens(producer string) []string {
-	return []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Producer-ID: " + producer, "X-Broker-Producer-Token: " + secret + "-" + producer}
+	return []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Producer-ID: " + producer,
+		"X-Broker-Producer-Token: " + secret + "-" + producer}
 }
 
 // published is a world with a message of p and one of q, whose jobs failed, and
@@ -28,7 +29,8 @@ func published(t *testing.T) (w *world, k *durable.Consumer, own, other durable.
 		require.NoError(t, err)
 	}
 	for _, m := range []durable.Message{own, other} {
-		w.record(durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: k.No, ID: m.ID, Attempts: 6, AtMs: time.Now().UnixMilli(),
+		w.record(durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: k.No, ID: m.ID, Attempts: 6,
+			AtMs:       time.Now().UnixMilli(),
 			StatusCode: 500, Error: "Post http://127.0.0.1:1/k: refused", Answer: []byte("from the consumer"), DurationMs: 12})
 	}
 	w.api.o.OpenManagement = false
@@ -37,7 +39,8 @@ func published(t *testing.T) (w *world, k *durable.Consumer, own, other durable.
 
 func TestAProducerReadsItsOwnMessagesAndTheirJobs(t *testing.T) {
 	w, k, own, _ := published(t)
-	for _, path := range []string{"/channel/c/message/own", "/channel/c/message/" + own.ID.String(), "/channel/c/message/own?size=1"} {
+	for _, path := range []string{"/channel/c/message/own", "/channel/c/message/" + own.ID.String(),
+		"/channel/c/message/own?size=1"} {
 		r := w.get(path, producerTokens("p")...).is(200)
 		v := r.json()
 		require.Equal(t, "payload", v["Payload"])
@@ -61,21 +64,26 @@ func TestAProducerReadsItsOwnMessagesAndTheirJobs(t *testing.T) {
 	}
 	both := append(tokens("k"), producerTokens("q")[1:]...)
 	require.Contains(t, w.get(jobPath(k, own), both...).is(200).Body, "127.0.0.1:1", "as the consumer")
-	require.Contains(t, w.get("/channel/c/message/own", append(producerTokens("q"), adminHeader)...).is(200).Body, "127.0.0.1:1", "as the admin")
+	require.Contains(t, w.get("/channel/c/message/own", append(producerTokens("q"), adminHeader)...).is(200).Body,
+		"127.0.0.1:1", "as the admin")
 }
 
 func TestAProducerLearnsNothingOfOthersMessages(t *testing.T) {
 	w, k, own, other := published(t)
 	none := w.get("/channel/c/message/none", producerTokens("p")...).problem(404, "message_not_found")
-	for _, path := range []string{"/channel/c/message/other", "/channel/c/message/" + other.ID.String(), "/channel/c/message/other?first=x", "/channel/c/message/" + own.ID.Job(0).String()} {
+	for _, path := range []string{"/channel/c/message/other", "/channel/c/message/" + other.ID.String(),
+		"/channel/c/message/other?first=x", "/channel/c/message/" + own.ID.Job(0).String()} {
 		r := w.get(path, producerTokens("p")...).problem(404, "message_not_found")
 		require.Equal(t, withoutRequestID(none.Body), withoutRequestID(r.Body))
 	}
-	none = w.get("/channel/c/consumer/k/job/"+w.ids.Next().Job(0).String(), producerTokens("p")...).problem(404, "job_not_found")
+	none = w.get("/channel/c/consumer/k/job/"+w.ids.Next().Job(0).String(), producerTokens("p")...).problem(404,
+		"job_not_found")
 	r := w.get(jobPath(k, other), producerTokens("p")...).problem(404, "job_not_found")
 	require.Equal(t, withoutRequestID(none.Body), withoutRequestID(r.Body))
-	w.get("/channel/d/message/own", append([]string{"X-Broker-Channel-Token: " + secret + "-d"}, producerTokens("p")[1:]...)...).problem(404, "message_not_found")
-	for _, path := range []string{"/channel/c/messages", "/channel/c", "/channel/c/consumer/k/dlq", "/channel/c/consumer/k", "/producer/p"} {
+	w.get("/channel/d/message/own", append([]string{"X-Broker-Channel-Token: " + secret + "-d"},
+		producerTokens("p")[1:]...)...).problem(404, "message_not_found")
+	for _, path := range []string{"/channel/c/messages", "/channel/c", "/channel/c/consumer/k/dlq",
+		"/channel/c/consumer/k", "/producer/p"} {
 		require.Contains(t, []int{401, 403}, w.get(path, producerTokens("p")...).Status, path)
 	}
 }

@@ -63,7 +63,8 @@ func (a *API) reconcile(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if err != nil {
 			return err
 		}
-		view.Result = append(view.Result, apitype.Books{ConsumerID: k.ID, Accepted: b.Accepted, Delivered: b.Delivered, Queued: b.Queued(), InFlight: b.InFlight,
+		view.Result = append(view.Result, apitype.Books{ConsumerID: k.ID, Accepted: b.Accepted, Delivered: b.Delivered,
+			Queued: b.Queued(), InFlight: b.InFlight,
 			Dead: b.Dead, Expired: b.Expired, Filtered: b.Filtered, Balanced: b.Difference() == 0, Difference: b.Difference()})
 	}
 	return answerJSON(rc, fasthttp.StatusOK, view)
@@ -79,19 +80,22 @@ func readTimes(query string, now time.Time) (from, to time.Time, err error) {
 	for name, at := range map[string]*time.Time{"from": &from, "to": &to} {
 		list := values[name]
 		if len(list) > 1 {
-			return from, to, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter "+name+" occurs more than once.")
+			return from, to, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter "+name+
+				" occurs more than once.")
 		}
 		if len(list) == 0 {
 			continue
 		}
 		t, err := parseTime(list[0])
 		if err != nil {
-			return from, to, problem.New(fasthttp.StatusBadRequest, "invalid_date", "The parameter "+name+" must be an RFC 3339 time, such as 2026-01-31T15:04:05Z.")
+			return from, to, problem.New(fasthttp.StatusBadRequest, "invalid_date", "The parameter "+name+
+				" must be an RFC 3339 time, such as 2026-01-31T15:04:05Z.")
 		}
 		*at = t.UTC().Truncate(time.Millisecond)
 	}
 	if from.After(to) {
-		return from, to, problem.New(fasthttp.StatusBadRequest, "invalid_date", "The parameter from must not be later than to.")
+		return from, to, problem.New(fasthttp.StatusBadRequest, "invalid_date",
+			"The parameter from must not be later than to.")
 	}
 	return from, to, nil
 }

@@ -12,7 +12,8 @@ import (
 // bookExchanges are the books of a channel, and of one of whose consumers a message is gone.
 func bookExchanges(w *world, k *durable.Consumer) []wired {
 	const route, path = "GET /channel/{channel}/reconcile", "/channel/c/reconcile"
-	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: w.ids.Next(), Attempts: 1, AtMs: time.Now().UnixMilli()})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: w.ids.Next(), Attempts: 1,
+		AtMs: time.Now().UnixMilli()})
 	const none = path + "?from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z"
 	return []wired{{route, "GET " + path, w.get(path).is(200)}, {route, "GET " + none, w.get(none).is(200)}}
 }

@@ -144,7 +144,8 @@ func TestAJobIsFoundUnderItsOwnConsumerOnly(t *testing.T) {
 	w.put("/channel/d/consumer/a", "type=pull&token="+secret+"-a").is(201)
 	path := "/channel/d/consumer/a/job/" + m.ID.Job(a.Position).String()
 	w.get(path).problem(404, "job_not_found")
-	w.post(path+"/requeue-dead-job", "X-Broker-Channel-Token: "+secret+"-d", "X-Broker-Consumer-Token: "+secret+"-a").problem(404, "job_not_found")
+	w.post(path+"/requeue-dead-job", "X-Broker-Channel-Token: "+secret+"-d", "X-Broker-Consumer-Token: "+secret+
+		"-a").problem(404, "job_not_found")
 	require.Equal(t, jobs.Dead, w.status(a, m))
 }
 
@@ -157,8 +158,10 @@ func TestAJobShowsItself(t *testing.T) {
 	r := w.get(jobPath(k, m)).is(200)
 	r.lastModified()
 	require.Equal(t, map[string]any{
-		"ID": m.ID.Job(0).String(), "ListenerEndpoint": "http://127.0.0.1:1/k", "ListenerName": "N k", "Status": "QUEUED", "StatusChangedAt": at, "Attempts": 0.0,
-		"MessageURL": "/channel/c/message/key", "ChannelURL": "/channel/c", "ConsumerURL": "/channel/c/consumer/k", "ProducerURL": "/producer/p", "JobRequeueURL": "", "AttemptHistory": []any{},
+		"ID": m.ID.Job(0).String(), "ListenerEndpoint": "http://127.0.0.1:1/k", "ListenerName": "N k", "Status": "QUEUED",
+		"StatusChangedAt": at, "Attempts": 0.0,
+		"MessageURL": "/channel/c/message/key", "ChannelURL": "/channel/c", "ConsumerURL": "/channel/c/consumer/k",
+		"ProducerURL": "/producer/p", "JobRequeueURL": "", "AttemptHistory": []any{},
 	}, r.json())
 	w.kill(k, m)
 	v := w.get(jobPath(k, m)).is(200).json()

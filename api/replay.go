@@ -32,8 +32,10 @@ const countWait = 5 * time.Second
 
 var (
 	errUnknownReplay = problem.New(fasthttp.StatusNotFound, "replay_not_found", "The consumer has no such replay.")
-	errReplayEnded   = problem.New(fasthttp.StatusConflict, "replay_ended", "The replay is done or cancelled, so its state does not change any more.")
-	errReplayRunning = problem.New(fasthttp.StatusConflict, "replay_running", "The consumer has a replay already, which the Location names: wait until it is done, or cancel it.")
+	errReplayEnded   = problem.New(fasthttp.StatusConflict, "replay_ended",
+		"The replay is done or cancelled, so its state does not change any more.")
+	errReplayRunning = problem.New(fasthttp.StatusConflict, "replay_running",
+		"The consumer has a replay already, which the Location names: wait until it is done, or cancel it.")
 )
 
 func invalidReplay(format string, args ...any) error {
@@ -71,7 +73,8 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	if req.DryRun {
-		return answerJSON(rc, fasthttp.StatusOK, apitype.ReplayEstimate{Matched: n.Messages, Bytes: n.Bytes, Estimated: n.Estimated,
+		return answerJSON(rc, fasthttp.StatusOK, apitype.ReplayEstimate{Matched: n.Messages, Bytes: n.Bytes,
+			Estimated:        n.Estimated,
 			EstimatedSeconds: a.estimate(k, r.Rate, n.Messages), RemovedBefore: removedBefore(r.RemovedMs)})
 	}
 	r.Matched, r.Bytes, r.Estimated = n.Messages, n.Bytes, n.Estimated
@@ -85,7 +88,8 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	failpoint.At(failpoint.AfterReplay)
 	a.changed(ctx, rc)
-	a.log.Info("a replay began", "channel", ch.ID, "consumer", k.ID, "replay", r.ID(), "messages", r.Matched, "request_id", requestID(rc))
+	a.log.Info("a replay began", "channel", ch.ID, "consumer", k.ID, "replay", r.ID(), "messages", r.Matched, "request_id",
+		requestID(rc))
 	setLocation(rc, replayPath(ch.ID, k.ID, r.ID()))
 	return answerJSON(rc, fasthttp.StatusAccepted, viewReplay(&r, durable.ReplayCounts{}))
 }
@@ -121,12 +125,16 @@ func readReplay(body []byte) (req apitype.ReplayRequest, err error) {
 	case err == nil:
 		return req, nil
 	case errors.As(err, &typ) && typ.Field != "":
-		return req, problem.Newf(fasthttp.StatusBadRequest, "invalid_body", "The member %s must be a %s.", typ.Field, strings.Replace(typ.Type.String(), "bool", "boolean", 1))
+		return req, problem.Newf(fasthttp.StatusBadRequest, "invalid_body", "The member %s must be a %s.", typ.Field,
+			strings.Replace(typ.Type.String(), "bool", "boolean", 1))
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		name, _ := strconv.Unquote(strings.TrimPrefix(err.Error(), "json: unknown field "))
-		return req, problem.Newf(fasthttp.StatusBadRequest, "invalid_body", "The body has a member %+q, which is not known here. Known are From, To, Only, Filter, Rate, DryRun.", name[:min(len(name), 64)])
+		return req, problem.Newf(fasthttp.StatusBadRequest, "invalid_body",
+			"The body has a member %+q, which is not known here. Known are From, To, Only, Filter, Rate, DryRun.",
+			name[:min(len(name), 64)])
 	}
-	return req, problem.New(fasthttp.StatusBadRequest, "invalid_body", `The body must be a JSON object like {"From":"2026-01-31T15:04:05Z","To":"2026-01-31T16:04:05Z"}.`)
+	return req, problem.New(fasthttp.StatusBadRequest, "invalid_body",
+		`The body must be a JSON object like {"From":"2026-01-31T15:04:05Z","To":"2026-01-31T16:04:05Z"}.`)
 }
 
 // replayOf returns the replay that a request describes.
@@ -212,8 +220,10 @@ func removedBefore(ms int64) *apitype.Time {
 func viewReplay(r *durable.Replay, n durable.ReplayCounts) apitype.Replay {
 	at := func(ms int64) apitype.Time { return apitype.Time{Time: time.UnixMilli(ms)} }
 	return apitype.Replay{
-		ID: r.ID(), State: r.State.String(), From: at(r.After.Millis() + 1), To: at(r.Through.Millis()), Only: r.Of.String(), Filter: r.Filter, Rate: r.Rate,
-		Matched: max(r.Matched, n.Replayed), Bytes: r.Bytes, Estimated: r.Estimated, Replayed: n.Replayed, Delivered: n.Delivered, Dead: n.Dead,
+		ID: r.ID(), State: r.State.String(), From: at(r.After.Millis() + 1), To: at(r.Through.Millis()), Only: r.Of.String(),
+		Filter: r.Filter, Rate: r.Rate,
+		Matched: max(r.Matched, n.Replayed), Bytes: r.Bytes, Estimated: r.Estimated, Replayed: n.Replayed,
+		Delivered: n.Delivered, Dead: n.Dead,
 		StartedAt: at(r.CreatedMs), StateChangedAt: at(r.StateMs), RemovedBefore: removedBefore(r.RemovedMs),
 	}
 }
@@ -263,7 +273,8 @@ func (a *API) listReplays(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	first := uint64(math.MaxUint32)
 	if q.First != "" {
 		if first, err = strconv.ParseUint(q.First, 10, 32); err != nil {
-			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no replay of this consumer.")
+			return problem.New(fasthttp.StatusBadRequest, "unknown_first",
+				"The parameter first names no replay of this consumer.")
 		}
 	}
 	replays, err := a.o.Store.Replays(ctx, *k, uint32(first), q.Size+1)
@@ -315,7 +326,8 @@ func (a *API) setReplay(ctx context.Context, rc *fasthttp.RequestCtx, to durable
 	}
 	if after.State != r.State {
 		a.changed(ctx, rc)
-		a.log.Info("the state of a replay changed", "replay", after.ID(), "state", after.State.String(), "request_id", requestID(rc))
+		a.log.Info("the state of a replay changed", "replay", after.ID(), "state", after.State.String(), "request_id",
+			requestID(rc))
 	}
 	return a.answerReplay(ctx, rc, &after)
 }

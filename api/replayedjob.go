@@ -36,7 +36,8 @@ func (a *API) replaysOf(ctx context.Context, k *durable.Consumer, id ident.ID) (
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, apitype.ReplayedJob{Replay: r.ID(), Status: j.state.Status, StatusAt: apitype.Time{Time: j.state.ChangedAt},
+		out = append(out, apitype.ReplayedJob{Replay: r.ID(), Status: j.state.Status,
+			StatusAt: apitype.Time{Time: j.state.ChangedAt},
 			Attempts: j.state.Attempts, AttemptHistory: past.AttemptHistory})
 		if len(out) == replaysShown {
 			break

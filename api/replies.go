@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
-var errNoReplies = problem.New(fasthttp.StatusNotFound, "no_replies", "The producer has got no replies yet: it has no replyUrl, or no consumer has responded.")
+var errNoReplies = problem.New(fasthttp.StatusNotFound, "no_replies",
+	"The producer has got no replies yet: it has no replyUrl, or no consumer has responded.")
 
 // admitSender checks the token of the producer that the path names.
 func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -41,7 +42,8 @@ func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
 }
 
 // replies returns the channel of replies to the producer that the path names, with its consumer.
-func (a *API) replies(ctx context.Context, rc *fasthttp.RequestCtx) (*durable.Producer, *catalogue.Channel, *durable.Consumer, error) {
+func (a *API) replies(ctx context.Context, rc *fasthttp.RequestCtx) (*durable.Producer, *catalogue.Channel,
+	*durable.Consumer, error) {
 	if err := a.fresh(ctx); err != nil {
 		return nil, nil, nil, err
 	}
@@ -104,7 +106,8 @@ func (a *API) describeReply(ctx context.Context, ch *catalogue.Channel, id ident
 		return err
 	}
 	headers := headersOf(found[0].Headers)
-	v.InReplyTo, v.ChannelID, v.ConsumerID = headers[exchange.InReplyTo], headers[exchange.RepliedChannel], headers[exchange.ConsumerID]
+	v.InReplyTo, v.ChannelID, v.ConsumerID = headers[exchange.InReplyTo], headers[exchange.RepliedChannel],
+		headers[exchange.ConsumerID]
 	return nil
 }
 
@@ -119,7 +122,8 @@ func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error
 		return err
 	}
 	if !catalogue.TokenMatches(token, p.Token) {
-		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch", "The field requeue, or without it X-Broker-Producer-Token or Authorization: Bearer, must be the producer's token.")
+		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch",
+			"The field requeue, or without it X-Broker-Producer-Token or Authorization: Bearer, must be the producer's token.")
 	}
 	if err == errNoReplies {
 		return accepted(rc)

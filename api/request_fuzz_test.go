@@ -87,7 +87,9 @@ func FuzzRequestsAreReadAsNetHTTPReadsThem(f *testing.F) {
 // Whatever a header block is, the check of it ends and says the same of its
 // parts: no line of an accepted block is one that it refuses alone.
 func FuzzAmbiguous(f *testing.F) {
-	for _, s := range []string{"", "\r\n", "Host: x\r\nX-A: b\r\n\r\n", "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "A: b\r\n c\r\n\r\n", "A: b\n\n", "A B: c\r\n\r\n", "transfer-encoding:\tCHUNKED \r\n\r\n"} {
+	for _, s := range []string{"", "\r\n", "Host: x\r\nX-A: b\r\n\r\n",
+		"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "A: b\r\n c\r\n\r\n", "A: b\n\n", "A B: c\r\n\r\n",
+		"transfer-encoding:\tCHUNKED \r\n\r\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, block []byte) {

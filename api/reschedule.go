@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-var errLateChange = problem.New(fasthttp.StatusConflict, "already_dispatched", "The scheduled message is due or sent, so it is not changed.")
+var errLateChange = problem.New(fasthttp.StatusConflict, "already_dispatched",
+	"The scheduled message is due or sent, so it is not changed.")
 
 // changeScheduled changes times or content of a scheduled message. The data plane reads the request, as
 // that of a new message.

@@ -18,7 +18,8 @@ func TestReservedNames(t *testing.T) {
 	require.NoError(t, err)
 	w.channel()
 	before := w.get("/channel/~alerts").is(200)
-	for _, path := range []string{"/channel/~alerts", "/channel/%7Ealerts", "/channel/~", "/channel/~mine", "/producer/~p", "/channel/c/consumer/~k", "/channel/~alerts/consumer/~k"} {
+	for _, path := range []string{"/channel/~alerts", "/channel/%7Ealerts", "/channel/~", "/channel/~mine", "/producer/~p",
+		"/channel/c/consumer/~k", "/channel/~alerts/consumer/~k"} {
 		w.put(path, "name=mine").problem(400, "reserved_name")
 	}
 	w.do("POST", "/channel/~alerts/pause", "").problem(400, "reserved_name")

@@ -62,7 +62,8 @@ func TestChannelShowsItsLinks(t *testing.T) {
 	delete(v, "ChangedAt")
 	require.Equal(t, map[string]any{
 		"ID": "c", "Name": "c", "Token": secret,
-		"ConsumersURL": "/channel/c/consumers", "MessagesURL": "/channel/c/messages", "BroadcastURL": "/channel/c/broadcast", "State": "ACTIVE", "Duplicates": "refuse", "Identity": "channel", "Ack": "durable", "LatencyBudget": "65ms",
+		"ConsumersURL": "/channel/c/consumers", "MessagesURL": "/channel/c/messages", "BroadcastURL": "/channel/c/broadcast",
+		"State": "ACTIVE", "Duplicates": "refuse", "Identity": "channel", "Ack": "durable", "LatencyBudget": "65ms",
 	}, v)
 	require.Equal(t, r.Body, w.get("/channel/c").is(200).Body)
 	for _, link := range []string{"/channel/c/consumers", "/channel/c/messages"} {
@@ -73,7 +74,8 @@ func TestChannelShowsItsLinks(t *testing.T) {
 func TestConsumerIsCreatedReadAndUpdated(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
-	r := w.put("/channel/c/consumer/k", "token="+secret+"&callbackUrl="+url.QueryEscape("https://example.com/cb?a=b&c=%2F")).is(201)
+	r := w.put("/channel/c/consumer/k", "token="+secret+"&callbackUrl="+
+		url.QueryEscape("https://example.com/cb?a=b&c=%2F")).is(201)
 	require.Equal(t, "/channel/c/consumer/k", r.Header("Location"))
 	v := r.json()
 	delete(v, "ChangedAt")
@@ -122,13 +124,15 @@ func TestAConsumerMaySetItsPolicy(t *testing.T) {
 	w.channel()
 	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&timeout=1500ms&retryOn=5xx,404").is(201)
 	v := w.put("/channel/c/consumer/k", "backoff=constant:30s&maxRetries=3").is(200).json()
-	require.Equal(t, policyWith(map[string]any{"Timeout": "1.5s", "MaxRetries": "3", "Backoff": "constant:30s", "RetryOn": "404,5xx"}), v["Policy"], "absent fields stay")
+	require.Equal(t, policyWith(map[string]any{"Timeout": "1.5s", "MaxRetries": "3", "Backoff": "constant:30s",
+		"RetryOn": "404,5xx"}), v["Policy"], "absent fields stay")
 	require.Equal(t, inheritedWithout("Timeout", "MaxRetries", "Backoff", "RetryOn"), v["Inherited"])
 	v = w.put("/channel/c/consumer/k", "timeout=").is(200).json()
 	require.Equal(t, "30s", v["Policy"].(map[string]any)["Timeout"], "an empty one goes back to the default")
 	require.Equal(t, inheritedWithout("MaxRetries", "Backoff", "RetryOn"), v["Inherited"])
 	require.Equal(t, v, w.get("/channel/c/consumer/k").is(200).json())
-	for _, wrong := range []string{"timeout=0s", "timeout=5", "timeout=2h", "maxRetries=-1", "maxRetries=1001", "backoff=5s,x", "backoff=constant:1s,2s", "retryOn=6xx", "retryOn=" + strings.Repeat("x", 100)} {
+	for _, wrong := range []string{"timeout=0s", "timeout=5", "timeout=2h", "maxRetries=-1", "maxRetries=1001",
+		"backoff=5s,x", "backoff=constant:1s,2s", "retryOn=6xx", "retryOn=" + strings.Repeat("x", 100)} {
 		name, _, _ := strings.Cut(wrong, "=")
 		r := w.put("/channel/c/consumer/k", "name=changed&"+wrong).problem(400, "invalid_policy")
 		require.Contains(t, r.Body, name)
@@ -164,10 +168,14 @@ func TestARefusedConsumerUpdateChangesNothing(t *testing.T) {
 	for form, code := range map[string]string{
 		"name=x&type=poll": "invalid_type", "name=x&type=PUSH": "invalid_type", "name=x&type=push+": "invalid_type",
 		"name=x&callbackUrl=ftp://a/": "invalid_callback", "name=x&callbackUrl=/cb": "invalid_callback",
-		"name=x&callbackUrl=http://u:" + secret + "@a/": "invalid_callback", "name=x&callbackUrl=" + refused: "callback_refused",
-		"name=x&protocol=h3": "invalid_protocol", "name=x&token=a+b": "invalid_token", "name=x&callbackUrl=": "callback_required",
-		"token=x&name=" + strings.Repeat("n", 256): "invalid_name", "name=x&token=" + strings.Repeat("n", 256): "invalid_token",
-		"name=x&callbackUrl=http://h/x?a=1&b=2": "unknown_field", "name=x&callbackURL=http://h/": "unknown_field", "tokne=x": "unknown_field", "name=x&requeue=x": "unknown_field",
+		"name=x&callbackUrl=http://u:" + secret + "@a/": "invalid_callback", "name=x&callbackUrl=" +
+			refused: "callback_refused",
+		"name=x&protocol=h3": "invalid_protocol", "name=x&token=a+b": "invalid_token",
+		"name=x&callbackUrl=":                      "callback_required",
+		"token=x&name=" + strings.Repeat("n", 256): "invalid_name", "name=x&token=" + strings.Repeat("n",
+			256): "invalid_token",
+		"name=x&callbackUrl=http://h/x?a=1&b=2": "unknown_field", "name=x&callbackURL=http://h/": "unknown_field",
+		"tokne=x": "unknown_field", "name=x&requeue=x": "unknown_field",
 		"name=x&name=x": "duplicate_field", "name=x&token=%zz": "invalid_form", "name=x;token=y": "invalid_form",
 	} {
 		w.put("/channel/c/consumer/k", form).problem(400, code)
@@ -196,7 +204,8 @@ func TestPutTakesFormsAndJSONOnly(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	for _, path := range []string{"/producer/x", "/channel/x", "/channel/c/consumer/x"} {
-		for _, contentType := range []string{"application/jsonx", "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencodedx", "nonsense;;", "application/*"} {
+		for _, contentType := range []string{"application/jsonx", "text/plain", "multipart/form-data; boundary=x",
+			"application/x-www-form-urlencodedx", "nonsense;;", "application/*"} {
 			w.do("PUT", path, "name=x&type=pull", "Content-Type: "+contentType).problem(415, "unsupported_media_type")
 		}
 		w.do("PUT", path, "name=x&type=pull", jsonHeader).problem(400, "invalid_json")
@@ -208,7 +217,8 @@ func TestPutTakesFormsAndJSONOnly(t *testing.T) {
 
 func TestHostileValuesAreStoredAsTheyAre(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, name := range []string{"' OR '1'='1", "'; DROP TABLE producers; --", "%", "_", `\`, `"`, "<script>alert(1)</script>", "漢字 🚰", "{{7*7}}", "${x}", "  spaces  "} {
+	for _, name := range []string{"' OR '1'='1", "'; DROP TABLE producers; --", "%", "_", `\`, `"`,
+		"<script>alert(1)</script>", "漢字 🚰", "{{7*7}}", "${x}", "  spaces  "} {
 		w.put("/producer/p", "name="+url.QueryEscape(name))
 		require.Equal(t, name, w.get("/producer/p").is(200).json()["Name"])
 	}
@@ -223,7 +233,8 @@ func TestPreconditions(t *testing.T) {
 	for _, path := range []string{"/producer/p", "/channel/c", "/channel/c/consumer/k"} {
 		at := w.get(path).lastModified()
 		before := w.get(path).Body
-		w.put(path, "name=stale", "If-Unmodified-Since: "+at.Add(-time.Second).Format(http.TimeFormat)).problem(412, "precondition_failed")
+		w.put(path, "name=stale", "If-Unmodified-Since: "+at.Add(-time.Second).Format(http.TimeFormat)).problem(412,
+			"precondition_failed")
 		w.put(path, "name=stale", "If-Unmodified-Since: not a date").problem(400, "invalid_date")
 		require.Equal(t, before, w.get(path).Body)
 		w.put(path, "name=a", "If-Unmodified-Since: "+at.Format(http.TimeFormat)).is(200)
@@ -260,7 +271,8 @@ func TestUnknownResourcesAre404(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	w.get("/producer/x").problem(404, "producer_not_found")
-	for _, path := range []string{"/channel/x", "/channel/x/consumers", "/channel/x/messages", "/channel/x/consumer/k", "/channel/x/consumer/k/dlq", "/channel/x/message/m", "/channel/x/consumer/k/job/j"} {
+	for _, path := range []string{"/channel/x", "/channel/x/consumers", "/channel/x/messages", "/channel/x/consumer/k",
+		"/channel/x/consumer/k/dlq", "/channel/x/message/m", "/channel/x/consumer/k/job/j"} {
 		w.get(path).problem(404, "channel_not_found")
 	}
 	for _, path := range []string{"/channel/c/consumer/x", "/channel/c/consumer/x/dlq", "/channel/c/consumer/x/job/j"} {
@@ -298,7 +310,8 @@ func TestConditionalGETs(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	w.consumer("k", "push")
-	for _, path := range []string{"/producer/p", "/channel/c", "/channel/c/consumer/k", "/producers", "/channels", "/channel/c/consumers"} {
+	for _, path := range []string{"/producer/p", "/channel/c", "/channel/c/consumer/k", "/producers", "/channels",
+		"/channel/c/consumers"} {
 		r := w.get(path).is(200)
 		at := r.lastModified()
 		same := w.get(path, "If-Modified-Since: "+at.Format(http.TimeFormat)).is(304)
@@ -318,7 +331,8 @@ func TestAStoreThatIsDownIs503WithoutItsWords(t *testing.T) {
 	w.channel()
 	require.NoError(t, w.store.Close())
 	for _, r := range []reply{
-		w.get("/producer/p"), w.get("/producers"), w.get("/channel/c"), w.get("/channel/c/messages"), w.get("/channel/c/message/m"),
+		w.get("/producer/p"), w.get("/producers"), w.get("/channel/c"), w.get("/channel/c/messages"), w.get(
+			"/channel/c/message/m"),
 		w.put("/producer/p", "name=x"), w.put("/channel/c", "name=x"), w.put("/channel/c/consumer/k", "type=pull"),
 	} {
 		r.problem(503, "unavailable")

@@ -16,7 +16,8 @@ func responseExchanges(w *world) (all []wired) {
 		all = append(all, wired{method + " " + route, method + " " + path, r})
 	}
 	const message = "/channel/{channel}/message/{message}"
-	do(201, "PUT", "/producer/{producer}", "/producer/sends", "token="+secret+"&replyUrl=http://127.0.0.1:1/replies&signingSecret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE%3D", formHeader)
+	do(201, "PUT", "/producer/{producer}", "/producer/sends", "token="+secret+
+		"&replyUrl=http://127.0.0.1:1/replies&signingSecret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE%3D", formHeader)
 	do(200, "PUT", "/producer/{producer}", "/producer/sends", "name=Sends", formHeader)
 	w.put("/channel/asks", "token="+secret+"-c").is(201)
 	w.put("/channel/asks/consumer/one", "type=pull&responses=store&responseMaxBytes=4&token="+secret+"-one").is(201)
@@ -25,8 +26,10 @@ func responseExchanges(w *world) (all []wired) {
 	m := w.insertInto("asks", durable.Message{Key: "asked", ProducerNo: p.No})
 	require.NotNil(w.t, k)
 	own := []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Consumer-Token: " + secret + "-one"}
-	do(202, "POST", message+"/response", "/channel/asks/message/asked/response", "\xff\x00 is cut", append(own, "Content-Type: application/x-a", "X-Result: 1", "Cookie: a=b")...)
-	do(409, "POST", message+"/response", "/channel/asks/message/"+m.ID.String()+"/response", "again", append(own, "X-Broker-Consumer-ID: one")...)
+	do(202, "POST", message+"/response", "/channel/asks/message/asked/response", "\xff\x00 is cut",
+		append(own, "Content-Type: application/x-a", "X-Result: 1", "Cookie: a=b")...)
+	do(409, "POST", message+"/response", "/channel/asks/message/"+m.ID.String()+"/response", "again",
+		append(own, "X-Broker-Consumer-ID: one")...)
 	do(200, "GET", message+"/responses", "/channel/asks/message/asked/responses", "")
 	do(200, "GET", message+"/responses", "/channel/asks/message/asked/responses?first=two", "")
 	do(200, "GET", "/producer/{producer}/dlq", "/producer/sends/dlq", "")
@@ -40,7 +43,8 @@ func TestResponsesAreThoseOfTheProducerOfTheMessage(t *testing.T) {
 	w.put("/producer/q", "token="+secret+"-q").is(201)
 	responseExchanges(w)
 	as := func(id, token string) []string {
-		return []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Producer-ID: " + id, "X-Broker-Producer-Token: " + token}
+		return []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Producer-ID: " + id,
+			"X-Broker-Producer-Token: " + token}
 	}
 	const path = "/channel/asks/message/asked/responses"
 	w.do("GET", path, "", as("sends", secret)...).is(200)
@@ -54,7 +58,8 @@ func TestResponsesAreThoseOfTheProducerOfTheMessage(t *testing.T) {
 
 	post := func(status int, headers ...string) {
 		t.Helper()
-		w.do("POST", "/channel/asks/message/asked/response", "x", append(headers, "X-Broker-Channel-Token: "+secret+"-c")...).is(status)
+		w.do("POST", "/channel/asks/message/asked/response", "x", append(headers, "X-Broker-Channel-Token: "+secret+
+			"-c")...).is(status)
 	}
 	post(401)
 	post(403, "X-Broker-Consumer-Token: wrong")

@@ -104,13 +104,16 @@ func (a *API) requeueDeadJob(ctx context.Context, rc *fasthttp.RequestCtx) error
 	return a.redrive(ctx, rc, k, m, true)
 }
 
-func (a *API) redrive(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Consumer, m *durable.Message, onlyDead bool) error {
+func (a *API) redrive(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Consumer, m *durable.Message,
+	onlyDead bool) error {
 	if k.LeftOut(m.Head()) {
-		return problem.New(fasthttp.StatusConflict, "job_filtered", "The filter of the consumer left the message out when it was stored: there is nothing to deliver.")
+		return problem.New(fasthttp.StatusConflict, "job_filtered", "The filter of the consumer left the message out when "+
+			"it was stored: there is nothing to deliver.")
 	}
 	_, err := a.o.Desk.RetriggerJob(ctx, k.No, m.Head(), onlyDead)
 	if errors.Is(err, jobs.ErrNotDead) {
-		return problem.New(fasthttp.StatusBadRequest, "job_not_dead", "The job is not dead, so its consumer cannot redrive it.")
+		return problem.New(fasthttp.StatusBadRequest, "job_not_dead",
+			"The job is not dead, so its consumer cannot redrive it.")
 	}
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ var (
 	rootStyle string
 
 	rootTemplate = template.Must(template.New("root").Parse(rootPage))
-	rootPolicy   = "default-src 'none'; style-src 'sha256-" + hashOf(rootStyle) + "'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	rootPolicy   = "default-src 'none'; style-src 'sha256-" + hashOf(rootStyle) +
+		"'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 func hashOf(text string) string {

@@ -18,11 +18,16 @@ func TestTheRootIsAPageForBrowsersAndJSONForAllOthers(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	for accept, page := range map[string]bool{
-		browser: true, "Accept: text/html": true, "Accept: TEXT/HTML": true, "Accept: text/*": true, "Accept: text/html;level=1": true, "Accept: text/html, */*": true,
-		"Accept: application/json;q=0.9, text/html": true, "Accept: application/json;q=0.4, text/html;q=0.5": true, "Accept: text/html, application/json": true, "Accept: */*;q=0.1, text/html;q=0.1": true,
-		"X-Nothing: 1": false, "Accept: */*": false, "Accept: application/json": false, "Accept: application/json, text/plain, */*": false, "Accept: application/json, text/html": false,
-		"Accept: text/html;q=0.5, application/json": false, "Accept: text/html;q=0": false, "Accept: text/html;q=0, */*": false, "Accept: text/html;q=0.1, */*;q=0.2": false, "Accept: image/png": false,
-		"Accept: text/html;q=x": false, "Accept: text/html;q=2": false, "Accept: text/html;q=NaN": false, "Accept: ,;=,": false, "Accept: application/*, text/html;q=0.9": false,
+		browser: true, "Accept: text/html": true, "Accept: TEXT/HTML": true, "Accept: text/*": true,
+		"Accept: text/html;level=1": true, "Accept: text/html, */*": true,
+		"Accept: application/json;q=0.9, text/html": true, "Accept: application/json;q=0.4, text/html;q=0.5": true,
+		"Accept: text/html, application/json": true, "Accept: */*;q=0.1, text/html;q=0.1": true,
+		"X-Nothing: 1": false, "Accept: */*": false, "Accept: application/json": false,
+		"Accept: application/json, text/plain, */*": false, "Accept: application/json, text/html": false,
+		"Accept: text/html;q=0.5, application/json": false, "Accept: text/html;q=0": false,
+		"Accept: text/html;q=0, */*": false, "Accept: text/html;q=0.1, */*;q=0.2": false, "Accept: image/png": false,
+		"Accept: text/html;q=x": false, "Accept: text/html;q=2": false, "Accept: text/html;q=NaN": false,
+		"Accept: ,;=,": false, "Accept: application/*, text/html;q=0.9": false,
 		"Accept: " + strings.Repeat("a/b,", 3000): false,
 	} {
 		r := w.get("/", accept).is(200)
@@ -51,7 +56,8 @@ func TestTheRootIsCachedByItsTagAndSaysWhatItSaysToEverybody(t *testing.T) {
 		again := w.get("/", accept, "If-None-Match: "+r.Header("ETag")).is(304)
 		require.Empty(t, again.Body)
 		require.Equal(t, "Accept", again.Header("Vary"))
-		require.Equal(t, r.Body, w.get("/", accept, adminHeader, "Host: stranger.example", "Origin: http://stranger.example").is(200).Body)
+		require.Equal(t, r.Body, w.get("/", accept, adminHeader, "Host: stranger.example",
+			"Origin: http://stranger.example").is(200).Body)
 		bare := w.do("HEAD", "/", "", accept).is(200)
 		require.Equal(t, r.Header("ETag"), bare.Header("ETag"))
 	}

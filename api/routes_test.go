@@ -61,10 +61,12 @@ func TestHEADIsWhereverGETIs(t *testing.T) {
 		gets++
 		path := strings.Replace(example(r.Path), "/job/j", "/job/"+m.ID.Job(k.Position).String(), 1)
 		for _, path := range []string{path, path + "?size=x", strings.Replace(path, "/c/", "/%20/", 1)} {
-			full := raw(t, addr, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: same\r\nConnection: close\r\n\r\n")[0]
+			full := raw(
+				t, addr, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: same\r\nConnection: close\r\n\r\n")[0]
 			c, err := net.Dial("tcp", addr)
 			require.NoError(t, err)
-			_, err = io.WriteString(c, "HEAD "+path+" HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: same\r\nConnection: close\r\n\r\n")
+			_, err = io.WriteString(c, "HEAD "+path+" HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: same\r\nConnection: "+
+				"close\r\n\r\n")
 			require.NoError(t, err)
 			all, err := io.ReadAll(c)
 			require.NoError(t, err)
@@ -91,7 +93,8 @@ func TestHEADIsWhereverGETIs(t *testing.T) {
 
 // example fills the parameters of a path.
 func example(path string) string {
-	return strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{scheduled}", "s", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{receipt}", "r", "{job}", "j", "{link}", "l").Replace(path)
+	return strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{scheduled}",
+		"s", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{receipt}", "r", "{job}", "j", "{link}", "l").Replace(path)
 }
 
 func TestOtherMethodsGet405WithTheAllowedOnes(t *testing.T) {
@@ -124,9 +127,12 @@ func TestPathsThatNameNothingGet404AndNeverARedirect(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	for _, path := range []string{
-		"/nothing", "/producer", "/producer/", "/producers/", "/producer/p/", "/channel/c/", "/channel/c/consumers/", "/channel/c/nothing",
-		"/channels/c", "/PRODUCERS", "/Producer/p", "//producers", "/producers//", "/./producers", "/x/../producers", "/channel//consumers",
-		"/channel/c/../c", "/channel/c//consumers", "/%70roducers", "/producers%2F", "/channel/c/consumer/k/job", "/.git/config", "/debug/pprof/",
+		"/nothing", "/producer", "/producer/", "/producers/", "/producer/p/", "/channel/c/", "/channel/c/consumers/",
+		"/channel/c/nothing",
+		"/channels/c", "/PRODUCERS", "/Producer/p", "//producers", "/producers//", "/./producers", "/x/../producers",
+		"/channel//consumers",
+		"/channel/c/../c", "/channel/c//consumers", "/%70roducers", "/producers%2F", "/channel/c/consumer/k/job",
+		"/.git/config", "/debug/pprof/",
 		"/channel/c/message", "/metrics/", "/readyz/x",
 	} {
 		r := w.get(path, adminHeader)
@@ -142,7 +148,8 @@ func TestIDsInPathsAreCheckedAfterDecoding(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	bad := []string{
-		"%2F", "a%2Fb", "..", "%2e%2e", "%2E", "%00", "a%00b", "%", "%2", "%zz", "%25", "%27%20OR%201=1", "'", "a'b", `%22`, "a+b", "%20", "a%0Ab",
+		"%2F", "a%2Fb", "..", "%2e%2e", "%2E", "%00", "a%00b", "%", "%2", "%zz", "%25", "%27%20OR%201=1", "'", "a'b", `%22`,
+		"a+b", "%20", "a%0Ab",
 		"%C3%A4", "%EF%BC%8F", "*", "a;b", "a,b", "(", "$", "%5C", strings.Repeat("x", 256), strings.Repeat("%78", 256),
 	}
 	for _, r := range Routes() {

@@ -25,9 +25,12 @@ import (
 var mostCounted = 1_000_000
 
 var (
-	errUnknownScheduled = problem.New(fasthttp.StatusNotFound, "scheduled_message_not_found", "The channel has no such scheduled message.")
-	errDispatched       = problem.New(fasthttp.StatusConflict, "already_dispatched", "The scheduled message is due or sent, so it is not deleted.")
-	errStatus           = problem.New(fasthttp.StatusBadRequest, "invalid_status", "The parameter status must be 101 or SCHEDULED, or 102 or DISPATCHED.")
+	errUnknownScheduled = problem.New(fasthttp.StatusNotFound, "scheduled_message_not_found",
+		"The channel has no such scheduled message.")
+	errDispatched = problem.New(fasthttp.StatusConflict, "already_dispatched",
+		"The scheduled message is due or sent, so it is not deleted.")
+	errStatus = problem.New(fasthttp.StatusBadRequest, "invalid_status",
+		"The parameter status must be 101 or SCHEDULED, or 102 or DISPATCHED.")
 )
 
 func scheduledPath(channelID, id string) string {
@@ -35,7 +38,8 @@ func scheduledPath(channelID, id string) string {
 }
 
 // scheduledFor returns the scheduled message that an ID names. A producer sees its own only.
-func (a *API) scheduledFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, id string) (*durable.Scheduled, error) {
+func (a *API) scheduledFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel,
+	id string) (*durable.Scheduled, error) {
 	m, err := a.findScheduled(ctx, ch, id, a.namer(rc))
 	if err != nil {
 		return nil, err
@@ -50,7 +54,8 @@ func (a *API) scheduledFor(ctx context.Context, rc *fasthttp.RequestCtx, ch *cat
 }
 
 // findScheduled finds a schedule as locate finds a message.
-func (a *API) findScheduled(ctx context.Context, ch *catalogue.Channel, id string, producer *durable.Producer) (*durable.Scheduled, error) {
+func (a *API) findScheduled(ctx context.Context, ch *catalogue.Channel, id string,
+	producer *durable.Producer) (*durable.Scheduled, error) {
 	if internal, err := ident.Parse(id); err == nil {
 		m, err := a.o.Store.ScheduledByID(ctx, internal)
 		if err == nil && m.ChannelNo == ch.No || err != nil && !errors.Is(err, durable.ErrNotFound) {
@@ -115,8 +120,10 @@ func (a *API) answerScheduled(rc *fasthttp.RequestCtx, m *durable.Scheduled) err
 // viewScheduled returns m without its payload.
 func viewScheduled(m *durable.Scheduled) apitype.ScheduledMessage {
 	view := apitype.ScheduledMessage{
-		ID: m.ID.String(), MessageID: m.PublicID(), ContentType: jsontext.HeaderText(m.ContentType), ContentEncoding: jsontext.HeaderText(m.ContentEncoding()), Priority: m.Priority,
-		DispatchSchedule: apitype.Time{Time: time.UnixMilli(m.DueMs)}, Status: apitype.Scheduled, Recurrence: m.Recurrence, Headers: headersOf(m.Headers),
+		ID: m.ID.String(), MessageID: m.PublicID(), ContentType: jsontext.HeaderText(m.ContentType),
+		ContentEncoding: jsontext.HeaderText(m.ContentEncoding()), Priority: m.Priority,
+		DispatchSchedule: apitype.Time{Time: time.UnixMilli(m.DueMs)}, Status: apitype.Scheduled, Recurrence: m.Recurrence,
+		Headers: headersOf(m.Headers),
 	}
 	if !utf8.Valid(m.Payload) {
 		view.PayloadEncoding = apitype.Base64
@@ -174,7 +181,8 @@ func (a *API) listScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error 
 			from, err = a.scheduledFor(ctx, rc, ch, q.First)
 		}
 		if errors.Is(err, errUnknownScheduled) {
-			return problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no scheduled message of the channel.")
+			return problem.New(fasthttp.StatusBadRequest, "unknown_first",
+				"The parameter first names no scheduled message of the channel.")
 		} else if err != nil {
 			return err
 		}
@@ -188,7 +196,8 @@ func (a *API) listScheduled(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	for i, m := range found {
 		at = newest(at, m.ID.Time())
 		if i == q.Size {
-			view.Pages = q.nextAt(channelPath(ch.ID)+"/scheduled-messages", m.PathID(), strconv.FormatInt(m.DueMs, 10)+"."+m.ID.String())
+			view.Pages = q.nextAt(channelPath(ch.ID)+"/scheduled-messages", m.PathID(), strconv.FormatInt(m.DueMs, 10)+"."+
+				m.ID.String())
 			break
 		}
 		view.Result = append(view.Result, scheduledPath(ch.ID, m.PathID()))
@@ -249,7 +258,8 @@ func (a *API) countMessages(ctx context.Context, rc *fasthttp.RequestCtx) error 
 		return err
 	}
 	count := func(n int, link string) apitype.StatusCount {
-		return apitype.StatusCount{Count: n, AtLeast: n >= mostCounted, Links: apitype.CountLinks{Messages: channelPath(ch.ID) + link}}
+		return apitype.StatusCount{Count: n, AtLeast: n >= mostCounted,
+			Links: apitype.CountLinks{Messages: channelPath(ch.ID) + link}}
 	}
 	view := apitype.MessageCounts{Counts: apitype.StatusCounts{
 		Dispatched:          count(c.Messages, "/messages?status=102"),

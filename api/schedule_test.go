@@ -14,20 +14,23 @@ import (
 func scheduledExchanges(w *world) (all []wired) {
 	defer func(n int) { mostCounted = n }(mostCounted)
 	mostCounted = 2
-	w.plan(durable.Scheduled{Message: durable.Message{Key: "s", Payload: []byte("\"<s>\""), ContentType: "text/plain", Headers: []byte("x-a:b\n"), Priority: 3}})
+	w.plan(durable.Scheduled{Message: durable.Message{Key: "s", Payload: []byte("\"<s>\""), ContentType: "text/plain",
+		Headers: []byte("x-a:b\n"), Priority: 3}})
 	recurs := w.plan(durable.Scheduled{Message: durable.Message{Payload: []byte{0xff}}, Recurrence: "cron:* * * * *"})
 	m := recurs.Message
 	m.ID, m.Audience, m.Shape = w.ids.Next(), len(w.cat.Channel("c").Consumers), w.cat.Channel("c").Shape
 	m.Occurrence = &durable.Occurrence{Of: recurs.ID, NextNo: 1, NextMs: recurs.DueMs + 1}
 	require.NoError(w.t, w.store.Insert(context.Background(), w.node, []*durable.Message{&m})[0])
-	for _, e := range [][2]string{{"/scheduled-message/{scheduled}", "/scheduled-message/s"}, {"/scheduled-message/{scheduled}", "/scheduled-message/" + recurs.ID.String()},
+	for _, e := range [][2]string{{"/scheduled-message/{scheduled}", "/scheduled-message/s"},
+		{"/scheduled-message/{scheduled}", "/scheduled-message/" + recurs.ID.String()},
 		{"/scheduled-messages", "/scheduled-messages?size=1&status=101"}, {"/messages-status", "/messages-status"}} {
 		r := w.get("/channel/c" + e[1]).is(200)
 		all = append(all, wired{"GET /channel/{channel}" + e[0], "GET /channel/c" + e[1], r})
 	}
 	all = append(all, wired{"PUT /channel/{channel}/scheduled-message/{scheduled}", "PUT /channel/c/scheduled-message/s",
 		w.do("PUT", "/channel/c/scheduled-message/s", "").is(200)})
-	all = append(all, wired{"DELETE /channel/{channel}/scheduled-message/{scheduled}", "DELETE /channel/c/scheduled-message/s",
+	all = append(all, wired{"DELETE /channel/{channel}/scheduled-message/{scheduled}",
+		"DELETE /channel/c/scheduled-message/s",
 		w.do("DELETE", "/channel/c/scheduled-message/s", "").is(204)})
 	return all
 }
@@ -82,7 +85,8 @@ func TestAScheduledMessageIsChangedAsItWasSeen(t *testing.T) {
 func TestScheduledMessagesThatAreDueStay(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
-	s := durable.Scheduled{Message: durable.Message{ID: w.ids.Next(), ChannelNo: w.cat.Channel("c").No, ProducerNo: w.cat.Producer("p").No}, DueMs: time.Now().UnixMilli()}
+	s := durable.Scheduled{Message: durable.Message{ID: w.ids.Next(), ChannelNo: w.cat.Channel("c").No,
+		ProducerNo: w.cat.Producer("p").No}, DueMs: time.Now().UnixMilli()}
 	w.node.Known = w.cat.Version()
 	require.NoError(t, w.store.Schedule(context.Background(), w.node, []*durable.Scheduled{&s})[0])
 	path := "/channel/c/scheduled-message/" + s.ID.String()

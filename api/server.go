@@ -229,11 +229,14 @@ func refuse(rc *fasthttp.RequestCtx, err error) {
 	p := problem.New(fasthttp.StatusBadRequest, "bad_request", "The request is not well-formed HTTP.")
 	switch {
 	case errors.Is(err, errTwice):
-		p = problem.New(fasthttp.StatusBadRequest, "duplicate_header", "A header whose name begins with X-Broker- occurs more than once.")
+		p = problem.New(fasthttp.StatusBadRequest, "duplicate_header",
+			"A header whose name begins with X-Broker- occurs more than once.")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		p = problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this broker accepts.")
+		p = problem.New(fasthttp.StatusRequestEntityTooLarge, "body_too_large",
+			"The body is larger than this broker accepts.")
 	case errors.As(err, &small):
-		p = problem.New(fasthttp.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The request line and headers have more than 16 KiB.")
+		p = problem.New(fasthttp.StatusRequestHeaderFieldsTooLarge, "header_too_large",
+			"The request line and headers have more than 16 KiB.")
 	case errors.As(err, &timeout) && timeout.Timeout():
 		p = problem.New(fasthttp.StatusRequestTimeout, "request_timeout", "The request did not arrive in time.")
 	}

@@ -96,15 +96,22 @@ func TestAmbiguousRequestsAreRefusedAndTheConnectionIsClosed(t *testing.T) {
 	addr := startServer(t, echo, nil)
 	smuggled := "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, request := range map[string]string{
-		"two different lengths":         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 38\r\n\r\n" + smuggled,
-		"two equal lengths":             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n" + smuggled,
-		"length and chunks":             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
-		"chunks and length":             "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + smuggled,
-		"two transfer encodings":        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + smuggled,
-		"an unknown transfer encoding":  "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + smuggled,
-		"a negative length":             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + smuggled,
-		"a signed length":               "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +0\r\n\r\n" + smuggled,
-		"a length that overflows":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551616\r\n\r\n" + smuggled,
+		"two different lengths": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 38\r\n\r\n" +
+			smuggled,
+		"two equal lengths": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n" +
+			smuggled,
+		"length and chunks": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n0\r\n\r\n" + smuggled,
+		"chunks and length": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: " +
+			"5\r\n\r\n0\r\n\r\n" + smuggled,
+		"two transfer encodings": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: " +
+			"identity\r\n\r\n0\r\n\r\n" + smuggled,
+		"an unknown transfer encoding": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" +
+			smuggled,
+		"a negative length": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + smuggled,
+		"a signed length":   "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +0\r\n\r\n" + smuggled,
+		"a length that overflows": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551616\r\n\r\n" +
+			smuggled,
 		"blank before the colon":        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length : 38\r\n\r\n" + smuggled,
 		"a folded header":               "POST / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n Content-Length: 38\r\n\r\n" + smuggled,
 		"a header ended by LF alone":    "POST / HTTP/1.1\r\nHost: x\nContent-Length: 0\r\n\r\n" + smuggled,
@@ -114,14 +121,18 @@ func TestAmbiguousRequestsAreRefusedAndTheConnectionIsClosed(t *testing.T) {
 		"a header line without a colon": "POST / HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n" + smuggled,
 		"no host":                       "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n" + smuggled,
 		"two hosts":                     "POST / HTTP/1.1\r\nHost: x\r\nHost: y\r\nContent-Length: 0\r\n\r\n" + smuggled,
-		"a bad chunk size":              "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n0\r\n\r\n" + smuggled,
-		"a huge chunk size":             "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nab\r\n0\r\n\r\n" + smuggled,
-		"a chunk without its end":       "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n" + smuggled,
-		"chunk lines ended by LF alone": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\na\n0\n\n" + smuggled,
-		"no HTTP at all":                "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n" + smuggled,
-		"a version that is none":        "POST / HTTP/one\r\nHost: x\r\n\r\n" + smuggled,
-		"a request line of one word":    "POST\r\nHost: x\r\n\r\n" + smuggled,
-		"HTTP/0.9":                      "GET /\r\n\r\n" + smuggled,
+		"a bad chunk size": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\nzz\r\nab\r\n0\r\n\r\n" + smuggled,
+		"a huge chunk size": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\nfffffffffffffffff\r\nab\r\n0\r\n\r\n" + smuggled,
+		"a chunk without its end": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n" + smuggled,
+		"chunk lines ended by LF alone": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\na\n0\n\n" +
+			smuggled,
+		"no HTTP at all":             "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n" + smuggled,
+		"a version that is none":     "POST / HTTP/one\r\nHost: x\r\n\r\n" + smuggled,
+		"a request line of one word": "POST\r\nHost: x\r\n\r\n" + smuggled,
+		"HTTP/0.9":                   "GET /\r\n\r\n" + smuggled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireRefusedAlone(t, addr, request)
@@ -132,7 +143,8 @@ func TestAmbiguousRequestsAreRefusedAndTheConnectionIsClosed(t *testing.T) {
 func TestABodyOfAGETIsReadAsItsBody(t *testing.T) {
 	addr := startServer(t, echo, nil)
 	smuggled := "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
-	answers := raw(t, addr, fmt.Sprintf("GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%sGET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", len(smuggled), smuggled))
+	answers := raw(t, addr, fmt.Sprintf("GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%sGET /b "+
+		"HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", len(smuggled), smuggled))
 	require.Len(t, answers, 2)
 	for i, want := range []string{fmt.Sprintf("GET /a %d", len(smuggled)), "GET /b 0"} {
 		body, err := io.ReadAll(answers[i].Body)
@@ -150,7 +162,8 @@ func TestTooLargeBodiesGet413AlsoWhileTheClientIsStillSending(t *testing.T) {
 		answer.Body.Close()
 	}
 	// Without a length, as a stream of chunks.
-	answer, err := http.Post("http://"+addr+"/x", "text/plain", io.LimitReader(strings.NewReader(strings.Repeat("x", 3<<20)), 3<<20))
+	answer, err := http.Post("http://"+addr+"/x", "text/plain",
+		io.LimitReader(strings.NewReader(strings.Repeat("x", 3<<20)), 3<<20))
 	require.NoError(t, err)
 	requireProblem(t, answer, 413, "body_too_large")
 	answer.Body.Close()
@@ -158,7 +171,8 @@ func TestTooLargeBodiesGet413AlsoWhileTheClientIsStillSending(t *testing.T) {
 
 func TestTheLargestBodyIsAccepted(t *testing.T) {
 	addr := startServer(t, echo, nil)
-	answer, err := http.Post("http://"+addr+"/x", "multipart/form-data; boundary=b", strings.NewReader(strings.Repeat("x", 1<<20)))
+	answer, err := http.Post("http://"+addr+"/x", "multipart/form-data; boundary=b",
+		strings.NewReader(strings.Repeat("x", 1<<20)))
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
@@ -221,7 +235,8 @@ func TestALargeBodyMayTakeLongerThanTheReadTimeout(t *testing.T) {
 
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	addr := startServer(t, echo, nil)
-	answers := raw(t, addr, "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcPOST /2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	answers := raw(t, addr, "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcPOST /2 HTTP/1.1\r\nHost: "+
+		"x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	require.Len(t, answers, 3)
 	for i, want := range []string{"POST /1 3", "POST /2 2", "GET /3 0"} {
 		body, err := io.ReadAll(answers[i].Body)

@@ -77,7 +77,8 @@ func (d *document) is(id string) error {
 	if d.id == "" || d.id == id {
 		return nil
 	}
-	return problem.New(fasthttp.StatusBadRequest, "invalid_id", "The member ID is not the ID in the path. Leave it out, or send the request to its own path.")
+	return problem.New(fasthttp.StatusBadRequest, "invalid_id", "The member ID is not the ID in the path. Leave it "+
+		"out, or send the request to its own path.")
 }
 
 // settle takes masked secrets out of the document, which keep the stored ones, and what JSON shows of the
@@ -92,7 +93,8 @@ func (d *document) settle(shown []policy.Setting, inForce bool) error {
 		case text == s.Value && (s.Masks(text) || d.json && (inForce || !s.Inherited)):
 			delete(d.form, field)
 		case s.Masks(text):
-			return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy", "The field %s is masked, and no such secret is stored. Give the secret, or leave the field out.", field)
+			return problem.Newf(fasthttp.StatusBadRequest, "invalid_policy",
+				"The field %s is masked, and no such secret is stored. Give the secret, or leave the field out.", field)
 		}
 	}
 	return nil

@@ -28,7 +28,8 @@ type once struct {
 
 // answerConsumer writes a consumer with its counts. The entity tag leaves the counts out, so that
 // a condition in a PUT does not fail because of a message, and what this answer alone tells.
-func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, status int, channelID string, k *durable.Consumer, only once) error {
+func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, status int, channelID string,
+	k *durable.Consumer, only once) error {
 	view := a.viewConsumer(channelID, k)
 	stable, err := encode(view)
 	if err != nil {
@@ -93,7 +94,8 @@ func (a *API) reviveConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error
 }
 
 // changeState answers with the consumer after the change, which may have changed nothing.
-func (a *API) changeState(ctx context.Context, rc *fasthttp.RequestCtx, change func(States, context.Context, *durable.Consumer) (durable.Consumer, error)) error {
+func (a *API) changeState(ctx context.Context, rc *fasthttp.RequestCtx, change func(States, context.Context,
+	*durable.Consumer) (durable.Consumer, error)) error {
 	if err := noForm(rc); err != nil {
 		return err
 	}
@@ -134,7 +136,8 @@ func (a *API) setChannelPaused(ctx context.Context, rc *fasthttp.RequestCtx, pau
 }
 
 // errLink refuses a revive link.
-var errLink = problem.New(fasthttp.StatusGone, "link_invalid", "This link revives nothing: it was used, has expired, or the consumer has changed its state since.")
+var errLink = problem.New(fasthttp.StatusGone, "link_invalid", "This link revives nothing: it was used, has "+
+	"expired, or the consumer has changed its state since.")
 
 // showLink asks for a confirmation. It changes nothing, because mail scanners open links.
 func (a *API) showLink(ctx context.Context, rc *fasthttp.RequestCtx) error {

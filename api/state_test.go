@@ -14,8 +14,10 @@ import (
 // setState moves a consumer, whatever its state.
 func (w *world) setState(k *durable.Consumer, to durable.ConsumerState) *durable.Consumer {
 	w.t.Helper()
-	_, _, err := w.store.SetConsumerState(context.Background(), durable.StateChange{ConsumerNo: k.No, To: to, Reason: "by a <test>",
-		From: []durable.ConsumerState{durable.StateActive, durable.StatePaused, durable.StateDead, durable.StateGone, durable.StateProbing}})
+	_, _, err := w.store.SetConsumerState(context.Background(), durable.StateChange{ConsumerNo: k.No, To: to,
+		Reason: "by a <test>",
+		From: []durable.ConsumerState{durable.StateActive, durable.StatePaused, durable.StateDead, durable.StateGone,
+			durable.StateProbing}})
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.cat.Refresh(context.Background()))
 	return w.cat.ConsumerByNo(k.No)
@@ -28,7 +30,8 @@ const publicURL = "https://broker.example/at"
 func (w *world) linkOfDead(k *durable.Consumer) string {
 	w.t.Helper()
 	k = w.setState(k, durable.StateDead)
-	alert := durable.Alert{Event: durable.ConsumerDead, ChannelID: "c", ConsumerID: k.ID, ConsumerNo: k.No, AtMs: k.StateMs}
+	alert := durable.Alert{Event: durable.ConsumerDead, ChannelID: "c", ConsumerID: k.ID, ConsumerNo: k.No,
+		AtMs: k.StateMs}
 	link, err := w.states.AlertLink(context.Background(), &alert)
 	require.NoError(w.t, err)
 	path, ok := strings.CutPrefix(link, publicURL)

@@ -50,7 +50,8 @@ func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) erro
 	if err != nil {
 		return err
 	}
-	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: a.forProducer(rc), path: messagePath(ch.ID, m.PathID()), size: q.Size}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: a.forProducer(rc), path: messagePath(ch.ID, m.PathID()),
+		size: q.Size}
 	if t.own != nil && m.ProducerNo != t.own.No {
 		return errUnknownMessage
 	}
@@ -87,7 +88,8 @@ func (a *API) jobTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: a.forProducer(rc), path: consumerPath(ch.ID, k.ID) + "/job/" + m.ID.Job(k.Position).String(), size: q.Size, pos: k.Position}
+	t := &timeline{a: a, ch: ch, m: m, own: publisher(rc), hide: a.forProducer(rc), path: consumerPath(ch.ID, k.ID) +
+		"/job/" + m.ID.Job(k.Position).String(), size: q.Size, pos: k.Position}
 	if t.own != nil && m.ProducerNo != t.own.No {
 		return errUnknownJob
 	}
@@ -103,7 +105,8 @@ func (a *API) jobTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return t.answer(ctx, rc, q, []*durable.Consumer{k}, "")
 }
 
-var errUnknownStep = problem.New(fasthttp.StatusBadRequest, "unknown_first", "The parameter first names no place in this timeline; take it from Pages.")
+var errUnknownStep = problem.New(fasthttp.StatusBadRequest, "unknown_first",
+	"The parameter first names no place in this timeline; take it from Pages.")
 
 // begin reads the parameter first: the ID of a job, alone or with a time: its steps from then on.
 func (t *timeline) begin(first string) error {
@@ -127,7 +130,8 @@ func (t *timeline) begin(first string) error {
 
 // answer answers with the steps of the jobs of these consumers. rest is where the page after all
 // of them begins; "": there is none.
-func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuery, consumers []*durable.Consumer, rest string) error {
+func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuery, consumers []*durable.Consumer,
+	rest string) error {
 	t.changed = t.m.ID.Time()
 	if len(consumers) > 0 {
 		byNo := make(map[uint32]*durable.Consumer, len(consumers))
@@ -200,7 +204,8 @@ func (t *timeline) job(k *durable.Consumer, steps []durable.Step) {
 
 func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineEvent {
 	e := apitype.TimelineEvent{
-		At: apitype.Time{Time: time.UnixMilli(s.AtMs)}, Event: s.Kind.String(), ConsumerID: k.ID, JobID: t.m.ID.Job(k.Position).String(),
+		At: apitype.Time{Time: time.UnixMilli(s.AtMs)}, Event: s.Kind.String(), ConsumerID: k.ID, JobID: t.m.ID.Job(
+			k.Position).String(),
 		Attempt: s.Attempt, Status: s.StatusCode, DurationMs: s.DurationMs, ReasonCode: s.Reason.String(),
 	}
 	var detail []string
@@ -240,7 +245,8 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 func (t *timeline) endOfDeleted(ctx context.Context, k *durable.Consumer) error {
 	states, err := t.a.o.Desk.StatesOf(ctx, k, []ident.ID{t.m.ID})
 	if err == nil && states[0].Reason == durable.ConsumerDeleted {
-		t.result = append(t.result, t.event(k, &durable.Step{Kind: durable.StepDead, AtMs: k.StateMs, Reason: durable.ConsumerDeleted, Text: states[0].Error}))
+		t.result = append(t.result, t.event(k, &durable.Step{Kind: durable.StepDead, AtMs: k.StateMs,
+			Reason: durable.ConsumerDeleted, Text: states[0].Error}))
 	}
 	return err
 }

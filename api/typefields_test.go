@@ -15,8 +15,10 @@ func TestFieldsThatMeanNothingToAPullConsumerAreRefused(t *testing.T) {
 	w.put("/channel/c/consumer/pull", "type=pull").is(201)
 	w.put("/channel/c/consumer/push", "callbackUrl=http://localhost/").is(201)
 	values := map[string]string{
-		"protocol": "h2", "retryOn": "5xx", "retryShare": "50", "adaptive": "true", "tombstoneAfter": "5", "tombstoneWindow": "1h", "statusUrl": "http://localhost/{messageID}",
-		"signingSecret": "generate", "signingSecretPrevious": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "signingOverlap": "1h", "headers": "X-A: 1", "authorization": "bearer x", "identity": "minimal",
+		"protocol": "h2", "retryOn": "5xx", "retryShare": "50", "adaptive": "true", "tombstoneAfter": "5",
+		"tombstoneWindow": "1h", "statusUrl": "http://localhost/{messageID}",
+		"signingSecret": "generate", "signingSecretPrevious": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+		"signingOverlap": "1h", "headers": "X-A: 1", "authorization": "bearer x", "identity": "minimal",
 		"async": "true", "asyncStatus": "201", "resultUrl": "http://localhost/{messageID}",
 	}
 	require.Len(t, values, len(ofPush))

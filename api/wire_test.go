@@ -34,17 +34,20 @@ func exchanges(w *world) (all []wired) {
 	}
 	get := func(route, path string, headers ...string) { w.t.Helper(); do(200, "GET", route, path, "", headers...) }
 
-	const producer, channel, consumer = "/producer/{producer}", "/channel/{channel}", "/channel/{channel}/consumer/{consumer}"
+	const producer, channel, consumer = "/producer/{producer}", "/channel/{channel}",
+		"/channel/{channel}/consumer/{consumer}"
 	do(201, "PUT", producer, "/producer/p", "name=The+%3CProducer%3E+%26+%E2%80%A8&token="+secret+"-p", formHeader)
 	do(200, "PUT", producer, "/producer/p", "", formHeader)
 	do(201, "PUT", channel, "/channel/c", "name=The+Channel&token="+secret+"-c", formHeader)
 	do(200, "PUT", channel, "/channel/c", "", formHeader)
 	do(201, "PUT", consumer, "/channel/c/consumer/pull", "type=pull&token="+secret+"-pull", formHeader)
 	push := w.consumer("push", "push")
-	do(200, "PUT", consumer, "/channel/c/consumer/push", "protocol=h2&timeout=5s&backoff=1s,2s&retryOn=5xx&maxRetries=2", formHeader)
+	do(200, "PUT", consumer, "/channel/c/consumer/push", "protocol=h2&timeout=5s&backoff=1s,2s&retryOn=5xx&maxRetries=2",
+		formHeader)
 	pull := w.cat.Consumer("c", "pull")
 	get(producer, "/producer/p")
-	do(201, "PUT", producer, "/producer/signs", "token="+secret+"&publishSecret="+secret+"-of-16-and-more&statusEvents=all&replyUrl=http://127.0.0.1:9/r&signingSecret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", formHeader)
+	do(201, "PUT", producer, "/producer/signs", "token="+secret+"&publishSecret="+secret+
+		"-of-16-and-more&statusEvents=all&replyUrl=http://127.0.0.1:9/r&signingSecret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", formHeader)
 	get(channel, "/channel/c")
 	get(consumer, "/channel/c/consumer/push")
 	get(consumer, "/channel/c/consumer/pull")
@@ -54,7 +57,8 @@ func exchanges(w *world) (all []wired) {
 	get("/channel/{channel}/consumers", "/channel/c/consumers")
 
 	text := w.insert(durable.Message{
-		Key: "text", Priority: 7, ContentType: "text/plain; charset=\"utf-8\"", Headers: []byte("traceparent:00-a\nx-b:<&>\u2028\xff\n"),
+		Key: "text", Priority: 7, ContentType: "text/plain; charset=\"utf-8\"", Headers: []byte(
+			"traceparent:00-a\nx-b:<&>\u2028\xff\n"),
 		Payload: []byte("\x00\t\n\"\\/\x7f\u2028<>&\u00e9"),
 	})
 	bytes := w.insert(durable.Message{Payload: []byte("\xff\x00")})
@@ -63,7 +67,8 @@ func exchanges(w *world) (all []wired) {
 	end := func(k *durable.Consumer, m durable.Message, n int, kind durable.OutcomeKind) {
 		w.record(durable.Outcome{
 			Kind: kind, ConsumerNo: k.No, ID: m.ID, Attempts: n, AtMs: at + int64(n), NextMs: at + time.Hour.Milliseconds(),
-			StatusCode: 500, Error: "answered <500>", Answer: []byte([]string{"\x00\u2028&", "\xff"}[n%2]), DurationMs: 12, Tracked: true,
+			StatusCode: 500, Error: "answered <500>", Answer: []byte([]string{"\x00\u2028&",
+				"\xff"}[n%2]), DurationMs: 12, Tracked: true,
 		})
 	}
 	end(push, text, 1, durable.OutcomeRetry)
@@ -72,7 +77,8 @@ func exchanges(w *world) (all []wired) {
 	w.kill(pull, text)
 	w.kill(pull, bytes)
 	job := func(k *durable.Consumer, m durable.Message) string { return jobPath(k, m) }
-	const messages, message, jobRoute, dlq = channel + "/messages", channel + "/message/{message}", consumer + "/job/{job}", consumer + "/dlq"
+	const messages, message, jobRoute, dlq = channel + "/messages", channel + "/message/{message}", consumer +
+		"/job/{job}", consumer + "/dlq"
 	get(messages, "/channel/c/messages?size=2")
 	get(message, "/channel/c/message/text")
 	get(message, "/channel/c/message/text?size=1")
@@ -83,7 +89,8 @@ func exchanges(w *world) (all []wired) {
 	all = append(all, bulkExchanges(w)...)
 	all = append(all, responseExchanges(w)...)
 	all = append(all, replayExchanges(w, push)...)
-	asProducer := []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Producer-ID: p", "X-Broker-Producer-Token: " + secret + "-p"}
+	asProducer := []string{"X-Broker-Channel-Token: " + secret + "-c", "X-Broker-Producer-ID: p",
+		"X-Broker-Producer-Token: " + secret + "-p"}
 	get(message, "/channel/c/message/text", asProducer...)
 	get(jobRoute, job(push, text))
 	get(jobRoute, job(push, text), asProducer...)
@@ -100,11 +107,13 @@ func exchanges(w *world) (all []wired) {
 	do(200, "POST", consumer+"/resume", "/channel/c/consumer/push/resume", "")
 	for _, method := range []string{"GET", "POST"} {
 		r := w.do(method, w.linkOfDead(push), "").is(200)
-		all = append(all, wired{method + " " + consumer + "/revive/{link}", method + " " + "/channel/c/consumer/push/revive/LINK", r})
+		all = append(all, wired{method + " " + consumer + "/revive/{link}", method + " " +
+			"/channel/c/consumer/push/revive/LINK", r})
 	}
 	do(200, "POST", consumer+"/revive", "/channel/c/consumer/push/revive", "")
 	do(202, "POST", message+"/re-trigger", "/channel/c/message/text/re-trigger", "", adminHeader)
-	do(202, "POST", message+"/job/{job}/re-trigger", "/channel/c/message/text/job/"+text.ID.Job(push.Position).String()+"/re-trigger", "", adminHeader)
+	do(202, "POST", message+"/job/{job}/re-trigger", "/channel/c/message/text/job/"+text.ID.Job(push.Position).String()+
+		"/re-trigger", "", adminHeader)
 	do(202, "POST", jobRoute+"/requeue-dead-job", job(pull, text)+"/requeue-dead-job", "", tokens("pull")...)
 	do(202, "POST", dlq, "/channel/c/consumer/pull/dlq", "requeue="+secret+"-pull", formHeader)
 

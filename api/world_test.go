@@ -133,12 +133,15 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Cleanup(func() { _ = client.Close() })
 	w.queue = redisq.New(client, redisq.Options{})
 	w.cat = catalogue.New(w.store, slog.Default())
-	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, NowMs: func() int64 { return time.Now().UnixMilli() }, Wake: func(uint32) {}, Dirty: func(uint32) {}}
+	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, NowMs: func() int64 { return time.Now().UnixMilli() },
+		Wake: func(uint32) {}, Dirty: func(uint32) {}}
 
 	o := Options{
 		Policies: testPolicies(),
-		Store:    w.store, Catalogue: w.cat, Desk: w.desk, Auditor: &jobs.Auditor{Store: w.store, Queue: w.queue}, Data: (*dataPlane)(w), Bulks: (*dataPlane)(w),
-		AdminToken: adminToken, OpenManagement: true, AllowDelete: true, AllowedHosts: []string{"broker"}, RationalDelay: 2 * time.Second,
+		Store:    w.store, Catalogue: w.cat, Desk: w.desk, Auditor: &jobs.Auditor{Store: w.store,
+			Queue: w.queue}, Data: (*dataPlane)(w), Bulks: (*dataPlane)(w),
+		AdminToken: adminToken, OpenManagement: true, AllowDelete: true, AllowedHosts: []string{"broker"},
+		RationalDelay: 2 * time.Second,
 		Announce: func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -183,7 +186,8 @@ type dataPlane world
 func (d *dataPlane) note(rc *fasthttp.RequestCtx, name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.data = append(d.data, fmt.Sprintf("%s %v %v %v", name, rc.UserValue("channel"), rc.UserValue("consumer"), rc.UserValue("job")))
+	d.data = append(d.data, fmt.Sprintf("%s %v %v %v", name, rc.UserValue("channel"), rc.UserValue("consumer"),
+		rc.UserValue("job")))
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 }
 
@@ -199,7 +203,8 @@ func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {
 func (*dataPlane) Receipt(rc *fasthttp.RequestCtx) { problem.Write(rc, errUnknownMessage) }
 
 // Reschedule makes the message one of a day later.
-func (d *dataPlane) Reschedule(_ *fasthttp.RequestCtx, _ catalogue.Standing, was *durable.Scheduled, c durable.ScheduleChange) (*durable.Scheduled, error) {
+func (d *dataPlane) Reschedule(_ *fasthttp.RequestCtx, _ catalogue.Standing, was *durable.Scheduled,
+	c durable.ScheduleChange) (*durable.Scheduled, error) {
 	c.Times = &durable.Scheduled{DueMs: was.DueMs + 86_400_000}
 	return d.store.ChangeScheduled(context.Background(), c)
 }
@@ -229,7 +234,8 @@ func (w *world) do(method, path, body string, headers ...string) reply {
 		req.Header.Add(name, value)
 	}
 	require.NoError(w.t, w.client.DoTimeout(req, resp, 20*time.Second))
-	r := reply{w.t, resp.StatusCode(), func(name string) string { return string(resp.Header.Peek(name)) }, string(resp.Body())}
+	r := reply{w.t, resp.StatusCode(), func(name string) string { return string(resp.Header.Peek(name)) },
+		string(resp.Body())}
 	require.NotEmpty(w.t, r.Header("X-Request-ID"))
 	require.NotContains(w.t, r.Header("Location"), secret)
 	if r.Status >= 400 {
@@ -304,7 +310,8 @@ func (w *world) channel() {
 
 func (w *world) consumer(id, kind string) *durable.Consumer {
 	w.t.Helper()
-	w.put("/channel/c/consumer/"+id, "name=N+"+id+"&token="+secret+"-"+id+"&type="+kind+"&callbackUrl=http://127.0.0.1:1/"+id).is(201)
+	w.put("/channel/c/consumer/"+id, "name=N+"+id+"&token="+secret+"-"+id+"&type="+kind+"&callbackUrl=http://127.0.0.1:1/"+
+		id).is(201)
 	return w.cat.Consumer("c", id)
 }
 
@@ -336,7 +343,8 @@ func (w *world) insertInto(channel string, m durable.Message) durable.Message {
 // plan stores a schedule of the same producer and channel as insert. It is due in ten years.
 func (w *world) plan(s durable.Scheduled) durable.Scheduled {
 	w.t.Helper()
-	s.ID, s.ChannelNo, s.ProducerNo, s.DueMs = w.ids.Next(), w.cat.Channel("c").No, w.cat.Producer("p").No, time.Now().AddDate(10, 0, 0).UnixMilli()
+	s.ID, s.ChannelNo, s.ProducerNo, s.DueMs = w.ids.Next(), w.cat.Channel("c").No, w.cat.Producer(
+		"p").No, time.Now().AddDate(10, 0, 0).UnixMilli()
 	w.node.Known = w.cat.Version()
 	for _, err := range w.store.Schedule(context.Background(), w.node, []*durable.Scheduled{&s}) {
 		require.NoError(w.t, err)
@@ -359,8 +367,9 @@ func (w *world) record(o durable.Outcome) {
 func (w *world) kill(k *durable.Consumer, m durable.Message) {
 	w.t.Helper()
 	w.record(durable.Outcome{
-		Kind: durable.OutcomeDead, Reason: durable.AttemptsExhausted, ConsumerNo: k.No, ID: m.ID, Priority: m.Priority, Attempts: 6,
-		AtMs: time.Now().UnixMilli(), StatusCode: 500, Error: "answered 500", Answer: []byte("oops"), DurationMs: 12,
+		Kind: durable.OutcomeDead, Reason: durable.AttemptsExhausted, ConsumerNo: k.No, ID: m.ID, Priority: m.Priority,
+		Attempts: 6,
+		AtMs:     time.Now().UnixMilli(), StatusCode: 500, Error: "answered 500", Answer: []byte("oops"), DurationMs: 12,
 	})
 }
 
@@ -373,5 +382,6 @@ func (w *world) waiting(k *durable.Consumer) int {
 
 // testPolicies are the policies of the test world.
 func testPolicies() *policy.Book {
-	return policy.NewBook(policy.Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: policy.Waits(5*time.Second, 30*time.Second)})
+	return policy.NewBook(policy.Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: policy.Waits(5*time.Second,
+		30*time.Second)})
 }

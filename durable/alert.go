@@ -21,7 +21,8 @@ const (
 
 // String returns the name of the event as clients see it.
 func (e Event) String() string {
-	return [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing", "books.differ"}[min(e, BooksDiffer)]
+	return [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing",
+		"books.differ"}[min(e, BooksDiffer)]
 }
 
 // A Sink is a place that alerts go to.
@@ -171,7 +172,8 @@ func (s *Store) raise(ctx context.Context, tx *sql.Tx, a Alert) error {
 
 // DueAlerts returns up to limit alerts that a sink may be given now, the oldest first, and the
 // time from which the sink may be given another one; 0: none waits.
-func (s *Store) DueAlerts(ctx context.Context, sink Sink, nowMs int64, limit int) (due []Alert, nextMs int64, err error) {
+func (s *Store) DueAlerts(ctx context.Context, sink Sink, nowMs int64, limit int) (due []Alert, nextMs int64,
+	err error) {
 	err = repeat(ctx, "read alerts", func(ctx context.Context) error {
 		if due, err = selectAll[Alert](ctx, s.reads, selectDueAlerts, sink, nowMs, limit); err != nil {
 			return err
@@ -212,7 +214,8 @@ func (s *Store) FinishAlert(ctx context.Context, a Alert, onto []Sink, most int)
 		}
 		for _, sink := range onto {
 			var all, channel, consumer int
-			if err := tx.QueryRowContext(ctx, countAlerts, []byte(a.ChannelID), a.ConsumerNo, sink).Scan(&all, &channel, &consumer); err != nil {
+			if err := tx.QueryRowContext(ctx, countAlerts, []byte(a.ChannelID), a.ConsumerNo, sink).Scan(&all, &channel,
+				&consumer); err != nil {
 				return err
 			}
 			if consumer >= most-all-channel {

@@ -83,7 +83,8 @@ func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID, li
 
 func (s *Store) recordAttempts(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
 	return write(ctx, tx, s.dialect.sql(insertAttempts), outcomes, func(o *Outcome) []any {
-		return []any{o.ConsumerNo, o.ID[:], o.AtMs, o.attempt(), o.StatusCode, note(o.Error), o.DurationMs, head(o.Answer), o.Phase, orNull(o.node())}
+		return []any{o.ConsumerNo, o.ID[:], o.AtMs, o.attempt(), o.StatusCode, note(o.Error), o.DurationMs, head(o.Answer),
+			o.Phase, orNull(o.node())}
 	})
 }
 

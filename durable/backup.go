@@ -74,7 +74,8 @@ func copySQLite(ctx context.Context, from, to string) error {
 // openFile opens a database that is there.
 func openFile(file string) (*sql.DB, error) {
 	params := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(10000)"}}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: params.Encode()}).String())
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(),
+		RawQuery: params.Encode()}).String())
 	if err == nil {
 		db.SetMaxOpenConns(1)
 	}

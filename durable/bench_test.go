@@ -75,7 +75,8 @@ func benchmarkInsert(b *testing.B, s *durable.Store, workers int) {
 func benchMessages(ids *ident.Generator, audience int) []*durable.Message {
 	batch := make([]*durable.Message, benchBatch)
 	for i := range batch {
-		batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Audience: audience, ContentType: "text/plain", Payload: benchPayload}
+		batch[i] = &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Audience: audience,
+			ContentType: "text/plain", Payload: benchPayload}
 	}
 	return batch
 }
@@ -111,7 +112,8 @@ func benchmarkPurge(b *testing.B, s *durable.Store) {
 	_, _, err := s.PutChannel(b.Context(), durable.Put{ID: "c"})
 	require.NoError(b, err)
 	url := "http://127.0.0.1/"
-	k, _, err := s.PutConsumer(b.Context(), durable.ConsumerPut{Put: durable.Put{ID: "k"}, ChannelID: "c", CallbackURL: &url})
+	k, _, err := s.PutConsumer(b.Context(), durable.ConsumerPut{Put: durable.Put{ID: "k"}, ChannelID: "c",
+		CallbackURL: &url})
 	require.NoError(b, err)
 	node, err := s.LeaseNode(b.Context(), "n", time.Hour)
 	require.NoError(b, err)

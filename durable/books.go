@@ -158,7 +158,8 @@ WHERE m.channel_no = ?
 func (s *Store) Books(ctx context.Context, k Consumer, after, through ident.ID) (Books, error) {
 	var a audit
 	err := s.run(ctx, transaction{
-		name: "balance the books", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
+		name: "balance the books", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead,
+			ReadOnly: true}, reads: true, harmless: true,
 	}, func(ctx context.Context, tx *sql.Tx) error {
 		a = audit{tx: tx, k: k, after: after, through: through}
 		return a.run(ctx)
@@ -218,7 +219,8 @@ func (a *audit) in() []any { return []any{a.k.No, a.after[:], a.through[:], a.th
 
 // sheets adds the sums of the stretches that lie in the question.
 func (a *audit) sheets(ctx context.Context) error {
-	if err := a.tx.QueryRowContext(ctx, selectSheetSums, a.in()...).Scan(&a.Accepted, &a.Filtered, &a.Delivered); err != nil {
+	if err := a.tx.QueryRowContext(ctx, selectSheetSums, a.in()...).Scan(&a.Accepted, &a.Filtered,
+		&a.Delivered); err != nil {
 		return err
 	}
 	err := each(ctx, a.tx, selectChangedSheets, a.in(), func(r *sql.Rows) error {
@@ -253,16 +255,17 @@ func (a *audit) uncovered(ctx context.Context) ([]gap, error) {
 		return []gap{{a.after, a.through}}, nil
 	}
 	gaps := []gap{{a.after, ident.ID(first)}}
-	err := each(ctx, a.tx, selectSheetGaps, append(append([]any{a.through[:]}, a.in()...), a.through[:]), func(r *sql.Rows) error {
-		g := gap{through: a.through}
-		var next []byte
-		err := r.Scan(asID{&g.after}, &next)
-		if len(next) == ident.Size && ident.ID(next).Compare(g.through) < 0 {
-			g.through = ident.ID(next)
-		}
-		gaps = append(gaps, g)
-		return err
-	})
+	err := each(ctx, a.tx, selectSheetGaps, append(append([]any{a.through[:]}, a.in()...), a.through[:]),
+		func(r *sql.Rows) error {
+			g := gap{through: a.through}
+			var next []byte
+			err := r.Scan(asID{&g.after}, &next)
+			if len(next) == ident.Size && ident.ID(next).Compare(g.through) < 0 {
+				g.through = ident.ID(next)
+			}
+			gaps = append(gaps, g)
+			return err
+		})
 	return gaps, err
 }
 
@@ -274,7 +277,8 @@ func (a *audit) count(ctx context.Context, after, through ident.ID) error {
 	}
 	var accepted, filtered, waiting, delivered int64
 	no := a.k.No
-	args := append(appendHasPosition(appendHasPosition(nil, a.k.Position), a.k.Position), no, no, no, a.k.ChannelNo, after[:], through[:])
+	args := append(appendHasPosition(appendHasPosition(nil, a.k.Position), a.k.Position), no, no, no, a.k.ChannelNo,
+		after[:], through[:])
 	err := a.tx.QueryRowContext(ctx, countIn, a.k.appendMeant(args)...).Scan(&accepted, &filtered, &waiting)
 	if err != nil {
 		return err

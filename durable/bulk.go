@@ -219,7 +219,8 @@ type ownedBulk struct {
 
 // owning runs f in a transaction that has the row of a bulk locked, for its owner. A repeat
 // after a lost answer runs f again: f looks whether it has its effect already.
-func (s *Store) owning(ctx context.Context, name string, h BulkOwner, f func(ctx context.Context, tx *sql.Tx, b ownedBulk) error) error {
+func (s *Store) owning(ctx context.Context, name string, h BulkOwner, f func(ctx context.Context, tx *sql.Tx,
+	b ownedBulk) error) error {
 	err := s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		if s.dialect != sqliteDialect {
 			if err := exec(ctx, tx, setBulkSession); err != nil {

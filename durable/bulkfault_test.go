@@ -61,7 +61,8 @@ func TestMySQLEndsTheLocksOfAnOwnerThatStandsStill(t *testing.T) {
 	still, goOn, ended := make(chan struct{}, 10), make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
-			step := &durable.BulkStep{By: b.BulkOwner, To: durable.BulkPosition{Row: 2}, Messages: []*durable.Message{message("fresh", "1"), message("taken", "2")}, Rows: []int64{1, 2},
+			step := &durable.BulkStep{By: b.BulkOwner, To: durable.BulkPosition{Row: 2},
+				Messages: []*durable.Message{message("fresh", "1"), message("taken", "2")}, Rows: []int64{1, 2},
 				Reason: func(error) string { // the messages are inserted, and the transaction is open
 					still <- struct{}{}
 					<-goOn
@@ -87,7 +88,10 @@ func TestMySQLEndsTheLocksOfAnOwnerThatStandsStill(t *testing.T) {
 	require.Less(t, time.Since(began), 20*time.Second)
 	t.Logf("replaced after %v", time.Since(began))
 	eventually(func() bool {
-		step := &durable.BulkStep{By: next.BulkOwner, To: durable.BulkPosition{Row: 1}, Messages: []*durable.Message{message("fresh", "mine")}, Rows: []int64{1}, Reason: func(err error) string { return fmt.Sprint(err) }}
+		step := &durable.BulkStep{By: next.BulkOwner, To: durable.BulkPosition{Row: 1},
+			Messages: []*durable.Message{message("fresh", "mine")}, Rows: []int64{1}, Reason: func(err error) string {
+				return fmt.Sprint(err)
+			}}
 		err := second.StepBulk(t.Context(), node, step)
 		if isStale(err) {
 			return false
@@ -110,7 +114,8 @@ func TestALostAnswerNeverLosesOrDoublesARowOfABulkOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
-	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "INSERT INTO bulk_steps", "UPDATE bulks", "COMMIT", "START TRANSACTION")
+	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "INSERT INTO bulk_steps", "UPDATE bulks", "COMMIT",
+		"START TRANSACTION")
 	ch, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)
 	node, err := direct.LeaseNode(t.Context(), "n", time.Hour)
@@ -120,14 +125,16 @@ func TestALostAnswerNeverLosesOrDoublesARowOfABulkOnMySQL(t *testing.T) {
 	p.chance.Store(30)
 	const rounds, size = 60, 5
 	for round := int64(0); round < rounds; {
-		step := &durable.BulkStep{By: b.BulkOwner, From: durable.BulkPosition{Row: round * size}, To: durable.BulkPosition{Row: (round + 1) * size}, Reason: func(err error) string { return fmt.Sprint(err) }}
+		step := &durable.BulkStep{By: b.BulkOwner, From: durable.BulkPosition{Row: round * size},
+			To: durable.BulkPosition{Row: (round + 1) * size}, Reason: func(err error) string { return fmt.Sprint(err) }}
 		first := ids.Block(size)
 		for i := range size {
 			key := ""
 			if i%2 == 0 {
 				key = fmt.Sprintf("m-%d-%d", round, i)
 			}
-			step.Messages = append(step.Messages, &durable.Message{ID: first.After(i), ChannelNo: ch.No, ProducerNo: 1, Key: key, Payload: []byte("p")})
+			step.Messages = append(step.Messages, &durable.Message{ID: first.After(i), ChannelNo: ch.No, ProducerNo: 1, Key: key,
+				Payload: []byte("p")})
 			step.Rows = append(step.Rows, step.From.Row+int64(i)+1)
 		}
 		switch err := faulty.StepBulk(t.Context(), node, step); {
@@ -168,7 +175,8 @@ func TestALostAnswerToTheLastStepOfABulkIsFoundOnMySQL(t *testing.T) {
 	var steps []*durable.BulkStep
 	for range 30 {
 		b := bulkOf(t, direct, ch.No, ids.Next())
-		steps = append(steps, &durable.BulkStep{By: b.BulkOwner, To: durable.BulkPosition{Row: 1}, Rows: []int64{1}, Last: true,
+		steps = append(steps, &durable.BulkStep{By: b.BulkOwner, To: durable.BulkPosition{Row: 1}, Rows: []int64{1},
+			Last:   true,
 			Reason: func(err error) string { return fmt.Sprint(err) }})
 	}
 	p.chance.Store(50)

@@ -138,7 +138,8 @@ func (b *block) picky() bool { return b.jobs != int64(b.audience)*int64(b.messag
 // deleted consumers count only once they are delivered. Of a step whose jobs are all delivered the
 // sum is stored, so it is counted once. The others cost two index ranges for each consumer, which
 // contain the delivered and dead jobs of the step only. The count ends after a time.
-func (s *Store) CountBulkJobs(ctx context.Context, id ident.ID, consumers []*Consumer, most time.Duration) (jobs BulkJobs, err error) {
+func (s *Store) CountBulkJobs(ctx context.Context, id ident.ID, consumers []*Consumer,
+	most time.Duration) (jobs BulkJobs, err error) {
 	end := time.Now().Add(most)
 	err = repeat(ctx, "count the jobs of a bulk", func(ctx context.Context) error {
 		return s.reads.QueryRowContext(ctx, selectBulkSums, id[:]).Scan(&jobs.Delivered)
@@ -146,7 +147,8 @@ func (s *Store) CountBulkJobs(ctx context.Context, id ident.ID, consumers []*Con
 	var after ident.ID
 	for err == nil {
 		var page []block
-		if page, err = readAll[block](ctx, s, "read the steps of a bulk", selectBulkSteps, id[:], after[:], bulkStepPage); err != nil || len(page) == 0 {
+		if page, err = readAll[block](ctx, s, "read the steps of a bulk", selectBulkSteps, id[:], after[:],
+			bulkStepPage); err != nil || len(page) == 0 {
 			break
 		}
 		for _, b := range page {
@@ -176,7 +178,8 @@ func (b *block) columns() columns {
 func (s *Store) countJobsOf(ctx context.Context, k *Consumer, b *block, owed, done, gone *int64) error {
 	err := s.reads.QueryRowContext(ctx, countBlockDelivered, k.No, b.first[:], b.last[:]).Scan(done)
 	if err == nil && b.picky() && *done < *owed {
-		err = s.reads.QueryRowContext(ctx, countBlockOwed, k.appendConcerns([]any{k.ChannelNo, b.first[:], b.last[:]})...).Scan(owed)
+		err = s.reads.QueryRowContext(ctx, countBlockOwed, k.appendConcerns([]any{k.ChannelNo, b.first[:],
+			b.last[:]})...).Scan(owed)
 	}
 	if err == nil && *done < *owed {
 		err = s.reads.QueryRowContext(ctx, countBlockDead, k.No, b.first[:], b.last[:]).Scan(gone)

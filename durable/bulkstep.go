@@ -145,7 +145,8 @@ func (s *Store) storeBulkRows(ctx context.Context, tx *sql.Tx, node NodeLease, s
 
 // rowResult reports whether an error is the result of one row, beside which others are stored.
 func rowResult(err error) bool {
-	return errors.Is(err, ErrDuplicate) || errors.Is(err, ErrConflict) || errors.Is(err, ErrReused) || errors.Is(err, ErrRejected)
+	return errors.Is(err, ErrDuplicate) || errors.Is(err, ErrConflict) || errors.Is(err, ErrReused) ||
+		errors.Is(err, ErrRejected)
 }
 
 // insertHere stores a part inside a transaction and sets a result for every entry. After an error
@@ -251,7 +252,8 @@ func (s *Store) moveBulk(ctx context.Context, tx *sql.Tx, b ownedBulk, step *Bul
 	if step.Last {
 		state, total, lease, next = BulkDone, step.To.Row, 0, 0
 	}
-	err := exec(ctx, tx, moveBulk, state, lease, next, total, step.To.Row, step.To.Byte, published, len(rejected), duplicates,
+	err := exec(ctx, tx, moveBulk, state, lease, next, total, step.To.Row, step.To.Byte, published, len(rejected),
+		duplicates,
 		step.Speed, b.nowMs, b.ID[:])
 	return err
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// SweepBulks ends bulks of deleted producers and channels, removes the bodies of bulks that are over, bulks whose client went away before their
-// body was whole and, if beforeMs is not 0, bulks that are over since before that time. It does a
-// small part, and reports whether there may be more. The row of a bulk goes last, so that a crash
-// leaves nothing that no sweep finds.
+// SweepBulks ends bulks of deleted producers and channels, removes the bodies of bulks that are over,
+// bulks whose client went away before their body was whole and, if beforeMs is not 0, bulks that are
+// over since before that time. It does a small part, and reports whether there may be more. The row of
+// a bulk goes last, so that a crash leaves nothing that no sweep finds.
 func (s *Store) SweepBulks(ctx context.Context, nowMs, beforeMs int64) (more bool, err error) {
 	if more, err := s.endOrphanedBulk(ctx, nowMs); err != nil || more {
 		return more, err
@@ -46,7 +46,8 @@ func (s *Store) bulkIDs(ctx context.Context, query string, args ...any) (ids []i
 
 // removeBody removes a part of the body of a bulk that is over.
 func (s *Store) removeBody(ctx context.Context, id ident.ID) error {
-	return s.run(ctx, transaction{name: "remove the body of a bulk", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	return s.run(ctx, transaction{name: "remove the body of a bulk", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		n, err := s.removeChunks(ctx, tx, id)
 		if err == nil && n == 0 {
 			err = exec(ctx, tx, forgetBulkBody, id[:])
@@ -131,6 +132,7 @@ func (s *Store) endOrphanedBulk(ctx context.Context, nowMs int64) (bool, error) 
 		return false, err
 	}
 	return true, repeat(ctx, "end a bulk of a deleted producer", func(ctx context.Context) error {
-		return exec(ctx, s.db, endBulkOf, BulkFailed, noOwner, nowMs, []byte("the producer or the channel was deleted"), found[0][:])
+		return exec(ctx, s.db, endBulkOf, BulkFailed, noOwner, nowMs, []byte("the producer or the channel was deleted"),
+			found[0][:])
 	})
 }

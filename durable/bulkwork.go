@@ -147,7 +147,8 @@ func (s *Store) RenewBulk(ctx context.Context, h BulkOwner) error {
 // tries and why the last one failed.
 func (s *Store) ReleaseBulk(ctx context.Context, h BulkOwner, waitMs int64, tries int, reason string) error {
 	err := s.owning(ctx, "release a bulk", h, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
-		return exec(ctx, tx, releaseBulk, noOwner, max(b.NextMs, b.nowMs+waitMs), tries, []byte(cutTo(reason, maxBulkReason)), b.ID[:])
+		return exec(ctx, tx, releaseBulk, noOwner, max(b.NextMs, b.nowMs+waitMs), tries, []byte(cutTo(reason, maxBulkReason)),
+			b.ID[:])
 	})
 	if errors.Is(err, ErrBulkLost) {
 		return nil // it is not the caller's any more
@@ -192,7 +193,8 @@ func (s *Store) PauseBulk(ctx context.Context, id ident.ID, paused bool) (*Bulk,
 
 // changeBulk runs f in a transaction that has the row of a bulk locked. An owner that works on the
 // bulk finds at its next step that it has lost it.
-func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func(ctx context.Context, tx *sql.Tx, b ownedBulk) error) (b *Bulk, err error) {
+func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func(ctx context.Context, tx *sql.Tx,
+	b ownedBulk) error) (b *Bulk, err error) {
 	err = s.run(ctx, transaction{name: name, harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		b, err = selectBulk(ctx, tx, s.dialect.sql(lockBulk), id[:])
 		if errors.Is(err, sql.ErrNoRows) || err == nil && b.State == BulkReceiving {

@@ -129,7 +129,8 @@ func (s *Store) now(ctx context.Context, q querier) (int64, error) {
 }
 
 func (s *Store) readClock(ctx context.Context, q querier) (r clockReading, err error) {
-	err = q.QueryRowContext(ctx, s.dialect.sql(selectClock)).Scan(&r.FloorMs, &r.AheadMs, &r.Steps, &r.Beat, &r.History, &r.serverMs)
+	err = q.QueryRowContext(ctx, s.dialect.sql(selectClock)).Scan(&r.FloorMs, &r.AheadMs, &r.Steps, &r.Beat, &r.History,
+		&r.serverMs)
 	if s.dialect == sqliteDialect {
 		r.serverMs = s.processMs()
 	}
@@ -138,7 +139,8 @@ func (s *Store) readClock(ctx context.Context, q querier) (r clockReading, err e
 
 // setClock stores a Clock if the row is still that of the reading.
 func (s *Store) setClock(ctx context.Context, r clockReading, next Clock) (set bool, err error) {
-	res, err := s.db.ExecContext(ctx, updateClock, next.FloorMs, next.AheadMs, next.Steps, next.Beat, next.History, r.Beat, r.History)
+	res, err := s.db.ExecContext(ctx, updateClock, next.FloorMs, next.AheadMs, next.Steps, next.Beat, next.History,
+		r.Beat, r.History)
 	if err != nil {
 		return false, err
 	}

@@ -19,7 +19,9 @@ func TestTheClockOfSQLiteNeverGoesBack(t *testing.T) {
 		dir := t.TempDir()
 		tables.SQLite(t, dir)
 		var off atomic.Int64
-		s, err := durable.OpenSQLite(t.Context(), dir, durable.Options{Clock: func() int64 { return time.Now().UnixMilli() + off.Load() }})
+		s, err := durable.OpenSQLite(t.Context(), dir, durable.Options{Clock: func() int64 {
+			return time.Now().UnixMilli() + off.Load()
+		}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		return storetest.Server{Store: s, Jump: func(by time.Duration) { off.Store(by.Milliseconds()) },

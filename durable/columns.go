@@ -97,13 +97,15 @@ func selectAll[T any, P rowOf[T]](ctx context.Context, q querier, query string, 
 }
 
 // selectOf is selectAll for a query that selects other columns of T.
-func selectOf[T any](ctx context.Context, q querier, of func(*T) columns, query string, args ...any) (out []T, err error) {
+func selectOf[T any](ctx context.Context, q querier, of func(*T) columns, query string, args ...any) (out []T,
+	err error) {
 	err = eachOf(ctx, q, of, query, args, func(row *T) { out = append(out, *row) })
 	return out, err
 }
 
 // eachOf calls f for every row of a query. f must not keep the row, whose fields are those of all rows.
-func eachOf[T any](ctx context.Context, q querier, of func(*T) columns, query string, args []any, f func(row *T)) error {
+func eachOf[T any](ctx context.Context, q querier, of func(*T) columns, query string, args []any,
+	f func(row *T)) error {
 	var row, empty T
 	fields := of(&row).fields()
 	return each(ctx, q, query, args, func(r *sql.Rows) error {
@@ -128,7 +130,8 @@ func readAll[T any, P rowOf[T]](ctx context.Context, s *Store, name, query strin
 }
 
 // readOf is readAll for a query that selects other columns of T.
-func readOf[T any](ctx context.Context, s *Store, name string, of func(*T) columns, query string, args ...any) (out []T, err error) {
+func readOf[T any](ctx context.Context, s *Store, name string, of func(*T) columns, query string, args ...any) (out []T,
+	err error) {
 	err = repeat(ctx, name, func(ctx context.Context) (err error) {
 		out, err = selectOf(ctx, s.reads, of, query, args...)
 		return err

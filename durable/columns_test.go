@@ -44,7 +44,8 @@ func TestAFieldIsReadAsItWasStored(t *testing.T) {
 	}
 	for _, stored := range []row{
 		{blob: []byte{}, at: fromMillis(0)},
-		{id: ident.Max(), other: ident.Max(), text: "t", key: "k", note: "n", blob: []byte("b"), owner: [4]byte{1, 2, 3, 4}, at: fromMillis(5), set: NoPositions},
+		{id: ident.Max(), other: ident.Max(), text: "t", key: "k", note: "n", blob: []byte("b"), owner: [4]byte{1, 2, 3, 4},
+			at: fromMillis(5), set: NoPositions},
 	} {
 		var read row
 		to := columnsOf(&read)

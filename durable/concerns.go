@@ -33,7 +33,8 @@ func (k *Consumer) LeftOut(h Head) bool {
 // HasJobAt is Concerns where only the position of the consumer is known: the caller's copy of the
 // catalogue may lack the consumer. It does not know Since.
 func (h Head) HasJobAt(position int) bool {
-	return h.covers(position) && (h.Addressed == "" || h.Addressed.Has(position)) && (h.LeftOut == "" || !h.LeftOut.Has(position))
+	return h.covers(position) && (h.Addressed == "" || h.Addressed.Has(position)) &&
+		(h.LeftOut == "" || !h.LeftOut.Has(position))
 }
 
 // covers reports whether the position existed when the message was stored. Audience is negative if

@@ -147,7 +147,8 @@ func (r Reopening) String() string {
 	return [...]string{"by request", "by the policy of the consumer", "claimed by a pull worker"}[min(r, ByWorker)]
 }
 
-func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids []ident.ID, nowMs int64, how Reopening) ([]OpenJob, error) {
+func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids []ident.ID, nowMs int64,
+	how Reopening) ([]OpenJob, error) {
 	var moved []OpenJob
 	err := s.run(ctx, transaction{name: name}, func(ctx context.Context, tx *sql.Tx) error {
 		moved = nil
@@ -166,7 +167,8 @@ func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids 
 	return moved, nil
 }
 
-func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, ids []ident.ID, nowMs int64, how Reopening) ([]OpenJob, error) {
+func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, ids []ident.ID, nowMs int64,
+	how Reopening) ([]OpenJob, error) {
 	var dead []OpenJob
 	redrives := map[ident.ID]int{}
 	err := each(ctx, tx, list(s.dialect.sql(takeDeadJobs), len(ids)), inArgs(consumerNo, ids), func(r *sql.Rows) error {
@@ -197,7 +199,8 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 		}
 		moved = append(moved, j)
 		gone = append(gone, j.ID)
-		args = append(args, consumerNo, bytesOf(j.ID), j.Priority, j.Attempts, nowMs, nowMs, 0, []byte{}, nowMs, redrives[j.ID])
+		args = append(args, consumerNo, bytesOf(j.ID), j.Priority, j.Attempts, nowMs, nowMs, 0, []byte{}, nowMs,
+			redrives[j.ID])
 	}
 	if len(moved) == 0 {
 		return nil, nil
@@ -205,7 +208,8 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	if err := insertRows(ctx, tx, s.dialect.sql(reopenJobs), args); err != nil {
 		return nil, err
 	}
-	if err := exec(ctx, tx, list(s.dialect.sql(insertRedrives), len(gone)), append([]any{nowMs, how}, inArgs(consumerNo, gone)...)...); err != nil {
+	if err := exec(ctx, tx, list(s.dialect.sql(insertRedrives), len(gone)), append([]any{nowMs, how},
+		inArgs(consumerNo, gone)...)...); err != nil {
 		return nil, err
 	}
 	if err := exec(ctx, tx, list(deadJobs.remove, len(gone)), inArgs(consumerNo, gone)...); err != nil {

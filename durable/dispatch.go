@@ -163,7 +163,8 @@ func (s *Store) standing(ctx context.Context, tx *sql.Tx, part []entry, errs []e
 	}
 	slices.SortFunc(ids, ident.ID.Compare)
 	found := map[ident.ID]Scheduled{}
-	err = eachOf(ctx, tx, (*Scheduled).stand, list(s.dialect.sql(lockStanding), len(ids)), idArgs(ids), func(m *Scheduled) { found[m.ID] = *m })
+	err = eachOf(ctx, tx, (*Scheduled).stand, list(s.dialect.sql(lockStanding), len(ids)), idArgs(ids),
+		func(m *Scheduled) { found[m.ID] = *m })
 	for _, e := range part {
 		m, ok := found[e.Occurrence.Of]
 		switch {
@@ -200,7 +201,8 @@ func (s *Store) freeReserved(ctx context.Context, tx *sql.Tx, todo []entry) erro
 }
 
 // storeOccurrencesSQLite stores messages and returns those that are stored.
-func (s *Store) storeOccurrencesSQLite(ctx context.Context, tx *sql.Tx, node NodeLease, todo []entry, errs []error) ([]entry, error) {
+func (s *Store) storeOccurrencesSQLite(ctx context.Context, tx *sql.Tx, node NodeLease, todo []entry,
+	errs []error) ([]entry, error) {
 	b := &sqliteBatch{store: s, ctx: ctx, tx: tx, node: node}
 	fresh, err := b.fresh(todo)
 	if err != nil {

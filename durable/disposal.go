@@ -74,7 +74,8 @@ FROM (
 
 // DeadHeads returns up to limit dead letters of a consumer with message IDs from from on, in
 // order, also those that are disposed of. next continues; it is zero at the end.
-func (s *Store) DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (out []DeadHead, next ident.ID, err error) {
+func (s *Store) DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (out []DeadHead,
+	next ident.ID, err error) {
 	err = repeat(ctx, "scan dead letters", func(ctx context.Context) error {
 		out, next = nil, ident.ID{}
 		n := 0
@@ -99,7 +100,8 @@ func (s *Store) Dispose(ctx context.Context, consumerNo uint32, dead []DeadHead,
 	if len(dead) == 0 {
 		return nil
 	}
-	return s.run(ctx, transaction{name: "dispose of dead letters", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	return s.run(ctx, transaction{name: "dispose of dead letters", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		for i := range dead {
 			if err := exec(ctx, tx, updateDisposal, to, consumerNo, dead[i].ID[:], dead[i].DiedMs); err != nil {
 				return err

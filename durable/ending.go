@@ -83,7 +83,8 @@ func (c change) endConsumer(ctx context.Context, k *Consumer) (err error) {
 	}
 	k.Token, k.Policy, k.Version = "", "", c.version
 	k.State, k.StateReason, k.StateMs = StateDeleted, "deleted by a request", max(c.nowMs, k.StateMs+1)
-	err = exec(ctx, c.tx, deleteConsumer, k.Until[:], []byte{}, []byte{}, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
+	err = exec(ctx, c.tx, deleteConsumer, k.Until[:], []byte{}, []byte{}, k.State, []byte(k.StateReason), k.StateMs,
+		c.version, k.No)
 	if err != nil {
 		return err
 	}

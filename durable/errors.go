@@ -55,7 +55,8 @@ func judge(err error) verdict {
 		return exists
 	case 1048: // column cannot be null
 		return stale
-	case 1406, 1366, 1264, 1292, 1300, 1365, 3140, 3819, 4025, 1118, 1153, 1301, 1690: // too long, not of the type, out of range, CHECK, packet
+	// too long, not of the type, out of range, CHECK, packet
+	case 1406, 1366, 1264, 1292, 1300, 1365, 3140, 3819, 4025, 1118, 1153, 1301, 1690:
 		return bad
 	}
 	return failed

@@ -25,7 +25,8 @@ const (
 
 // String returns the name of the state as clients see it.
 func (s ExchangeState) String() string {
-	return [...]string{"ARRIVED", "DELIVERED_TO_RECEIVER", "RESPONSE_RECEIVED_FROM_RECEIVER", "RESPONSE_DELIVERED_TO_SENDER", "FAILED"}[min(s, ExchangeFailed)]
+	return [...]string{"ARRIVED", "DELIVERED_TO_RECEIVER", "RESPONSE_RECEIVED_FROM_RECEIVER",
+		"RESPONSE_DELIVERED_TO_SENDER", "FAILED"}[min(s, ExchangeFailed)]
 }
 
 // Never is the DueMs of an exchange with which nothing is left to do.
@@ -171,7 +172,8 @@ func (s *Store) recordExchanges(ctx context.Context, tx *sql.Tx, delivered []Out
 			all = append(all, o.Exchange)
 		}
 		if o.ReplyTo.ConsumerNo != 0 {
-			if err := exec(ctx, tx, endExchange, o.AtMs, o.AtMs, int64(Never), o.ReplyTo.ConsumerNo, o.ReplyTo.ID[:]); err != nil {
+			if err := exec(ctx, tx, endExchange, o.AtMs, o.AtMs, int64(Never), o.ReplyTo.ConsumerNo,
+				o.ReplyTo.ID[:]); err != nil {
 				return err
 			}
 		}
@@ -229,7 +231,8 @@ func (h ExchangeHead) Over() bool {
 }
 
 // ExchangeHeads returns how far the exchanges of a consumer are that have a row.
-func (s *Store) ExchangeHeads(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]ExchangeHead, error) {
+func (s *Store) ExchangeHeads(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]ExchangeHead,
+	error) {
 	out := make(map[ident.ID]ExchangeHead, len(ids))
 	for _, part := range chunks(ids, maxInList) {
 		err := repeat(ctx, "read states of responses", func(ctx context.Context) error {

@@ -94,7 +94,8 @@ func (s *Store) DueWork(ctx context.Context, consumerNo uint32, nowMs int64, lim
 }
 
 // DelayWork makes exchanges of a consumer in a state due at dueMs, and counts tries.
-func (s *Store) DelayWork(ctx context.Context, consumerNo uint32, state ExchangeState, ids []ident.ID, dueMs int64, tries int) error {
+func (s *Store) DelayWork(ctx context.Context, consumerNo uint32, state ExchangeState, ids []ident.ID, dueMs int64,
+	tries int) error {
 	for _, part := range chunks(ids, maxInList) {
 		args := append([]any{dueMs, tries}, consumerNo, state)
 		for i := range part {

@@ -57,14 +57,16 @@ func TestALostAnswerNeverLosesOrDoublesAMessageOnMySQL(t *testing.T) {
 			for round := range rounds {
 				if w == 0 && round%20 == 10 { // knowledge goes stale under way
 					url := "http://127.0.0.1/"
-					_, _, err := direct.PutConsumer(t.Context(), durable.ConsumerPut{Put: durable.Put{ID: fmt.Sprint("k", round)}, ChannelID: "c", CallbackURL: &url})
+					_, _, err := direct.PutConsumer(t.Context(), durable.ConsumerPut{Put: durable.Put{ID: fmt.Sprint("k", round)},
+						ChannelID: "c", CallbackURL: &url})
 					if err != nil {
 						t.Error(err)
 					}
 				}
 				var batch []*durable.Message
 				for i := range 1 + round%7 {
-					m := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Audience: int(audience.Load()), Payload: []byte("p")}
+					m := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Audience: int(audience.Load()),
+						Payload: []byte("p")}
 					if round%3 == 1 {
 						m.Key = fmt.Sprintf("key %d", (round/3*7+i)%40) // shared by the workers
 					}
@@ -147,7 +149,8 @@ func TestALostAnswerNeverLosesOrDoublesAMessageOnMySQL(t *testing.T) {
 func TestOutcomesAreRecordedThroughABadConnectionOnMySQL(t *testing.T) {
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
-	faulty, p := openThrough(t, dsn, "INSERT INTO deliveries", "\nINSERT INTO", "\nDELETE FROM", "COMMIT", "START TRANSACTION")
+	faulty, p := openThrough(t, dsn, "INSERT INTO deliveries", "\nINSERT INTO", "\nDELETE FROM", "COMMIT",
+		"START TRANSACTION")
 	p.chance.Store(8)
 	var id ident.ID
 	for round := range 60 {
@@ -283,7 +286,8 @@ func TestAFrozenServerIsAnsweredAtTheDeadlineOnMySQL(t *testing.T) {
 	node, err := s.LeaseNode(t.Context(), "n", time.Hour)
 	require.NoError(t, err)
 	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
-	require.NoError(t, s.Insert(t.Context(), node, []*durable.Message{{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}})[0], "a connection is open")
+	require.NoError(t, s.Insert(t.Context(), node, []*durable.Message{{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}})[0],
+		"a connection is open")
 	m := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}
 
 	server.Pause()

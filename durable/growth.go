@@ -84,7 +84,8 @@ func (s *Store) Growing(ctx context.Context) (consumers []uint32, err error) {
 // BeginGrowth stores that the dead letters of a consumer grow, with the alert of it. begun is true
 // for one of several callers until EndGrowth.
 func (s *Store) BeginGrowth(ctx context.Context, consumerNo uint32, atMs int64, reason string) (begun bool, err error) {
-	err = s.run(ctx, transaction{name: "begin a growth of dead letters", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.run(ctx, transaction{name: "begin a growth of dead letters", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		begun = false
 		res, err := tx.ExecContext(ctx, s.dialect.sql(insertGrowth), consumerNo, atMs)
 		if err != nil {

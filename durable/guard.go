@@ -45,7 +45,9 @@ func appendGuard(b []byte, node NodeLease, e entry) []byte {
 	b = appendInt(b, node.Known)
 	b = append(b, ` AND LEAST(n.expires_ms - 1, `...)
 	b = appendInt(b, e.ID.Millis()+MaxIDAge.Milliseconds())
-	return append(b, `) >= GREATEST(k.ms, UNIX_TIMESTAMP(SYSDATE(3)) * 1000, LEAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 + k.ahead_ms, k.ms + 5000)))`...)
+	return append(
+		b,
+		`) >= GREATEST(k.ms, UNIX_TIMESTAMP(SYSDATE(3)) * 1000, LEAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 + k.ahead_ms, k.ms + 5000)))`...)
 }
 
 // fresh is the guard. SQLite has one writer, so no lease, audience, shape or pause changes until
@@ -53,7 +55,8 @@ func appendGuard(b []byte, node NodeLease, e entry) []byte {
 func (b *sqliteBatch) fresh(part []entry) (bool, error) {
 	clock := clockReading{serverMs: b.store.processMs()}
 	var expires int64
-	err := b.tx.QueryRowContext(b.ctx, sqliteNode, b.node.No, b.node.Token[:], b.node.Known).Scan(&expires, &clock.FloorMs, &clock.AheadMs)
+	err := b.tx.QueryRowContext(b.ctx, sqliteNode, b.node.No, b.node.Token[:], b.node.Known).Scan(&expires, &clock.FloorMs,
+		&clock.AheadMs)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -74,7 +74,8 @@ func (s *Store) KeepHolds(ctx context.Context, holds []Hold) (kept []bool, err e
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return int(holds[a].ConsumerNo) - int(holds[b].ConsumerNo) })
-	err = s.run(ctx, transaction{name: "keep holds of consumers", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.run(ctx, transaction{name: "keep holds of consumers", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		kept = make([]bool, len(holds))
 		for _, i := range order {
 			h := &holds[i]
@@ -89,7 +90,8 @@ func (s *Store) KeepHolds(ctx context.Context, holds []Hold) (kept []bool, err e
 			if err := exec(ctx, tx, s.dialect.sql(insertHold), h.ConsumerNo); err != nil {
 				return err
 			}
-			if err := exec(ctx, tx, updateHold, h.SinceMs, h.UntilMs, []byte(cutTo(h.By, maxHeldBy)), h.ConsumerNo, h.UntilMs); err != nil {
+			if err := exec(ctx, tx, updateHold, h.SinceMs, h.UntilMs, []byte(cutTo(h.By, maxHeldBy)), h.ConsumerNo,
+				h.UntilMs); err != nil {
 				return err
 			}
 			kept[i] = true
@@ -124,7 +126,8 @@ func (s *Store) EndHolds(ctx context.Context, consumers []uint32) error {
 	if len(consumers) == 0 {
 		return nil
 	}
-	return s.run(ctx, transaction{name: "end holds of consumers", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	return s.run(ctx, transaction{name: "end holds of consumers", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		for _, no := range consumers {
 			if err := exec(ctx, tx, deleteHold, no); err != nil {
 				return err

@@ -242,7 +242,8 @@ func (s *Store) resolveUses(ctx context.Context, q querier, part []entry, errs [
 // returns their number. nowMs is the store's clock.
 func (s *Store) ForgetKeys(ctx context.Context, nowMs int64, limit int) (removed int, err error) {
 	before := ident.AtMillis(nowMs - s.keysKept.Milliseconds())
-	err = s.run(ctx, transaction{name: "forget idempotency keys", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.run(ctx, transaction{name: "forget idempotency keys", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		old, err := selectIDs(ctx, tx, selectOldUses, []any{before[:], limit})
 		if removed = len(old); err != nil || removed == 0 {
 			return err

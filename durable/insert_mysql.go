@@ -99,8 +99,12 @@ func (s *Store) sendInsert(ctx context.Context, node NodeLease, part []entry) (v
 
 // sendPart sends a part on a connection, in one round trip. Where a message has rows besides its own,
 // the packet is a whole transaction. The server ends it at the first statement that fails.
-func (s *Store) sendPart(ctx context.Context, conn *sql.Conn, w *builder, node NodeLease, part []entry) (verdict, error) {
-	if !slices.ContainsFunc(part, func(e entry) bool { return e.Key != "" || e.Priority > 0 || e.TTLMs > 0 || e.Keyed() }) {
+func (s *Store) sendPart(ctx context.Context, conn *sql.Conn, w *builder, node NodeLease,
+	part []entry) (verdict, error) {
+	if !slices.ContainsFunc(part, func(e entry) bool {
+		return e.Key != "" || e.Priority > 0 || e.TTLMs > 0 ||
+			e.Keyed()
+	}) {
 		return s.send(ctx, conn, w.messages(node, part)) // the common case: commits by itself
 	}
 	w.join()
@@ -117,7 +121,8 @@ func (s *Store) sendPart(ctx context.Context, conn *sql.Conn, w *builder, node N
 }
 
 // sendRows sends the statements of a part inside a transaction, one after the other.
-func (s *Store) sendRows(ctx context.Context, tx *sql.Tx, w *builder, node NodeLease, part []entry) (v verdict, err error) {
+func (s *Store) sendRows(ctx context.Context, tx *sql.Tx, w *builder, node NodeLease, part []entry) (v verdict,
+	err error) {
 	err = w.rows(node, part, func(text string) error {
 		v, err = s.send(ctx, tx, text)
 		return err

@@ -180,7 +180,8 @@ func (b *sqliteBatch) write(stmt *sql.Stmt, e entry, errs []error) error {
 		_, err = b.tx.ExecContext(b.ctx, sqliteInsertKey, e.ChannelNo, []byte(e.Key), e.ID[:])
 	}
 	if err == nil && e.Priority > 0 {
-		_, err = b.tx.ExecContext(b.ctx, sqliteInsertPrioritised, e.ChannelNo, maxPriority-e.Priority, e.ID[:], e.Audience, e.Addressed.column(), e.LeftOut.column())
+		_, err = b.tx.ExecContext(b.ctx, sqliteInsertPrioritised, e.ChannelNo, maxPriority-e.Priority, e.ID[:], e.Audience,
+			e.Addressed.column(), e.LeftOut.column())
 	}
 	if err == nil && e.TTLMs > 0 {
 		err = b.limit(e)

@@ -58,7 +58,8 @@ func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), le
 func (w *builder) messages(node NodeLease, part []entry) string {
 	mortal := slices.ContainsFunc(part, func(e entry) bool { return e.TTLMs > 0 })
 	picky := slices.ContainsFunc(part, entry.picky)
-	b := w.begin(`INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload`)
+	b := w.begin(
+		`INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload`)
 	if mortal {
 		b = append(b, `, ttl_ms`...)
 	}
@@ -185,7 +186,8 @@ func (w *builder) expiring(part []entry) string {
 
 // deliveries builds the insert of sorted outcomes that are all Delivered.
 func (w *builder) deliveries(part []Outcome) string {
-	b := w.begin(`INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES `)
+	b := w.begin(
+		`INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES `)
 	for i := range part {
 		o := &part[i]
 		if i > 0 {

@@ -118,7 +118,8 @@ func (s *Store) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID
 func scanJobState(r *sql.Rows) (id ident.ID, j JobState, err error) {
 	var text []byte
 	var disposal Disposal
-	err = r.Scan(asID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason, &j.RedrivenMs, &disposal, &j.GivenBack)
+	err = r.Scan(asID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason,
+		&j.RedrivenMs, &disposal, &j.GivenBack)
 	j.Error, j.Discarded = string(text), disposal == Discarded
 	return id, j, err
 }

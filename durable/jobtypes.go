@@ -126,7 +126,8 @@ const (
 	ConsumerDeleted          // its consumer was deleted
 )
 
-var reasonNames = [...]string{"", "attempts_exhausted", "expired", "rejected", "blocked_key", "by_consumer", "consumer_deleted"}
+var reasonNames = [...]string{"", "attempts_exhausted", "expired", "rejected", "blocked_key", "by_consumer",
+	"consumer_deleted"}
 
 // String is the ReasonCode of the API: "" for NoReason, and for a reason of a newer release.
 func (r Reason) String() string {
@@ -153,8 +154,9 @@ func (o *Outcome) attempt() int {
 
 // Expiration is the outcome of a job that became older than its time to live.
 func Expiration(consumerNo uint32, id ident.ID, priority, attempts int, atMs int64) Outcome {
-	return Outcome{Kind: OutcomeDead, Reason: Expired, ConsumerNo: consumerNo, ID: id, Priority: priority, Attempts: attempts,
-		AtMs: atMs, Tracked: true, Error: "the job became older than its time to live"}
+	return Outcome{Kind: OutcomeDead, Reason: Expired, ConsumerNo: consumerNo, ID: id, Priority: priority,
+		Attempts: attempts,
+		AtMs:     atMs, Tracked: true, Error: "the job became older than its time to live"}
 }
 
 // A Phase is how far a failed attempt came.

@@ -40,15 +40,17 @@ func (s *Store) LeaveOut(ctx context.Context, k Consumer, ids []ident.ID) error 
 	if len(ids) == 0 {
 		return nil
 	}
-	return s.run(ctx, transaction{name: "leave out messages", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	return s.run(ctx, transaction{name: "leave out messages", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		var found []Head
 		for _, part := range chunks(ids, maxInList) {
-			err := each(ctx, tx, list(s.dialect.sql(takeLeftOut), len(part)), inArgs(k.ChannelNo, part), func(r *sql.Rows) error {
-				var h Head
-				err := r.Scan(asID{&h.ID}, &h.Priority, asPositions{&h.LeftOut})
-				found = append(found, h)
-				return err
-			})
+			err := each(ctx, tx, list(s.dialect.sql(takeLeftOut), len(part)), inArgs(k.ChannelNo, part),
+				func(r *sql.Rows) error {
+					var h Head
+					err := r.Scan(asID{&h.ID}, &h.Priority, asPositions{&h.LeftOut})
+					found = append(found, h)
+					return err
+				})
 			if err != nil {
 				return err
 			}

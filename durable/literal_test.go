@@ -45,7 +45,8 @@ func unescape(t *testing.T, literal []byte) []byte {
 }
 
 func FuzzLiteralsHoldEveryByteAndNothingEscapesThem(f *testing.F) {
-	for _, s := range []string{"", "plain", `'`, `\`, `\'`, `'\`, "\x00", "\x00'\\\x00", "'; DROP TABLE messages; -- ", "\xbf\x27", "\xe6'", strings.Repeat(`\'`, 99), "日本語"} {
+	for _, s := range []string{"", "plain", `'`, `\`, `\'`, `'\`, "\x00", "\x00'\\\x00", "'; DROP TABLE messages; -- ",
+		"\xbf\x27", "\xe6'", strings.Repeat(`\'`, 99), "日本語"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, v []byte) {
@@ -89,10 +90,13 @@ func TestEveryConnectionHasTheSettingsThatCorrectnessNeedsOnMySQL(t *testing.T) 
 		join = "&"
 	}
 	hostile := strings.Join([]string{
-		"sql_mode=%27NO_BACKSLASH_ESCAPES%27", "multiStatements=true", "charset=gbk", "interpolateParams=false", "clientFoundRows=false", "parseTime=true",
+		"sql_mode=%27NO_BACKSLASH_ESCAPES%27", "multiStatements=true", "charset=gbk", "interpolateParams=false",
+		"clientFoundRows=false", "parseTime=true",
 		// The same variables by their other names, and further assignments inside a value.
-		"SQL_MODE=%27%27", "session sql_mode=%27ORACLE%27", "@@session.time_zone=%27%2B05:00%27", "Autocommit=0", "innodb_lock_wait_timeout=50,+@@wait_timeout=9999",
-		"tx_isolation=%27SERIALIZABLE%27,+tx_read_only=1", "character_set_client=gbk,+character_set_results=latin1,+collation_connection=gbk_chinese_ci",
+		"SQL_MODE=%27%27", "session sql_mode=%27ORACLE%27", "@@session.time_zone=%27%2B05:00%27", "Autocommit=0",
+		"innodb_lock_wait_timeout=50,+@@wait_timeout=9999",
+		"tx_isolation=%27SERIALIZABLE%27,+tx_read_only=1",
+		"character_set_client=gbk,+character_set_results=latin1,+collation_connection=gbk_chinese_ci",
 		"unique_checks=0", "sql_select_limit=1", "completion_type=1", "maxAllowedPacket=1024",
 	}, "&")
 	s, err := OpenMySQL(t.Context(), dsn+join+hostile, Options{MaxConns: 3})
@@ -164,14 +168,18 @@ func TestASessionThatIsNotAsItWasSetIsRefusedOnMySQL(t *testing.T) {
 	require.NotContains(t, err.Error(), dsn)
 
 	good := map[string]string{
-		"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE", "time_zone": "+00:00", "autocommit": "ON", "completion_type": "NO_CHAIN", "unique_checks": "ON",
-		"sql_log_bin": "ON", "sql_select_limit": "18446744073709551615", "character_set_client": "BINARY", "character_set_connection": "BINARY",
-		"character_set_results": "BINARY", "transaction_isolation": "READ-COMMITTED", "transaction_read_only": "OFF",
+		"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE", "time_zone": "+00:00", "autocommit": "ON",
+		"completion_type": "NO_CHAIN", "unique_checks": "ON",
+		"sql_log_bin": "ON", "sql_select_limit": "18446744073709551615", "character_set_client": "BINARY",
+		"character_set_connection": "BINARY",
+		"character_set_results":    "BINARY", "transaction_isolation": "READ-COMMITTED", "transaction_read_only": "OFF",
 	}
 	require.NoError(t, checkSession(good))
 	for name, value := range map[string]string{
-		"sql_mode": "STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES", "time_zone": "SYSTEM", "autocommit": "OFF", "completion_type": "CHAIN", "unique_checks": "OFF",
-		"sql_select_limit": "1000", "character_set_client": "UTF8MB4", "character_set_connection": "GBK", "character_set_results": "LATIN1",
+		"sql_mode": "STRICT_TRANS_TABLES,NO_BACKSLASH_ESCAPES", "time_zone": "SYSTEM", "autocommit": "OFF",
+		"completion_type": "CHAIN", "unique_checks": "OFF",
+		"sql_select_limit": "1000", "character_set_client": "UTF8MB4", "character_set_connection": "GBK",
+		"character_set_results": "LATIN1",
 		"transaction_isolation": "REPEATABLE-READ", "tx_isolation": "REPEATABLE-READ", "transaction_read_only": "ON",
 	} {
 		vars := maps.Clone(good)
@@ -268,8 +276,10 @@ func TestServerVersionsAreReadAndOldOnesRefused(t *testing.T) {
 }
 
 func TestEachWeakSettingIsTold(t *testing.T) {
-	require.Empty(t, weaknesses(map[string]string{"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON", "log_bin": "OFF", "sync_binlog": "0", "wsrep_on": "OFF"}))
-	require.Len(t, weaknesses(map[string]string{"innodb_flush_log_at_trx_commit": "2", "innodb_doublewrite": "OFF", "log_bin": "ON", "sync_binlog": "0", "wsrep_on": "ON"}), 4)
+	require.Empty(t, weaknesses(map[string]string{"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON",
+		"log_bin": "OFF", "sync_binlog": "0", "wsrep_on": "OFF"}))
+	require.Len(t, weaknesses(map[string]string{"innodb_flush_log_at_trx_commit": "2", "innodb_doublewrite": "OFF",
+		"log_bin": "ON", "sync_binlog": "0", "wsrep_on": "ON"}), 4)
 }
 
 func TestAnEndedContextStopsWaiting(t *testing.T) {

@@ -140,13 +140,16 @@ func TestOutcomesDoNotWaitForTheJobsOfOthersOnMySQL(t *testing.T) {
 	for i := range 400 {
 		id := ids.Next()
 		if i == 200 { // in the middle of them
-			_, err = tx.Exec("INSERT INTO open_jobs (consumer_no, message_id, priority, attempts, next_ms, changed_ms, status_code, error) VALUES (1, ?, 0, 1, 1, 1, 500, '')", id[:])
+			_, err = tx.Exec("INSERT INTO open_jobs (consumer_no, message_id, priority, attempts, next_ms, changed_ms, "+
+				"status_code, error) VALUES (1, ?, 0, 1, 1, 1, 500, '')", id[:])
 			require.NoError(t, err)
-			_, err = tx.Exec("INSERT INTO dead_jobs (consumer_no, message_id, priority, attempts, died_ms, status_code, reason, answer) VALUES (1, ?, 0, 1, 1, 500, '', '')", id[:])
+			_, err = tx.Exec("INSERT INTO dead_jobs (consumer_no, message_id, priority, attempts, died_ms, status_code, "+
+				"reason, answer) VALUES (1, ?, 0, 1, 1, 500, '', '')", id[:])
 			require.NoError(t, err)
 			continue
 		}
-		outcomes = append(outcomes, durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: 1, ID: id, Attempts: 2, AtMs: 1, Tracked: true})
+		outcomes = append(outcomes, durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: 1, ID: id, Attempts: 2,
+			AtMs: 1, Tracked: true})
 	}
 	require.NoError(t, s.Record(t.Context(), outcomes), "it would wait for its whole patience, and fail")
 }
@@ -180,5 +183,6 @@ func TestANumberThatWasLockedIsLeasedFromThenOnOnMySQL(t *testing.T) {
 	require.GreaterOrEqual(t, lease.Expires.UnixMilli(), released+time.Hour.Milliseconds())
 	nodes, err := s.Nodes(t.Context())
 	require.NoError(t, err)
-	require.True(t, lease.Expires.Equal(nodes[lease.No].Expires), "%v is stored, %v said", nodes[lease.No].Expires, lease.Expires)
+	require.True(t, lease.Expires.Equal(nodes[lease.No].Expires), "%v is stored, %v said", nodes[lease.No].Expires,
+		lease.Expires)
 }

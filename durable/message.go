@@ -71,10 +71,11 @@ func (s *Store) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) 
 		had := len(out)
 		err := repeat(ctx, "read messages", func(ctx context.Context) error {
 			out = out[:had]
-			return eachOf(ctx, s.reads, (*Message).columns, list(selectMessages, len(part)), inArgs(channelNo, part), func(m *Message) {
-				m.ChannelNo = channelNo
-				out = append(out, *m)
-			})
+			return eachOf(ctx, s.reads, (*Message).columns, list(selectMessages, len(part)), inArgs(channelNo, part),
+				func(m *Message) {
+					m.ChannelNo = channelNo
+					out = append(out, *m)
+				})
 		})
 		if err != nil {
 			return nil, err
@@ -88,7 +89,8 @@ func (s *Store) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) 
 // existing messages of ids[:read], in that order, and read no message of ids[read:]. read is
 // at least 1 and at most maxInList. Small messages take one statement. Payloads larger than
 // their share of the budget take a second statement, after their sizes are known.
-func (s *Store) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []Message, read int, err error) {
+func (s *Store) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []Message,
+	read int, err error) {
 	ids = ids[:min(len(ids), maxInList)]
 	if len(ids) <= 1 {
 		msgs, err = s.Messages(ctx, channelNo, ids)
@@ -144,7 +146,8 @@ type sizedMessage struct {
 	size int // of the payload, bytes
 }
 
-func (s *Store) sizedMessages(ctx context.Context, channelNo uint32, ids []ident.ID, share int) (found map[ident.ID]sizedMessage, err error) {
+func (s *Store) sizedMessages(ctx context.Context, channelNo uint32, ids []ident.ID,
+	share int) (found map[ident.ID]sizedMessage, err error) {
 	args := append([]any{share}, inArgs(channelNo, ids)...)
 	err = repeat(ctx, "read messages", func(ctx context.Context) error {
 		found = make(map[ident.ID]sizedMessage, len(ids))

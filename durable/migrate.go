@@ -53,7 +53,8 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)
 	}
-	p, err := goose.NewProvider(kind, s.db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(kind, s.db, files, goose.WithLogger(goose.NopLogger()),
+		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)
 	}
@@ -62,7 +63,8 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		return fmt.Errorf("durable: migrate: %w", err)
 	}
 	if have > known {
-		return fmt.Errorf("%w: they have version %d, this program knows versions up to %d; run the release that made them, or a newer one", ErrNewerSchema, have, known)
+		return fmt.Errorf("%w: they have version %d, this program knows versions up to %d; run the release that made "+
+			"them, or a newer one", ErrNewerSchema, have, known)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)

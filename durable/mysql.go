@@ -131,9 +131,10 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	if err := cfg.Apply(mysql.Charset("binary", "binary")); err != nil {
 		return nil, fmt.Errorf("durable: open MySQL: %w", err)
 	}
-	cfg.ClientFoundRows = true   // count the matched rows of an UPDATE, changed or not
-	cfg.MultiStatements = false  // no value can start a second statement; see insertConns
-	cfg.InterpolateParams = true // one round trip instead of two; safe without multi-byte characters and with backslash escapes
+	cfg.ClientFoundRows = true  // count the matched rows of an UPDATE, changed or not
+	cfg.MultiStatements = false // no value can start a second statement; see insertConns
+	// one round trip instead of two; safe without multi-byte characters and with backslash escapes
+	cfg.InterpolateParams = true
 	cfg.AllowAllFiles = false
 	cfg.CheckConnLiveness = true
 	cfg.RejectReadOnly = true // after a failover, leave a server that is now a replica
@@ -222,16 +223,19 @@ func weaknesses(vars map[string]string) []string {
 	var out []string
 	on := func(name string) bool { return vars[name] == "ON" || vars[name] == "1" }
 	if v := vars["innodb_flush_log_at_trx_commit"]; v != "1" {
-		out = append(out, "innodb_flush_log_at_trx_commit is "+v+", not 1: a power loss of the MySQL server loses up to a second of messages that were answered 201")
+		out = append(out, "innodb_flush_log_at_trx_commit is "+v+", not 1: a power loss of the MySQL server loses up to a "+
+			"second of messages that were answered 201")
 	}
 	if on("log_bin") && vars["sync_binlog"] != "1" {
-		out = append(out, "sync_binlog is "+vars["sync_binlog"]+", not 1: after a power loss of the MySQL server its replicas may lack messages that were answered 201")
+		out = append(out, "sync_binlog is "+vars["sync_binlog"]+", not 1: after a power loss of the MySQL server its "+
+			"replicas may lack messages that were answered 201")
 	}
 	if vars["innodb_doublewrite"] == "OFF" {
 		out = append(out, "innodb_doublewrite is off: a power loss can tear a page unless the file system writes whole pages")
 	}
 	if on("wsrep_on") {
-		out = append(out, "the server is part of a Galera cluster: a commit is not flushed on the other nodes when it is answered")
+		out = append(out, "the server is part of a Galera cluster: a commit is not flushed on the other nodes when it is "+
+			"answered")
 	}
 	return out
 }

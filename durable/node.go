@@ -178,7 +178,8 @@ func (s *Store) leaseOnce(ctx context.Context, name string, ttl time.Duration, l
 // takeExpired returns errRenewed and the transaction starts again. An owner that stalls
 // during an insert has the row locked, perhaps for longer than a lease lasts. The new lease
 // therefore starts when the row lock is acquired.
-func (s *Store) takeExpired(ctx context.Context, tx *sql.Tx, name string, ttl time.Duration, lease *NodeLease, nowMs int64) error {
+func (s *Store) takeExpired(ctx context.Context, tx *sql.Tx, name string, ttl time.Duration, lease *NodeLease,
+	nowMs int64) error {
 	res, err := tx.ExecContext(ctx, takeNode, name, lease.Token[:], lease.Expires.UnixMilli(), lease.No, nowMs)
 	if err != nil {
 		return err
@@ -212,7 +213,8 @@ func (s *Store) RenewNode(ctx context.Context, lease NodeLease, ttl time.Duratio
 			return err
 		}
 		renewed.Expires = fromMillis(now + ttl.Milliseconds())
-		found, err := s.affects(ctx, renewWitnessed, renewed.Expires.UnixMilli(), lease.No, lease.Token[:], lease.Expires.UnixMilli())
+		found, err := s.affects(ctx, renewWitnessed, renewed.Expires.UnixMilli(), lease.No, lease.Token[:],
+			lease.Expires.UnixMilli())
 		if err != nil || found {
 			return err
 		}

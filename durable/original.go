@@ -82,7 +82,8 @@ func (s *Store) stored(ctx context.Context, q querier, channelNo uint32, ids []i
 	out := map[ident.ID]Message{}
 	err := each(ctx, q, list(selectStored, len(ids)), inArgs(channelNo, ids), func(r *sql.Rows) error {
 		var m Message
-		err := r.Scan(asID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload, &m.TTLMs, asPositions{&m.Addressed})
+		err := r.Scan(asID{&m.ID}, &m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.Payload, &m.TTLMs,
+			asPositions{&m.Addressed})
 		out[m.ID] = m
 		return err
 	})
@@ -110,7 +111,8 @@ func (b *sqliteBatch) taken(e entry, original ident.ID) (answer, err error) {
 	var m Message
 	var sameSize bool // or an event, of which the size may differ
 	err = b.tx.QueryRowContext(b.ctx, sqliteSame, len(e.Payload), e.ChannelNo, original[:], e.Event()).
-		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.TTLMs, asPositions{&m.Addressed}, &sameSize, &m.Payload)
+		Scan(&m.ProducerNo, &m.Priority, &m.Key, &m.ContentType, &m.Headers, &m.TTLMs, asPositions{&m.Addressed}, &sameSize,
+			&m.Payload)
 	repeats := false
 	switch {
 	case err == nil && sameSize:

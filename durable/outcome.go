@@ -114,7 +114,8 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 		}
 	}
 	l := sortOutcomes(outcomes)
-	if s.dialect == mysqlDialect && len(l.delivered) == len(outcomes) && !l.tracked && !l.noticed && !l.answered && len(outcomes) <= maxBatchRows {
+	if s.dialect == mysqlDialect && len(l.delivered) == len(outcomes) && !l.tracked && !l.noticed && !l.answered &&
+		len(outcomes) <= maxBatchRows {
 		return repeat(ctx, "record deliveries", func(ctx context.Context) error {
 			return s.recordDeliveries(ctx, s.db, l.delivered)
 		})

@@ -79,8 +79,10 @@ FROM paces`
 // the pace. It returns the pace before and after next. Of several brokers each sees the change of
 // the one before, so one of them makes a transition. A consumer that is no longer normal has an
 // alert.
-func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64, next func(Pace) Pace) (before, after Pace, err error) {
-	err = s.run(ctx, transaction{name: "count attempts of an adaptive consumer", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64,
+	next func(Pace) Pace) (before, after Pace, err error) {
+	err = s.run(ctx, transaction{name: "count attempts of an adaptive consumer", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		// The row is created first: two transactions that both found none would overwrite each other.
 		if err := exec(ctx, tx, s.dialect.sql(insertPace), consumerNo, nowMs); err != nil {
 			return err
@@ -97,7 +99,8 @@ func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained
 		if before.Mode != PaceNormal || after.Mode == PaceNormal {
 			return nil
 		}
-		reason := fmt.Sprintf("%d of %d attempts failed within a period; it gets one attempt a second", p.Strained, p.Good+p.Strained)
+		reason := fmt.Sprintf("%d of %d attempts failed within a period; it gets one attempt a second", p.Strained,
+			p.Good+p.Strained)
 		err := s.raise(ctx, tx, Alert{Event: ConsumerSlow, ConsumerNo: consumerNo, AtMs: after.SinceMs, Reason: reason})
 		if errors.Is(err, ErrNotFound) { // it was deleted
 			return nil

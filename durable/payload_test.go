@@ -32,11 +32,13 @@ func TestTheLargestPayloadThatPassesTheCheckIsStoredOnMySQL(t *testing.T) {
 	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
 	escaped := func(n int) []byte { return bytes.Repeat([]byte{0, '\''}, n/2+1)[:n] }
 	m := func(payload []byte) *Message {
-		return &Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Key: strings.Repeat("k", 255), ContentType: strings.Repeat("'", 255),
-			Headers: escaped(math.MaxUint16), Payload: payload}
+		return &Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Key: strings.Repeat("k", 255),
+			ContentType: strings.Repeat("'", 255),
+			Headers:     escaped(math.MaxUint16), Payload: payload}
 	}
 	require.NoError(t, s.Insert(t.Context(), node, []*Message{m(escaped(most))})[0])
-	err = s.Insert(t.Context(), node, []*Message{{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Payload: escaped(1 << 19)}})[0]
+	err = s.Insert(t.Context(), node, []*Message{{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1,
+		Payload: escaped(1 << 19)}})[0]
 	require.ErrorIs(t, err, ErrRejected)
 
 	embedded, err := OpenSQLite(t.Context(), t.TempDir(), Options{})

@@ -18,7 +18,9 @@ func TestADatabaseThatWasTakenAwayIsNotInPlace(t *testing.T) {
 			require.NoError(t, os.Rename(filepath.Join(dir, "penstock.db"), filepath.Join(dir, "old")))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "penstock.db"), nil, 0o600))
 		},
-		"without its lock": func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "penstock.lock"))) },
+		"without its lock": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "penstock.lock")))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")

@@ -68,7 +68,8 @@ WHERE consumer_no = ?
 
 // jobTables are the tables that have rows of few jobs. A purge first reads the rows to remove
 // from them, without locks (see deleteFound).
-var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts"), newJobTable("redrives"), newJobTable("exchanges"), newJobTable("awaiting_replies")}
+var jobTables = []jobTable{openJobs, deadJobs, newJobTable("attempts"), newJobTable("redrives"),
+	newJobTable("exchanges"), newJobTable("awaiting_replies")}
 
 // Purge removes the messages of an ID range whose jobs are all over, with all their rows, in
 // one transaction. It also removes rows of jobs whose message is already gone. A message
@@ -126,7 +127,8 @@ func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) 
 }
 
 // unfinished returns the messages, in order, that have a job which is not over, or wait for a replay.
-func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []purgeHead, repeated []Replay) ([]ident.ID, error) {
+func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []purgeHead, repeated []Replay) ([]ident.ID,
+	error) {
 	open := map[ident.ID]bool{}
 	for _, h := range heads {
 		if h.Audience > len(p.Consumers) || replays(repeated, h.ID) { // the caller does not know all its consumers yet
@@ -163,7 +165,8 @@ func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []pur
 }
 
 // notOver returns the messages whose job for the consumer is not over.
-func (s *Store) notOver(ctx context.Context, tx *sql.Tx, p Purge, consumerNo uint32, ids []ident.ID) ([]ident.ID, error) {
+func (s *Store) notOver(ctx context.Context, tx *sql.Tx, p Purge, consumerNo uint32, ids []ident.ID) ([]ident.ID,
+	error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -262,7 +265,8 @@ func (p *Purge) removeJobs(ctx context.Context, tx *sql.Tx, consumerNo uint32, k
 
 // removeStretch runs a DELETE over the page, except for the messages in keep, and returns
 // the number of removed rows.
-func (p *Purge) removeStretch(ctx context.Context, tx *sql.Tx, query string, keep []ident.ID, key ...any) (int64, error) {
+func (p *Purge) removeStretch(ctx context.Context, tx *sql.Tx, query string, keep []ident.ID,
+	key ...any) (int64, error) {
 	if len(keep) == 0 {
 		keep = []ident.ID{p.After} // outside of every range that begins after it
 	}

@@ -106,7 +106,8 @@ func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Conte
 	}
 }
 
-func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) (uncertain bool, err error) {
+func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx context.Context,
+	tx *sql.Tx) error) (uncertain bool, err error) {
 	tx, err := db.BeginTx(ctx, o)
 	if err != nil {
 		return false, err
@@ -117,7 +118,8 @@ func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx conte
 	}
 	if err := tx.Commit(); err != nil {
 		// database/sql does not send a COMMIT after the end of the context.
-		sent := !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+		sent := !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, context.Canceled) &&
+			!errors.Is(err, context.DeadlineExceeded)
 		return sent && judge(err) == unknown, err
 	}
 	return false, nil

@@ -184,7 +184,8 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 
 // AdvanceReplay moves the progress of a replay over jobs jobs of that many bytes. It changes
 // nothing and returns false if another broker has moved it, or if the replay has ended.
-func (s *Store) AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID, jobs, bytes int64) (moved bool, err error) {
+func (s *Store) AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID, jobs, bytes int64) (moved bool,
+	err error) {
 	err = s.run(ctx, transaction{name: "advance a replay"}, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, advanceReplay, to[:], jobs, bytes, no, from[:])
 		if err != nil {
@@ -233,7 +234,8 @@ func (s *Store) ReplayCounts(ctx context.Context, r *Replay) (out ReplayCounts, 
 // progress counts.
 func (s *Store) countReplay(ctx context.Context, no uint32, all bool) (out ReplayCounts, err error) {
 	err = s.run(ctx, transaction{
-		name: "count a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
+		name: "count a replay", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead,
+			ReadOnly: true}, reads: true, harmless: true,
 	}, func(ctx context.Context, tx *sql.Tx) error {
 		r, err := selectOne[Replay](ctx, tx, selectReplay, no) // of the same moment as the counts
 		if err != nil {

@@ -134,6 +134,7 @@ func (s *Store) changeScheduled(ctx context.Context, tx *sql.Tx, c ScheduleChang
 		return m, err
 	}
 	n := c.Content
-	m.Priority, m.TTLMs, m.ContentType, m.Headers, m.Payload, m.Addressed = n.Priority, n.TTLMs, n.ContentType, n.Headers, n.Payload, n.Addressed
+	m.Priority, m.TTLMs, m.ContentType, m.Headers, m.Payload, m.Addressed = n.Priority, n.TTLMs, n.ContentType, n.Headers,
+		n.Payload, n.Addressed
 	return m, exec(ctx, tx, updateScheduledContent, append(m.content().fields(), m.ID[:])...)
 }

@@ -91,7 +91,8 @@ func (s *Store) Heads(ctx context.Context, channelNo uint32, after, through iden
 }
 
 // LevelHeads is Heads for the messages of one priority.
-func (s *Store) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]Head, error) {
+func (s *Store) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID,
+	limit int) ([]Head, error) {
 	if priority == 0 {
 		return s.heads(ctx, selectPlainHeads, channelNo, after[:], through[:], limit)
 	}

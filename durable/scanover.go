@@ -89,7 +89,8 @@ func (s *Store) AllDelivered(ctx context.Context, k Consumer, after, through ide
 // after < ID <= through, in order. It reports whether all jobs of the consumer for them are
 // delivered. last is the last message examined, or through if there are no more. Like
 // AllDelivered it transfers no rows, and like Heads it waits for uncommitted messages.
-func (s *Store) LevelDelivered(ctx context.Context, k Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool, err error) {
+func (s *Store) LevelDelivered(ctx context.Context, k Consumer, priority int, after, through ident.ID,
+	limit int) (last ident.ID, all bool, err error) {
 	query, level := countLevelOver, maxPriority-priority
 	if priority == 0 {
 		query, level = countPlainOver, 0

@@ -31,7 +31,8 @@ type Scheduled struct {
 
 // asksAlike reports whether two schedules have the same times as their producers wrote them.
 func asksAlike(stored, m *Scheduled) bool {
-	return stored.Recurrence == m.Recurrence && stored.DelayMs == m.DelayMs && (stored.DueMs == m.DueMs || m.DelayMs > 0 || m.Recurrence != "")
+	return stored.Recurrence == m.Recurrence && stored.DelayMs == m.DelayMs && (stored.DueMs == m.DueMs || m.DelayMs > 0 ||
+		m.Recurrence != "")
 }
 
 // A ScheduleStatus tells whether a schedule still has messages to send.
@@ -190,7 +191,8 @@ func (s *Store) schedule(ctx context.Context, node NodeLease, batch []*Scheduled
 }
 
 // scheduleRows stores those schedules of a batch.
-func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, batch []*Scheduled, which []int, errs []error) error {
+func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, batch []*Scheduled, which []int,
+	errs []error) error {
 	var keys, plans []any
 	checked := map[uint32]bool{}
 	for _, i := range which {
@@ -198,7 +200,8 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 		if !checked[m.ChannelNo] {
 			checked[m.ChannelNo] = true
 			var may int
-			if err := tx.QueryRowContext(ctx, selectMaySchedule, node.No, m.ChannelNo, node.Token[:], node.Known).Scan(&may); err != nil {
+			if err := tx.QueryRowContext(ctx, selectMaySchedule, node.No, m.ChannelNo, node.Token[:],
+				node.Known).Scan(&may); err != nil {
 				return err
 			}
 			if may == 0 {
@@ -283,7 +286,8 @@ func (s *Store) scheduledRow(ctx context.Context, q querier, query string, args 
 	return found[0], nil
 }
 
-func (s *Store) scheduledRows(ctx context.Context, q querier, query string, args []any) (found []*Scheduled, err error) {
+func (s *Store) scheduledRows(ctx context.Context, q querier, query string, args []any) (found []*Scheduled,
+	err error) {
 	err = repeat(ctx, "read scheduled messages", func(ctx context.Context) error {
 		rows, err := selectAll[Scheduled](ctx, q, query, args...)
 		found = pointersTo(rows)

@@ -21,7 +21,8 @@ func TestALostAnswerNeverLosesOrDoublesAScheduledMessageOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)
 	direct := openMySQL(t, dsn)
-	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "UPDATE scheduled", "INSERT INTO scheduled", "COMMIT", "START TRANSACTION")
+	faulty, p := openThrough(t, dsn, "INSERT INTO messages", "UPDATE scheduled", "INSERT INTO scheduled", "COMMIT",
+		"START TRANSACTION")
 	ch, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
 	require.NoError(t, err)
 	node, err := direct.LeaseNode(t.Context(), "n", time.Hour)
@@ -71,7 +72,8 @@ func TestALostAnswerNeverLosesOrDoublesAScheduledMessageOnMySQL(t *testing.T) {
 				for i, err := range faulty.Insert(ctx, node, msgs) {
 					if err == nil {
 						stored[w][msgs[i].ID] = true
-					} else if !errors.Is(err, durable.ErrMoved) && !errors.Is(err, durable.ErrStale) && !errors.Is(err, durable.ErrOutcomeUnknown) {
+					} else if !errors.Is(err, durable.ErrMoved) && !errors.Is(err, durable.ErrStale) &&
+						!errors.Is(err, durable.ErrOutcomeUnknown) {
 						t.Logf("%v", err)
 					}
 				}

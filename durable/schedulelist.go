@@ -82,7 +82,8 @@ func (m *Scheduled) outline() columns {
 
 // Schedules returns up to limit schedules of a channel with one of the statuses, without their
 // content, in the order of their times. from, if not nil, is the first one.
-func (s *Store) Schedules(ctx context.Context, channelNo uint32, statuses []ScheduleStatus, from *Scheduled, limit int) (found []*Scheduled, err error) {
+func (s *Store) Schedules(ctx context.Context, channelNo uint32, statuses []ScheduleStatus, from *Scheduled,
+	limit int) (found []*Scheduled, err error) {
 	start := Scheduled{}
 	if from != nil {
 		start = *from
@@ -90,7 +91,8 @@ func (s *Store) Schedules(ctx context.Context, channelNo uint32, statuses []Sche
 	err = repeat(ctx, "list scheduled messages", func(ctx context.Context) error {
 		found = nil
 		for _, status := range statuses {
-			rows, err := selectOf(ctx, s.reads, (*Scheduled).outline, selectSchedules, channelNo, status, start.DueMs, start.DueMs, start.ID[:], limit)
+			rows, err := selectOf(ctx, s.reads, (*Scheduled).outline, selectSchedules, channelNo, status, start.DueMs,
+				start.DueMs, start.ID[:], limit)
 			if err != nil {
 				return err
 			}
@@ -140,13 +142,15 @@ func (s *Store) EndScheduled(ctx context.Context, producerNo uint32, limit int) 
 
 // DropScheduled removes a schedule, whatever its status.
 func (s *Store) DropScheduled(ctx context.Context, id ident.ID) error {
-	return s.run(ctx, transaction{name: "remove a scheduled message", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	return s.run(ctx, transaction{name: "remove a scheduled message", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		return s.dropAll(ctx, tx, []ident.ID{id})
 	})
 }
 
 func (s *Store) removeScheduled(ctx context.Context, query string, of any, limit int) (removed int, err error) {
-	err = s.run(ctx, transaction{name: "remove scheduled messages", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.run(ctx, transaction{name: "remove scheduled messages", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		ids, err := selectIDs(ctx, tx, query, []any{of, limit})
 		if removed = len(ids); err != nil || removed == 0 {
 			return err

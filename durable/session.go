@@ -134,7 +134,8 @@ func text(v driver.Value) string {
 type sessionError struct{ name, value, want string }
 
 func (e *sessionError) Error() string {
-	return fmt.Sprintf("the session of MySQL has %s %q where the broker needs %s, although it has set that: look at the parameters of the DSN, and at a proxy before the server",
+	return fmt.Sprintf("the session of MySQL has %s %q where the broker needs %s, although it has set that: look at "+
+		"the parameters of the DSN, and at a proxy before the server",
 		e.name, e.value, e.want)
 }
 

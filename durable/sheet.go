@@ -73,12 +73,14 @@ WHERE consumer_no = ?
 // the begin, nothing is saved: another broker has moved it, or the store went back. others are the
 // stored watermarks of these consumers. seen is the store's clock from before the stretches were
 // counted, the zero value for none: ErrStale means that the store went back since, and nothing was saved.
-func (s *Store) SaveWatermarks(ctx context.Context, seen Clock, settled []Settled) (others map[uint32]ident.ID, err error) {
+func (s *Store) SaveWatermarks(ctx context.Context, seen Clock, settled []Settled) (others map[uint32]ident.ID,
+	err error) {
 	slices.SortFunc(settled, func(a, b Settled) int { return int(a.ConsumerNo) - int(b.ConsumerNo) })
 	others = map[uint32]ident.ID{}
 	for _, part := range chunks(settled, maxInList) {
 		var missed map[uint32]ident.ID
-		err := s.run(ctx, transaction{name: "save watermarks", harmless: true}, func(ctx context.Context, tx *sql.Tx) (err error) {
+		err := s.run(ctx, transaction{name: "save watermarks", harmless: true}, func(ctx context.Context,
+			tx *sql.Tx) (err error) {
 			// First, because the rows of the watermarks guard the books.
 			if err := s.sameHistory(ctx, tx, seen); err != nil {
 				return err
@@ -123,15 +125,19 @@ func enter(ctx context.Context, tx *sql.Tx, m Settled) error {
 		return err
 	case through.Compare(m.After) > 0:
 		return nil
-	case through == m.After && accepted+m.Accepted <= sheetRows && m.Through.Millis()-after.Millis() <= sheetSpan.Milliseconds():
-		return exec(ctx, tx, extendSheet, bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered, m.ConsumerNo, bytesOf(after))
+	case through == m.After && accepted+m.Accepted <= sheetRows &&
+		m.Through.Millis()-after.Millis() <= sheetSpan.Milliseconds():
+		return exec(ctx, tx, extendSheet, bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered, m.ConsumerNo,
+			bytesOf(after))
 	}
-	return exec(ctx, tx, insertSheet, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered)
+	return exec(ctx, tx, insertSheet, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered,
+		m.Delivered)
 }
 
 // FirstSheet returns the begin of the first stretch of a consumer in the books that ends after an ID.
 // found is false where there is none.
-func (s *Store) FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool, err error) {
+func (s *Store) FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool,
+	err error) {
 	err = repeat(ctx, "find the first stretch of the books", func(ctx context.Context) error {
 		var first []byte
 		err := s.reads.QueryRowContext(ctx, selectSheetBegin, consumerNo, after[:]).Scan(&first)

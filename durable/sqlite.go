@@ -106,7 +106,8 @@ func openSQLitePool(file string, conns int, pragma, txlock string) (*sql.DB, err
 		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", pragma, "temp_store(MEMORY)", "cache_size(-8192)"},
 		"_txlock": {txlock},
 	}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: params.Encode()}).String())
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(),
+		RawQuery: params.Encode()}).String())
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,8 @@ func TestATransactionIsOneRoundTripOnMySQL(t *testing.T) {
 	insert(durable.Message{}) // opens the connection
 	require.EqualValues(t, 1, insert(durable.Message{}))
 	require.EqualValues(t, 1, insert(durable.Message{Priority: 5}))
-	require.EqualValues(t, 1, insert(durable.Message{Key: "a key; ROLLBACK; '", Priority: 7, TTLMs: 60_000, Headers: durable.OrderingLine("o'; COMMIT", nil)}))
+	require.EqualValues(t, 1, insert(durable.Message{Key: "a key; ROLLBACK; '", Priority: 7, TTLMs: 60_000,
+		Headers: durable.OrderingLine("o'; COMMIT", nil)}))
 	heads, err := s.Heads(t.Context(), 1, ident.ID{}, ident.Max(), 100)
 	require.NoError(t, err)
 	require.Len(t, heads, 4)

@@ -77,7 +77,8 @@ func (s *Store) SetConsumerState(ctx context.Context, p StateChange) (out Consum
 		if out.Deleted() {
 			return ErrNotFound
 		}
-		if !slices.Contains(p.From, out.State) || p.SinceMs != 0 && p.SinceMs != out.StateMs || p.URL != "" && p.URL != out.CallbackURL {
+		if !slices.Contains(p.From, out.State) || p.SinceMs != 0 && p.SinceMs != out.StateMs || p.URL != "" &&
+			p.URL != out.CallbackURL {
 			return errUnchanged
 		}
 		changed = true

@@ -203,7 +203,9 @@ func TestEachTextOfAStatementIsInTestdata(t *testing.T) {
 			}
 			text, err := strconv.Unquote(literal.Value)
 			require.NoError(t, err)
-			if text = oneLine(text); !verb.MatchString(text) || strings.ContainsAny(text, "%") || strings.Contains(text, "(index)") { // filled in later
+			// filled in later
+			if text = oneLine(text); !verb.MatchString(text) || strings.ContainsAny(text, "%") ||
+				strings.Contains(text, "(index)") {
 				return true
 			}
 			checked++

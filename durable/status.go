@@ -220,7 +220,8 @@ WHERE channel_no = ?
 func (s *Store) Senders(ctx context.Context, channelNo uint32, ids []ident.ID) ([]Message, error) {
 	var out []Message
 	for _, part := range chunks(ids, maxInList) {
-		found, err := readOf(ctx, s, "read the producers of messages", (*Message).sender, list(selectSenders, len(part)), inArgs(channelNo, part)...)
+		found, err := readOf(ctx, s, "read the producers of messages", (*Message).sender, list(selectSenders, len(part)),
+			inArgs(channelNo, part)...)
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,8 @@ const (
 	StepGivenBack         // a pull worker gave the job back
 )
 
-var stepNames = [...]string{"", "ATTEMPT", "LEASE_ENDED", "DELIVERED", "DEAD", "REDRIVEN", "REPLAYED", "RESPONSE_RECEIVED", "RESPONSE_DELIVERED", "FAILED", "GIVEN_BACK"}
+var stepNames = [...]string{"", "ATTEMPT", "LEASE_ENDED", "DELIVERED", "DEAD", "REDRIVEN", "REPLAYED",
+	"RESPONSE_RECEIVED", "RESPONSE_DELIVERED", "FAILED", "GIVEN_BACK"}
 
 // String is the name of the kind in a timeline.
 func (k StepKind) String() string {
@@ -123,7 +124,8 @@ func scanStep(r *sql.Rows) (Step, error) {
 	var s Step
 	var took, node sql.NullInt64
 	var text []byte
-	err := r.Scan(&s.ConsumerNo, &s.Kind, &s.ReplayNo, &s.AtMs, &s.Attempt, &s.StatusCode, &took, &node, &s.Phase, &s.Reason, &s.How, &text, &s.Answer)
+	err := r.Scan(&s.ConsumerNo, &s.Kind, &s.ReplayNo, &s.AtMs, &s.Attempt, &s.StatusCode, &took, &node, &s.Phase,
+		&s.Reason, &s.How, &text, &s.Answer)
 	if took.Valid {
 		s.DurationMs = &took.Int64
 	}
@@ -160,7 +162,8 @@ func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []L
 		if j := states[e.ID]; j.Status.Over() || j.Attempts >= e.Attempt {
 			continue
 		}
-		rows = append(rows, Outcome{Kind: OutcomeRetry, ConsumerNo: consumerNo, ID: e.ID, Priority: e.Priority, Attempts: e.Attempt, AtMs: atMs,
+		rows = append(rows, Outcome{Kind: OutcomeRetry, ConsumerNo: consumerNo, ID: e.ID, Priority: e.Priority,
+			Attempts: e.Attempt, AtMs: atMs,
 			NextMs: atMs, Phase: PhaseLeaseEnded, Error: "the lease ended without an outcome"})
 	}
 	if len(rows) == 0 {

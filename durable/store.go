@@ -104,7 +104,8 @@ func (s *Store) CheckPayload(n int) error {
 		return nil
 	}
 	if most := (s.packet - overhead) / 2; n > most {
-		return fmt.Errorf("payloads of %d bytes do not fit the MySQL server, whose max_allowed_packet of %d takes %d, because escaping can double a payload: set max_allowed_packet to at least %d",
+		return fmt.Errorf("payloads of %d bytes do not fit the MySQL server, whose max_allowed_packet of %d takes %d, "+
+			"because escaping can double a payload: set max_allowed_packet to at least %d",
 			n, s.packet, max(most, 0), 2*n+overhead)
 	}
 	return nil

@@ -149,7 +149,8 @@ ON CONFLICT DO UPDATE SET
 // still be inserted.
 func (s *Store) CountStored(ctx context.Context, channelNo uint32, through ident.ID, limit int) (more bool, err error) {
 	// A repeat after a lost answer goes on from the mark.
-	err = s.run(ctx, transaction{name: "count what producers store", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.run(ctx, transaction{name: "count what producers store", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		more = false
 		if err := exec(ctx, tx, s.dialect.sql(insertStoredMark), channelNo, bytesOf(ident.ID{})); err != nil {
 			return err
@@ -227,7 +228,8 @@ func (p *Purge) subtractStored(ctx context.Context, tx *sql.Tx, s *Store, keep [
 // Stored returns what the producers store.
 func (s *Store) Stored(ctx context.Context) (out Stored, err error) {
 	snapshot := transaction{
-		name: "read what producers store", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, reads: true, harmless: true,
+		name: "read what producers store", options: &sql.TxOptions{Isolation: sql.LevelRepeatableRead,
+			ReadOnly: true}, reads: true, harmless: true,
 	}
 	err = s.run(ctx, snapshot, func(ctx context.Context, tx *sql.Tx) error {
 		out = Stored{map[uint32]StoredSum{}, map[uint32]ident.ID{}, map[uint32]int64{}}
@@ -274,7 +276,8 @@ func (s *Store) ScheduledBytes(ctx context.Context, before ident.ID, of []uint32
 	return s.scheduledSums(ctx, selectScheduledBytes, before, of)
 }
 
-func (s *Store) scheduledSums(ctx context.Context, query string, before ident.ID, of []uint32) (out map[uint32]int64, err error) {
+func (s *Store) scheduledSums(ctx context.Context, query string, before ident.ID, of []uint32) (out map[uint32]int64,
+	err error) {
 	parts := [][]uint32{nil}
 	if of != nil {
 		parts = chunks(of, maxInList)

@@ -37,11 +37,13 @@ WHERE consumer_no = ?
 
 // RemoveStrays removes up to limit outcomes of a consumer, with after < ID <= through, whose messages
 // are not stored, and returns how many. The books that counted them are made again.
-func (s *Store) RemoveStrays(ctx context.Context, k Consumer, after, through ident.ID, limit int) (removed int, err error) {
+func (s *Store) RemoveStrays(ctx context.Context, k Consumer, after, through ident.ID, limit int) (removed int,
+	err error) {
 	err = s.run(ctx, transaction{name: "remove strays", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		removed = 0
 		for _, table := range strayTables {
-			strays, err := selectIDs(ctx, tx, selectStrays(table), []any{k.ChannelNo, k.No, after[:], through[:], limit - removed})
+			strays, err := selectIDs(ctx, tx, selectStrays(table), []any{k.ChannelNo, k.No, after[:], through[:],
+				limit - removed})
 			if err != nil {
 				return err
 			}

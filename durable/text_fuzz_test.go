@@ -10,7 +10,8 @@ import (
 
 // Error texts and consumers' answers fit their columns, whatever bytes they contain.
 func FuzzNotes(f *testing.F) {
-	for _, s := range []string{"", "plain", "\xff\xfe", strings.Repeat("\u20ac", 400), strings.Repeat("a", 1023) + "\u20ac", "\x00'\\", "\xed\xa0\x80"} {
+	for _, s := range []string{"", "plain", "\xff\xfe", strings.Repeat("\u20ac", 400), strings.Repeat("a", 1023) +
+		"\u20ac", "\x00'\\", "\xed\xa0\x80"} {
 		f.Add(s, 5)
 	}
 	f.Fuzz(func(t *testing.T, s string, n int) {

@@ -69,7 +69,8 @@ WHERE through_id > ?`
 
 // standingWatermarks returns the stretches that begin at the stored watermark of their consumer, and the
 // stored watermarks of the others.
-func (s *Store) standingWatermarks(ctx context.Context, tx *sql.Tx, part []Settled) (standing []Settled, others map[uint32]ident.ID, err error) {
+func (s *Store) standingWatermarks(ctx context.Context, tx *sql.Tx, part []Settled) (standing []Settled,
+	others map[uint32]ident.ID, err error) {
 	args := make([]any, len(part))
 	for i, m := range part {
 		args[i] = m.ConsumerNo
@@ -106,7 +107,8 @@ func (s *Store) RewindWatermarks(ctx context.Context, to ident.ID) error {
 
 // RewindWatermark is RewindWatermarks for one consumer.
 func (s *Store) RewindWatermark(ctx context.Context, consumerNo uint32, to ident.ID) error {
-	return s.run(ctx, transaction{name: "rewind a watermark", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
+	return s.run(ctx, transaction{name: "rewind a watermark", harmless: true}, func(ctx context.Context,
+		tx *sql.Tx) error {
 		if err := exec(ctx, tx, rewindWatermark, to[:], to[:], consumerNo); err != nil { // first, as in SaveWatermarks
 			return err
 		}

@@ -139,7 +139,8 @@ func (b *balance) repair(ctx context.Context, k *durable.Consumer, difference in
 	if time.Since(b.repaired[k.No]) < booksAgain {
 		return nil
 	}
-	b.Log.Error("the books of a consumer do not balance; its jobs are compared with the store from the first message of the time on",
+	b.Log.Error("the books of a consumer do not balance; its jobs are compared with the store from the first message "+
+		"of the time on",
 		"consumer", b.name(k.No), "difference", difference)
 	err := b.Store.RaiseAlert(ctx, durable.Alert{Event: durable.BooksDiffer, ConsumerNo: k.No, AtMs: b.Cluster.PastMs(),
 		Reason: fmt.Sprintf("accepted messages minus what became of them: %d; the consumer is scanned again", difference)})
@@ -173,7 +174,8 @@ func (b *balance) rewind(ctx context.Context, no uint32, to ident.ID) error {
 }
 
 // removeStrays removes the outcomes of messages that do not exist.
-func (b *balance) removeStrays(ctx context.Context, k *durable.Consumer, after, through ident.ID) (removed int, err error) {
+func (b *balance) removeStrays(ctx context.Context, k *durable.Consumer, after, through ident.ID) (removed int,
+	err error) {
 	for {
 		n, err := b.Store.RemoveStrays(ctx, *k, after, through, strayPage)
 		removed += n

@@ -37,7 +37,8 @@ func TestOutcomesOfMessagesThatAreGoneLeaveTheBooks(t *testing.T) {
 	r.round()
 	r.deliver(ids...)
 	for _, kind := range []durable.OutcomeKind{durable.OutcomeDelivered, durable.OutcomeDead, durable.OutcomeRetry} {
-		require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: kind, ConsumerNo: r.consumer.No, ID: ident.AtMillis(ids[1].Millis() + 1 + int64(kind)), Attempts: 1, AtMs: 1}}))
+		require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: kind, ConsumerNo: r.consumer.No,
+			ID: ident.AtMillis(ids[1].Millis() + 1 + int64(kind)), Attempts: 1, AtMs: 1}}))
 	}
 	require.NotZero(t, r.difference())
 	b := newBalance(r)

@@ -61,7 +61,8 @@ type deadScan struct {
 
 func (r *Reaper) dlqLoop(ctx context.Context) {
 	u := &undertaker{Reaper: r, scans: map[uint32]*deadScan{}}
-	r.rounds(ctx, dlqTick, "dead letters cannot be handled as their consumers' policies say; the reaper tries again", u.round)
+	r.rounds(ctx, dlqTick, "dead letters cannot be handled as their consumers' policies say; the reaper tries again",
+		u.round)
 }
 
 // round visits the consumers whose dead letters are not only kept. After a failure it

@@ -249,7 +249,8 @@ func (s *sweeper) expire(ctx context.Context, k *durable.Consumer, heads []durab
 	}
 	wishes := make([]redisq.Wish, len(heads))
 	for i, h := range heads {
-		wishes[i] = redisq.Wish{Job: redisq.Job{ID: h.ID, Priority: h.Priority, Attempts: states[h.ID].Attempts}, Lease: expireLease, Insert: true}
+		wishes[i] = redisq.Wish{Job: redisq.Job{ID: h.ID, Priority: h.Priority, Attempts: states[h.ID].Attempts},
+			Lease: expireLease, Insert: true}
 	}
 	grants, err := s.Queue.ClaimEach(ctx, k.No, wishes)
 	if err != nil {
@@ -273,7 +274,8 @@ func (s *sweeper) expire(ctx context.Context, k *durable.Consumer, heads []durab
 }
 
 // due returns the jobs that are open and expired, with their states.
-func (s *sweeper) due(ctx context.Context, k *durable.Consumer, heads []durable.Head) ([]durable.Head, map[ident.ID]durable.JobState, error) {
+func (s *sweeper) due(ctx context.Context, k *durable.Consumer, heads []durable.Head) ([]durable.Head,
+	map[ident.ID]durable.JobState, error) {
 	if len(heads) == 0 {
 		return nil, nil, nil
 	}
@@ -300,7 +302,8 @@ func (s *sweeper) due(ctx context.Context, k *durable.Consumer, heads []durable.
 }
 
 // end stores the deaths of leased jobs, as far as they are still due, and then ends the leases.
-func (s *sweeper) end(ctx context.Context, k *durable.Consumer, heads []durable.Head, leases map[ident.ID]redisq.Lease) error {
+func (s *sweeper) end(ctx context.Context, k *durable.Consumer, heads []durable.Head,
+	leases map[ident.ID]redisq.Lease) error {
 	due, states, err := s.due(ctx, k, heads)
 	if err != nil {
 		return err // the leases end by themselves

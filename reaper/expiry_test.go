@@ -43,12 +43,15 @@ func TestTheSweepEndsWhatNoWorkerHas(t *testing.T) {
 	ctx := t.Context()
 	leased, _, err := r.queue.ClaimOne(ctx, r.consumer.No, redisq.Job{ID: ids[0]}, time.Minute, true)
 	require.NoError(t, err)
-	_, err = r.queue.Enqueue(ctx, r.consumer.No, []redisq.Job{{ID: ids[1]}, {ID: ids[2], Priority: 5, Delay: time.Hour}, {ID: ids[3]}, {ID: ids[4]}}, redisq.Repeated)
+	_, err = r.queue.Enqueue(ctx, r.consumer.No, []redisq.Job{{ID: ids[1]}, {ID: ids[2], Priority: 5, Delay: time.Hour},
+		{ID: ids[3]}, {ID: ids[4]}}, redisq.Repeated)
 	require.NoError(t, err)
-	require.NoError(t, r.store.Record(ctx, []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: ids[3], Attempts: 1, AtMs: 1}}))
+	require.NoError(t, r.store.Record(ctx, []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No,
+		ID: ids[3], Attempts: 1, AtMs: 1}}))
 	s := r.sweeper()
 	require.NoError(t, s.round(ctx))
-	require.Equal(t, []string{"", "expired", "expired", "", "expired", "expired"}, r.reasons(ids...), "leased, ready, delayed, delivered, spilled, unknown")
+	require.Equal(t, []string{"", "expired", "expired", "", "expired", "expired"}, r.reasons(ids...),
+		"leased, ready, delayed, delivered, spilled, unknown")
 	require.Equal(t, []ident.ID{ids[0]}, s.swept[r.consumer.No].busy)
 	standings, err := r.queue.Probe(ctx, r.consumer.No, ids)
 	require.NoError(t, err)
@@ -77,7 +80,8 @@ func TestTheSweepEndsOpenJobs(t *testing.T) {
 	end := func(kind durable.OutcomeKind, id ident.ID) durable.Outcome {
 		return durable.Outcome{Kind: kind, ConsumerNo: k, ID: id, Attempts: 1, AtMs: 1, Reason: durable.AttemptsExhausted}
 	}
-	require.NoError(t, r.store.Record(ctx, []durable.Outcome{end(durable.OutcomeRetry, ids[0]), end(durable.OutcomeDead, ids[1]), end(durable.OutcomeDead, ids[2])}))
+	require.NoError(t, r.store.Record(ctx, []durable.Outcome{end(durable.OutcomeRetry, ids[0]), end(durable.OutcomeDead,
+		ids[1]), end(durable.OutcomeDead, ids[2])}))
 	_, err := r.store.Redrive(ctx, k, ids[1:2], r.NowMs()-31_000)
 	require.NoError(t, err)
 	_, err = r.store.Redrive(ctx, k, ids[2:], r.NowMs()-20_000)
@@ -108,7 +112,9 @@ func TestTheSweepLeavesOthersAlone(t *testing.T) {
 
 // A redrive happens after a success that is later than the death, and ever more rarely.
 func TestDeadLettersAreRedrivenAfterASuccess(t *testing.T) {
-	r := newRig(t, 10, func(o *Options) { o.Policies = policy.NewBook(policy.Policy{DLQ: policy.DLQ{Kind: policy.DLQRedrive}}) })
+	r := newRig(t, 10, func(o *Options) {
+		o.Policies = policy.NewBook(policy.Policy{DLQ: policy.DLQ{Kind: policy.DLQRedrive}})
+	})
 	ids := r.publish(0, 0, 0)
 	ctx, k := t.Context(), r.consumer.No
 	died := r.NowMs() - 1000
@@ -117,7 +123,8 @@ func TestDeadLettersAreRedrivenAfterASuccess(t *testing.T) {
 	}
 	succeed := func(atMs int64) {
 		t.Helper()
-		require.NoError(t, r.store.Record(ctx, []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: k, ID: r.publish(0)[0], Attempts: 1, AtMs: atMs}}))
+		require.NoError(t, r.store.Record(ctx, []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: k,
+			ID: r.publish(0)[0], Attempts: 1, AtMs: atMs}}))
 	}
 	open := func() int {
 		t.Helper()
@@ -127,7 +134,8 @@ func TestDeadLettersAreRedrivenAfterASuccess(t *testing.T) {
 		require.NoError(t, err)
 		return len(rows)
 	}
-	require.NoError(t, r.store.Record(ctx, []durable.Outcome{die(ids[0], durable.AttemptsExhausted), die(ids[1], durable.Rejected), die(ids[2], durable.Expired)}))
+	require.NoError(t, r.store.Record(ctx, []durable.Outcome{die(ids[0], durable.AttemptsExhausted),
+		die(ids[1], durable.Rejected), die(ids[2], durable.Expired)}))
 	require.Zero(t, open())
 	succeed(died - 1)
 	require.Zero(t, open(), "a success before the death")
@@ -165,7 +173,8 @@ func TestForwardsAreBoundedAndGoOn(t *testing.T) {
 	ids := r.publish(make([]int, dlqRate+10)...)
 	dead := make([]durable.Outcome, len(ids))
 	for i, id := range ids {
-		dead[i] = durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No, ID: id, Attempts: 1, AtMs: 5, Reason: durable.ByConsumer}
+		dead[i] = durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No, ID: id, Attempts: 1, AtMs: 5,
+			Reason: durable.ByConsumer}
 	}
 	require.NoError(t, r.store.Record(ctx, dead))
 	require.ErrorContains(t, u.round(ctx), "does not exist")
@@ -202,7 +211,8 @@ func TestAForwardNamesNoDeletedProducer(t *testing.T) {
 		ids = append(ids, m.ID)
 	}
 	for _, id := range ids {
-		require.NoError(t, r.store.Record(ctx, []durable.Outcome{{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No, ID: id, Attempts: 1, AtMs: 5, Reason: durable.ByConsumer}}))
+		require.NoError(t, r.store.Record(ctx, []durable.Outcome{{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No,
+			ID: id, Attempts: 1, AtMs: 5, Reason: durable.ByConsumer}}))
 	}
 	_, _, err := r.store.PutChannel(ctx, durable.Put{ID: "target", NewToken: "t"})
 	require.NoError(t, err)

@@ -62,7 +62,8 @@ func (r *Reaper) deleted(consumer uint32) bool {
 }
 
 func (r *Reaper) forgetLoop(ctx context.Context) {
-	r.rounds(ctx, forgetTick, "keys of deleted consumers cannot be removed from Redis; the reaper tries again", r.forgetDue)
+	r.rounds(ctx, forgetTick, "keys of deleted consumers cannot be removed from Redis; the reaper tries again",
+		r.forgetDue)
 }
 
 // forgetDue removes the keys of consumers whose deletion has reached the next age.

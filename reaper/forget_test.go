@@ -83,7 +83,8 @@ func TestKeysOfADeletedConsumerAreRemovedAgain(t *testing.T) {
 	require.Equal(t, 1, due(time.Minute))
 
 	restarted := newRig(t, 100, func(o *Options) { o.Catalogue, o.Store = r.catalogue, r.store })
-	require.Len(t, restarted.dueToForget(deleted+time.Hour.Milliseconds()), 1, "a process that starts does not know what was done")
+	require.Len(t, restarted.dueToForget(deleted+time.Hour.Milliseconds()), 1,
+		"a process that starts does not know what was done")
 }
 
 func TestMessagesOfADeletedChannelGoAtOnce(t *testing.T) {
@@ -103,7 +104,8 @@ func TestMessagesOfADeletedChannelGoAtOnce(t *testing.T) {
 		require.Zero(t, r.left(ids))
 
 		// Rows of attempts that were in flight follow when all of them have ended.
-		late := durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: ids[0], Attempts: 1, AtMs: r.NowMs()}
+		late := durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: ids[0], Attempts: 1,
+			AtMs: r.NowMs()}
 		require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{late}))
 		require.NoError(t, p.round(t.Context()))
 		ch := r.catalogue.ChannelByNo(r.channel.No)

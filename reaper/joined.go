@@ -29,7 +29,8 @@ func (r *Reaper) passed(k *durable.Consumer) bool {
 // concerned returns those of the heads that concern the consumer of the scan. It examines
 // heads[:read], at least one; with a filter for the past it may stop at a bound of bytes or time for
 // the round.
-func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head) (mine []durable.Head, read int, err error) {
+func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head) (mine []durable.Head, read int,
+	err error) {
 	mine = concernedBy(s.k, heads)
 	f := policy.FilterOf(s.k.SincePolicy)
 	var joined []ident.ID // for which the filter is to be evaluated
@@ -42,7 +43,8 @@ func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head) (
 		return mine, len(heads), nil
 	}
 	if s.sieve == nil {
-		s.sieve = &jobs.Sieve{Store: r.Store, Filter: f, Seen: r.Catalogue.Seen, Bytes: siftBytes, Until: time.Now().Add(siftFor)}
+		s.sieve = &jobs.Sieve{Store: r.Store, Filter: f, Seen: r.Catalogue.Seen, Bytes: siftBytes,
+			Until: time.Now().Add(siftFor)}
 	}
 	match, examined, err := s.sieve.Sift(ctx, s.k.ChannelNo, joined)
 	if err != nil {

@@ -18,12 +18,13 @@ const (
 // keysLoop removes Idempotency-Keys that are too old. A key that is used again is replaced at once;
 // this bounds those that are not. One broker does it.
 func (r *Reaper) keysLoop(ctx context.Context) {
-	r.rounds(ctx, keysTick, "idempotency keys or receipts that are too old cannot be removed; the broker tries again", func(ctx context.Context) error {
-		if !r.Cluster.Owns(0) {
-			return nil
-		}
-		return r.forgetKeys(ctx)
-	})
+	r.rounds(ctx, keysTick, "idempotency keys or receipts that are too old cannot be removed; the broker tries again",
+		func(ctx context.Context) error {
+			if !r.Cluster.Owns(0) {
+				return nil
+			}
+			return r.forgetKeys(ctx)
+		})
 }
 
 // forgetKeys removes all keys, and all receipts of journals, that are too old. It takes a fifth of one
@@ -33,7 +34,8 @@ func (r *Reaper) forgetKeys(ctx context.Context) error {
 	return errors.Join(err, r.forgetOld(ctx, r.Store.ForgetReceipts))
 }
 
-func (r *Reaper) forgetOld(ctx context.Context, page func(ctx context.Context, nowMs int64, limit int) (int, error)) error {
+func (r *Reaper) forgetOld(ctx context.Context, page func(ctx context.Context, nowMs int64, limit int) (int,
+	error)) error {
 	for {
 		began := time.Now()
 		n := 0

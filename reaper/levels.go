@@ -11,7 +11,8 @@ import (
 // scanLevels loads a backlog by priority, highest first, until the window is full or
 // every message up to through is over or in Redis. It reports whether jobs remain
 // outside the window. newest is the channel's last message.
-func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan, through, newest ident.ID) (bool, error) {
+func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan, through,
+	newest ident.ID) (bool, error) {
 	stats, err := r.Queue.Stats(ctx, s.k.No)
 	if err != nil {
 		return true, err
@@ -77,7 +78,8 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 func (r *Reaper) withhold(s *scan, stats redisq.Stats, through, newest ident.ID) bool {
 	begin := func(again bool) bool {
 		r.save(s, func(l *ledger) {
-			l.withheldAt, l.withheldFor, l.withheldSpills, l.withheldAgain = r.Cluster.NowMs(), stats.SpilledPriority, stats.Spills, again
+			l.withheldAt, l.withheldFor, l.withheldSpills, l.withheldAgain = r.Cluster.NowMs(), stats.SpilledPriority,
+				stats.Spills, again
 		})
 		return true
 	}
@@ -103,7 +105,8 @@ const firstStride, longestStride = 1000, 32_000
 // reached. Claims drain a
 // backlog by priority, so a whole level may be over already: scanLevel passes such
 // stretches by comparing counts.
-func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, priority int, through ident.ID) (full bool, err error) {
+func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, priority int,
+	through ident.ID) (full bool, err error) {
 	for stride := 0; ; {
 		watermark := s.level(priority)
 		if watermark.Compare(through) >= 0 {

@@ -34,9 +34,11 @@ func TestLessUrgentJobsWaitForSpilledOnesThatAreTooNew(t *testing.T) {
 	}
 	newest := int64(10_000) // of the channel
 	for name, steps := range map[string][]step{
-		"nothing is outside":                  {{at: 1000, stats: spilled(5, -1, 1)}},
-		"an empty window":                     {{at: 1000, stats: spilled(0, 4, 1), waits: true}, {at: 1101, stats: spilled(0, 4, 1)}},
-		"one wait, nothing spilled meanwhile": {{at: 1000, stats: spilled(5, 4, 1), waits: true}, {at: 1050, stats: spilled(5, 4, 1), waits: true}, {at: 1101, stats: spilled(5, 4, 1)}},
+		"nothing is outside": {{at: 1000, stats: spilled(5, -1, 1)}},
+		"an empty window": {{at: 1000, stats: spilled(0, 4, 1), waits: true},
+			{at: 1101, stats: spilled(0, 4, 1)}},
+		"one wait, nothing spilled meanwhile": {{at: 1000, stats: spilled(5, 4, 1), waits: true},
+			{at: 1050, stats: spilled(5, 4, 1), waits: true}, {at: 1101, stats: spilled(5, 4, 1)}},
 		"one wait more, and no third": {
 			{at: 1000, stats: spilled(5, 4, 1), waits: true},
 			{at: 1101, stats: spilled(5, 4, 2), waits: true}, {at: 1150, stats: spilled(5, 4, 3), waits: true},
@@ -55,9 +57,11 @@ func TestLessUrgentJobsWaitForSpilledOnesThatAreTooNew(t *testing.T) {
 			s := &scan{k: &durable.Consumer{No: 1}}
 			for i, c := range steps {
 				clock.ms = c.at
-				require.Equal(t, c.waits, r.withhold(s, c.stats, ident.AtMillis(c.at-horizon), ident.AtMillis(newest)), "step %d", i)
+				require.Equal(t, c.waits, r.withhold(s, c.stats, ident.AtMillis(c.at-horizon), ident.AtMillis(newest)),
+					"step %d", i)
 			}
-			require.False(t, r.withhold(s, spilled(5, 4, 99), ident.AtMillis(newest), ident.AtMillis(newest)), "the scan has seen every message")
+			require.False(t, r.withhold(s, spilled(5, 4, 99), ident.AtMillis(newest), ident.AtMillis(newest)),
+				"the scan has seen every message")
 		})
 	}
 }

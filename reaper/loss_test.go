@@ -30,7 +30,8 @@ func (q *partlyAway) Stats(ctx context.Context, consumer uint32) (redisq.Stats, 
 	return q.Queue.Stats(ctx, consumer)
 }
 
-func (q *partlyAway) Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error) {
+func (q *partlyAway) Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued,
+	error) {
 	if q.away[consumer] {
 		return redisq.Enqueued{}, errAway
 	}
@@ -55,7 +56,8 @@ func newPartlyAwayRig(t *testing.T) (*rig, *partlyAway, []uint32) {
 	nos := []uint32{r.consumer.No}
 	pull := durable.Pull
 	for _, id := range []string{"k2", "k3"} {
-		k, _, err := r.store.PutConsumer(t.Context(), durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: "c", Type: &pull})
+		k, _, err := r.store.PutConsumer(t.Context(), durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"},
+			ChannelID: "c", Type: &pull})
 		require.NoError(t, err)
 		nos = append(nos, k.No)
 	}
@@ -144,7 +146,8 @@ type wiped struct {
 	flush     func()
 }
 
-func (q *wiped) Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error) {
+func (q *wiped) Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued,
+	error) {
 	if q.calls++; q.calls == q.at {
 		q.flush()
 	}

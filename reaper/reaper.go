@@ -20,17 +20,20 @@ import (
 // A Store is the part of durable.Store that the reaper reads and writes.
 type Store interface {
 	Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Head, error)
-	LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error)
+	LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head,
+		error)
 	Levels(ctx context.Context, channelNo uint32) ([]int, error)
 	AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (t durable.Tally, all bool, err error)
-	LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool, err error)
+	LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID,
+		limit int) (last ident.ID, all bool, err error)
 	LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error)
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 	OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error)
 	Record(ctx context.Context, outcomes []durable.Outcome) error
 	RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []durable.LeaseEnd, atMs int64) error
 	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
-	SaveWatermarks(ctx context.Context, seen durable.Clock, settled []durable.Settled) (others map[uint32]ident.ID, err error)
+	SaveWatermarks(ctx context.Context, seen durable.Clock, settled []durable.Settled) (others map[uint32]ident.ID,
+		err error)
 	CheckHistory(ctx context.Context, seen durable.Clock) (now durable.Clock, err error)
 	ForgetWatermarks(ctx context.Context) error
 	RewindWatermarks(ctx context.Context, to ident.ID) error
@@ -44,14 +47,16 @@ type Store interface {
 	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
 	Expiring(ctx context.Context, after durable.Expiry, nowMs int64, limit int) ([]durable.Expiry, error)
 	Expire(ctx context.Context, over, later []durable.Expiry, laterMs int64) error
-	DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (dead []durable.DeadHead, next ident.ID, err error)
+	DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (dead []durable.DeadHead,
+		next ident.ID, err error)
 	Dispose(ctx context.Context, consumerNo uint32, dead []durable.DeadHead, to durable.Disposal) error
 	LastDelivery(ctx context.Context, consumerNo uint32) (int64, error)
 	ForgetKeys(ctx context.Context, nowMs int64, limit int) (removed int, err error)
 	ForgetReceipts(ctx context.Context, nowMs int64, limit int) (removed int, err error)
 	Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
 	LeaveOut(ctx context.Context, k durable.Consumer, ids []ident.ID) error
-	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error)
+	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message,
+		read int, err error)
 	Replay(ctx context.Context, no uint32) (durable.Replay, error)
 	Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized, error)
 	AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID, jobs, bytes int64) (moved bool, err error)
@@ -141,16 +146,20 @@ func New(o Options) *Reaper {
 		return c
 	}
 	r.reclaimed = counter("penstock_reclaimed_jobs_total", "Jobs that are due again because their lease ended.")
-	r.exhausted = counter("penstock_exhausted_jobs_total", "Jobs that became dead letters because the lease of their last attempt ended.")
+	r.exhausted = counter("penstock_exhausted_jobs_total", "Jobs that became dead letters because the lease of their "+
+		"last attempt ended.")
 	r.recovered = counter("penstock_recovered_jobs_total", "Jobs that Redis lacked and the reconciler offered.")
-	r.adopted = counter("penstock_redis_adoptions_total", "Times a broker found the Redis state of a consumer new, lost or replaced.")
-	r.purged = counter("penstock_purged_messages_total", "Messages removed because their retention had passed and all their jobs were over.")
+	r.adopted = counter("penstock_redis_adoptions_total", "Times a broker found the Redis state of a consumer new, "+
+		"lost or replaced.")
+	r.purged = counter("penstock_purged_messages_total", "Messages removed because their retention had passed and all "+
+		"their jobs were over.")
 	r.reconcileSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_reconcile_duration_seconds",
 		Help: "Time of one reconcile round.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14)})
 	r.overdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_retention_overdue_seconds",
 		Help: "Delay of the removal of messages past their retention; 0 when it has caught up."})
 	r.difference = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_books_difference_jobs",
-		Help: "Jobs by which the books of this broker's consumers did not balance at the last look; 0: nothing is lost or double."})
+		Help: "Jobs by which the books of this broker's consumers did not balance at the last look; 0: nothing is lost or " +
+			"double."})
 	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference)
 	o.Catalogue.Watch(r.learn)
 	return r

@@ -76,7 +76,8 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	r.channel, _, err = r.store.PutChannel(ctx, durable.Put{ID: "c", NewToken: "t"})
 	require.NoError(t, err)
 	pull := durable.Pull
-	r.consumer, _, err = r.store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: "k", NewToken: "t"}, ChannelID: "c", Type: &pull})
+	r.consumer, _, err = r.store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: "k", NewToken: "t"},
+		ChannelID: "c", Type: &pull})
 	require.NoError(t, err)
 	r.catalogue = catalogue.New(r.store, log)
 	require.NoError(t, r.catalogue.Refresh(ctx))
@@ -86,7 +87,8 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 		Store: r.store, Queue: r.queue, Catalogue: r.catalogue, Cluster: r,
 		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: agenda.Dirty},
 		Agenda:        agenda,
-		RationalDelay: time.Second, Policies: policy.NewBook(policy.Policy{MaxRetries: 1}), Wake: wake, Registry: prometheus.NewRegistry(), Log: log,
+		RationalDelay: time.Second, Policies: policy.NewBook(policy.Policy{MaxRetries: 1}), Wake: wake,
+		Registry: prometheus.NewRegistry(), Log: log,
 	}
 	if change != nil {
 		change(&o)
@@ -103,7 +105,8 @@ func (r *rig) publish(priorities ...int) []ident.ID {
 	batch := make([]*durable.Message, len(priorities))
 	for i, p := range priorities {
 		ids[i] = r.ids.Next()
-		batch[i] = &durable.Message{ID: ids[i], ChannelNo: r.channel.No, Audience: r.audience, Shape: r.catalogue.Channel("c").Shape, Priority: p, Payload: []byte("x")}
+		batch[i] = &durable.Message{ID: ids[i], ChannelNo: r.channel.No, Audience: r.audience,
+			Shape: r.catalogue.Channel("c").Shape, Priority: p, Payload: []byte("x")}
 	}
 	for _, err := range r.store.Insert(r.t.Context(), r.node, batch) {
 		require.NoError(r.t, err)
@@ -136,7 +139,8 @@ func (r *rig) deliver(ids ...ident.ID) {
 	r.t.Helper()
 	out := make([]durable.Outcome, len(ids))
 	for i, id := range ids {
-		out[i] = durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: id, Attempts: 1, AtMs: 1, Tracked: true}
+		out[i] = durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: id, Attempts: 1, AtMs: 1,
+			Tracked: true}
 	}
 	require.NoError(r.t, r.store.Record(r.t.Context(), out))
 	_, err := r.queue.Ack(r.t.Context(), r.consumer.No, ids)
@@ -170,7 +174,8 @@ func TestWhatIsOverIsNotOffered(t *testing.T) {
 	r := newRig(t, 100, nil)
 	ids := r.publish(0, 0, 0)
 	r.deliver(ids[0])
-	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No, ID: ids[1], Attempts: 1, AtMs: 1}}))
+	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No,
+		ID: ids[1], Attempts: 1, AtMs: 1}}))
 	r.round()
 	require.Equal(t, ids[2:], idsOf(r.claim(10, time.Minute)))
 }
@@ -232,7 +237,8 @@ func TestJobsThatWaitForARetryComeBackWithTheirAttempts(t *testing.T) {
 	at := time.Now().UnixMilli()
 	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{
 		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[0], Attempts: 3, AtMs: at, NextMs: at - 1000},
-		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[1], Priority: 4, Attempts: 1, AtMs: at, NextMs: at + time.Hour.Milliseconds()},
+		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[1], Priority: 4, Attempts: 1, AtMs: at, NextMs: at +
+			time.Hour.Milliseconds()},
 	}))
 	r.round()
 	leases := r.claim(10, time.Minute)
@@ -254,7 +260,8 @@ func TestAJobBelowTheSettledWatermarkComesBackAfterALoss(t *testing.T) {
 	r.deliver(ids[0])
 	at := time.Now().UnixMilli()
 	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{
-		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[1], Priority: 4, Attempts: 1, AtMs: at, NextMs: at + time.Hour.Milliseconds()},
+		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[1], Priority: 4, Attempts: 1, AtMs: at, NextMs: at +
+			time.Hour.Milliseconds()},
 		{Kind: durable.OutcomeRetry, ConsumerNo: r.consumer.No, ID: ids[2], Attempts: 2, AtMs: at, NextMs: at},
 	}))
 	require.NoError(t, r.advanceWatermarks(t.Context()))
@@ -301,7 +308,8 @@ func TestALastLeaseThatEndsAfterItsSuccessWasStoredBuriesNothing(t *testing.T) {
 	time.Sleep(5 * time.Millisecond)
 	require.NoError(t, r.reclaim(t.Context(), r.consumer.No))
 	r.claim(1, time.Millisecond)
-	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: r.consumer.No, ID: ids[0], Attempts: 2, AtMs: 1}}))
+	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: durable.OutcomeDelivered,
+		ConsumerNo: r.consumer.No, ID: ids[0], Attempts: 2, AtMs: 1}}))
 	time.Sleep(5 * time.Millisecond)
 	require.NoError(t, r.reclaim(t.Context(), r.consumer.No))
 	dead, err := r.store.DeadJobs(t.Context(), r.consumer.No, ident.ID{}, 10)
@@ -367,7 +375,8 @@ type levelReader struct {
 	passed int // stretches that were found delivered
 }
 
-func (s *levelReader) LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID, limit int) (ident.ID, bool, error) {
+func (s *levelReader) LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID,
+	limit int) (ident.ID, bool, error) {
 	last, all, err := s.Store.LevelDelivered(ctx, k, priority, after, through, limit)
 	if all {
 		s.passed++
@@ -375,7 +384,8 @@ func (s *levelReader) LevelDelivered(ctx context.Context, k durable.Consumer, pr
 	return last, all, err
 }
 
-func (s *levelReader) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error) {
+func (s *levelReader) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID,
+	limit int) ([]durable.Head, error) {
 	s.after = append(s.after, after)
 	return s.Store.LevelHeads(ctx, channelNo, priority, after, through, limit)
 }

@@ -124,7 +124,8 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 		}
 		if len(x.Returned) > 0 {
 			r.reclaimed.Add(float64(len(x.Returned)))
-			r.Log.Info("leases ended without an outcome; jobs are due again", "consumer", r.name(consumer), "jobs", len(x.Returned))
+			r.Log.Info("leases ended without an outcome; jobs are due again", "consumer", r.name(consumer), "jobs",
+				len(x.Returned))
 			r.noteEnds(ctx, consumer, x)
 		}
 		if len(x.Returned)+len(x.Exhausted) >= reclaimBatch {
@@ -158,7 +159,8 @@ func (r *Reaper) noteEnds(ctx context.Context, consumer uint32, x redisq.Expired
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer cancel()
 	if err := r.Store.RecordLeaseEnds(ctx, consumer, ends, r.Cluster.NowMs()); err != nil {
-		r.Log.Warn("ends of leases are not stored: they are missing in the history of their jobs", "consumer", r.name(consumer), "jobs", len(ends), "error", err)
+		r.Log.Warn("ends of leases are not stored: they are missing in the history of their jobs", "consumer",
+			r.name(consumer), "jobs", len(ends), "error", err)
 	}
 }
 

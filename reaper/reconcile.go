@@ -140,7 +140,8 @@ func (r *Reaper) reconcile(ctx context.Context) (spilled bool, failure error) {
 	}
 }
 
-func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, through ident.ID) (spilled bool, failure error) {
+func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, through ident.ID) (spilled bool,
+	failure error) {
 	if latest.ID.IsZero() {
 		return false, nil
 	}
@@ -180,7 +181,8 @@ func (r *Reaper) reconcileChannel(ctx context.Context, latest durable.Latest, th
 // reconcileConsumer does the part of a round that concerns one consumer alone. It reports
 // whether the consumer has more jobs than its window, and whether the common scan of the
 // channel must include the consumer.
-func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s *scan, through, newest ident.ID) (spilled, common bool, err error) {
+func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s *scan, through,
+	newest ident.ID) (spilled, common bool, err error) {
 	behind := s.levels == nil && s.checked.Compare(through) < 0
 	if behind {
 		_, over, err := r.allDelivered(ctx, s.k, s.checked, through)
@@ -230,7 +232,8 @@ const shortcutSpan = durable.MinRetention / 2
 
 // allDelivered reports whether a stretch needs no scan because all of its jobs are
 // delivered, and counts them. This is the usual case of a consumer that keeps up.
-func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, through ident.ID) (t durable.Tally, all bool, err error) {
+func (r *Reaper) allDelivered(ctx context.Context, k *durable.Consumer, after, through ident.ID) (t durable.Tally,
+	all bool, err error) {
 	if r.through().Millis()-after.Millis() > shortcutSpan.Milliseconds() {
 		return t, false, nil
 	}

@@ -104,7 +104,8 @@ func (p *replayer) round(ctx context.Context, replays []*durable.Consumer) (fail
 	}
 	filtered := p.filtered()
 	for no, of := range channels {
-		if err := p.turn(ctx, of, max(replayFor/time.Duration(len(channels)), replayLeast), max(len(filtered)*filtered[no], 1)); err != nil {
+		if err := p.turn(ctx, of, max(replayFor/time.Duration(len(channels)), replayLeast), max(len(filtered)*filtered[no],
+			1)); err != nil {
 			failure = err
 		}
 	}
@@ -131,7 +132,8 @@ func (p *replayer) filtered() map[uint32]int {
 
 // turn lets replays of a channel go on, each once, as long as the time of the turn allows. The next turn
 // goes on behind the last one. It returns the last error.
-func (p *replayer) turn(ctx context.Context, replays []*durable.Consumer, within time.Duration, share int) (failure error) {
+func (p *replayer) turn(ctx context.Context, replays []*durable.Consumer, within time.Duration,
+	share int) (failure error) {
 	slices.SortFunc(replays, func(a, b *durable.Consumer) int { return cmp.Compare(a.No, b.No) })
 	channel, until := replays[0].ChannelNo, time.Now().Add(within)
 	begin := max(slices.IndexFunc(replays, func(k *durable.Consumer) bool { return k.No > p.last[channel] }), 0)
@@ -208,7 +210,8 @@ func (l *loader) round(ctx context.Context, k *durable.Consumer) error {
 		if i > 0 && !time.Now().Before(l.until) {
 			break
 		}
-		if s.checked.Compare(through) >= 0 || l.ahead() >= min(replayAhead, max(l.Queue.Window()/2, 1)) || sieve != nil && sieve.Spent() {
+		if s.checked.Compare(through) >= 0 || l.ahead() >= min(replayAhead, max(l.Queue.Window()/2, 1)) || sieve != nil &&
+			sieve.Spent() {
 			break
 		}
 		if err := l.load(ctx, k, s, through, sieve); err != nil {
@@ -289,6 +292,7 @@ func (l *loader) end(ctx context.Context, k *durable.Consumer) error {
 	if err != nil {
 		return err
 	}
-	l.Log.Info("a replay is done", "consumer", l.name(k.No), "replay", r.ID(), "messages", r.Matched, "delivered", r.Delivered, "dead", r.Dead)
+	l.Log.Info("a replay is done", "consumer", l.name(k.No), "replay", r.ID(), "messages", r.Matched, "delivered",
+		r.Delivered, "dead", r.Dead)
 	return l.Catalogue.Refresh(ctx)
 }

@@ -23,7 +23,8 @@ type longChannel struct {
 	took  time.Duration
 }
 
-func (l *longChannel) Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized, error) {
+func (l *longChannel) Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized,
+	error) {
 	if channelNo != l.no {
 		return l.Store.Sizes(ctx, channelNo, after, through, limit)
 	}
@@ -41,9 +42,11 @@ func (l *longChannel) Sizes(ctx context.Context, channelNo uint32, after, throug
 func (r *rig) replayOf(channel, consumer string) (k durable.Consumer, replay durable.Replay) {
 	r.t.Helper()
 	pull := durable.Pull
-	k, _, err := r.store.PutConsumer(r.t.Context(), durable.ConsumerPut{Put: durable.Put{ID: consumer, NewToken: "t"}, ChannelID: channel, Type: &pull})
+	k, _, err := r.store.PutConsumer(r.t.Context(), durable.ConsumerPut{Put: durable.Put{ID: consumer, NewToken: "t"},
+		ChannelID: channel, Type: &pull})
 	require.NoError(r.t, err)
-	replay, err = r.store.CreateReplay(r.t.Context(), durable.Replay{ConsumerNo: k.No, ChannelNo: k.ChannelNo, Through: ident.AtMillis(time.Now().UnixMilli())})
+	replay, err = r.store.CreateReplay(r.t.Context(), durable.Replay{ConsumerNo: k.No, ChannelNo: k.ChannelNo,
+		Through: ident.AtMillis(time.Now().UnixMilli())})
 	require.NoError(r.t, err)
 	return k, replay
 }
@@ -72,7 +75,8 @@ func TestLongReplaysOfOneChannelDelayNoOtherChannels(t *testing.T) {
 		before := long.pages.Load()
 		clear(r.resting)
 		require.NoError(t, p.round(t.Context(), r.catalogue.Replays()))
-		require.LessOrEqual(t, time.Duration(long.pages.Load()-before)*long.took, replayFor/2+2*long.took, "a half of the round")
+		require.LessOrEqual(t, time.Duration(long.pages.Load()-before)*long.took, replayFor/2+2*long.took,
+			"a half of the round")
 		now, err := r.store.Replay(t.Context(), quiet.No)
 		require.NoError(t, err)
 		done = now.State.Ended()

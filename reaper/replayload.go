@@ -22,7 +22,8 @@ func (l *loader) sieve() (*jobs.Sieve, error) {
 	if f == nil { // another version took it
 		return nil, fmt.Errorf("the filter of replay %s is none for this broker", l.r.ID())
 	}
-	return &jobs.Sieve{Store: l.Store, Filter: f, Seen: l.Catalogue.Seen, Bytes: siftBytes / l.share, Until: time.Now().Add(siftFor / time.Duration(l.share))}, nil
+	return &jobs.Sieve{Store: l.Store, Filter: f, Seen: l.Catalogue.Seen, Bytes: siftBytes / l.share,
+		Until: time.Now().Add(siftFor / time.Duration(l.share))}, nil
 }
 
 // load offers the jobs of one page, or of its begin if the sieve reaches a bound. A crash behind the
@@ -77,7 +78,8 @@ func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through
 
 // sift returns those of mine for which the filter is true, and the last message examined: through,
 // unless the sieve reaches a bound.
-func sift(ctx context.Context, k *durable.Consumer, sieve *jobs.Sieve, mine []durable.Sized, through ident.ID) ([]durable.Sized, ident.ID, error) {
+func sift(ctx context.Context, k *durable.Consumer, sieve *jobs.Sieve, mine []durable.Sized,
+	through ident.ID) ([]durable.Sized, ident.ID, error) {
 	ids := make([]ident.ID, len(mine))
 	for i := range mine {
 		ids[i] = mine[i].ID

@@ -156,7 +156,8 @@ func (r *Reaper) adopt(history int, stored map[uint32]ident.ID) {
 			continue
 		}
 		if id.Compare(l.settled) < 0 {
-			r.Log.Warn("the settled watermark of a consumer is stored as an earlier one; the reconciler scans from there", "consumer", r.name(no))
+			r.Log.Warn("the settled watermark of a consumer is stored as an earlier one; the reconciler scans from there",
+				"consumer", r.name(no))
 			l.lost = true
 		}
 		l.settled = id

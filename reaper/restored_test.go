@@ -74,7 +74,8 @@ func TestAfterARestorationJobsBelowTheWatermarkAreOffered(t *testing.T) {
 	require.NoError(t, r.advanceWatermarks(t.Context()))
 	require.Equal(t, ids[2], r.marks()[r.consumer.No])
 	r.loseOutcomes()
-	_, err := r.store.SaveWatermarks(t.Context(), durable.Clock{}, []durable.Settled{{ConsumerNo: r.consumer.No, Through: ids[2], Accepted: 3, Delivered: 3}})
+	_, err := r.store.SaveWatermarks(t.Context(), durable.Clock{}, []durable.Settled{{ConsumerNo: r.consumer.No,
+		Through: ids[2], Accepted: 3, Delivered: 3}})
 	require.NoError(t, err)
 
 	r.Restored()

@@ -49,12 +49,13 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 	if r.Retention > 0 {
 		every = min(max(r.Retention/1000, time.Second), every)
 	}
-	r.rounds(ctx, every, "messages past their retention cannot be removed; retention tries again", func(ctx context.Context) error {
-		if r.Retention <= 0 && len(r.Catalogue.DeletedChannels()) == 0 {
-			return nil
-		}
-		return p.round(ctx)
-	})
+	r.rounds(ctx, every, "messages past their retention cannot be removed; retention tries again",
+		func(ctx context.Context) error {
+			if r.Retention <= 0 && len(r.Catalogue.DeletedChannels()) == 0 {
+				return nil
+			}
+			return p.round(ctx)
+		})
 }
 
 // round visits all channels once. After the failure of one channel it continues with the

@@ -70,7 +70,8 @@ func TestADeadLetterKeepsItsMessageAsLongAsItIsTold(t *testing.T) {
 	var out []durable.Outcome
 	for i, id := range ids {
 		died := r.NowMs() - int64(i)*time.Hour.Milliseconds()
-		out = append(out, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No, ID: id, Attempts: 2, AtMs: died})
+		out = append(out, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No, ID: id, Attempts: 2,
+			AtMs: died})
 	}
 	require.NoError(t, r.store.Record(t.Context(), out))
 	require.NoError(t, p.round(t.Context()))

@@ -27,8 +27,9 @@ type Retrigger struct {
 // NewRetrigger returns a caller of the endpoints under base with the admin token.
 func NewRetrigger(base, adminToken string) *Retrigger {
 	return &Retrigger{base: strings.TrimRight(base, "/"), token: adminToken, client: &http.Client{
-		Timeout:       10 * time.Second,
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second},
+		Timeout: 10 * time.Second,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
+			TLSHandshakeTimeout: 5 * time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

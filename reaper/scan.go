@@ -90,7 +90,8 @@ func (r *Reaper) stillThere(ctx context.Context, s *scan) (bool, error) {
 // scanCommon checks messages in the order of their IDs, with one read for all consumers of
 // the channel. A consumer whose Redis fails leaves the scan. scanCommon returns the last
 // such error.
-func (r *Reaper) scanCommon(ctx context.Context, ch *catalogue.Channel, scans []*scan, through ident.ID) (failure error) {
+func (r *Reaper) scanCommon(ctx context.Context, ch *catalogue.Channel, scans []*scan,
+	through ident.ID) (failure error) {
 	for len(scans) > 0 {
 		from := scans[0].checked
 		for _, s := range scans {
@@ -138,7 +139,8 @@ func (r *Reaper) scanCommon(ctx context.Context, ch *catalogue.Channel, scans []
 // present offers Redis the heads that concern the consumer and are newer than its
 // watermark. It returns the new watermark: last, or the message before the first one that
 // found no room or was not examined.
-func (r *Reaper) present(ctx context.Context, ch *catalogue.Channel, s *scan, heads []durable.Head, last ident.ID) (ident.ID, error) {
+func (r *Reaper) present(ctx context.Context, ch *catalogue.Channel, s *scan, heads []durable.Head,
+	last ident.ID) (ident.ID, error) {
 	newer := slices.IndexFunc(heads, func(h durable.Head) bool { return h.ID.Compare(s.checked) > 0 })
 	if newer < 0 {
 		return last, nil

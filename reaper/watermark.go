@@ -153,7 +153,8 @@ func (r *Reaper) advanceOne(ctx context.Context, k *durable.Consumer, through id
 }
 
 // settle moves the end of a stretch over heads, up to the first one whose job waits.
-func (r *Reaper) settle(ctx context.Context, k *durable.Consumer, heads []durable.Head, m *durable.Settled) (blocked bool, err error) {
+func (r *Reaper) settle(ctx context.Context, k *durable.Consumer, heads []durable.Head,
+	m *durable.Settled) (blocked bool, err error) {
 	ids := make([]ident.ID, 0, len(heads))
 	for _, h := range heads {
 		if k.Concerns(h) {

@@ -24,7 +24,8 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	c := &call{
 		consumer: consumer,
 		script:   claimScript,
-		args:     limits.with([]any{min(max(n, 0), MaxBatch), millis(lease), q.window, max(limits.Slots, 0), max(limits.Retrying, 0)}),
+		args: limits.with([]any{min(max(n, 0), MaxBatch), millis(lease), q.window, max(limits.Slots, 0),
+			max(limits.Retrying, 0)}),
 	}
 	q.runAll(ctx, []*call{c})
 	if c.err != nil {
@@ -44,7 +45,8 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	}
 	for ; r.left() > 0; fence++ {
 		id, code := r.id(), int(r.int())
-		out.Leases = append(out.Leases, Lease{ID: id, Priority: code % 1024, Flags: Flags(code / 1024 % 4), Attempt: code / 4096, Token: token(c.known, fence), Granted: granted})
+		out.Leases = append(out.Leases, Lease{ID: id, Priority: code % 1024, Flags: Flags(code / 1024 % 4),
+			Attempt: code / 4096, Token: token(c.known, fence), Granted: granted})
 	}
 	return out, r.err
 }
@@ -101,7 +103,8 @@ func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) (
 		result := r.int()
 		grants[i].Before = r.standing()
 		fence := r.int()
-		l := Lease{ID: wishes[i].Job.ID, Priority: int(r.int()), Attempt: int(r.int()), Flags: Flags(r.int()), Token: token(c.known, fence), Granted: r.text()}
+		l := Lease{ID: wishes[i].Job.ID, Priority: int(r.int()), Attempt: int(r.int()), Flags: Flags(r.int()),
+			Token: token(c.known, fence), Granted: r.text()}
 		switch result {
 		case 1:
 			grants[i].Lease = l
@@ -116,7 +119,8 @@ func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) (
 }
 
 // ClaimOne is ClaimEach for one job.
-func (q *Queue) ClaimOne(ctx context.Context, consumer uint32, job Job, lease time.Duration, insert bool) (Lease, Standing, error) {
+func (q *Queue) ClaimOne(ctx context.Context, consumer uint32, job Job, lease time.Duration, insert bool) (Lease,
+	Standing, error) {
 	grants, err := q.ClaimEach(ctx, consumer, []Wish{{Job: job, Lease: lease, Insert: insert}})
 	if err != nil {
 		return Lease{}, Standing{}, err

@@ -171,7 +171,8 @@ func (q *Queue) finishOffer(ctx context.Context, consumer uint32, o *offer, sum 
 		if fence > 0 {
 			sum.Leases = slices.Grow(sum.Leases, len(o.jobs))
 			for i, j := range o.jobs {
-				sum.Leases = append(sum.Leases, Lease{ID: j.ID, Priority: j.Priority, Attempt: 1, Token: token(c.known, fence+int64(i)), Granted: granted})
+				sum.Leases = append(sum.Leases, Lease{ID: j.ID, Priority: j.Priority, Attempt: 1,
+					Token: token(c.known, fence+int64(i)), Granted: granted})
 			}
 		}
 		if added >= 0 {

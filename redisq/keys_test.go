@@ -11,7 +11,8 @@ import (
 
 func TestKeysAreTheOnesTheScriptsName(t *testing.T) {
 	require.Equal(t, []string{"p1:{c7}:r", "p1:{c7}:d", "p1:{c7}:x", "p1:{c7}:m", "p1:{c7}:c"}, keysOf(DefaultPrefix, 7))
-	require.Equal(t, []string{"p1:{c7}:g9:r", "p1:{c7}:g9:d", "p1:{c7}:g9:x", "p1:{c7}:g9:m", "p1:{c7}:g9:c"}, keysOfReplay(DefaultPrefix, 9, 7))
+	require.Equal(t, []string{"p1:{c7}:g9:r", "p1:{c7}:g9:d", "p1:{c7}:g9:x", "p1:{c7}:g9:m", "p1:{c7}:g9:c"},
+		keysOfReplay(DefaultPrefix, 9, 7))
 	require.Equal(t, "p1:hint", hintChannel(DefaultPrefix))
 	prelude, err := lua.ReadFile("lua/prelude.lua")
 	require.NoError(t, err)
@@ -33,7 +34,8 @@ func TestScriptsUseOnlyTheKeysInKEYS(t *testing.T) {
 		text, err := lua.ReadFile(file)
 		require.NoError(t, err)
 		body := code(string(text))
-		require.Equal(t, strings.Count(body, "redis.call")+strings.Count(body, "redis.pcall"), len(calls.FindAllString(body, -1)), file)
+		require.Equal(t, strings.Count(body, "redis.call")+strings.Count(body, "redis.pcall"),
+			len(calls.FindAllString(body, -1)), file)
 		for _, c := range calls.FindAllStringSubmatch(body, -1) {
 			seen++
 			require.Regexp(t, "^'[A-Z]+'$", c[1], "%s: %s", file, c[0])

@@ -146,7 +146,8 @@ func (q *Queue) Extend(ctx context.Context, consumer uint32, leases []Lease, lea
 // The call may be repeated. It also restores the lease of a job that was acknowledged in
 // the meantime. Such a lease ends at its deadline, and the store tells the next claim that
 // the job is over.
-func (q *Queue) RestoreLeases(ctx context.Context, consumer uint32, leases []Lease, lease time.Duration) ([]bool, error) {
+func (q *Queue) RestoreLeases(ctx context.Context, consumer uint32, leases []Lease, lease time.Duration) ([]bool,
+	error) {
 	if lease <= 0 {
 		return nil, fmt.Errorf("redisq: restore leases: a lease of %s", lease)
 	}
@@ -168,7 +169,8 @@ func (q *Queue) GiveBack(ctx context.Context, consumer uint32, leases []Lease, d
 	return q.nack(ctx, consumer, leases, delays, 0)
 }
 
-func (q *Queue) nack(ctx context.Context, consumer uint32, leases []Lease, delays []time.Duration, charged int) ([]bool, error) {
+func (q *Queue) nack(ctx context.Context, consumer uint32, leases []Lease, delays []time.Duration,
+	charged int) ([]bool, error) {
 	if len(delays) != len(leases) {
 		return nil, fmt.Errorf("redisq: nack: %d delays for %d leases", len(delays), len(leases))
 	}

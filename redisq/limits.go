@@ -62,7 +62,8 @@ func (l *Limits) with(args []any) []any {
 	if share <= 0 {
 		share = DefaultRetryShare
 	}
-	text := fmt.Sprintf("limits %d %d %d %d %d %d", max(l.Rate.N, 0), window(l.Rate), max(l.Pace.N, 0), window(l.Pace), max(l.Concurrency, 0), share)
+	text := fmt.Sprintf("limits %d %d %d %d %d %d", max(l.Rate.N, 0), window(l.Rate), max(l.Pace.N, 0), window(l.Pace),
+		max(l.Concurrency, 0), share)
 	if l.Own.N > 0 {
 		text += fmt.Sprintf(" %d %d", l.Own.N, window(l.Own))
 	}
@@ -73,7 +74,8 @@ func (l *Limits) with(args []any) []any {
 // of the rates. wait is 0 if the rates allow that, and then out is the lease to go on with.
 // Otherwise no rate counts the lease any longer; it must be released, and a new claim may
 // succeed after wait. A lease without Granted is counted once more.
-func (q *Queue) Regrant(ctx context.Context, consumer uint32, l Lease, limits Limits) (out Lease, wait time.Duration, err error) {
+func (q *Queue) Regrant(ctx context.Context, consumer uint32, l Lease, limits Limits) (out Lease, wait time.Duration,
+	err error) {
 	out = l
 	if !limits.Rated() {
 		return out, 0, nil

@@ -41,7 +41,8 @@ func TestRedis(t *testing.T) {
 }
 
 // runSuite runs the suite on a shared server. remove deletes the keys with a prefix.
-func runSuite(t *testing.T, o redisq.ConnectOptions, remove func(tb testing.TB, client redis.UniversalClient, prefix string)) {
+func runSuite(t *testing.T, o redisq.ConnectOptions, remove func(tb testing.TB, client redis.UniversalClient,
+	prefix string)) {
 	queuetest.Run(t, func(t *testing.T) queuetest.Server {
 		client := connectTo(t, o)
 		prefix := ownPrefix()
@@ -115,7 +116,8 @@ func TestStateIsDroppedWhereTheClockWentBack(t *testing.T) {
 	q := redisq.New(connect(t, "redis://"+server.Addr()), redisq.Options{})
 	all := ids(3)
 	put := func(consumer uint32) {
-		_, err := q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[0]}, {ID: all[1], Delay: time.Minute}, {ID: all[2]}}, redisq.Fresh)
+		_, err := q.Enqueue(ctx, consumer, []redisq.Job{{ID: all[0]}, {ID: all[1], Delay: time.Minute}, {ID: all[2]}},
+			redisq.Fresh)
 		require.NoError(t, err)
 		c, err := q.Claim(ctx, consumer, 1, time.Minute, redisq.Limits{})
 		require.NoError(t, err)

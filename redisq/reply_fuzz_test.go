@@ -11,7 +11,8 @@ import (
 // parseMeta reads a meta value as it was packed, or returns an error: foreign writes to
 // Redis must not result in invented attempts or leases.
 func FuzzMeta(f *testing.F) {
-	for _, s := range []string{"", "0|0|0||", "1023|5|3|abc.7|1730000000000", "a|b|c|d|e", "1|2|3|4", "1|2|3|4|5|6", "-1|-1|-1||", "99999999999999999999|0|0||", "1e3|0|0||"} {
+	for _, s := range []string{"", "0|0|0||", "1023|5|3|abc.7|1730000000000", "a|b|c|d|e", "1|2|3|4", "1|2|3|4|5|6",
+		"-1|-1|-1||", "99999999999999999999|0|0||", "1e3|0|0||"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

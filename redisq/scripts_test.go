@@ -88,7 +88,8 @@ func TestMalformedArgumentsChangeNothing(t *testing.T) {
 			{spilledScript, []any{3, 0}},
 		} {
 			if c.script == claimScript {
-				for _, bad := range []string{"", "1 1000 0 0 0", "1 1000 0 0 0 0", "1 1000 0 0 0 101", "1 0 0 0 0 25", "-1 1000 0 0 0 25", "1 1000 0 0 0 25 7", "x 1000 0 0 0 25"} {
+				for _, bad := range []string{"", "1 1000 0 0 0", "1 1000 0 0 0 0", "1 1000 0 0 0 101", "1 0 0 0 0 25",
+					"-1 1000 0 0 0 25", "1 1000 0 0 0 25 7", "x 1000 0 0 0 25"} {
 					_, err := q.run(ctx, 1, c.script, append(append([]any{}, c.args...), "limits "+bad)...)
 					require.ErrorContains(t, err, "malformed", bad)
 				}

@@ -33,7 +33,8 @@ func TestRedisCluster(t *testing.T) {
 func removeFromCluster(t testing.TB, client redis.UniversalClient, prefix string) {
 	t.Helper()
 	require.IsType(t, &redis.ClusterClient{}, client)
-	err := client.(*redis.ClusterClient).ForEachMaster(context.Background(), func(_ context.Context, node *redis.Client) error {
+	err := client.(*redis.ClusterClient).ForEachMaster(context.Background(), func(_ context.Context,
+		node *redis.Client) error {
 		removeKeys(t, node, prefix)
 		return nil
 	})

@@ -16,7 +16,8 @@ import (
 // also after a lost Redis and a restart. It gets faster by steps when it succeeds.
 func TestAnAdaptiveConsumerIsSpared(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		settings := []string{"BROKER_ADAPTIVE_PERIOD=1s", "BROKER_ADAPTIVE_MAX=8", "BROKER_RETRY_BACKOFF=50ms", "BROKER_RETRY_MAX_DELAY=50ms", "BROKER_MAX_RETRIES=10000"}
+		settings := []string{"BROKER_ADAPTIVE_PERIOD=1s", "BROKER_ADAPTIVE_MAX=8", "BROKER_RETRY_BACKOFF=50ms",
+			"BROKER_RETRY_MAX_DELAY=50ms", "BROKER_MAX_RETRIES=10000"}
 		p := w.start(settings...)
 		brokers := []*process{p}
 		if w.redis != nil {
@@ -63,7 +64,8 @@ func TestAnAdaptiveConsumerIsSpared(t *testing.T) {
 		slow(1)
 		rate("HEARTBEAT")
 		require.Equal(t, "1/1m", s.consumer("k").CurrentRate)
-		require.Contains(t, p.do("GET", "/metrics", "").body, `penstock_adaptive_rate{channel="`+s.channel+`",consumer="k"} 0.016`)
+		require.Contains(t, p.do("GET", "/metrics", "").body, `penstock_adaptive_rate{channel="`+s.channel+
+			`",consumer="k"} 0.016`)
 		eventually(t, "the alert", func() bool { return ops.count() > 0 })
 		before := sink.count()
 		time.Sleep(3 * time.Second)

@@ -36,7 +36,8 @@ func (c *config) checkAlerts(f *faults) {
 	if c.AlertWebhookURL != "" {
 		callbacks, err := egress.ParsePolicy(c.Egress, c.EgressAllow)
 		if err == nil && callbacks.CheckURL(c.AlertWebhookURL) != nil { // the reason may quote a secret
-			f.add("BROKER_ALERT_WEBHOOK_URL", "must be an absolute http or https URL that BROKER_EGRESS allows, without user name and fragment")
+			f.add("BROKER_ALERT_WEBHOOK_URL", "must be an absolute http or https URL that BROKER_EGRESS allows, without user "+
+				"name and fragment")
 		}
 	} else if c.AlertWebhookSecret != "" && f.fine("BROKER_ALERT_WEBHOOK_URL") {
 		f.add("BROKER_ALERT_WEBHOOK_SECRET", "needs BROKER_ALERT_WEBHOOK_URL")
@@ -81,7 +82,8 @@ func (b *broker) newAlerts(states *consumerstate.Keeper, registry *prometheus.Re
 	}
 	if b.cfg.AlertWebhookURL != "" {
 		secret, _ := policy.ParseSecret(b.cfg.AlertWebhookSecret) // checked
-		o.Webhook = &alerts.Webhook{URL: b.cfg.AlertWebhookURL, Secret: secret, Client: b.client.Web(egress.Configured), Agent: b.cfg.UserAgent}
+		o.Webhook = &alerts.Webhook{URL: b.cfg.AlertWebhookURL, Secret: secret, Client: b.client.Web(egress.Configured),
+			Agent: b.cfg.UserAgent}
 	}
 	if b.cfg.AlertDLQGrowth > 0 {
 		o.Growth = &alerts.Growth{Jobs: b.cfg.AlertDLQGrowth, Window: b.cfg.AlertDLQWindow, Owns: b.node.Owns}

@@ -142,8 +142,10 @@ const alertSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 func TestEachTransitionIsAlertedOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		mails, hook, ops := newMailServer(t), newSink(t, nil), newSink(t, nil)
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms", "BROKER_PUBLIC_URL=https://broker.example/x/",
-			"BROKER_ALERT_SMTP_URL=smtp://penstock:p%40ss@"+mails.addr+"?tls=none", "BROKER_ALERT_FROM=Penstock <broker@example.com>", "BROKER_ALERT_TO=ops@example.com,boss@example.com",
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms",
+			"BROKER_PUBLIC_URL=https://broker.example/x/",
+			"BROKER_ALERT_SMTP_URL=smtp://penstock:p%40ss@"+mails.addr+"?tls=none",
+			"BROKER_ALERT_FROM=Penstock <broker@example.com>", "BROKER_ALERT_TO=ops@example.com,boss@example.com",
 			"BROKER_ALERT_WEBHOOK_URL="+hook.URL+"/in?key=s3cret", "BROKER_ALERT_WEBHOOK_SECRET="+alertSecret)
 		p.attach("ops", ops)
 		p.put("/channel/~alerts/consumer/desk", "token", "desk-token", "type", "pull")
@@ -165,7 +167,8 @@ func TestEachTransitionIsAlertedOnce(t *testing.T) {
 		}
 		first := await("consumer.dead")[0]
 		link := first.ReviveURL
-		require.Equal(t, apitype.Alert{Event: "consumer.dead", ChannelID: s.channel, ConsumerID: "k", At: dead.StateChangedAt, Reason: dead.StateReason, ReviveURL: link}, first)
+		require.Equal(t, apitype.Alert{Event: "consumer.dead", ChannelID: s.channel, ConsumerID: "k", At: dead.StateChangedAt,
+			Reason: dead.StateReason, ReviveURL: link}, first)
 
 		// The link of the alert revives, once; the failure of the probe is another death, with
 		// another link.
@@ -191,7 +194,8 @@ func TestEachTransitionIsAlertedOnce(t *testing.T) {
 		at = s.publish("another")
 		s.awaitState("k", "GONE")
 		status.Store(204)
-		require.Contains(t, await("consumer.dead", "consumer.dead", "consumer.revived", "consumer.gone")[3].ReviveURL, "/channel/"+s.channel+"/consumer/k/revive/")
+		require.Contains(t, await("consumer.dead", "consumer.dead", "consumer.revived", "consumer.gone")[3].ReviveURL,
+			"/channel/"+s.channel+"/consumer/k/revive/")
 		s.change("k", "revive")
 		s.awaitStatus(at, "DELIVERED")
 		all := []string{"consumer.dead", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.revived"}
@@ -261,13 +265,16 @@ func reservedChannel(t *testing.T, s *stage) {
 	r := s.do("GET", "/channel/~alerts", "")
 	require.Equal(t, 200, r.status)
 	token := r.json(t)["Token"].(string)
-	r = s.do("GET", "/channel/~alerts/consumer/desk/queued-jobs?limit=100", "", "X-Broker-Channel-Token", token, "X-Broker-Consumer-Token", "desk-token")
+	r = s.do("GET", "/channel/~alerts/consumer/desk/queued-jobs?limit=100", "", "X-Broker-Channel-Token", token,
+		"X-Broker-Consumer-Token", "desk-token")
 	require.Equal(t, 200, r.status, r.body)
 	require.Equal(t, 5, strings.Count(r.body, `"Event\":`), r.body)
 	tokens := []string{"X-Broker-Channel-Token", token, "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", "p-token"}
 	requireProblem(t, s.do("POST", "/channel/~alerts/broadcast", "forged", tokens...), 403, "system_channel")
-	requireProblem(t, s.do("POST", "/channel/~alerts/batch", `{"Payload":"forged"}`, append(tokens, "Content-Type", "application/x-ndjson")...), 403, "system_channel")
-	requireProblem(t, s.do("PUT", "/channel/~alerts", "name=mine", "Content-Type", "application/x-www-form-urlencoded"), 400, "reserved_name")
+	requireProblem(t, s.do("POST", "/channel/~alerts/batch", `{"Payload":"forged"}`, append(tokens, "Content-Type",
+		"application/x-ndjson")...), 403, "system_channel")
+	requireProblem(t, s.do("PUT", "/channel/~alerts", "name=mine", "Content-Type", "application/x-www-form-urlencoded"),
+		400, "reserved_name")
 	require.Contains(t, s.do("GET", "/channels", "").body, "/channel/~alerts")
 }
 
@@ -277,7 +284,8 @@ func TestSeveralBrokersAlertOnce(t *testing.T) {
 	t.Parallel()
 	const deaths = 20
 	hook, ops := newSink(t, nil), newSink(t, nil)
-	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_ALERT_WEBHOOK_URL="+hook.URL)
+	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s",
+		"BROKER_ALERT_WEBHOOK_URL="+hook.URL)
 	a, b := w.start(), w.start()
 	a.attach("ops", ops)
 	target := newSink(t, func(int, received) int { return 500 })
@@ -312,7 +320,8 @@ func TestSeveralBrokersAlertOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * time.Second) // the other broker looks after two
-		require.Equal(t, published, strings.Count(s.do("GET", "/channel/~alerts/messages?size=100", "").body, "/message/alert-dead-"))
+		require.Equal(t, published, strings.Count(s.do("GET", "/channel/~alerts/messages?size=100", "").body,
+			"/message/alert-dead-"))
 	}
 
 	alerted(die(), deaths)

@@ -40,10 +40,12 @@ func conflict(own [16]byte, embedded bool, nodes []durable.Node) (other *durable
 		switch {
 		case !n.Alive || n.Token == own:
 		case embedded:
-			return n, fmt.Errorf("%w: broker %s is alive on the same MySQL, and this one has an embedded Redis, so it must be alone: set BROKER_REDIS_URL, or stop the other one first",
+			return n, fmt.Errorf("%w: broker %s is alive on the same MySQL, and this one has an embedded Redis, so it must "+
+				"be alone: set BROKER_REDIS_URL, or stop the other one first",
 				errAnotherRedis, n.Name)
 		case strings.Contains(n.Name, withEmbeddedRedis):
-			return n, fmt.Errorf("%w: broker %s is alive on the same MySQL and has an embedded Redis, so it must be alone: stop it, or set its BROKER_REDIS_URL to that of this one",
+			return n, fmt.Errorf("%w: broker %s is alive on the same MySQL and has an embedded Redis, so it must be alone: "+
+				"stop it, or set its BROKER_REDIS_URL to that of this one",
 				errAnotherRedis, n.Name)
 		}
 	}

@@ -193,7 +193,8 @@ func TestJobsThatArePassedOverHideNoOthers(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		p := w.start()
 		p.sample("k")
-		for _, r := range p.batch(strings.Split(strings.Repeat(`{"Payload":"old","Priority":9,"TTL":"100ms"}`+"\n", 60)+strings.Repeat(`{"Payload":"due"}`+"\n", 3), "\n")...) {
+		for _, r := range p.batch(strings.Split(strings.Repeat(`{"Payload":"old","Priority":9,"TTL":"100ms"}`+"\n", 60)+
+			strings.Repeat(`{"Payload":"due"}`+"\n", 3), "\n")...) {
 			require.Equal(t, 201, r.Status, r.Detail)
 		}
 		time.Sleep(150 * time.Millisecond) // the ages, not an event

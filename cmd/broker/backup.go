@@ -42,7 +42,8 @@ const (
 )
 
 // wentBack is what /readyz and the log say then.
-const wentBack = "THE EMBEDDED STORE IS OLDER THAN ITS FOLDER: MESSAGES THAT WERE ACKNOWLEDGED ARE MISSING. Restore a newer copy, or remove the file " +
+const wentBack = "THE EMBEDDED STORE IS OLDER THAN ITS FOLDER: MESSAGES THAT WERE ACKNOWLEDGED ARE MISSING. Restore " +
+	"a newer copy, or remove the file " +
 	wentBackFile + " from BROKER_DATA_DIR and restart"
 
 // seenStore returns the clock of the store that the folder knows; zero: none. A folder with a

@@ -62,7 +62,10 @@ func TestAStoreThatLostItsWriteAheadLogSaysSoUntilAnOperatorHasSeenIt(t *testing
 	dir := w.setting("BROKER_DATA_DIR")
 	p := w.start()
 	p.sample("k")
-	eventually(t, "the clock in the folder", func() bool { _, err := os.Stat(filepath.Join(dir, seenFile)); return err == nil })
+	eventually(t, "the clock in the folder", func() bool {
+		_, err := os.Stat(filepath.Join(dir, seenFile))
+		return err == nil
+	})
 	require.NotContains(t, p.do("GET", "/readyz", "").body, "Warning")
 	p.kill()
 	require.NoError(t, os.Truncate(filepath.Join(dir, "penstock.db-wal"), 0))

@@ -33,7 +33,8 @@ func parseLines(t testing.TB, body string) []apitype.BatchResult {
 
 func (p *process) batch(lines ...string) []apitype.BatchResult {
 	p.t.Helper()
-	r := p.do("POST", "/channel/c/batch", strings.Join(lines, "\n"), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	r := p.do("POST", "/channel/c/batch", strings.Join(lines, "\n"),
+		append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	require.Equal(p.t, 200, r.status, r.body)
 	require.Equal(p.t, "application/x-ndjson", r.header.Get("Content-Type"))
 	return parseLines(p.t, r.body)
@@ -93,9 +94,11 @@ func TestBatchPublishAnswersEachLineInOrderAndOneBadLineFailsAlone(t *testing.T)
 func TestBatchPublishChecksTokensAndMediaTypeFirst(t *testing.T) {
 	p := embeddedWorld(t).start()
 	p.sample()
-	require.Equal(t, 415, p.do("POST", "/channel/c/batch", "{}", append([]string{"Content-Type", "application/json"}, producerTokens...)...).status)
+	require.Equal(t, 415, p.do("POST", "/channel/c/batch", "{}", append([]string{"Content-Type", "application/json"},
+		producerTokens...)...).status)
 	require.Equal(t, 403, p.do("POST", "/channel/c/batch", "{}", "Content-Type", "application/x-ndjson").status)
-	require.Equal(t, 404, p.do("POST", "/channel/x/batch", "{}", append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...).status)
+	require.Equal(t, 404, p.do("POST", "/channel/x/batch", "{}", append([]string{"Content-Type", "application/x-ndjson"},
+		producerTokens...)...).status)
 	require.Empty(t, p.batch())
 }
 
@@ -158,8 +161,10 @@ func TestBatchPublishSurvivesAClientThatLeaves(t *testing.T) {
 	p.sample("k=" + s.URL)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
 	require.NoError(t, err)
-	fmt.Fprintf(conn, "POST /channel/c/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000000\r\n"+
-		"X-Broker-Channel-Token: c-token\r\nX-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: p-token\r\n\r\n{\"Payload\":\"m-1\"}\n{\"Payl")
+	fmt.Fprintf(conn, "POST /channel/c/batch HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+		"application/x-ndjson\r\nContent-Length: 1000000\r\n"+
+		"X-Broker-Channel-Token: c-token\r\nX-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: "+
+		"p-token\r\n\r\n{\"Payload\":\"m-1\"}\n{\"Payl")
 	answer := bufio.NewReader(conn)
 	for {
 		line, err := answer.ReadString('\n')
@@ -205,7 +210,8 @@ func TestABatchThatBreaksOffHasNoEnd(t *testing.T) {
 		require.Equal(t, c.whole, strings.HasSuffix(answer, "\r\n0\r\n\r\n"), "%s: %s", name, answer)
 		require.True(t, closed(conn), name)
 	}
-	old := rawExchange(t, p, strings.Replace(batchHead, "HTTP/1.1", "HTTP/1.0", 1)+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(line), line))
+	old := rawExchange(t, p, strings.Replace(batchHead, "HTTP/1.1", "HTTP/1.0", 1)+
+		fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(line), line))
 	require.Regexp(t, `^HTTP/1\.1 505 `, old)
 }
 
@@ -266,7 +272,8 @@ func TestBatchClaimLeasesJobsByPriorityAndUpdateEndsThem(t *testing.T) {
 		}
 		require.Equal(t, []int{202, 409, 202, 202, 400, 400, 404, 400}, status)
 		require.Equal(t, "lease_lost", done[1].Code)
-		require.Equal(t, 202, p.update("k", map[string]any{"ID": got[1].ID, "Lease": got[1].Lease, "NextState": "INFLIGHT", "IncrementalTimeout": 5})[0].Status)
+		require.Equal(t, 202, p.update("k", map[string]any{"ID": got[1].ID, "Lease": got[1].Lease, "NextState": "INFLIGHT",
+			"IncrementalTimeout": 5})[0].Status)
 		again, _ := p.claim("k", "limit=500")
 		require.Len(t, again, 3, "the two that were left and the one given back")
 		require.Contains(t, p.do("GET", "/channel/c/consumer/k/dlq", "").body, "declared dead by the consumer")
@@ -279,7 +286,8 @@ func TestBatchClaimGivesBackAfterADelay(t *testing.T) {
 	p.publish("m")
 	got, _ := p.claim("k", "wait=20s")
 	require.Len(t, got, 1)
-	require.Equal(t, 202, p.update("k", map[string]any{"ID": got[0].ID, "Lease": got[0].Lease, "NextState": "QUEUED", "Delay": 2})[0].Status)
+	require.Equal(t, 202, p.update("k", map[string]any{"ID": got[0].ID, "Lease": got[0].Lease, "NextState": "QUEUED",
+		"Delay": 2})[0].Status)
 	start := time.Now()
 	none, _ := p.claim("k", "")
 	require.Empty(t, none)
@@ -302,7 +310,8 @@ func TestFiftyWaitingClaimersNeverGetOneJobTwice(t *testing.T) {
 		for range 50 {
 			wg.Go(func() {
 				for {
-					r, err := p.try("POST", fmt.Sprintf("/channel/c/consumer/k/claim?limit=%d&wait=3s&timeout=300", limit), "", consumerTokens("k")...)
+					r, err := p.try("POST", fmt.Sprintf("/channel/c/consumer/k/claim?limit=%d&wait=3s&timeout=300", limit), "",
+						consumerTokens("k")...)
 					if err == nil && r.status == 503 { // a machine that has no time for us
 						refused.Add(1)
 						continue
@@ -350,7 +359,8 @@ func TestBatchClaimOfAClientThatLeftKeepsNothing(t *testing.T) {
 	p.sample("k")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
 	require.NoError(t, err)
-	fmt.Fprintf(conn, "POST /channel/c/consumer/k/claim?wait=20s&timeout=3600 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Consumer-Token: k-token\r\n\r\n")
+	fmt.Fprintf(conn, "POST /channel/c/consumer/k/claim?wait=20s&timeout=3600 HTTP/1.1\r\nHost: x\r\nContent-Length: "+
+		"0\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Consumer-Token: k-token\r\n\r\n")
 	time.Sleep(200 * time.Millisecond) // it is waiting now
 	require.NoError(t, conn.Close())
 	p.publish("m")
@@ -384,7 +394,8 @@ func TestAWaitingClaimIsWokenByAPublishOnAnotherBrokerOverRealRedis(t *testing.T
 		t.Logf("woken after %v", time.Since(start))
 		require.Len(t, jobs, 1)
 		require.Equal(t, fmt.Sprint(i), jobs[0].Message.Payload)
-		require.Equal(t, 202, a.update("k", map[string]any{"ID": jobs[0].ID, "Lease": jobs[0].Lease, "NextState": "DELIVERED"})[0].Status)
+		require.Equal(t, 202, a.update("k", map[string]any{"ID": jobs[0].ID, "Lease": jobs[0].Lease,
+			"NextState": "DELIVERED"})[0].Status)
 	}
 }
 

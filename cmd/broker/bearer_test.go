@@ -24,7 +24,8 @@ func TestABearerTokenPublishesClaimsAndManages(t *testing.T) {
 		require.Equal(t, 201, p.do("PUT", "/channel/c/consumer/pull", "type=pull&token="+team, form...).status)
 
 		one := []string{"Authorization", "bearer " + team, "X-Broker-Producer-ID", "p"}
-		r := p.do("POST", "/channel/c/broadcast", "a", append(one, "X-Broker-Metadata-Headers", "Authorization", "X-Broker-Message-ID", "a")...)
+		r := p.do("POST", "/channel/c/broadcast", "a", append(one, "X-Broker-Metadata-Headers", "Authorization",
+			"X-Broker-Message-ID", "a")...)
 		require.Equal(t, 201, r.status, r.body)
 		r = p.do("POST", "/channel/c/batch", `{"Payload":"b"}`+"\n", append(one, "Content-Type", "application/x-ndjson")...)
 		require.Contains(t, r.body, `"Status":201`)
@@ -70,7 +71,8 @@ func TestABearerTokenPublishesClaimsAndManages(t *testing.T) {
 		r, err := p.send("POST", "/channel/c/broadcast", "x", twice)
 		require.NoError(t, err)
 		requireProblem(t, r, 401, "token_missing")
-		right := []string{"X-Broker-Channel-Token", team, "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", team, "Authorization", "Bearer wrong"}
+		right := []string{"X-Broker-Channel-Token", team, "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", team,
+			"Authorization", "Bearer wrong"}
 		require.Equal(t, 201, p.do("POST", "/channel/c/broadcast", "d", right...).status)
 		require.NotContains(t, p.log.String(), team)
 	})

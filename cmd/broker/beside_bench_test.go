@@ -25,12 +25,14 @@ const besideMessages = 400
 
 // newBesideBench starts a broker with a channel and a consumer for each name. form is of each consumer. old answers
 // a request that is none of a round.
-func newBesideBench(b *testing.B, p *process, channels []string, form string, old func(http.ResponseWriter)) *besideBench {
+func newBesideBench(b *testing.B, p *process, channels []string, form string,
+	old func(http.ResponseWriter)) *besideBench {
 	r := &besideBench{process: p, b: b, arrived: make(chan time.Duration, besideMessages)}
 	r.sink = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, rq *http.Request) {
 		now := time.Now()
 		time.Sleep(10 * time.Millisecond)
-		if sent, err := strconv.ParseInt(rq.Header.Get("X-Sent"), 10, 64); err == nil && rq.Header.Get("X-Broker-Replay") == "" {
+		if sent, err := strconv.ParseInt(rq.Header.Get("X-Sent"), 10, 64); err == nil &&
+			rq.Header.Get("X-Broker-Replay") == "" {
 			r.arrived <- now.Sub(time.Unix(0, sent))
 			return
 		}
@@ -55,7 +57,8 @@ func (r *besideBench) create(path, form string) {
 func (r *besideBench) fill(channel string, n int) {
 	line := strings.Repeat(`{"Payload":"old"}`+"\n", 5000)
 	for range n / 5000 {
-		a, err := r.try("POST", "/channel/"+channel+"/batch", line, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+		a, err := r.try("POST", "/channel/"+channel+"/batch", line, append([]string{"Content-Type", "application/x-ndjson"},
+			producerTokens...)...)
 		if err != nil || a.status != 200 {
 			r.b.Fatalf("batch: %v %d", err, a.status)
 		}
@@ -66,7 +69,9 @@ func (r *besideBench) fill(channel string, n int) {
 func (r *besideBench) round(channel string) time.Duration {
 	for range besideMessages {
 		time.Sleep(5 * time.Millisecond)
-		a, err := r.try("POST", "/channel/"+channel+"/broadcast", "new", append([]string{"X-Sent", fmt.Sprint(time.Now().UnixNano()), "X-Broker-Metadata-Headers", "X-Sent"}, producerTokens...)...)
+		a, err := r.try("POST", "/channel/"+channel+"/broadcast", "new",
+			append([]string{"X-Sent", fmt.Sprint(time.Now().UnixNano()), "X-Broker-Metadata-Headers", "X-Sent"},
+				producerTokens...)...)
 		if err != nil || a.status != 201 {
 			r.b.Fatalf("publish: %v %d %s", err, a.status, a.body)
 		}

@@ -82,7 +82,8 @@ func TestTheBooksOfAChannelBalance(t *testing.T) {
 		for _, query := range []string{"?from=yesterday", "?to=", "?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"} {
 			requireProblem(t, s.do("GET", s.path("/reconcile"+query), ""), 400, "invalid_date")
 		}
-		requireProblem(t, s.do("GET", s.path("/reconcile?to=2026-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"), ""), 400, "invalid_query")
+		requireProblem(t, s.do("GET", s.path("/reconcile?to=2026-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"), ""), 400,
+			"invalid_query")
 		require.Equal(t, 404, s.do("GET", "/channel/none/reconcile", "").status)
 	})
 }

@@ -107,7 +107,8 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, err
 	}
 	if cfg.openManagement() && !cfg.onLoopback() {
-		log.Warn("management is open beyond loopback: every machine that reaches this broker reads all tokens and changes everything without one; only browsers under a name that is not allowed are refused",
+		log.Warn("management is open beyond loopback: every machine that reaches this broker reads all tokens and changes "+
+			"everything without one; only browsers under a name that is not allowed are refused",
 			"listen", cfg.Listen, "allowed_hosts", cfg.allowedHosts(), "setting", "BROKER_OPEN_MANAGEMENT")
 	}
 	watch, err := b.openQueue(ctx)
@@ -138,7 +139,8 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err != nil {
 		return nil, err
 	}
-	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent, MaxConnsPerHost: cfg.PushConcurrency})
+	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent,
+		MaxConnsPerHost: cfg.PushConcurrency})
 	b.wire(watch, callbacks, fetches)
 	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return nil, aboutSetting("BROKER_LISTEN", err)

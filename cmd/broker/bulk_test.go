@@ -52,7 +52,8 @@ func (s *stage) bulk(contentType, body string, headers ...string) (location stri
 
 func (s *stage) tryBulk(contentType, body string, headers ...string) reply {
 	s.t.Helper()
-	return s.do("POST", s.path("/bulk"), body, append(append([]string{"Content-Type", contentType}, producerTokens...), headers...)...)
+	return s.do("POST", s.path("/bulk"), body, append(append([]string{"Content-Type", contentType}, producerTokens...),
+		headers...)...)
 }
 
 func (s *stage) bulkAt(location string) (b apitype.Bulk) {
@@ -172,10 +173,13 @@ func badBulks(t *testing.T, p *process) {
 		{"application/json", `{"FileURL":"http://x.example/"}`, 400, "invalid_format"},
 		{"application/json", `{"FileURL":"http://x.example/","Format":"xml"}`, 400, "invalid_format"},
 		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Rate":"fast"}`, 400, "invalid_rate"},
-		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Template":{"Payload":"{{a"}}`, 400, "invalid_template"},
-		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Template":{"Payload":"{{}}"}}`, 400, "invalid_template"},
+		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Template":{"Payload":"{{a"}}`, 400,
+			"invalid_template"},
+		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Template":{"Payload":"{{}}"}}`, 400,
+			"invalid_template"},
 		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Template":{"Body":"x"}}`, 400, "invalid_json"},
-		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Template":{"Payload":"x","Priority":2000}}`, 400, "invalid_priority"},
+		{"application/json", `{"FileURL":"http://x.example/","Format":"csv","Template":{"Payload":"x","Priority":2000}}`, 400,
+			"invalid_priority"},
 	} {
 		r := s.tryBulk(c.contentType, c.body)
 		require.Equal(t, c.status, r.status, "%s %.100s: %s", c.contentType, c.body, r.body)
@@ -190,7 +194,8 @@ func badBulks(t *testing.T, p *process) {
 
 // file serves content under a URL.
 func file(t *testing.T, handler http.HandlerFunc) string {
-	return serveHTTP(t, func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) { handler(w, r) }) + "/file?secret=x"
+	return serveHTTP(t, func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) { handler(w, r) }) +
+		"/file?secret=x"
 }
 
 func bulkFile(t *testing.T, p *process) {
@@ -199,7 +204,8 @@ func bulkFile(t *testing.T, p *process) {
 	url := file(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "id,name\n1,Ann\n2,\"<b>\"\"Bob\"\"</b>\"\n3,\n")
 	})
-	at := s.bulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"Hello {{name}}: {{json name}}","ContentType":"text/plain","Headers":{"X-Name":"n-{{id}}"},"Priority":"{{id}}","MessageID":"m-{{id}}"}}`)
+	at := s.bulk("application/json", `{"FileURL":"`+url+
+		`","Format":"csv","Template":{"Payload":"Hello {{name}}: {{json name}}","ContentType":"text/plain","Headers":{"X-Name":"n-{{id}}"},"Priority":"{{id}}","MessageID":"m-{{id}}"}}`)
 	b := s.awaitBulk(at, "DONE")
 	require.Equal(t, [3]int64{3, 3, 0}, [3]int64{b.Total, b.Published, b.Rejected}, "%+v", b.BadRows)
 	require.NotContains(t, b.FileURL, "secret")
@@ -215,9 +221,11 @@ func bulkFileLines(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL)
 	url := file(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"id":1,"name":"A\u00e9","tags":["x"]}`+"\n"+`{"id":2}`+"\n"+`{"id":3,"name":null,"tags":null}`)
+		_, _ = io.WriteString(w, `{"id":1,"name":"A\u00e9","tags":["x"]}`+"\n"+`{"id":2}`+"\n"+
+			`{"id":3,"name":null,"tags":null}`)
 	})
-	at := s.bulk("application/json", `{"FileURL":"`+url+`","Format":"ndjson","Template":{"Payload":"{{id}} {{name}} {{json name}} {{json tags}}"}}`)
+	at := s.bulk("application/json", `{"FileURL":"`+url+
+		`","Format":"ndjson","Template":{"Payload":"{{id}} {{name}} {{json name}} {{json tags}}"}}`)
 	b := s.awaitBulk(at, "DONE")
 	require.Equal(t, [3]int64{3, 2, 1}, [3]int64{b.Total, b.Published, b.Rejected})
 	require.Contains(t, b.BadRows[0].Reason, `"name"`)
@@ -234,8 +242,9 @@ func badFiles(t *testing.T, p *process) {
 		handler http.HandlerFunc
 		reason  string
 	}{
-		"missing":    {http.NotFound, "404"},
-		"redirected": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, "redirect"},
+		"missing": {http.NotFound, "404"},
+		"redirected": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) },
+			"redirect"},
 		"compressed": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "compress")
 			_, _ = io.WriteString(w, bomb.String())
@@ -378,14 +387,16 @@ func TestBulksBelongToTheirProducer(t *testing.T) {
 	}
 	require.Contains(t, s.do("GET", s.path("/bulks"), "", one...).body, at)
 	require.NotContains(t, s.do("GET", s.path("/bulks"), "", two...).body, at)
-	requireProblem(t, s.do("POST", s.path("/bulk"), "Payload\nx", append([]string{"Content-Type", "text/csv"}, append(one[:4:4], "X-Broker-Producer-Token", "no")...)...), 403, "producer_token_mismatch")
+	requireProblem(t, s.do("POST", s.path("/bulk"), "Payload\nx", append([]string{"Content-Type", "text/csv"},
+		append(one[:4:4], "X-Broker-Producer-Token", "no")...)...), 403, "producer_token_mismatch")
 }
 
 func bulkLater(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL)
 	due := in(lead)
-	at := s.bulk("text/csv", "MessageID,Payload,ScheduledFor\na,later,"+due+"\nb,now,\nc,past,2001-01-01T00:00:00Z\na,later,"+due+"\na,other,"+due+"\n")
+	at := s.bulk("text/csv", "MessageID,Payload,ScheduledFor\na,later,"+due+
+		"\nb,now,\nc,past,2001-01-01T00:00:00Z\na,later,"+due+"\na,other,"+due+"\n")
 	b := s.awaitBulk(at, "DONE")
 	require.Equal(t, [4]int64{5, 2, 2, 1}, [4]int64{b.Total, b.Published, b.Rejected, b.Duplicates}, "%+v", b.BadRows)
 	require.Equal(t, "later", s.scheduled(s.path("/scheduled-message/a")).Payload)
@@ -400,21 +411,28 @@ func bulkDelays(t *testing.T, p *process) {
 	at := s.bulk("text/csv", "MessageID,Payload,Delay\na,later,1h\nb,soon,1\nc,past,-1s\na,later,1h\na,later,3599\n")
 	b := s.awaitBulk(at, "DONE")
 	require.Equal(t, [4]int64{5, 2, 2, 1}, [4]int64{b.Total, b.Published, b.Rejected, b.Duplicates}, "%+v", b.BadRows)
-	require.WithinRange(t, s.scheduled(s.path("/scheduled-message/a")).DispatchSchedule.Time, began.Add(time.Hour), time.Now().Add(time.Hour+time.Second))
+	require.WithinRange(t, s.scheduled(s.path("/scheduled-message/a")).DispatchSchedule.Time, began.Add(time.Hour),
+		time.Now().Add(time.Hour+time.Second))
 
 	when := in(2 * time.Hour)
-	at = s.bulk("application/x-ndjson", `{"Payload":"default","MessageID":"d"}`+"\n"+`{"Payload":"own","MessageID":"e","ScheduledFor":"`+when+`"}`+"\n"+`{"Payload":"at once","Delay":"0"}`+"\n",
+	at = s.bulk("application/x-ndjson", `{"Payload":"default","MessageID":"d"}`+"\n"+
+		`{"Payload":"own","MessageID":"e","ScheduledFor":"`+when+`"}`+"\n"+`{"Payload":"at once","Delay":"0"}`+"\n",
 		"X-Broker-Delay", "90m")
 	require.Equal(t, int64(3), s.awaitBulk(at, "DONE").Published)
-	require.WithinRange(t, s.scheduled(s.path("/scheduled-message/d")).DispatchSchedule.Time, began.Add(90*time.Minute), time.Now().Add(90*time.Minute+time.Second))
-	require.Equal(t, when[:19], s.scheduled(s.path("/scheduled-message/e")).DispatchSchedule.In(time.Now().Location()).Format(time.RFC3339Nano)[:19])
+	require.WithinRange(t, s.scheduled(s.path("/scheduled-message/d")).DispatchSchedule.Time, began.Add(90*time.Minute),
+		time.Now().Add(90*time.Minute+time.Second))
+	require.Equal(t, when[:19], s.scheduled(s.path("/scheduled-message/e")).DispatchSchedule.In(
+		time.Now().Location()).Format(time.RFC3339Nano)[:19])
 	requireProblem(t, s.tryBulk("text/csv", "Payload\nx", "X-Broker-Delay", "soon"), 400, "invalid_schedule")
 
 	url := file(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "n,wait\n1,3600\n") })
-	at = s.bulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"t","MessageID":"t-{{n}}","Delay":"{{wait}}"}}`)
+	at = s.bulk("application/json", `{"FileURL":"`+url+
+		`","Format":"csv","Template":{"Payload":"t","MessageID":"t-{{n}}","Delay":"{{wait}}"}}`)
 	require.Equal(t, int64(1), s.awaitBulk(at, "DONE").Published)
-	require.WithinRange(t, s.scheduled(s.path("/scheduled-message/t-1")).DispatchSchedule.Time, began.Add(time.Hour), time.Now().Add(time.Hour+time.Second))
-	requireProblem(t, s.tryBulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"t","Delay":"soon"}}`), 400, "invalid_schedule")
+	require.WithinRange(t, s.scheduled(s.path("/scheduled-message/t-1")).DispatchSchedule.Time, began.Add(time.Hour),
+		time.Now().Add(time.Hour+time.Second))
+	requireProblem(t, s.tryBulk("application/json", `{"FileURL":"`+url+
+		`","Format":"csv","Template":{"Payload":"t","Delay":"soon"}}`), 400, "invalid_schedule")
 	requireOnce(t, sink, "soon", "at once")
 }
 
@@ -438,7 +456,9 @@ func bulkInPause(t *testing.T, p *process) {
 func brokenBulk(t *testing.T, p *process) {
 	s := p.stage(t)
 	body := "Payload\n" + strings.Repeat("xxxxxxxxxxxxxxxxxxxxxxx\n", 40_000)
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: b\r\nContent-Type: text/csv\r\nContent-Length: %d\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: p-token\r\n\r\n", s.path("/bulk"), len(body)+1)
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: b\r\nContent-Type: text/csv\r\nContent-Length: "+
+		"%d\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: p-token\r\n\r\n",
+		s.path("/bulk"), len(body)+1)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
 	require.NoError(t, err)
 	_, err = io.WriteString(conn, head+body)

@@ -49,7 +49,8 @@ func formOf(options, file string) string {
 	if options != "" {
 		form = formPart(`name="options"`, "", options)
 	}
-	return form + formPart(`name="file"; filename="people.csv"`, "Content-Type: application/octet-stream\r\n", file) + "------x--\r\n"
+	return form + formPart(`name="file"; filename="people.csv"`, "Content-Type: application/octet-stream\r\n", file) +
+		"------x--\r\n"
 }
 
 // requireNoBulk requires that nothing was stored that anybody sees.

@@ -48,7 +48,8 @@ func (p *process) requireEach(n int) {
 		if len(jobs.Result) > 0 {
 			body, err := json.Marshal(updates)
 			require.NoError(p.t, err)
-			require.Equal(p.t, 200, p.do("POST", "/channel/c/consumer/k/jobs", string(body), append(consumerTokens("k"), "Content-Type", "application/json")...).status)
+			require.Equal(p.t, 200, p.do("POST", "/channel/c/consumer/k/jobs", string(body), append(consumerTokens("k"),
+				"Content-Type", "application/json")...).status)
 		}
 		return len(seen) >= n
 	})
@@ -63,7 +64,8 @@ func (p *process) requireEach(n int) {
 // A broker that is killed at any step of a bulk neither loses nor repeats a row.
 func TestFaultKillOfBulks(t *testing.T) {
 	t.Parallel()
-	for point, hits := range map[string]int{failpoint.AfterBulkBody: 1, failpoint.BeforeBulkStep: 3, failpoint.AfterBulkStep: 3, failpoint.AfterFanout: 2} {
+	for point, hits := range map[string]int{failpoint.AfterBulkBody: 1, failpoint.BeforeBulkStep: 3,
+		failpoint.AfterBulkStep: 3, failpoint.AfterFanout: 2} {
 		t.Run(point, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, w *world) {
 				const n = 1000
@@ -71,7 +73,8 @@ func TestFaultKillOfBulks(t *testing.T) {
 				p.sample("k")
 				s := &stage{p, "c"}
 				at := ""
-				r, err := p.try("POST", "/channel/c/bulk", numbered(n), append([]string{"Content-Type", "text/csv"}, producerTokens...)...)
+				r, err := p.try("POST", "/channel/c/bulk", numbered(n), append([]string{"Content-Type", "text/csv"},
+					producerTokens...)...)
 				if err == nil {
 					require.Equal(t, 202, r.status, r.body)
 					at = r.header.Get("Location")
@@ -100,12 +103,14 @@ func TestFaultKillWhileABulkComesPublishesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		p := w.start(envKill + "=" + failpoint.AfterBulkChunk + ":2")
 		p.sample("k")
-		_, err := p.try("POST", "/channel/c/bulk", numbered(100_000), append([]string{"Content-Type", "text/csv"}, producerTokens...)...)
+		_, err := p.try("POST", "/channel/c/bulk", numbered(100_000), append([]string{"Content-Type", "text/csv"},
+			producerTokens...)...)
 		require.Error(t, err)
 		p.awaitEnd()
 		q := w.start()
 		require.Contains(t, q.do("GET", "/channel/c/bulks", "").body, `"Result":[]`)
-		require.Equal(t, 202, q.do("POST", "/channel/c/bulk", numbered(10), append([]string{"Content-Type", "text/csv"}, producerTokens...)...).status)
+		require.Equal(t, 202, q.do("POST", "/channel/c/bulk", numbered(10), append([]string{"Content-Type", "text/csv"},
+			producerTokens...)...).status)
 		q.requireEach(10)
 	})
 }
@@ -118,7 +123,8 @@ func TestFaultKillWhileAFileIsFetched(t *testing.T) {
 	p := w.start(envKill + "=" + failpoint.AfterBulkChunk + ":2")
 	p.sample("k")
 	s := &stage{p, "c"}
-	at := s.bulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"{{Payload}}"},"Rate":"20000/1s"}`)
+	at := s.bulk("application/json", `{"FileURL":"`+url+
+		`","Format":"csv","Template":{"Payload":"{{Payload}}"},"Rate":"20000/1s"}`)
 	p.awaitEnd()
 	s = s.on(w.start())
 	b := s.awaitBulk(at, "DONE")

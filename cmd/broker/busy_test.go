@@ -141,14 +141,18 @@ func TestBusyAnswersAreRepeatedByTheHarness(t *testing.T) {
 		status  int
 		body    string
 	}{
-		"overloaded":      {[]string{problem("overloaded"), problem("unavailable"), "stored"}, []string{"a\n\nb", "a\n\nb", "a\n\nb"}, 200, "stored"},
+		"overloaded": {[]string{problem("overloaded"), problem("unavailable"), "stored"}, []string{"a\n\nb", "a\n\nb",
+			"a\n\nb"}, 200, "stored"},
 		"outcome unknown": {[]string{problem("outcome_unknown")}, []string{"a\n\nb"}, 503, problem("outcome_unknown")},
 		"paused":          {[]string{problem("channel_paused")}, []string{"a\n\nb"}, 503, problem("channel_paused")},
-		"some lines": {[]string{`{"Status":503,"code":"overloaded"}` + "\n" + `{"Status":201}` + "\n", `{"Status":409}` + "\n"},
+		"some lines": {[]string{`{"Status":503,"code":"overloaded"}` + "\n" + `{"Status":201}` + "\n",
+			`{"Status":409}` + "\n"},
 			[]string{"a\n\nb", "a"}, 200, `{"Status":409}` + "\n" + `{"Status":201}` + "\n"},
-		"all lines": {[]string{strings.Repeat(`{"Status":503,"code":"unavailable"}`+"\n", 2), `{"Status":201}` + "\n" + `{"Status":400}` + "\n"},
+		"all lines": {[]string{strings.Repeat(`{"Status":503,"code":"unavailable"}`+"\n", 2), `{"Status":201}` + "\n" +
+			`{"Status":400}` + "\n"},
 			[]string{"a\n\nb", "a\n\nb"}, 200, `{"Status":201}` + "\n" + `{"Status":400}` + "\n"},
-		"lines of unknown outcome": {[]string{`{"Status":503,"code":"outcome_unknown"}` + "\n"}, []string{"a\n\nb"}, 200, `{"Status":503,"code":"outcome_unknown"}` + "\n"},
+		"lines of unknown outcome": {[]string{`{"Status":503,"code":"outcome_unknown"}` + "\n"}, []string{"a\n\nb"}, 200,
+			`{"Status":503,"code":"outcome_unknown"}` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,12 +187,16 @@ func TestUnknownOutcomesAreAskedForAgainByTheHarness(t *testing.T) {
 		status  int
 		asked   int
 	}{
-		"stored meanwhile":   {[]reply{unknown, {status: 409, body: `{"code":"duplicate_message_id"}`}}, []string{"X-Broker-Message-ID", "m"}, 201, 2},
-		"stored now":         {[]reply{unknown, unknown, {status: 201}}, []string{"X-Broker-Message-ID", "m"}, 201, 3},
-		"another message":    {[]reply{unknown, {status: 409, body: `{"code":"message_id_conflict"}`}}, []string{"X-Broker-Message-ID", "m"}, 409, 2},
-		"a repeat at first":  {[]reply{{status: 409, body: `{"code":"duplicate_message_id"}`}}, []string{"X-Broker-Message-ID", "m"}, 409, 1},
-		"without an ID":      {[]reply{unknown, {status: 201}}, nil, 503, 1},
-		"another refusal":    {[]reply{{status: 503, body: `{"code":"channel_paused"}`}}, []string{"X-Broker-Message-ID", "m"}, 503, 1},
+		"stored meanwhile": {[]reply{unknown, {status: 409, body: `{"code":"duplicate_message_id"}`}},
+			[]string{"X-Broker-Message-ID", "m"}, 201, 2},
+		"stored now": {[]reply{unknown, unknown, {status: 201}}, []string{"X-Broker-Message-ID", "m"}, 201, 3},
+		"another message": {[]reply{unknown, {status: 409, body: `{"code":"message_id_conflict"}`}},
+			[]string{"X-Broker-Message-ID", "m"}, 409, 2},
+		"a repeat at first": {[]reply{{status: 409, body: `{"code":"duplicate_message_id"}`}},
+			[]string{"X-Broker-Message-ID", "m"}, 409, 1},
+		"without an ID": {[]reply{unknown, {status: 201}}, nil, 503, 1},
+		"another refusal": {[]reply{{status: 503, body: `{"code":"channel_paused"}`}}, []string{"X-Broker-Message-ID",
+			"m"}, 503, 1},
 		"unknown to the end": {[]reply{unknown}, []string{"X-Broker-Message-ID", "m"}, 503, 1 + busyRepeats},
 	} {
 		asked := 0

@@ -19,7 +19,8 @@ func (s *stage) claimWith(query, body, contentType string) reply {
 	if contentType == "" {
 		contentType = formType
 	}
-	return s.do("POST", s.path("/consumer/k/claim", query), body, append(consumerTokens("k"), "Content-Type", contentType)...)
+	return s.do("POST", s.path("/consumer/k/claim", query), body, append(consumerTokens("k"), "Content-Type",
+		contentType)...)
 }
 
 func TestAClaimTakesItsParametersAsJSON(t *testing.T) {
@@ -43,13 +44,15 @@ func TestAClaimTakesItsParametersAsJSON(t *testing.T) {
 	claimed(s.claimWith("", `{"limit":1}`, ""), 1, 0)
 	claimed(s.claimWith("?timeout=3600", `{"Limit":2}`, "application/json; charset=utf-8"), 2, 30*time.Minute)
 	for body, code := range map[string]string{
-		`{"Limt":1}`: "invalid_body", `limit=1`: "invalid_body", `[1]`: "invalid_body", `{"Limit":"1"}`: "invalid_limit", `{"Wait":"soon"}`: "invalid_wait", `{"Timeout":0}`: "invalid_timeout",
+		`{"Limt":1}`: "invalid_body", `limit=1`: "invalid_body", `[1]`: "invalid_body", `{"Limit":"1"}`: "invalid_limit",
+		`{"Wait":"soon"}`: "invalid_wait", `{"Timeout":0}`: "invalid_timeout",
 	} {
 		requireProblem(t, s.claimWith("", body, "application/json"), 400, code)
 	}
 	requireProblem(t, s.claimWith("?limit=1", `{"Limit":1}`, "application/json"), 400, "duplicate_field")
 	require.Contains(t, s.claimWith("", `{"Limt":1}`, "application/json").body, "Did you mean Limit?")
-	require.Equal(t, 403, s.do("POST", s.path("/consumer/k/claim"), `{"Limt":1}`, "X-Broker-Channel-Token", "c-token").status, "tokens come first")
+	require.Equal(t, 403, s.do("POST", s.path("/consumer/k/claim"), `{"Limt":1}`, "X-Broker-Channel-Token",
+		"c-token").status, "tokens come first")
 	require.Len(t, s.queued("k", "limit=100"), 2, "what is refused claims nothing")
 
 	// The example of the page, with a wait that the two jobs end at once.

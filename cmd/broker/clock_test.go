@@ -35,7 +35,8 @@ func TestFaultClockOfABrokerJumpsOnRealServers(t *testing.T) {
 	require.NoError(t, err)
 	file := filepath.Join(dir, "clock")
 	require.NoError(t, clockjump.Set(file, 0))
-	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_RETRY_BACKOFF=2s", "BROKER_MAX_RETRIES=5")
+	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_RETRY_BACKOFF=2s",
+		"BROKER_MAX_RETRIES=5")
 	var failing atomic.Bool
 	sink := newSink(t, func(_ int, r received) int {
 		if r.body == "m-retry" && failing.Load() {

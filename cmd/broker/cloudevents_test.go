@@ -57,14 +57,15 @@ func newSDKReceiver(t *testing.T) *sdkReceiver {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r := &sdkReceiver{URL: "http://" + listener.Addr().String(), events: map[string]cloudevents.Event{}}
-	client, err := cloudevents.NewClientHTTP(cloudevents.WithListener(listener), cloudevents.WithMiddleware(func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			r.mu.Lock()
-			r.types = append(r.types, req.Header.Get("Content-Type"))
-			r.mu.Unlock()
-			next.ServeHTTP(w, req)
-		})
-	}))
+	client, err := cloudevents.NewClientHTTP(cloudevents.WithListener(listener),
+		cloudevents.WithMiddleware(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				r.mu.Lock()
+				r.types = append(r.types, req.Header.Get("Content-Type"))
+				r.mu.Unlock()
+				next.ServeHTTP(w, req)
+			})
+		}))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
@@ -129,7 +130,8 @@ func requireSameEvent(t *testing.T, want, got cloudevents.Event) {
 	require.Equal(t, want.Type(), got.Type())
 	require.Equal(t, want.Subject(), got.Subject())
 	require.Equal(t, want.DataSchema(), got.DataSchema())
-	require.True(t, want.Time().IsZero() || want.Time().Equal(got.Time()), "%v %v", want.Time(), got.Time()) // the client adds one
+	// the client adds one
+	require.True(t, want.Time().IsZero() || want.Time().Equal(got.Time()), "%v %v", want.Time(), got.Time())
 	require.Equal(t, string(want.Data()), string(got.Data()))
 	require.Len(t, got.Extensions(), len(want.Extensions()))
 	for name, value := range want.Extensions() {
@@ -155,7 +157,8 @@ func sendPatiently(ctx context.Context, client cloudevents.Client, e cloudevents
 	for range busyRepeats {
 		var answer *cehttp.Result
 		result = client.Send(ctx, e)
-		if cloudevents.IsACK(result) || !cloudevents.ResultAs(result, &answer) || answer.StatusCode != http.StatusServiceUnavailable {
+		if cloudevents.IsACK(result) || !cloudevents.ResultAs(result, &answer) ||
+			answer.StatusCode != http.StatusServiceUnavailable {
 			return result
 		}
 		time.Sleep(time.Second)
@@ -237,10 +240,12 @@ func eventText(id, more string) string {
 
 func pulledEvents(t *testing.T, p *process) {
 	s := p.stage(t, "k")
-	s.publish(`{"a":1}`, ce("one", "ce-tenant", "x", "X-Mine", "y", "X-Broker-Metadata-Headers", "X-Mine", "Content-Type", "application/json")...)
+	s.publish(`{"a":1}`, ce("one", "ce-tenant", "x", "X-Mine", "y", "X-Broker-Metadata-Headers", "X-Mine", "Content-Type",
+		"application/json")...)
 	s.publish(eventText("two", `,"data":{"a":2}`), "Content-Type", structured)
 	jobs := s.awaitQueued("k", 2)
-	require.Equal(t, map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "one", "Ce-Source": "/s", "Ce-Type": "t", "Ce-Tenant": "x", "X-Mine": "y"}, canonical(jobs[0].Message.Headers))
+	require.Equal(t, map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "one", "Ce-Source": "/s", "Ce-Type": "t",
+		"Ce-Tenant": "x", "X-Mine": "y"}, canonical(jobs[0].Message.Headers))
 	require.Equal(t, `{"a":1}`, jobs[0].Message.Payload)
 	require.Equal(t, "application/json", jobs[0].Message.ContentType)
 	require.Empty(t, jobs[1].Message.Headers)
@@ -267,7 +272,8 @@ func repeatedEvents(t *testing.T, p *process) {
 			s.post(`{"a":1}`, binary...),
 			s.post(same, "Content-Type", structured),
 			s.post(same, "Content-Type", "Application/CloudEvents+JSON; charset=UTF-8"),
-			s.post(eventText("one", `,"subject":"caf\u00e9","data":{"a":1}`), "Content-Type", structured, "X-Broker-Message-Priority", "5"),
+			s.post(eventText("one", `,"subject":"caf\u00e9","data":{"a":1}`), "Content-Type", structured,
+				"X-Broker-Message-Priority", "5"),
 		} {
 			requireProblem(t, r, 409, "duplicate_message_id")
 			require.Equal(t, at, r.header.Get("Location"))
@@ -297,7 +303,8 @@ func repeatedEvents(t *testing.T, p *process) {
 // events posts a batch of events as text.
 func (s *stage) events(door string, events ...string) []apitype.BatchResult {
 	s.t.Helper()
-	r := s.do("POST", s.path(door), "["+strings.Join(events, ",")+"]", append([]string{"Content-Type", eventBatch}, producerTokens...)...)
+	r := s.do("POST", s.path(door), "["+strings.Join(events, ",")+"]", append([]string{"Content-Type", eventBatch},
+		producerTokens...)...)
 	require.Equal(s.t, 200, r.status, r.body)
 	return parseLines(s.t, r.body)
 }
@@ -349,20 +356,26 @@ func malformedEvents(t *testing.T, p *process) {
 		requireProblem(t, s.post("x", missing...), 400, "invalid_cloudevent")
 	}
 	for _, headers := range [][]string{
-		ce("x", "ce-specversion", "0.3"), ce("x", "ce-time", "yesterday"), ce("x", "ce-bad_name", "1"), ce("x", "ce-type", ""),
+		ce("x", "ce-specversion", "0.3"), ce("x", "ce-time", "yesterday"), ce("x", "ce-bad_name", "1"), ce("x",
+			"ce-type", ""),
 	} {
 		requireProblem(t, s.post("x", headers...), 400, "invalid_cloudevent")
 	}
 	for _, body := range []string{
-		"", "x", "[]", "null", `"x"`, "{}", eventText("x", "")[1:], eventText("x", "") + "x", eventText("x", `,"id":"y"`), eventText("", ""),
-		eventText("x", `,"Bad":"1"`), eventText("x", `,"time":"now"`), eventText("x", `,"subject":1`), eventText("x", `,"a":1.5`), eventText("x", `,"a":{}`),
-		eventText("x", `,"data":1,"data_base64":"YQ=="`), eventText("x", `,"data_base64":"?"`), eventText("x", `,"data_base64":1`), eventText("\xff", ""),
-		strings.Replace(eventText("x", ""), `"1.0"`, `"0.3"`, 1), strings.Replace(eventText("x", ""), `"type":"t"`, `"type":null`, 1),
+		"", "x", "[]", "null", `"x"`, "{}", eventText("x", "")[1:], eventText("x", "") + "x", eventText("x", `,"id":"y"`),
+		eventText("", ""),
+		eventText("x", `,"Bad":"1"`), eventText("x", `,"time":"now"`), eventText("x", `,"subject":1`), eventText("x",
+			`,"a":1.5`), eventText("x", `,"a":{}`),
+		eventText("x", `,"data":1,"data_base64":"YQ=="`), eventText("x", `,"data_base64":"?"`), eventText("x",
+			`,"data_base64":1`), eventText("\xff", ""),
+		strings.Replace(eventText("x", ""), `"1.0"`, `"0.3"`, 1), strings.Replace(eventText("x", ""), `"type":"t"`,
+			`"type":null`, 1),
 		strings.Repeat("[", 100_000), eventText("x", `,"data":`+strings.Repeat("[", 50_000)),
 	} {
 		requireProblem(t, s.post(body, "Content-Type", structured), 400, "invalid_cloudevent")
 	}
-	for _, kind := range []string{"application/cloudevents+xml", "application/cloudevents", structured + "; charset=utf-16", "application/cloudevents-batch+avro"} {
+	for _, kind := range []string{"application/cloudevents+xml", "application/cloudevents", structured +
+		"; charset=utf-16", "application/cloudevents-batch+avro"} {
 		requireProblem(t, s.post(eventText("x", ""), "Content-Type", kind), 415, "unsupported_media_type")
 	}
 	many := ce("x")
@@ -375,7 +388,8 @@ func malformedEvents(t *testing.T, p *process) {
 	require.Empty(t, s.queued("k", "limit=10"))
 	// What the specification allows is taken.
 	for i, body := range []string{
-		eventText("a", `,"data":null`), eventText("b", `,"data_base64":""`), eventText("c", `,"subject":null,"comexample1":-5,"flag":false`),
+		eventText("a", `,"data":null`), eventText("b", `,"data_base64":""`), eventText("c",
+			`,"subject":null,"comexample1":-5,"flag":false`),
 		" \n" + eventText("d", `,"data":"text","datacontenttype":"text/plain"`) + "\n ",
 	} {
 		require.Equal(t, 201, s.post(body, "Content-Type", structured).status, i)
@@ -394,7 +408,8 @@ func malformedBatches(t *testing.T, p *process) {
 	require.Equal(t, []int{201, 400, 201, 400, 400, 409}, status[:6])
 	require.Equal(t, "invalid_cloudevent", lines[1].Code)
 	for body, want := range map[string]int{
-		"[]": 0, " [ ] ": 0, "": 1, "{}": 1, "[" + good("c"): 2, "[" + good("d") + ",]": 2, "[,]": 1, "[" + good("e") + "] x": 2, "[" + good("f") + good("g") + "]": 2,
+		"[]": 0, " [ ] ": 0, "": 1, "{}": 1, "[" + good("c"): 2, "[" + good("d") + ",]": 2, "[,]": 1, "[" + good("e") +
+			"] x": 2, "[" + good("f") + good("g") + "]": 2,
 	} {
 		r := s.do("POST", s.path("/batch"), body, append([]string{"Content-Type", eventBatch}, producerTokens...)...)
 		require.Equal(t, 200, r.status, r.body)
@@ -406,7 +421,9 @@ func malformedBatches(t *testing.T, p *process) {
 	}
 	large := s.events("/batch", good("h"), eventText("i", `,"data":"`+strings.Repeat("x", 5<<20)+`"`), good("j"))
 	require.Equal(t, []int{201, 413, 201}, []int{large[0].Status, large[1].Status, large[2].Status})
-	requireProblem(t, s.do("POST", s.path("/broadcast"), "[]", append([]string{"Content-Type", eventBatch, "X-Broker-Message-ID", "x"}, producerTokens...)...), 400, "invalid_message_id")
+	requireProblem(t, s.do("POST", s.path("/broadcast"), "[]",
+		append([]string{"Content-Type", eventBatch, "X-Broker-Message-ID", "x"},
+			producerTokens...)...), 400, "invalid_message_id")
 }
 
 func scheduledEvents(t *testing.T, p *process) {
@@ -421,7 +438,8 @@ func scheduledEvents(t *testing.T, p *process) {
 		require.Contains(t, r.header.Get("Location"), "/scheduled-message/")
 	}
 	waiting := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	require.Equal(t, 201, s.post("1", append(ce("three", "X-Broker-Scheduled-For", waiting), "Content-Type", "application/json")...).status)
+	require.Equal(t, 201, s.post("1", append(ce("three", "X-Broker-Scheduled-For", waiting), "Content-Type",
+		"application/json")...).status)
 	requireConflict(t, s.post(eventText("three", `,"data":1`), "Content-Type", structured))
 	for _, id := range []string{"one", "two"} {
 		require.Equal(t, "1", string(receiver.await(t, id).Data()))

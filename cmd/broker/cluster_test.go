@@ -101,14 +101,16 @@ func rotatedTokens(t *testing.T, ps []*process) {
 	for round := range 5 {
 		token := fmt.Sprintf("rotated-%d", round)
 		s.put(s.path(), "token", token)
-		r := there.do("POST", s.path("/broadcast"), "x", "X-Broker-Channel-Token", token, "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", "p-token")
+		r := there.do("POST", s.path("/broadcast"), "x", "X-Broker-Channel-Token", token, "X-Broker-Producer-ID", "p",
+			"X-Broker-Producer-Token", "p-token")
 		require.Equal(t, 201, r.status, "the new one is good everywhere at once")
 		eventually(t, "the old one to be refused everywhere", func() bool { return there.post("x").status == 403 })
 		require.Equal(t, 403, s.post("x").status)
 	}
 	s.put(s.path(), "token", "c-token")
 	s.put(s.path("/consumer/k"), "token", "new-token")
-	r := there.do("GET", s.path("/consumer/k/queued-jobs"), "", "X-Broker-Channel-Token", "c-token", "X-Broker-Consumer-Token", "new-token")
+	r := there.do("GET", s.path("/consumer/k/queued-jobs"), "", "X-Broker-Channel-Token", "c-token",
+		"X-Broker-Consumer-Token", "new-token")
 	require.Equal(t, 200, r.status, r.body)
 }
 
@@ -142,7 +144,8 @@ func duplicateIDs(t *testing.T, ps []*process) {
 	for id, got := range codes {
 		for n := range each * len(ps) {
 			wg.Go(func() {
-				r, err := ps[n%len(ps)].ask("POST", s.path("/broadcast"), id, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", id)...)
+				r, err := ps[n%len(ps)].ask("POST", s.path("/broadcast"), id, append(append([]string{}, producerTokens...),
+					"X-Broker-Message-ID", id)...)
 				mu.Lock()
 				defer mu.Unlock()
 				got[r.status]++
@@ -199,7 +202,8 @@ func TestClusterOneBrokerMayHaveNoFailSafeOnRealServers(t *testing.T) {
 	s := without.stage(t, "k="+sink.URL)
 	s.publish("first")
 	eventually(t, "the first", func() bool { return sink.times("first") == 1 })
-	r, err := without.try("POST", s.path("/broadcast"), "second", append(append([]string{}, producerTokens...), "X-Broker-Message-ID", "second")...)
+	r, err := without.try("POST", s.path("/broadcast"), "second", append(append([]string{}, producerTokens...),
+		"X-Broker-Message-ID", "second")...)
 	require.True(t, err != nil || r.status == 201, "it is stored, whatever the answer was")
 	without.awaitEnd()
 	other := s.on(w.start("BROKER_REAPER=false"))

@@ -40,7 +40,8 @@ const settingsHelp = "Settings come from BROKER_* environment variables: see doc
 func allCommands() []subcommand {
 	none := func(args []string) bool { return len(args) == 0 }
 	return []subcommand{
-		{"serve", "[--demo]", "run the broker, also without the word serve; --demo adds a sample channel with consumers", settingsHelp, none, prepareServe},
+		{"serve", "[--demo]", "run the broker, also without the word serve; --demo adds a sample channel with consumers",
+			settingsHelp, none, prepareServe},
 		{"migrate", "", "create or update the tables of the store, then exit", settingsHelp, none,
 			func(*flag.FlagSet) func([]string, io.Writer, io.Writer) int { return signalled(migrate) }},
 		{"backup", "FILE", "copy the embedded store to a new file, while the broker runs",
@@ -56,9 +57,11 @@ func allCommands() []subcommand {
 				}
 			}},
 		{"healthcheck", "[--live]", "ask the broker of this machine whether it is ready; --live: alive",
-			"The broker is the one that listens at BROKER_LISTEN. Exit code 0: it is ready, or alive.", none, prepareHealthcheck},
+			"The broker is the one that listens at BROKER_LISTEN. Exit code 0: it is ready, or alive.", none,
+			prepareHealthcheck},
 		{"listen", "[--on ADDRESS]", "a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000",
-			"It answers each delivery with 204. Register it as a consumer with callbackUrl=http://127.0.0.1:9000/hook.", none, prepareListen},
+			"It answers each delivery with 204. Register it as a consumer with callbackUrl=http://127.0.0.1:9000/hook.", none,
+			prepareListen},
 		{"demo-responses", "", "show a response on its way back: a sender, a slow receiver, for seconds", "", none,
 			func(*flag.FlagSet) func([]string, io.Writer, io.Writer) int { return signalled(demoResponses) }},
 		{"version", "", "print the version", "", none, prepareVersion},

@@ -36,7 +36,8 @@ func TestHelpAndVersionGoToStdout(t *testing.T) {
 		require.Empty(t, stderr, args)
 		require.Regexp(t, `^penstock \S+ \S+ go\S+\n$`, stdout)
 	}
-	flags := map[string]string{"serve": "--demo", "healthcheck": "--live", "listen": "--on ADDRESS", "backup": "FILE", "journal": "replay DIR"}
+	flags := map[string]string{"serve": "--demo", "healthcheck": "--live", "listen": "--on ADDRESS", "backup": "FILE",
+		"journal": "replay DIR"}
 	for _, c := range allCommands() {
 		for _, flag := range []string{"--help", "-h"} {
 			code, stdout, stderr := runProcess(t, c.name, flag)
@@ -84,7 +85,8 @@ func TestArgumentsThatACommandDoesNotTakeAreAnError(t *testing.T) {
 		{"serve", "now"}, {"--demo", "serve"}, {"serve", "--demos"}, {""}, {"serve", "--", "x"},
 		{"migrate", "up"}, {"migrate", "--demo"}, {"migrate", "--dry-run"},
 		{"healthcheck", "http://127.0.0.1:8080"}, {"healthcheck", "--ready"},
-		{"version", "--short"}, {"version", "x"}, {"help", "serve"}, {"help", "-x"}, {"demo-responses", "x"}, {"demo-responses", "--demo"}, {"unknown"},
+		{"version", "--short"}, {"version", "x"}, {"help", "serve"}, {"help", "-x"}, {"demo-responses", "x"},
+		{"demo-responses", "--demo"}, {"unknown"},
 	} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitUsage, run(args, &stdout, &stderr), "%q", args)
@@ -95,7 +97,8 @@ func TestArgumentsThatACommandDoesNotTakeAreAnError(t *testing.T) {
 }
 
 func TestEachCommandTellsItsUse(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"serve", "--help"}, {"migrate", "-h"}, {"healthcheck", "-h"}, {"version", "-h"}, {"demo-responses", "-h"}, {"help"}} {
+	for _, args := range [][]string{{"-h"}, {"serve", "--help"}, {"migrate", "-h"}, {"healthcheck", "-h"},
+		{"version", "-h"}, {"demo-responses", "-h"}, {"help"}} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitClean, run(args, &stdout, &stderr), "%q", args)
 		require.Contains(t, stdout.String()+stderr.String(), "Usage:", "%q", args)

@@ -145,7 +145,8 @@ func TestOneReleaseOfGoBuildsEverything(t *testing.T) {
 	require.NotNil(t, m)
 	require.Equal(t, m, directive.FindStringSubmatch(fromRoot(t, "bench/peers/go.mod")))
 	require.Contains(t, fromRoot(t, "Dockerfile"), "golang:"+m[1]+" AS build")
-	for _, workflow := range []string{".github/workflows/ci.yml", ".github/workflows/nightly.yml", ".github/workflows/release.yml"} {
+	for _, workflow := range []string{".github/workflows/ci.yml", ".github/workflows/nightly.yml",
+		".github/workflows/release.yml"} {
 		text := fromRoot(t, workflow)
 		require.Equal(t, strings.Count(text, "actions/setup-go@"), strings.Count(text, "go-version-file: go.mod"), workflow)
 	}

@@ -29,33 +29,40 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	c.bodyLimit, c.bulkLimit, c.journalLimit = 0, 0, 0
 	require.Equal(t, config{
 		Listen: "127.0.0.1:8080", DataDir: "./data",
-		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second, RationalDelay: 2 * time.Second,
-		MaxRetries: 5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
+		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second,
+		RationalDelay: 2 * time.Second,
+		MaxRetries:    5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
 		RetryMaxDelay: time.Hour, RetryJitter: 0.1, Reaper: true, QueueWindow: 2000,
 		TimerSlack: 500 * time.Microsecond,
-		Retention:  30 * 24 * time.Hour, IdempotencyRetention: 24 * time.Hour, TombstoneWindow: 24 * time.Hour, DLQ: "keep", RetryOn: "all", RateLimit: "none",
-		Concurrency: "none", RetryShare: "25", Adaptive: "false", AdaptivePeriod: 30 * time.Second, AdaptiveDown: 5, AdaptiveSlow: 50, AdaptiveMax: 1000, Ordered: "false", OnBlocked: "block", SigningOverlap: "24h",
+		Retention:  30 * 24 * time.Hour, IdempotencyRetention: 24 * time.Hour, TombstoneWindow: 24 * time.Hour, DLQ: "keep",
+		RetryOn: "all", RateLimit: "none",
+		Concurrency: "none", RetryShare: "25", Adaptive: "false", AdaptivePeriod: 30 * time.Second, AdaptiveDown: 5,
+		AdaptiveSlow: 50, AdaptiveMax: 1000, Ordered: "false", OnBlocked: "block", SigningOverlap: "24h",
 		AlertDLQGrowth: 100, AlertDLQWindow: 10 * time.Minute,
-		ProducerMaxStored: "0", BulkMaxSize: "4GiB", BulkFetchTimeout: 10 * time.Minute, JournalMaxBytes: "1GiB", JournalMaxAge: 24 * time.Hour,
-		MaxBody: "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private", FetchEgress: "public",
+		ProducerMaxStored: "0", BulkMaxSize: "4GiB", BulkFetchTimeout: 10 * time.Minute, JournalMaxBytes: "1GiB",
+		JournalMaxAge: 24 * time.Hour,
+		MaxBody:       "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private", FetchEgress: "public",
 		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token", LogLevel: "info",
 	}, c)
 }
 
 func TestDefaultsThatFollowOtherSettings(t *testing.T) {
-	c, err := readConfig([]string{"BROKER_LISTEN=0.0.0.0:80", "BROKER_ADMIN_TOKEN=t", "BROKER_REDIS_URL=redis://r:6379", "BROKER_DELIVERY_TIMEOUT=7s"})
+	c, err := readConfig([]string{"BROKER_LISTEN=0.0.0.0:80", "BROKER_ADMIN_TOKEN=t", "BROKER_REDIS_URL=redis://r:6379",
+		"BROKER_DELIVERY_TIMEOUT=7s"})
 	require.NoError(t, err)
 	require.False(t, c.openManagement())
 	require.Equal(t, 100_000, c.QueueWindow)
 	require.Equal(t, 7*time.Second, c.StopTimeout)
 
-	c, err = readConfig([]string{"BROKER_LISTEN=:80", "BROKER_ADMIN_TOKEN=t", "BROKER_OPEN_MANAGEMENT=true", "BROKER_STOP_TIMEOUT=9s", "BROKER_QUEUE_WINDOW=5"})
+	c, err = readConfig([]string{"BROKER_LISTEN=:80", "BROKER_ADMIN_TOKEN=t", "BROKER_OPEN_MANAGEMENT=true",
+		"BROKER_STOP_TIMEOUT=9s", "BROKER_QUEUE_WINDOW=5"})
 	require.NoError(t, err)
 	require.True(t, c.openManagement())
 	require.Equal(t, 5, c.QueueWindow)
 	require.Equal(t, 9*time.Second, c.StopTimeout)
 
-	for line, open := range map[string]bool{"BROKER_OPEN_MANAGEMENT=false": false, "BROKER_OPEN_MANAGEMENT=true": true, "BROKER_ADMIN_TOKEN=t": false, "BROKER_ADMIN_TOKEN=": true} {
+	for line, open := range map[string]bool{"BROKER_OPEN_MANAGEMENT=false": false, "BROKER_OPEN_MANAGEMENT=true": true,
+		"BROKER_ADMIN_TOKEN=t": false, "BROKER_ADMIN_TOKEN=": true} {
 		c, err = readConfig([]string{line})
 		require.NoError(t, err)
 		require.Equal(t, open, c.openManagement(), line)
@@ -64,7 +71,8 @@ func TestDefaultsThatFollowOtherSettings(t *testing.T) {
 
 func TestTheListenAddressIsAnAllowedHost(t *testing.T) {
 	for listen, want := range map[string][]string{
-		"127.0.0.1:80": {"127.0.0.1", "a.b", "::1"}, "broker.lan:80": {"broker.lan", "a.b", "::1"}, "0.0.0.0:80": {"a.b", "::1"}, "[::]:80": {"a.b", "::1"}, ":80": {"a.b", "::1"},
+		"127.0.0.1:80": {"127.0.0.1", "a.b", "::1"}, "broker.lan:80": {"broker.lan", "a.b", "::1"},
+		"0.0.0.0:80": {"a.b", "::1"}, "[::]:80": {"a.b", "::1"}, ":80": {"a.b", "::1"},
 	} {
 		c, err := readConfig([]string{"BROKER_LISTEN=" + listen, "BROKER_ADMIN_TOKEN=t", "BROKER_ALLOWED_HOSTS=a.b,::1"})
 		require.NoError(t, err)
@@ -73,8 +81,10 @@ func TestTheListenAddressIsAnAllowedHost(t *testing.T) {
 }
 
 func TestEveryFormOfAValueIsRead(t *testing.T) {
-	c, err := readConfig([]string{"BROKER_RETRY_BACKOFF=1s,2m30s", "BROKER_EGRESS=public", "BROKER_EGRESS_ALLOW=10.0.0.0/8,fd00::/8",
-		"BROKER_MAX_RETRIES=0", "BROKER_RETRY_JITTER=0", "BROKER_REAPER=false", "BROKER_LOG_LEVEL=", "BROKER_MYSQL_DSN=u:p=w@tcp(h)/d?x=y"})
+	c, err := readConfig([]string{"BROKER_RETRY_BACKOFF=1s,2m30s", "BROKER_EGRESS=public",
+		"BROKER_EGRESS_ALLOW=10.0.0.0/8,fd00::/8",
+		"BROKER_MAX_RETRIES=0", "BROKER_RETRY_JITTER=0", "BROKER_REAPER=false", "BROKER_LOG_LEVEL=",
+		"BROKER_MYSQL_DSN=u:p=w@tcp(h)/d?x=y"})
 	require.NoError(t, err)
 	require.Equal(t, []time.Duration{time.Second, 150 * time.Second}, c.RetryBackoff)
 	require.Equal(t, []string{"10.0.0.0/8", "fd00::/8"}, c.EgressAllow)
@@ -234,15 +244,18 @@ func TestWithoutAnAdminTokenOnlyLoopbackIsServed(t *testing.T) {
 }
 
 func TestErrorsNeverShowASecret(t *testing.T) {
-	_, err := readConfig([]string{"BROKER_ADMIN_TOKEN=hunter2", "BROKER_MYSQL_DSN=u:hunter2@/d", "BROKER_REDIS_URL=redis://:hunter2@h",
+	_, err := readConfig([]string{"BROKER_ADMIN_TOKEN=hunter2", "BROKER_MYSQL_DSN=u:hunter2@/d",
+		"BROKER_REDIS_URL=redis://:hunter2@h",
 		"BROKER_TOKEN=hunter2", "BROKER_RETRIGGER_URL=http://u:hunter2@", "BROKER_MAX_BODY=x"})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = readConfig([]string{"BROKER_ADMIN_TOKEN=hunter2", "BROKER_MYSQL_DSN=u:hunter2@/d", "BROKER_REDIS_URL=redis://:hunter2@h",
+	_, err = readConfig([]string{"BROKER_ADMIN_TOKEN=hunter2", "BROKER_MYSQL_DSN=u:hunter2@/d",
+		"BROKER_REDIS_URL=redis://:hunter2@h",
 		"BROKER_RETRIGGER_URL=//u:hunter2@", "BROKER_MAX_BODY=x"})
 	require.ErrorContains(t, err, "BROKER_RETRIGGER_URL")
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = readConfig([]string{"BROKER_ALERT_SMTP_URL=smtp://u:hunter2@mail.example?tls=none", "BROKER_ALERT_WEBHOOK_URL=http://u:hunter2@h/?hunter2", "BROKER_ALERT_WEBHOOK_SECRET=hunter2"})
+	_, err = readConfig([]string{"BROKER_ALERT_SMTP_URL=smtp://u:hunter2@mail.example?tls=none",
+		"BROKER_ALERT_WEBHOOK_URL=http://u:hunter2@h/?hunter2", "BROKER_ALERT_WEBHOOK_SECRET=hunter2"})
 	require.ErrorContains(t, err, "BROKER_ALERT_SMTP_URL has a password and tls=none")
 	require.ErrorContains(t, err, "BROKER_ALERT_WEBHOOK_URL")
 	require.ErrorContains(t, err, "BROKER_ALERT_WEBHOOK_SECRET")
@@ -291,8 +304,10 @@ func TestMistakesOfEveryKindAreToldAtOnce(t *testing.T) {
 		require.NotContains(t, line, "seed-secret")
 	}
 	require.Equal(t, []string{
-		"BROKER_ADMIN_TOKEN_FILE", "BROKER_ALERT_TO", "BROKER_DELIVERY_TIMEOUT", "BROKER_EGRESS", "BROKER_EGRESS_ALLOW", "BROKER_EGRESS_ALLOW", "BROKER_FETCH_EGRESS_ALLOW",
-		"BROKER_LOG_FILE", "BROKER_MAX_BODY", "BROKER_MAX_RETRIES", "BROKER_MYSQL_DSN", "BROKER_PORT", "BROKER_REAPER", "BROKER_REDIS_MASTER", "BROKER_SEED_FILE", "BROKER_SEED_FILE", "BROKER_TOKN",
+		"BROKER_ADMIN_TOKEN_FILE", "BROKER_ALERT_TO", "BROKER_DELIVERY_TIMEOUT", "BROKER_EGRESS", "BROKER_EGRESS_ALLOW",
+		"BROKER_EGRESS_ALLOW", "BROKER_FETCH_EGRESS_ALLOW",
+		"BROKER_LOG_FILE", "BROKER_MAX_BODY", "BROKER_MAX_RETRIES", "BROKER_MYSQL_DSN", "BROKER_PORT", "BROKER_REAPER",
+		"BROKER_REDIS_MASTER", "BROKER_SEED_FILE", "BROKER_SEED_FILE", "BROKER_TOKN",
 	}, names)
 }
 
@@ -315,22 +330,34 @@ func TestAMistakeCausesNoOther(t *testing.T) {
 	} {
 		require.Len(t, wrongLines(t, environ...), 1, "%q: %q", environ, wrongLines(t, environ...))
 	}
-	require.Len(t, wrongLines(t, "BROKER_ALERT_SMTP_URL=http://mail", "BROKER_ALERT_FROM=x", "BROKER_ALERT_TO=a@example.com,y"), 3)
+	require.Len(t, wrongLines(t, "BROKER_ALERT_SMTP_URL=http://mail", "BROKER_ALERT_FROM=x",
+		"BROKER_ALERT_TO=a@example.com,y"), 3)
 }
 
 func TestTheNearestSettingIsNamed(t *testing.T) {
 	for name, want := range map[string]string{
-		"BROKER_PORT": "BROKER_LISTEN", "BROKER_ADDR": "BROKER_LISTEN", "BROKER_HOST": "BROKER_LISTEN", "BROKER_HTTP_PORT": "BROKER_LISTEN", "BROKER_BIND_ADDRESS": "BROKER_LISTEN", "BROKER_LISTN": "BROKER_LISTEN",
-		"BROKER_LISTEN_ADDR": "BROKER_LISTEN", "BROKER_DATABASE_URL": "BROKER_MYSQL_DSN", "BROKER_DB": "BROKER_MYSQL_DSN", "BROKER_DSN": "BROKER_MYSQL_DSN", "BROKER_MYSQL_URL": "BROKER_MYSQL_DSN", "BROKER_MYSQL_HOST": "BROKER_MYSQL_DSN",
-		"BROKER_REDIS": "BROKER_REDIS_URL", "BROKER_REDIS_ADDR": "BROKER_REDIS_URL", "BROKER_REDIS_PASSWORD": "BROKER_REDIS_URL", "BROKER_LOG": "BROKER_LOG_LEVEL", "BROKER_LOGLEVEL": "BROKER_LOG_LEVEL", "BROKER_DEBUG": "BROKER_LOG_LEVEL",
-		"BROKER_TOKEN": "BROKER_ADMIN_TOKEN", "BROKER_ADMINTOKEN": "BROKER_ADMIN_TOKEN", "BROKER_ADMIN_TOKENS_FILE": "BROKER_ADMIN_TOKEN_FILE", "BROKER_TOKEN_FILE": "BROKER_ADMIN_TOKEN_FILE", "BROKER_TIMEOUT": "BROKER_DELIVERY_TIMEOUT",
-		"BROKER_MAX_RETRY": "BROKER_MAX_RETRIES", "BROKER_RETRIES": "BROKER_MAX_RETRIES", "BROKER_MAXBODY": "BROKER_MAX_BODY", "BROKER_MAX_BODY_SIZE": "BROKER_MAX_BODY", "BROKER_SEED": "BROKER_SEED_FILE", "BROKER_DATA": "BROKER_DATA_DIR",
-		"BROKER_ALERT_DLQGROWTH": "BROKER_ALERT_DLQ_GROWTH", "BROKER_listen": "BROKER_LISTEN", "BROKER_DRAIN_TIME_OUT": "BROKER_DRAIN_TIMEOUT",
+		"BROKER_PORT": "BROKER_LISTEN", "BROKER_ADDR": "BROKER_LISTEN", "BROKER_HOST": "BROKER_LISTEN",
+		"BROKER_HTTP_PORT": "BROKER_LISTEN", "BROKER_BIND_ADDRESS": "BROKER_LISTEN", "BROKER_LISTN": "BROKER_LISTEN",
+		"BROKER_LISTEN_ADDR": "BROKER_LISTEN", "BROKER_DATABASE_URL": "BROKER_MYSQL_DSN", "BROKER_DB": "BROKER_MYSQL_DSN",
+		"BROKER_DSN": "BROKER_MYSQL_DSN", "BROKER_MYSQL_URL": "BROKER_MYSQL_DSN", "BROKER_MYSQL_HOST": "BROKER_MYSQL_DSN",
+		"BROKER_REDIS": "BROKER_REDIS_URL", "BROKER_REDIS_ADDR": "BROKER_REDIS_URL",
+		"BROKER_REDIS_PASSWORD": "BROKER_REDIS_URL", "BROKER_LOG": "BROKER_LOG_LEVEL", "BROKER_LOGLEVEL": "BROKER_LOG_LEVEL",
+		"BROKER_DEBUG": "BROKER_LOG_LEVEL",
+		"BROKER_TOKEN": "BROKER_ADMIN_TOKEN", "BROKER_ADMINTOKEN": "BROKER_ADMIN_TOKEN",
+		"BROKER_ADMIN_TOKENS_FILE": "BROKER_ADMIN_TOKEN_FILE", "BROKER_TOKEN_FILE": "BROKER_ADMIN_TOKEN_FILE",
+		"BROKER_TIMEOUT":   "BROKER_DELIVERY_TIMEOUT",
+		"BROKER_MAX_RETRY": "BROKER_MAX_RETRIES", "BROKER_RETRIES": "BROKER_MAX_RETRIES", "BROKER_MAXBODY": "BROKER_MAX_BODY",
+		"BROKER_MAX_BODY_SIZE": "BROKER_MAX_BODY", "BROKER_SEED": "BROKER_SEED_FILE", "BROKER_DATA": "BROKER_DATA_DIR",
+		"BROKER_ALERT_DLQGROWTH": "BROKER_ALERT_DLQ_GROWTH", "BROKER_listen": "BROKER_LISTEN",
+		"BROKER_DRAIN_TIME_OUT": "BROKER_DRAIN_TIMEOUT",
 	} {
-		require.Equal(t, []string{name + " is no setting of this broker; did you mean " + want + "?"}, wrongLines(t, name+"=hunter2"))
+		require.Equal(t, []string{name + " is no setting of this broker; did you mean " + want + "?"},
+			wrongLines(t, name+"=hunter2"))
 	}
-	for _, name := range []string{"BROKER_", "BROKER_X", "BROKER_COLOUR", "BROKER__", "BROKER_" + strings.Repeat("X", 10_000)} {
-		require.Equal(t, []string{name + " is no setting of this broker; docs/configuration.md lists the settings"}, wrongLines(t, name+"=hunter2"))
+	for _, name := range []string{"BROKER_", "BROKER_X", "BROKER_COLOUR", "BROKER__", "BROKER_" +
+		strings.Repeat("X", 10_000)} {
+		require.Equal(t, []string{name + " is no setting of this broker; docs/configuration.md lists the settings"},
+			wrongLines(t, name+"=hunter2"))
 	}
 	_, known := settingNames()
 	for _, name := range familiar {
@@ -340,14 +367,17 @@ func TestTheNearestSettingIsNamed(t *testing.T) {
 
 // Such a variable may belong to another program: the broker starts, and says that it ignores it.
 func TestVariablesThatLookLikeSettingsArePassedOver(t *testing.T) {
-	c, err := readConfig([]string{"PENSTOCK_LISTEN=:80", "broker_max_body=x", "Penstock_Admin_Token_File=x", "PENSTOCK_TEST_MYSQL=x", "MYSQL_DSN=x", "LISTEN=x", "broker=x"})
+	c, err := readConfig([]string{"PENSTOCK_LISTEN=:80", "broker_max_body=x", "Penstock_Admin_Token_File=x",
+		"PENSTOCK_TEST_MYSQL=x", "MYSQL_DSN=x", "LISTEN=x", "broker=x"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"PENSTOCK_LISTEN", "broker_max_body", "Penstock_Admin_Token_File"}, c.misnamed)
 }
 
 func TestDurationsAndSizesAreReadAsPeopleWriteThem(t *testing.T) {
-	c, err := readConfig([]string{"BROKER_RETENTION=30d", "BROKER_DEAD_RETENTION=2w", "BROKER_TTL=1d12h", "BROKER_DRAIN_DELAY=0d", "BROKER_RETRY_BACKOFF=5s, 30s,1d", "BROKER_SIGNING_OVERLAP=2d", "BROKER_DLQ=expire:30d",
-		"BROKER_RATE_LIMIT=1000/1d", "BROKER_MAX_BODY=4MB", "BROKER_BULK_MAX_SIZE=2 GB", "BROKER_JOURNAL_MAX_BYTES=64kib", "BROKER_PRODUCER_MAX_STORED=10gb", "BROKER_ALLOWED_HOSTS=a, b"})
+	c, err := readConfig([]string{"BROKER_RETENTION=30d", "BROKER_DEAD_RETENTION=2w", "BROKER_TTL=1d12h",
+		"BROKER_DRAIN_DELAY=0d", "BROKER_RETRY_BACKOFF=5s, 30s,1d", "BROKER_SIGNING_OVERLAP=2d", "BROKER_DLQ=expire:30d",
+		"BROKER_RATE_LIMIT=1000/1d", "BROKER_MAX_BODY=4MB", "BROKER_BULK_MAX_SIZE=2 GB", "BROKER_JOURNAL_MAX_BYTES=64kib",
+		"BROKER_PRODUCER_MAX_STORED=10gb", "BROKER_ALLOWED_HOSTS=a, b"})
 	require.NoError(t, err)
 	const day = 24 * time.Hour
 	require.Equal(t, 30*day, c.Retention)
@@ -373,7 +403,8 @@ func TestAStartWithMistakesPrintsOneLineForEach(t *testing.T) {
 	for _, args := range [][]string{{"serve"}, {"migrate"}, {"backup", data + ".copy"}, {"journal", "replay", data}} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitUsage, run(args, &stdout, &stderr), args)
-		require.Equal(t, "broker: the settings cannot be used (docs/configuration.md):\nBROKER_MAX_RETRIES: \"x\" is not a whole number\nBROKER_PORT is no setting of this broker; did you mean BROKER_LISTEN?\n", stderr.String())
+		require.Equal(t, "broker: the settings cannot be used (docs/configuration.md):\nBROKER_MAX_RETRIES: \"x\" is not "+
+			"a whole number\nBROKER_PORT is no setting of this broker; did you mean BROKER_LISTEN?\n", stderr.String())
 		require.Empty(t, stdout.String())
 		require.NoDirExists(t, data)
 	}

@@ -40,7 +40,8 @@ func (c *config) checkListener(f *faults) {
 	if err != nil {
 		f.add("BROKER_LISTEN", "must be host:port, like 127.0.0.1:8080, not %q", c.Listen)
 	} else if c.AdminToken == "" && !isLoopback(host) && f.fine("BROKER_ADMIN_TOKEN") {
-		f.add("BROKER_LISTEN", "%q is reachable from other machines, which needs BROKER_ADMIN_TOKEN; without one the broker listens on loopback only", c.Listen)
+		f.add("BROKER_LISTEN", "%q is reachable from other machines, which needs BROKER_ADMIN_TOKEN; without one the "+
+			"broker listens on loopback only", c.Listen)
 	}
 	for _, name := range c.AllowedHosts {
 		if !isHostname(name) {
@@ -48,7 +49,8 @@ func (c *config) checkListener(f *faults) {
 		}
 	}
 	if c.PublicURL != "" {
-		if u, err := url.Parse(c.PublicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		if u, err := url.Parse(c.PublicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" ||
+			u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 			f.add("BROKER_PUBLIC_URL", "must be an absolute http or https URL without user name, query and fragment")
 		}
 	}
@@ -63,9 +65,11 @@ func (c *config) checkTimes(f *faults) {
 	for _, t := range []struct {
 		name string
 		d    time.Duration
-	}{{"BROKER_DELIVERY_TIMEOUT", c.DeliveryTimeout}, {"BROKER_STOP_TIMEOUT", c.StopTimeout}, {"BROKER_DRAIN_TIMEOUT", c.DrainTimeout},
+	}{{"BROKER_DELIVERY_TIMEOUT", c.DeliveryTimeout}, {"BROKER_STOP_TIMEOUT", c.StopTimeout}, {"BROKER_DRAIN_TIMEOUT",
+		c.DrainTimeout},
 		{"BROKER_RATIONAL_DELAY", c.RationalDelay}, {"BROKER_RETRY_MAX_DELAY", c.RetryMaxDelay}} {
-		inherited := t.d == c.DeliveryTimeout && !f.given[t.name] && f.given["BROKER_DELIVERY_TIMEOUT"] && t.name != "BROKER_DELIVERY_TIMEOUT"
+		inherited := t.d == c.DeliveryTimeout && !f.given[t.name] && f.given["BROKER_DELIVERY_TIMEOUT"] &&
+			t.name != "BROKER_DELIVERY_TIMEOUT"
 		if (t.d <= 0 || t.d > 7*24*time.Hour) && !inherited {
 			f.add(t.name, "must be longer than 0 and at most 168h, not %v", t.d)
 		}
@@ -74,7 +78,8 @@ func (c *config) checkTimes(f *faults) {
 		f.add("BROKER_DRAIN_DELAY", "must be from 0s to 1h, not %v", *d)
 	}
 	least := c.RationalDelay + durable.MinRetention
-	for name, d := range map[string]time.Duration{"BROKER_RETENTION": c.Retention, "BROKER_DEAD_RETENTION": c.DeadRetention} {
+	for name, d := range map[string]time.Duration{"BROKER_RETENTION": c.Retention,
+		"BROKER_DEAD_RETENTION": c.DeadRetention} {
 		if d != 0 && d < least && f.fine("BROKER_RATIONAL_DELAY") {
 			f.add(name, "must be 0 or at least %v (BROKER_RATIONAL_DELAY + %v), not %v", least, durable.MinRetention, d)
 		}
@@ -118,8 +123,10 @@ func (c *config) checkAttempts(f *faults) {
 	if c.AdaptivePeriod < 100*time.Millisecond || c.AdaptivePeriod > time.Hour {
 		f.add("BROKER_ADAPTIVE_PERIOD", "must be from 100ms to 1h, not %v", c.AdaptivePeriod)
 	}
-	if !(c.AdaptiveDown > 0 && c.AdaptiveDown < c.AdaptiveSlow && c.AdaptiveSlow < 100) && f.fine("BROKER_ADAPTIVE_DOWN", "BROKER_ADAPTIVE_SLOW") {
-		f.add("BROKER_ADAPTIVE_DOWN and BROKER_ADAPTIVE_SLOW", "must be percentages with 0 < down < slow < 100, not %v and %v", c.AdaptiveDown, c.AdaptiveSlow)
+	if !(c.AdaptiveDown > 0 && c.AdaptiveDown < c.AdaptiveSlow && c.AdaptiveSlow < 100) && f.fine("BROKER_ADAPTIVE_DOWN",
+		"BROKER_ADAPTIVE_SLOW") {
+		f.add("BROKER_ADAPTIVE_DOWN and BROKER_ADAPTIVE_SLOW",
+			"must be percentages with 0 < down < slow < 100, not %v and %v", c.AdaptiveDown, c.AdaptiveSlow)
 	}
 	if c.AdaptiveMax < 2 {
 		f.add("BROKER_ADAPTIVE_MAX", "must be at least 2, not %d", c.AdaptiveMax)
@@ -137,7 +144,8 @@ func (c *config) checkAttempts(f *faults) {
 
 // checkBounds checks counts and sizes.
 func (c *config) checkBounds(f *faults) {
-	for name, n := range map[string]int{"BROKER_QUEUE_WINDOW": c.QueueWindow, "BROKER_PUSH_CONCURRENCY": c.PushConcurrency, "BROKER_CONSUMER_CONCURRENCY": c.ConsumerConcurrency} {
+	for name, n := range map[string]int{"BROKER_QUEUE_WINDOW": c.QueueWindow, "BROKER_PUSH_CONCURRENCY": c.PushConcurrency,
+		"BROKER_CONSUMER_CONCURRENCY": c.ConsumerConcurrency} {
 		if n < 1 {
 			f.add(name, "must be at least 1, not %d", n)
 		}
@@ -148,7 +156,8 @@ func (c *config) checkBounds(f *faults) {
 	}
 	if c.ProducerMaxStored != "0" {
 		if c.storedLimit, err = quantity.Size(c.ProducerMaxStored, maxStored); err != nil {
-			f.add("BROKER_PRODUCER_MAX_STORED", "must be 0, or a size like 10GiB or 10GB of at most 1048576GiB, not %q", c.ProducerMaxStored)
+			f.add("BROKER_PRODUCER_MAX_STORED", "must be 0, or a size like 10GiB or 10GB of at most 1048576GiB, not %q",
+				c.ProducerMaxStored)
 		}
 	}
 	if c.ProducerMaxScheduled < 0 {

@@ -31,7 +31,8 @@ func TestAnswersOfTheDataPlaneHaveTheirTypes(t *testing.T) {
 		delete(routes, route)
 		method, path, _ := strings.Cut(route, " ")
 		path = strings.NewReplacer("{channel}", s.channel, "{consumer}", "k", "{job}", job).Replace(path)
-		r := s.do(method, path, body, slices.Concat([]string{"Content-Type", media}, consumerTokens("k"), producerTokens, more)...)
+		r := s.do(method, path, body, slices.Concat([]string{"Content-Type", media}, consumerTokens("k"),
+			producerTokens, more)...)
 		require.Equal(t, want.Status, r.status, "%s: %s", route, r.body)
 		if want.Media == "" {
 			require.Empty(t, r.body, route)
@@ -52,12 +53,14 @@ func TestAnswersOfTheDataPlaneHaveTheirTypes(t *testing.T) {
 	call("POST "+channel+"/batch", "", apitype.MediaLines, `{"Payload":"two"}`+"\n"+`{"Payload":2}`+"\n")
 	first := s.awaitQueued("k", 2)[0].ID
 	call("POST "+channel+"/bulk", "", apitype.MediaLines, `{"Payload":"three"}`+"\n")
-	require.Equal(t, 200, s.do("PUT", "/channel/"+s.channel+"/consumer/k", "responses=store", "Content-Type", "application/x-www-form-urlencoded").status)
+	require.Equal(t, 200, s.do("PUT", "/channel/"+s.channel+"/consumer/k", "responses=store", "Content-Type",
+		"application/x-www-form-urlencoded").status)
 	call("POST "+channel+"/request", "", "text/plain", "four", "Prefer", "wait=0")
 	call("GET "+consumer+"/queued-jobs", "", "", "")
 	call("POST "+consumer+"/job/{job}", first, apitype.MediaJSON, to("INFLIGHT"))
 	call("POST "+consumer+"/claim", "", apitype.MediaJSON, `{"Limit":1}`)
-	call("POST "+consumer+"/jobs", "", apitype.MediaJSON, `{"Updates":[{"ID":"`+first+`","NextState":"DELIVERED"},{"ID":"x","NextState":"DEAD"}]}`)
+	call("POST "+consumer+"/jobs", "", apitype.MediaJSON, `{"Updates":[{"ID":"`+first+
+		`","NextState":"DELIVERED"},{"ID":"x","NextState":"DEAD"}]}`)
 	for _, r := range api.Routes() {
 		if r.Access == api.AccessData {
 			require.NotContains(t, routes, r.Method+" "+r.Path, "the route is not called")

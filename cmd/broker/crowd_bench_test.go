@@ -43,7 +43,8 @@ func BenchmarkProducersInACrowd(b *testing.B) {
 		for range producers {
 			group.Go(func() {
 				for next.Add(1) <= messages {
-					if r, err := p.try("POST", "/channel/c/broadcast", strings.Repeat("x", 1024), producerTokens...); err != nil || r.status != 201 {
+					if r, err := p.try("POST", "/channel/c/broadcast", strings.Repeat("x", 1024), producerTokens...); err != nil ||
+						r.status != 201 {
 						b.Errorf("publish: %v %d %s", err, r.status, r.body)
 						return
 					}
@@ -99,7 +100,8 @@ func gather(b *testing.B, p *process, silent, kept, dripping int) *crowd {
 	for _, part := range []struct {
 		n    int
 		text string
-	}{{silent, ""}, {kept, "GET /livez HTTP/1.1\r\nHost: b\r\n\r\n"}, {dripping, post + "X-A: "}, {dripping, post + "Content-Length: 60000\r\n\r\n"}} {
+	}{{silent, ""}, {kept, "GET /livez HTTP/1.1\r\nHost: b\r\n\r\n"}, {dripping, post + "X-A: "},
+		{dripping, post + "Content-Length: 60000\r\n\r\n"}} {
 		if err := c.add(strings.TrimPrefix(p.base, "http://"), part.n, part.text); err != nil {
 			b.Fatal(err)
 		}

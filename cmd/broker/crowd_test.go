@@ -79,14 +79,16 @@ func TestHostileCrowdLeavesDescriptorsToDeliveries(t *testing.T) {
 	t.Parallel()
 	const files, messages = 256, 20
 	p := embeddedWorld(t).with(envFiles+"="+strconv.Itoa(files), "BROKER_PUSH_CONCURRENCY=32").start()
-	slow := newSink(t, func(int, received) int { time.Sleep(20 * time.Millisecond); return 204 }) // so that many are in flight
+	// so that many are in flight
+	slow := newSink(t, func(int, received) int { time.Sleep(20 * time.Millisecond); return 204 })
 	s := p.stage(t, "k="+slow.URL)
 	line := p.dial()
 	answers := bufio.NewReader(line)
 	post := func(body string) {
 		var got reply
 		for range busyRepeats {
-			fmt.Fprintf(line, "POST %s HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n%s\r\n%s", s.path("/broadcast"), len(body), rawTokens, body)
+			fmt.Fprintf(line, "POST %s HTTP/1.1\r\nHost: b\r\nContent-Length: %d\r\n%s\r\n%s", s.path("/broadcast"), len(body),
+				rawTokens, body)
 			require.NoError(t, line.SetReadDeadline(time.Now().Add(patience)))
 			r, err := http.ReadResponse(answers, nil)
 			require.NoError(t, err)

@@ -25,14 +25,16 @@ func delayedOnce(t *testing.T, p *process) {
 	for delay, want := range map[string]time.Duration{"3600": time.Hour, "1h30m": 90 * time.Minute, "2d": 48 * time.Hour} {
 		began := time.Now().Add(-time.Second)
 		at := s.delayed(delay, "later")
-		require.WithinRange(t, s.scheduled(at).DispatchSchedule.Time, began.Add(want), time.Now().Add(want+time.Second), delay)
+		require.WithinRange(t, s.scheduled(at).DispatchSchedule.Time, began.Add(want), time.Now().Add(want+time.Second),
+			delay)
 	}
 	r := s.post("now", "X-Broker-Delay", "0s")
 	require.Equal(t, 201, r.status, r.body)
 	require.Contains(t, r.header.Get("Location"), s.path("/message/"))
 	r = s.post("cron", "X-Broker-Delay", "24h", "X-Broker-Recurrence", "cron:* * * * *")
 	require.Equal(t, 201, r.status, r.body)
-	require.WithinRange(t, s.scheduled(r.header.Get("Location")).DispatchSchedule.Time, began.Add(24*time.Hour), time.Now().Add(24*time.Hour+time.Minute))
+	require.WithinRange(t, s.scheduled(r.header.Get("Location")).DispatchSchedule.Time, began.Add(24*time.Hour),
+		time.Now().Add(24*time.Hour+time.Minute))
 	requireOnce(t, sink, "one", "now")
 	for _, got := range sink.all() {
 		if got.body == "one" {
@@ -43,18 +45,22 @@ func delayedOnce(t *testing.T, p *process) {
 
 func badDelays(t *testing.T, p *process) {
 	s := p.stage(t, "k")
-	for _, delay := range []string{"-1s", "-1", "soon", "10 s", "1.5", "4000d", "99999999999999999999", "2026-12-01T00:00:00Z", "+5s"} {
+	for _, delay := range []string{"-1s", "-1", "soon", "10 s", "1.5", "4000d", "99999999999999999999",
+		"2026-12-01T00:00:00Z", "+5s"} {
 		r := s.post("x", "X-Broker-Delay", delay)
 		requireProblem(t, r, 400, "invalid_schedule")
 		require.Contains(t, r.body, "nothing was stored")
 		require.Equal(t, 400, s.lines(`{"Payload":"x","Delay":"` + delay + `"}`)[0].Status, delay)
 	}
 	requireProblem(t, s.post("x", "X-Broker-Delay", ""), 400, "invalid_schedule")
-	requireProblem(t, s.post("x", "X-Broker-Delay", "1h", "X-Broker-Scheduled-For", in(time.Hour)), 400, "invalid_schedule")
-	requireProblem(t, s.post("x", "X-Broker-Delay", "1h", "X-Broker-Recurrence", "R3/"+in(time.Hour)+"/PT1H"), 400, "invalid_recurrence")
+	requireProblem(t, s.post("x", "X-Broker-Delay", "1h", "X-Broker-Scheduled-For", in(time.Hour)), 400,
+		"invalid_schedule")
+	requireProblem(t, s.post("x", "X-Broker-Delay", "1h", "X-Broker-Recurrence", "R3/"+in(time.Hour)+"/PT1H"), 400,
+		"invalid_recurrence")
 	requireProblem(t, s.do("PUT", s.path(), "", "X-Broker-Delay", "1h"), 400, "unknown_header")
 	s.put(s.path("/consumer/k"), "responses", "store")
-	requireProblem(t, s.do("POST", s.path("/request"), "x", append([]string{"X-Broker-Delay", "1h"}, producerTokens...)...), 400, "invalid_request")
+	requireProblem(t, s.do("POST", s.path("/request"), "x", append([]string{"X-Broker-Delay", "1h"},
+		producerTokens...)...), 400, "invalid_request")
 	require.Equal(t, 0, s.counts().Counts.ScheduledWaiting.Count)
 }
 
@@ -80,7 +86,8 @@ func delayRepeats(t *testing.T, p *process) {
 	requireProblem(t, s.post("one", "X-Broker-Delay", "2h", "X-Broker-Message-ID", "a"), 409, "message_id_conflict")
 	requireProblem(t, s.post("two", "X-Broker-Delay", "1h", "X-Broker-Message-ID", "a"), 409, "message_id_conflict")
 	requireProblem(t, s.post("one", "X-Broker-Delay", "2h", "Idempotency-Key", `"x"`), 422, "idempotency_key_reused")
-	requireProblem(t, s.post("one", "X-Broker-Scheduled-For", due.Format(time.RFC3339Nano), "Idempotency-Key", `"x"`), 422, "idempotency_key_reused")
+	requireProblem(t, s.post("one", "X-Broker-Scheduled-For", due.Format(time.RFC3339Nano), "Idempotency-Key", `"x"`), 422,
+		"idempotency_key_reused")
 	requireProblem(t, s.post("one", "Idempotency-Key", `"x"`), 422, "idempotency_key_reused")
 }
 
@@ -104,12 +111,16 @@ func delayedLines(t *testing.T, p *process) {
 		require.Equal(t, want[i], l.Status, "%d: %+v", i, l)
 	}
 	requireOnce(t, sink, "now", "b", "c")
-	r := s.do("POST", s.path("/batch"), `{"Payload":"default","MessageID":"d1"}`+"\n"+`{"Payload":"own","MessageID":"d2","ScheduledFor":"`+when+`"}`+"\n"+`{"Payload":"at once","Delay":"0"}`+"\n",
+	r := s.do("POST", s.path("/batch"), `{"Payload":"default","MessageID":"d1"}`+"\n"+
+		`{"Payload":"own","MessageID":"d2","ScheduledFor":"`+when+`"}`+"\n"+`{"Payload":"at once","Delay":"0"}`+"\n",
 		append([]string{"Content-Type", "application/x-ndjson", "X-Broker-Delay", "1h"}, producerTokens...)...)
 	require.Equal(t, 200, r.status, r.body)
-	require.WithinDuration(t, time.Now().Add(time.Hour), s.scheduled(s.path("/scheduled-message/d1")).DispatchSchedule.Time, time.Minute)
-	require.WithinDuration(t, time.Now().Add(2*time.Hour), s.scheduled(s.path("/scheduled-message/d2")).DispatchSchedule.Time, time.Minute)
-	r = s.do("POST", s.path("/batch"), `{"Payload":"x"}`+"\n", append([]string{"Content-Type", "application/x-ndjson", "X-Broker-Delay", "1h", "X-Broker-Scheduled-For", when}, producerTokens...)...)
+	require.WithinDuration(t, time.Now().Add(time.Hour),
+		s.scheduled(s.path("/scheduled-message/d1")).DispatchSchedule.Time, time.Minute)
+	require.WithinDuration(t, time.Now().Add(2*time.Hour),
+		s.scheduled(s.path("/scheduled-message/d2")).DispatchSchedule.Time, time.Minute)
+	r = s.do("POST", s.path("/batch"), `{"Payload":"x"}`+"\n", append([]string{"Content-Type", "application/x-ndjson",
+		"X-Broker-Delay", "1h", "X-Broker-Scheduled-For", when}, producerTokens...)...)
 	requireProblem(t, r, 400, "invalid_schedule")
 	requireOnce(t, sink, "now", "b", "c", "at once")
 }

@@ -23,7 +23,8 @@ func (s *stage) delete(path string) {
 // Producers, channels, consumers and dead letters can be deleted, on both kinds of stores.
 func TestDeletion(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms",
+		p := w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s",
+			"BROKER_RETRY_BACKOFF=100ms",
 			"BROKER_MAX_RETRIES=0", "BROKER_CONSUMER_CONCURRENCY=2")
 		for name, story := range map[string]func(*testing.T, *process){
 			"a push consumer":     deletedPushConsumer,
@@ -120,7 +121,8 @@ func TestADeletedChannelTakesItsMessagesWithIt(t *testing.T) {
 func deletedChannel(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	for i := range 5 {
-		s.publish("old", "X-Broker-Message-ID", fmt.Sprint("m", i), "X-Broker-Message-Priority", "3", "X-Broker-Ordering-Key", "key", "X-Broker-Message-TTL", "1h")
+		s.publish("old", "X-Broker-Message-ID", fmt.Sprint("m", i), "X-Broker-Message-Priority", "3", "X-Broker-Ordering-Key",
+			"key", "X-Broker-Message-TTL", "1h")
 	}
 	s.awaitQueued("k", 5)
 	requireProblem(t, s.do("DELETE", s.path(), ""), 409, "channel_has_consumers")
@@ -137,19 +139,23 @@ func deletedChannel(t *testing.T, p *process) {
 	require.Empty(t, s.queued("k", ""))
 	s.publish("new", "X-Broker-Message-ID", "m0")
 	require.Equal(t, "new", s.awaitQueued("k", 1)[0].Message.Payload)
-	eventually(t, "the old messages to be removed", func() bool { return s.gauge(t, "penstock_purged_messages_total") >= before+5 })
+	eventually(t, "the old messages to be removed", func() bool {
+		return s.gauge(t, "penstock_purged_messages_total") >= before+5
+	})
 }
 
 func deletedProducer(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	s.put("/producer/leaves", "token", "l-token")
-	as := []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", "leaves", "X-Broker-Producer-Token", "l-token"}
+	as := []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", "leaves", "X-Broker-Producer-Token",
+		"l-token"}
 	post := func() reply { return s.do("POST", s.path("/broadcast"), "body", as...) }
 	r := post()
 	require.Equal(t, 201, r.status, r.body)
 	s.delete("/producer/leaves")
 	requireProblem(t, post(), 401, "producer_not_found")
-	requireProblem(t, s.do("POST", s.path("/batch"), `{"Payload":"a"}`+"\n", append([]string{"Content-Type", "application/x-ndjson"}, as...)...), 401, "producer_not_found")
+	requireProblem(t, s.do("POST", s.path("/batch"), `{"Payload":"a"}`+"\n",
+		append([]string{"Content-Type", "application/x-ndjson"}, as...)...), 401, "producer_not_found")
 	require.Equal(t, "leaves", s.message(r.header.Get("Location")).ProducedBy)
 	s.publish("of another one")
 	s.put("/producer/leaves", "token", "l-token")
@@ -211,7 +217,8 @@ func deletedOrderedConsumer(t *testing.T, p *process) {
 // takes as long as the shortest retention: as a subtest of TestDeletion it would begin last of all.
 func TestDeletedConsumersKeepNoMessages(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		deletedConsumersKeepNothing(t, w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s",
+		deletedConsumersKeepNothing(t, w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms",
+			"BROKER_DELIVERY_TIMEOUT=5s",
 			"BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=0", "BROKER_RETENTION=60500ms"))
 	})
 }
@@ -300,7 +307,8 @@ func TestABrokerWithAnOldCopyAcceptsNothingForWhatIsDeleted(t *testing.T) {
 		on := s.on(b)
 		producer := fmt.Sprint("leaves-", i)
 		s.put("/producer/"+producer, "token", "l-token")
-		as := []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token", "l-token"}
+		as := []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token",
+			"l-token"}
 		post := func(channel string) reply { return on.do("POST", channel+"/broadcast", "body", as...) }
 		gone, again := s.path()+"-gone", s.path()+"-again"
 		for _, channel := range []string{gone, again} {

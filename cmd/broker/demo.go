@@ -101,8 +101,10 @@ func (d *demo) create(ctx context.Context, store *durable.Store) error {
 	_, _, errChannel := store.PutChannel(ctx, put(sampleChannel))
 	push, pull := durable.Push, durable.Pull
 	callback := "http://" + d.listener.Addr().String() + "/sample"
-	_, _, errPush := store.PutConsumer(ctx, durable.ConsumerPut{Put: put(samplePush), ChannelID: sampleChannel, CallbackURL: &callback, Type: &push})
-	_, _, errPull := store.PutConsumer(ctx, durable.ConsumerPut{Put: put(samplePull), ChannelID: sampleChannel, Type: &pull})
+	_, _, errPush := store.PutConsumer(ctx, durable.ConsumerPut{Put: put(samplePush), ChannelID: sampleChannel,
+		CallbackURL: &callback, Type: &push})
+	_, _, errPull := store.PutConsumer(ctx, durable.ConsumerPut{Put: put(samplePull), ChannelID: sampleChannel,
+		Type: &pull})
 	return errors.Join(errProducer, errChannel, errPush, errPull)
 }
 
@@ -118,8 +120,10 @@ func (d *demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s got %s %s\n", cmp.Or(d.name, r.Header.Get("X-Broker-Consumer-ID"), "listener"), r.Method, r.URL.Path)
-	for _, name := range []string{"Content-Type", "User-Agent", "X-Broker-Message-Id", "X-Broker-Message-Priority", "X-Broker-Attempt",
+	fmt.Fprintf(&text, "%s got %s %s\n", cmp.Or(d.name, r.Header.Get("X-Broker-Consumer-ID"), "listener"), r.Method,
+		r.URL.Path)
+	for _, name := range []string{"Content-Type", "User-Agent", "X-Broker-Message-Id", "X-Broker-Message-Priority",
+		"X-Broker-Attempt",
 		"Ce-Specversion", "Ce-Id", "Ce-Source", "Ce-Type"} {
 		if v := r.Header.Get(name); v != "" {
 			fmt.Fprintf(&text, "  %s: %s\n", name, v)

@@ -97,7 +97,8 @@ func (d *responsesDemo) play(ctx context.Context) error {
 	}{
 		{"/producer/sender", url.Values{"token": {"sender-token"}, "replyUrl": {d.own + "/replies"}}},
 		{"/channel/reports", url.Values{"token": {"reports-token"}}},
-		{"/channel/reports/consumer/receiver", url.Values{"token": {"receiver-token"}, "callbackUrl": {d.own + "/work"}, "responses": {"callback"}, "async": {"true"}}},
+		{"/channel/reports/consumer/receiver", url.Values{"token": {"receiver-token"}, "callbackUrl": {d.own + "/work"},
+			"responses": {"callback"}, "async": {"true"}}},
 	} {
 		if _, _, err := d.ask(ctx, http.MethodPut, put.path, apitype.MediaForm, put.form.Encode()); err != nil {
 			return err
@@ -164,10 +165,13 @@ func (d *responsesDemo) tell(ctx context.Context, location string) error {
 }
 
 // demoClient goes to the broker of the demo alone.
-var demoClient = &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+var demoClient = &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return http.ErrUseLastResponse
+}}
 
 // ask sends a request of the sender to the broker. An answer other than 2xx is an error.
-func (d *responsesDemo) ask(ctx context.Context, method, path, contentType, body string) (answer []byte, location string, err error) {
+func (d *responsesDemo) ask(ctx context.Context, method, path, contentType, body string) (answer []byte,
+	location string, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, d.base+path, strings.NewReader(body))
 	if err != nil {
 		return nil, "", err
@@ -207,7 +211,8 @@ func (d *responsesDemo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, "/result/"):
 		d.result(w, r.URL.Path)
 	case r.URL.Path == "/replies":
-		d.say("sender    gets the response %q of %s to the message %s", body, r.Header.Get("X-Broker-Consumer-ID"), r.Header.Get("X-Broker-In-Reply-To"))
+		d.say("sender    gets the response %q of %s to the message %s", body, r.Header.Get("X-Broker-Consumer-ID"),
+			r.Header.Get("X-Broker-In-Reply-To"))
 		w.WriteHeader(http.StatusNoContent)
 		select {
 		case d.replied <- struct{}{}:

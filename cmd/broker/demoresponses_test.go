@@ -20,8 +20,10 @@ func TestTheDemoOfResponsesShowsTheResponseComingBack(t *testing.T) {
 	require.Empty(t, stderr.String())
 	rest := stdout.String()
 	for _, step := range []string{
-		`sender    publishes "sales of 2026"`, "201", `receiver  gets "sales of 2026", answers 202`, "answers 202: still at work", "answers 200 with it",
-		`sender    gets the response "a report of 42 pages" of receiver`, "receiver is RESPONSE_DELIVERED_TO_SENDER", "RESPONSE_RECEIVED", "RESPONSE_DELIVERED",
+		`sender    publishes "sales of 2026"`, "201", `receiver  gets "sales of 2026", answers 202`,
+		"answers 202: still at work", "answers 200 with it",
+		`sender    gets the response "a report of 42 pages" of receiver`, "receiver is RESPONSE_DELIVERED_TO_SENDER",
+		"RESPONSE_RECEIVED", "RESPONSE_DELIVERED",
 	} {
 		_, after, found := strings.Cut(rest, step)
 		require.True(t, found, "%q is not in the rest of\n%s", step, stdout.String())

@@ -33,7 +33,8 @@ func tellsNothing(t *testing.T, h http.Header, but ...string) {
 	t.Helper()
 	for name, values := range h {
 		folded := strings.ToLower(name)
-		require.False(t, strings.HasPrefix(folded, "x-broker-") && !slices.Contains(but, folded) || folded == "x-request-id", "%s: %s", name, values)
+		require.False(t, strings.HasPrefix(folded, "x-broker-") && !slices.Contains(but, folded) || folded == "x-request-id",
+			"%s: %s", name, values)
 		require.NotContains(t, strings.Join(values, ","), "-token", name)
 	}
 }
@@ -79,10 +80,12 @@ func minimalDeliveries(t *testing.T, p *process, protocol string) {
 		require.NotEmpty(t, r.Header.Get("Webhook-Timestamp"))
 		return r.Header
 	}
-	s.publish("a", "X-Broker-Message-ID", "m1", "Content-Type", "text/x", "Content-Encoding", "br", "Content-Language", "de", "X-Broker-Ordering-Key", "o",
+	s.publish("a", "X-Broker-Message-ID", "m1", "Content-Type", "text/x", "Content-Encoding", "br", "Content-Language",
+		"de", "X-Broker-Ordering-Key", "o",
 		"X-Broker-Message-Priority", "3", "X-Broker-Metadata-Headers", "X-Tenant", "X-Tenant", "T")
 	h := next("m1")
-	require.Equal(t, []string{"text/x", "br", "de", "T"}, []string{h.Get("Content-Type"), h.Get("Content-Encoding"), h.Get("Content-Language"), h.Get("X-Tenant")})
+	require.Equal(t, []string{"text/x", "br", "de", "T"}, []string{h.Get("Content-Type"), h.Get("Content-Encoding"),
+		h.Get("Content-Language"), h.Get("X-Tenant")})
 	require.Empty(t, h.Get("Webhook-Signature"))
 	require.NotEmpty(t, h.Get("User-Agent"))
 
@@ -132,7 +135,8 @@ func minimalQuestions(t *testing.T, p *process) {
 	tellsNothing(t, <-asked, "x-broker-made-by")
 
 	s = p.stage(t, "result="+url+"/async")
-	s.put(s.path("/consumer/result"), "identity", "minimal", "responses", "store", "async", "true", "resultUrl", url+"/{messageID}")
+	s.put(s.path("/consumer/result"), "identity", "minimal", "responses", "store", "async", "true", "resultUrl",
+		url+"/{messageID}")
 	s.publish("b")
 	select {
 	case h := <-asked:
@@ -151,7 +155,8 @@ func minimalForward(t *testing.T, p *process) {
 	to.put(to.path("/consumer/k"), "identity", "minimal")
 	s := p.stage(t, "k="+fails.URL)
 	s.put(s.path("/consumer/k"), "dlq", "forward:"+to.channel, "maxRetries", "0")
-	s.publish("body", "X-Broker-Message-ID", "m", "X-Broker-Metadata-Headers", "X-Mine,X-Dead", "X-Mine", "yes", "X-Dead", "no")
+	s.publish("body", "X-Broker-Message-ID", "m", "X-Broker-Metadata-Headers", "X-Mine,X-Dead", "X-Mine", "yes",
+		"X-Dead", "no")
 	eventually(t, "the forward", func() bool { return minimal.count() == 1 && full.count() == 1 })
 	h := minimal.all()[0].header
 	tellsNothing(t, h)

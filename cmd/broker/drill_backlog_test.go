@@ -67,11 +67,16 @@ func BenchmarkDrillBacklog(b *testing.B) {
 			b.Fatalf("%d messages came after a less urgent one that was handed out while they waited", d.disorder)
 		}
 		r.report("redis-most-MB", peak/1e6, "most that Redis used (goal < 100)")
-		r.report("drain-jobs/s", float64(jobs)/took.Seconds(), fmt.Sprintf("%d workers, %d jobs a batch, the flush included; %d claims brought fewer, %d requests refused", drillWorkers, drillBatch, d.short, d.refused))
-		r.report("flush-to-claim-s", again.Sub(flushed).Seconds(), "seconds from FLUSHALL to the next claim that brought something new")
-		r.report("repeats", float64(len(l.repeats)), fmt.Sprintf("jobs handed out again, of %d in flight at the flush", len(held)))
-		r.report("disorder-at-flush", float64(d.disorders), fmt.Sprintf("messages overtaken in the %.1f s after the flush; away from it: none", known.Sub(flushed).Seconds()))
-		r.report("claim-p50-ms", quantile(full, .5), fmt.Sprintf("claims while %d..%d jobs waited: %d", jobs/2, jobs, len(full)))
+		r.report("drain-jobs/s", float64(jobs)/took.Seconds(), fmt.Sprintf("%d workers, %d jobs a batch, the flush "+
+			"included; %d claims brought fewer, %d requests refused", drillWorkers, drillBatch, d.short, d.refused))
+		r.report("flush-to-claim-s", again.Sub(flushed).Seconds(), "seconds from FLUSHALL to the next claim that brought "+
+			"something new")
+		r.report("repeats", float64(len(l.repeats)), fmt.Sprintf("jobs handed out again, of %d in flight at the flush",
+			len(held)))
+		r.report("disorder-at-flush", float64(d.disorders), fmt.Sprintf("messages overtaken in the %.1f s after the "+
+			"flush; away from it: none", known.Sub(flushed).Seconds()))
+		r.report("claim-p50-ms", quantile(full, .5), fmt.Sprintf("claims while %d..%d jobs waited: %d", jobs/2, jobs,
+			len(full)))
 		r.report("claim-p99-ms", quantile(full, .99), "")
 		r.report("almost-empty-p50-ms", quantile(empty, .5), fmt.Sprintf("claims from an almost empty queue: %d", len(empty)))
 		r.report("almost-empty-p99-ms", quantile(empty, .99), "")

@@ -47,7 +47,9 @@ func BenchmarkDrillBrokerKilled(b *testing.B) {
 		for _, t := range took {
 			fmt.Fprintf(&all, " %.2f", t.Seconds())
 		}
-		r.report("median-s", took[len(took)/2].Seconds(), "seconds from the answer, 20 ms before the kill, to the delivery by another broker")
-		r.report("largest-s", took[len(took)-1].Seconds(), "largest of them (goal <= rational delay + 2 s = 4); all:"+all.String())
+		r.report("median-s", took[len(took)/2].Seconds(), "seconds from the answer, 20 ms before the kill, to the "+
+			"delivery by another broker")
+		r.report("largest-s", took[len(took)-1].Seconds(), "largest of them (goal <= rational delay + 2 s = 4); all:"+
+			all.String())
 	}
 }

@@ -62,7 +62,8 @@ func BenchmarkDrillBulk(b *testing.B) {
 		d.require(at)
 		d.seeMemory(d.now.Load())
 		r.report("expanded-rows/s", float64(rows)/expanded.Seconds(), fmt.Sprintf("%d kills included", bulkKills))
-		r.report("delivered-rows/s", float64(rows)/took.Seconds(), fmt.Sprintf("%d jobs were handed out again after a kill", d.again.Load()))
+		r.report("delivered-rows/s", float64(rows)/took.Seconds(), fmt.Sprintf("%d jobs were handed out again after a kill",
+			d.again.Load()))
 		r.report("broker-most-MB", float64(d.memory), "most resident memory of a broker (goal < 150)")
 		r.report("publish-p99-ms", quantile(beside, .99), fmt.Sprintf("of %d publishes beside the bulk", len(beside)))
 		r.report("publish-alone-p99-ms", quantile(alone, .99), "the same without a bulk")
@@ -90,7 +91,8 @@ func (d *bulkDrill) post(rows int) (location string) {
 	for n := range rows {
 		fmt.Fprintf(&body, "m-%010d%s\n", n, strings.Repeat("y", 200-13))
 	}
-	r, err := d.now.Load().try("POST", "/channel/c/bulk", body.String(), append([]string{"Content-Type", "text/csv"}, producerTokens...)...)
+	r, err := d.now.Load().try("POST", "/channel/c/bulk", body.String(), append([]string{"Content-Type", "text/csv"},
+		producerTokens...)...)
 	if err != nil || r.status != http.StatusAccepted {
 		d.b.Fatalf("bulk: %d %s %v", r.status, r.body, err)
 	}
@@ -179,7 +181,8 @@ func (d *bulkDrill) claim() (n int, err error) {
 	}
 	body, err := json.Marshal(updates)
 	if err == nil {
-		_, _ = p.try("POST", "/channel/c/consumer/k/jobs", string(body), append(consumerTokens("k"), "Content-Type", "application/json")...)
+		_, _ = p.try("POST", "/channel/c/consumer/k/jobs", string(body), append(consumerTokens("k"), "Content-Type",
+			"application/json")...)
 	}
 	return len(page.Result), err
 }

@@ -69,7 +69,8 @@ func (d *drain) claim() ([]apitype.ClaimedJob, error) {
 	floor, floorAll, atFlush := d.floor, d.floorAll, d.atFlush
 	d.mu.Unlock()
 	sent := time.Now()
-	r, err := d.p.try("POST", fmt.Sprintf("/channel/c/consumer/k/claim?limit=%d&wait=1s&timeout=40", d.limit), "", consumerTokens("k")...)
+	r, err := d.p.try("POST", fmt.Sprintf("/channel/c/consumer/k/claim?limit=%d&wait=1s&timeout=40", d.limit), "",
+		consumerTokens("k")...)
 	took := time.Since(sent)
 	if err == nil && r.status == 503 { // Redis was too slow: ask again
 		d.refuse()
@@ -154,7 +155,8 @@ func (d *drain) finish(jobs []apitype.ClaimedJob) error {
 		if err == nil && strings.Count(r.body, `"Status":202`)+strings.Count(r.body, `"Status":409`) == len(jobs) {
 			return nil
 		}
-		if refused := r.status == 503 || strings.Contains(r.body, `"Status":503`); err != nil || !refused || time.Now().After(end) {
+		if refused := r.status == 503 || strings.Contains(r.body, `"Status":503`); err != nil || !refused ||
+			time.Now().After(end) {
 			return fmt.Errorf("finish: %d %s %w", r.status, tail(r.body, 300), err)
 		}
 		d.refuse()

@@ -59,18 +59,21 @@ func BenchmarkDrillJournal(b *testing.B) {
 			}
 			slices.Sort(took)
 			r.say("%s: answers by status %v", name, statuses)
-			r.report(name+"-p99.9-ms", float64(took[len(took)*999/1000].Microseconds())/1000, "99.9 % of the answers (goal: budget of 65 ms + 10)")
+			r.report(name+"-p99.9-ms", float64(took[len(took)*999/1000].Microseconds())/1000,
+				"99.9 % of the answers (goal: budget of 65 ms + 10)")
 			r.report(name+"-202-share", float64(statuses[202])/float64(len(took)), "of the answers from the journal")
 			r.report(name+"-rss-before-MB", before/1e6, "resident memory of the broker under load")
 			r.report(name+"-rss-most-MB", most/1e6, "meanwhile")
 		}
 		none := func() {}
 		phase("healthy", 0, 10*time.Second, none, none)
-		phase("delayed", 1_000_000, 10*time.Second, func() { link.Set(proxy.Weather{Delay: 250 * time.Millisecond}) }, func() { link.Set(proxy.Weather{}) })
+		phase("delayed", 1_000_000, 10*time.Second, func() { link.Set(proxy.Weather{Delay: 250 * time.Millisecond}) },
+			func() { link.Set(proxy.Weather{}) })
 		phase("stopped", 2_000_000, away, r.mysql.Pause, r.mysql.Resume)
 		returned := time.Now()
 		eventually(b, "an empty journal", func() bool { return p.gauge(b, "penstock_journal_messages") == 0 })
-		r.report("drained-s", time.Since(returned).Seconds(), fmt.Sprintf("from the return of MySQL after %v to an empty journal", away))
+		r.report("drained-s", time.Since(returned).Seconds(), fmt.Sprintf("from the return of MySQL after %v to an empty "+
+			"journal", away))
 		if repeats := r.requireAll(s, acked); repeats > 0 {
 			b.Fatalf("%d deliveries too many: nothing died", repeats)
 		}

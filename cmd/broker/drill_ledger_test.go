@@ -84,7 +84,8 @@ func (r *rig) requireOver(n int) {
 	}
 	defer db.Close()
 	var delivered int
-	for deadline := time.Now().Add(patience); delivered < n && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); delivered < n &&
+		time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err := db.QueryRow("SELECT COUNT(*) FROM deliveries").Scan(&delivered); err != nil {
 			r.b.Fatal(err)
 		}

@@ -134,8 +134,10 @@ func (d *neighbourDrill) measure(name string, a neighbourAttack) {
 	d.b.ReportMetric(after.rate/calm.rate, "after-rate-ratio")
 	d.b.ReportMetric(p99(after.published, calm.published), "after-publish-p99-ratio")
 	d.b.ReportMetric(float64(most), "most-MiB")
-	fmt.Printf("\n%-40s rate %.2f (refused %d)  publish p99 %5.1f -> %5.1f -> %5.1f ms  delivery p99 %5.1f -> %5.1f -> %5.1f ms  memory %d -> %d -> %d MiB\n", name,
-		beside.rate/calm.rate, beside.refused, quantile(calm.published, .99), quantile(beside.published, .99), quantile(after.published, .99),
+	fmt.Printf("\n%-40s rate %.2f (refused %d)  publish p99 %5.1f -> %5.1f -> %5.1f ms  delivery p99 %5.1f -> %5.1f -> "+
+		"%5.1f ms  memory %d -> %d -> %d MiB\n", name,
+		beside.rate/calm.rate, beside.refused, quantile(calm.published, .99), quantile(beside.published,
+			.99), quantile(after.published, .99),
 		quantile(calm.arrivals, .99), quantile(beside.arrivals, .99), quantile(after.arrivals, .99), memory, most, rest)
 }
 
@@ -198,14 +200,17 @@ func neighbourAttacks() []neighbourAttack {
 		{"nothing", func(*neighbourDrill) func() { return func() {} }},
 		{"bulks of one byte", crowdOf(1100, chunked("bulk", "application/x-ndjson", "{"))},
 		{"batches of one byte", crowdOf(1100, chunked("batch", "application/x-ndjson", "{"))},
-		{"large bodies that stop", crowdOf(66, "POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\n"+rawTokens+"Content-Length: 4194304\r\n\r\n"+strings.Repeat("x", 1_100_000))},
-		{"long lines that stop", crowdOf(100, chunked("batch", "application/x-ndjson", `{"Payload":"`+strings.Repeat("x", 2_000_000)))},
+		{"large bodies that stop", crowdOf(66, "POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\n"+rawTokens+
+			"Content-Length: 4194304\r\n\r\n"+strings.Repeat("x", 1_100_000))},
+		{"long lines that stop", crowdOf(100, chunked("batch", "application/x-ndjson", `{"Payload":"`+strings.Repeat("x",
+			2_000_000)))},
 		{"connections at rest", crowdOf(1400, "G")},
 		{"answers nobody reads", unreadAnswers},
 		{"a line with many names", func(d *neighbourDrill) func() {
 			line := `{"Payload":"p","Consumers":["k"` + strings.Repeat(`,"k"`, 500_000) + "]}\n"
 			return d.again(2, 200*time.Millisecond, func() {
-				_, _ = d.try("POST", "/channel/c/batch", line, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+				_, _ = d.try("POST", "/channel/c/batch", line, append([]string{"Content-Type", "application/x-ndjson"},
+					producerTokens...)...)
 			})
 		}},
 		{"consumers that hang", hangingConsumers(8)},
@@ -284,7 +289,8 @@ func hangingConsumers(n int, fields ...string) func(d *neighbourDrill) func() {
 			channel := "/channel/hung" + strconv.Itoa(i)
 			d.put(channel, "token", "c-token")
 			d.put(channel+"/consumer/k", append([]string{"token", "k-token", "callbackUrl", server.URL}, fields...)...)
-			d.do("POST", channel+"/batch", strings.Repeat(`{"Payload":"x"}`+"\n", 200), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+			d.do("POST", channel+"/batch", strings.Repeat(`{"Payload":"x"}`+"\n", 200),
+				append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 		}
 		time.Sleep(time.Second)
 		return func() { close(release); server.Close() }
@@ -303,7 +309,8 @@ func drippingFiles(d *neighbourDrill) func() {
 		}
 	}))
 	for range 30 {
-		d.do("POST", "/channel/c/bulk", `{"FileURL":"`+server.URL+`","Format":"csv"}`, append([]string{"Content-Type", "application/json"}, producerTokens...)...)
+		d.do("POST", "/channel/c/bulk", `{"FileURL":"`+server.URL+`","Format":"csv"}`,
+			append([]string{"Content-Type", "application/json"}, producerTokens...)...)
 	}
 	time.Sleep(time.Second)
 	return func() { cancel(); server.Close() }
@@ -318,7 +325,8 @@ func waitingClaims(d *neighbourDrill) func() {
 	for range 300 {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				q, err := http.NewRequestWithContext(ctx, "POST", d.base+"/channel/c/consumer/k/claim?limit=10&wait=20s", http.NoBody)
+				q, err := http.NewRequestWithContext(ctx, "POST", d.base+"/channel/c/consumer/k/claim?limit=10&wait=20s",
+					http.NoBody)
 				if err != nil {
 					return
 				}

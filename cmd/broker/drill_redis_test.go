@@ -68,8 +68,10 @@ func BenchmarkDrillFlushall(b *testing.B) {
 		r.together(drillWorkers, rest.work)
 		r.requireWhole(d.ledger, total, heldByPush, heldByPull)
 		r.requireOver(total)
-		r.report("drain-s", time.Since(begun).Seconds(), fmt.Sprintf("seconds until %d batch workers had drained the rest of %d jobs, %d requests refused", drillWorkers, total, rest.refused))
-		r.report("repeats", float64(len(d.ledger.repeats)), fmt.Sprintf("jobs delivered again, of %d in flight at the two flushes", len(heldByPush)+len(heldByPull)))
+		r.report("drain-s", time.Since(begun).Seconds(), fmt.Sprintf("seconds until %d batch workers had drained the rest "+
+			"of %d jobs, %d requests refused", drillWorkers, total, rest.refused))
+		r.report("repeats", float64(len(d.ledger.repeats)), fmt.Sprintf("jobs delivered again, of %d in flight at the two "+
+			"flushes", len(heldByPush)+len(heldByPull)))
 	}
 }
 
@@ -156,8 +158,10 @@ func (d *flushDrill) flush(kind string) (held map[ident.ID]bool) {
 		}
 		return false
 	})
-	d.report(kind+"-first-s", first.Sub(begun).Seconds(), fmt.Sprintf("seconds from FLUSHALL to the first job handed out (goal <= 2), %d open, %d leased", open, len(held)))
-	d.report(kind+"-known-s", known.Sub(begun).Seconds(), "seconds from FLUSHALL until every open job can be handed out again (goal <= 60)")
+	d.report(kind+"-first-s", first.Sub(begun).Seconds(), fmt.Sprintf("seconds from FLUSHALL to the first job handed "+
+		"out (goal <= 2), %d open, %d leased", open, len(held)))
+	d.report(kind+"-known-s", known.Sub(begun).Seconds(), "seconds from FLUSHALL until every open job can be handed "+
+		"out again (goal <= 60)")
 	return held
 }
 
@@ -205,10 +209,13 @@ func BenchmarkDrillRedisAway(b *testing.B) {
 			}
 		}
 		r.requireRepeatsBefore(s, answers, killed)
-		r.report("answered-2xx-%", 100*float64(len(during)-refused)/float64(len(during)), fmt.Sprintf("of %d publishes while Redis was away for %v (goal 100)", len(during), away))
+		r.report("answered-2xx-%", 100*float64(len(during)-refused)/float64(len(during)),
+			fmt.Sprintf("of %d publishes while Redis was away for %v (goal 100)", len(during), away))
 		r.report("slowest-answer-ms", slowest(during).Seconds()*1000, "slowest answer meanwhile")
-		r.report("all-delivered-s", last.Sub(returned).Seconds(), "seconds from its return until everything published before was delivered")
-		r.report("repeats", float64(repeats), fmt.Sprintf("deliveries more than once, of at most %d in flight at the kill", drillInFlight))
+		r.report("all-delivered-s", last.Sub(returned).Seconds(), "seconds from its return until everything published "+
+			"before was delivered")
+		r.report("repeats", float64(repeats), fmt.Sprintf("deliveries more than once, of at most %d in flight at the kill",
+			drillInFlight))
 	}
 }
 

@@ -53,19 +53,24 @@ func (r *rig) waiters(p *process) {
 			r.b.Fatal(err)
 		}
 		defer conn.Close()
-		_, err = fmt.Fprintf(conn, "GET %s/responses?wait=60s&until=first HTTP/1.1\r\nHost: localhost\r\n%s: %s\r\n%s: %s\r\n%s: %s\r\n\r\n", messages[i%drillWaitedFor],
+		_, err = fmt.Fprintf(conn, "GET %s/responses?wait=60s&until=first HTTP/1.1\r\nHost: localhost\r\n%s: %s\r\n%s: "+
+			"%s\r\n%s: %s\r\n\r\n", messages[i%drillWaitedFor],
 			producerTokens[0], producerTokens[1], producerTokens[2], producerTokens[3], producerTokens[4], producerTokens[5])
 		if err != nil {
 			r.b.Fatal(err)
 		}
 		conns[i] = conn
 	}
-	eventually(r.b, "all clients to wait", func() bool { return p.gauge(r.b, "penstock_response_waiters") == drillWaiters })
-	r.report("waiters-MB", (p.gauge(r.b, "process_resident_memory_bytes")-before)/1e6, fmt.Sprintf("more memory with %d clients that wait (goal: 300)", drillWaiters))
+	eventually(r.b, "all clients to wait", func() bool {
+		return p.gauge(r.b, "penstock_response_waiters") == drillWaiters
+	})
+	r.report("waiters-MB", (p.gauge(r.b, "process_resident_memory_bytes")-before)/1e6,
+		fmt.Sprintf("more memory with %d clients that wait (goal: 300)", drillWaiters))
 	r.report("waiters-goroutines", p.gauge(r.b, "go_goroutines")-goroutines, "more goroutines")
 	asked := r.questions()
 	time.Sleep(5 * time.Second)
-	r.report("waiters-statements", float64(r.questions()-asked)/5, "statements of MySQL in a second meanwhile, everything included")
+	r.report("waiters-statements", float64(r.questions()-asked)/5,
+		"statements of MySQL in a second meanwhile, everything included")
 
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -92,7 +97,8 @@ func (r *rig) waiters(p *process) {
 	if len(wrong) > 0 {
 		r.b.Fatalf("%d clients got no response; one: %s", len(wrong), <-wrong)
 	}
-	r.report("waiters-answered-s", time.Since(began).Seconds(), fmt.Sprintf("from the first of %d responses to the last answer", drillWaitedFor))
+	r.report("waiters-answered-s", time.Since(began).Seconds(),
+		fmt.Sprintf("from the first of %d responses to the last answer", drillWaitedFor))
 }
 
 // pendingResults has a receiver accept messages whose results do not come for an hour.
@@ -113,7 +119,8 @@ func (r *rig) pendingResults(p *process) {
 	published := 0
 	publish := func(n int) {
 		for range n / 1000 {
-			if a := p.do("POST", "/channel/slow/batch", lines.String(), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...); a.status != http.StatusOK {
+			if a := p.do("POST", "/channel/slow/batch", lines.String(), append([]string{"Content-Type", "application/x-ndjson"},
+				producerTokens...)...); a.status != http.StatusOK {
 				r.b.Fatal(a.body)
 			}
 		}
@@ -124,11 +131,13 @@ func (r *rig) pendingResults(p *process) {
 	before, goroutines := p.gauge(r.b, "process_resident_memory_bytes"), p.gauge(r.b, "go_goroutines")
 	publish(drillPending)
 	time.Sleep(5 * time.Second)
-	r.report("pending-MB", (p.gauge(r.b, "process_resident_memory_bytes")-before)/1e6, fmt.Sprintf("more memory with %d pending results", drillPending))
+	r.report("pending-MB", (p.gauge(r.b, "process_resident_memory_bytes")-before)/1e6,
+		fmt.Sprintf("more memory with %d pending results", drillPending))
 	r.report("pending-goroutines", p.gauge(r.b, "go_goroutines")-goroutines, "more goroutines")
 	asked := r.questions()
 	time.Sleep(5 * time.Second)
-	r.report("pending-statements", float64(r.questions()-asked)/5, "statements of MySQL in a second meanwhile, everything included")
+	r.report("pending-statements", float64(r.questions()-asked)/5,
+		"statements of MySQL in a second meanwhile, everything included")
 }
 
 // awaitExchanges waits until so many results are pending, or more.

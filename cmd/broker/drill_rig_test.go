@@ -50,9 +50,11 @@ type rig struct {
 
 func newRig(b *testing.B) *rig {
 	b.Helper()
-	mysql := servers.StartMySQL(b, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G")
+	mysql := servers.StartMySQL(b, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G",
+		"--loose-innodb-redo-log-capacity=1G")
 	server := servers.StartRedis(b)
-	w := &world{t: b, redis: server, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" + server.URL()}}
+	w := &world{t: b, redis: server, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" +
+		server.URL()}}
 	b.ReportMetric(0, "ns/op") // how long a drill lasts says nothing
 	fmt.Println()              // the testing package has begun a line
 	return &rig{world: w, b: b, name: strings.TrimPrefix(b.Name(), "BenchmarkDrill"), admin: admin(b, server)}
@@ -150,7 +152,8 @@ func (p *process) fillBatch(from, to int, priority func(n int) int) error {
 	for n := from; n < to; n++ {
 		fmt.Fprintf(&lines, "{\"Priority\":%d,\"Payload\":%q}\n", priority(n), drillBody(n))
 	}
-	r, err := p.try("POST", "/channel/c/batch", lines.String(), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	r, err := p.try("POST", "/channel/c/batch", lines.String(), append([]string{"Content-Type", "application/x-ndjson"},
+		producerTokens...)...)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,8 @@ func codedMessages(t *testing.T, p *process) {
 	s := p.stage(t, "push="+to.URL, "all", "filtered")
 	s.put(s.path("/consumer/filtered"), "filter", `payload.hello == "world" && headers["content-encoding"] == "gzip"`)
 	body := packed(`{"hello":"world"}`)
-	at := s.publish(body, "Content-Type", "application/json", "Content-Encoding", "gzip", "X-Broker-Message-ID", "coded", "X-Broker-Ordering-Key", "k")
+	at := s.publish(body, "Content-Type", "application/json", "Content-Encoding", "gzip", "X-Broker-Message-ID", "coded",
+		"X-Broker-Ordering-Key", "k")
 	eventually(t, "the delivery", func() bool { return to.count() == 1 })
 	got := to.all()[0]
 	require.Equal(t, body, got.body)
@@ -77,7 +78,8 @@ func codedMessages(t *testing.T, p *process) {
 		require.Empty(t, s.message(s.publish("x", "Content-Encoding", none)).ContentEncoding)
 	}
 	requireProblem(t, s.post("x", "Content-Encoding", "g zip"), 400, "invalid_content_encoding")
-	require.Equal(t, "aws-chunked, br", s.message(s.publish("x", "Content-Encoding", "aws-chunked,br")).ContentEncoding, "a coding that the broker does not know is kept, too")
+	require.Equal(t, "aws-chunked, br", s.message(s.publish("x", "Content-Encoding", "aws-chunked,br")).ContentEncoding,
+		"a coding that the broker does not know is kept, too")
 
 	// The same message has the same codings.
 	same := []string{"Content-Type", "application/json", "X-Broker-Ordering-Key", "k", "X-Broker-Message-ID", "coded"}
@@ -90,7 +92,8 @@ func codedMessages(t *testing.T, p *process) {
 	broken := s.publish(`{"hello":"world"}`, "Content-Encoding", "gzip")
 	require.Equal(t, "FILTERED", s.jobOf(broken, "filtered").Status)
 
-	soon := s.later(time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano), packed(`{"hello":"world"}`), "Content-Encoding", "gzip")
+	soon := s.later(time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano), packed(`{"hello":"world"}`),
+		"Content-Encoding", "gzip")
 	require.Equal(t, "gzip", s.scheduled(soon).ContentEncoding)
 	require.Equal(t, "gzip", s.awaitQueued("filtered", 2)[1].Message.ContentEncoding)
 }
@@ -99,8 +102,10 @@ func codedLines(t *testing.T, p *process) {
 	s := p.stage(t, "all", "filtered")
 	s.put(s.path("/consumer/filtered"), "filter", `payload.hello == "world"`)
 	body := base64.StdEncoding.EncodeToString([]byte(packed(`{"hello":"world"}`)))
-	results := s.lines(fmt.Sprintf(`{"PayloadBase64":%q,"ContentEncoding":"gzip","Headers":{"X-A":"1"},"OrderingKey":"k"}`, body),
-		`{"Payload":"x","ContentEncoding":"g z"}`, `{"Payload":"x","Headers":{"Content-Encoding":"gzip"}}`, `{"Payload":"{\"hello\":\"world\"}","ContentEncoding":null}`)
+	results := s.lines(fmt.Sprintf(`{"PayloadBase64":%q,"ContentEncoding":"gzip","Headers":{"X-A":"1"},"OrderingKey":"k"}`,
+		body),
+		`{"Payload":"x","ContentEncoding":"g z"}`, `{"Payload":"x","Headers":{"Content-Encoding":"gzip"}}`,
+		`{"Payload":"{\"hello\":\"world\"}","ContentEncoding":null}`)
 	for i, status := range []int{201, 400, 400, 201} {
 		require.Equal(t, status, results[i].Status, i)
 	}
@@ -115,7 +120,8 @@ func codedLines(t *testing.T, p *process) {
 	require.EqualValues(t, 2, done.Published)
 	require.Equal(t, "gzip", s.awaitQueued("filtered", 3)[2].Message.ContentEncoding)
 	files := file(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "data\n%s\n", body) })
-	request := fmt.Sprintf(`{"FileURL":%q,"Format":"csv","Template":{"PayloadBase64":"{{data}}","ContentEncoding":"gzip"}}`, files)
+	request := fmt.Sprintf(
+		`{"FileURL":%q,"Format":"csv","Template":{"PayloadBase64":"{{data}}","ContentEncoding":"gzip"}}`, files)
 	s.awaitBulk(s.bulk("application/json", request), "DONE")
 	require.Equal(t, "gzip", s.awaitQueued("filtered", 4)[3].Message.ContentEncoding)
 }
@@ -124,12 +130,14 @@ func codedEvents(t *testing.T, p *process) {
 	s := p.stage(t, "all", "filtered")
 	s.put(s.path("/consumer/filtered"), "filter", `headers["ce-type"] == "t"`)
 	event := func(id string) string {
-		return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/s","type":"t","datacontenttype":"application/json","data":{"a":1}}`, id)
+		return fmt.Sprintf(
+			`{"specversion":"1.0","id":%q,"source":"/s","type":"t","datacontenttype":"application/json","data":{"a":1}}`, id)
 	}
 	at := s.publish(packed(event("1")), "Content-Type", structured, "Content-Encoding", "gzip")
 	m := s.pulledMessage("filtered")
 	require.Equal(t, "gzip", m.ContentEncoding)
-	binary := []string{"Content-Type", "application/json", "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/s", "ce-type", "t"}
+	binary := []string{"Content-Type", "application/json", "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/s",
+		"ce-type", "t"}
 	for name, again := range map[string]reply{
 		"structured, not coded": s.post(event("1"), "Content-Type", structured),
 		"binary, coded":         s.post(packed(`{"a":1}`), append(binary, "Content-Encoding", "gzip")...),
@@ -147,8 +155,10 @@ func codedEvents(t *testing.T, p *process) {
 		require.Empty(t, j.Message.ContentEncoding, "each is stored as it is in the decoded batch")
 	}
 	for _, kind := range []string{structured, eventBatch} {
-		requireProblem(t, s.post(event("4"), "Content-Type", kind, "Content-Encoding", "gzip"), 400, "invalid_content_encoding")
-		requireProblem(t, s.post(event("4"), "Content-Type", kind, "Content-Encoding", "compress"), 400, "invalid_content_encoding")
+		requireProblem(t, s.post(event("4"), "Content-Type", kind, "Content-Encoding", "gzip"), 400,
+			"invalid_content_encoding")
+		requireProblem(t, s.post(event("4"), "Content-Type", kind, "Content-Encoding", "compress"), 400,
+			"invalid_content_encoding")
 		large := packed("[" + event("4") + string(bytes.Repeat([]byte{' '}, 5<<20)) + "]")
 		requireProblem(t, s.post(large, "Content-Type", kind, "Content-Encoding", "gzip"), 413, "body_too_large")
 	}
@@ -176,7 +186,8 @@ func codedResponses(t *testing.T, p *process) {
 	s.put("/producer/"+sender, "token", "t", "replyUrl", server.URL+"/reply")
 	s.put(s.path("/consumer/k"), "token", "kt", "callbackUrl", server.URL, "responses", "callback")
 	from := []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", sender, "X-Broker-Producer-Token", "t"}
-	r := s.do("POST", s.path("/request"), "ask", append(from, "X-Broker-Message-ID", "m", "Prefer", "wait=30", "Accept-Encoding", "gzip")...)
+	r := s.do("POST", s.path("/request"), "ask", append(from, "X-Broker-Message-ID", "m", "Prefer", "wait=30",
+		"Accept-Encoding", "gzip")...)
 	require.Equal(t, 200, r.status, r.body)
 	require.Equal(t, answer, r.body)
 	require.Equal(t, "gzip", r.header.Get("Content-Encoding"))
@@ -193,7 +204,8 @@ func codedResponses(t *testing.T, p *process) {
 	s.put(s.path("/consumer/poster"), "token", "poster-token", "type", "pull", "responses", "store")
 	s.publish("ask", "X-Broker-Message-ID", "m2")
 	s.awaitQueued("poster", 1)
-	posted := s.do("POST", s.path("/message/m2/response"), answer, append(consumerTokens("poster"), "X-Broker-Consumer-ID", "poster", "Content-Encoding", "gzip")...)
+	posted := s.do("POST", s.path("/message/m2/response"), answer, append(consumerTokens("poster"), "X-Broker-Consumer-ID",
+		"poster", "Content-Encoding", "gzip")...)
 	require.Equal(t, 202, posted.status, posted.body)
 	for _, one := range s.responses("m2", "").Result {
 		if one.ConsumerID == "poster" {
@@ -206,16 +218,20 @@ func codedBodies(t *testing.T, p *process) {
 	s := p.stage(t, "all")
 	form := url.Values{"name": {"x"}}.Encode()
 	for path, r := range map[string]reply{
-		"batch": s.do("POST", s.path("/batch"), packed(`{"Payload":"x"}`), append([]string{"Content-Type", "application/x-ndjson", "Content-Encoding", "gzip"}, producerTokens...)...),
-		"claim": s.do("POST", s.path("/consumer/all/claim"), packed(`{}`), append(consumerTokens("all"), "Content-Type", "application/json", "Content-Encoding", "gzip")...),
-		"jobs":  s.do("POST", s.path("/consumer/all/jobs"), packed(`{"Updates":[]}`), append(consumerTokens("all"), "Content-Type", "application/json", "Content-Encoding", "gzip")...),
+		"batch": s.do("POST", s.path("/batch"), packed(`{"Payload":"x"}`),
+			append([]string{"Content-Type", "application/x-ndjson", "Content-Encoding", "gzip"}, producerTokens...)...),
+		"claim": s.do("POST", s.path("/consumer/all/claim"), packed(`{}`), append(consumerTokens("all"), "Content-Type",
+			"application/json", "Content-Encoding", "gzip")...),
+		"jobs": s.do("POST", s.path("/consumer/all/jobs"), packed(`{"Updates":[]}`), append(consumerTokens("all"),
+			"Content-Type", "application/json", "Content-Encoding", "gzip")...),
 		"put": s.do("PUT", s.path("/consumer/other"), packed(form), "Content-Type", "application/x-www-form-urlencoded",
 			"X-Broker-Admin-Token", adminToken, "Content-Encoding", "gzip"),
 	} {
 		t.Log(path)
 		requireProblem(t, r, 415, "unsupported_media_type")
 	}
-	plain := s.do("PUT", s.path("/consumer/other"), "token=t&type=pull", "Content-Type", "application/x-www-form-urlencoded",
+	plain := s.do("PUT", s.path("/consumer/other"), "token=t&type=pull", "Content-Type",
+		"application/x-www-form-urlencoded",
 		"X-Broker-Admin-Token", adminToken, "Content-Encoding", "identity")
 	require.Equal(t, 201, plain.status, plain.body)
 }
@@ -223,7 +239,9 @@ func codedBodies(t *testing.T, p *process) {
 func describedPayloads(t *testing.T, p *process) {
 	to := newSink(t, nil)
 	s := p.stage(t, "push="+to.URL, "all")
-	described := map[string]string{"Content-Language": "de", "Content-Location": "/a", "Content-Disposition": `attachment; filename="a"`, "Content-Digest": "sha-256=:x:", "Repr-Digest": "sha-256=:y:", "Content-Md5": "z"}
+	described := map[string]string{"Content-Language": "de", "Content-Location": "/a",
+		"Content-Disposition": `attachment; filename="a"`, "Content-Digest": "sha-256=:x:", "Repr-Digest": "sha-256=:y:",
+		"Content-Md5": "z"}
 	headers := []string{"X-Broker-Metadata-Headers", "X-Own, content-language", "X-Own", "1"}
 	for name, value := range described {
 		headers = append(headers, name, value)

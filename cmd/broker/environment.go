@@ -85,7 +85,9 @@ func (c *config) gather(environ []string, f *faults) map[string]string {
 // report nothing that follows from it.
 func (c *config) parse(values map[string]string, f *faults) {
 	options := env.Options{Environment: values, FuncMap: map[reflect.Type]env.ParserFunc{
-		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return quantity.Duration(strings.TrimSpace(text)) },
+		reflect.TypeFor[time.Duration](): func(text string) (any, error) {
+			return quantity.Duration(strings.TrimSpace(text))
+		},
 	}}
 	var all env.AggregateError
 	if !errors.As(env.ParseWithOptions(c, options), &all) {
@@ -174,7 +176,8 @@ func resemblesSetting(name string, known map[string]bool) bool {
 // have that meaning here.
 var familiar = map[string]string{
 	"PORT": "LISTEN", "ADDR": "LISTEN", "ADDRESS": "LISTEN", "HOST": "LISTEN", "HOSTNAME": "LISTEN", "BIND": "LISTEN",
-	"MYSQL": "MYSQL_DSN", "MARIADB": "MYSQL_DSN", "DATABASE": "MYSQL_DSN", "DB": "MYSQL_DSN", "DSN": "MYSQL_DSN", "SQL": "MYSQL_DSN",
+	"MYSQL": "MYSQL_DSN", "MARIADB": "MYSQL_DSN", "DATABASE": "MYSQL_DSN", "DB": "MYSQL_DSN", "DSN": "MYSQL_DSN",
+	"SQL":   "MYSQL_DSN",
 	"REDIS": "REDIS_URL", "CACHE": "REDIS_URL", "SENTINEL": "REDIS_MASTER",
 	"DATADIR": "DATA_DIR", "STORAGE": "DATA_DIR", "PATH": "DATA_DIR", "SQLITE": "DATA_DIR",
 	"TOKEN": "ADMIN_TOKEN", "PASSWORD": "ADMIN_TOKEN", "SECRET": "ADMIN_TOKEN", "KEY": "ADMIN_TOKEN",
@@ -183,7 +186,8 @@ var familiar = map[string]string{
 	"RETRY": "MAX_RETRIES", "RETRIES": "MAX_RETRIES", "ATTEMPTS": "MAX_RETRIES", "JITTER": "RETRY_JITTER",
 	"BODY": "MAX_BODY", "PAYLOAD": "MAX_BODY", "SIZE": "MAX_BODY", "WORKERS": "PUSH_CONCURRENCY",
 	"LOG": "LOG_LEVEL", "LEVEL": "LOG_LEVEL", "DEBUG": "LOG_LEVEL", "VERBOSE": "LOG_LEVEL",
-	"SMTP": "ALERT_SMTP_URL", "MAIL": "ALERT_SMTP_URL", "EMAIL": "ALERT_TO", "WEBHOOK": "ALERT_WEBHOOK_URL", "RATE": "RATE_LIMIT",
+	"SMTP": "ALERT_SMTP_URL", "MAIL": "ALERT_SMTP_URL", "EMAIL": "ALERT_TO", "WEBHOOK": "ALERT_WEBHOOK_URL",
+	"RATE": "RATE_LIMIT",
 }
 
 // suggestion names the setting that was probably meant.

@@ -64,7 +64,8 @@ func deadReply(t *testing.T, p *process, url string) {
 func failedRequests(t *testing.T, p *process, url string) {
 	s := p.stage(t)
 	request := func(body string, headers ...string) reply {
-		return s.do("POST", s.path("/request"), body, append(append([]string{"Prefer", "wait=30"}, producerTokens...), headers...)...)
+		return s.do("POST", s.path("/request"), body, append(append([]string{"Prefer", "wait=30"}, producerTokens...),
+			headers...)...)
 	}
 	s.put(s.path("/consumer/broken"), "token", "kt", "callbackUrl", url+"/broken", "responses", "store")
 	r := request("x", "X-Broker-Message-ID", "m")
@@ -80,7 +81,8 @@ func failedRequests(t *testing.T, p *process, url string) {
 	require.Equal(t, 202, request("x", "Prefer", "wait=0").status)
 	s.put(s.path("/consumer/pull"), "responses", "off")
 
-	s.put(s.path("/consumer/late"), "token", "kt", "callbackUrl", url+"/later", "responses", "store", "async", "true", "resultDeadline", "1s")
+	s.put(s.path("/consumer/late"), "token", "kt", "callbackUrl", url+"/later", "responses", "store", "async", "true",
+		"resultDeadline", "1s")
 	late := request("x", "X-Broker-Consumers", "late")
 	requireProblem(t, late, 504, "response_late")
 	require.Contains(t, late.body, "no result came by the deadline")
@@ -91,7 +93,8 @@ func failedRequests(t *testing.T, p *process, url string) {
 	s.put(s.path("/consumer/quiet"), "token", "kt", "type", "pull", "responses", "store")
 	answer := make(chan reply)
 	go func() {
-		r, _ := s.ask("POST", s.path("/request"), "x", append([]string{"Prefer", "wait=50", "X-Broker-Message-ID", "quiet", "X-Broker-Consumers", "quiet"}, producerTokens...)...)
+		r, _ := s.ask("POST", s.path("/request"), "x", append([]string{"Prefer", "wait=50", "X-Broker-Message-ID", "quiet",
+			"X-Broker-Consumers", "quiet"}, producerTokens...)...)
 		answer <- r
 	}()
 	eventually(s.t, "the message", func() bool { return s.do("GET", s.path("/message/quiet"), "").status == 200 })

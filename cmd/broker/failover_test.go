@@ -24,7 +24,8 @@ func TestMySQLFailoverToASemiSynchronousReplicaLosesNothing(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	port := regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	redis := servers.StartRedis(t)
-	w := &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + port.ReplaceAllString(dsn, r.Addr()), "BROKER_REDIS_URL=" + redis.URL(),
+	w := &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + port.ReplaceAllString(dsn, r.Addr()),
+		"BROKER_REDIS_URL=" + redis.URL(),
 		"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=10s"}}
 	brokers := []*process{w.start(), w.start()}
 	sink := newSink(t, nil)

@@ -16,7 +16,8 @@ import (
 // that it acknowledged, and repeats no delivery but those that were under way.
 func TestFaultKillAtEachPointLosesNothing(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{failpoint.BeforeCommit, failpoint.AfterCommit, failpoint.BeforeFanout, failpoint.AfterFanout,
+	for _, point := range []string{failpoint.BeforeCommit, failpoint.AfterCommit, failpoint.BeforeFanout,
+		failpoint.AfterFanout,
 		failpoint.AfterClaim, failpoint.BeforePost, failpoint.AfterPost, failpoint.AfterOutcome, failpoint.AfterAck} {
 		t.Run(point, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, w *world) {
@@ -126,7 +127,8 @@ func TestFaultKillAfterRedriveStillDelivers(t *testing.T) {
 			return strings.Contains(p.do("GET", "/channel/c/consumer/k/dlq", "").body, `"DEAD"`)
 		})
 		fail.Store(false)
-		_, err := p.try("POST", "/channel/c/consumer/k/dlq", "requeue=k-token", "Content-Type", "application/x-www-form-urlencoded")
+		_, err := p.try("POST", "/channel/c/consumer/k/dlq", "requeue=k-token", "Content-Type",
+			"application/x-www-form-urlencoded")
 		require.Error(t, err)
 		before := s.count()
 		require.Equal(t, 3, before)
@@ -190,7 +192,9 @@ func TestFaultFlushallDoesNotRefuseAWorkerItsResult(t *testing.T) {
 	require.Equal(t, 202, p.move("k", id, `{"NextState":"INFLIGHT"}`).status)
 	require.Equal(t, 400, p.move("k", other, `{"NextState":"DELIVERED"}`).status, "it was not in flight")
 	w.flushall()
-	eventually(t, "the success to be taken", func() bool { return p.move("k", id, `{"NextState":"DELIVERED"}`).status == 202 })
+	eventually(t, "the success to be taken", func() bool {
+		return p.move("k", id, `{"NextState":"DELIVERED"}`).status == 202
+	})
 	eventually(t, "the other job to be back alone", func() bool {
 		jobs := p.queued("k")
 		return len(jobs) == 1 && jobs[0]["ID"] == other
@@ -283,7 +287,8 @@ func TestFaultPauseOfMySQLLetsNoLeaseEnd(t *testing.T) {
 // Two brokers: one dies, the other delivers what it left.
 func TestFaultKillOfOneBrokerIsTakenOverByAnother(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{failpoint.BeforeFanout, failpoint.AfterClaim, failpoint.AfterPost, failpoint.AfterOutcome} {
+	for _, point := range []string{failpoint.BeforeFanout, failpoint.AfterClaim, failpoint.AfterPost,
+		failpoint.AfterOutcome} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			w := realWorld(t).with(quick...)
@@ -331,7 +336,8 @@ func TestFaultLostAckOfADeadJobDoesNotKeepItFromBeingRevived(t *testing.T) {
 		r := p.move("k", id, `{"NextState":"INFLIGHT"}`)
 		require.Equal(t, 202, r.status, r.body)
 		require.NotEmpty(t, r.header.Get("X-Broker-Lease"))
-		require.Equal(t, 202, p.move("k", id, `{"NextState":"DELIVERED"}`, "X-Broker-Lease", r.header.Get("X-Broker-Lease")).status)
+		require.Equal(t, 202, p.move("k", id, `{"NextState":"DELIVERED"}`, "X-Broker-Lease",
+			r.header.Get("X-Broker-Lease")).status)
 		require.Equal(t, 400, p.move("k", id, `{"NextState":"INFLIGHT"}`).status, "it is over")
 	})
 }

@@ -60,19 +60,22 @@ func filteredEvents(t *testing.T, p *process) {
 	s, to := p.filtering(t, `headers["ce-subject"] == 'a b "ü" 100%' && headers["ce-sequence"] == "1000000"`)
 	matched := map[string]bool{}
 	binary := func(id, subject string, match bool) {
-		matched[s.publish("x", ce(id, "ce-sequence", "1000000", "ce-subject", subject, "Content-Type", "text/plain")...)] = match
+		matched[s.publish("x", ce(id, "ce-sequence", "1000000", "ce-subject", subject, "Content-Type",
+			"text/plain")...)] = match
 	}
 	binary("1", `a%20b%20%22%C3%BC%22%20100%25`, true)
 	binary("2", `a b %22%c3%bc%22 100%25`, true)
 	binary("3", `a%2520b%20%22%C3%BC%22%20100%25`, false)
 	binary("4", `a+b+%22%C3%BC%22+100%25`, false)
 	structuredEvent := func(id, subject string, match bool) {
-		matched[s.publish(eventText(id, `,"sequence":1000000,"data":1,"subject":`+subject), "Content-Type", structured)] = match
+		matched[s.publish(eventText(id, `,"sequence":1000000,"data":1,"subject":`+subject), "Content-Type",
+			structured)] = match
 	}
 	structuredEvent("5", `"a b \"ü\" 100%"`, true)
 	structuredEvent("6", `"a b \"\u00fc\" 100%"`, true)
 	structuredEvent("7", `"a%20b%20%22%C3%BC%22%20100%25"`, false)
-	for i, r := range s.events("/broadcast", eventText("8", `,"sequence":1000000,"subject":"a b \"ü\" 100%"`), eventText("9", `,"sequence":1000000,"subject":"a b"`)) {
+	for i, r := range s.events("/broadcast", eventText("8", `,"sequence":1000000,"subject":"a b \"ü\" 100%"`),
+		eventText("9", `,"sequence":1000000,"subject":"a b"`)) {
 		require.Equal(t, 201, r.Status)
 		matched[r.Location] = i == 0
 	}
@@ -84,7 +87,8 @@ func filteredIntegers(t *testing.T, p *process) {
 	s, to := p.filtering(t, fmt.Sprintf("payload.id == %d || payload.order.lines[0] >= 9223372036854775807", n))
 	matched := map[string]bool{}
 	for text, match := range map[string]bool{
-		fmt.Sprintf(`{"id":%d}`, n): true, fmt.Sprintf(`{"id":%d}`, n-1): false, fmt.Sprintf(`{"id":%d}`, n+1): false, fmt.Sprintf(`{"id":"%d"}`, n): false,
+		fmt.Sprintf(`{"id":%d}`, n): true, fmt.Sprintf(`{"id":%d}`, n-1): false, fmt.Sprintf(`{"id":%d}`,
+			n+1): false, fmt.Sprintf(`{"id":"%d"}`, n): false,
 		`{"order":{"lines":[9223372036854775807]}}`: true, `{"order":{"lines":[9223372036854775806]}}`: false,
 	} {
 		matched[s.publish(text, "Content-Type", "application/json")] = match

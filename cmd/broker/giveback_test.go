@@ -72,9 +72,11 @@ func TestGivingBackIsNoAttemptUnlessItSaysSo(t *testing.T) {
 		var events apitype.Timeline
 		r := p.do("GET", "/channel/c/consumer/k/job/"+j.ID+"/timeline?size=100", "")
 		require.NoError(t, json.Unmarshal([]byte(r.body), &events), r.body)
-		require.Equal(t, "ACCEPTED GIVEN_BACK GIVEN_BACK GIVEN_BACK GIVEN_BACK GIVEN_BACK LEASE_ENDED ATTEMPT GIVEN_BACK ATTEMPT DEAD",
+		require.Equal(t, "ACCEPTED GIVEN_BACK GIVEN_BACK GIVEN_BACK GIVEN_BACK GIVEN_BACK LEASE_ENDED ATTEMPT GIVEN_BACK "+
+			"ATTEMPT DEAD",
 			eventNames(events.Result, func(apitype.TimelineEvent) bool { return true }))
-		require.Equal(t, 400, p.update("k", map[string]any{"ID": j.ID, "Lease": j.Lease, "NextState": "DELIVERED", "Failed": true})[0].Status)
+		require.Equal(t, 400, p.update("k", map[string]any{"ID": j.ID, "Lease": j.Lease, "NextState": "DELIVERED",
+			"Failed": true})[0].Status)
 	})
 }
 
@@ -162,7 +164,8 @@ func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
 	p.publish("m")
 	held, ended := p.claimOne(t, "held", "600"), p.claimOne(t, "ended", "1")
 	extended := p.claimOne(t, "extended", "1")
-	require.Equal(t, 202, p.update("extended", map[string]any{"ID": extended.ID, "Lease": extended.Lease, "NextState": "INFLIGHT", "IncrementalTimeout": 600})[0].Status)
+	require.Equal(t, 202, p.update("extended", map[string]any{"ID": extended.ID, "Lease": extended.Lease,
+		"NextState": "INFLIGHT", "IncrementalTimeout": 600})[0].Status)
 	for range 2 {
 		require.Equal(t, 0, p.stop())
 		time.Sleep(time.Until(ended.Deadline))
@@ -174,9 +177,12 @@ func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
 	none, _ := p.claim("held", "wait=3s")
 	require.Empty(t, none)
 	require.Equal(t, "INFLIGHT", p.jobOf("held", held.ID).Status)
-	require.Equal(t, 409, p.update("ended", map[string]any{"ID": ended.ID, "Lease": ended.Lease, "NextState": "DELIVERED"})[0].Status)
-	require.Equal(t, 202, p.update("held", map[string]any{"ID": held.ID, "Lease": held.Lease, "NextState": "DELIVERED"})[0].Status)
-	require.Equal(t, 202, p.update("extended", map[string]any{"ID": extended.ID, "Lease": extended.Lease, "NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 409, p.update("ended", map[string]any{"ID": ended.ID, "Lease": ended.Lease,
+		"NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 202, p.update("held", map[string]any{"ID": held.ID, "Lease": held.Lease,
+		"NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 202, p.update("extended", map[string]any{"ID": extended.ID, "Lease": extended.Lease,
+		"NextState": "DELIVERED"})[0].Status)
 	for consumer, id := range map[string]string{"held": held.ID, "extended": extended.ID} {
 		require.Equal(t, "DELIVERED", p.jobOf(consumer, id).Status)
 		require.Equal(t, 1, p.jobOf(consumer, id).Attempts)
@@ -194,7 +200,8 @@ func TestFaultLeasesOfPullJobsSurviveFlushallReal(t *testing.T) {
 	p.publish("m")
 	held, later, over := p.claimOne(t, "held", "600"), p.claimOne(t, "later", "600"), p.claimOne(t, "over", "600")
 	require.Equal(t, 202, other.giveBack("later", later, "Delay", 3600))
-	require.Equal(t, 202, other.update("over", map[string]any{"ID": over.ID, "Lease": over.Lease, "NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 202, other.update("over", map[string]any{"ID": over.ID, "Lease": over.Lease,
+		"NextState": "DELIVERED"})[0].Status)
 	for range 2 {
 		w.flushall()
 		for _, k := range []string{"held", "later", "over"} {
@@ -204,7 +211,9 @@ func TestFaultLeasesOfPullJobsSurviveFlushallReal(t *testing.T) {
 	}
 	require.Equal(t, "INFLIGHT", p.jobOf("held", held.ID).Status)
 	require.Equal(t, "QUEUED", p.jobOf("later", later.ID).Status)
-	require.Equal(t, 409, other.update("held", map[string]any{"ID": held.ID, "Lease": "x" + held.Lease, "NextState": "DELIVERED"})[0].Status)
-	require.Equal(t, 202, other.update("held", map[string]any{"ID": held.ID, "Lease": held.Lease, "NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 409, other.update("held", map[string]any{"ID": held.ID, "Lease": "x" + held.Lease,
+		"NextState": "DELIVERED"})[0].Status)
+	require.Equal(t, 202, other.update("held", map[string]any{"ID": held.ID, "Lease": held.Lease,
+		"NextState": "DELIVERED"})[0].Status)
 	require.Equal(t, 1, p.jobOf("held", held.ID).Attempts)
 }

@@ -78,20 +78,25 @@ func (y *yard) clear() {
 // goneRequests are whole requests to channel gone, of every kind of route.
 func goneRequests(message string) map[string]string {
 	request := func(method, path, tokens, body string) string {
-		return method + " /channel/gone" + path + " HTTP/1.1\r\nHost: b\r\n" + tokens + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+		return method + " /channel/gone" + path + " HTTP/1.1\r\nHost: b\r\n" + tokens +
+			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
 	}
 	const consumer = "X-Broker-Channel-Token: c-token\r\nX-Broker-Consumer-Token: k-token\r\n"
 	lines := strings.Repeat(`{"Payload":"gone"}`+"\n", 300)
 	return map[string]string{
-		"batch":           request("POST", "/batch", rawTokens+"Content-Type: application/x-ndjson\r\n", lines),
-		"batch in chunks": "POST /channel/gone/batch HTTP/1.1\r\nHost: b\r\n" + rawTokens + "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk(`{"Payload":"gone"}`+"\n"), 100) + "0\r\n\r\n",
-		"broadcast":       request("POST", "/broadcast", rawTokens, strings.Repeat("gone", 50)),
-		"claim":           request("POST", "/consumer/k/claim?limit=3&timeout=1", consumer, ""),
-		"long poll":       request("POST", "/consumer/empty/claim?wait=20s", strings.Replace(consumer, "k-token", "empty-token", 1), ""),
-		"jobs":            request("POST", "/consumer/k/jobs", consumer, `{"Updates":[{"ID":"06gvk862do0000000000","Lease":"x.1","NextState":"DELIVERED"}]}`),
-		"queued jobs":     request("GET", "/consumer/k/queued-jobs?limit=5", consumer, ""),
-		"messages":        request("GET", "/messages?size=5", "", ""),
-		"message":         strings.Replace(request("GET", "", "", ""), "/channel/gone", message, 1),
+		"batch": request("POST", "/batch", rawTokens+"Content-Type: application/x-ndjson\r\n", lines),
+		"batch in chunks": "POST /channel/gone/batch HTTP/1.1\r\nHost: b\r\n" + rawTokens +
+			"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			strings.Repeat(chunk(`{"Payload":"gone"}`+"\n"), 100) + "0\r\n\r\n",
+		"broadcast": request("POST", "/broadcast", rawTokens, strings.Repeat("gone", 50)),
+		"claim":     request("POST", "/consumer/k/claim?limit=3&timeout=1", consumer, ""),
+		"long poll": request("POST", "/consumer/empty/claim?wait=20s", strings.Replace(consumer, "k-token",
+			"empty-token", 1), ""),
+		"jobs": request("POST", "/consumer/k/jobs", consumer,
+			`{"Updates":[{"ID":"06gvk862do0000000000","Lease":"x.1","NextState":"DELIVERED"}]}`),
+		"queued jobs": request("GET", "/consumer/k/queued-jobs?limit=5", consumer, ""),
+		"messages":    request("GET", "/messages?size=5", "", ""),
+		"message":     strings.Replace(request("GET", "", "", ""), "/channel/gone", message, 1),
 	}
 }
 
@@ -176,7 +181,8 @@ func (g *goodClient) round(n int) error {
 	}
 	id := fmt.Sprintf("m-%d-%d", g.no, n)
 	payload := strings.Repeat(id+" ", 50+n%500)
-	status, h, body, err := g.ask("POST", channel+"/broadcast", payload, append([]string{"X-Broker-Message-ID", id}, producerTokens...)...)
+	status, h, body, err := g.ask("POST", channel+"/broadcast", payload, append([]string{"X-Broker-Message-ID", id},
+		producerTokens...)...)
 	if err != nil || status != 201 || h.Get("Location") != channel+"/message/"+id {
 		return wrong("broadcast", status, body, err)
 	}
@@ -190,25 +196,30 @@ func (g *goodClient) round(n int) error {
 		fmt.Fprintf(&lines, `{"MessageID":"%s-%d","Payload":"%s-%d"}`+"\n", id, i, id, i)
 		fmt.Fprintf(&want, `{"Status":201,"MessageID":"%s-%d","Location":"%s/message/%s-%d"}`+"\n", id, i, channel, id, i)
 	}
-	status, _, body, err = g.ask("POST", channel+"/batch", lines.String(), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	status, _, body, err = g.ask("POST", channel+"/batch", lines.String(),
+		append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	if err != nil || status != 200 || body != want.String() && !strings.Contains(body, `"Status":503`) {
 		return wrong("batch", status, body, err)
 	}
-	status, _, body, err = g.ask("POST", channel+"/consumer/k/claim?limit=500&wait=5s&timeout=60", "", consumerTokens("k")...)
+	status, _, body, err = g.ask("POST", channel+"/consumer/k/claim?limit=500&wait=5s&timeout=60", "",
+		consumerTokens("k")...)
 	var page apitype.ClaimedJobs
 	if err != nil || status != 200 || json.Unmarshal([]byte(body), &page) != nil {
 		return wrong("claim", status, body, err)
 	}
 	var updates []string
 	for _, j := range page.Result {
-		if own := fmt.Sprintf("m-%d-", g.no); !strings.HasPrefix(j.Message.MessageID, own) || !strings.HasPrefix(j.Message.Payload, own) {
+		if own := fmt.Sprintf("m-%d-", g.no); !strings.HasPrefix(j.Message.MessageID, own) ||
+			!strings.HasPrefix(j.Message.Payload, own) {
 			return wrong("a job of somebody else", status, body, nil)
 		}
 		updates = append(updates, fmt.Sprintf(`{"ID":"%s","Lease":"%s","NextState":"DELIVERED"}`, j.ID, j.Lease))
 	}
-	status, _, body, err = g.ask("POST", channel+"/consumer/k/jobs", `{"Updates":[`+strings.Join(updates, ",")+`]}`, consumerTokens("k")...)
+	status, _, body, err = g.ask("POST", channel+"/consumer/k/jobs", `{"Updates":[`+strings.Join(updates, ",")+`]}`,
+		consumerTokens("k")...)
 	var results apitype.UpdateResults
-	if err != nil || status != 200 || json.Unmarshal([]byte(body), &results) != nil || len(results.Result) != len(page.Result) {
+	if err != nil || status != 200 || json.Unmarshal([]byte(body), &results) != nil ||
+		len(results.Result) != len(page.Result) {
 		return wrong("jobs", status, body, err)
 	}
 	for i, r := range results.Result {
@@ -217,7 +228,8 @@ func (g *goodClient) round(n int) error {
 		}
 	}
 	status, _, body, err = g.ask("GET", channel+"/messages?size=10", "")
-	if err != nil || status != 200 || strings.Contains(body, "/channel/gone") || !strings.Contains(body, channel+"/message/m-") {
+	if err != nil || status != 200 || strings.Contains(body, "/channel/gone") ||
+		!strings.Contains(body, channel+"/message/m-") {
 		return wrong("messages", status, body, err)
 	}
 	return nil
@@ -238,7 +250,8 @@ func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 	p.put("/channel/empty", "token", "c-token")
 	message := p.do("POST", "/channel/gone/broadcast", "gone", producerTokens...).header.Get("Location")
 	requests := goneRequests(message)
-	requests["long poll"] = strings.Replace(requests["long poll"], "/channel/gone/consumer/empty", "/channel/empty/consumer/empty", 1)
+	requests["long poll"] = strings.Replace(requests["long poll"], "/channel/gone/consumer/empty",
+		"/channel/empty/consumer/empty", 1)
 	p.put("/channel/empty/consumer/empty", "token", "empty-token", "type", "pull")
 
 	var rounds atomic.Int64
@@ -254,7 +267,8 @@ func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 		}
 	}
 	client.CloseIdleConnections()
-	goroutines, files, heap := p.gauge(t, "go_goroutines"), p.gauge(t, "process_open_fds"), p.gauge(t, "go_memstats_heap_inuse_bytes")
+	goroutines, files, heap := p.gauge(t, "go_goroutines"), p.gauge(t, "process_open_fds"), p.gauge(t,
+		"go_memstats_heap_inuse_bytes")
 
 	var good, bad sync.WaitGroup
 	for no := range 3 {
@@ -284,7 +298,8 @@ func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 	// The pool of connections to Redis has grown to its bound, both ends of it in this
 	// process, and so has the cache of payloads for the jobs that wait. Of the clients,
 	// thousands, nothing is left.
-	for what, limit := range map[string]float64{"go_goroutines": goroutines + 100, "process_open_fds": files + 100, "go_memstats_heap_inuse_bytes": heap + cacheBytes + 64<<20} {
+	for what, limit := range map[string]float64{"go_goroutines": goroutines + 100, "process_open_fds": files + 100,
+		"go_memstats_heap_inuse_bytes": heap + cacheBytes + 64<<20} {
 		eventually(t, fmt.Sprintf("%s below %.0f", what, limit), func() bool {
 			client.CloseIdleConnections()
 			return p.gauge(t, what) < limit

@@ -71,7 +71,8 @@ func TestAHangupDuringTheStartKillsNothing(t *testing.T) {
 		require.NoError(t, err)
 		var out syncBuffer
 		cmd := exec.Command(os.Args[0], command)
-		cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_MYSQL_DSN=u:s3cret@tcp("+l.Addr().String()+")/db", "BROKER_REDIS_URL=redis://127.0.0.1:1")
+		cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_MYSQL_DSN=u:s3cret@tcp("+l.Addr().String()+")/db",
+			"BROKER_REDIS_URL=redis://127.0.0.1:1")
 		cmd.Stdout, cmd.Stderr = &out, &out
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill() })

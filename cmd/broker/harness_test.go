@@ -68,7 +68,8 @@ func emptyWorld(t *testing.T) *world {
 // Redis of its own.
 func realWorld(t testing.TB) *world {
 	redis := servers.StartRedis(t)
-	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + redis.URL()}}
+	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" +
+		redis.URL()}}
 }
 
 // with adds settings for the brokers started afterwards.
@@ -151,7 +152,8 @@ func (w *world) run(program string, env ...string) *process {
 func clearedEnv() []string {
 	var out []string
 	for _, line := range os.Environ() {
-		if !strings.HasPrefix(line, "BROKER_") && !strings.HasPrefix(line, "PENSTOCK_TEST_") && !strings.HasPrefix(line, "GOGC=") {
+		if !strings.HasPrefix(line, "BROKER_") && !strings.HasPrefix(line, "PENSTOCK_TEST_") &&
+			!strings.HasPrefix(line, "GOGC=") {
 			out = append(out, line)
 		}
 	}
@@ -300,7 +302,8 @@ func readText(r io.Reader, length int64) (string, error) {
 }
 
 // client keeps enough connections for the loads of these tests.
-var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 128, MaxConnsPerHost: 256},
+var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 128,
+	MaxConnsPerHost: 256},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // do sends a request as a patient client (ask) and requires an answer.
@@ -340,7 +343,8 @@ func (p *process) sample(consumers ...string) {
 }
 
 // producerTokens and consumerTokens are the headers of sample's resources.
-var producerTokens = []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", "p-token"}
+var producerTokens = []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", "p",
+	"X-Broker-Producer-Token", "p-token"}
 
 func consumerTokens(id string) []string {
 	return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Consumer-Token", id + "-token"}
@@ -557,7 +561,8 @@ func startLoad(limit int, targets func() []*process) *load {
 				for try := 0; ; try++ {
 					ps := targets()
 					p := ps[(worker+try)%len(ps)]
-					r, err := p.try("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", fmt.Sprintf("id-%d", i))...)
+					r, err := p.try("POST", "/channel/c/broadcast", body, append(append([]string{}, producerTokens...),
+						"X-Broker-Message-ID", fmt.Sprintf("id-%d", i))...)
 					if err == nil && r.stored() {
 						l.mu.Lock()
 						l.acked = append(l.acked, body)
@@ -598,7 +603,8 @@ func (l *load) count() int {
 // ownMySQLWorld has a MySQL of its own, which the test may kill.
 func ownMySQLWorld(t testing.TB) *world {
 	mysql, redis := servers.StartMySQL(t), servers.StartRedis(t)
-	return &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" + redis.URL()}}
+	return &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" +
+		redis.URL()}}
 }
 
 // flushall empties the world's Redis.

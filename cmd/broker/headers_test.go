@@ -54,8 +54,10 @@ func headersAsWritten(t *testing.T, p *process) {
 	url, got := rawRequest(t)
 	s := p.stage(t, "push="+url, "all", "filtered")
 	s.put(s.path("/consumer/push"), "headers", "SOAPVersion: 1.2\nx-own: policy")
-	s.put(s.path("/consumer/filtered"), "filter", "headers['x-name'] == 'Z\u00fcrich' && headers['x-flag'] == '' && contentType == 'text/\u00fc'")
-	headers := []string{"X-Broker-Metadata-Headers", "SOAPAction, X-Flag, x-name, X-Absent, X-OWN", "SOAPAction", "urn:x", "X-Flag", "", "X-Name", "Z\xfcrich", "X-Own", "producer"}
+	s.put(s.path("/consumer/filtered"), "filter", "headers['x-name'] == 'Z\u00fcrich' && headers['x-flag'] == '' && "+
+		"contentType == 'text/\u00fc'")
+	headers := []string{"X-Broker-Metadata-Headers", "SOAPAction, X-Flag, x-name, X-Absent, X-OWN", "SOAPAction", "urn:x",
+		"X-Flag", "", "X-Name", "Z\xfcrich", "X-Own", "producer"}
 	at := s.publish("the body", append(headers, "Content-Type", "text/\xfc")...)
 	text := <-got
 	for _, line := range []string{"SOAPAction: urn:x", "X-Flag: ", "x-name: Z\xfcrich", "SOAPVersion: 1.2"} {
@@ -86,7 +88,8 @@ func headersAsWritten(t *testing.T, p *process) {
 func anyScheme(t *testing.T, p *process) {
 	to := newSink(t, nil)
 	s := p.stage(t, "push="+to.URL)
-	for i, scheme := range [][2]string{{"Splunk abc", "Splunk abc"}, {"token x", "token x"}, {"BASIC u:p", "Basic dTpw"}, {"Bearer tt0", "Bearer tt0"}} {
+	for i, scheme := range [][2]string{{"Splunk abc", "Splunk abc"}, {"token x", "token x"}, {"BASIC u:p", "Basic dTpw"},
+		{"Bearer tt0", "Bearer tt0"}} {
 		s.put(s.path("/consumer/push"), "authorization", scheme[0])
 		s.publish("x")
 		eventually(t, "the delivery", func() bool { return to.count() == i+1 })

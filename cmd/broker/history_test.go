@@ -161,7 +161,10 @@ func TestFaultAReplayOfAnOlderStateEnds(t *testing.T) {
 		s.change("k", "resume")
 		s.awaitReplay(at, "DONE")
 		w.restore(db, tables, version)
-		eventually(t, "the earlier state", func() bool { return s.replayAt(at).State == "RUNNING" && s.consumer("k").State == "PAUSED" })
+		eventually(t, "the earlier state", func() bool {
+			return s.replayAt(at).State == "RUNNING" &&
+				s.consumer("k").State == "PAUSED"
+		})
 		s.change("k", "resume")
 		view := s.awaitReplay(at, "DONE")
 		require.EqualValues(t, 20, view.Delivered)

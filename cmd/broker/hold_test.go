@@ -115,7 +115,8 @@ func TestAHoldEndsWithItsReason(t *testing.T) {
 			},
 			"redrive": func(t *testing.T, s *stage, k *tired, _ string) {
 				k.rested()
-				accepted(t, s.do("POST", s.path("/consumer/k/dlq"), url.Values{"requeue": {"k-token"}}.Encode(), "Content-Type", "application/x-www-form-urlencoded"))
+				accepted(t, s.do("POST", s.path("/consumer/k/dlq"), url.Values{"requeue": {"k-token"}}.Encode(), "Content-Type",
+					"application/x-www-form-urlencoded"))
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -159,7 +160,8 @@ func TestTheFailSafeEndsNoHold(t *testing.T) {
 	s := p.stage(t, "k="+k.URL+"/old")
 	first := s.publish("one")
 	s.requireHeld(s.path("/consumer/k"))
-	require.Equal(t, 202, s.do("POST", first+"/re-trigger", "", "X-Broker-Admin-Token", adminToken, "User-Agent", "Penstock-fail-safe").status)
+	require.Equal(t, 202, s.do("POST", first+"/re-trigger", "", "X-Broker-Admin-Token", adminToken, "User-Agent",
+		"Penstock-fail-safe").status)
 	s.requireHeld(s.path("/consumer/k"))
 }
 
@@ -205,7 +207,8 @@ func TestAHoldThatIsOverIsNotShown(t *testing.T) {
 	s.awaitStatus(at, "DELIVERED")
 	s.requireNotHeld(s.path("/consumer/k"))
 	eventually(t, "the gauge to end", func() bool {
-		return !strings.Contains(s.do("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken).body, "penstock_consumer_held_seconds{")
+		return !strings.Contains(s.do("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken).body,
+			"penstock_consumer_held_seconds{")
 	})
 	require.Equal(t, 2, k.count("/old one"), strconv.Quote("one"))
 }
@@ -225,7 +228,8 @@ func TestAHoldOfRepliesIsShownToTheProducerAndEndsWithItsURL(t *testing.T) {
 		before := s.do("GET", "/producer/p", "")
 		s.publish("one")
 		s.requireHeld("/producer/p")
-		require.Equal(t, before.header.Get("ETag"), s.do("GET", "/producer/p", "").header.Get("ETag"), "it is no change of the producer")
+		require.Equal(t, before.header.Get("ETag"), s.do("GET", "/producer/p", "").header.Get("ETag"),
+			"it is no change of the producer")
 		s.put("/producer/p", "replyUrl", replies.URL+"/new")
 		eventually(t, "the reply", func() bool { return replies.count("/new done") == 1 })
 		s.requireNotHeld("/producer/p")

@@ -163,27 +163,37 @@ func behaviours() map[string]behaviour {
 		"resets":               {resets(""), "DEAD"},
 		"resets-in-headers":    {resets(okHead + "X-A: b"), "DEAD"},
 		"resets-in-the-body":   {resets(okHead + "Content-Length: 10\r\n\r\nabc"), "DEAD"},
-		"lies-short":           {func(c *net.TCPConn) bool { says(okHead + "Content-Length: 10\r\n\r\nabc")(c); return false }, "DEAD"},
-		"lies-long":            {says(okHead + "Content-Length: 1\r\n\r\nabcHTTP/1.1 500 Poison\r\nContent-Length: 0\r\n\r\n"), "DELIVERED"},
-		"two-lengths":          {says(okHead + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"), "DEAD"},
-		"a-gigabyte":           {pours(okHead+"Content-Length: 1073741824\r\n\r\n", zeros), "DELIVERED"},
-		"no-end":               {pours(okHead+"\r\n", zeros), "DELIVERED"},
-		"a-failing-gigabyte":   {pours("HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n", zeros), "DEAD"},
-		"endless-headers":      {pours(okHead, []byte("X-A: bbbbbbbbbbbb\r\n")), "DEAD"},
-		"one-endless-header":   {pours(okHead+"X-A: ", zeros), "DEAD"},
-		"interim-for-ever":     {pours("", []byte("HTTP/1.1 103 Early Hints\r\n\r\n")), "DEAD"},
-		"garbage":              {pours("", zeros), "DEAD"},
-		"ssh":                  {saysAndHangs("SSH-2.0-OpenSSH_9.9\r\n"), "DEAD"},
-		"speaks-http2":         {saysAndHangs("\x00\x00\x00\x04\x00\x00\x00\x00\x00"), "DEAD"},
-		"redirects-to-itself":  {says("HTTP/1.1 307 Again\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), "DEAD"},
-		"redirects-inside":     {says("HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/meta-data\r\nContent-Length: 0\r\n\r\n"), "DEAD"},
-		"switches":             {saysAndHangs("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), "DEAD"},
-		"status-zero":          {says("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n"), "DEAD"},
-		"keep-alive-and-close": {func(c *net.TCPConn) bool { says(okHead + "Content-Length: 0\r\n\r\n")(c); return false }, "DELIVERED"},
+		"lies-short": {func(c *net.TCPConn) bool {
+			says(okHead + "Content-Length: 10\r\n\r\nabc")(c)
+			return false
+		}, "DEAD"},
+		"lies-long": {says(
+			okHead + "Content-Length: 1\r\n\r\nabcHTTP/1.1 500 Poison\r\nContent-Length: 0\r\n\r\n"), "DELIVERED"},
+		"two-lengths":         {says(okHead + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"), "DEAD"},
+		"a-gigabyte":          {pours(okHead+"Content-Length: 1073741824\r\n\r\n", zeros), "DELIVERED"},
+		"no-end":              {pours(okHead+"\r\n", zeros), "DELIVERED"},
+		"a-failing-gigabyte":  {pours("HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n", zeros), "DEAD"},
+		"endless-headers":     {pours(okHead, []byte("X-A: bbbbbbbbbbbb\r\n")), "DEAD"},
+		"one-endless-header":  {pours(okHead+"X-A: ", zeros), "DEAD"},
+		"interim-for-ever":    {pours("", []byte("HTTP/1.1 103 Early Hints\r\n\r\n")), "DEAD"},
+		"garbage":             {pours("", zeros), "DEAD"},
+		"ssh":                 {saysAndHangs("SSH-2.0-OpenSSH_9.9\r\n"), "DEAD"},
+		"speaks-http2":        {saysAndHangs("\x00\x00\x00\x04\x00\x00\x00\x00\x00"), "DEAD"},
+		"redirects-to-itself": {says("HTTP/1.1 307 Again\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), "DEAD"},
+		"redirects-inside": {says("HTTP/1.1 302 Found\r\nLocation: " +
+			"http://169.254.169.254/latest/meta-data\r\nContent-Length: 0\r\n\r\n"), "DEAD"},
+		"switches": {saysAndHangs(
+			"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), "DEAD"},
+		"status-zero": {says("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n"), "DEAD"},
+		"keep-alive-and-close": {func(c *net.TCPConn) bool { says(okHead + "Content-Length: 0\r\n\r\n")(c); return false },
+			"DELIVERED"},
 	}
-	for i, after := range []string{"-5", "soon", "1000000000", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", "1.5", "0"} {
+	for i, after := range []string{"-5", "soon", "1000000000", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT",
+		"Thu, 01 Jan 1970 00:00:00 GMT", "1.5", "0"} {
 		for _, code := range []int{429, 503} {
-			all[fmt.Sprintf("retry-after-%d-%d", code, i)] = behaviour{says(fmt.Sprintf("HTTP/1.1 %d Later\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n", code, after)), "DEAD"}
+			all[fmt.Sprintf("retry-after-%d-%d", code,
+				i)] = behaviour{says(fmt.Sprintf("HTTP/1.1 %d Later\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n", code, after)),
+				"DEAD"}
 		}
 	}
 	return all
@@ -237,7 +247,8 @@ func (p *process) pooled() (ends, files int) {
 	route, err := strconv.ParseUint(port, 10, 16)
 	require.NoError(p.t, err)
 	inside, connected := map[string]bool{}, [][2]string{}
-	for line := range strings.Lines(string(table)) { // sl, local, remote, state, queues, timers, retransmits, user, timeout, inode
+	// sl, local, remote, state, queues, timers, retransmits, user, timeout, inode
+	for line := range strings.Lines(string(table)) {
 		f := strings.Fields(line)
 		if len(f) < 10 || !own[f[9]] {
 			continue
@@ -275,7 +286,8 @@ func (p *process) awaitResources(baseline []float64) {
 		for i := range baseline {
 			over = over || now[i] > baseline[i]+resources[i].slack
 		}
-		report := fmt.Sprintf("goroutines, descriptors, bytes: %.0f before, %.0f after %v", baseline, now, time.Since(start).Round(time.Second))
+		report := fmt.Sprintf("goroutines, descriptors, bytes: %.0f before, %.0f after %v", baseline, now,
+			time.Since(start).Round(time.Second))
 		if !over {
 			p.t.Log(report)
 			return
@@ -366,7 +378,8 @@ func (s *stage) persist(body string) (location string) {
 func abuse(t *testing.T, p *process) {
 	for i := range 300 {
 		conn := p.dial()
-		text := []string{"", "POST ", "GET /producers HTTP/1.1\r\nHost: b\r\nX-A: ", "POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\nContent-Length: 1000\r\n\r\nsome",
+		text := []string{"", "POST ", "GET /producers HTTP/1.1\r\nHost: b\r\nX-A: ",
+			"POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\nContent-Length: 1000\r\n\r\nsome",
 			"\x00\x01\x02\r\n\r\n", "GET /metrics HTTP/1.1\r\nHost: b\r\n\r\n"}[i%6]
 		_, err := io.WriteString(conn, text)
 		require.NoError(t, err)

@@ -26,8 +26,10 @@ const (
 // guesses are tokens that are nearly right.
 func guesses(token string) []string {
 	all := []string{
-		token[:len(token)-1], token[:1], token + "x", "x" + token, strings.ToLower(token), strings.ToUpper(token), token + token, token + "," + token,
-		"Bearer " + token, `"` + token + `"`, "*", "%", "null", "undefined", "0", "' OR '1'='1", token + "' --", strings.Repeat("a", 255), strings.Repeat(token, 500), "\xff\xfe",
+		token[:len(token)-1], token[:1], token + "x", "x" + token, strings.ToLower(token), strings.ToUpper(token), token +
+			token, token + "," + token,
+		"Bearer " + token, `"` + token + `"`, "*", "%", "null", "undefined", "0", "' OR '1'='1", token + "' --",
+		strings.Repeat("a", 255), strings.Repeat(token, 500), "\xff\xfe",
 	}
 	return slices.DeleteFunc(all, func(guess string) bool { return guess == token })
 }
@@ -47,7 +49,8 @@ func newTenants(t *testing.T) *tenants {
 		x.form("/channel/"+ch, "token="+secretChannel+ch)
 		x.form("/channel/"+ch+"/consumer/k", "type=pull&token="+secretConsumer+ch)
 		x.form("/channel/"+ch+"/consumer/other", "type=pull&token="+secretOther+ch)
-		r := p.do("POST", "/channel/"+ch+"/broadcast", "of "+ch, "X-Broker-Channel-Token", secretChannel+ch, "X-Broker-Producer-ID", "p",
+		r := p.do("POST", "/channel/"+ch+"/broadcast", "of "+ch, "X-Broker-Channel-Token", secretChannel+ch,
+			"X-Broker-Producer-ID", "p",
 			"X-Broker-Producer-Token", secretProducer, "X-Broker-Message-ID", "m-"+ch)
 		require.Equal(t, 201, r.status, r.body)
 		var m apitype.Message
@@ -96,13 +99,16 @@ func (x *tenants) discreet(what string, r reply) {
 
 // filled is the path of a route in channel a, with its own job and message.
 func (x *tenants) filled(path string) string {
-	return strings.NewReplacer("{producer}", "p", "{channel}", "a", "{consumer}", "k", "{message}", "m-a", "{scheduled}", "m-a", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{receipt}", "r", "{job}", x.jobs["a/k"]).Replace(path)
+	return strings.NewReplacer("{producer}", "p", "{channel}", "a", "{consumer}", "k", "{message}", "m-a", "{scheduled}",
+		"m-a", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{receipt}", "r", "{job}", x.jobs["a/k"]).Replace(path)
 }
 
 // strange is the same path with names that nothing has, where the contract
 // does not make an unknown one a 404 before any token is looked at.
 func (x *tenants) strange(path string) string {
-	return strings.NewReplacer("{producer}", "none", "{channel}", "a", "{consumer}", "none", "{message}", "none", "{scheduled}", "none", "{bulk}", "06gvk862do0000000011", "{replay}", "8", "{receipt}", "none", "{job}", "06gvk862do0000000010").Replace(path)
+	return strings.NewReplacer("{producer}", "none", "{channel}", "a", "{consumer}", "none", "{message}", "none",
+		"{scheduled}", "none", "{bulk}", "06gvk862do0000000011", "{replay}", "8", "{receipt}", "none", "{job}",
+		"06gvk862do0000000010").Replace(path)
 }
 
 // A wrong token opens nothing at any route, whatever the mistake, and the
@@ -121,29 +127,38 @@ func TestHostileTokensOpenNothing(t *testing.T) {
 		api.AccessAdmin:      {{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}}},
 		api.AccessOwn: {
 			{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}},
-			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"}, []int{403}},
-			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"}, []int{403}},
+			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"},
+				[]int{403}},
+			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"},
+				[]int{403}},
 		},
 		api.AccessPublished: {
 			{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}},
-			{"X-Broker-Producer-Token", secretProducer, []string{"X-Broker-Channel-Token", secretChannel + "a", "X-Broker-Producer-ID", "p"}, []int{403}},
+			{"X-Broker-Producer-Token", secretProducer, []string{"X-Broker-Channel-Token", secretChannel + "a",
+				"X-Broker-Producer-ID", "p"}, []int{403}},
 		},
 		api.AccessJob: {
 			{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}},
-			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"}, []int{403}},
-			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"}, []int{403}},
-			{"X-Broker-Producer-Token", secretProducer, []string{"X-Broker-Channel-Token", secretChannel + "a", "X-Broker-Producer-ID", "p"}, []int{403}},
+			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"},
+				[]int{403}},
+			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"},
+				[]int{403}},
+			{"X-Broker-Producer-Token", secretProducer, []string{"X-Broker-Channel-Token", secretChannel + "a",
+				"X-Broker-Producer-ID", "p"}, []int{403}},
 		},
 		api.AccessConsumer: {
-			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"}, []int{403}},
-			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"}, []int{403}},
+			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"},
+				[]int{403}},
+			{"X-Broker-Consumer-Token", secretConsumer + "a", []string{"X-Broker-Channel-Token", secretChannel + "a"},
+				[]int{403}},
 		},
 		api.AccessRetrigger: {
 			{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}},
 			{"X-Broker-Consumer-Token", secretConsumer + "a", nil, []int{401, 403}},
 		},
 		api.AccessData: {
-			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a", "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", secretProducer}, []int{403}},
+			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a",
+				"X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", secretProducer}, []int{403}},
 		},
 	}
 	const dlqForm = "requeue=guess"
@@ -168,7 +183,8 @@ func TestHostileTokensOpenNothing(t *testing.T) {
 				requireProblem(t, got, 400, "requeue_token_mismatch")
 				x.discreet(r.Path, got)
 			}
-			requireProblem(t, x.do(r.Method, x.filled(r.Path), dlqForm, append(as("a"), "Content-Type", formType)...), 400, "requeue_token_mismatch")
+			requireProblem(t, x.do(r.Method, x.filled(r.Path), dlqForm, append(as("a"), "Content-Type", formType)...), 400,
+				"requeue_token_mismatch")
 			continue
 		}
 		for _, d := range list {
@@ -205,36 +221,48 @@ func TestHostileTenantsCannotReachEachOther(t *testing.T) {
 		headers            []string
 		status             int
 	}{
-		"a's tokens at b's queue":           {"GET", b + "/queued-jobs", "", as("a"), 403},
-		"a's tokens at b's job":             {"POST", b + "/job/" + x.jobs["b/k"], inflight, as("a"), 403},
-		"b's channel token with a's":        {"POST", b + "/job/" + x.jobs["b/k"], inflight, mixed, 403},
-		"a's channel token with b's":        {"POST", a + "/job/" + x.jobs["a/k"], inflight, mixed, 403},
-		"b's job at a's path":               {"POST", a + "/job/" + x.jobs["b/k"], inflight, as("a"), 404},
-		"the neighbour's job":               {"POST", a + "/job/" + x.jobs["a/other"], inflight, as("a"), 401},
-		"the neighbour's tokens":            {"GET", a + "/queued-jobs", "", []string{"X-Broker-Channel-Token", secretChannel + "a", "X-Broker-Consumer-Token", secretOther + "a"}, 403},
-		"a look at b's job":                 {"GET", a + "/job/" + x.jobs["b/k"], "", as("a"), 404},
-		"a look at the neighbour's":         {"GET", a + "/job/" + x.jobs["a/other"], "", as("a"), 404},
-		"a look at b's dead letters":        {"GET", b + "/dlq", "", as("a"), 403},
-		"redrive of the neighbour's":        {"POST", a + "/job/" + x.jobs["a/other"] + "/requeue-dead-job", "", as("a"), 404},
-		"redrive of b's":                    {"POST", a + "/job/" + x.jobs["b/k"] + "/requeue-dead-job", "", as("a"), 404},
-		"redrive of b's queue with a's":     {"POST", b + "/dlq", "requeue=" + secretConsumer + "a", []string{"Content-Type", formType}, 400},
-		"re-trigger of the neighbour's":     {"POST", "/channel/a/message/m-a/job/" + x.jobs["a/other"] + "/re-trigger", "", as("a"), 403},
-		"re-trigger of b's":                 {"POST", "/channel/b/message/m-b/job/" + x.jobs["b/k"] + "/re-trigger", "", as("a"), 403},
-		"re-trigger of b's under a":         {"POST", "/channel/a/message/m-a/job/" + x.jobs["b/k"] + "/re-trigger", "", as("a"), 404},
-		"a claim with b's token":            {"POST", b + "/claim", "", as("a"), 403},
-		"a publish with b's token":          {"POST", "/channel/a/broadcast", "x", []string{"X-Broker-Channel-Token", secretChannel + "b", "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", secretProducer}, 403},
-		"a cursor that is forged":           {"GET", a + "/queued-jobs?after=zzzzzzzzzzzz.00000000000000000000", "", as("a"), 400},
-		"a cursor with a quote":             {"GET", a + "/queued-jobs?after=0.0000000000000000000%27", "", as("a"), 400},
-		"a list that starts at b's message": {"GET", "/channel/a/messages?first=m-b", "", []string{"X-Broker-Admin-Token", adminToken}, 400},
-		"b's message under a":               {"GET", "/channel/a/message/m-b", "", []string{"X-Broker-Admin-Token", adminToken}, 404},
-		"a DLQ that starts at b's job":      {"GET", a + "/dlq?first=" + x.jobs["b/k"], "", as("a"), 200}, // an ID is a place in the order, and a's list is empty there
+		"a's tokens at b's queue":    {"GET", b + "/queued-jobs", "", as("a"), 403},
+		"a's tokens at b's job":      {"POST", b + "/job/" + x.jobs["b/k"], inflight, as("a"), 403},
+		"b's channel token with a's": {"POST", b + "/job/" + x.jobs["b/k"], inflight, mixed, 403},
+		"a's channel token with b's": {"POST", a + "/job/" + x.jobs["a/k"], inflight, mixed, 403},
+		"b's job at a's path":        {"POST", a + "/job/" + x.jobs["b/k"], inflight, as("a"), 404},
+		"the neighbour's job":        {"POST", a + "/job/" + x.jobs["a/other"], inflight, as("a"), 401},
+		"the neighbour's tokens": {"GET", a + "/queued-jobs", "", []string{"X-Broker-Channel-Token",
+			secretChannel + "a", "X-Broker-Consumer-Token", secretOther + "a"}, 403},
+		"a look at b's job":          {"GET", a + "/job/" + x.jobs["b/k"], "", as("a"), 404},
+		"a look at the neighbour's":  {"GET", a + "/job/" + x.jobs["a/other"], "", as("a"), 404},
+		"a look at b's dead letters": {"GET", b + "/dlq", "", as("a"), 403},
+		"redrive of the neighbour's": {"POST", a + "/job/" + x.jobs["a/other"] + "/requeue-dead-job", "",
+			as("a"), 404},
+		"redrive of b's": {"POST", a + "/job/" + x.jobs["b/k"] + "/requeue-dead-job", "", as("a"), 404},
+		"redrive of b's queue with a's": {"POST", b + "/dlq", "requeue=" + secretConsumer + "a", []string{"Content-Type",
+			formType}, 400},
+		"re-trigger of the neighbour's": {"POST", "/channel/a/message/m-a/job/" + x.jobs["a/other"] + "/re-trigger", "",
+			as("a"), 403},
+		"re-trigger of b's": {"POST", "/channel/b/message/m-b/job/" + x.jobs["b/k"] + "/re-trigger", "",
+			as("a"), 403},
+		"re-trigger of b's under a": {"POST", "/channel/a/message/m-a/job/" + x.jobs["b/k"] + "/re-trigger", "",
+			as("a"), 404},
+		"a claim with b's token": {"POST", b + "/claim", "", as("a"), 403},
+		"a publish with b's token": {"POST", "/channel/a/broadcast", "x", []string{"X-Broker-Channel-Token",
+			secretChannel + "b", "X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", secretProducer}, 403},
+		"a cursor that is forged": {"GET", a + "/queued-jobs?after=zzzzzzzzzzzz.00000000000000000000", "",
+			as("a"), 400},
+		"a cursor with a quote": {"GET", a + "/queued-jobs?after=0.0000000000000000000%27", "", as("a"), 400},
+		"a list that starts at b's message": {"GET", "/channel/a/messages?first=m-b", "", []string{"X-Broker-Admin-Token",
+			adminToken}, 400},
+		"b's message under a": {"GET", "/channel/a/message/m-b", "", []string{"X-Broker-Admin-Token", adminToken},
+			404},
+		// an ID is a place in the order, and a's list is empty there
+		"a DLQ that starts at b's job": {"GET", a + "/dlq?first=" + x.jobs["b/k"], "", as("a"), 200},
 	} {
 		r := x.do(tc.method, tc.path, tc.body, tc.headers...)
 		require.Equal(t, tc.status, r.status, "%s: %s", name, r.body)
 		x.discreet(name, r)
 		require.NotContains(t, r.body, "of b", name)
 	}
-	r := x.do("POST", a+"/jobs", fmt.Sprintf(`{"Updates":[{"ID":%q,"NextState":"DELIVERED"},{"ID":%q,"NextState":"DEAD"},{"ID":%q,"Lease":"x.1","NextState":"INFLIGHT"}]}`,
+	r := x.do("POST", a+"/jobs", fmt.Sprintf(
+		`{"Updates":[{"ID":%q,"NextState":"DELIVERED"},{"ID":%q,"NextState":"DEAD"},{"ID":%q,"Lease":"x.1","NextState":"INFLIGHT"}]}`,
 		x.jobs["b/k"], x.jobs["a/other"], x.jobs["b/other"]), as("a")...)
 	require.Equal(t, 200, r.status)
 	for i, e := range r.json(t)["Result"].([]any) {

@@ -33,7 +33,8 @@ func TestAMessageIDIsOneProducersAndOneContents(t *testing.T) {
 
 // first is a message with everything that is compared.
 func first(changes ...string) (headers []string) {
-	all := map[string]string{"X-Broker-Message-ID": "order-1", "X-Broker-Message-Priority": "7", "Content-Type": "application/json",
+	all := map[string]string{"X-Broker-Message-ID": "order-1", "X-Broker-Message-Priority": "7",
+		"Content-Type":              "application/json",
 		"X-Broker-Metadata-Headers": "X-A, X-B", "X-A": "1", "X-B": "2"}
 	for i := 0; i < len(changes); i += 2 {
 		all[changes[i]] = changes[i+1]
@@ -142,7 +143,8 @@ func repeatedLines(t *testing.T, p *process) {
 	requireLine(t, got[6], 201, "", s.path("/message/order-2"))
 	requireLine(t, got[8], 409, "duplicate_message_id", s.path("/message/order-2"))
 	require.Equal(t, "2", s.message(got[6].Location).Payload)
-	requireProblem(t, s.post("2", "X-Broker-Message-ID", "order-2", "X-Broker-Message-Priority", "7", "X-Broker-Metadata-Headers", "X-B,X-A", "X-A", "1", "X-B", "2",
+	requireProblem(t, s.post("2", "X-Broker-Message-ID", "order-2", "X-Broker-Message-Priority", "7",
+		"X-Broker-Metadata-Headers", "X-B,X-A", "X-A", "1", "X-B", "2",
 		"Content-Type", "application/octet-stream"), 409, "duplicate_message_id")
 }
 
@@ -215,14 +217,16 @@ func fiftyOfOneID(t *testing.T, ps []*process) {
 			var r reply
 			var err error
 			if n%2 == 0 {
-				r, err = ps[n%len(ps)].ask("POST", s.path("/broadcast"), fmt.Sprint("content ", content), append([]string{"X-Broker-Message-ID", key, "Content-Type", "text/plain"}, producerTokens...)...)
+				r, err = ps[n%len(ps)].ask("POST", s.path("/broadcast"), fmt.Sprint("content ", content),
+					append([]string{"X-Broker-Message-ID", key, "Content-Type", "text/plain"}, producerTokens...)...)
 				a.status, a.location = r.status, r.header.Get("Location")
 				if r.status == 409 {
 					a.code, _ = r.json(t)["code"].(string)
 				}
 			} else {
 				line := fmt.Sprintf(`{"MessageID":%q,"ContentType":"text/plain","Payload":"content %d"}`, key, content)
-				if r, err = ps[n%len(ps)].ask("POST", s.path("/batch"), line, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...); err == nil {
+				if r, err = ps[n%len(ps)].ask("POST", s.path("/batch"), line,
+					append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...); err == nil {
 					for _, l := range parseLines(t, r.body) {
 						a.status, a.code, a.location = l.Status, l.Code, l.Location
 					}

@@ -31,7 +31,8 @@ func TestHostileConnectionsOfOneAddressLockNobodyOut(t *testing.T) {
 		}
 	}
 	crowd()
-	const probe, publish = "GET /livez HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n", "POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\nConnection: close\r\nContent-Length: 1\r\n" + rawTokens + "\r\nx"
+	const probe, publish = "GET /livez HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n",
+		"POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\nConnection: close\r\nContent-Length: 1\r\n" + rawTokens + "\r\nx"
 	for range 10 {
 		for _, from := range []string{"127.0.0.1", "127.0.0.77"} {
 			c := dial(from)
@@ -44,6 +45,7 @@ func TestHostileConnectionsOfOneAddressLockNobodyOut(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, readRaw(c), "201 Created")
 	}
-	require.LessOrEqual(t, p.gauge(t, `penstock_share_largest{bound="connections"}`), p.gauge(t, `penstock_share_most{bound="connections"}`)/2)
+	require.LessOrEqual(t, p.gauge(t, `penstock_share_largest{bound="connections"}`),
+		p.gauge(t, `penstock_share_most{bound="connections"}`)/2)
 	require.Positive(t, p.gauge(t, `penstock_share_ended_total{bound="connections"}`))
 }

@@ -43,9 +43,12 @@ func badRequests(s *stage, job string) []badRequest {
 		{"GET of the broadcast", "GET", broadcast, "", nil, 405, "method_not_allowed"},
 		{"an unknown method", "FROB", "/producers", "", nil, 405, "method_not_allowed"},
 
-		{"a PUT of XML", "PUT", "/producer/bad", `<token>x</token>`, []string{"Content-Type", "application/xml"}, 415, "unsupported_media_type"},
-		{"a PUT of half of a JSON object", "PUT", "/producer/bad", `{"token":"x"`, []string{"Content-Type", "application/json"}, 400, "invalid_json"},
-		{"a member twice", "PUT", "/producer/bad", `{"token":"x","Token":"x"}`, []string{"Content-Type", "application/json"}, 400, "duplicate_field"},
+		{"a PUT of XML", "PUT", "/producer/bad", `<token>x</token>`, []string{"Content-Type", "application/xml"}, 415,
+			"unsupported_media_type"},
+		{"a PUT of half of a JSON object", "PUT", "/producer/bad", `{"token":"x"`, []string{"Content-Type",
+			"application/json"}, 400, "invalid_json"},
+		{"a member twice", "PUT", "/producer/bad", `{"token":"x","Token":"x"}`, []string{"Content-Type", "application/json"},
+			400, "duplicate_field"},
 		{"a PUT without a type", "PUT", "/producer/bad", "token=x", nil, 415, "unsupported_media_type"},
 		{"a form that is not well encoded", "PUT", "/producer/bad", "token=%zz", form, 400, "invalid_form"},
 		{"a field twice", "PUT", "/producer/bad", "token=a&token=b", form, 400, "duplicate_field"},
@@ -60,16 +63,21 @@ func badRequests(s *stage, job string) []badRequest {
 		{"an ID with a slash", "PUT", "/producer/a%2Fb", "token=x", form, 400, "invalid_id"},
 		{"an ID that is too long", "PUT", "/producer/" + long, "token=x", form, 400, "invalid_id"},
 		{"an ID with a zero byte", "PUT", "/producer/a%00", "token=x", form, 400, "invalid_id"},
-		{"a stale condition", "PUT", s.path(), "name=x", append(form, "If-Unmodified-Since", "Mon, 02 Jan 2006 15:04:05 GMT"), 412, "precondition_failed"},
-		{"a condition that is no date", "PUT", s.path(), "name=x", append(form, "If-Unmodified-Since", "yesterday"), 400, "invalid_date"},
-		{"a consumer of an unknown channel", "PUT", "/channel/none/consumer/bad", "type=pull", form, 404, "channel_not_found"},
+		{"a stale condition", "PUT", s.path(), "name=x", append(form, "If-Unmodified-Since", "Mon, 02 Jan 2006 15:04:05 GMT"),
+			412, "precondition_failed"},
+		{"a condition that is no date", "PUT", s.path(), "name=x", append(form, "If-Unmodified-Since", "yesterday"), 400,
+			"invalid_date"},
+		{"a consumer of an unknown channel", "PUT", "/channel/none/consumer/bad", "type=pull", form, 404,
+			"channel_not_found"},
 		{"a consumer of an unknown type", "PUT", s.path("/consumer/bad"), "type=stream", form, 400, "invalid_type"},
 		{"a type in capitals", "PUT", s.path("/consumer/bad"), "type=PULL", form, 400, "invalid_type"},
 		{"a push consumer without a URL", "PUT", s.path("/consumer/bad"), "token=x", form, 400, "callback_required"},
 		{"a relative URL", "PUT", s.path("/consumer/bad"), "callbackUrl=/hook", form, 400, "invalid_callback"},
-		{"a URL of another scheme", "PUT", s.path("/consumer/bad"), "callbackUrl=file:///etc/passwd", form, 400, "invalid_callback"},
+		{"a URL of another scheme", "PUT", s.path("/consumer/bad"), "callbackUrl=file:///etc/passwd", form, 400,
+			"invalid_callback"},
 		{"a URL with a password", "PUT", s.path("/consumer/bad"), "callbackUrl=http://u:p@h/", form, 400, "invalid_callback"},
-		{"a metadata service", "PUT", s.path("/consumer/bad"), "callbackUrl=http://169.254.169.254/latest", form, 400, "callback_refused"},
+		{"a metadata service", "PUT", s.path("/consumer/bad"), "callbackUrl=http://169.254.169.254/latest", form, 400,
+			"callback_refused"},
 
 		{"size 0", "GET", "/producers?size=0", "", nil, 400, "invalid_size"},
 		{"a size that is no number", "GET", "/channels?size=ten", "", nil, 400, "invalid_size"},
@@ -85,39 +93,58 @@ func badRequests(s *stage, job string) []badRequest {
 
 		{"a broadcast to an unknown channel", "POST", "/channel/none/broadcast", "x", as(), 404, "channel_not_found"},
 		{"a broadcast without tokens", "POST", broadcast, "x", nil, 403, "channel_token_mismatch"},
-		{"a wrong channel token", "POST", broadcast, "x", as("X-Broker-Channel-Token", "C-TOKEN"), 403, "channel_token_mismatch"},
+		{"a wrong channel token", "POST", broadcast, "x", as("X-Broker-Channel-Token", "C-TOKEN"), 403,
+			"channel_token_mismatch"},
 		{"no producer", "POST", broadcast, "x", producerTokens[:2], 401, "producer_not_found"},
-		{"an unknown producer's broadcast", "POST", broadcast, "x", as("X-Broker-Producer-ID", "none"), 401, "producer_not_found"},
-		{"a wrong producer token", "POST", broadcast, "x", as("X-Broker-Producer-Token", "wrong"), 403, "producer_token_mismatch"},
+		{"an unknown producer's broadcast", "POST", broadcast, "x", as("X-Broker-Producer-ID", "none"), 401,
+			"producer_not_found"},
+		{"a wrong producer token", "POST", broadcast, "x", as("X-Broker-Producer-Token", "wrong"), 403,
+			"producer_token_mismatch"},
 		{"a repeated message", "POST", broadcast, "good", as("X-Broker-Message-ID", "m"), 409, "duplicate_message_id"},
 		{"the ID of another message", "POST", broadcast, "x", as("X-Broker-Message-ID", "m"), 409, "message_id_conflict"},
-		{"a schedule that is too far ahead", "POST", broadcast, "x", as("X-Broker-Scheduled-For", "2099-01-01T00:00:00Z"), 400, ""},
-		{"metadata names that are none", "POST", broadcast, "x", as("X-Broker-Metadata-Headers", "a b"), 400, "invalid_metadata_headers"},
-		{"metadata that is too large", "POST", broadcast, "x", as("X-Broker-Metadata-Headers", "x-large", "X-Large", strings.Repeat("x", 9000)), 400, "invalid_metadata_headers"},
-		{"a misspelt time", "POST", broadcast, "x", as("X-Broker-Schedule-For", "2030-01-01T00:00:00Z"), 400, "unknown_header"},
+		{"a schedule that is too far ahead", "POST", broadcast, "x", as("X-Broker-Scheduled-For", "2099-01-01T00:00:00Z"),
+			400, ""},
+		{"metadata names that are none", "POST", broadcast, "x", as("X-Broker-Metadata-Headers", "a b"), 400,
+			"invalid_metadata_headers"},
+		{"metadata that is too large", "POST", broadcast, "x", as("X-Broker-Metadata-Headers", "x-large", "X-Large",
+			strings.Repeat("x", 9000)), 400, "invalid_metadata_headers"},
+		{"a misspelt time", "POST", broadcast, "x", as("X-Broker-Schedule-For", "2030-01-01T00:00:00Z"), 400,
+			"unknown_header"},
 		{"a misspelt address", "POST", s.path("/batch"), "{}", as("X-Broker-Consumer", "k"), 400, "unknown_header"},
-		{"a misspelt priority of an event", "POST", broadcast, "{}", as("Content-Type", "application/cloudevents+json", "X-Broker-Priority", "5"), 400, "unknown_header"},
-		{"a misspelt time to live of a bulk", "POST", s.path("/bulk"), "{}", as("Content-Type", "application/x-ndjson", "X-Broker-TTL", "5s"), 400, "unknown_header"},
-		{"a time for a channel", "PUT", s.path(), "name=x", append(form, "X-Broker-Scheduled-For", "2030-01-01T00:00:00Z"), 400, "unknown_header"},
+		{"a misspelt priority of an event", "POST", broadcast, "{}", as("Content-Type", "application/cloudevents+json",
+			"X-Broker-Priority", "5"), 400, "unknown_header"},
+		{"a misspelt time to live of a bulk", "POST", s.path("/bulk"), "{}", as("Content-Type", "application/x-ndjson",
+			"X-Broker-TTL", "5s"), 400, "unknown_header"},
+		{"a time for a channel", "PUT", s.path(), "name=x", append(form, "X-Broker-Scheduled-For", "2030-01-01T00:00:00Z"),
+			400, "unknown_header"},
 		{"a parameter that no broadcast has", "POST", broadcast + "?priority=5", "x", as(), 400, "unknown_parameter"},
-		{"a parameter in the spelling of the body", "POST", k + "/claim?Limit=5", "", consumerTokens("k"), 400, "unknown_parameter"},
-		{"a content type that is too long", "POST", broadcast, "x", as("Content-Type", "text/"+long), 400, "invalid_content_type"},
+		{"a parameter in the spelling of the body", "POST", k + "/claim?Limit=5", "", consumerTokens("k"), 400,
+			"unknown_parameter"},
+		{"a content type that is too long", "POST", broadcast, "x", as("Content-Type", "text/"+long), 400,
+			"invalid_content_type"},
 		{"a body that is too large", "POST", broadcast, strings.Repeat("x", 4<<20+1), as(), 413, "body_too_large"},
-		{"headers that are too large", "POST", broadcast, "x", as("X-Large", strings.Repeat("x", 20_000)), 431, "header_too_large"},
+		{"headers that are too large", "POST", broadcast, "x", as("X-Large", strings.Repeat("x", 20_000)), 431,
+			"header_too_large"},
 
-		{"a transition that is not allowed", "POST", k + "/job/" + job, to("DELIVERED"), consumerTokens("k"), 400, "invalid_transition"},
+		{"a transition that is not allowed", "POST", k + "/job/" + job, to("DELIVERED"), consumerTokens("k"), 400,
+			"invalid_transition"},
 		{"an unknown state", "POST", k + "/job/" + job, to("DONE"), consumerTokens("k"), 400, "invalid_next_state"},
 		{"no JSON", "POST", k + "/job/" + job, "INFLIGHT", consumerTokens("k"), 400, "invalid_body"},
-		{"a wrong timeout", "POST", k + "/job/" + job, `{"NextState":"INFLIGHT","IncrementalTimeout":-5}`, consumerTokens("k"), 400, "invalid_timeout"},
-		{"a wrong consumer token", "POST", k + "/job/" + job, to("INFLIGHT"), append(consumerTokens("k"), "X-Broker-Consumer-Token", "wrong"), 403, "consumer_token_mismatch"},
+		{"a wrong timeout", "POST", k + "/job/" + job, `{"NextState":"INFLIGHT","IncrementalTimeout":-5}`,
+			consumerTokens("k"), 400, "invalid_timeout"},
+		{"a wrong consumer token", "POST", k + "/job/" + job, to("INFLIGHT"), append(consumerTokens("k"),
+			"X-Broker-Consumer-Token", "wrong"), 403, "consumer_token_mismatch"},
 		{"a wrong limit", "GET", k + "/queued-jobs?limit=-1", "", consumerTokens("k"), 400, "invalid_limit"},
-		{"a wrong admin token", "POST", s.path("/message/m/re-trigger"), "", []string{"X-Broker-Admin-Token", "wrong-admin"}, 403, "admin_token_mismatch"},
+		{"a wrong admin token", "POST", s.path("/message/m/re-trigger"), "", []string{"X-Broker-Admin-Token", "wrong-admin"},
+			403, "admin_token_mismatch"},
 	}
 	for _, priority := range []string{"-1", "1024", "1.5", "high", "+1", "- 1", "99999999999999999999", "0x1", "1,2"} {
-		all = append(all, badRequest{"priority " + priority, "POST", broadcast, "x", as("X-Broker-Message-Priority", priority), 400, "invalid_priority"})
+		all = append(all, badRequest{"priority " + priority, "POST", broadcast, "x", as("X-Broker-Message-Priority",
+			priority), 400, "invalid_priority"})
 	}
 	for _, id := range []string{"a/b", "a b", "é", "'; DROP TABLE messages; --", long, "%", "a,b"} {
-		all = append(all, badRequest{fmt.Sprintf("message ID %.20s", id), "POST", broadcast, "x", as("X-Broker-Message-ID", id), 400, "invalid_message_id"})
+		all = append(all, badRequest{fmt.Sprintf("message ID %.20s", id), "POST", broadcast, "x", as("X-Broker-Message-ID",
+			id), 400, "invalid_message_id"})
 	}
 	return all
 }
@@ -129,7 +156,8 @@ func TestInputThatIsBadIsRefusedAndChangesNothing(t *testing.T) {
 		s.publish("good", "X-Broker-Message-ID", "m")
 		job := s.awaitQueued("k", 1)[0].ID
 		look := func() (all []string) {
-			for _, path := range []string{"/producers", "/channels", s.path(), s.path("/consumers"), s.path("/consumer/k"), s.path("/messages"), s.path("/consumer/k/job/", job)} {
+			for _, path := range []string{"/producers", "/channels", s.path(), s.path("/consumers"), s.path("/consumer/k"),
+				s.path("/messages"), s.path("/consumer/k/job/", job)} {
 				r := s.do("GET", path, "")
 				all = append(all, r.header.Get("Last-Modified")+r.body)
 			}
@@ -161,7 +189,8 @@ func TestInputThatIsBadIsRefusedAndChangesNothing(t *testing.T) {
 // requireDiscreet checks that a text holds no token and nothing of the store.
 func requireDiscreet(t *testing.T, what, text string) {
 	t.Helper()
-	for _, secret := range []string{"c-token", "p-token", "k-token", adminToken, "wrong-admin", "C-TOKEN", "DROP TABLE", "SELECT ", "INSERT ", "UPDATE ", "Error 1", "SQLITE", "sqlite3", "goroutine "} {
+	for _, secret := range []string{"c-token", "p-token", "k-token", adminToken, "wrong-admin", "C-TOKEN", "DROP TABLE",
+		"SELECT ", "INSERT ", "UPDATE ", "Error 1", "SQLITE", "sqlite3", "goroutine "} {
 		require.NotContains(t, text, secret, what)
 	}
 }
@@ -211,7 +240,8 @@ func TestInputOfSlowClientsIsBounded(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
 		require.NoError(t, err)
 		defer conn.Close()
-		request := "POST " + s.path("/broadcast") + " HTTP/1.1\r\nHost: b\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: p-token\r\n"
+		request := "POST " + s.path("/broadcast") + " HTTP/1.1\r\nHost: b\r\nX-Broker-Channel-Token: " +
+			"c-token\r\nX-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: p-token\r\n"
 		if i%2 == 0 {
 			request += "Content-Length: 1000000\r\n\r\nsome"
 		}

@@ -15,7 +15,8 @@ import (
 )
 
 // hidden are words of the errors of a dial, and addresses of the inside.
-var hidden = []string{"127.0.0.1", "::1", "dial", "refused", "forbidden", "allowed", "listens", "lookup", "no such host", "timeout", "malformed"}
+var hidden = []string{"127.0.0.1", "::1", "dial", "refused", "forbidden", "allowed", "listens", "lookup",
+	"no such host", "timeout", "malformed"}
 
 func requireHides(t *testing.T, text string) {
 	t.Helper()
@@ -47,13 +48,15 @@ func TestNothingInsideIsFetchedForAProducer(t *testing.T) {
 	t.Parallel()
 	url, asked := inner(t, `{"a":"inner"}`+"\n")
 	s := embeddedWorld(t).start("BROKER_MAX_RETRIES=0").stage(t)
-	for _, at := range []string{url, s.base, "http://10.0.0.1/", "http://[::1]:1/", "http://[64:ff9b::a00:1]/", "http://0/", "http://2130706433/"} {
+	for _, at := range []string{url, s.base, "http://10.0.0.1/", "http://[::1]:1/", "http://[64:ff9b::a00:1]/",
+		"http://0/", "http://2130706433/"} {
 		requireProblem(t, s.tryBulk("application/json", `{"FileURL":"`+at+`/","Format":"csv"}`), 400, "invalid_file_url")
 	}
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
 	require.NoError(t, err)
 	reasons := map[string]bool{}
-	for _, at := range []string{"http://localhost:" + port + "/", "http://LOCALHOST.:" + port + "/", "http://localhost:1/", "http://nowhere.invalid/"} {
+	for _, at := range []string{"http://localhost:" + port + "/", "http://LOCALHOST.:" + port + "/", "http://localhost:1/",
+		"http://nowhere.invalid/"} {
 		reasons[s.fetched(at)] = true
 	}
 	require.Len(t, reasons, 1, "an open port, a closed one and no host are told alike: %v", reasons)
@@ -98,13 +101,16 @@ func TestNoBrokerAnswersAnotherOnOpenManagement(t *testing.T) {
 	require.Contains(t, s.fetched(other.base+"/channel/orders"), "403")
 	for name, headers := range map[string][]string{
 		"its own User-Agent": {"User-Agent", "Other/2"}, "another version": {"User-Agent", "Penstock/0.1 (x)"},
-		"a broker of any User-Agent": {"User-Agent", "Mozilla/5.0", egress.MadeByBroker, "broker"}, "an empty header": {egress.MadeByBroker, ""},
+		"a broker of any User-Agent": {"User-Agent", "Mozilla/5.0", egress.MadeByBroker, "broker"},
+		"an empty header":            {egress.MadeByBroker, ""},
 	} {
-		for _, path := range []string{"/channel/orders", "/channels", "/channel/orders/messages", "/channel/orders/reconcile"} {
+		for _, path := range []string{"/channel/orders", "/channels", "/channel/orders/messages",
+			"/channel/orders/reconcile"} {
 			requireProblem(t, other.do("GET", path, "", headers...), 403, "made_by_broker")
 		}
 		requireProblem(t, other.do("POST", "/channel/orders/pause", "", headers...), 403, "made_by_broker")
-		require.Equal(t, 200, other.do("GET", "/channel/orders", "", append(headers, "X-Broker-Admin-Token", adminToken)...).status, name)
+		require.Equal(t, 200, other.do("GET", "/channel/orders", "", append(headers, "X-Broker-Admin-Token",
+			adminToken)...).status, name)
 	}
 	require.Equal(t, 200, other.do("GET", "/channel/orders", "").status)
 }
@@ -129,8 +135,10 @@ func TestALocationIsAskedWhereItsConsumerIs(t *testing.T) {
 			}
 		})
 		name := strings.Replace(r, "127.0.0.1", "localhost", 1)
-		for id, callback := range map[string]string{"same": r + "/same", "name": name + "/same", "elsewhere": r + "/elsewhere", "broker": r + "/broker"} {
-			s.put(s.path("/consumer/", id), "callbackUrl", callback, "responses", "store", "async", "true", "resultDeadline", "10s")
+		for id, callback := range map[string]string{"same": r + "/same", "name": name + "/same", "elsewhere": r +
+			"/elsewhere", "broker": r + "/broker"} {
+			s.put(s.path("/consumer/", id), "callbackUrl", callback, "responses", "store", "async", "true",
+				"resultDeadline", "10s")
 		}
 		at := s.publish("x")
 		v := s.responses(at[strings.LastIndexByte(at, '/')+1:], "?wait=60s")
@@ -155,7 +163,8 @@ func TestTheBrokerPostsToItselfForCallbacksOnly(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	hook := "http://" + addr + "/channel/hook/pause" // what a request to it would leave behind
-	p := embeddedWorld(t).with(quick...).launch("BROKER_LISTEN="+addr, "BROKER_USER_AGENT=x", "BROKER_ALERT_WEBHOOK_URL="+hook, "BROKER_ALERT_DLQ_GROWTH=1")
+	p := embeddedWorld(t).with(quick...).launch("BROKER_LISTEN="+addr, "BROKER_USER_AGENT=x", "BROKER_ALERT_WEBHOOK_URL="+
+		hook, "BROKER_ALERT_DLQ_GROWTH=1")
 	p.base = "http://" + addr
 	p.awaitReady()
 	sink := newSink(t, nil)
@@ -191,9 +200,12 @@ func TestAProducerNeverSeesACallback(t *testing.T) {
 		for path, form := range map[string]string{"/producer/p": "token=p-token", "/channel/c": "token=c-token"} {
 			require.Equal(t, 201, s.do("PUT", path, form, admin...).status)
 		}
-		require.Equal(t, 201, s.do("PUT", "/channel/c/consumer/k", "token=k-token&responses=store&callbackUrl=http://127.0.0.1:1/secret-hook", admin...).status)
+		require.Equal(t, 201, s.do("PUT", "/channel/c/consumer/k",
+			"token=k-token&responses=store&callbackUrl=http://127.0.0.1:1/secret-hook", admin...).status)
 		at := s.publish("x")
-		eventually(t, "a dead letter", func() bool { return strings.Contains(s.do("GET", at, "", admin...).body, `"Status":"DEAD"`) })
+		eventually(t, "a dead letter", func() bool {
+			return strings.Contains(s.do("GET", at, "", admin...).body, `"Status":"DEAD"`)
+		})
 		require.Contains(t, s.do("GET", at, "", admin...).body, "secret-hook")
 		job := strings.Split(strings.SplitN(s.do("GET", at, "", admin...).body, `"JobURL":"`, 2)[1], `"`)[0]
 		for _, path := range []string{at, at + "/responses", at + "/timeline", job, job + "/timeline"} {

@@ -56,17 +56,25 @@ func (s journalSigner) options(cfg config, log *slog.Logger) accept.JournalOptio
 func (b *broker) journalGauges() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_messages",
-			Help: "Messages in the journals of this broker that wait for the store."}, func() float64 { return float64(b.plane.JournalState().Waiting) }),
+			Help: "Messages in the journals of this broker that wait for the store."}, func() float64 {
+			return float64(b.plane.JournalState().Waiting)
+		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_bytes",
 			Help: "Size of the journals of this broker."}, func() float64 { return float64(b.plane.JournalState().Bytes) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_oldest_seconds",
-			Help: "Age of the oldest message that waits in a journal of this broker."}, func() float64 { return b.plane.JournalState().Oldest.Seconds() }),
+			Help: "Age of the oldest message that waits in a journal of this broker."}, func() float64 {
+			return b.plane.JournalState().Oldest.Seconds()
+		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_held_messages",
-			Help: "Messages in the journals of this broker that wait for a paused channel to be resumed, or for which the store fails."}, func() float64 { return float64(b.plane.JournalState().Held) }),
+			Help: "Messages in the journals of this broker that wait for a paused channel to be resumed, or for which the " +
+				"store fails."}, func() float64 { return float64(b.plane.JournalState().Held) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_held_bytes",
-			Help: "Bytes of the held messages in the journals of this broker."}, func() float64 { return float64(b.plane.JournalState().HeldBytes) }),
+			Help: "Bytes of the held messages in the journals of this broker."}, func() float64 {
+			return float64(b.plane.JournalState().HeldBytes)
+		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_journal_damaged_files",
-			Help: "Files of the journals of this broker that are kept because a piece of them was not understood."}, func() float64 { return float64(b.plane.JournalState().Damaged) }),
+			Help: "Files of the journals of this broker that are kept because a piece of them was not understood."},
+			func() float64 { return float64(b.plane.JournalState().Damaged) }),
 	}
 }
 
@@ -103,7 +111,8 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 	if err != nil {
 		return fail(exitStore, err)
 	}
-	left, busy, err := journal.Left(dir, journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge, Sign: signer.sign, Log: log})
+	left, busy, err := journal.Left(dir, journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge,
+		Sign: signer.sign, Log: log})
 	defer func() {
 		for _, j := range left {
 			_ = j.Close()
@@ -124,7 +133,8 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 }
 
 // replayInto stores the messages of journals.
-func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog.Logger, signer journalSigner, left []*journal.Journal) (became accept.Replayed, err error) {
+func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog.Logger, signer journalSigner,
+	left []*journal.Journal) (became accept.Replayed, err error) {
 	cat := catalogue.New(store, log)
 	if err := cat.Refresh(ctx); err != nil {
 		return became, err
@@ -145,7 +155,8 @@ func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog
 	keepers.Go(func() { _ = cat.Run(background) })
 	for _, j := range left {
 		one, e := p.Replay(ctx, j)
-		became.Stored, became.Refused, became.Lost = became.Stored+one.Stored, became.Refused+one.Refused, became.Lost+one.Lost
+		became.Stored, became.Refused, became.Lost = became.Stored+one.Stored, became.Refused+
+			one.Refused, became.Lost+one.Lost
 		err = errors.Join(err, e)
 	}
 	stop()

@@ -102,7 +102,8 @@ func journalWorld(t *testing.T) (*world, *proxy.Proxy) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	port := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	w.env = []string{"BROKER_MYSQL_DSN=" + port.ReplaceAllString(w.mysql.DSN(), r.Addr()), "BROKER_REDIS_URL=" + w.redis.URL(),
+	w.env = []string{"BROKER_MYSQL_DSN=" + port.ReplaceAllString(w.mysql.DSN(), r.Addr()), "BROKER_REDIS_URL=" +
+		w.redis.URL(),
 		"BROKER_DATA_DIR=" + t.TempDir(), "BROKER_RATIONAL_DELAY=500ms"}
 	return w, r
 }
@@ -140,15 +141,18 @@ func TestMySQLStandsStillAndTheJournalTakesMessagesInOrderOnce(t *testing.T) {
 		require.Equal(t, 202, r.status, r.body)
 		require.Equal(t, "journal", r.header.Get(ackHeader))
 	}
-	lines := p.do("POST", "/channel/c/batch", `{"Payload":"line-1","MessageID":"line-1"}`+"\n"+`{"Payload":"line-2"}`, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	lines := p.do("POST", "/channel/c/batch", `{"Payload":"line-1","MessageID":"line-1"}`+"\n"+`{"Payload":"line-2"}`,
+		append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	require.Regexp(t, `^{"Status":202,"Ack":"journal","MessageID":"line-1","Location":"/receipt/[0-9a-v]{32}"}
 {"Status":202,"Ack":"journal","Location":"/receipt/[0-9a-v]{32}"}
 $`, lines.body)
-	asked := p.do("POST", "/channel/c/request", "asked", append([]string{"X-Broker-Message-ID", "asked"}, producerTokens...)...)
+	asked := p.do("POST", "/channel/c/request", "asked", append([]string{"X-Broker-Message-ID", "asked"},
+		producerTokens...)...)
 	require.Equal(t, 202, asked.status, asked.body)
 	require.Equal(t, "journal", asked.header.Get(ackHeader))
 	w.mysql.Resume()
-	require.Equal(t, "/channel/c/message/asked", p.redeem(asked.header.Get("Location")), "a request whose message waits has a receipt")
+	require.Equal(t, "/channel/c/message/asked", p.redeem(asked.header.Get("Location")),
+		"a request whose message waits has a receipt")
 	for i, receipt := range receipts {
 		if path := p.redeem(receipt); i%3 == 0 {
 			require.Equal(t, "/channel/c/message/"+fmt.Sprintf("m-%03d", i), path)
@@ -181,7 +185,8 @@ func TestMySQLIsStoppedAndTheBrokerKilledAndTheJournalIsStoredOnce(t *testing.T)
 		p.redeem(receipt)
 	}
 	p.requireEachOnce(append(labelled("m", 20), "before")...)
-	for _, receipt := range []string{"/receipt/0", "/receipt/" + strings.Repeat("0", 32), receipts[0][:len(receipts[0])-1] + "w"} {
+	for _, receipt := range []string{"/receipt/0", "/receipt/" + strings.Repeat("0", 32),
+		receipts[0][:len(receipts[0])-1] + "w"} {
 		require.Equal(t, 404, p.do("GET", receipt, "").status, receipt)
 	}
 }

@@ -17,7 +17,8 @@ func TestWhatGETShowsIsPUT(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 201, r.status, r.body)
 		require.Equal(t, 201, p.do("PUT", "/channel/c", `{"Token":"c-token","Duplicates":"acknowledge"}`, asJSON...).status)
-		r = p.do("PUT", "/channel/c/consumer/k", `{"CallbackURL":"`+sink.URL+`","Policy":{"Timeout":"5s","Concurrency":3,"Ordered":true},"maxRetries":1,"signingSecret":"generate"}`, asJSON...)
+		r = p.do("PUT", "/channel/c/consumer/k", `{"CallbackURL":"`+sink.URL+
+			`","Policy":{"Timeout":"5s","Concurrency":3,"Ordered":true},"maxRetries":1,"signingSecret":"generate"}`, asJSON...)
 		require.Equal(t, 201, r.status, r.body)
 		require.Equal(t, 200, p.do("PUT", "/producer/p", `{"token":"p-token","maxScheduled":5}`, asJSON...).status)
 
@@ -34,7 +35,8 @@ func TestWhatGETShowsIsPUT(t *testing.T) {
 		r = p.do("PUT", "/channel/c/consumer/k", edited, append(asJSON, "If-Match", shown.header.Get("ETag"))...)
 		require.Equal(t, 200, r.status, r.body)
 		policy := r.json(t)["Policy"].(map[string]any)
-		require.Equal(t, []any{"7", "3", "true", "whsec_***"}, []any{policy["MaxRetries"], policy["Concurrency"], policy["Ordered"], policy["SigningSecret"]})
+		require.Equal(t, []any{"7", "3", "true", "whsec_***"}, []any{policy["MaxRetries"], policy["Concurrency"],
+			policy["Ordered"], policy["SigningSecret"]})
 		r = p.do("PUT", "/channel/c/consumer/k", edited, append(asJSON, "If-Match", shown.header.Get("ETag"))...)
 		requireProblem(t, r, 412, "precondition_failed")
 
@@ -42,7 +44,9 @@ func TestWhatGETShowsIsPUT(t *testing.T) {
 		eventually(t, "the delivery", func() bool { return sink.count() == 1 })
 		require.NotEmpty(t, sink.all()[0].header.Get("Webhook-Signature"), "the secret was kept")
 		requireProblem(t, p.do("PUT", "/channel/c/consumer/k", `{"maxRetrys":1}`, asJSON...), 400, "unknown_field")
-		requireProblem(t, p.do("PUT", "/channel/c/consumer/k", `{"MaxRetries":1,"Policy":{"maxRetries":2}}`, asJSON...), 400, "duplicate_field")
-		requireProblem(t, p.do("PUT", "/channel/c/consumer/k", `{"MaxRetries":"`+strings.Repeat("1", 1<<16)+`"}`, asJSON...), 413, "body_too_large")
+		requireProblem(t, p.do("PUT", "/channel/c/consumer/k", `{"MaxRetries":1,"Policy":{"maxRetries":2}}`, asJSON...), 400,
+			"duplicate_field")
+		requireProblem(t, p.do("PUT", "/channel/c/consumer/k", `{"MaxRetries":"`+strings.Repeat("1", 1<<16)+`"}`, asJSON...),
+			413, "body_too_large")
 	})
 }

@@ -33,18 +33,21 @@ func (b *broker) keepLeases(ctx context.Context) {
 		}
 		leases, ends, err := b.queue.Leases(ctx, no, keptLeases)
 		if err != nil {
-			b.log.Warn("leases are not kept for the next start; their jobs will be given out again", "consumer_no", no, "error", err)
+			b.log.Warn("leases are not kept for the next start; their jobs will be given out again", "consumer_no", no,
+				"error", err)
 			continue
 		}
 		for i, l := range leases {
-			kept = append(kept, durable.KeptLease{ConsumerNo: no, ID: l.ID, Priority: l.Priority, Attempt: l.Attempt, Token: l.Token, UntilMs: ends[i].UnixMilli()})
+			kept = append(kept, durable.KeptLease{ConsumerNo: no, ID: l.ID, Priority: l.Priority, Attempt: l.Attempt,
+				Token: l.Token, UntilMs: ends[i].UnixMilli()})
 		}
 	}
 	if len(kept) == 0 {
 		return
 	}
 	if err := b.store.KeepLeases(ctx, kept); err != nil {
-		b.log.Warn("leases are not kept for the next start; their jobs will be given out again", "jobs", len(kept), "error", err)
+		b.log.Warn("leases are not kept for the next start; their jobs will be given out again", "jobs", len(kept),
+			"error", err)
 		return
 	}
 	b.log.Info("leases of pull jobs are kept for the next start", "jobs", len(kept))
@@ -79,7 +82,8 @@ func (b *broker) restoreLeases(ctx context.Context) {
 		}
 		left := max(time.Until(time.UnixMilli(g.untilMs)), time.Millisecond)
 		if _, err := b.queue.RestoreLeases(ctx, g.consumer, leases, left); err != nil {
-			b.log.Warn("leases cannot be restored; their jobs will be given out again", "consumer_no", g.consumer, "jobs", len(leases), "error", err)
+			b.log.Warn("leases cannot be restored; their jobs will be given out again", "consumer_no", g.consumer, "jobs",
+				len(leases), "error", err)
 			continue
 		}
 		b.reaper.Touch(g.consumer)

@@ -23,9 +23,13 @@ type lifeFault struct {
 
 var lifeFaults = []lifeFault{
 	{"nothing", "", func(_ *world, p *process, _ func() *process) *process { return p }},
-	{"a killed broker", "embedded", func(_ *world, p *process, start func() *process) *process { p.kill(); return start() }},
+	{"a killed broker", "embedded", func(_ *world, p *process, start func() *process) *process {
+		p.kill()
+		return start()
+	}},
 	{"a wiped Redis", "real servers", func(w *world, p *process, _ func() *process) *process { w.flushall(); return p }},
-	{"another broker, after a killed one and a wiped Redis", "real servers", func(w *world, p *process, start func() *process) *process {
+	{"another broker, after a killed one and a wiped Redis", "real servers", func(w *world, p *process,
+		start func() *process) *process {
 		other := start()
 		p.kill()
 		w.flushall()
@@ -66,8 +70,10 @@ func TestFaultsChangeNothingOfWhatBelongsToAResourceAsTheTableSays(t *testing.T)
 // livesThrough checks all rows at once on one broker, with one fault for all of them.
 func livesThrough(t *testing.T, w *world, f lifeFault, checks map[string]func(*testing.T, *life)) {
 	start := func() *process {
-		return w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=300ms",
-			"BROKER_MAX_RETRIES=1000", "BROKER_RETRY_MAX_DELAY=300ms", "BROKER_ADAPTIVE_PERIOD=1s", "BROKER_FETCH_EGRESS=private")
+		return w.start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s",
+			"BROKER_RETRY_BACKOFF=300ms",
+			"BROKER_MAX_RETRIES=1000", "BROKER_RETRY_MAX_DELAY=300ms", "BROKER_ADAPTIVE_PERIOD=1s",
+			"BROKER_FETCH_EGRESS=private")
 	}
 	p, now := start(), &turn{over: make(chan struct{})}
 	defer p.kill() // the next fault has brokers of its own
@@ -123,7 +129,8 @@ func (s *stage) publishAs(producer, body string, headers ...string) string {
 }
 
 func tokensOf(producer string) []string {
-	return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token", producer + "-token"}
+	return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token",
+		producer + "-token"}
 }
 
 // answers returns the responses to a message, as management sees them.
@@ -152,7 +159,8 @@ func (s *stage) awaitAnswer(at, state string) (v apitype.Response) {
 func (s *stage) responder(fields ...string) *sink {
 	s.t.Helper()
 	k := newSink(s.t, func(int, received) int { return 200 })
-	s.put(s.path("/consumer/k"), append([]string{"token", "k-token", "callbackUrl", k.URL, "responses", "callback"}, fields...)...)
+	s.put(s.path("/consumer/k"), append([]string{"token", "k-token", "callbackUrl", k.URL, "responses", "callback"},
+		fields...)...)
 	return k
 }
 

@@ -114,7 +114,8 @@ var consumerLives = map[string]func(*testing.T, *life){
 	},
 	"a consumer is deleted: results that are awaited": func(t *testing.T, s *life) {
 		k := newSink(t, func(int, received) int { return 202 })
-		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true", "resultUrl", k.URL+"/result/{messageID}")
+		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true",
+			"resultUrl", k.URL+"/result/{messageID}")
 		answer := make(chan reply)
 		go func() {
 			r, _ := s.ask("POST", s.path("/request"), "m", append(append([]string{}, producerTokens...), "Prefer", "wait=50")...)
@@ -197,7 +198,8 @@ var consumerLives = map[string]func(*testing.T, *life){
 		s.change("k", "pause")
 		s.put(s.path("/consumer/k"), "callbackUrl", k.URL+"/new", "tombstoneAfter", "3")
 		s.meanwhile()
-		eventually(t, "the pace to begin anew", func() bool { return s.consumer("k").Rate == "NORMAL" }) // brokers read paces several times in a period
+		// brokers read paces several times in a period
+		eventually(t, "the pace to begin anew", func() bool { return s.consumer("k").Rate == "NORMAL" })
 		eventually(t, "what is under way", func() bool { return k.open.Load() == 0 })
 		failures.Store(1)
 		before := k.count()
@@ -249,7 +251,8 @@ var consumerLives = map[string]func(*testing.T, *life){
 		k := newSink(t, nil)
 		s.join("k=" + k.URL)
 		one, two := endpoint("one"), endpoint("two")
-		for i, use := range [][2]string{{one + " a s3cret", "one-a"}, {one + " b s3cret", "one-b"}, {two + " b s3cret", "two-b"}} {
+		for i, use := range [][2]string{{one + " a s3cret", "one-a"}, {one + " b s3cret", "one-b"},
+			{two + " b s3cret", "two-b"}} {
 			s.put(s.path("/consumer/k"), "authorization", "oauth2 "+use[0])
 			if i == 1 {
 				s.meanwhile()
@@ -264,7 +267,8 @@ var consumerLives = map[string]func(*testing.T, *life){
 	},
 	"a consumer changes: `responses=off`: results that are awaited": func(t *testing.T, s *life) {
 		k := newSink(t, func(int, received) int { return 202 })
-		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true", "resultUrl", k.URL+"/result/{messageID}")
+		s.put(s.path("/consumer/k"), "token", "k-token", "callbackUrl", k.URL, "responses", "store", "async", "true",
+			"resultUrl", k.URL+"/result/{messageID}")
 		at := s.publish("m")
 		eventually(t, "a poll", func() bool { return k.count() > 1 })
 		s.put(s.path("/consumer/k"), "responses", "off")

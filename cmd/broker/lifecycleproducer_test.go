@@ -112,7 +112,8 @@ var producerLives = map[string]func(*testing.T, *life){
 	},
 	"a producer is deleted: token, secrets, settings": func(t *testing.T, s *life) {
 		own := s.own()
-		s.put("/producer/"+own, "token", own+"-token", "replyUrl", "http://127.0.0.1:1/r", "signingSecret", "generate", "publishSecret", "0123456789abcdef0123", "statusEvents", "all")
+		s.put("/producer/"+own, "token", own+"-token", "replyUrl", "http://127.0.0.1:1/r", "signingSecret", "generate",
+			"publishSecret", "0123456789abcdef0123", "statusEvents", "all")
 		s.delete("/producer/" + own)
 		s.meanwhile()
 		requireProblem(t, s.do("POST", s.path("/broadcast"), "m", tokensOf(own)...), 401, "producer_not_found")

@@ -89,7 +89,8 @@ func TestARateHoldsAtTheConsumer(t *testing.T) {
 			count  int // messages
 			sink   *sink
 		}
-		targets := []*target{{"1/1s", 1, time.Second, 8, nil}, {"100/1s", 100, time.Second, 500, nil}, {"500/5s", 500, 5 * time.Second, 1100, nil}, {"5000/1m", 5000, time.Minute, 5300, nil}}
+		targets := []*target{{"1/1s", 1, time.Second, 8, nil}, {"100/1s", 100, time.Second, 500, nil},
+			{"500/5s", 500, 5 * time.Second, 1100, nil}, {"5000/1m", 5000, time.Minute, 5300, nil}}
 		stalls := measureLateness()
 		var all sync.WaitGroup
 		stages := make([]*stage, len(targets))
@@ -139,7 +140,8 @@ func TestARateHoldsAtTheConsumer(t *testing.T) {
 				require.LessOrEqual(t, most(times[i:], window), 2*g.n, g.rate)
 			}
 			require.LessOrEqual(t, most(before, window), g.n, g.rate)
-			t.Logf("%s: %d requests in %v, at most %d in a window; this process was %v late", g.rate, len(times), times[len(times)-1].Sub(times[0]), most(times, g.window), late)
+			t.Logf("%s: %d requests in %v, at most %d in a window; this process was %v late", g.rate, len(times),
+				times[len(times)-1].Sub(times[0]), most(times, g.window), late)
 		}
 	})
 }
@@ -231,7 +233,8 @@ func claimed(t *testing.T, r reply) []apitype.ClaimedJob {
 // With thousands of retries due, a new message is delivered among the first.
 func TestRetriesDoNotHoldUpNewMessages(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RETRY_BACKOFF=100ms", "BROKER_RETRY_MAX_DELAY=100ms", "BROKER_MAX_RETRIES=10000", "BROKER_CONSUMER_CONCURRENCY=4")
+		p := w.start("BROKER_RETRY_BACKOFF=100ms", "BROKER_RETRY_MAX_DELAY=100ms", "BROKER_MAX_RETRIES=10000",
+			"BROKER_CONSUMER_CONCURRENCY=4")
 		const old, fresh = 400, 20
 		sink := newSink(t, func(_ int, r received) int {
 			time.Sleep(time.Millisecond)

@@ -36,7 +36,8 @@ func TestLimitAndSizeAreOneParameter(t *testing.T) {
 		requireProblem(t, claim("?limit=1", `{"Size":1}`), 400, "duplicate_field")
 		requireProblem(t, claim("", `{"Size":1,"Limit":1}`), 400, "invalid_body")
 		requireProblem(t, claim("?size=0", ""), 400, "invalid_limit")
-		requireProblem(t, s.do("GET", s.path("/consumer/a/queued-jobs?size=1&limit=1"), "", consumerTokens("a")...), 400, "invalid_query")
+		requireProblem(t, s.do("GET", s.path("/consumer/a/queued-jobs?size=1&limit=1"), "", consumerTokens("a")...), 400,
+			"invalid_query")
 
 		list := s.do("GET", s.path("/scheduled-messages?limit=1"), "").json(t)
 		require.Equal(t, list["Result"], list["result"])

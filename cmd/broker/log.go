@@ -41,7 +41,8 @@ type logFile struct {
 }
 
 func openLogFile(path string) (*logFile, error) {
-	f := &logFile{rotating: &lumberjack.Logger{Filename: filepath.Clean(path), MaxSize: logFileMiB, MaxBackups: logFiles, MaxAge: logFileDays, Compress: true}}
+	f := &logFile{rotating: &lumberjack.Logger{Filename: filepath.Clean(path), MaxSize: logFileMiB, MaxBackups: logFiles,
+		MaxAge: logFileDays, Compress: true}}
 	if err := f.Reopen(); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ func TestFaultFlushallRepeatsNothingThatIsInFlight(t *testing.T) {
 	for brokers := 1; brokers <= 2; brokers++ {
 		t.Run(fmt.Sprintf("%d on real servers", brokers), func(t *testing.T) {
 			t.Parallel()
-			w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=30s", "BROKER_CONSUMER_CONCURRENCY=20")
+			w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=30s",
+				"BROKER_CONSUMER_CONCURRENCY=20")
 			s := newSink(t, func(int, received) int { time.Sleep(2 * time.Second); return 204 })
 			var ps []*process
 			for range brokers {

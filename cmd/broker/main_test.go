@@ -24,9 +24,11 @@ import (
 // The end-to-end tests run this test binary as the broker: a process of its
 // own, that can be killed, built with the race detector when the tests are.
 const (
-	envMain  = "PENSTOCK_TEST_MAIN"  // "1": be the broker
-	envKill  = "PENSTOCK_TEST_KILL"  // "<point>:<n>": kill -9 ourselves the n-th time we come there; ":<duration>": after we stood there so long
-	envStand = "PENSTOCK_TEST_STAND" // "<point>:<n>:<duration>": stand there so long the n-th time we come there, and go on
+	envMain = "PENSTOCK_TEST_MAIN" // "1": be the broker
+	// "<point>:<n>": kill -9 ourselves the n-th time we come there; ":<duration>": after we stood there so long
+	envKill = "PENSTOCK_TEST_KILL"
+	// "<point>:<n>:<duration>": stand there so long the n-th time we come there, and go on
+	envStand = "PENSTOCK_TEST_STAND"
 	envFiles = "PENSTOCK_TEST_FILES" // "<n>": have at most n descriptors
 	envSize  = "PENSTOCK_TEST_SIZE"  // "<bytes>": have no larger file, as with a quota
 )

@@ -47,12 +47,15 @@ func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 		r := p.do("PUT", path, "token=x", "Content-Type", formType, "X-Broker-Admin-Token", adminToken)
 		require.Equal(t, 201, r.status, r.body)
 	}
-	r := p.do("PUT", "/channel/c/consumer/k", "token=x&type=pull", "Content-Type", formType, "X-Broker-Admin-Token", adminToken)
+	r := p.do("PUT", "/channel/c/consumer/k", "token=x&type=pull", "Content-Type", formType, "X-Broker-Admin-Token",
+		adminToken)
 	require.Equal(t, 201, r.status, r.body)
 	before := p.memory("VmHWM")
 
 	body := make([]byte, size)
-	names := strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{scheduled}", "m", "{bulk}", "06gvk862do0000000010", "{job}", "06gvk862do0000000010", "{link}", "no-link", "{replay}", "7", "{receipt}", "r")
+	names := strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{scheduled}",
+		"m", "{bulk}", "06gvk862do0000000010", "{job}", "06gvk862do0000000010", "{link}", "no-link", "{replay}", "7",
+		"{receipt}", "r")
 	var clients sync.WaitGroup
 	connections := 0
 	for _, r := range api.Routes() {
@@ -66,7 +69,8 @@ func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 					answer, err = sendAll(strings.TrimPrefix(p.base, "http://"), head, body, i%2 == 0)
 				}
 				status := answer.status
-				refused := status == 401 || status == 403 || status == 413 || status == 410 && strings.HasSuffix(r.Path, "{link}") || status == 404 && strings.HasSuffix(r.Path, "{receipt}")
+				refused := status == 401 || status == 403 || status == 413 || status == 410 &&
+					strings.HasSuffix(r.Path, "{link}") || status == 404 && strings.HasSuffix(r.Path, "{receipt}")
 				if err != nil || !refused {
 					t.Errorf("%s %s: %d, %v", r.Method, r.Path, status, err)
 				}
@@ -139,7 +143,8 @@ func largeMessages(t *testing.T, program, with string, long, limit int) {
 	body := strings.Repeat(with, size)
 	phase := func(name string, f func()) {
 		t.Helper()
-		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)) // VmHWM begins anew
+		// VmHWM begins anew
+		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0))
 		f()
 		t.Logf("%s: %d MiB at the peak", name, p.memory("VmHWM"))
 		require.Less(t, p.memory("VmHWM"), limit, name+", MiB")

@@ -35,7 +35,8 @@ func faultOn(t *testing.T, mysql *servers.MySQLServer) *mysqlFault {
 	const user = "penstock"
 	redis := servers.StartRedis(t)
 	f := &mysqlFault{dsn: mysql.UserDSN(user), user: user}
-	f.world = &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + f.dsn, "BROKER_REDIS_URL=" + redis.URL(),
+	f.world = &world{t: t, redis: redis, mysql: mysql, env: []string{"BROKER_MYSQL_DSN=" + f.dsn, "BROKER_REDIS_URL=" +
+		redis.URL(),
 		"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=10s"}}
 	var err error
 	f.admin, err = sql.Open("mysql", mysql.RootDSN())
@@ -268,7 +269,8 @@ func TestMySQLStandsStillAndEveryoneIsTold(t *testing.T) {
 		require.Equal(t, 503, a.status)
 	}
 	f.mysql.Resume()
-	t.Logf("stood still for %v; goroutines %.0f, most %.0f; memory %.0f MiB, most %.0f MiB", stop, goroutines, most, memory/(1<<20), mostMemory/(1<<20))
+	t.Logf("stood still for %v; goroutines %.0f, most %.0f; memory %.0f MiB, most %.0f MiB", stop, goroutines, most,
+		memory/(1<<20), mostMemory/(1<<20))
 	f.requireWhole(t, l, sink, time.Now())
 	require.Less(t, most, 2*goroutines+64, "goroutines do not pile up")
 	require.Less(t, mostMemory, memory+256<<20, "nor does memory")
@@ -278,7 +280,8 @@ func TestMySQLStandsStillAndEveryoneIsTold(t *testing.T) {
 // delivered, and a larger disk is all that is needed.
 func TestMySQLDiskIsFull(t *testing.T) {
 	t.Parallel()
-	f := startMySQLFault(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M:autoextend:max:32M", "--innodb-autoextend-increment=4")
+	f := startMySQLFault(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M:autoextend:max:32M",
+		"--innodb-autoextend-increment=4")
 	l, sink := f.load(t, 4)
 	rest := f.database(t) + ".rest"
 	// Each row fits into a page: MariaDB 10.11.19 aborts where it runs out of space in a row that does not.

@@ -22,7 +22,8 @@ func (p *process) neighbour() neighbour {
 	return neighbour{p}
 }
 
-var neighbourTokens = []string{"X-Broker-Channel-Token", "o-token", "X-Broker-Producer-ID", "other", "X-Broker-Producer-Token", "o-token"}
+var neighbourTokens = []string{"X-Broker-Channel-Token", "o-token", "X-Broker-Producer-ID", "other",
+	"X-Broker-Producer-Token", "o-token"}
 
 // served requires that the neighbour publishes and the administrator changes something.
 func (n neighbour) served(what string) {
@@ -59,12 +60,19 @@ func TestNeighboursSlowBodiesTakeAShare(t *testing.T) {
 			conns int
 			text  string
 		}{
-			"bulks of one byte":       {1100, "POST /channel/c/bulk HTTP/1.1\r\nHost: b\r\nContent-Type: application/x-ndjson\r\n" + rawTokens + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
-			"batches of one byte":     {1100, "POST /channel/c/batch HTTP/1.1\r\nHost: b\r\nContent-Type: application/x-ndjson\r\n" + rawTokens + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
-			"announced and not sent":  {200, "POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\n" + rawTokens + "Content-Length: 4194304\r\n\r\n" + strings.Repeat("x", 1_100_000)},
-			"a long line of a batch":  {100, "POST /channel/c/batch HTTP/1.1\r\nHost: b\r\nContent-Type: application/x-ndjson\r\n" + rawTokens + "Transfer-Encoding: chunked\r\n\r\n200000\r\n" + `{"Payload":"` + strings.Repeat("x", 2_000_000)},
-			"a bulk with a long row":  {100, "POST /channel/c/bulk HTTP/1.1\r\nHost: b\r\nContent-Type: text/csv\r\n" + rawTokens + "Transfer-Encoding: chunked\r\n\r\n40000\r\n" + strings.Repeat("x", 250_000)},
-			"management, one address": {400, "PUT /channel/new HTTP/1.1\r\nHost: b\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 60000\r\n\r\ntoken="},
+			"bulks of one byte": {1100, "POST /channel/c/bulk HTTP/1.1\r\nHost: b\r\nContent-Type: " +
+				"application/x-ndjson\r\n" + rawTokens + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
+			"batches of one byte": {1100, "POST /channel/c/batch HTTP/1.1\r\nHost: b\r\nContent-Type: " +
+				"application/x-ndjson\r\n" + rawTokens + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
+			"announced and not sent": {200, "POST /channel/c/broadcast HTTP/1.1\r\nHost: b\r\n" + rawTokens +
+				"Content-Length: 4194304\r\n\r\n" + strings.Repeat("x", 1_100_000)},
+			"a long line of a batch": {100, "POST /channel/c/batch HTTP/1.1\r\nHost: b\r\nContent-Type: " +
+				"application/x-ndjson\r\n" + rawTokens + "Transfer-Encoding: chunked\r\n\r\n200000\r\n" + `{"Payload":"` +
+				strings.Repeat("x", 2_000_000)},
+			"a bulk with a long row": {100, "POST /channel/c/bulk HTTP/1.1\r\nHost: b\r\nContent-Type: text/csv\r\n" +
+				rawTokens + "Transfer-Encoding: chunked\r\n\r\n40000\r\n" + strings.Repeat("x", 250_000)},
+			"management, one address": {400, "PUT /channel/new HTTP/1.1\r\nHost: b\r\nContent-Type: " +
+				"application/x-www-form-urlencoded\r\nContent-Length: 60000\r\n\r\ntoken="},
 		} {
 			c := newCrowd()
 			require.NoError(t, c.add(addr, attack.conns, attack.text), what)
@@ -127,9 +135,11 @@ func TestNeighboursWideRequestsTakeLittleMemory(t *testing.T) {
 		require.True(t, strings.Contains(text, `"invalid_consumers"`) || strings.Contains(text, `"overloaded"`), text)
 	}
 	require.Less(t, p.memory("VmHWM")-before, 600, "MiB")
-	r := p.do("POST", "/channel/c/bulk", strings.Repeat("a,", 2_000_000)+"a\n", append([]string{"Content-Type", "text/csv"}, producerTokens...)...)
+	r := p.do("POST", "/channel/c/bulk", strings.Repeat("a,", 2_000_000)+"a\n",
+		append([]string{"Content-Type", "text/csv"}, producerTokens...)...)
 	require.Equal(t, 400, r.status, r.body)
-	r = p.do("POST", "/channel/c/bulk", `{"FileURL":"https://files.example/f","Format":"csv","Template":{"Payload":"`+strings.Repeat("{{a}}", 140_000)+`"}}`,
+	r = p.do("POST", "/channel/c/bulk", `{"FileURL":"https://files.example/f","Format":"csv","Template":{"Payload":"`+
+		strings.Repeat("{{a}}", 140_000)+`"}}`,
 		append([]string{"Content-Type", "application/json"}, producerTokens...)...)
 	require.Equal(t, 400, r.status)
 	require.Contains(t, r.body, "invalid_template")

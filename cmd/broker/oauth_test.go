@@ -26,7 +26,8 @@ type tokenEndpoint struct {
 }
 
 func newTokenEndpoint(t *testing.T) *tokenEndpoint {
-	e := &tokenEndpoint{current: map[string]string{}, since: map[string]time.Time{}, asked: map[string]int{}, now: map[string]int{}, expires: 12}
+	e := &tokenEndpoint{current: map[string]string{}, since: map[string]time.Time{}, asked: map[string]int{},
+		now: map[string]int{}, expires: 12}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		client, _, _ := r.BasicAuth()
 		e.count(client, 1)
@@ -105,7 +106,8 @@ func TestFaultConsumersAndBrokersOfAClientDoNotTakeTheirTokensAway(t *testing.T)
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		t.Log(len(brokers), "brokers,", len(paths), "messages,", e.asked["shared"], "tokens,", one.count()+two.count()-2*len(paths), "refused requests")
+		t.Log(len(brokers), "brokers,", len(paths), "messages,", e.asked["shared"], "tokens,", one.count()+
+			two.count()-2*len(paths), "refused requests")
 		require.Equal(t, 1, e.most, "requests for a token at a time")
 		require.GreaterOrEqual(t, e.asked["shared"], 3)
 		require.LessOrEqual(t, e.asked["shared"], 8)

@@ -79,7 +79,8 @@ func (s *orderedSink) require(t *testing.T, keys, each int) {
 // through failures, and whatever the consumer does with dead letters is as it has set.
 func TestAnOrderedConsumerGetsEachKeyInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=20ms", "BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s")
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=20ms",
+			"BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s")
 		for name, story := range map[string]func(*testing.T, *process){
 			"through failures":       orderThroughFailures,
 			"a dead letter blocks":   deadLetterBlocks,
@@ -112,7 +113,8 @@ func orderThroughFailures(t *testing.T, p *process) {
 	for n := range 50 {
 		fmt.Fprintf(&lines, `{"Payload":"batch %d","OrderingKey":"batch"}`+"\n", n)
 	}
-	r := s.do("POST", s.path("/batch"), lines.String(), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	r := s.do("POST", s.path("/batch"), lines.String(), append([]string{"Content-Type", "application/x-ndjson"},
+		producerTokens...)...)
 	require.Equal(t, 50, strings.Count(r.body, `"Status":201`), r.body)
 	eventually(t, "all deliveries", func() bool { return sink.delivered() == keys*each+50 })
 	sink.mu.Lock()
@@ -190,7 +192,8 @@ func TestALongChainBehindADeadLetterHoldsUpNothingElse(t *testing.T) {
 		for n := range long {
 			fmt.Fprintf(&lines, `{"Payload":"behind %04d","OrderingKey":"x"}`+"\n", n)
 		}
-		r := s.do("POST", s.path("/batch"), lines.String(), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+		r := s.do("POST", s.path("/batch"), lines.String(), append([]string{"Content-Type", "application/x-ndjson"},
+			producerTokens...)...)
 		require.Equal(t, long, strings.Count(r.body, `"Status":201`))
 		for n := range 20 {
 			s.awaitStatus(s.publish(fmt.Sprint("other ", n), "X-Broker-Ordering-Key", fmt.Sprint(n%3)), "DELIVERED")
@@ -286,7 +289,8 @@ func orderOfPull(t *testing.T, p *process) {
 func badOrderingKeys(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	requireProblem(t, s.post("body", "X-Broker-Ordering-Key", strings.Repeat("k", 256)), 400, "invalid_ordering_key")
-	r := s.do("POST", s.path("/batch"), `{"Payload":"x","OrderingKey":"a\nb"}`, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	r := s.do("POST", s.path("/batch"), `{"Payload":"x","OrderingKey":"a\nb"}`,
+		append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	require.Contains(t, r.body, "invalid_ordering_key")
 	require.Empty(t, s.queued("k", ""))
 }

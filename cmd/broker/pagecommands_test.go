@@ -36,7 +36,8 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 		p, printed := startDemoBroker(t, w)
 		for round := range 2 {
 			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n"
-			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md", "docs/api.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
+			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md",
+				"docs/api.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
 				text += pageCommands(t, page)
 			}
 			// The walkthrough has refusals. Whether its answers are right is another test.
@@ -44,7 +45,8 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			bash := exec.CommandContext(ctx, "bash")
 			bash.Env = append(clearedEnv(), "NO_PROXY=*")
-			bash.Dir, bash.Stdin = folder, strings.NewReader(strings.NewReplacer("http://127.0.0.1:8080", p.base, "127.0.0.1:9000", sink.listener.Addr().String()).Replace(text))
+			bash.Dir, bash.Stdin = folder, strings.NewReader(strings.NewReplacer("http://127.0.0.1:8080", p.base,
+				"127.0.0.1:9000", sink.listener.Addr().String()).Replace(text))
 			var out bytes.Buffer
 			bash.Stdout, bash.Stderr = &out, &out
 			bash.WaitDelay = time.Second
@@ -57,7 +59,8 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 			}
 			wanted := 2*start + round + 1
 			eventually(t, "the deliveries", func() bool {
-				return strings.Count(received.String(), `{"hello":"my service"}`) == wanted && strings.Count(printed.String(), `{"hello":"world"}`+"\n\n") == round+1
+				return strings.Count(received.String(), `{"hello":"my service"}`) == wanted && strings.Count(printed.String(),
+					`{"hello":"world"}`+"\n\n") == round+1
 			})
 		}
 		require.Equal(t, exitClean, p.stop())

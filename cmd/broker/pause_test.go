@@ -33,7 +33,8 @@ func halfPublish(t *testing.T, s *stage, key string) (rest func() int) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	body := "m-" + key
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nX-Broker-Message-ID: %s\r\n", s.path("/broadcast"), len(body), key)
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nX-Broker-Message-ID: %s\r\n",
+		s.path("/broadcast"), len(body), key)
 	for i := 0; i < len(producerTokens); i += 2 {
 		head += producerTokens[i] + ": " + producerTokens[i+1] + "\r\n"
 	}
@@ -55,7 +56,8 @@ func burst(t *testing.T, l *steady, n int) {
 	for i := range n {
 		fmt.Fprintf(&lines, `{"MessageID":"burst-%d","Payload":"m-burst-%[1]d"}`+"\n", i)
 	}
-	r := l.stage.do("POST", l.stage.path("/batch"), lines.String(), append(append([]string{}, producerTokens...), "Content-Type", "application/x-ndjson")...)
+	r := l.stage.do("POST", l.stage.path("/batch"), lines.String(), append(append([]string{}, producerTokens...),
+		"Content-Type", "application/x-ndjson")...)
 	require.Equal(t, 200, r.status, r.body)
 	require.Equal(t, n, strings.Count(r.body, `"Status":201`), r.body)
 	l.mu.Lock()
@@ -70,7 +72,8 @@ func nodesByKey(t *testing.T, s *stage, dsn string) map[string]int {
 	db, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
-	rows, err := db.Query("SELECT m.msg_key, m.id FROM channels c JOIN messages m ON m.channel_no = c.no WHERE c.id = ?", s.channel)
+	rows, err := db.Query("SELECT m.msg_key, m.id FROM channels c JOIN messages m ON m.channel_no = c.no WHERE c.id = ?",
+		s.channel)
 	require.NoError(t, err)
 	defer rows.Close()
 	out := map[string]int{}
@@ -170,7 +173,9 @@ func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
 	here.progress(100)
 	if len(allowed) > 2 { // the producers have waited longer than their client does: only the pause is to blame
 		here.mu.Lock()
-		here.answers = slices.DeleteFunc(here.answers, func(a told) bool { return a.sent.Before(thawed) && a.sent.Add(a.took).After(paused) })
+		here.answers = slices.DeleteFunc(here.answers, func(a told) bool {
+			return a.sent.Before(thawed) && a.sent.Add(a.took).After(paused)
+		})
 		here.mu.Unlock()
 	}
 	sum := here.finish()
@@ -183,8 +188,10 @@ func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
 	copies := w.requireAll(sink, here.bodies())
 	mu.Lock()
 	defer mu.Unlock()
-	t.Logf("paused for %v holding at least %.0f leases, with %d acknowledged; then %d more; half-read publish %d; %d copies, %d late requests; slowest answer %v",
-		thawed.Sub(paused).Round(time.Millisecond), held, before, sum.acked-before, status, copies, len(late), sum.slowest.Round(time.Millisecond))
+	t.Logf("paused for %v holding at least %.0f leases, with %d acknowledged; then %d more; half-read publish %d; %d "+
+		"copies, %d late requests; slowest answer %v",
+		thawed.Sub(paused).Round(time.Millisecond), held, before, sum.acked-before, status, copies, len(
+			late), sum.slowest.Round(time.Millisecond))
 	require.LessOrEqual(t, copies, leasesEnded(t, other)+leasesEnded(t, heir), "at most what was in flight")
 	// A request that was being written at the very moment of the pause cannot be
 	// taken back: one for each processor.

@@ -21,7 +21,8 @@ import (
 // installation says where it has set nothing.
 func TestEachConsumerHasItsPolicy(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s")
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms",
+			"BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s")
 		for name, story := range map[string]func(*testing.T, *process){
 			"attempts and waits":          attemptsOfPolicy,
 			"an answer it does not retry": rejectedByPolicy,
@@ -167,7 +168,8 @@ func tokensByPolicy(t *testing.T, p *process) {
 		return 204
 	})
 	s := p.stage(t, "k="+sink.URL)
-	s.put(s.path("/consumer/k"), "authorization", "oauth2 "+endpoint.URL+"/token?q=s3cret client s3cret a b", "maxRetries", "0")
+	s.put(s.path("/consumer/k"), "authorization", "oauth2 "+endpoint.URL+"/token?q=s3cret client s3cret a b",
+		"maxRetries", "0")
 	s.awaitStatus(s.publish("one"), "DELIVERED")
 	s.awaitStatus(s.publish("two"), "DELIVERED")
 	require.EqualValues(t, 1, asked.Load())
@@ -235,7 +237,8 @@ func statusURLOfPolicy(t *testing.T, p *process) {
 		}
 	})
 	s := p.stage(t, "k="+sink.URL)
-	require.Equal(t, 400, s.do("PUT", s.path("/consumer/k"), "statusUrl=http://127.0.0.1/none", "Content-Type", "application/x-www-form-urlencoded").status)
+	require.Equal(t, 400, s.do("PUT", s.path("/consumer/k"), "statusUrl=http://127.0.0.1/none", "Content-Type",
+		"application/x-www-form-urlencoded").status)
 	s.put(s.path("/consumer/k"), "statusUrl", sink.URL+"/status/{messageID}", "authorization", "bearer t")
 
 	status.Store(200)

@@ -15,9 +15,12 @@ func retriedStatuses(t *testing.T, p *process) {
 		retryOn string
 		reason  string
 	}{
-		{404, "5xx", "rejected"}, {500, "5xx", "attempts_exhausted"}, {404, "404", "attempts_exhausted"}, {403, "4xx", "attempts_exhausted"},
-		{501, "500", "rejected"}, {599, "599", "attempts_exhausted"}, {302, "5xx", "rejected"}, {301, "all", "attempts_exhausted"},
-		{408, "404", "attempts_exhausted"}, {425, "404", "attempts_exhausted"}, {429, "404", "attempts_exhausted"}, {503, "404", "attempts_exhausted"},
+		{404, "5xx", "rejected"}, {500, "5xx", "attempts_exhausted"}, {404, "404", "attempts_exhausted"},
+		{403, "4xx", "attempts_exhausted"},
+		{501, "500", "rejected"}, {599, "599", "attempts_exhausted"}, {302, "5xx", "rejected"},
+		{301, "all", "attempts_exhausted"},
+		{408, "404", "attempts_exhausted"}, {425, "404", "attempts_exhausted"}, {429, "404", "attempts_exhausted"},
+		{503, "404", "attempts_exhausted"},
 		{400, "all", "attempts_exhausted"}, {200, "2xx", ""},
 	} {
 		followed := newSink(t, nil)
@@ -56,7 +59,8 @@ func headersOfPolicy(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL)
 	long := strings.Repeat("v", 3000)
-	s.put(s.path("/consumer/k"), "headers", "X-Letters: é\u2028日本\n X-Blanks :\ta  b\t\nX-Empty:\r\n\nAccept: text/plain\nX-Long: "+long+"\nX-Mine: of the consumer")
+	s.put(s.path("/consumer/k"), "headers", "X-Letters: é\u2028日本\n X-Blanks :\ta  b\t\nX-Empty:\r\n\nAccept: "+
+		"text/plain\nX-Long: "+long+"\nX-Mine: of the consumer")
 	s.awaitStatus(s.publish("body", "X-Broker-Metadata-Headers", "X-Mine", "X-Mine", "of the producer"), "DELIVERED")
 	h := sink.all()[0].header
 	require.Equal(t, "é\u2028日本", h.Get("X-Letters"))
@@ -86,7 +90,8 @@ func TestTheHeaderOfTheTokenIsNotReplaced(t *testing.T) {
 				}
 			})
 			s.join("k=" + url)
-			s.put(s.path("/consumer/k"), "headers", "x-api-key: forged", "authorization", "bearer t", "statusUrl", url+"/{messageID}")
+			s.put(s.path("/consumer/k"), "headers", "x-api-key: forged", "authorization", "bearer t", "statusUrl",
+				url+"/{messageID}")
 			s.awaitStatus(s.publish("body"), "DELIVERED")
 			require.Equal(t, "POST "+want, <-asked)
 			require.Equal(t, "GET "+want, <-asked)

@@ -159,7 +159,9 @@ func TestPriorityIsStrictAcrossBrokersForPushOnRealServers(t *testing.T) {
 	a, b := w.start(), w.start()
 	s := a.stage(t, "k") // a pull consumer lets the backlog grow
 	bodies := mixed([]*stage{s, s.on(b)}, 120, func(i int) int { return i * 11 % 6 })
-	eventually(t, "the backlog to be queued", func() bool { return len(walkPages(s, "k", 100, func([]apitype.QueuedJob) {})) == 120 })
+	eventually(t, "the backlog to be queued", func() bool {
+		return len(walkPages(s, "k", 100, func([]apitype.QueuedJob) {})) == 120
+	})
 	sink := newSink(t, nil)
 	s.put(s.path("/consumer/k"), "type", "push", "callbackUrl", sink.URL)
 	eventually(t, "all", func() bool { return sink.count() == len(bodies) })
@@ -204,7 +206,8 @@ func TestPriorityIsStrictAcrossBrokersForPullOnRealServers(t *testing.T) {
 			continue
 		}
 		here.claim("k", list[0].ID)
-		require.Empty(t, there.move("k", list[0].ID, to("INFLIGHT")).header.Get("X-Broker-Lease"), "it is taken on all brokers")
+		require.Empty(t, there.move("k", list[0].ID, to("INFLIGHT")).header.Get("X-Broker-Lease"),
+			"it is taken on all brokers")
 		require.Equal(t, 202, there.move("k", list[0].ID, to("DELIVERED")).status, "any broker takes the report")
 		bodies = slices.DeleteFunc(bodies, func(s string) bool { return s == list[0].Message.Payload })
 		if turn > 12 {

@@ -69,7 +69,8 @@ func (s *stage) finish(consumer, id string) {
 var jobStates = []string{"QUEUED", "INFLIGHT", "DELIVERED", "DEAD"}
 
 func transitionTable(t *testing.T, p *process) {
-	allowed := map[string]bool{"QUEUED>INFLIGHT": true, "INFLIGHT>DELIVERED": true, "INFLIGHT>DEAD": true, "DEAD>INFLIGHT": true}
+	allowed := map[string]bool{"QUEUED>INFLIGHT": true, "INFLIGHT>DELIVERED": true, "INFLIGHT>DEAD": true,
+		"DEAD>INFLIGHT": true}
 	s := p.stage(t, "k")
 	for _, from := range jobStates {
 		for _, next := range append(jobStates, "", "inflight", "Delivered", "RETRY", "1003") {
@@ -127,7 +128,8 @@ func incrementalTimeoutRules(t *testing.T, p *process) {
 	id := s.inState("k", "QUEUED")
 	for _, step := range []string{"INFLIGHT", "INFLIGHT", "DEAD", "DEAD", "INFLIGHT", "DELIVERED", "DELIVERED"} {
 		for _, absent := range []string{"0", "null"} {
-			require.Equal(t, 202, s.move("k", id, `{"NextState":"`+step+`","IncrementalTimeout":`+absent+`}`).status, "%s is no timeout", absent)
+			require.Equal(t, 202, s.move("k", id, `{"NextState":"`+step+`","IncrementalTimeout":`+absent+`}`).status,
+				"%s is no timeout", absent)
 		}
 	}
 }
@@ -135,9 +137,12 @@ func incrementalTimeoutRules(t *testing.T, p *process) {
 func transitionBodies(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	id := s.newJob("k")
-	for _, body := range []string{"", " ", "null", "1", `"INFLIGHT"`, "[]", `["INFLIGHT"]`, "{}", `{"NextState":null}`, `{"NextState":1003}`, `{"NextState":["INFLIGHT"]}`,
-		`{"NextState":"INFLIGHT"`, `{"NextState":"INFLIGHT"}}`, `{"NextState":"INFLIGHT"}{}`, `{"NextState":"INFLIGHT",}`, `{NextState:"INFLIGHT"}`,
-		`{"NextState": "DELIVERED"/"DEAD",}`, "NextState=INFLIGHT", "\x00", strings.Repeat("[", 60_000), `{"NextState":"` + strings.Repeat("x", 60_000) + `"}`} {
+	for _, body := range []string{"", " ", "null", "1", `"INFLIGHT"`, "[]", `["INFLIGHT"]`, "{}", `{"NextState":null}`,
+		`{"NextState":1003}`, `{"NextState":["INFLIGHT"]}`,
+		`{"NextState":"INFLIGHT"`, `{"NextState":"INFLIGHT"}}`, `{"NextState":"INFLIGHT"}{}`, `{"NextState":"INFLIGHT",}`,
+		`{NextState:"INFLIGHT"}`,
+		`{"NextState": "DELIVERED"/"DEAD",}`, "NextState=INFLIGHT", "\x00", strings.Repeat("[", 60_000), `{"NextState":"` +
+			strings.Repeat("x", 60_000) + `"}`} {
 		r := s.move("k", id, body)
 		require.Equal(t, 400, r.status, "%.40q: %s", body, r.body)
 		require.Equal(t, "application/problem+json", r.header.Get("Content-Type"))
@@ -171,12 +176,15 @@ func loserIsTold(t *testing.T, p *process) {
 	lost := s.move("k", id, to("INFLIGHT"))
 	require.False(t, moved(t, lost).Claimed)
 	require.Equal(t, `{"Claimed":false,"Detail":"Another worker has this job."}`+"\n", lost.body)
-	for _, bad := range []reply{s.move("k", id, `{"NextState":"INFLIGHT","IncrementalTimeout":5}`), s.move("k", id, to("INFLIGHT"), "X-Broker-Lease", "x.1")} {
+	for _, bad := range []reply{s.move("k", id, `{"NextState":"INFLIGHT","IncrementalTimeout":5}`),
+		s.move("k", id, to("INFLIGHT"), "X-Broker-Lease", "x.1")} {
 		require.GreaterOrEqual(t, bad.status, 400)
 		require.Equal(t, "false", bad.header.Get("X-Broker-Claimed"))
 	}
-	for _, bad := range []reply{s.move("k", id, `{"NextState":"INFLIGHT","Reason":"x"}`), s.move("k", "06gvk862do000000000g", to("INFLIGHT")),
-		s.do("POST", s.path("/consumer/k/job/", id), to("INFLIGHT"), "X-Broker-Channel-Token", "c-token", "X-Broker-Consumer-Token", "wrong")} {
+	for _, bad := range []reply{s.move("k", id, `{"NextState":"INFLIGHT","Reason":"x"}`),
+		s.move("k", "06gvk862do000000000g", to("INFLIGHT")),
+		s.do("POST", s.path("/consumer/k/job/", id), to("INFLIGHT"), "X-Broker-Channel-Token", "c-token",
+			"X-Broker-Consumer-Token", "wrong")} {
 		require.GreaterOrEqual(t, bad.status, 400)
 		require.Equal(t, "false", bad.header.Get("X-Broker-Claimed"), "every answer to INFLIGHT says so: %s", bad.body)
 	}
@@ -199,7 +207,8 @@ func givenBackByLease(t *testing.T, p *process) {
 	require.True(t, more.Deadline.After(first.Deadline.Add(500*time.Second)))
 	requireProblem(t, s.move("k", id, to("QUEUED")), 400, "invalid_transition")
 	requireProblem(t, s.move("k", id, `{"NextState":"QUEUED","Delay":5}`), 400, "lease_required")
-	requireProblem(t, s.move("k", id, `{"NextState":"QUEUED","Lease":"x.1"}`, "X-Broker-Lease", first.Lease), 400, "duplicate_field")
+	requireProblem(t, s.move("k", id, `{"NextState":"QUEUED","Lease":"x.1"}`, "X-Broker-Lease", first.Lease), 400,
+		"duplicate_field")
 	requireProblem(t, s.move("k", id, to("QUEUED"), "X-Broker-Lease", "x.1"), 409, "lease_lost")
 	require.Equal(t, "INFLIGHT", s.job("k", id).Status)
 	r := s.move("k", id, to("QUEUED"), "X-Broker-Lease", first.Lease)
@@ -222,7 +231,8 @@ func leasesOfATimeout(t *testing.T, p *process) {
 	usual := moved(t, s.move("k", jobs[0].ID, to("INFLIGHT")))
 	s.put(s.path("/consumer/k"), "timeout", "50m")
 	long := moved(t, s.move("k", jobs[1].ID, to("INFLIGHT")))
-	require.True(t, long.Deadline.Before(usual.Deadline.Add(-5*time.Minute)), "50 minutes are less than the hour of the installation")
+	require.True(t, long.Deadline.Before(usual.Deadline.Add(-5*time.Minute)),
+		"50 minutes are less than the hour of the installation")
 	require.True(t, long.Deadline.After(usual.Deadline.Add(-15*time.Minute)))
 	s.publish("three")
 	s.awaitQueued("k", 1)
@@ -315,7 +325,8 @@ func wrongLease(t *testing.T, p *process) {
 	require.NotEqual(t, lease, second)
 	requireProblem(t, s.move("k", id, to("DELIVERED"), "X-Broker-Lease", lease), 409, "lease_lost")
 	require.Equal(t, 202, s.move("k", id, to("DELIVERED"), "X-Broker-Lease", second).status)
-	require.Equal(t, 202, s.move("k", id, to("DELIVERED"), "X-Broker-Lease", second).status, "a repeated report is the same state")
+	require.Equal(t, 202, s.move("k", id, to("DELIVERED"), "X-Broker-Lease", second).status,
+		"a repeated report is the same state")
 }
 
 func foreignJobs(t *testing.T, p *process) {
@@ -336,7 +347,8 @@ func foreignJobs(t *testing.T, p *process) {
 	late := message.Job(2).String()
 	requireProblem(t, s.move("late", late, to("INFLIGHT")), 404, "job_not_found")
 	requireProblem(t, s.move("late", id, to("INFLIGHT")), 401, "job_of_other_consumer")
-	for _, unknown := range []string{late, "00000000000000000000", "vvvvvvvvvvvvvvvvvvvv", id + "0", id[:19], strings.ToUpper(id), "1", "a:b@c~d"} {
+	for _, unknown := range []string{late, "00000000000000000000", "vvvvvvvvvvvvvvvvvvvv", id + "0", id[:19],
+		strings.ToUpper(id), "1", "a:b@c~d"} {
 		for _, next := range jobStates {
 			requireProblem(t, s.move("k", unknown, to(next)), 404, "job_not_found")
 		}
@@ -384,7 +396,8 @@ func pullAuthorisation(t *testing.T, p *process) {
 func pullPayloads(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	for i, body := range []string{`{"a":1}`, "", "\xff\x00\xfe", "é<&>\u2028\u0000", strings.Repeat("\x80", 100_000)} {
-		at := s.publish(body, "Content-Type", "application/x-"+fmt.Sprint(i), "X-Broker-Metadata-Headers", "X-Trace", "X-Trace", "t1", "X-Broker-Message-Priority", "9")
+		at := s.publish(body, "Content-Type", "application/x-"+fmt.Sprint(i), "X-Broker-Metadata-Headers", "X-Trace",
+			"X-Trace", "t1", "X-Broker-Message-Priority", "9")
 		j := s.awaitQueued("k", 1)[0]
 		m := s.message(at)
 		if i == 2 || i == 4 {

@@ -31,7 +31,8 @@ func TestFaultPauseOfMySQLLetsNoLeaseOfAReportedJobEnd(t *testing.T) {
 	go func() { answers <- s.move("k", single, to("DELIVERED"), "X-Broker-Lease", leases[0]).status }()
 	go func() { answers <- s.move("k", dead, to("DEAD")).status }()
 	go func() {
-		answers <- s.do("POST", s.path("/consumer/k/jobs"), `{"Updates":[{"ID":"`+batch+`","Lease":"`+leases[1]+`","NextState":"DELIVERED"}]}`,
+		answers <- s.do("POST", s.path("/consumer/k/jobs"), `{"Updates":[{"ID":"`+batch+`","Lease":"`+leases[1]+
+			`","NextState":"DELIVERED"}]}`,
 			append(consumerTokens("k"), "Content-Type", "application/json")...).status
 	}()
 

@@ -17,15 +17,18 @@ func limitRules(t *testing.T, p *process) {
 		s.publish(strconv.Itoa(i))
 	}
 	eventually(t, "a hundred jobs", func() bool { return len(s.queued("k", "limit=100")) == 100 })
-	for query, want := range map[string]int{"": 25, "limit=0": 0, "limit=1": 1, "limit=100": 100, "limit=101": 100, "limit=1000000": 100,
+	for query, want := range map[string]int{"": 25, "limit=0": 0, "limit=1": 1, "limit=100": 100, "limit=101": 100,
+		"limit=1000000":                 100,
 		"limit=99999999999999999999999": 100} {
 		require.Len(t, s.queued("k", query), want, query)
 	}
-	for _, query := range []string{"limit=-1", "limit=abc", "limit=", "limit=1.5", "limit=0x10", "limit=%20", "limit=-99999999999999999999999"} {
+	for _, query := range []string{"limit=-1", "limit=abc", "limit=", "limit=1.5", "limit=0x10", "limit=%20",
+		"limit=-99999999999999999999999"} {
 		r := s.do("GET", s.path("/consumer/k/queued-jobs?", query), "", consumerTokens("k")...)
 		requireProblem(t, r, 400, "invalid_limit")
 	}
-	for _, after := range []string{"x", "1", ".", "-1.00000000000000000000", "zzzzzzzzzzzz.00000000000000000000", "1.short"} {
+	for _, after := range []string{"x", "1", ".", "-1.00000000000000000000", "zzzzzzzzzzzz.00000000000000000000",
+		"1.short"} {
 		r := s.do("GET", s.path("/consumer/k/queued-jobs?after=", after), "", consumerTokens("k")...)
 		requireProblem(t, r, 400, "invalid_cursor")
 	}
@@ -107,5 +110,7 @@ func pullOrder(t *testing.T, p *process) {
 	require.Equal(t, []string{"2", "7", "6", "8", "1", "3", "10", "5", "11", "0", "4", "9"}, order)
 	// The list is a look: it claims nothing, and whoever looks sees the same.
 	first := s.queued("k", "limit=3")
-	require.True(t, slices.EqualFunc(first, s.queued("k", "limit=3"), func(a, b apitype.QueuedJob) bool { return a.ID == b.ID }))
+	require.True(t, slices.EqualFunc(first, s.queued("k", "limit=3"), func(a, b apitype.QueuedJob) bool {
+		return a.ID == b.ID
+	}))
 }

@@ -18,7 +18,8 @@ import (
 
 // pushSettings leave room for a busy machine: what these stories check is not
 // a matter of time.
-var pushSettings = []string{"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_RETRY_BACKOFF=200ms", "BROKER_MAX_RETRIES=1"}
+var pushSettings = []string{"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_RETRY_BACKOFF=200ms",
+	"BROKER_MAX_RETRIES=1"}
 
 func TestPush(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
@@ -53,8 +54,10 @@ func deliveryHeaders(t *testing.T, p *process) {
 		at <- r.Method + " " + r.RequestURI + " " + r.Host
 	})
 	s := p.stage(t, "k="+sink.URL, "path="+callback+"/hook/a%2Fb?x=1&y=%20")
-	own := s.publish(`{"hello":"world"}`, "Content-Type", "application/json", "X-Broker-Message-Priority", "7", "X-Broker-Message-ID", "order-1",
-		"X-Broker-Metadata-Headers", "x-tenant, traceparent", "X-Tenant", "T1", "traceparent", "00-a-b-01", "Authorization", "Bearer secret", "X-Other", "not named")
+	own := s.publish(`{"hello":"world"}`, "Content-Type", "application/json", "X-Broker-Message-Priority", "7",
+		"X-Broker-Message-ID", "order-1",
+		"X-Broker-Metadata-Headers", "x-tenant, traceparent", "X-Tenant", "T1", "traceparent", "00-a-b-01", "Authorization",
+		"Bearer secret", "X-Other", "not named")
 	m := s.awaitStatus(own, "DELIVERED")
 	u, err := url.Parse(callback)
 	require.NoError(t, err)
@@ -63,8 +66,9 @@ func deliveryHeaders(t *testing.T, p *process) {
 	h := sink.all()[0].header
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "Penstock/" + version,
-		"X-Broker-Consumer-Token": "k-token", "X-Broker-Channel-ID": s.channel, "X-Broker-Consumer-ID": "k", "X-Broker-Producer-ID": "p",
-		"X-Broker-Message-ID": "order-1", "X-Broker-Message-Priority": "7", "X-Broker-Attempt": "1",
+		"X-Broker-Consumer-Token": "k-token", "X-Broker-Channel-ID": s.channel, "X-Broker-Consumer-ID": "k",
+		"X-Broker-Producer-ID": "p",
+		"X-Broker-Message-ID":  "order-1", "X-Broker-Message-Priority": "7", "X-Broker-Attempt": "1",
 		"X-Tenant": "T1", "Traceparent": "00-a-b-01", "X-Broker-Metadata-Headers": "traceparent,x-tenant",
 		"Content-Length": "17",
 	} {
@@ -73,7 +77,8 @@ func deliveryHeaders(t *testing.T, p *process) {
 	require.Equal(t, m.Jobs[0].ID, h.Get("X-Broker-Job-ID"))
 	require.NotEmpty(t, h.Get("X-Request-ID"))
 	for name, values := range h {
-		require.NotContains(t, []string{"Authorization", "X-Other", "X-Broker-Producer-Token", "X-Broker-Channel-Token", "X-Broker-Admin-Token"}, name)
+		require.NotContains(t, []string{"Authorization", "X-Other", "X-Broker-Producer-Token", "X-Broker-Channel-Token",
+			"X-Broker-Admin-Token"}, name)
 		for _, secret := range []string{"p-token", "c-token", adminToken, "Bearer secret"} {
 			require.NotContains(t, values, secret, name)
 		}
@@ -114,7 +119,8 @@ func reachesNobody(t *testing.T, p *process) {
 func relayedHeaders(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s, next := p.stage(t, "k="+sink.URL), p.stage(t)
-	s.awaitStatus(s.publish("relayed", "X-Broker-Metadata-Headers", "x-tenant", "X-Tenant", "T1", "X-Broker-Ordering-Key", "o-1", "X-Broker-Message-Priority", "9"), "DELIVERED")
+	s.awaitStatus(s.publish("relayed", "X-Broker-Metadata-Headers", "x-tenant", "X-Tenant", "T1", "X-Broker-Ordering-Key",
+		"o-1", "X-Broker-Message-Priority", "9"), "DELIVERED")
 	var headers []string
 	for name, values := range sink.all()[0].header {
 		if strings.HasPrefix(name, "X-Broker-") && name != "X-Broker-Producer-Id" && name != "X-Broker-Message-Id" {
@@ -138,14 +144,16 @@ func exactBodies(t *testing.T, p *process) {
 		large[i] = byte(i * i >> 8)
 	}
 	bodies := map[string]string{
-		"empty": "", "one zero byte": "\x00", "every byte": string(every), "not UTF-8": "\xff\xfe\xc3\x28", "line ends": "a\r\n\r\nb\n",
+		"empty": "", "one zero byte": "\x00", "every byte": string(every), "not UTF-8": "\xff\xfe\xc3\x28",
+		"line ends":   "a\r\n\r\nb\n",
 		"spaced JSON": "{ \"a\" :1e2, \"b\":\"\\u00e9\" }\n", "markup": "<&>\u2028", "the largest": string(large),
 	}
 	got := make(chan [3]string, 2*len(bodies))
 	callback := serveHTTP(t, func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) {
 		b, err := io.ReadAll(r.Body)
 		if err == nil {
-			got <- [3]string{r.Header.Get("X-Broker-Message-ID"), fmt.Sprintf("%x", sha256.Sum256(b)), r.Header.Get("Content-Length")}
+			got <- [3]string{r.Header.Get("X-Broker-Message-ID"), fmt.Sprintf("%x", sha256.Sum256(b)),
+				r.Header.Get("Content-Length")}
 		}
 	})
 	s := p.stage(t, "k="+callback)
@@ -166,7 +174,8 @@ func exactBodies(t *testing.T, p *process) {
 func contentTypes(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL)
-	types := []string{"application/json", "text/plain; charset=ISO-8859-1", "Application/Vnd.Example+JSON;  Version=\"2\"", "multipart/form-data; boundary=x",
+	types := []string{"application/json", "text/plain; charset=ISO-8859-1", "Application/Vnd.Example+JSON;  Version=\"2\"",
+		"multipart/form-data; boundary=x",
 		"application/x-www-form-urlencoded", "not a media type"}
 	for _, ct := range types {
 		s.publish(ct, "Content-Type", ct)
@@ -176,7 +185,8 @@ func contentTypes(t *testing.T, p *process) {
 	for _, got := range sink.all() {
 		require.Equal(t, []string{got.body}, got.header.Values("Content-Type"))
 	}
-	raw := rawExchange(t, p, "POST "+s.path("/broadcast")+" HTTP/1.1\r\nHost: b\r\nContent-Length: 4\r\nX-Broker-Channel-Token: c-token\r\n"+
+	raw := rawExchange(t, p, "POST "+s.path("/broadcast")+" HTTP/1.1\r\nHost: b\r\nContent-Length: "+
+		"4\r\nX-Broker-Channel-Token: c-token\r\n"+
 		"X-Broker-Producer-ID: p\r\nX-Broker-Producer-Token: p-token\r\nX-Broker-Message-ID: bare\r\n\r\nbare")
 	require.Contains(t, raw, "201 Created")
 	eventually(t, "the bare one", func() bool { return sink.times("bare") == 1 })
@@ -207,13 +217,17 @@ func rawExchange(t *testing.T, p *process, request string) (answer string) {
 func metadataNeverOverrides(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL)
-	ours := []string{"X-Broker-Consumer-Token", "X-Broker-Message-ID", "X-Broker-Job-ID", "X-Broker-Attempt", "X-Broker-Channel-ID", "x-broker-consumer-id",
-		"X-Broker-Message-Priority", "X-Broker-Metadata-Headers", "User-Agent", "X-Request-ID", "Content-Type", "Content-Length", "Host", "Connection",
+	ours := []string{"X-Broker-Consumer-Token", "X-Broker-Message-ID", "X-Broker-Job-ID", "X-Broker-Attempt",
+		"X-Broker-Channel-ID", "x-broker-consumer-id",
+		"X-Broker-Message-Priority", "X-Broker-Metadata-Headers", "User-Agent", "X-Request-ID", "Content-Type",
+		"Content-Length", "Host", "Connection",
 		"Transfer-Encoding", "X-Broker-Producer-Token", "X-Broker-Channel-Token", "Authorization", "Cookie",
 		"X_Broker_Consumer_Token", "Content_Length", "Proxy", "X-Forwarded-For", "X-HTTP-Method-Override"}
 	headers := []string{"X-Broker-Metadata-Headers", strings.Join(ours, ",") + ",x-fine,X-Fine,x-absent", "X-Fine", "yes"}
-	for _, name := range []string{"X-Broker-Consumer-Token", "X-Broker-Job-ID", "X-Broker-Attempt", "X-Broker-Channel-ID", "X-Broker-Consumer-ID", "User-Agent",
-		"X-Request-ID", "Authorization", "Cookie", "X_Broker_Consumer_Token", "Content_Length", "Proxy", "X-Forwarded-For", "X-HTTP-Method-Override"} {
+	for _, name := range []string{"X-Broker-Consumer-Token", "X-Broker-Job-ID", "X-Broker-Attempt", "X-Broker-Channel-ID",
+		"X-Broker-Consumer-ID", "User-Agent",
+		"X-Request-ID", "Authorization", "Cookie", "X_Broker_Consumer_Token", "Content_Length", "Proxy", "X-Forwarded-For",
+		"X-HTTP-Method-Override"} {
 		headers = append(headers, name, "forged")
 	}
 	at := s.publish("body", headers...)
@@ -286,7 +300,8 @@ func statusCodes(t *testing.T, p *process) {
 	for _, code := range []int{200, 201, 202, 203, 204, 205, 206, 207, 226, 250, 299} {
 		want[code] = "DELIVERED"
 	}
-	for _, code := range []int{400, 401, 403, 404, 405, 408, 409, 413, 422, 425, 429, 499, 500, 501, 502, 503, 504, 599, 600, 999} {
+	for _, code := range []int{400, 401, 403, 404, 405, 408, 409, 413, 422, 425, 429, 499, 500, 501, 502, 503, 504, 599,
+		600, 999} {
 		want[code] = "DEAD"
 	}
 	sink := newSink(t, func(_ int, r received) int {
@@ -312,7 +327,8 @@ func statusCodes(t *testing.T, p *process) {
 
 func brokenAnswers(t *testing.T, p *process) {
 	answers := map[string]string{
-		"closed": "", "no HTTP": "hello\r\n\r\n", "half a line": "HTTP/1.1 2", "no code": "HTTP/1.1 abc OK\r\n\r\n", "only continue": "HTTP/1.1 100 Continue\r\n\r\n",
+		"closed": "", "no HTTP": "hello\r\n\r\n", "half a line": "HTTP/1.1 2", "no code": "HTTP/1.1 abc OK\r\n\r\n",
+		"only continue": "HTTP/1.1 100 Continue\r\n\r\n",
 	}
 	callback := serveHTTP(t, func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) {
 		b, _ := io.ReadAll(r.Body)

@@ -55,9 +55,12 @@ func TestAProducerThatStoresAsMuchAsItMayIsRefusedOnEveryWayIn(t *testing.T) {
 			requireFull(t, "a message", post("/channel/c/broadcast", kilobyte))
 			requireFull(t, "a request", post("/channel/c/request", kilobyte, "Prefer", "wait=0"))
 			requireFull(t, "a schedule", post("/channel/c/broadcast", kilobyte, "X-Broker-Scheduled-For", at))
-			requireFull(t, "an event", post("/channel/c/broadcast", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data":"`+kilobyte+`"}`, "Content-Type", "application/cloudevents+json"))
+			requireFull(t, "an event", post("/channel/c/broadcast",
+				`{"specversion":"1.0","id":"1","source":"/s","type":"t","data":"`+kilobyte+`"}`, "Content-Type",
+				"application/cloudevents+json"))
 			requireFull(t, "a line", post("/channel/c/batch", `{"Payload":"`+kilobyte+`"}`, "Content-Type", ndjson))
-			requireFull(t, "a line with a time", post("/channel/c/batch", `{"Payload":"`+kilobyte+`","ScheduledFor":"`+at+`"}`, "Content-Type", ndjson))
+			requireFull(t, "a line with a time", post("/channel/c/batch", `{"Payload":"`+kilobyte+`","ScheduledFor":"`+at+`"}`,
+				"Content-Type", ndjson))
 			requireFull(t, "a bulk", post("/channel/c/bulk", `{"Payload":"`+kilobyte+`"}`, "Content-Type", ndjson))
 		}
 		full()
@@ -80,7 +83,8 @@ func TestAProducerThatStoresAsMuchAsItMayIsRefusedOnEveryWayIn(t *testing.T) {
 			require.Equal(t, 201, post("/channel/c/broadcast", kilobyte).status)
 		}
 		for _, value := range []string{"-1", "+1", "1.5", "x", "1125899906842625"} {
-			r := p.do("PUT", "/producer/p", "maxStoredBytes="+strings.ReplaceAll(value, "+", "%2B"), "Content-Type", "application/x-www-form-urlencoded")
+			r := p.do("PUT", "/producer/p", "maxStoredBytes="+strings.ReplaceAll(value, "+", "%2B"), "Content-Type",
+				"application/x-www-form-urlencoded")
 			require.Equal(t, 400, r.status, value)
 		}
 	})
@@ -139,7 +143,9 @@ func TestRealBrokersShareTheBoundOfAProducer(t *testing.T) {
 	require.GreaterOrEqual(t, stored, 64)
 	require.LessOrEqual(t, stored, 128+2)
 	for _, p := range brokers {
-		eventually(t, "the bound on each broker", func() bool { return p.broadcast(strings.Repeat("x", 1<<10)).status == 429 })
+		eventually(t, "the bound on each broker", func() bool {
+			return p.broadcast(strings.Repeat("x", 1<<10)).status == 429
+		})
 	}
 }
 
@@ -164,8 +170,11 @@ func TestMessagesOfARecurrenceWaitForRoom(t *testing.T) {
 		m := s.scheduled(at)
 		require.Equal(t, "SCHEDULED", m.Status)
 		require.LessOrEqual(t, m.Occurrence, 3)
-		eventually(t, "the message that was scheduled alone", func() bool { return s.scheduled(alone).Status == "DISPATCHED" })
-		require.LessOrEqual(t, s.counts().Counts.Dispatched.Count, 3, "the alone one, and those of the recurrence that had room")
+		eventually(t, "the message that was scheduled alone", func() bool {
+			return s.scheduled(alone).Status == "DISPATCHED"
+		})
+		require.LessOrEqual(t, s.counts().Counts.Dispatched.Count, 3,
+			"the alone one, and those of the recurrence that had room")
 		require.Contains(t, p.log.String(), "messages of recurrences wait")
 		postponed, err := p.metric("penstock_scheduled_postponed_total")
 		require.NoError(t, err)

@@ -44,7 +44,8 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 		filter := func(text string) reply {
 			return s.put(s.path("/consumer/picky"), "filter", text)
 		}
-		filter("payload.n >= 2 && headers['x-kind'] == 'k' || contentType == 'text/plain' && priority > 5 || producer == 'nobody'")
+		filter("payload.n >= 2 && headers['x-kind'] == 'k' || contentType == 'text/plain' && priority > 5 || producer == " +
+			"'nobody'")
 		carried := []string{"X-Broker-Metadata-Headers", "X-Kind", "X-Kind", "k"}
 		left := s.publish(`{"n":1}`, carried...)
 		s.publish(`{"n":2}`, carried...)
@@ -75,16 +76,20 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 		require.Contains(t, refused.body, "column 12")
 
 		// The other ways in.
-		results := s.lines(`{"Payload":"{\"n\":5}","Consumers":["picky"]}`, `{"Payload":"{\"n\":5}","Headers":{"X-Kind":"k"},"Consumers":["picky"]}`,
+		results := s.lines(`{"Payload":"{\"n\":5}","Consumers":["picky"]}`,
+			`{"Payload":"{\"n\":5}","Headers":{"X-Kind":"k"},"Consumers":["picky"]}`,
 			`{"Payload":"x","Consumers":["none"]}`, `{"Payload":"x","Consumers":[]}`, `{"Payload":"x","Consumers":"a"}`)
 		for i, status := range []int{201, 201, 400, 400, 400} {
 			require.Equal(t, status, results[i].Status, i)
 		}
 		filter("headers['ce-type'] == 'sold'")
-		event := []string{"Content-Type", "application/json", "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/s", "ce-type"}
+		event := []string{"Content-Type", "application/json", "ce-specversion", "1.0", "ce-id", "1", "ce-source",
+			"/s", "ce-type"}
 		s.publish(`1`, append(event, "sold")...)
-		s.publish(`{"specversion":"1.0","id":"2","source":"/s","type":"sold","data":2}`, "Content-Type", "application/cloudevents+json")
-		s.publish(`{"specversion":"1.0","id":"3","source":"/s","type":"bought","data":2}`, "Content-Type", "application/cloudevents+json")
+		s.publish(`{"specversion":"1.0","id":"2","source":"/s","type":"sold","data":2}`, "Content-Type",
+			"application/cloudevents+json")
+		s.publish(`{"specversion":"1.0","id":"3","source":"/s","type":"bought","data":2}`, "Content-Type",
+			"application/cloudevents+json")
 		s.awaitQueued("picky", 6)
 		s.put(s.path("/consumer/gone"), "token", "gone-token", "type", "pull")
 		at := time.Now().Add(1500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
@@ -132,7 +137,8 @@ func TestAChangedFilterCountsOnEveryBroker(t *testing.T) {
 				body := fmt.Sprintf("%d-%d-%d", n, i, priority)
 				wanted[body] = priority == n
 				wg.Go(func() {
-					r, err := p.ask("POST", s.path("/broadcast"), body, append([]string{"X-Broker-Message-Priority", strconv.Itoa(priority), "X-Broker-Message-ID", body}, producerTokens...)...)
+					r, err := p.ask("POST", s.path("/broadcast"), body, append([]string{"X-Broker-Message-Priority",
+						strconv.Itoa(priority), "X-Broker-Message-ID", body}, producerTokens...)...)
 					if err != nil || r.status != 201 {
 						t.Errorf("%s: %v %s", body, err, r.body)
 					}

@@ -19,7 +19,8 @@ import (
 // clockedWorld has a Redis whose clock the test sets.
 func clockedWorld(t *testing.T) (*world, *servers.ClockedRedisServer) {
 	server := servers.StartRedisClocked(t)
-	return &world{t: t, redis: server.RedisServer, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}, server
+	return &world{t: t, redis: server.RedisServer, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t),
+		"BROKER_REDIS_URL=" + server.URL()}}, server
 }
 
 // jump sets the clock of Redis and requires that scripts see it.
@@ -40,7 +41,8 @@ func jump(t *testing.T, server *servers.ClockedRedisServer, by time.Duration) {
 func TestFaultRedisClockJumpsAnHourForward(t *testing.T) {
 	t.Parallel()
 	w, server := clockedWorld(t)
-	w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_CONSUMER_CONCURRENCY=16", "BROKER_RETRY_BACKOFF=30m", "BROKER_RETRY_MAX_DELAY=30m")
+	w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_CONSUMER_CONCURRENCY=16",
+		"BROKER_RETRY_BACKOFF=30m", "BROKER_RETRY_MAX_DELAY=30m")
 	var refused atomic.Int32
 	sink := newSink(t, func(_ int, r received) int {
 		if r.body == "m-later" && refused.Add(1) == 1 {

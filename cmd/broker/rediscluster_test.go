@@ -28,7 +28,8 @@ func newClusterStage(t *testing.T, consumers int, env ...string) *clusterStage {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + cluster.URL()}}
-	s := &clusterStage{process: w.with(patient...).with(env...).start(), t: t, cluster: cluster, sinks: map[string]*sink{}, slots: map[string]int{}}
+	s := &clusterStage{process: w.with(patient...).with(env...).start(), t: t, cluster: cluster, sinks: map[string]*sink{},
+		slots: map[string]int{}}
 	s.sample("pull")
 	// In an empty database consumers are numbered as they come.
 	q := redisq.New(nil, redisq.Options{})

@@ -22,7 +22,8 @@ type addressed interface{ Port() int }
 // admin is a client that stays logged in, with one connection.
 func admin(t testing.TB, n addressed) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(n.Port())), Protocol: 2, PoolSize: 1, MaxRetries: -1,
+	c := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(n.Port())), Protocol: 2,
+		PoolSize: 1, MaxRetries: -1,
 		DisableIdentity: true})
 	t.Cleanup(func() { _ = c.Close() }) // its server may be gone
 	return c
@@ -103,7 +104,8 @@ var refusals = map[string]refusal{
 	"LOADING": {
 		args: []string{"--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"}, // µs for each key
 		before: func(t *testing.T, a *redis.Client) {
-			require.NoError(t, a.Eval(t.Context(), "for i = 1, 2000 do redis.call('SET', 'filler' .. i, i) end return 1", nil).Err())
+			require.NoError(t, a.Eval(t.Context(), "for i = 1, 2000 do redis.call('SET', 'filler' .. i, i) end return 1",
+				nil).Err())
 			require.NoError(t, a.Save(t.Context()).Err())
 		},
 		begin: func(t *testing.T, s *servers.RedisServer, a *redis.Client) {
@@ -127,7 +129,8 @@ func TestFaultRedisRefusesForAWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := servers.StartRedis(t, r.args...)
-			w := &world{t: t, redis: server, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + server.URL()}}
+			w := &world{t: t, redis: server, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" +
+				server.URL()}}
 			w.with(patient...)
 			sink := newSink(t, nil)
 			p := w.start()
@@ -175,7 +178,8 @@ func TestFaultRedisThatIsFullHoldsUpFanOutAlone(t *testing.T) {
 	p.publish("m-1")
 	eventually(t, "the metric that tells of it", func() bool {
 		r := p.do("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken)
-		return strings.Contains(r.body, "\npenstock_fanout_errors_total ") && !strings.Contains(r.body, "\npenstock_fanout_errors_total 0\n")
+		return strings.Contains(r.body, "\npenstock_fanout_errors_total ") &&
+			!strings.Contains(r.body, "\npenstock_fanout_errors_total 0\n")
 	})
 	p.awaitWalk()
 	require.Zero(t, sink.times("m-1"), "Redis has no room for the job, and the fail-safe finds none either")

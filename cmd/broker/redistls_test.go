@@ -44,8 +44,10 @@ func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 
 // leastRights are the rules in docs/configuration.md, without name and password, and without the
 // command of a Redis whose clock went back.
-const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +config|get +eval +evalsha +publish +subscribe " +
-	"+time +exists +hdel +hget +hgetall +hincrby +hmget +hset +hsetnx +pexpire +zadd +zcard +zcount +zmscore +zpopmin +zrange +zrangebyscore +zrem"
+const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +config|get +eval +evalsha +publish " +
+	"+subscribe " +
+	"+time +exists +hdel +hget +hgetall +hincrby +hmget +hset +hsetnx +pexpire +zadd +zcard +zcount +zmscore +zpopmin " +
+	"+zrange +zrangebyscore +zrem"
 
 var scriptCommand = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 
@@ -144,7 +146,9 @@ func useEverything(t *testing.T, w *world) {
 	require.NotEmpty(t, jobs)
 	require.Equal(t, 202, p.move("pull", jobs[0]["ID"].(string), to("INFLIGHT")).status)
 	eventually(t, "its lease to end", func() bool {
-		return slices.ContainsFunc(p.queued("pull", "limit=100"), func(j map[string]any) bool { return j["Attempts"].(float64) > 0 })
+		return slices.ContainsFunc(p.queued("pull", "limit=100"), func(j map[string]any) bool {
+			return j["Attempts"].(float64) > 0
+		})
 	})
 	require.Zero(t, p.stop())
 	require.Zero(t, other.stop())

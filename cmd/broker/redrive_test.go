@@ -93,7 +93,8 @@ func redrivePushDLQ(t *testing.T, p *process) {
 	requireProblem(t, s.redriveAll("k", "wrong"), 400, "requeue_token_mismatch")
 	requireProblem(t, s.redriveAll("k", "other-token"), 400, "requeue_token_mismatch")
 	requireProblem(t, s.redriveAll("k", ""), 400, "requeue_token_mismatch")
-	requireProblem(t, s.do("POST", s.path("/consumer/k/dlq"), "requeue=k-token", "Content-Type", "text/plain"), 415, "unsupported_media_type")
+	requireProblem(t, s.do("POST", s.path("/consumer/k/dlq"), "requeue=k-token", "Content-Type", "text/plain"), 415,
+		"unsupported_media_type")
 	requireProblem(t, s.redriveAll("nobody", "k-token"), 404, "consumer_not_found")
 	require.Len(t, s.dead("k", 100), n)
 	require.Equal(t, n, sink.count())
@@ -147,7 +148,8 @@ func requeueOne(t *testing.T, p *process) {
 	requireProblem(t, s.do("POST", url, "", "X-Broker-Channel-Token", "c-token"), 403, "consumer_token_mismatch")
 	requireProblem(t, s.do("POST", url, "", consumerTokens("pull")...), 403, "consumer_token_mismatch")
 	requireProblem(t, s.do("POST", foreign, "", consumerTokens("pull")...), 404, "job_not_found")
-	requireProblem(t, s.do("POST", s.path("/consumer/pull/job/", pulled, "/requeue-dead-job"), "", consumerTokens("pull")...), 400, "job_not_dead")
+	requireProblem(t, s.do("POST", s.path("/consumer/pull/job/", pulled, "/requeue-dead-job"), "",
+		consumerTokens("pull")...), 400, "job_not_dead")
 	require.Equal(t, 1, sink.count())
 	sink.works.Store(true)
 	require.Equal(t, 202, s.do("POST", url, "", consumerTokens("k")...).status)
@@ -172,9 +174,11 @@ func retriggerByConsumer(t *testing.T, p *process) {
 	requireProblem(t, s.do("POST", mine, "", "X-Broker-Consumer-Token", "pull-token"), 403, "consumer_token_mismatch")
 	requireProblem(t, s.do("POST", mine, "", "X-Broker-Admin-Token", "wrong"), 403, "admin_token_mismatch")
 	requireProblem(t, s.do("POST", waiting, "", "X-Broker-Consumer-Token", "pull-token"), 400, "job_not_dead")
-	requireProblem(t, s.do("POST", at+"/job/00000000000000000000/re-trigger", "", "X-Broker-Admin-Token", adminToken), 404, "job_not_found")
+	requireProblem(t, s.do("POST", at+"/job/00000000000000000000/re-trigger", "", "X-Broker-Admin-Token", adminToken), 404,
+		"job_not_found")
 	other := s.publish("other")
-	requireProblem(t, s.do("POST", other+"/job/"+jobs[0].ID+"/re-trigger", "", "X-Broker-Admin-Token", adminToken), 404, "job_not_found")
+	requireProblem(t, s.do("POST", other+"/job/"+jobs[0].ID+"/re-trigger", "", "X-Broker-Admin-Token", adminToken), 404,
+		"job_not_found")
 	require.Equal(t, 1, sink.times("body"))
 	sink.works.Store(true)
 	require.Equal(t, 202, s.do("POST", mine, "", "X-Broker-Consumer-Token", "k-token").status)
@@ -208,7 +212,8 @@ func retriggerMessage(t *testing.T, p *process) {
 	requireProblem(t, s.do("POST", url, ""), 401, "token_missing")
 	requireProblem(t, s.do("POST", url, "", consumerTokens("k")...), 401, "token_missing")
 	requireProblem(t, s.do("POST", url, "", "X-Broker-Admin-Token", "k-token"), 403, "admin_token_mismatch")
-	requireProblem(t, s.do("POST", s.path("/message/none/re-trigger"), "", "X-Broker-Admin-Token", adminToken), 404, "message_not_found")
+	requireProblem(t, s.do("POST", s.path("/message/none/re-trigger"), "", "X-Broker-Admin-Token", adminToken), 404,
+		"message_not_found")
 	for range 5 {
 		require.Equal(t, 202, s.do("POST", url, "", "X-Broker-Admin-Token", adminToken).status)
 	}
@@ -221,7 +226,8 @@ func retriggerMessage(t *testing.T, p *process) {
 // With an hour to wait, only the admin's word brings the next attempt.
 func TestRedriveTheAdminMayRetriggerAJobThatWaitsForItsRetry(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_RETRY_BACKOFF=1h", "BROKER_RETRY_MAX_DELAY=2h", "BROKER_MAX_RETRIES=2")
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_RETRY_BACKOFF=1h", "BROKER_RETRY_MAX_DELAY=2h",
+			"BROKER_MAX_RETRIES=2")
 		sink := newSwitchSink(t)
 		s := p.stage(t, "k="+sink.URL)
 		at := s.publish("body")

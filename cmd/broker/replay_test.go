@@ -70,9 +70,11 @@ func acknowledged(t *testing.T, p *process) {
 func acknowledgedLines(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	s.put(s.path(), "duplicates", "acknowledge")
-	lines := `{"MessageID":"a","Payload":"1"}` + "\n" + `{"MessageID":"a","Payload":"1"}` + "\n" + `{"MessageID":"a","Payload":"2"}` + "\n"
+	lines := `{"MessageID":"a","Payload":"1"}` + "\n" + `{"MessageID":"a","Payload":"1"}` + "\n" +
+		`{"MessageID":"a","Payload":"2"}` + "\n"
 	for round := range 2 {
-		r := s.do("POST", s.path("/batch"), lines, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+		r := s.do("POST", s.path("/batch"), lines, append([]string{"Content-Type", "application/x-ndjson"},
+			producerTokens...)...)
 		status := []int{201, 200, 409}
 		if round > 0 {
 			status[0] = 200
@@ -91,7 +93,8 @@ func acknowledgedLines(t *testing.T, p *process) {
 // as returns the tokens of another producer.
 func (s *stage) as(producer string) []string {
 	s.put("/producer/"+producer, "token", producer+"-token")
-	return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token", producer + "-token"}
+	return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token",
+		producer + "-token"}
 }
 
 func identityOfProducers(t *testing.T, p *process) {
@@ -129,7 +132,8 @@ func identityOfProducers(t *testing.T, p *process) {
 	}
 	requireProblem(t, post(one, "long", strings.Repeat("x", 248)), 400, "invalid_message_id")
 	require.Equal(t, 201, post(one, "longest", strings.Repeat("x", 247)).status)
-	line := s.do("POST", s.path("/batch"), `{"MessageID":"x","Payload":"of one"}`, append([]string{"Content-Type", "application/x-ndjson"}, one...)...)
+	line := s.do("POST", s.path("/batch"), `{"MessageID":"x","Payload":"of one"}`,
+		append([]string{"Content-Type", "application/x-ndjson"}, one...)...)
 	require.Contains(t, line.body, `"code":"duplicate_message_id"`)
 	require.Contains(t, line.body, `"MessageID":"x","Location":"`+a.header.Get("Location")+`"`)
 }
@@ -167,7 +171,8 @@ func idempotencyKeyOfProducers(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	var at []string
 	for _, producer := range []string{"one", "two"} {
-		r := s.do("POST", s.path("/broadcast"), "of "+producer, append([]string{"Idempotency-Key", "k"}, s.as(producer)...)...)
+		r := s.do("POST", s.path("/broadcast"), "of "+producer, append([]string{"Idempotency-Key", "k"},
+			s.as(producer)...)...)
 		require.Equal(t, 201, r.status, r.body)
 		at = append(at, r.header.Get("Location"))
 	}
@@ -181,7 +186,8 @@ func badIdempotencyKeys(t *testing.T, p *process) {
 		requireProblem(t, s.post("x", "Idempotency-Key", key), 400, "invalid_idempotency_key")
 	}
 	requireProblem(t, s.post("x", "Idempotency-Key", "k", "X-Broker-Message-ID", "m"), 400, "invalid_idempotency_key")
-	requireProblem(t, s.do("POST", s.path("/batch"), "{}", append([]string{"Content-Type", "application/x-ndjson", "Idempotency-Key", "k"}, producerTokens...)...), 400, "invalid_idempotency_key")
+	requireProblem(t, s.do("POST", s.path("/batch"), "{}", append([]string{"Content-Type", "application/x-ndjson",
+		"Idempotency-Key", "k"}, producerTokens...)...), 400, "invalid_idempotency_key")
 	require.Equal(t, 201, s.post("x", "Idempotency-Key", `"a \"b\" \\"`).status)
 	require.Equal(t, "true", s.post("x", "Idempotency-Key", `a "b" \`).header.Get(replayed))
 	require.Len(t, s.awaitQueued("k", 1), 1)

@@ -145,7 +145,8 @@ func replayOfATime(t *testing.T, p *process) {
 	time.Sleep(200 * time.Millisecond) // the clock of a broker is corrected by that of the store
 	s.publish("newer", "X-Broker-Message-ID", "newer")
 	done := s.awaitReplay(at, "DONE")
-	require.Equal(t, [5]int64{10, 50, 10, 10, 0}, [5]int64{done.Matched, done.Bytes, done.Replayed, done.Delivered, done.Dead})
+	require.Equal(t, [5]int64{10, 50, 10, 10, 0}, [5]int64{done.Matched, done.Bytes, done.Replayed, done.Delivered,
+		done.Dead})
 	requireCopies(t, sink, done.ID, 10)
 	require.Zero(t, copies(sink, done.ID)["m4"]+copies(sink, done.ID)["newer"])
 	eventually(t, "the newer message", func() bool { return sink.count() == 26 })
@@ -371,7 +372,8 @@ func replayPulled(t *testing.T, p *process) {
 		}
 		update += fmt.Sprintf(`{"ID":%q,"Lease":%q,"NextState":"DELIVERED"}`, j.ID, j.Lease)
 	}
-	r = s.do("POST", s.path("/consumer/k/jobs"), update+`,{"ID":"`+jobs[0].ID+`","Lease":"999999~x","NextState":"DELIVERED"}]}`, consumerTokens("k")...)
+	r = s.do("POST", s.path("/consumer/k/jobs"), update+`,{"ID":"`+jobs[0].ID+
+		`","Lease":"999999~x","NextState":"DELIVERED"}]}`, consumerTokens("k")...)
 	require.Equal(t, 2, strings.Count(r.body, `"Status":202`), r.body)
 	require.Equal(t, 1, strings.Count(r.body, `"code":"lease_lost"`), r.body)
 	done := s.awaitReplay(at, "DONE")
@@ -415,10 +417,13 @@ func replayRetries(t *testing.T, p *process) {
 	strictjson.Decode(t, []byte(r.body), &dead)
 	require.Len(t, dead.DeadJobs, 1, r.body)
 	require.Equal(t, s.path("/message/m0"), dead.DeadJobs[0].MessageURL)
-	require.Equal(t, []any{"DEAD", 500, 2, ""}, []any{dead.DeadJobs[0].Status, dead.DeadJobs[0].StatusCode, dead.DeadJobs[0].Attempts, dead.DeadJobs[0].JobRequeueURL})
-	require.JSONEq(t, `{"DeadJobs":[],"Pages":{}}`, s.do("GET", s.path("/consumer/k/dlq"), "").body, "the job of the consumer is delivered")
+	require.Equal(t, []any{"DEAD", 500, 2, ""}, []any{dead.DeadJobs[0].Status, dead.DeadJobs[0].StatusCode,
+		dead.DeadJobs[0].Attempts, dead.DeadJobs[0].JobRequeueURL})
+	require.JSONEq(t, `{"DeadJobs":[],"Pages":{}}`, s.do("GET", s.path("/consumer/k/dlq"), "").body,
+		"the job of the consumer is delivered")
 	requireProblem(t, s.do("GET", s.path("/consumer/k/replay/0/dlq"), ""), 404, "replay_not_found")
-	require.NotContains(t, s.do("GET", s.path("/consumer/k/dlq"), "").body, `"Status":"DEAD"`, "the job itself was delivered")
+	require.NotContains(t, s.do("GET", s.path("/consumer/k/dlq"), "").body, `"Status":"DEAD"`,
+		"the job itself was delivered")
 }
 
 func replayOfTheDeleted(t *testing.T, p *process) {
@@ -437,7 +442,8 @@ func replayOfTheDeleted(t *testing.T, p *process) {
 
 func TestReplayGoesOnAfterAKillAtEachPoint(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		for _, point := range []string{failpoint.AfterReplay, failpoint.AfterReplayPage, failpoint.AfterReplayAdvance, failpoint.AfterClaim, failpoint.AfterPost, failpoint.AfterOutcome} {
+		for _, point := range []string{failpoint.AfterReplay, failpoint.AfterReplayPage, failpoint.AfterReplayAdvance,
+			failpoint.AfterClaim, failpoint.AfterPost, failpoint.AfterOutcome} {
 			t.Run(point, func(t *testing.T) {
 				sink := newSink(t, nil)
 				p := w.start()

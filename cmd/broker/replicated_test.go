@@ -15,7 +15,8 @@ import (
 // replicatedWorld is a world whose store is a pair.
 func replicatedWorld(t *testing.T, pair *servers.MySQLPair) *world {
 	redis := servers.StartRedis(t)
-	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + pair.Primary.DSN(), "BROKER_REDIS_URL=" + redis.URL()}}
+	return &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + pair.Primary.DSN(), "BROKER_REDIS_URL=" +
+		redis.URL()}}
 }
 
 func TestAReplicatedChannelAnswers201OnlyWithASemiSynchronousMySQLReplica(t *testing.T) {
@@ -28,7 +29,8 @@ func TestAReplicatedChannelAnswers201OnlyWithASemiSynchronousMySQLReplica(t *tes
 	require.Equal(t, 201, r.status, r.body)
 	require.Equal(t, "replicated", r.header.Get(ackHeader))
 	require.Equal(t, 201, p.broadcast("two", "X-Broker-Message-ID", "two").status)
-	batch := p.do("POST", "/channel/c/batch", `{"Payload":"line"}`, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	batch := p.do("POST", "/channel/c/batch", `{"Payload":"line"}`,
+		append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	require.Equal(t, "replicated", batch.header.Get(ackHeader))
 	require.Contains(t, batch.body, `{"Status":201,"Ack":"replicated"`)
 	pair.Replica.Kill()
@@ -90,19 +92,29 @@ func waysIn(p *process) []way {
 	return []way{
 		{"a message with an ID", post("/channel/c/broadcast", "x", "X-Broker-Message-ID", "id"), status(409)},
 		{"a message with an Idempotency-Key", post("/channel/c/broadcast", "x", "Idempotency-Key", "key"), status(201)},
-		{"an event", post("/channel/c/broadcast", `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`, "Content-Type", "application/cloudevents+json"), status(409)},
-		{"a message whose repeat is acknowledged", post("/channel/ack/broadcast", "x", "X-Broker-Message-ID", "id"), status(200)},
+		{"an event", post("/channel/c/broadcast", `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`, "Content-Type",
+			"application/cloudevents+json"), status(409)},
+		{"a message whose repeat is acknowledged", post("/channel/ack/broadcast", "x", "X-Broker-Message-ID", "id"),
+			status(200)},
 		{"a request", post("/channel/c/request", "x", "X-Broker-Message-ID", "request", "Prefer", "wait=0"), status(409)},
-		{"a request with an Idempotency-Key", post("/channel/c/request", "x", "Idempotency-Key", "request", "Prefer", "wait=0"), status(202)},
-		{"a schedule", post("/channel/c/broadcast", "x", "X-Broker-Message-ID", "later", "X-Broker-Scheduled-For", at), status(409)},
-		{"a schedule with an Idempotency-Key", post("/channel/c/broadcast", "x", "Idempotency-Key", "later", "X-Broker-Scheduled-For", at), status(201)},
+		{"a request with an Idempotency-Key", post("/channel/c/request", "x", "Idempotency-Key", "request", "Prefer",
+			"wait=0"), status(202)},
+		{"a schedule", post("/channel/c/broadcast", "x", "X-Broker-Message-ID", "later", "X-Broker-Scheduled-For", at),
+			status(409)},
+		{"a schedule with an Idempotency-Key", post("/channel/c/broadcast", "x", "Idempotency-Key", "later",
+			"X-Broker-Scheduled-For", at), status(201)},
 		{"a change of the schedule moved", func() reply {
-			return p.do("PUT", "/channel/c/scheduled-message/moved", "y", append([]string{"X-Broker-Delay", "2h"}, producerTokens...)...)
+			return p.do("PUT", "/channel/c/scheduled-message/moved", "y", append([]string{"X-Broker-Delay", "2h"},
+				producerTokens...)...)
 		}, status(200)},
-		{"a line", post("/channel/c/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type", ndjson), line(ack + `"line"`)},
-		{"a line that is acknowledged", post("/channel/ack/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type", ndjson), line(`{"Status":200,` + ack + `"line"`)},
-		{"an event of a batch", post("/channel/c/batch", `[{"specversion":"1.0","id":"2","source":"/s","type":"t"}]`, "Content-Type", "application/cloudevents-batch+json"), line(ack)},
-		{"a line with a time", post("/channel/c/batch", `{"MessageID":"lines","Payload":"x","ScheduledFor":"`+at+`"}`, "Content-Type", ndjson), line(ack + `"lines"`)},
+		{"a line", post("/channel/c/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type", ndjson),
+			line(ack + `"line"`)},
+		{"a line that is acknowledged", post("/channel/ack/batch", `{"MessageID":"line","Payload":"x"}`, "Content-Type",
+			ndjson), line(`{"Status":200,` + ack + `"line"`)},
+		{"an event of a batch", post("/channel/c/batch", `[{"specversion":"1.0","id":"2","source":"/s","type":"t"}]`,
+			"Content-Type", "application/cloudevents-batch+json"), line(ack)},
+		{"a line with a time", post("/channel/c/batch", `{"MessageID":"lines","Payload":"x","ScheduledFor":"`+at+`"}`,
+			"Content-Type", ndjson), line(ack + `"lines"`)},
 	}
 }
 
@@ -166,7 +178,8 @@ func TestNothingIsAcknowledgedAsReplicatedByAMySQLThatLostItsReplica(t *testing.
 	p.put("/channel/ack", "ack", "replicated", "duplicates", "acknowledge", "token", "c-token")
 	require.Equal(t, 201, p.broadcast("x", "X-Broker-Message-ID", "moved", "X-Broker-Delay", "1h").status)
 	bulk := func() reply {
-		return p.do("POST", "/channel/c/bulk", `{"Payload":"x"}`, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+		return p.do("POST", "/channel/c/bulk", `{"Payload":"x"}`, append([]string{"Content-Type", "application/x-ndjson"},
+			producerTokens...)...)
 	}
 	r := bulk()
 	require.Equal(t, 202, r.status, r.body)
@@ -182,7 +195,8 @@ func TestNothingIsAcknowledgedAsReplicatedByAMySQLThatLostItsReplica(t *testing.
 			require.Contains(t, r.body, `"not_replicated"`, w.name)
 		}
 	}
-	require.Len(t, p.do("GET", "/channel/c/bulks", "", producerTokens...).json(t)["Result"], 1, "a bulk is not even stored")
+	require.Len(t, p.do("GET", "/channel/c/bulks", "", producerTokens...).json(t)["Result"], 1,
+		"a bulk is not even stored")
 	p.put("/channel/c", "ack", "")
 	require.Equal(t, 201, p.broadcast("durable again").status)
 }
@@ -223,5 +237,7 @@ func TestAReceiptOfAJournalIsRedeemedOnlyWhenAReplicaOfMySQLWhichStallsHasTheMes
 	}
 	p.put("/channel/c", "ack", "journal")
 	pair.Replica.Pause()
-	eventually(t, "the promise of ack=journal, which is one server", func() bool { return other.do("GET", first, "").status == 303 })
+	eventually(t, "the promise of ack=journal, which is one server", func() bool {
+		return other.do("GET", first, "").status == 303
+	})
 }

@@ -51,10 +51,12 @@ func (s *stage) rescheduled(location, body string, headers ...string) (m apitype
 func changedToEarlier(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL)
-	byTime, byDelay, now := s.later(in(time.Hour), "time"), s.delayed("1h", "delay", "X-Broker-Message-ID", "d"), s.delayed("2h", "now")
+	byTime, byDelay, now := s.later(in(time.Hour), "time"), s.delayed("1h", "delay", "X-Broker-Message-ID",
+		"d"), s.delayed("2h", "now")
 	began := time.Now()
 	due := began.Add(1500 * time.Millisecond)
-	require.WithinDuration(t, due, s.rescheduled(byTime, "", "X-Broker-Scheduled-For", due.Format(time.RFC3339Nano)).DispatchSchedule.Time, 2*time.Millisecond)
+	require.WithinDuration(t, due, s.rescheduled(byTime, "", "X-Broker-Scheduled-For",
+		due.Format(time.RFC3339Nano)).DispatchSchedule.Time, 2*time.Millisecond)
 	delayed := s.rescheduled(byDelay, "", "X-Broker-Delay", "1500ms").DispatchSchedule.Time
 	r := s.reschedule(now, "", "X-Broker-Delay", "0")
 	require.Equal(t, 200, r.status, r.body)
@@ -85,15 +87,21 @@ func changedToLater(t *testing.T, p *process) {
 func changedContent(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL, "other")
-	at := s.later(in(time.Hour), "one", "X-Broker-Message-ID", "a", "Content-Type", "text/one", "X-Broker-Message-Priority", "7", "X-Broker-Metadata-Headers", "X-Tenant", "X-Tenant", "T", "X-Broker-Consumers", "k")
+	at := s.later(in(time.Hour), "one", "X-Broker-Message-ID", "a", "Content-Type", "text/one",
+		"X-Broker-Message-Priority", "7", "X-Broker-Metadata-Headers", "X-Tenant", "X-Tenant", "T", "X-Broker-Consumers", "k")
 	before := s.scheduled(at)
-	after := s.rescheduled(at, "two", "Content-Type", "text/two", "X-Broker-Message-Priority", "3", "X-Broker-Metadata-Headers", "X-Kind", "X-Kind", "K", "X-Broker-Consumers", "k")
-	require.Equal(t, [4]any{"two", "text/two", 3, map[string]string{"X-Kind": "K"}}, [4]any{after.Payload, after.ContentType, after.Priority, after.Headers})
-	require.Equal(t, [3]any{before.ID, "a", before.DispatchSchedule}, [3]any{after.ID, after.MessageID, after.DispatchSchedule})
+	after := s.rescheduled(at, "two", "Content-Type", "text/two", "X-Broker-Message-Priority", "3",
+		"X-Broker-Metadata-Headers", "X-Kind", "X-Kind", "K", "X-Broker-Consumers", "k")
+	require.Equal(t, [4]any{"two", "text/two", 3, map[string]string{"X-Kind": "K"}},
+		[4]any{after.Payload, after.ContentType, after.Priority, after.Headers})
+	require.Equal(t, [3]any{before.ID, "a", before.DispatchSchedule}, [3]any{after.ID, after.MessageID,
+		after.DispatchSchedule})
 	after = s.rescheduled(at, "three")
-	require.Equal(t, [4]any{"three", "application/octet-stream", 0, map[string]string{}}, [4]any{after.Payload, after.ContentType, after.Priority, after.Headers}, "a body is a new content as a whole")
+	require.Equal(t, [4]any{"three", "application/octet-stream", 0, map[string]string{}},
+		[4]any{after.Payload, after.ContentType, after.Priority, after.Headers}, "a body is a new content as a whole")
 	binary := "\x00\xff"
-	require.Equal(t, "base64", s.rescheduled(at, binary, "Content-Type", "image/x", "X-Broker-Consumers", "k").PayloadEncoding)
+	require.Equal(t, "base64", s.rescheduled(at, binary, "Content-Type", "image/x", "X-Broker-Consumers",
+		"k").PayloadEncoding)
 	after = s.rescheduled(at, "", "X-Broker-Delay", "1s")
 	require.Equal(t, "image/x", after.ContentType, "the content stays")
 	requireOnce(t, sink, binary)
@@ -101,12 +109,15 @@ func changedContent(t *testing.T, p *process) {
 	require.Equal(t, "a", sink.all()[0].header.Get("X-Broker-Message-ID"))
 	require.Empty(t, s.message(s.scheduled(at).MessageURL).Jobs[1:], "the addresses are those of the change")
 
-	event := s.post(`{"specversion":"1.0","id":"1","source":"/s","type":"t"}`, "Content-Type", "application/cloudevents+json", "X-Broker-Delay", "1h")
+	event := s.post(`{"specversion":"1.0","id":"1","source":"/s","type":"t"}`, "Content-Type",
+		"application/cloudevents+json", "X-Broker-Delay", "1h")
 	require.Equal(t, 201, event.status, event.body)
 	at = event.header.Get("Location")
-	requireProblem(t, s.reschedule(at, `{"specversion":"1.0"}`, "Content-Type", "application/cloudevents+json"), 400, "invalid_cloudevent")
+	requireProblem(t, s.reschedule(at, `{"specversion":"1.0"}`, "Content-Type", "application/cloudevents+json"), 400,
+		"invalid_cloudevent")
 	requireProblem(t, s.reschedule(at, `[]`, "Content-Type", "application/cloudevents-batch+json"), 400, "invalid_request")
-	require.Equal(t, "v", s.rescheduled(at, "x", "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/s", "ce-type", "t", "ce-other", "v").Headers["ce-other"])
+	require.Equal(t, "v", s.rescheduled(at, "x", "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/s", "ce-type", "t",
+		"ce-other", "v").Headers["ce-other"])
 }
 
 func changedRecurrence(t *testing.T, p *process) {
@@ -139,7 +150,8 @@ func changedRecurrence(t *testing.T, p *process) {
 	require.Contains(t, ids, "a")
 
 	at = s.delayed("1h", "cron")
-	m = s.rescheduled(at, "", "X-Broker-Recurrence", "cron:TZ=Europe/Warsaw 0 8 * * *", "X-Broker-Scheduled-For", "2027-07-01T12:00:00Z")
+	m = s.rescheduled(at, "", "X-Broker-Recurrence", "cron:TZ=Europe/Warsaw 0 8 * * *", "X-Broker-Scheduled-For",
+		"2027-07-01T12:00:00Z")
 	require.Equal(t, "2027-07-02T06:00:00Z", m.DispatchSchedule.UTC().Format(time.RFC3339))
 }
 

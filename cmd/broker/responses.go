@@ -27,9 +27,12 @@ func (b *broker) runMovers(ctx context.Context) {
 // newResponses makes the part of this broker in carrying responses back.
 func (b *broker) newResponses(policies *policy.Book, registry *prometheus.Registry) *exchange.Worker {
 	return exchange.NewWorker(exchange.Options{
-		Store: b.store, Catalogue: b.catalogue, Policies: policies, Owns: b.node.Owns, NowMs: b.node.NowMs, Retention: b.cfg.Retention,
-		Publish: b.plane.ForwardAll, Charge: b.queue.Regrant, Answered: b.board.Answered, Announce: b.announce, Room: b.room,
-		Web: b.client.Web(egress.Configured), Fetch: b.client.Web(egress.ByUsers), Agent: b.cfg.UserAgent, Token: b.cfg.ConsumerTokenHeader,
+		Store: b.store, Catalogue: b.catalogue, Policies: policies, Owns: b.node.Owns, NowMs: b.node.NowMs,
+		Retention: b.cfg.Retention,
+		Publish:   b.plane.ForwardAll, Charge: b.queue.Regrant, Answered: b.board.Answered, Announce: b.announce,
+		Room: b.room,
+		Web:  b.client.Web(egress.Configured), Fetch: b.client.Web(egress.ByUsers), Agent: b.cfg.UserAgent,
+		Token:    b.cfg.ConsumerTokenHeader,
 		Registry: registry, Log: b.log,
 	})
 }

@@ -111,7 +111,8 @@ func TestResponsesComeBack(t *testing.T) {
 		s.put(s.path("/consumer/async"), "callbackUrl", r.URL+"/async", "responses", "store", "async", "true")
 		s.put(s.path("/consumer/off"), "callbackUrl", r.URL+"/sync")
 
-		answer := s.do("POST", s.path("/request"), "m1", append([]string{"X-Broker-Message-ID", "m1", "Prefer", "wait=30"}, producerTokens...)...)
+		answer := s.do("POST", s.path("/request"), "m1", append([]string{"X-Broker-Message-ID", "m1", "Prefer", "wait=30"},
+			producerTokens...)...)
 		require.Equal(t, 200, answer.status, answer.body)
 		require.Equal(t, "re: m1", answer.body)
 		require.Equal(t, "201", answer.header.Get("X-Broker-Response-Status"))
@@ -155,7 +156,8 @@ func TestResponsesComeBack(t *testing.T) {
 			return strings.Contains(s.do("GET", "/producer/p/dlq", "", "X-Broker-Producer-Token", "p-token").body, "reply-")
 		})
 		require.False(t, s.responses("m3", "").Complete)
-		require.Equal(t, 202, s.do("POST", "/producer/p/dlq", "requeue=p-token", "Content-Type", "application/x-www-form-urlencoded").status)
+		require.Equal(t, 202, s.do("POST", "/producer/p/dlq", "requeue=p-token", "Content-Type",
+			"application/x-www-form-urlencoded").status)
 		eventually(t, "the redriven reply", func() bool { return s.responses("m3", "").Complete })
 		s.replayedResponses(r)
 	})
@@ -168,8 +170,14 @@ func (s *stage) replayedResponses(r *receiver) {
 	eventually(s.t, "the dead letter", func() bool { return s.responses("m4", "").Result[0].State == "FAILED" })
 	before := s.responses("m1", "")
 	path := s.replay("sync", everSince+`,"Only":"all"`)
-	eventually(s.t, "the replay", func() bool { v := s.replayAt(path); return v.State == "DONE" && v.Delivered == v.Matched })
-	eventually(s.t, "the response to the dead letter", func() bool { return s.responses("m4", "").Result[0].State == "RESPONSE_DELIVERED_TO_SENDER" })
+	eventually(s.t, "the replay", func() bool {
+		v := s.replayAt(path)
+		return v.State == "DONE" &&
+			v.Delivered == v.Matched
+	})
+	eventually(s.t, "the response to the dead letter", func() bool {
+		return s.responses("m4", "").Result[0].State == "RESPONSE_DELIVERED_TO_SENDER"
+	})
 	require.Equal(s.t, before, s.responses("m1", ""))
 	n, _ := r.got("m2")
 	require.Equal(s.t, 1, n, "a message has one reply")
@@ -180,11 +188,14 @@ func TestTheTimelineTellsOfAnExchangeThatFailed(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		r := newReceiver(t, 1000)
 		s := w.with(quick...).start().stage(t)
-		s.put(s.path("/consumer/late"), "callbackUrl", r.URL+"/async", "responses", "store", "async", "true", "resultDeadline", "1s")
+		s.put(s.path("/consumer/late"), "callbackUrl", r.URL+"/async", "responses", "store", "async", "true",
+			"resultDeadline", "1s")
 		s.publish("m", "X-Broker-Message-ID", "m")
 		eventually(t, "the end of the exchange", func() bool { return s.responses("m", "").Complete })
 		told := s.timeline(s.path("/message/m/timeline"), producerTokens...)
-		require.Equal(t, "ACCEPTED ATTEMPT DELIVERED FAILED", eventNames(told, func(apitype.TimelineEvent) bool { return true }))
+		require.Equal(t, "ACCEPTED ATTEMPT DELIVERED FAILED", eventNames(told, func(apitype.TimelineEvent) bool {
+			return true
+		}))
 		require.Equal(t, s.responses("m", "").Result[0].Reason, told[3].Detail)
 		require.NotEmpty(t, told[3].Detail)
 	})
@@ -202,7 +213,8 @@ func TestFaultNoResponseIsLostWhereTheBrokerDies(t *testing.T) {
 		s.put(s.path("/consumer/sync"), "callbackUrl", r.URL+"/sync", "responses", "callback")
 		s.put(s.path("/consumer/async"), "callbackUrl", r.URL+"/async", "responses", "callback", "async", "true")
 		p.stop()
-		for i, point := range []string{failpoint.AfterPost, failpoint.AfterOutcome, failpoint.BeforeReply, failpoint.AfterReply, failpoint.AfterResult} {
+		for i, point := range []string{failpoint.AfterPost, failpoint.AfterOutcome, failpoint.BeforeReply,
+			failpoint.AfterReply, failpoint.AfterResult} {
 			p := w.start(envKill + "=" + point + ":1")
 			id := fmt.Sprint("m", i)
 			headers := append([]string{"X-Broker-Message-ID", id}, producerTokens...)

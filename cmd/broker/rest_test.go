@@ -44,7 +44,8 @@ func (w *world) openDatabase(more string) *sql.DB {
 	w.t.Helper()
 	driver, dsn := "mysql", w.setting("BROKER_MYSQL_DSN")
 	if dsn == "" {
-		driver, dsn = "sqlite", "file:"+filepath.Join(w.setting("BROKER_DATA_DIR"), "penstock.db")+"?_pragma=busy_timeout(10000)"+more
+		driver, dsn = "sqlite", "file:"+filepath.Join(w.setting("BROKER_DATA_DIR"), "penstock.db")+
+			"?_pragma=busy_timeout(10000)"+more
 	}
 	db, err := sql.Open(driver, dsn)
 	require.NoError(w.t, err)
@@ -72,7 +73,8 @@ func (w *world) openRedis() redis.UniversalClient {
 	var client redis.UniversalClient
 	eventually(w.t, "a connection to Redis", func() bool {
 		var err error
-		client, _, err = redisq.Connect(context.Background(), redisq.ConnectOptions{URL: url, Master: w.setting("BROKER_REDIS_MASTER"), Timeout: 10 * time.Second})
+		client, _, err = redisq.Connect(context.Background(), redisq.ConnectOptions{URL: url,
+			Master: w.setting("BROKER_REDIS_MASTER"), Timeout: 10 * time.Second})
 		return err == nil
 	})
 	w.t.Cleanup(func() { _ = client.Close() }) // its server may be gone
@@ -184,7 +186,9 @@ func (i *insight) history(body string, r record) (out []string) {
 			out = append(out, got.at.UTC().Format(clock)+" request "+got.header.Get("X-Broker-Attempt"))
 		}
 	}
-	rows, err := i.store.Query(`SELECT at_ms, CONCAT('attempt ', attempt, ' status ', status_code, ' after ms ', duration_ms, ' ', error) FROM attempts WHERE consumer_no = ? AND message_id = ?
+	rows,
+		err :=
+		i.store.Query(`SELECT at_ms, CONCAT('attempt ', attempt, ' status ', status_code, ' after ms ', duration_ms, ' ', error) FROM attempts WHERE consumer_no = ? AND message_id = ?
 UNION ALL SELECT at_ms, CONCAT('delivered by attempt ', attempts) FROM deliveries WHERE consumer_no = ? AND message_id = ?`, r.consumer, r.message[:], r.consumer, r.message[:])
 	if err != nil {
 		return append(out, err.Error())
@@ -339,7 +343,8 @@ func (p *process) walkedPast(s *sink, n int) (bodies []string) {
 func (w *world) in(t testing.TB) *world {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &world{t: t, env: slices.Clone(w.env), program: w.program, redis: w.redis, mysql: w.mysql, processes: slices.Clone(w.processes)}
+	return &world{t: t, env: slices.Clone(w.env), program: w.program, redis: w.redis, mysql: w.mysql,
+		processes: slices.Clone(w.processes)}
 }
 
 // requireAll waits until the sink has every one of the bodies and until no request can
@@ -348,7 +353,9 @@ func (w *world) in(t testing.TB) *world {
 func (w *world) requireAll(s *sink, acked []string) (extra int) {
 	t := w.t
 	t.Helper()
-	eventually(t, fmt.Sprintf("all %d acknowledged messages to be delivered", len(acked)), func() bool { return s.hasAll(acked) })
+	eventually(t, fmt.Sprintf("all %d acknowledged messages to be delivered", len(acked)), func() bool {
+		return s.hasAll(acked)
+	})
 	w.awaitRest(s)
 	unaccounted, records := w.insight(s).unaccounted()
 	for body, n := range unaccounted {
@@ -381,7 +388,8 @@ func (l *toll) died(what string) {
 		grown := n - l.known[body]
 		require.LessOrEqual(t, grown, 1, "%s: %s was sent twice at a time", what, body)
 		if records[body].delivered > 0 && grown > 0 { // the history takes a query: only for people
-			require.Fail(t, "sent once more", "%s: %s was delivered, and sent once more: %v", what, body, l.history(body, records[body]))
+			require.Fail(t, "sent once more", "%s: %s was delivered, and sent once more: %v", what, body,
+				l.history(body, records[body]))
 		}
 		l.lost += max(0, grown)
 	}

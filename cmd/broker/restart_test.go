@@ -60,7 +60,9 @@ func TestRestartDrainsWithoutADuplicate(t *testing.T) {
 		eventually(t, "all deliveries", func() bool { return sink.distinct() == n })
 		s.awaitRest(sink)
 		require.Equal(t, n, sink.count(), "each once")
-		eventually(t, "the report of the worker to be taken", func() bool { return s.move("pull", held, to("DELIVERED")).status == 202 })
+		eventually(t, "the report of the worker to be taken", func() bool {
+			return s.move("pull", held, to("DELIVERED")).status == 202
+		})
 		s.awaitQueued("pull", n-1)
 		require.Equal(t, 0, p.stop())
 	})
@@ -113,7 +115,8 @@ func TestRestartWithTheSameSeedFileChangesNothing(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "seed.ini")
 		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, seedText, sink.URL), 0o600))
 		w.with("BROKER_SEED_FILE=" + file)
-		paths := []string{"/channel/orders", "/producer/shop", "/channel/orders/consumer/billing", "/channel/orders/consumer/audit"}
+		paths := []string{"/channel/orders", "/producer/shop", "/channel/orders/consumer/billing",
+			"/channel/orders/consumer/audit"}
 		look := func(p *process) (all []string) {
 			for _, path := range paths {
 				r := p.do("GET", path, "")
@@ -130,16 +133,20 @@ func TestRestartWithTheSameSeedFileChangesNothing(t *testing.T) {
 		require.Contains(t, first[2], `"Type":"push"`)
 		require.Contains(t, first[3], `"Type":"pull"`)
 		require.Equal(t, 404, p.do("GET", "/channel/orders/consumer/odd", "").status)
-		require.Equal(t, 404, p.do("GET", "/channel/sample-channel", "").status, "nothing is made that the file does not name")
+		require.Equal(t, 404, p.do("GET", "/channel/sample-channel", "").status,
+			"nothing is made that the file does not name")
 		require.Contains(t, p.log.String(), "odd")
 		require.Contains(t, p.log.String(), "stream")
 		require.NotContains(t, p.log.String(), "-secret")
-		r := p.do("POST", "/channel/orders/broadcast", "body", "X-Broker-Channel-Token", "orders-secret", "X-Broker-Producer-ID", "shop", "X-Broker-Producer-Token", "shop-secret")
+		r := p.do("POST", "/channel/orders/broadcast", "body", "X-Broker-Channel-Token", "orders-secret",
+			"X-Broker-Producer-ID", "shop", "X-Broker-Producer-Token", "shop-secret")
 		require.Equal(t, 201, r.status)
 		eventually(t, "the delivery", func() bool { return sink.count() == 1 })
 		require.Equal(t, "billing-secret", sink.all()[0].header.Get("X-Broker-Consumer-Token"))
 		p.put("/channel/orders", "name", "Changed since")
-		eventually(t, "the end of its lease", func() bool { return strings.Contains(p.do("GET", paths[2], "").body, `"InFlight":0`) })
+		eventually(t, "the end of its lease", func() bool {
+			return strings.Contains(p.do("GET", paths[2], "").body, `"InFlight":0`)
+		})
 		first = look(p)
 		require.Contains(t, first[0], "Changed since")
 		require.Equal(t, 0, p.stop())
@@ -162,7 +169,8 @@ func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("[broken"), 0o600))
 	orphan := filepath.Join(t.TempDir(), "orphan")
-	require.NoError(t, os.WriteFile(orphan, []byte("[initial-consumers]\nk=http://h/\n[k]\nchannel=nowhere\ntoken=file-secret\n"), 0o600))
+	require.NoError(
+		t, os.WriteFile(orphan, []byte("[initial-consumers]\nk=http://h/\n[k]\nchannel=nowhere\ntoken=file-secret\n"), 0o600))
 	name := filepath.Join(t.TempDir(), "name")
 	require.NoError(t, os.WriteFile(name, []byte("[initial-channels]\nc="+strings.Repeat("n", 256)+"\n"), 0o600))
 	taken := w.start()
@@ -180,10 +188,11 @@ func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
 		"no seed file":              {[]string{"BROKER_SEED_FILE=" + file + ".none"}, 1, "seed"},
 		"a seed of no channel":      {[]string{"BROKER_SEED_FILE=" + orphan}, 1, "nowhere"},
 		"a seed's name too long":    {[]string{"BROKER_SEED_FILE=" + name}, 1, "name has at most 255"},
-		"no MySQL":                  {[]string{"BROKER_MYSQL_DSN=user:dsn-secret@tcp(" + nobody + ")/penstock"}, 3, "refused"},
-		"no DSN":                    {[]string{"BROKER_MYSQL_DSN=::dsn-secret::"}, 3, "DSN"},
-		"no folder":                 {[]string{"BROKER_DATA_DIR=" + file + "/data"}, 3, "not a directory"},
-		"the address is taken":      {[]string{"BROKER_LISTEN=" + taken.base[len("http://"):]}, 4, "address already in use"},
+		"no MySQL": {[]string{"BROKER_MYSQL_DSN=user:dsn-secret@tcp(" + nobody + ")/penstock"}, 3,
+			"refused"},
+		"no DSN":               {[]string{"BROKER_MYSQL_DSN=::dsn-secret::"}, 3, "DSN"},
+		"no folder":            {[]string{"BROKER_DATA_DIR=" + file + "/data"}, 3, "not a directory"},
+		"the address is taken": {[]string{"BROKER_LISTEN=" + taken.base[len("http://"):]}, 4, "address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +235,8 @@ channel=c
 
 func TestRestartKeepsEverything(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_STOP_TIMEOUT=1h", "BROKER_MAX_RETRIES=1", "BROKER_RETRY_BACKOFF=1h", "BROKER_RETRY_MAX_DELAY=2h")
+		w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_STOP_TIMEOUT=1h", "BROKER_MAX_RETRIES=1", "BROKER_RETRY_BACKOFF=1h",
+			"BROKER_RETRY_MAX_DELAY=2h")
 		sink := newSwitchSink(t)
 		p := w.start()
 		s := p.stage(t, "k")
@@ -241,7 +251,11 @@ func TestRestartKeepsEverything(t *testing.T) {
 		}
 		pushed := p.stage(t, "push="+sink.URL)
 		at := pushed.publish("waits an hour")
-		eventually(t, "the failure", func() bool { j := pushed.message(at).Jobs[0]; return j.Status == "QUEUED" && j.Attempts == 1 })
+		eventually(t, "the failure", func() bool {
+			j := pushed.message(at).Jobs[0]
+			return j.Status == "QUEUED" &&
+				j.Attempts == 1
+		})
 		due := pushed.message(at).Jobs[0].NextAttemptAt.Time
 		look := func() (out []any) {
 			for _, state := range []string{"DELIVERED", "DEAD"} {
@@ -250,7 +264,8 @@ func TestRestartKeepsEverything(t *testing.T) {
 			for _, j := range s.awaitQueued("k", 6) {
 				out = append(out, j.ID, j.Message.Payload, j.Attempts)
 			}
-			out = append(out, s.dead("k", 10), s.do("GET", s.path(), "").body, s.do("GET", s.path("/messages?size=100"), "").body,
+			out = append(out, s.dead("k", 10), s.do("GET", s.path(), "").body,
+				s.do("GET", s.path("/messages?size=100"), "").body,
 				s.do("GET", s.path("/consumer/k"), "").body, s.do("GET", "/producer/p", "").body)
 			return out
 		}
@@ -294,7 +309,8 @@ func TestRestartTheFailSafeRepairsThroughTheRetriggerURLOnRealServers(t *testing
 		require.LessOrEqual(t, try, 5, "no repair came through the balancer")
 		id := fmt.Sprintf("lost-%d", try)
 		dying := w.start("BROKER_REAPER=false", envKill+"="+failpoint.BeforeFanout+":1")
-		_, _ = dying.try("POST", s.path("/broadcast"), id, append(append([]string{}, producerTokens...), "X-Broker-Message-ID", id)...)
+		_, _ = dying.try("POST", s.path("/broadcast"), id, append(append([]string{}, producerTokens...),
+			"X-Broker-Message-ID", id)...)
 		dying.awaitEnd()
 		s.awaitStatus(s.path("/message/", id), "DELIVERED")
 		require.Equal(t, try, sink.count())

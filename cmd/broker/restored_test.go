@@ -98,7 +98,8 @@ type restoredWorld struct {
 
 func newRestoredWorld(t *testing.T, w *world) *restoredWorld {
 	w.with(quick...).with("BROKER_ALLOW_DELETE=true")
-	r := &restoredWorld{brokers: []*process{w.start()}, old: newSink(t, nil), other: newSink(t, nil), late: newSink(t, nil)}
+	r := &restoredWorld{brokers: []*process{w.start()}, old: newSink(t, nil), other: newSink(t, nil),
+		late: newSink(t, nil)}
 	if w.redis != nil {
 		r.brokers = append(r.brokers, w.start())
 	}
@@ -139,7 +140,8 @@ func TestFaultBrokersFollowACatalogueThatIsRestored(t *testing.T) {
 		})
 		r.createAgain(t)
 		for _, b := range r.brokers {
-			require.Equal(t, 2, strings.Count(b.log.String(), "the catalogue of the store went back or has other content"), "once for each restoration")
+			require.Equal(t, 2, strings.Count(b.log.String(), "the catalogue of the store went back or has other content"),
+				"once for each restoration")
 			require.Zero(t, b.stop())
 		}
 	})
@@ -193,7 +195,8 @@ func (w *restoredWorld) settleOnly(db *sql.DB, consumer string) {
 	require.Equal(s.t, 202, s.move(consumer, job, to("DELIVERED"), "X-Broker-Lease", lease).status)
 	eventually(s.t, "the watermark", func() bool {
 		var n int
-		require.NoError(s.t, db.QueryRow("SELECT COUNT(*) FROM marks WHERE consumer_no = (SELECT no FROM consumers WHERE id = ? AND deleted_no = 0)", []byte(consumer)).Scan(&n))
+		require.NoError(s.t, db.QueryRow("SELECT COUNT(*) FROM marks WHERE consumer_no = (SELECT no FROM consumers WHERE "+
+			"id = ? AND deleted_no = 0)", []byte(consumer)).Scan(&n))
 		return n == 1
 	})
 }
@@ -206,7 +209,8 @@ func (w *restoredWorld) createAgain(t *testing.T) {
 		on.put("/producer/later", "token", "t")
 		on.put(w.path()+"-late", "token", "c-token")
 		on.put(w.path()+"-late/consumer/n", "token", "n-token", "callbackUrl", again.URL)
-		r := on.do("POST", w.path()+"-late/broadcast", "n", "X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", "later", "X-Broker-Producer-Token", "t")
+		r := on.do("POST", w.path()+"-late/broadcast", "n", "X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID",
+			"later", "X-Broker-Producer-Token", "t")
 		require.Equal(t, 201, r.status, r.body)
 		on.awaitStatus(r.header.Get("Location"), "DELIVERED")
 	}
@@ -234,7 +238,8 @@ func (w *restoredWorld) changeAll() {
 // postAs publishes to the stage as a producer.
 func (s *stage) postAs(producer, token string) reply {
 	s.t.Helper()
-	return s.do("POST", s.path("/broadcast"), "as "+producer, "X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", producer, "X-Broker-Producer-Token", token)
+	return s.do("POST", s.path("/broadcast"), "as "+producer, "X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID",
+		producer, "X-Broker-Producer-Token", token)
 }
 
 // requireRestored waits until each broker works by the backup, whichever routes are asked.

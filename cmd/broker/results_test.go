@@ -52,7 +52,8 @@ func TestResultsAreAskedForWhereTheyMayBe(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		w.with(quick...).with(fetchInside)
 		elsewhere := newAsked(t, nil)
-		a := newAsked(t, map[string]string{"metadata": "http://169.254.169.254/latest", "other": elsewhere.URL + "/other", "never": "/never"})
+		a := newAsked(t, map[string]string{"metadata": "http://169.254.169.254/latest", "other": elsewhere.URL + "/other",
+			"never": "/never"})
 		s := w.start().stage(t)
 		async := []string{"callbackUrl", a.URL + "/in", "responses", "store", "async", "true"}
 		s.put(s.path("/consumer/k"), append(async, "resultUrl", a.URL+"/of/{messageID}")...)

@@ -16,10 +16,11 @@ func BenchmarkNewMessagesBesideRetries(b *testing.B) {
 	const due = 100_000
 	var failed atomic.Int64
 	p := realWorld(b).with("BROKER_CONSUMER_CONCURRENCY=16", "BROKER_QUEUE_WINDOW=100000", "BROKER_RETRY_JITTER=0").start()
-	r := newBesideBench(b, p, []string{"calm", "retrying"}, "backoff=constant:1s&maxRetries=1000", func(w http.ResponseWriter) {
-		failed.Add(1)
-		w.WriteHeader(http.StatusInternalServerError)
-	})
+	r := newBesideBench(b, p, []string{"calm", "retrying"}, "backoff=constant:1s&maxRetries=1000",
+		func(w http.ResponseWriter) {
+			failed.Add(1)
+			w.WriteHeader(http.StatusInternalServerError)
+		})
 	r.fill("retrying", due)
 	for deadline := time.Now().Add(10 * patience); failed.Load() < due; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -17,7 +17,8 @@ import (
 
 func TestRetry(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=3s", "BROKER_RETRY_BACKOFF=300ms,600ms", "BROKER_MAX_RETRIES=3")
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=3s", "BROKER_RETRY_BACKOFF=300ms,600ms",
+			"BROKER_MAX_RETRIES=3")
 		for name, story := range map[string]func(*testing.T, *process){
 			"the attempts are exactly the retries and one": exactAttempts,
 			"a consumer that comes up later gets the job":  refusedAtFirst,
@@ -42,7 +43,8 @@ func exactAttempts(t *testing.T, p *process) {
 	got := sink.all()
 	require.Len(t, got, 4)
 	requests := map[string]bool{}
-	waits := []time.Duration{300 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond} // the last one doubles
+	// the last one doubles
+	waits := []time.Duration{300 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond}
 	for i, r := range got {
 		require.Equal(t, strconv.Itoa(i+1), r.header.Get("X-Broker-Attempt"))
 		require.Equal(t, "doomed", r.header.Get("X-Broker-Message-ID"))
@@ -71,7 +73,9 @@ func refusedAtFirst(t *testing.T, p *process) {
 	listener, err := net.Listen("tcp", addr)
 	require.NoError(t, err)
 	attempt := make(chan string, 8)
-	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { attempt <- r.Header.Get("X-Broker-Attempt") })}
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		attempt <- r.Header.Get("X-Broker-Attempt")
+	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	j := s.awaitStatus(at, "DELIVERED").Jobs[0]
@@ -97,7 +101,8 @@ func tooSlow(t *testing.T, p *process) {
 	require.Equal(t, "INFLIGHT", s.message(at).Jobs[0].Status)
 	second := <-calls
 	require.Equal(t, []string{"1", "2"}, []string{first.attempt, second.attempt})
-	require.GreaterOrEqual(t, second.at.Sub(first.at), 3*time.Second, "delivery timeout and backoff, less the time to connect")
+	require.GreaterOrEqual(t, second.at.Sub(first.at), 3*time.Second,
+		"delivery timeout and backoff, less the time to connect")
 	require.Equal(t, 2, s.awaitStatus(at, "DELIVERED").Jobs[0].Attempts)
 }
 

@@ -31,7 +31,8 @@ type balancer struct {
 }
 
 func startBalancer(t *testing.T) *balancer {
-	b := &balancer{transport: &http.Transport{MaxIdleConnsPerHost: 64}, backends: map[string]*atomic.Bool{}, stop: make(chan struct{})}
+	b := &balancer{transport: &http.Transport{MaxIdleConnsPerHost: 64}, backends: map[string]*atomic.Bool{},
+		stop: make(chan struct{})}
 	b.Server = httptest.NewServer(b)
 	b.wg.Go(func() {
 		for {
@@ -188,7 +189,8 @@ func TestRollingRestartFailsNoPublishOnRealServers(t *testing.T) {
 	}
 	require.Zero(t, b.repeated.Load(), "nor did the balancer help")
 	l.requireAllOf(w.dsn(), sink, 0)
-	t.Logf("%d restarts, %d acknowledged, none refused, slowest answer %v", rounds*len(brokers), sum.acked, sum.slowest.Round(time.Millisecond))
+	t.Logf("%d restarts, %d acknowledged, none refused, slowest answer %v", rounds*len(brokers), sum.acked,
+		sum.slowest.Round(time.Millisecond))
 }
 
 // What one broker is told about a consumer counts for the next attempt of another.

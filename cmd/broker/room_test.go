@@ -57,7 +57,8 @@ func (s *stage) crowd(t *testing.T, channels, messages int, fields ...string) (a
 	for range channels {
 		other := s.process.stage(t)
 		other.put(other.path("/consumer/k"), fields...)
-		r := other.do("POST", other.path("/batch"), strings.Repeat(`{"Payload":"x"}`+"\n", messages), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+		r := other.do("POST", other.path("/batch"), strings.Repeat(`{"Payload":"x"}`+"\n", messages),
+			append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 		require.Equal(t, 200, r.status, r.body)
 		all = append(all, other)
 	}

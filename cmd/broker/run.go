@@ -84,7 +84,8 @@ func (b *broker) Run(ctx context.Context) error {
 // ready logs what runs.
 func (b *broker) ready() {
 	slack, _ := timerslack.Now() // 0 if unknown
-	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(), "timer_slack", slack.String())
+	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(),
+		"timer_slack", slack.String())
 }
 
 // watchStores watches the place of an embedded store, and tells its folder and a real Redis the history

@@ -55,7 +55,8 @@ func putAll(t *testing.T, store *durable.Store, channels, consumers int, kind du
 			errs <- err
 			for k := range consumers {
 				callback := "http://127.0.0.1:9/"
-				_, _, err := store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: fmt.Sprintf("k%d", k), Token: token(fmt.Sprintf("k%d-token", k))},
+				_, _, err := store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: fmt.Sprintf("k%d", k),
+					Token: token(fmt.Sprintf("k%d-token", k))},
 					ChannelID: channel, CallbackURL: &callback, Type: &kind})
 				errs <- err
 			}
@@ -111,7 +112,9 @@ func TestScaleAHundredThousandQueuedJobsStayUsableEmbedded(t *testing.T) {
 	require.NoError(t, store.Close())
 	p := w.start("BROKER_RATIONAL_DELAY=500ms")
 	s := &stage{p, "c0"}
-	eventually(t, "the window to be loaded", func() bool { return len(walkPages(s, "k0", 100, func([]apitype.QueuedJob) {})) >= 1500 })
+	eventually(t, "the window to be loaded", func() bool {
+		return len(walkPages(s, "k0", 100, func([]apitype.QueuedJob) {})) >= 1500
+	})
 	next := 0
 	take := func(j apitype.QueuedJob, want string) {
 		require.Equal(t, want, j.Message.Payload)
@@ -131,7 +134,8 @@ func TestScaleAHundredThousandQueuedJobsStayUsableEmbedded(t *testing.T) {
 	take(s.queued("k0", "limit=1")[0], "urgent")
 	s.publish("at the end")
 	take(s.queued("k0", "limit=1")[0], strconv.Itoa(next))
-	require.Equal(t, "QUEUED", s.message(s.publish("unknown to the queue")).Jobs[0].Status, "a job beyond the window is queued")
+	require.Equal(t, "QUEUED", s.message(s.publish("unknown to the queue")).Jobs[0].Status,
+		"a job beyond the window is queued")
 }
 
 // fill stores n messages with their number as payload in channel c0.
@@ -146,8 +150,9 @@ func fill(t *testing.T, store *durable.Store, n int) {
 	for i := 0; i < n; {
 		batch := make([]*durable.Message, 0, 1000)
 		for ; len(batch) < cap(batch) && i < n; i++ {
-			batch = append(batch, &durable.Message{ID: ids.Next(), ChannelNo: changes.Channels[0].No, ProducerNo: changes.Producers[0].No,
-				Audience: 1, ContentType: "text/plain", Payload: []byte(strconv.Itoa(i))})
+			batch = append(batch, &durable.Message{ID: ids.Next(), ChannelNo: changes.Channels[0].No,
+				ProducerNo: changes.Producers[0].No,
+				Audience:   1, ContentType: "text/plain", Payload: []byte(strconv.Itoa(i))})
 		}
 		for _, err := range store.Insert(ctx, lease, batch) {
 			require.NoError(t, err)

@@ -73,7 +73,8 @@ func scheduledOnce(t *testing.T, p *process) {
 	sink := newSink(t, nil)
 	s := p.stage(t, "k="+sink.URL)
 	due := time.Now().Add(lead)
-	at := s.later(due.In(time.FixedZone("", 3*3600)).Format(time.RFC3339Nano), "one", "X-Broker-Message-ID", "a", "Content-Type", "text/plain", "X-Broker-Message-Priority", "7")
+	at := s.later(due.In(time.FixedZone("", 3*3600)).Format(time.RFC3339Nano), "one", "X-Broker-Message-ID", "a",
+		"Content-Type", "text/plain", "X-Broker-Message-Priority", "7")
 	require.Equal(t, s.path("/scheduled-message/a"), at)
 	m := s.scheduled(at)
 	require.Equal(t, "a", m.MessageID)
@@ -100,7 +101,8 @@ func scheduledOnce(t *testing.T, p *process) {
 	requireProblem(t, s.do("DELETE", at, ""), 409, "already_dispatched")
 	require.Equal(t, 409, s.post("one", "X-Broker-Message-ID", "a").status)
 	c = s.counts()
-	require.Equal(t, [3]int{1, 0, 1}, [3]int{c.Counts.Dispatched.Count, c.Counts.ScheduledWaiting.Count, c.Counts.ScheduledDispatched.Count})
+	require.Equal(t, [3]int{1, 0, 1}, [3]int{c.Counts.Dispatched.Count, c.Counts.ScheduledWaiting.Count,
+		c.Counts.ScheduledDispatched.Count})
 	require.Nil(t, c.Next)
 }
 
@@ -163,8 +165,10 @@ func scheduledRepeats(t *testing.T, p *process) {
 	r := s.post("one", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "a")
 	requireProblem(t, r, 409, "duplicate_message_id")
 	require.Equal(t, at, r.header.Get("Location"))
-	requireProblem(t, s.post("two", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "a"), 409, "message_id_conflict")
-	requireProblem(t, s.post("one", "X-Broker-Scheduled-For", in(2*time.Hour), "X-Broker-Message-ID", "a"), 409, "message_id_conflict")
+	requireProblem(t, s.post("two", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "a"), 409,
+		"message_id_conflict")
+	requireProblem(t, s.post("one", "X-Broker-Scheduled-For", in(2*time.Hour), "X-Broker-Message-ID", "a"), 409,
+		"message_id_conflict")
 	requireProblem(t, s.post("one", "X-Broker-Message-ID", "a"), 409, "message_id_conflict")
 	s.put(s.path(), "duplicates", "acknowledge")
 	r = s.post("one", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "a")
@@ -176,12 +180,14 @@ func scheduledRepeats(t *testing.T, p *process) {
 	require.Equal(t, 201, r.status, r.body)
 	require.Equal(t, at, r.header.Get("Location"))
 	require.Equal(t, "true", r.header.Get(replayed))
-	requireProblem(t, s.post("one", "X-Broker-Scheduled-For", in(2*time.Hour), "Idempotency-Key", `"x"`), 422, "idempotency_key_reused")
+	requireProblem(t, s.post("one", "X-Broker-Scheduled-For", in(2*time.Hour), "Idempotency-Key", `"x"`), 422,
+		"idempotency_key_reused")
 	requireProblem(t, s.post("one", "Idempotency-Key", `"x"`), 422, "idempotency_key_reused")
 	require.Equal(t, 2, s.counts().Counts.ScheduledWaiting.Count)
 
 	s.publish("plain", "X-Broker-Message-ID", "b")
-	requireProblem(t, s.post("plain", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "b"), 409, "message_id_conflict")
+	requireProblem(t, s.post("plain", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "b"), 409,
+		"message_id_conflict")
 }
 
 func recurring(t *testing.T, p *process) {
@@ -234,7 +240,8 @@ func recurringCancelled(t *testing.T, p *process) {
 	r = s.post("tock", "X-Broker-Recurrence", zoned, "X-Broker-Scheduled-For", "2027-03-28T00:00:00Z")
 	require.Equal(t, 201, r.status, r.body)
 	m = s.scheduled(r.header.Get("Location"))
-	require.Equal(t, "2027-03-28T01:00:00Z", m.DispatchSchedule.UTC().Format(time.RFC3339), "02:30 does not exist on that day")
+	require.Equal(t, "2027-03-28T01:00:00Z", m.DispatchSchedule.UTC().Format(time.RFC3339),
+		"02:30 does not exist on that day")
 	require.Equal(t, zoned, m.Recurrence)
 	require.Contains(t, s.post("x", "X-Broker-Recurrence", "cron:TZ=Europe/Berlim * * * * *").body, "Europe/Berlim")
 }
@@ -263,7 +270,8 @@ func scheduledLines(t *testing.T, p *process) {
 	require.Equal(t, 409, s.lines(`{"Payload":"later","MessageID":"a"}`)[0].Status)
 	requireOnce(t, sink, "now", "a", "b", "e", "e")
 	r := s.do("POST", s.path("/batch"), `{"Payload":"x"}`+"\n"+`{"Payload":"y","ScheduledFor":"`+in(2*time.Hour)+`"}`+"\n",
-		append([]string{"Content-Type", "application/x-ndjson", "X-Broker-Scheduled-For", in(time.Hour)}, producerTokens...)...)
+		append([]string{"Content-Type", "application/x-ndjson", "X-Broker-Scheduled-For", in(time.Hour)},
+			producerTokens...)...)
 	require.Equal(t, 2, strings.Count(r.body, "/scheduled-message/"), r.body)
 }
 
@@ -345,7 +353,8 @@ func scheduledScoped(t *testing.T, p *process) {
 	s.put(s.path(), "identity", "producer")
 	one, two := s.as("ss-one"), s.as("ss-two")
 	for i, tokens := range [][]string{one, two} {
-		r := s.do("POST", s.path("/broadcast"), fmt.Sprint(i), append([]string{"X-Broker-Scheduled-For", in(lead), "X-Broker-Message-ID", "x"}, tokens...)...)
+		r := s.do("POST", s.path("/broadcast"), fmt.Sprint(i), append([]string{"X-Broker-Scheduled-For", in(lead),
+			"X-Broker-Message-ID", "x"}, tokens...)...)
 		require.Equal(t, 201, r.status, r.body)
 		m := s.scheduled(r.header.Get("Location"))
 		require.Equal(t, "x", m.MessageID)
@@ -408,7 +417,8 @@ func scheduledCrowd(t *testing.T, p *process, ahead time.Duration) bool {
 // A broker that is killed at any step between schedule and message neither loses nor repeats one.
 func TestFaultKillOfScheduledMessages(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{failpoint.AfterSchedule, failpoint.BeforeDispatch, failpoint.BeforeCommit, failpoint.AfterCommit,
+	for _, point := range []string{failpoint.AfterSchedule, failpoint.BeforeDispatch, failpoint.BeforeCommit,
+		failpoint.AfterCommit,
 		failpoint.AfterDispatch, failpoint.BeforeFanout, failpoint.AfterFanout} {
 		t.Run(point, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, w *world) {
@@ -450,7 +460,8 @@ func TestFaultKillOfScheduledMessages(t *testing.T) {
 				if doubtful != "" && !slices.Contains(acked, doubtful) {
 					most++
 				}
-				require.LessOrEqual(t, s.counts().Counts.Dispatched.Count, most, "each schedule is one message, delivered by now or not")
+				require.LessOrEqual(t, s.counts().Counts.Dispatched.Count, most,
+					"each schedule is one message, delivered by now or not")
 				for _, body := range acked {
 					require.Equal(t, 1, sink.times(body), body)
 				}
@@ -476,7 +487,8 @@ func TestFaultTwoBrokersSendScheduledMessagesOnce(t *testing.T) {
 	begin := time.Now()
 	var lines [2][]string
 	for i := range n {
-		lines[i%2] = append(lines[i%2], fmt.Sprintf(`{"Payload":"m-%d","ScheduledFor":%q}`, i, begin.Add(ahead+time.Duration(i)*10*time.Millisecond).Format(time.RFC3339Nano)))
+		lines[i%2] = append(lines[i%2], fmt.Sprintf(`{"Payload":"m-%d","ScheduledFor":%q}`, i,
+			begin.Add(ahead+time.Duration(i)*10*time.Millisecond).Format(time.RFC3339Nano)))
 	}
 	for i, p := range []*process{a, b} {
 		for _, r := range p.batch(lines[i]...) {
@@ -518,11 +530,15 @@ func TestFaultABrokerThatStoodStillSendsNoScheduledMessageAgain(t *testing.T) {
 	w := realWorld(t).with(quick...).with(envStand + "=" + failpoint.BeforeDispatch + ":2:2s")
 	a, b := w.start(), w.start()
 	a.sample("k")
-	eventually(t, "two brokers", func() bool { return a.gauge(t, "penstock_brokers") == 2 && b.gauge(t, "penstock_brokers") == 2 })
+	eventually(t, "two brokers", func() bool {
+		return a.gauge(t, "penstock_brokers") == 2 &&
+			b.gauge(t, "penstock_brokers") == 2
+	})
 	const n = 200
 	var lines []string
 	for i, begin := 0, time.Now().Add(2*lead); i < n; i++ {
-		lines = append(lines, fmt.Sprintf(`{"Payload":"m-%d","ScheduledFor":%q}`, i, begin.Add(time.Duration(i)*20*time.Millisecond).Format(time.RFC3339Nano)))
+		lines = append(lines, fmt.Sprintf(`{"Payload":"m-%d","ScheduledFor":%q}`, i,
+			begin.Add(time.Duration(i)*20*time.Millisecond).Format(time.RFC3339Nano)))
 	}
 	for _, r := range a.batch(lines...) {
 		require.Equal(t, 201, r.Status, r.Detail)
@@ -564,7 +580,8 @@ func TestSchedulesEndWithTheirProducerAndChannel(t *testing.T) {
 	requireProblem(t, s.post("x", "X-Broker-Scheduled-For", in(300*time.Millisecond)), 412, "schedule_too_soon")
 	requireProblem(t, s.post("x", "X-Broker-Delay", "499ms"), 412, "schedule_too_soon")
 	one := s.as("leaves")
-	r := s.do("POST", s.path("/broadcast"), "of a deleted producer", append([]string{"X-Broker-Scheduled-For", in(lead)}, one...)...)
+	r := s.do("POST", s.path("/broadcast"), "of a deleted producer", append([]string{"X-Broker-Scheduled-For", in(lead)},
+		one...)...)
 	require.Equal(t, 201, r.status, r.body)
 	at := r.header.Get("Location")
 	gone.later(in(lead), "of a deleted channel")

@@ -39,7 +39,8 @@ func scheduledBeside(t *testing.T, p *process, ahead time.Duration) bool {
 		at       *stage
 		producer string
 	}{{quiet, "o"}, {greedy, "o"}, {quiet, "p"}} {
-		r := o.at.do("POST", o.at.path("/broadcast"), "other", append(tokensOf(o.producer), "X-Broker-Scheduled-For", due.Add(50*time.Millisecond).Format(time.RFC3339Nano))...)
+		r := o.at.do("POST", o.at.path("/broadcast"), "other", append(tokensOf(o.producer), "X-Broker-Scheduled-For",
+			due.Add(50*time.Millisecond).Format(time.RFC3339Nano))...)
 		if r.status == 412 {
 			return false
 		}
@@ -58,7 +59,8 @@ func scheduledBeside(t *testing.T, p *process, ahead time.Duration) bool {
 			}
 		}
 		require.Less(t, before, sampled/2, "message %d waited for the many", i)
-		t.Logf("message %d went after %d of %d, %v after its time", i, before*50, many, m.DispatchedAt.Sub(due.Add(50*time.Millisecond)))
+		t.Logf("message %d went after %d of %d, %v after its time", i, before*50, many,
+			m.DispatchedAt.Sub(due.Add(50*time.Millisecond)))
 	}
 	require.Equal(t, held, paused.counts().Counts.ScheduledWaiting.Count)
 	require.Equal(t, 200, p.do("POST", paused.path("/resume"), "").status)

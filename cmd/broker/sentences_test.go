@@ -22,7 +22,8 @@ import (
 )
 
 // packageName finds the names of packages that begin errors, of this program and of libraries.
-var packageName = regexp.MustCompile(`(^|[":;(= ])(durable|redisq|egress|journal|seedfile|reaper|catalogue|jobs|bulk|policy|coding|intake|share|ident|alerts|accept|hotpath|cluster|statusevents|cloudevents|consumerstate|x509|tls|mysql|redis|sql|sqlite): `)
+var packageName = regexp.MustCompile(
+	`(^|[":;(= ])(durable|redisq|egress|journal|seedfile|reaper|catalogue|jobs|bulk|policy|coding|intake|share|ident|alerts|accept|hotpath|cluster|statusevents|cloudevents|consumerstate|x509|tls|mysql|redis|sql|sqlite): `)
 
 // What is wrong with a setting is told in the words of the page, not in those of the source.
 func TestNoMistakeInTheSettingsNamesAPackage(t *testing.T) {
@@ -31,11 +32,16 @@ func TestNoMistakeInTheSettingsNamesAPackage(t *testing.T) {
 	seed := filepath.Join(dir, "seed")
 	require.NoError(t, os.WriteFile(seed, []byte("[initial-channels]\nx\n"), 0o600))
 	wrong := []string{
-		"BROKER_MYSQL_DSN=x", "BROKER_MYSQL_DSN=u:p@tcp(h:1)/", "BROKER_MYSQL_DSN=u:p@tcp(h:1)/d?tls=none", "BROKER_MYSQL_DSN=u@udp(h)/d?parseTime=x",
-		"BROKER_REDIS_URL=http://h", "BROKER_REDIS_URL=redis://", "BROKER_REDIS_URL=redis://h:x", "BROKER_REDIS_URL=redis://h/x", "BROKER_REDIS_URL=redis://%zz@h", "BROKER_REDIS_URL=redis://h?a=b", "BROKER_REDIS_URL=redis://h,i/1", "BROKER_REDIS_URL=redis://h:70000",
-		"BROKER_EGRESS=open", "BROKER_EGRESS_ALLOW=10.0.0.0/99", "BROKER_EGRESS_ALLOW=::ffff:1.2.3.4/8", "BROKER_FETCH_EGRESS=x", "BROKER_FETCH_EGRESS_ALLOW=x",
+		"BROKER_MYSQL_DSN=x", "BROKER_MYSQL_DSN=u:p@tcp(h:1)/", "BROKER_MYSQL_DSN=u:p@tcp(h:1)/d?tls=none",
+		"BROKER_MYSQL_DSN=u@udp(h)/d?parseTime=x",
+		"BROKER_REDIS_URL=http://h", "BROKER_REDIS_URL=redis://", "BROKER_REDIS_URL=redis://h:x",
+		"BROKER_REDIS_URL=redis://h/x", "BROKER_REDIS_URL=redis://%zz@h", "BROKER_REDIS_URL=redis://h?a=b",
+		"BROKER_REDIS_URL=redis://h,i/1", "BROKER_REDIS_URL=redis://h:70000",
+		"BROKER_EGRESS=open", "BROKER_EGRESS_ALLOW=10.0.0.0/99", "BROKER_EGRESS_ALLOW=::ffff:1.2.3.4/8",
+		"BROKER_FETCH_EGRESS=x", "BROKER_FETCH_EGRESS_ALLOW=x",
 		"BROKER_SEED_FILE=" + seed, "BROKER_SEED_FILE=" + dir, "BROKER_LOG_FILE=" + dir, "BROKER_DATA_DIR=" + seed,
-		"BROKER_ALERT_SMTP_URL=x", "BROKER_ALERT_WEBHOOK_URL=x", "BROKER_ALERT_WEBHOOK_SECRET=x", "BROKER_RETRIGGER_URL=x", "BROKER_PUBLIC_URL=x", "BROKER_TTL=1ms",
+		"BROKER_ALERT_SMTP_URL=x", "BROKER_ALERT_WEBHOOK_URL=x", "BROKER_ALERT_WEBHOOK_SECRET=x", "BROKER_RETRIGGER_URL=x",
+		"BROKER_PUBLIC_URL=x", "BROKER_TTL=1ms",
 	}
 	for _, set := range []string{"x", "-1", "0", "9999999999999999999"} {
 		for f := range fields() {
@@ -94,14 +100,16 @@ func TestTheLogShowsErrorsWithoutNamesOfPackages(t *testing.T) {
 		log, _, err := newLogger(config{LogLevel: "info", LogFormat: format}, &out)
 		require.NoError(t, err)
 		inner := fmt.Errorf("redisq: claim: %w", errors.New("egress: timeout"))
-		log.Error("it failed", "error", fmt.Errorf("durable: read: %w", inner), slog.Group("more", "cause", inner), "text", "redisq: as it is", "n", 1)
+		log.Error("it failed", "error", fmt.Errorf("durable: read: %w", inner), slog.Group("more", "cause", inner), "text",
+			"redisq: as it is", "n", 1)
 		require.Contains(t, out.String(), "read: claim: timeout")
 		require.NotContains(t, out.String(), "durable: ")
 		require.NotContains(t, out.String(), "egress: ")
 		require.Contains(t, out.String(), "redisq: as it is")
 		require.Equal(t, 1, strings.Count(out.String(), "\n"))
 		out.Reset()
-		log.Error("which store", "a", ofStore{errors.New("redisq: claim: timeout"), redisq.ErrFailed}, "b", ofStore{errors.New("durable: read: timeout"), durable.ErrFailed})
+		log.Error("which store", "a", ofStore{errors.New("redisq: claim: timeout"), redisq.ErrFailed}, "b",
+			ofStore{errors.New("durable: read: timeout"), durable.ErrFailed})
 		require.Contains(t, out.String(), "Redis: claim: ")
 		require.Contains(t, out.String(), "store: read: ")
 	}

@@ -28,7 +28,8 @@ func sentinelWorld(t *testing.T, o servers.SentinelOptions) (*world, *servers.Se
 		}
 		require.NoError(t, s.Close())
 	})
-	return &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + s.URL(), "BROKER_REDIS_MASTER=" + s.MasterName}}, s
+	return &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" + s.URL(),
+		"BROKER_REDIS_MASTER=" + s.MasterName}}, s
 }
 
 // promote makes the replica n the master.

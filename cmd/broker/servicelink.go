@@ -56,7 +56,8 @@ func isPort(s string) bool { _, err := strconv.ParseUint(s, 10, 16); return err 
 // unless they are empty.
 func isEndpoint(s, port, protocol string) bool {
 	scheme, address, ok := strings.Cut(s, "://")
-	if !ok || protocol != "" && scheme != strings.ToLower(protocol) || scheme != "tcp" && scheme != "udp" && scheme != "sctp" {
+	if !ok || protocol != "" && scheme != strings.ToLower(protocol) || scheme != "tcp" && scheme != "udp" &&
+		scheme != "sctp" {
 		return false
 	}
 	host, p, err := net.SplitHostPort(address)

@@ -50,7 +50,8 @@ func (s *stage) tryAttach(consumer string, form ...string) reply {
 	for i := 0; i < len(form); i += 2 {
 		values.Set(form[i], form[i+1])
 	}
-	return s.do("PUT", s.path("/consumer/", consumer), values.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+	return s.do("PUT", s.path("/consumer/", consumer), values.Encode(), "Content-Type",
+		"application/x-www-form-urlencoded")
 }
 
 // ever is a time before all messages.
@@ -166,7 +167,8 @@ func pastInPieces(t *testing.T, p *process) {
 	for i := range 3000 {
 		fmt.Fprintf(&lines, `{"Payload":"m%04d"}`+"\n", i)
 	}
-	r := s.do("POST", s.path("/batch"), lines.String(), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	r := s.do("POST", s.path("/batch"), lines.String(), append([]string{"Content-Type", "application/x-ndjson"},
+		producerTokens...)...)
 	require.Equal(t, 200, r.status)
 	s.attach("k", "callbackUrl", sink.URL, "since", ever)
 	s.publish("present")
@@ -190,7 +192,8 @@ func pastInOrder(t *testing.T, p *process) {
 		}
 	}
 	half(0, each/2)
-	s.attach("k", "callbackUrl", sink.URL, "since", ever, "ordered", "true", "backoff", "constant:10ms", "maxRetries", "50")
+	s.attach("k", "callbackUrl", sink.URL, "since", ever, "ordered", "true", "backoff", "constant:10ms",
+		"maxRetries", "50")
 	half(each/2, each)
 	eventually(t, "all deliveries", func() bool { return sink.delivered() >= keys*each })
 	sink.require(t, keys, each)
@@ -228,7 +231,8 @@ func pastOnPages(t *testing.T, p *process) {
 	}
 	require.ElementsMatch(t, []string{"other", "k"}, delivered)
 	// Another consumer's token does not move the job; that of one without a job finds none.
-	r = s.do("POST", s.path("/consumer/later/job/", job), to("INFLIGHT"), append(consumerTokens("later"), "Content-Type", "application/json")...)
+	r = s.do("POST", s.path("/consumer/later/job/", job), to("INFLIGHT"), append(consumerTokens("later"), "Content-Type",
+		"application/json")...)
 	require.Equal(t, 401, r.status, r.body)
 }
 
@@ -302,7 +306,8 @@ func TestFaultThePastOfAConsumerOutlivesKillsAndWipes(t *testing.T) {
 
 				p = w.start(envKill + "=" + point + ":1")
 				s = s.on(p)
-				form := url.Values{"token": {"k-token"}, "callbackUrl": {sink.URL}, "since": {ever}, "filter": {"int(payload.n) % 2 == 0"}}
+				form := url.Values{"token": {"k-token"}, "callbackUrl": {sink.URL}, "since": {ever},
+					"filter": {"int(payload.n) % 2 == 0"}}
 				r, err := p.try("PUT", s.path("/consumer/k"), form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 				if point == failpoint.AfterConfig {
 					require.Error(t, err)

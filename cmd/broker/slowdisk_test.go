@@ -22,7 +22,8 @@ func TestMySQLDiskIsSlow(t *testing.T) {
 	for _, delay := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond} {
 		mysql.Slow(delay)
 		begun := time.Now()
-		commits, stored := f.p.gauge(t, "penstock_commit_duration_seconds_count"), f.p.gauge(t, "penstock_commit_batch_messages_sum")
+		commits, stored := f.p.gauge(t, "penstock_commit_duration_seconds_count"), f.p.gauge(t,
+			"penstock_commit_batch_messages_sum")
 		l.progress(100)
 		commits = f.p.gauge(t, "penstock_commit_duration_seconds_count") - commits
 		batch := (f.p.gauge(t, "penstock_commit_batch_messages_sum") - stored) / commits
@@ -32,7 +33,8 @@ func TestMySQLDiskIsSlow(t *testing.T) {
 				slow++
 			}
 		}
-		t.Logf("flushes of %v: %.1f messages a transaction, %d of %d answers took as long, %d refused", delay, batch, slow, len(l.since(begun)), l.refused(begun))
+		t.Logf("flushes of %v: %.1f messages a transaction, %d of %d answers took as long, %d refused", delay, batch, slow,
+			len(l.since(begun)), l.refused(begun))
 		require.Positive(t, slow, "the disk is slow")
 		require.Greater(t, batch, 4.0, "messages share a flush")
 	}

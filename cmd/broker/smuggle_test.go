@@ -106,7 +106,8 @@ func reservedOnPage(t *testing.T) (names []string) {
 		}
 		for _, quoted := range strings.Fields(cells[1]) {
 			name := strings.ReplaceAll(strings.Trim(quoted, "`"), "*", "Forged")
-			names = append(names, name, strings.ToLower(name), strings.ToUpper(strings.ReplaceAll(name, "-", "_")), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1))
+			names = append(names, name, strings.ToLower(name), strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
+				strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1))
 		}
 	}
 	require.Greater(t, len(names), 300)
@@ -141,13 +142,16 @@ func TestNoReservedHeaderIsSmuggledIntoADelivery(t *testing.T) {
 	}
 	var lines []string
 	for _, name := range names { // a batch may refuse the line, and never sends the header
-		line, err := json.Marshal(map[string]any{"Headers": map[string]string{name: "forged", "X-Fine": "yes"}, "Payload": "end\n"})
+		line, err := json.Marshal(map[string]any{"Headers": map[string]string{name: "forged", "X-Fine": "yes"},
+			"Payload": "end\n"})
 		require.NoError(t, err)
 		lines = append(lines, string(line))
 	}
-	line, err := json.Marshal(map[string]any{"Headers": map[string]string{"X-Fine": "yes", "X-Odd": "\u010d\u010a\u2028\u0085 \t", "x!#$%&'*+.^`|~": "1"}, "Payload": "end\n"})
+	line, err := json.Marshal(map[string]any{"Headers": map[string]string{"X-Fine": "yes",
+		"X-Odd": "\u010d\u010a\u2028\u0085 \t", "x!#$%&'*+.^`|~": "1"}, "Payload": "end\n"})
 	require.NoError(t, err)
-	r := s.do("POST", s.path("/batch"), strings.Join(append(lines, string(line)), "\n"), append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	r := s.do("POST", s.path("/batch"), strings.Join(append(lines, string(line)), "\n"),
+		append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	require.Equal(t, 200, r.status, r.body)
 	for i, answer := range parseLines(t, r.body) {
 		if answer.Status == 201 {
@@ -187,7 +191,8 @@ func TestNoReservedHeaderIsSmuggledIntoADelivery(t *testing.T) {
 // in the very form in which they do.
 func actedUpon(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
-	case "Host", "Connection", "Keep-Alive", "Upgrade", "Te", "Trailer", "Expect", "Transfer-Encoding", "Content-Length", "Content-Type", "Content-Encoding", "Proxy-Forged",
+	case "Host", "Connection", "Keep-Alive", "Upgrade", "Te", "Trailer", "Expect", "Transfer-Encoding", "Content-Length",
+		"Content-Type", "Content-Encoding", "Proxy-Forged",
 		"Http2-Settings", "X-Request-Id":
 		return true
 	}

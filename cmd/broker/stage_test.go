@@ -182,7 +182,8 @@ func (s *stage) dead(consumer string, size int) []apitype.Job {
 // redriveAll posts the DLQ form.
 func (s *stage) redriveAll(consumer, token string) reply {
 	s.t.Helper()
-	return s.do("POST", s.path("/consumer/", consumer, "/dlq"), "requeue="+url.QueryEscape(token), "Content-Type", "application/x-www-form-urlencoded")
+	return s.do("POST", s.path("/consumer/", consumer, "/dlq"), "requeue="+url.QueryEscape(token), "Content-Type",
+		"application/x-www-form-urlencoded")
 }
 
 // requireProblem checks an error answer: status, media type and stable code.

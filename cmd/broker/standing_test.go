@@ -126,7 +126,8 @@ func claimTakesLowerLimits(t *testing.T, p *process) {
 	claim := s.hold("POST", s.path("/consumer/k/claim?wait=20&limit=20"), consumerTokens("k"))
 	s.put(s.path("/consumer/k"), "concurrency", "1")
 	lines := strings.Repeat(`{"Payload":"x"}`+"\n", 20)
-	require.Equal(t, 200, s.do("POST", s.path("/batch"), lines, append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...).status)
+	require.Equal(t, 200, s.do("POST", s.path("/batch"), lines, append([]string{"Content-Type", "application/x-ndjson"},
+		producerTokens...)...).status)
 	require.Len(t, claimedIn(t, <-claim).Result, 1)
 }
 
@@ -148,7 +149,8 @@ func claimWakesAtLiftedLimits(t *testing.T, p *process) {
 			s.put(s.path("/consumer/k"), field[0], field[1])
 			s.publish("one")
 			s.publish("two")
-			require.Len(t, claimedIn(t, s.do("POST", s.path("/consumer/k/claim?timeout=600&wait=20&limit=1"), "", consumerTokens("k")...)).Result, 1)
+			require.Len(t, claimedIn(t, s.do("POST", s.path("/consumer/k/claim?timeout=600&wait=20&limit=1"), "",
+				consumerTokens("k")...)).Result, 1)
 			claim := s.hold("POST", s.path("/consumer/k/claim?wait=20"), consumerTokens("k"))
 			s.put(s.path("/consumer/k"), field[0], "none")
 			require.Len(t, claimedIn(t, <-claim).Result, 1)
@@ -310,14 +312,17 @@ func readReply(t testing.TB, conn net.Conn) reply {
 func slowBodies(t *testing.T, p *process) {
 	t.Run("broadcast", func(t *testing.T) {
 		s := deletable(t, p)
-		rest := s.slow("POST", s.path("/broadcast"), append([]string{"X-Broker-Message-ID", "slow"}, producerTokens...), strings.Repeat("x", 20_000))
+		rest := s.slow("POST", s.path("/broadcast"), append([]string{"X-Broker-Message-ID", "slow"}, producerTokens...),
+			strings.Repeat("x", 20_000))
 		s.put("/producer/p", "token", "new")
 		requireProblem(t, rest(), 403, "producer_token_mismatch")
 		require.Equal(t, 404, s.do("GET", s.path("/message/slow"), "").status)
 	})
 	t.Run("schedule", func(t *testing.T) {
 		s := deletable(t, p)
-		rest := s.slow("POST", s.path("/broadcast"), append([]string{"X-Broker-Scheduled-For", time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, producerTokens...), strings.Repeat("x", 20_000))
+		rest := s.slow("POST", s.path("/broadcast"),
+			append([]string{"X-Broker-Scheduled-For", time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+				producerTokens...), strings.Repeat("x", 20_000))
 		s.put(s.path(), "token", "new")
 		requireProblem(t, rest(), 403, "channel_token_mismatch")
 	})
@@ -336,7 +341,8 @@ func slowBodies(t *testing.T, p *process) {
 		s := p.stage(t, "k")
 		s.put(s.path("/consumer/k"), "responses", "store")
 		s.publish("x", "X-Broker-Message-ID", "asked")
-		rest := s.slow("POST", s.path("/message/asked/response"), append([]string{"X-Broker-Consumer-ID", "k"}, consumerTokens("k")...), strings.Repeat("x", 20_000))
+		rest := s.slow("POST", s.path("/message/asked/response"), append([]string{"X-Broker-Consumer-ID", "k"},
+			consumerTokens("k")...), strings.Repeat("x", 20_000))
 		s.put(s.path("/consumer/k"), "token", "new")
 		requireProblem(t, rest(), 403, "consumer_token_mismatch")
 	})
@@ -360,7 +366,8 @@ func bulkIsRefused(t *testing.T, p *process) {
 		}{
 			"lines":       {lines, []string{"Content-Type", "application/x-ndjson"}},
 			"coded lines": {packed(lines), []string{"Content-Type", "application/x-ndjson", "Content-Encoding", "gzip"}},
-			"form":        {formOf(`{"Template":{"Payload":"{{n}}"}}`, "n\n"+strings.Repeat("row\n", 500_000)), []string{"Content-Type", uploadType}},
+			"form": {formOf(`{"Template":{"Payload":"{{n}}"}}`, "n\n"+strings.Repeat("row\n", 500_000)),
+				[]string{"Content-Type", uploadType}},
 		} {
 			t.Run(name+" of "+kind, func(t *testing.T) {
 				s := deletable(t, p)
@@ -378,7 +385,8 @@ func bulkIsRefused(t *testing.T, p *process) {
 func requestGetsNoResponse(t *testing.T, p *process) {
 	s := deletable(t, p, "k")
 	s.put(s.path("/consumer/k"), "responses", "store")
-	request := s.hold("POST", s.path("/request"), append([]string{"X-Broker-Message-ID", "q", "Prefer", "wait=20"}, producerTokens...))
+	request := s.hold("POST", s.path("/request"), append([]string{"X-Broker-Message-ID", "q", "Prefer", "wait=20"},
+		producerTokens...))
 	s.put("/producer/p", "token", "new")
 	r := <-request
 	require.Equal(t, 202, r.status, r.body)

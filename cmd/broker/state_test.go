@@ -60,7 +60,8 @@ func (s *stage) awaitState(consumer, state string) (k apitype.Consumer) {
 // A consumer has a state, which says whether its jobs are delivered, on both kinds of stores.
 func TestConsumersArePausedGoneAndDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s", "BROKER_PUBLIC_URL=https://broker.example/")
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms",
+			"BROKER_MAX_RETRIES=2", "BROKER_RETRY_MAX_DELAY=1s", "BROKER_PUBLIC_URL=https://broker.example/")
 		for name, story := range map[string]func(*testing.T, *process){
 			"a paused consumer keeps its jobs":          pausedConsumer,
 			"a paused pull consumer":                    pausedPullConsumer,
@@ -190,7 +191,8 @@ func goneConsumer(t *testing.T, p *process) {
 	k = s.awaitState("k", "GONE")
 	gone.Store(false)
 	s.change("k", "revive")
-	require.Equal(t, 1, s.awaitStatus(at, "DELIVERED").Jobs[0].Attempts, "no 410 was charged, although there is one attempt only")
+	require.Equal(t, 1, s.awaitStatus(at, "DELIVERED").Jobs[0].Attempts,
+		"no 410 was charged, although there is one attempt only")
 	s.awaitStatus(later, "DELIVERED")
 	require.Equal(t, "ACTIVE", s.consumer("k").State)
 }
@@ -204,7 +206,8 @@ func tombstone(t *testing.T, p *process) {
 		return 500
 	})
 	s := p.stage(t, "k="+sink.URL)
-	s.put(s.path("/consumer/k"), "tombstoneAfter", "3", "tombstoneWindow", "1h", "maxRetries", "1000", "backoff", "constant:100ms")
+	s.put(s.path("/consumer/k"), "tombstoneAfter", "3", "tombstoneWindow", "1h", "maxRetries", "1000", "backoff",
+		"constant:100ms")
 	at := s.publish("first")
 	k := s.awaitState("k", "DEAD")
 	require.Contains(t, k.StateReason, "4 failures within 1h")
@@ -249,7 +252,8 @@ func tombstone(t *testing.T, p *process) {
 func noTombstone(t *testing.T, p *process) {
 	sink := newSink(t, func(int, received) int { return 500 })
 	s := p.stage(t, "k="+sink.URL)
-	s.put(s.path("/consumer/k"), "tombstoneAfter", "2", "tombstoneWindow", "1s", "maxRetries", "6", "backoff", "constant:700ms")
+	s.put(s.path("/consumer/k"), "tombstoneAfter", "2", "tombstoneWindow", "1s", "maxRetries", "6", "backoff",
+		"constant:700ms")
 	s.awaitStatus(s.publish("body"), "DEAD")
 	require.Equal(t, "ACTIVE", s.consumer("k").State)
 	require.Equal(t, 1, *s.counted("k").DeadLetters)
@@ -266,7 +270,8 @@ func pausedChannel(t *testing.T, p *process) {
 	r = s.post("refused")
 	requireProblem(t, r, 503, "channel_paused")
 	require.NotEmpty(t, r.header.Get("Retry-After"))
-	r = s.do("POST", s.path("/batch"), `{"Payload":"a"}`+"\n"+`{"Payload":"b"}`+"\n", append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
+	r = s.do("POST", s.path("/batch"), `{"Payload":"a"}`+"\n"+`{"Payload":"b"}`+"\n",
+		append([]string{"Content-Type", "application/x-ndjson"}, producerTokens...)...)
 	require.Equal(t, 200, r.status, r.body)
 	require.Equal(t, 2, strings.Count(r.body, "channel_paused"), r.body)
 	s.awaitStatus(first, "DELIVERED")
@@ -289,7 +294,8 @@ func shownState(t *testing.T, p *process) {
 	s.change("k", "pause")
 	r = s.do("GET", s.path("/consumer/k"), "", "If-None-Match", tag, "If-Modified-Since", since)
 	require.Equal(t, 200, r.status, "the state is")
-	require.Equal(t, 200, s.do("PUT", s.path("/consumer/k"), "name=new", "If-Match", r.header.Get("ETag"), "Content-Type", "application/x-www-form-urlencoded").status)
+	require.Equal(t, 200, s.do("PUT", s.path("/consumer/k"), "name=new", "If-Match", r.header.Get("ETag"), "Content-Type",
+		"application/x-www-form-urlencoded").status)
 	require.Equal(t, "PAUSED", s.consumer("k").State, "a PUT changes no state")
 	require.Equal(t, "NORMAL", s.consumer("k").Rate)
 }
@@ -343,7 +349,8 @@ func TestAStateHoldsOnEveryBrokerAndThroughALostRedis(t *testing.T) {
 				return
 			case <-time.After(5 * time.Millisecond):
 			}
-			if r, err := other.try("POST", other.path("/broadcast"), fmt.Sprint("body ", i), producerTokens...); err == nil && r.status == 201 {
+			if r, err := other.try("POST", other.path("/broadcast"), fmt.Sprint("body ", i), producerTokens...); err == nil &&
+				r.status == 201 {
 				at = append(at, r.header.Get("Location"))
 			}
 		}
@@ -377,7 +384,9 @@ func TestAStateHoldsOnEveryBrokerAndThroughALostRedis(t *testing.T) {
 
 	// Of two brokers one sends the probe of a revival.
 	s.on(d).change("dead", "revive")
-	eventually(t, "the end of the probe", func() bool { return strings.Contains(s.consumer("dead").StateReason, "the probe after") })
+	eventually(t, "the end of the probe", func() bool {
+		return strings.Contains(s.consumer("dead").StateReason, "the probe after")
+	})
 	time.Sleep(1500 * time.Millisecond)
 	require.Equal(t, calls+1, dead.count())
 	s.change("paused", "resume")

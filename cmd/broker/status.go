@@ -28,7 +28,8 @@ func (b *broker) newStatusEvents(callbacks egress.Policy, registry *prometheus.R
 			if callbacks.CheckURL(string(to.ReplyURL)) != nil { // the reason may quote a secret
 				return errors.New("the broker may not post to this replyUrl")
 			}
-			w := alerts.Webhook{URL: string(to.ReplyURL), Secret: to.SigningSecret, Client: b.client.Web(egress.Configured), Agent: b.cfg.UserAgent}
+			w := alerts.Webhook{URL: string(to.ReplyURL), Secret: to.SigningSecret, Client: b.client.Web(egress.Configured),
+				Agent: b.cfg.UserAgent}
 			return w.Post(egress.For(ctx, share.Producer(p.No)), id, body)
 		},
 		Metrics: registry, Log: b.log,

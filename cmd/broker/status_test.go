@@ -89,7 +89,8 @@ func TestAProducerIsToldWhatBecameOfItsMessages(t *testing.T) {
 		var got []apitype.StatusEvent
 		eventually(t, "all events", func() bool {
 			got, _ = s.told(ops)
-			return about(got, dies, "push") == "FAILED FAILED DEAD" && about(got, lives, "push") == "DELIVERED" && about(got, lives, "old") == "DEAD" && about(got, dies, "old") == "DEAD"
+			return about(got, dies, "push") == "FAILED FAILED DEAD" && about(got, lives, "push") == "DELIVERED" &&
+				about(got, lives, "old") == "DEAD" && about(got, dies, "old") == "DEAD"
 		})
 		require.Empty(t, about(got, silent, "push"))
 		for _, e := range got {
@@ -112,7 +113,8 @@ func TestAProducerIsToldWhatBecameOfItsMessages(t *testing.T) {
 			want := map[string]string{"delivered, dead": "delivered,dead", "failed,dead,delivered": "all", "dead": "dead"}[value]
 			require.Contains(t, s.put("/producer/p", "statusEvents", value).body, `"StatusEvents":"`+want+`"`)
 		}
-		requireProblem(t, s.do("PUT", "/producer/p", "statusEvents=read", "Content-Type", apitype.MediaForm), 400, "invalid_policy")
+		requireProblem(t, s.do("PUT", "/producer/p", "statusEvents=read", "Content-Type", apitype.MediaForm), 400,
+			"invalid_policy")
 		again := s.publish("dies")
 		eventually(t, "a death", func() bool {
 			got, _ = s.told(ops)
@@ -127,14 +129,16 @@ func TestAProducerIsToldWhatBecameOfItsMessages(t *testing.T) {
 func TestFaultNoStatusEventIsLostOrRepeatedUnderAnotherID(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		target, ops := newSink(t, nil), newSink(t, nil)
-		for i, point := range []string{failpoint.AfterOutcome + ":1", failpoint.AfterStatusBatch + ":1", failpoint.AfterStatusSent + ":1"} {
+		for i, point := range []string{failpoint.AfterOutcome + ":1", failpoint.AfterStatusBatch + ":1",
+			failpoint.AfterStatusSent + ":1"} {
 			p := w.start(envKill + "=" + point)
 			s := &stage{p, "c"}
 			p.hearStatus(ops)
 			p.sample("push=" + target.URL)
 			p.put("/producer/p", "statusEvents", "delivered")
 			for n := range 5 {
-				_, _ = s.try("POST", "/channel/c/broadcast", fmt.Sprint(i, " ", n), append([]string{"X-Broker-Message-ID", fmt.Sprint("m-", i, "-", n)}, producerTokens...)...)
+				_, _ = s.try("POST", "/channel/c/broadcast", fmt.Sprint(i, " ", n),
+					append([]string{"X-Broker-Message-ID", fmt.Sprint("m-", i, "-", n)}, producerTokens...)...)
 			}
 			p.awaitEnd()
 		}

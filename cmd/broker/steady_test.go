@@ -223,7 +223,8 @@ func (l *steady) bodies() []string {
 func (l *steady) requireAllOf(dsn string, sink *sink, copies int) {
 	l.stage.t.Helper()
 	l.requireStoredOnce(dsn)
-	require.LessOrEqual(l.stage.t, l.stage.world.in(l.stage.t).requireAll(sink, l.bodies()), copies, "delivered more than once")
+	require.LessOrEqual(l.stage.t, l.stage.world.in(l.stage.t).requireAll(sink, l.bodies()), copies,
+		"delivered more than once")
 }
 
 // dsn is where the world's brokers keep their messages.

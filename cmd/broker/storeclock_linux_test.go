@@ -23,7 +23,8 @@ func (s *stage) settleAfter(db *sql.DB, consumer, body string) {
 	s.finish(consumer, s.awaitQueued(consumer, 1)[0].ID)
 	eventually(s.t, "the watermark", func() bool {
 		var mark []byte
-		err := db.QueryRow("SELECT message_id FROM marks WHERE consumer_no = (SELECT no FROM consumers WHERE id = ? AND deleted_no = 0)", []byte(consumer)).Scan(&mark)
+		err := db.QueryRow("SELECT message_id FROM marks WHERE consumer_no = (SELECT no FROM consumers WHERE id = ? AND "+
+			"deleted_no = 0)", []byte(consumer)).Scan(&mark)
 		if !errors.Is(err, sql.ErrNoRows) {
 			require.NoError(s.t, err)
 		}

@@ -40,10 +40,12 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 		}
 		url = b.embedded.URL()
 	}
-	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Master: b.cfg.RedisMaster, Timeout: timeout, Away: func(err error) {
-		b.redisAway.Store(true)
-		b.log.Warn("Redis cannot be reached; the broker starts without it, and delivers when it is there", "setting", "BROKER_REDIS_URL", "error", err)
-	}})
+	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: url, Master: b.cfg.RedisMaster, Timeout: timeout,
+		Away: func(err error) {
+			b.redisAway.Store(true)
+			b.log.Warn("Redis cannot be reached; the broker starts without it, and delivers when it is there", "setting",
+				"BROKER_REDIS_URL", "error", err)
+		}})
 	if err != nil {
 		return nil, aboutSetting("BROKER_REDIS_URL", err)
 	}

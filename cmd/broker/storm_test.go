@@ -39,7 +39,8 @@ var buildPlain = sync.OnceValues(func() (folder string, err error) {
 		return "", err
 	}
 	plainFolder.Store(&folder)
-	if out, err := exec.Command("go", "test", "-race=false", "-vet=off", "-ldflags=-s -w", "-c", "-o", filepath.Join(folder, "broker"), ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "-race=false", "-vet=off", "-ldflags=-s -w", "-c", "-o",
+		filepath.Join(folder, "broker"), ".").CombinedOutput(); err != nil {
 		return folder, fmt.Errorf("%w: %s", err, out)
 	}
 	return folder, nil
@@ -116,7 +117,8 @@ var rare = map[string]bool{failpoint.AfterExpiryLease: true, failpoint.AfterForw
 // TestFaultKillOfBulks, TestFaultKillWhileABulkComesPublishesNothing,
 // TestReplayGoesOnAfterAKillAtEachPoint, TestKillsAroundTheJournalLoseNothingAndStoreNothingTwice and
 // TestFaultNoResponseIsLostWhereTheBrokerDies.
-var elsewhere = map[string]bool{failpoint.AfterBulkChunk: true, failpoint.AfterBulkBody: true, failpoint.BeforeBulkStep: true, failpoint.AfterBulkStep: true,
+var elsewhere = map[string]bool{failpoint.AfterBulkChunk: true, failpoint.AfterBulkBody: true,
+	failpoint.BeforeBulkStep: true, failpoint.AfterBulkStep: true,
 	failpoint.AfterReplay: true, failpoint.AfterReplayPage: true, failpoint.AfterReplayAdvance: true,
 	failpoint.AfterResult: true, failpoint.BeforeReply: true, failpoint.AfterReply: true,
 	failpoint.JournalWritten: true, failpoint.JournalFlushed: true, failpoint.JournalReplayed: true}
@@ -126,7 +128,8 @@ var elsewhere = map[string]bool{failpoint.AfterBulkChunk: true, failpoint.AfterB
 func awkward(body string) bool { return strings.HasSuffix(body, "7") }
 
 func newStorm(t *testing.T, w *world) *storm {
-	s := &storm{t: t, w: w, stop: make(chan struct{}), acked: map[string]bool{}, finished: map[string]string{}, unknown: map[string]bool{},
+	s := &storm{t: t, w: w, stop: make(chan struct{}), acked: map[string]bool{}, finished: map[string]string{},
+		unknown: map[string]bool{},
 		dropped: map[string]int{}, accepted: map[string]int{}}
 	s.sink = newSink(t, func(_ int, r received) int {
 		s.mu.Lock()
@@ -151,7 +154,8 @@ func newStorm(t *testing.T, w *world) *storm {
 	s.every(300*time.Millisecond, s.redrive)
 	s.expire(p, &sequence)
 	s.every(100*time.Millisecond, func(p *process) {
-		_, _ = p.try("PUT", "/channel/c/consumer/pull", "name=worker&token=pull-token&type=pull", "Content-Type", "application/x-www-form-urlencoded")
+		_, _ = p.try("PUT", "/channel/c/consumer/pull", "name=worker&token=pull-token&type=pull", "Content-Type",
+			"application/x-www-form-urlencoded")
 	})
 	t.Cleanup(s.end)
 	return s
@@ -162,8 +166,10 @@ func newStorm(t *testing.T, w *world) *storm {
 func (s *storm) expire(p *process, sequence *atomic.Int64) {
 	p.put("/channel/graves", "token", "c-token")
 	p.put("/channel/mayflies", "token", "c-token")
-	p.put("/channel/mayflies/consumer/idle", "token", "idle-token", "type", "pull", "ttl", "100ms", "dlq", "forward:graves")
-	p.put("/channel/mayflies/consumer/dies", "token", "dies-token", "callbackUrl", "http://127.0.0.1:9/", "tombstoneAfter", "1", "maxRetries", "1000")
+	p.put("/channel/mayflies/consumer/idle", "token", "idle-token", "type", "pull", "ttl", "100ms", "dlq",
+		"forward:graves")
+	p.put("/channel/mayflies/consumer/dies", "token", "dies-token", "callbackUrl", "http://127.0.0.1:9/", "tombstoneAfter",
+		"1", "maxRetries", "1000")
 	s.every(300*time.Millisecond, func(p *process) {
 		_, _ = p.try("POST", "/channel/mayflies/consumer/dies/revive", "")
 	})
@@ -282,7 +288,8 @@ func (s *storm) work(p *process) {
 // redrive opens the dead letters of both consumers again.
 func (s *storm) redrive(p *process) {
 	for _, k := range []string{"push", "pull"} {
-		_, _ = p.try("POST", "/channel/c/consumer/"+k+"/dlq", "requeue="+k+"-token", "Content-Type", "application/x-www-form-urlencoded")
+		_, _ = p.try("POST", "/channel/c/consumer/"+k+"/dlq", "requeue="+k+"-token", "Content-Type",
+			"application/x-www-form-urlencoded")
 	}
 }
 

@@ -43,8 +43,10 @@ func madeIDs(t *testing.T, p *process) {
 	require.NoError(t, err)
 	future := ident.AtMillis(time.Now().Add(time.Hour).UnixMilli())
 	for _, id := range []string{
-		existing.String(), existing.Job(0).String(), existing.Job(40_000).String(), future.String(), ident.ID{}.String(), ident.Max().String(),
-		ident.ForwardID(existing.Job(0), 1_763_658_000_123), ident.ForwardID(existing.Job(0), 1), "dead." + existing.String() + ".7.8",
+		existing.String(), existing.Job(0).String(), existing.Job(40_000).String(), future.String(), ident.ID{}.String(),
+		ident.Max().String(),
+		ident.ForwardID(existing.Job(0), 1_763_658_000_123), ident.ForwardID(existing.Job(0), 1), "dead." +
+			existing.String() + ".7.8",
 	} {
 		named := []string{"X-Broker-Message-ID", id}
 		event := append(named, "ce-specversion", "1.0", "ce-id", "1", "ce-source", "s", "ce-type", "t")
@@ -54,11 +56,16 @@ func madeIDs(t *testing.T, p *process) {
 			s.put(s.path(), "identity", scope)
 			requireProblem(t, s.post("the thief's", named...), 400, "invalid_message_id")
 			requireProblem(t, s.post("the thief's", event...), 400, "invalid_message_id")
-			requireProblem(t, s.post(`{"specversion":"1.0","id":"1","source":"s","type":"t","data":"the thief's"}`, structured...), 400, "invalid_message_id")
-			requireProblem(t, s.post("the thief's", append(named, "X-Broker-Scheduled-For", in(time.Hour))...), 400, "invalid_message_id")
-			requireProblem(t, s.post("the thief's", append(named, "X-Broker-Recurrence", "R3/"+in(time.Hour)+"/PT1S")...), 400, "invalid_message_id")
-			requireProblem(t, s.do("POST", s.path("/request"), "the thief's", append(named, producerTokens...)...), 400, "invalid_message_id")
-			for _, r := range s.lines(line+"}", line+`,"ScheduledFor":"`+in(time.Hour)+`"}`, line+`,"Recurrence":"R3/`+in(time.Hour)+`/PT1S"}`) {
+			requireProblem(t, s.post(`{"specversion":"1.0","id":"1","source":"s","type":"t","data":"the thief's"}`,
+				structured...), 400, "invalid_message_id")
+			requireProblem(t, s.post("the thief's", append(named, "X-Broker-Scheduled-For", in(time.Hour))...), 400,
+				"invalid_message_id")
+			requireProblem(t, s.post("the thief's", append(named, "X-Broker-Recurrence", "R3/"+in(time.Hour)+"/PT1S")...), 400,
+				"invalid_message_id")
+			requireProblem(t, s.do("POST", s.path("/request"), "the thief's", append(named, producerTokens...)...), 400,
+				"invalid_message_id")
+			for _, r := range s.lines(line+"}", line+`,"ScheduledFor":"`+in(time.Hour)+`"}`, line+`,"Recurrence":"R3/`+
+				in(time.Hour)+`/PT1S"}`) {
 				requireLine(t, r, 400, "invalid_message_id", "")
 			}
 		}
@@ -67,8 +74,10 @@ func madeIDs(t *testing.T, p *process) {
 	require.Equal(t, "the owner's", s.message(owned).Payload)
 	// The messages of a recurrence have its ID with a suffix.
 	prefix := "dead." + existing.Job(0).String()
-	requireProblem(t, s.post("x", "X-Broker-Message-ID", prefix, "X-Broker-Recurrence", "R3/"+in(time.Hour)+"/PT1S"), 400, "invalid_message_id")
-	for _, free := range []string{prefix, strings.ToUpper(existing.String()), existing.String()[1:], existing.String() + "0", "x" + existing.String(), "dead.end", "dead.a.b"} {
+	requireProblem(t, s.post("x", "X-Broker-Message-ID", prefix, "X-Broker-Recurrence", "R3/"+in(time.Hour)+"/PT1S"), 400,
+		"invalid_message_id")
+	for _, free := range []string{prefix, strings.ToUpper(existing.String()), existing.String()[1:], existing.String() +
+		"0", "x" + existing.String(), "dead.end", "dead.a.b"} {
 		require.Equal(t, 201, s.post("allowed", "X-Broker-Message-ID", free).status, free)
 	}
 	require.Zero(t, sink.times("the thief's"))
@@ -83,13 +92,15 @@ func refusedRows(t *testing.T, s *stage, id, line string) {
 	for _, at := range []string{
 		s.bulk("application/x-ndjson", line+"}"),
 		s.bulk("text/csv", "MessageID,Payload\n"+id+",the thief's\n"),
-		s.bulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"the thief's","MessageID":"{{id}}{{rest}}"}}`),
+		s.bulk("application/json", `{"FileURL":"`+url+
+			`","Format":"csv","Template":{"Payload":"the thief's","MessageID":"{{id}}{{rest}}"}}`),
 	} {
 		b := s.awaitBulk(at, "DONE")
 		require.Equal(s.t, [3]int64{1, 0, 1}, [3]int64{b.Total, b.Published, b.Rejected}, "%+v", b)
 		require.Contains(s.t, b.BadRows[0].Reason, "the form of an ID that the broker makes")
 	}
-	requireProblem(s.t, s.tryBulk("application/json", `{"FileURL":"`+url+`","Format":"csv","Template":{"Payload":"x","MessageID":"`+id+`"}}`), 400, "invalid_message_id")
+	requireProblem(s.t, s.tryBulk("application/json", `{"FileURL":"`+url+
+		`","Format":"csv","Template":{"Payload":"x","MessageID":"`+id+`"}}`), 400, "invalid_message_id")
 }
 
 func madeEventIDs(t *testing.T, p *process) {
@@ -100,9 +111,11 @@ func madeEventIDs(t *testing.T, p *process) {
 	event := `{"specversion":"1.0","id":"` + id + `","source":"s","type":"t","data":`
 	at := s.publish("binary", "ce-specversion", "1.0", "ce-id", id, "ce-source", "s", "ce-type", "t")
 	require.NotEqual(t, owned, at)
-	other := s.publish(event[:len(event)-1]+`:"1"}`, "Content-Type", "application/cloudevents+json", "X-Broker-Message-ID", "own")
+	other := s.publish(event[:len(event)-1]+`:"1"}`, "Content-Type", "application/cloudevents+json",
+		"X-Broker-Message-ID", "own")
 	require.Equal(t, s.path("/message/own"), other)
-	r := s.do("POST", s.path("/broadcast"), `[`+strings.Replace(event, `"s"`, `"s2"`, 1)+`"2"}]`, append([]string{"Content-Type", "application/cloudevents-batch+json"}, producerTokens...)...)
+	r := s.do("POST", s.path("/broadcast"), `[`+strings.Replace(event, `"s"`, `"s2"`, 1)+`"2"}]`,
+		append([]string{"Content-Type", "application/cloudevents-batch+json"}, producerTokens...)...)
 	require.Contains(t, r.body, `"Status":201`)
 	require.NotContains(t, r.body, id, "its place has another ID")
 	require.Equal(t, "the owner's", s.message(owned).Payload)
@@ -120,7 +133,8 @@ func ownedResponses(t *testing.T, p *process) {
 	s.put(s.path("/consumer/k"), "responses", "store")
 	thief := s.as("thief-of-responses")
 	owned := s.publish("the owner's")
-	taken := s.do("POST", s.path("/broadcast"), "the thief's", append([]string{"X-Broker-Message-ID", idOf(owned)}, thief...)...)
+	taken := s.do("POST", s.path("/broadcast"), "the thief's", append([]string{"X-Broker-Message-ID", idOf(owned)},
+		thief...)...)
 	requireProblem(t, taken, 400, "invalid_message_id")
 	s.awaitQueued("k", 1)
 	r := s.do("POST", owned+"/response", "the answer", append(consumerTokens("k"), "X-Broker-Consumer-ID", "k")...)
@@ -158,7 +172,8 @@ func squattedOccurrences(t *testing.T, p *process) {
 	thief := s.as("thief-of-recurrences")
 	for i := 1; i <= 3; i++ { // with what the owner sends, and with something else
 		body := map[bool]string{true: "tick", false: "squatted"}[i == 2]
-		r := s.do("POST", s.path("/broadcast"), body, append([]string{"X-Broker-Message-ID", fmt.Sprint("report.", i)}, thief...)...)
+		r := s.do("POST", s.path("/broadcast"), body, append([]string{"X-Broker-Message-ID", fmt.Sprint("report.", i)},
+			thief...)...)
 		require.Equal(t, 201, r.status, r.body)
 	}
 	own := s.publish("tick", "X-Broker-Message-ID", "report.4")

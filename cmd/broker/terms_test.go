@@ -53,9 +53,10 @@ var named = map[string]struct {
 	body            string
 	another, repeat string
 }{
-	"an ID":    {[]string{"X-Broker-Message-ID", "order-1"}, "x", "409 message_id_conflict", "409 duplicate_message_id"},
-	"a key":    {[]string{"Idempotency-Key", "key-1"}, "x", "422 idempotency_key_reused", "201 "},
-	"an event": {[]string{"Content-Type", "application/cloudevents+json"}, `{"specversion":"1.0","id":"1","source":"s","type":"t"}`, "409 message_id_conflict", "409 duplicate_message_id"},
+	"an ID": {[]string{"X-Broker-Message-ID", "order-1"}, "x", "409 message_id_conflict", "409 duplicate_message_id"},
+	"a key": {[]string{"Idempotency-Key", "key-1"}, "x", "422 idempotency_key_reused", "201 "},
+	"an event": {[]string{"Content-Type", "application/cloudevents+json"},
+		`{"specversion":"1.0","id":"1","source":"s","type":"t"}`, "409 message_id_conflict", "409 duplicate_message_id"},
 }
 
 func code(t *testing.T, r reply) string {
@@ -86,7 +87,8 @@ func repeatedTerms(t *testing.T, p *process, route string) {
 		s.put(s.path("/consumer/a"), "responses", "store")
 		n := named[way]
 		post := func(terms []string) reply {
-			return s.do("POST", s.path(route), n.body, append(append(append([]string{"Prefer", "wait=0"}, producerTokens...), n.headers...), terms...)...)
+			return s.do("POST", s.path(route), n.body, append(append(append([]string{"Prefer", "wait=0"}, producerTokens...),
+				n.headers...), terms...)...)
 		}
 		r := post(askedFor)
 		require.Less(t, r.status, 300, r.body)
@@ -171,9 +173,14 @@ func lineTerms(t *testing.T, p *process, duplicates string) {
 
 func rowTerms(t *testing.T, p *process) {
 	s := p.stage(t, "a", "b", "c")
-	b := s.awaitBulk(s.bulk("application/x-ndjson", strings.Join(append(append([]string{termsLine}, otherLines...), repeatLine), "\n")), "DONE")
+	b := s.awaitBulk(s.bulk("application/x-ndjson", strings.Join(append(append([]string{termsLine}, otherLines...),
+		repeatLine), "\n")), "DONE")
 	require.Equal(t, [3]int64{1, int64(len(otherLines)), 1}, [3]int64{b.Published, b.Rejected, b.Duplicates}, "%+v", b)
-	b = s.awaitBulk(s.bulk("text/csv", "MessageID,Payload,Consumers,TTL,OrderingKey\norder-1,x,\"a,b\",1h,o\norder-1,x,\"a,b,c\",1h,o\norder-1,x,,,\n"), "DONE")
+	b = s.awaitBulk(
+		s.bulk(
+			"text/csv",
+			"MessageID,Payload,Consumers,TTL,OrderingKey\norder-1,x,\"a,b\",1h,o\norder-1,x,\"a,b,c\",1h,o\norder-1,x,,,\n"),
+		"DONE")
 	require.Equal(t, [3]int64{0, 2, 1}, [3]int64{b.Published, b.Rejected, b.Duplicates}, "%+v", b)
 	s.awaitQueued("a", 1)
 }
@@ -181,7 +188,8 @@ func rowTerms(t *testing.T, p *process) {
 // The policies of consumers and the names behind positions may change between a message and its repeat.
 func askedTerms(t *testing.T, p *process) {
 	s := p.stage(t, "a", "b")
-	plain, named := []string{"X-Broker-Message-ID", "plain"}, []string{"X-Broker-Message-ID", "named", "X-Broker-Consumers", "a"}
+	plain, named := []string{"X-Broker-Message-ID", "plain"}, []string{"X-Broker-Message-ID", "named",
+		"X-Broker-Consumers", "a"}
 	at, addressed := s.publish("x", plain...), s.publish("x", named...)
 	s.put(s.path("/consumer/a"), "ttl", "90s")
 	s.put(s.path("/consumer/b"), "ttl", "2h", "ordered", "true")

@@ -49,7 +49,8 @@ func eventNames(events []apitype.TimelineEvent, of func(apitype.TimelineEvent) b
 // A timeline tells what became of a message and of each of its jobs.
 func TestTheTimelineOfAMessageTellsWhatBecameOfIt(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		w.with("BROKER_MAX_RETRIES=1", "BROKER_RETRY_BACKOFF=50ms", "BROKER_STOP_TIMEOUT=300ms", "BROKER_RATIONAL_DELAY=200ms", "BROKER_ALLOW_DELETE=true")
+		w.with("BROKER_MAX_RETRIES=1", "BROKER_RETRY_BACKOFF=50ms", "BROKER_STOP_TIMEOUT=300ms",
+			"BROKER_RATIONAL_DELAY=200ms", "BROKER_ALLOW_DELETE=true")
 		var healed atomic.Bool
 		sink := newSink(t, func(_ int, r received) int {
 			if healed.Load() {
@@ -100,8 +101,10 @@ func TestTheTimelineOfAMessageTellsWhatBecameOfIt(t *testing.T) {
 			}
 		}
 		one := s.path("/consumer/push/job/", job, "/timeline")
-		require.Equal(t, "ACCEPTED ATTEMPT ATTEMPT DEAD REDRIVEN ATTEMPT DELIVERED", eventNames(s.timeline(one), func(apitype.TimelineEvent) bool { return true }))
-		require.Equal(t, "ACCEPTED ATTEMPT ATTEMPT DEAD REDRIVEN ATTEMPT DELIVERED", eventNames(s.timeline(one+"?size=1"), func(apitype.TimelineEvent) bool { return true }))
+		require.Equal(t, "ACCEPTED ATTEMPT ATTEMPT DEAD REDRIVEN ATTEMPT DELIVERED", eventNames(s.timeline(one),
+			func(apitype.TimelineEvent) bool { return true }))
+		require.Equal(t, "ACCEPTED ATTEMPT ATTEMPT DEAD REDRIVEN ATTEMPT DELIVERED", eventNames(s.timeline(one+"?size=1"),
+			func(apitype.TimelineEvent) bool { return true }))
 		require.Len(t, s.timeline(m+"/timeline?size=2"), len(got))
 		r := s.do("HEAD", m+"/timeline", "")
 		require.Equal(t, 200, r.status)
@@ -129,10 +132,13 @@ func TestATimelineIsShownToThoseWhomItConcerns(t *testing.T) {
 	p := embeddedWorld(t).with("BROKER_MAX_RETRIES=0").start("BROKER_OPEN_MANAGEMENT=")
 	s := &stage{p, "c"}
 	admin := []string{"X-Broker-Admin-Token", adminToken}
-	for path, form := range map[string]string{"/producer/p": "token=p-token", "/producer/other": "token=other-token", "/channel/c": "token=c-token"} {
-		require.Equal(t, 201, s.do("PUT", path, form, append([]string{"Content-Type", apitype.MediaForm}, admin...)...).status)
+	for path, form := range map[string]string{"/producer/p": "token=p-token", "/producer/other": "token=other-token",
+		"/channel/c": "token=c-token"} {
+		require.Equal(t, 201, s.do("PUT", path, form, append([]string{"Content-Type", apitype.MediaForm},
+			admin...)...).status)
 	}
-	require.Equal(t, 201, s.do("PUT", s.path("/consumer/push"), url.Values{"token": {"push-token"}, "callbackUrl": {sink.URL}}.Encode(),
+	require.Equal(t, 201, s.do("PUT", s.path("/consumer/push"), url.Values{"token": {"push-token"},
+		"callbackUrl": {sink.URL}}.Encode(),
 		append([]string{"Content-Type", apitype.MediaForm}, admin...)...).status)
 	m := s.publish("x")
 	eventually(t, "a death", func() bool { return len(s.timeline(m+"/timeline", admin...)) == 3 })

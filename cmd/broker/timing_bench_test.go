@@ -33,7 +33,8 @@ func BenchmarkTimingOfRefusals(b *testing.B) {
 		}
 	}
 	post := func(channel, channelToken, producer, producerToken string) string {
-		return fmt.Sprintf("POST /channel/%s/broadcast HTTP/1.1\r\nHost: b\r\nContent-Length: 0\r\nX-Broker-Channel-Token: %s\r\nX-Broker-Producer-ID: %s\r\n"+
+		return fmt.Sprintf("POST /channel/%s/broadcast HTTP/1.1\r\nHost: b\r\nContent-Length: "+
+			"0\r\nX-Broker-Channel-Token: %s\r\nX-Broker-Producer-ID: %s\r\n"+
 			"X-Broker-Producer-Token: %s\r\n\r\n", channel, channelToken, producer, producerToken)
 	}
 	for _, pair := range []struct {

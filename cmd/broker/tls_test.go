@@ -94,14 +94,24 @@ func TestHostileTLSOfConsumersIsNamedInTheDeadLetters(t *testing.T) {
 		*wire
 		says string
 	}{
-		"expired": {newWire(t, "https", secured(with(ours, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }))),
+		"expired": {newWire(t, "https", secured(with(ours, func(c *x509.Certificate) {
+			c.NotAfter = time.Now().Add(-time.Minute)
+		}))),
 			"the certificate of the consumer has expired, or is not valid yet"},
-		"wrong-host": {newWire(t, "https", secured(with(ours, func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 2)} }))),
+		"wrong-host": {newWire(t, "https", secured(with(ours, func(c *x509.Certificate) {
+			c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 2)}
+		}))),
 			"certificate is valid for 127.0.0.2, not 127.0.0.1"},
-		"stranger":    {newWire(t, "https", secured(with(theirs, nil))), "signed by an unknown authority"},
-		"silent":      {newWire(t, "https", hang), "timeout in the TLS handshake"},
-		"half-a-word": {newWire(t, "https", func(c net.Conn) { _, _ = io.WriteString(c, "\x16\x03\x03\x00\x7a\x02\x00"); hang(c) }), "timeout in the TLS handshake"},
-		"plain-http": {newWire(t, "https", func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); hang(c) }),
+		"stranger": {newWire(t, "https", secured(with(theirs, nil))), "signed by an unknown authority"},
+		"silent":   {newWire(t, "https", hang), "timeout in the TLS handshake"},
+		"half-a-word": {newWire(t, "https", func(c net.Conn) {
+			_, _ = io.WriteString(c, "\x16\x03\x03\x00\x7a\x02\x00")
+			hang(c)
+		}), "timeout in the TLS handshake"},
+		"plain-http": {newWire(t, "https", func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
+			hang(c)
+		}),
 			"the consumer speaks HTTP, not TLS"},
 		"asks-for-ours": {newWire(t, "https", secured(asking)), "the consumer asked for a client certificate"},
 	}
@@ -136,7 +146,10 @@ func TestHostileTLSOfConsumersIsNamedInTheDeadLetters(t *testing.T) {
 		b.mu.Unlock()
 	}
 	var plain []apitype.Job
-	eventually(t, "the dead letter of tls-at-plain", func() bool { plain = s.dead("tls-at-plain", 10); return len(plain) == 1 })
+	eventually(t, "the dead letter of tls-at-plain", func() bool {
+		plain = s.dead("tls-at-plain", 10)
+		return len(plain) == 1
+	})
 	require.Contains(t, plain[0].Reason, "the consumer speaks TLS, not HTTP")
 	require.Equal(t, 1, good.count())
 	require.Len(t, s.message(at).Jobs, len(bad)+2)

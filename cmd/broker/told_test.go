@@ -35,10 +35,12 @@ func (s *stage) twoOf(id, one, two string, headers ...string) map[string]string 
 	s.t.Helper()
 	known := map[string]string{}
 	for _, producer := range []string{one, two} {
-		r := s.do("POST", s.path("/broadcast"), producer, append(append([]string{"X-Broker-Message-ID", id}, s.as(producer)...), headers...)...)
+		r := s.do("POST", s.path("/broadcast"), producer, append(append([]string{"X-Broker-Message-ID", id},
+			s.as(producer)...), headers...)...)
 		require.Equal(s.t, 201, r.status, r.body)
 		known[producer] = idOf(r.header.Get("Location"))
-		again := s.do("POST", s.path("/broadcast"), producer, append(append([]string{"X-Broker-Message-ID", id}, s.as(producer)...), headers...)...)
+		again := s.do("POST", s.path("/broadcast"), producer, append(append([]string{"X-Broker-Message-ID", id},
+			s.as(producer)...), headers...)...)
 		requireProblem(s.t, again, 409, "duplicate_message_id")
 	}
 	require.NotEqual(s.t, known[one], known[two])
@@ -52,7 +54,8 @@ func toldApart(t *testing.T, p *process) {
 	s := p.stage(t, "k="+sink.URL)
 	s.scoped()
 	s.put(s.path("/consumer/k"), "signingSecret", "generate", "dlq", "keep")
-	known := s.twoOf("order-0", "told-a", "told-b", "X-Broker-Metadata-Headers", "X-Broker-Producer-ID,X-Mine", "X-Mine", "yes")
+	known := s.twoOf("order-0", "told-a", "told-b", "X-Broker-Metadata-Headers", "X-Broker-Producer-ID,X-Mine",
+		"X-Mine", "yes")
 	for _, id := range known {
 		s.awaitStatus(s.path("/message/", id), "DEAD")
 	}
@@ -138,7 +141,8 @@ func respondedApart(t *testing.T, p *process) {
 	s := p.stage(t, "posts")
 	s.scoped()
 	s.put(s.path("/consumer/posts"), "responses", "store")
-	s.put(s.path("/consumer/polled"), "token", "polled-token", "callbackUrl", results.URL+"/in", "responses", "store", "async", "true", "resultUrl", results.URL+"/of/{messageID}")
+	s.put(s.path("/consumer/polled"), "token", "polled-token", "callbackUrl", results.URL+"/in", "responses", "store",
+		"async", "true", "resultUrl", results.URL+"/of/{messageID}")
 	known := s.twoOf("order-2", "answered-a", "answered-b")
 	for _, j := range s.awaitQueued("posts", 2) {
 		r := s.do("POST", s.path("/message/", j.Message.MessageID, "/response"), "re: "+j.Message.Payload,
@@ -168,7 +172,8 @@ func toldAsEver(t *testing.T, p *process) {
 	s.publish("own", "X-Broker-Message-ID", "order-3", "X-Broker-Metadata-Headers", "X-Broker-Producer-ID")
 	requireOnce(t, sink, "own")
 	got := sink.all()[0].header
-	require.Equal(t, []string{"order-3", "order-3", "p"}, []string{got.Get("X-Broker-Message-ID"), got.Get("webhook-id"), got.Get("X-Broker-Producer-ID")})
+	require.Equal(t, []string{"order-3", "order-3", "p"}, []string{got.Get("X-Broker-Message-ID"), got.Get("webhook-id"),
+		got.Get("X-Broker-Producer-ID")})
 	j := s.awaitQueued("pull", 1)[0]
 	require.Equal(t, []string{"order-3", "p"}, []string{j.Message.MessageID, j.Message.ProducerID})
 }

@@ -14,7 +14,8 @@ import (
 // A job older than its time to live is dead, whoever does or does not ask for it.
 func TestJobsExpire(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=1000", "BROKER_RETRY_MAX_DELAY=500ms")
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=1000",
+			"BROKER_RETRY_MAX_DELAY=500ms")
 		for name, story := range map[string]func(*testing.T, *process){
 			"a pull job that nobody claims":        expireUnclaimed,
 			"a pull job at its claim":              expireAtClaim,
@@ -64,7 +65,8 @@ func expireAtClaim(t *testing.T, p *process) {
 	time.Sleep(150 * time.Millisecond)
 	require.Equal(t, 400, s.move("k", id, to("INFLIGHT")).status)
 	r := s.do("POST", s.path("/consumer/batch/claim"), "", consumerTokens("batch")...)
-	require.Contains(t, []string{`{"Result":[]}`, `{"Result":[],"Why":"loading"}`}, strings.TrimSpace(r.body), "while it expires it is still a job that is not loaded")
+	require.Contains(t, []string{`{"Result":[]}`, `{"Result":[],"Why":"loading"}`}, strings.TrimSpace(r.body),
+		"while it expires it is still a job that is not loaded")
 	s.awaitStatus(at, "DEAD")
 	require.Equal(t, "expired", s.message(at).Jobs[0].ReasonCode)
 }

@@ -135,7 +135,10 @@ func (h *underwayWorld) requireOld() {
 	t := h.t
 	for _, b := range h.brokers {
 		on := h.on(b)
-		eventually(t, "the earlier state", func() bool { return on.replayAt(h.replayed).State == "RUNNING" && on.consumer("r").State == "PAUSED" })
+		eventually(t, "the earlier state", func() bool {
+			return on.replayAt(h.replayed).State == "RUNNING" &&
+				on.consumer("r").State == "PAUSED"
+		})
 	}
 	again := h.post("keyed", "Idempotency-Key", "of the dump")
 	require.Equal(t, 201, again.status, again.body)
@@ -145,7 +148,9 @@ func (h *underwayWorld) requireOld() {
 	fresh := h.post("newer", "Idempotency-Key", "of later")
 	require.Equal(t, 201, fresh.status, fresh.body)
 	require.Empty(t, fresh.header.Get(replayed), "its message is gone with the later state")
-	eventually(t, "the scheduled message, again", func() bool { return h.k.times("soon") > 1 || h.scheduled(h.soon).Status == "DISPATCHED" })
+	eventually(t, "the scheduled message, again", func() bool {
+		return h.k.times("soon") > 1 || h.scheduled(h.soon).Status == "DISPATCHED"
+	})
 	require.Equal(t, "SCHEDULED", h.scheduled(h.far).Status)
 	if h.journal != nil {
 		require.Equal(t, 200, h.journal.do("POST", h.journal.path("/resume"), "").status)
@@ -201,7 +206,9 @@ func (h *underwayWorld) holdInJournal(t *testing.T, link *proxy.Proxy) {
 	require.Equal(h.t, 200, other.do("POST", h.journal.path("/pause"), "").status)
 	h.brokers[0] = h.w.start()
 	h.stage, h.journal = h.on(h.brokers[0]), h.journal.on(h.brokers[0])
-	eventually(h.t, "the held message", func() bool { return h.brokers[0].gauge(h.t, "penstock_journal_held_messages") == 1 })
+	eventually(h.t, "the held message", func() bool {
+		return h.brokers[0].gauge(h.t, "penstock_journal_held_messages") == 1
+	})
 }
 
 // The later dump, the old one at once, and the old one again: brokers that have noticed the one may not

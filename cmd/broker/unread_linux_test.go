@@ -33,7 +33,8 @@ func (w *world) printing(stdout, stderr *spout, args, env []string) *process {
 	addr := freeAddr(w.t)
 	p := &process{t: w.t, world: w, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], append([]string{"serve"}, args...)...)
-	p.cmd.Env = append(append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken, "BROKER_OPEN_MANAGEMENT=true"), append(w.env, env...)...)
+	p.cmd.Env = append(append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken,
+		"BROKER_OPEN_MANAGEMENT=true"), append(w.env, env...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	for _, s := range []struct {
 		spout *spout
@@ -89,13 +90,17 @@ func TestALogThatNobodyReadsHoldsNothingUp(t *testing.T) {
 	}()
 	p.deletions(n, 1)
 	// A stop waits for the reader for a moment only, so it has caught up before.
-	eventually(t, "the reader of the log", func() bool { return strings.Contains(out.String(), "lines of the log were dropped") })
+	eventually(t, "the reader of the log", func() bool {
+		return strings.Contains(out.String(), "lines of the log were dropped")
+	})
 	require.Equal(t, 0, p.stop())
 	<-ended
 	text := out.String()
 	require.Contains(t, text, `"msg":"stopped"`)
 	all := 0.0 // the reader may have been slow once more
-	for _, notice := range regexp.MustCompile(`"msg":"lines of the log were dropped here, because nobody read them","lines":(\d+)}`).FindAllStringSubmatch(text, -1) {
+	for _, notice := range regexp.MustCompile(
+		`"msg":"lines of the log were dropped here, because nobody read them","lines":(\d+)}`).FindAllStringSubmatch(text,
+		-1) {
 		n, err := strconv.ParseFloat(notice[1], 64)
 		require.NoError(t, err)
 		all += n
@@ -105,7 +110,8 @@ func TestALogThatNobodyReadsHoldsNothingUp(t *testing.T) {
 
 func TestABrokerWhoseLogNobodyReadsStops(t *testing.T) {
 	t.Parallel()
-	for name, signals := range map[string][]os.Signal{"at the first signal": {syscall.SIGTERM}, "at the second signal at once": {syscall.SIGTERM, syscall.SIGINT}} {
+	for name, signals := range map[string][]os.Signal{"at the first signal": {syscall.SIGTERM},
+		"at the second signal at once": {syscall.SIGTERM, syscall.SIGINT}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSpout(t)
@@ -147,7 +153,8 @@ func TestADemoWhoseOutputNobodyReadsGetsItsMessages(t *testing.T) {
 	body := string(bytes.Repeat([]byte("x"), 2000))
 	for n := 0; p.droppedAt("stdout") == 0; n++ {
 		require.Less(t, n, 5000)
-		require.Equal(t, 201, p.do("POST", "/channel/"+sampleChannel+"/broadcast", body, "X-Broker-Channel-Token", sampleChannel+"-token",
+		require.Equal(t, 201, p.do("POST", "/channel/"+sampleChannel+"/broadcast", body, "X-Broker-Channel-Token",
+			sampleChannel+"-token",
 			"X-Broker-Producer-ID", sampleProducer, "X-Broker-Producer-Token", sampleProducer+"-token").status)
 	}
 	eventually(t, "the deliveries", func() bool {

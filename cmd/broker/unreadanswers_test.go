@@ -28,15 +28,18 @@ func TestMemoryAnswersThatNobodyReadsHarmNobody(t *testing.T) {
 	p.put("/producer/q", "token", "q-token")
 	p.put("/channel/d", "token", "d-token")
 	p.put("/channel/d/consumer/e", "token", "e-token", "type", "pull")
-	others := []string{"X-Broker-Channel-Token", "d-token", "X-Broker-Producer-ID", "q", "X-Broker-Producer-Token", "q-token"}
+	others := []string{"X-Broker-Channel-Token", "d-token", "X-Broker-Producer-ID", "q", "X-Broker-Producer-Token",
+		"q-token"}
 	location := p.publish(strings.Repeat("\x01", size))
 	before := p.memory("VmHWM")
 
 	var open []net.Conn
 	requests := []string{
 		"GET " + location + " HTTP/1.1\r\nHost: b\r\n" + rawTokens + "\r\n",
-		"GET /channel/c/consumer/k/queued-jobs HTTP/1.1\r\nHost: b\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Consumer-Token: k-token\r\n\r\n",
-		"GET /channel/c/consumer/other/queued-jobs HTTP/1.1\r\nHost: b\r\nX-Broker-Channel-Token: c-token\r\nX-Broker-Consumer-Token: other-token\r\n\r\n",
+		"GET /channel/c/consumer/k/queued-jobs HTTP/1.1\r\nHost: b\r\nX-Broker-Channel-Token: " +
+			"c-token\r\nX-Broker-Consumer-Token: k-token\r\n\r\n",
+		"GET /channel/c/consumer/other/queued-jobs HTTP/1.1\r\nHost: b\r\nX-Broker-Channel-Token: " +
+			"c-token\r\nX-Broker-Consumer-Token: other-token\r\n\r\n",
 	}
 	for i := range unread {
 		c := p.dial()
@@ -51,7 +54,8 @@ func TestMemoryAnswersThatNobodyReadsHarmNobody(t *testing.T) {
 		r := p.do("POST", "/channel/d/broadcast", fmt.Sprint(i), others...)
 		require.Equal(t, 201, r.status, r.body)
 		var page apitype.ClaimedJobs
-		r = p.do("POST", "/channel/d/consumer/e/claim?wait=20s", "", "X-Broker-Channel-Token", "d-token", "X-Broker-Consumer-Token", "e-token")
+		r = p.do("POST", "/channel/d/consumer/e/claim?wait=20s", "", "X-Broker-Channel-Token", "d-token",
+			"X-Broker-Consumer-Token", "e-token")
 		require.Equal(t, 200, r.status, r.body)
 		require.NoError(t, json.Unmarshal([]byte(r.body), &page))
 		require.Len(t, page.Result, 1)

@@ -15,7 +15,8 @@ import (
 // Leases that end soon: stop timeout 1 s and rational delay 0.5 s.
 func TestPullVisibility(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
-		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_STOP_TIMEOUT=1s", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_MAX_RETRIES=1")
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_STOP_TIMEOUT=1s", "BROKER_DELIVERY_TIMEOUT=5s",
+			"BROKER_MAX_RETRIES=1")
 		for name, story := range map[string]func(*testing.T, *process){
 			"a job that is not finished in time is queued again, and then dead": expiry,
 			"IncrementalTimeout adds to the visibility timeout":                 longerVisibility,
@@ -94,7 +95,8 @@ func longerVisibility(t *testing.T, p *process) {
 }
 
 func shownVisibility(t *testing.T, p *process) {
-	for timeouts, length := range map[string]time.Duration{"": visible, "30s": 30 * time.Second, "30s, then none": visible} {
+	for timeouts, length := range map[string]time.Duration{"": visible, "30s": 30 * time.Second,
+		"30s, then none": visible} {
 		s := p.stage(t, "k", "push=http://127.0.0.1:1/")
 		shown := func(consumer string) (k apitype.Consumer) {
 			require.NoError(t, json.Unmarshal([]byte(s.do("GET", s.path("/consumer/", consumer), "").body), &k))

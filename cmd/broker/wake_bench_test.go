@@ -21,7 +21,8 @@ import (
 func BenchmarkWakeOfAClaimAtAnotherBroker(b *testing.B) {
 	w := realWorld(b)
 	there, here := w.start(), w.start()
-	for _, put := range [][2]string{{"/producer/p", "token=p-token"}, {"/channel/c", "token=c-token"}, {"/channel/c/consumer/k", "type=pull&token=k-token"}} {
+	for _, put := range [][2]string{{"/producer/p", "token=p-token"}, {"/channel/c", "token=c-token"},
+		{"/channel/c/consumer/k", "type=pull&token=k-token"}} {
 		if r, err := here.try("PUT", put[0], put[1], "Content-Type", formType); err != nil || r.status != 201 {
 			b.Fatalf("PUT %s: %v %s", put[0], err, r.body)
 		}
@@ -63,7 +64,8 @@ func BenchmarkWakeOfAClaimAtAnotherBroker(b *testing.B) {
 		}
 		woken, whole = append(woken, c.at.Sub(acknowledged)), append(whole, c.at.Sub(start))
 		body := `{"Updates":[{"ID":"` + c.jobs[0].ID + `","Lease":"` + c.jobs[0].Lease + `","NextState":"DELIVERED"}]}`
-		if r, err := there.try("POST", "/channel/c/consumer/k/jobs", body, consumerTokens("k")...); err != nil || !strings.Contains(r.body, `"Status":202`) {
+		if r, err := there.try("POST", "/channel/c/consumer/k/jobs", body, consumerTokens("k")...); err != nil ||
+			!strings.Contains(r.body, `"Status":202`) {
 			b.Fatalf("end: %v %s", err, r.body)
 		}
 	}

@@ -35,7 +35,8 @@ func TestRealWalkthroughAnswersAsItsPageSays(t *testing.T) {
 		again := parseWalkthrough(t, string(text))
 		again.walk(t, w)
 		i := again.answerTo(t, "-X PUT $BROKER/producer/shop")
-		require.True(t, strings.HasPrefix(again[i].text, "HTTP/1.1 200 OK\n"), "the producer is there already: %s", again[i].text)
+		require.True(t, strings.HasPrefix(again[i].text, "HTTP/1.1 200 OK\n"), "the producer is there already: %s",
+			again[i].text)
 		again[i].text = got[i].text
 		requireSameLines(t, masked(page.String()), masked(again.String()))
 	})
@@ -181,7 +182,9 @@ func (page walkthrough) walk(t *testing.T, w *world) {
 			}
 		case brokerPrinted:
 			deliveries++
-			eventually(t, fmt.Sprintf("delivery %d to be printed", deliveries), func() bool { return len(deliveriesIn(printed.String())) >= deliveries })
+			eventually(t, fmt.Sprintf("delivery %d to be printed", deliveries), func() bool {
+				return len(deliveriesIn(printed.String())) >= deliveries
+			})
 			page[i].text = deliveriesIn(printed.String())[deliveries-1]
 		}
 	}

@@ -44,7 +44,8 @@ func (b *broker) warn(text string, args ...any) {
 // The signs that brokers on a MySQL server have, beside wentBack of an embedded store.
 const (
 	otherHistory = "THE STORE IS NOT IN THE STATE THAT REDIS REMEMBERS: MESSAGES THAT WERE ACKNOWLEDGED MAY BE MISSING, " +
-		"as after a backup was restored or the database was emptied. The broker begins all scans again. A restart ends this warning"
+		"as after a backup was restored or the database was emptied. The broker begins all scans again. A restart ends " +
+		"this warning"
 	foreignJournal = "A JOURNAL IN BROKER_DATA_DIR BELONGS TO ANOTHER STORE: ITS MESSAGES ARE NOT IN THIS ONE. " +
 		"Start a broker with that store and this folder, or move the folder journal away"
 )

@@ -9,7 +9,8 @@ import (
 )
 
 // errArray is the result of the rest of a batch whose array cannot be read on.
-var errArray = problem.New(400, "invalid_cloudevent", "CloudEvents: the batch is not a JSON array of events from here on; no event after this one was stored.")
+var errArray = problem.New(400, "invalid_cloudevent", "CloudEvents: the batch is not a JSON array of events from "+
+	"here on; no event after this one was stored.")
 
 // A source is the messages of a batch, as text.
 type source interface {

@@ -13,7 +13,8 @@ import (
 )
 
 func elements(body []byte, step int) (got []string, err error) {
-	s := &arraySource{lineSource: newLineSource(&stepReader{body, max(step, 1)}, &Publisher{Submitter: &Submitter{bytes: share.New(share.Options{Most: 1 << 30})}, maxBody: 64}, anybody)}
+	s := &arraySource{lineSource: newLineSource(&stepReader{body, max(step, 1)},
+		&Publisher{Submitter: &Submitter{bytes: share.New(share.Options{Most: 1 << 30})}, maxBody: 64}, anybody)}
 	for {
 		text, err := s.next()
 		if errors.Is(err, errLineTooLong) {
@@ -50,7 +51,8 @@ func FuzzElementsOfAnArray(f *testing.F) {
 
 func TestAnArrayThatBreaksOffIsRefusedOnce(t *testing.T) {
 	for body, want := range map[string][]string{
-		"": nil, "x": nil, "{}": nil, "[": nil, "[,": nil, "[{}": {"{}"}, "[{},": {"{}"}, "[{},]": {"{}"}, "[{}{}]": {"{}"}, `[{"`: nil, "[]]": nil, "[] 1": nil,
+		"": nil, "x": nil, "{}": nil, "[": nil, "[,": nil, "[{}": {"{}"}, "[{},": {"{}"}, "[{},]": {"{}"}, "[{}{}]": {"{}"},
+		`[{"`: nil, "[]]": nil, "[] 1": nil,
 		`[{}] [{}]`: {"{}"},
 	} {
 		for step := range len(body) + 1 {

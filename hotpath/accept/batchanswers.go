@@ -38,7 +38,8 @@ const oneOfMany = "The line is refused; those before it say more."
 
 // errAnswersUnread is the last line of a batch whose client does not read.
 var errAnswersUnread = problem.New(413, "answers_unread",
-	"Too many answers of this batch are unread. The lines answered above are done with, none after them was stored: send those again, in smaller batches, or read while sending.")
+	"Too many answers of this batch are unread. The lines answered above are done with, none after them was stored: "+
+		"send those again, in smaller batches, or read while sending.")
 
 // answers holds the results of one batch that its client has not read, oldest first. The results
 // are stored compactly and formatted when they are written. One goroutine adds results, another one

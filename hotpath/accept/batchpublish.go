@@ -65,8 +65,10 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 // messages may have a Content-Encoding.
 func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) error {
 	h := &rc.Request.Header
-	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); !events && (err != nil || kind != "application/x-ndjson") {
-		return problem.New(415, "unsupported_media_type", "A batch is application/x-ndjson or application/cloudevents-batch+json.")
+	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); !events &&
+		(err != nil || kind != "application/x-ndjson") {
+		return problem.New(415, "unsupported_media_type", "A batch is application/x-ndjson or "+
+			"application/cloudevents-batch+json.")
 	}
 	w := p.drafter(from)
 	err := w.setDefaults(h)
@@ -121,7 +123,8 @@ func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from Drafter) (*batch, er
 	return b, nil
 }
 
-var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does not have.")
+var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answered in chunks, which HTTP/1.0 does "+
+	"not have.")
 
 // A batch is one batch request under way, and the body of its answer. fasthttp calls WriteTo in the
 // goroutine of the connection, after the handler and before it releases the request and its
@@ -139,11 +142,12 @@ type batch struct {
 	answers   *answers
 }
 
-// newBatch returns a batch of drafts with the defaults of a drafter. length is the size of the body in bytes, or negative for
-// a chunked body.
+// newBatch returns a batch of drafts with the defaults of a drafter. length is the size of the body in
+// bytes, or negative for a chunked body.
 func newBatch(from Drafter, body io.Reader, length int, conn net.Conn) *batch {
 	w := newWire(conn)
-	return &batch{Drafter: from, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk, chunksAhead), answers: newAnswers(from.ch.ID)}
+	return &batch{Drafter: from, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk,
+		chunksAhead), answers: newAnswers(from.ch.ID)}
 }
 
 // open counts the buffer of the reader. It reports whether there is room; Close is due in any case.

@@ -86,7 +86,8 @@ func (b *batch) judge() error {
 }
 
 // batchEnds is added to the detail of a refusal that ends a batch.
-const batchEnds = " That has changed since the batch began, which ends here: the lines answered above are done with, none after them was stored."
+const batchEnds = " That has changed since the batch began, which ends here: the lines answered above are done " +
+	"with, none after them was stored."
 
 // refuse ends the batch with a last line. The client must send the rest before it reads that line,
 // so the rest is read and dropped, within bounds. Beyond the bounds the connection is closed, which

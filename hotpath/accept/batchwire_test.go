@@ -42,7 +42,9 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 	store := &memstore.Store{}
 	c, _, stop := startCommitter(t, store, intake.AnswerWithin)
 	g := newAdmission(admissionMost, admissionMost)
-	d := &batchDoor{store: store, answered: make(chan error, 1000), Publisher: &Publisher{Submitter: newSubmitter(c, g, share.New(share.Options{Most: waiting})), answers: answer.NewBound(waiting / 2), metrics: metrics.New(prometheus.NewRegistry()), maxBody: 64 << 10}}
+	d := &batchDoor{store: store, answered: make(chan error, 1000), Publisher: &Publisher{Submitter: newSubmitter(c, g,
+		share.New(share.Options{Most: waiting})), answers: answer.NewBound(waiting / 2), metrics: metrics.New(
+		prometheus.NewRegistry()), maxBody: 64 << 10}}
 	server := &fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(rc *fasthttp.RequestCtx) {
 		rc.Response.SetBodyStream(observed{d.batch(rc.RequestBodyStream(), rc.Conn()), d.answered}, -1)
 	}}

@@ -42,7 +42,8 @@ func TestEachBudgetEndsAtItsTime(t *testing.T) {
 			}()
 		}
 		for range 1000 {
-			require.LessOrEqual(t, <-ended, 10*time.Millisecond, "only a budget that was over at its start, by up to 10 ms, is told later than its end")
+			require.LessOrEqual(t, <-ended, 10*time.Millisecond, "only a budget that was over at its start, by up to 10 ms, "+
+				"is told later than its end")
 		}
 		require.GreaterOrEqual(t, time.Since(start), most)
 		require.Empty(t, b.waiting)

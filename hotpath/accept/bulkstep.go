@@ -31,7 +31,8 @@ type StepStore interface {
 //
 // body are the bytes of the bulk's body, which the producer stores until the bulk is over: its rows
 // take no room twice.
-func (p *Publisher) StoreBulk(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep, body int64) error {
+func (p *Publisher) StoreBulk(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep,
+	body int64) error {
 	taken, err := p.takeStep(step, body)
 	if err != nil {
 		return err
@@ -78,7 +79,8 @@ func (p *Publisher) storeStep(ctx context.Context, k share.Key, store StepStore,
 
 // bulk gives the messages of a step their IDs and stores the step.
 func (c *committer) bulk(ctx context.Context, s StepStore, step *durable.BulkStep) error {
-	err := storeAll(ctx, c, []*durable.BulkStep{step}, c.prepareBulk, func(lease durable.NodeLease, _ []*durable.BulkStep) []error {
+	err := storeAll(ctx, c, []*durable.BulkStep{step}, c.prepareBulk, func(lease durable.NodeLease,
+		_ []*durable.BulkStep) []error {
 		return []error{guard.Do("step of a bulk", func() error { return s.StepBulk(ctx, lease, step) })}
 	})[0]
 	if err == nil {
@@ -149,10 +151,12 @@ func (p *Publisher) Body(rc *fasthttp.RequestCtx, st *catalogue.Standing) *Body 
 	if from == nil {
 		from = bytes.NewReader(rc.Request.Body())
 	}
-	return &Body{from: from, judge: func() error { return p.Still(st) }, wire: newWire(rc.Conn()), length: n, begun: rc.Time(), whole: true}
+	return &Body{from: from, judge: func() error { return p.Still(st) }, wire: newWire(rc.Conn()), length: n,
+		begun: rc.Time(), whole: true}
 }
 
-// Commits counts the transactions with messages of clients. A caller that sees it grow knows that clients publish at the same time.
+// Commits counts the transactions with messages of clients. A caller that sees it grow knows that
+// clients publish at the same time.
 func (p *Publisher) Commits() int64 { return p.committer.commits.Load() }
 
 // NewID returns an ID for a bulk.

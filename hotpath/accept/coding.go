@@ -16,9 +16,12 @@ import (
 // Content-Encoding, and those that describe it, which are metadata without being named as such.
 
 var (
-	errCoding       = problem.New(400, "invalid_content_encoding", "The content encoding must be a list of content codings, such as gzip, of at most 255 bytes.")
-	errUndecodable  = problem.New(400, "invalid_content_encoding", "The broker must read events in JSON, and decodes gzip, deflate, br and zstd, at most three of them.")
-	errNotCoded     = problem.New(400, "invalid_content_encoding", "The broker must read events in JSON, and the body is not coded as its Content-Encoding says.")
+	errCoding = problem.New(400, "invalid_content_encoding",
+		"The content encoding must be a list of content codings, such as gzip, of at most 255 bytes.")
+	errUndecodable = problem.New(400, "invalid_content_encoding",
+		"The broker must read events in JSON, and decodes gzip, deflate, br and zstd, at most three of them.")
+	errNotCoded = problem.New(400, "invalid_content_encoding",
+		"The broker must read events in JSON, and the body is not coded as its Content-Encoding says.")
 	errDecodedLarge = problem.New(413, "body_too_large", "The decoded body is larger than this broker accepts.")
 )
 
@@ -50,7 +53,9 @@ func cleanCoding(value string) (string, error) {
 }
 
 // errCoded refuses a body of lines: they are stored apart, and none could keep its codings.
-var errCoded = problem.New(415, "unsupported_media_type", "The lines are stored as single messages, which cannot keep the Content-Encoding of the whole body: send it uncoded, or code payloads and say so in the member ContentEncoding.")
+var errCoded = problem.New(415, "unsupported_media_type", "The lines are stored as single messages, which cannot "+
+	"keep the Content-Encoding of the whole body: send it uncoded, or code payloads and say so in the member "+
+	"ContentEncoding.")
 
 // uncoded refuses a request of lines whose body has a content coding.
 func uncoded(h *fasthttp.RequestHeader) error {
@@ -98,7 +103,8 @@ func (p *Publisher) decoded(k share.Key, value string, body []byte) (text []byte
 
 // decodedBatch reads a batch of events whose codings are undone: the events are stored apart, so they
 // cannot keep them. It is bounded as the payload of one message.
-func (p *Publisher) decodedBatch(rc *fasthttp.RequestCtx, k share.Key, value string) (text []byte, held int64, err error) {
+func (p *Publisher) decodedBatch(rc *fasthttp.RequestCtx, k share.Key, value string) (text []byte, held int64,
+	err error) {
 	body, taken, err := intake.Read(rc, p.bytes, k, p.maxBody)
 	defer func() { p.bytes.Give(k, taken) }()
 	if err != nil {

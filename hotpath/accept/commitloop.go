@@ -16,7 +16,8 @@ import (
 //
 // The copy may be older than the store. So items that prepare refused at first, and those that the
 // store reports as stale, are tried again with present knowledge, the latter until ctx ends.
-func storeAll[T any](ctx context.Context, c *committer, items []T, prepare func(T) error, store func(durable.NodeLease, []T) []error) []error {
+func storeAll[T any](ctx context.Context, c *committer, items []T, prepare func(T) error, store func(durable.NodeLease,
+	[]T) []error) []error {
 	results, again := storeOnce(c, items, prepare, store, true)
 	for try := 0; len(again) > 0 && ctx.Err() == nil; try++ {
 		part := make([]T, len(again))
@@ -42,7 +43,8 @@ func storeAll[T any](ctx context.Context, c *committer, items []T, prepare func(
 }
 
 // storeOnce is one round of storeAll, in one transaction. again are the items to try again, in order.
-func storeOnce[T any](c *committer, items []T, prepare func(T) error, store func(durable.NodeLease, []T) []error, first bool) (results []error, again []int) {
+func storeOnce[T any](c *committer, items []T, prepare func(T) error, store func(durable.NodeLease, []T) []error,
+	first bool) (results []error, again []int) {
 	lease, err := c.lease() // before the resources are looked up
 	if err != nil {
 		return slices.Repeat([]error{err}, len(items)), nil

@@ -92,7 +92,8 @@ type committer struct {
 }
 
 func newCommitter(o Options, timeout time.Duration) *committer {
-	c := &committer{store: o.Store, catalogue: o.Catalogue, node: o.Node, ids: o.Node.IDs(), timeout: timeout, committed: o.Committed, metrics: o.Metrics, log: o.Log, judge: newJudge(o)}
+	c := &committer{store: o.Store, catalogue: o.Catalogue, node: o.Node, ids: o.Node.IDs(), timeout: timeout,
+		committed: o.Committed, metrics: o.Metrics, log: o.Log, judge: newJudge(o)}
 	c.ready.L = &c.mu
 	return c
 }

@@ -25,7 +25,8 @@ import (
 )
 
 // startCommitter runs a committer on the fake until the test ends.
-func startCommitter(t *testing.T, f *memstore.Store, timeout time.Duration) (c *committer, committed func() int, stop func()) {
+func startCommitter(t *testing.T, f *memstore.Store, timeout time.Duration) (c *committer, committed func() int,
+	stop func()) {
 	t.Helper()
 	f.Version++
 	f.Channels = append(f.Channels, durable.Channel{No: 1, ID: "c", Audience: 1, Version: f.Version})
@@ -56,7 +57,8 @@ func (s *Submitter) waiting() int {
 }
 
 // startSubmitter is startCommitter with the way in to it.
-func startSubmitter(t *testing.T, f *memstore.Store, timeout time.Duration) (s *Submitter, committed func() int, stop func()) {
+func startSubmitter(t *testing.T, f *memstore.Store, timeout time.Duration) (s *Submitter, committed func() int,
+	stop func()) {
 	t.Helper()
 	c, committed, stop := startCommitter(t, f, timeout)
 	return submitterOn(c), committed, stop
@@ -69,7 +71,8 @@ func submitterOn(c *committer) *Submitter {
 
 // add submits one message as a publish route does.
 func (s *Submitter) add(payload string) error {
-	sub := s.Submit(context.Background(), Terms{Patience: time.Minute, Since: time.Now()}, &durable.Message{ChannelNo: 1, Payload: []byte(payload)})
+	sub := s.Submit(context.Background(), Terms{Patience: time.Minute, Since: time.Now()}, &durable.Message{ChannelNo: 1,
+		Payload: []byte(payload)})
 	defer sub.Release()
 	sub.Wait()
 	return sub.Outcome(0)
@@ -206,7 +209,8 @@ func BenchmarkCommitter(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			sub := s.Submit(context.Background(), Terms{Patience: time.Minute, Since: time.Now()}, &durable.Message{ChannelNo: 1, Payload: payload})
+			sub := s.Submit(context.Background(), Terms{Patience: time.Minute, Since: time.Now()}, &durable.Message{ChannelNo: 1,
+				Payload: payload})
 			sub.Wait()
 			sub.Release()
 		}
@@ -230,7 +234,8 @@ func TestTheReasonOfARejectedLineIsLoggedOncePerTransaction(t *testing.T) {
 	rejected := fmt.Errorf("%w: CONSTRAINT `picky` failed", durable.ErrRejected)
 	c := &committer{log: slog.New(slog.NewTextHandler(&logged, nil))}
 	line := func() *write {
-		return &write{msg: &durable.Message{Key: "k", Payload: []byte("s3cret")}, of: &Submission{ctx: t.Context(), lines: true}}
+		return &write{msg: &durable.Message{Key: "k", Payload: []byte("s3cret")}, of: &Submission{ctx: t.Context(),
+			lines: true}}
 	}
 	single := &write{msg: &durable.Message{}, of: &Submission{ctx: t.Context()}}
 	c.tellRejected([]*write{single, line(), line()}, []error{rejected, durable.ErrStale, nil})

@@ -21,14 +21,18 @@ func TestMessagesForWhatIsDeletedAreRefusedOrGoToItsSuccessor(t *testing.T) {
 		Producers: []durable.Producer{
 			{No: 1, ID: "p", Token: "t", Version: 1}, {No: 2, ID: "gone", Token: "t", Deleted: true, Version: 1},
 			{No: 3, ID: "again", Token: "t", Deleted: true, Version: 1}, {No: 4, ID: "again", Token: "t", Version: 1},
-			{No: 5, ID: "signs", Token: "t", Deleted: true, Version: 1}, {No: 6, ID: "signs", Token: "t", PublishSecret: "s", Version: 1},
+			{No: 5, ID: "signs", Token: "t", Deleted: true, Version: 1}, {No: 6, ID: "signs", Token: "t", PublishSecret: "s",
+				Version: 1},
 		},
 		Channels: []durable.Channel{
 			{No: 2, ID: "gone", Token: "t", Paused: true, Deleted: true, Version: 1},
-			{No: 3, ID: "again", Token: "t", Paused: true, Deleted: true, Version: 1}, {No: 4, ID: "again", Token: "t", Audience: 7, Version: 1},
-			{No: 5, ID: "other", Token: "t", Paused: true, Deleted: true, Version: 1}, {No: 6, ID: "other", Token: "u", Version: 1},
+			{No: 3, ID: "again", Token: "t", Paused: true, Deleted: true, Version: 1}, {No: 4, ID: "again", Token: "t",
+				Audience: 7, Version: 1},
+			{No: 5, ID: "other", Token: "t", Paused: true, Deleted: true, Version: 1}, {No: 6, ID: "other", Token: "u",
+				Version: 1},
 			{No: 7, ID: "paused", Token: "t", Paused: true, Version: 1},
-			{No: 8, ID: "again-paused", Token: "t", Paused: true, Deleted: true, Version: 1}, {No: 9, ID: "again-paused", Token: "t", Paused: true, Version: 1},
+			{No: 8, ID: "again-paused", Token: "t", Paused: true, Deleted: true, Version: 1}, {No: 9, ID: "again-paused",
+				Token: "t", Paused: true, Version: 1},
 		},
 	}
 	c, committed, stop := startCommitter(t, f, 5*time.Second) // channel 1 is there
@@ -68,15 +72,18 @@ func TestMessagesForWhatIsDeletedAreRefusedOrGoToItsSuccessor(t *testing.T) {
 // A message of the journal was answered 202: it is stored although its producer was deleted since.
 func TestAMessageOfTheJournalOutlivesItsProducer(t *testing.T) {
 	f := &memstore.Store{
-		Version:   5,
-		Producers: []durable.Producer{{No: 1, ID: "p", Token: "t", Version: 1}, {No: 2, ID: "gone", Token: "t", Deleted: true, Version: 1}},
-		Channels:  []durable.Channel{{No: 2, ID: "paused", Token: "t", Paused: true, Version: 1}},
+		Version: 5,
+		Producers: []durable.Producer{{No: 1, ID: "p", Token: "t", Version: 1}, {No: 2, ID: "gone", Token: "t", Deleted: true,
+			Version: 1}},
+		Channels: []durable.Channel{{No: 2, ID: "paused", Token: "t", Paused: true, Version: 1}},
 	}
 	c, _, stop := startCommitter(t, f, 5*time.Second)
 	defer stop()
-	writes := writesOf(&durable.Message{ChannelNo: 1, ProducerNo: 2}, &durable.Message{ChannelNo: 1, ProducerNo: 2}, &durable.Message{ChannelNo: 2, ProducerNo: 2})
+	writes := writesOf(&durable.Message{ChannelNo: 1, ProducerNo: 2}, &durable.Message{ChannelNo: 1, ProducerNo: 2},
+		&durable.Message{ChannelNo: 2, ProducerNo: 2})
 	writes[0].accepted, writes[2].accepted = true, true
-	require.Equal(t, []error{nil, catalogue.ErrUnknownProducer, problem.ErrChannelPaused}, c.insert(context.Background(), writes))
+	require.Equal(t, []error{nil, catalogue.ErrUnknownProducer, problem.ErrChannelPaused},
+		c.insert(context.Background(), writes))
 	require.Equal(t, 1, f.Inserted())
 	require.EqualValues(t, 2, writes[0].msg.ProducerNo)
 }

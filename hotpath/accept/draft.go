@@ -88,7 +88,8 @@ type Drafter struct {
 }
 
 func (p *Publisher) drafter(from sender) Drafter {
-	return Drafter{p: p, sender: from, nowMs: p.scheduler.nowMs, blank: Draft{contentType: defaultContentType, tokenHeader: p.tokenHeader}}
+	return Drafter{p: p, sender: from, nowMs: p.scheduler.nowMs, blank: Draft{contentType: defaultContentType,
+		tokenHeader: p.tokenHeader}}
 }
 
 // Rows returns the drafter of a bulk. createdMs is when the bulk came: a scheduled message is for a later

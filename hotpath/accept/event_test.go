@@ -14,7 +14,8 @@ func ordinaryHeader() *fasthttp.RequestHeader {
 	h.SetMethod("POST")
 	h.SetHost("127.0.0.1:8080")
 	h.SetContentType("application/json")
-	for _, name := range []string{"X-Broker-Channel-Token", "X-Broker-Producer-ID", "X-Broker-Producer-Token", "X-Broker-Message-ID", "Accept", "User-Agent", "Traceparent"} {
+	for _, name := range []string{"X-Broker-Channel-Token", "X-Broker-Producer-ID", "X-Broker-Producer-Token",
+		"X-Broker-Message-ID", "Accept", "User-Agent", "Traceparent"} {
 		h.Set(name, "some value")
 	}
 	return h

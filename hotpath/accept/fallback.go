@@ -9,9 +9,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// A fallback is the way into the journal of one message under way. It decides whether the committer or the journal stores the message:
-// as long as it is not journalled the committer may give it IDs. From then on it gets none, so the
-// store has the message under the last of them or not at all, and the journal knows which.
+// A fallback is the way into the journal of one message under way. It decides whether the committer or
+// the journal stores the message: as long as it is not journalled the committer may give it IDs. From
+// then on it gets none, so the store has the message under the last of them or not at all, and the
+// journal knows which.
 type fallback struct {
 	standby *standby
 	msg     durable.Message // as it was submitted; the committer changes its own

@@ -12,13 +12,15 @@ import (
 
 var (
 	errLineHeaders = problem.New(400, "invalid_metadata_headers", "Headers must be a JSON object of strings.")
-	errHeaderTwice = problem.New(400, "invalid_metadata_headers", "Headers has a name twice; upper and lower case are the same there.")
+	errHeaderTwice = problem.New(400, "invalid_metadata_headers", "Headers has a name twice; upper and lower case are "+
+		"the same there.")
 )
 
 // reservedHeader is the refusal of a header that a line must not have.
 func reservedHeader(name string) error {
 	return problem.Newf(400, "invalid_metadata_headers",
-		"Headers has the name %.*q, which belongs to the broker, to the connection or to credentials; priority, message ID, content type and content encoding are members of the line.", longestQuote, name)
+		"Headers has the name %.*q, which belongs to the broker, to the connection or to credentials; priority, message "+
+			"ID, content type and content encoding are members of the line.", longestQuote, name)
 }
 
 // readMetadata reads the headers that go with a message: those that the producer names, and those that

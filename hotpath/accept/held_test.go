@@ -19,7 +19,8 @@ import (
 // sendTo is send to a channel, for which the journal must take the message.
 func (p *Publisher) sendTo(t *testing.T, channel uint32, text string) *journal.Receipt {
 	t.Helper()
-	sub := p.Submit(t.Context(), Terms{Patience: time.Minute, Since: time.Now(), Budget: time.Second}, &durable.Message{ChannelNo: channel, Payload: []byte(text)})
+	sub := p.Submit(t.Context(), Terms{Patience: time.Minute, Since: time.Now(), Budget: time.Second},
+		&durable.Message{ChannelNo: channel, Payload: []byte(text)})
 	defer sub.Release()
 	sub.WaitOrJournal()
 	r, ok := sub.Receipt(0)
@@ -68,10 +69,12 @@ func TestAPausedChannelKeepsNoMessageOfAnotherOneInTheJournal(t *testing.T) {
 	require.Len(t, d.all, 100)
 	f.stored = nil // what the end of receipts and identities does
 	p, d, stop = startJournal(t, f.Store, data, 1<<20)
-	require.Eventually(t, func() bool { return p.JournalState().Held == int64(len(held)) }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.JournalState().Held == int64(len(held)) }, 30*time.Second,
+		5*time.Millisecond)
 	f.requireStored(t)
 	f.setPaused(t, p, 2, false)
-	require.Eventually(t, func() bool { s := p.JournalState(); return s.Waiting+s.Held+s.Bytes == 0 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { s := p.JournalState(); return s.Waiting+s.Held+s.Bytes == 0 }, 30*time.Second,
+		5*time.Millisecond)
 	stop()
 	var stored []string
 	for _, text := range f.stored {
@@ -96,7 +99,11 @@ func TestTheReceiptOfAHeldMessageThatTheDiskLostSaysLost(t *testing.T) {
 	}
 	f.setPaused(t, p, 2, true)
 	f.set(nil)
-	require.Eventually(t, func() bool { s := p.JournalState(); return s.Waiting == 0 && s.Held == 4 && s.Bytes < 2*s.HeldBytes }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		s := p.JournalState()
+		return s.Waiting == 0 && s.Held == 4 &&
+			s.Bytes < 2*s.HeldBytes
+	}, 30*time.Second, 5*time.Millisecond)
 	stop()
 	files, err := filepath.Glob(filepath.Join(data, "journal", "*", "*.wal"))
 	require.NoError(t, err)
@@ -122,7 +129,9 @@ func TestAMessageForWhichTheStoreFailsKeepsNoOtherOneInTheJournal(t *testing.T) 
 	f.set(durable.ErrFailed)
 	inner := f.OnInsert
 	f.OnInsert = func(call int, batch []*durable.Message) []error {
-		if slices.ContainsFunc(batch, func(m *durable.Message) bool { return strings.HasPrefix(string(m.Payload), "poison") }) {
+		if slices.ContainsFunc(batch, func(m *durable.Message) bool {
+			return strings.HasPrefix(string(m.Payload), "poison")
+		}) {
 			return slices.Repeat([]error{durable.ErrFailed}, len(batch))
 		}
 		return inner(call, batch)
@@ -137,7 +146,8 @@ func TestAMessageForWhichTheStoreFailsKeepsNoOtherOneInTheJournal(t *testing.T) 
 	for _, r := range good {
 		require.NotEmpty(t, d.await(t, r).Message)
 	}
-	require.Eventually(t, func() bool { s := p.JournalState(); return s.Held == 10 && s.Waiting == 0 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { s := p.JournalState(); return s.Held == 10 && s.Waiting == 0 }, 30*time.Second,
+		5*time.Millisecond)
 	receipt, err := p.send(time.Minute, &durable.Message{Payload: []byte("direct")})
 	require.NoError(t, err)
 	require.Nil(t, receipt, "the store is well: its failure for one message says nothing of others")

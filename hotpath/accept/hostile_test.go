@@ -14,7 +14,8 @@ import (
 )
 
 func FuzzMessageHead(f *testing.F) {
-	for _, s := range [][2]string{{"5", "text/plain"}, {"-1", "a\r\nb"}, {"1024", ""}, {"00007", "a\tb"}, {"\u0661", "\xff"}} {
+	for _, s := range [][2]string{{"5", "text/plain"}, {"-1", "a\r\nb"}, {"1024", ""}, {"00007", "a\tb"},
+		{"\u0661", "\xff"}} {
 		f.Add([]byte(s[0]), []byte(s[1]))
 	}
 	f.Fuzz(func(t *testing.T, priority, contentType []byte) {
@@ -40,7 +41,8 @@ func FuzzLineSource(f *testing.F) {
 	f.Add([]byte("a\nb\n\nc"), 1)
 	f.Add(append(bytes.Repeat([]byte("x"), 70<<10), '\n', 'y'), 1000)
 	f.Fuzz(func(t *testing.T, body []byte, step int) {
-		s := newLineSource(&stepReader{body, max(step, 1)}, &Publisher{Submitter: &Submitter{bytes: share.New(share.Options{Most: 1 << 30})}, maxBody: 64}, anybody)
+		s := newLineSource(&stepReader{body, max(step, 1)},
+			&Publisher{Submitter: &Submitter{bytes: share.New(share.Options{Most: 1 << 30})}, maxBody: 64}, anybody)
 		var got [][]byte
 		long := 0
 		for {

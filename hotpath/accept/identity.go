@@ -20,13 +20,20 @@ const ReplayedHeader = "Idempotent-Replayed"
 const keyHeader = "Idempotency-Key"
 
 var (
-	errMessageID  = problem.New(400, "invalid_message_id", `A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither "." nor "..".`)
-	errMadeID     = problem.New(400, "invalid_message_id", "The message ID has the form of an ID that the broker makes: 20 characters of 0-9 a-v, alone or after \"dead.\". Only the broker gives such IDs; choose another, for example one with a hyphen.")
-	errLongID     = problem.Newf(400, "invalid_message_id", "In a channel with identity=producer a message ID has at most %d bytes.", durable.MaxProducerID)
-	errKey        = problem.New(400, "invalid_idempotency_key", `Idempotency-Key must occur once, and be 1 to 255 visible ASCII characters, in double quotes or without.`)
-	errIdentities = problem.New(400, "invalid_idempotency_key", "The request has both X-Broker-Message-ID and Idempotency-Key; send one of them.")
-	errLinesID    = problem.New(400, "invalid_message_id", "In a batch each line has its own MessageID.")
-	errBatchKey   = problem.New(400, "invalid_idempotency_key", "A batch has no Idempotency-Key: each line has its own MessageID.")
+	errMessageID = problem.New(400, "invalid_message_id",
+		`A message ID must be 1 to 255 of A-Z a-z 0-9 . _ ~ : @ -, and neither "." nor "..".`)
+	errMadeID = problem.New(400, "invalid_message_id", "The message ID has the form of an ID that the broker "+
+		"makes: 20 characters of 0-9 a-v, alone or after \"dead.\". Only the broker gives such IDs; choose another, for "+
+		"example one with a hyphen.")
+	errLongID = problem.Newf(400, "invalid_message_id", "In a channel with identity=producer a message ID has at "+
+		"most %d bytes.", durable.MaxProducerID)
+	errKey = problem.New(400, "invalid_idempotency_key",
+		`Idempotency-Key must occur once, and be 1 to 255 visible ASCII characters, in double quotes or without.`)
+	errIdentities = problem.New(400, "invalid_idempotency_key", "The request has both X-Broker-Message-ID and "+
+		"Idempotency-Key; send one of them.")
+	errLinesID  = problem.New(400, "invalid_message_id", "In a batch each line has its own MessageID.")
+	errBatchKey = problem.New(400, "invalid_idempotency_key", "A batch has no Idempotency-Key: each line has its own "+
+		"MessageID.")
 )
 
 func (d *Draft) setID(text []byte) error {

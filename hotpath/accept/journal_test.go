@@ -74,12 +74,14 @@ func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) 
 	require.NoError(t, err)
 	o := journal.Options{MaxBytes: maxBytes, MaxAge: time.Hour, Sign: sign, Log: log}
 	d := &desk{all: map[durable.ReceiptID]durable.Receipt{}}
-	p := New(Options{Store: f, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost), Bodies: share.New(share.Options{Most: 1 << 30}),
+	p := New(Options{Store: f, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost),
+		Bodies:    share.New(share.Options{Most: 1 << 30}),
 		Committed: func([]*durable.Message) {}, Receipts: d, Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
-		Journal: JournalOptions{Sign: sign, Open: func() (*journal.Journal, error) { return journal.Open(data, o) }, Left: func() ([]*journal.Journal, error) {
-			left, _, err := journal.Left(data, o)
-			return left, err
-		}}})
+		Journal: JournalOptions{Sign: sign, Open: func() (*journal.Journal, error) { return journal.Open(data, o) },
+			Left: func() ([]*journal.Journal, error) {
+				left, _, err := journal.Left(data, o)
+				return left, err
+			}}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	p.AdoptJournals()
@@ -169,7 +171,8 @@ func TestAMessageThatTheStoreCommitsAfterTheBudgetIsNotStoredAgain(t *testing.T)
 	receipt, err = p.send(time.Minute, &durable.Message{Payload: []byte("direct")})
 	require.NoError(t, err)
 	require.Nil(t, receipt)
-	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second,
+		time.Millisecond)
 }
 
 func TestMessagesOfAFailingStoreGoToTheJournalAtOnceAndAreStoredInOrder(t *testing.T) {
@@ -317,7 +320,8 @@ func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	d.await(t, first)
 	d.await(t, second)
 	f.requireStored(t, "first first", "second second")
-	require.Eventually(t, func() bool { return !direct(keyed("third")) }, 30*time.Second, time.Millisecond, "the journal is empty")
+	require.Eventually(t, func() bool { return !direct(keyed("third")) }, 30*time.Second, time.Millisecond,
+		"the journal is empty")
 }
 
 func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
@@ -325,7 +329,8 @@ func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
 	f.set(durable.ErrFailed)
 	data := t.TempDir()
 	keyed := func(p *Publisher, text string) {
-		_, err := p.send(time.Second, &durable.Message{Payload: []byte(text), Key: text, Headers: durable.OrderingLine("order", nil)})
+		_, err := p.send(time.Second, &durable.Message{Payload: []byte(text), Key: text,
+			Headers: durable.OrderingLine("order", nil)})
 		require.NoError(t, err)
 	}
 	p, _, stop := startJournal(t, f.Store, data, 1<<20)
@@ -383,7 +388,8 @@ func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T
 	f := newFaultyStore()
 	p, _, _ := startJournal(t, f.Store, t.TempDir(), 64)
 	require.True(t, p.admission.enter(anybody, admissionMost, time.Minute, nil), "no other message is admitted")
-	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Budget: time.Millisecond}, &durable.Message{ChannelNo: 1, Payload: make([]byte, 500)})
+	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Budget: time.Millisecond},
+		&durable.Message{ChannelNo: 1, Payload: make([]byte, 500)})
 	done := make(chan error)
 	go func() {
 		sub.WaitOrJournal()
@@ -393,7 +399,8 @@ func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T
 	}()
 	p.admission.leave(admissionMost)
 	require.NoError(t, <-done)
-	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second,
+		time.Millisecond)
 }
 
 func TestAPulseThatIsOlderThanASecondIsAProbe(t *testing.T) {

@@ -24,7 +24,8 @@ type judge struct {
 }
 
 func newJudge(o Options) *judge {
-	return &judge{catalogue: o.Catalogue, metrics: o.Metrics, slots: share.New(share.Options{Name: "filters", Most: 2 * int64(runtime.GOMAXPROCS(0))})}
+	return &judge{catalogue: o.Catalogue, metrics: o.Metrics, slots: share.New(share.Options{Name: "filters",
+		Most: 2 * int64(runtime.GOMAXPROCS(0))})}
 }
 
 // Bounds returns what producers and channels share: evaluations of filters, transactions of schedules.

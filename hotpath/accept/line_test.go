@@ -21,18 +21,21 @@ import (
 
 func TestBatchLinesAreReadOrRefusedWhole(t *testing.T) {
 	ok := map[string]Draft{
-		`{"Payload":"x"}`:                                       {payload: []byte("x")},
-		`{"\u0050ayload":"x"}`:                                  {payload: []byte("x")},
-		`{"Payload":"\ud83d\ude00\\ud800"}`:                     {payload: []byte("\U0001F600\\ud800")},
-		`{"Payload":"x","Priority":0}`:                          {payload: []byte("x")},
-		`{"Payload":""}`:                                        {payload: []byte{}},
-		" {\t\"Payload\" : \"a\\u00e9\\n\\\"b\\\\\" } ":         {payload: []byte("aé\n\"b\\")},
-		`{"PayloadBase64":"/wAB"}`:                              {payload: []byte{0xff, 0, 1}},
-		`{"PayloadBase64":""}`:                                  {payload: []byte{}},
-		`{"MessageID":"m","Payload":"x","Priority":1023}`:       {payload: []byte("x"), messageID: "m", Defaults: Defaults{Priority: 1023}},
-		`{"Payload":"x","MessageID":null,"Priority":null}`:      {payload: []byte("x")},
-		`{"Payload":"x","Headers":{},"ContentType":"a/b"}`:      {payload: []byte("x"), headers: map[string]string{}, contentType: "a/b"},
-		`{"Headers":{"a":"}\"{","b":"c"},"Payload":"x"}`:        {payload: []byte("x"), headers: map[string]string{"a": `}"{`, "b": "c"}},
+		`{"Payload":"x"}`:                               {payload: []byte("x")},
+		`{"\u0050ayload":"x"}`:                          {payload: []byte("x")},
+		`{"Payload":"\ud83d\ude00\\ud800"}`:             {payload: []byte("\U0001F600\\ud800")},
+		`{"Payload":"x","Priority":0}`:                  {payload: []byte("x")},
+		`{"Payload":""}`:                                {payload: []byte{}},
+		" {\t\"Payload\" : \"a\\u00e9\\n\\\"b\\\\\" } ": {payload: []byte("aé\n\"b\\")},
+		`{"PayloadBase64":"/wAB"}`:                      {payload: []byte{0xff, 0, 1}},
+		`{"PayloadBase64":""}`:                          {payload: []byte{}},
+		`{"MessageID":"m","Payload":"x","Priority":1023}`: {payload: []byte("x"), messageID: "m",
+			Defaults: Defaults{Priority: 1023}},
+		`{"Payload":"x","MessageID":null,"Priority":null}`: {payload: []byte("x")},
+		`{"Payload":"x","Headers":{},"ContentType":"a/b"}`: {payload: []byte("x"), headers: map[string]string{},
+			contentType: "a/b"},
+		`{"Headers":{"a":"}\"{","b":"c"},"Payload":"x"}`: {payload: []byte("x"), headers: map[string]string{"a": `}"{`,
+			"b": "c"}},
 		"{\"Payload\":\"grüße \U0001F600\",\"MessageID\":\"\"}": {payload: []byte("grüße \U0001F600")},
 	}
 	for text, want := range ok {
@@ -42,15 +45,27 @@ func TestBatchLinesAreReadOrRefusedWhole(t *testing.T) {
 		require.Equal(t, want, got, text)
 	}
 	bad := []string{
-		``, `null`, `[]`, `{}`, `"x"`, `{"Payload":"x"`, `{"Payload":"x"}}`, `{"Payload":"x"} {}`, `{"Payload":"x",}`, `{,"Payload":"x"}`,
-		`{"Payload":null}`, `{"Payload":1}`, `{"Payload":{"a":1}}`, `{"payload":"x"}`, `{"Payload":"x","Payload":"y"}`, `{"Payload":"x","PayloadBase64":"eA=="}`,
-		`{"MessageID":"m"}`, `{"Payload":"x","Priority":1.5}`, `{"Payload":"x","Priority":-1}`, `{"Payload":"x","Priority":1024}`, `{"Payload":"x","Priority":"1"}`, `{"Payload":"x","Priority":}`,
-		`{"Payload":"x","MessageID":5}`, `{"Payload":"x","MessageID":"a b"}`, `{"Payload":"x","MessageID":".."}`, `{"Payload":"x","ContentType":"a\nb"}`, `{"Payload":"x","Headers":[]}`, `{"Payload":"x","Headers":{"a":1}}`, `{"Payload":"x","Headers":{"a":"b"`,
-		`{"Payload":"x","Unknown":1}`, "{\"Payload\":\"a\nb\"}", "{\"Payload\":\"\xff\"}", `{"Payload":"\x"}`, `{"Payload":"\`, `{"PayloadBase64":"%%%"}`, `{"PayloadBase64":"eA"}`, `{'Payload':'x'}`,
-		`{"Payload":"x","Priority":+5}`, `{"Payload":"x","Priority":007}`, `{"Payload":"x","Priority":1e1}`, `{"Payload":"x","Priority":[1]}`, `{"Payload":"x","MessageID":nullx}`,
-		"{\"Payload\":\"x\",\"ContentType\":\"\xff\"}", "{\"Payload\":\"x\",\"Headers\":{\"a\":\"\xff\"}}", "{\"Pay\xffload\":\"x\"}", `{"PayloadBase64":"eA\n=="}`,
-		`{"Payload":"x","Headers":{"a":null}}`, `{"Payload":"x","Headers":{"a":["b"]}}`, `{"Payload":"x","Headers":{"a":{"b":"c"}}}`, `{"Payload":"x","Headers":{"a":"b",}}`, `{"Payload":"x","Headers":{"a" "b"}}`,
-		`{"Payload":"x","Headers":{,}}`, `{"Payload":"x","Headers":{]}`, `{"Payload":"x","Headers":{"a":"b"]}`, `{"Payload":"x","Headers":"a"}`, `{"Payload":"x","Headers":{true}}`, `{"Payload":"x","Headers":`, `{"Payload":"x","Headers":{"a":`,
+		``, `null`, `[]`, `{}`, `"x"`, `{"Payload":"x"`, `{"Payload":"x"}}`, `{"Payload":"x"} {}`, `{"Payload":"x",}`,
+		`{,"Payload":"x"}`,
+		`{"Payload":null}`, `{"Payload":1}`, `{"Payload":{"a":1}}`, `{"payload":"x"}`, `{"Payload":"x","Payload":"y"}`,
+		`{"Payload":"x","PayloadBase64":"eA=="}`,
+		`{"MessageID":"m"}`, `{"Payload":"x","Priority":1.5}`, `{"Payload":"x","Priority":-1}`,
+		`{"Payload":"x","Priority":1024}`, `{"Payload":"x","Priority":"1"}`, `{"Payload":"x","Priority":}`,
+		`{"Payload":"x","MessageID":5}`, `{"Payload":"x","MessageID":"a b"}`, `{"Payload":"x","MessageID":".."}`,
+		`{"Payload":"x","ContentType":"a\nb"}`, `{"Payload":"x","Headers":[]}`, `{"Payload":"x","Headers":{"a":1}}`,
+		`{"Payload":"x","Headers":{"a":"b"`,
+		`{"Payload":"x","Unknown":1}`, "{\"Payload\":\"a\nb\"}", "{\"Payload\":\"\xff\"}", `{"Payload":"\x"}`,
+		`{"Payload":"\`, `{"PayloadBase64":"%%%"}`, `{"PayloadBase64":"eA"}`, `{'Payload':'x'}`,
+		`{"Payload":"x","Priority":+5}`, `{"Payload":"x","Priority":007}`, `{"Payload":"x","Priority":1e1}`,
+		`{"Payload":"x","Priority":[1]}`, `{"Payload":"x","MessageID":nullx}`,
+		"{\"Payload\":\"x\",\"ContentType\":\"\xff\"}", "{\"Payload\":\"x\",\"Headers\":{\"a\":\"\xff\"}}",
+		"{\"Pay\xffload\":\"x\"}", `{"PayloadBase64":"eA\n=="}`,
+		`{"Payload":"x","Headers":{"a":null}}`, `{"Payload":"x","Headers":{"a":["b"]}}`,
+		`{"Payload":"x","Headers":{"a":{"b":"c"}}}`, `{"Payload":"x","Headers":{"a":"b",}}`,
+		`{"Payload":"x","Headers":{"a" "b"}}`,
+		`{"Payload":"x","Headers":{,}}`, `{"Payload":"x","Headers":{]}`, `{"Payload":"x","Headers":{"a":"b"]}`,
+		`{"Payload":"x","Headers":"a"}`, `{"Payload":"x","Headers":{true}}`, `{"Payload":"x","Headers":`,
+		`{"Payload":"x","Headers":{"a":`,
 	}
 	for _, text := range bad {
 		var l Draft
@@ -99,7 +114,8 @@ func TestBatchLinesThatReadersReadDifferentlyAreRefused(t *testing.T) {
 
 func TestBatchLinesNameNoHeadersOfTheBroker(t *testing.T) {
 	for _, name := range []string{
-		"X-Broker-Scheduled-For", "x-broker-RECURRENCE", "X-Broker-Message-ID", "x-broker-anything", "X-BROKER-Consumer-Token", "X_Broker_Scheduled_For",
+		"X-Broker-Scheduled-For", "x-broker-RECURRENCE", "X-Broker-Message-ID", "x-broker-anything",
+		"X-BROKER-Consumer-Token", "X_Broker_Scheduled_For",
 		"Host", "content-length", "Authorization", "x-key",
 	} {
 		err := checkLineHeaders(map[string]string{"a": "b", name: "v"}, "X-Key")
@@ -137,9 +153,12 @@ func TestAHostileBatchLineCostsNoMemory(t *testing.T) {
 
 // What the reader accepts is JSON, and it reads the same as encoding/json does.
 func FuzzBatchLine(f *testing.F) {
-	for _, seed := range []string{`{"Payload":"x"}`, `{"PayloadBase64":"/wAB","Priority":7}`, `{"MessageID":"m","Headers":{"a":"b\"}"},"Payload":"\ud83d\ude00"}`, `{"Payload":"\ud800"}`,
-		`{"Payload":"x","Payload":"y"}`, `{"Payload":"x","Priority":+1}`, `{"Payload":"x","Priority":01}`, `{"Payload":"x","Headers":{"a":"1","A":"2"}}`, `{"Payload":"x","Headers":{"a":null}}`,
-		`{"Payload":"x","Headers":{"a":{"b":"c"}}}`, `{"Payload":"\\ud800\ud83d\ude00\ud83d"}`, "{\"Payload\":\"x\",\"ContentType\":\"\xff\"}", `{"PayloadBase64":"eA\n=="}`} {
+	for _, seed := range []string{`{"Payload":"x"}`, `{"PayloadBase64":"/wAB","Priority":7}`,
+		`{"MessageID":"m","Headers":{"a":"b\"}"},"Payload":"\ud83d\ude00"}`, `{"Payload":"\ud800"}`,
+		`{"Payload":"x","Payload":"y"}`, `{"Payload":"x","Priority":+1}`, `{"Payload":"x","Priority":01}`,
+		`{"Payload":"x","Headers":{"a":"1","A":"2"}}`, `{"Payload":"x","Headers":{"a":null}}`,
+		`{"Payload":"x","Headers":{"a":{"b":"c"}}}`, `{"Payload":"\\ud800\ud83d\ude00\ud83d"}`,
+		"{\"Payload\":\"x\",\"ContentType\":\"\xff\"}", `{"PayloadBase64":"eA\n=="}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

@@ -11,9 +11,10 @@ import (
 
 // The refusals of a malformed line.
 var (
-	errSurrogate = problem.New(400, "invalid_line", `A string of the line holds half of a surrogate pair (\ud800 to \udfff), which is no character.`)
-	errLineText  = problem.New(400, "invalid_line", "A string of the line is not UTF-8.")
-	errRepeated  = problem.New(400, "invalid_line", "The line has a member twice.")
+	errSurrogate = problem.New(400, "invalid_line",
+		`A string of the line holds half of a surrogate pair (\ud800 to \udfff), which is no character.`)
+	errLineText = problem.New(400, "invalid_line", "A string of the line is not UTF-8.")
+	errRepeated = problem.New(400, "invalid_line", "The line has a member twice.")
 )
 
 // longestQuote is the number of bytes of an unknown name that a refusal quotes.

@@ -2,7 +2,8 @@ package accept
 
 import "github.com/penstock-broker/penstock/internal/model/problem"
 
-var errOrdering = problem.New(400, "invalid_ordering_key", "X-Broker-Ordering-Key must be 1 to 255 bytes, without control characters and without blanks around it.")
+var errOrdering = problem.New(400, "invalid_ordering_key", "X-Broker-Ordering-Key must be 1 to 255 bytes, without "+
+	"control characters and without blanks around it.")
 
 // setOrderingKey sets the ordering key. A line may say that it has none.
 func (d *Draft) setOrderingKey(text []byte) error {

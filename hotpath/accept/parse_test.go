@@ -30,7 +30,8 @@ func TestAMessageIsKnownOutsideByTheProducersID(t *testing.T) {
 }
 
 func TestAMemberThatALineDoesNotHaveLeadsToTheNearestOne(t *testing.T) {
-	for name, meant := range map[string]string{"payload": "Payload", "Consumer": "Consumers", "priority": "Priority", "ScheduleFor": "ScheduledFor", "Header": "Headers"} {
+	for name, meant := range map[string]string{"payload": "Payload", "Consumer": "Consumers", "priority": "Priority",
+		"ScheduleFor": "ScheduledFor", "Header": "Headers"} {
 		var l Draft
 		err := l.line([]byte(`{"` + name + `":"1"}`))
 		require.ErrorContains(t, err, `"`+name+`". Did you mean `+meant+`?`)

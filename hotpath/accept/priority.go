@@ -5,7 +5,8 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-var errPriority = problem.Newf(400, "invalid_priority", "The priority must be an integer from 0 to %d.", redisq.MaxPriority)
+var errPriority = problem.Newf(400, "invalid_priority", "The priority must be an integer from 0 to %d.",
+	redisq.MaxPriority)
 
 func (d *Draft) setPriority(text []byte) (err error) {
 	d.Priority, err = parsePriority(text)

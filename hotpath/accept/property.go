@@ -55,16 +55,23 @@ var properties = [...]property{
 	{member: "PayloadBase64", kind: payload, parse: (*Draft).setBase64, json: (*Draft).readBase64},
 	{member: "MessageID", header: "X-Broker-Message-ID", kind: identity, each: errLinesID, parse: (*Draft).setID},
 	{header: keyHeader, kind: identity, each: errBatchKey, read: (*Draft).readKey},
-	{member: "Priority", header: "X-Broker-Message-Priority", kind: content, parse: (*Draft).setPriority, json: (*Draft).readPriority},
+	{member: "Priority", header: "X-Broker-Message-Priority", kind: content, parse: (*Draft).setPriority,
+		json: (*Draft).readPriority},
 	{member: "TTL", header: ttlHeader, kind: content, parse: (*Draft).setTTL, json: (*Draft).readTTL},
 	{member: "ContentType", header: fasthttp.HeaderContentType, kind: body, parse: (*Draft).setContentType},
-	{member: "ContentEncoding", header: coding.Header, kind: body, parse: (*Draft).setEncoding, read: (*Draft).readEncoding},
+	{member: "ContentEncoding", header: coding.Header, kind: body, parse: (*Draft).setEncoding,
+		read: (*Draft).readEncoding},
 	{member: "OrderingKey", header: durable.OrderingHeader, kind: content, parse: (*Draft).setOrderingKey},
-	{member: "ScheduledFor", header: scheduledHeader, kind: when, parse: (*Draft).setScheduledFor, read: once(scheduledHeader, (*Draft).setScheduledFor)},
-	{member: "Delay", header: delayHeader, kind: when, parse: (*Draft).setDelay, json: (*Draft).readDelay, read: once(delayHeader, (*Draft).setDelay)},
-	{member: "Recurrence", header: recurrenceHeader, kind: when, parse: (*Draft).setRecurrence, read: once(recurrenceHeader, (*Draft).setRecurrence)},
-	{member: "Consumers", header: consumersHeader, kind: content, parse: (*Draft).setConsumers, json: (*Draft).readConsumers, read: (*Draft).readConsumersHeader},
-	{member: "Headers", header: metadata.ListHeader, kind: content, json: (*Draft).readHeaders, read: (*Draft).readMetadata},
+	{member: "ScheduledFor", header: scheduledHeader, kind: when, parse: (*Draft).setScheduledFor,
+		read: once(scheduledHeader, (*Draft).setScheduledFor)},
+	{member: "Delay", header: delayHeader, kind: when, parse: (*Draft).setDelay, json: (*Draft).readDelay,
+		read: once(delayHeader, (*Draft).setDelay)},
+	{member: "Recurrence", header: recurrenceHeader, kind: when, parse: (*Draft).setRecurrence,
+		read: once(recurrenceHeader, (*Draft).setRecurrence)},
+	{member: "Consumers", header: consumersHeader, kind: content, parse: (*Draft).setConsumers,
+		json: (*Draft).readConsumers, read: (*Draft).readConsumersHeader},
+	{member: "Headers", header: metadata.ListHeader, kind: content, json: (*Draft).readHeaders,
+		read: (*Draft).readMetadata},
 }
 
 // errLine refuses a line that is malformed as a whole. Its detail names the members, see init.
@@ -233,5 +240,6 @@ func (d *Draft) Set(column, cell string) error {
 // noColumn refuses a column that is no property.
 func noColumn(name string) error {
 	columns := namesOf(func(p *property) bool { return p.kind != payload && p.parse != nil })
-	return problem.Newf(400, "invalid_columns", "There is no column %s; the columns are Payload or PayloadBase64, %s and %s<name>.", quoted(name), strings.Join(columns, ", "), headerColumn)
+	return problem.Newf(400, "invalid_columns", "There is no column %s; the columns are Payload or PayloadBase64, %s "+
+		"and %s<name>.", quoted(name), strings.Join(columns, ", "), headerColumn)
 }

@@ -17,8 +17,10 @@ import (
 
 // Each property has the same value, however it comes.
 func TestEachPropertyIsTheSameAsHeaderAsMemberAndAsColumn(t *testing.T) {
-	samples := map[string]string{"MessageID": "m-1", "Priority": "7", "TTL": "90s", "ContentType": "text/x", "ContentEncoding": "GZIP,identity",
-		"OrderingKey": "key 1", "ScheduledFor": "2099-12-01T09:00:00Z", "Delay": "1d", "Recurrence": "R/PT1H", "Consumers": "a, b"}
+	samples := map[string]string{"MessageID": "m-1", "Priority": "7", "TTL": "90s", "ContentType": "text/x",
+		"ContentEncoding": "GZIP,identity",
+		"OrderingKey":     "key 1", "ScheduledFor": "2099-12-01T09:00:00Z", "Delay": "1d", "Recurrence": "R/PT1H",
+		"Consumers": "a, b"}
 	asJSON := map[string]string{"Priority": `7`, "Consumers": `["a","b"]`}
 	for i := range properties {
 		p := &properties[i]
@@ -46,13 +48,17 @@ func TestEachPropertyIsTheSameAsHeaderAsMemberAndAsColumn(t *testing.T) {
 
 // A template sets what a line sets, but its consumers are those of the request.
 func TestATemplateTakesTheMembersOfALine(t *testing.T) {
-	require.ElementsMatch(t, append(strictjson.Names(apitype.BulkTemplate{}), "Consumers"), namesOf(func(*property) bool { return true }))
+	require.ElementsMatch(t, append(strictjson.Names(apitype.BulkTemplate{}), "Consumers"), namesOf(func(*property) bool {
+		return true
+	}))
 }
 
 // The defaults of a bulk are stored: a broker of another version reads them.
 func TestStoredDefaultsAreTheseBytes(t *testing.T) {
-	text := `{"Priority":7,"TTLMs":90000,"Headers":"YTpiCg==","Addressed":"AQ==","ScheduledFor":"2099-12-01T09:00:00Z","Recurrence":"R/PT1H","DelayMs":1500}`
-	d := Defaults{Priority: 7, TTLMs: 90_000, Headers: []byte("a:b\n"), Addressed: []byte{1}, times: times{"2099-12-01T09:00:00Z", "R/PT1H", 1500}}
+	text :=
+		`{"Priority":7,"TTLMs":90000,"Headers":"YTpiCg==","Addressed":"AQ==","ScheduledFor":"2099-12-01T09:00:00Z","Recurrence":"R/PT1H","DelayMs":1500}`
+	d := Defaults{Priority: 7, TTLMs: 90_000, Headers: []byte("a:b\n"), Addressed: []byte{1},
+		times: times{"2099-12-01T09:00:00Z", "R/PT1H", 1500}}
 	got, err := json.Marshal(d)
 	require.NoError(t, err)
 	require.Equal(t, text, string(got))

@@ -70,7 +70,8 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	c := newCommitter(o, intake.AnswerWithin-commitLeast)
 	p := &Publisher{Submitter: newSubmitter(c, o.Admission, o.Bodies), catalogue: o.Catalogue, metrics: o.Metrics,
-		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies, answers: o.Answers, quota: o.Quota}
+		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, scheduler: newScheduler(o), receipts: o.Receipts, replies: o.Replies,
+		answers: o.Answers, quota: o.Quota}
 	if p.answers == nil {
 		p.answers = answer.NewBound(o.Bodies.Most() / 2)
 	}
@@ -197,7 +198,8 @@ func (p *Publisher) answer(rc *fasthttp.RequestCtx, ch *catalogue.Channel, d *Dr
 // readPayload reads the payload of a message and checks its signature where the producer has a
 // secret. The sender is judged again after the payload, which may have come slowly. A structured
 // event gives the message its Key. The caller gives the held bytes back, also after an error.
-func (w *Drafter) readPayload(rc *fasthttp.RequestCtx, mode cloudevents.Mode, msg *durable.Message) (held int64, err error) {
+func (w *Drafter) readPayload(rc *fasthttp.RequestCtx, mode cloudevents.Mode, msg *durable.Message) (held int64,
+	err error) {
 	p := w.p
 	if msg.Payload, held, err = intake.Read(rc, p.bytes, w.key(), p.maxBody); err == nil {
 		err = w.judge()

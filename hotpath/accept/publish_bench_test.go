@@ -30,8 +30,10 @@ func publisherOn(t testing.TB, store Store) *Publisher {
 	require.NoError(t, cat.Refresh(t.Context()))
 	node, err := cluster.New(t.Context(), f, "bench", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	p := New(Options{Store: store, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost), Committed: func([]*durable.Message) {}, MaxBody: 1 << 20,
-		TokenHeader: "X-Broker-Consumer-Token", Bodies: share.New(share.Options{Most: 1 << 30}), Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
+	p := New(Options{Store: store, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost),
+		Committed: func([]*durable.Message) {}, MaxBody: 1 << 20,
+		TokenHeader: "X-Broker-Consumer-Token", Bodies: share.New(share.Options{Most: 1 << 30}), Metrics: metrics.New(
+			prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { p.Run(ctx); close(done) }()
@@ -40,13 +42,16 @@ func publisherOn(t testing.TB, store Store) *Publisher {
 }
 
 // admitted are the headers that the producer p is admitted with.
-var admitted = [][2]string{{"X-Broker-Channel-Token", "t"}, {"X-Broker-Producer-ID", "p"}, {"X-Broker-Producer-Token", "t"}}
+var admitted = [][2]string{{"X-Broker-Channel-Token", "t"}, {"X-Broker-Producer-ID", "p"},
+	{"X-Broker-Producer-Token", "t"}}
 
 // What one publish allocates, from the request that was read to its answer.
 func BenchmarkBroadcast(b *testing.B) {
 	for name, more := range map[string][][2]string{
 		"plain": nil,
-		"rich":  {{"Content-Type", "application/json"}, {"X-Broker-Message-ID", "order-1"}, {"X-Broker-Message-Priority", "7"}, {"X-Broker-Message-TTL", "90s"}, {"X-Broker-Ordering-Key", "k"}, {"X-Broker-Metadata-Headers", "Traceparent"}, {"Traceparent", "x"}},
+		"rich": {{"Content-Type", "application/json"}, {"X-Broker-Message-ID", "order-1"}, {"X-Broker-Message-Priority",
+			"7"}, {"X-Broker-Message-TTL", "90s"}, {"X-Broker-Ordering-Key", "k"}, {"X-Broker-Metadata-Headers", "Traceparent"},
+			{"Traceparent", "x"}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			p := publisherOn(b, noStore{})

@@ -18,7 +18,8 @@ const AckHeader = "X-Broker-Ack"
 
 const receiptPath = "/receipt/"
 
-var errNoReceipt = problem.New(404, "receipt_not_found", "No broker has given this receipt, or it is older than seven days.")
+var errNoReceipt = problem.New(404, "receipt_not_found", "No broker has given this receipt, or it is older than "+
+	"seven days.")
 
 // Committed is what a 201 promises in a channel.
 func Committed(a policy.Ack) policy.Ack {

@@ -37,18 +37,22 @@ func (p *Publisher) reachesNobody(ch *catalogue.Channel, msg *durable.Message) b
 // mostNames bounds the names in one list of consumers: each takes memory besides its text.
 const mostNames = 16 << 10
 
-var errManyConsumers = problem.Newf(400, "invalid_consumers", "A message names at most %d consumers; nothing was stored.", mostNames)
+var errManyConsumers = problem.Newf(400, "invalid_consumers", "A message names at most %d consumers; nothing was "+
+	"stored.", mostNames)
 
-var errNoConsumers = problem.New(400, "invalid_consumers", consumersHeader+" must name at least one consumer of the channel: IDs, separated by commas; nothing was stored.")
+var errNoConsumers = problem.New(400, "invalid_consumers", consumersHeader+
+	" must name at least one consumer of the channel: IDs, separated by commas; nothing was stored.")
 
 var errLineConsumers = problem.New(400, "invalid_consumers", "Consumers must be a JSON array with IDs of consumers.")
 
 // errNoConsumer refuses a name.
 func errNoConsumer(name string) error {
 	if !ident.ValidName(name) {
-		return problem.Newf(400, "unknown_consumer", "The message is addressed to %q, which is no ID of a consumer; nothing was stored.", name[:min(len(name), longestQuote)])
+		return problem.Newf(400, "unknown_consumer", "The message is addressed to %q, which is no ID of a consumer; "+
+			"nothing was stored.", name[:min(len(name), longestQuote)])
 	}
-	return problem.Newf(400, "unknown_consumer", "The message is addressed to %s, which is no consumer of the channel; nothing was stored.", name)
+	return problem.Newf(400, "unknown_consumer", "The message is addressed to %s, which is no consumer of the channel; "+
+		"nothing was stored.", name)
 }
 
 func (d *Draft) setConsumers(text []byte) error {
@@ -147,7 +151,9 @@ func (p *Publisher) addressed(ch *catalogue.Channel, names []string) (durable.Po
 
 // addressable reports whether none of the positions is that of a deleted consumer.
 func addressable(ch *catalogue.Channel, to durable.Positions) bool {
-	return !slices.ContainsFunc(ch.Consumers, func(k *durable.Consumer) bool { return k != nil && k.Deleted() && to.Has(k.Position) })
+	return !slices.ContainsFunc(ch.Consumers, func(k *durable.Consumer) bool {
+		return k != nil && k.Deleted() && to.Has(k.Position)
+	})
 }
 
 // readdress addresses a message to the consumers that have the IDs now of those that were deleted

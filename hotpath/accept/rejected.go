@@ -12,7 +12,8 @@ import (
 func (c *committer) tellRejected(batch []*write, results []error) {
 	for i, err := range results {
 		if batch[i].of.lines && errors.Is(err, durable.ErrRejected) {
-			c.log.WarnContext(batch[i].of.ctx, "the store rejects a line of a batch", "message", batch[i].msg.PublicID(), "error", err)
+			c.log.WarnContext(batch[i].of.ctx, "the store rejects a line of a batch", "message", batch[i].msg.PublicID(),
+				"error", err)
 			return
 		}
 	}

@@ -53,12 +53,13 @@ type replay struct {
 	left    bool // by another broker, and not the one that this broker writes
 	begun   bool // guarded by the mutex of the standby
 
-	recheck uint64          // up to this place messages may be over already
-	held    map[uint32]bool // channels whose messages are held, because they are paused; written under the mutex of the standby
-	looked  time.Time       // for channels whose messages are due again
-	began   time.Duration   // when the entries at hand were read, of the process
-	seen    durable.Clock   // the store's at that time
-	alone   bool            // one of them is stored alone
+	recheck uint64 // up to this place messages may be over already
+	// channels whose messages are held, because they are paused; written under the mutex of the standby
+	held   map[uint32]bool
+	looked time.Time     // for channels whose messages are due again
+	began  time.Duration // when the entries at hand were read, of the process
+	seen   durable.Clock // the store's at that time
+	alone  bool          // one of them is stored alone
 	// poisoned are messages that are held because the store fails for them alone.
 	poisoned map[journal.Receipt]*poison
 
@@ -74,7 +75,8 @@ type poison struct {
 }
 
 func newReplay(p *Publisher, j *journal.Journal) *replay {
-	return &replay{p: p, journal: j, log: p.committer.log, recheck: j.Last(), held: map[uint32]bool{}, poisoned: map[journal.Receipt]*poison{}}
+	return &replay{p: p, journal: j, log: p.committer.log, recheck: j.Last(), held: map[uint32]bool{},
+		poisoned: map[journal.Receipt]*poison{}}
 }
 
 // run stores messages until ctx ends, or with untilEmpty until the journal is empty.
@@ -168,7 +170,8 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 // storeAgain forgets what became of entries: the store went back to an earlier state since, which may
 // not have them. The journal still does.
 func (r *replay) storeAgain(ctx context.Context, all []fate) {
-	r.log.Warn("the store went back to an earlier state while messages of the journal were stored; they are stored again", "folder", r.journal.Dir(), "messages", len(all))
+	r.log.Warn("the store went back to an earlier state while messages of the journal were stored; they are stored again",
+		"folder", r.journal.Dir(), "messages", len(all))
 	for i := range all {
 		all[i] = fate{Entry: all[i].Entry}
 	}
@@ -236,7 +239,8 @@ func (r *replay) storeAlone(ctx context.Context, todo []*fate, try int) (failed 
 // takesOthers reports whether a failure is that of one message: the store has taken another one
 // since, and the message was not refused because the broker or the store is slow.
 func (r *replay) takesOthers(err error) bool {
-	slow := errors.Is(err, problem.ErrOverloaded) || errors.Is(err, durable.ErrStale) || errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded)
+	slow := errors.Is(err, problem.ErrOverloaded) || errors.Is(err, durable.ErrStale) ||
+		errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded)
 	return !slow && r.p.committer.pulse.stored.Load() > int64(r.began)
 }
 
@@ -246,7 +250,8 @@ func (r *replay) poison(f *fate, err error) {
 	if p == nil {
 		p = &poison{channel: f.Msg.ChannelNo, wait: poisonedFor}
 		r.poisoned[f.Receipt] = p
-		r.log.Error("the store fails for a message of the journal; it is held and tried again", "receipt", f.Receipt.String(), "error", err)
+		r.log.Error("the store fails for a message of the journal; it is held and tried again", "receipt", f.Receipt.String(),
+			"error", err)
 	} else {
 		p.wait = min(2*p.wait, poisonedLongest)
 	}
@@ -350,7 +355,8 @@ func (r *replay) record(ctx context.Context, all []fate) error {
 		return err
 	}
 	r.p.metrics.JournalLost.Add(float64(gone))
-	r.log.Error("messages of the journal are lost unless their producers send them again: the disk returns other bytes than were written",
+	r.log.Error("messages of the journal are lost unless their producers send them again: the disk returns other bytes "+
+		"than were written",
 		"folder", r.journal.Dir(), "messages", gone)
 	return nil
 }

@@ -24,9 +24,12 @@ import (
 const requestWait = 10 * time.Second
 
 var (
-	errPrefer     = problem.Newf(400, "invalid_prefer", "Prefer must be wait=N with whole seconds from 0 to %d; nothing was stored.", int(exchange.MaxWait.Seconds()))
-	errNobody     = problem.New(409, "no_responder", "No consumer of the channel has responses on, so no response would come; nothing was stored.")
-	errOneRequest = problem.New(400, "invalid_request", "A request is one message of now: it takes no batch, no "+scheduledHeader+", no "+delayHeader+" and no "+recurrenceHeader+"; nothing was stored.")
+	errPrefer = problem.Newf(400, "invalid_prefer", "Prefer must be wait=N with whole seconds from 0 to %d; "+
+		"nothing was stored.", int(exchange.MaxWait.Seconds()))
+	errNobody = problem.New(409, "no_responder", "No consumer of the channel has responses on, so no response "+
+		"would come; nothing was stored.")
+	errOneRequest = problem.New(400, "invalid_request", "A request is one message of now: it takes no batch, no "+
+		scheduledHeader+", no "+delayHeader+" and no "+recurrenceHeader+"; nothing was stored.")
 )
 
 // Request is POST /channel/{channel}/request: a publish that waits for the first response. The
@@ -123,7 +126,8 @@ func preferredWait(h *fasthttp.RequestHeader) (time.Duration, error) {
 // awaitResponse answers with the first response, or with the place where the responses will be.
 // A producer whose tokens were changed meanwhile gets no response: the message is stored, so it is told
 // the place, where a request with its new tokens reads them.
-func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *durable.Message, wait time.Duration) error {
+func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *durable.Message,
+	wait time.Duration) error {
 	ch := from.ch
 	head := msg.Head()
 	head.Audience = max(head.Audience, len(ch.Consumers)) // of a repeat it is not known; no exchange is above it
@@ -132,7 +136,8 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 	asked := exchange.Asked(ch, p.replies.Reader.Policies, head)
 	if wait > 0 {
-		w := exchange.Wish{Key: share.Producer(msg.ProducerNo), ChannelNo: ch.No, Head: head, Until: exchange.First, Wait: wait, Standing: &from.standing, Stopping: p.replies.Stopping}
+		w := exchange.Wish{Key: share.Producer(msg.ProducerNo), ChannelNo: ch.No, Head: head, Until: exchange.First,
+			Wait: wait, Standing: &from.standing, Stopping: p.replies.Stopping}
 		gone, full := p.replies.Board.Await(rc.Conn(), w)
 		if gone {
 			return nil
@@ -182,13 +187,16 @@ func (p *Publisher) failed(ctx context.Context, ch *catalogue.Channel, head dura
 	f, err := p.replies.Reader.Failed(ctx, ch, head)
 	switch {
 	case err == nil && len(asked) > 0 && len(exchange.Asked(ch, p.replies.Reader.Policies, head)) == 0:
-		return problem.Newf(502, "response_failed", "The message is stored, and there will be no response: %s, deleted or with responses turned off since. Location has the exchanges.", exchange.Named(asked))
+		return problem.Newf(502, "response_failed", "The message is stored, and there will be no response: %s, deleted or "+
+			"with responses turned off since. Location has the exchanges.", exchange.Named(asked))
 	case err != nil || f == nil: // it may be known later
 		return nil
 	case f.Late:
-		return problem.Newf(504, "response_late", "The message is stored, and no consumer has responded in time: %s. Location has the exchanges.", f.Reason)
+		return problem.Newf(504, "response_late", "The message is stored, and no consumer has responded in time: %s. "+
+			"Location has the exchanges.", f.Reason)
 	}
-	return problem.Newf(502, "response_failed", "The message is stored, and there will be no response: %s. Location has the exchanges.", f.Reason)
+	return problem.Newf(502, "response_failed", "The message is stored, and there will be no response: %s. Location "+
+		"has the exchanges.", f.Reason)
 }
 
 // Replies are what a request waits with.

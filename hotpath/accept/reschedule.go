@@ -16,8 +16,10 @@ import (
 )
 
 var (
-	errNoChange   = problem.New(400, "invalid_schedule", "The request changes nothing: it has neither "+scheduledHeader+", "+delayHeader+" or "+recurrenceHeader+" nor a body.")
-	errOneMessage = problem.New(400, "invalid_request", "A scheduled message is one message, and no batch of events; nothing was changed.")
+	errNoChange = problem.New(400, "invalid_schedule", "The request changes nothing: it has neither "+scheduledHeader+
+		", "+delayHeader+" or "+recurrenceHeader+" nor a body.")
+	errOneMessage = problem.New(400, "invalid_request", "A scheduled message is one message, and no batch of events; "+
+		"nothing was changed.")
 )
 
 // Reschedule changes a schedule as a request asks for it, and returns it. was is the schedule as the
@@ -25,8 +27,10 @@ var (
 //
 // The times of the request replace all of the schedule, and a body all of its content. What the request
 // leaves out stays.
-func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, was *durable.Scheduled, c durable.ScheduleChange) (*durable.Scheduled, error) {
-	from := sender{ch: p.catalogue.ChannelByNo(was.ChannelNo), producer: p.catalogue.ProducerByNo(was.ProducerNo), standing: st}
+func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, was *durable.Scheduled,
+	c durable.ScheduleChange) (*durable.Scheduled, error) {
+	from := sender{ch: p.catalogue.ChannelByNo(was.ChannelNo), producer: p.catalogue.ProducerByNo(was.ProducerNo),
+		standing: st}
 	if from.ch == nil || from.producer == nil {
 		return nil, durable.ErrNotFound
 	}
@@ -111,7 +115,8 @@ func (r *rescheduling) setContent(rc *fasthttp.RequestCtx, mode cloudevents.Mode
 func (r *rescheduling) without(h *fasthttp.RequestHeader) error {
 	for _, name := range headersOf(content) {
 		if h.Peek(name) != nil {
-			return problem.Newf(400, "invalid_schedule", "%s is about a body, and the request has none; nothing was changed.", name)
+			return problem.Newf(400, "invalid_schedule", "%s is about a body, and the request has none; nothing was changed.",
+				name)
 		}
 	}
 	return r.judge()
@@ -131,9 +136,10 @@ func (r *rescheduling) store() (now *durable.Scheduled, err error) {
 		}
 	}
 	r.Replicated = r.ch.Intake.Ack == policy.AckReplicated
-	full := r.p.inTurn(context.Background(), Terms{Patience: admissionPatience, Counted: r.held}, r.key(), 1, bytes, func(ctx context.Context) {
-		now, err = r.p.scheduler.store.ChangeScheduled(ctx, r.ScheduleChange)
-	})
+	full := r.p.inTurn(context.Background(), Terms{Patience: admissionPatience, Counted: r.held}, r.key(), 1, bytes,
+		func(ctx context.Context) {
+			now, err = r.p.scheduler.store.ChangeScheduled(ctx, r.ScheduleChange)
+		})
 	if full != nil {
 		err = full
 	}

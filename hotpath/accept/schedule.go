@@ -25,7 +25,8 @@ type scheduler struct {
 }
 
 func newScheduler(o Options) scheduler {
-	s := scheduler{store: o.Store, least: o.MinSchedule, nowMs: o.NowMs, scheduled: o.Scheduled, slots: share.New(share.Options{Name: "schedules", Most: schedulers})}
+	s := scheduler{store: o.Store, least: o.MinSchedule, nowMs: o.NowMs, scheduled: o.Scheduled,
+		slots: share.New(share.Options{Name: "schedules", Most: schedulers})}
 	if s.nowMs == nil {
 		s.nowMs = func() int64 { return time.Now().UnixMilli() }
 	}
@@ -65,7 +66,8 @@ func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.S
 }
 
 // inTurn calls store with a place among the transactions of schedules, of n schedules with so many bytes.
-func (p *Publisher) inTurn(ctx context.Context, t Terms, k share.Key, n int, bytes int64, store func(context.Context)) error {
+func (p *Publisher) inTurn(ctx context.Context, t Terms, k share.Key, n int, bytes int64,
+	store func(context.Context)) error {
 	if !p.admit(ctx, t, k, n, bytes) {
 		return problem.ErrOverloaded
 	}

@@ -40,7 +40,8 @@ func (p *Publisher) sender(rc *fasthttp.RequestCtx, channelID string) (sender, e
 	if err != nil {
 		return sender{}, err
 	}
-	st, err := p.catalogue.AdmitProducer(context.Background(), channelID, channelToken, h.Peek("X-Broker-Producer-ID"), token)
+	st, err := p.catalogue.AdmitProducer(context.Background(), channelID, channelToken, h.Peek("X-Broker-Producer-ID"),
+		token)
 	return sender{st.Channel, st.Producer, st}, err
 }
 

@@ -52,7 +52,8 @@ type earlyOutcome struct {
 const mostEarly = 1 << 16
 
 func newStandby(o Options, p *pulse) *standby {
-	return &standby{o: o.Journal, pulse: p, log: o.Log, opened: make(chan *journal.Journal, 1), early: map[journal.Receipt]earlyOutcome{}, limbo: map[uint32]int{}}
+	return &standby{o: o.Journal, pulse: p, log: o.Log, opened: make(chan *journal.Journal, 1),
+		early: map[journal.Receipt]earlyOutcome{}, limbo: map[uint32]int{}}
 }
 
 // StoreWentBack forgets what an earlier state of the store is not known to have: outcomes of messages
@@ -136,7 +137,8 @@ func (s *standby) room(f *fallbacks) (*journal.Journal, error) {
 func (s *standby) behind(channel uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.limbo[channel] > 0 || s.own != nil && s.own.Waits(channel) || slices.ContainsFunc(s.all, func(r *replay) bool { return r.held[channel] || r.journal.Waits(channel) })
+	return s.limbo[channel] > 0 || s.own != nil && s.own.Waits(channel) ||
+		slices.ContainsFunc(s.all, func(r *replay) bool { return r.held[channel] || r.journal.Waits(channel) })
 }
 
 // passing reports whether an outcome says only that the store did not take the message now.
@@ -146,9 +148,11 @@ func passing(err error) bool {
 	}
 	var p *problem.Problem
 	if errors.As(err, &p) {
-		return p.Code == problem.ErrOverloaded.Code || p.Code == problem.ErrUnavailable.Code || p.Code == problem.ErrDraining.Code || p.Code == problem.ErrOutcomeUnknown.Code
+		return p.Code == problem.ErrOverloaded.Code || p.Code == problem.ErrUnavailable.Code ||
+			p.Code == problem.ErrDraining.Code || p.Code == problem.ErrOutcomeUnknown.Code
 	}
-	return errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, durable.ErrFailed) || errors.Is(err, errWithdrawn) || errors.Is(err, durable.ErrStale) ||
+	return errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, durable.ErrFailed) ||
+		errors.Is(err, errWithdrawn) || errors.Is(err, durable.ErrStale) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
@@ -186,7 +190,8 @@ func (sub *Submission) ask() bool {
 	s.bytes.Give(sub.key, sub.counted)
 	or.held = false
 	t := or.terms
-	if t.Patience = t.Patience - time.Since(or.since); t.Patience <= 0 || !s.admit(sub.ctx, t, sub.key, len(sub.writes), sub.counted) {
+	if t.Patience = t.Patience - time.Since(or.since); t.Patience <= 0 || !s.admit(sub.ctx, t, sub.key, len(sub.writes),
+		sub.counted) {
 		return false
 	}
 	sub.refused = nil
@@ -209,7 +214,8 @@ func (f *fallbacks) refuse(sub *Submission, why error) {
 	for i := range f.all {
 		one := &f.all[i]
 		one.mu.Lock()
-		if err := one.err; !one.decided && (sub.refused != nil || passing(err) && !errors.Is(err, durable.ErrOutcomeUnknown)) {
+		if err := one.err; !one.decided && (sub.refused != nil || passing(err) &&
+			!errors.Is(err, durable.ErrOutcomeUnknown)) {
 			one.decided, one.outcome = true, journalProblem(why, ident.ID{})
 		}
 		one.leaveLimbo()
@@ -349,7 +355,8 @@ func (s *standby) journal() (*journal.Journal, error) {
 	j, err := s.o.Open()
 	if err != nil {
 		s.failed = time.Now()
-		s.log.Error("the journal cannot be opened: channels with ack=journal are refused while the store is slow", "error", err)
+		s.log.Error("the journal cannot be opened: channels with ack=journal are refused while the store is slow",
+			"error", err)
 		return nil, errors.Join(journal.ErrFailed, err)
 	}
 	s.own = j

@@ -105,7 +105,8 @@ func (d *Draft) readDelay() error {
 func (d *Draft) checkTimes() error {
 	if d.ownAt && d.ownDelay {
 		names := d.timeNames()
-		return problem.Newf(400, "invalid_schedule", "A message has %s or %s, not both; nothing was stored.", names.at, names.delay)
+		return problem.Newf(400, "invalid_schedule", "A message has %s or %s, not both; nothing was stored.", names.at,
+			names.delay)
 	}
 	return nil
 }
@@ -134,14 +135,16 @@ func (s *scheduler) plan(nowMs int64, m durable.Message, t times, names timeName
 		return nil, err
 	}
 	if r != nil && len(m.Key) > schedule.MaxID && !m.Digested() {
-		return nil, problem.Newf(400, "invalid_message_id", "The ID of a recurring message has at most %d bytes, because each message gets a suffix.", schedule.MaxID)
+		return nil, problem.Newf(400, "invalid_message_id", "The ID of a recurring message has at most %d bytes, because "+
+			"each message gets a suffix.", schedule.MaxID)
 	}
 	if r != nil && m.Key != "" && !m.Digested() && ident.MadeRecurring(m.PublicID()) {
 		return nil, errMadeID
 	}
 	dueMs := due.Add(time.Millisecond - time.Nanosecond).UnixMilli() // never before its time
 	fromNow := t.DelayMs > 0 || t.ScheduledFor == "" && r.Cron()
-	return &durable.Scheduled{Message: m, DueMs: dueMs, DelayMs: t.DelayMs, Recurrence: t.Recurrence, FromNow: fromNow}, nil
+	return &durable.Scheduled{Message: m, DueMs: dueMs, DelayMs: t.DelayMs, Recurrence: t.Recurrence, FromNow: fromNow},
+		nil
 }
 
 // recurrenceOf returns the recurrence of times, nil for none.
@@ -154,7 +157,8 @@ func recurrenceOf(t times, names timeNames) (*schedule.Recurrence, error) {
 		return nil, problem.New(400, "invalid_recurrence", names.recurrence+": "+sentence.Of(err)+"; nothing was stored.")
 	}
 	if !r.Cron() && (t.ScheduledFor != "" || t.DelayMs > 0) {
-		return nil, problem.Newf(400, "invalid_recurrence", "%s has a start of its own, so %s and %s must be absent; nothing was stored.", names.recurrence, names.at, names.delay)
+		return nil, problem.Newf(400, "invalid_recurrence", "%s has a start of its own, so %s and %s must be absent; "+
+			"nothing was stored.", names.recurrence, names.at, names.delay)
 	}
 	return r, nil
 }
@@ -164,7 +168,8 @@ func (s *scheduler) due(t times, r *schedule.Recurrence, names timeNames, now ti
 	switch {
 	case t.ScheduledFor != "":
 		if due, err = apitype.ParseTime(t.ScheduledFor); err != nil {
-			return due, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, such as 2026-12-01T09:00:00+01:00; nothing was stored.")
+			return due, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, such as "+
+				"2026-12-01T09:00:00+01:00; nothing was stored.")
 		}
 	case t.DelayMs > 0:
 		due = now.Add(time.Duration(t.DelayMs) * time.Millisecond)
@@ -175,7 +180,8 @@ func (s *scheduler) due(t times, r *schedule.Recurrence, names timeNames, now ti
 	}
 	switch {
 	case !due.After(now) || due.Before(now.Add(s.least)):
-		return due, problem.Newf(412, "schedule_too_soon", "The time is past, or nearer than %v; nothing was stored.", s.least)
+		return due, problem.Newf(412, "schedule_too_soon", "The time is past, or nearer than %v; nothing was stored.",
+			s.least)
 	case due.After(now.Add(schedule.Horizon)):
 		return due, problem.New(400, "invalid_schedule", "The time is more than ten years ahead; nothing was stored.")
 	case r.Cron():

@@ -18,7 +18,8 @@ const (
 )
 
 var (
-	errTTL     = problem.New(400, "invalid_ttl", ttlHeader+" must be a duration from 100ms to 8760h, like 90s; nothing was stored.")
+	errTTL = problem.New(400, "invalid_ttl", ttlHeader+" must be a duration from 100ms to 8760h, like 90s; nothing "+
+		"was stored.")
 	errLineTTL = problem.New(400, "invalid_ttl", "TTL must be a string with a duration from 100ms to 8760h, like 90s.")
 )
 

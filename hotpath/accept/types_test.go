@@ -42,14 +42,16 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 		internal := &durable.Message{ID: ident.AtMillis(int64(i))}
 		add(keyed, nil, apitype.BatchResult{Status: 201, MessageID: keyed.Key})
 		add(internal, nil, apitype.BatchResult{Status: 201, MessageID: internal.ID.String()})
-		for _, err := range []error{durable.ErrDuplicate, durable.ErrConflict, durable.ErrOutcomeUnknown, errors.New("secret"), errLine} {
+		for _, err := range []error{durable.ErrDuplicate, durable.ErrConflict, durable.ErrOutcomeUnknown,
+			errors.New("secret"), errLine} {
 			p := problem.From(err)
 			r := apitype.BatchResult{Status: p.Status, Code: p.Code, Detail: p.Detail}
 			if errors.Is(err, durable.ErrDuplicate) {
 				r.MessageID = keyed.Key
 			}
 			add(keyed, err, r)
-			add(keyed, problem.New(400+i, "code", "detail "+text), apitype.BatchResult{Status: 400 + i, Code: "code", Detail: "detail " + text})
+			add(keyed, problem.New(400+i, "code", "detail "+text), apitype.BatchResult{Status: 400 + i, Code: "code",
+				Detail: "detail " + text})
 		}
 	}
 	receipt := journal.Receipt{1, 2, 3}
@@ -62,7 +64,8 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 		want = append(want, r)
 	}
 	taken := int64(len(want))
-	add(nil, batchEnd{errAnswersUnread}, apitype.BatchResult{Status: 413, Code: "answers_unread", Detail: errAnswersUnread.Detail, Taken: &taken})
+	add(nil, batchEnd{errAnswersUnread}, apitype.BatchResult{Status: 413, Code: "answers_unread",
+		Detail: errAnswersUnread.Detail, Taken: &taken})
 	a.end()
 	var text []byte
 	for buf := make([]byte, 0, 1<<20); ; {
@@ -93,8 +96,10 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 		{apitype.BatchLine{Payload: &x, Priority: &priority}, Draft{payload: []byte(x), Defaults: Defaults{Priority: 1023}}},
 		{apitype.BatchLine{Payload: &x, MessageID: "~m"}, Draft{payload: []byte(x), messageID: "~m"}},
 		{apitype.BatchLine{Payload: &x, ContentType: "a/<b>"}, Draft{payload: []byte(x), contentType: "a/<b>"}},
-		{apitype.BatchLine{Payload: &x, Headers: map[string]string{"a": "\u2028\"", "b": ""}}, Draft{payload: []byte(x), headers: map[string]string{"a": "\u2028\"", "b": ""}}},
-		{apitype.BatchLine{Payload: &x, Delay: "90s"}, Draft{payload: []byte(x), ownDelay: true, Defaults: Defaults{times: times{DelayMs: 90_000}}}},
+		{apitype.BatchLine{Payload: &x, Headers: map[string]string{"a": "\u2028\"", "b": ""}}, Draft{payload: []byte(x),
+			headers: map[string]string{"a": "\u2028\"", "b": ""}}},
+		{apitype.BatchLine{Payload: &x, Delay: "90s"}, Draft{payload: []byte(x), ownDelay: true,
+			Defaults: Defaults{times: times{DelayMs: 90_000}}}},
 		{apitype.BatchLine{PayloadBase64: []byte{0xff, 0}}, Draft{payload: []byte{0xff, 0}}},
 	} {
 		var got Draft
@@ -112,7 +117,9 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 			require.Equal(t, text, string(got.payload))
 		}
 	}
-	apitest.RequireOnlyKnown(t, apitype.BatchLine{}, "invalid_line", func(a, b string) bool { return a == b }, func(member string) string {
+	apitest.RequireOnlyKnown(t, apitype.BatchLine{}, "invalid_line", func(a, b string) bool {
+		return a == b
+	}, func(member string) string {
 		switch member {
 		case "Payload", "PayloadBase64":
 			return fmt.Sprintf(`{%q:%q}`, member, base64.StdEncoding.EncodeToString([]byte(x)))

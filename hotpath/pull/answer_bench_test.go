@@ -23,7 +23,8 @@ func BenchmarkClaimAnswer(b *testing.B) {
 			k := &durable.Consumer{No: 7}
 			jobs := make([]claimedJob, c.jobs)
 			for i := range jobs {
-				m := &durable.Message{ID: ident.AtMillis(int64(i + 1)), Payload: bytes.Repeat([]byte("x"), c.payload), ContentType: "text/plain"}
+				m := &durable.Message{ID: ident.AtMillis(int64(i + 1)), Payload: bytes.Repeat([]byte("x"), c.payload),
+					ContentType: "text/plain"}
 				jobs[i] = claimedJob{lease: redisq.Lease{Token: "e.1", Attempt: 1}, msg: m, size: shownSize(m)}
 			}
 			var rc fasthttp.RequestCtx

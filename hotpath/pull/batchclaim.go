@@ -141,7 +141,8 @@ type claimed struct {
 // vain reports whether the claim got no job, but the next one may: all that it got were over, too old,
 // or not their keys' turn, and there are others behind them; or there are some on their way to Redis.
 func (c *claimed) vain() bool {
-	return len(c.jobs) == 0 && (c.behind || len(c.claim.Leases) > 0 && c.claim.Ready > 0) && c.claim.Limited == redisq.NoLimit
+	return len(c.jobs) == 0 && (c.behind || len(c.claim.Leases) > 0 && c.claim.Ready > 0) &&
+		c.claim.Limited == redisq.NoLimit
 }
 
 func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
@@ -272,7 +273,8 @@ func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, [
 
 // check pairs leases with their messages and acknowledges the jobs that are over. It returns as
 // surplus the leases that do not fit into one answer.
-func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq.Lease, generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
+func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq.Lease,
+	generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
 	cs := verify.Leased(leases)
 	sizes, err := p.look(ctx, k, cs, generation)
 	if err != nil {

@@ -54,7 +54,8 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 
 // update makes the transitions of a batch.
 func (p *Puller) update(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, updates []update) updating {
-	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)), errs: make([]error, len(updates))}
+	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)),
+		errs: make([]error, len(updates))}
 	if !u.runReplayed(ctx) {
 		u.run(ctx)
 	}
@@ -64,7 +65,8 @@ func (p *Puller) update(ctx context.Context, ch *catalogue.Channel, k *durable.C
 func parseUpdates(body []byte) ([]update, error) {
 	updates, ok := plainUpdates(body)
 	if !ok {
-		invalid := problem.New(400, "invalid_body", `The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
+		invalid := problem.New(400, "invalid_body",
+			`The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
 		var err error
 		if updates, err = anyUpdates(body); errors.Is(err, errNoObject) || err == nil && updates == nil {
 			return nil, invalid
@@ -145,10 +147,11 @@ type updating struct {
 var (
 	errNextState = problem.New(400, "invalid_next_state", "NextState must be DELIVERED, DEAD, QUEUED or INFLIGHT.")
 	errNeedLease = problem.New(400, "lease_required", "The Lease of the job is needed to give it back or to extend it.")
-	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.", MaxIncrementalTimeout)
-	errFailed    = problem.New(400, "invalid_failed", "Failed goes only with QUEUED.")
-	errTooMany   = problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
-	errTwice     = problem.New(400, "job_twice", "The job is in this request twice; the first entry counts.")
+	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.",
+		MaxIncrementalTimeout)
+	errFailed  = problem.New(400, "invalid_failed", "Failed goes only with QUEUED.")
+	errTooMany = problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
+	errTwice   = problem.New(400, "job_twice", "The job is in this request twice; the first entry counts.")
 )
 
 func (u *updating) run(ctx context.Context) {
@@ -208,7 +211,8 @@ func (u *updating) admit(ctx context.Context, i int, e update) error {
 
 // belongs refuses members that do not belong to NextState, or are out of range.
 func (e *update) belongs() error {
-	if e.IncrementalTimeout < 0 || e.IncrementalTimeout > MaxIncrementalTimeout || e.IncrementalTimeout > 0 && e.NextState != "INFLIGHT" {
+	if e.IncrementalTimeout < 0 || e.IncrementalTimeout > MaxIncrementalTimeout || e.IncrementalTimeout > 0 &&
+		e.NextState != "INFLIGHT" {
 		return errTimeout
 	}
 	if e.Delay < 0 || e.Delay > MaxIncrementalTimeout || e.Delay > 0 && e.NextState != "QUEUED" {
@@ -243,7 +247,8 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 	answers := make(chan ended, len(entries))
 	waiting := map[int]bool{}
 	for n, i := range entries {
-		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], t: transition{next: u.updates[i].NextState}, token: u.updates[i].Lease}
+		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], t: transition{next: u.updates[i].NextState},
+			token: u.updates[i].Lease}
 		r, accept, err := m.outcome(ctx, standings[n])
 		if !accept {
 			u.errs[i] = err

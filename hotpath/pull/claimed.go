@@ -18,7 +18,8 @@ import (
 // status is 202 also for the loser of a race, because the job is in the state that it asked for.
 const ClaimedHeader = "X-Broker-Claimed"
 
-var errTwoLeases = problem.New(400, "duplicate_field", "The request has a lease in "+LeaseHeader+" and another one in its body.")
+var errTwoLeases = problem.New(400, "duplicate_field", "The request has a lease in "+LeaseHeader+
+	" and another one in its body.")
 
 // presentedLease returns the lease that a request for one job presents, in its header or its body.
 func presentedLease(rc *fasthttp.RequestCtx, t *transition) (string, error) {
@@ -36,7 +37,8 @@ func presentedLease(rc *fasthttp.RequestCtx, t *transition) (string, error) {
 }
 
 // moveLeased gives a job back or extends its lease, as a batch update of this one entry does.
-func (p *Puller) moveLeased(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer, e update) error {
+func (p *Puller) moveLeased(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer,
+	e update) error {
 	deadline := time.Now().Add(p.visibility(k) + time.Duration(e.IncrementalTimeout)*time.Second)
 	u := p.update(ctx, ch, k, []update{e})
 	if u.errs[0] == nil && e.NextState == "INFLIGHT" {

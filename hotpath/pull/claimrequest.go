@@ -25,10 +25,12 @@ type claimRequest struct {
 var claimMembers = []string{"Limit", "Wait", "Timeout"}
 
 var (
-	errClaimBody  = problem.New(400, "invalid_body", `The body must be empty or a JSON object like {"Limit":100,"Wait":"20s","Timeout":60}.`)
+	errClaimBody = problem.New(400, "invalid_body",
+		`The body must be empty or a JSON object like {"Limit":100,"Wait":"20s","Timeout":60}.`)
 	errClaimLimit = problem.New(400, "invalid_limit", "limit must be an integer of at least 1.")
 	errClaimWait  = problem.New(400, "invalid_wait", "wait must be a duration like 20s, or a number of seconds.")
-	errClaimTime  = problem.Newf(400, "invalid_timeout", "timeout must be whole seconds from 1 to %d.", MaxIncrementalTimeout)
+	errClaimTime  = problem.Newf(400, "invalid_timeout", "timeout must be whole seconds from 1 to %d.",
+		MaxIncrementalTimeout)
 )
 
 // parseClaim reads the parameters of a claim from its query and from a JSON object in its body. The

@@ -60,7 +60,8 @@ func TestAClaimIsAskedForInTheQueryOrInTheBody(t *testing.T) {
 		{"", `{"Limit":05}`, "invalid_body", "JSON object"},
 		{"", `{"Limit":5}{}`, "invalid_body", "JSON object"},
 		{"", `{Limit:5}`, "invalid_body", "JSON object"},
-		{"", `{"Limt":5}`, "invalid_body", `"Limt", which is not known here. Did you mean Limit? Known are Limit, Wait, Timeout.`},
+		{"", `{"Limt":5}`, "invalid_body",
+			`"Limt", which is not known here. Did you mean Limit? Known are Limit, Wait, Timeout.`},
 		{"", `{"Foo":5}`, "invalid_body", `"Foo", which is not known here. Known are`},
 		{"", `{"` + strings.Repeat("x", 5000) + `":1}`, "invalid_body", "not known"},
 		{"", `{"":1}`, "invalid_body", "not known"},
@@ -102,7 +103,9 @@ func TestAClaimIsAskedForInTheQueryOrInTheBody(t *testing.T) {
 }
 
 func FuzzClaimBody(f *testing.F) {
-	for _, s := range []string{`{"Limit":1,"Wait":"20s","Timeout":60}`, `{"wait":5}`, `{"Wait":-1e9}`, `{"Limit":1,"LIMIT":2}`, `{"Timeout":"1"}`, `{"Limit":null}`, `[[[[`, `{"\u004cimit":3}`, "{\"L\xff\":1}", `{"Wait":"\ud800"}`} {
+	for _, s := range []string{`{"Limit":1,"Wait":"20s","Timeout":60}`, `{"wait":5}`, `{"Wait":-1e9}`,
+		`{"Limit":1,"LIMIT":2}`, `{"Timeout":"1"}`, `{"Limit":null}`, `[[[[`, `{"\u004cimit":3}`, "{\"L\xff\":1}",
+		`{"Wait":"\ud800"}`} {
 		f.Add("", []byte(s))
 		f.Add("limit=2&wait=1s", []byte(s))
 	}
@@ -115,7 +118,8 @@ func FuzzClaimBody(f *testing.F) {
 		require.True(t, len(body) == 0 || json.Valid(body))
 		require.True(t, q.limit >= 1 && q.limit <= maxClaimed, "%d", q.limit)
 		require.True(t, q.wait >= 0 && q.wait <= maxClaimWait, "%v", q.wait)
-		require.True(t, q.timeout == 0 || q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second, "%v", q.timeout)
+		require.True(t, q.timeout == 0 || q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second,
+			"%v", q.timeout)
 		if len(body) > 0 { // nothing of it was passed over
 			var members map[string]any
 			require.NoError(t, json.Unmarshal(body, &members))
@@ -152,7 +156,8 @@ func TestAnUpdateWithAMemberThatIsNotKnownIsRefused(t *testing.T) {
 }
 
 func TestAParameterThatOccursTwiceIsRefused(t *testing.T) {
-	for _, query := range []string{"limit=1&limit=2", "limit=1&limit=1", "wait=1s&x=1&wait=2s", "timeout=5&%74imeout=6", "limit=5&limit="} {
+	for _, query := range []string{"limit=1&limit=2", "limit=1&limit=1", "wait=1s&x=1&wait=2s", "timeout=5&%74imeout=6",
+		"limit=5&limit="} {
 		_, err := parseClaimText(query, "")
 		require.ErrorContains(t, err, "invalid_query", query)
 	}

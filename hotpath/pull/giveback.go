@@ -76,12 +76,14 @@ func (u *updating) look(ctx context.Context, entries []int) ([]redisq.Standing, 
 func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcome.Result {
 	e, p := &u.updates[i], u.p.policies.Of(u.k.Policy)
 	attempt := max(q.Attempts, s.Attempts+1) // as the worker was told, see verify.Candidate.Attempt
-	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.extension(u.k, q), Delay: time.Duration(e.Delay) * time.Second}
+	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.extension(u.k, q),
+		Delay: time.Duration(e.Delay) * time.Second}
 	if e.Failed && e.Delay == 0 {
 		r.Delay = p.Delay(attempt)
 	}
-	out := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: u.k.No, ID: u.ids[i], Priority: q.Priority, Attempts: attempt - 1,
-		AtMs: u.p.nowMs(), Tracked: true, Phase: durable.PhaseGivenBack, Error: "given back by the worker"}
+	out := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: u.k.No, ID: u.ids[i], Priority: q.Priority,
+		Attempts: attempt - 1,
+		AtMs:     u.p.nowMs(), Tracked: true, Phase: durable.PhaseGivenBack, Error: "given back by the worker"}
 	switch {
 	case e.Failed:
 		out.Phase, out.Error = durable.PhaseAnswered, "the worker reported a failure"

@@ -15,7 +15,9 @@ import (
 )
 
 func FuzzUpdates(f *testing.F) {
-	for _, s := range []string{`{"Updates":[{"ID":"06gvk862do000000000g","Lease":"x.1","NextState":"DELIVERED"}]}`, `{"Updates":[]}`, `{"Updates":null}`, `{"Updates":[{"Delay":1e99}]}`, `[[[[`, `{"Updates":[{"IncrementalTimeout":-9223372036854775808}]} {}`} {
+	for _, s := range []string{`{"Updates":[{"ID":"06gvk862do000000000g","Lease":"x.1","NextState":"DELIVERED"}]}`,
+		`{"Updates":[]}`, `{"Updates":null}`, `{"Updates":[{"Delay":1e99}]}`, `[[[[`,
+		`{"Updates":[{"IncrementalTimeout":-9223372036854775808}]} {}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -30,7 +32,8 @@ func FuzzUpdates(f *testing.F) {
 }
 
 func FuzzClaimQuery(f *testing.F) {
-	for _, s := range []string{"limit=1&wait=20s&timeout=60", "wait=5", "wait=-1ns", "limit=99999999999999999999", "timeout=604801", "wait=2562047h47m17s", "limit=%00", "wait=1e9s", "limit=1&limit=2"} {
+	for _, s := range []string{"limit=1&wait=20s&timeout=60", "wait=5", "wait=-1ns", "limit=99999999999999999999",
+		"timeout=604801", "wait=2562047h47m17s", "limit=%00", "wait=1e9s", "limit=1&limit=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -43,7 +46,8 @@ func FuzzClaimQuery(f *testing.F) {
 		}
 		require.True(t, q.limit >= 1 && q.limit <= maxClaimed, "%d", q.limit)
 		require.True(t, q.wait >= 0 && q.wait <= maxClaimWait, "%v", q.wait)
-		require.True(t, q.timeout == 0 || q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second, "%v", q.timeout)
+		require.True(t, q.timeout == 0 || q.timeout >= time.Second && q.timeout <= MaxIncrementalTimeout*time.Second,
+			"%v", q.timeout)
 		if n, err := parseLimit(&args); err == nil {
 			require.True(t, n >= 0 && n <= maxListed, "%d", n)
 		}

@@ -44,11 +44,13 @@ type bookedLease struct {
 // ended reports whether the stored state of the job shows that the lease has ended: the job is over,
 // the attempt is charged, or the job was given back or redriven since.
 func (l *bookedLease) ended(s durable.JobState) bool {
-	return s.Status.Over() || s.Attempts >= l.lease.Attempt || s.ChangedMs > l.sinceMs && (s.GivenBack > 0 || s.RedrivenMs > l.sinceMs)
+	return s.Status.Over() || s.Attempts >= l.lease.Attempt || s.ChangedMs > l.sinceMs &&
+		(s.GivenBack > 0 || s.RedrivenMs > l.sinceMs)
 }
 
 func newLeaseBook() *leaseBook {
-	return &leaseBook{leases: map[uint32]map[ident.ID]bookedLease{}, lost: map[uint32]struct{}{}, signal: make(chan struct{}, 1)}
+	return &leaseBook{leases: map[uint32]map[ident.ID]bookedLease{}, lost: map[uint32]struct{}{},
+		signal: make(chan struct{}, 1)}
 }
 
 // add remembers a lease, unless there are too many.
@@ -183,7 +185,8 @@ func (p *Puller) RestoreLost(ctx context.Context) {
 	for {
 		for no, ok := p.book.missed(); ok; no, ok = p.book.missed() {
 			if err := p.restore(ctx, no); err != nil && ctx.Err() == nil {
-				p.log.Debug("leases of workers that Redis may have lost cannot be restored; trying again", "consumer_no", no, "error", err)
+				p.log.Debug("leases of workers that Redis may have lost cannot be restored; trying again", "consumer_no", no,
+					"error", err)
 				time.AfterFunc(restorePause, func() { p.SuspectLoss(no) })
 			}
 		}

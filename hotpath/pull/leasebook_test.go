@@ -24,7 +24,8 @@ type wipedQueue struct {
 	during   func() // a report that comes meanwhile
 }
 
-func (q *wipedQueue) RestoreLeases(_ context.Context, _ uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+func (q *wipedQueue) RestoreLeases(_ context.Context, _ uint32, leases []redisq.Lease, lease time.Duration) ([]bool,
+	error) {
 	if q.fails--; q.fails >= 0 {
 		return nil, errors.New("away")
 	}
@@ -48,7 +49,8 @@ func (q *wipedQueue) Nack(_ context.Context, _ uint32, leases []redisq.Lease, de
 	return make([]bool, len(leases)), nil
 }
 
-func (q *wipedQueue) GiveBack(ctx context.Context, no uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error) {
+func (q *wipedQueue) GiveBack(ctx context.Context, no uint32, leases []redisq.Lease, delays []time.Duration) ([]bool,
+	error) {
 	return q.Nack(ctx, no, leases, delays)
 }
 
@@ -64,7 +66,9 @@ func (s statesOnly) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID
 func wipedPuller() (*Puller, *wipedQueue, map[ident.ID]durable.JobState) {
 	q := &wipedQueue{restored: map[ident.ID]time.Duration{}, later: map[ident.ID]time.Duration{}, during: func() {}}
 	states := map[ident.ID]durable.JobState{}
-	return &Puller{book: newLeaseBook(), queue: q, touched: func(uint32) {}, nowMs: func() int64 { return 2000 }, verifier: &verify.Verifier{Store: statesOnly{states: states}}}, q, states
+	return &Puller{book: newLeaseBook(), queue: q, touched: func(uint32) {}, nowMs: func() int64 {
+		return 2000
+	}, verifier: &verify.Verifier{Store: statesOnly{states: states}}}, q, states
 }
 
 // bookedJob is a lease of the second attempt of job n, given at 1000.
@@ -74,19 +78,22 @@ func bookedJob(n int64, left time.Duration) bookedLease {
 
 func TestLeasesThatRedisLostAreRestoredUntilTheirEnds(t *testing.T) {
 	p, q, states := wipedPuller()
-	for n, left := range []time.Duration{time.Hour, time.Minute, -time.Second, time.Hour, time.Hour, time.Hour, time.Hour, time.Hour} {
+	for n, left := range []time.Duration{time.Hour, time.Minute, -time.Second, time.Hour, time.Hour, time.Hour, time.Hour,
+		time.Hour} {
 		p.book.add(7, bookedJob(int64(n), left))
 	}
 	states[ident.AtMillis(3)] = durable.JobState{Status: durable.Delivered}
 	states[ident.AtMillis(4)] = durable.JobState{Status: durable.Open, Attempts: 2, ChangedMs: 900}
-	states[ident.AtMillis(5)] = durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 1001, NextMs: 5000, GivenBack: 1}
+	states[ident.AtMillis(5)] = durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 1001, NextMs: 5000,
+		GivenBack: 1}
 	states[ident.AtMillis(6)] = durable.JobState{Status: durable.Open, Attempts: 0, ChangedMs: 2000, RedrivenMs: 2000}
 	states[ident.AtMillis(7)] = durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 999, GivenBack: 3}
 	require.NoError(t, p.restore(t.Context(), 7))
 	require.Len(t, q.restored, 7)
 	require.NotContains(t, q.restored, ident.AtMillis(2), "it has ended")
 	require.Equal(t, []redisq.Lease{bookedJob(3, 0).lease}, q.acked, "it is over")
-	require.Equal(t, map[ident.ID]time.Duration{ident.AtMillis(4): 0, ident.AtMillis(5): 3 * time.Second, ident.AtMillis(6): 0}, q.later, "charged, given back and redriven since")
+	require.Equal(t, map[ident.ID]time.Duration{ident.AtMillis(4): 0, ident.AtMillis(5): 3 * time.Second,
+		ident.AtMillis(6): 0}, q.later, "charged, given back and redriven since")
 	require.InDelta(t, 3600, q.restored[ident.AtMillis(0)].Seconds(), 2)
 	require.InDelta(t, 60, q.restored[ident.AtMillis(1)].Seconds(), 2)
 	require.Len(t, p.book.live(7, time.Now()), 3)

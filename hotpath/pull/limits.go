@@ -38,8 +38,10 @@ func (p *Puller) extension(k *durable.Consumer, q redisq.Standing) time.Duration
 
 // Refusals of a lease by the limits of the consumer.
 var (
-	errRate        = problem.Problem{Status: 429, Code: "rate_limited", RetryAfter: 1, Detail: "The rate of the consumer allows no attempt now. Nothing was leased."}
-	errConcurrency = problem.Problem{Status: 429, Code: "too_many_in_flight", RetryAfter: 1, Detail: "The consumer has as many jobs in flight as its concurrency allows. Nothing was leased."}
+	errRate = problem.Problem{Status: 429, Code: "rate_limited", RetryAfter: 1,
+		Detail: "The rate of the consumer allows no attempt now. Nothing was leased."}
+	errConcurrency = problem.Problem{Status: 429, Code: "too_many_in_flight", RetryAfter: 1,
+		Detail: "The consumer has as many jobs in flight as its concurrency allows. Nothing was leased."}
 )
 
 // retryAfter returns a time as seconds for Retry-After, rounded up.
@@ -47,7 +49,8 @@ func retryAfter(wait time.Duration) int { return int((max(wait, 1) + time.Second
 
 // claim claims the job in Redis. With insert it also claims a job that Redis does not have.
 func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
-	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visibility(m.k) + m.t.extra, Insert: insert, Limits: m.p.limitsOf(m.k)})
+	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visibility(m.k) + m.t.extra, Insert: insert,
+		Limits: m.p.limitsOf(m.k)})
 	if err == nil && grant.Limited {
 		refused := errConcurrency
 		if grant.Wait > 0 {

@@ -27,12 +27,13 @@ func TestAReportThatWaitsForTheStoreShortensNoLease(t *testing.T) {
 			left   time.Duration
 			least  time.Duration
 		}{
-			"the usual lease, nearly over":      {"", time.Second, 5 * time.Second},
-			"a lease of the consumer":           {own, 9 * time.Minute, 10 * time.Minute},
-			"a lease that the claim made long":  {"", time.Hour, time.Hour},
-			"a longer one than the consumer's":  {own, 90 * time.Minute, 90 * time.Minute},
-			"a lease that is over":              {"", -time.Hour, 5 * time.Second},
-			"the clock of Redis is years ahead": {"", 100 * 365 * 24 * time.Hour, MaxIncrementalTimeout*time.Second + 5*time.Second},
+			"the usual lease, nearly over":     {"", time.Second, 5 * time.Second},
+			"a lease of the consumer":          {own, 9 * time.Minute, 10 * time.Minute},
+			"a lease that the claim made long": {"", time.Hour, time.Hour},
+			"a longer one than the consumer's": {own, 90 * time.Minute, 90 * time.Minute},
+			"a lease that is over":             {"", -time.Hour, 5 * time.Second},
+			"the clock of Redis is years ahead": {"", 100 * 365 * 24 * time.Hour, MaxIncrementalTimeout*time.Second +
+				5*time.Second},
 		} {
 			k := &durable.Consumer{No: 1, Type: durable.Pull, Policy: c.policy}
 			q := redisq.Standing{State: redisq.Leased, Token: "t", Attempts: 1, At: time.Now().Add(c.left)}

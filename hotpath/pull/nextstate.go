@@ -23,7 +23,8 @@ type transition struct {
 // the ID, which stands in the path.
 var moveMembers = slices.DeleteFunc(slices.Clone(updateMembers), func(name string) bool { return name == "ID" })
 
-var errMoveBody = problem.New(400, "invalid_body", `The body must be a JSON object like {"NextState":"INFLIGHT","IncrementalTimeout":10}.`)
+var errMoveBody = problem.New(400, "invalid_body",
+	`The body must be a JSON object like {"NextState":"INFLIGHT","IncrementalTimeout":10}.`)
 
 // parseTransition reads {"NextState":..., "IncrementalTimeout":...}. The body is exactly one JSON object
 // of known members. An IncrementalTimeout of 0 counts as absent.

@@ -33,13 +33,17 @@ func TestTransitionBodiesAreReadAsTheirTableSays(t *testing.T) {
 		require.Equal(t, want, got, body)
 	}
 	bad := []string{
-		`{"NextState":"DEAD", "Why":"unknown is ignored"}`, `{"NextState":"DEAD","Delay":1}`, `{"NextState":"QUEUED","Delay":-1}`, `{"NextState":"QUEUED","Delay":"1"}`, `{"NextState":"DEAD","NextState":"DEAD"}`,
-		``, `{}`, `null`, `[]`, `"INFLIGHT"`, `{"NextState":"inflight"}`, `{"NextState":""}`, `{"NextState":1}`, `{"NextState":null}`,
-		`{"NextState":"DELIVERED"/"DEAD",}`, `{"NextState":"DELIVERED",}`, `{"NextState":"INFLIGHT"} {"NextState":"DEAD"}`, `{"NextState":"INFLIGHT"`,
+		`{"NextState":"DEAD", "Why":"unknown is ignored"}`, `{"NextState":"DEAD","Delay":1}`,
+		`{"NextState":"QUEUED","Delay":-1}`, `{"NextState":"QUEUED","Delay":"1"}`, `{"NextState":"DEAD","NextState":"DEAD"}`,
+		``, `{}`, `null`, `[]`, `"INFLIGHT"`, `{"NextState":"inflight"}`, `{"NextState":""}`, `{"NextState":1}`,
+		`{"NextState":null}`,
+		`{"NextState":"DELIVERED"/"DEAD",}`, `{"NextState":"DELIVERED",}`, `{"NextState":"INFLIGHT"} {"NextState":"DEAD"}`,
+		`{"NextState":"INFLIGHT"`,
 		`{"NextState":"DELIVERED","IncrementalTimeout":10}`, `{"NextState":"DEAD","IncrementalTimeout":1}`,
 		`{"NextState":"INFLIGHT","IncrementalTimeout":-1}`, `{"NextState":"INFLIGHT","IncrementalTimeout":1.5}`,
 		`{"NextState":"INFLIGHT","IncrementalTimeout":"10"}`, `{"NextState":"INFLIGHT","IncrementalTimeout":1e3}`,
-		`{"NextState":"INFLIGHT","IncrementalTimeout":99999999999999999999}`, `{"NextState":"INFLIGHT","IncrementalTimeout":604801}`,
+		`{"NextState":"INFLIGHT","IncrementalTimeout":99999999999999999999}`,
+		`{"NextState":"INFLIGHT","IncrementalTimeout":604801}`,
 		`{"NextState":"INFLIGHT","IncrementalTimeout":true}`,
 	}
 	for _, body := range bad {
@@ -71,7 +75,8 @@ func TestCursorsComeBackAsTheyWent(t *testing.T) {
 	got, err := parseCursor([]byte(formatCursor(c)))
 	require.NoError(t, err)
 	require.Equal(t, c, *got)
-	for _, text := range []string{"x", ".", "1.2", "-1.00000000000000000000", "zzzzzzzzzzzzzzz.00000000000000000000", "1.00000000000000000000.1"} {
+	for _, text := range []string{"x", ".", "1.2", "-1.00000000000000000000", "zzzzzzzzzzzzzzz.00000000000000000000",
+		"1.00000000000000000000.1"} {
 		_, err := parseCursor([]byte(text))
 		require.Equal(t, 400, problem.From(err).Status, text)
 	}
@@ -89,14 +94,16 @@ func FuzzCursor(f *testing.F) {
 }
 
 func TestLimitDefaultsTo25AndIsClippedTo100(t *testing.T) {
-	for query, want := range map[string]int{"": 25, "limit=1": 1, "limit=100": 100, "limit=101": 100, "limit=99999999999999999999999": 100, "limit=0": 0} {
+	for query, want := range map[string]int{"": 25, "limit=1": 1, "limit=100": 100, "limit=101": 100,
+		"limit=99999999999999999999999": 100, "limit=0": 0} {
 		var args fasthttp.Args
 		args.Parse(query)
 		got, err := parseLimit(&args)
 		require.NoError(t, err, query)
 		require.Equal(t, want, got, query)
 	}
-	for _, query := range []string{"limit=", "limit=-1", "limit=abc", "limit=1.5", "limit=-99999999999999999999", "limit=%2B5"} {
+	for _, query := range []string{"limit=", "limit=-1", "limit=abc", "limit=1.5", "limit=-99999999999999999999",
+		"limit=%2B5"} {
 		var args fasthttp.Args
 		args.Parse(query)
 		_, err := parseLimit(&args)

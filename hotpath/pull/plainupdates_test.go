@@ -14,8 +14,10 @@ func FuzzPlainUpdates(f *testing.F) {
 	for _, s := range []string{
 		`{"Updates":[{"ID":"06gvk862do000000000g","Lease":"x.1","NextState":"DELIVERED"}]}`,
 		` { "Updates" : [ { "ID":"a" , "Delay" : 7 } , {"IncrementalTimeout":0,"Lease":""} ] } `,
-		`{"Updates":[]}`, `{"Updates":[{}]}`, `{"Updates":[{"ID":"a"},]}`, `{"Updates":[{"Delay":01}]}`, `{"Updates":[{"Delay":-1}]}`,
-		`{"Updates":[{"ID":"a","ID":"b"}]}`, `{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`, `{"Updates":[{"ID":null}]}`,
+		`{"Updates":[]}`, `{"Updates":[{}]}`, `{"Updates":[{"ID":"a"},]}`, `{"Updates":[{"Delay":01}]}`,
+		`{"Updates":[{"Delay":-1}]}`,
+		`{"Updates":[{"ID":"a","ID":"b"}]}`, `{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`,
+		`{"Updates":[{"ID":null}]}`,
 		`{"Updates":[]}{}`, `{"Updates":[],"Updates":[{}]}`, `{"Updates":[{"Delay":1e3}]}`, `{"Updates":[{"ID":"a"}`,
 	} {
 		f.Add([]byte(s))
@@ -32,7 +34,8 @@ func FuzzPlainUpdates(f *testing.F) {
 }
 
 func TestUpdatesThatAreNotPlainAreLeftToEncodingJSON(t *testing.T) {
-	for _, body := range []string{`{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`, `{"updates":[{"ID":"a","Lease":null}]}`, `{"Updates":[{"ID":"a","Delay":null}]}`} {
+	for _, body := range []string{`{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`,
+		`{"updates":[{"ID":"a","Lease":null}]}`, `{"Updates":[{"ID":"a","Delay":null}]}`} {
 		_, plain := plainUpdates([]byte(body))
 		require.False(t, plain, body)
 		updates, err := parseUpdates([]byte(body))
@@ -47,7 +50,8 @@ func TestUpdatesThatAreNotPlainAreLeftToEncodingJSON(t *testing.T) {
 func BenchmarkParseUpdates(b *testing.B) {
 	var lines []string
 	for i := range maxUpdates {
-		lines = append(lines, fmt.Sprintf(`{"ID":"06gvk862do0000000%03d","Lease":"4vk3q0p1m2n4b5c6.%d","NextState":"DELIVERED"}`, i, i))
+		lines = append(
+			lines, fmt.Sprintf(`{"ID":"06gvk862do0000000%03d","Lease":"4vk3q0p1m2n4b5c6.%d","NextState":"DELIVERED"}`, i, i))
 	}
 	body := []byte(`{"Updates":[` + strings.Join(lines, ",") + `]}`)
 	b.SetBytes(int64(len(body)))

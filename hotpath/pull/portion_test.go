@@ -37,7 +37,8 @@ type shelf struct {
 	looked   int // IDs of all reads
 }
 
-func (s *shelf) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int, err error) {
+func (s *shelf) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, budget int) (msgs []durable.Message, read int,
+	err error) {
 	s.looked += len(ids)
 	total := 0
 	for ; read < len(ids); read++ {
@@ -67,7 +68,8 @@ func pullerOf(t *testing.T, cached bool, msgs ...durable.Message) (*Puller, *she
 	t.Cleanup(func() { _ = client.Close() })
 	queue := redisq.New(client, redisq.Options{Logger: slog.New(slog.DiscardHandler)})
 	store := &shelf{messages: map[ident.ID]durable.Message{}}
-	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Queue: queue, Store: store, Catalogue: catalogue.New(nil, nil), Verifier: verifierOf(store, 1<<30), Visible: time.Minute, NowMs: func() int64 { return 0 },
+	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Queue: queue, Store: store, Catalogue: catalogue.New(nil,
+		nil), Verifier: verifierOf(store, 1<<30), Visible: time.Minute, NowMs: func() int64 { return 0 },
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())})
 	jobs := make([]redisq.Job, len(msgs))
 	for i := range msgs {
@@ -85,7 +87,8 @@ func pullerOf(t *testing.T, cached bool, msgs ...durable.Message) (*Puller, *she
 	return p, store
 }
 
-var portionChannel, portionConsumer = &catalogue.Channel{Channel: durable.Channel{No: 1, ID: "c"}}, &durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Pull}
+var portionChannel, portionConsumer = &catalogue.Channel{Channel: durable.Channel{No: 1,
+	ID: "c"}}, &durable.Consumer{No: 1, ChannelNo: 1, ID: "k", Type: durable.Pull}
 
 type shown struct {
 	Result []struct {
@@ -137,7 +140,8 @@ func TestAClaimHandsOutWhatFitsIntoAnAnswer(t *testing.T) {
 				for claims := 0; len(got) < len(c.msgs); claims++ {
 					require.Less(t, claims, len(c.msgs)+1)
 					var rc fasthttp.RequestCtx
-					require.NoError(t, p.claimJobs(&rc, &catalogue.Standing{Channel: portionChannel, Consumer: portionConsumer}, claimRequest{limit: 500, timeout: time.Minute}))
+					require.NoError(t, p.claimJobs(&rc, &catalogue.Standing{Channel: portionChannel, Consumer: portionConsumer},
+						claimRequest{limit: 500, timeout: time.Minute}))
 					var a shown
 					require.NoError(t, json.Unmarshal(rc.Response.Body(), &a))
 					require.NotEmpty(t, a.Result)
@@ -231,7 +235,9 @@ func textOf(m *durable.Message) []byte {
 
 // verifierOf returns a verifier for which every message is stored.
 func verifierOf(store verify.Store, cacheBytes int) *verify.Verifier {
-	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 { return 0 }, Kept: 1 << 62, Policies: policy.NewBook(policy.Policy{})}
+	return &verify.Verifier{Store: store, Cache: verify.NewCache(cacheBytes), NowMs: func() int64 {
+		return 0
+	}, Kept: 1 << 62, Policies: policy.NewBook(policy.Policy{})}
 }
 
 // pullStore is Store beside verify.Store in one struct.

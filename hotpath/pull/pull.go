@@ -125,8 +125,10 @@ type Puller struct {
 
 // New returns the pull routes.
 func New(o Options) *Puller {
-	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order, outcomes: o.Outcomes, nowMs: o.NowMs,
-		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics, answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, log: o.Log}
+	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order,
+		outcomes: o.Outcomes, nowMs: o.NowMs,
+		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics,
+		answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, log: o.Log}
 	if p.behind == nil {
 		p.behind = func(*durable.Consumer) bool { return false }
 	}
@@ -161,7 +163,8 @@ var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 
 // open authorises a request and then loads its body. The caller drops the body with body.Drop(rc,
 // taken). The request is judged again after its body, which may have come slowly.
-func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (st catalogue.Standing, taken intake.Loaded, err error) {
+func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (st catalogue.Standing, taken intake.Loaded,
+	err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
 	if st, err = p.authorize(ctx, rc); err == nil {
@@ -288,7 +291,8 @@ func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *d
 
 // listJobs adds jobs of a generation behind the cursor to the page. It returns the cursor of the next
 // page, nil where this one has the last of them.
-func (p *Puller) listJobs(ctx context.Context, k *durable.Consumer, after *redisq.Cursor, limit int, page *queuedJobs) (*redisq.Cursor, error) {
+func (p *Puller) listJobs(ctx context.Context, k *durable.Consumer, after *redisq.Cursor, limit int,
+	page *queuedJobs) (*redisq.Cursor, error) {
 	// A page may contain jobs that are over, because their acknowledgement was lost. The loop
 	// acknowledges them and continues behind them, so that the list is not short. The number of
 	// rounds is bounded.
@@ -318,7 +322,8 @@ func (p *Puller) listJobs(ctx context.Context, k *durable.Consumer, after *redis
 
 // describe adds waiting jobs with their messages to the page. shown is the number of jobs
 // processed; it is less than len(waiting) if the page is full.
-func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []redisq.Waiting, page *queuedJobs) (shown int, err error) {
+func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []redisq.Waiting,
+	page *queuedJobs) (shown int, err error) {
 	generation := p.queue.Generation()
 	cs := verify.Waiting(waiting)
 	sizes, err := p.look(ctx, k, cs, generation)
@@ -340,7 +345,8 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 		} else if !page.size.add(size) {
 			break
 		} else {
-			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts), msg: c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
+			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts),
+				msg: c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
 		}
 		shown++
 	}

@@ -51,7 +51,8 @@ func (oneMessage) Messages(context.Context, uint32, []ident.ID) ([]durable.Messa
 	return []durable.Message{{ID: ident.AtMillis(1), ChannelNo: 1, Audience: 1, Payload: []byte("hello")}}, nil
 }
 
-func (o oneMessage) MessagesUpTo(ctx context.Context, channel uint32, ids []ident.ID, _ int) ([]durable.Message, int, error) {
+func (o oneMessage) MessagesUpTo(ctx context.Context, channel uint32, ids []ident.ID, _ int) ([]durable.Message,
+	int, error) {
 	msgs, err := o.Messages(ctx, channel, ids)
 	return msgs, len(ids), err
 }
@@ -66,14 +67,18 @@ func (o oneMessage) Job(ctx context.Context, k *durable.Consumer, id ident.ID) (
 
 func slowPuller(takes ...time.Duration) (*Puller, *pausedQueue) {
 	q := &pausedQueue{takes: takes}
-	return New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: q, Store: oneMessage{}, Verifier: verifierOf(oneMessage{}, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 { return 0 },
+	return New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: q,
+		Store: oneMessage{}, Verifier: verifierOf(oneMessage{}, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 {
+			return 0
+		},
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())}), q
 }
 
 // A broker that is paused between a claim and its answer (SIGSTOP, a machine that
 // is moved) wakes up with leases that are over: the jobs were given to others.
 func TestALeaseThatIsOverIsNotHandedOut(t *testing.T) {
-	channel, consumer := &catalogue.Channel{Channel: durable.Channel{No: 1}}, &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull}
+	channel, consumer := &catalogue.Channel{Channel: durable.Channel{No: 1}}, &durable.Consumer{No: 1, ChannelNo: 1,
+		Type: durable.Pull}
 	for name, c := range map[string]struct {
 		takes []time.Duration
 		wait  time.Duration
@@ -88,7 +93,8 @@ func TestALeaseThatIsOverIsNotHandedOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, queue := slowPuller(c.takes...)
 				var rc fasthttp.RequestCtx
-				require.NoError(t, p.claimJobs(&rc, &catalogue.Standing{Channel: channel, Consumer: consumer}, claimRequest{limit: 10, wait: c.wait, timeout: 5 * time.Second}))
+				require.NoError(t, p.claimJobs(&rc, &catalogue.Standing{Channel: channel, Consumer: consumer},
+					claimRequest{limit: 10, wait: c.wait, timeout: 5 * time.Second}))
 				require.Contains(t, string(rc.Response.Body()), c.body)
 				require.Equal(t, c.calls, queue.claims)
 			})
@@ -152,7 +158,8 @@ func (o *overtaken) ClaimEach(_ context.Context, _ uint32, wishes []redisq.Wish)
 		return []redisq.Grant{{Before: redisq.Standing{State: redisq.Missing}}}, nil
 	}
 	o.ended = true
-	return []redisq.Grant{{Lease: redisq.Lease{ID: wishes[0].Job.ID, Token: "token", Attempt: 1, Flags: redisq.FlagVerify}}}, nil
+	return []redisq.Grant{{Lease: redisq.Lease{ID: wishes[0].Job.ID, Token: "token", Attempt: 1,
+		Flags: redisq.FlagVerify}}}, nil
 }
 
 func (o *overtaken) AckLeases(_ context.Context, _ uint32, leases []redisq.Lease) ([]bool, error) {
@@ -164,9 +171,11 @@ func (o *overtaken) AckLeases(_ context.Context, _ uint32, leases []redisq.Lease
 
 func TestAJobThatIsOverByTheTimeItIsPutBackIsNotHandedOut(t *testing.T) {
 	both := &overtaken{}
-	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: both, Store: both, Verifier: verifierOf(both, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 { return 0 },
+	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: both,
+		Store: both, Verifier: verifierOf(both, 1<<20), Visible: 5 * time.Second, NowMs: func() int64 { return 0 },
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())})
-	m := move{p: p, ch: &catalogue.Channel{Channel: durable.Channel{No: 1}}, k: &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull},
+	m := move{p: p, ch: &catalogue.Channel{Channel: durable.Channel{No: 1}}, k: &durable.Consumer{No: 1, ChannelNo: 1,
+		Type: durable.Pull},
 		id: ident.AtMillis(1), t: transition{next: "INFLIGHT"}}
 	lease, err := m.take(t.Context())
 	require.ErrorIs(t, err, errTransition)

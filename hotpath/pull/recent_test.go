@@ -69,7 +69,8 @@ func witnessed(t *testing.T) (p *Puller, w *witness, lease redisq.Lease) {
 }
 
 func (p *Puller) to(state, lease string) *move {
-	return &move{p: p, ch: portionChannel, k: portionConsumer, id: ident.AtMillis(1), t: transition{next: state}, token: lease}
+	return &move{p: p, ch: portionChannel, k: portionConsumer, id: ident.AtMillis(1), t: transition{next: state},
+		token: lease}
 }
 
 func (p *Puller) takes(t *testing.T) (redisq.Lease, error) {

@@ -51,7 +51,8 @@ func (p *Puller) ofLease(k *durable.Consumer, lease string) (*durable.Consumer, 
 }
 
 // generation returns the generation of the consumer that a request for one of its jobs means.
-func (p *Puller) generation(ctx context.Context, k *durable.Consumer, id ident.ID, lease string) (*durable.Consumer, string, error) {
+func (p *Puller) generation(ctx context.Context, k *durable.Consumer, id ident.ID, lease string) (*durable.Consumer,
+	string, error) {
 	if lease != "" {
 		return p.ofLease(k, lease)
 	}

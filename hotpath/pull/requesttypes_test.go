@@ -18,12 +18,22 @@ func TestAClaimTakesTheMembersOfItsType(t *testing.T) {
 	absent, err := parseClaimText("", "")
 	require.NoError(t, err)
 	for text, set := range map[string]func(q *claimRequest){
-		apitest.Encoded(t, apitype.ClaimRequest{}):                                         func(*claimRequest) {},
-		apitest.Encoded(t, apitype.ClaimRequest{Limit: 7}):                                 func(q *claimRequest) { q.limit = 7 },
-		apitest.Encoded(t, apitype.ClaimRequest{Wait: "1.5s"}):                             func(q *claimRequest) { q.wait = 1500 * time.Millisecond },
-		apitest.Encoded(t, apitype.ClaimRequest{Wait: "3"}):                                func(q *claimRequest) { q.wait = 3 * time.Second },
-		apitest.Encoded(t, apitype.ClaimRequest{Timeout: 9}):                               func(q *claimRequest) { q.timeout = 9 * time.Second },
-		apitest.Encoded(t, apitype.ClaimRequest{Limit: 500, Wait: "20s", Timeout: 604800}): func(q *claimRequest) { *q = claimRequest{500, 20 * time.Second, 604800 * time.Second} },
+		apitest.Encoded(t, apitype.ClaimRequest{}): func(*claimRequest) {},
+		apitest.Encoded(t, apitype.ClaimRequest{Limit: 7}): func(q *claimRequest) {
+			q.limit = 7
+		},
+		apitest.Encoded(t, apitype.ClaimRequest{Wait: "1.5s"}): func(q *claimRequest) {
+			q.wait = 1500 * time.Millisecond
+		},
+		apitest.Encoded(t, apitype.ClaimRequest{Wait: "3"}): func(q *claimRequest) {
+			q.wait = 3 * time.Second
+		},
+		apitest.Encoded(t, apitype.ClaimRequest{Timeout: 9}): func(q *claimRequest) {
+			q.timeout = 9 * time.Second
+		},
+		apitest.Encoded(t, apitype.ClaimRequest{Limit: 500, Wait: "20s", Timeout: 604800}): func(q *claimRequest) {
+			*q = claimRequest{500, 20 * time.Second, 604800 * time.Second}
+		},
 	} {
 		want := absent
 		set(&want)
@@ -31,7 +41,9 @@ func TestAClaimTakesTheMembersOfItsType(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	apitest.RequireOnlyKnown(t, apitype.ClaimRequest{}, "invalid_body", strings.EqualFold, func(member string) string { return fmt.Sprintf(`{%q:null}`, member) },
+	apitest.RequireOnlyKnown(t, apitype.ClaimRequest{}, "invalid_body", strings.EqualFold, func(member string) string {
+		return fmt.Sprintf(`{%q:null}`, member)
+	},
 		func(body string) error { _, err := parseClaimText("", body); return err })
 }
 
@@ -64,7 +76,9 @@ func TestUpdatesTakeTheMembersOfTheirTypes(t *testing.T) {
 		}
 	}
 	parse := func(body string) error { _, err := parseUpdates([]byte(body)); return err }
-	apitest.RequireOnlyKnown(t, apitype.Update{}, "invalid_body", strings.EqualFold, func(member string) string { return fmt.Sprintf(`{"Updates":[{%q:null}]}`, member) }, parse)
+	apitest.RequireOnlyKnown(t, apitype.Update{}, "invalid_body", strings.EqualFold, func(member string) string {
+		return fmt.Sprintf(`{"Updates":[{%q:null}]}`, member)
+	}, parse)
 	apitest.RequireOnlyKnown(t, apitype.UpdatesRequest{}, "invalid_body", strings.EqualFold, func(member string) string {
 		if member == "Updates" {
 			return `{"Updates":[]}`
@@ -82,7 +96,8 @@ func TestAMoveTakesTheMembersOfItsType(t *testing.T) {
 		{apitype.MoveRequest{NextState: "INFLIGHT"}, transition{next: "INFLIGHT"}},
 		{apitype.MoveRequest{NextState: "DELIVERED"}, transition{next: "DELIVERED"}},
 		{apitype.MoveRequest{NextState: "DEAD"}, transition{next: "DEAD"}},
-		{apitype.MoveRequest{NextState: "INFLIGHT", IncrementalTimeout: 604800}, transition{next: "INFLIGHT", extra: 604800 * time.Second}},
+		{apitype.MoveRequest{NextState: "INFLIGHT", IncrementalTimeout: 604800}, transition{next: "INFLIGHT",
+			extra: 604800 * time.Second}},
 		{apitype.MoveRequest{NextState: "QUEUED", Lease: "t.1", Delay: 604800}, transition{next: "QUEUED"}},
 	} {
 		body := apitest.Encoded(t, c.request)

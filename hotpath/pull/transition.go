@@ -23,7 +23,8 @@ const LeaseHeader = "X-Broker-Lease"
 var (
 	errTransition = problem.New(400, "invalid_transition", "The job cannot move from its state to NextState.")
 	errTimeout    = problem.New(400, "invalid_timeout",
-		"IncrementalTimeout goes only with NextState INFLIGHT of a job that is not in flight, as whole seconds from 0 to "+strconv.Itoa(MaxIncrementalTimeout)+".")
+		"IncrementalTimeout goes only with NextState INFLIGHT of a job that is not in flight, as whole seconds from 0 to "+
+			strconv.Itoa(MaxIncrementalTimeout)+".")
 	errLeaseOver = problem.New(409, "lease_lost", "The job was claimed, but its lease was over before this could be said.")
 	errLeaseLost = problem.New(409, "lease_lost", "The lease in "+LeaseHeader+" is no longer the job's lease.")
 	errBlocked   = problem.New(409, "key_blocked", "An earlier message of the job's ordering key is not over.")
@@ -53,7 +54,8 @@ func (p *Puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 	p.metrics.Transitions.WithLabelValues(state, strconv.Itoa(rc.Response.StatusCode())).Inc()
 }
 
-func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (state string, err error) {
+func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (state string,
+	err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
 	state = refused

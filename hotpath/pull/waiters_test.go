@@ -49,7 +49,8 @@ type dueQueue struct {
 
 func (q *dueQueue) Generation() uint64 { return 1 }
 
-func (q *dueQueue) Claim(_ context.Context, consumer uint32, _ int, _ time.Duration, _ redisq.Limits) (redisq.Claim, error) {
+func (q *dueQueue) Claim(_ context.Context, consumer uint32, _ int, _ time.Duration, _ redisq.Limits) (redisq.Claim,
+	error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.claims++
@@ -77,14 +78,18 @@ type crowd struct {
 
 func newCrowd(places *share.Bound) *crowd {
 	c := &crowd{queue: &dueQueue{due: map[uint32][]time.Time{}}, began: time.Now()}
-	c.p = New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: c.queue, Store: oneMessage{}, Verifier: verifierOf(oneMessage{}, 1<<20),
-		Visible: time.Minute, NowMs: func() int64 { return 0 }, Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry()), Waiters: places})
+	c.p = New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: c.queue,
+		Store: oneMessage{}, Verifier: verifierOf(oneMessage{}, 1<<20),
+		Visible: time.Minute, NowMs: func() int64 { return 0 }, Touched: func(uint32) {}, Refill: func(uint32) {
+
+		}, Metrics: metrics.New(prometheus.NewRegistry()), Waiters: places})
 	return c
 }
 
 func (c *crowd) claim(consumer uint32) (*fasthttp.RequestCtx, error) {
 	var rc fasthttp.RequestCtx
-	err := c.p.claimJobs(&rc, &catalogue.Standing{Consumer: &durable.Consumer{No: consumer, ChannelNo: 1, Type: durable.Pull}}, claimRequest{limit: 1, wait: maxClaimWait, timeout: time.Minute})
+	err := c.p.claimJobs(&rc, &catalogue.Standing{Consumer: &durable.Consumer{No: consumer, ChannelNo: 1,
+		Type: durable.Pull}}, claimRequest{limit: 1, wait: maxClaimWait, timeout: time.Minute})
 	return &rc, err
 }
 
@@ -118,7 +123,8 @@ func TestOfAConsumersWaitingClaimsOneLooksForWork(t *testing.T) {
 			synctest.Wait()
 		}
 		before := c.claimsSince(0)
-		require.Equal(t, 2*longLine, before, "the first ones look before and after they joined, and the others are not the next")
+		require.Equal(t, 2*longLine, before, "the first ones look before and after they joined, and the others are not "+
+			"the next")
 		time.Sleep(10*time.Second + time.Millisecond)
 		require.Equal(t, 10, c.claimsSince(before))
 		c.wg.Wait()

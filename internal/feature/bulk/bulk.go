@@ -91,9 +91,12 @@ type Bulks struct {
 // New returns the bulks of a broker. Nothing runs before Run.
 func New(o Options) *Bulks {
 	b := &Bulks{Options: o, woken: make(chan struct{}, 1), lines: newLines()}
-	b.rows = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_bulk_rows_total", Help: "Rows of bulks that this broker expanded, by what became of them."}, []string{"result"})
-	b.ended = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_bulks_ended_total", Help: "Bulks that this broker ended, by their state."}, []string{"state"})
-	b.active = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_bulks_active", Help: "Bulks that this broker works on now."})
+	b.rows = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_bulk_rows_total",
+		Help: "Rows of bulks that this broker expanded, by what became of them."}, []string{"result"})
+	b.ended = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_bulks_ended_total",
+		Help: "Bulks that this broker ended, by their state."}, []string{"state"})
+	b.active = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_bulks_active",
+		Help: "Bulks that this broker works on now."})
 	if o.Registry != nil {
 		o.Registry.MustRegister(b.rows, b.ended, b.active)
 	}
@@ -181,7 +184,8 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 	case errors.Is(err, errCrowded): // no failed try: the file comes slowly, and others wait
 		wait = crowdedAgain
 		log.Info("the file of a bulk comes slowly while others wait; it is fetched again later", "wait", wait.String())
-	case stopping, errors.Is(err, errPaced), errors.Is(err, errYield), errors.Is(err, context.Canceled): // the next owner goes on at once
+	// the next owner goes on at once
+	case stopping, errors.Is(err, errPaced), errors.Is(err, errYield), errors.Is(err, context.Canceled):
 	case errors.Is(err, problem.ErrChannelPaused):
 		wait = again
 	case errors.Is(err, quota.ErrFull):

@@ -68,7 +68,8 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *
 		case at.ended.Load():
 			return errYield
 		}
-		if err := sleep(ctx, max(wait-time.Since(stored), courtesy(b.Publisher.Commits()-commits, time.Since(stored)))); err != nil {
+		if err := sleep(ctx, max(wait-time.Since(stored), courtesy(b.Publisher.Commits()-commits,
+			time.Since(stored)))); err != nil {
 			return err
 		}
 		commits = b.Publisher.Commits()

@@ -86,7 +86,8 @@ func (b *Bulks) judge(ctx context.Context, bulk *durable.Bulk, err error) error 
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &final), errors.Is(err, durable.ErrFailed), errors.Is(err, durable.ErrBulkLost), errors.Is(err, durable.ErrOutcomeUnknown):
+	case errors.As(err, &final), errors.Is(err, durable.ErrFailed), errors.Is(err, durable.ErrBulkLost),
+		errors.Is(err, durable.ErrOutcomeUnknown):
 		return err
 	}
 	text := "The file cannot be fetched: " + err.Error() + "."
@@ -150,7 +151,8 @@ func (b *Bulks) checkAnswer(r *http.Response) error {
 	case r.StatusCode != http.StatusOK:
 		return failedFetch("The file is answered with the status %d.", r.StatusCode)
 	case unknown != nil:
-		return failedFetch("The file is sent with Content-Encoding %s, and only gzip or deflate are decoded, once.", strings.ToValidUTF8(cut(codings), ""))
+		return failedFetch("The file is sent with Content-Encoding %s, and only gzip or deflate are decoded, once.",
+			strings.ToValidUTF8(cut(codings), ""))
 	case r.ContentLength > b.MostBytes:
 		return b.tooLarge()
 	}
@@ -188,7 +190,8 @@ func (b *Bulks) tooLarge() error {
 
 // download stores the file in chunks, and returns what it counted.
 func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *place) (c *chunker, err error) {
-	c = &chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format)}
+	c = &chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize,
+		rows: newCounter(spec.Format)}
 	ctx, over := b.watch(ctx, at, &c.got)
 	defer func() {
 		if cause := over(); err != nil && (errors.Is(cause, errCrowded) || errors.Is(cause, errSlow)) {

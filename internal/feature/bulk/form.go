@@ -25,13 +25,17 @@ const (
 )
 
 var (
-	errForm       = problem.New(400, "invalid_form", "The body is not multipart/form-data as its Content-Type says: a boundary or the head of a part is missing or malformed.")
-	errHead       = problem.Newf(400, "invalid_form", "The head of a part is longer than %d bytes.", maxHead)
-	errNoFile     = problem.New(400, "invalid_form", "The form has no part file.")
-	errOrder      = problem.New(400, "invalid_form", "The part options must come before the part file, which is read as it comes.")
+	errForm = problem.New(400, "invalid_form", "The body is not multipart/form-data as its Content-Type says: a "+
+		"boundary or the head of a part is missing or malformed.")
+	errHead   = problem.Newf(400, "invalid_form", "The head of a part is longer than %d bytes.", maxHead)
+	errNoFile = problem.New(400, "invalid_form", "The form has no part file.")
+	errOrder  = problem.New(400, "invalid_form", "The part options must come before the part file, which is read "+
+		"as it comes.")
 	errOptions    = problem.Newf(413, "body_too_large", "The part options is longer than %d bytes.", maxRequest)
-	errPartCoding = problem.New(415, "unsupported_media_type", "A part is sent as it is, without a Content-Transfer-Encoding.")
-	errFileFormat = problem.New(400, "invalid_format", `The format of the file is not known: set Format to "csv" or "ndjson" in the part options, or name the file .csv, .ndjson or .jsonl, or give the part the type text/csv or application/x-ndjson.`)
+	errPartCoding = problem.New(415, "unsupported_media_type", "A part is sent as it is, without a "+
+		"Content-Transfer-Encoding.")
+	errFileFormat = problem.New(400, "invalid_format",
+		`The format of the file is not known: set Format to "csv" or "ndjson" in the part options, or name the file .csv, .ndjson or .jsonl, or give the part the type text/csv or application/x-ndjson.`)
 )
 
 // A form is a body of multipart/form-data. As a reader it is the content of its part file; what follows
@@ -117,7 +121,8 @@ func unexpected(name string) error {
 	case "":
 		return problem.New(400, "invalid_form", "A part of the form has no name; the parts are options and file.")
 	}
-	return problem.Newf(400, "unknown_field", "There is no part %+q; the parts of the form are options and file.", cut(name))
+	return problem.Newf(400, "unknown_field", "There is no part %+q; the parts of the form are options and file.",
+		cut(name))
 }
 
 // Read returns the content of the part file.

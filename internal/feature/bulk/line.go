@@ -113,7 +113,8 @@ func (b *Bulks) claimRound(ctx context.Context, works *sync.WaitGroup, l *line) 
 }
 
 // begin works on the next bulk of a queue, if its producer has a place for that.
-func (b *Bulks) begin(ctx context.Context, works *sync.WaitGroup, l *line, q durable.BulkQueue) (began bool, err error) {
+func (b *Bulks) begin(ctx context.Context, works *sync.WaitGroup, l *line, q durable.BulkQueue) (began bool,
+	err error) {
 	at := &place{}
 	at.hold = l.places.Hold(share.Producer(q.ProducerNo), at.end)
 	if !at.hold.Take(1) {

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/coding"
 )
 
-var errMedia = problem.New(415, "unsupported_media_type", "A bulk is application/x-ndjson, text/csv in UTF-8 with a header line, multipart/form-data with one of these as its part file, or application/json with a FileURL.")
+var errMedia = problem.New(415, "unsupported_media_type", "A bulk is application/x-ndjson, text/csv in UTF-8 with a "+
+	"header line, multipart/form-data with one of these as its part file, or application/json with a FileURL.")
 
 const mediaMultipart = "multipart/form-data"
 
@@ -47,10 +48,14 @@ func codingsOf(value string) (string, error) {
 }
 
 var (
-	errCodingSyntax = problem.New(400, "invalid_content_encoding", "Content-Encoding must be a list of content codings, such as gzip, of at most 255 bytes.")
-	errNotCoded     = problem.New(400, "invalid_content_encoding", "The body is not coded as its Content-Encoding says: it is damaged, cut short, or followed by something else.")
+	errCodingSyntax = problem.New(400, "invalid_content_encoding",
+		"Content-Encoding must be a list of content codings, such as gzip, of at most 255 bytes.")
+	errNotCoded = problem.New(400, "invalid_content_encoding",
+		"The body is not coded as its Content-Encoding says: it is damaged, cut short, or followed by something else.")
 	errDecodedLarge = problem.New(413, "body_too_large", "The decoded body is larger than this broker accepts.")
 	// errCodings names what the body of a bulk is decoded from: it may have its decoder for hours.
-	errCodings = problem.New(415, "unsupported_media_type", "A bulk is decoded from gzip or deflate, and once: send it in one of these, or uncoded.")
-	errPacked  = problem.New(400, "invalid_content_encoding", "The rows begin as gzip does, and no Content-Encoding says so.")
+	errCodings = problem.New(415, "unsupported_media_type", "A bulk is decoded from gzip or deflate, and once: send it "+
+		"in one of these, or uncoded.")
+	errPacked = problem.New(400, "invalid_content_encoding", "The rows begin as gzip does, and no Content-Encoding "+
+		"says so.")
 )

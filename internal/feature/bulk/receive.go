@@ -51,7 +51,8 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	if err := b.replicates(ch); err != nil {
 		return err
 	}
-	u := &upload{rc: rc, st: &st, bulk: &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer.No}, spec: &Spec{ChunkSize: chunkSize}}
+	u := &upload{rc: rc, st: &st, bulk: &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer.No},
+		spec: &Spec{ChunkSize: chunkSize}}
 	if u.spec.Defaults, err = b.Publisher.Defaults(&rc.Request.Header, ch); err != nil {
 		return err
 	}
@@ -65,7 +66,8 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	if err := b.confirm(ch, u.bulk.ID); err != nil {
 		return err
 	}
-	b.Log.Info("a bulk is accepted", "bulk", u.bulk.ID.String(), "channel", ch.ID, "producer", producer.ID, "format", u.spec.Format, "file", u.spec.FileURL != "")
+	b.Log.Info("a bulk is accepted", "bulk", u.bulk.ID.String(), "channel", ch.ID, "producer", producer.ID, "format",
+		u.spec.Format, "file", u.spec.FileURL != "")
 	rc.Response.Header.Set(fasthttp.HeaderLocation, path(ch, u.bulk))
 	rc.Response.Header.Set(accept.AckHeader, accept.Committed(ch.Intake.Ack).String())
 	rc.SetStatusCode(fasthttp.StatusAccepted)
@@ -248,7 +250,8 @@ func (b *Bulks) create(bulk *durable.Bulk, spec *Spec, chunk []byte) (err error)
 // to a bulk that nobody sees; a sweep removes them.
 func (b *Bulks) takeBody(u *upload) error {
 	bulk, spec := u.bulk, u.spec
-	c := chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize, rows: newCounter(spec.Format), hold: u.hold}
+	c := chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize,
+		rows: newCounter(spec.Format), hold: u.hold}
 	whole, err := c.fill(u.body)
 	if err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-var errRecord = problem.New(400, "invalid_line", `The row is not CSV of RFC 4180: a quote is missing, or stands in a cell that does not begin with one.`)
+var errRecord = problem.New(400, "invalid_line",
+	`The row is not CSV of RFC 4180: a quote is missing, or stands in a cell that does not begin with one.`)
 
 // A recordParser reads the cells of CSV records, of which it gets one at a time.
 type recordParser struct {
@@ -88,8 +89,10 @@ func header(record []byte) ([]string, error) {
 }
 
 var (
-	errHeader   = problem.New(400, "invalid_columns", "The first line must be CSV of RFC 4180 with the names of the columns.")
-	errNoHeader = problem.New(400, "invalid_columns", "The body is empty; its first line must have the names of the columns.")
+	errHeader = problem.New(400, "invalid_columns", "The first line must be CSV of RFC 4180 with the names of the "+
+		"columns.")
+	errNoHeader = problem.New(400, "invalid_columns", "The body is empty; its first line must have the names of the "+
+		"columns.")
 )
 
 // errCells refuses a row with more or fewer cells than columns.

@@ -42,7 +42,8 @@ const maxRequest = 1 << 20
 func rateOf(r *apitype.BulkRequest) (policy.Rate, error) {
 	rate, err := policy.ParseRate(r.Rate)
 	if err != nil {
-		return rate, problem.New(400, "invalid_rate", "Rate must be N/duration, such as 2000/1s, with N from 1 to 1000000 and a duration from 100ms to 24h.")
+		return rate, problem.New(400, "invalid_rate", "Rate must be N/duration, such as 2000/1s, with N from 1 to 1000000 "+
+			"and a duration from 100ms to 24h.")
 	}
 	return rate, nil
 }
@@ -50,11 +51,14 @@ func rateOf(r *apitype.BulkRequest) (policy.Rate, error) {
 // A jsonText is a JSON object of a request, as refusals call it.
 type jsonText struct{ name, members, example string }
 
-var templateMembers = strings.Join(templateNames[:len(templateNames)-1], ", ") + " and " + templateNames[len(templateNames)-1]
+var templateMembers = strings.Join(templateNames[:len(templateNames)-1], ", ") + " and " +
+	templateNames[len(templateNames)-1]
 
 var (
-	requestText  = jsonText{"The body", "FileURL, Format, Template and Rate, and in Template " + templateMembers, `{"FileURL":"https://files.example/people.csv","Format":"csv"}`}
-	optionsText  = jsonText{"The part options", "Format, Template and Rate, and in Template " + templateMembers, `{"Format":"csv","Rate":"100/1s"}`}
+	requestText = jsonText{"The body", "FileURL, Format, Template and Rate, and in Template " + templateMembers,
+		`{"FileURL":"https://files.example/people.csv","Format":"csv"}`}
+	optionsText = jsonText{"The part options", "Format, Template and Rate, and in Template " + templateMembers,
+		`{"Format":"csv","Rate":"100/1s"}`}
 	templateText = jsonText{"The header " + templateHeader, templateMembers, `{"Payload":"Hello {{name}}"}`}
 )
 
@@ -85,7 +89,8 @@ func (j *jsonText) bad(err error) error {
 	case errors.As(err, &kind) && kind.Field != "":
 		return problem.Newf(400, "invalid_json", "The member %s has the wrong type.", kind.Field)
 	case strings.HasPrefix(err.Error(), unknown):
-		return problem.Newf(400, "invalid_json", "There is no member %s; the members are %s.", cut(strings.TrimPrefix(err.Error(), unknown)), j.members)
+		return problem.Newf(400, "invalid_json", "There is no member %s; the members are %s.",
+			cut(strings.TrimPrefix(err.Error(), unknown)), j.members)
 	}
 	return problem.Newf(400, "invalid_json", "%s must be a JSON object such as %s.", j.name, j.example)
 }
@@ -101,7 +106,8 @@ func parseRequest(body []byte, checkURL func(string) error) (*apitype.BulkReques
 	}
 	if checkURL != nil {
 		if err := checkURL(r.FileURL); err != nil {
-			return nil, problem.New(400, "invalid_file_url", "FileURL: "+strings.ReplaceAll(sentence.Of(err), "callback ", "")+".")
+			return nil, problem.New(400, "invalid_file_url", "FileURL: "+strings.ReplaceAll(sentence.Of(err), "callback ", "")+
+				".")
 		}
 	}
 	if r.Format != CSV && r.Format != NDJSON {
@@ -138,7 +144,8 @@ func parseOptions(text []byte) (*apitype.BulkRequest, error) {
 // The headers with the options of a body that is rows.
 const templateHeader, rateHeader = "X-Broker-Bulk-Template", "X-Broker-Bulk-Rate"
 
-var errOptionsTwice = problem.New(400, "duplicate_field", "Template and Rate stand in the JSON of the body or in "+templateHeader+" and "+rateHeader+", not in both.")
+var errOptionsTwice = problem.New(400, "duplicate_field", "Template and Rate stand in the JSON of the body or in "+
+	templateHeader+" and "+rateHeader+", not in both.")
 
 // headerOptions returns the options in the headers of a request, nil if there are none.
 func headerOptions(h *fasthttp.RequestHeader) (*apitype.BulkRequest, error) {

@@ -62,7 +62,8 @@ func TestRowsOfABody(t *testing.T) {
 		{true, " \n,\n", []string{" ", ","}},
 		{true, "\"" + long + "yy\n\",x\nb", []string{"LONG", "b"}},
 	} {
-		for name, body := range map[string]io.Reader{"whole": strings.NewReader(c.body), "bytes": iotest.OneByteReader(strings.NewReader(c.body))} {
+		for name, body := range map[string]io.Reader{"whole": strings.NewReader(c.body),
+			"bytes": iotest.OneByteReader(strings.NewReader(c.body))} {
 			rows, ends := rowsOf(t, body, c.csv, 0, 200_000)
 			require.Equal(t, c.want, rows, "%s %.40q", name, c.body)
 			counted := counter{end: rowEnd{csv: c.csv}}
@@ -147,11 +148,13 @@ func FuzzRows(f *testing.F) {
 }
 
 func TestTemplatesAreFilled(t *testing.T) {
-	c, err := compile(&apitype.BulkTemplate{Payload: "<{{a}}> {{ json a }} {{json b}} {{json x}}", MessageID: "m", Headers: map[string]string{"X-A": "{{a}}"}})
+	c, err := compile(&apitype.BulkTemplate{Payload: "<{{a}}> {{ json a }} {{json b}} {{json x}}", MessageID: "m",
+		Headers: map[string]string{"X-A": "{{a}}"}})
 	require.NoError(t, err)
 	require.NoError(t, c.check([]string{"a", "b", "json x"}))
 	require.Error(t, c.check([]string{"a", "b"}))
-	got, err := c.fill(map[string]cell{"a": {text: "&\"\n"}, "b": {text: `[1]`, json: true}, "json x": {text: "plain"}}, 1000)
+	got, err := c.fill(map[string]cell{"a": {text: "&\"\n"}, "b": {text: `[1]`, json: true}, "json x": {text: "plain"}},
+		1000)
 	require.NoError(t, err)
 	require.Equal(t, []string{"Payload", "MessageID", "Header:X-A"}, c.names)
 	require.Equal(t, []string{"<&\"\n> \"&\\\"\\n\" [1] plain", "m", "&\"\n"}, got)
@@ -173,7 +176,8 @@ func TestTemplatesAreFilled(t *testing.T) {
 func TestObjectsAreCells(t *testing.T) {
 	row, err := object([]byte(`{"s":"a\u0022","n":1.50,"o":{"x":[1]},"b":true,"z":null}`))
 	require.NoError(t, err)
-	require.Equal(t, map[string]cell{"s": {text: `a"`}, "n": {"1.50", true}, "o": {`{"x":[1]}`, true}, "b": {"true", true}, "z": {}}, row)
+	require.Equal(t, map[string]cell{"s": {text: `a"`}, "n": {"1.50", true}, "o": {`{"x":[1]}`, true}, "b": {"true", true},
+		"z": {}}, row)
 	for _, text := range []string{"", "null", "[]", `"x"`, "{", "{} x"} {
 		_, err := object([]byte(text))
 		require.Error(t, err, text)
@@ -181,7 +185,8 @@ func TestObjectsAreCells(t *testing.T) {
 }
 
 func TestRates(t *testing.T) {
-	for text, want := range map[string][2]any{"": {128, "0s"}, "2000/1s": {128, "64ms"}, "100/1s": {25, "250ms"}, "1/1h": {1, "1h0m0s"}, "1000000/100ms": {128, "12.8µs"}} {
+	for text, want := range map[string][2]any{"": {128, "0s"}, "2000/1s": {128, "64ms"}, "100/1s": {25, "250ms"},
+		"1/1h": {1, "1h0m0s"}, "1000000/100ms": {128, "12.8µs"}} {
 		rate, err := rateOf(&apitype.BulkRequest{Rate: text})
 		require.NoError(t, err)
 		n, wait := perStep(rate, stepRows)
@@ -191,7 +196,8 @@ func TestRates(t *testing.T) {
 
 // A body that is compressed, or an archive, is no CSV with the right columns.
 func TestAHeaderOfAnArchiveIsRefused(t *testing.T) {
-	for _, line := range []string{"PK\x03\x04\x14", "\x1f\x8b\x08\x00", "Payload,\xff", "Payload,,", "Payload,Headers", "Payload,Header:", "payload"} {
+	for _, line := range []string{"PK\x03\x04\x14", "\x1f\x8b\x08\x00", "Payload,\xff", "Payload,,", "Payload,Headers",
+		"Payload,Header:", "payload"} {
 		_, err := checkHeader([]byte(line), nil)
 		require.Error(t, err, "%q", line)
 	}

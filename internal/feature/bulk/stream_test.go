@@ -69,21 +69,35 @@ func TestAFormIsReadAsItIsSent(t *testing.T) {
 	for text, want := range map[string]sent{
 		csv + "--b--\r\n": {"", CSV, "a,b\r\n1,2"},
 		csv + "--b--":     {"", CSV, "a,b\r\n1,2"},
-		"before\r\n" + csv + "--b-- \r\nand after":                                                                                                              {"", CSV, "a,b\r\n1,2"},
-		strings.ReplaceAll(csv, "\r\n", "\n") + "--b--\n":                                                                                                       {"", CSV, "a,b\n1,2"},
-		part(`name="options"`, "", `{"Rate":"1/1s"}`) + csv + "--b--\r\n":                                                                                       {`{"Rate":"1/1s"}`, CSV, "a,b\r\n1,2"},
-		part(`name="options"; filename="o.json"`, "Content-Type: application/json\r\n", "") + csv + "--b--\r\n":                                                 {"", CSV, "a,b\r\n1,2"},
-		part(`name="file"; filename="X.JSONL"`, "", "{}") + "--b--\r\n":                                                                                         {"", NDJSON, "{}"},
-		part(`name=file; filename*=UTF-8''x%2endjson`, "", "{}") + "--b--\r\n":                                                                                  {"", NDJSON, "{}"},
-		part(`name="file"; filename="x.csv"`, "Content-Type: application/x-ndjson\r\n", "{}") + "--b--\r\n":                                                     {"", NDJSON, "{}"},
-		part(`name="file"`, "Content-Type: text/csv; charset=utf-8\r\n", "a") + "--b--\r\n":                                                                     {"", CSV, "a"},
-		part(`name="file"`, "content-type: text/plain\r\nContent-Transfer-Encoding: 8bit\r\n", "") + "--b--\r\n":                                                {"", "", ""},
-		part(`name="file"; filename="x.csv.gz"`, "Content-Encoding: gzip\r\n", packed("a\n1")) + "--b--\r\n":                                                    {"", CSV, "a\n1"},
-		part(`name="file"`, "Content-Encoding: identity\r\n", "--b-") + "--b--\r\n":                                                                             {"", "", "--b-"},
-		part(`name="file"`, "", "\r\n--bb\r\n\r\n--") + "--b--\r\n":                                                                                             {"", "", "\r\n--bb\r\n\r\n--"},
-		part(`name="options"`, "", strings.Repeat(" ", maxRequest)) + part(`name="file"`, "", strings.Repeat("x", 1<<20)) + "--b--" + strings.Repeat("\r\n", 9): {strings.Repeat(" ", maxRequest), "", strings.Repeat("x", 1<<20)},
+		"before\r\n" + csv +
+			"--b-- \r\nand after": {"", CSV, "a,b\r\n1,2"},
+		strings.ReplaceAll(csv, "\r\n", "\n") +
+			"--b--\n": {"", CSV, "a,b\n1,2"},
+		part(`name="options"`, "", `{"Rate":"1/1s"}`) + csv +
+			"--b--\r\n": {`{"Rate":"1/1s"}`, CSV, "a,b\r\n1,2"},
+		part(`name="options"; filename="o.json"`, "Content-Type: application/json\r\n", "") + csv +
+			"--b--\r\n": {"", CSV, "a,b\r\n1,2"},
+		part(`name="file"; filename="X.JSONL"`, "", "{}") +
+			"--b--\r\n": {"", NDJSON, "{}"},
+		part(`name=file; filename*=UTF-8''x%2endjson`, "", "{}") +
+			"--b--\r\n": {"", NDJSON, "{}"},
+		part(`name="file"; filename="x.csv"`, "Content-Type: application/x-ndjson\r\n", "{}") +
+			"--b--\r\n": {"", NDJSON, "{}"},
+		part(`name="file"`, "Content-Type: text/csv; charset=utf-8\r\n", "a") +
+			"--b--\r\n": {"", CSV, "a"},
+		part(`name="file"`, "content-type: text/plain\r\nContent-Transfer-Encoding: 8bit\r\n", "") +
+			"--b--\r\n": {"", "", ""},
+		part(`name="file"; filename="x.csv.gz"`, "Content-Encoding: gzip\r\n", packed("a\n1")) +
+			"--b--\r\n": {"", CSV, "a\n1"},
+		part(`name="file"`, "Content-Encoding: identity\r\n", "--b-") +
+			"--b--\r\n": {"", "", "--b-"},
+		part(`name="file"`, "", "\r\n--bb\r\n\r\n--") + "--b--\r\n": {"", "", "\r\n--bb\r\n\r\n--"},
+		part(`name="options"`, "", strings.Repeat(" ", maxRequest)) + part(`name="file"`, "", strings.Repeat("x", 1<<20)) +
+			"--b--" + strings.Repeat("\r\n", 9): {strings.Repeat(" ", maxRequest), "", strings.Repeat("x", 1<<20)},
 	} {
-		for name, reader := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader { return r }, "with its end": iotest.DataErrReader, "by bytes": iotest.OneByteReader} {
+		for name, reader := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader {
+			return r
+		}, "with its end": iotest.DataErrReader, "by bytes": iotest.OneByteReader} {
 			if name == "by bytes" && len(text) > 1<<20 {
 				continue
 			}
@@ -119,16 +133,21 @@ func TestAFormThatIsNoneIsRefused(t *testing.T) {
 		options + options + file + end:     "duplicate_field",
 		options + file + options + end:     "duplicate_field",
 		part(`name="data"`, "", "a") + end: "unknown_field",
-		file + part(`name="submit"`, "", "a") + end:                                                   "unknown_field",
-		options + part(`name="File"`, "", "a") + end:                                                  "unknown_field",
-		part(`filename="a.csv"`, "", "a") + end:                                                       "invalid_form",
-		"--b\r\nContent-Disposition: attachment; name=file\r\n\r\na\r\n" + end:                        "invalid_form",
-		"--b\r\n\r\na\r\n" + end:                                                                      "invalid_form",
-		part(`name="file"`, "Content-Transfer-Encoding: base64\r\n", "YQ==") + end:                    "unsupported_media_type",
-		part(`name="file"`, "Content-Transfer-Encoding: quoted-printable\r\n", "a=20") + end:          "unsupported_media_type",
-		part(`name="file"`, "Content-Type: text/csv; charset=latin1\r\n", "a") + end:                  "unsupported_media_type",
-		part(`name="file"`, "Content-Encoding: br\r\n", "a") + end:                                    "unsupported_media_type",
-		part(`name="file"`, "Content-Encoding: a b\r\n", "a") + end:                                   "invalid_content_encoding",
+		file + part(`name="submit"`, "", "a") + end:                            "unknown_field",
+		options + part(`name="File"`, "", "a") + end:                           "unknown_field",
+		part(`filename="a.csv"`, "", "a") + end:                                "invalid_form",
+		"--b\r\nContent-Disposition: attachment; name=file\r\n\r\na\r\n" + end: "invalid_form",
+		"--b\r\n\r\na\r\n" + end:                                               "invalid_form",
+		part(`name="file"`, "Content-Transfer-Encoding: base64\r\n", "YQ==") +
+			end: "unsupported_media_type",
+		part(`name="file"`, "Content-Transfer-Encoding: quoted-printable\r\n", "a=20") +
+			end: "unsupported_media_type",
+		part(`name="file"`, "Content-Type: text/csv; charset=latin1\r\n", "a") +
+			end: "unsupported_media_type",
+		part(`name="file"`, "Content-Encoding: br\r\n", "a") +
+			end: "unsupported_media_type",
+		part(`name="file"`, "Content-Encoding: a b\r\n", "a") +
+			end: "invalid_content_encoding",
 		part(`name="file"`, "X: "+strings.Repeat("x", maxHead)+"\r\n", "a") + end:                     "invalid_form",
 		part(`name="file"`, strings.Repeat("X: x\r\n", maxHead/6), "a") + end:                         "invalid_form",
 		strings.Repeat("before\n", maxHead/6) + file + end:                                            "invalid_form",
@@ -145,10 +164,12 @@ func TestAFormThatIsNoneIsRefused(t *testing.T) {
 
 // A body is whole only where its last byte came, wherever it is cut.
 func TestABodyThatIsCutAnywhereIsNotWhole(t *testing.T) {
-	form := part(`name="options"`, "", `{"Format":"csv"}`) + part(`name="file"; filename="a.csv"`, "", "a,b\n1,2\n") + "--b--\r\n"
+	form := part(`name="options"`, "", `{"Format":"csv"}`) + part(`name="file"; filename="a.csv"`, "", "a,b\n1,2\n") +
+		"--b--\r\n"
 	coded := part(`name="file"`, "Content-Encoding: gzip\r\n", packed("a,b\n1,2\n")) + "--b--\r\n"
 	gone := errors.New("the connection ended")
-	for name, c := range map[string]struct{ text, codings string }{"form": {form, ""}, "coded form": {packed(form), "gzip"}, "coded part": {coded, ""}} {
+	for name, c := range map[string]struct{ text, codings string }{"form": {form, ""}, "coded form": {packed(form),
+		"gzip"}, "coded part": {coded, ""}} {
 		for n := range c.text {
 			_, _, err := readForm(io.MultiReader(strings.NewReader(c.text[:n]), iotest.ErrReader(gone)), c.codings, 1<<20)
 			require.ErrorIs(t, err, gone, "%s, %d of %d bytes", name, n, len(c.text))

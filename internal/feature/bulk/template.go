@@ -61,7 +61,8 @@ const tagBegin, tagEnd, jsonTag = "{{", "}}", "json "
 const mostColumns = 1024
 
 var (
-	errManyTags    = problem.Newf(400, "invalid_template", "The template names columns at more than %d places.", mostColumns)
+	errManyTags = problem.Newf(400, "invalid_template", "The template names columns at more than %d places.",
+		mostColumns)
 	errManyColumns = problem.Newf(400, "invalid_columns", "The first line has more than %d columns.", mostColumns)
 	errManyCells   = problem.Newf(400, "invalid_line", "The row has more than %d cells or members.", mostColumns)
 )
@@ -104,7 +105,8 @@ func (c *compiled) check(columns []string) error {
 }
 
 func unknownColumn(tag string) error {
-	return problem.Newf(400, "invalid_template", "The template names the column %q, and there is none.", strings.ToValidUTF8(tag[:min(len(tag), 64)], ""))
+	return problem.Newf(400, "invalid_template", "The template names the column %q, and there is none.",
+		strings.ToValidUTF8(tag[:min(len(tag), 64)], ""))
 }
 
 // column returns the column that a tag names, and whether it is quoted as JSON.
@@ -144,7 +146,8 @@ func (c *compiled) fill(row map[string]cell, most int) ([]string, error) {
 			}
 			value := row[name]
 			if c.out.Len()+len(value.text) > left {
-				return 0, problem.Newf(413, "body_too_large", "The message that the template makes of the row is larger than this broker accepts.")
+				return 0, problem.Newf(413, "body_too_large", "The message that the template makes of the row is larger than "+
+					"this broker accepts.")
 			}
 			if quote && !value.json {
 				if !utf8.ValidString(value.text) {

@@ -106,8 +106,10 @@ type Journal struct {
 
 // openIn opens the journal in a folder that is locked already.
 func openIn(dir string, lock *os.File, o Options) (*Journal, error) {
-	j := &Journal{dir: dir, o: o, sign: o.Sign, log: o.Log, lock: lock, nextID: 1, more: make(chan struct{}, 1), stopped: make(chan struct{}),
-		usage: usages{}, held: map[uint32]*holding{}, elsewhere: map[uint64]bool{}, segment: min(mostSegment, max(leastSegment, o.MaxBytes/8))}
+	j := &Journal{dir: dir, o: o, sign: o.Sign, log: o.Log, lock: lock, nextID: 1, more: make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		usage:   usages{}, held: map[uint32]*holding{}, elsewhere: map[uint64]bool{}, segment: min(mostSegment,
+			max(leastSegment, o.MaxBytes/8))}
 	j.wake.L = &j.mu
 	if j.o.Files == nil {
 		j.o.Files = disk{}

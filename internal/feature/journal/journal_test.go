@@ -42,8 +42,9 @@ func open(t *testing.T, data string, o Options) *Journal {
 }
 
 func record(text string) Record {
-	return Record{Msg: &durable.Message{ChannelNo: 3, ProducerNo: 4, Priority: 5, TTLMs: 6, Key: "k" + text, ContentType: "text/plain",
-		Headers: []byte("a:b\n"), Addressed: "\x05", Payload: []byte(text)}, Tried: ident.AtMillis(7)}
+	return Record{Msg: &durable.Message{ChannelNo: 3, ProducerNo: 4, Priority: 5, TTLMs: 6, Key: "k" + text,
+		ContentType: "text/plain",
+		Headers:     []byte("a:b\n"), Addressed: "\x05", Payload: []byte(text)}, Tried: ident.AtMillis(7)}
 }
 
 func put(t *testing.T, j *Journal, texts ...string) []Receipt {

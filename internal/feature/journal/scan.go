@@ -151,7 +151,8 @@ func (s *scan) add(at, size int, b []byte) {
 		r := Receipt(b[receiptAt:triedAt])
 		s.first, s.foreign, s.id = true, !r.signedBy(s.sign), r.journal()
 	}
-	s.places = append(s.places, place{at: at, size: size, seq: s.next, receipt: receiptIn(b), channel: binary.BigEndian.Uint32(b[channelAt:])})
+	s.places = append(s.places, place{at: at, size: size, seq: s.next, receipt: receiptIn(b),
+		channel: binary.BigEndian.Uint32(b[channelAt:])})
 	s.next++
 }
 
@@ -263,7 +264,8 @@ func (s *scan) cutOff() bool {
 		return false
 	}
 	kind, n := s.header(s.at)
-	return len(rest) < frameBytes || kind == frameEntry && s.at+padded(n) >= len(s.data) || kind == frameIndex && s.at+padded(n) > len(s.data)
+	return len(rest) < frameBytes || kind == frameEntry && s.at+padded(n) >= len(s.data) || kind == frameIndex &&
+		s.at+padded(n) > len(s.data)
 }
 
 // suspects finds the receipts of damaged entries in a piece.

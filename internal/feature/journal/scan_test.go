@@ -189,7 +189,8 @@ func TestTheReceiptsOfAFileThatIsGoneSayThatItsMessagesAreLost(t *testing.T) {
 		}
 		found, lost := settleAll(t, j)
 		require.Empty(t, found)
-		require.ElementsMatch(t, []Receipt{receipts["a"], receipts["b"], receipts["c"], receipts["d"]}, lost, "gone: %t", gone)
+		require.ElementsMatch(t, []Receipt{receipts["a"], receipts["b"], receipts["c"], receipts["d"]}, lost,
+			"gone: %t", gone)
 		require.NoError(t, j.Close())
 	}
 }

@@ -108,7 +108,8 @@ func (j *Journal) list() (found []*part, stray []string, err error) {
 		if n, _ := fmt.Sscanf(name, "%020d-%016x.wal", &base, &id); n < 2 || base == 0 {
 			continue
 		}
-		p := &part{info: types.SegmentInfo{ID: id, BaseIndex: base, MinIndex: base, SizeLimit: uint32(j.segment)}, order: base, usage: usages{}}
+		p := &part{info: types.SegmentInfo{ID: id, BaseIndex: base, MinIndex: base, SizeLimit: uint32(j.segment)},
+			order: base, usage: usages{}}
 		if p.name() != name {
 			continue
 		}
@@ -246,7 +247,8 @@ func (j *Journal) drop(p *part) {
 	} else {
 		j.damaged++
 		err = j.o.Files.Rename(j.dir, p.name(), p.name()+damagedSuffix)
-		j.log.Error("a damaged file of the journal is kept; remove it when you do not need it", "file", j.path(p)+damagedSuffix, "error", err)
+		j.log.Error("a damaged file of the journal is kept; remove it when you do not need it", "file", j.path(p)+
+			damagedSuffix, "error", err)
 	}
 	if p.twice && (err == nil || errors.Is(err, os.ErrNotExist)) {
 		j.dropReceipts(p.name() + receiptsSuffix)

@@ -49,7 +49,8 @@ func Open(data string, o Options) (*Journal, error) {
 		}
 		return j, err
 	}
-	return nil, fmt.Errorf("%w: all %d journals in %s are locked, or belong to another store", ErrInUse, mostSlots, filepath.Join(data, folder))
+	return nil, fmt.Errorf("%w: all %d journals in %s are locked, or belong to another store", ErrInUse, mostSlots,
+		filepath.Join(data, folder))
 }
 
 // openOwn opens a journal of this store. A message that is written behind those of another one

@@ -195,7 +195,8 @@ func (j *Journal) tail() (*part, error) {
 		j.retire()
 	}
 	base := max(j.last+1, uint64(time.Now().UnixMilli())*placesPerMs)
-	p := &part{info: types.SegmentInfo{ID: j.nextID, BaseIndex: base, MinIndex: base, SizeLimit: uint32(j.segment)}, order: base, usage: usages{}}
+	p := &part{info: types.SegmentInfo{ID: j.nextID, BaseIndex: base, MinIndex: base, SizeLimit: uint32(j.segment)},
+		order: base, usage: usages{}}
 	w, err := j.filer.Create(p.info)
 	if err != nil {
 		return nil, err

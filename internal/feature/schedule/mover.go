@@ -103,11 +103,13 @@ type Mover struct {
 // New returns a mover. Nothing runs before Run.
 func New(o Options) *Mover {
 	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[owner]time.Time{}, told: map[uint32]time.Time{}}
-	m.sent = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_sent_total", Help: "Messages of schedules that this broker sent."})
+	m.sent = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_sent_total",
+		Help: "Messages of schedules that this broker sent."})
 	m.postponed = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_postponed_total",
 		Help: "Messages of recurrences that wait ten seconds more, because their producer stores as much as it may."})
 	m.delay = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_scheduled_delay_seconds",
-		Help: "Time from when a scheduled message was due until it was stored as a message.", Buckets: prometheus.ExponentialBuckets(.002, 2, 16)})
+		Help:    "Time from when a scheduled message was due until it was stored as a message.",
+		Buckets: prometheus.ExponentialBuckets(.002, 2, 16)})
 	if o.Registry != nil {
 		o.Registry.MustRegister(m.sent, m.delay, m.postponed)
 	}
@@ -234,7 +236,8 @@ func (m *Mover) reads(s *durable.Scheduled) bool {
 	}
 	_, err := Parse(s.Recurrence)
 	if err != nil && m.tells(s.ProducerNo) {
-		m.Log.Warn("this broker cannot read a recurrence, and leaves its messages to others", "schedule", s.ID, "recurrence", s.Recurrence, "error", err)
+		m.Log.Warn("this broker cannot read a recurrence, and leaves its messages to others", "schedule", s.ID, "recurrence",
+			s.Recurrence, "error", err)
 	}
 	return err == nil
 }
@@ -280,7 +283,8 @@ func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err err
 			m.delay.Observe(max(0, time.Duration(msgs[i].ID.Millis()-found[i].DueMs)*time.Millisecond).Seconds())
 		case errors.Is(e, catalogue.ErrUnknownProducer):
 			err = errors.Join(err, m.Store.DropScheduled(ctx, found[i].ID))
-		case errors.Is(e, durable.ErrMoved), errors.Is(e, problem.ErrChannelPaused), errors.Is(e, catalogue.ErrUnknownChannel):
+		case errors.Is(e, durable.ErrMoved), errors.Is(e, problem.ErrChannelPaused),
+			errors.Is(e, catalogue.ErrUnknownChannel):
 		default:
 			err = e
 		}

@@ -29,13 +29,16 @@ const cronPrefix = "cron:"
 
 // The reasons why a text is no recurrence.
 var (
-	errForm     = errors.New("it must be R with a count or none, start and duration, such as R5/2026-12-01T00:00:00Z/PT1H, or cron: with five fields")
+	errForm = errors.New("it must be R with a count or none, start and duration, such as " +
+		"R5/2026-12-01T00:00:00Z/PT1H, or cron: with five fields")
 	errCount    = errors.New("its count must be from 1 to " + strconv.Itoa(MaxCount) + ", or absent")
 	errStart    = errors.New("its start must be an RFC 3339 time with an offset, from 1970 on")
-	errDuration = errors.New("its duration must be an ISO 8601 duration in whole units, of which only the seconds may have a fraction")
+	errDuration = errors.New("its duration must be an ISO 8601 duration in whole units, of which only the seconds may " +
+		"have a fraction")
 	errInterval = errors.New("its interval must be from 1 s to ten years")
-	errCron     = errors.New("cron: must have five fields, in UTC or after TZ= with a zone and a blank: minute 0-59, hour 0-23, day of month 1-31, month 1-12, day of week 0-6 from Sunday on")
-	errNever    = errors.New("the time of its fields never comes")
+	errCron     = errors.New("cron: must have five fields, in UTC or after TZ= with a zone and a blank: minute 0-59, " +
+		"hour 0-23, day of month 1-31, month 1-12, day of week 0-6 from Sunday on")
+	errNever = errors.New("the time of its fields never comes")
 )
 
 // A Recurrence says when the messages of one schedule are due. It is immutable.
@@ -79,7 +82,8 @@ func parseCron(text string) (*Recurrence, error) {
 	if len(fields) != 5 || strings.ContainsRune(strings.Join(fields, ""), '=') { // the parser knows TZ= in any field
 		return nil, errCron
 	}
-	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(strings.Join(fields, " "))
+	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(strings.Join(fields,
+		" "))
 	if err != nil {
 		return nil, errCron
 	}
@@ -131,12 +135,14 @@ func parseDuration(text string) (interval, error) {
 			return interval{}, errDuration
 		}
 	}
-	for _, of := range []float64{d.Years * 12, d.Months, d.Weeks * 7, d.Days, d.Hours / 24, d.Minutes / 1440, d.Seconds / 86400} {
+	for _, of := range []float64{d.Years * 12, d.Months, d.Weeks * 7, d.Days, d.Hours / 24, d.Minutes / 1440,
+		d.Seconds / 86400} {
 		if !(of <= Horizon.Hours()/24) { // also not a number
 			return interval{}, errInterval
 		}
 	}
-	exact := time.Duration(d.Hours)*time.Hour + time.Duration(d.Minutes)*time.Minute + time.Duration(math.Round(d.Seconds*1000))*time.Millisecond
+	exact := time.Duration(d.Hours)*time.Hour + time.Duration(d.Minutes)*time.Minute +
+		time.Duration(math.Round(d.Seconds*1000))*time.Millisecond
 	return interval{months: int(d.Years)*12 + int(d.Months), days: int(d.Weeks)*7 + int(d.Days), exact: exact}, nil
 }
 
@@ -145,7 +151,8 @@ func parseDuration(text string) (interval, error) {
 func (r *Recurrence) at(n int) time.Time {
 	t := r.start
 	if r.every.months != 0 {
-		first := time.Date(t.Year(), t.Month()+time.Month(n*r.every.months), 1, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+		first := time.Date(t.Year(), t.Month()+time.Month(n*r.every.months), 1, t.Hour(), t.Minute(), t.Second(),
+			t.Nanosecond(), time.UTC)
 		last := first.AddDate(0, 1, -1).Day()
 		t = first.AddDate(0, 0, min(t.Day(), last)-1)
 	}

@@ -24,7 +24,8 @@ const (
 
 // takeRoom takes room for the messages of recurrences. Those that have none are postponed; rest are
 // the others, with what they took. A crash before the messages are stored gives it back.
-func (m *Mover) takeRoom(ctx context.Context, found []*durable.Scheduled, nowMs int64) (rest []*durable.Scheduled, taken []quota.Taken, err error) {
+func (m *Mover) takeRoom(ctx context.Context, found []*durable.Scheduled, nowMs int64) (rest []*durable.Scheduled,
+	taken []quota.Taken, err error) {
 	var full []ident.ID
 	for _, s := range found {
 		var room quota.Taken
@@ -53,7 +54,8 @@ func (m *Mover) tellFull(producerNo uint32) {
 	if p := m.Catalogue.ProducerByNo(producerNo); p != nil {
 		id = p.ID
 	}
-	m.Log.Warn("messages of recurrences wait: their producer stores as much as it may", "producer", id, "code", quota.ErrFull.Code)
+	m.Log.Warn("messages of recurrences wait: their producer stores as much as it may", "producer", id, "code",
+		quota.ErrFull.Code)
 }
 
 // tells reports whether a line about a producer may be logged again.

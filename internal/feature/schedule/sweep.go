@@ -59,7 +59,8 @@ func (m *Mover) sweep(ctx context.Context, old bool) error {
 }
 
 // end removes the schedules of a deleted channel or producer.
-func (m *Mover) end(ctx context.Context, of owner, remove func(ctx context.Context, no uint32, limit int) (int, error)) error {
+func (m *Mover) end(ctx context.Context, of owner, remove func(ctx context.Context, no uint32, limit int) (int,
+	error)) error {
 	if time.Since(m.emptied[of]) < emptyAgain {
 		return nil
 	}

@@ -28,7 +28,9 @@ type calendar struct {
 var errRefused = errors.New("refused")
 
 func newCalendar() (*calendar, *Mover) {
-	c := &calendar{waiting: map[ident.ID]*durable.Scheduled{}, refuse: func(*durable.Scheduled) error { return nil }, after: func() {}}
+	c := &calendar{waiting: map[ident.ID]*durable.Scheduled{}, refuse: func(*durable.Scheduled) error {
+		return nil
+	}, after: func() {}}
 	log := slog.New(slog.DiscardHandler)
 	return c, New(Options{Store: c, Catalogue: catalogue.New(nil, log), Cluster: clock{}, Publish: c.publish, Log: log})
 }
@@ -51,7 +53,8 @@ func (c *calendar) add(producer, channel uint32, n, bytes int, dueMs int64) {
 func (c *calendar) DueSchedules(_ context.Context, nowMs int64, limit int) (out []durable.Due, err error) {
 	for _, s := range c.waiting {
 		if s.DueMs <= nowMs {
-			out = append(out, durable.Due{DueLine: durable.DueLine{ProducerNo: s.ProducerNo, ChannelNo: s.ChannelNo}, ID: s.ID, AtMs: s.DueMs, Bytes: len(s.Payload)})
+			out = append(out, durable.Due{DueLine: durable.DueLine{ProducerNo: s.ProducerNo, ChannelNo: s.ChannelNo}, ID: s.ID,
+				AtMs: s.DueMs, Bytes: len(s.Payload)})
 		}
 	}
 	slices.SortFunc(out, durable.Due.Compare)
@@ -70,7 +73,8 @@ func (c *calendar) DueLines(_ context.Context, nowMs int64) ([]durable.DueLine, 
 	}), nil
 }
 
-func (c *calendar) DueOfLines(ctx context.Context, nowMs int64, turns []durable.DueTurn) (out []durable.Due, err error) {
+func (c *calendar) DueOfLines(ctx context.Context, nowMs int64, turns []durable.DueTurn) (out []durable.Due,
+	err error) {
 	all, err := c.DueSchedules(ctx, nowMs, len(c.waiting))
 	for _, t := range turns {
 		n := 0

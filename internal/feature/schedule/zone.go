@@ -106,5 +106,6 @@ func parseZone(name string) (*time.Location, error) {
 			return zone, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no time zone %q; the names are those of the IANA database, such as Europe/Warsaw", strings.ToValidUTF8(name[:min(len(name), maxZone)], ""))
+	return nil, fmt.Errorf("there is no time zone %q; the names are those of the IANA database, such as Europe/Warsaw",
+		strings.ToValidUTF8(name[:min(len(name), maxZone)], ""))
 }

@@ -120,7 +120,8 @@ func (s *Store) Touch(context.Context, durable.Numbers) error {
 
 // LeaseNode leases number 3.
 func (s *Store) LeaseNode(_ context.Context, _ string, ttl time.Duration) (durable.NodeLease, error) {
-	return durable.NodeLease{No: 3, Token: [16]byte{1}, Expires: time.Now().Add(ttl), Clock: durable.Clock{FloorMs: time.Now().UnixMilli()}}, nil
+	return durable.NodeLease{No: 3, Token: [16]byte{1}, Expires: time.Now().Add(ttl),
+		Clock: durable.Clock{FloorMs: time.Now().UnixMilli()}}, nil
 }
 
 // RenewNode extends a lease, always.

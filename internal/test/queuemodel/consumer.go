@@ -46,13 +46,15 @@ type meta struct {
 
 // New returns the keys of a consumer that Redis does not know.
 func New() *Consumer {
-	return &Consumer{Spilled: -1, ready: map[ident.ID]int64{}, delayed: map[ident.ID]int64{}, leased: map[ident.ID]int64{}, metas: map[ident.ID]meta{}, buckets: map[string]int{}}
+	return &Consumer{Spilled: -1, ready: map[ident.ID]int64{}, delayed: map[ident.ID]int64{}, leased: map[ident.ID]int64{},
+		metas: map[ident.ID]meta{}, buckets: map[string]int{}}
 }
 
 // Clone returns a copy that shares nothing with k.
 func (k *Consumer) Clone() *Consumer {
 	c := *k
-	c.ready, c.delayed, c.leased, c.metas = maps.Clone(k.ready), maps.Clone(k.delayed), maps.Clone(k.leased), maps.Clone(k.metas)
+	c.ready, c.delayed, c.leased, c.metas = maps.Clone(k.ready), maps.Clone(k.delayed), maps.Clone(k.leased), maps.Clone(
+		k.metas)
 	c.buckets = maps.Clone(k.buckets)
 	return &c
 }

@@ -70,7 +70,8 @@ func (k *Consumer) Enqueue(now int64, window int, jobs []redisq.Job, src redisq.
 // would lease exactly these jobs. A lease of 0 only enqueues.
 func (k *Consumer) Offer(now int64, window int, b redisq.Batch, src redisq.Source) redisq.Enqueued {
 	jobs, lease := b.Jobs, b.Lease
-	idle := lease > 0 && k.idle(now, shareOf(b.Limits)) && !k.delayedIsFull(window, len(k.ready)) && len(k.ready)+len(jobs) <= window
+	idle := lease > 0 && k.idle(now, shareOf(b.Limits)) && !k.delayedIsFull(window, len(k.ready)) &&
+		len(k.ready)+len(jobs) <= window
 	for _, j := range jobs {
 		idle = idle && j.Delay <= 0 && j.Attempts == 0 && j.ID.Millis() > k.Brought
 	}

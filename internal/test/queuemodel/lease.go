@@ -26,7 +26,8 @@ func (k *Consumer) ClaimEach(now int64, wishes []redisq.Wish) []redisq.Grant {
 	k.Held = held
 	for i, w := range wishes {
 		g := &out[i]
-		if before := k.Standing(w.Job.ID); leased == most && before.State != redisq.Leased && (before.State != redisq.Missing || w.Insert) {
+		if before := k.Standing(w.Job.ID); leased == most && before.State != redisq.Leased &&
+			(before.State != redisq.Missing || w.Insert) {
 			g.Before, g.Limited, g.Wait = before, true, wait
 		} else if g.Lease, g.Before = k.ClaimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
 			leased++
@@ -45,7 +46,8 @@ func (k *Consumer) ClaimEach(now int64, wishes []redisq.Wish) []redisq.Grant {
 
 // ClaimOne is claim_each.lua for one job and without limits: it leases a ready or delayed job, and
 // with insert also an unknown one.
-func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing) {
+func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease,
+	redisq.Standing) {
 	before := k.Standing(job.ID)
 	m := meta{priority: job.Priority, attempts: job.Attempts, flags: redisq.FlagVerify, since: now}
 	switch before.State {
@@ -108,7 +110,8 @@ func (k *Consumer) RestoreLeases(now int64, leases []redisq.Lease, lease time.Du
 		}
 		delete(k.ready, l.ID)
 		delete(k.delayed, l.ID)
-		k.metas[l.ID] = meta{priority: l.Priority, attempts: l.Attempt, flags: m.flags | redisq.FlagVerify, token: l.Token, since: since}
+		k.metas[l.ID] = meta{priority: l.Priority, attempts: l.Attempt, flags: m.flags | redisq.FlagVerify, token: l.Token,
+			since: since}
 		k.leased[l.ID] = now + millis(lease)
 		out[i] = true
 	}
@@ -233,7 +236,8 @@ func (k *Consumer) Reclaim(now int64, limit, most int) redisq.Expired {
 		if most > 0 && m.attempts >= most {
 			m.token = k.token()
 			k.leased[id] = now + millis(exhaustedLease)
-			out.Exhausted = append(out.Exhausted, redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token})
+			out.Exhausted = append(out.Exhausted, redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags,
+				Token: m.token})
 		} else {
 			delete(k.leased, id)
 			k.ready[id] = score(m.priority, m.attempts, now)

@@ -39,17 +39,20 @@ func (k *Consumer) Standing(id ident.ID) redisq.Standing {
 		return redisq.Standing{State: redisq.Ready, Priority: priorityOf(s), Attempts: m.attempts, Flags: m.flags}
 	}
 	if at, ok := k.delayed[id]; ok {
-		return redisq.Standing{State: redisq.Delayed, Priority: m.priority, Attempts: m.attempts, Flags: m.flags, At: time.UnixMilli(at).UTC()}
+		return redisq.Standing{State: redisq.Delayed, Priority: m.priority, Attempts: m.attempts, Flags: m.flags,
+			At: time.UnixMilli(at).UTC()}
 	}
 	if at, ok := k.leased[id]; ok {
-		return redisq.Standing{State: redisq.Leased, Priority: m.priority, Attempts: m.attempts, Flags: m.flags, Token: m.token, At: time.UnixMilli(at).UTC()}
+		return redisq.Standing{State: redisq.Leased, Priority: m.priority, Attempts: m.attempts, Flags: m.flags,
+			Token: m.token, At: time.UnixMilli(at).UTC()}
 	}
 	return redisq.Standing{}
 }
 
 // Stats is stats.lua, without the epoch.
 func (k *Consumer) Stats(now int64) redisq.Stats {
-	s := redisq.Stats{Ready: len(k.ready), Delayed: len(k.delayed), Leased: len(k.leased), SpilledPriority: k.Spilled, Whole: k.whole(), Spills: k.Spills, NextDue: k.nextDue(now)}
+	s := redisq.Stats{Ready: len(k.ready), Delayed: len(k.delayed), Leased: len(k.leased), SpilledPriority: k.Spilled,
+		Whole: k.whole(), Spills: k.Spills, NextDue: k.nextDue(now)}
 	if ids := ordered(k.ready); len(ids) > 0 {
 		s.Oldest = time.Duration(max(now-sinceOf(k.ready[ids[0]]), 0)) * time.Millisecond
 	}

@@ -275,7 +275,8 @@ func fanOutOfMixedJobsSpillsWhatHasNoRoom(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(3)
 	batch := []redisq.Job{
-		{ID: at(1)}, {ID: at(2), Priority: 9}, {ID: at(3), Attempts: 2}, {ID: at(4)}, {ID: at(5)}, {ID: at(7)}, {ID: at(6), Delay: never},
+		{ID: at(1)}, {ID: at(2), Priority: 9}, {ID: at(3), Attempts: 2}, {ID: at(4)}, {ID: at(5)}, {ID: at(7)},
+		{ID: at(6), Delay: never},
 	}
 	out, errs := q.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: batch}, {Consumer: 77, Jobs: jobs(1, 1, 0)}})
 	require.NoError(t, errs[0])

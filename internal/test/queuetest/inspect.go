@@ -48,7 +48,8 @@ func peekListsOrder(t *testing.T, s Server) {
 	require.Empty(t, page(t, q, 10))
 	put(t, q, jobs(1, 20, 2), redisq.Fresh)
 	put(t, q, jobs(30, 5, 7), redisq.Repeated)
-	put(t, q, []redisq.Job{{ID: at(60), Priority: 9, Delay: time.Millisecond, Attempts: 3}, {ID: at(50), Priority: 9, Delay: time.Millisecond}}, redisq.Fresh)
+	put(t, q, []redisq.Job{{ID: at(60), Priority: 9, Delay: time.Millisecond, Attempts: 3}, {ID: at(50), Priority: 9,
+		Delay: time.Millisecond}}, redisq.Fresh)
 	s.Advance(3 * time.Millisecond)
 	got, err := q.Peek(context.Background(), consumer, nil, 100)
 	require.NoError(t, err)
@@ -106,8 +107,10 @@ func probeTellsEveryState(t *testing.T, s Server) {
 	got, err := q.Probe(ctx, consumer, span(1, 4))
 	require.NoError(t, err)
 	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 6}, got[0])
-	require.Equal(t, redisq.Standing{State: redisq.Leased, Priority: 1023, Attempts: 1, Token: l.Token, At: got[1].At}, got[1])
-	require.Equal(t, redisq.Standing{State: redisq.Delayed, Priority: 5, Attempts: 7, Flags: redisq.FlagVerify, At: got[2].At}, got[2])
+	require.Equal(t, redisq.Standing{State: redisq.Leased, Priority: 1023, Attempts: 1, Token: l.Token, At: got[1].At},
+		got[1])
+	require.Equal(t, redisq.Standing{State: redisq.Delayed, Priority: 5, Attempts: 7, Flags: redisq.FlagVerify,
+		At: got[2].At}, got[2])
 	require.Equal(t, redisq.Standing{State: redisq.Missing}, got[3])
 	require.WithinDuration(t, time.Now().Add(never), got[1].At, time.Minute)
 	require.WithinDuration(t, time.Now().Add(never), got[2].At, time.Minute)

@@ -47,7 +47,8 @@ func CheckInvariants(t require.TestingT, client redis.UniversalClient, q *redisq
 			require.Len(t, id, ident.Size, "a member of %s", name)
 			require.Empty(t, where[id], "a job in %s", name)
 			where[id] = name
-			require.True(t, z.Score > 0 && z.Score < 1<<53 && (name == "ready" || z.Score < 1<<52) && z.Score == float64(int64(z.Score)), "score %v in %s", z.Score, name)
+			require.True(t, z.Score > 0 && z.Score < 1<<53 && (name == "ready" || z.Score < 1<<52) &&
+				z.Score == float64(int64(z.Score)), "score %v in %s", z.Score, name)
 
 			value, has := meta.Val()[id]
 			require.True(t, has || name == "ready", "a job in %s without meta", name)

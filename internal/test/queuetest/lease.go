@@ -128,7 +128,8 @@ func givenBackIsNoAttempt(t *testing.T, s Server) {
 	q := s.Queue(100)
 	put(t, q, jobs(1, 3, 6), redisq.Fresh)
 	leases := claim(t, q, 2, never).Leases
-	ok, err := q.GiveBack(ctx, consumer, append(leases, redisq.Lease{ID: at(3), Token: "none"}), []time.Duration{0, never, 0})
+	ok, err := q.GiveBack(ctx, consumer, append(leases, redisq.Lease{ID: at(3), Token: "none"}),
+		[]time.Duration{0, never, 0})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, true, false}, ok)
 	later := standing(t, q, at(2))

@@ -59,7 +59,8 @@ func rateIsShared(t *testing.T, s Server) {
 	ctx := context.Background()
 	one, two := s.Queue(1000), s.Queue(1000)
 	limits := redisq.Limits{Rate: redisq.Rate{N: 5, Per: never}, Pace: redisq.Rate{N: 6, Per: never}}
-	out, errs := one.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: jobs(1, 2, 0), Lease: never, Limits: limits}})
+	out, errs := one.EnqueueMany(ctx, []redisq.Batch{{Consumer: consumer, Jobs: jobs(1, 2, 0), Lease: never,
+		Limits: limits}})
 	require.NoError(t, errs[0])
 	require.Len(t, out[0].Leases, 2)
 	put(t, two, jobs(11, 8, 0), redisq.Fresh)
@@ -139,7 +140,8 @@ func concurrencyCountsLeases(t *testing.T, s Server) {
 	require.Equal(t, redisq.ConcurrencyLimit, c.Limited)
 	require.Positive(t, c.NextDue)
 	require.LessOrEqual(t, c.NextDue, 100*time.Millisecond)
-	grants, err := two.ClaimEach(ctx, consumer, []redisq.Wish{{Job: redisq.Job{ID: at(9)}, Lease: never, Limits: limits}, {Job: redisq.Job{ID: at(1)}, Lease: never, Limits: limits}})
+	grants, err := two.ClaimEach(ctx, consumer, []redisq.Wish{{Job: redisq.Job{ID: at(9)}, Lease: never, Limits: limits},
+		{Job: redisq.Job{ID: at(1)}, Lease: never, Limits: limits}})
 	require.NoError(t, err)
 	require.True(t, grants[0].Limited)
 	require.Zero(t, grants[0].Wait)
@@ -194,7 +196,8 @@ func retriesGetTheirShare(t *testing.T, s Server) {
 	require.Equal(t, []int{0, 2}, []int{first, again}, "three quarters of the slots")
 	require.Equal(t, c.Ready, c.Retries)
 
-	out, errs := q.EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: jobs(701, 2, 0), Lease: never}})
+	out, errs := q.EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: jobs(701, 2, 0),
+		Lease: never}})
 	require.NoError(t, errs[0])
 	require.Len(t, out[0].Leases, 2, "an offer does not wait for retries")
 	check(t, s, q)

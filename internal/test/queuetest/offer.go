@@ -31,20 +31,28 @@ func offeredIsLeasedAtOnce(t *testing.T, s Server) {
 		lease  time.Duration
 		leased int
 	}{
-		"nothing waits":          {nil, jobs(101, 3, 7), never, 3},
-		"a whole window":         {nil, jobs(101, window, 0), never, window},
-		"mixed priorities":       {nil, append(jobs(101, 2, 1), jobs(103, 2, 9)...), never, 4},
-		"others are leased":      {func(t *testing.T, q *redisq.Queue) { put(t, q, jobs(1, 2, 9), redisq.Fresh); claim(t, q, 2, never) }, jobs(101, 2, 0), never, 2},
-		"others are due later":   {func(t *testing.T, q *redisq.Queue) { put(t, q, later(1, 2, never), redisq.Fresh) }, jobs(101, 2, 0), never, 2},
-		"no lease is wanted":     {nil, jobs(101, 3, 7), 0, 0},
-		"one waits, less urgent": {func(t *testing.T, q *redisq.Queue) { put(t, q, jobs(1, 1, 0), redisq.Fresh) }, jobs(101, 2, 7), never, 0},
+		"nothing waits":    {nil, jobs(101, 3, 7), never, 3},
+		"a whole window":   {nil, jobs(101, window, 0), never, window},
+		"mixed priorities": {nil, append(jobs(101, 2, 1), jobs(103, 2, 9)...), never, 4},
+		"others are leased": {func(t *testing.T, q *redisq.Queue) {
+			put(t, q, jobs(1, 2, 9), redisq.Fresh)
+			claim(t, q, 2, never)
+		}, jobs(101, 2, 0), never, 2},
+		"others are due later": {func(t *testing.T, q *redisq.Queue) { put(t, q, later(1, 2, never), redisq.Fresh) },
+			jobs(101, 2, 0), never, 2},
+		"no lease is wanted": {nil, jobs(101, 3, 7), 0, 0},
+		"one waits, less urgent": {func(t *testing.T, q *redisq.Queue) { put(t, q, jobs(1, 1, 0), redisq.Fresh) },
+			jobs(101, 2, 7), never, 0},
 		"one is due": {func(t *testing.T, q *redisq.Queue) {
 			put(t, q, later(1, 1, time.Millisecond), redisq.Fresh)
 			s.Advance(5 * time.Millisecond)
 		}, jobs(101, 2, 7), never, 0},
-		"four windows wait for a time": {func(t *testing.T, q *redisq.Queue) { put(t, q, later(1, 4*window, never), redisq.Fresh) }, jobs(101, 2, 0), never, 0},
-		"more than a window":           {nil, jobs(101, window+1, 0), never, 0},
-		"the window has spilled":       {func(t *testing.T, q *redisq.Queue) { require.NoError(t, q.SetSpilled(ctx, consumer, 0)) }, jobs(101, 2, 7), never, 0},
+		"four windows wait for a time": {func(t *testing.T, q *redisq.Queue) {
+			put(t, q, later(1, 4*window, never), redisq.Fresh)
+		}, jobs(101, 2, 0), never, 0},
+		"more than a window": {nil, jobs(101, window+1, 0), never, 0},
+		"the window has spilled": {func(t *testing.T, q *redisq.Queue) { require.NoError(t, q.SetSpilled(ctx, consumer, 0)) },
+			jobs(101, 2, 7), never, 0},
 		"they may have come another way": {func(t *testing.T, q *redisq.Queue) {
 			put(t, q, jobs(150, 1, 0), redisq.Repeated)
 			claim(t, q, 1, never)
@@ -79,7 +87,8 @@ func offeredIsLeasedAtOnce(t *testing.T, s Server) {
 			ok, err := q.Release(ctx, consumer, out.Leases[:1])
 			require.NoError(t, err)
 			require.Equal(t, each(1, true), ok)
-			require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: c.jobs[0].Priority}, standing(t, q, c.jobs[0].ID), "uncharged")
+			require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: c.jobs[0].Priority}, standing(t, q, c.jobs[0].ID),
+				"uncharged")
 			n, err := q.Ack(ctx, consumer, idsOf(out.Leases))
 			require.NoError(t, err)
 			require.Equal(t, c.leased, n)

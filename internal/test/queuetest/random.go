@@ -212,7 +212,8 @@ func (w *walker) claimEach(rt *rapid.T) {
 	var wishes []redisq.Wish
 	limits := drawLimits(rt)
 	for range rapid.IntRange(1, 4).Draw(rt, "n") {
-		wishes = append(wishes, redisq.Wish{Job: w.drawJob(rt, w.known(rt)), Lease: durations.Draw(rt, "lease"), Insert: rapid.Bool().Draw(rt, "insert"), Limits: limits})
+		wishes = append(wishes, redisq.Wish{Job: w.drawJob(rt, w.known(rt)), Lease: durations.Draw(rt, "lease"),
+			Insert: rapid.Bool().Draw(rt, "insert"), Limits: limits})
 	}
 	w.fresh++
 	got, err := w.begin(rt).ClaimEach(context.Background(), consumer, wishes)

@@ -22,7 +22,8 @@ func endedLeaseIsReadyAgain(t *testing.T, s Server) {
 	require.Equal(t, []redisq.Job{{ID: at(1), Priority: 8, Attempts: 1}}, got.Returned)
 	require.Empty(t, got.Exhausted)
 	require.False(t, got.Empty)
-	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 8, Attempts: 1, Flags: redisq.FlagVerify}, standing(t, q, at(1)))
+	require.Equal(t, redisq.Standing{State: redisq.Ready, Priority: 8, Attempts: 1, Flags: redisq.FlagVerify},
+		standing(t, q, at(1)))
 	check(t, s, q)
 	c := claim(t, q, 10, never)
 	require.Equal(t, span(2, 1), idsOf(c.Leases), "it goes after the jobs that are ready")

@@ -337,7 +337,8 @@ func renewIsNoticed(t *testing.T, s Server) {
 func forgottenScripts(t *testing.T, s Server) {
 	ctx := context.Background()
 	q := s.Queue(100)
-	batches := []redisq.Batch{{Consumer: 1, Jobs: jobs(1, 2, 0)}, {Consumer: 2, Jobs: jobs(1, 2, 0)}, {Consumer: 1, Jobs: jobs(3, 2, 0)}}
+	batches := []redisq.Batch{{Consumer: 1, Jobs: jobs(1, 2, 0)}, {Consumer: 2, Jobs: jobs(1, 2, 0)},
+		{Consumer: 1, Jobs: jobs(3, 2, 0)}}
 	q.EnqueueMany(ctx, batches)
 	lost := watch(q)
 	require.NoError(t, s.Client.ScriptFlush(ctx).Err())
@@ -386,7 +387,8 @@ func lostLeasesComeBack(t *testing.T, s Server) {
 		check(t, s, q)
 	}
 	got := standing(t, q, at(0))
-	require.Equal(t, redisq.Standing{State: redisq.Leased, Priority: 5, Attempts: 3, Flags: redisq.FlagVerify | redisq.FlagRecovered,
+	require.Equal(t, redisq.Standing{State: redisq.Leased, Priority: 5, Attempts: 3,
+		Flags: redisq.FlagVerify | redisq.FlagRecovered,
 		Token: leases[0].Token, At: got.At}, got)
 	ok, err := q.Extend(ctx, consumer, leases[1:2], never)
 	require.NoError(t, err)

@@ -56,7 +56,8 @@ func freshJobsDoNotOvertake(t *testing.T, s Server) {
 func oneFanOutKeepsItsOrder(t *testing.T, s Server) {
 	q := s.Queue(600)
 	put(t, q, jobs(0, 590, 3), redisq.Fresh)
-	got, errs := q.EnqueueMany(context.Background(), []redisq.Batch{{Consumer: consumer, Jobs: jobs(590, redisq.MaxBatch+3, 3)}})
+	got, errs := q.EnqueueMany(context.Background(),
+		[]redisq.Batch{{Consumer: consumer, Jobs: jobs(590, redisq.MaxBatch+3, 3)}})
 	require.NoError(t, errs[0])
 	require.Equal(t, 10, got[0].Added)
 	require.Equal(t, 10, got[0].FirstSpilled)
@@ -113,7 +114,8 @@ func noRetryBelowSpilled(t *testing.T, s Server) {
 	for i := range 11 {
 		put(t, q, []redisq.Job{{ID: at(20 + i), Priority: 1, Delay: time.Hour}}, redisq.Fresh)
 	}
-	require.Equal(t, span(1, 1), peeked(), "the first attempts outside wait for the delayed ones, and not this one for them")
+	require.Equal(t, span(1, 1), peeked(), "the first attempts outside wait for the delayed ones, and not this one for "+
+		"them")
 	require.Equal(t, span(1, 1), idsOf(claimWithin(t, q, 1, strict).Leases))
 	put(t, q, []redisq.Job{{ID: at(3), Priority: 1, Attempts: 1}}, redisq.Recovered)
 	for i := range 2 {

@@ -65,7 +65,8 @@ var policies = policy.NewBook(policy.Policy{
 func newBroker(ctx context.Context, l *life) (*broker, error) {
 	w := l.w
 	store := storeSeam{l, w.store}
-	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent), bodies: share.New(share.Options{Most: bodiesMost}), stopped: make(chan struct{})}
+	b := &broker{life: l, queue: newQueueSeam(l, w.server), catalogue: catalogue.New(store, silent),
+		bodies: share.New(share.Options{Most: bodiesMost}), stopped: make(chan struct{})}
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -75,19 +76,23 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	}
 	l.seed(b.node)
 	agenda := reaper.NewAgenda()
-	b.states = consumerstate.New(consumerstate.Options{Store: store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Log: silent})
+	b.states = consumerstate.New(consumerstate.Options{Store: store, Catalogue: b.catalogue, NowMs: b.node.NowMs,
+		Log: silent})
 	b.plane = hotpath.New(hotpath.Options{
-		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l}, States: b.states, Tripped: b.states.Tripped,
+		Store: store, Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: deliverer{l}, States: b.states,
+		Tripped: b.states.Tripped,
 		Push: push.Settings{
 			Policies: policies, Lease: pushLease, Margin: pushLease - deliveryTimeout,
-			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token", UserAgent: "simulation",
+			Concurrency: 8, PerConsumer: w.plan.each, Bytes: 1 << 20, TokenHeader: "X-Broker-Consumer-Token",
+			UserAgent: "simulation",
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
 		Touched: agenda.Touch, Refill: agenda.Refill, Metrics: unread, Log: silent,
 		Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) }, Answered: b.answered, Journal: l.journals(),
 	})
 	if w.plan.schedules {
-		b.mover = schedule.New(schedule.Options{Store: store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Log: silent})
+		b.mover = schedule.New(schedule.Options{Store: store, Catalogue: b.catalogue, Cluster: b.node,
+			Publish: b.plane.ForwardAll, Log: silent})
 	}
 	if w.plan.responses {
 		b.responses = b.newResponses(store)
@@ -98,7 +103,8 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
 	b.reaper = reaper.New(reaper.Options{
 		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk, Agenda: agenda,
-		RationalDelay: rationalDelay, Policies: policies, Wake: b.plane.Wake, Registry: noRegistry{}, Log: silent, Forward: b.plane.Forward,
+		RationalDelay: rationalDelay, Policies: policies, Wake: b.plane.Wake, Registry: noRegistry{}, Log: silent,
+		Forward:   b.plane.Forward,
 		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
 	b.queue.onLost = func(consumer uint32) {

@@ -41,7 +41,8 @@ func TestBulkModelIsWhatTheStoreDoes(t *testing.T) {
 
 // create begins a bulk whose body is there, or is fetched.
 func (p *bulkPair) create() {
-	b := durable.Bulk{BulkOwner: durable.BulkOwner{ID: p.next()}, ChannelNo: p.channel, ProducerNo: 1, Spec: []byte("{}"), State: durable.BulkFetching}
+	b := durable.Bulk{BulkOwner: durable.BulkOwner{ID: p.next()}, ChannelNo: p.channel, ProducerNo: 1, Spec: []byte("{}"),
+		State: durable.BulkFetching}
 	var body []byte
 	if p.r.hit(500) {
 		b.State, b.Total, body = durable.BulkRunning, 9, []byte("rows")
@@ -150,12 +151,14 @@ func (p *bulkPair) expand(h durable.BulkOwner) {
 	if p.r.hit(100) {
 		at.Row++
 	}
-	step := durable.BulkStep{By: h, From: at, To: durable.BulkPosition{Row: at.Row + 4, Byte: at.Byte + 40}, Last: p.r.hit(150),
-		Bad: []durable.BadRow{{Row: at.Row + 4, Reason: "bad"}}, Reason: func(error) string { return "refused" }}
+	step := durable.BulkStep{By: h, From: at, To: durable.BulkPosition{Row: at.Row + 4, Byte: at.Byte + 40},
+		Last: p.r.hit(150),
+		Bad:  []durable.BadRow{{Row: at.Row + 4, Reason: "bad"}}, Reason: func(error) string { return "refused" }}
 	stale := p.r.hit(100)
 	rows := make([]durable.Message, 3)
 	for i := range rows {
-		rows[i] = durable.Message{ID: p.next(), ChannelNo: p.channel, ProducerNo: 1, Audience: len(p.consumers), ContentType: "t", Payload: fmt.Appendf(nil, "%d", p.r.below(2))}
+		rows[i] = durable.Message{ID: p.next(), ChannelNo: p.channel, ProducerNo: 1, Audience: len(p.consumers),
+			ContentType: "t", Payload: fmt.Appendf(nil, "%d", p.r.below(2))}
 		switch {
 		case stale:
 			rows[i].Audience++

@@ -118,7 +118,8 @@ func (f files) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p == nil || !l.awake() || !l.sleep(req.Context(), way.between(20*time.Microsecond, 5*time.Millisecond)) {
 		return nil, errConnection
 	}
-	answer := &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, ContentLength: -1, Request: req}
+	answer := &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
+		ContentLength: -1, Request: req}
 	body := io.Reader(strings.NewReader(p.file))
 	switch rates := w.plan.consumer; {
 	case !w.faulty():
@@ -139,8 +140,10 @@ func (f files) RoundTrip(req *http.Request) (*http.Response, error) {
 func (b *broker) newBulks(store storeSeam) *bulk.Bulks {
 	return bulk.New(bulk.Options{
 		Store: store, Publisher: b.plane.Publisher, Catalogue: b.catalogue, Cluster: b.node, Bodies: b.bodies,
-		Client: &http.Client{Transport: files{b.life}, CheckRedirect: noRedirect}, FetchTimeout: 5 * time.Second, MostBytes: 1 << 20,
-		Retries: policy.Policy{MaxRetries: 1000, MaxDelay: time.Second, Backoff: policy.Waits(200 * time.Millisecond)}, Log: silent,
+		Client: &http.Client{Transport: files{b.life}, CheckRedirect: noRedirect}, FetchTimeout: 5 * time.Second,
+		MostBytes: 1 << 20,
+		Retries: policy.Policy{MaxRetries: 1000, MaxDelay: time.Second,
+			Backoff: policy.Waits(200 * time.Millisecond)}, Log: silent,
 	})
 }
 
@@ -168,7 +171,8 @@ func (w *world) checkBulks(stored map[string]*durable.Message) {
 	}
 	for _, b := range w.store.bulks {
 		if b.State != durable.BulkDone || b.Rejected > 0 || b.Published != b.Total {
-			w.checker.report(b.ID, "I19: a bulk of %d rows ended in the state %d: %d published, %d duplicates, %d rejected; %s", b.Total, b.State, b.Published, b.Duplicates, b.Rejected, b.Reason)
+			w.checker.report(b.ID, "I19: a bulk of %d rows ended in the state %d: %d published, %d duplicates, %d rejected; %s",
+				b.Total, b.State, b.Published, b.Duplicates, b.Rejected, b.Reason)
 		}
 	}
 }

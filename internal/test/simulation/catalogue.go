@@ -16,7 +16,8 @@ func (s *store) putProducer(id, settings string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
-	s.producers = append(s.producers, durable.Producer{No: uint32(len(s.producers) + 1), ID: id, Token: "t-" + id, Settings: settings, Version: s.version})
+	s.producers = append(s.producers, durable.Producer{No: uint32(len(s.producers) + 1), ID: id, Token: "t-" + id,
+		Settings: settings, Version: s.version})
 }
 
 func (s *store) putChannel(id string) uint32 {
@@ -34,7 +35,8 @@ func (s *store) putConsumer(channel uint32, kind durable.ConsumerType, policy st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := fmt.Sprintf("k%d", len(s.consumers)+1)
-	return s.addConsumer(durable.Consumer{ChannelNo: channel, ID: id, Token: "t-" + id, CallbackURL: "http://" + id + ".example/", Type: kind, Policy: policy, Since: since})
+	return s.addConsumer(durable.Consumer{ChannelNo: channel, ID: id, Token: "t-" + id, CallbackURL: "http://" + id +
+		".example/", Type: kind, Policy: policy, Since: since})
 }
 
 // addConsumer adds a consumer to its channel. Call it with mu held.
@@ -75,7 +77,8 @@ func (s *store) pastOf(consumer uint32, lease redisq.Lease) (past []ident.ID) {
 		return nil
 	}
 	for _, p := range s.messages[k.ChannelNo] {
-		if joined(p.ID, p.Audience, k) && p.ID.Compare(m.ID) < 0 && p.Priority >= m.Priority && s.state(jobKey{consumer, p.ID}).Status == durable.Waiting {
+		if joined(p.ID, p.Audience, k) && p.ID.Compare(m.ID) < 0 && p.Priority >= m.Priority &&
+			s.state(jobKey{consumer, p.ID}).Status == durable.Waiting {
 			past = append(past, p.ID)
 		}
 	}
@@ -87,7 +90,8 @@ func (s *store) pastOf(consumer uint32, lease redisq.Lease) (past []ident.ID) {
 func (s *store) behind(consumer uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.flaw != pastIsForgotten && consumer > 0 && int(consumer) <= len(s.consumers) && s.consumers[consumer-1].Since != none
+	return s.flaw != pastIsForgotten && consumer > 0 && int(consumer) <= len(s.consumers) &&
+		s.consumers[consumer-1].Since != none
 }
 
 func (s *store) consumer(no uint32) durable.Consumer {

@@ -74,7 +74,8 @@ type checker struct {
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, jobs: map[jobKey]*trace{}, calls: map[*disturbance]struct{}{}, arrivals: map[uint32][]time.Duration{}}
+	return &checker{w: w, jobs: map[jobKey]*trace{}, calls: map[*disturbance]struct{}{},
+		arrivals: map[uint32][]time.Duration{}}
 }
 
 // fail records a violation. Call it with mu held.
@@ -121,9 +122,11 @@ func (c *checker) granted(l *life, consumer uint32, lease redisq.Lease, asked ti
 	defer c.mu.Unlock()
 	t := c.trace(jobKey{consumer, lease.ID})
 	now := c.w.now()
-	g := &grant{life: l.no, token: lease.Token, attempt: lease.Attempt, asked: asked.Sub(c.w.start), at: now, span: span, until: now + span}
+	g := &grant{life: l.no, token: lease.Token, attempt: lease.Attempt, asked: asked.Sub(c.w.start), at: now, span: span,
+		until: now + span}
 	if t.live != nil && t.live.until > now && !c.disturbed.hit(0, t.live.at, now) {
-		c.fail(lease.ID, "I6: consumer %d: leased to broker %d as %s while %s of broker %d is live", consumer, l.no, g.token, t.live.token, t.live.life)
+		c.fail(lease.ID, "I6: consumer %d: leased to broker %d as %s while %s of broker %d is live", consumer, l.no, g.token,
+			t.live.token, t.live.life)
 	}
 	t.live = g
 	t.grants = append(t.grants, g)
@@ -279,7 +282,8 @@ func (c *checker) marked(l *life) {
 	for consumer, mark := range s.marks {
 		k := s.consumers[consumer-1]
 		for _, m := range s.messages[k.ChannelNo] {
-			if m.ID.Compare(mark) <= 0 && concerns(m.ID, m.Audience, k) && s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
+			if m.ID.Compare(mark) <= 0 && concerns(m.ID, m.Audience, k) &&
+				s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
 				c.report(m.ID, "I1: consumer %d: broker %d settled past a job without outcome", consumer, l.no)
 			}
 		}

@@ -24,7 +24,9 @@ type deliverer struct{ l *life }
 func (d deliverer) Target(_ egress.Rule, rawURL, _ string) (push.Target, error) {
 	if rawURL == senderURL {
 		consumers := d.l.w.store.changes(0).Consumers
-		return target{d.l, consumers[slices.IndexFunc(consumers, func(k durable.Consumer) bool { return k.CallbackURL == senderURL })].No}, nil
+		return target{d.l, consumers[slices.IndexFunc(consumers, func(k durable.Consumer) bool {
+			return k.CallbackURL == senderURL
+		})].No}, nil
 	}
 	no, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(rawURL, "http://k"), ".example/"))
 	if err != nil {
@@ -157,7 +159,8 @@ func (t target) arrive(req *fasthttp.Request, job string, attempt int) *handed {
 		return w.checker.hand(t.l, k, id, attempt)
 	}
 	if string(h.Peek("X-Broker-Channel-ID")) != ch.ID || string(h.Peek("X-Broker-Consumer-ID")) != k.ID ||
-		string(h.Peek("X-Broker-Consumer-Token")) != k.Token || string(h.ContentType()) != contentType || string(h.Peek("X-Trace")) != "x-"+string(req.Body()) {
+		string(h.Peek("X-Broker-Consumer-Token")) != k.Token || string(h.ContentType()) != contentType ||
+		string(h.Peek("X-Trace")) != "x-"+string(req.Body()) {
 		w.checker.report(id, "I4: consumer %d got headers of another: %s", k.No, h.String())
 		return nil
 	}
@@ -168,7 +171,8 @@ func (t target) arrive(req *fasthttp.Request, job string, attempt int) *handed {
 		}
 		k = copied
 	}
-	w.arrived(k, id, string(h.Peek("X-Broker-Message-ID")), string(h.Peek("X-Broker-Message-Priority")), string(req.Body()))
+	w.arrived(k, id, string(h.Peek("X-Broker-Message-ID")), string(h.Peek("X-Broker-Message-Priority")),
+		string(req.Body()))
 	w.checkPrompt(k, id, attempt)
 	return w.checker.hand(t.l, k, id, attempt)
 }
@@ -182,7 +186,8 @@ func (w *world) arrived(k durable.Consumer, id ident.ID, publicID, priority, pay
 		return
 	}
 	m := found[0]
-	if string(m.Payload) != payload || m.PathID() != publicID || strconv.Itoa(m.Priority) != priority || !concerns(m.ID, m.Audience, k) {
+	if string(m.Payload) != payload || m.PathID() != publicID || strconv.Itoa(m.Priority) != priority ||
+		!concerns(m.ID, m.Audience, k) {
 		w.checker.report(id, "I4: consumer %d got %q as %q with priority %s; stored is %q with priority %d for %d consumers",
 			k.No, payload, publicID, priority, m.Payload, m.Priority, m.Audience)
 	}

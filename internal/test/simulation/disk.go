@@ -333,7 +333,8 @@ func (d *disk) left() string {
 	defer d.mu.Unlock()
 	for _, path := range d.paths() {
 		if strings.HasSuffix(path, ".wal") || strings.HasSuffix(path, receiptsSuffix) {
-			return fmt.Sprintf("the journal has the file %s of %d bytes", strings.TrimPrefix(path, d.w.folders), len(d.files[path].data))
+			return fmt.Sprintf("the journal has the file %s of %d bytes", strings.TrimPrefix(path, d.w.folders),
+				len(d.files[path].data))
 		}
 	}
 	return ""

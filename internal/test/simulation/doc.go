@@ -8,7 +8,8 @@
 //     microseconds. Store and Redis have their own clocks. Both are wrong by a constant, that of
 //     Redis also jumps, and that of the store's server goes back.
 //   - store: a store in memory that keeps the promises of durable.Store. It is the truth and
-//     outlives every broker. Its outcomes, watermarks, leases and clock go back to an earlier state. TestStoreModelIsWhatTheStoreDoes compares it with SQLite.
+//     outlives every broker. Its outcomes, watermarks, leases and clock go back to an earlier
+//     state. TestStoreModelIsWhatTheStoreDoes compares it with SQLite.
 //   - queue: the scripts of redisq on maps. It is wiped, restarted empty and restored from an old
 //     snapshot. TestQueueModelIsWhatTheScriptsDo compares it with the real scripts.
 //   - deliverer: consumers that answer, refuse, hang, and lose answers; some hang all the time.

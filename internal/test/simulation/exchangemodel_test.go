@@ -24,7 +24,8 @@ func (p *storePair) consumer() durable.Consumer { return p.consumers[p.r.below(l
 
 // exchange is a random exchange of a job.
 func (p *storePair) exchange() *durable.Exchange {
-	e := &durable.Exchange{ConsumerNo: p.consumer().No, ID: p.id(), State: durable.DeliveredReceiver, GoesBack: p.r.hit(700), Attempt: 1 + p.r.below(3),
+	e := &durable.Exchange{ConsumerNo: p.consumer().No, ID: p.id(), State: durable.DeliveredReceiver,
+		GoesBack: p.r.hit(700), Attempt: 1 + p.r.below(3),
 		Status: 202, DeliveredMs: 1000, DeadlineMs: 5000, DueMs: int64(1000 + p.r.below(5)), URL: "http://k.example/result"}
 	if p.r.hit(200) {
 		e.KeepMs = 50
@@ -45,12 +46,14 @@ func TestExchangeModelIsWhatTheStoreDoes(t *testing.T) {
 		switch p.r.below(8) {
 		case 0, 1, 2:
 			e := p.exchange()
-			rows := []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: e.ConsumerNo, ID: e.ID, Attempts: 1, AtMs: 1000, StatusCode: 200, Exchange: e}}
+			rows := []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: e.ConsumerNo, ID: e.ID, Attempts: 1,
+				AtMs: 1000, StatusCode: 200, Exchange: e}}
 			require.NoError(t, p.real.Record(ctx, rows))
 			p.model.record(rows)
 		case 3:
-			rows := []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: k, ID: ids[1], Attempts: 1, AtMs: 1003, StatusCode: 200,
-				ReplyTo: durable.ExchangeKey{ConsumerNo: p.consumer().No, ID: ids[0]}}}
+			rows := []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: k, ID: ids[1], Attempts: 1, AtMs: 1003,
+				StatusCode: 200,
+				ReplyTo:    durable.ExchangeKey{ConsumerNo: p.consumer().No, ID: ids[0]}}}
 			require.NoError(t, p.real.Record(ctx, rows))
 			p.model.record(rows)
 		case 4, 5:
@@ -120,7 +123,8 @@ func TestReplayModelIsWhatTheStoreDoes(t *testing.T) {
 		current, _ := p.model.replay(no)
 		switch p.r.below(6) {
 		case 0:
-			r := durable.Replay{ChannelNo: p.channel, ConsumerNo: k.No, After: p.id(), Through: p.id(), Of: durable.ReplayOf(p.r.below(3)), Matched: 3}
+			r := durable.Replay{ChannelNo: p.channel, ConsumerNo: k.No, After: p.id(), Through: p.id(),
+				Of: durable.ReplayOf(p.r.below(3)), Matched: 3}
 			got, err := p.real.CreateReplay(ctx, r)
 			want, wantErr := p.model.createReplay(r)
 			require.Equal(t, wantErr == nil, err == nil)

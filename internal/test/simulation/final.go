@@ -41,7 +41,8 @@ func (w *world) unfinished() (string, ident.ID) {
 			return fmt.Sprintf("consumer %d has %d jobs in Redis that are over (I8)", consumer, ready+delayed+leased), none
 		}
 		if k.Spilled >= 0 {
-			return fmt.Sprintf("consumer %d has jobs of priority %d outside the window although none is open", consumer, k.Spilled), none
+			return fmt.Sprintf("consumer %d has jobs of priority %d outside the window although none is open", consumer,
+				k.Spilled), none
 		}
 	}
 	return "", none
@@ -58,7 +59,8 @@ func (w *world) openJob() (string, ident.ID) {
 				continue
 			}
 			if state := s.state(jobKey{k.No, m.ID}); state.Status != durable.Delivered && state.Status != durable.Dead {
-				return fmt.Sprintf("consumer %d has an open job, status %d after %d attempts", k.No, state.Status, state.Attempts), m.ID
+				return fmt.Sprintf("consumer %d has an open job, status %d after %d attempts", k.No, state.Status, state.Attempts),
+					m.ID
 			}
 		}
 	}
@@ -132,7 +134,8 @@ func (w *world) judge(p *post, m *durable.Message) {
 func (w *world) reached(p *post, t try, m *durable.Message) {
 	for _, k := range w.store.consumers {
 		if k.ChannelNo == p.channel && w.joined[k.No] < t.sent && !concerns(m.ID, m.Audience, k) {
-			w.checker.report(m.ID, "I1: %q was posted after consumer %d joined, and is for the first %d only", p.payload, k.No, m.Audience)
+			w.checker.report(m.ID, "I1: %q was posted after consumer %d joined, and is for the first %d only", p.payload, k.No,
+				m.Audience)
 		}
 	}
 }

@@ -79,7 +79,8 @@ func (r *server) ackFirst(outcomes []durable.Outcome) {
 // mix is the effect of payloadsAreMixed on messages that are read.
 func mix(msgs []durable.Message, all []*durable.Message) {
 	for i := range msgs {
-		if other := all[(slices.IndexFunc(all, func(m *durable.Message) bool { return m.ID == msgs[i].ID })+1)%len(all)]; noFlaw.strikes(msgs[i].ID) {
+		if other := all[(slices.IndexFunc(all, func(m *durable.Message) bool { return m.ID == msgs[i].ID })+
+			1)%len(all)]; noFlaw.strikes(msgs[i].ID) {
 			msgs[i].Payload = other.Payload
 		}
 	}

@@ -22,39 +22,52 @@ func TestEachFlawIsFound(t *testing.T) {
 		as   string      // invariants, any of them
 		with func(*plan) // what has to happen for it to show
 	}{
-		"the store forgets a commit":                          {commitIsForgotten, "I1 I3", nil},
-		"the insert has no guard":                             {guardIsOff, "I1", nil},
-		"the store ignores message IDs of producers":          {keysAreForgotten, "I9", nil},
-		"the store forgets an outcome":                        {recordIsForgotten, "I1 I2", nil},
-		"the store does not tell that a job is over":          {statesAreHidden, "I2", nil},
-		"the store returns the payload of another message":    {payloadsAreMixed, "I4", nil},
-		"the store's clock goes back with its server's":       {storeClockGoesBack, "I1", stepsBack},
-		"brokers ignore that the store went back":             {historyIsIgnored, "I5 I1", goesBack},
-		"a settled mark is stored too far ahead":              {marksRunAhead, "I1", long},
-		"Redis ends leases that live":                         {leaseIsForgotten, "I6", nil},
-		"Redis takes jobs for known that it does not have":    {offerIsForgotten, "I5 I20", nil},
-		"a wiped Redis keeps its epochs":                      {wipeIsHidden, "I5 I6 I20", wipes},
-		"nobody notices that another Redis process answers":   {runIsIgnored, "I2 I5", restores},
-		"Redis hears of an outcome before the store":          {ackBeforeRecord, "I2 I5 I6", nil},
-		"a wiped Redis is not given its leases back":          {leasesAreNotHeld, "I6", wipesUnderWay},
-		"Redis does not see that its clock went back":         {clockIsTrusted, "I5", clockGoesBack},
-		"a message with open jobs is removed":                 {openIsPurged, "I1", retains},
-		"the store names no message before another one":       {chainIsForgotten, "I14", func(p *plan) { p.orders = true }},
-		"Redis grants leases beyond the rate":                 {ratesAreIgnored, "I15", func(p *plan) { p.rates = true }},
-		"a schedule waits on after its message":               {movesAreForgotten, "I9", func(p *plan) { p.schedules = true }},
-		"a scheduled message is due too early":                {timesAreEarly, "I16", func(p *plan) { p.schedules = true }},
-		"a schedule is sent as it was before a change":        {changesAreIgnored, "I16", func(p *plan) { p.schedules = true }},
-		"a response is not stored with its outcome":           {responsesAreForgotten, "I17", func(p *plan) { p.responses = true }},
-		"a delivered reply does not end its exchange":         {repliesAreForgotten, "I5", func(p *plan) { p.responses = true }},
-		"a replay is said to be further than it is":           {progressRunsAhead, "I18", func(p *plan) { p.replays = true }},
-		"the progress of a replay has no condition":           {progressIsUnguarded, "I18", lateProgress},
-		"a step of a bulk has no condition":                   {stepsAreUnguarded, "I9 I19", lateSteps},
-		"the checkpoint of a bulk is not stored":              {checkpointIsForgotten, "I9 I19", func(p *plan) { p.bulks = true }},
+		"the store forgets a commit":                        {commitIsForgotten, "I1 I3", nil},
+		"the insert has no guard":                           {guardIsOff, "I1", nil},
+		"the store ignores message IDs of producers":        {keysAreForgotten, "I9", nil},
+		"the store forgets an outcome":                      {recordIsForgotten, "I1 I2", nil},
+		"the store does not tell that a job is over":        {statesAreHidden, "I2", nil},
+		"the store returns the payload of another message":  {payloadsAreMixed, "I4", nil},
+		"the store's clock goes back with its server's":     {storeClockGoesBack, "I1", stepsBack},
+		"brokers ignore that the store went back":           {historyIsIgnored, "I5 I1", goesBack},
+		"a settled mark is stored too far ahead":            {marksRunAhead, "I1", long},
+		"Redis ends leases that live":                       {leaseIsForgotten, "I6", nil},
+		"Redis takes jobs for known that it does not have":  {offerIsForgotten, "I5 I20", nil},
+		"a wiped Redis keeps its epochs":                    {wipeIsHidden, "I5 I6 I20", wipes},
+		"nobody notices that another Redis process answers": {runIsIgnored, "I2 I5", restores},
+		"Redis hears of an outcome before the store":        {ackBeforeRecord, "I2 I5 I6", nil},
+		"a wiped Redis is not given its leases back":        {leasesAreNotHeld, "I6", wipesUnderWay},
+		"Redis does not see that its clock went back":       {clockIsTrusted, "I5", clockGoesBack},
+		"a message with open jobs is removed":               {openIsPurged, "I1", retains},
+		"the store names no message before another one":     {chainIsForgotten, "I14", func(p *plan) { p.orders = true }},
+		"Redis grants leases beyond the rate":               {ratesAreIgnored, "I15", func(p *plan) { p.rates = true }},
+		"a schedule waits on after its message": {movesAreForgotten, "I9", func(p *plan) {
+			p.schedules = true
+		}},
+		"a scheduled message is due too early": {timesAreEarly, "I16", func(p *plan) { p.schedules = true }},
+		"a schedule is sent as it was before a change": {changesAreIgnored, "I16", func(p *plan) {
+			p.schedules = true
+		}},
+		"a response is not stored with its outcome": {responsesAreForgotten, "I17", func(p *plan) {
+			p.responses = true
+		}},
+		"a delivered reply does not end its exchange": {repliesAreForgotten, "I5", func(p *plan) {
+			p.responses = true
+		}},
+		"a replay is said to be further than it is": {progressRunsAhead, "I18", func(p *plan) { p.replays = true }},
+		"the progress of a replay has no condition": {progressIsUnguarded, "I18", lateProgress},
+		"a step of a bulk has no condition":         {stepsAreUnguarded, "I9 I19", lateSteps},
+		"the checkpoint of a bulk is not stored": {checkpointIsForgotten, "I9 I19", func(p *plan) {
+			p.bulks = true
+		}},
 		"a consumer gets the present before its past":         {pastIsForgotten, "I20", func(p *plan) { p.late = 4 }},
 		"a flush of the journal does not reach the disk":      {flushIsForgotten, "I21", journals},
 		"a replay of a journal stores again what it stored":   {receiptKeysAreForgotten, "I9", journals},
 		"a journal is removed before its messages are stored": {journalIsRemoved, "I21", journals},
-		"the rest of a damaged file is taken for a torn end":  {damageIsSilent, "I21", func(p *plan) { journals(p); p.journal.flips = 1000 }},
+		"the rest of a damaged file is taken for a torn end": {damageIsSilent, "I21", func(p *plan) {
+			journals(p)
+			p.journal.flips = 1000
+		}},
 		"a bound has no shares":                               {sharesAreOff, "I23", greedy},
 		"the room of a body that broke off is not free again": {roomIsForgotten, "I23", greedy},
 		"a consumer that hangs keeps others":                  {hangsSpread, "I24", hangs},

@@ -111,7 +111,8 @@ func (w *world) checkRoom(b *broker, n int64) {
 		b.bodies.Give(k, n)
 		return
 	}
-	w.checker.report(none, "I23: broker %d has no room for %d bytes of a producer that holds %d; all hold %d of %d", b.life.no, n, held, b.bodies.Taken(), b.bodies.Most())
+	w.checker.report(none, "I23: broker %d has no room for %d bytes of a producer that holds %d; all hold %d of %d",
+		b.life.no, n, held, b.bodies.Taken(), b.bodies.Most())
 }
 
 // drip posts one body that never comes to its end.
@@ -119,10 +120,12 @@ func (w *world) drip(b *broker, producer int, until time.Time, r *chance) {
 	ch := w.store.channel(w.channels[r.below(len(w.channels))])
 	id := greedyName(producer)
 	rc := &fasthttp.RequestCtx{}
-	body := &dripping{until: until, fast: 8<<10 + r.below(160<<10), pause: r.between(50*time.Millisecond, 400*time.Millisecond), ended: make(chan struct{})}
+	body := &dripping{until: until, fast: 8<<10 + r.below(160<<10), pause: r.between(50*time.Millisecond,
+		400*time.Millisecond), ended: make(chan struct{})}
 	rc.Init2(body, nil, true)
 	rc.Request.Header.SetMethod(fasthttp.MethodPost)
-	for name, value := range map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Producer-ID": id, "X-Broker-Producer-Token": "t-" + id} {
+	for name, value := range map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Producer-ID": id,
+		"X-Broker-Producer-Token": "t-" + id} {
 		rc.Request.Header.Set(name, value)
 	}
 	rc.Request.Header.SetContentType(contentType)

@@ -99,7 +99,8 @@ const promptly = deliveryTimeout / 2
 // checkPrompt checks that a message comes to a consumer without waiting for the neighbours (I24). Where
 // something else keeps jobs back, nothing is checked.
 func (w *world) checkPrompt(k durable.Consumer, id ident.ID, attempt int) {
-	if w.plan.hanging.consumers == 0 || !w.plan.calm || w.hung[k.No] || attempt != 1 || k.Policy != "" || k.Since != none || k.Type != durable.Push || w.plan.window < 1000 {
+	if w.plan.hanging.consumers == 0 || !w.plan.calm || w.hung[k.No] || attempt != 1 || k.Policy != "" ||
+		k.Since != none || k.Type != durable.Push || w.plan.window < 1000 {
 		return
 	}
 	age := time.Duration(w.store.nowMs()-id.Millis()) * time.Millisecond
@@ -131,7 +132,8 @@ func (w *world) checkHung() {
 			case state.Status == durable.Dead && requests == maxAttempts && state.Attempts == maxAttempts:
 			case state.Status == durable.Delivered && !w.hangsAlways(k.No) && requests <= maxAttempts:
 			default:
-				c.report(m.ID, "I24: consumer %d hangs; its job has status %d after %d attempts and %d requests", k.No, state.Status, state.Attempts, requests)
+				c.report(m.ID, "I24: consumer %d hangs; its job has status %d after %d attempts and %d requests", k.No,
+					state.Status, state.Attempts, requests)
 			}
 		}
 	}

@@ -51,10 +51,12 @@ func newJournaling(seed uint64, p *plan) (j journaling) {
 	}
 	j.crash, j.fail = []int{0, 30, 150}[c.below(3)], []int{0, 0, 60}[c.below(3)]
 	for range c.below(4) {
-		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: storeAway, span: c.between(200*time.Millisecond, 5*time.Second)})
+		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: storeAway, span: c.between(200*time.Millisecond,
+			5*time.Second)})
 	}
 	for range c.below(3) {
-		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: diskFull, span: c.between(200*time.Millisecond, 3*time.Second)})
+		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: diskFull, span: c.between(200*time.Millisecond,
+			3*time.Second)})
 	}
 	for range c.below(2) {
 		p.events = append(p.events, trouble{at: c.between(0, p.active), kind: vacate, slot: c.below(p.brokers)})
@@ -70,7 +72,8 @@ func (w *world) takeIn() {
 		if !w.plan.journal.on || i > 0 && r.hit(500) {
 			continue
 		}
-		record, err := policy.MergeIntake("", map[string]string{"ack": "journal", "latencyBudget": w.plan.journal.budget.String()})
+		record, err := policy.MergeIntake("", map[string]string{"ack": "journal",
+			"latencyBudget": w.plan.journal.budget.String()})
 		if err != nil {
 			panic(err) // a duration within its bounds
 		}
@@ -249,7 +252,8 @@ func (w *world) journalled(p *post, t try, m *durable.Message) {
 	id, ok := journal.ParseReceipt(t.id, sign)
 	r, known := w.store.receiptsOf([]durable.ReceiptID{durable.ReceiptID(id)})[durable.ReceiptID(id)]
 	if !ok || !known || r.Message != m.PathID() {
-		w.checker.report(m.ID, "I21: the receipt %q of %q leads to %q: valid %t, known %t %s", t.id, p.payload, r.Message, ok, known, r.Reason)
+		w.checker.report(m.ID, "I21: the receipt %q of %q leads to %q: valid %t, known %t %s", t.id, p.payload, r.Message, ok,
+			known, r.Reason)
 	}
 	for _, earlier := range p.tries { // whose answer was lost, it may have been stored by
 		if earlier.unknown() {

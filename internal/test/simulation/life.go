@@ -147,7 +147,8 @@ type fate struct {
 
 func (l *life) fate(c call) fate {
 	r := l.chance(c.op, c.consumer)
-	f := fate{before: r.between(10*time.Microsecond, 200*time.Microsecond), after: r.between(10*time.Microsecond, 200*time.Microsecond)}
+	f := fate{before: r.between(10*time.Microsecond, 200*time.Microsecond), after: r.between(10*time.Microsecond,
+		200*time.Microsecond)}
 	if !l.w.faulty() {
 		return f
 	}

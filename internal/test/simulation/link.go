@@ -38,7 +38,8 @@ const maxRounds = 6
 
 // run runs a script, which gets the keys and TIME. It can reach Redis for a while
 // after its client has given up on it.
-func (q *link) run(ctx context.Context, op string, consumer uint32, script func(k *queuemodel.Consumer, now int64)) error {
+func (q *link) run(ctx context.Context, op string, consumer uint32, script func(k *queuemodel.Consumer,
+	now int64)) error {
 	_, err := q.sent(ctx, op, consumer, script)
 	return err
 }
@@ -47,7 +48,8 @@ func (q *link) run(ctx context.Context, op string, consumer uint32, script func(
 const longCall = 100 * time.Millisecond
 
 // sent is run that tells the epoch that the script was sent with last.
-func (q *link) sent(ctx context.Context, op string, consumer uint32, script func(k *queuemodel.Consumer, now int64)) (string, error) {
+func (q *link) sent(ctx context.Context, op string, consumer uint32, script func(k *queuemodel.Consumer,
+	now int64)) (string, error) {
 	intact := true
 	known := q.Epoch(consumer)
 	epoch := known
@@ -86,7 +88,8 @@ func (q *link) rounds(consumer uint32, script func(k *queuemodel.Consumer, now i
 
 // once runs a script if the epoch is the one known; else it returns the current
 // one, made where there was none.
-func (q *link) once(consumer uint32, known string, script func(k *queuemodel.Consumer, now int64)) (current string, done bool) {
+func (q *link) once(consumer uint32, known string, script func(k *queuemodel.Consumer, now int64)) (current string,
+	done bool) {
 	r := q.r
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -74,7 +74,8 @@ func (t storeSeam) Successors(ctx context.Context, channelNo uint32, ids []ident
 	return read(ctx, t, "Successors", channelNo, func() []durable.Head { return t.s.successors(channelNo, ids) })
 }
 
-func (q *queueSeam) Park(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error) {
+func (q *queueSeam) Park(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool,
+	error) {
 	var out []bool
 	err := q.run(ctx, "Park", consumer, func(k *queuemodel.Consumer, now int64) {
 		result := k.Park(now, q.window, leases, delays)
@@ -90,7 +91,9 @@ func (q *queueSeam) Park(ctx context.Context, consumer uint32, leases []redisq.L
 func (q *queueSeam) Unpark(ctx context.Context, consumer uint32, jobs []redisq.Job) (int, error) {
 	jobs = slices.Clone(jobs)
 	ready := 0
-	if err := q.run(ctx, "Unpark", consumer, func(k *queuemodel.Consumer, now int64) { ready = k.Unpark(now, jobs) }); err != nil {
+	if err := q.run(ctx, "Unpark", consumer, func(k *queuemodel.Consumer, now int64) {
+		ready = k.Unpark(now, jobs)
+	}); err != nil {
 		return 0, err // the script may still run
 	}
 	return ready, nil

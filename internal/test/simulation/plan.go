@@ -76,8 +76,10 @@ const (
 )
 
 func (k troubleKind) String() string {
-	return [...]string{"kill", "restart", "pause", "wipe", "restart Redis empty", "snapshot", "restore the snapshot", "Redis away",
-		"store away", "clock of Redis jumps", "redrive", "re-trigger", "", "disk full", "gone for good", "clock of the store's server goes back",
+	return [...]string{"kill", "restart", "pause", "wipe", "restart Redis empty", "snapshot", "restore the snapshot",
+		"Redis away",
+		"store away", "clock of Redis jumps", "redrive", "re-trigger", "", "disk full", "gone for good",
+		"clock of the store's server goes back",
 		"keep the state of the store", "the store goes back to it"}[k]
 }
 
@@ -133,19 +135,23 @@ func drawPlan(seed uint64) plan {
 			continue
 		}
 		for range 1 + c.below(2) {
-			p.events = append(p.events, trouble{at: c.between(0, p.active), kind: kind, slot: c.below(p.brokers), span: c.between(200*time.Millisecond, 5*time.Second)})
+			p.events = append(p.events, trouble{at: c.between(0, p.active), kind: kind, slot: c.below(p.brokers),
+				span: c.between(200*time.Millisecond, 5*time.Second)})
 		}
 	}
 	clock := draw(seed, word("store clock")) // a draw of its own: the others stay
 	if clock.hit(250) && !p.schedules {      // whose times are those of the store's clock, which stands for a moment
 		for range 1 + clock.below(2) {
-			p.events = append(p.events, trouble{at: clock.between(0, p.active), kind: stepBack, span: clock.between(200*time.Millisecond, 10*time.Second)})
+			p.events = append(p.events, trouble{at: clock.between(0, p.active), kind: stepBack,
+				span: clock.between(200*time.Millisecond, 10*time.Second)})
 		}
 	}
 	older := draw(seed, word("older state"))
-	if older.hit(150) && !p.schedules && !p.responses && !p.replays && !p.bulks && !p.orders { // of which the state is not kept
+	// of which the state is not kept
+	if older.hit(150) && !p.schedules && !p.responses && !p.replays && !p.bulks && !p.orders {
 		at := older.between(time.Second, p.active/2)
-		p.events = append(p.events, trouble{at: at, kind: keepState}, trouble{at: at + older.between(1500*time.Millisecond, p.active/2), kind: goBack})
+		p.events = append(p.events, trouble{at: at, kind: keepState}, trouble{at: at + older.between(1500*time.Millisecond,
+			p.active/2), kind: goBack})
 	}
 	return p
 }

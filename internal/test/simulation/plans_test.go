@@ -71,7 +71,8 @@ func (p *plan) repeat(times int, kinds ...troubleKind) {
 	p.calm = false
 	n := times * len(kinds)
 	for i := range n {
-		p.events = append(p.events, trouble{at: p.active * time.Duration(i+1) / time.Duration(n+1), kind: kinds[i%len(kinds)]})
+		p.events = append(p.events, trouble{at: p.active * time.Duration(i+1) / time.Duration(n+1),
+			kind: kinds[i%len(kinds)]})
 	}
 }
 

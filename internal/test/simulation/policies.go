@@ -64,10 +64,12 @@ func (w *world) checkOrder(k durable.Consumer, m *durable.Message) {
 	before := jobKey{k.No, prev.ID}
 	status := s.state(before).Status
 	s.mu.Unlock()
-	if status == durable.Delivered || p.OnBlocked == policy.Skip && (status == durable.Dead || w.checker.wasReopened(before)) {
+	if status == durable.Delivered || p.OnBlocked == policy.Skip && (status == durable.Dead ||
+		w.checker.wasReopened(before)) {
 		return
 	}
-	w.checker.report(m.ID, "I14: consumer %d got a message of %q, and the one before it, %s, has status %d", k.No, m.OrderingKey(), prev.ID, status)
+	w.checker.report(m.ID, "I14: consumer %d got a message of %q, and the one before it, %s, has status %d", k.No,
+		m.OrderingKey(), prev.ID, status)
 }
 
 // wasReopened reports whether the job was a dead letter once.

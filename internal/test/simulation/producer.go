@@ -58,7 +58,8 @@ func (w *world) produce(channel uint32, producer int) {
 	pause := 2 * w.plan.active / time.Duration(w.plan.messages+1) * 9 / 20
 	for n := range w.plan.messages {
 		time.Sleep(r.between(0, pause))
-		p := &post{channel: channel, producer: producer, payload: fmt.Sprintf("message %d of producer %d for channel %d", n, producer, channel)}
+		p := &post{channel: channel, producer: producer, payload: fmt.Sprintf("message %d of producer %d for channel %d", n,
+			producer, channel)}
 		if r.hit(500) {
 			p.key = fmt.Sprintf("key-%d-%d", producer, n)
 		}

@@ -34,7 +34,8 @@ func TestQueueModelIsWhatTheScriptsDo(t *testing.T) {
 	for seed := range uint64(20) {
 		server := miniredis.RunT(t)
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-		p := &queuePair{t: t, r: draw(seed, word("queue model")), model: queuemodel.New(), server: server, now: time.UnixMilli(1_800_000_000_000)}
+		p := &queuePair{t: t, r: draw(seed, word("queue model")), model: queuemodel.New(), server: server,
+			now: time.UnixMilli(1_800_000_000_000)}
 		p.window = 1 + p.r.below(6)
 		p.real = redisq.New(client, redisq.Options{Window: p.window, Logger: slog.New(slog.DiscardHandler)})
 		server.SetTime(p.now)
@@ -68,7 +69,8 @@ func (p *queuePair) id(n int) ident.ID {
 func (p *queuePair) known() ident.ID { return p.id(p.r.below(p.used + 1)) }
 
 func (p *queuePair) job(id ident.ID) redisq.Job {
-	return redisq.Job{ID: id, Priority: []int{0, 0, 1, 2, 1023}[p.r.below(5)], Attempts: p.r.below(2), Delay: time.Duration(max(p.r.below(60)-30, 0)) * time.Millisecond}
+	return redisq.Job{ID: id, Priority: []int{0, 0, 1, 2, 1023}[p.r.below(5)], Attempts: p.r.below(2),
+		Delay: time.Duration(max(p.r.below(60)-30, 0)) * time.Millisecond}
 }
 
 func (p *queuePair) step(ctx context.Context) {
@@ -92,7 +94,8 @@ func (p *queuePair) step(ctx context.Context) {
 		require.Equal(t, want, got)
 		p.leases = append(p.leases, got.Leases...)
 	case 5:
-		wishes := []redisq.Wish{{Job: p.job(p.known()), Lease: span, Insert: p.r.hit(300), Limits: p.limits()}, {Job: p.job(p.known()), Lease: span}}
+		wishes := []redisq.Wish{{Job: p.job(p.known()), Lease: span, Insert: p.r.hit(300), Limits: p.limits()},
+			{Job: p.job(p.known()), Lease: span}}
 		got, err := p.real.ClaimEach(ctx, 1, wishes)
 		require.NoError(t, err)
 		for i, want := range p.model.ClaimEach(now, wishes) {
@@ -153,7 +156,8 @@ func (p *queuePair) limits() redisq.Limits {
 	if p.r.hit(500) {
 		return redisq.Limits{}
 	}
-	l := redisq.Limits{Concurrency: max(p.r.below(6)-2, 0), RetryShare: []int{0, 1, 50, 90, 100}[p.r.below(5)], Slots: p.r.below(6), Retrying: p.r.below(3)}
+	l := redisq.Limits{Concurrency: max(p.r.below(6)-2, 0), RetryShare: []int{0, 1, 50, 90, 100}[p.r.below(5)],
+		Slots: p.r.below(6), Retrying: p.r.below(3)}
 	if p.r.hit(500) {
 		l.Rate = redisq.Rate{N: 1 + p.r.below(4), Per: time.Duration(1+p.r.below(300)) * time.Millisecond}
 		l.Slack = time.Duration(p.r.below(3)) * time.Millisecond

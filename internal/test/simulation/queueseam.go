@@ -24,7 +24,8 @@ func newQueueSeam(l *life, r *server) *queueSeam {
 
 func (q *queueSeam) Window() int { return q.window }
 
-func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
+func (q *queueSeam) Enqueue(ctx context.Context, consumer uint32, jobs []redisq.Job,
+	src redisq.Source) (redisq.Enqueued, error) {
 	return q.offer(ctx, redisq.Batch{Consumer: consumer, Jobs: jobs}, src)
 }
 
@@ -46,7 +47,8 @@ func (q *queueSeam) offer(ctx context.Context, b redisq.Batch, src redisq.Source
 }
 
 // enqueue is the script.
-func (q *queueSeam) enqueue(b redisq.Batch, src redisq.Source, out *redisq.Enqueued) func(k *queuemodel.Consumer, now int64) {
+func (q *queueSeam) enqueue(b redisq.Batch, src redisq.Source, out *redisq.Enqueued) func(k *queuemodel.Consumer,
+	now int64) {
 	asked := time.Now()
 	return func(k *queuemodel.Consumer, now int64) {
 		offered := b
@@ -63,12 +65,14 @@ func (q *queueSeam) enqueue(b redisq.Batch, src redisq.Source, out *redisq.Enque
 	}
 }
 
-func (q *queueSeam) Recover(ctx context.Context, consumer uint32, epoch string, jobs []redisq.Job) (redisq.Enqueued, error) {
+func (q *queueSeam) Recover(ctx context.Context, consumer uint32, epoch string, jobs []redisq.Job) (redisq.Enqueued,
+	error) {
 	return q.pinned(ctx, "Recover", consumer, epoch, jobs, redisq.Recovered)
 }
 
 // pinned is an Enqueue that is sent once: another epoch than that one ends it.
-func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoch string, jobs []redisq.Job, src redisq.Source) (redisq.Enqueued, error) {
+func (q *queueSeam) pinned(ctx context.Context, op string, consumer uint32, epoch string, jobs []redisq.Job,
+	src redisq.Source) (redisq.Enqueued, error) {
 	none := redisq.Enqueued{SpilledPriority: -1, FirstSpilled: -1}
 	if len(jobs) == 0 {
 		return none, nil
@@ -118,7 +122,8 @@ func (q *queueSeam) Notify(ctx context.Context, consumers []uint32) error {
 	return q.run(ctx, "Notify", 0, func(*queuemodel.Consumer, int64) { q.l.w.notify(nos) })
 }
 
-func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error) {
+func (q *queueSeam) Claim(ctx context.Context, consumer uint32, n int, lease time.Duration,
+	limits redisq.Limits) (redisq.Claim, error) {
 	var out redisq.Claim
 	asked := time.Now()
 	if q.r.flaw == ratesAreIgnored {
@@ -166,7 +171,8 @@ func (q *queueSeam) ClaimEach(ctx context.Context, consumer uint32, wishes []red
 }
 
 // ClaimOne is ClaimEach of one job.
-func (q *queueSeam) ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease, redisq.Standing, error) {
+func (q *queueSeam) ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration,
+	insert bool) (redisq.Lease, redisq.Standing, error) {
 	grants, err := q.ClaimEach(ctx, consumer, []redisq.Wish{{Job: job, Lease: lease, Insert: insert}})
 	if err != nil {
 		return redisq.Lease{}, redisq.Standing{}, err
@@ -174,10 +180,13 @@ func (q *queueSeam) ClaimOne(ctx context.Context, consumer uint32, job redisq.Jo
 	return grants[0].Lease, grants[0].Before, nil
 }
 
-func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool,
+	error) {
 	out := make([]bool, len(leases))
 	asked := q.l.w.now()
-	err := q.run(ctx, "Extend", consumer, func(k *queuemodel.Consumer, now int64) { copy(out, k.Extend(now, leases, lease)) })
+	err := q.run(ctx, "Extend", consumer, func(k *queuemodel.Consumer, now int64) {
+		copy(out, k.Extend(now, leases, lease))
+	})
 	if err != nil || q.l.w.now()-asked > longCall {
 		q.l.w.checker.disturb(q.l.no, asked, q.l.w.now())
 	}
@@ -187,7 +196,8 @@ func (q *queueSeam) Extend(ctx context.Context, consumer uint32, leases []redisq
 	return slices.Clone(out), nil
 }
 
-func (q *queueSeam) RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error) {
+func (q *queueSeam) RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease,
+	lease time.Duration) ([]bool, error) {
 	out := make([]bool, len(leases))
 	if q.r.flaw == leasesAreNotHeld {
 		return slices.Repeat([]bool{true}, len(leases)), nil
@@ -202,7 +212,8 @@ func (q *queueSeam) RestoreLeases(ctx context.Context, consumer uint32, leases [
 	return slices.Clone(out), nil
 }
 
-func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error) {
+func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool,
+	error) {
 	var out []bool
 	err := q.run(ctx, "Nack", consumer, func(k *queuemodel.Consumer, now int64) {
 		result := k.Nack(now, leases, delays)
@@ -215,7 +226,8 @@ func (q *queueSeam) Nack(ctx context.Context, consumer uint32, leases []redisq.L
 	return out, nil
 }
 
-func (q *queueSeam) GiveBack(ctx context.Context, consumer uint32, leases []redisq.Lease, delays []time.Duration) ([]bool, error) {
+func (q *queueSeam) GiveBack(ctx context.Context, consumer uint32, leases []redisq.Lease,
+	delays []time.Duration) ([]bool, error) {
 	var out []bool
 	err := q.run(ctx, "GiveBack", consumer, func(k *queuemodel.Consumer, now int64) {
 		result := k.GiveBack(now, leases, delays)
@@ -228,12 +240,15 @@ func (q *queueSeam) GiveBack(ctx context.Context, consumer uint32, leases []redi
 	return out, nil
 }
 
-func (q *queueSeam) Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease, time.Duration, error) {
+func (q *queueSeam) Regrant(ctx context.Context, consumer uint32, l redisq.Lease, limits redisq.Limits) (redisq.Lease,
+	time.Duration, error) {
 	if q.r.flaw == ratesAreIgnored {
 		return l, 0, nil
 	}
 	out, wait, asked := l, time.Duration(0), q.l.w.now()
-	err := q.run(ctx, "Regrant", consumer, func(k *queuemodel.Consumer, now int64) { out, wait = k.Regrant(now, l, limits) })
+	err := q.run(ctx, "Regrant", consumer, func(k *queuemodel.Consumer, now int64) {
+		out, wait = k.Regrant(now, l, limits)
+	})
 	q.l.w.checker.counted(q.l, asked, limits)
 	if err != nil { // the script may still run, and write to them
 		return l, 0, err
@@ -362,9 +377,12 @@ func (q *queueSeam) Probe(ctx context.Context, consumer uint32, ids []ident.ID) 
 	return out, nil
 }
 
-func (q *queueSeam) Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error) {
+func (q *queueSeam) Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting,
+	error) {
 	var out []redisq.Waiting
-	err := q.run(ctx, "Peek", consumer, func(k *queuemodel.Consumer, now int64) { out = k.Peek(now, q.window, after, limit) })
+	err := q.run(ctx, "Peek", consumer, func(k *queuemodel.Consumer, now int64) {
+		out = k.Peek(now, q.window, after, limit)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +417,9 @@ func (q *queueSeam) Complete(ctx context.Context, consumer uint32, epoch string)
 
 func (q *queueSeam) ReplaceSpilled(ctx context.Context, consumer uint32, priority int, spills int64) (bool, error) {
 	var out bool
-	err := q.run(ctx, "ReplaceSpilled", consumer, func(k *queuemodel.Consumer, _ int64) { out = k.ReplaceSpilled(priority, spills) })
+	err := q.run(ctx, "ReplaceSpilled", consumer, func(k *queuemodel.Consumer, _ int64) {
+		out = k.ReplaceSpilled(priority, spills)
+	})
 	if err != nil {
 		return false, err
 	}

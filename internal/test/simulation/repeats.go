@@ -153,7 +153,8 @@ func (c *checker) explained(t *trace, first, again *handed) bool {
 	if t.storedAt > 0 {
 		end = min(end, t.storedAt)
 	}
-	return first.lost || t.reopened > 0 && t.opened >= first.asked || c.disturbed.hit(first.life, first.asked, end) || c.disturbed.hit(again.life, again.asked, again.at) ||
+	return first.lost || t.reopened > 0 && t.opened >= first.asked || c.disturbed.hit(first.life, first.asked, end) ||
+		c.disturbed.hit(again.life, again.asked, again.at) ||
 		c.shaken(t, first.asked)
 }
 

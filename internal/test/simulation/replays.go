@@ -22,15 +22,18 @@ func (w *world) replay() {
 		if w.now() >= w.plan.active {
 			return
 		}
-		if b == nil || k.Type != durable.Push || policies.Of(k.Policy).RateLimit.N > 0 || ident.Reserved(w.store.channel(k.ChannelNo).ID) {
+		if b == nil || k.Type != durable.Push || policies.Of(k.Policy).RateLimit.N > 0 ||
+			ident.Reserved(w.store.channel(k.ChannelNo).ID) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		store, now := storeSeam{b.life, w.store}, w.store.nowMs()
-		running, err := store.CreateReplay(ctx, durable.Replay{ChannelNo: k.ChannelNo, ConsumerNo: k.No, Of: durable.ReplayOf(r.below(3)),
+		running, err := store.CreateReplay(ctx, durable.Replay{ChannelNo: k.ChannelNo, ConsumerNo: k.No,
+			Of:    durable.ReplayOf(r.below(3)),
 			After: ident.Before(now - back.Milliseconds()), Through: ident.Before(now + 1)})
 		if err != nil && running.No != 0 { // it has one
-			_, _ = store.SetReplayState(ctx, running.No, []durable.ReplayState{durable.ReplayRunning, durable.ReplayRunning, durable.ReplayPaused, durable.ReplayPaused, durable.ReplayCancelled}[act])
+			_, _ = store.SetReplayState(ctx, running.No, []durable.ReplayState{durable.ReplayRunning, durable.ReplayRunning,
+				durable.ReplayPaused, durable.ReplayPaused, durable.ReplayCancelled}[act])
 		}
 		_ = b.catalogue.Refresh(ctx)
 		cancel()
@@ -63,7 +66,8 @@ func (w *world) copied(k durable.Consumer, id ident.ID, replay string) (durable.
 func (w *world) replaying() string {
 	for _, r := range w.store.changes(0).Replays {
 		if !r.State.Ended() {
-			return fmt.Sprintf("replay %d of consumer %d is %s, with %d jobs up to %s", r.No, r.ConsumerNo, r.State, r.Jobs, r.Settled)
+			return fmt.Sprintf("replay %d of consumer %d is %s, with %d jobs up to %s", r.No, r.ConsumerNo, r.State,
+				r.Jobs, r.Settled)
 		}
 	}
 	return ""
@@ -91,8 +95,10 @@ func (w *world) checkReplays() {
 				w.checker.report(m.ID, "I18: replay %d of consumer %d is done and has left the message out", no, k.No)
 			}
 		}
-		if delivered, dead := s.outcomesOf(no); delivered+dead != r.Matched || r.Jobs > r.Matched || r.Delivered != delivered || r.Dead != dead {
-			w.checker.report(none, "I18: replay %d has %d jobs, %d on its way, %d delivered and %d dead; its outcomes are %d and %d", no, r.Matched, r.Jobs, r.Delivered, r.Dead, delivered, dead)
+		if delivered, dead := s.outcomesOf(no); delivered+dead != r.Matched || r.Jobs > r.Matched ||
+			r.Delivered != delivered || r.Dead != dead {
+			w.checker.report(none, "I18: replay %d has %d jobs, %d on its way, %d delivered and %d dead; its outcomes are %d "+
+				"and %d", no, r.Matched, r.Jobs, r.Delivered, r.Dead, delivered, dead)
 		}
 	}
 }

@@ -31,7 +31,8 @@ func (s *store) changeSchedule(c durable.ScheduleChange) (*durable.Scheduled, er
 		m.DueMs, m.DelayMs = t.DueMs, t.DelayMs
 	}
 	if n := c.Content; n != nil {
-		m.Priority, m.TTLMs, m.ContentType, m.Headers, m.Payload, m.Addressed = n.Priority, n.TTLMs, n.ContentType, n.Headers, n.Payload, n.Addressed
+		m.Priority, m.TTLMs, m.ContentType, m.Headers, m.Payload, m.Addressed = n.Priority, n.TTLMs, n.ContentType, n.Headers,
+			n.Payload, n.Addressed
 	}
 	out := *m
 	return &out, nil

@@ -79,7 +79,8 @@ func (t target) PostKeeping(req *fasthttp.Request, timeout time.Duration, _ *egr
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !policies.Of(w.store.consumer(t.consumer).Policy).Async {
-		res.Response = &egress.Response{Headers: []byte("Content-Type:" + contentType + "\n"), Body: []byte(r.answer(k, req.Body()))}
+		res.Response = &egress.Response{Headers: []byte("Content-Type:" + contentType + "\n"),
+			Body: []byte(r.answer(k, req.Body()))}
 		return res
 	}
 	at := fmt.Sprintf("http://k%d.example/result/%s", t.consumer, job)
@@ -104,7 +105,8 @@ func (p polls) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errConnection
 	}
 	way, rates := l.chance("poll", found.k.consumer), l.w.plan.consumer
-	if !l.awake() || !l.sleep(req.Context(), way.between(20*time.Microsecond, 2*time.Millisecond)) || l.w.faulty() && way.hit(rates.refuse) {
+	if !l.awake() || !l.sleep(req.Context(), way.between(20*time.Microsecond, 2*time.Millisecond)) || l.w.faulty() &&
+		way.hit(rates.refuse) {
 		return nil, errConnection
 	}
 	status, text := http.StatusAccepted, ""
@@ -118,11 +120,13 @@ func (p polls) RoundTrip(req *http.Request) (*http.Response, error) {
 	if l.w.faulty() && way.hit(l.w.plan.crash) {
 		l.crash("after a poll")
 	}
-	if !l.sleep(req.Context(), way.between(20*time.Microsecond, 2*time.Millisecond)) || !l.awake() || l.w.faulty() && way.hit(rates.lost) {
+	if !l.sleep(req.Context(), way.between(20*time.Microsecond, 2*time.Millisecond)) || !l.awake() || l.w.faulty() &&
+		way.hit(rates.lost) {
 		return nil, errConnection
 	}
-	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {contentType}},
-		Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: req}, nil
+	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {contentType}},
+		Body:   io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: req}, nil
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -139,7 +143,8 @@ func (b *broker) newResponses(store storeSeam) *exchange.Worker {
 
 // answered tells the worker of an exchange that this broker stored.
 func (b *broker) answered(consumer uint32, _ ident.ID) {
-	if k := b.catalogue.ConsumerByNo(consumer); k != nil && b.responses != nil && policies.Of(k.Policy).Responses == policy.ResponsesCallback {
+	if k := b.catalogue.ConsumerByNo(consumer); k != nil && b.responses != nil &&
+		policies.Of(k.Policy).Responses == policy.ResponsesCallback {
 		b.responses.Stored(k.Account())
 	}
 }
@@ -159,7 +164,8 @@ func (w *world) replied(h *fasthttp.RequestHeader, id ident.ID, body string) boo
 		return true
 	case len(rows) == 0 || string(rows[0].Body) != body || !w.receivers.gave(jobKey{k.No, key.ID}, body):
 		w.checker.report(key.ID, "I17: the producer got %q, which is not the stored response of consumer %d", body, k.No)
-	case len(found) == 0 || string(h.Peek(exchange.InReplyTo)) != found[0].PublicID() || string(h.Peek(exchange.ConsumerID)) != k.ID ||
+	case len(found) == 0 || string(h.Peek(exchange.InReplyTo)) != found[0].PublicID() ||
+		string(h.Peek(exchange.ConsumerID)) != k.ID ||
 		string(h.Peek(exchange.ResponseStatus)) != strconv.Itoa(http.StatusOK):
 		w.checker.report(key.ID, "I17: the producer got headers of another reply: %s", h.String())
 	default:
@@ -212,7 +218,8 @@ func (w *world) checkResponses() {
 			case !w.receivers.gave(key, string(e.Body)):
 				w.checker.report(m.ID, "I17: consumer %d did not give the response %q", k.No, e.Body)
 			case reply == nil && w.plan.retention == 0, reply != nil && string(reply.Payload) != string(e.Body):
-				w.checker.report(m.ID, "I17: the response of consumer %d is said to be delivered, and its reply is %+v", k.No, reply)
+				w.checker.report(m.ID, "I17: the response of consumer %d is said to be delivered, and its reply is %+v",
+					k.No, reply)
 			}
 		}
 	}

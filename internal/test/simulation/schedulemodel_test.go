@@ -22,7 +22,8 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 		if p.r.hit(100) {
 			lease.Token[0]++
 		}
-		m := durable.Message{ID: ident.AtMillis(time.Now().UnixMilli()), ChannelNo: p.channel, ProducerNo: uint32(1 + n%2), Audience: len(p.consumers), ContentType: "t", Payload: []byte("x")}
+		m := durable.Message{ID: ident.AtMillis(time.Now().UnixMilli()), ChannelNo: p.channel, ProducerNo: uint32(1 + n%2),
+			Audience: len(p.consumers), ContentType: "t", Payload: []byte("x")}
 		m.ID[8], m.ID[9] = byte(n>>8), byte(n)
 		if p.r.hit(500) {
 			m.Key = fmt.Sprintf("k%d", p.r.below(20))
@@ -87,7 +88,8 @@ func TestScheduleModelIsWhatTheStoreDoes(t *testing.T) {
 		lines, err := p.real.DueLines(ctx, nowMs)
 		require.NoError(t, err)
 		require.Equal(t, p.model.dueLines(nowMs), lines)
-		turns := []durable.DueTurn{{DueLine: durable.DueLine{ProducerNo: uint32(1 + p.r.below(2)), ChannelNo: p.channel}, After: after, Limit: 5}}
+		turns := []durable.DueTurn{{DueLine: durable.DueLine{ProducerNo: uint32(1 + p.r.below(2)), ChannelNo: p.channel},
+			After: after, Limit: 5}}
 		due, err = p.real.DueOfLines(ctx, nowMs, turns)
 		require.NoError(t, err)
 		require.Equal(t, p.model.dueOfLines(nowMs, turns), due)

@@ -43,9 +43,11 @@ func simulate(t *testing.T, seed uint64, p plan, f flaw) (out outcome) {
 		}
 		w.run()
 		c := w.checker
-		out = outcome{wrong: c.wrong, digest: w.history.digest, handed: c.handedOut, repeats: c.repeated, lives: w.lives, removed: len(w.store.purged), virtual: w.now()}
+		out = outcome{wrong: c.wrong, digest: w.history.digest, handed: c.handedOut, repeats: c.repeated, lives: w.lives,
+			removed: len(w.store.purged), virtual: w.now()}
 		if c.wrong != "" {
-			out.history = fmt.Sprintf("plan: %+v\n\nthe job:\n%s\nthe end of the history:\n%s", w.plan, w.history.last(tail, c.about), w.history.last(tail, none))
+			out.history = fmt.Sprintf("plan: %+v\n\nthe job:\n%s\nthe end of the history:\n%s", w.plan,
+				w.history.last(tail, c.about), w.history.last(tail, none))
 		}
 	})
 	return out
@@ -56,7 +58,8 @@ func check(t *testing.T, seed uint64) outcome {
 	t.Helper()
 	out := simulate(t, seed, newPlan(seed), noFlaw)
 	if out.wrong != "" {
-		t.Errorf("seed %d: %s\n\n%s\nrun it again:\n  go test ./internal/test/simulation -run TestSeeds -simulation.seed=%d -simulation.times=20\n", seed, out.wrong, out.history, seed)
+		t.Errorf("seed %d: %s\n\n%s\nrun it again:\n  go test ./internal/test/simulation -run TestSeeds "+
+			"-simulation.seed=%d -simulation.times=20\n", seed, out.wrong, out.history, seed)
 	}
 	return out
 }
@@ -64,16 +67,18 @@ func check(t *testing.T, seed uint64) outcome {
 // Seeds that found a defect in the product. Without the fix each of them fails, unless a change of
 // the simulation has changed the meaning of seeds. They run first.
 var regressions = map[string][]uint64{
-	"a repeated offer after a loss put a job back that was under way":                                       {927},
-	"a broker that slept handed out leases that were over":                                                  {197, 759},
-	"a window that was full for a moment kept every later job outside, for ever":                            {608, 759, 869, 880, 884},
+	"a repeated offer after a loss put a job back that was under way": {927},
+	"a broker that slept handed out leases that were over":            {197, 759},
+	"a window that was full for a moment kept every later job outside, for ever": {608, 759,
+		869, 880, 884},
 	"jobs in the window waited for jobs outside it that were over, and nobody told the refill":              {424745},
 	"the claim that met a restored Redis first trusted what it gave, and delivered what had been delivered": {1268},
 	"an answer 410 gave its request back to the rate, and one more was sent":                                {182},
-	"a broker whose first lease was slow took the store's clock to be ahead, and walked too far":            {197, 227, 1314, 1824, 2119},
-	"a message with an ordering key overtook those that the journal held until their channel was resumed":   {14195},
-	"a file of the journal whose entries were over stayed after a write that failed":                        {7913},
-	"the receipt of a held message that the disk damaged said that it waits":                                {14177},
+	"a broker whose first lease was slow took the store's clock to be ahead, and walked too far": {197, 227,
+		1314, 1824, 2119},
+	"a message with an ordering key overtook those that the journal held until their channel was resumed": {14195},
+	"a file of the journal whose entries were over stayed after a write that failed":                      {7913},
+	"the receipt of a held message that the disk damaged said that it waits":                              {14177},
 }
 
 func TestSeedsThatFailedOnceHold(t *testing.T) {

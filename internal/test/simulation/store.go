@@ -68,9 +68,12 @@ func newStore(clock func() time.Time) *store {
 	return &store{
 		storeClock: storeClock{server: clock}, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
-		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{}, redriven: map[jobKey]int64{}, givenBack: map[jobKey]int{},
-		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{}, receipts: map[durable.ReceiptID]durable.Receipt{},
-		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{}, failures: map[uint32][]int64{}, probes: map[uint32]int64{}, holds: map[uint32]durable.Hold{},
+		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{},
+		redriven: map[jobKey]int64{}, givenBack: map[jobKey]int{},
+		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{},
+		receipts: map[durable.ReceiptID]durable.Receipt{},
+		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{},
+		failures: map[uint32][]int64{}, probes: map[uint32]int64{}, holds: map[uint32]durable.Hold{},
 	}
 }
 
@@ -194,7 +197,8 @@ func sameHeaders(a, b *durable.Message) bool {
 // guard is the condition inside the INSERT: audience, node lease, age of the ID.
 func (s *store) guard(node durable.NodeLease, m *durable.Message) bool {
 	now := s.nowMs()
-	return s.alive(node, m.ChannelNo) && s.channels[m.ChannelNo-1].Audience == m.Audience && s.nodes[node.No].Expires.UnixMilli() > now &&
+	return s.alive(node, m.ChannelNo) && s.channels[m.ChannelNo-1].Audience == m.Audience &&
+		s.nodes[node.No].Expires.UnixMilli() > now &&
 		m.ID.Millis()+durable.MaxIDAge.Milliseconds() >= now
 }
 
@@ -233,7 +237,8 @@ func (s *store) record(outcomes []durable.Outcome) {
 			known[k] = true
 		}
 	}
-	for _, kind := range []durable.OutcomeKind{durable.OutcomeRetry, durable.OutcomeGivenBack, durable.OutcomeDead, durable.OutcomeDelivered} {
+	for _, kind := range []durable.OutcomeKind{durable.OutcomeRetry, durable.OutcomeGivenBack, durable.OutcomeDead,
+		durable.OutcomeDelivered} {
 		for _, o := range sorted {
 			if o.Kind == kind && !known[attemptOf(o)] {
 				s.recordOne(o)
@@ -302,8 +307,9 @@ func (s *store) endLeases(consumer uint32, ends []durable.LeaseEnd, atMs int64) 
 	defer s.mu.Unlock()
 	for _, e := range ends {
 		if j := s.state(jobKey{consumer, e.ID}); !j.Status.Over() && j.Attempts < e.Attempt {
-			s.recordOne(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: consumer, ID: e.ID, Priority: e.Priority, Attempts: e.Attempt,
-				AtMs: atMs, NextMs: atMs, Error: "the lease ended without an outcome"})
+			s.recordOne(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: consumer, ID: e.ID, Priority: e.Priority,
+				Attempts: e.Attempt,
+				AtMs:     atMs, NextMs: atMs, Error: "the lease ended without an outcome"})
 		}
 	}
 }
@@ -360,7 +366,8 @@ func (s *store) reopen(consumer uint32, ids []ident.ID, nowMs int64, again bool)
 		s.reopenAs(k, d)
 		delete(s.givenBack, k)
 		s.redriven[k] = nowMs
-		out = append(out, durable.OpenJob{ID: id, Priority: d.Priority, Attempts: d.Attempts, NextMs: nowMs, RedrivenMs: nowMs})
+		out = append(out, durable.OpenJob{ID: id, Priority: d.Priority, Attempts: d.Attempts, NextMs: nowMs,
+			RedrivenMs: nowMs})
 	}
 	return out
 }

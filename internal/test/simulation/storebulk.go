@@ -40,7 +40,8 @@ func (s *store) nextBulkQueue(after durable.BulkQueue, nowMs int64) (q durable.B
 	defer s.mu.Unlock()
 	q.State = after.State
 	for _, b := range s.bulks {
-		if b.State == q.State && !b.Paused && b.ProducerNo > after.ProducerNo && (q.ProducerNo == 0 || b.ProducerNo < q.ProducerNo) {
+		if b.State == q.State && !b.Paused && b.ProducerNo > after.ProducerNo &&
+			(q.ProducerNo == 0 || b.ProducerNo < q.ProducerNo) {
 			q.ProducerNo = b.ProducerNo
 		}
 	}
@@ -79,7 +80,8 @@ func (s *store) withBulk(h durable.BulkOwner, change func(b *storedBulk, nowMs i
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.bulks[h.ID]
-	if b == nil || (b.Owner != h.Owner || b.Fence != h.Fence || b.Paused) && s.flaw != stepsAreUnguarded || b.State.Over() {
+	if b == nil || (b.Owner != h.Owner || b.Fence != h.Fence || b.Paused) && s.flaw != stepsAreUnguarded ||
+		b.State.Over() {
 		return durable.ErrBulkLost
 	}
 	return change(b, s.nowMs())
@@ -129,7 +131,8 @@ func (s *store) pauseBulk(id ident.ID, paused bool) {
 }
 
 // stepBulk stores a step: rows are its messages, with the IDs that they had when it was sent.
-func (s *store) stepBulk(node durable.NodeLease, step *durable.BulkStep, rows []durable.Message) (results []error, err error) {
+func (s *store) stepBulk(node durable.NodeLease, step *durable.BulkStep, rows []durable.Message) (results []error,
+	err error) {
 	err = s.withBulk(step.By, func(b *storedBulk, nowMs int64) error {
 		switch {
 		case s.flaw == stepsAreUnguarded:
@@ -230,7 +233,8 @@ func (t storeSeam) BulkChunk(ctx context.Context, id ident.ID, no int64) ([]byte
 	return body, err
 }
 
-func (t storeSeam) NextBulkQueue(ctx context.Context, after durable.BulkQueue, nowMs int64) (q durable.BulkQueue, due bool, err error) {
+func (t storeSeam) NextBulkQueue(ctx context.Context, after durable.BulkQueue, nowMs int64) (q durable.BulkQueue,
+	due bool, err error) {
 	type next struct {
 		q   durable.BulkQueue
 		due bool

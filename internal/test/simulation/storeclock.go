@@ -53,5 +53,6 @@ func (c *storeClock) raise(seen durable.Clock, passedMs int64) durable.Clock {
 		c.aheadMs.Store(0)
 	}
 	c.floorMs.Store(max(now, least))
-	return durable.Clock{FloorMs: c.floorMs.Load(), AheadMs: c.aheadMs.Load(), Steps: c.steps, Beat: c.beat, History: c.history}
+	return durable.Clock{FloorMs: c.floorMs.Load(), AheadMs: c.aheadMs.Load(), Steps: c.steps, Beat: c.beat,
+		History: c.history}
 }

@@ -144,7 +144,8 @@ func (s *store) ensureConsumer(p durable.ConsumerPut) (out durable.Consumer, cre
 			return k, false, nil
 		}
 	}
-	return s.addConsumer(durable.Consumer{ChannelNo: s.channels[i].No, ID: p.ID, Token: p.NewToken, CallbackURL: *p.CallbackURL, Type: *p.Type, Policy: record}), true, nil
+	return s.addConsumer(durable.Consumer{ChannelNo: s.channels[i].No, ID: p.ID, Token: p.NewToken,
+		CallbackURL: *p.CallbackURL, Type: *p.Type, Policy: record}), true, nil
 }
 
 func (t storeSeam) NextWork(ctx context.Context, after uint32) (consumerNo uint32, dueMs int64, err error) {
@@ -163,7 +164,8 @@ func (t storeSeam) DueWork(ctx context.Context, consumerNo uint32, nowMs int64, 
 	return read(ctx, t, "DueWork", consumerNo, func() []durable.Work { return t.s.dueWork(consumerNo, nowMs, limit) })
 }
 
-func (t storeSeam) DelayWork(ctx context.Context, consumerNo uint32, state durable.ExchangeState, ids []ident.ID, dueMs int64, tries int) error {
+func (t storeSeam) DelayWork(ctx context.Context, consumerNo uint32, state durable.ExchangeState, ids []ident.ID,
+	dueMs int64, tries int) error {
 	return t.do(ctx, "DelayWork", consumerNo, func() { t.s.delayWork(consumerNo, state, slices.Clone(ids), dueMs, tries) })
 }
 
@@ -173,7 +175,9 @@ func (t storeSeam) RestReplies(ctx context.Context, consumerNo uint32, rest []du
 	for i := range rest {
 		ids[i] = rest[i].ID
 	}
-	return t.do(ctx, "RestReplies", consumerNo, func() { t.s.delayWork(consumerNo, durable.ResponseReceived, ids, durable.Never, 0) })
+	return t.do(ctx, "RestReplies", consumerNo, func() {
+		t.s.delayWork(consumerNo, durable.ResponseReceived, ids, durable.Never, 0)
+	})
 }
 
 // NextAwaited finds nothing: the producers have a reply URL, and none of them is deleted. So the calls
@@ -196,7 +200,8 @@ func (t storeSeam) Exchanges(ctx context.Context, consumerNo uint32, ids []ident
 func (t storeSeam) MoveExchange(ctx context.Context, e durable.Exchange, from durable.ExchangeState) (bool, error) {
 	return read(ctx, t, "MoveExchange", e.ConsumerNo, func() bool {
 		moved := t.s.moveExchange(e, from)
-		t.l.note("exchange "+e.State.String(), e.ConsumerNo, e.ID, map[bool]string{true: "moved", false: "was moved before"}[moved])
+		t.l.note("exchange "+e.State.String(), e.ConsumerNo, e.ID, map[bool]string{true: "moved",
+			false: "was moved before"}[moved])
 		return moved
 	})
 }

@@ -37,7 +37,8 @@ func (t storeSeam) Expire(context.Context, []durable.Expiry, []durable.Expiry, i
 	return nil
 }
 
-func (t storeSeam) DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadHead, ident.ID, error) {
+func (t storeSeam) DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadHead,
+	ident.ID, error) {
 	dead, err := t.DeadJobs(ctx, consumerNo, from, limit)
 	var next ident.ID
 	if len(dead) == limit {

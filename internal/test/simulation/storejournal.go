@@ -80,7 +80,8 @@ func (s *store) wentBackSince(seen durable.Clock) bool {
 	return seen != durable.Clock{} && (s.history != seen.History || s.beat < seen.Beat)
 }
 
-func (t storeSeam) Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {
+func (t storeSeam) Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt,
+	error) {
 	ids = slices.Clone(ids)
 	return read(ctx, t, "Receipts", 0, func() map[durable.ReceiptID]durable.Receipt { return t.s.receiptsOf(ids) })
 }

@@ -163,7 +163,8 @@ func (p *storePair) insert() {
 	}
 	for range 1 + p.r.below(3) {
 		p.seq++
-		m := durable.Message{ID: ident.AtMillis(p.now.UnixMilli() - age), ChannelNo: p.channel, ProducerNo: 1, Audience: audience,
+		m := durable.Message{ID: ident.AtMillis(p.now.UnixMilli() - age), ChannelNo: p.channel, ProducerNo: 1,
+			Audience: audience,
 			Priority: max(p.r.below(5)-2, 0), ContentType: "t", Payload: fmt.Appendf(nil, "%d", p.seq)}
 		m.ID[8], m.ID[9] = byte(p.seq>>8), byte(p.seq)
 		if p.r.hit(400) { // often taken, by the same message or another one
@@ -217,8 +218,10 @@ func (p *storePair) record() {
 	}
 	var rows []durable.Outcome
 	for range 1 + p.r.below(4) {
-		o := durable.Outcome{Kind: durable.OutcomeKind(p.r.below(4)), ConsumerNo: p.consumers[p.r.below(len(p.consumers))].No, ID: p.id(),
-			Priority: p.r.below(3), Attempts: 1 + p.r.below(4), AtMs: 1000 + int64(p.r.below(3)), StatusCode: 500, Tracked: p.r.hit(500)}
+		o := durable.Outcome{Kind: durable.OutcomeKind(p.r.below(4)), ConsumerNo: p.consumers[p.r.below(len(p.consumers))].No,
+			ID:       p.id(),
+			Priority: p.r.below(3), Attempts: 1 + p.r.below(4), AtMs: 1000 +
+				int64(p.r.below(3)), StatusCode: 500, Tracked: p.r.hit(500)}
 		if o.Kind == durable.OutcomeRetry || o.Kind == durable.OutcomeGivenBack {
 			o.NextMs = 2000 + int64(p.r.below(1000))
 		}

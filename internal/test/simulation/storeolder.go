@@ -25,8 +25,10 @@ type olderState struct {
 func (s *store) older() *olderState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &olderState{deliveries: maps.Clone(s.deliveries), open: maps.Clone(s.open), dead: maps.Clone(s.dead), redriven: maps.Clone(s.redriven), givenBack: maps.Clone(s.givenBack),
-		attempts: maps.Clone(s.attempts), marks: maps.Clone(s.marks), nodes: slices.Clone(s.nodes), beat: s.beat, history: s.history}
+	return &olderState{deliveries: maps.Clone(s.deliveries), open: maps.Clone(s.open), dead: maps.Clone(s.dead),
+		redriven: maps.Clone(s.redriven), givenBack: maps.Clone(s.givenBack),
+		attempts: maps.Clone(s.attempts), marks: maps.Clone(s.marks), nodes: slices.Clone(s.nodes), beat: s.beat,
+		history: s.history}
 }
 
 // goBack restores a state, and returns the jobs that are open again. A state in which no broker has
@@ -42,7 +44,8 @@ func (s *store) goBack(o *olderState) (opened []jobKey) {
 			opened = append(opened, k)
 		}
 	}
-	s.deliveries, s.open, s.dead, s.redriven = maps.Clone(o.deliveries), maps.Clone(o.open), maps.Clone(o.dead), maps.Clone(o.redriven)
+	s.deliveries, s.open, s.dead, s.redriven = maps.Clone(o.deliveries), maps.Clone(o.open), maps.Clone(
+		o.dead), maps.Clone(o.redriven)
 	s.givenBack = maps.Clone(o.givenBack)
 	s.attempts, s.marks, s.nodes = maps.Clone(o.attempts), maps.Clone(o.marks), slices.Clone(o.nodes)
 	s.beat, s.history = o.beat, o.history

@@ -42,7 +42,9 @@ func (s *store) purge(p durable.Purge, removes func(*durable.Message)) durable.P
 	goes := func(id ident.ID) bool {
 		return id.Compare(p.After) > 0 && id.Compare(p.Through) <= 0 && !kept[id]
 	}
-	s.messages[p.ChannelNo] = slices.DeleteFunc(s.messages[p.ChannelNo], func(m *durable.Message) bool { return goes(m.ID) })
+	s.messages[p.ChannelNo] = slices.DeleteFunc(s.messages[p.ChannelNo], func(m *durable.Message) bool {
+		return goes(m.ID)
+	})
 	for k := range s.exchanges {
 		if s.channelOf(k.consumer) == p.ChannelNo && goes(k.id) {
 			delete(s.exchanges, k)
@@ -111,7 +113,8 @@ func (c *checker) removed(l *life, m *durable.Message) {
 		if k.ChannelNo != m.ChannelNo || !concerns(m.ID, m.Audience, k) {
 			continue
 		}
-		if status := s.state(jobKey{k.No, m.ID}).Status; status != durable.Delivered && (status != durable.Dead || c.w.plan.deadRetention == 0) {
+		if status := s.state(jobKey{k.No, m.ID}).Status; status != durable.Delivered && (status != durable.Dead ||
+			c.w.plan.deadRetention == 0) {
 			c.report(m.ID, "I1: broker %d removed a message, and its job for consumer %d is not over", l.no, k.No)
 		}
 	}

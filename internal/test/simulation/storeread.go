@@ -64,7 +64,8 @@ func (s *store) heads(channel uint32, priority int, after, through ident.ID, lim
 	defer s.mu.Unlock()
 	var out []durable.Head
 	for _, m := range s.messages[channel] {
-		if m.ID.Compare(after) > 0 && m.ID.Compare(through) <= 0 && len(out) < limit && (priority < 0 || m.Priority == priority) {
+		if m.ID.Compare(after) > 0 && m.ID.Compare(through) <= 0 && len(out) < limit &&
+			(priority < 0 || m.Priority == priority) {
 			out = append(out, durable.Head{ID: m.ID, Audience: m.Audience, Priority: m.Priority})
 		}
 	}
@@ -124,7 +125,8 @@ func (s *store) openJobs(consumer uint32, from ident.ID, limit int) []durable.Op
 	var out []durable.OpenJob
 	for k, o := range s.open {
 		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Open {
-			out = append(out, durable.OpenJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, NextMs: o.NextMs, RedrivenMs: s.redriven[k]})
+			out = append(out, durable.OpenJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, NextMs: o.NextMs,
+				RedrivenMs: s.redriven[k]})
 		}
 	}
 	slices.SortFunc(out, func(a, b durable.OpenJob) int { return a.ID.Compare(b.ID) })
@@ -224,7 +226,8 @@ func (s *store) extent() durable.Extent {
 	return e
 }
 
-func (s *store) levelDelivered(k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID, all bool) {
+func (s *store) levelDelivered(k durable.Consumer, priority int, after, through ident.ID, limit int) (last ident.ID,
+	all bool) {
 	heads := s.heads(k.ChannelNo, priority, after, through, limit)
 	last, all = through, true
 	if len(heads) == limit {

@@ -174,7 +174,8 @@ func (t storeSeam) Replay(ctx context.Context, no uint32) (durable.Replay, error
 	return a.r, err
 }
 
-func (t storeSeam) Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized, error) {
+func (t storeSeam) Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized,
+	error) {
 	return read(ctx, t, "Sizes", channelNo, func() []durable.Sized {
 		t.l.w.checker.walked(t.l, channelNo, through)
 		return t.s.sizes(channelNo, after, through, limit)

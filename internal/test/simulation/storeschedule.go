@@ -29,7 +29,8 @@ func (s *store) schedule(node durable.NodeLease, batch []durable.Scheduled) []er
 		case !s.alive(node, m.ChannelNo):
 			errs[i] = durable.ErrStale
 		case stored != nil && stored.ID == m.ID:
-		case stored != nil && repeatsMessage(&stored.Message, &m.Message) && stored.DelayMs == m.DelayMs && (stored.DueMs == m.DueMs || m.DelayMs > 0):
+		case stored != nil && repeatsMessage(&stored.Message, &m.Message) && stored.DelayMs == m.DelayMs &&
+			(stored.DueMs == m.DueMs || m.DelayMs > 0):
 			errs[i] = &durable.DuplicateError{ID: stored.ID}
 		case stored != nil, m.Key != "" && taken:
 			errs[i] = durable.ErrConflict
@@ -56,7 +57,8 @@ func (s *store) scheduledAs(m *durable.Scheduled) *durable.Scheduled {
 // reserved reports whether a waiting schedule has the key of a message that is not its own.
 func (s *store) reserved(m *durable.Message) bool {
 	for _, stored := range s.schedules {
-		if m.Key != "" && m.Occurrence == nil && stored.Status == durable.ScheduleWaiting && stored.ChannelNo == m.ChannelNo && stored.Key == m.Key {
+		if m.Key != "" && m.Occurrence == nil && stored.Status == durable.ScheduleWaiting &&
+			stored.ChannelNo == m.ChannelNo && stored.Key == m.Key {
 			return true
 		}
 	}
@@ -72,7 +74,8 @@ func (s *store) insertOccurrence(node durable.NodeLease, m durable.Message) erro
 	switch {
 	case from != nil && from.MessageID == m.ID:
 		return nil
-	case from == nil || from.Status != durable.ScheduleWaiting || from.No != o.No || from.ChangedMs != o.ChangedMs && s.flaw != changesAreIgnored:
+	case from == nil || from.Status != durable.ScheduleWaiting || from.No != o.No || from.ChangedMs != o.ChangedMs &&
+		s.flaw != changesAreIgnored:
 		return durable.ErrMoved
 	case !s.guard(node, &m):
 		return durable.ErrStale
@@ -90,7 +93,8 @@ func (s *store) due(nowMs int64, limit int) (out []durable.Due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.schedules {
-		d := durable.Due{DueLine: durable.DueLine{ProducerNo: m.ProducerNo, ChannelNo: m.ChannelNo}, ID: m.ID, AtMs: s.shown(m).DueMs, Bytes: len(m.Payload) + len(m.Headers)}
+		d := durable.Due{DueLine: durable.DueLine{ProducerNo: m.ProducerNo, ChannelNo: m.ChannelNo}, ID: m.ID,
+			AtMs: s.shown(m).DueMs, Bytes: len(m.Payload) + len(m.Headers)}
 		if m.Status == durable.ScheduleWaiting && d.AtMs <= nowMs {
 			out = append(out, d)
 		}
@@ -153,7 +157,8 @@ func (s *store) waiting() *durable.Scheduled {
 	defer s.mu.Unlock()
 	var next *durable.Scheduled
 	for _, m := range s.schedules {
-		if m.Status == durable.ScheduleWaiting && (next == nil || cmp.Or(cmp.Compare(m.DueMs, next.DueMs), m.ID.Compare(next.ID)) < 0) {
+		if m.Status == durable.ScheduleWaiting && (next == nil || cmp.Or(cmp.Compare(m.DueMs, next.DueMs),
+			m.ID.Compare(next.ID)) < 0) {
 			next = m
 		}
 	}

@@ -106,17 +106,23 @@ func (t storeSeam) Messages(ctx context.Context, channelNo uint32, ids []ident.I
 
 // MessagesUpTo has no use for a budget: payloads are small here. It reads less than
 // all now and then, as if they were not.
-func (t storeSeam) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, _ int) ([]durable.Message, int, error) {
+func (t storeSeam) MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, _ int) ([]durable.Message,
+	int, error) {
 	n := len(ids)
 	if n > 1 && ids[0][ident.Size-1]%4 == 0 {
 		n = 1 + n/2
 	}
-	msgs, err := read(ctx, t, "Messages", channelNo, func() []durable.Message { return t.s.messagesByID(channelNo, ids[:n]) })
+	msgs, err := read(ctx, t, "Messages", channelNo, func() []durable.Message {
+		return t.s.messagesByID(channelNo, ids[:n])
+	})
 	return msgs, n, err
 }
 
-func (t storeSeam) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error) {
-	return read(ctx, t, "JobStates", consumerNo, func() map[ident.ID]durable.JobState { return t.s.jobStates(consumerNo, ids) })
+func (t storeSeam) JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState,
+	error) {
+	return read(ctx, t, "JobStates", consumerNo, func() map[ident.ID]durable.JobState {
+		return t.s.jobStates(consumerNo, ids)
+	})
 }
 
 // Attempts is not called: no consumer of the simulation has a status URL.
@@ -128,18 +134,21 @@ func (t storeSeam) Job(ctx context.Context, k *durable.Consumer, id ident.ID) (d
 	return read(ctx, t, "Job", k.No, func() durable.StoredJob { return t.s.job(k, id) })
 }
 
-func (t storeSeam) ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error) {
+func (t storeSeam) ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message,
+	error) {
 	return read(ctx, t, "ListMessages", channelNo, func() []durable.Message { return t.s.list(channelNo, from, limit) })
 }
 
-func (t storeSeam) Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Head, error) {
+func (t storeSeam) Heads(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Head,
+	error) {
 	return read(ctx, t, "Heads", channelNo, func() []durable.Head {
 		t.l.w.checker.walked(t.l, channelNo, through)
 		return t.s.heads(channelNo, -1, after, through, limit)
 	})
 }
 
-func (t storeSeam) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID, limit int) ([]durable.Head, error) {
+func (t storeSeam) LevelHeads(ctx context.Context, channelNo uint32, priority int, after, through ident.ID,
+	limit int) ([]durable.Head, error) {
 	return read(ctx, t, "LevelHeads", channelNo, func() []durable.Head {
 		t.l.w.checker.walked(t.l, channelNo, through)
 		return t.s.heads(channelNo, priority, after, through, limit)
@@ -150,7 +159,8 @@ func (t storeSeam) Levels(ctx context.Context, channelNo uint32) ([]int, error) 
 	return read(ctx, t, "Levels", channelNo, func() []int { return t.s.levels(channelNo) })
 }
 
-func (t storeSeam) AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (durable.Tally, bool, error) {
+func (t storeSeam) AllDelivered(ctx context.Context, k durable.Consumer, after, through ident.ID) (durable.Tally,
+	bool, error) {
 	all, err := read(ctx, t, "AllDelivered", k.No, func() bool {
 		t.l.w.checker.walked(t.l, k.ChannelNo, through)
 		return t.s.allDelivered(k, after, through)
@@ -158,7 +168,8 @@ func (t storeSeam) AllDelivered(ctx context.Context, k durable.Consumer, after, 
 	return durable.Tally{}, all, err // the model keeps no books
 }
 
-func (t storeSeam) LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID, limit int) (ident.ID, bool, error) {
+func (t storeSeam) LevelDelivered(ctx context.Context, k durable.Consumer, priority int, after, through ident.ID,
+	limit int) (ident.ID, bool, error) {
 	type answer struct {
 		last ident.ID
 		all  bool
@@ -175,19 +186,23 @@ func (t storeSeam) LatestMessages(ctx context.Context, afterChannel uint32, limi
 	return read(ctx, t, "LatestMessages", 0, func() []durable.Latest { return t.s.latest(afterChannel, limit) })
 }
 
-func (t storeSeam) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error) {
+func (t storeSeam) OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob,
+	error) {
 	return read(ctx, t, "OpenJobs", consumerNo, func() []durable.OpenJob { return t.s.openJobs(consumerNo, from, limit) })
 }
 
-func (t storeSeam) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error) {
+func (t storeSeam) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob,
+	error) {
 	return read(ctx, t, "DeadJobs", consumerNo, func() []durable.DeadJob { return t.s.deadJobs(consumerNo, from, limit) })
 }
 
-func (t storeSeam) Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error) {
+func (t storeSeam) Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob,
+	error) {
 	return t.reopen(ctx, "Redrive", consumerNo, ids, nowMs, true)
 }
 
-func (t storeSeam) RedriveAgain(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error) {
+func (t storeSeam) RedriveAgain(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob,
+	error) {
 	return t.Redrive(ctx, consumerNo, ids, nowMs)
 }
 
@@ -202,7 +217,8 @@ func (t storeSeam) Revive(ctx context.Context, consumerNo uint32, id ident.ID, n
 	return moved[0], nil
 }
 
-func (t storeSeam) reopen(ctx context.Context, op string, consumerNo uint32, ids []ident.ID, nowMs int64, again bool) ([]durable.OpenJob, error) {
+func (t storeSeam) reopen(ctx context.Context, op string, consumerNo uint32, ids []ident.ID, nowMs int64,
+	again bool) ([]durable.OpenJob, error) {
 	return read(ctx, t, op, consumerNo, func() []durable.OpenJob {
 		moved := t.s.reopen(consumerNo, ids, nowMs, again)
 		for _, j := range moved {
@@ -221,7 +237,8 @@ func (t storeSeam) TrimBooks(ctx context.Context, consumerNo uint32, _ ident.ID)
 	return t.do(ctx, "TrimBooks", consumerNo, func() {})
 }
 
-func (t storeSeam) SaveWatermarks(ctx context.Context, seen durable.Clock, settled []durable.Settled) (map[uint32]ident.ID, error) {
+func (t storeSeam) SaveWatermarks(ctx context.Context, seen durable.Clock,
+	settled []durable.Settled) (map[uint32]ident.ID, error) {
 	settled = slices.Clone(settled)
 	others, err := read(ctx, t, "SaveWatermarks", 0, func() map[uint32]ident.ID {
 		others := t.s.saveMarks(seen, settled)
@@ -310,7 +327,8 @@ func (t storeSeam) LeaseNode(ctx context.Context, name string, ttl time.Duration
 	return read(ctx, t, "LeaseNode", 0, func() durable.NodeLease { return t.s.leaseNode(name, ttl) })
 }
 
-func (t storeSeam) RenewNode(ctx context.Context, lease durable.NodeLease, ttl time.Duration) (durable.NodeLease, error) {
+func (t storeSeam) RenewNode(ctx context.Context, lease durable.NodeLease, ttl time.Duration) (durable.NodeLease,
+	error) {
 	type answer struct {
 		lease durable.NodeLease
 		err   error

@@ -57,10 +57,12 @@ func (p *worker) round() {
 }
 
 // ask posts to a route of pull consumers; nil: no answer.
-func (p *worker) ask(b *broker, route func(*fasthttp.RequestCtx, intake.Limit), query, job, lease, body string) *fasthttp.RequestCtx {
+func (p *worker) ask(b *broker, route func(*fasthttp.RequestCtx, intake.Limit), query, job, lease,
+	body string) *fasthttp.RequestCtx {
 	ch := p.w.store.channel(p.k.ChannelNo)
 	values := map[string]string{"channel": ch.ID, "consumer": p.k.ID, "job": job}
-	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token, pull.LeaseHeader: lease}, body)
+	rc := request(values, map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Consumer-Token": p.k.Token,
+		pull.LeaseHeader: lease}, body)
 	rc.URI().SetQueryString(query)
 	route(rc, intake.NewLimit(b.bodies, 64<<10))
 	p.at = p.w.now()
@@ -72,7 +74,8 @@ func (p *worker) ask(b *broker, route func(*fasthttp.RequestCtx, intake.Limit), 
 
 // batch claims jobs, works, and reports.
 func (p *worker) batch(b *broker) {
-	rc := p.ask(b, b.plane.ClaimJobs, fmt.Sprintf("limit=%d&wait=%d&timeout=%d", 1+p.r.below(4), p.r.below(2), 1+p.r.below(2)), "", "", "")
+	rc := p.ask(b, b.plane.ClaimJobs, fmt.Sprintf("limit=%d&wait=%d&timeout=%d", 1+p.r.below(4), p.r.below(2),
+		1+p.r.below(2)), "", "", "")
 	if rc == nil || rc.Response.StatusCode() != 200 {
 		return
 	}

@@ -110,7 +110,8 @@ func (a *away) now() bool             { return time.Now().UnixNano() < a.until.L
 func (a *away) begin(d time.Duration) { a.until.Store(time.Now().Add(d).UnixNano()) }
 
 func newWorld(seed uint64, p plan, f flaw) *world {
-	w := &world{seed: seed, plan: p, flaw: f, start: time.Now(), byPayload: map[string]*post{}, joined: map[uint32]time.Duration{}}
+	w := &world{seed: seed, plan: p, flaw: f, start: time.Now(), byPayload: map[string]*post{},
+		joined: map[uint32]time.Duration{}}
 	w.receivers.given, w.receivers.results = map[jobKey][]string{}, map[string]result{}
 	w.history.start = w.start
 	w.acting.ended.L, w.rounds.ended.L = &w.acting.mu, &w.rounds.mu

@@ -40,7 +40,8 @@ var ackTests = map[string]func(*testing.T, *fixture){
 		var all []durable.Receipt
 		var ids []durable.ReceiptID
 		for i := range 10 {
-			all = append(all, durable.Receipt{ID: receiptAt(now-kept-5+int64(i), byte(i)), ChannelNo: uint32(i), Message: fmt.Sprint("m", i)})
+			all = append(all, durable.Receipt{ID: receiptAt(now-kept-5+int64(i), byte(i)), ChannelNo: uint32(i),
+				Message: fmt.Sprint("m", i)})
 			ids = append(ids, all[i].ID)
 		}
 		all[9].Message, all[9].Reason = "", "message_id_conflict"

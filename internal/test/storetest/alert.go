@@ -13,7 +13,8 @@ import (
 // to is the change of a consumer from one state to another one.
 func (f *fixture) to(t *testing.T, k durable.Consumer, from, to durable.ConsumerState, reason string) durable.Consumer {
 	t.Helper()
-	got, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{from}, To: to, Reason: reason})
+	got, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+		From: []durable.ConsumerState{from}, To: to, Reason: reason})
 	require.NoError(t, err)
 	require.True(t, changed)
 	return got
@@ -42,7 +43,8 @@ var alertTests = map[string]func(*testing.T, *fixture){
 		again := f.to(t, k, durable.StateProbing, durable.StateDead, "the probe failed")
 		f.to(t, k, durable.StateDead, durable.StateProbing, "revived")
 		alive := f.to(t, k, durable.StateProbing, durable.StateActive, "")
-		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateGone}, To: durable.StateActive})
+		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+			From: []durable.ConsumerState{durable.StateGone}, To: durable.StateActive})
 		require.NoError(t, err)
 		require.False(t, changed)
 		alert := func(e durable.Event, k durable.Consumer, reason string) durable.Alert {
@@ -67,14 +69,16 @@ var alertTests = map[string]func(*testing.T, *fixture){
 		due := f.due(t, durable.AlertChannel, forever)
 		require.Len(t, due, 1)
 		k := f.consumerState(t, ks[0].No)
-		require.Equal(t, durable.Alert{Event: durable.ConsumerDead, ConsumerNo: k.No, ChannelID: "c", ConsumerID: "k0", AtMs: k.StateMs, Reason: k.StateReason}, due[0])
+		require.Equal(t, durable.Alert{Event: durable.ConsumerDead, ConsumerNo: k.No, ChannelID: "c", ConsumerID: "k0",
+			AtMs: k.StateMs, Reason: k.StateReason}, due[0])
 	},
 	"one of several brokers has an alert, until it ends or its time is over": func(t *testing.T, f *fixture) {
 		_, ks := f.channel(t, "c", 1)
 		slow := durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: ks[0].No, AtMs: 77, Reason: "why"}
 		require.NoError(t, f.RaiseAlert(f.ctx, slow))
 		require.NoError(t, f.RaiseAlert(f.ctx, slow), "it is on its way")
-		require.ErrorIs(t, f.RaiseAlert(f.ctx, durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: 99, AtMs: 1}), durable.ErrNotFound)
+		require.ErrorIs(t, f.RaiseAlert(f.ctx, durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: 99, AtMs: 1}),
+			durable.ErrNotFound)
 		due := f.due(t, durable.AlertChannel, 0)
 		require.Len(t, due, 1)
 		var claims atomic.Int32
@@ -124,8 +128,10 @@ var alertTests = map[string]func(*testing.T, *fixture){
 		raise := func(k durable.Consumer, n int) (held int) {
 			for range n {
 				at++
-				require.NoError(t, f.RaiseAlert(f.ctx, durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: k.No, AtMs: at, Reason: "why"}))
-				full, err := f.FinishAlert(f.ctx, f.due(t, durable.AlertChannel, forever)[0], []durable.Sink{durable.AlertMail}, most)
+				require.NoError(t, f.RaiseAlert(f.ctx, durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: k.No, AtMs: at,
+					Reason: "why"}))
+				full, err := f.FinishAlert(f.ctx, f.due(t, durable.AlertChannel, forever)[0], []durable.Sink{durable.AlertMail},
+					most)
 				require.NoError(t, err)
 				if len(full) == 0 {
 					held++
@@ -151,9 +157,11 @@ var alertTests = map[string]func(*testing.T, *fixture){
 		f.insert(t, msgs...)
 		var dead []durable.Outcome
 		for i, m := range msgs {
-			dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: ks[2].No, ID: m.ID, Attempts: 1, AtMs: int64(100 + i), Error: "no"})
+			dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: ks[2].No, ID: m.ID, Attempts: 1,
+				AtMs: int64(100 + i), Error: "no"})
 		}
-		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: ks[0].No, ID: msgs[0].ID, Attempts: 1, AtMs: 100, Error: "no"})
+		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: ks[0].No, ID: msgs[0].ID, Attempts: 1,
+			AtMs: 100, Error: "no"})
 		require.NoError(t, f.Record(f.ctx, dead))
 		var with []uint32
 		for no := uint32(0); ; {

@@ -11,7 +11,8 @@ import (
 )
 
 // booksOf counts the jobs of a stretch one by one.
-func (f *fixture) booksOf(t *testing.T, k durable.Consumer, all []*durable.Message, after, through ident.ID) (b durable.Books) {
+func (f *fixture) booksOf(t *testing.T, k durable.Consumer, all []*durable.Message, after,
+	through ident.ID) (b durable.Books) {
 	t.Helper()
 	for _, m := range all {
 		if !k.Concerns(m.Head()) || m.ID.Compare(after) <= 0 || m.ID.Compare(through) > 0 {
@@ -42,7 +43,8 @@ func (f *fixture) settle(t *testing.T, k durable.Consumer, all []*durable.Messag
 		require.NoError(t, err)
 		f.save(t, durable.Settled{ConsumerNo: k.No, After: stored[k.No], Through: after})
 	}
-	f.save(t, durable.Settled{ConsumerNo: k.No, After: after, Through: through, Accepted: b.Accepted, Delivered: b.Delivered})
+	f.save(t, durable.Settled{ConsumerNo: k.No, After: after, Through: through, Accepted: b.Accepted,
+		Delivered: b.Delivered})
 }
 
 // save saves a stretch, if the watermark stands at its begin.
@@ -73,10 +75,12 @@ var bookTests = map[string]func(*testing.T, *fixture){
 		all = append(all, more...)
 		r := rand.New(rand.NewPCG(1, 2))
 		record := func(k durable.Consumer, m *durable.Message, kind durable.OutcomeKind, reason durable.Reason) {
-			out := durable.Outcome{Kind: kind, ConsumerNo: k.No, ID: m.ID, Attempts: 1, AtMs: 1, NextMs: 2, Reason: reason, Tracked: true}
+			out := durable.Outcome{Kind: kind, ConsumerNo: k.No, ID: m.ID, Attempts: 1, AtMs: 1, NextMs: 2, Reason: reason,
+				Tracked: true}
 			require.NoError(t, f.Record(f.ctx, []durable.Outcome{out}))
 		}
-		kinds := []durable.OutcomeKind{durable.OutcomeDelivered, durable.OutcomeDelivered, durable.OutcomeDead, durable.OutcomeRetry}
+		kinds := []durable.OutcomeKind{durable.OutcomeDelivered, durable.OutcomeDelivered, durable.OutcomeDead,
+			durable.OutcomeRetry}
 		for _, k := range []durable.Consumer{ks[0], late} {
 			for i, m := range all[:50] {
 				if !k.Concerns(m.Head()) {

@@ -42,7 +42,8 @@ func (f *fixture) claimBulkOf(t *testing.T, id ident.ID, of durable.BulkQueue) *
 
 // step returns the next step of a bulk, with a message for each key.
 func (f *fixture) step(ch durable.Channel, b *durable.Bulk, from int64, keys ...string) *durable.BulkStep {
-	s := &durable.BulkStep{By: b.BulkOwner, From: durable.BulkPosition{Row: from, Byte: 10 * from}, Audience: ch.Audience, Speed: 2,
+	s := &durable.BulkStep{By: b.BulkOwner, From: durable.BulkPosition{Row: from, Byte: 10 * from},
+		Audience: ch.Audience, Speed: 2,
 		Reason: func(err error) string { return "reason: " + err.Error() }}
 	for i, key := range keys {
 		m := f.message(ch)
@@ -186,7 +187,8 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 		b := f.newBulk(t, ch, "body")
 		later := f.ids.Next().Millis() + time.Hour.Milliseconds()
 		s := f.step(ch, b, 0, "m")
-		for i, plan := range []*durable.Scheduled{f.plan(ch, "a", later), f.plan(ch, "a", later), f.plan(ch, "a", later+1), f.plan(ch, "m", later), f.plan(ch, "", later)} {
+		for i, plan := range []*durable.Scheduled{f.plan(ch, "a", later), f.plan(ch, "a", later), f.plan(ch, "a", later+1),
+			f.plan(ch, "m", later), f.plan(ch, "", later)} {
 			s.Later, s.Rows = append(s.Later, plan), append(s.Rows, int64(i)+2)
 		}
 		s.To.Row = 6
@@ -234,7 +236,8 @@ var bulkTests = map[string]func(*testing.T, *fixture){
 			require.NoError(t, err)
 			return b
 		}
-		require.Equal(t, other.ID, claim(durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 7}).ID, "the bulks of another one are passed over")
+		require.Equal(t, other.ID, claim(durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 7}).ID,
+			"the bulks of another one are passed over")
 		require.Nil(t, claim(durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 7}))
 		require.Nil(t, claim(durable.BulkQueue{State: durable.BulkRunning, ProducerNo: 3}), "its bulk is a file")
 		require.Equal(t, file.ID, claim(durable.BulkQueue{State: durable.BulkFetching, ProducerNo: 3}).ID)

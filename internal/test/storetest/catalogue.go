@@ -73,7 +73,8 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		k, _, err := f.PutConsumer(f.ctx, put)
 		require.NoError(t, err)
 		require.Equal(t, durable.Push, k.Type)
-		k2, created, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: "k"}, ChannelID: "c", Type: ptr(durable.Pull), Protocol: ptr("h2")})
+		k2, created, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: "k"}, ChannelID: "c",
+			Type: ptr(durable.Pull), Protocol: ptr("h2")})
 		require.NoError(t, err)
 		require.False(t, created)
 		require.Equal(t, *put.CallbackURL, k2.CallbackURL)
@@ -119,7 +120,8 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.Len(t, seen, 10)
 	},
 	"IDs are bytes: case, spaces and wildcards are different resources": func(t *testing.T, f *fixture) {
-		all := []string{"abc", "ABC", "abc ", " abc", "a_c", "a%c", "%", "_", "äbc", "abc\x00", "'; DROP TABLE channels; --", `a\`, "\xff\xfe", strings.Repeat("x", 255)}
+		all := []string{"abc", "ABC", "abc ", " abc", "a_c", "a%c", "%", "_", "äbc", "abc\x00", "'; DROP TABLE channels; --",
+			`a\`, "\xff\xfe", strings.Repeat("x", 255)}
 		numbers := map[uint32]string{}
 		for _, id := range all {
 			p, created, err := f.PutProducer(f.ctx, durable.Put{ID: id, Name: ptr("n"), NewToken: "t\x00'\\\xff"})
@@ -148,7 +150,8 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 	},
 	"values that no column can hold are rejected": func(t *testing.T, f *fixture) {
 		long := strings.Repeat("x", 256)
-		for _, p := range []durable.Put{{ID: ""}, {ID: long}, {ID: "p", Name: &long}, {ID: "p", Token: &long}, {ID: "p", Name: ptr("\xff")}} {
+		for _, p := range []durable.Put{{ID: ""}, {ID: long}, {ID: "p", Name: &long}, {ID: "p", Token: &long},
+			{ID: "p", Name: ptr("\xff")}} {
 			_, _, err := f.PutProducer(f.ctx, p)
 			require.ErrorIs(t, err, durable.ErrRejected)
 			_, _, err = f.PutChannel(f.ctx, p)
@@ -165,7 +168,8 @@ var catalogueTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		_, _, err = f.PutProducer(f.ctx, durable.Put{ID: "p", Name: ptr("x"), UnmodifiedSince: p.ChangedAt.Add(-time.Second)})
 		require.ErrorIs(t, err, durable.ErrPrecondition)
-		_, created, err := f.PutProducer(f.ctx, durable.Put{ID: "p", Name: ptr("x"), UnmodifiedSince: p.ChangedAt.Truncate(time.Second)})
+		_, created, err := f.PutProducer(f.ctx, durable.Put{ID: "p", Name: ptr("x"),
+			UnmodifiedSince: p.ChangedAt.Truncate(time.Second)})
 		require.NoError(t, err)
 		require.False(t, created)
 		ch, _ := f.channel(t, "c", 0)

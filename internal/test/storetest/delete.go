@@ -187,12 +187,14 @@ var deleteTests = map[string]func(*testing.T, *fixture){
 		require.Empty(t, f.stored(t, []*durable.Message{late}))
 		renewed, err := f.RenewNode(f.ctx, f.node, time.Minute)
 		require.NoError(t, err)
-		require.ErrorIs(t, f.Insert(f.ctx, renewed, []*durable.Message{f.message(ch)})[0], durable.ErrStale, "a renewal is no knowledge")
+		require.ErrorIs(t, f.Insert(f.ctx, renewed, []*durable.Message{f.message(ch)})[0], durable.ErrStale,
+			"a renewal is no knowledge")
 		fresh, err := f.LeaseNode(f.ctx, "another number", time.Minute)
 		require.NoError(t, err)
 		require.NotEqual(t, f.node.No, fresh.No)
 		fresh.Known = known.Version
-		require.ErrorIs(t, f.Insert(f.ctx, fresh, []*durable.Message{f.message(ch)})[0], durable.ErrStale, "nor is a new number")
+		require.ErrorIs(t, f.Insert(f.ctx, fresh, []*durable.Message{f.message(ch)})[0], durable.ErrStale,
+			"nor is a new number")
 		f.node.Known = gone.Version
 		f.insert(t, f.message(ch))
 

@@ -18,7 +18,8 @@ func (f *fixture) producer(t *testing.T, id string) (durable.Producer, durable.C
 	_, _, err = f.PutChannel(f.ctx, durable.Put{ID: ident.Replies(p.No), NewToken: "t"})
 	require.NoError(t, err)
 	to := "http://x/old"
-	k, _, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: ident.Sender, NewToken: "t"}, ChannelID: ident.Replies(p.No), CallbackURL: &to})
+	k, _, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: ident.Sender, NewToken: "t"},
+		ChannelID: ident.Replies(p.No), CallbackURL: &to})
 	require.NoError(t, err)
 	return p, k
 }
@@ -44,7 +45,8 @@ var endingTests = map[string]func(*testing.T, *fixture){
 		}
 		_, err = f.DeleteProducer(f.ctx, durable.Put{ID: "p"})
 		require.NoError(t, err)
-		for id, want := range map[ident.ID]durable.BulkState{mine: durable.BulkFailed, paused: durable.BulkFailed, theirs: durable.BulkRunning} {
+		for id, want := range map[ident.ID]durable.BulkState{mine: durable.BulkFailed, paused: durable.BulkFailed,
+			theirs: durable.BulkRunning} {
 			b, err := f.BulkByID(f.ctx, id)
 			require.NoError(t, err)
 			require.Equal(t, want, b.State)
@@ -75,7 +77,9 @@ var endingTests = map[string]func(*testing.T, *fixture){
 		_, k := f.producer(t, "p")
 		k = f.to(t, k, durable.StateActive, durable.StateGone, "410")
 		put := func(url string) {
-			_, _, err := f.PutProducer(f.ctx, durable.Put{ID: "p", Settings: func(string) (string, error) { return "to " + url, nil },
+			_, _, err := f.PutProducer(f.ctx, durable.Put{ID: "p", Settings: func(string) (string, error) {
+				return "to " + url, nil
+			},
 				Replies: func(settings string, k durable.Consumer) (durable.Consumer, error) {
 					require.Equal(t, "to "+url, settings)
 					if k.CallbackURL, k.Type = url, durable.Push; url == "" {
@@ -107,7 +111,10 @@ var endingTests = map[string]func(*testing.T, *fixture){
 		}
 		require.False(t, f.failed(t, k, m, 1, at, 2))
 		require.False(t, f.failed(t, k, m, 2, at, 2))
-		_, _, err := f.CountPace(f.ctx, k.No, 0, 9, at, func(p durable.Pace) durable.Pace { p.Mode = durable.PaceSlow; return p })
+		_, _, err := f.CountPace(f.ctx, k.No, 0, 9, at, func(p durable.Pace) durable.Pace {
+			p.Mode = durable.PaceSlow
+			return p
+		})
 		require.NoError(t, err)
 		move("http://x/1")
 		paces, err := f.Paces(f.ctx)
@@ -125,7 +132,8 @@ var endingTests = map[string]func(*testing.T, *fixture){
 		move("http://x/2")
 		require.Equal(t, durable.StatePaused, k.State)
 		k = f.to(t, k, durable.StatePaused, durable.StateActive, "")
-		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateActive},
+		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+			From:    []durable.ConsumerState{durable.StateActive},
 			SinceMs: k.StateMs, URL: former, To: durable.StateGone})
 		require.NoError(t, err)
 		require.False(t, changed, "a late 410 is about the former address")
@@ -133,12 +141,14 @@ var endingTests = map[string]func(*testing.T, *fixture){
 	"a response rests until its end, or until its producer wakes it": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 4)
 		for i, keep := range []int64{0, 50, 0, 0} {
-			e := &durable.Exchange{ConsumerNo: k, ID: id[i], GoesBack: true, Status: 200, DeliveredMs: 1, KeepMs: keep, Body: []byte("x")}
+			e := &durable.Exchange{ConsumerNo: k, ID: id[i], GoesBack: true, Status: 200, DeliveredMs: 1, KeepMs: keep,
+				Body: []byte("x")}
 			e.Answered(100)
 			f.record(t, answered(e))
 		}
 		for range 2 { // also after a lost answer
-			rest := []durable.Awaiting{{ID: id[0], ProducerNo: 7}, {ID: id[1], ProducerNo: 7}, {ID: id[2], ProducerNo: 9}, {ID: id[3]}}
+			rest := []durable.Awaiting{{ID: id[0], ProducerNo: 7}, {ID: id[1], ProducerNo: 7}, {ID: id[2], ProducerNo: 9},
+				{ID: id[3]}}
 			require.NoError(t, f.RestReplies(f.ctx, k, rest, 120, 1000))
 		}
 		for i, want := range []int64{1100, 150, 1100, 1100} {
@@ -172,7 +182,8 @@ var endingTests = map[string]func(*testing.T, *fixture){
 		f.insert(t, m)
 		f.record(t, answered(answer(ks[0].No, m.ID, 10, true, "x")))
 		require.NoError(t, f.RestReplies(f.ctx, ks[0].No, []durable.Awaiting{{ID: m.ID, ProducerNo: 3}}, 20, 0))
-		_, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&ks[0]}, Through: m.ID, Limit: 100, DeadBeforeMs: 1000})
+		_, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&ks[0]}, Through: m.ID,
+			Limit: 100, DeadBeforeMs: 1000})
 		require.NoError(t, err)
 		no, err := f.NextAwaited(f.ctx, 0)
 		require.NoError(t, err)

@@ -11,14 +11,16 @@ import (
 
 // answer is the exchange of a job with a response.
 func answer(k uint32, id ident.ID, atMs int64, back bool, body string) *durable.Exchange {
-	e := &durable.Exchange{ConsumerNo: k, ID: id, GoesBack: back, Attempt: 1, Status: 200, DeliveredMs: atMs, Headers: []byte("X-A:1\n"), Body: []byte(body)}
+	e := &durable.Exchange{ConsumerNo: k, ID: id, GoesBack: back, Attempt: 1, Status: 200, DeliveredMs: atMs,
+		Headers: []byte("X-A:1\n"), Body: []byte(body)}
 	e.Answered(atMs)
 	return e
 }
 
 // pending is the exchange of a job whose result is awaited.
 func pending(k uint32, id ident.ID, dueMs, deadlineMs int64) *durable.Exchange {
-	return &durable.Exchange{ConsumerNo: k, ID: id, State: durable.DeliveredReceiver, Attempt: 1, Status: 202, DeliveredMs: 1, DueMs: dueMs, DeadlineMs: deadlineMs, URL: "http://x/1"}
+	return &durable.Exchange{ConsumerNo: k, ID: id, State: durable.DeliveredReceiver, Attempt: 1, Status: 202,
+		DeliveredMs: 1, DueMs: dueMs, DeadlineMs: deadlineMs, URL: "http://x/1"}
 }
 
 func (f *fixture) exchange(t *testing.T, k uint32, id ident.ID) durable.Exchange {
@@ -47,7 +49,8 @@ var exchangeTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.Delivered, f.state(t, k, id[0]).Status)
 		heads, err := f.ExchangeHeads(f.ctx, k, id)
 		require.NoError(t, err)
-		require.Equal(t, map[ident.ID]durable.ExchangeHead{id[0]: {State: durable.ResponseReceived, Bytes: len(e.Body) + len(e.Headers)}}, heads)
+		require.Equal(t, map[ident.ID]durable.ExchangeHead{id[0]: {State: durable.ResponseReceived, Bytes: len(e.Body) +
+			len(e.Headers)}}, heads)
 	},
 	"an outcome that is refused leaves no exchange": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 2)
@@ -111,7 +114,8 @@ var exchangeTests = map[string]func(*testing.T, *fixture){
 	},
 	"work is found by consumer and time": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 4)
-		f.record(t, answered(pending(k, id[0], 300, 900)), answered(pending(k, id[1], 200, 900)), answered(answer(k, id[2], 100, true, "x")), answered(answer(k+1, id[3], 100, false, "x")))
+		f.record(t, answered(pending(k, id[0], 300, 900)), answered(pending(k, id[1], 200, 900)),
+			answered(answer(k, id[2], 100, true, "x")), answered(answer(k+1, id[3], 100, false, "x")))
 		no, due, err := f.NextWork(f.ctx, 0)
 		require.NoError(t, err)
 		require.Equal(t, k, no)
@@ -154,7 +158,8 @@ var exchangeTests = map[string]func(*testing.T, *fixture){
 		in := f.messages(ch, 3)
 		f.insert(t, in...)
 		k := ks[0].No
-		f.record(t, answered(pending(k, in[0].ID, 10, 20)), answered(answer(k, in[1].ID, 10, true, "x")), answered(answer(k, in[2].ID, 10, false, "x")))
+		f.record(t, answered(pending(k, in[0].ID, 10, 20)), answered(answer(k, in[1].ID, 10, true, "x")),
+			answered(answer(k, in[2].ID, 10, false, "x")))
 		purge := durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&ks[0]}, Through: in[2].ID, Limit: 100}
 		out, err := f.Purge(f.ctx, purge)
 		require.NoError(t, err)

@@ -19,7 +19,8 @@ var expiryTests = map[string]func(*testing.T, *fixture){
 		heads, err := f.HeadsOf(f.ctx, ch.No, []ident.ID{plain.ID, keyed.ID, mortal.ID, ident.AtMillis(1)})
 		require.NoError(t, err)
 		require.Equal(t, []durable.Head{
-			{ID: mortal.ID, Audience: 2, Priority: 3, TTLMs: 5000}, {ID: keyed.ID, Audience: 2, TTLMs: 7000}, {ID: plain.ID, Audience: 2},
+			{ID: mortal.ID, Audience: 2, Priority: 3, TTLMs: 5000}, {ID: keyed.ID, Audience: 2, TTLMs: 7000},
+			{ID: plain.ID, Audience: 2},
 		}, heads)
 		msgs, err := f.Messages(f.ctx, ch.No, []ident.ID{mortal.ID})
 		require.NoError(t, err)
@@ -59,7 +60,8 @@ var expiryTests = map[string]func(*testing.T, *fixture){
 		moved, err := f.Redrive(f.ctx, k, []ident.ID{mortal.ID, plain.ID}, at)
 		require.NoError(t, err)
 		require.Len(t, moved, 2)
-		require.Equal(t, []durable.Expiry{{AtMs: at + 5000, ChannelNo: ch.No, ID: mortal.ID}}, f.expiring(t, durable.Expiry{AtMs: at}, at+5000, 10))
+		require.Equal(t, []durable.Expiry{{AtMs: at + 5000, ChannelNo: ch.No, ID: mortal.ID}},
+			f.expiring(t, durable.Expiry{AtMs: at}, at+5000, 10))
 		f.record(t, retry(k, mortal.ID, 1, at+100))
 		require.Equal(t, at, f.state(t, k, mortal.ID).RedrivenMs, "a retry does not make it younger")
 	},
@@ -82,7 +84,8 @@ var expiryTests = map[string]func(*testing.T, *fixture){
 		for n := range 3 {
 			at := int64(1000 * (n + 1))
 			f.record(t, dead(k, id[0], 1, at))
-			require.Equal(t, []durable.DeadHead{{ID: id[0], DiedMs: at, Reason: durable.AttemptsExhausted, Redrives: n}}, f.deadHeads(t, k))
+			require.Equal(t, []durable.DeadHead{{ID: id[0], DiedMs: at, Reason: durable.AttemptsExhausted, Redrives: n}},
+				f.deadHeads(t, k))
 			moved, err := f.RedriveAgain(f.ctx, k, id[:1], at+1)
 			require.NoError(t, err)
 			require.Len(t, moved, 1)

@@ -41,7 +41,8 @@ var extentTests = map[string]func(*testing.T, *fixture){
 		_, _, err = f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: "k0", Name: ptr("new")}, ChannelID: "c"})
 		require.NoError(t, err)
 		look()
-		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: ks[1].No, From: []durable.ConsumerState{durable.StateActive}, To: durable.StatePaused})
+		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: ks[1].No,
+			From: []durable.ConsumerState{durable.StateActive}, To: durable.StatePaused})
 		require.NoError(t, err)
 		require.True(t, changed)
 		look()

@@ -11,7 +11,8 @@ import (
 
 // hold holds a consumer in its present state and reports whether that was stored.
 func (f *fixture) hold(t *testing.T, k durable.Consumer, untilMs int64) bool {
-	kept, err := f.KeepHolds(f.ctx, []durable.Hold{{ConsumerNo: k.No, SinceMs: 1000, UntilMs: untilMs, By: "503", Version: k.Version}})
+	kept, err := f.KeepHolds(f.ctx, []durable.Hold{{ConsumerNo: k.No, SinceMs: 1000, UntilMs: untilMs, By: "503",
+		Version: k.Version}})
 	require.NoError(t, err)
 	return kept[0]
 }
@@ -43,7 +44,8 @@ var holdTests = map[string]func(*testing.T, *fixture){
 			var all []durable.Hold
 			for j := range ks {
 				k := ks[(i+j)%len(ks)]
-				all = append(all, durable.Hold{ConsumerNo: k.No, SinceMs: 1, UntilMs: int64(1000 + i), By: strings.Repeat("é", 200), Version: k.Version})
+				all = append(all, durable.Hold{ConsumerNo: k.No, SinceMs: 1, UntilMs: int64(1000 + i), By: strings.Repeat("é", 200),
+					Version: k.Version})
 			}
 			kept, err := f.KeepHolds(f.ctx, all)
 			require.NoError(t, err)
@@ -60,7 +62,8 @@ var holdTests = map[string]func(*testing.T, *fixture){
 		_, ks := f.channel(t, "c", 1)
 		seen := ks[0]
 		url := "http://x/new"
-		_, _, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: seen.ID}, ChannelID: "c", CallbackURL: &url})
+		_, _, err := f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: seen.ID}, ChannelID: "c",
+			CallbackURL: &url})
 		require.NoError(t, err)
 		require.False(t, f.hold(t, seen, 9000))
 		require.Zero(t, f.heldUntil(t, seen))
@@ -87,8 +90,12 @@ var holdTests = map[string]func(*testing.T, *fixture){
 			{"callback URL", true, func() { put(durable.ConsumerPut{CallbackURL: &url}) }},
 			{"protocol", true, func() { put(durable.ConsumerPut{Protocol: &protocol}) }},
 			{"token", true, func() { put(durable.ConsumerPut{Put: durable.Put{Token: &token}}) }},
-			{"credentials", true, func() { put(durable.ConsumerPut{Policy: record(`{"authorization":"oauth2 http://x/t a b","v":"1"}`)}) }},
-			{"token endpoint", true, func() { put(durable.ConsumerPut{Policy: record(`{"authorization":"oauth2 http://x/u a b","v":"1"}`)}) }},
+			{"credentials", true, func() {
+				put(durable.ConsumerPut{Policy: record(`{"authorization":"oauth2 http://x/t a b","v":"1"}`)})
+			}},
+			{"token endpoint", true, func() {
+				put(durable.ConsumerPut{Policy: record(`{"authorization":"oauth2 http://x/u a b","v":"1"}`)})
+			}},
 			{"rate", false, func() {
 				put(durable.ConsumerPut{Policy: record(`{"authorization":"oauth2 http://x/u a b","rateLimit":"1/1s","v":"1"}`)})
 			}},
@@ -103,21 +110,25 @@ var holdTests = map[string]func(*testing.T, *fixture){
 	"the word of a person ends a hold, whatever the state is": func(t *testing.T, f *fixture) {
 		_, ks := f.channel(t, "c", 1)
 		k := ks[0]
-		all := []durable.ConsumerState{durable.StateActive, durable.StatePaused, durable.StateDead, durable.StateGone, durable.StateProbing}
+		all := []durable.ConsumerState{durable.StateActive, durable.StatePaused, durable.StateDead, durable.StateGone,
+			durable.StateProbing}
 		for _, state := range all {
 			k = f.to(t, k, k.State, state, "")
 			require.True(t, f.hold(t, k, 9000))
-			_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateDeleted}, To: durable.StateActive})
+			_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+				From: []durable.ConsumerState{durable.StateDeleted}, To: durable.StateActive})
 			require.NoError(t, err)
 			require.False(t, changed)
 			require.EqualValues(t, 9000, f.heldUntil(t, k), "a broker")
-			_, changed, err = f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateDeleted}, To: durable.StateActive, Release: true})
+			_, changed, err = f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+				From: []durable.ConsumerState{durable.StateDeleted}, To: durable.StateActive, Release: true})
 			require.NoError(t, err)
 			require.False(t, changed)
 			require.Zero(t, f.heldUntil(t, k), "a person")
 		}
 		require.True(t, f.hold(t, k, 9000))
-		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: all, To: durable.StateActive, Release: true})
+		_, changed, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: all, To: durable.StateActive,
+			Release: true})
 		require.NoError(t, err)
 		require.True(t, changed)
 		require.Zero(t, f.heldUntil(t, k))

@@ -51,7 +51,8 @@ var identityTests = map[string]func(*testing.T, *fixture){
 			require.Equal(t, first.ID.String(), first.PublicID())
 			other := f.event(ch, id, `{"a":1}`, !structured)
 			other.Priority = 9
-			batch := []*durable.Message{other, f.event(ch, id, `{"a":1}`, structured), f.event(ch, id, `{"a":2}`, structured), f.event(ch, id, `{"a":2}`, !structured)}
+			batch := []*durable.Message{other, f.event(ch, id, `{"a":1}`, structured), f.event(ch, id, `{"a":2}`, structured),
+				f.event(ch, id, `{"a":2}`, !structured)}
 			errs := f.Insert(f.ctx, f.node, batch)
 			requireDuplicate(t, errs[0], first.ID)
 			requireDuplicate(t, errs[1], first.ID)
@@ -61,7 +62,8 @@ var identityTests = map[string]func(*testing.T, *fixture){
 			ofAnother.ProducerNo++
 			require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{ofAnother})[0], durable.ErrConflict)
 		}
-		batch := []*durable.Message{f.event(ch, "x", "1", true), f.event(ch, "x", "1", false), f.event(ch, "x", "2", false), f.event(ch, "y", "1", false)}
+		batch := []*durable.Message{f.event(ch, "x", "1", true), f.event(ch, "x", "1", false), f.event(ch, "x", "2", false),
+			f.event(ch, "y", "1", false)}
 		errs := f.Insert(f.ctx, f.node, batch)
 		require.NoError(t, errs[0])
 		requireDuplicate(t, errs[1], batch[0].ID)
@@ -90,7 +92,8 @@ var identityTests = map[string]func(*testing.T, *fixture){
 		other, _ := f.channel(t, "d", 1)
 		named, ofAnother := f.message(ch), f.keyed(ch, "k", "two")
 		named.Key, ofAnother.Key = "k", durable.IdempotencyKey(2, "k")
-		batch := []*durable.Message{f.keyed(ch, "k", "two"), f.keyed(other, "k", "two"), named, ofAnother, f.keyed(ch, "k", "one")}
+		batch := []*durable.Message{f.keyed(ch, "k", "two"), f.keyed(other, "k", "two"), named, ofAnother,
+			f.keyed(ch, "k", "one")}
 		errs := f.Insert(f.ctx, f.node, batch)
 		require.ErrorIs(t, errs[0], durable.ErrReused)
 		for _, err := range errs[1:4] {

@@ -25,7 +25,8 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		for i := range random {
 			random[i] = byte(rand.Uint32())
 		}
-		payloads := [][]byte{nil, {}, {0}, []byte("'"), []byte(`\`), []byte(`\'`), []byte(`'\`), []byte("\x00'\\\x1a\n\r\""), {0xff, 0xfe}, []byte("\xbf\x27\xbf\x5c"), []byte("%_?"), all, bytes.Repeat(all, 40), random, []byte("日本語🙂")}
+		payloads := [][]byte{nil, {}, {0}, []byte("'"), []byte(`\`), []byte(`\'`), []byte(`'\`), []byte("\x00'\\\x1a\n\r\""),
+			{0xff, 0xfe}, []byte("\xbf\x27\xbf\x5c"), []byte("%_?"), all, bytes.Repeat(all, 40), random, []byte("日本語🙂")}
 		var batch []*durable.Message
 		for i, p := range payloads {
 			for _, keyed := range []bool{false, true} {

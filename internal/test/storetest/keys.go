@@ -81,7 +81,8 @@ var keyTests = map[string]func(*testing.T, *fixture){
 			m.Payload = []byte("anothe") // as long as the other payloads
 			return m
 		}
-		for _, batch := range [][]*durable.Message{{other(), f.again(first), other(), f.again(first)}, {f.again(first), other(), f.again(first), other()}} {
+		for _, batch := range [][]*durable.Message{{other(), f.again(first), other(), f.again(first)},
+			{f.again(first), other(), f.again(first), other()}} {
 			for i, err := range f.Insert(f.ctx, f.node, batch) {
 				if string(batch[i].Payload) == string(first.Payload) {
 					requireDuplicate(t, err, first.ID)
@@ -207,7 +208,8 @@ var keyTests = map[string]func(*testing.T, *fixture){
 			}
 		}
 	},
-	"one of several racing messages with one key is stored, and equal ones are duplicates": func(t *testing.T, f *fixture) {
+	"one of several racing messages with one key is stored, and equal ones are duplicates": func(t *testing.T,
+		f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		const rivals, contents, keys = 10, 3, 8
 		batches, results := make([][]*durable.Message, rivals), make([][]error, rivals)

@@ -34,7 +34,8 @@ func (f *fixture) chain(t *testing.T, ch durable.Channel, last ident.ID) (out []
 var orderTests = map[string]func(*testing.T, *fixture){
 	"messages of a key form a chain": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 2)
-		plain, a0, b0, a1, a2 := f.message(ch), keyed(f.message(ch), "a"), keyed(f.message(ch), "b"), keyed(f.message(ch), "a"), keyed(f.message(ch), "a")
+		plain, a0, b0, a1, a2 := f.message(ch), keyed(f.message(ch), "a"), keyed(f.message(ch), "b"), keyed(f.message(ch),
+			"a"), keyed(f.message(ch), "a")
 		f.insert(t, a0)
 		f.insert(t, plain, b0, a1, a2)
 		links, err := f.Links(f.ctx, ch.No, ids([]*durable.Message{plain, a0, b0, a1, a2}))

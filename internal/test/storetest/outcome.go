@@ -32,13 +32,15 @@ func (f *fixture) state(t *testing.T, k uint32, id ident.ID) durable.JobState {
 }
 
 func delivered(k uint32, id ident.ID, attempts int, atMs int64) durable.Outcome {
-	return durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k, ID: id, Attempts: attempts, AtMs: atMs, StatusCode: 200}
+	return durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k, ID: id, Attempts: attempts, AtMs: atMs,
+		StatusCode: 200}
 }
 
 func retry(k uint32, id ident.ID, attempts int, atMs int64) durable.Outcome {
 	return durable.Outcome{
 		Kind: durable.OutcomeRetry, ConsumerNo: k, ID: id, Priority: 3, Attempts: attempts, AtMs: atMs,
-		StatusCode: 503, NextMs: atMs + 5000, Error: "unavailable", Answer: []byte("try later"), DurationMs: 12, Tracked: attempts > 1,
+		StatusCode: 503, NextMs: atMs + 5000, Error: "unavailable", Answer: []byte("try later"), DurationMs: 12,
+		Tracked: attempts > 1,
 	}
 }
 
@@ -61,7 +63,8 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		k, id := f.jobs(t, 3)
 		f.record(t, delivered(k, id[0], 1, 1000), delivered(k, id[1], 1, 1001))
 		f.record(t, delivered(k, id[0], 2, 2000), delivered(k, id[2], 1, 1002))
-		require.Equal(t, durable.JobState{Status: durable.Delivered, Attempts: 1, ChangedMs: 1000, StatusCode: 200}, f.state(t, k, id[0]))
+		require.Equal(t, durable.JobState{Status: durable.Delivered, Attempts: 1, ChangedMs: 1000, StatusCode: 200},
+			f.state(t, k, id[0]))
 		states, err := f.JobStates(f.ctx, k, id)
 		require.NoError(t, err)
 		require.Len(t, states, 3)
@@ -84,14 +87,16 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 	"a retry opens a job, later ones move it, repeated and late ones do not": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 1)
 		f.record(t, retry(k, id[0], 1, 1000))
-		want := durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 1000, NextMs: 6000, StatusCode: 503, Error: "unavailable"}
+		want := durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 1000, NextMs: 6000, StatusCode: 503,
+			Error: "unavailable"}
 		require.Equal(t, want, f.state(t, k, id[0]))
 		second := retry(k, id[0], 2, 2000)
 		second.Error = "again"
 		f.record(t, second)
 		f.record(t, retry(k, id[0], 1, 1000), second)
 		f.record(t, retry(k, id[0], 1, 1500)) // late, from a broker that was stuck
-		want = durable.JobState{Status: durable.Open, Attempts: 2, ChangedMs: 2000, NextMs: 7000, StatusCode: 503, Error: "again"}
+		want = durable.JobState{Status: durable.Open, Attempts: 2, ChangedMs: 2000, NextMs: 7000, StatusCode: 503,
+			Error: "again"}
 		require.Equal(t, want, f.state(t, k, id[0]))
 		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
@@ -99,15 +104,18 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		attempts, err := f.Attempts(f.ctx, k, id[0], 100)
 		require.NoError(t, err)
 		require.Len(t, attempts, 3)
-		require.Equal(t, durable.Attempt{No: 1, AtMs: 1000, StatusCode: 503, Error: "unavailable", DurationMs: 12, Answer: []byte("try later")}, attempts[0])
+		require.Equal(t, durable.Attempt{No: 1, AtMs: 1000, StatusCode: 503, Error: "unavailable", DurationMs: 12,
+			Answer: []byte("try later")}, attempts[0])
 		require.Equal(t, 2, attempts[2].No)
 		newest, err := f.Attempts(f.ctx, k, id[0], 2)
 		require.NoError(t, err)
 		require.Equal(t, attempts[1:], newest, "the newest, in order of time")
 	},
-	"a job that is given back keeps its attempts, and is due at the time that its worker said": func(t *testing.T, f *fixture) {
+	"a job that is given back keeps its attempts, and is due at the time that its worker said": func(t *testing.T,
+		f *fixture) {
 		k, id := f.jobs(t, 2)
-		back := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: k, ID: id[0], Priority: 3, AtMs: 1000, NextMs: 9000, Phase: durable.PhaseGivenBack, Error: "given back"}
+		back := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: k, ID: id[0], Priority: 3, AtMs: 1000,
+			NextMs: 9000, Phase: durable.PhaseGivenBack, Error: "given back"}
 		f.record(t, back)
 		f.record(t, back) // again
 		want := durable.JobState{Status: durable.Open, ChangedMs: 1000, NextMs: 9000, GivenBack: 1}
@@ -116,7 +124,8 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		again := back
 		again.Attempts, again.AtMs, again.NextMs = 1, 3000, 8000
 		f.record(t, again)
-		want = durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 3000, NextMs: 8000, StatusCode: 503, Error: "unavailable", GivenBack: 2}
+		want = durable.JobState{Status: durable.Open, Attempts: 1, ChangedMs: 3000, NextMs: 8000, StatusCode: 503,
+			Error: "unavailable", GivenBack: 2}
 		require.Equal(t, want, f.state(t, k, id[0]), "the failure before it is not forgotten")
 		late := back
 		late.AtMs = 1500
@@ -176,7 +185,8 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 
 		f.record(t, dead(k, id[0], 3, 3000), retry(k, id[2], 4, 3000))
 		for _, i := range []int{0, 2} {
-			require.Equal(t, durable.JobState{Status: durable.Delivered, Attempts: 2, ChangedMs: 2000, StatusCode: 200}, f.state(t, k, id[i]))
+			require.Equal(t, durable.JobState{Status: durable.Delivered, Attempts: 2, ChangedMs: 2000, StatusCode: 200},
+				f.state(t, k, id[i]))
 		}
 		letters, err := f.DeadJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
@@ -209,10 +219,12 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		f.record(t, d)
 		f.record(t, d)
 		f.record(t, retry(k, id[0], 1, 1000))
-		require.Equal(t, durable.JobState{Status: durable.Dead, Attempts: 2, ChangedMs: 2000, StatusCode: 503, Error: "out of attempts", Reason: durable.AttemptsExhausted}, f.state(t, k, id[0]))
+		require.Equal(t, durable.JobState{Status: durable.Dead, Attempts: 2, ChangedMs: 2000, StatusCode: 503,
+			Error: "out of attempts", Reason: durable.AttemptsExhausted}, f.state(t, k, id[0]))
 		letters, err := f.DeadJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
-		require.Equal(t, []durable.DeadJob{{ID: id[0], Priority: 3, Attempts: 2, DiedMs: 2000, StatusCode: 503, Error: "out of attempts", Reason: durable.AttemptsExhausted, Answer: []byte("try later")}}, letters)
+		require.Equal(t, []durable.DeadJob{{ID: id[0], Priority: 3, Attempts: 2, DiedMs: 2000, StatusCode: 503,
+			Error: "out of attempts", Reason: durable.AttemptsExhausted, Answer: []byte("try later")}}, letters)
 		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Empty(t, open)
@@ -224,7 +236,8 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		k, id := f.jobs(t, 4)
 		ok := delivered(k, id[3], 1, 500)
 		ok.Tracked = true
-		batch := []durable.Outcome{ok, retry(k, id[2], 2, 2000), dead(k, id[1], 6, 1000), retry(k, id[2], 1, 1000), delivered(k+1, id[0], 1, 1), delivered(k, id[0], 1, 1)}
+		batch := []durable.Outcome{ok, retry(k, id[2], 2, 2000), dead(k, id[1], 6, 1000), retry(k, id[2], 1, 1000),
+			delivered(k+1, id[0], 1, 1), delivered(k, id[0], 1, 1)}
 		f.record(t, batch...)
 		f.record(t, batch...)
 		var got []durable.JobStatus

@@ -42,6 +42,7 @@ var paceTests = map[string]func(*testing.T, *fixture){
 		require.Len(t, due, 1, "one alert of the transition")
 		require.Equal(t, durable.ConsumerSlow, due[0].Event)
 		require.Contains(t, due[0].Reason, "4 of 12 attempts")
-		require.ElementsMatch(t, []durable.Pace{{ConsumerNo: no, Mode: durable.PaceSlow, PerSecond: 3, Good: 8, Strained: 4, SinceMs: 2000}, other}, paces)
+		require.ElementsMatch(t, []durable.Pace{{ConsumerNo: no, Mode: durable.PaceSlow, PerSecond: 3, Good: 8, Strained: 4,
+			SinceMs: 2000}, other}, paces)
 	},
 }

@@ -91,7 +91,8 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 		m := f.message(ch)
 		f.insert(t, m)
 		f.end(t, ks[0], durable.OutcomeDelivered, m)
-		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: consumers(ks[:1]), Through: ident.Max(), Limit: 10})
+		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: consumers(ks[:1]), Through: ident.Max(),
+			Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, durable.Purged{Last: ident.Max(), Kept: 1}, got)
 	},
@@ -101,7 +102,8 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 		f.insert(t, in...)
 		late, _, err := f.PutConsumer(f.ctx, consumerPut("c", "late"))
 		require.NoError(t, err)
-		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&late}, Through: in[1].ID, Limit: 10})
+		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&late}, Through: in[1].ID,
+			Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, durable.Purged{Last: in[1].ID, Removed: 2}, got)
 		f.requireOnly(t, ch, []durable.Consumer{late}, in, in[2:])
@@ -140,7 +142,8 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 				}
 				return
 			}
-			p := durable.Purge{ChannelNo: ch.No, Consumers: consumers(ks), DeadBeforeMs: died + 1, Through: in[len(in)-1].ID, Limit: 5}
+			p := durable.Purge{ChannelNo: ch.No, Consumers: consumers(ks), DeadBeforeMs: died + 1, Through: in[len(in)-1].ID,
+				Limit: 5}
 			for p.After != p.Through {
 				got, err := f.Purge(f.ctx, p)
 				require.NoError(t, err)
@@ -184,7 +187,8 @@ var purgeTests = map[string]func(*testing.T, *fixture){
 		commit := f.openInsert(t, f.Store, ch.No, pending)
 		done := make(chan durable.Purged, 1)
 		go func() {
-			got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: consumers(ks), Through: ident.Max(), Limit: 10})
+			got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: consumers(ks), Through: ident.Max(),
+				Limit: 10})
 			if err != nil {
 				t.Error(err)
 			}
@@ -209,7 +213,8 @@ func (f *fixture) end(t *testing.T, k durable.Consumer, kind durable.OutcomeKind
 	t.Helper()
 	var out []durable.Outcome
 	for _, m := range batch {
-		out = append(out, durable.Outcome{Kind: kind, ConsumerNo: k.No, ID: m.ID, Priority: m.Priority, Attempts: 2, AtMs: died})
+		out = append(out, durable.Outcome{Kind: kind, ConsumerNo: k.No, ID: m.ID, Priority: m.Priority, Attempts: 2,
+			AtMs: died})
 	}
 	require.NoError(t, f.Record(f.ctx, out))
 }

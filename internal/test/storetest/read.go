@@ -48,7 +48,8 @@ var readTests = map[string]func(*testing.T, *fixture){
 			require.Len(t, got, len(want))
 			for i, n := range want {
 				require.Equal(t, in[n].ID, got[i].ID)
-				require.True(t, bytes.Equal(in[n].Payload, got[i].Payload), "payload of message %d", n) // a difference is too long to show
+				// a difference is too long to show
+				require.True(t, bytes.Equal(in[n].Payload, got[i].Payload), "payload of message %d", n)
 				got[i].Payload = in[n].Payload
 				require.Equal(t, *in[n], got[i])
 			}

@@ -164,7 +164,8 @@ var recipientTests = map[string]func(*testing.T, *fixture){
 			require.NoError(t, err)
 			require.True(t, over)
 		}
-		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: consumers(append(ks, late)), Through: ident.Max(), Limit: 100})
+		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: consumers(append(ks, late)),
+			Through: ident.Max(), Limit: 100})
 		require.NoError(t, err)
 		require.Equal(t, durable.Purged{Last: ident.Max(), Removed: len(all)}, got)
 	},
@@ -184,7 +185,8 @@ var recipientTests = map[string]func(*testing.T, *fixture){
 			}
 		}
 		f.save(t, durable.Settled{ConsumerNo: k.No, Through: all[9].ID, Accepted: 10, Filtered: 4, Delivered: 6})
-		f.save(t, durable.Settled{ConsumerNo: k.No, After: all[9].ID, Through: all[19].ID, Accepted: 10, Filtered: 3, Delivered: 7})
+		f.save(t, durable.Settled{ConsumerNo: k.No, After: all[9].ID, Through: all[19].ID, Accepted: 10, Filtered: 3,
+			Delivered: 7})
 		for from := range all {
 			for to := from; to < len(all); to += 7 {
 				var want durable.Books
@@ -268,7 +270,8 @@ var recipientTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		for i := 1; i < 3; i++ {
 			l := links[in[i].ID]
-			require.Equal(t, durable.Link{Prev: in[i-1].ID, Audience: 2, Addressed: in[i-1].Addressed, LeftOut: in[i-1].LeftOut}, l)
+			require.Equal(t, durable.Link{Prev: in[i-1].ID, Audience: 2, Addressed: in[i-1].Addressed, LeftOut: in[i-1].LeftOut},
+				l)
 			require.False(t, l.Passes(&ks[0]))
 			require.True(t, l.Passes(&ks[1]))
 		}

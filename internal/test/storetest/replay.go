@@ -13,11 +13,14 @@ var replayTests = map[string]func(*testing.T, *fixture){
 	"a replay is kept as it was created": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		k := ks[0]
-		want := durable.Replay{ChannelNo: ch.No, ConsumerNo: k.No, After: ident.Before(1000), Through: ident.Before(9000), Of: durable.ReplayAll,
-			Filter: "headers['x-ä'] == '\\'' && payload.n > 1.5", Rate: "10/1s", RemovedMs: 7, Matched: 8, Bytes: 9, Estimated: true}
+		want := durable.Replay{ChannelNo: ch.No, ConsumerNo: k.No, After: ident.Before(1000), Through: ident.Before(9000),
+			Of:     durable.ReplayAll,
+			Filter: "headers['x-ä'] == '\\'' && payload.n > 1.5", Rate: "10/1s", RemovedMs: 7, Matched: 8, Bytes: 9,
+			Estimated: true}
 		made, err := f.CreateReplay(f.ctx, want)
 		require.NoError(t, err)
-		want.No, want.Settled, want.CreatedMs, want.StateMs, want.Version = made.No, want.After, made.CreatedMs, made.StateMs, made.Version
+		want.No, want.Settled, want.CreatedMs, want.StateMs, want.Version = made.No, want.After, made.CreatedMs, made.StateMs,
+			made.Version
 		require.Equal(t, want, made)
 		got, err := f.Replay(f.ctx, made.No)
 		require.NoError(t, err)
@@ -67,7 +70,8 @@ var replayTests = map[string]func(*testing.T, *fixture){
 		require.True(t, moved)
 		done, err := f.SetReplayState(f.ctx, r.No, durable.ReplayDone)
 		require.NoError(t, err)
-		require.Equal(t, [5]int64{4, 40, 3, 1, 4}, [5]int64{done.Jobs, done.JobBytes, done.Delivered, done.Dead, done.Matched})
+		require.Equal(t, [5]int64{4, 40, 3, 1, 4}, [5]int64{done.Jobs, done.JobBytes, done.Delivered, done.Dead,
+			done.Matched})
 		moved, err = f.AdvanceReplay(f.ctx, r.No, done.Settled, ident.Max(), 1, 1)
 		require.NoError(t, err)
 		require.False(t, moved, "it has ended")
@@ -89,7 +93,8 @@ var replayTests = map[string]func(*testing.T, *fixture){
 		f.record(t, delivered(r.No, in[0].ID, 1, 5), delivered(r.No, in[1].ID, 1, 5))
 		_, err = f.AdvanceReplay(f.ctx, r.No, r.Settled, in[1].ID, 2, 20)
 		require.NoError(t, err)
-		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: r.ChannelNo, Consumers: consumers(ks.Consumers), Through: in[1].ID, Limit: 100})
+		got, err := f.Purge(f.ctx, durable.Purge{ChannelNo: r.ChannelNo, Consumers: consumers(ks.Consumers),
+			Through: in[1].ID, Limit: 100})
 		require.NoError(t, err)
 		require.Equal(t, 2, got.Removed)
 		f.record(t, delivered(r.No, in[2].ID, 1, 5))
@@ -130,7 +135,8 @@ func (f *fixture) replay(t *testing.T, n int) (durable.Replay, []*durable.Messag
 	for _, m := range in {
 		f.record(t, delivered(ks[0].No, m.ID, 1, 4))
 	}
-	r, err := f.CreateReplay(f.ctx, durable.Replay{ChannelNo: ch.No, ConsumerNo: ks[0].No, After: ident.Before(in[0].ID.Millis()), Through: in[n-1].ID})
+	r, err := f.CreateReplay(f.ctx, durable.Replay{ChannelNo: ch.No, ConsumerNo: ks[0].No,
+		After: ident.Before(in[0].ID.Millis()), Through: in[n-1].ID})
 	require.NoError(t, err)
 	return r, in
 }

@@ -96,7 +96,8 @@ var scanTests = map[string]func(*testing.T, *fixture){
 				all = append(all, m)
 			}
 			late := ks[0]
-			late.No, late.Position = late.No+1000, 1 // none of its jobs is delivered, and the first three messages do not concern it
+			// none of its jobs is delivered, and the first three messages do not concern it
+			late.No, late.Position = late.No+1000, 1
 			for i, m := range all {
 				require.NoError(t, f.Record(f.ctx, []durable.Outcome{{ConsumerNo: ks[0].No, ID: m.ID, Attempts: 1, AtMs: 1}}))
 				for limit := 1; limit <= 7; limit++ {
@@ -245,7 +246,8 @@ var scanTests = map[string]func(*testing.T, *fixture){
 		require.Empty(t, none)
 		a, b, c := f.ids.Next(), f.ids.Next(), f.ids.Next()
 		f.mark(t, map[uint32]ident.ID{1: b, 2: b})
-		others, err := f.SaveWatermarks(f.ctx, durable.Clock{}, []durable.Settled{{ConsumerNo: 1, After: a, Through: c}, {ConsumerNo: 2, After: b, Through: c}, {ConsumerNo: 3, Through: a}, {ConsumerNo: 4, After: a, Through: b}})
+		others, err := f.SaveWatermarks(f.ctx, durable.Clock{}, []durable.Settled{{ConsumerNo: 1, After: a, Through: c},
+			{ConsumerNo: 2, After: b, Through: c}, {ConsumerNo: 3, Through: a}, {ConsumerNo: 4, After: a, Through: b}})
 		require.NoError(t, err)
 		require.Equal(t, map[uint32]ident.ID{1: b, 4: {}}, others)
 		others, err = f.SaveWatermarks(f.ctx, durable.Clock{}, nil)
@@ -299,7 +301,8 @@ var scanTests = map[string]func(*testing.T, *fixture){
 			strays = append(strays, f.ids.Next())
 			for _, k := range ks {
 				for _, id := range []ident.ID{all[i].ID, strays[i]} {
-					require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: kind, ConsumerNo: k.No, ID: id, Attempts: 1, AtMs: 1}}))
+					require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: kind, ConsumerNo: k.No, ID: id, Attempts: 1,
+						AtMs: 1}}))
 				}
 			}
 		}

@@ -73,7 +73,8 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, durable.Counts{Waiting: 2, NextMs: now + 5}, counts)
 		for _, limit := range []int{1, 3} {
-			list, err := f.Schedules(f.ctx, ch.No, []durable.ScheduleStatus{durable.ScheduleWaiting, durable.ScheduleOver}, plans[0], limit)
+			list, err := f.Schedules(f.ctx, ch.No, []durable.ScheduleStatus{durable.ScheduleWaiting, durable.ScheduleOver},
+				plans[0], limit)
 			require.NoError(t, err)
 			require.Len(t, list, min(limit, 2))
 			require.Equal(t, "a", list[0].Key)
@@ -99,7 +100,8 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		sent := plan(ch, 3, now)
 		f.schedule(t, sent)
 		f.insert(t, f.occurrence(sent))
-		want := []durable.DueLine{{ProducerNo: 3, ChannelNo: other.No}, {ProducerNo: 7, ChannelNo: ch.No}, {ProducerNo: 7, ChannelNo: other.No}, {ProducerNo: 9, ChannelNo: other.No}}
+		want := []durable.DueLine{{ProducerNo: 3, ChannelNo: other.No}, {ProducerNo: 7, ChannelNo: ch.No},
+			{ProducerNo: 7, ChannelNo: other.No}, {ProducerNo: 9, ChannelNo: other.No}}
 		lines, err = f.DueLines(f.ctx, now)
 		require.NoError(t, err)
 		require.Equal(t, want, lines, "neither what is sent nor what is not due")
@@ -225,11 +227,13 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, 1, was.No)
 
-		got, err := f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: s.ID, Times: &durable.Scheduled{DueMs: now + 2*hour, DelayMs: 7, Recurrence: "R/y"}})
+		got, err := f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: s.ID, Times: &durable.Scheduled{DueMs: now + 2*hour,
+			DelayMs: 7, Recurrence: "R/y"}})
 		require.NoError(t, err)
 		require.Positive(t, got.ChangedMs)
 		want := *was
-		want.DueMs, want.DelayMs, want.Recurrence, want.No, want.SentBefore, want.ChangedMs = now+2*hour, 7, "R/y", 0, 1, got.ChangedMs
+		want.DueMs, want.DelayMs, want.Recurrence, want.No, want.SentBefore, want.ChangedMs = now+
+			2*hour, 7, "R/y", 0, 1, got.ChangedMs
 		require.Equal(t, want, *got)
 		stored, err := f.ScheduledByKey(f.ctx, ch.No, "a")
 		require.NoError(t, err)
@@ -237,16 +241,20 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		next, err := f.NextDue(f.ctx, 0)
 		require.NoError(t, err)
 		require.Equal(t, now+2*hour, next)
-		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(was)})[0], durable.ErrMoved, "what was due before the change")
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(was)})[0], durable.ErrMoved,
+			"what was due before the change")
 		again := *was
 		again.No = 0
-		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(&again)})[0], durable.ErrMoved, "also with the same number")
+		require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{f.occurrence(&again)})[0], durable.ErrMoved,
+			"also with the same number")
 
-		content := durable.Message{Priority: 9, TTLMs: 8, ContentType: "t", Headers: []byte("x-a:b\n"), Payload: []byte{0, 255, '\''}, Addressed: durable.Positions("\x80"), Key: "other", ChannelNo: 99}
+		content := durable.Message{Priority: 9, TTLMs: 8, ContentType: "t", Headers: []byte("x-a:b\n"),
+			Payload: []byte{0, 255, '\''}, Addressed: durable.Positions("\x80"), Key: "other", ChannelNo: 99}
 		got, err = f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: s.ID, Content: &content})
 		require.NoError(t, err)
 		require.Greater(t, got.ChangedMs, want.ChangedMs)
-		want.Priority, want.TTLMs, want.ContentType, want.Headers, want.Payload, want.Addressed, want.ChangedMs = 9, 8, "t", content.Headers, content.Payload, content.Addressed, got.ChangedMs
+		want.Priority, want.TTLMs, want.ContentType, want.Headers, want.Payload, want.Addressed, want.ChangedMs = 9, 8, "t",
+			content.Headers, content.Payload, content.Addressed, got.ChangedMs
 		stored, err = f.ScheduledByID(f.ctx, s.ID)
 		require.NoError(t, err)
 		require.Equal(t, [2]durable.Scheduled{want, want}, [2]durable.Scheduled{*got, *stored})
@@ -258,7 +266,8 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 	"a change of a schedule is refused": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		now := f.ids.Next().Millis()
-		due, later, sent, recurs := f.plan(ch, "a", now-1), f.plan(ch, "b", now+time.Hour.Milliseconds()), f.plan(ch, "c", now+time.Hour.Milliseconds()), f.plan(ch, "d", now-1)
+		due, later, sent, recurs := f.plan(ch, "a", now-1), f.plan(ch, "b", now+time.Hour.Milliseconds()), f.plan(ch, "c",
+			now+time.Hour.Milliseconds()), f.plan(ch, "d", now-1)
 		recurs.Recurrence = "R/x"
 		f.schedule(t, due, later, sent, recurs)
 		f.insert(t, f.occurrence(sent))
@@ -270,8 +279,10 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		require.ErrorIs(t, change(due, durable.ScheduleChange{}), durable.ErrDispatched)
 		require.ErrorIs(t, change(sent, durable.ScheduleChange{}), durable.ErrDispatched)
 		require.ErrorIs(t, change(f.plan(ch, "", 0), durable.ScheduleChange{}), durable.ErrNotFound)
-		require.ErrorIs(t, change(later, durable.ScheduleChange{Content: &durable.Message{Priority: 1024}}), durable.ErrRejected)
-		require.ErrorIs(t, change(later, durable.ScheduleChange{UnmodifiedSince: later.ID.Time().Add(-time.Second)}), durable.ErrPrecondition)
+		require.ErrorIs(t, change(later, durable.ScheduleChange{Content: &durable.Message{Priority: 1024}}),
+			durable.ErrRejected)
+		require.ErrorIs(t, change(later, durable.ScheduleChange{UnmodifiedSince: later.ID.Time().Add(-time.Second)}),
+			durable.ErrPrecondition)
 		other := *later
 		other.DueMs++
 		require.ErrorIs(t, change(later, durable.ScheduleChange{If: &other}), durable.ErrPrecondition)
@@ -280,7 +291,8 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		got, err := f.ScheduledByID(f.ctx, later.ID)
 		require.NoError(t, err)
 		require.NoError(t, change(later, durable.ScheduleChange{UnmodifiedSince: got.ChangedAt().Truncate(time.Second)}))
-		require.ErrorIs(t, change(later, durable.ScheduleChange{UnmodifiedSince: got.ChangedAt().Truncate(time.Second)}), durable.ErrPrecondition)
+		require.ErrorIs(t, change(later, durable.ScheduleChange{UnmodifiedSince: got.ChangedAt().Truncate(time.Second)}),
+			durable.ErrPrecondition)
 		require.NoError(t, change(recurs, durable.ScheduleChange{}), "the next message of a recurrence is another one")
 		require.NoError(t, f.CancelScheduled(f.ctx, later.ID))
 		require.ErrorIs(t, change(later, durable.ScheduleChange{}), durable.ErrNotFound)
@@ -300,7 +312,8 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		for part := range 4 {
 			wg.Go(func() {
 				for i := part; i < len(plans); i += 4 {
-					_, changed[i] = f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: plans[i].ID, Content: &durable.Message{Payload: []byte("new")}})
+					_, changed[i] = f.ChangeScheduled(f.ctx, durable.ScheduleChange{ID: plans[i].ID,
+						Content: &durable.Message{Payload: []byte("new")}})
 				}
 			})
 		}

@@ -162,6 +162,7 @@ var sinceTests = map[string]func(*testing.T, *fixture){
 			passes[id] = l.Passes(&late)
 		}
 		require.Equal(t, map[ident.ID]bool{in[0].ID: false, in[1].ID: false, in[2].ID: true, in[3].ID: true}, passes)
-		require.False(t, late.Concerns(durable.Link{Prev: in[3].ID, Audience: -1}.Before()), "a message that is gone concerns nobody")
+		require.False(t, late.Concerns(durable.Link{Prev: in[3].ID, Audience: -1}.Before()),
+			"a message that is gone concerns nobody")
 	},
 }

@@ -14,15 +14,18 @@ import (
 
 // pause is the change of an active consumer.
 func pause(k durable.Consumer) durable.StateChange {
-	return durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateActive}, To: durable.StatePaused, Reason: "why"}
+	return durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateActive},
+		To: durable.StatePaused, Reason: "why"}
 }
 
 // failed records one failed attempt that counts, and returns whether it made the consumer dead.
-func (f *fixture) failed(t *testing.T, k durable.Consumer, m *durable.Message, attempt int, atMs int64, after int) bool {
+func (f *fixture) failed(t *testing.T, k durable.Consumer, m *durable.Message, attempt int, atMs int64,
+	after int) bool {
 	t.Helper()
 	rule := &durable.Tombstone{After: after, Window: time.Minute}
-	require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: attempt,
-		AtMs: atMs, NextMs: atMs, StatusCode: 500, Error: "status 500", Tombstone: rule}}))
+	require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID,
+		Attempts: attempt,
+		AtMs:     atMs, NextMs: atMs, StatusCode: 500, Error: "status 500", Tombstone: rule}}))
 	return rule.Tripped
 }
 
@@ -63,11 +66,13 @@ var stateTests = map[string]func(*testing.T, *fixture){
 		require.Greater(t, after.Version, k.Version)
 		require.Equal(t, k.ChangedAt, after.ChangedAt, "a change of the state is no PUT")
 
-		_, won, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StatePaused},
+		_, won, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+			From:    []durable.ConsumerState{durable.StatePaused},
 			SinceMs: k.StateMs, To: durable.StateGone})
 		require.NoError(t, err)
 		require.False(t, won, "the state is another one since")
-		got, won, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StatePaused},
+		got, won, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+			From:    []durable.ConsumerState{durable.StatePaused},
 			SinceMs: after.StateMs, To: durable.StateGone, Reason: strings.Repeat("\u20ac", 300)})
 		require.NoError(t, err)
 		require.True(t, won)
@@ -125,7 +130,8 @@ var stateTests = map[string]func(*testing.T, *fixture){
 		require.False(t, f.failed(t, ks[1], m, 1, now, 3), "another consumer")
 		require.False(t, f.failed(t, k, m, 3, now+30_000, 3))
 		require.False(t, f.failed(t, k, m, 4, now+61_000, 3), "the first ones are outside of the window")
-		require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: f.ids.Next(), Attempts: 1, AtMs: now}}))
+		require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: k.No,
+			ID: f.ids.Next(), Attempts: 1, AtMs: now}}))
 		require.False(t, f.failed(t, k, m, 5, now+62_000, 3))
 		require.Equal(t, durable.StateActive, f.consumerState(t, k.No).State)
 		require.True(t, f.failed(t, k, m, 6, now+63_000, 3), "a success erases nothing")
@@ -136,7 +142,8 @@ var stateTests = map[string]func(*testing.T, *fixture){
 		require.False(t, f.failed(t, k, m, 7, now+64_000, 3), "it is dead already")
 		require.Equal(t, dead, f.consumerState(t, k.No))
 
-		_, won, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No, From: []durable.ConsumerState{durable.StateDead}, To: durable.StateActive, Forget: true})
+		_, won, err := f.SetConsumerState(f.ctx, durable.StateChange{ConsumerNo: k.No,
+			From: []durable.ConsumerState{durable.StateDead}, To: durable.StateActive, Forget: true})
 		require.NoError(t, err)
 		require.True(t, won)
 		later := f.consumerState(t, k.No).StateMs + 1
@@ -165,7 +172,8 @@ var stateTests = map[string]func(*testing.T, *fixture){
 		taken, err := f.TakeProbe(f.ctx, ks[0].No, until)
 		require.NoError(t, err)
 		require.False(t, taken, "it is not revived")
-		probing := durable.StateChange{ConsumerNo: ks[0].No, From: []durable.ConsumerState{durable.StateActive}, To: durable.StateProbing}
+		probing := durable.StateChange{ConsumerNo: ks[0].No, From: []durable.ConsumerState{durable.StateActive},
+			To: durable.StateProbing}
 		_, _, err = f.SetConsumerState(f.ctx, probing)
 		require.NoError(t, err)
 		var won atomic.Int32
@@ -215,7 +223,8 @@ var stateTests = map[string]func(*testing.T, *fixture){
 		batch := f.messages(ch, 6)
 		f.insert(t, batch...)
 		out := func(kind durable.OutcomeKind, i int) {
-			require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: kind, ConsumerNo: k.No, ID: batch[i].ID, Attempts: 1, AtMs: 1, Tracked: true}}))
+			require.NoError(t, f.Record(f.ctx, []durable.Outcome{{Kind: kind, ConsumerNo: k.No, ID: batch[i].ID, Attempts: 1,
+				AtMs: 1, Tracked: true}}))
 		}
 		out(durable.OutcomeDelivered, 0)
 		out(durable.OutcomeDead, 1)

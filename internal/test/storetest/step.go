@@ -83,7 +83,8 @@ var stepTests = map[string]func(*testing.T, *fixture){
 			require.Equal(t, "try later", string(got[0].Answer))
 			require.EqualValues(t, 12, *got[0].DurationMs)
 			require.Equal(t, durable.AttemptsExhausted, got[2].Reason)
-			require.Equal(t, []durable.Reopening{durable.ByRequest, durable.ByBroker, durable.ByWorker}, []durable.Reopening{got[3].How, got[7].How, got[10].How})
+			require.Equal(t, []durable.Reopening{durable.ByRequest, durable.ByBroker, durable.ByWorker},
+				[]durable.Reopening{got[3].How, got[7].How, got[10].How})
 			require.Equal(t, durable.PhaseLeaseEnded, got[4].Phase)
 			require.EqualValues(t, 31, *got[11].DurationMs)
 		}
@@ -192,7 +193,8 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		_, err := f.MoveExchange(f.ctx, e, durable.DeliveredReceiver)
 		require.NoError(t, err)
 		want := []step{
-			{"DELIVERED", 1000, 1, 0}, {"RESPONSE_RECEIVED", 1000, 1, 0}, {"ATTEMPT", 1500, 1, 0}, {"RESPONSE_DELIVERED", 2000, 1, 0},
+			{"DELIVERED", 1000, 1, 0}, {"RESPONSE_RECEIVED", 1000, 1, 0}, {"ATTEMPT", 1500, 1, 0}, {"RESPONSE_DELIVERED",
+				2000, 1, 0},
 			{"REPLAYED", 3000, 2, 2}, {"ATTEMPT", 4000, 1, 0}, {"REPLAYED", 4000, 1, 0},
 		}
 		for _, size := range []int{1, 2, 100} {
@@ -218,7 +220,8 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		ok := delivered(ks[0].No, m.ID, 1, 3000)
 		ok.Tracked = true
 		f.record(t, ok)
-		done, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&ks[0]}, Through: ident.Max(), Limit: 10})
+		done, err := f.Purge(f.ctx, durable.Purge{ChannelNo: ch.No, Consumers: []*durable.Consumer{&ks[0]},
+			Through: ident.Max(), Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, 1, done.Removed)
 		require.Empty(t, f.steps(t, ch.No, ks[0].No, m.ID, 10))

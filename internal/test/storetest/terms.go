@@ -36,14 +36,17 @@ var identities = map[string]struct {
 		m.Key = durable.ProducerKey(m.ProducerNo, id)
 		return m
 	}, durable.ErrConflict},
-	"an idempotency key": {func(f *fixture, ch durable.Channel, id string) *durable.Message { return f.keyed(ch, id, "one") }, durable.ErrReused},
+	"an idempotency key": {func(f *fixture, ch durable.Channel, id string) *durable.Message {
+		return f.keyed(ch, id, "one")
+	}, durable.ErrReused},
 	"an event": {func(f *fixture, ch durable.Channel, id string) *durable.Message {
 		return f.event(ch, id, `{"a":1}`, true)
 	}, durable.ErrConflict},
 }
 
 // eachIdentity calls test for each kind of identity. with returns a message of it with terms.
-func eachIdentity(t *testing.T, f *fixture, test func(t *testing.T, with func(id string) *durable.Message, ch durable.Channel, refusal error)) {
+func eachIdentity(t *testing.T, f *fixture, test func(t *testing.T, with func(id string) *durable.Message,
+	ch durable.Channel, refusal error)) {
 	for name, kind := range identities {
 		t.Run(name, func(t *testing.T) {
 			ch, _ := f.channel(t, name[2:5]+name[len(name)-3:], 3)

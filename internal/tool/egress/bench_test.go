@@ -42,7 +42,8 @@ func BenchmarkPost(b *testing.B) {
 // BenchmarkHostClient is what Post is compared with.
 func BenchmarkHostClient(b *testing.B) {
 	url := sink(b)
-	hc := &fasthttp.HostClient{Addr: strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/cb"), MaxConns: 512, MaxIdleConnDuration: time.Second}
+	hc := &fasthttp.HostClient{Addr: strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/cb"), MaxConns: 512,
+		MaxIdleConnDuration: time.Second}
 	body := []byte(strings.Repeat("x", 1024))
 	b.ReportAllocs()
 	b.SetParallelism(32)

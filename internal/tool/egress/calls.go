@@ -42,7 +42,8 @@ type calledHost struct {
 }
 
 func newCalls() *calls {
-	return &calls{hosts: map[string]*calledHost{}, all: share.New(share.Options{Name: "calls", Most: callsAtOnce, Young: callYoung, Fast: fastCall, Others: true})}
+	return &calls{hosts: map[string]*calledHost{}, all: share.New(share.Options{Name: "calls", Most: callsAtOnce,
+		Young: callYoung, Fast: fastCall, Others: true})}
 }
 
 // Bounds returns what the requests of Web share.

@@ -76,7 +76,8 @@ func TestWhereAllPlacesHangTheSlowestCallIsEndedForAnotherAccount(t *testing.T) 
 	}
 	require.Eventually(t, func() bool { return hanging.Load() == callsPerHost }, time.Minute, time.Millisecond)
 	require.NoError(t, callAs(t.Context(), c, share.Producer(99), url+"/quick"))
-	require.Eventually(t, func() bool { return hanging.Load() == callsPerHost-1 }, time.Minute, time.Millisecond, "one was ended")
+	require.Eventually(t, func() bool { return hanging.Load() == callsPerHost-1 }, time.Minute, time.Millisecond,
+		"one was ended")
 	stop()
 	all.Wait()
 }
@@ -92,7 +93,8 @@ func TestAHostThatHangsStopsNoOther(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return hanging.Load() == callsPerHost }, time.Minute, time.Millisecond)
 	for range 50 {
-		require.NoError(t, callAs(t.Context(), c, share.Consumer(7), strings.Replace(quick, "127.0.0.1", "localhost", 1)+"/quick"))
+		require.NoError(t, callAs(t.Context(), c, share.Consumer(7), strings.Replace(quick, "127.0.0.1", "localhost",
+			1)+"/quick"))
 	}
 	stop()
 	all.Wait()

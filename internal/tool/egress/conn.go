@@ -253,7 +253,8 @@ func lost(err error) error {
 	switch {
 	case isTimeout(err):
 		return ErrTimeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("%w (%w)", ErrNoAnswer, err)
 	}
 	return nil

@@ -17,7 +17,8 @@ var dates = []string{
 
 // zones are the names of zones in dates of mail (RFC 5322, 4.3). Other names say no time for sure.
 var zones = map[string]string{
-	"GMT": "+0000", "UTC": "+0000", "UT": "+0000", "Z": "+0000", "EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500",
+	"GMT": "+0000", "UTC": "+0000", "UT": "+0000", "Z": "+0000", "EST": "-0500", "EDT": "-0400", "CST": "-0600",
+	"CDT": "-0500",
 	"MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
 }
 
@@ -60,7 +61,8 @@ func plainDate(text string) string {
 			words = append(words, word)
 		}
 	}
-	if n := len(words); n > 2 && words[n-1] == "+0000" && len(words[n-2]) == 5 && (words[n-2][0] == '+' || words[n-2][0] == '-') {
+	if n := len(words); n > 2 && words[n-1] == "+0000" && len(words[n-2]) == 5 && (words[n-2][0] == '+' ||
+		words[n-2][0] == '-') {
 		words = words[:n-1] // 2026-01-31 15:04:05 +0000 UTC
 	}
 	text = strings.Join(words, " ")

@@ -99,7 +99,8 @@ func (d *dialer) connect(ctx context.Context, rule Rule, to netip.AddrPort) (net
 // local reports whether err is about this machine and not about the consumer:
 // no file descriptor, port, memory or buffer left.
 func local(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, ErrClosed, ErrBusy} {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL,
+		ErrClosed, ErrBusy} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -58,7 +58,8 @@ func newH2Client(c *Client, rule Rule) *h2Client {
 			MaxResponseHeaderBytes: maxHeadBytes,
 			// A connection that a middlebox dropped would fail every stream on
 			// it by timeout: ask after silence.
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second, MaxReceiveBufferPerStream: unreadH2},
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second,
+				MaxReceiveBufferPerStream: unreadH2},
 		}
 	}
 	return &h2Client{
@@ -182,7 +183,8 @@ func (t *Target) request(req *fasthttp.Request, body *lentBody) *http.Request {
 	}
 	for k, v := range req.Header.All() {
 		switch name := string(k); http.CanonicalHeaderKey(name) {
-		case "Host", "Content-Length", "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer":
+		case "Host", "Content-Length", "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade",
+			"Te", "Trailer":
 			// belong to a connection of HTTP/1.1, or are set by net/http
 		default:
 			out.Header[name] = append(out.Header[name], string(v))

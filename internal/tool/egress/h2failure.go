@@ -32,7 +32,8 @@ const firstRefusalWait, lastRefusalWait = 20 * time.Millisecond, time.Second
 const noH2For = 10 * time.Minute
 
 // codesH2 are the error codes of RFC 9113 as net/http names them.
-var codesH2 = []string{"PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED", "FRAME_SIZE_ERROR",
+var codesH2 = []string{"PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
+	"FRAME_SIZE_ERROR",
 	"CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "NO_ERROR"}
 
 // errUnused says that the consumer ended the connection before it had a request.
@@ -70,13 +71,15 @@ func (h *h2Client) failure(ctx context.Context, err error) error {
 		return ErrRefused
 	case ctx.Err() != nil || isTimeout(err):
 		return ErrTimeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("%w (%w)", ErrNoAnswer, err)
 	}
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
-	case has("REFUSED_STREAM"), has("graceful shutdown GOAWAY"), has("received GOAWAY from server"), has("LastStreamID=0,"), has("client conn not usable"),
+	case has("REFUSED_STREAM"), has("graceful shutdown GOAWAY"), has("received GOAWAY from server"),
+		has("LastStreamID=0,"), has("client conn not usable"),
 		has("cannot rewind body"): // the connection took no more requests
 		return ErrRefused
 	case has("HTTP_1_1_REQUIRED"):

@@ -198,11 +198,17 @@ func TestOtherFailuresOfHTTP2AreNamed(t *testing.T) {
 		answer func(stream uint32) []byte
 		told   string
 	}{
-		"INTERNAL_ERROR":       {func(stream uint32) []byte { return frame(frameReset, 0, stream, word(codeInternal)...) }, "the consumer ended the HTTP/2 stream (INTERNAL_ERROR)"},
-		"PROTOCOL_ERROR":       {func(stream uint32) []byte { return frame(frameReset, 0, stream, word(codeProtocol)...) }, "the consumer ended the HTTP/2 stream (PROTOCOL_ERROR)"},
-		"GOAWAY that took it":  {func(stream uint32) []byte { return frame(frameGoAway, 0, 0, append(word(stream), word(codeNo)...)...) }, "stream (NO_ERROR)"},
-		"no answer":            {func(uint32) []byte { return nil }, ErrNoAnswer.Error()},
-		"nonsense":             {func(stream uint32) []byte { return frame(frameHeaders, 5, stream, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, ""},
+		"INTERNAL_ERROR": {func(stream uint32) []byte { return frame(frameReset, 0, stream, word(codeInternal)...) },
+			"the consumer ended the HTTP/2 stream (INTERNAL_ERROR)"},
+		"PROTOCOL_ERROR": {func(stream uint32) []byte { return frame(frameReset, 0, stream, word(codeProtocol)...) },
+			"the consumer ended the HTTP/2 stream (PROTOCOL_ERROR)"},
+		"GOAWAY that took it": {func(stream uint32) []byte {
+			return frame(frameGoAway, 0, 0, append(word(stream), word(codeNo)...)...)
+		}, "stream (NO_ERROR)"},
+		"no answer": {func(uint32) []byte { return nil }, ErrNoAnswer.Error()},
+		"nonsense": {func(stream uint32) []byte {
+			return frame(frameHeaders, 5, stream, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+		}, ""},
 		"a frame of no stream": {func(uint32) []byte { return frame(frameData, 0, 0, 'x') }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +226,8 @@ func TestOtherFailuresOfHTTP2AreNamed(t *testing.T) {
 }
 
 func TestAServerWithoutHTTP2GetsHTTP1(t *testing.T) {
-	for name, greeting := range map[string]string{"400": "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "a page": "<!DOCTYPE HTML>"} {
+	for name, greeting := range map[string]string{"400": "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+		"a page": "<!DOCTYPE HTML>"} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
@@ -270,7 +277,8 @@ func TestAServerThatWantsHTTP1GetsIt(t *testing.T) {
 // A consumer that floods its connection loses it, and each later attempt has a connection of its own.
 // One that answers much, again and again, keeps it.
 func TestAConnectionOfHTTP2ThatIsFloodedEnds(t *testing.T) {
-	flood := append(frame(0x77, 0, 0, make([]byte, 16<<10)...), frame(6, 0, 0, make([]byte, 8)...)...) // of an unknown type; PING
+	// of an unknown type; PING
+	flood := append(frame(0x77, 0, 0, make([]byte, 16<<10)...), frame(6, 0, 0, make([]byte, 8)...)...)
 	var poured atomic.Int64
 	s := speaking(t, func(s *rawH2, c *h2conn) ([]byte, bool) { return s.ok(c.stream), false })
 	s.pour = func(conn net.Conn) {
@@ -325,7 +333,8 @@ func TestAnHTTPSServerWithoutHTTP2GetsHTTP1(t *testing.T) {
 		"chunks":              {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nok\r\n", errChunks},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12})
+			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: known.TLS.Certificates,
+				MinVersion: tls.VersionTLS12})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 			got := make(chan string, 1)

@@ -113,7 +113,8 @@ func whole(head []byte, rest io.Reader) *bufio.Reader {
 // interim reports whether a head is that of an answer before the answer.
 func interim(head []byte) bool {
 	head = bytes.TrimLeft(head, "\r\n")
-	return len(head) > len("HTTP/1.1 1xx") && string(head[:7]) == "HTTP/1." && string(head[8:10]) == " 1" && string(head[9:12]) != "101"
+	return len(head) > len("HTTP/1.1 1xx") && string(head[:7]) == "HTTP/1." && string(head[8:10]) == " 1" &&
+		string(head[9:12]) != "101"
 }
 
 // wholeHead waits until br has a whole head, and returns its length. plain: the codec finds the same

@@ -19,28 +19,38 @@ func TestSloppyHeadsAreReadOrRefusedAtOnce(t *testing.T) {
 		err    error // of a refusal
 		body   string
 	}{
-		"large headers":                {"HTTP/1.1 200 OK\r\n" + large + "Content-Length: 2\r\n\r\nok", 200, nil, "ok"},
-		"many headers":                 {"HTTP/1.1 201 OK\r\n" + strings.Repeat("X-A: 0123456789\r\n", 1000) + "Content-Length: 2\r\n\r\nok", 201, nil, "ok"},
-		"headers beyond the bound":     {"HTTP/1.1 200 OK\r\n" + strings.Repeat(large, 4) + "\r\n", 0, errHeadSize, ""},
-		"a header beyond the bound":    {"HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("x", maxHeadBytes), 0, errHeadSize, ""},
-		"equal lengths":                {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\ncontent-length: 2\r\n\r\nok", 200, nil, "ok"},
-		"a list of equal lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok", 200, nil, "ok"},
-		"different lengths":            {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", 0, errLengths, ""},
-		"a list of different lengths":  {"HTTP/1.1 200 OK\r\nContent-Length: 2,3\r\n\r\nok", 0, errLengths, ""},
-		"a length that is none":        {"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok", 0, errLength, ""},
-		"a length with a sign":         {"HTTP/1.1 200 OK\nContent-Length: +2\n\nok", 0, errLength, ""},
-		"identity":                     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nok", 200, nil, "ok"},
-		"chunked, twice":               {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\ntransfer-encoding: Chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, nil, "ok"},
-		"another transfer coding":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 0, errTransfer, ""},
-		"another one, LF alone":        {"HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\nok", 0, errTransfer, ""},
-		"LF alone":                     {"HTTP/1.1 200 OK\nContent-Length: 2\nX-A: b\n\nok", 200, nil, "ok"},
-		"LF alone, and CRLF":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok", 200, nil, "ok"},
-		"CRLF, and LF alone":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\nok", 200, nil, "ok"},
-		"LF alone, chunks":             {"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\r\nok\r\n0\r\n\r\n", 200, nil, "ok"},
-		"LF alone and equal lengths":   {"HTTP/1.0 500 No\nContent-Length: 2\nContent-Length: 2\n\nno", 500, nil, "no"},
-		"LF alone after an interim":    {"HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\nContent-Length: 2\n\nok", 200, nil, "ok"},
-		"an interim with LF alone":     {"HTTP/1.1 103 Early\nLink: </a>\n\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, nil, "ok"},
-		"a large interim":              {"HTTP/1.1 103 Early\r\n" + large + "\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, nil, "ok"},
+		"large headers": {"HTTP/1.1 200 OK\r\n" + large + "Content-Length: 2\r\n\r\nok", 200, nil, "ok"},
+		"many headers": {"HTTP/1.1 201 OK\r\n" + strings.Repeat("X-A: 0123456789\r\n", 1000) +
+			"Content-Length: 2\r\n\r\nok", 201, nil, "ok"},
+		"headers beyond the bound":  {"HTTP/1.1 200 OK\r\n" + strings.Repeat(large, 4) + "\r\n", 0, errHeadSize, ""},
+		"a header beyond the bound": {"HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("x", maxHeadBytes), 0, errHeadSize, ""},
+		"equal lengths": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\ncontent-length: 2\r\n\r\nok", 200,
+			nil, "ok"},
+		"a list of equal lengths": {"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok", 200, nil, "ok"},
+		"different lengths": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", 0,
+			errLengths, ""},
+		"a list of different lengths": {"HTTP/1.1 200 OK\r\nContent-Length: 2,3\r\n\r\nok", 0, errLengths, ""},
+		"a length that is none":       {"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok", 0, errLength, ""},
+		"a length with a sign":        {"HTTP/1.1 200 OK\nContent-Length: +2\n\nok", 0, errLength, ""},
+		"identity": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nok", 200,
+			nil, "ok"},
+		"chunked, twice": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\ntransfer-encoding: " +
+			"Chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, nil, "ok"},
+		"another transfer coding": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 0,
+			errTransfer, ""},
+		"another one, LF alone": {"HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\nok", 0, errTransfer, ""},
+		"LF alone":              {"HTTP/1.1 200 OK\nContent-Length: 2\nX-A: b\n\nok", 200, nil, "ok"},
+		"LF alone, and CRLF":    {"HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok", 200, nil, "ok"},
+		"CRLF, and LF alone":    {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\nok", 200, nil, "ok"},
+		"LF alone, chunks": {"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\r\nok\r\n0\r\n\r\n", 200,
+			nil, "ok"},
+		"LF alone and equal lengths": {"HTTP/1.0 500 No\nContent-Length: 2\nContent-Length: 2\n\nno", 500, nil, "no"},
+		"LF alone after an interim": {"HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+			200, nil, "ok"},
+		"an interim with LF alone": {"HTTP/1.1 103 Early\nLink: </a>\n\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+			200, nil, "ok"},
+		"a large interim": {"HTTP/1.1 103 Early\r\n" + large +
+			"\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, nil, "ok"},
 		"blank lines before":           {"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, nil, "ok"},
 		"interim answers for ever":     {strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", maxInterim+1), 0, errInterim, ""},
 		"no status after an interim":   {"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 000 No\r\n\r\n", 0, errNotHTTP, ""},
@@ -76,7 +86,8 @@ func TestSloppyHeadsAreReadOrRefusedAtOnce(t *testing.T) {
 }
 
 func TestChunksThatAreMalformedAreNamed(t *testing.T) {
-	for name, chunks := range map[string]string{"LF alone": "2\nok\n0\n\n", "a size that is none": "zz\r\nok\r\n0\r\n\r\n", "a longer chunk": "1\r\nok\r\n0\r\n\r\n"} {
+	for name, chunks := range map[string]string{"LF alone": "2\nok\n0\n\n", "a size that is none": "zz\r\nok\r\n0\r\n\r\n",
+		"a longer chunk": "1\r\nok\r\n0\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			srv := answering(t, func(conn net.Conn, _ int) bool {
 				_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks))
@@ -96,7 +107,9 @@ func TestAMendedAnswerIsKeptToo(t *testing.T) {
 	require.NoError(t, err)
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)
-	r := target.PostKeeping(req, 10*time.Second, &Keep{Bytes: 10, Headers: func(name string) bool { return name == "X-A" }})
+	r := target.PostKeeping(req, 10*time.Second, &Keep{Bytes: 10, Headers: func(name string) bool {
+		return name == "X-A"
+	}})
 	require.NoError(t, r.Err)
 	require.Equal(t, "X-A:b\n ok /x", fmt.Sprintf("%s %s %s", r.Response.Headers, r.Response.Body, r.Response.Location))
 }

@@ -47,20 +47,23 @@ func TestEndlessAnswersCostNoMemory(t *testing.T) {
 		chunk []byte
 		ok    bool
 	}{
-		"1 GiB with its length":      {"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n", filler, true},
-		"8 EiB with their length":    {"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n", filler, true},
-		"without an end":             {"HTTP/1.1 200 OK\r\n\r\n", filler, true},
-		"chunks without an end":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", []byte("1000\r\n" + string(filler[:4096]) + "\r\n"), true},
-		"one chunk of 1 GiB":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\n", filler, true},
-		"a chunk extension":          {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", filler, false},
-		"a trailer without an end":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", []byte("X-A: bbbbbbbbbbbbbbbb\r\n"), false},
-		"headers without an end":     {"HTTP/1.1 200 OK\r\n", []byte("X-A: bbbbbbbbbbbbbbbb\r\n"), false},
-		"one header without an end":  {"HTTP/1.1 200 OK\r\nX-A: ", filler, false},
-		"a status without an end":    {"HTTP/1.1 200 ", filler, false},
-		"interim answers for ever":   {"", []byte("HTTP/1.1 100 Continue\r\n\r\n"), false},
-		"interim answers with heads": {"", []byte("HTTP/1.1 103 Early Hints\r\nLink: " + strings.Repeat("x", 8<<10) + "\r\n\r\n"), false},
-		"empty lines for ever":       {"", []byte("\r\n"), false},
-		"nothing like HTTP":          {"", filler, false},
+		"1 GiB with its length":   {"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n", filler, true},
+		"8 EiB with their length": {"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n", filler, true},
+		"without an end":          {"HTTP/1.1 200 OK\r\n\r\n", filler, true},
+		"chunks without an end": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+			[]byte("1000\r\n" + string(filler[:4096]) + "\r\n"), true},
+		"one chunk of 1 GiB": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\n", filler, true},
+		"a chunk extension":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", filler, false},
+		"a trailer without an end": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+			[]byte("X-A: bbbbbbbbbbbbbbbb\r\n"), false},
+		"headers without an end":    {"HTTP/1.1 200 OK\r\n", []byte("X-A: bbbbbbbbbbbbbbbb\r\n"), false},
+		"one header without an end": {"HTTP/1.1 200 OK\r\nX-A: ", filler, false},
+		"a status without an end":   {"HTTP/1.1 200 ", filler, false},
+		"interim answers for ever":  {"", []byte("HTTP/1.1 100 Continue\r\n\r\n"), false},
+		"interim answers with heads": {"", []byte("HTTP/1.1 103 Early Hints\r\nLink: " + strings.Repeat("x", 8<<10) +
+			"\r\n\r\n"), false},
+		"empty lines for ever": {"", []byte("\r\n"), false},
+		"nothing like HTTP":    {"", filler, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent atomic.Int64
@@ -93,9 +96,10 @@ func TestEndlessAnswersCostNoMemory(t *testing.T) {
 func TestAtMost64KiBOfAnAnswerIsRead(t *testing.T) {
 	c := client(t)
 	for name, e := range map[string]*endless{
-		"a length":        {head: "HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n", filler: "x"},
-		"no end":          {head: "HTTP/1.1 200 OK\r\n\r\n", filler: "x"},
-		"small chunks":    {head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", filler: "64\r\n" + strings.Repeat("x", 100) + "\r\n"},
+		"a length": {head: "HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n", filler: "x"},
+		"no end":   {head: "HTTP/1.1 200 OK\r\n\r\n", filler: "x"},
+		"small chunks": {head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", filler: "64\r\n" +
+			strings.Repeat("x", 100) + "\r\n"},
 		"one chunk":       {head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\n", filler: "x"},
 		"a failure":       {head: "HTTP/1.1 500 No\r\n\r\n", filler: "x"},
 		"headers":         {head: "HTTP/1.1 200 OK\r\n", filler: "X-A: b\r\n"},
@@ -181,8 +185,10 @@ func TestAnswersOfDoubtfulLengthAreNotBelieved(t *testing.T) {
 }
 
 func TestAStatusHasThreeDigits(t *testing.T) {
-	for _, status := range []string{"0", "000", "1", "20", "020", "002", "099", "1000", "2000", "20000", "99999999", "-200", "+200", "2e2", "0200", "200.0"} {
-		r := post(t, client(t), saying(t, "HTTP/1.1 "+status+" OK\r\nContent-Length: 0\r\n\r\n").url(), "", "x", 30*time.Second)
+	for _, status := range []string{"0", "000", "1", "20", "020", "002", "099", "1000", "2000", "20000", "99999999",
+		"-200", "+200", "2e2", "0200", "200.0"} {
+		r := post(t, client(t), saying(t, "HTTP/1.1 "+status+" OK\r\nContent-Length: 0\r\n\r\n").url(), "", "x",
+			30*time.Second)
 		require.Error(t, r.Err, status)
 		require.False(t, r.OK(), status)
 		require.Zero(t, r.Status, status)
@@ -190,7 +196,8 @@ func TestAStatusHasThreeDigits(t *testing.T) {
 }
 
 func TestAnswersWithLengthAndChunksEndTheirConnection(t *testing.T) {
-	srv := saying(t, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+says("500 Poison", ""))
+	srv := saying(t, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+		says("500 Poison", ""))
 	c := client(t)
 	for range 3 {
 		post(t, c, srv.url(), "", "x", 30*time.Second)
@@ -217,7 +224,9 @@ func TestANameThatTurnsToAForbiddenAddressReachesNothing(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+	})}
 	go func() { _ = srv.Serve(good) }()
 	defer srv.Close()
 
@@ -267,8 +276,10 @@ func TestNoSpellingOfAForbiddenAddressIsDialled(t *testing.T) {
 		}
 	}()
 	forbidden := []string{
-		"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "::127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.0.1",
-		"169.254.169.254", "100.64.0.1", "fd00::1", "fe80::1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::1", "2001:0:0:0:0:0:80ff:fffe",
+		"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "::127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0", "10.0.0.1",
+		"172.16.0.1", "192.168.0.1",
+		"169.254.169.254", "100.64.0.1", "fd00::1", "fe80::1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::1",
+		"2001:0:0:0:0:0:80ff:fffe",
 		"224.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.2.1", "2001:db8::1", "fec0::1", "fd00:ec2::254",
 	}
 	public := policy(t, "public")
@@ -293,7 +304,8 @@ func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		says("200 OK", "ok"), "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n" + says("500 No", "why"),
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nabc",
-		"HTTP/1.1 429 Slow\r\nRetry-After: 5\r\nConnection: close\r\n\r\n", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+		"HTTP/1.1 429 Slow\r\nRetry-After: 5\r\nConnection: close\r\n\r\n",
+		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\nabc", "HTTP/1.1 200 OK\r\nX:\r\n y\r\n\r\n",
 	} {
 		f.Add([]byte(s))
@@ -312,7 +324,8 @@ func FuzzAnswer(f *testing.F) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "0", "-1", "1000000000", "99999999999999999999", "Mon, 04 May 2026 03:02:31 GMT", "1.5", " 7\t", "soon", "+5", "١", `"5s"`, "1m30.5s", ".", "99999999999999999999.9 sec"} {
+	for _, s := range []string{"", "0", "-1", "1000000000", "99999999999999999999", "Mon, 04 May 2026 03:02:31 GMT", "1.5",
+		" 7\t", "soon", "+5", "١", `"5s"`, "1m30.5s", ".", "99999999999999999999.9 sec"} {
 		f.Add(s)
 	}
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)

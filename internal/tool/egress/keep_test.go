@@ -147,13 +147,14 @@ func TestAnAnswerOfHTTP2ThatIsNotReadYetTakesLittleMemory(t *testing.T) {
 	waits, room := make(chan struct{}, 1), make(chan bool)
 	done := make(chan Result)
 	go func() {
-		done <- target.PostKeeping(req, 30*time.Second, &Keep{Bytes: size, Headers: all, Has: firstKept, Room: func(int) bool {
-			select {
-			case waits <- struct{}{}:
-			default:
-			}
-			return <-room
-		}})
+		done <- target.PostKeeping(req, 30*time.Second, &Keep{Bytes: size, Headers: all, Has: firstKept,
+			Room: func(int) bool {
+				select {
+				case waits <- struct{}{}:
+				default:
+				}
+				return <-room
+			}})
 	}()
 	<-waits
 	var before int64
@@ -172,7 +173,8 @@ func TestAnAnswerOfHTTP2ThatIsNotReadYetTakesLittleMemory(t *testing.T) {
 func TestLinesOfOneHeaderAreKeptAsOne(t *testing.T) {
 	r := &Response{}
 	keep := &Keep{Headers: func(string) bool { return true }}
-	for _, line := range [][2]string{{"Content-Language", "de"}, {"X-B", "1"}, {"Content-Language", "en"}, {"X-B", ""}, {"B", "2"}} {
+	for _, line := range [][2]string{{"Content-Language", "de"}, {"X-B", "1"}, {"Content-Language", "en"}, {"X-B", ""},
+		{"B", "2"}} {
 		r.Add(keep, line[0], line[1])
 	}
 	require.Equal(t, "Content-Language:de, en\nX-B:1, \nB:2\n", string(r.Headers))

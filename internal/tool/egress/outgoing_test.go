@@ -16,8 +16,10 @@ import (
 // defaults are the names that make a request with the defaults of a library:
 // redirects are followed with our tokens, and HTTP_PROXY is obeyed.
 var defaults = map[string][]string{
-	"net/http":                    {"DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm", "ProxyFromEnvironment", "ProxyURL"},
-	"github.com/valyala/fasthttp": {"Get", "GetTimeout", "GetDeadline", "Post", "Do", "DoTimeout", "DoDeadline", "DoRedirects"},
+	"net/http": {"DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm",
+		"ProxyFromEnvironment", "ProxyURL"},
+	"github.com/valyala/fasthttp": {"Get", "GetTimeout", "GetDeadline", "Post", "Do", "DoTimeout", "DoDeadline",
+		"DoRedirects"},
 }
 
 // Every outgoing client of the program may carry a token. So each says by itself

@@ -218,7 +218,8 @@ func TestAnswers(t *testing.T) {
 		answer    string
 	}{
 		{"no content", "HTTP/1.1 204 No Content\r\n\r\n", 204, nil, ""},
-		{"a redirect is a status like any other", says("302 Found", "moved", "Location: http://169.254.169.254/"), 302, nil, "moved"},
+		{"a redirect is a status like any other", says("302 Found", "moved", "Location: http://169.254.169.254/"), 302,
+			nil, "moved"},
 		{"a 307 too", says("307 Temporary Redirect", "", "Location: /cb"), 307, nil, ""},
 		{"an error with a text", says("500 Oops", "broken"), 500, nil, "broken"},
 		{"an answer longer than we keep", says("500 Oops", big[:5000]), 500, nil, big[:1024]},
@@ -228,8 +229,10 @@ func TestAnswers(t *testing.T) {
 		{"10 MiB until the connection ends", "HTTP/1.1 200 OK\r\n\r\n" + big, 200, nil, big[:1024]},
 		{"chunks", fmt.Sprintf(chunked, "200 OK") + "3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\n\r\n", 200, nil, "abcde"},
 		{"a body until the connection ends", "HTTP/1.0 200 OK\r\n\r\nabc", 200, nil, "abc"},
-		{"compressed bytes are passed on untouched", says("200 OK", "\x1f\x8b\x08\x00junk", "Content-Encoding: gzip"), 200, nil, "\x1f\x8b\x08\x00junk"},
-		{"interim answers", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + says("201 Created", "ok"), 201, nil, "ok"},
+		{"compressed bytes are passed on untouched", says("200 OK", "\x1f\x8b\x08\x00junk", "Content-Encoding: gzip"), 200,
+			nil, "\x1f\x8b\x08\x00junk"},
+		{"interim answers", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + says("201 Created",
+			"ok"), 201, nil, "ok"},
 		{"a body shorter than it says", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", 200, ErrIncomplete, "abc"},
 		{"broken chunks", fmt.Sprintf(chunked, "200 OK") + "3\r\nabcXX", 200, ErrIncomplete, "abc"},
 		{"chunks without an end", fmt.Sprintf(chunked, "200 OK") + "3\r\nabc\r\n", 200, ErrIncomplete, "abc"},
@@ -237,7 +240,8 @@ func TestAnswers(t *testing.T) {
 		{"half a head", "HTTP/1.1 200 OK\r\nX-Ha", 0, errAny, ""},
 		{"nothing like HTTP", "SSH-2.0-OpenSSH_9.9\r\n", 0, errAny, ""},
 		{"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 0, errAny, ""},
-		{"endless headers", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", 2000), 0, errAny, ""},
+		{"endless headers", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", 2000), 0,
+			errAny, ""},
 		{"a flood of 1xx", strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 10000), 0, errAny, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -480,7 +484,8 @@ func TestTheAddressIsCheckedWhenItIsDialled(t *testing.T) {
 	}
 	require.Zero(t, srv.conns.Load())
 
-	r := post(t, client(t, always("169.254.169.254", "127.0.0.1")), "http://mixed.example:"+port(t, srv)+"/", "", "x", 20*time.Second)
+	r := post(t, client(t, always("169.254.169.254", "127.0.0.1")), "http://mixed.example:"+port(t, srv)+"/", "", "x",
+		20*time.Second)
 	require.True(t, r.OK(), "the forbidden candidate is left out: %v", r.Err)
 }
 
@@ -540,7 +545,9 @@ func TestTheNameCacheIsBounded(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Proto)
+	}))
 	srv.EnableHTTP2 = true
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of refused certificates
 	srv.StartTLS()

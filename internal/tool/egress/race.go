@@ -124,7 +124,8 @@ func delayFor(ctx context.Context, n int) time.Duration {
 // race connects to the first of several addresses that answers (RFC 8305, Happy Eyeballs). Each one
 // is tried when the one before it has failed, or has not answered for attemptDelay, or less where
 // time is short. Attempts that lose have ended when race returns.
-func race(ctx context.Context, addrs []netip.AddrPort, connect func(context.Context, netip.AddrPort) (net.Conn, error)) (winner int, conn net.Conn, err error) {
+func race(ctx context.Context, addrs []netip.AddrPort, connect func(context.Context, netip.AddrPort) (net.Conn,
+	error)) (winner int, conn net.Conn, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer func() {

@@ -65,15 +65,29 @@ func TestADeadAddressCostsAQuarterOfASecond(t *testing.T) {
 		took   time.Duration
 		err    error
 	}{
-		"the first is dead":         {&network{after: map[string]time.Duration{"192.0.2.1": 0}}, []string{"2001:db8::1", "192.0.2.1"}, 1500 * time.Millisecond, "192.0.2.1", 250 * time.Millisecond, nil},
-		"the first refuses":         {&network{after: map[string]time.Duration{"2001:db8::1": 0, "192.0.2.1": 0}, fails: map[string]error{"2001:db8::1": refused}}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "192.0.2.1", 0, nil},
-		"the first is far":          {&network{after: map[string]time.Duration{"2001:db8::1": 400 * time.Millisecond, "192.0.2.1": 200 * time.Millisecond}}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "2001:db8::1", 400 * time.Millisecond, nil},
-		"one after many dead ones":  {&network{after: map[string]time.Duration{"192.0.2.9": 0}}, []string{"2001:db8::1", "2001:db8::2", "2001:db8::3", "192.0.2.9"}, 2 * time.Second, "192.0.2.9", 750 * time.Millisecond, nil},
-		"the time is short":         {&network{after: map[string]time.Duration{"192.0.2.1": 0}}, []string{"2001:db8::1", "192.0.2.1"}, 150 * time.Millisecond, "192.0.2.1", 50 * time.Millisecond, nil},
-		"all are dead":              {&network{}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "", time.Second, context.DeadlineExceeded},
-		"all refuse":                {&network{after: map[string]time.Duration{"192.0.2.2": 0, "192.0.2.1": 0}, fails: map[string]error{"192.0.2.2": refused, "192.0.2.1": refused}}, []string{"192.0.2.2", "192.0.2.1"}, time.Second, "", 0, syscall.ECONNREFUSED},
-		"a family that is not here": {&network{after: map[string]time.Duration{"2001:db8::1": 0, "192.0.2.1": 0}, fails: map[string]error{"2001:db8::1": syscall.EADDRNOTAVAIL, "192.0.2.1": refused}}, []string{"192.0.2.1", "2001:db8::1"}, time.Second, "", 0, syscall.ECONNREFUSED},
-		"no descriptor is left":     {&network{after: map[string]time.Duration{"192.0.2.2": 0, "192.0.2.1": 0}, fails: map[string]error{"192.0.2.2": syscall.EMFILE, "192.0.2.1": refused}}, []string{"192.0.2.2", "192.0.2.1"}, time.Second, "", 0, syscall.EMFILE},
+		"the first is dead": {&network{after: map[string]time.Duration{"192.0.2.1": 0}}, []string{"2001:db8::1",
+			"192.0.2.1"}, 1500 * time.Millisecond, "192.0.2.1", 250 * time.Millisecond, nil},
+		"the first refuses": {&network{after: map[string]time.Duration{"2001:db8::1": 0, "192.0.2.1": 0},
+			fails: map[string]error{"2001:db8::1": refused}}, []string{"2001:db8::1",
+			"192.0.2.1"}, time.Second, "192.0.2.1", 0, nil},
+		"the first is far": {&network{after: map[string]time.Duration{"2001:db8::1": 400 * time.Millisecond,
+			"192.0.2.1": 200 * time.Millisecond}}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "2001:db8::1",
+			400 * time.Millisecond, nil},
+		"one after many dead ones": {&network{after: map[string]time.Duration{"192.0.2.9": 0}}, []string{"2001:db8::1",
+			"2001:db8::2", "2001:db8::3", "192.0.2.9"}, 2 * time.Second, "192.0.2.9", 750 * time.Millisecond, nil},
+		"the time is short": {&network{after: map[string]time.Duration{"192.0.2.1": 0}}, []string{"2001:db8::1",
+			"192.0.2.1"}, 150 * time.Millisecond, "192.0.2.1", 50 * time.Millisecond, nil},
+		"all are dead": {&network{}, []string{"2001:db8::1", "192.0.2.1"}, time.Second, "", time.Second,
+			context.DeadlineExceeded},
+		"all refuse": {&network{after: map[string]time.Duration{"192.0.2.2": 0, "192.0.2.1": 0},
+			fails: map[string]error{"192.0.2.2": refused, "192.0.2.1": refused}}, []string{"192.0.2.2",
+			"192.0.2.1"}, time.Second, "", 0, syscall.ECONNREFUSED},
+		"a family that is not here": {&network{after: map[string]time.Duration{"2001:db8::1": 0, "192.0.2.1": 0},
+			fails: map[string]error{"2001:db8::1": syscall.EADDRNOTAVAIL, "192.0.2.1": refused}}, []string{"192.0.2.1",
+			"2001:db8::1"}, time.Second, "", 0, syscall.ECONNREFUSED},
+		"no descriptor is left": {&network{after: map[string]time.Duration{"192.0.2.2": 0, "192.0.2.1": 0},
+			fails: map[string]error{"192.0.2.2": syscall.EMFILE, "192.0.2.1": refused}}, []string{"192.0.2.2",
+			"192.0.2.1"}, time.Second, "", 0, syscall.EMFILE},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

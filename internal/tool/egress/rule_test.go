@@ -39,18 +39,20 @@ func TestThisProcessIsDialledForCallbacksOnly(t *testing.T) {
 				return // a machine without IPv6
 			}
 			var conns atomic.Int32
-			srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.NotFoundHandler(), ConnState: func(_ net.Conn, s http.ConnState) {
-				if s == http.StateNew {
-					conns.Add(1)
-				}
-			}}}
+			srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.NotFoundHandler(),
+				ConnState: func(_ net.Conn, s http.ConnState) {
+					if s == http.StateNew {
+						conns.Add(1)
+					}
+				}}}
 			srv.Start()
 			t.Cleanup(srv.Close)
 			everywhere := policy(t, "private", "0.0.0.0/0", "::/0")
 			c := client(t, func(o *Options) { o.Policy, o.Fetch = everywhere, everywhere }, always("127.0.0.1", "::1"))
 			c.Listens(l.Addr())
 			p := port(t, l)
-			for _, host := range []string{"127.0.0.1", "127.1", "2130706433", "0x7f.1", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "own.example", "OWN.example."} {
+			for _, host := range []string{"127.0.0.1", "127.1", "2130706433", "0x7f.1", "0.0.0.0", "[::]", "[::1]",
+				"[::ffff:127.0.0.1]", "own.example", "OWN.example."} {
 				for _, rule := range []Rule{Configured, ByUsers} {
 					_, err := ask(t, c, rule, "http://"+host+":"+p+"/")
 					require.Error(t, err, "%s under rule %d", host, rule)
@@ -63,7 +65,8 @@ func TestThisProcessIsDialledForCallbacksOnly(t *testing.T) {
 			}
 			require.Zero(t, conns.Load())
 			host := map[bool]string{true: "[::1]", false: "127.0.0.1"}[listen == "[::1]:0"]
-			require.Equal(t, 404, post(t, c, "http://"+host+":"+p+"/", "", "x", 10*time.Second).Status, "a callback may lead to a channel of this broker")
+			require.Equal(t, 404, post(t, c, "http://"+host+":"+p+"/", "", "x", 10*time.Second).Status,
+				"a callback may lead to a channel of this broker")
 			other := saying(t, says("200 OK", "ok"))
 			require.True(t, post(t, c, other.url(), "", "x", 10*time.Second).OK())
 			_, err = ask(t, c, ByUsers, other.url())
@@ -128,7 +131,8 @@ func TestOriginsAreComparedInOneSpelling(t *testing.T) {
 		require.Equal(t, Origin(same[0]), Origin(same[1]))
 	}
 	for _, differ := range [][2]string{
-		{"http://example.com", "https://example.com"}, {"http://example.com", "http://example.com:81"}, {"http://example.com", "http://www.example.com"},
+		{"http://example.com", "https://example.com"}, {"http://example.com", "http://example.com:81"}, {"http://example.com",
+			"http://www.example.com"},
 		{"http://example.com", "http://example.com.evil.example"}, {"http://[::1]", "http://127.0.0.1"},
 	} {
 		require.NotEqual(t, Origin(differ[0]), Origin(differ[1]))
@@ -140,7 +144,8 @@ func TestOriginsAreComparedInOneSpelling(t *testing.T) {
 
 func TestTheSpellingsOfOneURLAreOne(t *testing.T) {
 	for plain, others := range map[string][]string{
-		"https://idp.example/token":    {"HTTPS://idp.example/token", "https://IDP.Example/token", "https://idp.example./token", "https://idp.example:443/token", "https://IDP.EXAMPLE.:0443/token"},
+		"https://idp.example/token": {"HTTPS://idp.example/token", "https://IDP.Example/token",
+			"https://idp.example./token", "https://idp.example:443/token", "https://IDP.EXAMPLE.:0443/token"},
 		"http://idp.example/":          {"http://idp.example", "http://idp.example:80", "http://Idp.Example.:80/"},
 		"http://idp.example/?a=B":      {"http://idp.example?a=B"},
 		"https://idp.example:80/t":     {"https://IDP.example:080/t"},
@@ -155,7 +160,8 @@ func TestTheSpellingsOfOneURLAreOne(t *testing.T) {
 		}
 	}
 	for _, differ := range [][2]string{
-		{"http://h/a", "http://h/A"}, {"http://h/a", "http://h/a/"}, {"http://h/a", "https://h/a"}, {"http://h/a", "http://h/a?"}, {"http://h:443/", "https://h:443/"}, {"http://h/%61", "http://h/a"},
+		{"http://h/a", "http://h/A"}, {"http://h/a", "http://h/a/"}, {"http://h/a", "https://h/a"},
+		{"http://h/a", "http://h/a?"}, {"http://h:443/", "https://h:443/"}, {"http://h/%61", "http://h/a"},
 	} {
 		require.NotEqual(t, Plain(differ[0]), Plain(differ[1]))
 	}

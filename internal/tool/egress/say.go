@@ -12,7 +12,8 @@ import (
 )
 
 // named are the failures that this package names, the more telling one first.
-var named = []error{ErrClosed, ErrBusy, ErrRefused, errNoH2, errHeadSize, errLengths, errLength, errTransfer, errHeader, errInterim, errNotHTTP, errTLS, errChunks, ErrNoAnswer, ErrIncomplete, errH2}
+var named = []error{ErrClosed, ErrBusy, ErrRefused, errNoH2, errHeadSize, errLengths, errLength, errTransfer, errHeader,
+	errInterim, errNotHTTP, errTLS, errChunks, ErrNoAnswer, ErrIncomplete, errH2}
 
 // Say returns what failed in a request of a client of this package as a sentence for the owner of the
 // other side, without final dot: it names addresses and hosts, and neither packages nor functions.

@@ -148,10 +148,13 @@ func TestTLSOfABadServerFailsBeforeTheRequestAndSaysWhy(t *testing.T) {
 		change func(*x509.Certificate)
 		says   []string
 	}{
-		"expired": {ours, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, []string{"certificate has expired", "is after"}},
-		"not yet": {ours, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }, []string{"not yet valid", "is before"}},
-		"host":    {ours, func(c *x509.Certificate) { c.DNSNames = []string{"other.test"} }, []string{"certificate is valid for other.test, not host.test"}},
-		"nobody":  {ours, nil, []string{"certificate is not valid for any names", "nobody.test"}},
+		"expired": {ours, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) },
+			[]string{"certificate has expired", "is after"}},
+		"not yet": {ours, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }, []string{"not yet valid",
+			"is before"}},
+		"host": {ours, func(c *x509.Certificate) { c.DNSNames = []string{"other.test"} },
+			[]string{"certificate is valid for other.test, not host.test"}},
+		"nobody": {ours, nil, []string{"certificate is not valid for any names", "nobody.test"}},
 		"stranger": {authority(t), func(c *x509.Certificate) { c.DNSNames = []string{at("stranger")} },
 			[]string{"certificate signed by unknown authority"}},
 		"client": {ours, func(c *x509.Certificate) {
@@ -172,7 +175,8 @@ func TestTLSOfABadServerFailsBeforeTheRequestAndSaysWhy(t *testing.T) {
 				t.Run(strings.Join([]string{name, version, protocol}, " "), func(t *testing.T) {
 					var heardText atomic.Int64
 					srv := hearing(t, func(c net.Conn) {
-						secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: most, NextProtos: []string{"h2", "http/1.1"}})
+						secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: most,
+							NextProtos: []string{"h2", "http/1.1"}})
 						n, _ := secure.Read(make([]byte, 4096))
 						heardText.Add(int64(n))
 					})
@@ -252,7 +256,8 @@ func TestTLSHandshakeThatBreaksSaysWhy(t *testing.T) {
 			_, _ = c.Read(make([]byte, 4096))
 			_, _ = io.WriteString(c, "HTTP/1.0 400 Bad Request\r\n\r\n")
 		}, "HTTP, not TLS"},
-		"something else": {func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n"); hang(c) }, "does not look like a TLS handshake"},
+		"something else": {func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n"); hang(c) },
+			"does not look like a TLS handshake"},
 	} {
 		for _, protocol := range []string{"", "h2"} {
 			t.Run(name+" "+protocol, func(t *testing.T) {
@@ -302,8 +307,9 @@ func TestTLSConsumerThatAsksForOurCertificateFailsTheAttempt(t *testing.T) {
 				srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 				srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 				srv.EnableHTTP2 = true
-				srv.TLS = &tls.Config{Certificates: []tls.Certificate{issue(t, ours, nil)}, ClientAuth: tls.RequireAndVerifyClientCert,
-					ClientCAs: ours.Pool(), MaxVersion: most}
+				srv.TLS = &tls.Config{Certificates: []tls.Certificate{issue(t, ours, nil)},
+					ClientAuth: tls.RequireAndVerifyClientCert,
+					ClientCAs:  ours.Pool(), MaxVersion: most}
 				srv.StartTLS()
 				defer srv.Close()
 				for range 20 {
@@ -342,7 +348,8 @@ func TestTLSCertificateIsRotatedUnderOpenConnections(t *testing.T) {
 			}))
 			srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 			srv.EnableHTTP2 = protocol == "h2"
-			srv.TLS = &tls.Config{SessionTicketsDisabled: true, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			srv.TLS = &tls.Config{SessionTicketsDisabled: true, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate,
+				error) {
 				c := current.Load()
 				count(c).Add(1)
 				return c, nil
@@ -400,7 +407,8 @@ type renegotiating struct {
 func (s *renegotiating) serve(c net.Conn) {
 	wire := &helloConn{Conn: c}
 	keys := &keyLog{}
-	secure := tls.Server(wire, &tls.Config{Certificates: []tls.Certificate{s.cert}, MaxVersion: tls.VersionTLS12, KeyLogWriter: keys,
+	secure := tls.Server(wire, &tls.Config{Certificates: []tls.Certificate{s.cert}, MaxVersion: tls.VersionTLS12,
+		KeyLogWriter:           keys,
 		SessionTicketsDisabled: true, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
 	if secure.Handshake() != nil {
 		return
