@@ -163,6 +163,11 @@ func (page walkthrough) walk(t *testing.T, w *world) {
 	bash.Stdout, bash.Stderr = &out, &out
 	bash.WaitDelay = time.Second
 	require.NoError(t, bash.Run(), out.String())
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the commands printed:\n%s", out.String())
+		}
+	})
 	outputs := strings.Split(strings.ReplaceAll(out.String(), "\r\n", "\n"), separator)
 
 	deliveries := 0

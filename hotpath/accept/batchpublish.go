@@ -64,6 +64,9 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 // batch begins the answer to a batch of lines or of events. Only one of events at the route of single
 // messages may have a Content-Encoding.
 func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) error {
+	if from.producer.PublishSecret != "" {
+		return errUnsignedByLine
+	}
 	h := &rc.Request.Header
 	if kind, _, err := mime.ParseMediaType(string(h.ContentType())); !events &&
 		(err != nil || kind != "application/x-ndjson") {
@@ -74,9 +77,6 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 	err := w.setDefaults(h)
 	if err == nil && !h.IsHTTP11() {
 		err = errHTTP10
-	}
-	if from.producer.PublishSecret != "" {
-		err = errUnsignedByLine
 	}
 	if err != nil {
 		return err

@@ -139,8 +139,9 @@ func (s *tokenSource) leave(request *tokenRequest) {
 }
 
 var (
-	errTokenTime = errors.New("the token endpoint did not answer in time; nothing was sent to the consumer")
-	errNoToken   = errors.New("the token endpoint gave no usable token; nothing was sent to the consumer")
+	errTokenTime    = errors.New("the token endpoint did not answer in time; nothing was sent to the consumer")
+	errNoToken      = errors.New("the token endpoint gave no usable token; nothing was sent to the consumer")
+	errTokenAddress = errors.New("the address of the token endpoint is not allowed; nothing was sent to the consumer")
 	// errOtherFetches is no failure of the consumer or of its endpoint: the job is given back.
 	errOtherFetches = errors.New("another broker asks the token endpoint; nothing was sent to the consumer")
 )
@@ -270,6 +271,8 @@ func describeToken(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return errTokenTime
+	case errors.Is(err, egress.ErrForbidden): // without the address: the endpoint may be anywhere inside
+		return errTokenAddress
 	case errors.As(err, &unsent): // without its URL
 		why := strings.ReplaceAll(egress.Say(unsent.Err), "the consumer", "the endpoint")
 		return fmt.Errorf("the token endpoint cannot be asked: %s; nothing was sent to the consumer", why)
