@@ -3,11 +3,13 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -125,6 +127,34 @@ var insertTests = map[string]func(*testing.T, *fixture){
 		}
 		require.Empty(t, f.stored(t, batch))
 	},
+}
+
+// Insert is that of the store, on a machine of any speed: messages whose IDs were young, and became too
+// old during the call, are inserted again with new IDs.
+func (f *fixture) Insert(ctx context.Context, lease durable.NodeLease, batch []*durable.Message) []error {
+	young := make([]bool, len(batch))
+	for i, m := range batch {
+		age := time.Since(m.ID.Time())
+		young[i] = age >= 0 && age < durable.MaxIDAge
+	}
+	errs := f.Store.Insert(ctx, lease, batch)
+	for range 20 {
+		var again []*durable.Message
+		var places []int
+		for i, m := range batch {
+			if young[i] && errors.Is(errs[i], durable.ErrStale) && time.Since(m.ID.Time()) >= durable.MaxIDAge {
+				m.ID = f.ids.Next()
+				again, places = append(again, m), append(places, i)
+			}
+		}
+		if len(again) == 0 {
+			break
+		}
+		for j, err := range f.Store.Insert(ctx, lease, again) {
+			errs[places[j]] = err
+		}
+	}
+	return errs
 }
 
 // insertUntilFresh inserts as a broker does: a stale message gets a new ID. Messages are stale
