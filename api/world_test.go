@@ -19,7 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttputil"
 	"go.uber.org/goleak"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -165,17 +164,18 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 }
 
 func (w *world) serve() {
-	ln := fasthttputil.NewInmemoryListener()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // as the broker listens: only TCP lingers after a refusal
+	require.NoError(w.t, err)
 	s := NewServer(w.api.Handler, ServerOptions{})
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ln) }()
+	go func() { done <- s.Serve(Listen(ln, nil)) }()
 	w.client = &fasthttp.HostClient{
 		Addr: "broker", DisablePathNormalizing: true, MaxIdemponentCallAttempts: 1, MaxConns: 1000,
-		Dial: func(string) (net.Conn, error) { return ln.Dial() },
+		Dial: func(string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) },
 	}
 	w.t.Cleanup(func() {
 		w.client.CloseIdleConnections()
-		require.NoError(w.t, ln.Close())
+		require.NoError(w.t, s.Shutdown())
 		require.NoError(w.t, <-done)
 	})
 }
