@@ -38,11 +38,12 @@ for kind in "${kinds[@]}"; do
 	old='' new=''
 	for ((i = 1; i <= turns; i++)); do
 		for side in old new; do
-			binary=bin/broker mysql=$PENSTOCK_BENCH_MYSQL
-			# A database of its own: the tables of this tree may be newer than the other broker.
-			[ "$side" = new ] || binary="$work/old" mysql=$PENSTOCK_BENCH_MYSQL_OTHER
+			binary=bin/broker mysql=$PENSTOCK_BENCH_MYSQL redis=$PENSTOCK_TEST_REDIS
+			# Stores of their own: the tables of this tree may be newer than the other broker, and a
+			# broker that meets the Redis of another store scans all of its own.
+			[ "$side" = new ] || binary="$work/old" mysql=$PENSTOCK_BENCH_MYSQL_OTHER redis=${redis%/0}/1
 			# shellcheck disable=SC2086 # the flags are words
-			bin/bench run --broker-binary "$binary" --mysql "$mysql" --redis "$PENSTOCK_TEST_REDIS" \
+			bin/bench run --broker-binary "$binary" --mysql "$mysql" --redis "$redis" \
 				$flags --duration 5s --warmup 1s --json "$work/$kind-$side-$i.json" >"$work/log" 2>&1 ||
 				{ status=$? && cat "$work/log" >&2 && exit $status; }
 		done
