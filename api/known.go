@@ -8,7 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
@@ -32,7 +32,7 @@ var commonHeaders = []string{
 // The headers of routes that are no token, those with properties of messages from their table. Those that
 // do not begin with X-Broker- are here because a refusal names the nearest one.
 var (
-	idHeaders, contentHeaders, timesHeaders = accept.PropertyHeaders()
+	idHeaders, contentHeaders, timesHeaders = publish.PropertyHeaders()
 
 	linesHeaders   = slices.Concat(contentHeaders, []string{"X-Broker-Signature"}, timesHeaders)
 	bulkHeaders    = append([]string{"X-Broker-Bulk-Template", "X-Broker-Bulk-Rate"}, linesHeaders...)

@@ -1,7 +1,8 @@
 // Package hotpath is the data plane: what runs for every message. Its rooms are packages with
 // one direction, and this package joins them:
 //
-//	accept    routes of producers; Submit, admission, group commit
+//	publish   routes of producers: what they send becomes drafts
+//	accept    Submit, admission, group commit
 //	fanout    jobs of committed messages into Redis
 //	push      claims and deliveries of push consumers
 //	pull      routes of pull consumers

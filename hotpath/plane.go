@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/order"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/hotpath/pull"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/hotpath/verify"
@@ -30,6 +31,7 @@ import (
 type Store interface {
 	accept.Store
 	accept.ReceiptStore
+	publish.ReceiptStore
 	outcome.Store
 	verify.Store
 	pull.Store
@@ -96,7 +98,7 @@ type Options struct {
 // A Plane is the data plane of one broker: the routes of producers and pull consumers, and the
 // goroutines behind them.
 type Plane struct {
-	*accept.Publisher
+	*publish.Publisher
 	*pull.Puller
 	Holds      *hold.Keeper
 	fanout     *fanout.Fanout
@@ -143,13 +145,16 @@ func New(o Options) *Plane {
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,
 		Wake: p.wake, Metrics: o.Metrics, Log: o.Log,
 	})
-	p.Publisher = accept.New(accept.Options{
+	submitter := accept.New(accept.Options{
 		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add,
-		MaxBody:     o.MaxBody,
-		TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers, Metrics: o.Metrics, Log: o.Log,
-		Replies:     accept.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
-		MinSchedule: o.MinSchedule, Scheduled: o.Scheduled, NowMs: o.Node.NowMs, Journal: o.Journal, Receipts: o.Store,
-		Quota: o.Quota,
+		Scheduled: o.Scheduled, Bodies: o.Bodies, Journal: o.Journal, Receipts: o.Store, Quota: o.Quota, Metrics: o.Metrics,
+		Log: o.Log,
+	})
+	p.Publisher = publish.New(publish.Options{
+		Submitter: submitter, Catalogue: o.Catalogue, MaxBody: o.MaxBody, MinSchedule: o.MinSchedule, NowMs: o.Node.NowMs,
+		TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers,
+		Replies:  publish.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
+		Receipts: o.Store, Quota: o.Quota, Metrics: o.Metrics,
 	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	o.Catalogue.Watch(p.Holds.Learn)

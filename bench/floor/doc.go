@@ -7,7 +7,7 @@
 // FLOOR_WITH names stages, separated by commas, that are those of the broker: scripts/bridge.sh adds
 // one at a time, and so says what each costs.
 //
-//	accept    the listener, tokens, headers, admission, deadlines: hotpath/accept
+//	accept    the listener, tokens, headers, admission, deadlines: hotpath/publish, hotpath/accept
 //	insert    the insert of messages with its guards: durable
 //	queue     enqueue, claim with leases and acknowledge: the scripts of redisq
 //	post      headers, egress rules and the client of deliveries: internal/tool/egress

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
@@ -26,8 +27,8 @@ const (
 	maxBody         = 1 << 20
 )
 
-// A publish waits for its transaction.
-type publish struct {
+// A posted message waits for its transaction.
+type posted struct {
 	msg  durable.Message
 	done chan error
 }
@@ -62,7 +63,7 @@ func (f *floor) serve(address string) error {
 
 // plainFront takes the payload and waits for the store.
 func (f *floor) plainFront() fasthttp.RequestHandler {
-	commits := newGroup(2, 1024, 0, func(batch []*publish) {
+	commits := newGroup(2, 1024, 0, func(batch []*posted) {
 		msgs := make([]*durable.Message, len(batch))
 		for i, p := range batch {
 			msgs[i] = &p.msg
@@ -80,7 +81,7 @@ func (f *floor) plainFront() fasthttp.RequestHandler {
 			rc.SetStatusCode(fasthttp.StatusNotFound)
 			return
 		}
-		p := &publish{done: wakes.Get().(chan error)}
+		p := &posted{done: wakes.Get().(chan error)}
 		p.msg = durable.Message{ID: f.node.IDs().Next(), ChannelNo: ch.No, ProducerNo: producer.No, Audience: ch.Audience,
 			Shape:       ch.Shape,
 			ContentType: "application/octet-stream", Payload: append([]byte(nil), rc.PostBody()...)}
@@ -123,11 +124,14 @@ func (s acceptStore) ChangeScheduled(ctx context.Context, c durable.ScheduleChan
 
 // guardedFront is the way in of the broker.
 func (f *floor) guardedFront() fasthttp.RequestHandler {
-	p := accept.New(accept.Options{
-		Store: acceptStore{f}, Catalogue: f.catalogue, Node: f.node, Admission: accept.NewAdmission(waitingRequests),
-		Committed: f.committed,
-		MaxBody:   maxBody, TokenHeader: "X-Broker-Consumer-Token", Bodies: share.New(share.Options{Most: bodyBytes}),
-		NowMs: f.node.NowMs, Receipts: f.durable, Metrics: metrics.New(prometheus.NewRegistry()), Log: f.log,
+	bodies, counts := share.New(share.Options{Most: bodyBytes}), metrics.New(prometheus.NewRegistry())
+	p := publish.New(publish.Options{
+		Submitter: accept.New(accept.Options{
+			Store: acceptStore{f}, Catalogue: f.catalogue, Node: f.node, Admission: accept.NewAdmission(waitingRequests),
+			Committed: f.committed, Bodies: bodies, Metrics: counts, Log: f.log,
+		}),
+		Catalogue: f.catalogue, MaxBody: maxBody, TokenHeader: "X-Broker-Consumer-Token", Bodies: bodies,
+		NowMs: f.node.NowMs, Receipts: f.durable, Metrics: counts,
 	})
 	go p.Run(context.Background())
 	return func(rc *fasthttp.RequestCtx) {

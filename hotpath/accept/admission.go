@@ -31,10 +31,6 @@ const (
 	// admissionQuiet is the number of ticks without an observed delivery after which no delivery
 	// needs protection. A shorter silence may come from a broker that is too busy to deliver.
 	admissionQuiet = 20
-	// admissionPatience is the longest wait of a publish for admission before it is refused. A
-	// publish that is admitted at the end of this wait is normally delivered within a second of its
-	// sending.
-	admissionPatience = 800 * time.Millisecond
 	// admissionYoung is the largest delay that counts as a measure of the broker's load. An older
 	// message waited for its consumer: a backlog that drains after an outage must not hold back
 	// producers.
@@ -152,6 +148,13 @@ func (g *Admission) admit() {
 		close(v.admitted)
 		return true
 	})
+}
+
+// Inside returns how many places are taken.
+func (g *Admission) Inside() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inside
 }
 
 // Run adjusts the bound until ctx ends.

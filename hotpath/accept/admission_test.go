@@ -15,7 +15,7 @@ import (
 func TestAdmissionIsOpenWhileNothingIsLate(t *testing.T) {
 	g := newAdmission(100, 100)
 	for range 100 {
-		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 1, Patience, nil))
 	}
 	g.Observe(5*time.Millisecond, time.Millisecond)
 	g.adjust()
@@ -25,7 +25,7 @@ func TestAdmissionIsOpenWhileNothingIsLate(t *testing.T) {
 func TestAdmissionNarrowsStepByStepWhileDeliveriesAreLateAndOpensAgain(t *testing.T) {
 	g := newAdmission(1000, 1000)
 	for range 200 {
-		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 1, Patience, nil))
 	}
 	late := func() { g.Observe(2*admissionDelay, time.Millisecond); g.adjust() }
 	late()
@@ -97,7 +97,7 @@ func TestAFloodOfProducersDoesNotStarveDeliveries(t *testing.T) {
 
 func TestAdmissionStaysNarrowForWhatItAdmittedTooFast(t *testing.T) {
 	g := newAdmission(1000, 1000)
-	g.enter(anybody, 500, admissionPatience, nil)
+	g.enter(anybody, 500, Patience, nil)
 	g.Observe(2*admissionFar, time.Millisecond)
 	g.adjust()
 	before := g.limit
@@ -118,7 +118,7 @@ func TestAdmissionStaysNarrowForWhatItAdmittedTooFast(t *testing.T) {
 func TestAdmissionIgnoresSlowConsumersAndOldBacklogs(t *testing.T) {
 	g := newAdmission(1000, 1000)
 	for range 50 {
-		g.enter(anybody, 1, admissionPatience, nil)
+		g.enter(anybody, 1, Patience, nil)
 	}
 	g.Observe(admissionDelay*2, admissionFast*2)
 	g.Observe(admissionYoung*2, time.Millisecond)
@@ -150,7 +150,7 @@ func TestAdmissionAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20
 		g := newAdmission(2, 2*n)
-		require.True(t, g.enter(anybody, 2, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 2, Patience, nil))
 		admitted := queueUp(t, g, n)
 		require.Empty(t, admitted, "no place is free")
 		for i := range n {
@@ -169,9 +169,9 @@ func TestAdmissionAdmitsOnePublishForEachPlaceInTheOrderOfArrival(t *testing.T) 
 func TestAPublishThatWouldFitDoesNotOvertakeALargerOneAtAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(10, 10)
-		require.True(t, g.enter(anybody, 8, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 8, Patience, nil))
 		large := make(chan bool, 1)
-		go func() { large <- g.enter(anybody, 6, admissionPatience, nil) }()
+		go func() { large <- g.enter(anybody, 6, Patience, nil) }()
 		synctest.Wait()
 		small := queueUpBehind(t, g)
 		require.Empty(t, small, "two places are free, but the larger one came first")
@@ -197,7 +197,7 @@ func queueUpBehind(t *testing.T, g *Admission) (admitted chan bool) {
 func TestPublishesOfProducersAreAdmittedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(1, 100)
-		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 1, Patience, nil))
 		admitted := make(chan uint32, 10)
 		for _, producer := range []uint32{1, 1, 1, 1, 2, 3, 3} {
 			go func() {
@@ -219,7 +219,7 @@ func TestPublishesOfProducersAreAdmittedInTurn(t *testing.T) {
 func TestOneProducerDoesNotFillTheRoomOfThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(1, 8)
-		require.True(t, g.enter(anybody, 1, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 1, Patience, nil))
 		var refused atomic.Int64
 		for range 20 {
 			go func() {
@@ -246,11 +246,11 @@ func TestOneProducerDoesNotFillTheRoomOfThoseThatWait(t *testing.T) {
 func TestAdmissionRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(10, 4)
-		require.True(t, g.enter(anybody, 9, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 9, Patience, nil))
 		refused := make(chan time.Duration, 1)
 		go func() {
 			begun := time.Now()
-			if !g.enter(anybody, 2, admissionPatience, nil) {
+			if !g.enter(anybody, 2, Patience, nil) {
 				refused <- time.Since(begun)
 			}
 		}()
@@ -258,22 +258,22 @@ func TestAdmissionRefusesAfterItsPatienceAndAtOnceWhereTooManyWait(t *testing.T)
 		behind := queueUpBehind(t, g)
 
 		begun := time.Now()
-		require.False(t, g.enter(anybody, 1, admissionPatience, nil), "half of the room is for one key")
+		require.False(t, g.enter(anybody, 1, Patience, nil), "half of the room is for one key")
 		require.Zero(t, time.Since(begun), "the third is refused at once")
 
-		require.Equal(t, admissionPatience, <-refused)
+		require.Equal(t, Patience, <-refused)
 		require.True(t, <-behind, "the place that was too small for the first one")
 		require.Zero(t, g.waiting.Len())
 		require.Equal(t, 10, g.inside, "a refused publish holds no place")
 		g.leave(10)
-		require.True(t, g.enter(anybody, 10, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 10, Patience, nil))
 	})
 }
 
 func TestALimitThatGrowsAdmitsThoseWhoWaitAndOneThatShrinksNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newAdmission(1000, 1000)
-		require.True(t, g.enter(anybody, 100, admissionPatience, nil))
+		require.True(t, g.enter(anybody, 100, Patience, nil))
 		for range 100 {
 			g.Observe(2*admissionDelay, time.Millisecond)
 			g.adjust()
@@ -300,19 +300,12 @@ func sorted(n ...int) []int { slices.Sort(n); return n }
 
 func TestABatchTakesItsPlacesTogetherAndALargeOneGoesAlone(t *testing.T) {
 	g := newAdmission(10, 10)
-	require.True(t, g.enter(anybody, 256, admissionPatience, nil), "it would never fit")
+	require.True(t, g.enter(anybody, 256, Patience, nil), "it would never fit")
 	require.False(t, g.enter(anybody, 1, time.Millisecond, nil))
 	g.leave(256)
-	require.True(t, g.enter(anybody, 6, admissionPatience, nil))
+	require.True(t, g.enter(anybody, 6, Patience, nil))
 	require.False(t, g.enter(anybody, 6, time.Millisecond, nil))
-	require.True(t, g.enter(anybody, 4, admissionPatience, nil))
+	require.True(t, g.enter(anybody, 4, Patience, nil))
 	g.leave(10)
 	require.Zero(t, g.inside)
-}
-
-// holds returns the places that are taken.
-func (g *Admission) holds() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.inside
 }

@@ -1,11 +1,8 @@
 package accept
 
 import (
-	"bytes"
 	"context"
 	"errors"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -31,19 +28,19 @@ type StepStore interface {
 //
 // body are the bytes of the bulk's body, which the producer stores until the bulk is over: its rows
 // take no room twice.
-func (p *Publisher) StoreBulk(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep,
+func (s *Submitter) StoreBulk(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep,
 	body int64) error {
-	taken, err := p.takeStep(step, body)
+	taken, err := s.takeStep(step, body)
 	if err != nil {
 		return err
 	}
-	err = p.storeStep(ctx, k, store, step)
+	err = s.storeStep(ctx, k, store, step)
 	taken.tookIn(step, err)
 	return err
 }
 
 // storeStep is StoreBulk for a step that has its room.
-func (p *Publisher) storeStep(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep) error {
+func (s *Submitter) storeStep(ctx context.Context, k share.Key, store StepStore, step *durable.BulkStep) error {
 	n, held := max(1, len(step.Messages)+len(step.Later)), int64(0)
 	for _, m := range step.Messages {
 		held += int64(m.Bytes())
@@ -51,27 +48,27 @@ func (p *Publisher) storeStep(ctx context.Context, k share.Key, store StepStore,
 	for _, m := range step.Later {
 		held += int64(m.Bytes())
 	}
-	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, k, n, held) {
+	if !s.admit(ctx, Terms{Patience: LinePatience, Lines: true}, k, n, held) {
 		return problem.ErrOverloaded
 	}
-	defer p.leave(k, n, held)
+	defer s.leave(k, n, held)
 	// A step that has begun ends, also while the broker stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepWithin)
 	defer cancel()
 	failpoint.At(failpoint.BeforeBulkStep)
-	err := p.committer.bulk(ctx, store, step)
+	err := s.committer.bulk(ctx, store, step)
 	failpoint.At(failpoint.AfterBulkStep)
 	if err != nil {
 		return err
 	}
 	for i := range step.Messages {
 		if errors.Is(step.Results[i], durable.ErrDuplicate) {
-			p.metrics.Repeats.Inc()
+			s.metrics.Repeats.Inc()
 		}
 	}
 	for i, m := range step.Later {
 		if step.Results[len(step.Messages)+i] == nil {
-			p.scheduler.scheduled(m.DueMs)
+			s.scheduler.scheduled(m.DueMs)
 		}
 	}
 	return nil
@@ -143,21 +140,9 @@ func (c *committer) bulkStored(step *durable.BulkStep) {
 	c.stored(stored)
 }
 
-// Body returns the body of a request whose client may be slow, but may not stop. Only its end is
-// io.EOF: a body that breaks off ends with another error. So does the body of a sender that would not
-// be admitted any more.
-func (p *Publisher) Body(rc *fasthttp.RequestCtx, st *catalogue.Standing) *Body {
-	from, n := rc.RequestBodyStream(), rc.Request.Header.ContentLength()
-	if from == nil {
-		from = bytes.NewReader(rc.Request.Body())
-	}
-	return &Body{from: from, judge: func() error { return p.Still(st) }, wire: newWire(rc.Conn()), length: n,
-		begun: rc.Time(), whole: true}
-}
-
 // Commits counts the transactions with messages of clients. A caller that sees it grow knows that
 // clients publish at the same time.
-func (p *Publisher) Commits() int64 { return p.committer.commits.Load() }
+func (s *Submitter) Commits() int64 { return s.committer.commits.Load() }
 
 // NewID returns an ID for a bulk.
-func (p *Publisher) NewID() ident.ID { return p.committer.ids.Next() }
+func (s *Submitter) NewID() ident.ID { return s.committer.ids.Next() }

@@ -66,7 +66,8 @@ func startSubmitter(t *testing.T, f *memstore.Store, timeout time.Duration) (s *
 
 // submitterOn returns a submitter without narrow bounds on a committer.
 func submitterOn(c *committer) *Submitter {
-	return newSubmitter(c, newAdmission(admissionMost, admissionMost), share.New(share.Options{Most: 1 << 30}))
+	return newSubmitter(c, Options{Admission: newAdmission(admissionMost, admissionMost),
+		Bodies: share.New(share.Options{Most: 1 << 30})})
 }
 
 // add submits one message as a publish route does.

@@ -17,7 +17,7 @@ import (
 )
 
 // sendTo is send to a channel, for which the journal must take the message.
-func (p *Publisher) sendTo(t *testing.T, channel uint32, text string) *journal.Receipt {
+func (p *Submitter) sendTo(t *testing.T, channel uint32, text string) *journal.Receipt {
 	t.Helper()
 	sub := p.Submit(t.Context(), Terms{Patience: time.Minute, Since: time.Now(), Budget: time.Second},
 		&durable.Message{ChannelNo: channel, Payload: []byte(text)})
@@ -28,7 +28,7 @@ func (p *Publisher) sendTo(t *testing.T, channel uint32, text string) *journal.R
 	return &r
 }
 
-func (f *faultyStore) setPaused(t *testing.T, p *Publisher, channel int, paused bool) {
+func (f *faultyStore) setPaused(t *testing.T, p *Submitter, channel int, paused bool) {
 	t.Helper()
 	f.Lock()
 	f.Version++

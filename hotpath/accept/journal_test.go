@@ -64,8 +64,8 @@ func (d *desk) ConfirmReceipt(context.Context, durable.ReceiptID) error {
 
 func sign(part []byte) [4]byte { return [4]byte{part[15], 1, 2, 3} }
 
-// startJournal runs a publisher with a journal in a folder until the test ends.
-func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) (*Publisher, *desk, func()) {
+// startJournal runs a submitter with a journal in a folder until the test ends.
+func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) (*Submitter, *desk, func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cat := catalogue.New(f, log)
@@ -92,7 +92,7 @@ func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) 
 }
 
 // send submits a message with a budget and returns its receipt, if the journal has it.
-func (p *Publisher) send(budget time.Duration, m *durable.Message) (receipt *journal.Receipt, err error) {
+func (p *Submitter) send(budget time.Duration, m *durable.Message) (receipt *journal.Receipt, err error) {
 	m.ChannelNo = 1
 	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Since: time.Now(), Budget: budget}, m)
 	defer sub.Release()
@@ -171,7 +171,7 @@ func TestAMessageThatTheStoreCommitsAfterTheBudgetIsNotStoredAgain(t *testing.T)
 	receipt, err = p.send(time.Minute, &durable.Message{Payload: []byte("direct")})
 	require.NoError(t, err)
 	require.Nil(t, receipt)
-	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return p.admission.Inside() == 0 && p.bytes.Taken() == 0 }, 10*time.Second,
 		time.Millisecond)
 }
 
@@ -328,7 +328,7 @@ func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
 	f := newFaultyStore()
 	f.set(durable.ErrFailed)
 	data := t.TempDir()
-	keyed := func(p *Publisher, text string) {
+	keyed := func(p *Submitter, text string) {
 		_, err := p.send(time.Second, &durable.Message{Payload: []byte(text), Key: text,
 			Headers: durable.OrderingLine("order", nil)})
 		require.NoError(t, err)
@@ -399,7 +399,7 @@ func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T
 	}()
 	p.admission.leave(admissionMost)
 	require.NoError(t, <-done)
-	require.Eventually(t, func() bool { return p.admission.holds() == 0 && p.bytes.Taken() == 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return p.admission.Inside() == 0 && p.bytes.Taken() == 0 }, 10*time.Second,
 		time.Millisecond)
 }
 

@@ -21,7 +21,7 @@ const (
 // AdoptJournals takes over the journals that others have left. The broker goes on with the first of
 // them as its own. Call it before the first request is served: a message with an ordering key that
 // comes then is behind those that wait there.
-func (p *Publisher) AdoptJournals() {
+func (p *Submitter) AdoptJournals() {
 	s := p.standby
 	if !s.on() {
 		return
@@ -38,7 +38,7 @@ func (p *Publisher) AdoptJournals() {
 }
 
 // keepJournals replays the journal of this broker and those that others have left, until ctx ends.
-func (p *Publisher) keepJournals(ctx context.Context) {
+func (p *Submitter) keepJournals(ctx context.Context) {
 	s := p.standby
 	var replays sync.WaitGroup
 	begin := func() {
@@ -89,7 +89,7 @@ func (s *standby) unbegun() (all []*replay) {
 }
 
 // replayAll replays a journal until ctx ends, one that was left until it is empty.
-func (p *Publisher) replayAll(ctx context.Context, r *replay, left bool) {
+func (p *Submitter) replayAll(ctx context.Context, r *replay, left bool) {
 	for {
 		err := r.run(ctx, left)
 		if err == nil {
@@ -108,7 +108,7 @@ func (p *Publisher) replayAll(ctx context.Context, r *replay, left bool) {
 }
 
 // closeReplay closes a journal that is empty, or whose rest the next broker stores.
-func (p *Publisher) closeReplay(r *replay) {
+func (p *Submitter) closeReplay(r *replay) {
 	s := p.standby
 	s.mu.Lock()
 	s.all = slices.DeleteFunc(s.all, func(q *replay) bool { return q == r })
@@ -120,7 +120,7 @@ func (p *Publisher) closeReplay(r *replay) {
 
 // endJournals stores what it can of the journals for a moment, and closes them. What they hold
 // stays on disk.
-func (p *Publisher) endJournals(ctx context.Context) {
+func (p *Submitter) endJournals(ctx context.Context) {
 	s := p.standby
 	s.mu.Lock()
 	s.ended = true
@@ -149,7 +149,7 @@ func (p *Publisher) endJournals(ctx context.Context) {
 }
 
 // JournalState returns what the journals hold that this broker has.
-func (p *Publisher) JournalState() (total journal.State) {
+func (p *Submitter) JournalState() (total journal.State) {
 	s := p.standby
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ type Replayed struct{ Stored, Refused, Lost int }
 
 // Replay stores the messages of a journal that no broker has. It fails where the channel of a
 // message is paused.
-func (p *Publisher) Replay(ctx context.Context, j *journal.Journal) (Replayed, error) {
+func (p *Submitter) Replay(ctx context.Context, j *journal.Journal) (Replayed, error) {
 	r := newReplay(p, j)
 	r.once = true
 	err := r.run(ctx, true)

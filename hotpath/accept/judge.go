@@ -29,8 +29,8 @@ func newJudge(o Options) *judge {
 }
 
 // Bounds returns what producers and channels share: evaluations of filters, transactions of schedules.
-func (p *Publisher) Bounds() []*share.Bound {
-	return []*share.Bound{p.committer.judge.slots, p.scheduler.slots}
+func (s *Submitter) Bounds() []*share.Bound {
+	return []*share.Bound{s.committer.judge.slots, s.scheduler.slots}
 }
 
 // all judges messages that are new.

@@ -8,32 +8,20 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/quota"
 )
 
-// tookIn tells the quota what became of a message.
-func tookIn(taken quota.Taken, msg *durable.Message, journalled bool, err error) {
-	switch {
-	case journalled:
-		taken.Messages(msg.ChannelNo, ident.ID{}, msg.Kept())
-	case err == nil:
-		taken.Messages(msg.ChannelNo, msg.ID, msg.Kept())
-	default:
-		taken.Messages(msg.ChannelNo, msg.ID, 0)
-	}
-}
-
 // storeSchedules stores those schedules for which their producers have room.
-func (p *Publisher) storeSchedules(ctx context.Context, batch []*durable.Scheduled) []error {
+func (s *Submitter) storeSchedules(ctx context.Context, batch []*durable.Scheduled) []error {
 	results := make([]error, len(batch))
 	taken := make([]quota.Taken, len(batch))
 	todo := make([]*durable.Scheduled, 0, len(batch))
 	for i, m := range batch {
-		if taken[i], results[i] = p.quota.Take(m.ProducerNo, m.Kept(), 1, 0); results[i] == nil {
+		if taken[i], results[i] = s.quota.Take(m.ProducerNo, m.Kept(), 1, 0); results[i] == nil {
 			todo = append(todo, m)
 		}
 	}
 	if len(todo) == 0 {
 		return results
 	}
-	stored := p.committer.schedule(ctx, todo)
+	stored := s.committer.schedule(ctx, todo)
 	for i, m := range batch {
 		if results[i] == nil {
 			results[i], stored = stored[0], stored[1:]
@@ -50,18 +38,18 @@ type stepTaken struct {
 }
 
 // takeStep takes the room of a step, all of it or none.
-func (p *Publisher) takeStep(step *durable.BulkStep, body int64) (t stepTaken, err error) {
+func (s *Submitter) takeStep(step *durable.BulkStep, body int64) (t stepTaken, err error) {
 	bytes := int64(0)
 	for _, m := range step.Messages {
 		bytes += m.Kept()
 	}
 	if len(step.Messages) > 0 {
-		if t.messages, err = p.quota.Take(step.Messages[0].ProducerNo, bytes, 0, body); err != nil {
+		if t.messages, err = s.quota.Take(step.Messages[0].ProducerNo, bytes, 0, body); err != nil {
 			return t, err
 		}
 	}
 	for _, m := range step.Later {
-		one, err := p.quota.Take(m.ProducerNo, m.Kept(), 1, body)
+		one, err := s.quota.Take(m.ProducerNo, m.Kept(), 1, body)
 		if err != nil {
 			t.messages.Messages(0, ident.ID{}, 0)
 			for _, before := range t.later {

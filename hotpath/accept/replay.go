@@ -38,7 +38,6 @@ const (
 type ReceiptStore interface {
 	StoreReceipts(ctx context.Context, seen durable.Clock, all []durable.Receipt) error
 	Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error)
-	ConfirmReceipt(ctx context.Context, id durable.ReceiptID) error
 }
 
 // A replay stores the messages of one journal, in order, each once.
@@ -47,7 +46,7 @@ type ReceiptStore interface {
 // was stored. A crash in between leaves a message that is stored and still in the journal. The next
 // replay finds it stored by its identity: its Key, which for a message without one is its receipt.
 type replay struct {
-	p       *Publisher
+	p       *Submitter
 	journal *journal.Journal
 	log     *slog.Logger
 	left    bool // by another broker, and not the one that this broker writes
@@ -74,7 +73,7 @@ type poison struct {
 	wait    time.Duration
 }
 
-func newReplay(p *Publisher, j *journal.Journal) *replay {
+func newReplay(p *Submitter, j *journal.Journal) *replay {
 	return &replay{p: p, journal: j, log: p.committer.log, recheck: j.Last(), held: map[uint32]bool{},
 		poisoned: map[journal.Receipt]*poison{}}
 }
@@ -305,7 +304,7 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 		bytes += int64(m.Bytes())
 	}
 	p := r.p
-	if !p.admit(ctx, Terms{Patience: batchRoom, Lines: true}, share.Broker, len(writes), bytes) {
+	if !p.admit(ctx, Terms{Patience: LinePatience, Lines: true}, share.Broker, len(writes), bytes) {
 		return problem.ErrOverloaded
 	}
 	c := p.committer

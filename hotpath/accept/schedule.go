@@ -3,7 +3,6 @@ package accept
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -17,69 +16,72 @@ const schedulers = 8
 
 // A scheduler stores messages that are sent later.
 type scheduler struct {
-	store     Store
-	least     time.Duration // how far ahead a message must be
-	nowMs     func() int64
 	scheduled func(dueMs int64)
 	slots     *share.Bound
 }
 
 func newScheduler(o Options) scheduler {
-	s := scheduler{store: o.Store, least: o.MinSchedule, nowMs: o.NowMs, scheduled: o.Scheduled,
-		slots: share.New(share.Options{Name: "schedules", Most: schedulers})}
-	if s.nowMs == nil {
-		s.nowMs = func() int64 { return time.Now().UnixMilli() }
-	}
+	s := scheduler{scheduled: o.Scheduled, slots: share.New(share.Options{Name: "schedules", Most: schedulers})}
 	if s.scheduled == nil {
 		s.scheduled = func(int64) {}
 	}
 	return s
 }
 
-// appendScheduledURL appends the path of a schedule.
-func appendScheduledURL(b []byte, channelID string, m *durable.Message) []byte {
-	b = append(b, "/channel/"...)
-	b = append(b, channelID...)
-	b = append(b, "/scheduled-message/"...)
-	return m.AppendPathID(b)
-}
-
-// scheduleAll stores schedules, inside the bounds of what may wait for the store, and returns one
+// Schedule stores schedules, inside the bounds of what may wait for the store, and returns one
 // result each.
-func (p *Publisher) scheduleAll(ctx context.Context, t Terms, batch []*durable.Scheduled) []error {
+func (s *Submitter) Schedule(ctx context.Context, t Terms, batch []*durable.Scheduled) []error {
 	k, n, bytes := share.Producer(batch[0].ProducerNo), len(batch), -t.Counted
 	for _, m := range batch {
 		bytes += int64(m.Bytes())
 	}
 	var results []error
-	err := p.inTurn(ctx, t, k, n, bytes, func(ctx context.Context) { results = p.storeSchedules(ctx, batch) })
+	err := s.inTurn(ctx, t, k, n, bytes, func(ctx context.Context) { results = s.storeSchedules(ctx, batch) })
 	if err != nil {
 		return slices.Repeat([]error{err}, len(batch))
 	}
 	failpoint.At(failpoint.AfterSchedule)
 	for i, err := range results {
 		if err == nil {
-			p.scheduler.scheduled(batch[i].DueMs)
+			s.scheduler.scheduled(batch[i].DueMs)
 		}
 	}
 	return results
 }
 
 // inTurn calls store with a place among the transactions of schedules, of n schedules with so many bytes.
-func (p *Publisher) inTurn(ctx context.Context, t Terms, k share.Key, n int, bytes int64,
+func (s *Submitter) inTurn(ctx context.Context, t Terms, k share.Key, n int, bytes int64,
 	store func(context.Context)) error {
-	if !p.admit(ctx, t, k, n, bytes) {
+	if !s.admit(ctx, t, k, n, bytes) {
 		return problem.ErrOverloaded
 	}
-	defer p.leave(k, n, bytes)
+	defer s.leave(k, n, bytes)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
 	defer cancel()
-	if p.scheduler.slots.Wait(ctx, k, 1) != nil {
+	if s.scheduler.slots.Wait(ctx, k, 1) != nil {
 		return problem.ErrOverloaded
 	}
-	defer p.scheduler.slots.Give(k, 1)
+	defer s.scheduler.slots.Give(k, 1)
 	store(ctx)
 	return nil
+}
+
+// ChangeScheduled changes a schedule, inside the bounds of what may wait for the store. bytes are those of
+// its new content that are not counted yet.
+func (s *Submitter) ChangeScheduled(ctx context.Context, t Terms, k share.Key, bytes int64,
+	change durable.ScheduleChange) (now *durable.Scheduled, err error) {
+	full := s.inTurn(ctx, t, k, 1, bytes, func(ctx context.Context) {
+		now, err = s.committer.store.ChangeScheduled(ctx, change)
+	})
+	if full != nil {
+		err = full
+	}
+	if err != nil {
+		return nil, err
+	}
+	failpoint.At(failpoint.AfterSchedule)
+	s.scheduler.scheduled(now.DueMs)
+	return now, nil
 }
 
 // schedule gives each schedule its ID and stores them.

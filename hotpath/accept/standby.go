@@ -58,7 +58,7 @@ func newStandby(o Options, p *pulse) *standby {
 
 // StoreWentBack forgets what an earlier state of the store is not known to have: outcomes of messages
 // that the journal still has. The replay asks the store.
-func (p *Publisher) StoreWentBack() {
+func (p *Submitter) StoreWentBack() {
 	if s := p.standby; s.on() {
 		s.mu.Lock()
 		clear(s.early)
@@ -323,6 +323,30 @@ func (sub *Submission) Receipt(i int) (r journal.Receipt, ok bool) {
 		return r, false
 	}
 	return sub.or.all[i].receipt, true
+}
+
+// has reports whether a message surely waits in a journal of this broker.
+func (s *standby) has(r journal.Receipt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.journal.Has(r) {
+			return true
+		}
+	}
+	return s.own != nil && s.own.Has(r)
+}
+
+// Lookup reads a receipt, and reports whether its message surely waits in a journal of this broker.
+// A text that is no receipt, and any in a broker without a journal, is not ok.
+func (s *Submitter) Lookup(text string) (r journal.Receipt, here, ok bool) {
+	if !s.standby.on() {
+		return r, false, false
+	}
+	if r, ok = journal.ParseReceipt(text, s.standby.o.Sign); !ok {
+		return r, false, false
+	}
+	return r, s.standby.has(r), true
 }
 
 // take makes a journal that was left the one that this broker writes, unless it has one.

@@ -2,12 +2,17 @@ package accept
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/model/quota"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -24,12 +29,44 @@ type Submitter struct {
 	bytes     *share.Bound // of what waits for the store, and of bodies that come; by producer
 	// singles are submissions of one message. Submitters do not share them: a channel belongs to
 	// the synctest bubble that made it.
-	singles sync.Pool
-	standby *standby // takes messages for which the store is too slow
+	singles   sync.Pool
+	scheduler scheduler
+	catalogue *catalogue.Catalogue
+	quota     *quota.Quota
+	metrics   *metrics.Metrics
+	standby   *standby // takes messages for which the store is too slow
+	receipts  ReceiptStore
 }
 
-func newSubmitter(c *committer, a *Admission, bytes *share.Bound) *Submitter {
-	s := &Submitter{committer: c, admission: a, bytes: bytes}
+// Options assemble a submitter.
+type Options struct {
+	Store     Store
+	Catalogue *catalogue.Catalogue
+	Node      Node
+	Admission *Admission
+	// Committed is told of stored messages before their callers are answered.
+	Committed func([]*durable.Message)
+	// Scheduled, if not nil, is told when a scheduled message that was stored is due.
+	Scheduled func(dueMs int64)
+	Bodies    *share.Bound // bytes of what waits for the store, and of bodies that come
+	Journal   JournalOptions
+	Receipts  ReceiptStore
+	Quota     *quota.Quota // what producers may store; nil: any amount
+	Metrics   *metrics.Metrics
+	Log       *slog.Logger
+}
+
+// New returns a submitter. Nothing is stored before Run.
+func New(o Options) *Submitter {
+	c := newCommitter(o, intake.AnswerWithin-commitLeast)
+	s := newSubmitter(c, o)
+	s.standby = newStandby(o, &c.pulse)
+	return s
+}
+
+func newSubmitter(c *committer, o Options) *Submitter {
+	s := &Submitter{committer: c, admission: o.Admission, bytes: o.Bodies, scheduler: newScheduler(o),
+		catalogue: o.Catalogue, quota: o.Quota, metrics: o.Metrics, receipts: o.Receipts}
 	s.singles.New = func() any {
 		one := &Submission{s: s, done: make(chan bool, 1)}
 		one.writes = one.single[:1]
@@ -37,6 +74,26 @@ func newSubmitter(c *committer, a *Admission, bytes *share.Bound) *Submitter {
 	}
 	return s
 }
+
+// Run stores messages until ctx ends and everything that was submitted has its outcome. What is in
+// the journal then is left for the next start.
+func (s *Submitter) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	if s.standby.on() {
+		wg.Go(func() { s.keepJournals(ctx) })
+	}
+	s.committer.Run(ctx)
+	wg.Wait()
+}
+
+const (
+	// Patience is the longest wait of a publish for admission before it is refused. A publish that is
+	// admitted at the end of this wait is normally delivered within a second of its sending.
+	Patience = 800 * time.Millisecond
+	// LinePatience is the longest wait of a part of a larger request for room in a full broker before it
+	// is refused. Its sender is held back in the meantime.
+	LinePatience = 10 * time.Second
+)
 
 // Terms say how a submission waits and what of it is counted already.
 type Terms struct {

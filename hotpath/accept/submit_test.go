@@ -70,7 +70,8 @@ func TestWhatHasNoRoomIsRefusedAsAWhole(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := &memstore.Store{Gate: make(chan struct{}, 10)}
 					committer, _, stop := startCommitter(t, f, time.Hour)
-					s := newSubmitter(committer, c.admission, share.New(share.Options{Most: c.bytes}))
+					s := newSubmitter(committer, Options{Admission: c.admission,
+						Bodies: share.New(share.Options{Most: c.bytes})})
 					first := s.Submit(t.Context(), Terms{Patience: time.Minute, Lines: lines}, text("a")...)
 					begun := time.Now()
 					second := s.Submit(t.Context(), Terms{Patience: time.Minute, Lines: lines}, text("b", "c")...)
@@ -98,7 +99,8 @@ func TestAContextThatEndsTakesBackOnlyWhatWasNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &memstore.Store{Gate: make(chan struct{}, 10)}
 		committer, _, stop := startCommitter(t, f, time.Hour)
-		s := newSubmitter(committer, newAdmission(1, 10), share.New(share.Options{Most: 1 << 20}))
+		s := newSubmitter(committer, Options{Admission: newAdmission(1, 10),
+			Bodies: share.New(share.Options{Most: 1 << 20})})
 		ctx, cancel := context.WithCancel(t.Context())
 		first := s.Submit(ctx, Terms{Patience: time.Hour, Lines: true}, text("a")...)
 		time.AfterFunc(time.Second, cancel)

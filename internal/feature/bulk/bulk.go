@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
@@ -61,7 +62,7 @@ type Cluster interface {
 // Options of New.
 type Options struct {
 	Store     Store
-	Publisher *accept.Publisher
+	Publisher *publish.Publisher
 	Catalogue *catalogue.Catalogue
 	Cluster   Cluster
 	Quota     *quota.Quota // what producers may store; nil: any amount

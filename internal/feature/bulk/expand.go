@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
@@ -109,7 +109,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // maker returns the maker of a bulk's messages. The copy of the catalogue may be older than the bulk.
-func (b *Bulks) maker(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*accept.Drafter, error) {
+func (b *Bulks) maker(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*publish.Drafter, error) {
 	created := bulk.ID.Millis()
 	rows, err := b.Publisher.Rows(bulk.ChannelNo, bulk.ProducerNo, spec.Defaults, created)
 	if errors.Is(err, catalogue.ErrUnknownChannel) || errors.Is(err, catalogue.ErrUnknownProducer) {

@@ -14,7 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -69,7 +69,7 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	b.Log.Info("a bulk is accepted", "bulk", u.bulk.ID.String(), "channel", ch.ID, "producer", producer.ID, "format",
 		u.spec.Format, "file", u.spec.FileURL != "")
 	rc.Response.Header.Set(fasthttp.HeaderLocation, path(ch, u.bulk))
-	rc.Response.Header.Set(accept.AckHeader, accept.Committed(ch.Intake.Ack).String())
+	rc.Response.Header.Set(publish.AckHeader, publish.Committed(ch.Intake.Ack).String())
 	rc.SetStatusCode(fasthttp.StatusAccepted)
 	return nil
 }

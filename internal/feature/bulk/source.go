@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/share"
@@ -47,7 +47,7 @@ type source struct {
 	columns  []string // of CSV
 	record   recordParser
 	template *compiled // nil: the columns or members are those of batch lines
-	maker    *accept.Drafter
+	maker    *publish.Drafter
 	longest  int
 	at       durable.BulkPosition
 }
@@ -97,9 +97,9 @@ func checkHeader(line []byte, t *compiled) ([]string, error) {
 		return nil, err
 	}
 	if t == nil {
-		return columns, accept.CheckColumns(columns)
+		return columns, publish.CheckColumns(columns)
 	}
-	if err := accept.CheckNames(columns); err != nil {
+	if err := publish.CheckNames(columns); err != nil {
 		return nil, err
 	}
 	return columns, t.check(columns)
@@ -107,7 +107,7 @@ func checkHeader(line []byte, t *compiled) ([]string, error) {
 
 // next returns what the next row becomes, with its number. bad is the reason why it becomes nothing;
 // io.EOF comes alone, after the last row.
-func (s *source) next(ctx context.Context) (row accept.Row, bad, err error) {
+func (s *source) next(ctx context.Context) (row publish.Row, bad, err error) {
 	text, err := s.rows.next(ctx)
 	if err != nil && !errors.Is(err, errRowTooLong) {
 		return row, nil, err
@@ -124,7 +124,7 @@ func (s *source) next(ctx context.Context) (row accept.Row, bad, err error) {
 	return row, bad, nil
 }
 
-func (s *source) make(text []byte) (accept.Row, error) {
+func (s *source) make(text []byte) (publish.Row, error) {
 	if s.columns == nil && s.template == nil {
 		return s.maker.Line(text)
 	}
@@ -132,15 +132,15 @@ func (s *source) make(text []byte) (accept.Row, error) {
 	if s.columns == nil {
 		var err error
 		if values, err = object(text); err != nil {
-			return accept.Row{}, err
+			return publish.Row{}, err
 		}
 	} else {
 		cells, err := s.record.cells(text)
 		if err != nil {
-			return accept.Row{}, err
+			return publish.Row{}, err
 		}
 		if len(cells) != len(s.columns) {
-			return accept.Row{}, errCells(len(cells), len(s.columns))
+			return publish.Row{}, errCells(len(cells), len(s.columns))
 		}
 		if s.template == nil {
 			return s.maker.Record(s.columns, cells)
@@ -152,7 +152,7 @@ func (s *source) make(text []byte) (accept.Row, error) {
 	}
 	filled, err := s.template.fill(values, s.longest)
 	if err != nil {
-		return accept.Row{}, err
+		return publish.Row{}, err
 	}
 	return s.maker.Record(s.template.names, filled)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -27,7 +27,7 @@ const (
 // A Spec is what a bulk needs to be expanded. It is stored with the bulk.
 type Spec struct {
 	apitype.BulkRequest // of a body without its FileURL
-	Defaults            accept.Defaults
+	Defaults            publish.Defaults
 	ChunkSize           int // bytes of each chunk but the last
 }
 
@@ -182,7 +182,7 @@ func checkTemplate(r *apitype.BulkRequest) error {
 			return unknownColumn(tag)
 		}
 	}
-	return accept.CheckConstant(c.names, c.constants())
+	return publish.CheckConstant(c.names, c.constants())
 }
 
 // constants returns the texts without columns, "" for the others.

@@ -1,0 +1,126 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/model/quota"
+	"github.com/penstock-broker/penstock/internal/tool/guard"
+)
+
+// A Sent is drafts on their way into the store.
+type Sent struct {
+	p      *Publisher
+	in     policy.Intake // of the channel when they were submitted
+	drafts []*Draft
+	sub    *accept.Submission // of their messages; nil: they have none
+	later  *scheduling        // of their schedules; nil: they have none
+}
+
+// Submit hands complete drafts of the sender over: their messages to the store, or to the journal where
+// the channel allows it, their schedules to the store. It is the whole way in, over HTTP or not: a way
+// in reads drafts, and writes what Wait has made of them. Drafts with an error are left alone. The slice
+// is the submission's until Wait has returned.
+func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent {
+	s := Sent{p: w.p, in: w.ch.Intake, drafts: all}
+	replicated := s.in.Ack == policy.AckReplicated
+	var space [1]*durable.Message
+	msgs := space[:0]
+	if len(all) > 1 {
+		msgs = make([]*durable.Message, 0, len(all))
+	}
+	var later []*durable.Scheduled
+	for _, d := range all {
+		switch {
+		case d.err != nil:
+		case d.later != nil:
+			d.later.Replicated = replicated
+			later = append(later, d.later)
+		default:
+			if d.taken, d.err = w.p.quota.Take(w.producer.No, d.msg.Kept(), 0, 0); d.err == nil {
+				d.msg.Replicated = replicated
+				msgs = append(msgs, d.msg)
+			}
+		}
+	}
+	if len(msgs) > 0 {
+		s.sub = w.p.Submitter.Submit(ctx, acknowledged(t, s.in), msgs...)
+		t.Counted = 0
+	}
+	if len(later) > 0 {
+		s.later = w.p.schedule(ctx, t, later)
+	}
+	return s
+}
+
+// Wait waits until each draft has its outcome: an error, a receipt of the journal, or neither where it is
+// stored. It gives their room back, tells the quota what became of them, and counts.
+func (s *Sent) Wait() {
+	if s.sub != nil {
+		defer s.sub.Release()
+		s.sub.WaitOrJournal()
+	}
+	if s.later != nil {
+		<-s.later.done
+	}
+	messages, schedules := 0, 0
+	for _, d := range s.drafts {
+		switch {
+		case d.err != nil: // before it was submitted
+			continue
+		case d.later != nil:
+			d.err = s.later.results[schedules]
+			schedules++
+		default:
+			d.err = s.sub.Outcome(messages)
+			d.receipt, d.journalled = s.sub.Receipt(messages)
+			messages++
+			tookIn(d.taken, d.msg, d.journalled, d.err)
+			s.p.metrics.Answer(s.in.Ack, d.journalled, d.err)
+		}
+		if errors.Is(d.err, durable.ErrDuplicate) {
+			if _, status := replayed(d.message(), s.in, d.err); status > 0 {
+				s.p.metrics.Repeats.Inc()
+			}
+		}
+	}
+}
+
+// tookIn tells the quota what became of a message.
+func tookIn(taken quota.Taken, msg *durable.Message, journalled bool, err error) {
+	switch {
+	case journalled:
+		taken.Messages(msg.ChannelNo, ident.ID{}, msg.Kept())
+	case err == nil:
+		taken.Messages(msg.ChannelNo, msg.ID, msg.Kept())
+	default:
+		taken.Messages(msg.ChannelNo, msg.ID, 0)
+	}
+}
+
+// A scheduling is schedules on their way into the store.
+type scheduling struct {
+	results []error
+	done    chan struct{} // closed with the last result
+}
+
+// schedule stores schedules in the background.
+func (p *Publisher) schedule(ctx context.Context, t accept.Terms, batch []*durable.Scheduled) *scheduling {
+	s := &scheduling{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		err := guard.Do("schedules", func() error {
+			s.results = p.Schedule(ctx, t, batch)
+			return nil
+		})
+		if err != nil {
+			s.results = slices.Repeat([]error{durable.ErrOutcomeUnknown}, len(batch))
+		}
+	}()
+	return s
+}
