@@ -3,6 +3,7 @@
 //
 //	publish   routes of producers: what they send becomes drafts
 //	accept    Submit, admission, group commit
+//	standby   the journal beside the store: messages that it does not take in time
 //	fanout    jobs of committed messages into Redis
 //	push      claims and deliveries of push consumers
 //	pull      routes of pull consumers

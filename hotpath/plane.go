@@ -17,8 +17,10 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/hotpath/pull"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/hotpath/standby"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/journal"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/quota"
@@ -30,7 +32,7 @@ import (
 // A Store is the part of durable.Store that the data plane needs.
 type Store interface {
 	accept.Store
-	accept.ReceiptStore
+	standby.ReceiptStore
 	publish.ReceiptStore
 	outcome.Store
 	verify.Store
@@ -85,7 +87,7 @@ type Options struct {
 	Answers         *share.Bound // of large answers, and of what batch clients have not read
 	Waiters         *share.Bound // of long polls
 	WaitingRequests int64
-	Journal         accept.JournalOptions
+	Journal         standby.Journals
 	Quota           *quota.Quota // what producers may store; nil: any amount
 	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
 	// whose window has room while the store holds more jobs. Neither may block.
@@ -100,6 +102,7 @@ type Options struct {
 type Plane struct {
 	*publish.Publisher
 	*pull.Puller
+	standby    *standby.Standby // nil: no journal
 	Holds      *hold.Keeper
 	fanout     *fanout.Fanout
 	hints      *push.HintSender
@@ -147,12 +150,17 @@ func New(o Options) *Plane {
 	})
 	submitter := accept.New(accept.Options{
 		Store: o.Store, Catalogue: o.Catalogue, Node: o.Node, Admission: p.admission, Committed: p.fanout.Add,
-		Scheduled: o.Scheduled, Bodies: o.Bodies, Journal: o.Journal, Receipts: o.Store, Quota: o.Quota, Metrics: o.Metrics,
-		Log: o.Log,
+		Scheduled: o.Scheduled, Bodies: o.Bodies, Quota: o.Quota, Metrics: o.Metrics, Log: o.Log,
 	})
+	var aside publish.Standby
+	if o.Journal.Open != nil {
+		p.standby = standby.New(standby.Options{Submitter: submitter, Receipts: o.Store, Catalogue: o.Catalogue, Node: o.Node,
+			Bodies: o.Bodies, Journals: o.Journal, Metrics: o.Metrics, Log: o.Log})
+		aside = keeper{p.standby}
+	}
 	p.Publisher = publish.New(publish.Options{
-		Submitter: submitter, Catalogue: o.Catalogue, MaxBody: o.MaxBody, MinSchedule: o.MinSchedule, NowMs: o.Node.NowMs,
-		TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers,
+		Submitter: submitter, Standby: aside, Catalogue: o.Catalogue, MaxBody: o.MaxBody, MinSchedule: o.MinSchedule,
+		NowMs: o.Node.NowMs, TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers,
 		Replies:  publish.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
 		Receipts: o.Store, Quota: o.Quota, Metrics: o.Metrics,
 	})
@@ -179,6 +187,29 @@ func (t taker) Reserve(consumer uint32, n int) fanout.Reservation {
 		return r
 	}
 	return nil // not a Reservation that holds a nil pointer
+}
+
+// A keeper adapts a standby to publish.Standby.
+type keeper struct{ *standby.Standby }
+
+func (k keeper) Submit(ctx context.Context, t accept.Terms, budget time.Duration,
+	msgs []*durable.Message) publish.Kept {
+	return k.Standby.Submit(ctx, t, budget, msgs)
+}
+
+// AdoptJournals takes over the journals that others have left; see standby.Standby.Adopt.
+func (p *Plane) AdoptJournals() {
+	if p.standby != nil {
+		p.standby.Adopt()
+	}
+}
+
+// JournalState returns what the journals hold that this broker has.
+func (p *Plane) JournalState() (none journal.State) {
+	if p.standby == nil {
+		return none
+	}
+	return p.standby.State()
 }
 
 // Repaced reports that the pace of a consumer has changed, or its hold ended early. It never blocks.
@@ -241,7 +272,9 @@ func (p *Plane) RedisChanged() {
 // messages that it may not have. It never blocks.
 func (p *Plane) Restored() {
 	p.verifier.StoreWentBack()
-	p.Publisher.StoreWentBack()
+	if p.standby != nil {
+		p.standby.StoreWentBack()
+	}
 	p.dispatcher.SuspectAll()
 }
 
@@ -271,7 +304,10 @@ func (p *Plane) Run(ctx context.Context, grace time.Duration) error {
 	defer stopFanout()
 	defer stopOutcomes()
 	var feed, rest sync.WaitGroup
-	feed.Go(func() { p.Publisher.Run(ctx) })
+	feed.Go(func() { p.Submitter.Run(ctx) })
+	if p.standby != nil {
+		feed.Go(func() { p.standby.Run(ctx) })
+	}
 	feed.Go(func() { _ = p.dispatcher.Run(ctx) })
 	rest.Go(func() { guard.Loop(fanoutCtx, "admission", p.admission.Run) })
 	rest.Go(func() { guard.Vital("fan-out", func() { _ = p.fanout.Run(fanoutCtx) }) })

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/standby"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/tool/sentence"
@@ -40,9 +41,9 @@ func (s journalSigner) sign(part []byte) (sum [4]byte) {
 }
 
 // options are those of the journals in the data folder.
-func (s journalSigner) options(cfg config, log *slog.Logger) accept.JournalOptions {
+func (s journalSigner) options(cfg config, log *slog.Logger) standby.Journals {
 	o := journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge, Sign: s.sign, Log: log}
-	return accept.JournalOptions{
+	return standby.Journals{
 		Sign: s.sign,
 		Open: func() (*journal.Journal, error) { return journal.Open(cfg.DataDir, o) },
 		Left: func() ([]*journal.Journal, error) {
@@ -134,7 +135,7 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 
 // replayInto stores the messages of journals.
 func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog.Logger, signer journalSigner,
-	left []*journal.Journal) (became accept.Replayed, err error) {
+	left []*journal.Journal) (became standby.Replayed, err error) {
 	cat := catalogue.New(store, log)
 	if err := cat.Refresh(ctx); err != nil {
 		return became, err
@@ -144,17 +145,19 @@ func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog
 	if err != nil {
 		return became, err
 	}
-	p := accept.New(accept.Options{
-		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(waitingRequests),
-		Committed: func([]*durable.Message) {}, Bodies: newBodies(cfg.maxBody()),
-		Journal: signer.options(cfg, log), Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
+	bodies, counts := newBodies(cfg.maxBody()), metrics.New(prometheus.NewRegistry())
+	submitter := accept.New(accept.Options{
+		Store: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(waitingRequests),
+		Committed: func([]*durable.Message) {}, Bodies: bodies, Metrics: counts, Log: log,
 	})
+	replayer := standby.New(standby.Options{Submitter: submitter, Receipts: store, Catalogue: cat, Node: node,
+		Bodies: bodies, Journals: signer.options(cfg, log), Metrics: counts, Log: log})
 	background, stop := context.WithCancel(ctx)
 	var keepers sync.WaitGroup
 	keepers.Go(func() { _ = node.Run(background) })
 	keepers.Go(func() { _ = cat.Run(background) })
 	for _, j := range left {
-		one, e := p.Replay(ctx, j)
+		one, e := replayer.Replay(ctx, j)
 		became.Stored, became.Refused, became.Lost = became.Stored+one.Stored, became.Refused+
 			one.Refused, became.Lost+one.Lost
 		err = errors.Join(err, e)

@@ -27,7 +27,7 @@ const (
 	// admissionLeast and admissionMost are the limits of the bound. admissionMost publishes fill
 	// the transactions that may be under way. A larger bound gains nothing, and admits publishes
 	// before a delay shows the overload.
-	admissionLeast, admissionMost = 16, committers * commitRows
+	admissionLeast, admissionMost = 16, Committers * commitRows
 	// admissionQuiet is the number of ticks without an observed delivery after which no delivery
 	// needs protection. A shorter silence may come from a broker that is too busy to deliver.
 	admissionQuiet = 20

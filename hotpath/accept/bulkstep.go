@@ -48,10 +48,10 @@ func (s *Submitter) storeStep(ctx context.Context, k share.Key, store StepStore,
 	for _, m := range step.Later {
 		held += int64(m.Bytes())
 	}
-	if !s.admit(ctx, Terms{Patience: LinePatience, Lines: true}, k, n, held) {
+	if !s.Admit(ctx, Terms{Patience: LinePatience, Lines: true}, k, n, held) {
 		return problem.ErrOverloaded
 	}
-	defer s.leave(k, n, held)
+	defer s.Leave(k, n, held)
 	// A step that has begun ends, also while the broker stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepWithin)
 	defer cancel()

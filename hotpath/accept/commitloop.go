@@ -66,7 +66,7 @@ func storeOnce[T any](c *committer, items []T, prepare func(T) error, store func
 			switch {
 			case err == nil:
 				ready, index = append(ready, items[i]), append(index, i)
-			case first && !errors.Is(err, errWithdrawn): // another broker may have resumed the channel
+			case first && !errors.Is(err, ErrWithheld): // another broker may have resumed the channel
 				again = append(again, i)
 			}
 		}

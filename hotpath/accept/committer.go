@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
 )
 
 // commitRows and commitBytes bound one transaction of published messages. The insert rate of
@@ -25,9 +26,9 @@ const (
 	commitBytes = 2 << 20
 )
 
-// committers is the number of concurrent transactions of published messages. With two, one batch is
+// Committers is the number of concurrent transactions of published messages. With two, one batch is
 // parsed while the other waits for its flush.
-const committers = 2
+const Committers = 2
 
 // A second transaction begins beside another one only when secondRows messages wait, or the other
 // one has taken secondAfter. Below these thresholds one larger batch afterwards costs the store
@@ -44,6 +45,9 @@ type Store interface {
 	Schedule(ctx context.Context, node durable.NodeLease, batch []*durable.Scheduled) []error
 	ChangeScheduled(ctx context.Context, c durable.ScheduleChange) (*durable.Scheduled, error)
 }
+
+// Within is the time from a request's arrival to the last try of the store.
+const Within = intake.AnswerWithin - commitLeast
 
 // commitLeast is the time that even a late batch gets. Most batches need a few milliseconds, and a
 // batch that is refused without a try is never stored.
@@ -79,7 +83,7 @@ type committer struct {
 	metrics   *metrics.Metrics
 	judge     *judge
 	commits   atomic.Int64 // transactions begun
-	pulse     pulse
+	watch     Watch        // nil: nobody
 
 	mu      sync.Mutex
 	ready   sync.Cond // pending is not empty, or closed
@@ -127,7 +131,7 @@ func (c *committer) Run(ctx context.Context) {
 	})
 	defer stop()
 	var wg sync.WaitGroup
-	for i := range committers {
+	for i := range Committers {
 		wg.Go(func() { guard.Vital("committer", func() { c.work(ctx, i) }) })
 	}
 	wg.Wait()
@@ -140,10 +144,19 @@ func (c *committer) work(ctx context.Context, i int) {
 			return
 		}
 		// Shutdown must not abort a transaction whose callers are waiting.
-		c.pulse.begin(i)
-		c.pulse.end(i, c.commit(context.WithoutCancel(ctx), batch))
+		c.transact(context.WithoutCancel(ctx), i, batch)
 		c.ended(keyed)
 	}
+}
+
+// transact is commit, of which the watch is told.
+func (c *committer) transact(ctx context.Context, i int, batch []*write) {
+	if c.watch == nil {
+		c.commit(ctx, batch)
+		return
+	}
+	c.watch.Begin(i)
+	c.watch.End(i, c.commit(ctx, batch))
 }
 
 // take waits for work and returns the next batch, or nil once closed and empty. keyed reports
@@ -311,7 +324,7 @@ func (c *committer) prepare(w *write) error {
 		c.judge.one(ch, m)
 	}
 	if !w.number(c.ids) {
-		return errWithdrawn
+		return ErrWithheld
 	}
 	return nil
 }

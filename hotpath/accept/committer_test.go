@@ -91,19 +91,19 @@ func TestConcurrentPublishesShareTransactions(t *testing.T) {
 		})
 	}
 	// Two transactions are held at the gate; everything else gathers behind them.
-	for i := range committers {
+	for i := range Committers {
 		add(i)
 		require.Eventually(t, func() bool { return f.Entered.Load() == int64(i+1) }, 10*time.Second, time.Millisecond)
 	}
-	for i := committers; i < 200; i++ {
+	for i := Committers; i < 200; i++ {
 		add(i)
 	}
-	require.Eventually(t, func() bool { return c.waiting() == 200-committers }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.waiting() == 200-Committers }, 10*time.Second, time.Millisecond)
 	close(f.Gate)
 	wg.Wait()
 	require.Equal(t, 200, f.Inserted())
 	require.Equal(t, 200, committed())
-	require.Len(t, f.Batches, committers+1, "the rest went in one transaction")
+	require.Len(t, f.Batches, Committers+1, "the rest went in one transaction")
 	seen := map[ident.ID]bool{}
 	for _, b := range f.Batches {
 		for _, m := range b {

@@ -112,7 +112,7 @@ func (n noted) Insert(ctx context.Context, lease durable.NodeLease, batch []*dur
 func writesOf(msgs ...*durable.Message) []*write {
 	writes := make([]*write, len(msgs))
 	for i, m := range msgs {
-		writes[i] = &write{msg: m}
+		writes[i] = &write{msg: m, of: new(Submission)}
 	}
 	return writes
 }

@@ -52,10 +52,10 @@ func (s *Submitter) Schedule(ctx context.Context, t Terms, batch []*durable.Sche
 // inTurn calls store with a place among the transactions of schedules, of n schedules with so many bytes.
 func (s *Submitter) inTurn(ctx context.Context, t Terms, k share.Key, n int, bytes int64,
 	store func(context.Context)) error {
-	if !s.admit(ctx, t, k, n, bytes) {
+	if !s.Admit(ctx, t, k, n, bytes) {
 		return problem.ErrOverloaded
 	}
-	defer s.leave(k, n, bytes)
+	defer s.Leave(k, n, bytes)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), intake.AnswerWithin)
 	defer cancel()
 	if s.scheduler.slots.Wait(ctx, k, 1) != nil {

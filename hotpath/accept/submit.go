@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/model/quota"
-	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -31,11 +30,8 @@ type Submitter struct {
 	// the synctest bubble that made it.
 	singles   sync.Pool
 	scheduler scheduler
-	catalogue *catalogue.Catalogue
 	quota     *quota.Quota
 	metrics   *metrics.Metrics
-	standby   *standby // takes messages for which the store is too slow
-	receipts  ReceiptStore
 }
 
 // Options assemble a submitter.
@@ -49,8 +45,6 @@ type Options struct {
 	// Scheduled, if not nil, is told when a scheduled message that was stored is due.
 	Scheduled func(dueMs int64)
 	Bodies    *share.Bound // bytes of what waits for the store, and of bodies that come
-	Journal   JournalOptions
-	Receipts  ReceiptStore
 	Quota     *quota.Quota // what producers may store; nil: any amount
 	Metrics   *metrics.Metrics
 	Log       *slog.Logger
@@ -58,33 +52,22 @@ type Options struct {
 
 // New returns a submitter. Nothing is stored before Run.
 func New(o Options) *Submitter {
-	c := newCommitter(o, intake.AnswerWithin-commitLeast)
-	s := newSubmitter(c, o)
-	s.standby = newStandby(o, &c.pulse)
-	return s
+	return newSubmitter(newCommitter(o, Within), o)
 }
 
 func newSubmitter(c *committer, o Options) *Submitter {
 	s := &Submitter{committer: c, admission: o.Admission, bytes: o.Bodies, scheduler: newScheduler(o),
-		catalogue: o.Catalogue, quota: o.Quota, metrics: o.Metrics, receipts: o.Receipts}
+		quota: o.Quota, metrics: o.Metrics}
 	s.singles.New = func() any {
-		one := &Submission{s: s, done: make(chan bool, 1)}
+		one := &Submission{s: s, done: make(chan struct{}, 1)}
 		one.writes = one.single[:1]
 		return one
 	}
 	return s
 }
 
-// Run stores messages until ctx ends and everything that was submitted has its outcome. What is in
-// the journal then is left for the next start.
-func (s *Submitter) Run(ctx context.Context) {
-	var wg sync.WaitGroup
-	if s.standby.on() {
-		wg.Go(func() { s.keepJournals(ctx) })
-	}
-	s.committer.Run(ctx)
-	wg.Wait()
-}
+// Run stores messages until ctx ends and everything that was submitted has its outcome.
+func (s *Submitter) Run(ctx context.Context) { s.committer.Run(ctx) }
 
 const (
 	// Patience is the longest wait of a publish for admission before it is refused. A publish that is
@@ -108,9 +91,8 @@ type Terms struct {
 	// Lines are messages of a larger request. They wait for room in the bounds as well, at most
 	// for Patience, and the reason why the store rejects one is logged: its answer cannot say it.
 	Lines bool
-	// Budget is how long the store may take until the journal takes the messages; 0: they wait for
-	// the store. WaitOrJournal then waits.
-	Budget time.Duration
+	// Gate, if not nil, is asked before the store has the messages.
+	Gate Gate
 }
 
 // A Submission is messages on their way into the store. Call Wait, then Outcome, then Release.
@@ -121,30 +103,28 @@ type Submission struct {
 	writes  []write
 	single  [1]write // the memory of writes, of one message
 	lines   bool
-	counted int64        // in the bounds, bytes
-	refused error        // of all, before the store was asked
-	left    atomic.Int64 // writes without an outcome
-	done    chan bool    // true: none is left; false: the budget is over. It has room for both
+	counted int64         // in the bounds, bytes
+	refused error         // of all, before the store was asked
+	left    atomic.Int64  // writes without an outcome
+	done    chan struct{} // of capacity 1: none is left
 	waited  bool
-	or      *fallbacks // nil: the messages may not go to the journal
+	gate    Gate        // nil: none
+	parted  atomic.Bool // with a gate: the caller has left, or none is left
 }
 
 // Submit hands messages over. The end of ctx ends the wait for admission, and its deadline is
 // the last moment for the store: a message that was admitted gets an outcome all the same. The
 // caller changes no message before the submission is released.
 func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Message) *Submission {
-	journal := t.Budget > 0 && s.standby.on()
-	sub := s.submission(len(msgs), journal)
+	sub := s.submission(len(msgs), t.Gate)
 	sub.ctx, sub.lines, sub.counted, sub.key = ctx, t.Lines, -t.Counted, share.Producer(msgs[0].ProducerNo)
 	for i, m := range msgs {
-		sub.writes[i] = write{msg: m, of: sub}
+		sub.writes[i] = write{msg: m, of: sub, no: i}
 		sub.counted += int64(m.Bytes())
 	}
-	if journal {
-		t.Patience = s.standby.prepare(sub, t)
-	}
-	if journal && sub.or.direct || !s.admit(ctx, t, sub.key, len(msgs), sub.counted) {
-		return sub.notAdmitted()
+	if !s.Admit(ctx, t, sub.key, len(msgs), sub.counted) {
+		sub.refused = problem.ErrOverloaded
+		return sub
 	}
 	sub.commit(t)
 	return sub
@@ -169,31 +149,19 @@ func (sub *Submission) commit(t Terms) {
 	s.committer.add(sub.writes)
 }
 
-// notAdmitted ends the way of a submission to the store. Its messages may still go to the journal,
-// if there is memory for them.
-func (sub *Submission) notAdmitted() *Submission {
-	sub.refused = problem.ErrOverloaded
-	if sub.or != nil {
-		if sub.or.held = sub.s.bytes.Take(sub.key, sub.counted); !sub.or.held {
-			sub.or = nil
-		}
-	}
-	return sub
-}
-
-func (s *Submitter) submission(messages int, journal bool) *Submission {
-	if messages == 1 && !journal {
+func (s *Submitter) submission(messages int, gate Gate) *Submission {
+	if messages == 1 && gate == nil {
 		return s.singles.Get().(*Submission)
 	}
-	sub := &Submission{s: s, writes: make([]write, messages), done: make(chan bool, 2)}
-	if journal {
-		sub.or = &fallbacks{all: make([]fallback, messages)}
+	sub := &Submission{s: s, gate: gate, done: make(chan struct{}, 1)}
+	if sub.writes = sub.single[:]; messages > 1 {
+		sub.writes = make([]write, messages)
 	}
 	return sub
 }
 
-// admit waits for admission and takes room for the bytes of n messages, both under a key.
-func (s *Submitter) admit(ctx context.Context, t Terms, k share.Key, n int, bytes int64) bool {
+// Admit waits for admission and takes room for the bytes of n messages, both under a key.
+func (s *Submitter) Admit(ctx context.Context, t Terms, k share.Key, n int, bytes int64) bool {
 	patience, begun := t.Patience, time.Time{}
 	if t.Lines {
 		begun = time.Now()
@@ -230,12 +198,15 @@ func (s *Submitter) room(ctx context.Context, t Terms, k share.Key, bytes int64)
 func (sub *Submission) finish(n int64) {
 	switch {
 	case sub.left.Add(-n) > 0:
-	case sub.or != nil && !sub.or.end(): // its caller has left
+	case sub.gate != nil && sub.parted.Swap(true): // its caller has left
 		sub.leave()
 	default:
-		sub.done <- true
+		sub.done <- struct{}{}
 	}
 }
+
+// Admitted reports whether the store is asked.
+func (sub *Submission) Admitted() bool { return sub.refused == nil }
 
 // Wait waits until every message has its outcome.
 func (sub *Submission) Wait() {
@@ -245,12 +216,22 @@ func (sub *Submission) Wait() {
 	}
 }
 
+// WaitOr waits until every message has its outcome, or over has a value. It reports the former.
+func (sub *Submission) WaitOr(over <-chan bool) bool {
+	if sub.refused == nil && !sub.waited {
+		select {
+		case <-sub.done:
+			sub.waited = true
+		case <-over:
+			return false
+		}
+	}
+	return true
+}
+
 // Outcome is what became of message i: nil where it is on disk. durable.ErrOutcomeUnknown means
 // that it may be; any other error means that it is not stored.
 func (sub *Submission) Outcome(i int) error {
-	if sub.or != nil && sub.or.all[i].decided {
-		return sub.or.all[i].outcome
-	}
 	if sub.refused != nil {
 		return sub.refused
 	}
@@ -260,32 +241,29 @@ func (sub *Submission) Outcome(i int) error {
 // Message is message i; its ID is set once it has its outcome.
 func (sub *Submission) Message(i int) *durable.Message { return sub.writes[i].msg }
 
-// Release gives the room of the messages back. The submission must not be used after it. Messages
-// that the journal has, and the store may have, keep their room until the store has answered.
+// Release gives the room of the messages back. The submission must not be used after it. One with a gate
+// may be released before its messages have their outcomes: they keep their room until then.
 func (sub *Submission) Release() {
-	s, n := sub.s, len(sub.writes)
 	switch {
-	case sub.or != nil && sub.or.held:
-		s.bytes.Give(sub.key, sub.counted)
-	case sub.or != nil && sub.refused == nil && sub.or.part(): // the committer still has messages of it
-		return
-	case sub.refused == nil:
+	case sub.refused != nil:
+	case sub.gate != nil && !sub.parted.Swap(true): // the committer still has messages of it
+	default:
 		sub.leave()
 	}
-	if n == 1 && cap(sub.writes) == 1 && &sub.writes[0] == &sub.single[0] {
+	if sub.gate == nil && len(sub.writes) == 1 {
 		sub.ctx, sub.single[0] = nil, write{}
 		sub.refused, sub.waited = nil, false
-		s.singles.Put(sub)
+		sub.s.singles.Put(sub)
 	}
 }
 
 // leave gives the room of the messages back.
 func (sub *Submission) leave() {
-	sub.s.leave(sub.key, len(sub.writes), sub.counted)
+	sub.s.Leave(sub.key, len(sub.writes), sub.counted)
 }
 
-// leave gives the room of n messages back that were admitted.
-func (s *Submitter) leave(k share.Key, n int, bytes int64) {
+// Leave gives the room of n messages back that were admitted.
+func (s *Submitter) Leave(k share.Key, n int, bytes int64) {
 	if bytes > 0 {
 		s.bytes.Give(k, bytes)
 	}

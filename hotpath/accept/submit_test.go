@@ -148,7 +148,7 @@ func TestASubmissionThatIsUsedAgainIsNew(t *testing.T) {
 	stop()
 	require.ErrorIs(t, s.add("c"), problem.ErrDraining)
 	s.requireIdle(t)
-	one := s.submission(1, false)
+	one := s.submission(1, nil)
 	require.Nil(t, one.ctx)
 	require.Nil(t, one.refused)
 	require.Nil(t, one.writes[0].msg)

@@ -12,28 +12,32 @@ type write struct {
 	msg   *durable.Message
 	until time.Time // deadline for the store's answer
 	of    *Submission
-	err   error     // the outcome
-	or    *fallback // to the journal; nil: the message waits for the store, however long it takes
-	// accepted: it comes from the journal, so its producer was answered 202. The deletion of the producer
-	// does not take that back.
+	no    int   // of the message in it
+	err   error // the outcome
+	// accepted: its producer was told that it is taken. The deletion of the producer does not take that
+	// back.
 	accepted bool
 }
 
 func (w *write) finish(err error) {
 	w.err = err
-	if w.or != nil {
-		w.or.ended(w, err)
+	if w.of.gate != nil {
+		w.of.gate.Ended(w.no, err)
 	}
 	w.of.finish(1)
 }
 
 // number gives the message an ID, or reports that it may have none any more.
-func (w *write) number(ids *ident.Generator) bool {
-	if w.or != nil {
-		return w.or.number(w, ids)
+func (w *write) number(ids *ident.Generator) (ok bool) {
+	if w.of.gate == nil {
+		w.msg.ID = ids.Next()
+		return true
 	}
-	w.msg.ID = ids.Next()
-	return true
+	id, ok := w.of.gate.Number(w.no, ids)
+	if ok {
+		w.msg.ID = id
+	}
+	return ok
 }
 
 func messagesOf(writes []*write) []*durable.Message {

@@ -2,15 +2,14 @@
 // Whatever comes ends in Drafter.Submit, the whole way in, and from there in package accept. A way in
 // without HTTP/1.1 is a reader of drafts and a writer of what Wait has made of them.
 //
-//	property.go     the table of properties of a message: header, member, column, how it is read
-//	draft.go        Draft, Defaults, Drafter: a message on its way in
-//	sent.go         Submit and Wait: drafts into the store
-//	publish.go      the route of one message; request.go: the one that waits for the response
-//	batchpublish.go, batchread.go, batchanswers.go   the route of many; linesource.go and arraysource.go:
-//	                their text, linereader.go: its JSON
-//	bulkrow.go      rows of bulks; reschedule.go: changes of schedules
-//	event.go, coding.go, signature.go, connection.go   CloudEvents, content codings, signed bodies, wires
-//	headers.go, consumers.go, identity.go, payload.go, times.go, ttl.go, ...   one property each
-//	receipt.go      the route of receipts of the journal, and what an acknowledgement promises
-//	sender.go, paused.go   who may send, and when not
+//   - A draft: property.go (the table of all properties: header, member, column, how each is read),
+//     draft.go (Draft, Defaults, Drafter), sent.go (Submit and Wait).
+//   - A property each: payload.go, contenttype.go, coding.go, headers.go, identity.go, priority.go,
+//     ttl.go, orderingkey.go, consumers.go, times.go.
+//   - The route of one message: publish.go; with CloudEvents event.go, signed signature.go. The one that
+//     waits for the response: request.go. Who may send, and when not: sender.go, paused.go.
+//   - The route of many: batchpublish.go, batchread.go, batchanswers.go; the text of lines and events
+//     linesource.go and arraysource.go, their JSON linereader.go, their connection connection.go.
+//   - Rows of bulks: bulkrow.go. Changes of schedules: reschedule.go.
+//   - What an acknowledgement promises, and the receipts of the journal: receipt.go.
 package publish

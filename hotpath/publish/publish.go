@@ -25,6 +25,7 @@ const defaultContentType = "application/octet-stream"
 // Options assemble the routes of producers.
 type Options struct {
 	Submitter *accept.Submitter
+	Standby   Standby // nil: the broker has no journal
 	Catalogue *catalogue.Catalogue
 	MaxBody   int // bytes of a payload
 	// MinSchedule is how far ahead a scheduled message must be. NowMs is the store's clock; nil: that of
@@ -43,6 +44,7 @@ type Options struct {
 // A Publisher has the routes of producers. What they bring goes to its Submitter.
 type Publisher struct {
 	*accept.Submitter
+	standby     Standby // nil: none
 	catalogue   *catalogue.Catalogue
 	metrics     *metrics.Metrics
 	maxBody     int
@@ -57,9 +59,9 @@ type Publisher struct {
 
 // New returns the routes.
 func New(o Options) *Publisher {
-	p := &Publisher{Submitter: o.Submitter, catalogue: o.Catalogue, metrics: o.Metrics, maxBody: o.MaxBody,
-		tokenHeader: o.TokenHeader, bytes: o.Bodies, planner: newPlanner(o), receipts: o.Receipts, replies: o.Replies,
-		answers: o.Answers, quota: o.Quota}
+	p := &Publisher{Submitter: o.Submitter, standby: o.Standby, catalogue: o.Catalogue, metrics: o.Metrics,
+		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, bytes: o.Bodies, planner: newPlanner(o), receipts: o.Receipts,
+		replies: o.Replies, answers: o.Answers, quota: o.Quota}
 	if p.answers == nil {
 		p.answers = answer.NewBound(o.Bodies.Most() / 2)
 	}

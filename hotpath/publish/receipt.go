@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/internal/feature/journal"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
@@ -29,13 +30,22 @@ func Committed(a policy.Ack) policy.Ack {
 	return policy.AckDurable
 }
 
-// acknowledged sets how a submission to a channel waits. The memory of a message that goes to the
-// journal may outlive its request, so the submission counts it itself.
-func acknowledged(t accept.Terms, in policy.Intake) accept.Terms {
-	if in.Ack == policy.AckJournal {
-		t.Budget, t.Counted = in.Budget.Duration(), 0
-	}
-	return t
+// A Standby takes messages that the store does not take in time: the journal of the broker (package
+// standby).
+type Standby interface {
+	// Submit is that of accept, with a time in which the store has to take the messages. The Terms count
+	// none of their bytes.
+	Submit(ctx context.Context, t accept.Terms, budget time.Duration, msgs []*durable.Message) Kept
+	// Lookup reads a receipt, and reports whether its message surely waits in this broker.
+	Lookup(text string) (r journal.Receipt, here, ok bool)
+}
+
+// A Kept is the submission of a Standby.
+type Kept interface {
+	Wait()
+	Outcome(i int) error
+	Receipt(i int) (r journal.Receipt, ok bool)
+	Release()
 }
 
 // A ReceiptStore is the part of durable.Store that the route of receipts needs.
@@ -54,7 +64,10 @@ func (p *Publisher) Receipt(rc *fasthttp.RequestCtx) {
 }
 
 func (p *Publisher) receipt(rc *fasthttp.RequestCtx, text string) error {
-	r, here, ok := p.Lookup(text)
+	if p.standby == nil {
+		return errNoReceipt
+	}
+	r, here, ok := p.standby.Lookup(text)
 	switch {
 	case !ok:
 		return errNoReceipt

@@ -18,7 +18,8 @@ type Sent struct {
 	p      *Publisher
 	in     policy.Intake // of the channel when they were submitted
 	drafts []*Draft
-	sub    *accept.Submission // of their messages; nil: they have none
+	sub    *accept.Submission // of their messages; nil: they have none, or the standby has them
+	kept   Kept               // of their messages, where the journal may take them
 	later  *scheduling        // of their schedules; nil: they have none
 }
 
@@ -48,8 +49,15 @@ func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent
 			}
 		}
 	}
-	if len(msgs) > 0 {
-		s.sub = w.p.Submitter.Submit(ctx, acknowledged(t, s.in), msgs...)
+	switch {
+	case len(msgs) == 0:
+	case s.in.Ack == policy.AckJournal && w.p.standby != nil:
+		now := t
+		now.Counted = 0 // the memory of a message that goes to the journal may outlive its request
+		s.kept = w.p.standby.Submit(ctx, now, s.in.Budget.Duration(), slices.Clone(msgs))
+		t.Counted = 0
+	default:
+		s.sub = w.p.Submitter.Submit(ctx, t, msgs...)
 		t.Counted = 0
 	}
 	if len(later) > 0 {
@@ -61,9 +69,13 @@ func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent
 // Wait waits until each draft has its outcome: an error, a receipt of the journal, or neither where it is
 // stored. It gives their room back, tells the quota what became of them, and counts.
 func (s *Sent) Wait() {
-	if s.sub != nil {
+	switch {
+	case s.sub != nil:
 		defer s.sub.Release()
-		s.sub.WaitOrJournal()
+		s.sub.Wait()
+	case s.kept != nil:
+		defer s.kept.Release()
+		s.kept.Wait()
 	}
 	if s.later != nil {
 		<-s.later.done
@@ -77,8 +89,7 @@ func (s *Sent) Wait() {
 			d.err = s.later.results[schedules]
 			schedules++
 		default:
-			d.err = s.sub.Outcome(messages)
-			d.receipt, d.journalled = s.sub.Receipt(messages)
+			s.outcome(messages, d)
 			messages++
 			tookIn(d.taken, d.msg, d.journalled, d.err)
 			s.p.metrics.Answer(s.in.Ack, d.journalled, d.err)
@@ -89,6 +100,16 @@ func (s *Sent) Wait() {
 			}
 		}
 	}
+}
+
+// outcome gives a draft the outcome of its message.
+func (s *Sent) outcome(i int, d *Draft) {
+	if s.sub != nil {
+		d.err = s.sub.Outcome(i)
+		return
+	}
+	d.err = s.kept.Outcome(i)
+	d.receipt, d.journalled = s.kept.Receipt(i)
 }
 
 // tookIn tells the quota what became of a message.

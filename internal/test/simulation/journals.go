@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/standby"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -101,12 +102,12 @@ func (l *life) journalOptions() journal.Options {
 }
 
 // journals are those of the data folder of the life.
-func (l *life) journals() accept.JournalOptions {
+func (l *life) journals() standby.Journals {
 	if !l.w.plan.journal.on {
-		return accept.JournalOptions{}
+		return standby.Journals{}
 	}
 	o, data := l.journalOptions(), l.w.folder(l.slot)
-	return accept.JournalOptions{
+	return standby.Journals{
 		Sign: sign,
 		Open: func() (*journal.Journal, error) {
 			j, err := journal.Open(data, o)
@@ -205,11 +206,13 @@ func (l *life) replayJournals() error {
 		return err
 	}
 	l.seed(node)
-	p := accept.New(accept.Options{
-		Store: store, Receipts: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(64),
-		Committed: func([]*durable.Message) {}, Bodies: share.New(share.Options{Most: 1 << 20}),
-		Journal: l.journals(), Metrics: metrics.New(prometheus.NewRegistry()), Log: silent,
+	bodies, counts := share.New(share.Options{Most: 1 << 20}), metrics.New(prometheus.NewRegistry())
+	submitter := accept.New(accept.Options{
+		Store: store, Catalogue: cat, Node: node, Admission: accept.NewAdmission(64),
+		Committed: func([]*durable.Message) {}, Bodies: bodies, Metrics: counts, Log: silent,
 	})
+	replayer := standby.New(standby.Options{Submitter: submitter, Receipts: store, Catalogue: cat, Node: node,
+		Bodies: bodies, Journals: l.journals(), Metrics: counts, Log: silent})
 	left, busy, err := journal.Left(l.w.folder(l.slot), l.journalOptions())
 	if busy { // by the one that is gone, for a moment
 		err = errors.Join(err, journal.ErrInUse)
@@ -226,7 +229,7 @@ func (l *life) replayJournals() error {
 	})
 	for _, j := range left {
 		if err == nil {
-			_, err = p.Replay(ctx, j)
+			_, err = replayer.Replay(ctx, j)
 		}
 		_ = j.Close()
 	}

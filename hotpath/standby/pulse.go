@@ -1,9 +1,11 @@
-package accept
+package standby
 
 import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-broker/penstock/hotpath/accept"
 )
 
 // pulseLasts is how long the end of a transaction tells how the store is doing. After it one message
@@ -13,28 +15,29 @@ const pulseLasts = time.Second
 
 // A pulse shows how the store is doing, from the transactions of published messages.
 type pulse struct {
-	began   [committers + 1]atomic.Int64 // of the transactions under way, ns of the process; 0: none
-	took    atomic.Int64                 // of the last transaction, ns
-	failing atomic.Bool                  // the last transaction failed
-	stored  atomic.Int64                 // the time of the last one that stored a message, ns of the process
-	known   atomic.Int64                 // the time of took and failing, or of the last probe, ns of the process
+	began   [accept.Committers + 1]atomic.Int64 // of the transactions under way, ns of the process; 0: none
+	took    atomic.Int64                        // of the last transaction, ns
+	failing atomic.Bool                         // the last transaction failed
+	stored  atomic.Int64                        // the time of the last one that stored a message, ns of the process
+	known   atomic.Int64                        // the time of took and failing, or of the last probe, ns of the process
 }
 
 // replaying is the place of the replay among the transactions under way.
-const replaying = committers
+const replaying = accept.Committers
 
 var start = time.Now()
 
-func (p *pulse) begin(i int) { p.began[i].Store(int64(time.Since(start)) | 1) }
+// Begin records the begin of a transaction.
+func (p *pulse) Begin(i int) { p.began[i].Store(int64(time.Since(start)) | 1) }
 
-// end records the end of a transaction with the results of its messages.
-func (p *pulse) end(i int, results []error) {
+// End records the end of a transaction with the results of its messages.
+func (p *pulse) End(i int, results []error) {
 	took := int64(time.Since(start)) - p.began[i].Swap(0)
 	stored, failed := false, false
 	for _, err := range results {
 		if err == nil {
 			stored = true
-		} else if !errors.Is(err, errWithdrawn) && passing(err) {
+		} else if !errors.Is(err, accept.ErrWithheld) && passing(err) {
 			failed = true
 		}
 	}

@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"bytes"
@@ -13,22 +13,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
 )
 
 // sendTo is send to a channel, for which the journal must take the message.
-func (p *Submitter) sendTo(t *testing.T, channel uint32, text string) *journal.Receipt {
+func (p *taker) sendTo(t *testing.T, channel uint32, text string) *journal.Receipt {
 	t.Helper()
-	sub := p.Submit(t.Context(), Terms{Patience: time.Minute, Since: time.Now(), Budget: time.Second},
-		&durable.Message{ChannelNo: channel, Payload: []byte(text)})
+	sub := p.Submit(t.Context(), accept.Terms{Patience: time.Minute, Since: time.Now()}, time.Second,
+		[]*durable.Message{{ChannelNo: channel, Payload: []byte(text)}})
 	defer sub.Release()
-	sub.WaitOrJournal()
+	sub.Wait()
 	r, ok := sub.Receipt(0)
 	require.True(t, ok, "%v", sub.Outcome(0))
 	return &r
 }
 
-func (f *faultyStore) setPaused(t *testing.T, p *Submitter, channel int, paused bool) {
+func (f *faultyStore) setPaused(t *testing.T, p *taker, channel int, paused bool) {
 	t.Helper()
 	f.Lock()
 	f.Version++
@@ -61,7 +62,7 @@ func TestAPausedChannelKeepsNoMessageOfAnotherOneInTheJournal(t *testing.T) {
 	f.setPaused(t, p, 2, true)
 	f.set(nil)
 	require.Eventually(t, func() bool {
-		s := p.JournalState()
+		s := p.State()
 		return s.Waiting == 0 && s.Held == int64(len(held)) && s.Bytes < 2*s.HeldBytes
 	}, 30*time.Second, 5*time.Millisecond)
 	stop()
@@ -69,11 +70,11 @@ func TestAPausedChannelKeepsNoMessageOfAnotherOneInTheJournal(t *testing.T) {
 	require.Len(t, d.all, 100)
 	f.stored = nil // what the end of receipts and identities does
 	p, d, stop = startJournal(t, f.Store, data, 1<<20)
-	require.Eventually(t, func() bool { return p.JournalState().Held == int64(len(held)) }, 30*time.Second,
+	require.Eventually(t, func() bool { return p.State().Held == int64(len(held)) }, 30*time.Second,
 		5*time.Millisecond)
 	f.requireStored(t)
 	f.setPaused(t, p, 2, false)
-	require.Eventually(t, func() bool { s := p.JournalState(); return s.Waiting+s.Held+s.Bytes == 0 }, 30*time.Second,
+	require.Eventually(t, func() bool { s := p.State(); return s.Waiting+s.Held+s.Bytes == 0 }, 30*time.Second,
 		5*time.Millisecond)
 	stop()
 	var stored []string
@@ -100,7 +101,7 @@ func TestTheReceiptOfAHeldMessageThatTheDiskLostSaysLost(t *testing.T) {
 	f.setPaused(t, p, 2, true)
 	f.set(nil)
 	require.Eventually(t, func() bool {
-		s := p.JournalState()
+		s := p.State()
 		return s.Waiting == 0 && s.Held == 4 &&
 			s.Bytes < 2*s.HeldBytes
 	}, 30*time.Second, 5*time.Millisecond)
@@ -121,7 +122,7 @@ func TestTheReceiptOfAHeldMessageThatTheDiskLostSaysLost(t *testing.T) {
 		require.Equal(t, i == 2, got.Reason == "lost", "%d: %+v", i, got)
 		require.Equal(t, i == 2, got.Message == "", "%d: %+v", i, got)
 	}
-	require.Eventually(t, func() bool { return p.JournalState().Damaged == 1 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.State().Damaged == 1 }, 30*time.Second, 5*time.Millisecond)
 }
 
 func TestAMessageForWhichTheStoreFailsKeepsNoOtherOneInTheJournal(t *testing.T) {
@@ -146,7 +147,7 @@ func TestAMessageForWhichTheStoreFailsKeepsNoOtherOneInTheJournal(t *testing.T) 
 	for _, r := range good {
 		require.NotEmpty(t, d.await(t, r).Message)
 	}
-	require.Eventually(t, func() bool { s := p.JournalState(); return s.Held == 10 && s.Waiting == 0 }, 30*time.Second,
+	require.Eventually(t, func() bool { s := p.State(); return s.Held == 10 && s.Waiting == 0 }, 30*time.Second,
 		5*time.Millisecond)
 	receipt, err := p.send(time.Minute, &durable.Message{Payload: []byte("direct")})
 	require.NoError(t, err)
@@ -177,6 +178,6 @@ func TestTheReceiptOfAMessageThatTheDiskLostSaysLost(t *testing.T) {
 	got := d.await(t, receipts["second"])
 	require.Empty(t, got.Message)
 	require.Equal(t, "lost", got.Reason)
-	require.Eventually(t, func() bool { return p.JournalState().Damaged == 1 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.State().Damaged == 1 }, 30*time.Second, 5*time.Millisecond)
 	require.FileExists(t, files[0]+".damaged")
 }

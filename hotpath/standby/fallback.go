@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"errors"
@@ -14,8 +14,9 @@ import (
 // then on it gets none, so the store has the message under the last of them or not at all, and the
 // journal knows which.
 type fallback struct {
-	standby *standby
-	msg     durable.Message // as it was submitted; the committer changes its own
+	standby *Standby
+	own     *durable.Message // of the committer, which changes it
+	msg     durable.Message  // as it was submitted
 
 	mu         sync.Mutex
 	tried      ident.ID // the last ID
@@ -29,24 +30,20 @@ type fallback struct {
 	outcome error // nil: it is in the journal
 }
 
-// errWithdrawn is the outcome of a message that goes, or went, to the journal.
-var errWithdrawn = errors.New("accept: the message goes to the journal")
-
-// number is write.number. A message with an ordering key is not stored while earlier ones may wait
+// number is the ID of a gate. A message with an ordering key is not stored while earlier ones may wait
 // in the journal.
-func (f *fallback) number(w *write, ids *ident.Generator) bool {
+func (f *fallback) number(ids *ident.Generator) (id ident.ID, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.journalled || f.msg.Keyed() && f.standby.behind(f.msg.ChannelNo) {
-		return false
+		return id, false
 	}
-	w.msg.ID = ids.Next()
-	f.tried = w.msg.ID
-	return true
+	f.tried = ids.Next()
+	return f.tried, true
 }
 
 // ended records the outcome of the store.
-func (f *fallback) ended(w *write, err error) {
+func (f *fallback) ended(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over, f.err = true, err
@@ -54,7 +51,7 @@ func (f *fallback) ended(w *write, err error) {
 	case !f.journalled && f.msg.Keyed() && passing(err):
 		f.enterLimbo()
 	case f.receipt != (journal.Receipt{}):
-		f.tell(w.msg.ID)
+		f.tell()
 	}
 }
 
@@ -63,15 +60,22 @@ func (f *fallback) enterLimbo() {
 	f.standby.count(f.msg.ChannelNo, 1)
 }
 
+func (f *fallback) leaveLimbo() {
+	if f.inLimbo {
+		f.inLimbo = false
+		f.standby.count(f.msg.ChannelNo, -1)
+	}
+}
+
 // tell reports an outcome that came after the message was in the journal.
-func (f *fallback) tell(id ident.ID) {
+func (f *fallback) tell() {
 	if errors.Is(f.err, durable.ErrOutcomeUnknown) {
 		return // the replay asks the store
 	}
 	s := f.standby
 	s.mu.Lock()
 	if len(s.early) < mostEarly {
-		s.early[f.receipt] = earlyOutcome{id, f.err}
+		s.early[f.receipt] = earlyOutcome{f.tried, f.err}
 	}
 	s.mu.Unlock()
 }

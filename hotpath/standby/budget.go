@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"container/heap"

@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
@@ -34,19 +35,13 @@ const (
 	poisonedFor, poisonedLongest = 10 * time.Second, time.Minute
 )
 
-// A ReceiptStore is the part of durable.Store that knows what became of messages of journals.
-type ReceiptStore interface {
-	StoreReceipts(ctx context.Context, seen durable.Clock, all []durable.Receipt) error
-	Receipts(ctx context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error)
-}
-
 // A replay stores the messages of one journal, in order, each once.
 //
 // A message is removed from the journal after its receipt was recorded, and that after the message
 // was stored. A crash in between leaves a message that is stored and still in the journal. The next
 // replay finds it stored by its identity: its Key, which for a message without one is its receipt.
 type replay struct {
-	p       *Submitter
+	s       *Standby
 	journal *journal.Journal
 	log     *slog.Logger
 	left    bool // by another broker, and not the one that this broker writes
@@ -73,8 +68,8 @@ type poison struct {
 	wait    time.Duration
 }
 
-func newReplay(p *Submitter, j *journal.Journal) *replay {
-	return &replay{p: p, journal: j, log: p.committer.log, recheck: j.Last(), held: map[uint32]bool{},
+func newReplay(s *Standby, j *journal.Journal) *replay {
+	return &replay{s: s, journal: j, log: s.log, recheck: j.Last(), held: map[uint32]bool{},
 		poisoned: map[journal.Receipt]*poison{}}
 }
 
@@ -131,7 +126,7 @@ func (r *replay) again(channel uint32) {
 }
 
 func (r *replay) paused(channel uint32) bool {
-	ch := r.p.catalogue.ChannelByNo(channel)
+	ch := r.s.catalogue.ChannelByNo(channel)
 	return ch != nil && ch.Paused && !ch.Deleted
 }
 
@@ -141,7 +136,7 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 	for i, e := range entries {
 		all[i].Entry = e
 	}
-	r.began, r.seen = time.Since(start), r.p.committer.node.Clock()
+	r.began, r.seen = time.Since(start), r.s.node.Clock()
 	wait := replayPause
 	for try := 0; ctx.Err() == nil; try++ {
 		r.holdPaused(all)
@@ -175,13 +170,13 @@ func (r *replay) storeAgain(ctx context.Context, all []fate) {
 		all[i] = fate{Entry: all[i].Entry}
 	}
 	r.recheck = r.journal.Last()
-	_ = r.p.committer.node.Renew(ctx) // else the node notices within a second
-	r.began, r.seen = time.Since(start), r.p.committer.node.Clock()
+	_ = r.s.node.Renew(ctx) // else the node notices within a second
+	r.began, r.seen = time.Since(start), r.s.node.Clock()
 }
 
 // step brings entries closer to their fate. An error means that the store failed.
 func (r *replay) step(ctx context.Context, all []fate, try int) error {
-	ctx, cancel := context.WithTimeout(ctx, r.p.committer.timeout)
+	ctx, cancel := context.WithTimeout(ctx, accept.Within)
 	defer cancel()
 	if err := r.findKnown(ctx, all); err != nil {
 		return err
@@ -240,7 +235,7 @@ func (r *replay) storeAlone(ctx context.Context, todo []*fate, try int) (failed 
 func (r *replay) takesOthers(err error) bool {
 	slow := errors.Is(err, problem.ErrOverloaded) || errors.Is(err, durable.ErrStale) ||
 		errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded)
-	return !slow && r.p.committer.pulse.stored.Load() > int64(r.began)
+	return !slow && r.s.pulse.stored.Load() > int64(r.began)
 }
 
 // poison holds an entry for which the store fails.
@@ -260,7 +255,7 @@ func (r *replay) poison(f *fate, err error) {
 
 // storeAnswers reports whether the store works, so a failure is that of the message.
 func (r *replay) storeAnswers(ctx context.Context) bool {
-	return r.p.catalogue.Refresh(ctx) == nil
+	return r.s.catalogue.Refresh(ctx) == nil
 }
 
 // holdPaused holds the entries of paused channels. Later ones of the channel are held as well, so
@@ -278,7 +273,7 @@ func (r *replay) holdPaused(all []fate) {
 // keepHeld says whether messages of a channel are held. Until they are due again, those with an
 // ordering key that come after its resumption are behind them.
 func (r *replay) keepHeld(channel uint32, held bool) {
-	s := r.p.standby
+	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if held {
@@ -293,30 +288,28 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 	if len(todo) == 0 {
 		return nil
 	}
-	writes := make([]*write, len(todo))
+	msgs := make([]*durable.Message, len(todo))
 	bytes := int64(0)
 	for i, f := range todo {
 		m := *f.Msg
 		if m.Key == "" {
 			m.Key = durable.ReceiptKey(durable.ReceiptID(f.Receipt))
 		}
-		writes[i] = &write{msg: &m, of: &Submission{ctx: ctx}, accepted: true}
+		msgs[i] = &m
 		bytes += int64(m.Bytes())
 	}
-	p := r.p
-	if !p.admit(ctx, Terms{Patience: LinePatience, Lines: true}, share.Broker, len(writes), bytes) {
+	store, pulse := r.s.submitter, r.s.pulse
+	if !store.Admit(ctx, accept.Terms{Patience: accept.LinePatience, Lines: true}, share.Broker, len(msgs), bytes) {
 		return problem.ErrOverloaded
 	}
-	c := p.committer
-	c.pulse.begin(replaying)
-	results := c.insertGuarded(ctx, writes)
+	pulse.Begin(replaying)
+	results := store.StoreAccepted(ctx, msgs)
 	shown := results
 	if r.alone && results[0] != nil { // it says nothing of other messages
 		shown = nil
 	}
-	c.pulse.end(replaying, shown)
-	c.handOver(writes, results)
-	p.leave(share.Broker, len(writes), bytes)
+	pulse.End(replaying, shown)
+	store.Leave(share.Broker, len(msgs), bytes)
 	var failed error
 	for i, err := range results {
 		switch f := todo[i]; {
@@ -325,7 +318,7 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 		case passing(err), errors.Is(err, problem.ErrInternal), err != nil && problem.From(err).Status == 500:
 			failed = err
 		default:
-			f.conclude(r, writes[i].msg.ID, err)
+			f.conclude(r, msgs[i].ID, err)
 		}
 	}
 	return failed
@@ -348,12 +341,12 @@ func (r *replay) record(ctx context.Context, all []fate) error {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.p.committer.timeout)
+	ctx, cancel := context.WithTimeout(ctx, accept.Within)
 	defer cancel()
-	if err := r.p.receipts.StoreReceipts(ctx, r.seen, fresh); err != nil || gone == 0 {
+	if err := r.s.receipts.StoreReceipts(ctx, r.seen, fresh); err != nil || gone == 0 {
 		return err
 	}
-	r.p.metrics.JournalLost.Add(float64(gone))
+	r.s.metrics.JournalLost.Add(float64(gone))
 	r.log.Error("messages of the journal are lost unless their producers send them again: the disk returns other bytes "+
 		"than were written",
 		"folder", r.journal.Dir(), "messages", gone)

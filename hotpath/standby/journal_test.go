@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
@@ -64,8 +65,14 @@ func (d *desk) ConfirmReceipt(context.Context, durable.ReceiptID) error {
 
 func sign(part []byte) [4]byte { return [4]byte{part[15], 1, 2, 3} }
 
+// A taker is a standby with the submitter below it.
+type taker struct {
+	*Standby
+	admission *accept.Admission
+}
+
 // startJournal runs a submitter with a journal in a folder until the test ends.
-func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) (*Submitter, *desk, func()) {
+func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) (*taker, *desk, func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cat := catalogue.New(f, log)
@@ -74,29 +81,38 @@ func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) 
 	require.NoError(t, err)
 	o := journal.Options{MaxBytes: maxBytes, MaxAge: time.Hour, Sign: sign, Log: log}
 	d := &desk{all: map[durable.ReceiptID]durable.Receipt{}}
-	p := New(Options{Store: f, Catalogue: cat, Node: node, Admission: newAdmission(admissionMost, admissionMost),
-		Bodies:    share.New(share.Options{Most: 1 << 30}),
-		Committed: func([]*durable.Message) {}, Receipts: d, Metrics: metrics.New(prometheus.NewRegistry()), Log: log,
-		Journal: JournalOptions{Sign: sign, Open: func() (*journal.Journal, error) { return journal.Open(data, o) },
+	bodies, counts := share.New(share.Options{Most: 1 << 30}), metrics.New(prometheus.NewRegistry())
+	g := accept.NewAdmission(everybody)
+	submitter := accept.New(accept.Options{Store: f, Catalogue: cat, Node: node, Admission: g, Bodies: bodies,
+		Committed: func([]*durable.Message) {}, Metrics: counts, Log: log})
+	p := &taker{admission: g}
+	p.Standby = New(Options{Submitter: submitter, Receipts: d, Catalogue: cat, Node: node, Bodies: bodies, Metrics: counts,
+		Log: log,
+		Journals: Journals{Sign: sign, Open: func() (*journal.Journal, error) { return journal.Open(data, o) },
 			Left: func() ([]*journal.Journal, error) {
 				left, _, err := journal.Left(data, o)
 				return left, err
 			}}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	p.AdoptJournals()
+	p.Adopt()
+	wg.Go(func() { submitter.Run(ctx) })
 	wg.Go(func() { p.Run(ctx) })
 	stop := func() { cancel(); wg.Wait() }
 	t.Cleanup(stop)
 	return p, d, stop
 }
 
+// everybody is more than admission ever admits.
+const everybody = 1 << 20
+
 // send submits a message with a budget and returns its receipt, if the journal has it.
-func (p *Submitter) send(budget time.Duration, m *durable.Message) (receipt *journal.Receipt, err error) {
+func (p *taker) send(budget time.Duration, m *durable.Message) (receipt *journal.Receipt, err error) {
 	m.ChannelNo = 1
-	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Since: time.Now(), Budget: budget}, m)
+	sub := p.Submit(context.Background(), accept.Terms{Patience: time.Minute, Since: time.Now()}, budget,
+		[]*durable.Message{m})
 	defer sub.Release()
-	sub.WaitOrJournal()
+	sub.Wait()
 	if r, ok := sub.Receipt(0); ok {
 		receipt = &r
 	}
@@ -162,7 +178,7 @@ func TestAMessageThatTheStoreCommitsAfterTheBudgetIsNotStoredAgain(t *testing.T)
 	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
 	receipt, err := p.send(20*time.Millisecond, &durable.Message{Payload: []byte("late")})
 	require.NoError(t, err)
-	require.True(t, p.standby.has(*receipt))
+	require.True(t, p.has(*receipt))
 	f.Gate <- struct{}{}
 	got := d.await(t, receipt)
 	require.NotEmpty(t, got.Message)
@@ -217,7 +233,7 @@ func TestMessagesOfTheJournalAreStoredAgainIfTheStoreWentBackSince(t *testing.T)
 	for i, receipt := range receipts {
 		require.Equal(t, "k"+[]string{"a", "b"}[i], d.await(t, receipt).Message)
 	}
-	require.Eventually(t, func() bool { return p.JournalState().Waiting == 0 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.State().Waiting == 0 }, 30*time.Second, 5*time.Millisecond)
 	f.Lock()
 	defer f.Unlock()
 	require.Contains(t, f.stored, "a ka")
@@ -228,9 +244,9 @@ func TestMessagesOfTheJournalAreStoredAgainIfTheStoreWentBackSince(t *testing.T)
 func TestAStoreThatWentBackIsAskedAboutWhatTheCommitterStored(t *testing.T) {
 	f := newFaultyStore()
 	p, _, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
-	p.standby.early[journal.Receipt{1}] = earlyOutcome{id: ident.AtMillis(1)}
+	p.early[journal.Receipt{1}] = earlyOutcome{id: ident.AtMillis(1)}
 	p.StoreWentBack()
-	_, known := p.standby.takeEarly(journal.Receipt{1})
+	_, known := p.takeEarly(journal.Receipt{1})
 	require.False(t, known)
 }
 
@@ -302,12 +318,11 @@ func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	first, err := p.send(20*time.Millisecond, keyed("first"))
 	require.NoError(t, err)
 	require.NotNil(t, first)
-	p.standby.pulse = &pulse{} // of a store that is well
+	p.pulse = &pulse{} // of a store that is well
 	direct := func(m *durable.Message) bool {
-		sub := p.submission(1, true)
-		sub.writes[0] = write{msg: m, of: sub}
-		p.standby.prepare(sub, Terms{Since: time.Now(), Budget: time.Minute})
-		return sub.or.direct
+		sub := p.submission(t.Context(), accept.Terms{Since: time.Now()}, time.Minute, []*durable.Message{m})
+		_, direct := sub.plan(time.Minute)
+		return direct
 	}
 	require.True(t, direct(keyed("second")))
 	require.False(t, direct(&durable.Message{ChannelNo: 1, Payload: []byte("other")}), "one without a key need not wait")
@@ -328,7 +343,7 @@ func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
 	f := newFaultyStore()
 	f.set(durable.ErrFailed)
 	data := t.TempDir()
-	keyed := func(p *Submitter, text string) {
+	keyed := func(p *taker, text string) {
 		_, err := p.send(time.Second, &durable.Message{Payload: []byte(text), Key: text,
 			Headers: durable.OrderingLine("order", nil)})
 		require.NoError(t, err)
@@ -337,9 +352,9 @@ func TestABrokerThatStartsGoesOnWithTheJournalThatItFinds(t *testing.T) {
 	keyed(p, "first")
 	stop()
 	p, d, _ := startJournal(t, f.Store, data, 1<<20)
-	require.EqualValues(t, 1, p.JournalState().Waiting, "before the first request is served")
+	require.EqualValues(t, 1, p.State().Waiting, "before the first request is served")
 	keyed(p, "second")
-	require.EqualValues(t, 2, p.JournalState().Waiting)
+	require.EqualValues(t, 2, p.State().Waiting)
 	require.NoDirExists(t, filepath.Join(data, "journal", "1"), "two journals have no order")
 	f.set(nil)
 	require.Eventually(t, func() bool {
@@ -372,9 +387,9 @@ func TestAFullJournalDoesNotSayThatAMessageIsNotStoredThatMayBe(t *testing.T) {
 func TestAFullJournalAsksTheStoreWithThePatienceOfADurablePublish(t *testing.T) {
 	f := newFaultyStore()
 	p, _, _ := startJournal(t, f.Store, t.TempDir(), 64)
-	p.standby.pulse.took.Store(int64(time.Hour))
+	p.pulse.took.Store(int64(time.Hour))
 	for range 100 {
-		p.standby.pulse.known.Store(int64(time.Since(start)))
+		p.pulse.known.Store(int64(time.Since(start)))
 		receipt, err := p.send(time.Millisecond, &durable.Message{Payload: make([]byte, 500)})
 		require.NoError(t, err)
 		require.Nil(t, receipt)
@@ -387,17 +402,18 @@ func TestAFullJournalAsksTheStoreWithThePatienceOfADurablePublish(t *testing.T) 
 func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T) {
 	f := newFaultyStore()
 	p, _, _ := startJournal(t, f.Store, t.TempDir(), 64)
-	require.True(t, p.admission.enter(anybody, admissionMost, time.Minute, nil), "no other message is admitted")
-	sub := p.Submit(context.Background(), Terms{Patience: time.Minute, Budget: time.Millisecond},
-		&durable.Message{ChannelNo: 1, Payload: make([]byte, 500)})
+	require.True(t, p.submitter.Admit(t.Context(), accept.Terms{Patience: time.Minute}, share.Producer(1), everybody, 0),
+		"no other message is admitted")
+	sub := p.Submit(context.Background(), accept.Terms{Patience: time.Minute}, time.Millisecond,
+		[]*durable.Message{{ChannelNo: 1, Payload: make([]byte, 500)}})
 	done := make(chan error)
 	go func() {
-		sub.WaitOrJournal()
+		sub.Wait()
 		err := sub.Outcome(0)
 		sub.Release()
 		done <- err
 	}()
-	p.admission.leave(admissionMost)
+	p.submitter.Leave(share.Producer(1), everybody, 0)
 	require.NoError(t, <-done)
 	require.Eventually(t, func() bool { return p.admission.Inside() == 0 && p.bytes.Taken() == 0 }, 10*time.Second,
 		time.Millisecond)

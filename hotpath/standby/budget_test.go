@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"math/rand/v2"

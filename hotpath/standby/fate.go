@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func (r *replay) findKnown(ctx context.Context, all []fate) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	known, err := r.p.receipts.Receipts(ctx, ids)
+	known, err := r.s.receipts.Receipts(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (r *replay) findTried(ctx context.Context, todo []*fate) error {
 		if f.Tried.IsZero() || f.checked {
 			continue
 		}
-		if early, ok := r.p.standby.takeEarly(f.Receipt); ok {
+		if early, ok := r.s.takeEarly(f.Receipt); ok {
 			f.checked = true
 			if early.err == nil {
 				f.conclude(r, early.id, nil)
@@ -98,7 +98,7 @@ func (r *replay) findTried(ctx context.Context, todo []*fate) error {
 		return nil
 	}
 	for _, f := range look {
-		if wait := f.Tried.Millis() + triedAge.Milliseconds() - r.p.committer.node.PastMs(); wait > 0 {
+		if wait := f.Tried.Millis() + triedAge.Milliseconds() - r.s.node.PastMs(); wait > 0 {
 			select {
 			case <-time.After(time.Duration(min(wait, triedAge.Milliseconds())) * time.Millisecond):
 			case <-ctx.Done():
@@ -112,22 +112,21 @@ func (r *replay) findTried(ctx context.Context, todo []*fate) error {
 // lookUp asks the store for messages under the IDs that were tried. An insert with an ID that is too
 // old stores nothing, and returns nil where the message is stored.
 func (r *replay) lookUp(ctx context.Context, look []*fate) error {
-	c := r.p.committer
-	lease, err := c.lease()
-	if err != nil {
-		return err
-	}
 	msgs := make([]*durable.Message, len(look))
 	for i, f := range look {
 		m := *f.Msg
 		m.ID = f.Tried
 		msgs[i] = &m
 	}
-	for i, err := range c.store.Insert(ctx, lease, msgs) {
+	results, err := r.s.submitter.Again(ctx, msgs)
+	if err != nil {
+		return err
+	}
+	for i, err := range results {
 		switch f := look[i]; {
 		case err == nil:
-			if early, ok := r.p.standby.takeEarly(f.Receipt); !ok || early.err != nil { // the committer did not count it
-				c.count(f.Msg)
+			if early, ok := r.s.takeEarly(f.Receipt); !ok || early.err != nil { // the committer did not count it
+				r.s.submitter.Count(f.Msg)
 			}
 			f.conclude(r, f.Tried, nil)
 		case errors.Is(err, durable.ErrStale), errors.Is(err, durable.ErrRejected):
@@ -156,13 +155,4 @@ func (f *fate) conclude(r *replay, id ident.ID, err error) {
 	}
 	stored := durable.Message{ID: id, Key: f.Msg.Key}
 	f.receipt.Message = stored.PathID()
-}
-
-// takeEarly returns what the store answered about a message after the journal had it.
-func (s *standby) takeEarly(receipt journal.Receipt) (earlyOutcome, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o, ok := s.early[receipt]
-	delete(s.early, receipt)
-	return o, ok
 }

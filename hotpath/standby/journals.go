@@ -1,4 +1,4 @@
-package accept
+package standby
 
 import (
 	"context"
@@ -18,65 +18,61 @@ const (
 	stopDrain = 5 * time.Second
 )
 
-// AdoptJournals takes over the journals that others have left. The broker goes on with the first of
+// Adopt takes over the journals that others have left. The broker goes on with the first of
 // them as its own. Call it before the first request is served: a message with an ordering key that
 // comes then is behind those that wait there.
-func (p *Submitter) AdoptJournals() {
-	s := p.standby
-	if !s.on() {
-		return
-	}
+func (s *Standby) Adopt() {
 	left, err := s.o.Left()
 	if err != nil {
-		p.committer.log.Warn("a journal in the data folder cannot be read", "error", err)
+		s.log.Warn("a journal in the data folder cannot be read", "error", err)
 	}
 	for _, j := range left {
-		r := newReplay(p, j)
+		r := newReplay(s, j)
 		r.left = !s.take(j)
 		s.add(r)
 	}
 }
 
-// keepJournals replays the journal of this broker and those that others have left, until ctx ends.
-func (p *Submitter) keepJournals(ctx context.Context) {
-	s := p.standby
+// Run replays the journal of this broker and those that others have left, until ctx ends. What is in a
+// journal then is left for the next start.
+func (s *Standby) Run(ctx context.Context) {
 	var replays sync.WaitGroup
 	begin := func() {
 		for _, r := range s.unbegun() {
 			if n := r.journal.Waiting(); n > 0 {
-				p.committer.log.Info("storing the messages of a journal", "folder", r.journal.Dir(), "messages", n)
+				s.log.Info("storing the messages of a journal", "folder", r.journal.Dir(), "messages", n)
 			}
 			replays.Go(func() {
-				guard.Loop(ctx, "journal replay", func(ctx context.Context) { p.replayAll(ctx, r, r.left) })
+				guard.Loop(ctx, "journal replay", func(ctx context.Context) { s.replayAll(ctx, r, r.left) })
 			})
 		}
 	}
 	tick := time.NewTicker(leftTick)
 	defer tick.Stop()
-	p.AdoptJournals() // again, where a disk failed before
+	s.Adopt() // again, where a disk failed before
 	for {
 		begin()
 		select {
 		case <-ctx.Done():
 			replays.Wait()
-			p.endJournals(context.WithoutCancel(ctx))
+			s.end(context.WithoutCancel(ctx))
 			return
 		case j := <-s.opened:
-			s.add(newReplay(p, j))
+			s.add(newReplay(s, j))
 		case <-tick.C:
-			p.AdoptJournals()
+			s.Adopt()
 		}
 	}
 }
 
-func (s *standby) add(r *replay) {
+func (s *Standby) add(r *replay) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, r)
 }
 
 // unbegun returns the replays that did not begin yet, and now do.
-func (s *standby) unbegun() (all []*replay) {
+func (s *Standby) unbegun() (all []*replay) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.all {
@@ -89,13 +85,13 @@ func (s *standby) unbegun() (all []*replay) {
 }
 
 // replayAll replays a journal until ctx ends, one that was left until it is empty.
-func (p *Submitter) replayAll(ctx context.Context, r *replay, left bool) {
+func (s *Standby) replayAll(ctx context.Context, r *replay, left bool) {
 	for {
 		err := r.run(ctx, left)
 		if err == nil {
 			break
 		}
-		p.committer.log.Error("a journal cannot be replayed", "folder", r.journal.Dir(), "error", err)
+		s.log.Error("a journal cannot be replayed", "folder", r.journal.Dir(), "error", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -103,31 +99,29 @@ func (p *Submitter) replayAll(ctx context.Context, r *replay, left bool) {
 		}
 	}
 	if left && ctx.Err() == nil {
-		p.closeReplay(r)
+		s.closeReplay(r)
 	}
 }
 
 // closeReplay closes a journal that is empty, or whose rest the next broker stores.
-func (p *Submitter) closeReplay(r *replay) {
-	s := p.standby
+func (s *Standby) closeReplay(r *replay) {
 	s.mu.Lock()
 	s.all = slices.DeleteFunc(s.all, func(q *replay) bool { return q == r })
 	s.mu.Unlock()
 	if err := r.journal.Close(); err != nil {
-		p.committer.log.Warn("a journal did not close cleanly", "error", err)
+		s.log.Warn("a journal did not close cleanly", "error", err)
 	}
 }
 
-// endJournals stores what it can of the journals for a moment, and closes them. What they hold
+// end stores what it can of the journals for a moment, and closes them. What they hold
 // stays on disk.
-func (p *Submitter) endJournals(ctx context.Context) {
-	s := p.standby
+func (s *Standby) end(ctx context.Context) {
 	s.mu.Lock()
 	s.ended = true
 	all := slices.Clone(s.all)
 	select {
 	case j := <-s.opened: // with its first message, a moment ago
-		r := newReplay(p, j)
+		r := newReplay(s, j)
 		all, s.all = append(all, r), append(s.all, r)
 	default:
 	}
@@ -135,22 +129,21 @@ func (p *Submitter) endJournals(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopDrain)
 	defer cancel()
 	for _, r := range all {
-		if r.journal.Waiting() > 0 && !p.committer.pulse.failing.Load() {
+		if r.journal.Waiting() > 0 && !s.pulse.failing.Load() {
 			r.once = true        // what is held stays
 			_ = r.run(ctx, true) // what is left is logged
 			r.journal.Move()
 		}
 		if state := r.journal.State(); state.Waiting+state.Held > 0 {
-			p.committer.log.Warn("stopping with messages in the journal: the next broker with this data folder stores them",
+			s.log.Warn("stopping with messages in the journal: the next broker with this data folder stores them",
 				"folder", r.journal.Dir(), "messages", state.Waiting, "held", state.Held, "bytes", state.Bytes)
 		}
-		p.closeReplay(r)
+		s.closeReplay(r)
 	}
 }
 
-// JournalState returns what the journals hold that this broker has.
-func (p *Submitter) JournalState() (total journal.State) {
-	s := p.standby
+// State returns what the journals hold that this broker has.
+func (s *Standby) State() (total journal.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.all {
@@ -170,8 +163,8 @@ type Replayed struct{ Stored, Refused, Lost int }
 
 // Replay stores the messages of a journal that no broker has. It fails where the channel of a
 // message is paused.
-func (p *Submitter) Replay(ctx context.Context, j *journal.Journal) (Replayed, error) {
-	r := newReplay(p, j)
+func (s *Standby) Replay(ctx context.Context, j *journal.Journal) (Replayed, error) {
+	r := newReplay(s, j)
 	r.once = true
 	err := r.run(ctx, true)
 	if err == nil && ctx.Err() != nil {
