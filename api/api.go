@@ -205,6 +205,7 @@ type Options struct {
 	Registerer prometheus.Registerer   // registers the request metrics; nil: not registered
 	Version    apitype.Version
 	Log        *slog.Logger // nil: slog.Default()
+	Access     AccessLog    // which requests have a line in Log
 }
 
 // An API answers every request of the listener.

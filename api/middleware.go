@@ -50,7 +50,11 @@ func (a *API) instrument(m *routeMetrics, next fasthttp.RequestHandler) fasthttp
 				rc.Response.Header.Set(headerRequestID, id)
 				problem.Write(rc, problem.ErrInternal)
 			}
-			m.observe(rc.Response.StatusCode(), time.Since(start))
+			took := time.Since(start)
+			m.observe(rc.Response.StatusCode(), took)
+			if a.o.Access.On() && a.o.Access.wants(rc.Response.StatusCode()) {
+				a.logAccess(rc, m.name, took)
+			}
 		}()
 		next(rc)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
@@ -94,11 +95,13 @@ type config struct {
 	LogLevel  string `env:"BROKER_LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
 	LogFormat string `env:"BROKER_LOG_FORMAT" default:"json (text on a terminal)" doc:"json or text."`
 	LogFile   string `env:"BROKER_LOG_FILE" default:"stderr" doc:"File to log to; rotated at 100 MiB, 5 old ones are kept for 28 days."`
+	AccessLog string `env:"BROKER_ACCESS_LOG" envDefault:"off" doc:"Requests that have a line in the log: off, errors (answers of 400 and above), all, or 1/100 (one in a hundred, at random)."`
 
 	bodyLimit    int
 	bulkLimit    int
 	journalLimit int64
 	storedLimit  int64
+	access       api.AccessLog
 	serviceLinks []string    // names of the environment that were passed over
 	misnamed     []string    // the same, of those that look like settings without their prefix
 	seed         *seedSource // nil: there is no seed file

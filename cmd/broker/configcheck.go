@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/model/policy"
@@ -254,6 +255,12 @@ func (c *config) checkLog(f *faults) {
 	}
 	if !slices.Contains([]string{"", "json", "text"}, c.LogFormat) {
 		f.add("BROKER_LOG_FORMAT", "must be json or text, not %q", c.LogFormat)
+	}
+	var err error
+	if c.access, err = api.ParseAccessLog(c.AccessLog); err != nil {
+		f.add("BROKER_ACCESS_LOG", "%v", err)
+	} else if c.access.On() && slices.Contains([]string{"warn", "error"}, c.LogLevel) {
+		f.add("BROKER_ACCESS_LOG", "needs BROKER_LOG_LEVEL=info or debug: the lines of requests are of the level info")
 	}
 }
 
