@@ -26,6 +26,7 @@ var (
 	releaseScript       = load("prelude", "leased", "refund", "release")
 	parkScript          = load("prelude", "leased", "refund", "park")
 	unparkScript        = load("prelude", "brought", "unpark")
+	hastenScript        = load("prelude", "hasten")
 	reclaimScript       = load("prelude", "promote", "reclaim")
 	peekScript          = load("prelude", "promote", "grant", "peek")
 	probeScript         = load("prelude", "probe")

@@ -49,6 +49,7 @@ func randomOperations(t *testing.T, s Server) {
 			"nack":       w.nack,
 			"give back":  w.giveBack,
 			"release":    w.release,
+			"hasten":     w.hasten,
 			"ack":        w.ack,
 			"ack leases": w.ackLeases,
 			"reclaim":    w.reclaim,

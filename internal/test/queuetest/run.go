@@ -87,6 +87,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"a job that is unparked before it is parked is ready", unparkedBeforeParked},
 		{"unparking leaves retries alone", unparkLeavesRetriesAlone},
 		{"parked jobs are bounded and keep no other job", parkedJobsAreBounded},
+		{"a hastened job is ready now", hastenedJobIsReadyNow},
+		{"more jobs than a batch are hastened", manyHastened},
 		{"an ack asks its hook first", ackAsksItsHookFirst},
 
 		{"peeking lists the order of claiming", peekListsOrder},

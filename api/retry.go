@@ -1,0 +1,30 @@
+package api
+
+import (
+	"context"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+)
+
+// retryConsumer makes all delayed jobs of a consumer due now. The jobs that it moved before an error stay
+// moved, and a repeated request moves the rest. A hold of the consumer stays: it is no delay of a job.
+func (a *API) retryConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	if err := noForm(rc); err != nil {
+		return err
+	}
+	ch, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	n, err := a.o.Desk.RetryAll(ctx, k.No)
+	if n > 0 {
+		a.log.Info("delayed jobs of a consumer are due now", "channel", ch.ID, "consumer", k.ID, "jobs", n, "request_id",
+			requestID(rc))
+	}
+	if err != nil {
+		return err
+	}
+	return answerJSON(rc, fasthttp.StatusOK, apitype.Retried{Retried: n})
+}
