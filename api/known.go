@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/hotpath/publish"
+	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
@@ -26,7 +27,7 @@ var commonHeaders = []string{
 	"X-Broker-Channel-ID", "X-Broker-Message-ID", "X-Broker-Message-Priority", "X-Broker-Job-ID", "X-Broker-Attempt",
 	"X-Broker-Replay",
 	"X-Broker-Metadata-Headers", "X-Broker-Ordering-Key", "X-Broker-In-Reply-To", "X-Broker-Response-Status",
-	"X-Broker-Response-Truncated", "X-Broker-Made-By",
+	"X-Broker-Response-Truncated", "X-Broker-Made-By", push.TestHeader,
 }
 
 // The headers of routes that are no token, those with properties of messages from their table. Those that
@@ -45,7 +46,7 @@ var (
 var (
 	pageQueries     = []string{"limit", "size", "first"} // size is another name of limit
 	placeQueries    = append([]string{"place"}, pageQueries...)
-	messageQueries  = append([]string{"status", "statusChangedSince"}, placeQueries...)
+	messageQueries  = append(append([]string{"status", "statusChangedSince"}, searchQueries...), placeQueries...)
 	scheduleQueries = append([]string{"status"}, placeQueries...)
 	answersQueries  = []string{"wait", "until", "first", "place"}
 	booksQueries    = []string{"from", "to"}

@@ -212,6 +212,11 @@ func (p *Plane) JournalState() (none journal.State) {
 	return p.standby.State()
 }
 
+// Try sends a test message to a push consumer; see push.Dispatcher.Try.
+func (p *Plane) Try(k *durable.Consumer) (<-chan push.Trial, error) {
+	return p.dispatcher.Try(k, p.node.IDs().Next())
+}
+
 // Repaced reports that the pace of a consumer has changed, or its hold ended early. It never blocks.
 func (p *Plane) Repaced(consumer uint32) { p.dispatcher.Repaced(consumer) }
 

@@ -239,6 +239,19 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	}
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)
+	p := v.fill(req)
+	if client, ok := p.Authorization.OAuth2(); ok {
+		return v.postWithToken(target, req, client, deadline)
+	}
+	if err := v.inTime(deadline, false); err != nil {
+		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+	}
+	return v.send(target, req, p, deadline)
+}
+
+// fill sets headers and body of the request, and returns the policy that it goes by. An access token is
+// not among them.
+func (v *delivery) fill(req *fasthttp.Request) *policy.Policy {
 	h := &req.Header
 	o := &v.d.settings
 	p := v.d.policy(v.consumer)
@@ -251,13 +264,7 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 		v.describeReply(h)
 	}
 	req.SetBodyRaw(v.msg.Payload)
-	if client, ok := p.Authorization.OAuth2(); ok {
-		return v.postWithToken(target, req, client, deadline)
-	}
-	if err := v.inTime(deadline, false); err != nil {
-		return egress.Result{Err: err, RetryAfter: -1, Local: true}
-	}
-	return v.send(target, req, p, deadline)
+	return p
 }
 
 // carried returns the headers that go with the message. A dead letter that was forwarded has some that

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -80,6 +81,7 @@ type Dispatcher struct {
 	fits       verify.Fits        // number of jobs to ask for in a claim of a lane
 	loading    chan struct{}      // capacity servers: a claim is loading payloads
 	suspects   *dedupQueue[*lane] // lanes whose leases Redis may have lost
+	trials     *share.Bound       // test messages under way
 }
 
 // policy returns the delivery policy of the consumer.
@@ -111,6 +113,7 @@ func New(o Options) *Dispatcher {
 	d.inFlight.byLane = map[*lane]map[*delivery]struct{}{}
 	d.ready.L = &d.mu
 	d.suspects = newDedupQueue[*lane](restorers)
+	d.trials = share.New(share.Options{Name: "consumer_tests", Most: mostTrials})
 	return d
 }
 
