@@ -17,6 +17,14 @@ const (
 	Discarded          // not listed any more; retention takes the job for over
 )
 
+// disposal is that of a dead letter when it is stored.
+func (o *Outcome) disposal() Disposal {
+	if o.Forget {
+		return Discarded
+	}
+	return Kept
+}
+
 // A DeadHead has the fields of a dead letter that decide what becomes of it.
 type DeadHead struct {
 	ID       ident.ID

@@ -104,6 +104,7 @@ type Outcome struct {
 	Phase  Phase  // of a push attempt
 	Reason Reason // Dead
 	Answer []byte // first KiB of the consumer's answer
+	Forget bool   // Dead: the job is over and not in the DLQ, as one that is Discarded
 }
 
 // An ExchangeKey names an exchange. The zero value is none.
@@ -124,10 +125,11 @@ const (
 	BlockedKey               // an earlier job of its ordering key is a dead letter
 	ByConsumer               // the pull worker declared it dead
 	ConsumerDeleted          // its consumer was deleted
+	QueuePurged              // an operator emptied the queue
 )
 
 var reasonNames = [...]string{"", "attempts_exhausted", "expired", "rejected", "blocked_key", "by_consumer",
-	"consumer_deleted"}
+	"consumer_deleted", "purged"}
 
 // String is the ReasonCode of the API: "" for NoReason, and for a reason of a newer release.
 func (r Reason) String() string {
@@ -139,7 +141,9 @@ func (r Reason) String() string {
 
 // Attempted reports whether the death is the end of an attempt. Other deaths are recorded
 // under the attempt number 0, which the history of a job does not show.
-func (r Reason) Attempted() bool { return r != Expired && r != BlockedKey && r != ConsumerDeleted }
+func (r Reason) Attempted() bool {
+	return r != Expired && r != BlockedKey && r != ConsumerDeleted && r != QueuePurged
+}
 
 // attempt is the number under which an outcome is recorded.
 func (o *Outcome) attempt() int {

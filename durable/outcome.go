@@ -58,7 +58,8 @@ INSERT INTO dead_jobs (
     reason,
     answer,
     reason_code,
-    redrives
+    redrives,
+    disposal
 )
 VALUES (?, ...)`, "attempts")
 )
@@ -250,7 +251,7 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead, bac
 	}
 	return write(ctx, tx, s.dialect.sql(insertDeadJobs), dead, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer),
-			o.Reason, redrives[jobKey{o.ConsumerNo, o.ID}]}
+			o.Reason, redrives[jobKey{o.ConsumerNo, o.ID}], o.disposal()}
 	})
 }
 

@@ -169,7 +169,7 @@ func (w *deadScan) due(d *durable.DeadHead, nowMs int64) bool {
 	case policy.DLQExpire:
 		return d.Disposal != durable.Discarded && d.DiedMs+w.dlq.After.Milliseconds() <= nowMs
 	case policy.DLQForward:
-		return d.Disposal == durable.Kept && d.Reason != durable.ConsumerDeleted
+		return d.Disposal == durable.Kept && d.Reason != durable.ConsumerDeleted && d.Reason != durable.QueuePurged
 	case policy.DLQRedrive:
 		switch d.Reason {
 		case durable.AttemptsExhausted, durable.NoReason, durable.BlockedKey:

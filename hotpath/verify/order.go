@@ -128,13 +128,14 @@ const (
 	diesWithIt
 )
 
-// waits returns what a job does behind a job in that state. A dead letter that was deleted, or that
-// has left the DLQ by its age, blocks nothing.
+// waits returns what a job does behind a job in that state. A dead letter that was purged or deleted, or
+// that has left the DLQ by its age, blocks nothing.
 func waits(before durable.JobState, mode policy.OnBlocked) wait {
 	switch {
 	case before.Status == durable.Delivered:
 		return goes
-	case before.Status == durable.Dead && before.Discarded: // nothing can end the wait for it
+	case before.Status == durable.Dead && (before.Discarded || before.Reason == durable.QueuePurged):
+		// nothing ends the wait for it
 		return behindDead(before)
 	case before.Status != durable.Dead || mode == policy.Block:
 		return waitsForIt

@@ -50,6 +50,8 @@ import (
 //	    bodies others send, and what these held is free when their clients are gone
 //	I24 consumers that hang delay no other one; each of their requests is an attempt, and where they
 //	    never answer, their jobs are dead after as many as the policy has
+//	I25 a job that was purged is not given out again until it is redriven, and no job is
+//	    purged that is in flight
 //
 // I11, resources, and I10 under faults are not for a simulation.
 
@@ -241,6 +243,9 @@ func (c *checker) recorded(l *life, rows []durable.Outcome) {
 	for _, o := range rows {
 		t := c.trace(jobKey{o.ConsumerNo, o.ID})
 		l.note("recorded", o.ConsumerNo, o.ID, [...]string{"delivered", "retry", "dead", "given back"}[o.Kind])
+		if o.Reason == durable.QueuePurged {
+			c.purged(l, o, t)
+		}
 		if o.Kind != durable.OutcomeDelivered {
 			continue
 		}
@@ -263,7 +268,7 @@ func (c *checker) reopened(k jobKey) {
 	defer c.mu.Unlock()
 	t := c.trace(k)
 	t.reopened++
-	t.opened = c.w.now()
+	t.opened, t.purgedAt = c.w.now(), 0
 }
 
 // walked checks that a scan stays behind all messages that can still be inserted, since it never

@@ -88,6 +88,22 @@ func (q *queueSeam) Park(ctx context.Context, consumer uint32, leases []redisq.L
 	return out, nil
 }
 
+func (q *queueSeam) Hasten(ctx context.Context, consumer uint32, ids []ident.ID) (ready int, unknown []ident.ID,
+	err error) {
+	ids = slices.Clone(ids)
+	if len(ids) == 0 {
+		return 0, nil, nil
+	}
+	var n int
+	var missing []ident.ID
+	if err := q.run(ctx, "Hasten", consumer, func(k *queuemodel.Consumer, now int64) {
+		n, missing = k.Hasten(now, ids)
+	}); err != nil {
+		return 0, nil, err // the script may still run
+	}
+	return n, missing, nil
+}
+
 func (q *queueSeam) Unpark(ctx context.Context, consumer uint32, jobs []redisq.Job) (int, error) {
 	jobs = slices.Clone(jobs)
 	ready := 0

@@ -33,6 +33,7 @@ type plan struct {
 	responses    bool // consumers answer with responses, some of them later
 	bulks        bool // files of messages are posted
 	replays      bool // the past is replayed to push consumers
+	purges       bool // queued jobs are purged, and delayed ones hastened
 	journal      journaling
 	greed        greed   // of producers beside the one whose messages count
 	hanging      hanging // consumers beside the others
@@ -113,6 +114,8 @@ func drawPlan(seed uint64) plan {
 	p.schedules = ahead.hit(300)
 	back := draw(seed, word("responses")) // a draw of its own: the others stay
 	p.responses, p.replays, p.bulks = back.hit(120), back.hit(100), back.hit(60)
+	away := draw(seed, word("purges"))       // a draw of its own: the others stay
+	p.purges = away.hit(150) && !p.responses // each message of which is answered
 	if p.calm = c.hit(100); p.calm {
 		return p
 	}

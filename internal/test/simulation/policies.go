@@ -62,10 +62,11 @@ func (w *world) checkOrder(k durable.Consumer, m *durable.Message) {
 		return
 	}
 	before := jobKey{k.No, prev.ID}
-	status := s.state(before).Status
+	state := s.state(before)
+	status := state.Status
 	s.mu.Unlock()
-	if status == durable.Delivered || p.OnBlocked == policy.Skip && (status == durable.Dead ||
-		w.checker.wasReopened(before)) {
+	if status == durable.Delivered || state.Reason == durable.QueuePurged ||
+		p.OnBlocked == policy.Skip && (status == durable.Dead || w.checker.wasReopened(before)) {
 		return
 	}
 	w.checker.report(m.ID, "I14: consumer %d got a message of %q, and the one before it, %s, has status %d", k.No,

@@ -92,6 +92,9 @@ func (c *checker) hand(l *life, k durable.Consumer, id ident.ID, attempt int) *h
 		if t.storedAt > 0 && g.asked > t.storedAt {
 			c.fail(id, "I2: consumer %d: given out by broker %d, which asked for it after its success was stored", k.No, l.no)
 		}
+		if t.purgedAt > 0 && g.asked > t.purgedAt {
+			c.fail(id, "I25: consumer %d: given out by broker %d, which asked for it after it was purged", k.No, l.no)
+		}
 	}
 	if k.Type == durable.Push {
 		c.handPush(k, id, t, h)

@@ -334,7 +334,7 @@ func (s *store) state(k jobKey) durable.JobState {
 	}
 	if o, ok := s.dead[k]; ok {
 		j := state(durable.Dead, o)
-		j.Error, j.Reason = o.Error, o.Reason
+		j.Error, j.Reason, j.Discarded = o.Error, o.Reason, o.Forget
 		return j
 	}
 	if o, ok := s.open[k]; ok {

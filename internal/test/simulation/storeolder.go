@@ -60,7 +60,7 @@ func (c *checker) storeWentBack(opened []jobKey) {
 	c.olderAt = c.w.now()
 	for _, t := range c.jobs { // an attempt of any of them may be forgotten
 		t.reopened++
-		t.opened = c.w.now()
+		t.opened, t.purgedAt = c.w.now(), 0
 	}
 	for _, k := range opened {
 		c.trace(k).storedAt = 0

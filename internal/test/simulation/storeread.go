@@ -133,12 +133,24 @@ func (s *store) openJobs(consumer uint32, from ident.ID, limit int) []durable.Op
 	return out[:min(limit, len(out))]
 }
 
+// hasten makes open jobs due that are due later.
+func (s *store) hasten(consumer uint32, ids []ident.ID, nowMs int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if o, ok := s.open[jobKey{consumer, id}]; ok && o.NextMs > nowMs {
+			o.NextMs = nowMs
+			s.open[jobKey{consumer, id}] = o
+		}
+	}
+}
+
 func (s *store) deadJobs(consumer uint32, from ident.ID, limit int) []durable.DeadJob {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []durable.DeadJob
 	for k, o := range s.dead {
-		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Dead {
+		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Dead && !o.Forget {
 			out = append(out, durable.DeadJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, DiedMs: o.AtMs,
 				StatusCode: o.StatusCode, Error: o.Error, Reason: o.Reason, Answer: o.Answer})
 		}

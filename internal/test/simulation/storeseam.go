@@ -191,6 +191,11 @@ func (t storeSeam) OpenJobs(ctx context.Context, consumerNo uint32, from ident.I
 	return read(ctx, t, "OpenJobs", consumerNo, func() []durable.OpenJob { return t.s.openJobs(consumerNo, from, limit) })
 }
 
+func (t storeSeam) Hasten(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) error {
+	ids = slices.Clone(ids)
+	return t.do(ctx, "Hasten", consumerNo, func() { t.s.hasten(consumerNo, ids, nowMs) })
+}
+
 func (t storeSeam) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob,
 	error) {
 	return read(ctx, t, "DeadJobs", consumerNo, func() []durable.DeadJob { return t.s.deadJobs(consumerNo, from, limit) })

@@ -11,6 +11,7 @@ type trace struct {
 	storedAt time.Duration // delivered; 0: not
 	reopened int
 	opened   time.Duration // the last time
+	purgedAt time.Duration // 0: not
 }
 
 // A grant is a lease that a life was given.

@@ -220,6 +220,7 @@ func (w *world) run() {
 	w.acting.Go(w.hold)
 	w.acting.Go(w.pause)
 	w.acting.Go(w.replay)
+	w.acting.Go(w.purge)
 	w.acting.Go(w.bulk)
 	w.acting.Go(w.beGreedy)
 

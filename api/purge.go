@@ -1,0 +1,94 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/jobs"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/intake"
+)
+
+const (
+	// purgeWithin bounds the steps of one request, purgeAnswer the time for its answer.
+	purgeWithin = 25 * time.Second
+	purgeAnswer = 30 * time.Second
+)
+
+// purgeQueries are the parameters of a purge.
+var purgeQueries = []string{"forget"}
+
+// purgeConsumer ends the jobs of a consumer that are queued now; those in flight stay. A purge that takes
+// longer than a request may says so in its answer, and a repeated request goes on. What it has ended before
+// an error, or before its client left, stays ended.
+func (a *API) purgeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	if err := noForm(rc); err != nil {
+		return err
+	}
+	forget, err := readFlag(rc, "forget")
+	if err != nil {
+		return err
+	}
+	ch, k, err := a.consumer(ctx, rc)
+	if err != nil {
+		return err
+	}
+	if err := rc.Conn().SetWriteDeadline(time.Now().Add(purgeWithin + purgeAnswer)); err != nil {
+		return nil // the connection is closed
+	}
+	p := &jobs.Purge{Consumer: k, Through: ident.Before(a.o.NowMs() + 1), Forget: forget}
+	n, err := a.purge(rc, p)
+	if n > 0 {
+		a.log.Info("queued jobs of a consumer were purged", "channel", ch.ID, "consumer", k.ID, "jobs", n, "forget", forget,
+			"request_id", requestID(rc))
+	}
+	if err != nil {
+		return err
+	}
+	return answerJSON(rc, fasthttp.StatusOK, apitype.Purged{Purged: n, More: !p.Done()})
+}
+
+// purge makes steps as long as the request may take, its client is there and the broker does not stop.
+func (a *API) purge(rc *fasthttp.RequestCtx, p *jobs.Purge) (total int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), purgeWithin+requestTimeout)
+	defer cancel()
+	for end := time.Now().Add(purgeWithin); !p.Done() && time.Now().Before(end); {
+		select {
+		case <-a.o.Stopping:
+			return total, problem.ErrDraining
+		default:
+		}
+		n, err := a.o.Desk.Purge(ctx, p)
+		total += n
+		if err != nil {
+			return total, err
+		}
+		if intake.Gone(rc.Conn()) {
+			return total, nil // nobody reads the answer
+		}
+	}
+	return total, nil
+}
+
+// readFlag reads a parameter that is true or false, which it is without a value to it.
+func readFlag(rc *fasthttp.RequestCtx, name string) (bool, error) {
+	all := rc.QueryArgs().PeekMulti(name)
+	switch {
+	case len(all) == 0:
+		return false, nil
+	case len(all) > 1:
+		return false, problem.Newf(fasthttp.StatusBadRequest, "invalid_query", "The parameter %s occurs more than once.",
+			name)
+	}
+	switch string(all[0]) {
+	case "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, problem.Newf(fasthttp.StatusBadRequest, "invalid_query", "The parameter %s must be true or false.", name)
+}
