@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
@@ -35,6 +36,10 @@ WHERE d.consumer_no = ?
   )
 ORDER BY d.message_id
 LIMIT ?`
+
+// selectDeadJobsBack is selectDeadJobs in the other direction.
+var selectDeadJobsBack = strings.NewReplacer("d.message_id >= ?", "d.message_id <= ?", "ORDER BY d.message_id",
+	"ORDER BY d.message_id DESC").Replace(selectDeadJobs)
 
 const (
 	selectDeaths = `
@@ -98,6 +103,12 @@ VALUES (?, ...)`, "given_back = 0",
 // order of the IDs.
 func (s *Store) DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]DeadJob, error) {
 	return readAll[DeadJob](ctx, s, "list dead letters", selectDeadJobs, consumerNo, from[:], limit)
+}
+
+// DeadJobsBack returns up to limit dead letters of a consumer with message IDs down from from, the newest
+// first.
+func (s *Store) DeadJobsBack(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]DeadJob, error) {
+	return readAll[DeadJob](ctx, s, "list dead letters", selectDeadJobsBack, consumerNo, from[:], limit)
 }
 
 // Redrive turns dead letters into open jobs with no attempt charged, due at nowMs. It

@@ -317,9 +317,10 @@ INSERT INTO dead_jobs (
     reason,
     answer,
     reason_code,
-    redrives
+    redrives,
+    disposal
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO deliveries (
@@ -1019,6 +1020,19 @@ FROM stored_marks;
 
 SELECT
     consumer_no,
+    COUNT(*)
+FROM dead_jobs
+WHERE disposal <> 2
+GROUP BY consumer_no;
+
+SELECT
+    consumer_no,
+    MIN(message_id)
+FROM open_jobs
+GROUP BY consumer_no;
+
+SELECT
+    consumer_no,
     due_ms
 FROM exchanges
 WHERE consumer_no > ?
@@ -1129,6 +1143,28 @@ LEFT JOIN deliveries v
     ON v.consumer_no = d.consumer_no
    AND v.message_id = d.message_id
 ORDER BY d.message_id;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id <= ?
+  AND d.disposal <> 2
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id DESC
+LIMIT ?;
 
 SELECT
     d.message_id,
@@ -1607,6 +1643,351 @@ JOIN messages m
   AND m.id = o.message_id
 WHERE o.channel_no = ?
   AND o.prev_id IN (?...);
+
+SELECT
+    m.id,
+    m.producer_no,
+    m.priority,
+    m.audience,
+    m.addressed,
+    m.left_out,
+    m.msg_key,
+    m.content_type,
+    m.ttl_ms,
+    m.found,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(o.attempts, 0),
+    COALESCE(o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(o.redriven_ms, 0),
+    COALESCE(o.status_code, 0),
+    o.error
+FROM (
+    SELECT
+    b.id,
+    b.producer_no,
+    b.priority,
+    b.audience,
+    b.addressed,
+    b.left_out,
+    b.msg_key,
+    b.content_type,
+    b.ttl_ms,
+    1 AS found
+    FROM (
+        SELECT message_id
+        FROM open_jobs
+        WHERE consumer_no = ?
+          AND message_id >= ?
+          AND message_id <= ?
+        ORDER BY message_id
+        LIMIT ?
+    ) r
+    JOIN messages b
+      ON b.channel_no = ?
+      AND b.id = r.message_id
+) m
+LEFT JOIN deliveries v
+  ON v.consumer_no = ?
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = ?
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = ?
+  AND o.message_id = m.id
+ORDER BY m.id;
+
+SELECT
+    m.id,
+    m.producer_no,
+    m.priority,
+    m.audience,
+    m.addressed,
+    m.left_out,
+    m.msg_key,
+    m.content_type,
+    m.ttl_ms,
+    m.found,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(o.attempts, 0),
+    COALESCE(o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(o.redriven_ms, 0),
+    COALESCE(o.status_code, 0),
+    o.error
+FROM (
+    SELECT
+    b.id,
+    b.producer_no,
+    b.priority,
+    b.audience,
+    b.addressed,
+    b.left_out,
+    b.msg_key,
+    b.content_type,
+    b.ttl_ms,
+    1 AS found
+    FROM (
+        SELECT message_id
+        FROM open_jobs
+        WHERE consumer_no = ?
+          AND message_id >= ?
+          AND message_id <= ?
+        ORDER BY message_id DESC
+        LIMIT ?
+    ) r
+    JOIN messages b
+      ON b.channel_no = ?
+      AND b.id = r.message_id
+) m
+LEFT JOIN deliveries v
+  ON v.consumer_no = ?
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = ?
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = ?
+  AND o.message_id = m.id
+ORDER BY m.id DESC;
+
+SELECT
+    m.id,
+    m.producer_no,
+    m.priority,
+    m.audience,
+    m.addressed,
+    m.left_out,
+    m.msg_key,
+    m.content_type,
+    m.ttl_ms,
+    m.found,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(o.attempts, 0),
+    COALESCE(o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(o.redriven_ms, 0),
+    COALESCE(o.status_code, 0),
+    o.error
+FROM (
+    SELECT
+    id,
+    producer_no,
+    priority,
+    audience,
+    addressed,
+    left_out,
+    msg_key,
+    content_type,
+    ttl_ms,
+    1 AS found
+    FROM messages
+    WHERE channel_no = ?
+      AND id >= ?
+      AND id <= ?
+    ORDER BY id
+    LIMIT ?
+) m
+LEFT JOIN deliveries v
+  ON v.consumer_no = ?
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = ?
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = ?
+  AND o.message_id = m.id
+ORDER BY m.id;
+
+SELECT
+    m.id,
+    m.producer_no,
+    m.priority,
+    m.audience,
+    m.addressed,
+    m.left_out,
+    m.msg_key,
+    m.content_type,
+    m.ttl_ms,
+    m.found,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(o.attempts, 0),
+    COALESCE(o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(o.redriven_ms, 0),
+    COALESCE(o.status_code, 0),
+    o.error
+FROM (
+    SELECT
+    id,
+    producer_no,
+    priority,
+    audience,
+    addressed,
+    left_out,
+    msg_key,
+    content_type,
+    ttl_ms,
+    1 AS found
+    FROM messages
+    WHERE channel_no = ?
+      AND id >= ?
+      AND id <= ?
+    ORDER BY id DESC
+    LIMIT ?
+) m
+LEFT JOIN deliveries v
+  ON v.consumer_no = ?
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = ?
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = ?
+  AND o.message_id = m.id
+ORDER BY m.id DESC;
+
+SELECT
+    m.id,
+    m.producer_no,
+    m.priority,
+    m.audience,
+    m.addressed,
+    m.left_out,
+    m.msg_key,
+    m.content_type,
+    m.ttl_ms,
+    m.found,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(o.attempts, 0),
+    COALESCE(o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(o.redriven_ms, 0),
+    COALESCE(o.status_code, 0),
+    o.error
+FROM (
+    SELECT
+    id,
+    producer_no,
+    priority,
+    audience,
+    addressed,
+    left_out,
+    msg_key,
+    content_type,
+    ttl_ms,
+    1 AS found
+    FROM messages
+    WHERE channel_no = ?
+      AND id IN (?...)
+) m
+LEFT JOIN deliveries v
+  ON v.consumer_no = ?
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = ?
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = ?
+  AND o.message_id = m.id
+ORDER BY m.id;
+
+SELECT
+    m.id,
+    m.producer_no,
+    m.priority,
+    m.audience,
+    m.addressed,
+    m.left_out,
+    m.msg_key,
+    m.content_type,
+    m.ttl_ms,
+    m.found,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(o.attempts, 0),
+    COALESCE(o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(o.redriven_ms, 0),
+    COALESCE(o.status_code, 0),
+    o.error
+FROM (
+    SELECT
+    id,
+    producer_no,
+    priority,
+    audience,
+    addressed,
+    left_out,
+    msg_key,
+    content_type,
+    ttl_ms,
+    INSTR(payload, ?) > 0 AS found
+    FROM messages
+    WHERE channel_no = ?
+      AND id >= ?
+      AND id <= ?
+    ORDER BY id
+    LIMIT ?
+) m
+LEFT JOIN deliveries v
+  ON v.consumer_no = ?
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = ?
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = ?
+  AND o.message_id = m.id
+ORDER BY m.id;
+
+SELECT
+    m.id,
+    m.producer_no,
+    m.priority,
+    m.audience,
+    m.addressed,
+    m.left_out,
+    m.msg_key,
+    m.content_type,
+    m.ttl_ms,
+    m.found,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(o.attempts, 0),
+    COALESCE(o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(o.redriven_ms, 0),
+    COALESCE(o.status_code, 0),
+    o.error
+FROM (
+    SELECT
+    id,
+    producer_no,
+    priority,
+    audience,
+    addressed,
+    left_out,
+    msg_key,
+    content_type,
+    ttl_ms,
+    INSTR(payload, ?) > 0 AS found
+    FROM messages
+    WHERE channel_no = ?
+      AND id >= ?
+      AND id <= ?
+    ORDER BY id DESC
+    LIMIT ?
+) m
+LEFT JOIN deliveries v
+  ON v.consumer_no = ?
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = ?
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = ?
+  AND o.message_id = m.id
+ORDER BY m.id DESC;
 
 SELECT
     message_id,
@@ -3253,6 +3634,12 @@ WHERE no = ?
 
 UPDATE nodes
 SET least_version = ?;
+
+UPDATE open_jobs
+SET next_ms = ?
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+  AND next_ms > ?;
 
 UPDATE paces
 SET

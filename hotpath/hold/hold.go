@@ -174,6 +174,23 @@ func (k *Keeper) Of(ctx context.Context, consumer uint32) (h durable.Hold, ok bo
 	return h, h.UntilMs > k.o.NowMs()
 }
 
+// Known returns the holds that are not over, as this broker knows, by consumer.
+func (k *Keeper) Known() map[uint32]durable.Hold {
+	out := map[uint32]durable.Hold{}
+	if k.count.Load() == 0 {
+		return out
+	}
+	now := k.o.NowMs()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for no, e := range k.known {
+		if e.UntilMs > now {
+			out[no] = e.Hold
+		}
+	}
+	return out
+}
+
 // End ends the holds of consumers: a person wants their jobs to be sent.
 func (k *Keeper) End(ctx context.Context, consumers ...uint32) error {
 	if err := k.o.Store.EndHolds(ctx, consumers); err != nil {

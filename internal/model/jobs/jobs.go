@@ -36,6 +36,11 @@ type Store interface {
 	Redrive(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
 	Backlog(ctx context.Context, k durable.Consumer, limit int) (durable.Backlog, error)
 	RedriveAgain(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
+	OpenJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.OpenJob, error)
+	Hasten(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) error
+	Record(ctx context.Context, outcomes []durable.Outcome) error
+	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
+	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
 }
 
 // A Queue is the part of redisq.Queue used here.
@@ -46,7 +51,9 @@ type Queue interface {
 	Recover(ctx context.Context, consumer uint32, epoch string, batch []redisq.Job) (redisq.Enqueued, error)
 	ClaimOne(ctx context.Context, consumer uint32, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease,
 		redisq.Standing, error)
+	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
 	Release(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
+	Hasten(ctx context.Context, consumer uint32, ids []ident.ID) (ready int, unknown []ident.ID, err error)
 	Ack(ctx context.Context, consumer uint32, ids []ident.ID) (int, error)
 	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 }
@@ -62,6 +69,10 @@ type Desk struct {
 	// Dirty is called when the store has open jobs that the queue did not take. The
 	// reconciler must offer them. Dirty must not block.
 	Dirty func(consumer uint32)
+	// Touched is called when a consumer has leases that the reaper must watch, Died when a purge has
+	// ended jobs. Neither may block; nil: nobody is told.
+	Touched func(consumer uint32)
+	Died    func(reason durable.Reason, jobs int)
 }
 
 // A Job is the combined state of one job.

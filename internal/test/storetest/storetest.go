@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInse
 		catalogueTests, extentTests, nodeTests, insertTests, guardTests, keyTests, readTests, outcomeTests, deadTests,
 		scanTests, purgeTests, stateTests, expiryTests, orderTests, paceTests, holdTests, keptLeaseTests, alertTests,
 		deleteTests, identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,
-		recipientTests, sinceTests, ackTests, storedTests, replayTests, endingTests,
+		recipientTests, sinceTests, ackTests, storedTests, replayTests, endingTests, listTests,
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {

@@ -1,0 +1,292 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/jobs"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+)
+
+// The list of the consumers of all channels. What it shows of a consumer is what GET of the consumer shows;
+// the counts come from one question for all of them, see jobs.Overview.
+
+// consumersQueries are the parameters of the list.
+var consumersQueries = append([]string{"state", "channel", "held", "sort"}, placeQueries...)
+
+// An Overview counts the jobs of many consumers: a jobs.Overview.
+type Overview interface {
+	Counts(ctx context.Context, consumers []uint32) ([]jobs.Count, error)
+}
+
+// states are the values of the parameter state.
+var states = []string{"ACTIVE", "PAUSED", "GONE", "DEAD", "PROBING"}
+
+// The codes of what holds a consumer, as a question for the reasons of its jobs has them. The first ones keep
+// all its jobs back.
+const (
+	heldPaused     = "paused"
+	heldGone       = "gone"
+	heldTombstoned = "tombstoned"
+	heldProbing    = "probing"
+	heldRetryAfter = "retry_after"
+	heldSlow       = "adaptive_slow"
+	heldHeartbeat  = "adaptive_heartbeat"
+	heldChannel    = "channel_paused"
+)
+
+var heldValues = []string{"true", "false", heldPaused, heldGone, heldTombstoned, heldProbing, heldRetryAfter, heldSlow,
+	heldHeartbeat, heldChannel}
+
+// sorts are the values of the parameter sort.
+var sorts = []string{"oldest", "dead", "queued"}
+
+// A listedConsumer is one line of the list.
+type listedConsumer struct {
+	ch    *catalogue.Channel
+	k     *durable.Consumer
+	held  *durable.Hold // by its answers; nil: it is not
+	count jobs.Count
+}
+
+// A consumersQuery is what a client wants to see.
+type consumersQuery struct {
+	pageQuery
+	state, channel, held, sort string
+}
+
+func readConsumersQuery(rc *fasthttp.RequestCtx) (q consumersQuery, err error) {
+	if q.pageQuery, err = readPage(rc, defaultPage, maxPage); err != nil {
+		return q, err
+	}
+	if q.state, err = readOne(rc, q.pageQuery, "state", "", states...); err != nil {
+		return q, err
+	}
+	if q.held, err = readOne(rc, q.pageQuery, "held", "", heldValues...); err != nil {
+		return q, err
+	}
+	if q.sort, err = readOne(rc, q.pageQuery, "sort", "", sorts...); err != nil {
+		return q, err
+	}
+	switch channels := rc.QueryArgs().PeekMulti("channel"); len(channels) {
+	case 0:
+	case 1:
+		q.channel = string(channels[0])
+		q.keep.Set("channel", q.channel)
+	default:
+		return q, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter channel occurs more than once.")
+	}
+	return q, nil
+}
+
+// listAllConsumers lists consumers with their counts.
+func (a *API) listAllConsumers(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readConsumersQuery(rc)
+	if err != nil {
+		return err
+	}
+	if err := a.fresh(ctx); err != nil {
+		return err
+	}
+	all, err := a.matching(q)
+	if err != nil {
+		return err
+	}
+	if q.sort != "" { // the counts decide which ones are on the page
+		if err := a.countAll(ctx, all); err != nil {
+			return err
+		}
+		sortConsumers(all, q.sort)
+	}
+	page, next, err := q.cut(all)
+	if err != nil {
+		return err
+	}
+	if q.sort == "" {
+		if err := a.countAll(ctx, page); err != nil {
+			return err
+		}
+	}
+	view := apitype.ConsumerList{Result: make([]apitype.ListedConsumer, len(page))}
+	var at time.Time
+	for i := range page {
+		view.Result[i] = a.viewListed(&page[i])
+		at = newest(at, page[i].k.ChangedAt)
+	}
+	if next != nil {
+		view.Pages = q.nextAt("/consumers", next.k.ID, next.ch.ID)
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+}
+
+// matching returns the consumers that a client wants to see, by the IDs of channel and consumer.
+func (a *API) matching(q consumersQuery) (out []listedConsumer, err error) {
+	channels := a.o.Catalogue.Channels("", 1<<30)
+	if q.channel != "" {
+		ch := a.o.Catalogue.Channel(q.channel)
+		if ch == nil {
+			return nil, catalogue.ErrUnknownChannel
+		}
+		channels = []*catalogue.Channel{ch}
+	}
+	var holds map[uint32]durable.Hold
+	if a.o.Holds != nil {
+		holds = a.o.Holds.Known()
+	}
+	for _, ch := range channels {
+		for _, k := range a.o.Catalogue.Consumers(ch.ID, "", len(ch.Consumers)) {
+			l := listedConsumer{ch: ch, k: k}
+			if h, ok := holds[k.No]; ok {
+				l.held = &h
+			}
+			if (q.state == "" || l.isIn(q.state)) && (q.held == "" || a.isHeld(&l, q.held)) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out, nil
+}
+
+// isIn reports whether the consumer is in a state of states.
+func (l *listedConsumer) isIn(state string) bool {
+	if l.k.State == durable.StateProbing {
+		return state == "PROBING" || state == "DEAD" // which is what GET shows
+	}
+	return l.k.State.String() == state
+}
+
+// holds are the codes of what keeps all jobs of the consumer back.
+func (l *listedConsumer) holds() (codes []string) {
+	switch l.k.State {
+	case durable.StatePaused:
+		codes = append(codes, heldPaused)
+	case durable.StateGone:
+		codes = append(codes, heldGone)
+	case durable.StateDead:
+		codes = append(codes, heldTombstoned)
+	case durable.StateProbing:
+		codes = append(codes, heldProbing)
+	}
+	if l.held != nil {
+		codes = append(codes, heldRetryAfter)
+	}
+	return codes
+}
+
+// isHeld reports whether a value of the parameter held is true of the consumer.
+func (a *API) isHeld(l *listedConsumer, want string) bool {
+	codes := l.holds()
+	switch want {
+	case "true":
+		return len(codes) > 0
+	case "false":
+		return len(codes) == 0
+	case heldChannel:
+		return l.ch.Paused
+	case heldSlow:
+		return a.pace(l.k) == durable.PaceSlow
+	case heldHeartbeat:
+		return a.pace(l.k) == durable.PaceHeartbeat
+	}
+	return slices.Contains(codes, want)
+}
+
+// pace is how fast the rate balancer lets a consumer go.
+func (a *API) pace(k *durable.Consumer) durable.PaceMode {
+	if a.o.Rates == nil || !a.o.Policies.Of(k.Policy).Adaptive {
+		return durable.PaceNormal
+	}
+	return a.o.Rates.Mode(k.No)
+}
+
+// countAll counts the jobs of consumers.
+func (a *API) countAll(ctx context.Context, all []listedConsumer) error {
+	nos := make([]uint32, len(all))
+	for i := range all {
+		nos[i] = all[i].k.No
+	}
+	counts, err := a.o.Overview.Counts(ctx, nos)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].count = counts[i]
+	}
+	return nil
+}
+
+// sortConsumers sorts consumers by a value of sorts: the worst first, those alike by their IDs. Consumers
+// that Redis does not know are last.
+func sortConsumers(all []listedConsumer, by string) {
+	const never = int64(1) << 62
+	worse := map[string]func(l *listedConsumer) int64{
+		"dead":   func(l *listedConsumer) int64 { return -int64(l.count.Dead) },
+		"queued": func(l *listedConsumer) int64 { return -int64(l.count.Queued) },
+		"oldest": func(l *listedConsumer) int64 {
+			if l.count.Oldest.IsZero() {
+				return never
+			}
+			return l.count.Oldest.UnixMilli()
+		},
+	}[by]
+	slices.SortStableFunc(all, func(a, b listedConsumer) int { return cmp.Compare(worse(&a), worse(&b)) })
+}
+
+// cut returns the page that begins at the consumer first of the channel place, and the consumer behind it. In
+// the order of the IDs the first one need not exist.
+func (q *consumersQuery) cut(all []listedConsumer) (page []listedConsumer, next *listedConsumer, err error) {
+	start := 0
+	if q.First != "" {
+		place := cmp.Or(q.Place, q.channel)
+		start = slices.IndexFunc(all, func(l listedConsumer) bool {
+			if q.sort == "" && place != "" {
+				return cmp.Or(strings.Compare(l.ch.ID, place), strings.Compare(l.k.ID, q.First)) >= 0
+			}
+			return l.k.ID == q.First && (place == "" || l.ch.ID == place)
+		})
+		switch {
+		case start < 0 && q.sort == "" && place != "":
+			start = len(all)
+		case start < 0:
+			return nil, nil, problem.New(fasthttp.StatusBadRequest, "unknown_first",
+				"The parameter first names no consumer of the list. Begin again without it.")
+		}
+	}
+	page = all[start:]
+	if len(page) > q.Size {
+		next, page = &page[q.Size], page[:q.Size]
+	}
+	return page, next, nil
+}
+
+// viewListed returns the view of a consumer with its counts.
+func (a *API) viewListed(l *listedConsumer) apitype.ListedConsumer {
+	v := apitype.ListedConsumer{ChannelID: l.ch.ID, ConsumerURL: consumerPath(l.ch.ID, l.k.ID),
+		Consumer: a.viewConsumer(l.ch.ID, l.k)}
+	if mode := a.pace(l.k); mode != durable.PaceNormal {
+		v.Rate = mode.String()
+		if r := a.o.Rates.Pace(l.k.No); r.N > 0 {
+			v.CurrentRate = policy.Rate(r).String()
+		}
+	}
+	if l.held != nil {
+		v.HeldUntil, v.HeldBy = &apitype.Time{Time: l.held.Until()}, l.held.By
+	}
+	v.DeadLetters = &l.count.Dead
+	if l.count.Known {
+		v.Queued, v.InFlight, v.Approximate = &l.count.Queued, &l.count.InFlight, l.count.AtLeast
+		if !l.count.Oldest.IsZero() {
+			v.OldestQueuedAt = &apitype.Time{Time: l.count.Oldest}
+		}
+	}
+	return v
+}
