@@ -39,6 +39,11 @@ type Store interface {
 	MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error)
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
 	DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)
+	DeadJobsBack(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)
+	JobRows(ctx context.Context, k *durable.Consumer, r durable.IDRange, limit int) ([]durable.JobRow, error)
+	JobRowsOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]durable.JobRow, error)
+	SearchRows(ctx context.Context, k *durable.Consumer, r durable.IDRange, find []byte, limit int) ([]durable.JobRow,
+		error)
 	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
 	LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID) (givenBack, lost int, err error)
 	Steps(ctx context.Context, p durable.StepPage) (steps []durable.Step, next durable.Step, more bool, err error)
@@ -77,6 +82,8 @@ type Desk interface {
 	RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error
 	RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (jobs.Job, error)
 	RedriveAll(ctx context.Context, consumer uint32) (int, error)
+	RetryAll(ctx context.Context, consumer uint32) (int, error)
+	Purge(ctx context.Context, p *jobs.Purge) (ended int, err error)
 	Backlog(ctx context.Context, k durable.Consumer) (jobs.Backlog, error)
 }
 
@@ -130,6 +137,7 @@ type Rates interface {
 // Holds knows the consumers that are held because an answer asked for it: a hold.Keeper.
 type Holds interface {
 	Of(ctx context.Context, consumer uint32) (h durable.Hold, ok bool)
+	Known() map[uint32]durable.Hold // those that are not over, as this broker knows
 	End(ctx context.Context, consumers ...uint32) error
 }
 
@@ -142,6 +150,9 @@ type Options struct {
 	States    States
 	Data      DataPlane
 	Bulks     Bulks
+	Trials    Trials // of push consumers; nil: there are none
+	Lister    Lister
+	Overview  Overview
 
 	// Full reports whether a producer stores as much as it may; nil: none does.
 	Full func(producer uint32, bytes int64) bool

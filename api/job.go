@@ -55,6 +55,9 @@ func (j located) view() apitype.Job {
 	if !j.state.NextAt.IsZero() {
 		v.NextAttemptAt = &apitype.Time{Time: j.state.NextAt}
 	}
+	if j.state.Status == jobs.InFlight && !j.state.Standing.At.IsZero() {
+		v.LeaseUntil = &apitype.Time{Time: j.state.Standing.At}
+	}
 	if j.state.Status == jobs.Dead && !j.consumer.Deleted() && j.consumer.Replay == nil {
 		v.JobRequeueURL = j.path() + "/requeue-dead-job"
 	}

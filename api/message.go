@@ -95,6 +95,9 @@ func (a *API) listMessages(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	if searches(rc) {
+		return a.searchMessages(ctx, rc, q)
+	}
 	ch, err := a.channel(ctx, rc)
 	if err != nil {
 		return err

@@ -111,6 +111,7 @@ func exchanges(w *world) (all []wired) {
 			"/channel/c/consumer/push/revive/LINK", r})
 	}
 	do(200, "POST", consumer+"/revive", "/channel/c/consumer/push/revive", "")
+	all = append(all, operateExchanges(w, push, pull, text, plain)...)
 	do(202, "POST", message+"/re-trigger", "/channel/c/message/text/re-trigger", "", adminHeader)
 	do(202, "POST", message+"/job/{job}/re-trigger", "/channel/c/message/text/job/"+text.ID.Job(push.Position).String()+
 		"/re-trigger", "", adminHeader)

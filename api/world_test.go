@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -107,6 +108,8 @@ type world struct {
 	node   durable.NodeLease
 	ids    *ident.Generator
 
+	trial chan push.Trial // of the next test of a consumer
+
 	mu        sync.Mutex
 	announced int
 	data      []string // calls of the data plane
@@ -118,7 +121,8 @@ type world struct {
 func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Helper()
 	ctx := context.Background()
-	w := &world{t: t, dir: t.TempDir(), mini: miniredis.RunT(t), reg: prometheus.NewRegistry()}
+	w := &world{t: t, dir: t.TempDir(), mini: miniredis.RunT(t), reg: prometheus.NewRegistry(),
+		trial: make(chan push.Trial, 1)}
 	tables.SQLite(t, w.dir)
 	var err error
 	w.store, err = durable.OpenSQLite(ctx, w.dir, durable.Options{})
@@ -151,6 +155,9 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Registerer: w.reg,
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
+	o.Trials = w
+	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}
+	o.Overview = &jobs.Overview{Store: w.store, Queue: w.queue}
 	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}
 	w.states = consumerstate.New(consumerstate.Options{Store: w.store, Catalogue: w.cat, Announce: o.Announce,
 		NowMs: func() int64 { return time.Now().Add(w.ahead).UnixMilli() }, PublicURL: publicURL, Log: slog.Default()})
@@ -162,6 +169,9 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w.serve()
 	return w
 }
+
+// Try is a test of a consumer, whose end the test sends to w.trial.
+func (w *world) Try(*durable.Consumer) (<-chan push.Trial, error) { return w.trial, nil }
 
 func (w *world) serve() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // as the broker listens: only TCP lingers after a refusal

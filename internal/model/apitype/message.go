@@ -41,6 +41,7 @@ type Job struct {
 	Attempts        int    `json:"Attempts"`                // with the attempt in flight; since the last redrive
 	NextAttemptAt   *Time  `json:"NextAttemptAt,omitempty"` // present while the job waits for a retry
 	HeldUntil       *Time  `json:"HeldUntil,omitempty"`     // of a job that waits while its consumer is held (Retry-After)
+	LeaseUntil      *Time  `json:"LeaseUntil,omitempty"`    // of a job in flight: when its lease ends
 	Reason          string `json:"Reason,omitempty"`        // of the last failure
 	ReasonCode      string `json:"ReasonCode,omitempty"`    // of a dead job: why it died
 	StatusCode      int    `json:"StatusCode,omitempty"`    // last answer of the consumer
