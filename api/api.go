@@ -141,6 +141,20 @@ type Holds interface {
 	End(ctx context.Context, consumers ...uint32) error
 }
 
+// Explainer says why nothing moves: a why.Explainer.
+type Explainer interface {
+	Consumer(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer) apitype.Why
+	Job(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, id ident.ID) (w apitype.Why, producer uint32,
+		found bool, err error)
+	Message(ctx context.Context, ch *catalogue.Channel, id ident.ID) (w apitype.Why, producer uint32, found bool,
+		err error)
+	Scheduled(ch *catalogue.Channel, m *durable.Scheduled) apitype.Why
+	Describe(ctx context.Context, k *durable.Consumer, view *apitype.Consumer)
+	NoConsumers() apitype.Why
+	Unavailable() apitype.Why
+	AcceptedOnly(ch *catalogue.Channel) apitype.Why
+}
+
 // Options are the dependencies and settings of an API.
 type Options struct {
 	Store     Store
@@ -160,6 +174,10 @@ type Options struct {
 	Rates Rates
 	// Holds knows which consumers are held by their answers; nil: none is.
 	Holds Holds
+	// Why says why nothing moves. Journalled reports whether a message with one of these keys, or with that
+	// receipt, is in a journal of this broker; nil: none is.
+	Why        Explainer
+	Journalled func(channel uint32, keys []string, receipt string) bool
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data

@@ -278,8 +278,10 @@ func (a *API) viewListed(l *listedConsumer) apitype.ListedConsumer {
 			v.CurrentRate = policy.Rate(r).String()
 		}
 	}
-	if l.held != nil {
-		v.HeldUntil, v.HeldBy = &apitype.Time{Time: l.held.Until()}, l.held.By
+	if codes := l.holds(); len(codes) > 0 {
+		if v.HeldBy = codes[0]; v.HeldBy == heldRetryAfter {
+			v.HeldUntil = &apitype.Time{Time: l.held.Until()}
+		}
 	}
 	v.DeadLetters = &l.count.Dead
 	if l.count.Known {

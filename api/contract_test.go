@@ -92,7 +92,9 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 		"Message.ContentEncoding", "ScheduledMessage.contentEncoding", "Job.InReplyTo", "Job.ChannelID"}
 	// of a consumer that asks for rest, of a recurrence without room, and of a purge that takes long
 	rare = append(rare, "Producer.HeldUntil", "Producer.HeldBy", "Consumer.HeldUntil", "Consumer.HeldBy", "Job.HeldUntil",
-		"JobDetail.HeldUntil", "ScheduledMessage.reason", "Purged.More")
+		"Consumer.LastAttemptAt", "Consumer.LastSuccessAt", "Consumer.LastStatus", "Consumer.LastError",
+		"Consumer.LastClaimAt",
+		"JobDetail.HeldUntil", "ScheduledMessage.reason", "WhyReason.Because", "WhyReason.Approximate", "Purged.More")
 	require.Subset(t, rare, members.Missing(), "no answer has these members")
 	for route, was := range called {
 		require.True(t, was, route)

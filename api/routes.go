@@ -125,6 +125,11 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", Body: smallBody, serve: (*API).retriggerMessage},
 	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", Body: smallBody, serve: (*API).retriggerJob},
 
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/why", Access: AccessManagement, Summary: "why the jobs of a consumer do not move", serve: (*API).consumerWhy},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/why", Access: AccessJob, Summary: "why a job does not move", serve: (*API).jobWhy},
+	{Method: get, Path: "/channel/{channel}/message/{message}/why", Access: AccessPublished, Summary: "why the jobs of a message do not move", serve: (*API).messageWhy},
+	{Method: get, Path: "/channel/{channel}/scheduled-message/{scheduled}/why", Access: AccessPublished, Summary: "why a scheduled message is not sent", serve: (*API).scheduledWhy},
+
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "list the queued jobs of a pull consumer", Query: queuedQueries, data: DataPlane.QueuedJobs},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", Body: smallBody, Headers: leaseHeaders, data: DataPlane.MoveJob},
 

@@ -57,7 +57,9 @@ func (a *API) count(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Con
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	view.HeldUntil, view.HeldBy = a.held(ctx, k.No)
+	if a.o.Why != nil {
+		a.o.Why.Describe(ctx, k, view)
+	}
 	b, err := a.o.Desk.Backlog(ctx, *k)
 	if err != nil {
 		a.log.Debug("the jobs of a consumer cannot be counted", "consumer", k.ID, "error", err, "request_id", requestID(rc))

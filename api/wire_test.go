@@ -86,6 +86,7 @@ func exchanges(w *world) (all []wired) {
 	all = append(all, scheduledExchanges(w)...)
 	all = append(all, bookExchanges(w, push)...)
 	all = append(all, timelineExchanges(w, push)...)
+	all = append(all, whyExchanges(w, push)...)
 	all = append(all, bulkExchanges(w)...)
 	all = append(all, responseExchanges(w)...)
 	all = append(all, replayExchanges(w, push)...)
@@ -142,7 +143,7 @@ var (
 	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	digit = regexp.MustCompile(`\d`)
 	ids   = regexp.MustCompile(`\b[0-9a-v]{20}\b`)
-	texts = regexp.MustCompile(`"detail":"[^"]+"`)
+	texts = regexp.MustCompile(`"(detail|Summary)":"[^"]+"`)
 	place = regexp.MustCompile(`\bplace=\d{13}\.`) // milliseconds of a schedule
 	marks = regexp.MustCompile(`\.1\d{12}\b`)      // milliseconds in the cursor of a timeline
 )
@@ -150,7 +151,7 @@ var (
 // masked replaces what differs from run to run, and keeps its form. It replaces the details of
 // problems too, which are for people.
 func masked(text string, known map[string]string) string {
-	text = texts.ReplaceAllString(text, `"detail":"<text>"`)
+	text = texts.ReplaceAllString(text, `"$1":"<text>"`)
 	text = times.ReplaceAllStringFunc(text, func(s string) string { return digit.ReplaceAllString(s, "0") })
 	text = marks.ReplaceAllString(text, ".<ms>")
 	text = place.ReplaceAllString(text, "place=<ms>.")

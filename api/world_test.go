@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
@@ -162,6 +163,8 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w.states = consumerstate.New(consumerstate.Options{Store: w.store, Catalogue: w.cat, Announce: o.Announce,
 		NowMs: func() int64 { return time.Now().Add(w.ahead).UnixMilli() }, PublicURL: publicURL, Log: slog.Default()})
 	o.States = w.states
+	o.Why = why.New(why.Options{Store: w.store, Queue: w.queue, Catalogue: w.cat, Policies: o.Policies,
+		NowMs: func() int64 { return time.Now().UnixMilli() }, NoWorkerAfter: time.Minute, RationalDelay: 2 * time.Second})
 	if change != nil {
 		change(&o)
 	}

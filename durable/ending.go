@@ -15,6 +15,7 @@ import (
 // ofConsumer are the statements that remove what the store knows of a consumer alone.
 var ofConsumer = [...]string{
 	deleteOf("marks"), deleteOf("books"), deleteOf("failures"), deleteOf("dlq_growth"), deletePace, deleteHold,
+	deleteOf("consumer_facts"),
 }
 
 // ofURL are those that remove what was learnt about the address of a consumer.

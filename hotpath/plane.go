@@ -69,8 +69,10 @@ type Options struct {
 	Board    *exchange.Board
 	Reader   *exchange.Reader
 	Answered func(consumer uint32, id ident.ID)
-	Push     push.Settings
-	Visible  time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
+	// Noted is told of outcomes that were stored, a batch at a time; nil: of none. It may not block.
+	Noted   func(outcomes []durable.Outcome)
+	Push    push.Settings
+	Visible time.Duration // visibility timeout of pull jobs, without IncrementalTimeout
 	// Kept is an age up to which every message is stored. A younger job without an outcome is open.
 	// The message of an older one may have been removed after the job was over.
 	Kept time.Duration
@@ -129,7 +131,7 @@ func New(o Options) *Plane {
 		Wake:  p.wake, Touched: o.Touched, Died: func(n int) { o.Metrics.Died(durable.BlockedKey, n) }, Log: o.Log,
 	})
 	p.outcomes = outcome.New(outcome.Options{Store: o.Store, Queue: o.Queue, Metrics: o.Metrics, Log: o.Log,
-		Tripped: o.Tripped, Node: func() int { return numberOf(o.Node) }, Answered: o.Answered})
+		Tripped: o.Tripped, Node: func() int { return numberOf(o.Node) }, Answered: o.Answered, Noted: o.Noted})
 	p.Holds = hold.New(hold.Options{Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, NowMs: o.Node.NowMs,
 		Ended: p.Repaced, Gauge: o.Metrics.Held, Log: o.Log})
 	p.dispatcher = push.New(push.Options{
@@ -216,6 +218,14 @@ func (p *Plane) JournalState() (none journal.State) {
 func (p *Plane) Try(k *durable.Consumer) (<-chan push.Trial, error) {
 	return p.dispatcher.Try(k, p.node.IDs().Next())
 }
+
+// Journalled reports whether a message is in a journal of this broker; see standby.Standby.Journalled.
+func (p *Plane) Journalled(channel uint32, keys []string, receipt string) bool {
+	return p.standby.Journalled(channel, keys, receipt)
+}
+
+// Load returns how busy this broker is with a push consumer.
+func (p *Plane) Load(consumer uint32) push.Load { return p.dispatcher.Load(consumer) }
 
 // Repaced reports that the pace of a consumer has changed, or its hold ended early. It never blocks.
 func (p *Plane) Repaced(consumer uint32) { p.dispatcher.Repaced(consumer) }

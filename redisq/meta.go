@@ -10,12 +10,12 @@ import (
 //
 //	priority|attempts|flags|token|ready
 //
-// in decimal. token and ready are empty unless the job is leased; ready is the job's time
-// in the ready set before the lease, for Release.
+// in decimal. token is empty unless the job is leased. ready is empty unless it is leased or parked: the
+// job's time in the ready set before, for Release and Unpark.
 type meta struct {
 	priority, attempts int
 	flags              Flags
-	token              string
+	token, ready       string
 }
 
 // parseMeta reads a packed meta value. A plain job has the value "".
@@ -35,5 +35,5 @@ func parseMeta(s string) (meta, error) {
 		}
 		n[i] = v
 	}
-	return meta{priority: n[0], attempts: n[1], flags: Flags(n[2]), token: p[3]}, nil
+	return meta{priority: n[0], attempts: n[1], flags: Flags(n[2]), token: p[3], ready: p[4]}, nil
 }

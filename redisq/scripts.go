@@ -31,6 +31,7 @@ var (
 	peekScript          = load("prelude", "promote", "grant", "peek")
 	probeScript         = load("prelude", "probe")
 	statsScript         = load("prelude", "stats")
+	outlookScript       = load("prelude", "grant", "outlook")
 	spilledScript       = load("prelude", "spilled")
 	completeScript      = load("prelude", "complete")
 	renewScript         = load("prelude", "renew")

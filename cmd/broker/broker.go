@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/feature/statusevents"
+	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/quota"
@@ -64,6 +65,7 @@ type broker struct {
 	client    *egress.Client
 	plane     *hotpath.Plane
 	balancer  *balance.Balancer
+	notebook  *why.Notebook
 	reaper    *reaper.Reaper
 	retrigger *reaper.Retrigger
 	alerts    *alerts.Alerts

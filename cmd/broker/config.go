@@ -53,6 +53,7 @@ type config struct {
 	SigningOverlap  string          `env:"BROKER_SIGNING_OVERLAP" envDefault:"24h" doc:"How long the signing secret before the present one signs, too."`
 	Reaper          bool            `env:"BROKER_REAPER" envDefault:"true" doc:"Whether the fail-safe runs in this process. At least one process needs it."`
 	RetriggerURL    string          `env:"BROKER_RETRIGGER_URL" doc:"Empty: the fail-safe works in process. Set: it calls the re-trigger endpoints at this load-balanced URL with the admin token."`
+	NoWorkerAfter   time.Duration   `env:"BROKER_NO_WORKER_AFTER" envDefault:"60s" doc:"How long due jobs of a pull consumer wait without a sign of a worker until why says no_worker."`
 	QueueWindow     int             `env:"BROKER_QUEUE_WINDOW" default:"100000 (embedded 2000)" doc:"Jobs of one consumer kept in Redis; the rest of its backlog waits in the store."`
 
 	TTL           time.Duration `env:"BROKER_TTL" envDefault:"0" doc:"Age at which a job is a dead letter, whatever its attempts, where its consumer sets no ttl. 0: never."`

@@ -68,7 +68,8 @@ func (c *config) checkTimes(f *faults) {
 		d    time.Duration
 	}{{"BROKER_DELIVERY_TIMEOUT", c.DeliveryTimeout}, {"BROKER_STOP_TIMEOUT", c.StopTimeout}, {"BROKER_DRAIN_TIMEOUT",
 		c.DrainTimeout},
-		{"BROKER_RATIONAL_DELAY", c.RationalDelay}, {"BROKER_RETRY_MAX_DELAY", c.RetryMaxDelay}} {
+		{"BROKER_RATIONAL_DELAY", c.RationalDelay}, {"BROKER_RETRY_MAX_DELAY", c.RetryMaxDelay},
+		{"BROKER_NO_WORKER_AFTER", c.NoWorkerAfter}} {
 		inherited := t.d == c.DeliveryTimeout && !f.given[t.name] && f.given["BROKER_DELIVERY_TIMEOUT"] &&
 			t.name != "BROKER_DELIVERY_TIMEOUT"
 		if (t.d <= 0 || t.d > 7*24*time.Hour) && !inherited {

@@ -79,7 +79,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.followOthers(watch)
 	b.registerGauges(registry, bodies)
 	b.api = api.New(api.Options{
-		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Data: b.plane, Trials: b.plane, Bulks: b.bulks, Lister: &jobs.Lister{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs}, Overview: &jobs.Overview{Store: b.store, Queue: b.queue}, Policies: policies,
+		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Why: b.newExplainer(policies), Journalled: b.plane.Journalled, Data: b.plane, Trials: b.plane, Bulks: b.bulks, Lister: &jobs.Lister{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs}, Overview: &jobs.Overview{Store: b.store, Queue: b.queue}, Policies: policies,
 		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
@@ -189,7 +189,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 	journals.Left = b.noticeForeign(journals.Left)
 	return hotpath.Options{
 		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client), States: states, Tripped: states.Tripped,
-		Balancer: b.balancer, Board: b.board, Reader: reader, Answered: b.answered,
+		Balancer: b.balancer, Board: b.board, Reader: reader, Answered: b.answered, Noted: b.newNotebook().Note,
 		Push: push.Settings{
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),
 			Concurrency: cfg.PushConcurrency, PerConsumer: cfg.ConsumerConcurrency, Bytes: max(pushBytes, 4*int64(cfg.maxBody())),

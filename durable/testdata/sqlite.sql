@@ -47,6 +47,9 @@ WHERE bulk_id = ?
 DELETE FROM bulks
 WHERE id = ?;
 
+DELETE FROM consumer_facts
+WHERE consumer_no = ?;
+
 DELETE FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -287,6 +290,20 @@ INSERT INTO clock (
 )
 VALUES (0, 0, 0, 0, 0, 0)
 ON CONFLICT DO NOTHING;
+
+INSERT INTO consumer_facts (
+    consumer_no,
+    attempt_ms,
+    success_ms,
+    status_code,
+    error
+)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    status_code = CASE WHEN excluded.attempt_ms >= attempt_ms THEN excluded.status_code ELSE status_code END,
+    error = CASE WHEN excluded.attempt_ms >= attempt_ms THEN excluded.error ELSE error END,
+    success_ms = MAX(success_ms, excluded.success_ms),
+    attempt_ms = MAX(attempt_ms, excluded.attempt_ms);
 
 INSERT INTO consumers (
     no,
@@ -1014,6 +1031,150 @@ ORDER BY c.no
 LIMIT ?;
 
 SELECT
+    c.version,
+    c.state,
+    ch.paused,
+    COALESCE(f.attempt_ms, 0),
+    COALESCE(f.success_ms, 0),
+    COALESCE(f.status_code, 0),
+    f.error,
+    COALESCE(h.since_ms, 0),
+    COALESCE(h.until_ms, 0),
+    h.held_by,
+    COALESCE(p.mode, 0),
+    COALESCE(p.rate, 0),
+    COALESCE(p.since_ms, 0),
+    w.message_id,
+    c.no
+FROM consumers c
+JOIN channels ch
+  ON ch.no = c.channel_no
+LEFT JOIN consumer_facts f
+  ON f.consumer_no = c.no
+LEFT JOIN holds h
+  ON h.consumer_no = c.no
+LEFT JOIN paces p
+  ON p.consumer_no = c.no
+LEFT JOIN marks w
+  ON w.consumer_no = c.no
+WHERE c.no = ?;
+
+SELECT
+    c.version,
+    c.state,
+    ch.paused,
+    COALESCE(f.attempt_ms, 0),
+    COALESCE(f.success_ms, 0),
+    COALESCE(f.status_code, 0),
+    f.error,
+    COALESCE(h.since_ms, 0),
+    COALESCE(h.until_ms, 0),
+    h.held_by,
+    COALESCE(p.mode, 0),
+    COALESCE(p.rate, 0),
+    COALESCE(p.since_ms, 0),
+    w.message_id,
+    c.no,
+    m.id,
+    m.audience,
+    m.priority,
+    m.addressed,
+    m.left_out,
+    m.producer_no,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(v.attempts, d.attempts, o.attempts, 0),
+    COALESCE(v.at_ms, d.died_ms, o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(v.status_code, d.status_code, o.status_code, 0),
+    COALESCE(d.reason, o.error),
+    COALESCE(d.reason_code, 0),
+    COALESCE(o.given_back, 0),
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+FROM messages m
+JOIN consumers c
+  ON c.channel_no = m.channel_no
+JOIN channels ch
+  ON ch.no = c.channel_no
+LEFT JOIN consumer_facts f
+  ON f.consumer_no = c.no
+LEFT JOIN holds h
+  ON h.consumer_no = c.no
+LEFT JOIN paces p
+  ON p.consumer_no = c.no
+LEFT JOIN marks w
+  ON w.consumer_no = c.no
+LEFT JOIN deliveries v
+  ON v.consumer_no = c.no
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = c.no
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = c.no
+  AND o.message_id = m.id
+WHERE m.channel_no = ?
+  AND m.id = ?
+  AND c.no = ?;
+
+SELECT
+    c.version,
+    c.state,
+    ch.paused,
+    COALESCE(f.attempt_ms, 0),
+    COALESCE(f.success_ms, 0),
+    COALESCE(f.status_code, 0),
+    f.error,
+    COALESCE(h.since_ms, 0),
+    COALESCE(h.until_ms, 0),
+    h.held_by,
+    COALESCE(p.mode, 0),
+    COALESCE(p.rate, 0),
+    COALESCE(p.since_ms, 0),
+    w.message_id,
+    c.no,
+    m.id,
+    m.audience,
+    m.priority,
+    m.addressed,
+    m.left_out,
+    m.producer_no,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(v.attempts, d.attempts, o.attempts, 0),
+    COALESCE(v.at_ms, d.died_ms, o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(v.status_code, d.status_code, o.status_code, 0),
+    COALESCE(d.reason, o.error),
+    COALESCE(d.reason_code, 0),
+    COALESCE(o.given_back, 0),
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+FROM messages m
+JOIN consumers c
+  ON c.channel_no = m.channel_no
+JOIN channels ch
+  ON ch.no = c.channel_no
+LEFT JOIN consumer_facts f
+  ON f.consumer_no = c.no
+LEFT JOIN holds h
+  ON h.consumer_no = c.no
+LEFT JOIN paces p
+  ON p.consumer_no = c.no
+LEFT JOIN marks w
+  ON w.consumer_no = c.no
+LEFT JOIN deliveries v
+  ON v.consumer_no = c.no
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = c.no
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = c.no
+  AND o.message_id = m.id
+WHERE m.channel_no = ?
+  AND m.id = ?
+ORDER BY c.position
+LIMIT ?;
+
+SELECT
     channel_no,
     through_id
 FROM stored_marks;
@@ -1435,6 +1596,66 @@ SELECT
     sent_before
 FROM scheduled
 WHERE id IN (?...);
+
+SELECT
+    id,
+    finished,
+    next_ms,
+    changed_ms,
+    returned
+FROM (
+    SELECT
+        j.id,
+        CASE
+            WHEN EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = ? AND v.message_id = j.id) THEN 1
+            WHEN EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = ? AND d.message_id = j.id) THEN 1
+            ELSE 0
+        END AS finished,
+        j.next_ms,
+        j.changed_ms,
+        CASE WHEN j.given_back > 0 AND EXISTS (
+            SELECT 1
+            FROM attempts a
+            WHERE a.consumer_no = ?
+              AND a.message_id = j.id
+              AND a.at_ms = j.changed_ms
+              AND a.phase = 4
+        ) THEN 1 ELSE 0 END AS returned
+    FROM (
+        SELECT
+            message_id AS id,
+            next_ms,
+            changed_ms,
+            given_back
+        FROM open_jobs
+        WHERE consumer_no = ?
+        ORDER BY message_id
+        LIMIT ?
+    ) j
+    UNION ALL
+    SELECT
+        j.id,
+        CASE
+            WHEN EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = ? AND o.message_id = j.id) THEN 1
+            WHEN EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = ? AND v.message_id = j.id) THEN 1
+            WHEN EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = ? AND d.message_id = j.id) THEN 1
+            ELSE 0
+        END,
+        0,
+        0,
+        0
+    FROM (
+        SELECT id
+        FROM messages
+        WHERE channel_no = ?
+          AND id > ?
+          AND (audience > ? OR id > ?)
+  AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
+  AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...))
+        ORDER BY id
+        LIMIT ?
+    ) j
+) u;
 
 SELECT
     id,
@@ -3774,6 +3995,87 @@ SET
 WHERE producer_no = ?;
 
 VACUUM INTO ?;
+
+WITH RECURSIVE chain (depth, id) AS (
+    SELECT
+        1,
+        prev_id
+    FROM ordered
+    WHERE channel_no = ?
+      AND message_id = ?
+    UNION ALL
+    SELECT
+        chain.depth + 1,
+        b.prev_id
+    FROM chain
+    JOIN ordered b
+      ON b.channel_no = ?
+      AND b.message_id = chain.id
+    WHERE chain.depth < ?
+)
+SELECT
+    c.version,
+    c.state,
+    ch.paused,
+    COALESCE(f.attempt_ms, 0),
+    COALESCE(f.success_ms, 0),
+    COALESCE(f.status_code, 0),
+    f.error,
+    COALESCE(h.since_ms, 0),
+    COALESCE(h.until_ms, 0),
+    h.held_by,
+    COALESCE(p.mode, 0),
+    COALESCE(p.rate, 0),
+    COALESCE(p.since_ms, 0),
+    w.message_id,
+    c.no,
+    m.id,
+    m.audience,
+    m.priority,
+    m.addressed,
+    m.left_out,
+    m.producer_no,
+    CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END,
+    COALESCE(v.attempts, d.attempts, o.attempts, 0),
+    COALESCE(v.at_ms, d.died_ms, o.changed_ms, 0),
+    COALESCE(o.next_ms, 0),
+    COALESCE(v.status_code, d.status_code, o.status_code, 0),
+    COALESCE(d.reason, o.error),
+    COALESCE(d.reason_code, 0),
+    COALESCE(o.given_back, 0),
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+FROM chain
+JOIN messages m
+  ON m.channel_no = ?
+  AND m.id = chain.id
+JOIN consumers c
+  ON c.no = ?
+JOIN channels ch
+  ON ch.no = c.channel_no
+LEFT JOIN consumer_facts f
+  ON f.consumer_no = c.no
+LEFT JOIN holds h
+  ON h.consumer_no = c.no
+LEFT JOIN paces p
+  ON p.consumer_no = c.no
+LEFT JOIN marks w
+  ON w.consumer_no = c.no
+LEFT JOIN deliveries v
+  ON v.consumer_no = c.no
+  AND v.message_id = m.id
+LEFT JOIN dead_jobs d
+  ON d.consumer_no = c.no
+  AND d.message_id = m.id
+LEFT JOIN open_jobs o
+  ON o.consumer_no = c.no
+  AND o.message_id = m.id
+WHERE v.message_id IS NULL
+  AND (d.message_id IS NULL OR (? = 1 AND d.disposal <> 2))
+  AND (m.audience > ? OR m.id > ?)
+  AND (m.addressed IS NULL OR SUBSTR(HEX(m.addressed), ?, 1) IN (?...))
+  AND NOT (m.left_out IS NOT NULL AND SUBSTR(HEX(m.left_out), ?, 1) IN (?...))
+ORDER BY chain.depth DESC
+LIMIT 1;
 
 WITH RECURSIVE line (producer_no, channel_no, due_ms) AS (
     SELECT *

@@ -191,6 +191,18 @@ func (k *Keeper) Known() map[uint32]durable.Hold {
 	return out
 }
 
+// KnownOf returns the hold of a consumer that this broker knows, and whether the store has it, too; ok is
+// false where there is none. It asks nobody.
+func (k *Keeper) KnownOf(consumer uint32) (h durable.Hold, stored, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := k.known[consumer]
+	if e == nil || k.rest(e) <= 0 {
+		return durable.Hold{}, false, false
+	}
+	return e.Hold, e.stored, true
+}
+
 // End ends the holds of consumers: a person wants their jobs to be sent.
 func (k *Keeper) End(ctx context.Context, consumers ...uint32) error {
 	if err := k.o.Store.EndHolds(ctx, consumers); err != nil {

@@ -96,7 +96,7 @@ type Committer struct {
 	unacknowledged chan struct{} // capacity 1: stored is not empty
 }
 
-// Options of New. The three functions may be nil.
+// Options of New. The functions may be nil.
 type Options struct {
 	Store   Store
 	Queue   Queue
@@ -109,6 +109,8 @@ type Options struct {
 	Node func() int
 	// Answered is told of jobs that ended with a response, or dead. It may not block.
 	Answered func(consumer uint32, id ident.ID)
+	// Noted is told of the outcomes just stored, which it must not keep. It may not block.
+	Noted func(outcomes []durable.Outcome)
 }
 
 // New returns a committer. No outcome is stored before Run.
@@ -320,6 +322,8 @@ func (o *Committer) record(ctx context.Context, batch []Result) error {
 	if err != nil {
 		o.options.Log.Error("outcomes were not stored; their leases will end and the jobs are tried again", "outcomes",
 			len(batch), "error", err)
+	} else if o.options.Noted != nil {
+		_ = guard.Do("notes of outcomes", func() error { o.options.Noted(rows); return nil })
 	}
 	return err
 }

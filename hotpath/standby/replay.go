@@ -135,6 +135,9 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 	all := make([]fate, len(entries))
 	for i, e := range entries {
 		all[i].Entry = e
+		if !e.Lost {
+			r.s.names.add(e.Msg.ChannelNo, e.Msg.Key)
+		}
 	}
 	r.began, r.seen = time.Since(start), r.s.node.Clock()
 	wait := replayPause
@@ -369,6 +372,9 @@ func (r *replay) advance(all []fate) {
 		}
 		if !f.hold {
 			delete(r.poisoned, f.Receipt)
+		}
+		if !f.hold && !f.Lost {
+			r.s.names.remove(f.Msg.ChannelNo, f.Msg.Key)
 		}
 	}
 	r.journal.Settle(entries)

@@ -57,6 +57,7 @@ type Standby struct {
 	log       *slog.Logger
 	pulse     *pulse
 	waits     budgets
+	names     names
 
 	mu     sync.Mutex
 	limbo  map[uint32]int   // messages with an ordering key that are on their way into the journal, by channel

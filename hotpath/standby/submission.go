@@ -184,7 +184,16 @@ func (sub *Submission) journal() error {
 	if len(records) == 0 {
 		return nil
 	}
+	named := &sub.s.names
+	for _, r := range records {
+		named.add(r.Msg.ChannelNo, r.Msg.Key) // before a replay can settle it
+	}
 	receipts, err := j.Append(records)
+	if err != nil {
+		for _, r := range records {
+			named.remove(r.Msg.ChannelNo, r.Msg.Key)
+		}
+	}
 	if err != nil && sub.store == nil && !errors.Is(err, journal.ErrUnsure) {
 		sub.giveBack(index) // nothing is on disk, and the committer never had them
 		return err

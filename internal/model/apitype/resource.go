@@ -66,10 +66,17 @@ type Consumer struct {
 	State          string `json:"State"`       // "ACTIVE", "PAUSED", "DEAD" or "GONE"
 	StateReason    string `json:"StateReason"` // "" of an active consumer
 	StateChangedAt Time   `json:"StateChangedAt"`
-	// The consumer asked for no jobs until then (Retry-After), or takes no access token; absent: it is not
-	// held. HeldBy is the answer that began it.
-	HeldUntil      *Time  `json:"HeldUntil,omitempty"`
-	HeldBy         string `json:"HeldBy,omitempty"`
+	// HeldBy is what holds all jobs of the consumer, a code of its why; absent: nothing does. HeldUntil is
+	// when that ends by itself.
+	HeldUntil *Time  `json:"HeldUntil,omitempty"`
+	HeldBy    string `json:"HeldBy,omitempty"`
+	// What the last attempts have shown, of all brokers, up to a second late. Absent: there was none.
+	LastAttemptAt *Time  `json:"LastAttemptAt,omitempty"` // end of the last attempt
+	LastSuccessAt *Time  `json:"LastSuccessAt,omitempty"` // of the last one that delivered
+	LastStatus    int    `json:"LastStatus,omitempty"`    // answer to the last attempt
+	LastError     string `json:"LastError,omitempty"`     // why the last attempt failed
+	LastClaimAt   *Time  `json:"LastClaimAt,omitempty"`   // last claim, list or move of a worker
+
 	Rate           string `json:"Rate"`                     // "NORMAL", "SLOW" or "HEARTBEAT"
 	CurrentRate    string `json:"CurrentRate,omitempty"`    // of an adaptive consumer that is slowed down: "12/1s"
 	Queued         *int   `json:"Queued,omitempty"`         // jobs that wait, without those in flight

@@ -88,6 +88,11 @@ var routes = []Route{
 	{"POST", "/channel/{channel}/message/{message}/re-trigger", none, accepted},
 	{"POST", "/channel/{channel}/message/{message}/job/{job}/re-trigger", none, accepted},
 
+	{"GET", "/channel/{channel}/consumer/{consumer}/why", none, ok(Why{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}/job/{job}/why", none, ok(Why{})},
+	{"GET", "/channel/{channel}/message/{message}/why", none, ok(Why{})},
+	{"GET", "/channel/{channel}/scheduled-message/{scheduled}/why", none, ok(Why{})},
+
 	{"GET", "/channel/{channel}/consumer/{consumer}/queued-jobs", none, ok(QueuedJobs{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/job/{job}", Body{MediaJSON, MoveRequest{}},
 		[]Answer{{202, Body{MediaJSON, MoveResult{}}}}},

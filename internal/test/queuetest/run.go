@@ -47,6 +47,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"a lease that was not used is not counted", unusedLeaseIsNotCounted},
 		{"the concurrency counts the leases of all brokers", concurrencyCountsLeases},
 		{"a held consumer gets no leases", heldGetsNothing},
+		{"the outlook says what keeps jobs back, and changes nothing", outlookSaysWhy},
+		{"the outlook knows parked jobs and the place of a job", outlookKnowsPlaces},
 		{"retries get their share while first attempts wait", retriesGetTheirShare},
 		{"retries take no room of first attempts", retriesTakeNoRoom},
 

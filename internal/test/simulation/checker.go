@@ -52,6 +52,7 @@ import (
 //	    never answer, their jobs are dead after as many as the policy has
 //	I25 a job that was purged is not given out again until it is redriven, and no job is
 //	    purged that is in flight
+//	I26 each open job that is not in flight has a reason, which is true
 //
 // I11, resources, and I10 under faults are not for a simulation.
 

@@ -281,4 +281,10 @@ func (p *queuePair) compare(ctx context.Context) {
 	require.Equal(p.t, want, got)
 	_, wrong := p.model.Structure()
 	require.Empty(p.t, wrong)
+	limits := redisq.Limits{Rate: redisq.Rate{N: 2, Per: 50 * time.Millisecond}, Concurrency: 2}
+	for _, job := range []ident.ID{none, p.known()} {
+		outlook, err := p.real.Outlook(ctx, 1, job, limits)
+		require.NoError(p.t, err)
+		require.Equal(p.t, p.model.Outlook(p.now.UnixMilli(), job, limits), outlook)
+	}
 }

@@ -223,6 +223,7 @@ func (w *world) run() {
 	w.acting.Go(w.purge)
 	w.acting.Go(w.bulk)
 	w.acting.Go(w.beGreedy)
+	w.acting.Go(w.wonder)
 
 	time.Sleep(w.plan.active)
 	w.quiet()

@@ -25,7 +25,8 @@ type OpenInsert func(t *testing.T, s *durable.Store, channelNo uint32, ids ...id
 func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInsert) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
 		catalogueTests, extentTests, nodeTests, insertTests, guardTests, keyTests, readTests, outcomeTests, deadTests,
-		scanTests, purgeTests, stateTests, expiryTests, orderTests, paceTests, holdTests, keptLeaseTests, alertTests,
+		scanTests, purgeTests, stateTests, expiryTests, orderTests, paceTests, holdTests, whyTests, keptLeaseTests,
+		alertTests,
 		deleteTests, identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,
 		recipientTests, sinceTests, ackTests, storedTests, replayTests, endingTests, listTests,
 	} {

@@ -137,19 +137,23 @@ func (m Members) Missing() (missing []string) {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// walk calls f with each member of the structs in t, and whether v, JSON of that type, has it.
-func walk(t reflect.Type, v any, f func(member string, has bool)) {
+// walk calls f with each member of the structs in t, and whether v, JSON of that type, has it. within are
+// the structs around: one that contains itself ends where v does.
+func walk(t reflect.Type, v any, f func(member string, has bool), within ...reflect.Type) {
 	switch {
 	case t.Kind() == reflect.Pointer:
-		walk(t.Elem(), v, f)
+		walk(t.Elem(), v, f, within...)
 	case t.Implements(marshaler): // a text
 	case t.Kind() == reflect.Slice:
 		elements, _ := v.([]any)
 		for _, e := range append(elements, nil) {
-			walk(t.Elem(), e, f)
+			walk(t.Elem(), e, f, within...)
 		}
 	case t.Kind() == reflect.Struct:
 		object, _ := v.(map[string]any)
+		if object == nil && slices.Contains(within, t) {
+			return
+		}
 		for _, field := range reflect.VisibleFields(t) {
 			if field.Anonymous {
 				continue
@@ -161,7 +165,7 @@ func walk(t reflect.Type, v any, f func(member string, has bool)) {
 			name := Name(field)
 			member, has := object[name]
 			f(owner.Name()+"."+name, has)
-			walk(field.Type, member, f)
+			walk(field.Type, member, f, append(slices.Clip(within), t)...)
 		}
 	}
 }
