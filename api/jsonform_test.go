@@ -261,3 +261,14 @@ func TestFormsOfOtherRoutesTakeJSONToo(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkJSONForm(b *testing.B) {
+	body := []byte(`{"ID":"k","Name":"orders","CallbackURL":"http://127.0.0.1/","Token":"t","Policy":{"MaxRetries":3,` +
+		`"Timeout":"5s","Ordered":true},"Queued":7}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := consumerBody.parseJSON(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

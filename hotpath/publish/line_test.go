@@ -227,14 +227,25 @@ func requireStrict(t *testing.T, line []byte) {
 	}
 }
 
+// A payload of 1 KiB, as text and as the JSON that most producers send: each quote of it is escaped.
 func BenchmarkBatchLine(b *testing.B) {
-	line := []byte(`{"MessageID":"m-1","Priority":7,"Payload":"` + string(bytes.Repeat([]byte("x"), 1024)) + `"}`)
-	b.SetBytes(int64(len(line)))
-	b.ReportAllocs()
-	for b.Loop() {
-		var l Draft
-		if err := l.line(line); err != nil {
-			b.Fatal(err)
-		}
+	order := `{"order":17,"customer":"c-29","lines":[{"sku":"a-1","amount":2,"price":"3.50"}],"note":"as soon as possible"},`
+	inside, err := json.Marshal("[" + strings.Repeat(order, 1024/len(order)) + "0]")
+	require.NoError(b, err)
+	for name, payload := range map[string]string{
+		"text": `"` + strings.Repeat("x", 1024) + `"`,
+		"JSON": string(inside),
+	} {
+		b.Run(name, func(b *testing.B) {
+			line := []byte(`{"MessageID":"m-1","Priority":7,"Payload":` + payload + `}`)
+			b.SetBytes(int64(len(line)))
+			b.ReportAllocs()
+			for b.Loop() {
+				var l Draft
+				if err := l.line(line); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -169,3 +169,14 @@ func TestAParameterThatOccursTwiceIsRefused(t *testing.T) {
 	args.Parse("after=a&limit=1&after=b")
 	require.ErrorContains(t, eachOnce(&args, "limit", "after"), "invalid_query")
 }
+
+func BenchmarkClaimBody(b *testing.B) {
+	var args fasthttp.Args
+	body := []byte(`{"Limit":100,"Wait":"20s","Timeout":60}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parseClaim(&args, body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -212,3 +212,13 @@ func TestABulkPausesForClients(t *testing.T) {
 	require.Equal(t, 20*time.Millisecond, courtesy(1, 10*time.Millisecond))
 	require.Equal(t, 250*time.Millisecond, courtesy(9, time.Second))
 }
+
+func BenchmarkObject(b *testing.B) {
+	line := []byte(`{"name":"Ada","mail":"ada@example.com","amount":3.50,"tags":["a","b"],"note":"\"soon\"\n"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := object(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -134,3 +134,18 @@ func FuzzParse(f *testing.F) {
 		require.True(t, Equal(m, m))
 	})
 }
+
+// An event with 1 KiB of data.
+func BenchmarkParse(b *testing.B) {
+	data := `{"order":17,"customer":"c-29","lines":[{"sku":"a-1","amount":2,"price":"3.50"}],"note":"as soon as possible"},`
+	event := []byte(`{"id":"1","source":"/shop","type":"com.example.order.created","specversion":"1.0",` +
+		`"datacontenttype":"application/json","time":"2026-01-31T15:04:05Z","data":[` +
+		strings.Repeat(data, 1024/len(data)) + `0]}`)
+	b.SetBytes(int64(len(event)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(event); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
