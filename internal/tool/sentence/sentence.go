@@ -11,9 +11,10 @@ var names = map[string]bool{
 	"cluster": true,
 	"coding":  true, "console": true, "consumerstate": true, "cron": true, "durable": true, "egress": true,
 	"exchange": true,
-	"guard":    true, "hotpath": true, "ident": true, "intake": true, "jobs": true, "journal": true, "policy": true,
-	"pull": true,
-	"push": true, "quota": true, "reaper": true, "redisq": true, "seedfile": true, "share": true, "statusevents": true,
+	"guard":    true, "hotpath": true, "ident": true, "intake": true, "jobs": true, "journal": true, "jsonread": true,
+	"policy": true,
+	"pull":   true,
+	"push":   true, "quota": true, "reaper": true, "redisq": true, "seedfile": true, "share": true, "statusevents": true,
 }
 
 // Of returns the text of an error without the names of packages; "" for nil.
