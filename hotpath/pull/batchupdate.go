@@ -2,8 +2,6 @@ package pull
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"strconv"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/jsontext"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -62,19 +61,15 @@ func (p *Puller) update(ctx context.Context, ch *catalogue.Channel, k *durable.C
 	return u
 }
 
-func parseUpdates(body []byte) ([]update, error) {
+var errUpdatesBody = problem.New(400, "invalid_body",
+	`The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
+
+func parseUpdates(body []byte) (updates []update, err error) {
 	updates, ok := plainUpdates(body)
-	if !ok {
-		invalid := problem.New(400, "invalid_body",
-			`The body must be a JSON object like {"Updates":[{"ID":"...","Lease":"...","NextState":"DELIVERED"}]}.`)
-		var err error
-		if updates, err = anyUpdates(body); errors.Is(err, errNoObject) || err == nil && updates == nil {
-			return nil, invalid
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	if len(updates) > maxUpdates {
+	switch {
+	case !ok:
+		return anyUpdates(body)
+	case len(updates) > maxUpdates:
 		return nil, errTooMany
 	}
 	return updates, nil
@@ -87,51 +82,52 @@ var (
 	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay", "Failed"}
 )
 
-// anyUpdates reads the body of a batch update in any valid JSON form. It refuses unknown members:
-// if a misspelt Lease were ignored, the update of a worker that lost the job would be accepted.
+// anyUpdates reads the body of a batch update in any valid JSON form. It refuses unknown members: if a
+// misspelt Lease were ignored, the update of a worker that lost the job would be accepted.
 func anyUpdates(body []byte) (updates []update, err error) {
-	if !json.Valid(body) {
-		return nil, errNoObject
-	}
-	err = eachMember(body, updatesMembers, func(_ string, value []byte) error {
-		var entries []json.RawMessage
-		if json.Unmarshal(value, &entries) != nil {
-			return errNoObject
-		}
-		if len(entries) > maxUpdates {
-			return errTooMany
-		}
-		updates = make([]update, len(entries))
-		for i, entry := range entries {
-			if err := eachMember(entry, updateMembers, updates[i].set); err != nil {
-				return err
+	r := jsonread.Open(body)
+	defer r.Close()
+	err = eachMember(r, updatesMembers, func(string) error {
+		updates = []update{}
+		return r.Array(func() error {
+			if len(updates) == maxUpdates {
+				return errTooMany
 			}
-		}
-		return nil
+			updates = append(updates, update{})
+			u := &updates[len(updates)-1]
+			return eachMember(r, updateMembers, func(member string) error { return u.read(r, member) })
+		})
 	})
-	return updates, err
+	if err == nil {
+		err = r.End()
+	}
+	if err == nil && updates == nil {
+		err = errUpdatesBody
+	}
+	return updates, unread(err, errUpdatesBody)
 }
 
-func (u *update) set(member string, value []byte) error {
-	var to any
+// read reads the value of a member.
+func (u *update) read(r *jsonread.Reader, member string) (err error) {
+	var text []byte
 	switch member {
 	case "ID":
-		to = &u.ID
+		text, err = r.Text()
+		u.ID = string(text)
 	case "Lease":
-		to = &u.Lease
+		text, err = r.Text()
+		u.Lease = string(text)
 	case "NextState":
-		to = &u.NextState
+		text, err = r.Text()
+		u.NextState = string(text)
 	case "IncrementalTimeout":
-		to = &u.IncrementalTimeout
+		u.IncrementalTimeout, err = r.Int()
 	case "Delay":
-		to = &u.Delay
+		u.Delay, err = r.Int()
 	case "Failed":
-		to = &u.Failed
+		u.Failed, err = r.Bool()
 	}
-	if json.Unmarshal(value, to) != nil {
-		return errNoObject
-	}
-	return nil
+	return err
 }
 
 // An updating is one batch update under way. errs[i] is the answer to entry i; nil means 202.

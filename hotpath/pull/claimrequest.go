@@ -1,7 +1,6 @@
 package pull
 
 import (
-	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
 )
 
@@ -51,23 +51,27 @@ func parseClaim(args *fasthttp.Args, body []byte) (claimRequest, error) {
 	if len(body) == 0 {
 		return q, nil
 	}
-	if !json.Valid(body) {
-		return q, errClaimBody
-	}
-	err := eachMember(body, claimMembers, func(member string, value []byte) error {
-		name, text := strings.ToLower(member), string(value)
+	r := jsonread.Open(body)
+	defer r.Close()
+	err := eachMember(r, claimMembers, func(member string) error {
+		name := strings.ToLower(member)
 		if name == "limit" && args.Has(limitIn(args)) || args.Has(name) {
 			return problem.Newf(400, "duplicate_field", "%s stands in the query and in the body.", name)
 		}
-		if name == "wait" && json.Unmarshal(value, &text) != nil {
-			text = string(value) // not a JSON string: parse the raw value
+		read := r.Value
+		if name == "wait" && r.Kind() == '"' {
+			read = r.Text
 		}
-		return q.set(name, text)
+		text, err := read()
+		if err == nil {
+			err = q.set(name, string(text))
+		}
+		return err
 	})
-	if errors.Is(err, errNoObject) {
-		return q, errClaimBody
+	if err == nil {
+		err = r.End()
 	}
-	return q, err
+	return q, unread(err, errClaimBody)
 }
 
 // eachOnce refuses a query in which one of the named parameters occurs twice: a proxy may have read

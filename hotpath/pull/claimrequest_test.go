@@ -57,7 +57,12 @@ func TestAClaimIsAskedForInTheQueryOrInTheBody(t *testing.T) {
 		{"", `"Limit"`, "invalid_body", "JSON object"},
 		{"", `{"Limit":5`, "invalid_body", "JSON object"},
 		{"", `{"Limit":5,}`, "invalid_body", "JSON object"},
-		{"", `{"Limit":05}`, "invalid_body", "JSON object"},
+		{"", `{"Limit":05}`, "invalid_limit", "integer"},
+		{"", `{"Limit":50x}`, "invalid_body", "JSON object"},
+		{"", `{"Limit":5,"Wait":"\ud800"}`, "invalid_body", "half of a surrogate pair"},
+		{"", "{\"Limit\":5,\"Wait\":\"\xff\"}", "invalid_body", "not UTF-8"},
+		{"", `{"Limit":5,"\u004cimit":5}`, "invalid_body", "Limit twice"},
+		{"", `{"Wait":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + "}", "invalid_body", "JSON object"},
 		{"", `{"Limit":5}{}`, "invalid_body", "JSON object"},
 		{"", `{Limit:5}`, "invalid_body", "JSON object"},
 		{"", `{"Limt":5}`, "invalid_body",
@@ -147,6 +152,10 @@ func TestAnUpdateWithAMemberThatIsNotKnownIsRefused(t *testing.T) {
 		`{"Updates":[]}{}`:                                               "JSON object",
 		`{"Updates":[{"ID":1}]}`:                                         "JSON object",
 		`{"Updates":[{"Delay":1.5}]}`:                                    "JSON object",
+		`{"Updates":[{"ID":"\ud800"}]}`:                                  "half of a surrogate pair",
+		`{"Updates":[{"\udfff":"a"}]}`:                                   "half of a surrogate pair",
+		"{\"Updates\":[{\"ID\":\"\xff\"}]}":                              "not UTF-8",
+		`{"Updates":[{"ID":"a","\u0049D":"b"}]}`:                         "ID twice",
 	} {
 		_, err := parseUpdates([]byte(body))
 		require.Error(t, err, body)

@@ -14,23 +14,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-func FuzzUpdates(f *testing.F) {
-	for _, s := range []string{`{"Updates":[{"ID":"06gvk862do000000000g","Lease":"x.1","NextState":"DELIVERED"}]}`,
-		`{"Updates":[]}`, `{"Updates":null}`, `{"Updates":[{"Delay":1e99}]}`, `[[[[`,
-		`{"Updates":[{"IncrementalTimeout":-9223372036854775808}]} {}`} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		updates, err := parseUpdates(body)
-		if err != nil {
-			require.Equal(t, 400, problem.From(err).Status)
-			return
-		}
-		require.True(t, json.Valid(body))
-		require.LessOrEqual(t, len(updates), maxUpdates)
-	})
-}
-
 func FuzzClaimQuery(f *testing.F) {
 	for _, s := range []string{"limit=1&wait=20s&timeout=60", "wait=5", "wait=-1ns", "limit=99999999999999999999",
 		"timeout=604801", "wait=2562047h47m17s", "limit=%00", "wait=1e9s", "limit=1&limit=2"} {

@@ -1,59 +1,64 @@
 package pull
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 )
-
-// errNoObject reports a JSON value that is not an object. The caller answers with the expected
-// form.
-var errNoObject = errors.New("hotpath: not a JSON object")
 
 // otherNames are names in lower case by which known members are taken, too.
 var otherNames = map[string]string{"size": "Limit"}
 
-// eachMember calls f for every member of a JSON object, with the member's name as known spells it.
-// Names match in any case, as in encoding/json. A null member counts as absent. An unknown or
+// eachMember calls f for every member of the object that comes next, with the member's name as known
+// spells it; f reads the value. Names match in any case. A null member counts as absent. An unknown or
 // repeated member is refused, because ignoring it would silently drop a change that the client
-// requested. text must be valid JSON.
-func eachMember(text []byte, known []string, f func(name string, value []byte) error) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return errNoObject
-	}
+// requested.
+func eachMember(r *jsonread.Reader, known []string, f func(name string) error) error {
 	var seen uint64 // by index in known
-	for dec.More() {
-		t, err := dec.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return errNoObject
-		}
-		other := otherNames[strings.ToLower(name)]
-		i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) || k == other })
-		if i < 0 {
-			return unknownMember(name, known)
-		}
-		if seen&(1<<i) != 0 {
+	return r.Object(func(name []byte) error {
+		i := indexOf(known, name)
+		switch {
+		case i < 0:
+			return unknownMember(string(name), known)
+		case seen>>i&1 != 0:
 			return problem.Newf(400, "invalid_body", "The body has %s twice in one object.", known[i])
 		}
 		seen |= 1 << i
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return errNoObject
+		if r.Null() {
+			return nil
 		}
-		if string(value) == "null" {
-			continue
-		}
-		if err := f(known[i], value); err != nil {
-			return err
+		return f(known[i])
+	})
+}
+
+// indexOf returns the index of a member in known, -1 for none.
+func indexOf(known []string, name []byte) int {
+	for i, k := range known {
+		if k == string(name) { // nearly always
+			return i
 		}
 	}
-	return nil
+	other := otherNames[strings.ToLower(string(name))]
+	for i, k := range known {
+		if strings.EqualFold(k, string(name)) || k == other {
+			return i
+		}
+	}
+	return -1
+}
+
+// unread returns the refusal of a body with an error of its reader. form says what is expected.
+func unread(err, form error) error {
+	var wrong *jsonread.Error
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Reason == "":
+		return form
+	}
+	return problem.New(400, "invalid_body", "The body "+wrong.Reason+".")
 }
 
 // longestName bounds the shown part of an unknown member's name, in bytes.

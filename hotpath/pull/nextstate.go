@@ -1,12 +1,12 @@
 package pull
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 )
 
 // MaxIncrementalTimeout bounds IncrementalTimeout, in seconds: a week.
@@ -35,24 +35,25 @@ func parseTransition(body []byte) (transition, error) {
 	case `{"NextState":"DELIVERED"}`:
 		return transition{next: "DELIVERED"}, nil
 	}
-	if !json.Valid(body) {
-		return transition{}, errMoveBody
-	}
 	var t transition
-	err := eachMember(body, moveMembers, func(member string, value []byte) error {
-		err := t.all.set(member, value)
+	r := jsonread.Open(body)
+	defer r.Close()
+	err := eachMember(r, moveMembers, func(member string) error {
+		err := t.all.read(r, member)
 		switch {
-		case err != nil && member == "IncrementalTimeout":
+		case !errors.Is(err, jsonread.ErrForm):
+		case member == "IncrementalTimeout":
 			return errTimeout
-		case err != nil && member == "Delay":
+		case member == "Delay":
 			return errDelay
 		}
 		return err
 	})
-	if errors.Is(err, errNoObject) {
-		return transition{}, errMoveBody
-	} else if err != nil {
-		return transition{}, err
+	if err == nil {
+		err = r.End()
+	}
+	if err != nil {
+		return transition{}, unread(err, errMoveBody)
 	}
 	t.next = t.all.NextState
 	if err := t.check(); err != nil {

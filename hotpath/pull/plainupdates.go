@@ -9,7 +9,7 @@ import (
 
 // plainUpdates is the fast parser for the usual form of a batch update: exact member names, ASCII
 // strings without escapes, whole numbers, no repeated member. ok is false for any other body, valid
-// or not. encoding/json, which takes about seven times as long, then reads it.
+// or not. anyUpdates, which takes about four times as long, then reads it.
 func plainUpdates(body []byte) (updates []update, ok bool) {
 	r := plainReader{jsontext.Cursor{Text: body}}
 	if !r.token('{') || r.name() != "Updates" || !r.token('[') {

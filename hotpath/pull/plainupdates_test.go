@@ -5,35 +5,46 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-// FuzzPlainUpdates compares what plainUpdates takes with what encoding/json makes of it.
-func FuzzPlainUpdates(f *testing.F) {
+// FuzzUpdates compares what is accepted with what encoding/json makes of it.
+func FuzzUpdates(f *testing.F) {
 	for _, s := range []string{
 		`{"Updates":[{"ID":"06gvk862do000000000g","Lease":"x.1","NextState":"DELIVERED"}]}`,
 		` { "Updates" : [ { "ID":"a" , "Delay" : 7 } , {"IncrementalTimeout":0,"Lease":""} ] } `,
 		`{"Updates":[]}`, `{"Updates":[{}]}`, `{"Updates":[{"ID":"a"},]}`, `{"Updates":[{"Delay":01}]}`,
 		`{"Updates":[{"Delay":-1}]}`,
-		`{"Updates":[{"ID":"a","ID":"b"}]}`, `{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`,
-		`{"Updates":[{"ID":null}]}`,
+		`{"Updates":[{"ID":"a","ID":"b"}]}`, `{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061\ud83d\ude00"}]}`,
+		`{"Updates":[{"ID":null,"Failed":true}]}`,
+		`{"Updates":null}`, `{"Updates":[{"Delay":1e99}]}`, `[[[[`, `{"Updates":[{"ID":"\ud800"}]}`,
+		`{"Updates":[{"IncrementalTimeout":-9223372036854775808}]} {}`, "{\"Updates\":[{\"ID\":\"\xff\"}]}",
 		`{"Updates":[]}{}`, `{"Updates":[],"Updates":[{}]}`, `{"Updates":[{"Delay":1e3}]}`, `{"Updates":[{"ID":"a"}`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, ok := plainUpdates(body)
-		if !ok {
+		got, err := parseUpdates(body)
+		if err != nil {
+			require.Equal(t, 400, problem.From(err).Status)
 			return
 		}
+		require.LessOrEqual(t, len(got), maxUpdates)
+		require.True(t, utf8.Valid(body))
 		var want struct{ Updates []update }
 		require.NoError(t, json.Unmarshal(body, &want))
 		require.Equal(t, want.Updates, got)
+		slowly, err := anyUpdates(body)
+		require.NoError(t, err)
+		require.Equal(t, want.Updates, slowly)
 	})
 }
 
-func TestUpdatesThatAreNotPlainAreLeftToEncodingJSON(t *testing.T) {
+func TestUpdatesThatAreNotPlainAreReadInAnyForm(t *testing.T) {
 	for _, body := range []string{`{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061"}]}`,
 		`{"updates":[{"ID":"a","Lease":null}]}`, `{"Updates":[{"ID":"a","Delay":null}]}`} {
 		_, plain := plainUpdates([]byte(body))
@@ -42,8 +53,11 @@ func TestUpdatesThatAreNotPlainAreLeftToEncodingJSON(t *testing.T) {
 		require.NoError(t, err, body)
 		require.Equal(t, []update{{ID: "a"}}, updates, body)
 	}
-	many := `{"Updates":[` + strings.Repeat(`{},`, maxUpdates) + `{}]}`
-	_, err := parseUpdates([]byte(many))
+	many := `{"Updates":[` + strings.Repeat(`{},`, maxUpdates-1) + `{}]}`
+	updates, err := parseUpdates([]byte(many))
+	require.NoError(t, err)
+	require.Len(t, updates, maxUpdates)
+	_, err = parseUpdates([]byte(strings.Replace(many, `{}`, `{},{}`, 1)))
 	require.ErrorContains(t, err, "at most")
 }
 
