@@ -5,13 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
 	"mime"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/penstock-broker/penstock/internal/tool/jsontext"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 )
 
 // An event is an event without its form.
@@ -172,42 +171,37 @@ func parse(text []byte) (*event, error) {
 	if !utf8.Valid(text) {
 		return nil, refuse("the event is not UTF-8.")
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errNotJSON
-	}
+	r := jsonread.OpenCarried(text)
+	defer r.Close()
 	e := &event{attributes: map[string]string{}}
 	seen := map[string]bool{}
 	contentType, size := "", 0
-	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, errNotJSON
-		}
+	err := r.Object(func(member []byte) error {
+		name := string(member)
 		if seen[name] {
-			return nil, refuse("the event has a member twice.")
+			return refuse("the event has a member twice.")
 		}
 		seen[name] = true
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, errNotJSON
+		value, err := r.Value()
+		if err != nil {
+			return err
 		}
 		if name != "data" && name != "data_base64" {
 			if size += len(name) + len(value); size > maxAttributes {
-				return nil, errAttributes
+				return errAttributes
 			}
 		}
-		if err := e.member(name, value, &contentType); err != nil {
-			return nil, err
-		}
+		return e.member(name, value, &contentType)
+	})
+	if err == nil {
+		err = r.End()
 	}
-	if _, err := d.Token(); err != nil {
+	var wrong *jsonread.Error
+	if errors.As(err, &wrong) {
 		return nil, errNotJSON
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errNotJSON
+	if err != nil {
+		return nil, err
 	}
 	if seen["data"] && seen["data_base64"] {
 		return nil, refuse("the event has both data and data_base64.")
@@ -220,30 +214,32 @@ func parse(text []byte) (*event, error) {
 }
 
 // member reads a member of an event as JSON.
-func (e *event) member(name string, value json.RawMessage, contentType *string) error {
+func (e *event) member(name string, value []byte, contentType *string) error {
 	switch name {
 	case "data":
 		e.data, e.hasData = value, true
 		return nil
 	case "data_base64":
-		var text string
-		if err := json.Unmarshal(value, &text); err != nil {
+		if value[0] != '"' {
 			return refuse("data_base64 must be a string.")
 		}
-		data, err := base64.StdEncoding.DecodeString(text)
+		text, err := jsonread.Unquote(value)
+		if err == nil {
+			e.data, err = base64.StdEncoding.AppendDecode(nil, text)
+		}
 		if err != nil {
 			return refuse("data_base64 is not base64.")
 		}
-		e.data, e.hasData = data, true
+		e.hasData = true
 		return nil
 	}
 	if string(value) == "null" {
 		return nil
 	}
-	if value[0] == '"' && !jsontext.Paired(value) {
+	text, ok, err := attribute(value)
+	if err != nil {
 		return refuse("the attribute %.64q has half of a surrogate pair.", name)
 	}
-	text, ok := attribute(value)
 	if !ok || value[0] != '"' && (name == "datacontenttype" || isText(name)) {
 		return refuse("the attribute %.64q must be a string, an integer or true or false, and a string where the "+
 			"specification says so.", name)
@@ -269,17 +265,17 @@ func isText(name string) bool {
 }
 
 // attribute returns the canonical text of the value of an attribute.
-func attribute(value json.RawMessage) (text string, ok bool) {
+func attribute(value []byte) (text string, ok bool, err error) {
 	switch c := value[0]; {
 	case c == '"':
-		err := json.Unmarshal(value, &text)
-		return text, err == nil
+		unquoted, err := jsonread.Unquote(value)
+		return string(unquoted), true, err
 	case c == 't' || c == 'f':
-		return string(value), true
+		return string(value), true, nil
 	case c == '-' || c >= '0' && c <= '9':
-		return string(value), !bytes.ContainsAny(value, ".eE")
+		return string(value), !bytes.ContainsAny(value, ".eE"), nil
 	}
-	return "", false
+	return "", false, nil
 }
 
 // finish sets the type of the data, and takes a JSON string for the text in it where the data is not
@@ -294,8 +290,9 @@ func (e *event) finish(contentType string, inJSON bool) {
 	if contentType != "" {
 		e.setType(contentType)
 	}
-	var text string
-	if inJSON && !isJSON(e.mediaType) && json.Unmarshal(e.data, &text) == nil {
-		e.data = []byte(text)
+	if inJSON && !isJSON(e.mediaType) && e.data[0] == '"' {
+		if text, err := jsonread.Unquote(e.data); err == nil { // else it has half of a surrogate pair
+			e.data = text
+		}
 	}
 }
