@@ -2,16 +2,15 @@ package api
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
-	"github.com/penstock-broker/penstock/internal/tool/jsontext"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 )
 
 // A bodyKind is what the body of a PUT or POST may have, as a form or as JSON. In JSON the members are
@@ -46,84 +45,81 @@ func (k *bodyKind) parseJSON(body []byte) (document, error) {
 		return document{}, errFormSize
 	case len(text) == 0, len(k.fields) == 0 && string(text) == "null": // of clients that always send something
 		return d, nil
-	case !utf8.Valid(text):
-		return document{}, badJSON("The body must be UTF-8.")
-	case !json.Valid(text):
-		return document{}, badJSON("The body must be one JSON object and nothing after it.")
 	}
-	r := jsonReader{kind: k, into: &d, seen: map[string]bool{}}
-	if err := eachMember(text, r.member); err != nil {
+	r := jsonReader{Reader: jsonread.Open(text), kind: k, into: &d, seen: map[string]bool{}}
+	defer r.Close()
+	if kind := r.Kind(); kind != '{' && kind != 0 {
+		return document{}, errNoObject
+	}
+	err := r.Object(r.member)
+	if err == nil {
+		err = r.End()
+	}
+	var wrong *jsonread.Error
+	switch {
+	case err == nil:
+		return d, nil
+	case !errors.As(err, &wrong):
 		return document{}, err
+	case wrong.Reason != "":
+		return document{}, badJSON("The body %s.", wrong.Reason)
 	}
-	return d, nil
+	return document{}, badJSON("The body must be one JSON object and nothing after it.")
 }
 
-// eachMember calls f for each member of an object. text is valid JSON.
-func eachMember(text []byte, f func(name string, value []byte) error) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return badJSON(`The body, and Policy in it, must be a JSON object such as {"Name":"orders"}.`)
-	}
-	for dec.More() {
-		t, err := dec.Token()
-		name, ok := t.(string)
-		var value json.RawMessage
-		if err != nil || !ok || dec.Decode(&value) != nil {
-			return badJSON("The body must be one JSON object.")
-		}
-		if err := f(name, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+var errNoObject = badJSON(`The body, and Policy in it, must be a JSON object such as {"Name":"orders"}.`)
 
 // A jsonReader reads the members of one body.
 type jsonReader struct {
+	*jsonread.Reader
 	kind *bodyKind
 	into *document
 	seen map[string]bool // by name in lower case
 }
 
 // member reads a member of the body.
-func (r *jsonReader) member(name string, value []byte) error {
+func (r *jsonReader) member(name []byte) error {
 	k := r.kind
-	if field := find(k.fields, name); field != "" {
-		return r.set(field, value)
+	if field := find(k.fields, string(name)); field != "" {
+		return r.set(field)
 	}
-	shown := find(k.shown, name)
+	shown := find(k.shown, string(name))
 	if shown == "" {
-		return k.unknownMember(name, k.fields)
+		return k.unknownMember(string(name), k.fields)
 	}
-	if err := r.once(shown); err != nil || string(value) == "null" {
+	if err := r.once(shown); err != nil || r.Null() {
 		return err
 	}
 	var err error
 	switch {
 	case shown == "ID":
-		r.into.id, err = textOf(shown, value)
-	case k.policy == nil:
-	case shown == "Policy":
-		return eachMember(value, r.memberOfPolicy)
-	case shown == "Inherited":
-		return r.inherited(value)
+		r.into.id, err = r.textOf(shown)
+	case k.policy != nil && shown == "Policy":
+		if r.Kind() != '{' {
+			return errNoObject
+		}
+		err = r.Object(r.memberOfPolicy)
+	case k.policy != nil && shown == "Inherited":
+		err = r.inherited()
+	default:
+		_, err = r.Value()
 	}
 	return err
 }
 
-func (r *jsonReader) memberOfPolicy(name string, value []byte) error {
-	if field := find(r.kind.policy, name); field != "" {
-		return r.set(field, value)
+func (r *jsonReader) memberOfPolicy(name []byte) error {
+	if field := find(r.kind.policy, string(name)); field != "" {
+		return r.set(field)
 	}
-	return r.kind.unknownMember(name, r.kind.policy)
+	return r.kind.unknownMember(string(name), r.kind.policy)
 }
 
 // set reads the value of a field.
-func (r *jsonReader) set(field string, value []byte) error {
-	if err := r.once(field); err != nil || string(value) == "null" {
+func (r *jsonReader) set(field string) error {
+	if err := r.once(field); err != nil || r.Null() {
 		return err
 	}
-	text, err := textOf(field, value)
+	text, err := r.textOf(field)
 	r.into.form[field] = text
 	return err
 }
@@ -140,18 +136,19 @@ func (r *jsonReader) once(name string) error {
 }
 
 // inherited reads the names of the members of Policy that a consumer does not set itself.
-func (r *jsonReader) inherited(value []byte) error {
-	var names []string
-	if json.Unmarshal(value, &names) != nil {
-		return badJSON("The member Inherited must be a list of names.")
-	}
+func (r *jsonReader) inherited() error {
 	r.into.inherited = map[string]bool{}
-	for _, name := range names {
-		if field := find(r.kind.policy, name); field != "" {
+	err := r.Array(func() error {
+		name, err := r.Text()
+		if field := find(r.kind.policy, string(name)); field != "" {
 			r.into.inherited[field] = true
 		}
+		return err
+	})
+	if errors.Is(err, jsonread.ErrForm) {
+		return badJSON("The member Inherited must be a list of names.")
 	}
-	return nil
+	return err
 }
 
 // unknownMember refuses a member that would have no effect.
@@ -169,21 +166,23 @@ func (k *bodyKind) unknownMember(name string, known []string) error {
 		quoted(name), meant, strings.Join(known, ", "))
 }
 
-// textOf returns the value of a member as a form has it. The refusal does not quote it.
-func textOf(name string, value []byte) (string, error) {
-	switch value[0] {
+// textOf reads the value of a member as a form has it. The refusal does not quote it.
+func (r *jsonReader) textOf(name string) (string, error) {
+	switch r.Kind() {
 	case '{', '[':
 		return "", badJSON("The member %s must be a text, a number, true, false or null.", name)
 	case '"':
-		var text string
-		if !jsontext.Paired(value) || json.Unmarshal(value, &text) != nil {
-			return "", badJSON("The member %s has half of a surrogate pair.", name)
+		text, err := r.Text()
+		if reason := jsonread.Reason(err); reason != "" {
+			return "", badJSON("The member %s %s.", name, reason)
 		}
-		return text, nil
-	case 't', 'f':
-		return string(value), nil
+		return string(text), err
+	case '0':
+		value, err := r.Value()
+		return numberText(string(value)), err
 	}
-	return numberText(string(value)), nil
+	value, err := r.Value()
+	return string(value), err
 }
 
 // mostExact is the largest whole number up to which a float64 has each one.

@@ -77,7 +77,12 @@ func TestBadJSONIsRefusedWithoutQuotingItsValues(t *testing.T) {
 		`{"\u212aame":"s3cret"}`:                         {"unknown_field", "which this route"},
 		`{"":"s3cret"}`:                                  {"unknown_field", "which this route"},
 		`{"Token":"` + strings.Repeat("x", 1<<16) + `"}`: {"body_too_large", "65536"},
-		strings.Repeat(`{"a":`, 11_000):                  {"invalid_json", "one JSON object"},
+		`{"Queued":` + strings.Repeat(`{"a":`, 11_000):   {"invalid_json", "one JSON object"},
+		`{"Queued":` + strings.Repeat(`[`, 10_001) + strings.Repeat(`]`, 10_001) + `}`: {"invalid_json", "one JSON object"},
+		strings.Repeat(`{"a":`, 11_000): {"unknown_field", `"a", which`},
+		`{"Queued":"\ud800"}`:           {"invalid_json", "The body has half"},
+		"{\"Queued\":[\"\xff\"]}":       {"invalid_json", "The body is not UTF-8"},
+		`{"\udfff":1}`:                  {"invalid_json", "The body has half"},
 	} {
 		_, err := consumerBody.parseJSON([]byte(text))
 		require.Equal(t, want[0], codeOf(t, err), text)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -112,13 +112,10 @@ func (a *API) countReplay(ctx context.Context, k *durable.Consumer, r *durable.R
 
 // readReplay reads the body of a request for a replay.
 func readReplay(body []byte) (req apitype.ReplayRequest, err error) {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	err = dec.Decode(&req)
-	if err == nil {
-		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("more than one value")
-		}
+	if err = jsonread.Check(body); err == nil {
+		dec := json.NewDecoder(bytes.NewReader(body))
+		dec.DisallowUnknownFields()
+		err = dec.Decode(&req)
 	}
 	var typ *json.UnmarshalTypeError
 	switch {
@@ -132,6 +129,9 @@ func readReplay(body []byte) (req apitype.ReplayRequest, err error) {
 		return req, problem.Newf(fasthttp.StatusBadRequest, "invalid_body",
 			"The body has a member %+q, which is not known here. Known are From, To, Only, Filter, Rate, DryRun.",
 			name[:min(len(name), 64)])
+	}
+	if reason := jsonread.Reason(err); reason != "" {
+		return req, problem.New(fasthttp.StatusBadRequest, "invalid_body", "The body "+reason+".")
 	}
 	return req, problem.New(fasthttp.StatusBadRequest, "invalid_body",
 		`The body must be a JSON object like {"From":"2026-01-31T15:04:05Z","To":"2026-01-31T16:04:05Z"}.`)
