@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
@@ -64,19 +63,19 @@ var (
 
 // read reads a JSON object into a pointer, strictly.
 func (j *jsonText) read(text []byte, into any) error {
-	switch {
-	case !utf8.Valid(text):
-		return problem.New(400, "invalid_json", j.name+" is not UTF-8.")
-	case !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}): // null is no error to Decode
+	if err := jsonread.Check(text); err != nil {
+		if reason := jsonread.Reason(err); reason != "" {
+			return problem.New(400, "invalid_json", j.name+" "+reason+".")
+		}
+		return j.bad(err)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}) { // null is no error to Decode
 		return j.bad(errors.New("no object"))
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return j.bad(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return problem.New(400, "invalid_json", j.name+" has more than one JSON value.")
 	}
 	return nil
 }

@@ -178,9 +178,21 @@ func TestObjectsAreCells(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]cell{"s": {text: `a"`}, "n": {"1.50", true}, "o": {`{"x":[1]}`, true}, "b": {"true", true},
 		"z": {}}, row)
-	for _, text := range []string{"", "null", "[]", `"x"`, "{", "{} x"} {
+	for _, text := range []string{"", "null", "[]", `"x"`, "{", "{} x", `{"a":01}`, `{"a":"\x"}`} {
 		_, err := object([]byte(text))
-		require.Error(t, err, text)
+		require.Equal(t, errNoRow, err, text)
+	}
+	for text, want := range map[string]string{
+		`{"a":1,"b":2,"\u0061":3}`: `The row has the member "a" twice.`,
+		`{"a":"\ud800"}`:           "The row has half of a surrogate pair",
+		`{"a":{"b":["\udc00"]}}`:   "The row has half of a surrogate pair",
+		`{"\ud800":1}`:             "The row has half of a surrogate pair",
+		"{\"a\":\"\xff\"}":         "The row is not UTF-8.",
+		"{\"\xff\":1}":             "The row is not UTF-8.",
+		`{"a":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + "}": errNoRow.Detail,
+	} {
+		_, err := object([]byte(text))
+		require.ErrorContains(t, err, want)
 	}
 }
 

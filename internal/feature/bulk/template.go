@@ -2,7 +2,7 @@ package bulk
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/jsontext"
 )
 
@@ -166,51 +167,44 @@ func (c *compiled) fill(row map[string]cell, most int) ([]string, error) {
 	return c.cells, nil
 }
 
-// membersIn counts the members of a JSON object, up to a few more than mostColumns. Of a text that is
-// no JSON the count means nothing.
-func membersIn(line []byte) (n int) {
-	depth, quoted := 0, false
-	for i := 0; i < len(line) && n <= mostColumns; i++ {
-		switch c := line[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		case c == ':' && depth == 1:
-			n++
-		}
-	}
-	return n
-}
+var errNoRow = problem.New(400, "invalid_line", "The row is not a JSON object.")
 
 // object returns the members of a JSON object as cells.
 func object(line []byte) (map[string]cell, error) {
-	if len(line) > readAhead && membersIn(line) > mostColumns {
-		return nil, errManyCells
-	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(line, &raw); err != nil || raw == nil {
-		return nil, problem.New(400, "invalid_line", "The row is not a JSON object.")
-	}
-	row := make(map[string]cell, len(raw))
-	for name, value := range raw {
-		switch {
-		case string(value) == "null":
-			row[name] = cell{}
-		case value[0] == '"':
-			var text string
-			if err := json.Unmarshal(value, &text); err != nil {
-				return nil, problem.New(400, "invalid_line", "The row is not a JSON object.")
-			}
-			row[name] = cell{text: text}
-		default:
-			row[name] = cell{text: string(value), json: true}
+	r := jsonread.Open(line)
+	defer r.Close()
+	row := map[string]cell{}
+	err := r.Object(func(name []byte) error {
+		if _, twice := row[string(name)]; twice {
+			return problem.Newf(400, "invalid_line", "The row has the member %+q twice.", cut(string(name)))
 		}
+		if len(row) == mostColumns && len(line) > readAhead {
+			return errManyCells
+		}
+		if r.Null() {
+			row[string(name)] = cell{}
+			return nil
+		}
+		isText := r.Kind() == '"'
+		read := r.Value
+		if isText {
+			read = r.Text
+		}
+		value, err := read()
+		row[string(name)] = cell{text: string(value), json: !isText}
+		return err
+	})
+	if err == nil {
+		err = r.End()
 	}
-	return row, nil
+	var wrong *jsonread.Error
+	switch {
+	case err == nil:
+		return row, nil
+	case !errors.As(err, &wrong):
+		return nil, err
+	case wrong.Reason != "":
+		return nil, problem.New(400, "invalid_line", "The row "+wrong.Reason+".")
+	}
+	return nil, errNoRow
 }

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -28,10 +29,12 @@ func TestARowOfATemplateHasABoundedNumberOfMembers(t *testing.T) {
 	line := `{"a":"` + strings.Repeat("x", readAhead) + `","b":{"c":1,"d":[{"e":2}]}`
 	row, err := object([]byte(line + "}"))
 	require.NoError(t, err)
-	require.Len(t, row, 2)
-	require.Equal(t, 2, membersIn([]byte(line+"}")), "those of inner objects do not count")
-	require.Equal(t, 1, membersIn([]byte(`{"a\":\"":1}`)))
-	_, err = object([]byte(line + strings.Repeat(`,"a":1`, mostColumns) + "}"))
+	require.Len(t, row, 2, "those of inner objects do not count")
+	var many strings.Builder
+	for i := range mostColumns {
+		fmt.Fprintf(&many, `,"c%d":1`, i)
+	}
+	_, err = object([]byte(line + many.String() + "}"))
 	require.ErrorIs(t, err, errManyCells)
 }
 
