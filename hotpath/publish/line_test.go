@@ -227,6 +227,21 @@ func requireStrict(t *testing.T, line []byte) {
 	}
 }
 
+func TestAControlCharacterIsFoundAtEachPlace(t *testing.T) {
+	for size := range 20 {
+		for at := range size {
+			for c := range 256 {
+				text := bytes.Repeat([]byte{0x20}, size)
+				text[at] = byte(c)
+				require.Equal(t, c < 0x20, hasControl(text), "%q", text)
+				text = bytes.Repeat([]byte{0xff}, size)
+				text[at] = byte(c)
+				require.Equal(t, c < 0x20, hasControl(text), "%q", text)
+			}
+		}
+	}
+}
+
 // A payload of 1 KiB, as text and as the JSON that most producers send: each quote of it is escaped.
 func BenchmarkBatchLine(b *testing.B) {
 	order := `{"order":17,"customer":"c-29","lines":[{"sku":"a-1","amount":2,"price":"3.50"}],"note":"as soon as possible"},`

@@ -2,10 +2,13 @@ package publish
 
 import (
 	"bytes"
-	"encoding/json"
+	"encoding/binary"
+	"errors"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/jsontext"
 )
 
@@ -64,48 +67,68 @@ func (r *lineReader) object(notOne error, member func(name []byte) error) error 
 	}
 }
 
-// text reads a string. A string without escapes is not checked for UTF-8, and the result is then a
-// part of the line.
-func (r *lineReader) text() ([]byte, error) {
+// quoted reads a string with its quotes. It looks for the end alone: what is between them is unchecked.
+func (r *lineReader) quoted() ([]byte, error) {
+	start := r.At
 	if !r.Take('"') {
 		return nil, errLine
 	}
-	start := r.At
-	end := bytes.IndexByte(r.Text[start:], '"')
-	if end < 0 {
+	for {
+		n := bytes.IndexByte(r.Text[r.At:], '"')
+		if n < 0 {
+			return nil, errLine
+		}
+		inside := r.Text[start+1 : r.At+n]
+		r.At += n + 1
+		if escapes := len(inside) - len(bytes.TrimRight(inside, `\`)); escapes%2 == 0 {
+			return r.Text[start:r.At], nil
+		}
+	}
+}
+
+// text reads a string, see unquote.
+func (r *lineReader) text() ([]byte, error) {
+	quoted, err := r.quoted()
+	if err != nil {
+		return nil, err
+	}
+	return unquote(quoted)
+}
+
+// unquote returns the text of a string. A string without escapes is not checked for UTF-8, and the
+// result is then a part of it; any other is read once, by jsontext.
+func unquote(quoted []byte) ([]byte, error) {
+	text := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(text, '\\') < 0 {
+		if hasControl(text) {
+			return nil, errLine
+		}
+		return text, nil
+	}
+	text, err := jsonread.AppendUnquoted(make([]byte, 0, len(quoted)), quoted)
+	switch {
+	case errors.Is(err, jsonread.ErrUTF8):
+		return nil, errLineText
+	case errors.Is(err, jsonread.ErrSurrogate):
+		return nil, errSurrogate
+	case err != nil:
 		return nil, errLine
+	case cap(text) > 2*len(text): // escapes of six bytes; the memory is counted by what is in it
+		text = bytes.Clone(text)
 	}
-	plain := r.Text[start : start+end]
-	if bytes.IndexByte(plain, '\\') < 0 {
-		r.At = start + end + 1
-		for _, c := range plain {
-			if c < 0x20 {
-				return nil, errLine
-			}
-		}
-		return plain, nil
-	}
-	for i := start; i < len(r.Text); i++ {
-		switch r.Text[i] {
-		case '\\':
-			i++
-		case '"':
-			raw := r.Text[start-1 : i+1]
-			if !utf8.Valid(raw) {
-				return nil, errLineText // encoding/json would replace invalid UTF-8
-			}
-			var text string
-			if err := json.Unmarshal(raw, &text); err != nil {
-				return nil, errLine
-			}
-			if !jsontext.Paired(raw) { // encoding/json would also replace half of a surrogate pair
-				return nil, errSurrogate
-			}
-			r.At = i + 1
-			return []byte(text), nil
+	return text, nil
+}
+
+// hasControl reports whether a text has a byte below 0x20. It takes eight at a time: one at a time would
+// be a third of what a line costs.
+func hasControl(text []byte) bool {
+	const each, high = 0x2020202020202020, 0x8080808080808080
+	for ; len(text) >= 8; text = text[8:] {
+		if eight := binary.LittleEndian.Uint64(text); (eight-each)&^eight&high != 0 {
+			return true
 		}
 	}
-	return nil, errLine
+	return slices.ContainsFunc(text, func(c byte) bool { return c < 0x20 })
 }
 
 // word reads a string and requires UTF-8.

@@ -3,6 +3,7 @@ package publish
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -38,18 +39,26 @@ func (d *Draft) setBase64(text []byte) error {
 	return nil
 }
 
-// readText reads a Payload.
+// readText reads a Payload, into the memory that it is kept in.
 func (d *Draft) readText() error {
-	text, err := d.in.text()
-	switch {
-	case d.hasPayload:
+	quoted, err := d.in.quoted()
+	if d.hasPayload {
 		return errLine
+	}
+	if err != nil {
+		return err
+	}
+	text, err := unquote(quoted)
+	switch {
+	case errors.Is(err, errLineText), err == nil && !utf8.Valid(text):
+		return errPayloadText
 	case err != nil:
 		return err
-	case !utf8.Valid(text):
-		return errPayloadText
+	case len(text) == len(quoted)-2: // a part of the line
+		text = append([]byte{}, text...)
 	}
-	return d.setText(text)
+	d.hasPayload, d.payload = true, text
+	return nil
 }
 
 // readBase64 reads a PayloadBase64.

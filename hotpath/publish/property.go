@@ -182,8 +182,8 @@ func (d *Draft) fill(h *fasthttp.RequestHeader, kinds kind) error {
 }
 
 // line sets the properties that a line of a batch has. It has its own JSON reader because most of a line
-// is one long string, which encoding/json reads three times. Only strings with escapes go to that
-// package. Input that other JSON readers may interpret differently is refused: an unknown or repeated
+// is one long string: two searches find its end, and jsontext reads it once, into the memory that it is
+// kept in. Input that other JSON readers may interpret differently is refused: an unknown or repeated
 // member, or half of a surrogate pair.
 func (d *Draft) line(text []byte) error {
 	d.in = readerOf(text)
