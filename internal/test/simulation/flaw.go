@@ -53,6 +53,7 @@ const (
 	damageIsSilent               // a file of a journal ends where a byte of it is another one
 	hangsSpread                  // a consumer is reached when no other one hangs
 	hangsAreForgotten            // a request to a consumer that hangs counts as not sent
+	purgeIsForgotten             // the store acknowledges a purge that it has not recorded
 )
 
 // strikes selects the affected messages.

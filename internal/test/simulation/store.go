@@ -279,6 +279,9 @@ func (s *store) recordOne(o durable.Outcome) {
 		s.reopenAs(k, o)
 		s.givenBack[k]++
 	case durable.OutcomeDead:
+		if s.flaw == purgeIsForgotten && o.Reason == durable.QueuePurged && s.flaw.strikes(o.ID) {
+			return
+		}
 		s.attempts[attemptOf(o)] = true
 		delete(s.open, k)
 		delete(s.redriven, k)
