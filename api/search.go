@@ -32,8 +32,9 @@ const (
 	// searchBudget is the time in which a page begins to look at messages.
 	searchBudget = 150 * time.Millisecond
 	// searchFirst is the number of messages of the first statement, searchPayloads that where their payloads
-	// are read. searchMost bounds the second statement, whose number comes from the time of the first one.
-	searchFirst, searchPayloads, searchMost = 1000, 100, 20_000
+	// are read. The second statement has at most searchMore times as many, and half of what the time of the
+	// first one allows: what it reads may not be in the memory of the store.
+	searchFirst, searchPayloads, searchMore = 500, 150, 10
 	// maxContains is the longest text that is looked for, bytes.
 	maxContains = 1024
 )
@@ -251,7 +252,7 @@ func (a *API) search(ctx context.Context, s *messageSearch) error {
 			s.in.From = behind.ID
 		}
 		left, took := searchBudget-time.Since(begun), max(time.Since(at), 100*time.Microsecond)
-		if limit = min(int(int64(limit)*int64(left)/int64(took)), searchMost); statement == 2 || limit < 1 {
+		if limit = int(min(int64(limit)*int64(left)/int64(took)/2, int64(searchMore*limit))); statement == 2 || limit < 1 {
 			s.next = behind
 			return nil
 		}

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// listScan is the number of messages that one statement of a list looks at.
-	listScan = 2000
+	// listScan is the number of messages that one statement of a list looks at: with 3 million messages on
+	// MariaDB it takes 10 to 20 ms for 500, and 150 ms where nothing is in its memory.
+	listScan = 500
 	// listFew is the number of jobs up to which a list takes the IDs of what waits from Redis; listLeased
 	// that of leases, those that end first.
 	listFew    = 2000

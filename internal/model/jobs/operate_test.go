@@ -300,3 +300,72 @@ func TestALongBacklogIsListedWhole(t *testing.T) {
 	require.Equal(t, h[len(h)-1].ID, got[0])
 	require.Len(t, got, 130)
 }
+
+// A counter is a store whose methods, of which each is one statement, count their calls.
+type counter struct {
+	*durable.Store
+	n *int
+}
+
+func (c counter) Settled(ctx context.Context, no uint32) (ident.ID, error) {
+	*c.n++
+	return c.Store.Settled(ctx, no)
+}
+
+func (c counter) JobRows(ctx context.Context, k *durable.Consumer, r durable.IDRange, limit int) ([]durable.JobRow,
+	error) {
+	*c.n++
+	return c.Store.JobRows(ctx, k, r, limit)
+}
+
+func (c counter) OpenRows(ctx context.Context, k *durable.Consumer, r durable.IDRange, limit int) ([]durable.JobRow,
+	error) {
+	*c.n++
+	return c.Store.OpenRows(ctx, k, r, limit)
+}
+
+func (c counter) JobRowsOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]durable.JobRow, error) {
+	*c.n++
+	return c.Store.JobRowsOf(ctx, k, ids)
+}
+
+func (c counter) OldestOpen(ctx context.Context) (map[uint32]ident.ID, error) {
+	*c.n++
+	return c.Store.OldestOpen(ctx)
+}
+
+func (c counter) DeadOfAll(ctx context.Context) (map[uint32]int, error) {
+	*c.n++
+	return c.Store.DeadOfAll(ctx)
+}
+
+// A list of jobs, and the counts of all consumers, take three statements at most, however much is stored.
+// The version of the catalogue, which each request asks for, comes on top.
+func TestListsTakeThreeStatementsAtMost(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		r := newRig(t)
+		h := r.publish(1200)
+		r.present(h[:50])
+		r.delay(h[:20], time.Hour)
+		if whole {
+			r.complete()
+		}
+		n := 0
+		l := &Lister{Store: counter{r.store, &n}, Queue: r.queue, NowMs: r.NowMs}
+		for _, status := range []string{"", Queued, Delayed, InFlight} {
+			for _, back := range []bool{false, true} {
+				n = 0
+				_, _, err := l.List(t.Context(), Listing{Consumer: &r.consumer, Status: status, Back: back, Limit: 100})
+				require.NoError(t, err)
+				require.LessOrEqual(t, n, 3, "%q, whole: %t", status, whole)
+				require.Positive(t, n)
+			}
+		}
+		n = 0
+		o := &Overview{Store: counter{r.store, &n}, Queue: r.queue}
+		counts, err := o.Counts(t.Context(), []uint32{r.consumer.No, r.consumer.No + 1})
+		require.NoError(t, err)
+		require.Equal(t, 2, n, "for all consumers")
+		require.Equal(t, []int{20, 30, 0}, []int{counts[0].Queued, counts[0].InFlight, counts[1].Queued})
+	}
+}
