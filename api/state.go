@@ -62,7 +62,7 @@ func (a *API) count(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Con
 	}
 	b, err := a.o.Desk.Backlog(ctx, *k)
 	if err != nil {
-		a.log.Debug("the jobs of a consumer cannot be counted", "consumer", k.ID, "error", err, "request_id", requestID(rc))
+		a.log.Debug("the jobs of a consumer cannot be counted", "consumer", k.No, "error", err, "request_id", requestID(rc))
 		return
 	}
 	view.Queued, view.InFlight, view.DeadLetters = &b.Queued, &b.InFlight, &b.Dead

@@ -126,7 +126,7 @@ func (b *balance) one(ctx context.Context, k *durable.Consumer, after, through i
 		return books.Difference(), err
 	}
 	if strays > 0 {
-		b.Log.Warn("outcomes of messages that the store does not have were removed", "consumer", b.name(k.No), "rows", strays)
+		b.Log.Warn("outcomes of messages that the store does not have were removed", "consumer", k.No, "rows", strays)
 		if books, err = b.Store.Books(ctx, *k, after, through); err != nil || books.Difference() == 0 {
 			return 0, err
 		}
@@ -141,7 +141,7 @@ func (b *balance) repair(ctx context.Context, k *durable.Consumer, difference in
 	}
 	b.Log.Error("the books of a consumer do not balance; its jobs are compared with the store from the first message "+
 		"of the time on",
-		"consumer", b.name(k.No), "difference", difference)
+		"consumer", k.No, "difference", difference)
 	err := b.Store.RaiseAlert(ctx, durable.Alert{Event: durable.BooksDiffer, ConsumerNo: k.No, AtMs: b.Cluster.PastMs(),
 		Reason: fmt.Sprintf("accepted messages minus what became of them: %d; the consumer is scanned again", difference)})
 	if err != nil {

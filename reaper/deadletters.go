@@ -153,7 +153,7 @@ func (u *undertaker) handle(ctx context.Context, w *deadScan, page []durable.Dea
 		}
 		n, err := u.Desk.RedriveAgain(ctx, w.k.No, ids)
 		if err == nil {
-			u.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", u.name(w.k.No), "jobs", n)
+			u.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", w.k.No, "jobs", n)
 		}
 		return upto, err
 	case w.dlq.Kind == policy.DLQForward:
@@ -220,7 +220,7 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 	job := id.String()
 	headers, hops := withoutDead(m.Headers)
 	if hops >= maxHops {
-		u.Log.Warn("a dead letter was forwarded too often; it stays", "consumer", u.name(w.k.No), "job", job)
+		u.Log.Warn("a dead letter was forwarded too often; it stays", "consumer", w.k.No, "message", m.PathID(), "job", job)
 		return nil
 	}
 	for _, h := range [...][2]string{
@@ -243,7 +243,8 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 	case errors.Is(err, durable.ErrDuplicate): // before a crash
 		return nil
 	case errors.Is(err, durable.ErrConflict), errors.Is(err, durable.ErrRejected):
-		u.Log.Warn("a dead letter cannot be forwarded; it stays", "consumer", u.name(w.k.No), "job", job, "error", err)
+		u.Log.Warn("a dead letter cannot be forwarded; it stays", "consumer", w.k.No, "message", m.PathID(), "job", job,
+			"error", err)
 		return nil
 	}
 	return err

@@ -335,7 +335,7 @@ func (s *sweeper) end(ctx context.Context, k *durable.Consumer, heads []durable.
 			return err
 		}
 		s.died(durable.Expired, len(dead))
-		s.Log.Info("jobs became older than their time to live; they are dead", "consumer", s.name(k.No), "jobs", len(dead))
+		s.Log.Info("jobs became older than their time to live; they are dead", "consumer", k.No, "jobs", len(dead))
 	}
 	_, err = s.Queue.AckLeases(ctx, k.No, over)
 	return err

@@ -124,7 +124,7 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 		}
 		if len(x.Returned) > 0 {
 			r.reclaimed.Add(float64(len(x.Returned)))
-			r.Log.Info("leases ended without an outcome; jobs are due again", "consumer", r.name(consumer), "jobs",
+			r.Log.Info("leases ended without an outcome; jobs are due again", "consumer", consumer, "jobs",
 				len(x.Returned))
 			r.noteEnds(ctx, consumer, x)
 		}
@@ -159,8 +159,8 @@ func (r *Reaper) noteEnds(ctx context.Context, consumer uint32, x redisq.Expired
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer cancel()
 	if err := r.Store.RecordLeaseEnds(ctx, consumer, ends, r.Cluster.NowMs()); err != nil {
-		r.Log.Warn("ends of leases are not stored: they are missing in the history of their jobs", "consumer",
-			r.name(consumer), "jobs", len(ends), "error", err)
+		r.Log.Warn("ends of leases are not stored: they are missing in the history of their jobs", "consumer", consumer,
+			"jobs", len(ends), "error", err)
 	}
 }
 
@@ -200,17 +200,17 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 		}
 		r.exhausted.Add(float64(len(dead)))
 		r.died(durable.AttemptsExhausted, len(dead))
-		r.Log.Info("leases ended on the last attempt; jobs are dead", "consumer", r.name(consumer), "jobs", len(dead))
+		r.Log.Info("leases ended on the last attempt; jobs are dead", "consumer", consumer, "jobs", len(dead))
 	}
 	_, err = r.Queue.AckLeases(ctx, consumer, leases)
 	return err
 }
 
-// name returns the consumer's name in the log.
+// name returns the name of a consumer in an error.
 func (r *Reaper) name(consumer uint32) string {
 	k := r.Catalogue.ConsumerByNo(consumer)
 	if k == nil {
-		return fmt.Sprint(consumer)
+		return "not known"
 	}
 	if ch := r.Catalogue.ChannelByNo(k.ChannelNo); ch != nil {
 		return ch.ID + "/" + k.ID

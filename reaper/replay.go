@@ -292,7 +292,7 @@ func (l *loader) end(ctx context.Context, k *durable.Consumer) error {
 	if err != nil {
 		return err
 	}
-	l.Log.Info("a replay is done", "consumer", l.name(k.No), "replay", r.ID(), "messages", r.Matched, "delivered",
+	l.Log.Info("a replay is done", "consumer", k.No, "replay", r.ID(), "messages", r.Matched, "delivered",
 		r.Delivered, "dead", r.Dead)
 	return l.Catalogue.Refresh(ctx)
 }

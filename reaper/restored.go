@@ -157,7 +157,7 @@ func (r *Reaper) adopt(history int, stored map[uint32]ident.ID) {
 		}
 		if id.Compare(l.settled) < 0 {
 			r.Log.Warn("the settled watermark of a consumer is stored as an earlier one; the reconciler scans from there",
-				"consumer", r.name(no))
+				"consumer", no)
 			l.lost = true
 		}
 		l.settled = id

@@ -187,7 +187,7 @@ func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, s *scan, head
 	if p.Added > 0 {
 		r.recovered.Add(float64(p.Added))
 		r.Touch(s.k.No)
-		r.Log.Info("the reconciler offered jobs that Redis lacked", "consumer", r.name(s.k.No), "jobs", p.Added)
+		r.Log.Info("the reconciler offered jobs that Redis lacked", "consumer", s.k.No, "jobs", p.Added)
 	}
 	return p.Upto, nil
 }

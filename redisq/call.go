@@ -90,7 +90,7 @@ func (q *Queue) runAll(ctx context.Context, calls []*call) {
 		}
 	}
 	for _, c := range pending {
-		c.err = failedTo(fmt.Sprintf("%s for consumer %d", c.script.name, c.consumer), errReplaced)
+		c.err = failedTo(c.script.name, errReplaced)
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *call) take(cmd *redis.Cmd) {
 
 func (c *call) fail(err error) {
 	c.done, c.reply = true, nil
-	c.err = failedTo(fmt.Sprintf("%s for consumer %d", c.script.name, c.consumer), err)
+	c.err = failedTo(c.script.name, err)
 }
 
 // adoptAll adopts the epochs that stale calls received. A consumer without an epoch

@@ -96,6 +96,8 @@ type broker struct {
 // openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit
 // code 3 are errStore, those for code 1 errSettings and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
+	var names catalogue.LogNames // before the copy of the catalogue is read, a line has none
+	log = slog.New(names.Handler(log.Handler()))
 	b := &broker{cfg: cfg, log: log, failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
@@ -121,6 +123,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, err
 	}
 	b.catalogue = catalogue.New(b.store, log)
+	names.Set(b.catalogue)
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}

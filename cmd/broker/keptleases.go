@@ -33,7 +33,7 @@ func (b *broker) keepLeases(ctx context.Context) {
 		}
 		leases, ends, err := b.queue.Leases(ctx, no, keptLeases)
 		if err != nil {
-			b.log.Warn("leases are not kept for the next start; their jobs will be given out again", "consumer_no", no,
+			b.log.Warn("leases are not kept for the next start; their jobs will be given out again", "consumer", no,
 				"error", err)
 			continue
 		}
@@ -82,7 +82,7 @@ func (b *broker) restoreLeases(ctx context.Context) {
 		}
 		left := max(time.Until(time.UnixMilli(g.untilMs)), time.Millisecond)
 		if _, err := b.queue.RestoreLeases(ctx, g.consumer, leases, left); err != nil {
-			b.log.Warn("leases cannot be restored; their jobs will be given out again", "consumer_no", g.consumer, "jobs",
+			b.log.Warn("leases cannot be restored; their jobs will be given out again", "consumer", g.consumer, "jobs",
 				len(leases), "error", err)
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -349,5 +350,35 @@ func TestFaultKillAfterAPurgeBringsNothingBack(t *testing.T) {
 		s.awaitRest(sink)
 		require.Equal(t, 1, sink.count())
 		require.Len(t, s.dead("k", 100), 20)
+	})
+}
+
+// A line of the log names a job by what people know: channel, consumer, message and job, and no number.
+func TestLogLinesNameChannelConsumerMessageAndJob(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.with(quick...).start("BROKER_LOG_LEVEL=debug", "BROKER_LOG_FORMAT=json", "BROKER_MAX_RETRIES=1")
+		sink := newSink(t, func(int, received) int { return 500 })
+		s := p.stage(t, "k="+sink.URL, "pull")
+		s.publish("body", "X-Broker-Message-ID", "order-1")
+		eventually(t, "the dead letter", func() bool { return len(s.dead("k", 10)) == 1 })
+		job := s.dead("k", 10)[0].ID
+		jobs := s.awaitQueued("pull", 1)
+		require.Equal(t, 202, s.move("pull", jobs[0].ID, `{"NextState":"INFLIGHT"}`).status)
+		if w.redis != nil {
+			w.flushall()
+			eventually(t, "the loss", func() bool { return strings.Contains(p.log.String(), "was lost or replaced") })
+		}
+		eventually(t, "the end of the lease", func() bool {
+			return strings.Contains(p.log.String(), "leases ended without an outcome")
+		})
+		require.Equal(t, 0, p.stop())
+		text := p.log.String()
+		for _, said := range []string{"attempt failed", "job is dead"} {
+			require.Regexp(t, fmt.Sprintf(`"msg":"%s","channel":"%s","consumer":"k","message":"order-1","job":"%s",`, said,
+				s.channel, job), text)
+		}
+		require.Regexp(t, `"leases ended without an outcome[^}]*"channel":"`+s.channel+`","consumer":"pull"`, text)
+		require.NotRegexp(t, `"consumer(_no)?":[0-9]`, text)
+		require.NotRegexp(t, `consumer [0-9]`, text)
 	})
 }

@@ -313,14 +313,9 @@ func (b *Balancer) tell(before, after durable.Pace) {
 	if before.Mode == after.Mode && before.PerSecond == after.PerSecond {
 		return
 	}
-	id := ""
-	if k := b.o.Catalogue.ConsumerByNo(after.ConsumerNo); k != nil {
-		id = k.ID
-	}
 	rate := RateOf(after)
-	b.o.Log.Info("the pace of an adaptive consumer changed", "consumer", id, "rate", after.Mode.String(), "attempts",
-		rate.N, "per", rate.Per,
-		"good", before.Good, "failed", before.Strained)
+	b.o.Log.Info("the pace of an adaptive consumer changed", "consumer", after.ConsumerNo, "rate", after.Mode.String(),
+		"attempts", rate.N, "per", rate.Per, "good", before.Good, "failed", before.Strained)
 	if before.Mode == after.Mode {
 		return
 	}

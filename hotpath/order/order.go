@@ -102,7 +102,7 @@ func (k *Keeper) SetAside(ctx context.Context, c *durable.Consumer, cs []verify.
 		return k.bury(ctx, c, dead, ended)
 	})
 	if err != nil {
-		k.Log.Debug("jobs cannot be set aside; their leases will end", "consumer", c.ID, "jobs", len(park)+len(dead),
+		k.Log.Debug("jobs cannot be set aside; their leases will end", "consumer", c.No, "jobs", len(park)+len(dead),
 			"error", err)
 	}
 }

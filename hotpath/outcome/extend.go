@@ -66,7 +66,7 @@ func (o *Committer) extend(ctx context.Context, of leaseGroup, leases []redisq.L
 		return err
 	})
 	if err != nil {
-		o.options.Log.Debug("leases of finished jobs cannot be extended", "consumer_no", of.consumer, "leases", len(leases),
+		o.options.Log.Debug("leases of finished jobs cannot be extended", "consumer", of.consumer, "leases", len(leases),
 			"error", err)
 	}
 }

@@ -185,7 +185,7 @@ func (p *Puller) RestoreLost(ctx context.Context) {
 	for {
 		for no, ok := p.book.missed(); ok; no, ok = p.book.missed() {
 			if err := p.restore(ctx, no); err != nil && ctx.Err() == nil {
-				p.log.Debug("leases of workers that Redis may have lost cannot be restored; trying again", "consumer_no", no,
+				p.log.Debug("leases of workers that Redis may have lost cannot be restored; trying again", "consumer", no,
 					"error", err)
 				time.AfterFunc(restorePause, func() { p.SuspectLoss(no) })
 			}

@@ -129,7 +129,7 @@ func (v *delivery) attempt() {
 	}); err != nil {
 		// This counts as a failed attempt, so that a job that always fails here ends as dead.
 		res = egress.Result{Err: errDelivery}
-		d.log.Error("delivery failed in the broker", "job", v.job(), "consumer", v.consumer.ID, "error", err)
+		d.log.Error("delivery failed in the broker", v.about("error", err)...)
 	}
 	failpoint.At(failpoint.AfterPost)
 	v.lane.observe(res.Took)
@@ -157,8 +157,8 @@ func (v *delivery) attempt() {
 		}); err != nil {
 			v.dropKept()
 			d.inFlight.remove(v) // the lease expires by itself
-			d.log.Error("outcome of a delivery was not stored; its lease ends and it is tried again", "job", v.job(), "consumer",
-				v.consumer.ID, "error", err)
+			d.log.Error("outcome of a delivery was not stored; its lease ends and it is tried again",
+				v.about("error", err)...)
 			return
 		}
 		if v.probe != 0 {
@@ -219,6 +219,11 @@ var errDelivery = errors.New("the broker failed to make this delivery; its log s
 
 // job returns the ID of the job as text.
 func (v *delivery) job() string { return v.msg.ID.Job(v.consumer.Position).String() }
+
+// about returns the attributes of a line in the log about the delivery: which one it is, and more.
+func (v *delivery) about(more ...any) []any {
+	return append([]any{"consumer", v.consumer.No, "message", v.msg.PathID(), "job", v.job()}, more...)
+}
 
 func (d *Dispatcher) isStopped() bool {
 	select {

@@ -251,7 +251,7 @@ func (v *delivery) cut() {
 		return err
 	})
 	if err != nil {
-		d.log.Debug("the lease of a cut request ends later", "consumer", v.consumer.ID, "job", v.job(), "error", err)
+		d.log.Debug("the lease of a cut request ends later", v.about("error", err)...)
 	}
 	d.returnProbe(v)
 }

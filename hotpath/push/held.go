@@ -52,8 +52,8 @@ func (d *Dispatcher) gone(v *delivery, seen *durable.Consumer) {
 		err := guard.Do("change of a consumer to gone", func() error { return d.states.Gone(ctx, d.account(seen), v.job()) })
 		cancel()
 		if err != nil {
-			d.log.Warn("a consumer answered 410 and could not be held; its job is sent again", "consumer", v.consumer.ID, "job",
-				v.job(), "error", err)
+			d.log.Warn("a consumer answered 410 and could not be held; its job is sent again",
+				v.about("error", err)...)
 		}
 	}
 	v.granted = ""
@@ -143,7 +143,6 @@ func (d *Dispatcher) probed(v *delivery, seen *durable.Consumer, out *durable.Ou
 			v.job()+": "+out.Error)
 	})
 	if err != nil {
-		d.log.Warn("the end of a probe could not be stored; another one follows", "consumer", v.consumer.ID, "job", v.job(),
-			"error", err)
+		d.log.Warn("the end of a probe could not be stored; another one follows", v.about("error", err)...)
 	}
 }

@@ -59,15 +59,14 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 		m.Attempts.WithLabelValues("dead").Inc()
 		m.Died(out.Reason, 1)
 		d.verifier.Cache.Done(v.msg.ID)
-		d.log.Info("job is dead", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
-			"attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)
+		d.log.Info("job is dead", v.about("attempts", v.lease.Attempt, "status", res.Status, "error", out.Error)...)
 	} else {
 		out.Kind = durable.OutcomeRetry
 		r.Delay = verdict.Delay
 		out.NextMs = out.AtMs + r.Delay.Milliseconds()
 		m.Attempts.WithLabelValues("retry").Inc()
-		d.log.Debug("attempt failed", "job", v.msg.ID.Job(v.consumer.Position).String(), "consumer", v.consumer.ID,
-			"attempt", v.lease.Attempt, "status", res.Status, "error", out.Error, "retry_in", r.Delay)
+		d.log.Debug("attempt failed", v.about("attempt", v.lease.Attempt, "status", res.Status, "error", out.Error,
+			"retry_in", r.Delay)...)
 	}
 	r.Outcome = out
 	return r

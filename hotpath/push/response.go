@@ -48,8 +48,8 @@ func (v *delivery) send(target Target, req *fasthttp.Request, p *policy.Policy, 
 	v.kept.For(keep, deadline)
 	res := keeper.PostKeeping(req, time.Until(deadline), keep)
 	if keep.Cut() {
-		v.d.log.Info("a response was cut off: the responses of its consumer take more memory than its part", "consumer",
-			v.consumer.ID, "job", v.job(), "bytes", len(res.Response.Body))
+		v.d.log.Info("a response was cut off: the responses of its consumer take more memory than its part",
+			v.about("bytes", len(res.Response.Body))...)
 	}
 	return res
 }

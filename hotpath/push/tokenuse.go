@@ -198,14 +198,14 @@ func (d *Dispatcher) holdRefusing(v *delivery, seen *durable.Consumer) bool {
 	wait, first, ok := v.lane.refusals.hold(v.refused)
 	if !ok {
 		if first {
-			d.log.Warn("a consumer goes on refusing access tokens that were just renewed; its attempts count again", "consumer",
-				v.consumer.ID, "job", v.job())
+			d.log.Warn("a consumer goes on refusing access tokens that were just renewed; its attempts count again",
+				v.about()...)
 		}
 		return false
 	}
 	if first {
-		d.log.Info("a consumer refuses an access token that was just renewed; it is held", "consumer", v.consumer.ID, "job",
-			v.job(), "wait", wait.String())
+		d.log.Info("a consumer refuses an access token that was just renewed; it is held",
+			v.about("wait", wait.String())...)
 	}
 	d.metrics.Attempts.WithLabelValues("token_refused").Inc()
 	v.dropKept()

@@ -54,7 +54,7 @@ func (d *Dispatcher) Try(k *durable.Consumer, id ident.ID) (<-chan Trial, error)
 				t = d.try(k, id)
 				return nil
 			}); err != nil {
-				d.log.Error("the test of a consumer failed in the broker", "consumer", k.ID, "error", err)
+				d.log.Error("the test of a consumer failed in the broker", "consumer", k.No, "error", err)
 			}
 			out <- t
 		})

@@ -171,6 +171,6 @@ func (r *pollRun) unasked(d durable.Work, err error) {
 	if errors.As(err, &of) {
 		err = of.Err // the URL may contain a secret
 	}
-	r.Log.Log(context.Background(), level, "a result was not asked for", "consumer", r.k.ID, "job",
+	r.Log.Log(context.Background(), level, "a result was not asked for", "consumer", r.k.No, "job",
 		d.ID.Job(r.k.Position).String(), "error", err)
 }
